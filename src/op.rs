@@ -1,9 +1,9 @@
-//! The interface for authors of operators and update rules: the contract of an operator, its access to a call's inputs and
-//! outputs, and the check that operators pass.
+//! The interface for authors of operators and update rules: the contract of an operator, the access to the inputs and outputs
+//! of a call, and the check of operators.
 //!
-//! This module may change more between releases than the rest of the crate, because the compiler needs further declarations.
-//! Models do not need this module: they call operators as methods of [`Builder`](crate::Builder) and [`Var`](crate::Var), and
-//! [`ops`](crate::ops) lists these.
+//! This module may change more from release to release than the rest of the crate, because the compiler needs further
+//! declarations. Models do not need this module: models call operators as methods of [`Builder`](crate::Builder) and
+//! [`Var`](crate::Var), and [`ops`](crate::ops) lists these methods.
 //!
 //! | to write | start at |
 //! |---|---|
@@ -15,7 +15,8 @@
 //! | a loop over numbers, compiled for each CPU path | [`Sweep`], [`sweep`] |
 //! | its check cases, and the test that runs them | [`CheckCase`], [`testing`] |
 //!
-//! An operator of another crate is added to a registry with the catalogue's operators, and is then used like them:
+//! To use an operator of your own crate, add it to a registry with the catalogue's operators; then call it like an operator of
+//! the catalogue:
 //!
 //! ```
 //! use unpadded::op::{Forward, InferShape, Op};
@@ -83,7 +84,7 @@ pub use crate::ops::update::owed::{Moment, Moves, RowDebt};
 pub use crate::ops::update::rule::ElementStep;
 pub use crate::ops::update::settings;
 
-// Items that only the code of the macros uses.
+// Items that are public only for the code that the macros generate.
 #[doc(hidden)]
 pub use crate::{
     ops::update::element::parts as update_parts,

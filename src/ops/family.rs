@@ -1,6 +1,7 @@
-//! The macro `family!`, which makes operators of wrapped types.
+//! The macro `family!`, which makes one operator for each type that a generic wrapper is applied to.
 
-/// Makes a wrapper type a family of operators: one operator for each wrapped type, which has its own declaration.
+/// Implements `DeclaredOp` for a generic wrapper type: a wrapped type is one operator, which has the declaration of the wrapped
+/// type.
 macro_rules! family {
     ($wrapper:ident) => {
         impl<F: $crate::operator::DeclaredOp> $crate::operator::DeclaredOp for $wrapper<F> {

@@ -1,7 +1,7 @@
-//! The operators, one folder per family, and their catalogue: the list in the macro `catalogue!`, where one entry registers an
-//! operator.
+//! The operators, with one folder per family, and the catalogue of all operators: an entry in the macro `catalogue!` registers
+//! an operator.
 #![cfg_attr(any(doc, doctest), doc = include_str!("operators.md"))]
-// Without the feature `testing` there are no samples, so items that only samples use are unused.
+// Without the feature `testing` there are no check cases, so items that only check cases use are unused.
 #![cfg_attr(not(feature = "testing"), allow(unused_imports, dead_code))]
 
 #[macro_use]
@@ -44,12 +44,12 @@ pub use sequence::pool_kind::Pool;
 pub(crate) use update::rule::HISTORY_SHAPE;
 pub(crate) use update::settle::settle_attributes;
 
-/// The pooling of a bag of rows: see [`LookupBag`].
+/// The pooling of the rows of a bag: an option of [`LookupBag`].
 pub use crate::kernels::BagPool;
 
 use crate::operator::Registry;
 use crate::program::{Builder, Var};
-// The types in the signatures of the families' methods.
+// These types are in the signatures of the methods that append operators.
 use {
     attention::{additive::*, dot::*, rotary::*},
     cell::{gru::*, lstm::*},
@@ -90,13 +90,13 @@ use sparse::binary::SparseBinary;
 use sparse::entrywise::Entrywise;
 use sparse::reduce::{SparsePerRow, SparseWhole};
 
-/// Every operator of the crate, by family: the methods that append them (each a macro of its operator's file, with the
-/// operator's name) and the operators.
+/// Lists every operator of the crate by family: first the methods of `Builder` that append operators, each named as the macro
+/// in the operator's file, then the operator types.
 macro_rules! catalogue {
     ($($(#[$about:meta])* [$($method:ident),*] { $($op:path),* $(,)? })*) => {
         $(catalogue!(methods [$(#[$about])*] $($method)*);)*
 
-        /// The registry of the crate's own operators. Another crate adds its own operators with [`Registry::add`].
+        /// Returns the registry of all operators of this crate. Another crate adds its own operators with [`Registry::add`].
         pub fn catalogue() -> Registry {
             let mut registry = Registry::empty();
             $($(
@@ -122,7 +122,8 @@ macro_rules! catalogue {
 }
 
 catalogue! {
-    /// Arithmetic on two variables, element by element; a constant operand is broadcast over rows or columns.
+    /// Arithmetic on two variables, element by element; a constant operand is broadcast over the rows or columns of the other
+    /// operand.
     [Add, Sub, Mul, Div, DivNoNan, Maximum, Minimum] {
         Binary<arithmetic::Add>,
         Binary<arithmetic::Sub>,
@@ -132,7 +133,8 @@ catalogue! {
         Binary<arithmetic::Maximum>,
         Binary<arithmetic::Minimum>,
     }
-    /// Comparisons, 1 where the comparison holds, else 0; and `select`, which takes x or y by a condition.
+    /// Comparisons, whose output is 1 where the comparison is true, else 0; and `select`, which takes x or y as a condition
+    /// decides.
     [Greater, GreaterEqual, Less, LessEqual, Equal, NotEqual, Select] {
         elementwise::select::Select,
         ComparisonOp<comparison::Greater>,
@@ -142,7 +144,7 @@ catalogue! {
         ComparisonOp<comparison::Equal>,
         ComparisonOp<comparison::NotEqual>,
     }
-    /// Functions of one number, of every element.
+    /// Functions of one number, applied to every element.
     [Abs, Clamp, Elu, Exp, Gelu, LeakyRelu, Log, Reciprocal, Relu, Scale, Sigmoid, Silu, Softplus, Softsign, Sqrt, Square, Tanh] {
         Unary<activation::Abs>,
         Unary<activation::Clamp>,
@@ -174,7 +176,7 @@ catalogue! {
         sparse::transposed::TransposedDot,
         sparse::projection::RandomProjection,
     }
-    /// Sums over features and rows.
+    /// Sums and means over the columns of a row, and over all rows.
     [Sum, Mean, SumRows, SumFeatures, MeanFeatures, MaxFeatures, TopK, Argmax, CumulativeSumFeatures, PlainSoftmax, LogSoftmax] {
         feature::top_k::TopK,
         feature::argmax::Argmax,
@@ -188,7 +190,7 @@ catalogue! {
         Softmax<softmax::PlainSoftmax>,
         Softmax<softmax::LogSoftmax>,
     }
-    /// Normalisation and gates.
+    /// Normalisation of rows and columns, and gated units.
     [LayerNorm, RmsNorm, Gated] {
         Normalise<norm::LayerNorm>,
         Normalise<norm::RmsNorm>,
@@ -203,7 +205,7 @@ catalogue! {
         sparse::columns::SparseConcat,
         sparse::columns::SparseSlice,
     }
-    /// Sequences of the last level.
+    /// Operators on the sequences of the last level.
     [SequencePoolPlain, SequencePool, SequenceConvPlain, SequenceConv, SequenceSoftmax, SequenceReverse, SequenceExpand, SequenceExpandAs, SequenceSlice, SequenceErase, SequenceFilterPlain, SequenceFilter, SequencePlace, SequenceConcat, SequencePad, SequenceUnpad, SequenceUnpadAs, SequenceMask, SequenceEnumerate, SequenceReshape, SequenceTopkPool, LodReset, LodAppend, RowConv, SequenceScatter, ReorderByRank, CumulativeSum, LodOf] {
         sequence::cumulative_sum::CumulativeSum,
         sequence::pool::SequencePool,
@@ -232,18 +234,18 @@ catalogue! {
         sequence::reorder::ReorderByRank,
         sequence::lod_of::LodOf,
     }
-    /// Attention of sequences to sequences.
+    /// Attention, in which the rows of a sequence attend to the rows of a sequence.
     [AdditiveAttentionPlain, AdditiveAttention, DotAttentionPlain, DotAttentionOp, Rotary] {
         attention::additive::AdditiveAttention,
         attention::dot::DotAttentionOp,
         attention::rotary::Rotary,
     }
-    /// One step of recurrent cells.
+    /// One step of a recurrent cell.
     [LstmCell, GruCell] {
         cell::lstm::LstmCell,
         cell::gru::GruCell,
     }
-    /// Losses and metrics.
+    /// Losses, and metrics such as accuracy.
     [CrossEntropyPlain, SoftmaxCrossEntropy, BinaryCrossEntropyPlain, LogisticLoss, FocalLossPlain, Focal, Hinge, SquaredError, Huber, KlDivergence, CosineSimilarity, CosineLoss, MarginRanking, Nce, SampledSoftmax, SampledLosses, HierarchicalSigmoidLoss, ClassClusters, Accuracy] {
         ContrastOp<loss::sampled::Nce>,
         ContrastOp<loss::sampled::SampledSoftmax>,
@@ -261,7 +263,7 @@ catalogue! {
         loss::linear_cross_entropy::Share,
         loss::accuracy::Accuracy,
     }
-    /// Structured prediction: the tags of a sequence, the labels of frames, distances between sequences.
+    /// Structured prediction: the tags of a sequence, the labels of frames, and the edit distance between sequences.
     [LinearChainCrf, CrfMarginals, ViterbiDecode, CtcLoss, CtcAlign, CtcGreedy, EditDistance] {
         structured::crf::LinearChainCrf,
         structured::marginals::CrfMarginals,
@@ -270,11 +272,12 @@ catalogue! {
         structured::align::CtcAlign,
         structured::edit_distance::EditDistance,
     }
-    /// Dropout. Random numbers depend on seed, step, operator, sequence, position and column, not on the batch.
+    /// Dropout. Operators that draw random numbers: a number depends on the seed, the step, the operator, the sequence, the
+    /// position and the column, not on the batch.
     [Dropout, VariationalDropout] {
         random::dropout::Dropout,
     }
-    /// Ids and conversion.
+    /// Operators on ids, and operators that copy a variable or convert it to another dtype.
     [Embedding, EmbeddingBag, GatherRows, ScatterRows, OneHot, TakeRows, Retain, Assign, Cast, FillLike, ToDense, ToCsr, ToSelectedRows] {
         lookup::embedding::Embedding,
         lookup::bag::EmbeddingBag,
@@ -290,8 +293,8 @@ catalogue! {
         sparse::convert::ToCsr,
         sparse::convert::ToSelectedRows,
     }
-    // Operators that no model calls by name: kernels for sparse variables, which replace dense operators above,
-    // carried states and updates.
+    // Operators that no model calls by name: sparse kernels, which replace dense operators above, operators for carried states,
+    // and parameter updates.
     [] {
         SparseBinary<arithmetic::Add>,
         SparseBinary<arithmetic::Sub>,
@@ -344,7 +347,7 @@ catalogue! {
 }
 
 impl Builder {
-    /// A builder that knows the crate's operators.
+    /// Makes a builder with all operators of this crate.
     #[allow(clippy::new_without_default)]
     pub fn new() -> Self {
         Builder::with_registry(catalogue())

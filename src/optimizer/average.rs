@@ -1,4 +1,4 @@
-//! Averages of parameters over training steps, added to a complete program.
+//! Averages of parameters over training steps; the averages are added to a complete program.
 
 use super::rate::own;
 use crate::error::{Error, ErrorKind, Result};
@@ -7,14 +7,15 @@ use crate::program::description::initialize::ZEROS;
 use crate::program::{Append, Initializer, Program, Role};
 use crate::tensor::StorageKind;
 
-/// The kind of the operator that computes an average.
+/// The kind of the operator that updates the average of a parameter.
 const AVERAGE_WEIGHTS: &str = "average_weights";
 
-/// Appends the operator and the state `NAME.average` that average the parameter `param` over training steps.
+/// Appends the state `NAME.average`, and the operator that moves this state towards the parameter `param` at each training
+/// step.
 ///
 /// # Errors
-/// If the parameter is row-sparse or its gradient is selected rows: the average would move every row of the table at every
-/// step. If the attributes do not fit.
+/// Returns an error if the parameter is row-sparse or its gradient is selected rows, since the average would move every row of
+/// the table at every step. Returns an error if the operator refuses `attributes`.
 pub(crate) fn average(
     program: &mut Program,
     registry: &Registry,
@@ -42,7 +43,7 @@ pub(crate) fn average(
     program.append(registry, BlockId(0), request).map(drop).map_err(|e| e.variable(name))
 }
 
-/// The names of the parameters that a program averages, each with the name of its average.
+/// Returns the name of each parameter that the program averages, with the name of its average.
 pub(crate) fn averages(program: &Program) -> impl Iterator<Item = (&str, &str)> {
     let ops = program.root().ops.iter().filter(|op| op.kind == AVERAGE_WEIGHTS);
     ops.filter_map(|op| {

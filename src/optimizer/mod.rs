@@ -1,8 +1,8 @@
-//! Optimizers: settings that append update operators to a program.
+//! Optimizers: settings that append parameter updates to a program.
 //!
-//! An [`Optimizer`] holds settings only. Update rules are operators (`sgd`, `adagrad`, `adam`, …): [`Optimizer::minimize`]
-//! appends one per parameter, after the backward operators and the clipping. So a printed or saved program includes its
-//! training, which can be resumed.
+//! An [`Optimizer`] holds only settings, no state of the training. Each update rule is an operator (`sgd`, `adagrad`, `adam`,
+//! …): [`Optimizer::minimize`] appends one update operator per parameter, after the backward operators and the clipping. So a
+//! printed or saved program contains the operators and states of its training, and the training can be resumed.
 //!
 //! ```
 //! use unpadded::optimizer::{Adam, Optimizer, Schedule};
@@ -49,47 +49,50 @@ use crate::program::description::initialize::ZEROS;
 use crate::program::{Append, Initializer, Program, Role, backward};
 use crate::tensor::{DType, StorageKind};
 
-/// An update operator: its kind and its attributes.
+/// An update operator, given as its kind and its attributes.
 #[derive(Debug, Clone, PartialEq)]
 pub struct UpdateRule {
-    /// The operator's kind. The operator has the inputs `grad` and `rate`, and updates `param` and any state variables.
+    /// The kind of the update operator, such as `adam`. An operator of this kind has the inputs `grad` and `rate`, and updates
+    /// `param` and any state variables.
     pub kind: &'static str,
-    /// The operator's attributes, except `mode`, which comes from the [`Options`].
+    /// The attributes of the update operator, except `mode`, which [`Options`] sets.
     pub attributes: Attributes,
 }
 
-/// The variables that [`Optimizer::minimize`] appended.
+/// The variables of the operators that [`Optimizer::minimize`] appended.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Minimization {
-    /// Each trained parameter with its gradient. Clipping changes gradients in place, so after a run they are clipped.
+    /// The trained parameters, each with the variable of its gradient. Clipping changes a gradient in place, so after a run the
+    /// variable holds the clipped gradient.
     pub gradients: Vec<(VarId, VarId)>,
-    /// The learning rate of the step.
+    /// The variable of the learning rate of a step.
     pub rate: VarId,
-    /// The global norm of all gradients before global-norm clipping scales them; `None` without global-norm clipping.
+    /// The variable of the global norm of all gradients before global-norm clipping scales the gradients; `None` without
+    /// global-norm clipping.
     pub norm: Option<VarId>,
 }
 
-/// An optimizer: trains the parameters of a program.
+/// An optimizer, which trains the parameters of a program.
 ///
-/// A custom optimizer returns its [`Options`] and the kind of an update operator from its registry; [`Optimizer::minimize`]
-/// adds the state variables that the operator updates beside `param`; they start at zero.
+/// A custom optimizer returns its [`Options`] and the kind of an update operator that is registered. [`Optimizer::minimize`]
+/// adds a state variable, with zeros at the start, for every variable that the operator updates besides `param`.
 pub trait Optimizer {
-    /// The options that all optimizers have.
+    /// Returns the options that all optimizers have, such as the learning rate.
     fn options(&self) -> &Options;
 
-    /// The operator that updates a parameter.
+    /// Returns the update operator, which is appended once per parameter.
     ///
     /// # Errors
-    /// If the optimizer's settings contradict each other.
+    /// Returns an error if two settings of the optimizer contradict each other.
     fn rule(&self) -> Result<UpdateRule>;
 
-    /// Appends the backward operators of `loss`, then the learning rate, clipping, and an update of every trainable variable
-    /// that the loss depends on. On an error the program is unchanged.
+    /// Appends the backward operators of `loss`, then the learning rate, the clipping, and an update of each trainable variable
+    /// that the loss depends on. If the method returns an error, the program is unchanged.
     ///
     /// # Errors
-    /// If the loss is not a scalar or depends on no trainable variable; if a setting is out of range; if a gradient is stored
-    /// as selected rows, the mode is exact, and either the rule would have to move the other rows at once, or the other rows
-    /// move only when they are next read and no operator of the program reads the parameter.
+    /// Returns an error if the loss is not a scalar or depends on no trainable variable, or if a setting is out of range. Also
+    /// returns an error if a gradient is stored as selected rows in exact mode, and the rule cannot move the other rows later,
+    /// or no operator of the program reads the parameter.
     #[track_caller]
     fn minimize(&self, program: &mut Program, registry: &Registry, loss: VarId) -> Result<Minimization> {
         let caller = Location::caller();
@@ -103,11 +106,12 @@ pub trait Optimizer {
         Ok(minimized)
     }
 
-    /// [`Self::minimize`] without the backward operators, for given gradients. `gradients` are pairs of a variable and its
-    /// gradient, both of the root block. On an error the program is unchanged.
+    /// Appends the same operators as [`Self::minimize`], except the backward operators, for gradients that the caller passes.
+    /// The argument `gradients` has pairs of a variable and its gradient; both variables are in the root block. If the method
+    /// returns an error, the program is unchanged.
     ///
     /// # Errors
-    /// As [`Self::minimize`]; and if `gradients` is empty.
+    /// Returns the errors of [`Self::minimize`], and an error if `gradients` is empty.
     #[track_caller]
     fn update(
         &self,
@@ -227,7 +231,7 @@ fn append(
     Ok(Minimization { gradients, rate, norm })
 }
 
-/// Appends operators that clip gradients in place.
+/// Appends operators that clip gradients in place: a gradient's variable then holds the clipped gradient.
 #[derive(Clone, Copy)]
 struct Clip<'a> {
     registry: &'a Registry,
@@ -240,7 +244,7 @@ impl<'a> Clip<'a> {
         Append { role: Role::Update, caller: self.caller.to_string(), ..Append::forward(kind) }
     }
 
-    /// Clips every number of every gradient to −limit … limit.
+    /// Appends the clipping of every number of every gradient to the range from −limit to limit.
     fn value(&self, program: &mut Program, limit: f64) -> Result<()> {
         for &(param, grad) in self.gradients {
             let storage = program.spec(grad)?.storage.to_string();
@@ -255,7 +259,8 @@ impl<'a> Clip<'a> {
         Ok(())
     }
 
-    /// Clips by the norm of all gradients of `self` together, and returns the variable of this norm.
+    /// Appends the clipping by the norm of all gradients of `self` together, and returns the variable of this norm before
+    /// clipping.
     fn norm(&self, program: &mut Program, max_norm: f64) -> Result<VarId> {
         let clip = Append {
             inputs: vec![("grads", self.gradients.iter().map(|&(_, grad)| grad).collect())],
@@ -278,13 +283,14 @@ impl<'a> Clip<'a> {
     }
 }
 
-/// The output slot of the state that has, for each row of a parameter, the number of updates that the row has received.
+/// The output slot of the state that counts, for each row of a parameter, the updates that the row has received.
 const SETTLED: &str = "settled";
 
-/// Adds the history: the state variable with the learning rates of the last updates. It starts at zero, for no updates.
+/// Adds the state variable `history`, which holds the learning rates of the last updates. The history is zeros at the start,
+/// which means that there were no updates.
 fn add_history(program: &mut Program) -> Result<VarId> {
     let spec = Spec::fixed(DType::F64, &HISTORY_SHAPE)?;
-    // If several optimizers train a program, each has a history of its own.
+    // If a program is trained by several optimizers, each optimizer has a history of its own.
     let name = |number: usize| match number {
         0 => "learning_rate.history".to_owned(),
         more => format!("learning_rate.history_{more}"),
@@ -293,7 +299,7 @@ fn add_history(program: &mut Program) -> Result<VarId> {
     own(program, free.unwrap_or_else(|| name(0)), spec, Initializer::new(ZEROS, Attributes::new()))
 }
 
-/// Adds a state variable `PARAM.SLOT` for a parameter, starting at zero.
+/// Adds the state variable `PARAM.SLOT` of a parameter, which is zeros at the start.
 fn state(program: &mut Program, param: VarId, slot: &str, spec: Spec) -> Result<VarId> {
     let name = format!("{}.{slot}", program.var(param).name);
     own(program, name, spec, Initializer::new(ZEROS, Attributes::new()))

@@ -1,4 +1,4 @@
-//! The options of all optimizers: learning rate, gradient clipping, and parameter groups with their own settings.
+//! The options that every optimizer has: learning rate, gradient clipping, and parameter groups with settings of their own.
 
 use std::fmt;
 use std::sync::Arc;
@@ -7,30 +7,31 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::operator::Attributes;
 use crate::ops::update::{rule::SparseMode, schedule::Schedule};
 
-/// The options that all optimizers have.
+/// The options that every optimizer has, apart from the settings of its update rule.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Options {
-    /// The base learning rate.
+    /// The base learning rate, which the schedule and the scale multiply.
     pub rate: f64,
     /// The learning rate schedule (default: constant).
     pub schedule: Schedule,
-    /// Whether the state [`RATE_SCALE`](super::RATE_SCALE) multiplies the rate.
+    /// Whether the state [`RATE_SCALE`](super::RATE_SCALE) multiplies the learning rate.
     pub adjustable: bool,
-    /// Gradient clipping by value: the maximum magnitude of a gradient's numbers; `None` for no such clipping.
+    /// Gradient clipping by value: the largest magnitude of a number in a gradient; `None` means no clipping by value.
     pub clip_value: Option<f64>,
-    /// Gradient clipping by norm: the maximum norm of each parameter's gradient; `None` for no such clipping.
+    /// Gradient clipping by norm: the largest norm of the gradient of one parameter; `None` means no clipping by norm.
     pub clip_norm: Option<f64>,
-    /// Gradient clipping by global norm: the maximum norm of all gradients together; `None` for no such clipping.
+    /// Gradient clipping by global norm: the largest norm of the gradients of all parameters together; `None` means no clipping
+    /// by global norm.
     pub max_norm: Option<f64>,
-    /// The update mode for gradients that are selected rows (default: exact).
+    /// The update mode for gradients that are stored as selected rows (default: exact).
     pub mode: SparseMode,
-    /// The parameter groups, which override settings for some of the parameters.
+    /// The parameter groups, each of which overrides settings for some parameters.
     pub groups: Vec<Group>,
 }
 
 impl Options {
-    /// Options with a constant learning rate, no clipping, exact updates and no parameter groups.
+    /// Makes options with a constant learning rate, no clipping, exact updates and no parameter groups.
     pub fn new(rate: f64) -> Self {
         Self {
             rate,
@@ -44,13 +45,14 @@ impl Options {
         }
     }
 
-    /// The attributes of a parameter's update, with the settings of its groups.
+    /// Returns the attributes of the update operator of a parameter: the attributes of the rule, overridden by the settings of
+    /// the parameter's groups.
     pub(super) fn grouped(&self, name: &str, attributes: &Attributes) -> Attributes {
         let groups = self.groups.iter().filter(|group| group.which.holds(name));
         groups.fold(attributes.clone(), |attributes, group| group.over(attributes))
     }
 
-    /// Checks that every name in a group is the name of a trained parameter.
+    /// Returns an error if a group contains a name that is not the name of a trained parameter.
     pub(super) fn check_groups(&self, trained: &[&str]) -> Result<()> {
         for group in &self.groups {
             let Members::Named(names) = &group.which else { continue };
@@ -64,9 +66,9 @@ impl Options {
     }
 }
 
-/// A parameter group with its own settings, by [`group`](super::Sgd::group) of any optimizer. For a setting that the group
-/// leaves out, the optimizer's setting applies. The settings are attributes of the update operators, so a program contains
-/// them.
+/// A parameter group: settings for some parameters, added to any optimizer by its method [`group`](super::Sgd::group). If the
+/// group does not set an option, the option of the optimizer applies to its parameters. The settings of the group become
+/// attributes of the update operators, so a saved program contains the settings.
 ///
 /// ```
 /// use unpadded::optimizer::{AdamW, Group, Optimizer};
@@ -97,10 +99,10 @@ pub struct Group {
     l1: Option<f64>,
 }
 
-/// A predicate on the name of a parameter.
+/// A function that returns whether the parameter with a name is in the group.
 type NamePredicate = Arc<dyn Fn(&str) -> bool + Send + Sync>;
 
-/// The parameters of a group.
+/// The parameters of a group, given by their names or by a predicate on names.
 #[derive(Clone)]
 enum Members {
     Named(Vec<String>),
@@ -125,7 +127,7 @@ impl fmt::Debug for Members {
     }
 }
 
-/// Two predicates are equal if they are one object.
+/// Two predicates are equal if both are the same object, since functions cannot be compared.
 impl PartialEq for Members {
     fn eq(&self, other: &Self) -> bool {
         match (self, other) {
@@ -137,13 +139,13 @@ impl PartialEq for Members {
 }
 
 impl Group {
-    /// A group of the parameters with these names. The optimizer returns an error if a name is not the name of a trained
-    /// parameter.
+    /// Makes a group of the parameters with these names. When the update operators are appended, a name that is not the name of
+    /// a trained parameter is an error.
     pub fn of<N: Into<String>>(names: impl IntoIterator<Item = N>) -> Self {
         Self::new(Members::Named(names.into_iter().map(Into::into).collect()))
     }
 
-    /// A group of the parameters whose names satisfy a predicate.
+    /// Makes a group of all parameters whose names satisfy a predicate.
     pub fn matching(name: impl Fn(&str) -> bool + Send + Sync + 'static) -> Self {
         Self::new(Members::Matching(Arc::new(name)))
     }
@@ -152,15 +154,16 @@ impl Group {
         Self { which, rate: None, held: None, weight_decay: None, l1: None }
     }
 
-    /// Multiplies the learning rate of these parameters by `factor`; 0 freezes them.
+    /// Multiplies the learning rate of the group's parameters by `factor`; the factor 0 freezes the parameters.
     #[must_use]
     pub fn rate(self, factor: f64) -> Self {
         Self { rate: Some(factor), ..self }
     }
 
-    /// Gradual unfreezing: the parameters do not move in the first `steps` steps of the training. In these steps their
-    /// gradients are still computed, clipped with all other gradients, and added to the moments of the update rule (Howard and
-    /// Ruder, "Universal language model fine-tuning for text classification", 2018, arXiv:1801.06146).
+    /// Gradual unfreezing: the parameters of the group do not move in the first `steps` steps of the training. In the first
+    /// `steps` steps, the gradients of these parameters are still computed, clipped with all other gradients, and added to the
+    /// moments of the update rule (Howard and Ruder, "Universal language model fine-tuning for text classification", 2018,
+    /// arXiv:1801.06146).
     #[doc(alias = "unfreeze")]
     #[doc(alias = "freeze")]
     #[must_use]
@@ -168,13 +171,13 @@ impl Group {
         Self { held: Some(steps), ..self }
     }
 
-    /// Sets the weight decay of these parameters.
+    /// Sets the weight decay of the group's parameters.
     #[must_use]
     pub fn weight_decay(self, weight_decay: f64) -> Self {
         Self { weight_decay: Some(weight_decay), ..self }
     }
 
-    /// Sets the L1 regularisation of these parameters.
+    /// Sets the L1 regularisation of the group's parameters.
     #[must_use]
     pub fn l1(self, l1: f64) -> Self {
         Self { l1: Some(l1), ..self }

@@ -1,4 +1,5 @@
-//! Changes to the learning rate of a complete program: a scale, or the settings of another program.
+//! Changes the learning rate of a program that already has update operators: adds a scale, or copies the settings of another
+//! program.
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::operator::{Attributes, BlockId, Spec, VarId};
@@ -6,9 +7,9 @@ use crate::program::description::initialize::CONSTANT;
 use crate::program::{Initializer, OpDesc, Program, SlotVars, VarDesc, VarKind, VarRole};
 use crate::tensor::DType;
 
-/// The name of the state that scales the learning rate of every step, if an optimizer is
-/// [`adjustable`](super::Sgd::adjustable): an f32 scalar, 1 at the start. The state is saved with the training. Between steps
-/// you may set it to any finite number that is not negative.
+/// The name of the state that multiplies the learning rate of every step, if an optimizer is
+/// [`adjustable`](super::Sgd::adjustable): an f32 scalar, which is 1 at the start. The state [`RATE_SCALE`] is saved with the
+/// training. Between steps, you may set the state to any finite number that is not negative.
 ///
 /// ```
 /// use unpadded::executor::{Executor, Run, Scope};
@@ -37,11 +38,12 @@ pub(super) const LEARNING_RATE: &str = "learning_rate";
 /// The input slot of `learning_rate` for the scale.
 const SCALE: &str = "scale";
 
-/// Makes the state [`RATE_SCALE`] multiply the learning rate `rate`. If the program has no such state, the state is added as
-/// its last variable.
+/// Makes the state [`RATE_SCALE`] multiply the learning rate in the variable `rate`. If the program has no variable
+/// [`RATE_SCALE`], the function adds this state as the last variable.
 ///
 /// # Errors
-/// If no operator `learning_rate` computes `rate`, or a variable of this name is no persistent f32 scalar.
+/// Returns an error if no operator `learning_rate` computes `rate`, or if a variable named [`RATE_SCALE`] is not a persistent
+/// f32 scalar.
 pub(crate) fn adjustable(program: &mut Program, rate: VarId) -> Result<()> {
     let at = place(program, rate)?;
     let spec = Spec::fixed(DType::F32, &[])?;
@@ -64,17 +66,17 @@ pub(crate) fn adjustable(program: &mut Program, rate: VarId) -> Result<()> {
     Ok(())
 }
 
-/// The base of a learning rate: the rate before schedule and scale.
+/// Returns the base of the learning rate `rate`: the number that the schedule and the scale multiply.
 ///
 /// # Errors
-/// If no operator `learning_rate` computes `rate`.
+/// Returns an error if no operator `learning_rate` computes `rate`.
 pub(crate) fn base_rate(program: &Program, rate: VarId) -> Result<f64> {
     program.root().ops[place(program, rate)?].attributes.float("base")
 }
 
-/// Copies the settings of learning rates (base rate, schedule, scale) from the program `from`. Two operators `learning_rate`
-/// correspond if they have the same position in their root blocks; a learning rate of `program` without a counterpart is
-/// unchanged.
+/// Copies the settings of all learning rates (base rate, schedule, scale) from the program `from` to `program`. Two operators
+/// `learning_rate` correspond if each is at the same position in the root block of its program; a learning rate of `program`
+/// without a counterpart in `from` is unchanged.
 pub(crate) fn take_rate(from: &Program, program: &mut Program) {
     let is_rate = |op: &OpDesc| op.kind == LEARNING_RATE;
     for (at, ours) in from.root().ops.iter().enumerate().filter(|(_, op)| is_rate(op)) {
@@ -84,7 +86,7 @@ pub(crate) fn take_rate(from: &Program, program: &mut Program) {
         if ours.input(SCALE).is_empty() {
             theirs.inputs.retain(|bound| bound.slot != SCALE);
         } else if let Some(rate) = rate {
-            // If the scale cannot be added, `program` has none, and the programs differ.
+            // If the state of the scale cannot be added, the operator in `program` gets no scale, and the two programs differ.
             adjustable(program, rate).ok();
         }
     }
@@ -102,7 +104,7 @@ fn place(program: &Program, rate: VarId) -> Result<usize> {
     })
 }
 
-/// Adds a state variable of the optimizer: persistable, not trainable, in the root block.
+/// Adds a state variable of the optimizer to the root block: persistable and not trainable.
 pub(super) fn own(
     program: &mut Program,
     name: String,

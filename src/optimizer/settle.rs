@@ -1,35 +1,36 @@
-//! Inserts operators `settle`: each makes the moves that rows of a parameter have missed, before another operator reads these
-//! rows.
+//! Inserts operators `settle` before operators that read a parameter: `settle` applies the moves that the read rows have
+//! missed.
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::operator::{Attributes, BlockId, Registry, Spec, VarId};
 use crate::ops::settle_attributes;
 use crate::program::{Append, OpDesc, Program, RECURRENT, Role, StepDesc};
 
-/// A parameter with rows that may have missed moves, because its gradients are selected rows and its mode is exact.
+/// A parameter whose rows may have missed moves, because its gradient is selected rows and its update mode is exact.
 pub(super) struct Owing {
     pub(super) param: VarId,
-    /// The state variables of its update rule, in the order of the slots.
+    /// The state variables of the parameter's update rule, in the order of the output slots.
     pub(super) states: Vec<VarId>,
-    /// The state that has, for each row, the number of updates that the row has received.
+    /// The state that counts, for each row of the parameter, the updates that the row has received.
     pub(super) settled: VarId,
     pub(super) kind: &'static str,
     pub(super) attributes: Attributes,
 }
 
-/// The rows of a parameter that an operator reads.
+/// The rows of a parameter that an operator reads: the rows named by ids, or all rows.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Rows {
-    /// The rows whose numbers are the values of this variable.
+    /// The rows that the ids in this variable name.
     Of(VarId),
     All,
 }
 
-/// Inserts a `settle` before every forward operator of the root block that reads one of the parameters, itself or in its step
+/// Inserts a `settle` before every forward operator of the root block that reads one of the parameters, directly or in its step
 /// block.
 ///
 /// # Errors
-/// If no operator reads a parameter: its missed moves would never be made.
+/// Returns an error if no operator reads one of the parameters, since the missed moves of this parameter would never be
+/// applied.
 pub(super) fn before_readers(
     program: &mut Program,
     registry: &Registry,
@@ -38,9 +39,11 @@ pub(super) fn before_readers(
     caller: &str,
 ) -> Result<()> {
     let mut unread: Vec<VarId> = owing.iter().map(|owing| owing.param).collect();
-    // From the last position to the first, so that an insertion does not change the positions that are still to be visited.
+    // The loop visits positions from last to first, so that an insertion does not change the positions that the loop visits
+    // later.
     for at in (0..program.root().ops.len()).rev() {
-        // Cloned, since a step block may read several parameters, and the first `settle` is inserted at the reader's position.
+        // The reader is cloned, since it may read several parameters, and the first inserted `settle` takes the reader's
+        // position.
         let reader = program.root().ops[at].clone();
         if reader.role != Role::Forward {
             continue;
@@ -103,7 +106,7 @@ fn settle(
     program.append(registry, BlockId(0), request).map(drop)
 }
 
-/// Collects the rows of `param` that an operator or its steps read.
+/// Collects in `to` the rows of `param` that an operator, or an operator of its step block, reads.
 fn rows_read(
     program: &Program,
     registry: &Registry,
@@ -138,8 +141,8 @@ fn rows_read(
     Ok(())
 }
 
-/// Translates rows whose numbers are a variable of a step block to the variable around the block; all rows if no step input or
-/// static input has these numbers.
+/// Translates the ids in a variable of a step block to the variable around the block; returns all rows if the ids are not a
+/// step input or static input.
 fn outside(program: &Program, step: &StepDesc, rows: Rows) -> Rows {
     let Rows::Of(ids) = rows else { return Rows::All };
     if program.var(ids).block != step.block {

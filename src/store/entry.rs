@@ -1,4 +1,4 @@
-//! The entry of a key: a value whose rows are dealt to shards, each with a lock of its own.
+//! The entry of a key in a store: a value whose rows are divided over shards, each of which has a lock.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -12,26 +12,26 @@ use crate::operator::Registry;
 use crate::tensor::{DType, Dense, SelectedRows, Storage, StorageKind};
 use crate::with_float;
 
-/// The value of a key with its update rule, in shards.
+/// The value of a key, with its update rule, divided into shards.
 ///
-/// With n shards, row r of the value is row r / n of shard r mod n. Frequently used rows with close numbers, such as the rows
-/// of the commonest words, are therefore spread over all shards. A vector is one shard.
+/// With n shards, row r of the value is row r / n of shard r mod n. Rows with close numbers, such as the rows of the most
+/// frequent words, are therefore in different shards, which threads lock separately. A vector or a single number is one shard.
 pub(super) struct Entry {
     dtype: DType,
     dims: Vec<usize>,
     rule: Option<Rule>,
-    /// The number of applied gradients.
+    /// The number of gradients that were applied to the value.
     steps: AtomicU64,
-    /// The error that refuses gradients of selected rows; `None` if the rule accepts them.
+    /// The error for a gradient of selected rows; `None` if the rule accepts selected rows.
     no_rows: Option<Error>,
     /// Whether a gradient of selected rows leaves pending moves in the other rows.
     owes: bool,
     shards: Vec<Mutex<Shard>>,
-    /// Whether a gradient was applied only in part.
+    /// Whether some gradient was applied only to a part of the rows, because its update failed.
     broken: AtomicBool,
 }
 
-/// A guard that marks an entry as broken when it is dropped, by an error or by a panic.
+/// A guard that marks an entry as broken when the guard is dropped, after an error or a panic in an update.
 struct BreakMark<'a>(&'a AtomicBool);
 
 impl Drop for BreakMark<'_> {
@@ -41,11 +41,11 @@ impl Drop for BreakMark<'_> {
 }
 
 impl Entry {
-    /// Makes the entry of a value, with the rule's initial state.
+    /// Makes the entry of a value, with the initial state of the rule.
     ///
     /// # Errors
-    /// If the value is not finite, not f32 or f64, or neither dense nor selected rows; if the rule does not fit; if memory is
-    /// exhausted.
+    /// Returns an error if the value is not finite, not f32 or f64, or neither dense nor selected rows; if the rule refuses the
+    /// value; if memory is exhausted.
     pub(super) fn new(
         value: Storage,
         rule: Option<Rule>,
@@ -56,7 +56,7 @@ impl Entry {
         Self::check_value(&value)?;
         let adding = Rule::adding();
         let applied = rule.as_ref().unwrap_or(&adding);
-        // A single number has no rows, so its gradient is never selected rows.
+        // A single number has no rows, so a gradient of the number is never selected rows.
         let (mut no_rows, mut owes) = (None, false);
         if !dims.is_empty() {
             match applied.program(registry, (dtype, &dims), StorageKind::SelectedRows) {
@@ -100,12 +100,12 @@ impl Entry {
         self.rule.as_ref()
     }
 
-    /// Returns how the gradients of several workers are merged.
+    /// Returns how the gradients of several workers are merged: to a mean if the key has a rule, else to a sum.
     pub(super) fn merging(&self) -> Merging {
         if self.rule.is_some() { Merging::Mean } else { Merging::Descended }
     }
 
-    /// Returns the number of the next gradient, and counts it.
+    /// Returns the step number of the next gradient, and increments the counter of applied gradients.
     pub(super) fn next_step(&self) -> u64 {
         self.steps.fetch_add(1, Ordering::SeqCst)
     }
@@ -114,7 +114,7 @@ impl Entry {
         self.steps.load(Ordering::SeqCst)
     }
 
-    /// Checks that no gradient was applied only in part.
+    /// Returns an error if a gradient was applied only to a part of the rows.
     pub(super) fn check_whole(&self) -> Result<()> {
         if !self.broken.load(Ordering::SeqCst) {
             return Ok(());
@@ -123,15 +123,15 @@ impl Entry {
         Err(Error::new("value of a key", "a whole one", got))
     }
 
-    /// Checks a whole gradient before any of it is used.
+    /// Checks a gradient of the entry's rows before any part of the gradient is applied.
     ///
     /// # Errors
-    /// If the gradient has another storage, dtype or shape, or is not finite.
+    /// Returns an error if the gradient has another storage, dtype or shape, or is not finite.
     pub(super) fn check(&self, gradient: &Storage) -> Result<()> {
         self.check_of(gradient, &self.dims)
     }
 
-    /// Checks a gradient of the whole value, whose shape is `dims`, as [`Self::check`] does; this entry has some rows of that
+    /// Checks a gradient of a whole value of shape `dims`, as [`Self::check`] does, where this entry has only some rows of the
     /// value.
     pub(super) fn check_of(&self, gradient: &Storage, dims: &[usize]) -> Result<()> {
         let (kind, dtype, shape) = (gradient.kind(), gradient.dtype(), gradient.shape());
@@ -149,11 +149,11 @@ impl Entry {
     }
 
     fn shard(&self, s: usize) -> MutexGuard<'_, Shard> {
-        // Poisoning does not show whether a shard is consistent; the field `broken` does.
+        // A poisoned lock does not show that a shard is inconsistent; the field `broken` shows it.
         self.shards[s].lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Locks shard `s` and applies pending moves of its rows by `settle`; returns the locked shard.
+    /// Locks shard `s` and applies pending moves of its rows by calling `settle`; returns the locked shard.
     fn settled(
         &self,
         s: usize,
@@ -166,10 +166,10 @@ impl Entry {
         Ok(shard)
     }
 
-    /// Updates the value by a gradient that was checked and whose rows are merged.
+    /// Updates the value by a gradient that was checked, and in which each row number occurs once.
     ///
     /// # Errors
-    /// If the rule's operator fails, which leaves the value half updated and the entry broken.
+    /// Returns an error if the rule's operator fails; the value is then half updated, and the entry is marked as broken.
     pub(super) fn apply(&self, gradient: Storage, step: u64) -> Result<()> {
         self.check_whole()?;
         let breaks = BreakMark(&self.broken);
@@ -187,7 +187,7 @@ impl Entry {
             Storage::SelectedRows(rows) => Some(RowsByPart::new(rows.row_ids(), count)),
             _ => None,
         };
-        // Each push begins at another shard, so that simultaneous pushes do not all wait for the first shard.
+        // Consecutive pushes begin at different shards, so that simultaneous pushes do not all wait for the first shard.
         for s in (0..count).map(|i| (step as usize + i) % count) {
             let part = match (&dealt, &gradient) {
                 (Some(dealt), Storage::SelectedRows(rows)) => {
@@ -206,10 +206,10 @@ impl Entry {
         Ok(())
     }
 
-    /// Returns the whole value, or, for the slot `state`, a whole state of the rule.
+    /// Returns the whole value or, if `state` is a slot of the rule, the whole state in this slot.
     ///
     /// # Errors
-    /// If the entry is broken, or memory is exhausted.
+    /// Returns an error if the entry is broken, or memory is exhausted.
     pub(super) fn whole(&self, state: Option<&str>) -> Result<Dense> {
         self.check_whole()?;
         let mut whole = Dense::zeros(self.dtype, &self.dims)?;
@@ -228,10 +228,10 @@ impl Entry {
         Ok(whole)
     }
 
-    /// Returns the rows with these numbers, one per number.
+    /// Returns the rows of the value with the row numbers `ids`, one row per number.
     ///
     /// # Errors
-    /// If a number is not a row number of the value, or the entry is broken.
+    /// Returns an error if a number is not a row number of the value, or the entry is broken.
     pub(super) fn rows(&self, ids: &[i64]) -> Result<Dense> {
         self.check_whole()?;
         check_ids(ids, &self.dims)?;
@@ -255,10 +255,11 @@ impl Entry {
         Ok(rows)
     }
 
-    /// Sets the state that a file has: the states of the rule, each with its slot, and the number of applied gradients.
+    /// Sets the data that a saved file has besides the value: the states of the rule, each with its slot, and the number of
+    /// applied gradients.
     ///
     /// # Errors
-    /// If a state does not fit.
+    /// Returns an error if the data of a state are not valid for this entry.
     pub(super) fn resume(&mut self, states: Vec<(String, Dense)>, steps: u64) -> Result<()> {
         let count = self.shards.len();
         for (slot, value) in states {
@@ -272,10 +273,10 @@ impl Entry {
     }
 }
 
-/// Checks that all numbers are row numbers of a value of this shape.
+/// Checks that all numbers in `ids` are row numbers of a value with the shape `dims`.
 ///
 /// # Errors
-/// If a number is not a row number of the value, or the entry is broken.
+/// Returns an error if a number is not a row number of the value, or if the value is a single number.
 pub(super) fn check_ids(ids: &[i64], dims: &[usize]) -> Result<()> {
     let Some(&height) = dims.first() else {
         return Err(Error::new("rows of a key", "a value that has rows", "a single number"));

@@ -1,4 +1,4 @@
-//! The interface of a store: keys, and the trait that every store implements, in this process or over a connection.
+//! The interface of a key-value store: the keys, and the trait of stores in this process and over several processes.
 
 use std::fmt;
 use std::path::Path;
@@ -11,7 +11,7 @@ use crate::tensor::{DType, Dense, Storage};
 /// The key of a value in a store.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Key {
-    /// A name, such as a parameter's.
+    /// A name, such as the name of a parameter.
     Name(String),
     /// A number.
     Number(u64),
@@ -29,7 +29,7 @@ impl From<u64> for Key {
     }
 }
 
-/// Prints a name unchanged, a number as `#7`.
+/// Prints a key: a name unchanged, a number as `#7`.
 impl fmt::Display for Key {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -39,31 +39,31 @@ impl fmt::Display for Key {
     }
 }
 
-/// One worker's handle of a key-value store (parameter server): workers push gradients to the values of keys, and pull the
-/// values.
+/// The handle that one worker has of a key-value store (parameter server): the worker pushes gradients for the values of keys,
+/// and pulls the values.
 ///
-/// All arguments and results are owned values, and every call may return an error, so that a store may be in another process.
-/// After an error the store is unchanged, with two exceptions, which the messages state. If an update operator fails amid its
-/// rows, the key refuses every call until the store is restored. If the sum of a round is not finite, the round has failed for
-/// all workers.
+/// All arguments and results are owned values, and every call may return an error, so that the store may be in another process.
+/// After an error the store is unchanged, with two exceptions, which the error messages state. First, if an update operator
+/// fails after some rows of a value, the key of this value refuses every call until the store is restored. Second, if the sum
+/// of the gradients of a round is not finite, the round fails for all workers.
 ///
-/// The operations follow MXNet's `KVStore` (Chen et al., "MXNet: a flexible and efficient machine learning library for
-/// heterogeneous distributed systems", 2015, arXiv:1512.01274) and Li et al., "Scaling distributed machine learning with the
-/// parameter server", OSDI 2014.
+/// Sources: MXNet's `KVStore` (Chen et al., "MXNet: a flexible and efficient machine learning library for heterogeneous
+/// distributed systems", 2015, arXiv:1512.01274) and Li et al., "Scaling distributed machine learning with the parameter
+/// server", OSDI 2014.
 pub trait KeyValueStore {
-    /// Makes a key with a first value, of f32 or f64: dense, or selected rows in a table of zeros.
+    /// Makes a key with a first value of f32 or f64: a dense value, or selected rows (all other rows are zeros).
     ///
     /// # Errors
-    /// If the key exists, or the value is of another dtype or storage, or not finite.
+    /// Returns an error if the key exists, or if the value has another dtype or storage, or is not finite.
     #[track_caller]
     fn init(&mut self, key: &Key, value: Storage) -> Result<()>;
 
-    /// Makes a key as [`Self::init`] does, with a value of this dtype and shape; `fill(row number, numbers)` writes the numbers
-    /// of one row. In a store over several processes, each process fills only its own rows, so no process needs memory for the
-    /// whole value.
+    /// Makes a key as [`Self::init`] does, with a value of the given dtype and shape; `fill(row number, numbers)` writes the
+    /// numbers of one row. If the store is over several processes, each process calls `fill` only for its own rows, so no
+    /// process needs memory for the whole value.
     ///
     /// # Errors
-    /// As [`Self::init`]; if `fill` fails.
+    /// Returns the errors of [`Self::init`], and the error of `fill`.
     #[track_caller]
     fn init_rows(
         &mut self,
@@ -77,79 +77,80 @@ pub trait KeyValueStore {
         self.init(key, value.into())
     }
 
-    /// Sets the update rule of a key, which is applied to pushed gradients; without a rule, pushed gradients are added to the
-    /// value. The store keeps the rule's state beside the value.
+    /// Sets the update rule of a key; the store applies the rule to pushed gradients, or, without a rule, adds pushed gradients
+    /// to the value. The store keeps the states of the rule together with the value.
     ///
     /// # Errors
-    /// If the key does not exist or has a rule; if a round of the key is under way.
+    /// Returns an error if the key does not exist or has a rule; if a round of the key is under way.
     #[track_caller]
     fn set_rule(&mut self, key: &Key, rule: Rule) -> Result<()>;
 
-    /// Pushes a gradient of the value's shape: dense, or selected rows, which may repeat. The [module](super) describes how the
-    /// gradients of several workers are merged; `weight` is this gradient's weight in a mean: for a loss that is the mean over
-    /// samples, the number of samples.
+    /// Pushes a gradient with the shape of the value: a dense gradient, or selected rows, in which row numbers may repeat. The
+    /// [module](super) describes how the store merges the gradients of several workers. `weight` is the weight of this gradient
+    /// in a mean: the number of samples if the loss is the mean over samples.
     ///
     /// # Errors
-    /// If the key does not exist; if the gradient is of another shape, dtype or storage, or not finite; if the weight is negative or
-    /// not finite; if the rule refuses selected rows; if this worker's gradient of the previous round waits for a worker that has
-    /// left.
+    /// Returns an error if the key does not exist; if the gradient is of another shape, dtype or storage, or not finite; if the
+    /// weight is negative or not finite; if the rule refuses selected rows; if this worker's gradient of the previous round
+    /// waits for a worker that has left.
     #[track_caller]
     fn push(&mut self, key: &Key, gradient: Storage, weight: f64) -> Result<()>;
 
-    /// Pulls the whole value.
+    /// Pulls the whole value of a key.
     ///
     /// # Errors
-    /// If the key does not exist; if the pull waits for a worker that has left.
+    /// Returns an error if the key does not exist; if the pull waits for a worker that has left.
     #[track_caller]
     fn pull(&mut self, key: &Key) -> Result<Dense>;
 
-    /// Pulls rows of a value: one row for each row number in `ids`, in the order of `ids`. Numbers may repeat.
+    /// Pulls rows of a value: one row for each row number in `ids`, in the order of `ids`. Row numbers in `ids` may repeat.
     ///
     /// # Errors
-    /// As [`Self::pull`]; if a number is not a row number of the value, or the value has no rows.
+    /// Returns the errors of [`Self::pull`], and an error if a number is not a row number of the value, or the value has no
+    /// rows.
     #[track_caller]
     fn row_sparse_pull(&mut self, key: &Key, ids: Vec<i64>) -> Result<Dense>;
 
-    /// Sums `numbers` over all workers, position by position, after waiting for the other workers; all workers must pass the
-    /// same count of numbers. In asynchronous mode, returns `numbers` unchanged.
+    /// Sums `numbers` over all workers, position by position: waits for the other workers, which must all pass equally many
+    /// numbers. In asynchronous mode, the method returns `numbers` unchanged.
     ///
     /// # Errors
-    /// If the call waits for a worker that has left, or another worker passes more or fewer numbers.
+    /// Returns an error if the call waits for a worker that has left, or another worker passes more or fewer numbers.
     #[track_caller]
     fn sum(&mut self, numbers: &[f64]) -> Result<Vec<f64>>;
 
-    /// Ends this worker's round. In asynchronous mode, may wait for slower workers: see
+    /// Ends the current round of this worker. In asynchronous mode, the call may wait for slower workers: see
     /// [`Consistency::Asynchronous`](super::Consistency).
     ///
     /// # Errors
-    /// If the call waits for a worker that has left; if a gradient of the round could not be applied.
+    /// Returns an error if the call waits for a worker that has left; if a gradient of the round could not be applied.
     #[track_caller]
     fn end_round(&mut self) -> Result<()>;
 
-    /// Returns whether an error of one worker's call is an error of all workers (default: no).
+    /// Returns whether an error in the call of one worker is returned to all workers (default: no).
     fn fails_together(&self) -> bool {
         false
     }
 
-    /// Reports a failure of this worker to the other workers of a store that [fails together](Self::fails_together): their next
-    /// call, which waits for this worker, returns this error. By default nothing is reported.
+    /// Reports a failure of this worker to the other workers, if the store [fails together](Self::fails_together): the next
+    /// call of each other worker returns this error. By default, the method reports nothing.
     fn fail(&mut self, error: &Error) {
         let _ = error;
     }
 
-    /// Saves the whole state to a file on the store's machine: every value with its number of updates, its rule and the rule's
-    /// state. An existing file is replaced whole, or not at all.
+    /// Saves the whole store to a file on the machine of the store: for every key the value, the number of updates, the rule
+    /// and the rule's states. An existing file is replaced atomically: after a failure, the old file is unchanged.
     ///
     /// # Errors
-    /// If a round is under way, a key was left half updated, or the file cannot be written.
+    /// Returns an error if a round is under way, a key was left half updated, or the file cannot be written.
     #[track_caller]
     fn save(&mut self, path: &Path) -> Result<()>;
 
-    /// Restores the whole state from a file.
+    /// Restores all values and states of the store from a file.
     ///
     /// # Errors
-    /// If a round is under way; if the file is damaged or incomplete; if its keys, their shapes, dtypes or rules differ from
-    /// the store's. After an error, the store is unchanged.
+    /// Returns an error if a round is under way; if the file is damaged or incomplete; if the file has other keys, shapes,
+    /// dtypes or rules than the store. After an error, the store is unchanged.
     #[track_caller]
     fn restore(&mut self, path: &Path) -> Result<()>;
 }

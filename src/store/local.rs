@@ -1,4 +1,4 @@
-//! A store in this process, with workers on many threads.
+//! A key-value store in the memory of this process, with workers on several threads.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -14,30 +14,31 @@ use crate::error::{AtCaller, Error, ErrorKind, Result};
 use crate::operator::Registry;
 use crate::tensor::{Dense, Storage};
 
-/// The most workers or shards: more than any machine has threads, so a larger number is a mistake.
+/// The largest number of workers and of shards: no machine has more threads, so a larger number is a mistake.
 const MOST: usize = 1024;
 
-/// A key-value store in this process.
+/// A key-value store in the memory of this process.
 ///
-/// The rows of a value are dealt to shards, by row number modulo the number of shards. Each shard has a lock of its own, so
-/// that many workers push and pull at a time. Clones refer to the same store.
+/// The rows of a value are divided over shards: row r is in shard r modulo the number of shards. Each shard has a lock, so that
+/// many workers push and pull at the same time. A clone of a `LocalStore` refers to the same store.
 #[derive(Clone)]
 pub struct LocalStore(Arc<StoreState>);
 
 struct StoreState {
     registry: Registry,
     shards: usize,
-    /// Locked for writing to add or replace keys, or to read all keys at one moment.
+    /// The lock is taken for writing to add or replace keys, and to read all keys at one moment.
     keys: RwLock<BTreeMap<Key, Entry>>,
-    /// The rounds of the current workers; without a value once all workers have left.
+    /// The rounds of the current workers; the reference is dead after all workers have left.
     rounds: Mutex<Weak<Rounds>>,
 }
 
 impl LocalStore {
-    /// Makes a store without keys; `registry` has the operators of rules. A value has at most `shards` shards.
+    /// Makes a store without keys; the operators of the rules must be in `registry`. The store divides the rows of a value over
+    /// at most `shards` shards.
     ///
     /// # Errors
-    /// If there are no shards, or more than 1024.
+    /// Returns an error if there are no shards, or more than 1024.
     #[track_caller]
     pub fn new(registry: &Registry, shards: usize) -> Result<Self> {
         if !(1..=MOST).contains(&shards) {
@@ -47,11 +48,11 @@ impl LocalStore {
         Ok(Self(Arc::new(StoreState { registry, shards, keys, rounds: Mutex::new(Weak::new()) })))
     }
 
-    /// Makes the workers of the store, numbered from 0, with the consistency `mode`. A worker that is dropped, as by a thread that
-    /// panics, has left: workers that would wait for it get an error.
+    /// Makes `workers` workers of the store, numbered from 0, which synchronize as `mode` says. A worker that is dropped, for
+    /// example because its thread panics, has left the store: workers that would wait for this worker get an error.
     ///
     /// # Errors
-    /// If `workers` is 0 or more than 1024; if earlier workers have not all left.
+    /// Returns an error if `workers` is 0 or more than 1024, or if some worker of an earlier call has not left.
     #[track_caller]
     pub fn workers(&self, workers: usize, mode: Consistency) -> Result<Vec<LocalWorker>> {
         if !(1..=MOST).contains(&workers) {
@@ -76,7 +77,7 @@ impl LocalStore {
 
 impl StoreState {
     fn read(&self) -> RwLockReadGuard<'_, BTreeMap<Key, Entry>> {
-        // A write is one insertion or exchange, so the map is consistent even after a panic.
+        // The map is consistent even after a panic, since each write is one insertion or one exchange.
         self.keys.read().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -89,13 +90,13 @@ impl StoreState {
         let keys = self.read();
         let entry = find(&keys, key)?;
         let merged = merge(parts(entry.merging(), gradients))?;
-        // The key may have got a rule since the gradient was pushed.
+        // The key may have received a rule after the gradient was pushed.
         entry.check(&merged)?;
         entry.apply(merged, entry.next_step())
     }
 }
 
-/// A worker's handle of a [`LocalStore`].
+/// The handle that one worker has of a [`LocalStore`].
 pub struct LocalWorker {
     store: Arc<StoreState>,
     rounds: Arc<Rounds>,
@@ -111,7 +112,7 @@ impl Drop for LocalWorker {
 /// Returns the entry of a key.
 ///
 /// # Errors
-/// If the key does not exist.
+/// Returns an error if the key does not exist.
 pub(super) fn find<'a, T>(keys: &'a BTreeMap<Key, T>, key: &Key) -> Result<&'a T> {
     keys.get(key)
         .ok_or_else(|| Error::of(ErrorKind::Program, "key of the store", "one that `init` made", "none"))
@@ -128,7 +129,7 @@ pub(super) fn checked_weight(weight: f64) -> Result<()> {
 impl LocalWorker {
     fn pushed(&mut self, key: &Key, gradient: Storage, weight: f64) -> Result<()> {
         checked_weight(weight)?;
-        // The whole gradient is checked before waiting and before any of it is used.
+        // The whole gradient is checked before the worker waits, and before any part of the gradient is applied.
         let keys = self.store.read();
         let entry = find(&keys, key)?;
         entry.check_whole()?;

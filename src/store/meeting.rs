@@ -1,15 +1,16 @@
-//! Meetings: the exchanges of a store's ranks. Each message has the number of the rank's call, and whether the call failed.
+//! The exchange of messages between the ranks of a store, one exchange per call. Each message contains the number of the call
+//! that its rank makes, and whether the call failed.
 
 use super::key_value::Key;
 use crate::error::{Error, ErrorKind, Result};
 use crate::parallel::World;
 use crate::tensor::{DType, Dense};
 
-/// The calls of a store for which the ranks meet. A message has the number of the call.
+/// The kinds of calls in which the ranks of a store exchange messages. A message contains the call as a number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub(super) enum Request {
-    /// The rank has failed; sent instead of any other call.
+    /// A failure of the rank, which the rank sends instead of the message of any other call.
     Fail,
     Init,
     SetRule,
@@ -46,29 +47,29 @@ impl Request {
     }
 }
 
-/// The status of a rank at a meeting: the first byte of its message.
+/// The status of a rank in an exchange, which is the first byte of the rank's message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 enum Status {
     Fine,
-    /// The rank's call failed.
+    /// The current call of the rank failed.
     Fails,
-    /// The last pushed gradient cannot be applied.
+    /// The gradient that the rank pushed last cannot be applied.
     Failed,
 }
 
-/// The bytes of a message's head: status, call, checksum of the key.
+/// The number of bytes before the content of a message: one for the status, one for the call, four for the checksum of the key.
 const HEAD: usize = 6;
 
-/// Messages to the ranks.
+/// The messages of this rank to the other ranks.
 pub(super) enum Letters {
-    /// One message for all ranks.
+    /// One message, which is sent to all ranks.
     Same(Letter),
-    /// One message for each rank; the message to this rank itself is not sent.
+    /// One message for each rank, by rank; the message for this rank itself is not sent.
     Each(Vec<Letter>),
 }
 
-/// A message to a rank.
+/// A message to another rank, with space for status, call and checksum at the start.
 #[derive(Debug, Clone)]
 pub(super) struct Letter(Vec<u8>);
 
@@ -88,7 +89,8 @@ impl Letter {
         })
     }
 
-    /// Appends row numbers of a value with `height` rows: four bytes per number if `height` fits in a u32, else eight.
+    /// Appends row numbers of a value with `height` rows: four bytes per row number if `height` fits in a u32, else eight
+    /// bytes.
     pub(super) fn put_rows(&mut self, ids: impl Iterator<Item = i64>, height: usize) {
         match id_size(height) {
             4 => ids.for_each(|id| self.put(&(id as u32).to_le_bytes())),
@@ -97,7 +99,7 @@ impl Letter {
     }
 }
 
-/// A reader of a rank's message.
+/// A reader of the content of a rank's message.
 pub(super) struct MessageReader<'a>(&'a [u8]);
 
 impl<'a> MessageReader<'a> {
@@ -123,7 +125,7 @@ impl<'a> MessageReader<'a> {
         Ok(bytes)
     }
 
-    /// Reads the rest of the message as numbers of a tensor.
+    /// Reads the rest of the message as the numbers of a tensor with the given dtype and shape.
     pub(super) fn numbers(&mut self, dtype: DType, shape: &[usize]) -> Result<Dense> {
         let expected = shape.iter().product::<usize>() * dtype.size_of();
         if expected != self.left() {
@@ -136,7 +138,7 @@ impl<'a> MessageReader<'a> {
         })
     }
 
-    /// Reads `count` row numbers of a value with `height` rows.
+    /// Reads `count` row numbers, which belong to a value with `height` rows.
     pub(super) fn rows(&mut self, count: usize, height: usize) -> Result<Vec<i64>> {
         let size = id_size(height);
         let bytes = self.take(count * size)?;
@@ -153,8 +155,8 @@ pub(super) fn id_size(height: usize) -> usize {
 
 /// Exchanges the messages of one call; returns the messages of all ranks, by rank, and whether to apply the last pushed gradient.
 ///
-/// `pushed` is this rank's outcome of merging the last pushed gradient, and `letters` are the messages of this rank, or the
-/// error of its call. All ranks return an error if one rank fails.
+/// `pushed` is the result of merging the last pushed gradient on this rank; `letters` are the messages of this rank, or the
+/// error of the call. If one rank fails, all ranks return an error.
 pub(super) fn meet(
     world: &World,
     (call, key): (Request, Option<&Key>),

@@ -1,4 +1,4 @@
-//! Merging the gradients of a round into one, in an order that does not depend on which worker was first.
+//! Merges the gradients of a round into one gradient; the result does not depend on the order in which workers push.
 
 use crate::error::{Error, Result};
 use crate::kernels::{RowMerge, View, ViewMut, all_finite};
@@ -6,31 +6,31 @@ use crate::operator::RowValue;
 use crate::tensor::{Dense, Element, SelectedRows, Storage};
 use crate::with_float;
 
-/// A gradient and its factor.
+/// A gradient and the factor of this gradient in a sum.
 pub(crate) struct WeighedGradient {
     pub(crate) gradient: Storage,
     pub(crate) factor: f64,
 }
 
-/// How the gradients of a round are merged.
+/// How the gradients of a round are merged: to a mean, or to a negated sum.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Merging {
-    /// Σ weight · gradient / Σ weight. If the loss is a mean and each weight is a number of samples, this is the gradient on
-    /// all samples together.
+    /// The weighted mean of the gradients, Σ weight · gradient / Σ weight. If the loss is a mean over samples, and each weight
+    /// is a number of samples, the weighted mean is the gradient of the loss over all samples.
     Mean,
-    /// −Σ weight · gradient: gradient descent at rate 1 then adds Σ weight · gradient.
+    /// The negated sum −Σ weight · gradient, so that gradient descent with the rate 1 adds Σ weight · gradient to the value.
     Descended,
 }
 
-/// Returns the gradients with their factors, computed from their weights.
+/// Returns the gradients, each with the factor that follows from its weight.
 pub(super) fn parts(merging: Merging, pushed: Vec<(Storage, f64)>) -> Vec<WeighedGradient> {
     let all: f64 = pushed.iter().map(|(_, weight)| weight).sum();
     let largest = pushed.iter().map(|(_, weight)| *weight).fold(0.0, f64::max);
     let factor = |weight: f64| match merging {
         Merging::Descended => -weight,
-        // Without any sample there is no gradient.
+        // If all weights are 0, there are no samples, and all factors are 0.
         Merging::Mean if all == 0.0 => 0.0,
-        // The sum of the weights overflows, so the weights are divided by the largest weight first.
+        // If the sum of the weights overflows, the weights are divided by the largest weight first.
         Merging::Mean if all.is_infinite() => {
             weight / largest / pushed.iter().map(|(_, weight)| weight / largest).sum::<f64>()
         }
@@ -44,11 +44,11 @@ pub(super) fn parts(merging: Merging, pushed: Vec<(Storage, f64)>) -> Vec<Weighe
         .collect()
 }
 
-/// Sums the gradients times their factors, in order. If all gradients are selected rows, the sum is selected rows with
-/// ascending, distinct numbers; else it is dense.
+/// Computes Σ factor · gradient, in the order of the gradients. If all gradients are selected rows, the sum is selected rows
+/// with ascending, distinct row numbers; else the sum is dense.
 ///
 /// # Errors
-/// If a sum is not finite, or memory is exhausted.
+/// Returns an error if the sum has a number that is not finite, or if memory is exhausted.
 pub(crate) fn merge(mut parts: Vec<WeighedGradient>) -> Result<Storage> {
     let merged = |gradient: &Storage| gradient.as_selected_rows().map_or(true, |rows| rows.is_merged());
     if parts.len() == 1
@@ -117,13 +117,13 @@ fn rows<T: RowValue + Element>(parts: &[WeighedGradient]) -> Result<Storage> {
     Ok(SelectedRows::new(height, ids, Dense::from_vec(&shape, numbers)?)?.into())
 }
 
-/// Checks that all numbers are finite; the error names the position of a number that is not.
+/// Checks that all numbers of a value are finite; the error names the position of the first number that is not finite.
 pub(super) fn checked_finite(value: &Storage, what: &str) -> Result<()> {
     fn finite<T: RowValue + Element>(numbers: &[T]) -> bool {
         all_finite(View::new(numbers, 1, numbers.len()))
     }
     let numbers = value.numbers();
     let finite = with_float!(numbers.dtype(), T => numbers.as_slice::<T>().map(finite))?;
-    // The second pass finds the position.
+    // This second pass over the numbers finds the position for the error.
     if finite { Ok(()) } else { value.check_finite(what) }
 }

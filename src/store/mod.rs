@@ -1,51 +1,57 @@
-//! The key-value store (parameter server): values to which several workers push gradients, with the update rule beside the values.
+//! The key-value store (parameter server): several workers push gradients, and the store updates the values by a rule.
 //!
-//! A [`KeyValueStore`] is a worker's handle: [`init`](KeyValueStore::init) makes a key, [`push`](KeyValueStore::push)
-//! sends a gradient, dense or of some rows, [`pull`](KeyValueStore::pull) returns the value, and
-//! [`row_sparse_pull`](KeyValueStore::row_sparse_pull) some of its rows. A [`LocalStore`] is in this process: its workers
-//! are on threads, and the rows of a value are dealt to shards with a lock each. A [`WorldStore`] is over the ranks of a
-//! [`World`](crate::parallel::World): each rank is a worker and holds its rows of every value. The trait requires no shared memory.
+//! A [`KeyValueStore`] is the handle of one worker. The method [`init`](KeyValueStore::init) makes a key,
+//! [`push`](KeyValueStore::push) sends a gradient of all rows or of some rows, [`pull`](KeyValueStore::pull) returns the value,
+//! and [`row_sparse_pull`](KeyValueStore::row_sparse_pull) returns some rows of the value. A [`LocalStore`] is in this process:
+//! the workers are on threads, and the rows of a value are divided over shards, each with a lock. A [`WorldStore`] is over the
+//! ranks of a [`World`](crate::parallel::World): each rank is a worker, and holds some rows of every value. The trait
+//! `KeyValueStore` requires no shared memory.
 //!
 //! # How gradients are merged and applied
-//! [`Consistency::Synchronous`] merges the gradients of all workers, [`Consistency::Asynchronous`] applies each alone.
+//! [`Consistency::Synchronous`] merges the gradients of all workers before an update, [`Consistency::Asynchronous`] applies the
+//! gradient of each worker alone.
 //!
-//! - *A key with a [`Rule`]* (its update operators, as an optimizer appends them to a program) is updated by the weighted mean,
-//!   Σ wᵢ·gᵢ / Σ wᵢ. The gradient of a loss that is the mean over n samples is Σ over parts of nᵢ/n · gᵢ, where gᵢ is the gradient on
-//!   a part of nᵢ samples: with the numbers of samples as weights, the workers compute the step of one trainer on all parts.
-//! - *A key without a rule* adds Σ wᵢ·gᵢ to its value.
+//! - *A key with a [`Rule`]* (the update operators that an optimizer appends to a program) is updated by the weighted mean of
+//!   the gradients, Σ wᵢ·gᵢ / Σ wᵢ. The gradient of a loss that is the mean over n samples is Σ over parts of nᵢ/n · gᵢ, where
+//!   gᵢ is the gradient on a part of nᵢ samples: with the numbers of samples as weights, the workers compute the step of one
+//!   trainer on all parts.
+//! - *A key without a rule* adds the weighted sum of the gradients, Σ wᵢ·gᵢ, to the value.
 //!
-//! In a store, too, a rule in exact mode computes the numbers of dense gradients: pending moves of rows without a gradient are
-//! applied when the rows are pulled, and the moves of all rows when the store is saved. The numbers are therefore equal up to
-//! rounding, whichever rows were pulled or saved in between, and on any number of shards. If one key gets both dense gradients
-//! and selected rows, each dense gradient applies the pending moves of all rows, which costs time.
+//! In exact mode, a rule gives the same numbers for gradients of selected rows as for dense gradients. Rows without a gradient
+//! have pending moves, which are applied when the rows are pulled, and for all rows when the store is saved. The numbers do not
+//! depend, except for rounding, on which rows were pulled or saved in between, nor on the number of shards. If one key gets
+//! both dense gradients and selected rows, each dense gradient first applies the pending moves of all rows, which costs time.
 //!
-//! Gradients are summed in the order of the workers' numbers, so the bits do not depend on which worker was first. Selected
-//! rows stay selected rows if all gradients are selected rows, and equal rows are summed before the rule is applied. The step
-//! number of the rule and its schedule is the number of merged gradients that the key has had before; in asynchronous mode,
-//! each push of a worker counts as one.
+//! Gradients are summed in the order of the workers' numbers, so the bits of the sum do not depend on which worker pushes
+//! first. If all gradients are selected rows, the merged gradient is selected rows too; rows with equal numbers are summed
+//! before the rule is applied. The step number that the rule and its schedule use is the number of merged gradients that were
+//! applied to the key before; in asynchronous mode, each push of a worker counts as one merged gradient.
 //!
 //! # Failures
-//! A whole gradient is checked before it is used: its key, shape, dtype and row numbers, and that the gradient and the sum are
-//! finite. So no value is left half updated. Keys are independent: if a trainer dies between two of its pushes, some keys are a
-//! round ahead of others. A worker that is dropped, as by a panic of its thread, has left. Workers that would wait for it get
-//! an error instead, as do all workers in a round whose sum is not finite. The values stay as after the last complete round,
-//! for new [workers](LocalStore::workers). If an update operator itself fails or panics amid its rows, its key refuses every
-//! call until the store is [restored](KeyValueStore::restore).
+//! A gradient is checked before any part of it is applied: the key, the shape, the dtype, the row numbers, and that all numbers
+//! and the sum are finite. So no invalid gradient leaves a value half updated. Keys are independent of each other: if a trainer
+//! dies between two pushes, some keys are one round ahead of other keys. A worker that is dropped, for example by a panic of
+//! its thread, has left the store. Workers that would wait for a worker that has left get an error, and so do all workers in a
+//! round whose sum is not finite. After such an error, the values are the values of the last complete round; new
+//! [workers](LocalStore::workers) can continue from these values. If an update operator fails or panics after some rows of a
+//! value, the key of this value refuses every call until the store is [restored](KeyValueStore::restore).
 //!
 //! # Over several processes
-//! Row r of a value, with the rule's state for it, is only on rank r modulo the number of ranks: a table may be larger than the
-//! memory of a process. A push sends each rank its rows of the gradient. A pull requests rows from the ranks that have them, in
-//! one exchange of row numbers and one exchange of rows. So traffic depends on the rows that a batch reads, not on the height
-//! of the table. The numbers are bit-identical to a [`LocalStore`] with as many synchronous workers (for exact rules: with as
-//! many shards as well).
+//! In a `WorldStore`, row r of a value, with the rule's states of row r, is only on rank r modulo the number of ranks, so a
+//! table may be larger than the memory of a process. In a push to a `WorldStore`, each rank gets the rows of the gradient that
+//! it holds. In a pull of rows, each rank requests rows from the ranks that hold them: one exchange of row numbers, then one
+//! exchange of rows. So the traffic between ranks depends on the number of rows that a batch reads, not on the height of the
+//! table. The values are bit-identical to the values of a [`LocalStore`] with as many synchronous workers as ranks (and, for
+//! exact rules, with as many shards as ranks).
 //!
-//! All ranks make the same calls in the same order. If a call fails on one rank, all ranks return an error that names the rank,
-//! and other calls may follow: a gradient is applied only after all ranks have merged their rows of it.
+//! All ranks of a `WorldStore` must make the same calls in the same order. If a call fails on one rank, all ranks return an
+//! error that names the rank, and may make other calls: a gradient is applied only after all ranks have merged their rows of
+//! the gradient.
 //!
 //! [`share`] with an empty scope initializes each parameter row by row, and [`StoreTrainer`] holds only the rows that a batch
-//! reads. [`save`](KeyValueStore::save) writes a file for each rank beside the path, in a folder that all ranks see, and then
-//! the file at the path, so that the path names a complete set of files at each moment. Any number of ranks can restore the
-//! set, and so can a [`LocalStore`].
+//! reads. [`save`](KeyValueStore::save) writes a file for each rank beside the path, in a folder that all ranks see, then an
+//! index file at the path; so the path names a complete set of files at each moment. A saved set of files can be restored by
+//! any number of ranks, or by a [`LocalStore`].
 //! ```
 //! use ndarray::array;
 //! use unpadded::optimizer::Adam;

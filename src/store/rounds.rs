@@ -1,4 +1,4 @@
-//! Rounds: synchronization of the workers of a store, and errors instead of waiting for workers that have left.
+//! Rounds: the synchronization of a store's workers, with an error for a worker that would wait for a worker that has left.
 
 use std::collections::BTreeMap;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -7,25 +7,26 @@ use super::key_value::Key;
 use crate::error::{Error, Result};
 use crate::tensor::Storage;
 
-/// The consistency of a store's workers: synchronous or asynchronous.
+/// The consistency of a store's workers: whether the store merges the gradients of a round (synchronous) or applies each
+/// gradient alone (asynchronous).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Consistency {
-    /// A round of a key ends when each worker has pushed its gradient: the store then merges the gradients, in the order of the workers'
-    /// numbers, and applies the rule once. A worker's pull after its push waits for the end of the round.
+    /// The round of a key ends when each worker has pushed a gradient: the store merges the gradients in the order of the
+    /// workers' numbers, and applies the rule once. After a push, a pull of the same worker waits for the end of the round.
     Synchronous,
-    /// Each gradient is applied when it is pushed, shard by shard. A value that is pulled meanwhile may have the gradient in
-    /// some rows and not yet in others, and so may a checkpoint of pulled values; a file that the store saves has no such
-    /// value.
+    /// Each gradient is applied as soon as a worker pushes it, shard by shard. A value that is pulled during a push may have
+    /// the gradient in some rows only, and so may a checkpoint of pulled values. In a file that the store saves, each gradient
+    /// is in all rows or in none.
     Asynchronous {
-        /// The most rounds that a worker may be ahead of the slowest worker: [`end_round`](super::KeyValueStore::end_round)
-        /// waits while the worker is further ahead. With `None`, it never waits. Ho et al., "More effective distributed ML via
-        /// a stale synchronous parallel parameter server", NIPS 2013.
+        /// The largest number of rounds by which a worker may be ahead of the slowest worker: if the worker is further ahead,
+        /// [`end_round`](super::KeyValueStore::end_round) waits. With `None`, `end_round` never waits. Source: Ho et al., "More
+        /// effective distributed ML via a stale synchronous parallel parameter server", NIPS 2013.
         staleness: Option<u64>,
     },
 }
 
-/// The workers of a store, from when they join until all have left.
+/// The state that the workers of a store share, from the call that makes the workers until all workers have left.
 pub(super) struct Rounds {
     mode: Consistency,
     state: Mutex<State>,
@@ -33,39 +34,41 @@ pub(super) struct Rounds {
 }
 
 struct State {
-    /// For each worker, the number of rounds that it has ended; in `left`, whether it has left.
+    /// For each worker, the number of rounds that the worker has ended; `left` is, for each worker, whether the worker has
+    /// left.
     ended: Vec<u64>,
     left: Vec<bool>,
     keys: BTreeMap<Key, Round>,
     sums: Sums,
 }
 
-/// Sums of numbers over the workers.
+/// The sums of numbers over all workers, for `KeyValueStore::sum`.
 #[derive(Default)]
 struct Sums {
-    /// The number of finished sums; in `given`, for each worker, the number of sums that it has passed numbers for.
+    /// The number of finished sums; `given` is, for each worker, the number of sums for which the worker has passed numbers.
     done: u64,
     given: Vec<u64>,
     waiting: Vec<Option<Vec<f64>>>,
-    /// The last sum. Every worker reads it before it passes numbers for the next sum.
+    /// The result of the last finished sum. Every worker reads the last sum before the worker passes numbers for the next sum.
     last: Vec<f64>,
 }
 
-/// The round of a key.
+/// The current round of a key.
 struct Round {
-    /// The number of applied rounds.
+    /// The number of rounds of this key that were applied.
     done: u64,
-    /// For each worker, the number of gradients that it has pushed; in `waiting`, its gradient of this round with its weight.
+    /// For each worker, the number of gradients that the worker has pushed for this key; `waiting` is, for each worker, the
+    /// gradient of the current round with its weight.
     pushed: Vec<u64>,
     waiting: Vec<Option<(Storage, f64)>>,
-    /// Whether all workers have pushed, and a worker is applying the rule.
+    /// Whether all workers have pushed a gradient, and one worker is applying the rule now.
     merging: bool,
-    /// The error by which the round failed.
+    /// The error of the round, if the round has failed.
     failed: Option<Error>,
 }
 
-/// All gradients of a round, in the order of the workers' numbers. If it is dropped before it was [ended](Self::end), because a
-/// worker panics, the other workers get an error.
+/// All gradients of a complete round, in the order of the workers' numbers. If a `Merge` is dropped before it was
+/// [ended](Self::end), because its worker panics, the other workers get an error.
 pub(super) struct Merge<'a> {
     rounds: &'a Rounds,
     key: &'a Key,
@@ -74,7 +77,7 @@ pub(super) struct Merge<'a> {
 }
 
 impl Merge<'_> {
-    /// Ends the round, and reports its outcome to the other workers.
+    /// Ends the round, and reports `outcome` to the other workers.
     pub(super) fn end(mut self, outcome: Result<()>) -> Result<()> {
         self.ended = true;
         self.rounds.finish(self.key, outcome.clone());
@@ -104,7 +107,7 @@ impl Rounds {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        // No panic can leave the state half changed.
+        // No code panics while it changes the state, so the state is consistent even in a poisoned lock.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -112,11 +115,11 @@ impl Rounds {
         self.changed.wait(state).unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds a worker's gradient to a round, after waiting until the worker's gradient of the previous round is applied. If this
-    /// gradient completes the round, returns all gradients, for this worker to apply.
+    /// Adds the gradient of a worker to a round; first waits until the worker's gradient of the previous round is applied. If
+    /// the gradient completes the round, the method returns all gradients of the round, and this worker must apply them.
     ///
     /// # Errors
-    /// If the call waits for a worker that has left, or the previous round failed.
+    /// Returns an error if the call waits for a worker that has left, or the previous round failed.
     pub(super) fn push<'a>(
         &'a self,
         worker: usize,
@@ -164,7 +167,7 @@ impl Rounds {
     /// Waits until all gradients that a worker has pushed to a key are applied.
     ///
     /// # Errors
-    /// As [`Self::push`].
+    /// The errors are the errors of [`Self::push`].
     pub(super) fn settle(&self, worker: usize, key: &Key) -> Result<()> {
         let mut state = self.state();
         loop {
@@ -180,10 +183,10 @@ impl Rounds {
         }
     }
 
-    /// Sums these numbers over all workers, in the order of the workers' numbers.
+    /// Sums `numbers` over all workers, in the order of the workers' numbers.
     ///
     /// # Errors
-    /// If the call waits for a worker that has left, or another worker passes more or fewer numbers.
+    /// Returns an error if the call waits for a worker that has left, or another worker passes more or fewer numbers.
     pub(super) fn sum(&self, worker: usize, numbers: &[f64]) -> Result<Vec<f64>> {
         let mut state = self.state();
         let sums = &mut state.sums;
@@ -218,10 +221,10 @@ impl Rounds {
         }
     }
 
-    /// Ends a worker's round, and waits while the worker is more than `staleness` rounds ahead of the slowest worker.
+    /// Ends the round of a worker; then waits while the worker is more than `staleness` rounds ahead of the slowest worker.
     ///
     /// # Errors
-    /// If the call waits for a worker that has left.
+    /// Returns an error if the call waits for a worker that has left.
     pub(super) fn end_round(&self, worker: usize) -> Result<()> {
         let mut state = self.state();
         state.ended[worker] += 1;
@@ -247,21 +250,21 @@ impl Rounds {
         }
     }
 
-    /// Removes failed rounds after the values were replaced. No round is under way.
+    /// Removes failed rounds, after the values of the store were restored. The caller ensures that no round is under way.
     pub(super) fn forget(&self) {
         self.state().keys.clear();
     }
 
-    /// Marks a worker as left.
+    /// Marks a worker as left, and wakes the workers that wait for this worker.
     pub(super) fn leave(&self, worker: usize) {
         self.state().left[worker] = true;
         self.changed.notify_all();
     }
 
-    /// Checks that no round of `key` is under way; with `None`, no round of any key.
+    /// Checks that no round of `key` is under way; `None` checks the rounds of all keys.
     ///
     /// # Errors
-    /// If only some workers have pushed a gradient of a round, or a round is being applied.
+    /// Returns an error if only some workers have pushed a gradient of a round, or a round is being applied.
     pub(super) fn check_idle(&self, key: Option<&Key>) -> Result<()> {
         let state = self.state();
         for (name, round) in state.keys.iter().filter(|(name, _)| key.is_none_or(|key| key == *name)) {
@@ -290,7 +293,7 @@ impl Round {
         Self { done: 0, pushed: vec![0; workers], waiting, merging: false, failed: None }
     }
 
-    /// Checks that no worker with a missing gradient has left.
+    /// Checks that every worker whose gradient is missing in the round is still there.
     fn check(&self, left: &[bool]) -> Result<()> {
         let missing = |&worker: &usize| !self.merging && self.waiting[worker].is_none() && left[worker];
         match (0..left.len()).find(missing) {

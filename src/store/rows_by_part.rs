@@ -1,11 +1,12 @@
-//! Rows dealt to n parts, the shards of a process or the ranks of a world: row r of a value is row r / n of part r mod n.
+//! The division of rows over n parts, which are the shards of a process or the ranks of a world: row r of a value is row r / n
+//! of part r mod n.
 
 use crate::error::Result;
 use crate::operator::RowValue;
 use crate::tensor::{DType, Dense, Element, SelectedRows, Storage};
 use crate::with_float;
 
-/// The indices of row numbers in a list, grouped by the part that has the row.
+/// The indices in a list of row numbers, grouped by the part that has the row.
 pub(super) struct RowsByPart {
     places: Vec<usize>,
     starts: Vec<usize>,
@@ -30,7 +31,7 @@ impl RowsByPart {
     }
 }
 
-/// Returns the rows of part `s` of `count`, as a dense tensor.
+/// Returns the rows of `value` that are in part `s` of `count` parts, as a dense tensor.
 pub(super) fn part_of(value: &Storage, s: usize, count: usize) -> Result<Dense> {
     match value {
         Storage::SelectedRows(rows) => {
@@ -49,17 +50,18 @@ pub(super) fn part_of(value: &Storage, s: usize, count: usize) -> Result<Dense> 
     }
 }
 
-/// Returns the number of rows of part `s` of `count`.
+/// Returns the number of rows in part `s` of `count` parts, for a value with `height` rows.
 pub(super) fn rows_of(height: usize, s: usize, count: usize) -> usize {
     (height + count - 1 - s) / count
 }
 
-/// Returns the height and the width of a value; a single number is a row.
+/// Returns the height and the width of a value with the shape `dims`; a single number counts as one row.
 pub(super) fn table_of(dims: &[usize]) -> (usize, usize) {
     (dims.first().copied().unwrap_or(1), dims.iter().skip(1).product())
 }
 
-/// Returns the shape of part `s` of `count`. A single number is a row of the first part.
+/// Returns the shape of part `s` of `count` parts, for a value with the shape `dims`. A value that is a single number counts as
+/// one row, which is in the first part.
 pub(super) fn part_dims(dims: &[usize], s: usize, count: usize) -> Vec<usize> {
     if count == 1 {
         return dims.to_vec();
@@ -68,7 +70,7 @@ pub(super) fn part_dims(dims: &[usize], s: usize, count: usize) -> Vec<usize> {
     std::iter::once(rows_of(height, s, count)).chain(dims.iter().skip(1).copied()).collect()
 }
 
-/// Copies the rows of part `s` of `count` to their positions in the whole value.
+/// Copies the rows of part `s` of `count` parts to their positions in the whole value.
 pub(super) fn spread<T: Copy>(numbers: &[T], (s, count): (usize, usize), width: usize, whole: &mut [T]) {
     if width > 0 {
         let places = whole.chunks_exact_mut(width).skip(s).step_by(count);
@@ -76,13 +78,13 @@ pub(super) fn spread<T: Copy>(numbers: &[T], (s, count): (usize, usize), width: 
     }
 }
 
-/// A function that writes the numbers of a row, given its row number.
+/// A function that gets a row number, and writes the numbers of this row of a value.
 pub(super) type FillRow<'a> = &'a mut dyn FnMut(usize, &mut [f64]) -> Result<()>;
 
-/// Makes the rows of part `s` of `count`; `fill` writes each row of the value.
+/// Makes the rows of part `s` of `count` parts by calling `fill` for each row.
 ///
 /// # Errors
-/// If memory is exhausted, or `fill` fails.
+/// Returns an error if memory is exhausted, or `fill` fails.
 pub(super) fn filled(
     (dtype, dims): (DType, &[usize]),
     (s, count): (usize, usize),

@@ -1,4 +1,4 @@
-//! Rules: the update operators of one parameter, run beside a value of the store.
+//! Rules: the update operators of one parameter, which the store runs on the value of a key.
 
 use std::panic::Location;
 
@@ -13,31 +13,32 @@ use crate::program::description::initialize::ZEROS;
 use crate::program::{Append, Initializer, OpDesc, Program, Role, VarDesc, VarKind, VarRole};
 use crate::tensor::{DType, StorageKind};
 
-/// Update operators that do not work row by row.
+/// The kinds of update operators that do not update each row by itself.
 const WHOLE: [&str; 1] = ["lamb"];
 
 /// The update rule of a key for merged gradients: the update operator of one parameter, with its learning rate and clipping
 /// by value, as an [`Optimizer`] appends them to a program.
 ///
-/// The rows of a value are in several shards, so a rule has to work row by row: clipping by norms and LAMB are refused. A
-/// learning rate that is [adjusted](crate::optimizer::RATE_SCALE) from outside is refused, too.
+/// The rows of a value are in several shards, so a rule has to update each row by itself: clipping by norms and LAMB are
+/// errors. A learning rate with an [adjustable scale](crate::optimizer::RATE_SCALE) is an error too.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Rule {
     kind: String,
-    /// The attributes of the update, without the storage of the parameter.
+    /// The attributes of the update operator, without the attribute for the storage of the parameter.
     attributes: Attributes,
-    /// The attributes of `learning_rate`.
+    /// The attributes of the operator `learning_rate`.
     rate: Attributes,
-    /// The largest magnitudes of the gradient's numbers, for clipping by value.
+    /// The limits of clipping by value: the largest magnitudes of the gradient's numbers, in the order of the clipping
+    /// operators.
     limits: Vec<f64>,
 }
 
 impl Rule {
-    /// The rule of an optimizer, whose operators are in `registry`.
+    /// Makes the rule of an optimizer; the operators of the optimizer must be in `registry`.
     ///
     /// # Errors
-    /// If a setting is out of range; if the optimizer has groups, since each key has a rule of its own; if the rule does not
-    /// work row by row.
+    /// Returns an error if a setting is out of range; if the optimizer has groups, since each key has a rule of its own; if the
+    /// rule does not work row by row.
     #[track_caller]
     pub fn new(optimizer: &dyn Optimizer, registry: &Registry) -> Result<Self> {
         let caller = Location::caller();
@@ -54,24 +55,23 @@ impl Rule {
             .map_err(|e| e.called(caller))
     }
 
-    /// Returns the rule of a key without an optimizer: it adds gradients to the value, as gradient descent at rate 1 with
-    /// negated gradients.
+    /// Returns the rule for a key without a rule: gradient descent with the rate 1, which adds negated gradients to the value.
     pub(super) fn adding() -> Self {
         let plain = Attributes::new().with("mode", "exact").with("weight_decay", 0.0);
         let rate = Schedule::constant().attributes(1.0);
         Self { kind: "sgd".to_owned(), attributes: plain, rate, limits: Vec::new() }
     }
 
-    /// Returns the rule by which a program updates one of its parameters.
+    /// Returns the rule by which a program updates the parameter `param`.
     ///
     /// # Errors
-    /// If the program does not update the parameter, or the update does not work row by row.
+    /// Returns an error if the program does not update the parameter, or the update does not work row by row.
     pub(super) fn of(program: &Program, param: VarId) -> Result<Self> {
         let named = |e: Error| e.variable(&program.var(param).name);
         let updates = || program.root().ops.iter().filter(|op| op.role == Role::Update);
         let update = update_of(program, param);
         let update = update.ok_or_else(|| named(refused("one that an optimizer moves", "none")))?;
-        // The store keeps the history of updates of each key itself.
+        // The rule needs no input for the history of updates, since the store keeps a history for each key.
         let others = update.reads().count() - update.input(HISTORY).len();
         let slots = update.input("grad").first().zip(update.input("rate").first());
         let (Some((&grad, &rate)), 2) = (slots, others) else {
@@ -102,11 +102,12 @@ impl Rule {
         Ok(Self { kind: update.kind.clone(), attributes, rate: rate.attributes.clone(), limits })
     }
 
-    /// Appends the rule's operators and its state to a program that has the value and its gradient. If the rule leaves pending
-    /// moves in rows that a gradient does not select, also appends the history of updates, from which these moves are computed.
+    /// Appends the operators and states of the rule to a program that has the value and its gradient. If the rule leaves
+    /// pending moves in rows that a gradient does not select, the method also adds the history of updates, from which these
+    /// moves are computed.
     ///
     /// # Errors
-    /// If the operator is not registered, or refuses the gradient's storage.
+    /// Returns an error if the operator is not registered, or refuses the gradient's storage.
     pub(super) fn append(
         &self,
         program: &mut Program,
@@ -164,11 +165,11 @@ impl Rule {
         Ok(self.attributes.text("mode")? == SparseMode::Exact.name() && op.owes() == Debt::Later)
     }
 
-    /// Returns the program that applies the pending moves of some rows, and its feed, the row numbers. `of` is a
-    /// [`program`](Self::program) for selected rows. `None` if rows never have pending moves.
+    /// Returns the program that applies the pending moves of some rows, and the feed with the row numbers. The argument `of` is
+    /// a [`program`](Self::program) for gradients of selected rows. Returns `None` if rows never have pending moves.
     ///
     /// # Errors
-    /// As [`Self::append`].
+    /// The errors are the errors of [`Self::append`].
     pub(super) fn settling(&self, of: &Program, registry: &Registry) -> Result<Option<(Program, VarId)>> {
         let op = registry.parse(&self.kind, &self.attributes)?;
         let beside = |slot: &str| of.find(&format!("{VALUE}.{slot}"));
@@ -198,21 +199,21 @@ impl Rule {
         Ok(Some((program, ids)))
     }
 
-    /// Returns the names of the slots of the states that the rule keeps beside the value.
+    /// Returns the slots of the states that the store keeps for this rule together with the value.
     ///
     /// # Errors
-    /// If the operator is not registered.
+    /// Returns an error if the operator is not registered.
     pub(super) fn states(&self, registry: &Registry) -> Result<Vec<String>> {
         let op = registry.parse(&self.kind, &self.attributes)?;
         let states = kept(op.signature()).filter(|slot| slot.name != "param");
         Ok(states.map(|slot| slot.name.to_owned()).collect())
     }
 
-    /// Returns the program that updates one value, and the feed of the gradient, which has this storage. The value is named
-    /// [`VALUE`].
+    /// Returns the program that updates one value, and the feed of the gradient, which has the storage `storage`. In the
+    /// program, the variable of the value has the name [`VALUE`].
     ///
     /// # Errors
-    /// As [`Self::append`].
+    /// The errors are the errors of [`Self::append`].
     pub(super) fn program(
         &self,
         registry: &Registry,
@@ -227,7 +228,7 @@ impl Rule {
         Ok((program, grad))
     }
 
-    /// Formats the rule for messages, as `adam` with its attributes.
+    /// Formats the rule for error messages: the kind, such as `adam`, with the attributes.
     pub(super) fn told(&self) -> String {
         let pair = |(name, value): (&str, &Literal)| format!("{name} = {value}");
         let attributes: Vec<String> = self.attributes.iter().chain(self.rate.iter()).map(pair).collect();
@@ -236,8 +237,8 @@ impl Rule {
     }
 }
 
-/// Adds two state variables: the history (the rates of the last updates), and for each row the number of updates that it has
-/// received.
+/// Adds two state variables: the history (the learning rates of the last updates), and for each row the number of updates that
+/// the row has received.
 fn add_history(
     program: &mut Program,
     param: VarId,
@@ -249,23 +250,24 @@ fn add_history(
     Ok((program.add_var(history)?, program.add_var(settled)?))
 }
 
-/// Returns the slots that an update operator updates and a file stores: `param` and the rule's states. A file needs no history,
-/// since pending moves are applied before the file is written.
+/// Returns the output slots that a saved file stores: `param` and the states of the rule. A saved file needs no history, since
+/// pending moves are applied before the file is written.
 fn kept(signature: Signature) -> impl Iterator<Item = &'static Slot> {
     signature.outputs.iter().filter(|slot| slot.updated && slot.arity == Arity::One)
 }
 
-/// Returns the operator that updates a parameter.
+/// Returns the operator of the program that updates the parameter `param`.
 pub(super) fn update_of(program: &Program, param: VarId) -> Option<&OpDesc> {
     let mut updates = program.root().ops.iter().filter(|op| op.role == Role::Update);
     updates.find(|op| op.writes().any(|var| var == param))
 }
 
-/// The name of the value in the program that updates it.
+/// The name of the variable with the value, in the program that updates the value.
 pub(super) const VALUE: &str = "value";
-/// The name of the history of updates: of a slot of operators, and, after the value's name, of the variable.
+/// The name of the history of updates: the name of the operator slots, and the end of the variable's name, after the name of
+/// the value.
 pub(super) const HISTORY: &str = "history";
-/// The name of the numbers of updates that each row has received, used for a slot and a variable like [`HISTORY`].
+/// The name of the counts of updates per row, used like [`HISTORY`] for operator slots and for the end of the variable's name.
 pub(super) const SETTLED: &str = "settled";
 
 #[track_caller]
@@ -279,12 +281,12 @@ fn not_by_rows(kind: &str) -> Error {
     refused("update operators that take each row by itself", &got)
 }
 
-/// Describes a persistent variable for a parameter.
+/// Returns the description of a persistent variable that is a parameter.
 pub(super) fn parameter(name: &str, spec: Spec) -> VarDesc {
     VarDesc { role: VarRole::Parameter, persistable: true, trainable: true, ..bare(name, spec) }
 }
 
-/// Describes a persistent variable for a state.
+/// Returns the description of a persistent variable that is a state, with zeros as the initial value.
 pub(super) fn state(name: &str, spec: Spec) -> VarDesc {
     let zeros = Some(Initializer::new(ZEROS, Attributes::new()));
     VarDesc { role: VarRole::State, persistable: true, initializer: zeros, ..bare(name, spec) }

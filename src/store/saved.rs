@@ -1,4 +1,5 @@
-//! The state of a store in a file: a checkpoint whose program has every value as a parameter, with the operators of its rule.
+//! The file of a store: a checkpoint whose program has the value of every key as a parameter, with the operators of the key's
+//! rule.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -21,8 +22,8 @@ use crate::with_float;
 const NAME: &str = "name:";
 const NUMBER: &str = "number:";
 
-/// Returns the name of a key's value in the program of a file. A state is named by its slot, ` of ` and this name; no value has
-/// such a name.
+/// Returns the name of a key's value in the program of a saved file. A state's name is the slot, ` of ` and the name of the
+/// value; no value has such a name.
 fn named(key: &Key) -> String {
     match key {
         Key::Name(name) => format!("{NAME}{name}"),
@@ -42,10 +43,10 @@ fn beside(what: &str, value: &str) -> String {
     format!("{what} of {value}")
 }
 
-/// The name of the variable that counts the updates of a value.
+/// The slot in the name of the variable that counts the updates of a value.
 const STEPS: &str = "steps";
 
-/// A tensor of a file, by its entry and field.
+/// A tensor of a saved file: the entry of its key, and the field of the entry.
 struct TensorRecord<'a> {
     entry: &'a Entry,
     what: SavedField,
@@ -53,15 +54,15 @@ struct TensorRecord<'a> {
 
 enum SavedField {
     Value,
-    /// A state of the rule, by its slot.
+    /// A state of the key's rule, named by its slot.
     State(String),
     Steps,
 }
 
-/// Writes all keys to a file. One tensor at a time is copied.
+/// Writes the values and states of all keys to a file. The function copies one tensor at a time, to limit memory.
 ///
 /// # Errors
-/// If a key is half updated, or the file cannot be written.
+/// Returns an error if a key is half updated, or the file cannot be written.
 pub(super) fn save(keys: &BTreeMap<Key, Entry>, registry: &Registry, path: &Path) -> Result<()> {
     let (mut program, mut kept) = (Program::new(), BTreeMap::new());
     for (key, entry) in keys {
@@ -89,7 +90,7 @@ pub(super) fn save(keys: &BTreeMap<Key, Entry>, registry: &Registry, path: &Path
             SavedField::State(slot) => entry.whole(Some(slot))?,
             SavedField::Steps => Dense::from_vec(&[], vec![entry.steps() as i64])?,
         };
-        // Checked, because a file that cannot be restored would replace a sound file.
+        // Only finite tensors are written, since a file that cannot be restored would replace a file that can.
         let value = Storage::from(value);
         value.check_finite(name)?;
         Ok(Cow::Owned(value))
@@ -97,19 +98,21 @@ pub(super) fn save(keys: &BTreeMap<Key, Entry>, registry: &Registry, path: &Path
     Checkpoint { program, ..Checkpoint::default() }.save_each(&Target::find(path)?, tensor)
 }
 
-/// The value and the states of a key in a file.
+/// The value, the states and the number of updates of one key, read from a file.
 struct Loaded {
     value: Dense,
-    /// The states of the rule, by their slots.
+    /// The states of the key's rule, each with its slot.
     states: Vec<(String, Dense)>,
     steps: u64,
 }
 
-/// Reads the keys of a file, or of a set of files of several ranks; they must match the store's keys. Returns the rows of part
-/// `own` (its number, the number of parts), in `shards` shards per value. `shapes` are the shapes of the whole values.
+/// Reads the keys of a file, or of a set of files that several ranks saved; the keys must match the keys of the store. Returns
+/// only the rows of one part; `own` is the number of the part and the number of parts. A value has `shards` shards. The
+/// argument `shapes` has the shape of the whole value of each key.
 ///
 /// # Errors
-/// If a file is damaged, missing or incomplete; if its keys, their shapes, dtypes or rules differ from the store's.
+/// Returns an error if a file is damaged, missing or incomplete; if its keys, their shapes, dtypes or rules differ from the
+/// store's.
 pub(super) fn restore(
     known: &BTreeMap<Key, Entry>,
     shapes: &BTreeMap<Key, Vec<usize>>,
@@ -148,7 +151,7 @@ pub(super) fn restore(
     Ok(restored)
 }
 
-/// Copies the rows of a file's part to their positions in part `own`.
+/// Copies the rows of a file, which are one part, to their positions in the part `own` of another division.
 fn join(
     joined: &mut Option<BTreeMap<Key, Loaded>>,
     part: BTreeMap<Key, Loaded>,
@@ -189,7 +192,7 @@ fn join(
     Ok(())
 }
 
-/// Reads the keys of the file of part `file` of `files`.
+/// Reads the keys of the file with part `file` of `files` parts.
 fn load(
     known: &BTreeMap<Key, Entry>,
     shapes: &BTreeMap<Key, Vec<usize>>,

@@ -1,4 +1,4 @@
-//! A shard: some rows of a value, with the rule's state and the compiled update.
+//! A shard: some rows of a value, with the rule's states of these rows and the compiled update.
 
 use super::merge::checked_finite;
 use super::rule::{HISTORY, Rule, SETTLED, VALUE};
@@ -9,7 +9,7 @@ use crate::operator::{Registry, VarId};
 use crate::program::{Program, Role};
 use crate::tensor::{Dense, Element, Storage, StorageKind, Variable};
 
-/// The compiled update of a shard by gradients of one storage.
+/// The compiled update of a shard, for gradients of one storage (dense or selected rows).
 struct Update {
     executor: Executor,
     grad: VarId,
@@ -17,18 +17,18 @@ struct Update {
 
 impl Update {
     fn new((program, grad): &(Program, VarId), registry: &Registry) -> Result<Self> {
-        // The threads of a store work on different shards, so a shard's update uses one thread.
+        // The update of a shard uses one thread, since the threads of a store work on different shards.
         Ok(Self { executor: Executor::new(program, registry, &[], 1)?, grad: *grad })
     }
 }
 
-/// The compiled programs that apply pending moves, to some rows or to all. The rule moves every row in each step, but a push of
-/// selected rows moves only the selected rows, and the moves of the other rows stay pending.
+/// The compiled programs that apply pending moves: one program for given rows, one for all rows. An exact rule moves every row
+/// in each step, but a push of selected rows updates only the selected rows; the moves of the other rows stay pending.
 struct Settling {
     some: Executor,
     ids: VarId,
     all: Executor,
-    /// Whether a row may have pending moves. Before the first push of selected rows there is no history of updates.
+    /// Whether some row may have pending moves. There is no history of updates before the first push of selected rows.
     owes: bool,
 }
 
@@ -36,31 +36,31 @@ impl Settling {
     fn new(rule: &Rule, update: &Program, registry: &Registry) -> Result<Option<Self>> {
         let Some((mut some, ids)) = rule.settling(update, registry)? else { return Ok(None) };
         let Some(all) = some.settling() else { return Ok(None) };
-        // The operators get the role of updates: such operators run although no later operator reads the rows.
+        // The operators get the role `Update`, since such operators run although no later operator reads the rows.
         some.blocks[0].ops.iter_mut().for_each(|op| op.role = Role::Update);
         let compiled = |program| Executor::new(program, registry, &[], 1);
         Ok(Some(Self { some: compiled(&some)?, ids, all: compiled(&all)?, owes: false }))
     }
 }
 
-/// Some rows of a value.
+/// Some rows of a value, with the states and programs that update these rows.
 pub(super) struct Shard {
     scope: Scope,
     dense: Update,
-    /// `None` if the rule refuses gradients of selected rows.
+    /// The update for gradients of selected rows; `None` if the rule refuses selected rows.
     rows: Option<Update>,
     settling: Option<Settling>,
 }
 
 impl Shard {
-    /// Makes a shard of the rows `value`, with the rule's initial state.
+    /// Makes a shard with the rows `value` and the initial state of the rule.
     ///
     /// # Errors
-    /// If the rule does not fit, or memory is exhausted.
+    /// Returns an error if the rule refuses the value, or if memory is exhausted.
     pub(super) fn new(value: Dense, rule: &Rule, registry: &Registry) -> Result<Self> {
         let (dtype, dims) = (value.dtype(), value.shape().to_vec());
         let value = Storage::from(value);
-        // Selected rows with equal numbers were added up, and a sum may be infinite.
+        // The value is checked again here: selected rows with equal row numbers were added up, and a sum may be infinite.
         checked_finite(&value, "value of a key")?;
         let value = value.into_dense()?;
         let dense = rule.program(registry, (dtype, &dims), StorageKind::Dense)?;
@@ -77,7 +77,7 @@ impl Shard {
         Ok(Self { scope, dense: Update::new(&dense, registry)?, rows, settling })
     }
 
-    /// Applies the pending moves of the rows with these numbers.
+    /// Applies the pending moves of the rows with the row numbers `rows`.
     pub(super) fn settle(&mut self, rows: &[i64]) -> Result<()> {
         match &mut self.settling {
             Some(settling) if settling.owes => {
@@ -103,7 +103,7 @@ impl Shard {
         }
     }
 
-    /// Updates the rows by a gradient that was checked.
+    /// Updates the rows of the shard by a gradient that was checked.
     pub(super) fn apply(&mut self, gradient: Storage, step: u64) -> Result<()> {
         match &gradient {
             Storage::SelectedRows(rows) => self.settle(rows.row_ids())?,
@@ -126,7 +126,7 @@ impl Shard {
         update.executor.run(&mut self.scope, &Run::train(&[(update.grad, &fed)], step))
     }
 
-    /// Calls `look` with the numbers of the value, or, for the slot `state`, of a state of the rule.
+    /// Calls `look` with the numbers of the value or, if `state` is a slot of the rule, with the numbers of this state.
     pub(super) fn read<T: Plain + Element, R>(
         &mut self,
         state: Option<&str>,
@@ -135,7 +135,7 @@ impl Shard {
         self.scope.read(&named(state), look)
     }
 
-    /// Sets the state of the rule in the slot `state`.
+    /// Sets the rule's state in the slot `state` to `value`.
     pub(super) fn set(&mut self, state: &str, value: Dense) -> Result<()> {
         self.scope.set(&named(Some(state)), value)
     }

@@ -1,7 +1,8 @@
-//! The files of a store that several ranks save: one per rank, and an index file that makes them a set.
+//! The files that several ranks save for one store: one file per rank, and an index file that lists the rank files.
 //!
-//! The index file at the path of the set names the rank files and has a checksum of each. It is written last and atomically,
-//! and the rank files have other names than in the previous set: at each moment, the index file describes one complete set.
+//! The index file, which is at the path of the set, names the rank files and contains a checksum of each rank file. The index
+//! file is written last and atomically, and the rank files have other names than the rank files of the previous set: at each
+//! moment, the index file describes one complete set.
 
 use std::fs::{self, File};
 use std::io::Read;
@@ -11,18 +12,18 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::wire;
 use crate::wire::record::{FieldType, Source, to_bytes, wrong};
 
-/// The only section of the index file.
+/// The name of the only section in the index file.
 const SECTION: &str = "shards";
 
-/// The names of sets: consecutive sets at one path use the two names alternately.
+/// The two names of sets: consecutive sets at one path use the names alternately.
 const NAMES: [u8; 2] = *b"ab";
 
-/// The files of the ranks.
+/// The content of the index file: the name of the set, and a checksum for each rank file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct ShardFiles {
-    /// The name of this set.
+    /// The name of the set, which is a part of the name of each rank file.
     name: u8,
-    /// The checksum of each rank's file.
+    /// The checksum of each rank file, by rank.
     sums: Vec<u64>,
 }
 
@@ -50,10 +51,11 @@ impl FieldType for ShardFiles {
 }
 
 impl ShardFiles {
-    /// Reads the set at `path`; `None` if it is a single file of a store.
+    /// Reads the index file at `path`; returns `None` if the file at `path` is not an index file but the single file of a
+    /// store.
     ///
     /// # Errors
-    /// If the file cannot be read, or is damaged.
+    /// Returns an error if the file cannot be read, or is damaged.
     pub(super) fn find(path: &Path) -> Result<Option<Self>> {
         let mut reader = wire::open(path)?;
         if reader.next_section()? != Some(SECTION) {
@@ -67,15 +69,15 @@ impl ShardFiles {
         Ok(Some(found))
     }
 
-    /// Returns the number of ranks.
+    /// Returns the number of rank files in the set.
     pub(super) fn len(&self) -> usize {
         self.sums.len()
     }
 
-    /// Returns the path of a rank's file, after checking its checksum.
+    /// Returns the path of a rank file, after a comparison of the file's checksum with the index file.
     ///
     /// # Errors
-    /// If the file is missing, or its checksum differs.
+    /// Returns an error if the file is missing, or its checksum differs.
     pub(super) fn checked(&self, set: &Path, rank: usize) -> Result<PathBuf> {
         let path = path(set, self.name, (rank, self.sums.len()))?;
         let sum = checksum(&path).map_err(|e| {
@@ -92,10 +94,10 @@ impl ShardFiles {
     }
 }
 
-/// Returns the path of a rank's file.
+/// Returns the path of the file of rank `rank` of `ranks` in the set at `set`.
 ///
 /// # Errors
-/// If `set` is not the path of a file.
+/// Returns an error if `set` is not the path of a file.
 pub(super) fn path(set: &Path, name: u8, (rank, ranks): (usize, usize)) -> Result<PathBuf> {
     let Some(file) = set.file_name() else {
         let what = format!("file `{}`", set.display());
@@ -106,7 +108,7 @@ pub(super) fn path(set: &Path, name: u8, (rank, ranks): (usize, usize)) -> Resul
     Ok(set.with_file_name(file))
 }
 
-/// Returns the name for the files of the next set at `path`, which differs from the name of the existing set.
+/// Returns the name for the next set at `path`, which differs from the name of the existing set.
 pub(super) fn next_name(path: &Path) -> u8 {
     let [first, second] = NAMES;
     match ShardFiles::find(path) {
@@ -115,10 +117,10 @@ pub(super) fn next_name(path: &Path) -> u8 {
     }
 }
 
-/// Writes the index file of a set, and removes rank files that do not belong to the set.
+/// Writes the index file of a set, then removes rank files that do not belong to the set.
 ///
 /// # Errors
-/// If the file cannot be written.
+/// Returns an error if the file cannot be written.
 pub(super) fn write(path: &Path, name: u8, sums: Vec<u64>) -> Result<()> {
     let set = ShardFiles { name, sums };
     wire::write_atomically(path, |out| out.write_section(SECTION, &to_bytes(&set)))?;
@@ -126,11 +128,11 @@ pub(super) fn write(path: &Path, name: u8, sums: Vec<u64>) -> Result<()> {
     Ok(())
 }
 
-/// Removes rank files beside `path` that do not belong to this set.
+/// Removes rank files beside `path` that do not belong to `set`; `None` removes all rank files.
 pub(super) fn clear(path: &Path, set: Option<&ShardFiles>) {
     let Some(file) = path.file_name().map(|name| name.as_encoded_bytes()) else { return };
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    // Files that cannot be listed or removed do no harm.
+    // Errors of listing or removing files are ignored, since old rank files do no harm.
     let Ok(entries) = fs::read_dir(folder) else { return };
     for entry in entries.flatten() {
         let name = entry.file_name();
@@ -154,10 +156,11 @@ pub(super) fn clear(path: &Path, set: Option<&ShardFiles>) {
     }
 }
 
-/// Computes the checksum of a file: FNV-1a of 64 bits. A CRC is useless here: the CRC of data followed by its own CRC is a constant.
+/// Computes the checksum of a file: FNV-1a of 64 bits. CRC-32 cannot be used here, since the CRC of data followed by the CRC of
+/// the data is a constant.
 ///
 /// # Errors
-/// If the file cannot be read.
+/// Returns an error if the file cannot be read.
 pub(super) fn checksum(path: &Path) -> Result<u64> {
     let failed = |e: std::io::Error| Error::io(format!("file `{}`", path.display()), "read", &e);
     let mut file = File::open(path).map_err(failed)?;

@@ -1,4 +1,5 @@
-//! Several trainers of one model: each computes gradients on its part of the data, and the store updates the parameters.
+//! Trainers of one model with a shared store: each computes gradients on its part of the data, and the store updates the
+//! parameters.
 
 use std::panic::Location;
 
@@ -14,8 +15,9 @@ use crate::program::{Initializer, LossTerms, OpDesc, Program, Role, VarKind, Var
 use crate::tensor::{DType, Dense, Element, SelectedRows, Storage, StorageKind, Variable};
 use crate::with_float;
 
-/// Operators that read only some rows of a parameter, as (kind, slot of the parameter, slot that selects the rows). The
-/// selecting slot has ids, or a sparse matrix whose columns are row numbers.
+/// The operators that read only some rows of a parameter: for each the kind, the slot of the parameter, and the slot that
+/// selects the rows. The variable in the selecting slot holds ids, or is a sparse matrix whose column numbers are row numbers
+/// of the parameter.
 const BY_ROWS: [(&str, &str, &str); 4] = [
     ("embedding", "weight", "ids"),
     ("embedding_bag", "table", "ids"),
@@ -23,19 +25,19 @@ const BY_ROWS: [(&str, &str, &str); 4] = [
     ("dot", "y", "x"),
 ];
 
-/// A parameter that the store updates.
+/// A parameter whose value is in the store.
 struct StoredParameter {
     key: Key,
     name: String,
     grad: VarId,
-    /// The feeds that select the rows that a batch reads; `None` if a batch may read any row.
+    /// The feeds that select the rows of the parameter that a batch reads; `None` if a batch may read any row.
     rows_by: Option<Vec<VarId>>,
-    /// Whether the trainer's scope holds only the rows that the batch reads.
+    /// Whether the trainer's scope holds only the rows of the parameter that the batch reads.
     held_by_rows: bool,
 }
 
 impl StoredParameter {
-    /// Returns the parameters that a program updates.
+    /// Returns the parameters that a program updates, each with its gradient.
     fn all(program: &Program) -> Result<Vec<Self>> {
         let mut all = Vec::new();
         for param in program.trained_parameters() {
@@ -66,8 +68,8 @@ impl StoredParameter {
         Ok(all)
     }
 
-    /// Returns the rows that a batch reads, ascending; `None` if it may read any row. Invalid row numbers are left out: the
-    /// operator that reads them reports them.
+    /// Returns the row numbers of the parameter that a batch reads, ascending; `None` if the batch may read any row. Invalid
+    /// row numbers are left out, since the operator that reads the rows returns an error for them.
     fn rows_read(&self, height: usize, feeds: &[(VarId, &Variable)]) -> Option<Vec<i64>> {
         let mut ids = Vec::new();
         for by in self.rows_by.as_ref()? {
@@ -85,8 +87,8 @@ impl StoredParameter {
     }
 }
 
-/// Returns the feeds that select the rows that a batch reads of a parameter. `None` if an operator reads the parameter without
-/// selecting rows by a feed.
+/// Returns the feeds that select the rows of the parameter `param` that a batch reads. Returns `None` if an operator reads the
+/// parameter, but no feed selects the rows that the operator reads.
 fn rows_by(program: &Program, param: VarId) -> Option<Vec<VarId>> {
     let reads = |op: &&OpDesc| op.role == Role::Forward && op.reads().any(|var| var == param);
     let mut feeds = Vec::new();
@@ -104,7 +106,7 @@ fn rows_by(program: &Program, param: VarId) -> Option<Vec<VarId>> {
     Some(feeds)
 }
 
-/// Returns whether every operator that reads a parameter accepts it row-sparse.
+/// Returns whether every operator that reads the parameter accepts it as a row-sparse parameter.
 fn takes_rows(program: &Program, registry: &Registry, param: VarId) -> Result<bool> {
     let reads = |op: &&OpDesc| op.role == Role::Forward && op.reads().any(|var| var == param);
     for desc in program.blocks().flat_map(|(_, block)| &block.ops).filter(reads) {
@@ -117,18 +119,18 @@ fn takes_rows(program: &Program, registry: &Registry, param: VarId) -> Result<bo
     Ok(true)
 }
 
-/// Makes a key of a store for each parameter that a program updates, under the parameter's name: with its value in `scope`, and
-/// with the rule of its update. A parameter that `scope` lacks is initialized row by row: pass an empty scope for tables larger
-/// than the memory of a process. One worker calls `share`, before the other workers begin; over a world, all ranks call it
-/// together.
+/// Makes a key in the store for each parameter that a program updates: the key is the parameter's name, the value comes from
+/// `scope`, and the rule is the parameter's update. A parameter that is not in `scope` is initialized row by row, so pass an
+/// empty scope if a table is larger than the memory of a process. One worker calls `share` before the other workers begin; with
+/// a `WorldStore`, all ranks call `share` together.
 ///
 /// # Errors
-/// If the program has no updates; if a rule does not work row by row ([`Rule`]), or a parameter is
-/// row-sparse; if an initializer does not fit, or the store has a key already.
+/// Returns an error if the program has no updates; if a rule does not work row by row ([`Rule`]), or a parameter is row-sparse;
+/// if an initializer does not fit, or the store has a key already.
 #[track_caller]
 pub fn share(program: &Program, scope: &mut Scope, store: &mut dyn KeyValueStore) -> Result<()> {
     let caller = Location::caller();
-    // All parameters are checked before the first key is made.
+    // All parameters are checked before the first key is made, so that an error leaves the store unchanged.
     let ruled = |shared: StoredParameter| {
         let param = program.find(&shared.name);
         let param =
@@ -148,7 +150,7 @@ pub fn share(program: &Program, scope: &mut Scope, store: &mut dyn KeyValueStore
     Ok(())
 }
 
-/// Makes the key of a parameter, with the value of the parameter's initializer.
+/// Makes the key of a parameter, with a value from the parameter's initializer.
 fn start(
     program: &Program,
     StoredParameter { key, name, .. }: &StoredParameter,
@@ -168,12 +170,13 @@ fn start(
     }
 }
 
-/// A worker's trainer of a model that several workers train, each on a part of every batch, or on batches of its own.
+/// The trainer of one worker: several workers train a model together, each on a part of every batch, or each on batches of its
+/// own.
 ///
 /// In a step, the trainer pulls the parameters, runs forward and backward, and pushes the gradients. If the gradient of a table
-/// is selected rows, the trainer pulls only the rows that the batch reads, and pushes the rows of the gradient. Of a table that
-/// only `embedding` and `embedding_bag` read, it holds no other rows, whatever the height of the table. It runs on one thread,
-/// and has no state of the optimizer.
+/// is selected rows, the trainer pulls only the rows that the batch reads, and pushes the rows of the gradient. If only
+/// `embedding` and `embedding_bag` read a table, the trainer holds only the rows that the batch reads, even of a very high
+/// table. The trainer runs on one thread, and has no states of the optimizer, since the store has the states.
 pub struct StoreTrainer<S> {
     store: S,
     executor: Executor,
@@ -181,11 +184,11 @@ pub struct StoreTrainer<S> {
     parts: BatchLoss,
     shared: Vec<StoredParameter>,
     steps: u64,
-    /// The error of a failed step, if the other workers wait for this worker's gradients of the step.
+    /// The error of a failed step, kept if the other workers wait for this worker's gradients of that step.
     failed: Option<Error>,
 }
 
-/// The gradients and their weight that are pushed at the end of a step, with the loss of the step.
+/// The result of a step: the loss, the gradients to push, and the weight of the gradients.
 struct Pushed {
     loss: f64,
     gradients: Vec<Storage>,
@@ -193,12 +196,12 @@ struct Pushed {
 }
 
 impl<S: KeyValueStore> StoreTrainer<S> {
-    /// Makes a trainer of a program that an optimizer has completed; the store must have the parameters ([`share`]).
+    /// Makes a trainer from a program with the operators of an optimizer; the store must already have the parameters
+    /// ([`share`]).
     ///
     /// # Errors
-    /// If the program has no updates, or a row-sparse parameter; if `loss` is not computed from sums and means over rows: the
-    /// weights of the gradients of parts of a batch would be unknown, and a store's worker has no setting for the weight of a
-    /// batch.
+    /// Returns an error if the program has no updates, or a row-sparse parameter. Also returns an error if `loss` is not
+    /// computed from sums and means over rows, since the weights of the workers' gradients would then be unknown.
     #[track_caller]
     pub fn new(program: &Program, registry: &Registry, loss: impl Into<VarId>, store: S) -> Result<Self> {
         let (loss, caller) = (loss.into(), Location::caller());
@@ -209,7 +212,8 @@ impl<S: KeyValueStore> StoreTrainer<S> {
         let mut shared = StoredParameter::all(program)?;
         let gradients: Vec<VarId> = shared.iter().map(|one| one.grad).collect();
         let mut own = program.clone();
-        // The store updates the parameters, and applies pending moves of rows before they are pulled.
+        // The trainer needs no update operators: the store updates the parameters, and applies pending moves of rows before the
+        // rows are pulled.
         own.blocks[0].ops.retain(|op| !matches!(op.role, Role::Update | Role::Settle));
         let mut own = own.shortened(&[&gradients[..], &[loss]].concat());
         for one in shared.iter_mut().filter(|one| one.rows_by.is_some()) {
@@ -221,7 +225,7 @@ impl<S: KeyValueStore> StoreTrainer<S> {
             let desc = own.var_mut(param);
             if let VarKind::Tensor(spec) = &mut desc.kind {
                 *spec = spec.stored(StorageKind::SelectedRows);
-                // Only rows that were pulled are read, so no row needs an initial value.
+                // No row needs an initial value, since the program reads only rows that were pulled.
                 desc.initializer = None;
                 one.held_by_rows = true;
             }
@@ -239,8 +243,9 @@ impl<S: KeyValueStore> StoreTrainer<S> {
         Ok(Self { store, executor, scope, parts, shared, steps: 0, failed: None })
     }
 
-    /// Returns warnings to show before the first step: operators that read a whole batch, such as a batch norm, each with its line.
-    /// They see each worker's part by itself, so that the step of several workers differs from a step on the whole batch.
+    /// Returns a warning for each operator that reads a whole batch, such as a batch norm, with the source line of the
+    /// operator; show the warnings before the first step. Such an operator reads each worker's part by itself, so that a step
+    /// of several workers differs from a step on the whole batch.
     pub fn warnings(&self) -> Vec<String> {
         let warned = self.parts.whole_batch().iter().map(|(operator, line)| {
             format!(
@@ -252,21 +257,21 @@ impl<S: KeyValueStore> StoreTrainer<S> {
     }
 
     /// Sets the number of the trainer's next step (default: 0), to continue a training whose store was
-    /// [restored](KeyValueStore::restore). Random operators depend on this number.
+    /// [restored](KeyValueStore::restore). The random numbers of operators such as dropout depend on the step number.
     #[must_use]
     pub fn from_step(self, steps: u64) -> Self {
         Self { steps, ..self }
     }
 
-    /// Makes a step on a batch, or on this trainer's part of a batch; `numbers` are the numbers of the batch's sequences in the
-    /// data, or empty. If the loss is a mean over rows, returns the loss of this trainer's part. Else returns the loss of the
-    /// whole batch: the workers then wait for each other once more, and a third time if the gradients depend on the values of
-    /// several sums and means.
+    /// Trains on a batch, or on this trainer's part of a batch; `numbers` has, for each sequence of the batch, its number in
+    /// the data set, or is empty. If the loss is a mean over rows, the method returns the loss of this trainer's part. For any
+    /// other loss, the method returns the loss of the whole batch: the workers then wait for each other once more, and a third
+    /// time if the gradients depend on the values of several sums and means.
     ///
     /// # Errors
-    /// If a feed does not fit; if the loss or a gradient is not finite, and then nothing was pushed. If the workers had begun
-    /// to wait for each other, all workers return an error, and all may continue with other batches. If the store fails, for
-    /// example because another worker has left.
+    /// Returns an error if the program refuses a feed, or if the loss or a gradient is not finite; nothing was pushed then. If
+    /// the workers had begun to wait for each other, all workers return an error, and all workers may continue with other
+    /// batches. Returns an error if the store fails, for example because another worker has left.
     #[track_caller]
     pub fn step(&mut self, feeds: &[(VarId, &Variable)], numbers: &[u64]) -> Result<f64> {
         let caller = Location::caller();
@@ -293,7 +298,7 @@ impl<S: KeyValueStore> StoreTrainer<S> {
             }
             Ok(loss)
         });
-        // The other workers do not learn of an error that happens from here on.
+        // From here on, the other workers are not notified of an error, unless the store fails together.
         if let (Err(error), true) = (&done, workers > 1.0 && !self.store.fails_together()) {
             self.failed = Some(error.clone());
         }
@@ -303,8 +308,8 @@ impl<S: KeyValueStore> StoreTrainer<S> {
         Ok(loss)
     }
 
-    /// Computes a step of a loss with one sum or mean, whose factor may be applied after the gradients are computed. Returns
-    /// the gradients to push, and the number of workers that wait for them.
+    /// Computes a step of a loss with one sum or mean, so that the factor of the gradients may be applied after the gradients
+    /// are computed. Returns the gradients to push, and the number of workers that wait for these gradients.
     fn late(&mut self, feeds: &[(VarId, &Variable)], numbers: &[u64]) -> Result<(Result<Pushed>, f64)> {
         let part = self.alone(feeds, numbers, Stage::Gradients).and_then(|part| {
             self.check_gradients()?;
@@ -320,8 +325,8 @@ impl<S: KeyValueStore> StoreTrainer<S> {
         Ok((pushed, workers))
     }
 
-    /// Computes a step of a loss with several sums and means, whose factors must be known before the gradients are computed.
-    /// Returns the values that [`Self::late`] returns.
+    /// Computes a step of a loss with several sums and means, so that the factors must be known before the gradients are
+    /// computed. Returns, like [`Self::late`], the gradients to push and the number of workers that wait for these gradients.
     fn early(&mut self, feeds: &[(VarId, &Variable)], numbers: &[u64]) -> Result<(Result<Pushed>, f64)> {
         let value = |feed: VarId| feeds.iter().find(|(id, _)| *id == feed).map(|&(_, value)| value);
         let counted = self.parts.counted(value);
@@ -349,13 +354,13 @@ impl<S: KeyValueStore> StoreTrainer<S> {
         outcome.inspect_err(|error| self.store.fail(error))
     }
 
-    /// Runs this worker's part before the totals of other workers are known.
+    /// Runs the program on this worker's part, before the totals (the sums over rows) of other workers are known.
     fn alone(&mut self, feeds: &[(VarId, &Variable)], numbers: &[u64], until: Stage) -> Result<Totals> {
         let seeds = self.parts.seeds(None, &self.parts.zero())?;
         self.run(feeds, &seeds, numbers, until)
     }
 
-    /// Runs this worker's part up to the gradients, with the totals of all workers; returns the totals of the part.
+    /// Computes the gradients of this worker's part from the totals of all workers; returns the totals of this part.
     fn gradients(
         &mut self,
         feeds: &[(VarId, &Variable)],
@@ -378,7 +383,7 @@ impl<S: KeyValueStore> StoreTrainer<S> {
         Ok(())
     }
 
-    /// Returns the gradients to push, once they were computed.
+    /// Returns the loss, the gradients to push and their weight, after the gradients were computed.
     fn pushed(&mut self, whole: &Whole, part: &Totals, all: &Totals, workers: f64) -> Result<Pushed> {
         let (factor, weight) = self.parts.in_mean(whole, part, all, workers);
         let mut gradients = Vec::with_capacity(self.shared.len());
@@ -393,7 +398,7 @@ impl<S: KeyValueStore> StoreTrainer<S> {
         Ok(Pushed { loss: whole.loss, gradients, weight })
     }
 
-    /// Runs this worker's part up to a stage; returns its totals.
+    /// Runs the program on this worker's part up to the stage `until`; returns the totals of this part.
     fn run(
         &mut self,
         feeds: &[(VarId, &Variable)],
@@ -407,11 +412,11 @@ impl<S: KeyValueStore> StoreTrainer<S> {
         self.parts.read(&mut self.executor)
     }
 
-    /// Sums the totals of all workers' parts; returns the sums and the number of workers. A failed part is reported to all
-    /// workers.
+    /// Sums the totals over the parts of all workers; returns the sums and the number of workers. If this worker's part failed,
+    /// the method reports the failure to all workers.
     ///
     /// # Errors
-    /// If a part failed (this worker's own error first), or the store fails.
+    /// Returns an error if a part failed (this worker's own error first), or the store fails.
     fn all(&mut self, part: Result<&Totals, &Error>) -> Result<(Totals, f64)> {
         let totals = part.cloned().unwrap_or_else(|_| self.parts.zero());
         let numbers: Vec<f64> =
@@ -429,10 +434,10 @@ impl<S: KeyValueStore> StoreTrainer<S> {
         Ok((Totals::of_numbers(totals), *workers))
     }
 
-    /// Pulls the current parameters, whole, to evaluate or to save.
+    /// Pulls the current values of all parameters into a scope, for an evaluation or a checkpoint.
     ///
     /// # Errors
-    /// If the store fails.
+    /// Returns an error if the store fails.
     #[track_caller]
     pub fn scope(&mut self) -> Result<Scope> {
         let caller = Location::caller();
@@ -451,12 +456,12 @@ impl<S: KeyValueStore> StoreTrainer<S> {
         Ok(whole)
     }
 
-    /// Returns the worker's handle of the store.
+    /// Returns the handle of the store that this trainer uses.
     pub fn store(&mut self) -> &mut S {
         &mut self.store
     }
 
-    /// Pulls every parameter: whole, or only the rows that the batch reads.
+    /// Pulls every parameter into the trainer's scope: the whole value, or only the rows that the batch reads.
     fn pull(&mut self, feeds: &[(VarId, &Variable)]) -> Result<()> {
         let program = self.executor.program();
         for shared in &self.shared {
@@ -484,7 +489,7 @@ impl<S: KeyValueStore> StoreTrainer<S> {
     }
 }
 
-/// Writes rows to a table of a scope.
+/// Writes rows to the table `name` of a scope, at the row numbers `ids`.
 fn put<T: Plain + Element>(scope: &mut Scope, name: &str, ids: &[i64], rows: &Dense) -> Result<()> {
     let (width, from) = (rows.width(), rows.as_slice::<T>()?);
     let fits = rows.rows() == ids.len();

@@ -17,28 +17,30 @@ use crate::parallel::World;
 use crate::tensor::{DType, Dense, SelectedRows, Storage};
 use crate::with_float;
 
-/// A key-value store over the ranks of a [`World`]; each rank is a synchronous worker.
+/// A key-value store over the ranks of a [`World`], in which each rank is a synchronous worker.
 ///
-/// Row r of a value, and the rule's state of this row, is only on rank r modulo the number of ranks. All ranks make the same
+/// Row r of a value, with the rule's states of row r, is only on rank r modulo the number of ranks. All ranks make the same
 /// calls in the same order. If a call fails on one rank, all ranks return an error, and the store is unchanged; the error of a
-/// push may come with the next call. Ranks send only the rows of a call and their numbers, whatever the height of the value.
+/// push may be returned by the next call. Ranks send only the rows that a call reads or updates, with their row numbers, even
+/// if the value has many more rows.
 pub struct WorldStore {
     world: World,
     registry: Registry,
-    /// The rows of this rank.
+    /// The rows of each value that this rank holds.
     entries: BTreeMap<Key, Entry>,
-    /// The shapes of the whole values.
+    /// The shape of the whole value of each key.
     shapes: BTreeMap<Key, Vec<usize>>,
-    /// The gradient that was pushed last. It is applied once all ranks have merged their gradients.
+    /// The gradient that was pushed last, merged for the rows of this rank, or the error of merging it. The gradient is applied
+    /// once all ranks have merged their rows of the gradient.
     pushed: Option<(Key, Result<Storage>)>,
 }
 
-/// The codes of a gradient's storage in messages.
+/// The code of a gradient's storage in a message: 0 is dense, 1 is selected rows.
 const DENSE: u8 = 0;
 const ROWS: u8 = 1;
 
 impl WorldStore {
-    /// Makes a store without keys; `registry` has the operators of rules.
+    /// Makes a store without keys; the operators of the rules must be in `registry`.
     pub fn new(registry: &Registry, world: World) -> Self {
         let (entries, shapes) = (BTreeMap::new(), BTreeMap::new());
         Self { world, registry: registry.clone(), entries, shapes, pushed: None }
@@ -53,7 +55,7 @@ impl WorldStore {
         (self.world.rank(), self.world.size())
     }
 
-    /// Exchanges messages, and applies the gradient that was pushed last if no rank refuses it.
+    /// Exchanges the messages of a call with all ranks; applies the last pushed gradient if no rank has failed to merge it.
     fn meet(&mut self, call: Request, key: Option<&Key>, letters: Result<Letters>) -> Result<Vec<Vec<u8>>> {
         let merged = self
             .pushed
@@ -63,14 +65,14 @@ impl WorldStore {
         if let Some((key, Ok(gradient))) = self.pushed.take().filter(|_| apply) {
             let entry = find(&self.entries, &key)?;
             if let Err(error) = entry.apply(gradient, entry.next_step()) {
-                // The other ranks get the error at the next exchange.
+                // The other ranks get this error in the next exchange of messages.
                 self.pushed = Some((key.clone(), Err(error.variable(key.to_string()))));
             }
         }
         all
     }
 
-    /// Applies the gradient that was pushed last, if there is one, after an exchange with all ranks.
+    /// Applies the gradient that was pushed last, if any, after an exchange of messages with all ranks.
     fn settle(&mut self, call: Request) -> Result<()> {
         match self.pushed {
             None => Ok(()),
@@ -100,7 +102,8 @@ impl WorldStore {
         Ok(())
     }
 
-    /// Sends `said`, which describes this rank's call for a key, to the other ranks, and checks that it is equal on all ranks.
+    /// Sends `said`, a description of this rank's call for a key, to the other ranks; returns an error if another rank has
+    /// another description.
     fn agree(&mut self, call: Request, key: &Key, said: Result<String>) -> Result<()> {
         let mut letter = Letter::new();
         letter.put(said.as_deref().unwrap_or_default().as_bytes());
@@ -132,7 +135,7 @@ impl WorldStore {
                 ));
             }
             entry.check_whole()?;
-            // Checked with a value without rows, so that a misfit is detected before the rows are copied.
+            // The rule is first checked with a value without rows, so that an error is detected before the rows are copied.
             let dims: Vec<usize> =
                 entry.dims().iter().enumerate().map(|(i, &n)| if i == 0 { 0 } else { n }).collect();
             Entry::new(Dense::zeros(entry.dtype(), &dims)?.into(), Some(rule.clone()), &self.registry, 1)?;
@@ -140,20 +143,20 @@ impl WorldStore {
         });
         self.agree(Request::SetRule, key, fits)?;
         let entry = self.entries.remove(key).ok_or_else(|| Error::new("key of the store", "one", "none"))?;
-        // The old entry is dropped first, so that a large value is not in memory three times.
+        // The old entry is dropped before the new entry is made, so that a large value is not in memory three times.
         let value = entry.whole(None)?;
         drop(entry);
         self.entries.insert(key.clone(), Entry::new(value.into(), Some(rule), &self.registry, 1)?);
         Ok(())
     }
 
-    /// Deals a checked gradient: returns the messages to the other ranks, and the rows of this rank.
+    /// Divides a checked gradient over the ranks: returns the messages to the other ranks, and the rows of this rank.
     fn dealt(&self, gradient: Storage, weight: f64, dims: &[usize]) -> Result<(Vec<Letter>, Storage)> {
         let (rank, ranks) = self.part();
         let (height, _) = table_of(dims);
         let mut letters = vec![Letter::new(); ranks];
         let gradient = match gradient {
-            // A single number counts as a row.
+            // A single number counts as one row here.
             Storage::Dense(number) if dims.is_empty() && ranks > 1 => number.reshape(&[1])?.into(),
             other => other,
         };
@@ -186,7 +189,7 @@ impl WorldStore {
         Ok((letters, own.into()))
     }
 
-    /// Refuses a table with fewer rows than ranks.
+    /// Returns an error if a table has fewer rows than there are ranks.
     fn check_height(&self, height: usize) -> Result<()> {
         let ranks = self.world.size();
         if height >= ranks {
@@ -211,12 +214,12 @@ impl WorldStore {
         };
         let all = self.meet(Request::Push, Some(key), letters)?;
         let merged = own.and_then(|own| self.merged(key, &all, own, weight));
-        // If applying the previous gradient has failed just now, the other ranks get this error at the next exchange.
+        // If the previous gradient could not be applied in this exchange, the other ranks get this error in the next exchange.
         self.pushed.get_or_insert_with(|| (key.clone(), merged.map_err(|e| e.variable(key.to_string()))));
         Ok(())
     }
 
-    /// Merges the gradients of all ranks for the rows of this rank, in the order of the ranks.
+    /// Merges the gradients that all ranks pushed for the rows of this rank, in the order of the ranks.
     fn merged(&self, key: &Key, all: &[Vec<u8>], own: Storage, weight: f64) -> Result<Storage> {
         let (entry, (height, _)) = (find(&self.entries, key)?, table_of(self.shape(key)?));
         let (mut own, mut gradients) = (Some(own), Vec::with_capacity(all.len()));
@@ -318,8 +321,8 @@ impl WorldStore {
         Ok(rows)
     }
 
-    /// Returns the messages with the rows of this rank that other ranks requested, and the rows that this rank requested
-    /// itself.
+    /// Returns the messages with the rows of this rank that other ranks requested, and the rows of this rank that this rank
+    /// itself requested.
     fn answered(&self, key: &Key, all: &[Vec<u8>], own: &[i64]) -> Result<(Vec<Letter>, Dense)> {
         let (entry, (height, _)) = (find(&self.entries, key)?, table_of(self.shape(key)?));
         let mut letters = vec![Letter::new(); all.len()];
@@ -354,7 +357,7 @@ impl WorldStore {
     }
 }
 
-/// Reads the gradient of another rank for the rows of this rank, and its weight.
+/// Reads from a message the gradient that another rank pushed for the rows of this rank, and the weight of the gradient.
 fn pushed_rows(mut message: MessageReader<'_>, entry: &Entry, height: usize) -> Result<(Storage, f64)> {
     let (weight, [kind]) = (f64::from_le_bytes(message.number()?), message.number()?);
     if kind == DENSE {
@@ -418,7 +421,7 @@ impl KeyValueStore for WorldStore {
     }
 
     fn fail(&mut self, error: &Error) {
-        // The exchange returns the error that this rank reports.
+        // The result is ignored, since the exchange returns the error that this rank reports.
         let _ = self.meet(Request::Fail, None, Err(error.clone()));
     }
 
@@ -442,7 +445,8 @@ impl WorldStore {
             shard_files::clear(path, None);
             return Ok(());
         }
-        // Rank 0 chooses one of two names for the files, so that the files of the existing set stay.
+        // Rank 0 chooses one of two names for the new rank files, so that the rank files of the existing set stay until the new
+        // set is complete.
         let mut letter = Letter::new();
         letter.put(&[shard_files::next_name(path)]);
         let all = self.meet(Request::Save, None, Ok(Letters::Same(letter)))?;
@@ -465,7 +469,8 @@ impl WorldStore {
     }
 
     fn restored(&mut self, path: &Path) -> Result<()> {
-        // A pushed gradient is dropped with its value, if all ranks have read their files.
+        // If all ranks can read their files, a gradient that was pushed but not applied is dropped together with the old
+        // values.
         let pushed = self.pushed.take();
         let restored = saved::restore(&self.entries, &self.shapes, &self.registry, (1, self.part()), path);
         let (letters, restored) = match restored {

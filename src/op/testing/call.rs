@@ -1,5 +1,6 @@
-//! Calls as the executor makes them: on some of the rows, with outputs that are added to old values, with a gradient that
-//! overwrites its input, with prepared constants. [`Direct`] holds the operands, but makes only plain calls.
+//! Calls an operator as the executor does: on a part of the rows, with outputs that are added to old values, with a gradient
+//! that overwrites its input, and with prepared constants. [`Direct`] holds the operands of a call, but itself makes only calls
+//! without these options.
 
 use std::ops::Range;
 
@@ -15,25 +16,26 @@ use crate::operator::keys::Keys;
 use crate::operator::{Extent, Op, ReadSlots, Spec};
 use crate::tensor::{DType, Dense, Storage, StorageKind, Variable, with_element};
 
-/// The gradients of the outputs, by slot and index; they are the weights of a loss Σ weight · output.
+/// The gradients of the outputs, by slot and by index in the slot; they are the weights of the loss Σ weight · output.
 pub(super) type Weights = Vec<Vec<Option<Storage>>>;
 
-/// Returns the range of an operator's input slots.
+/// Returns the range of the numbers of the operator's input slots.
 fn signature_slots(op: &dyn Op) -> std::ops::Range<usize> {
     0..op.signature().inputs.len()
 }
 
-/// A part of the rows of a call.
+/// A part of the rows of a call: a range of rows or of sequences.
 #[derive(Debug, Clone)]
 pub(super) enum RowSubset {
     /// A range of rows, for a row-wise operator.
     Rows(Range<usize>),
-    /// A range of sequences, for a sequence-wise operator: the sequences, the extent that counts them, and their rows.
+    /// A range of sequences, for a sequence-wise operator: `of` is the range of sequences, `counted` the extent that counts
+    /// sequences, `rows` the rows of these sequences.
     Sequences { of: Range<usize>, counted: Extent, rows: Range<usize> },
 }
 
 impl RowSubset {
-    /// Returns the rows of a variable that belong to the subset; all rows of a constant.
+    /// Returns the range of a variable's rows that belong to the subset; for a constant, all rows.
     pub(super) fn of(&self, spec: &Spec, rows: usize) -> Range<usize> {
         match self {
             _ if !spec.batched() => 0..rows,
@@ -53,22 +55,23 @@ impl RowSubset {
     }
 }
 
-/// The options of a call, beside its operands.
+/// The options of a call, apart from the operands.
 #[derive(Default, Clone, Copy)]
 pub(super) struct CallOptions<'a> {
     pub(super) part: Option<&'a RowSubset>,
     pub(super) prepared: Option<&'a CallCache>,
-    /// The old values, to which the outputs are added; with `None` outputs are written.
+    /// The old value to which the call adds its output; `None` means that the call writes its outputs.
     pub(super) added_to: Option<&'a Storage>,
-    /// The input slots whose gradient overwrites the input's value.
+    /// The input slots whose gradient is written over the value of the input.
     pub(super) in_place: &'a [usize],
-    /// Whether a backward call computes the outputs too.
+    /// Whether a backward call also computes the outputs.
     pub(super) results: bool,
-    /// Whether the call gets all values (true), or only the values that the gradients are declared to read.
+    /// Whether the call gets all values (true), or only the values that the operator declares as read for the requested
+    /// gradients (false).
     pub(super) unveiled: bool,
 }
 
-/// The buffers that have been lent to a call so far.
+/// The buffers of a call, which are lent to the operator's operands.
 struct LentBuffers<'a> {
     lender: Lender<'a>,
     reads: usize,
@@ -119,7 +122,7 @@ impl<'a> LentBuffers<'a> {
     }
 }
 
-/// Returns a buffer with arbitrary contents for a variable of a call.
+/// Returns a buffer with arbitrary contents for an output or a gradient; with `part`, the buffer has only the rows of the part.
 fn unwritten(direct: &Direct, spec: &Spec, part: Option<&RowSubset>) -> Result<Dense> {
     let whole = direct.unwritten(spec)?;
     match part {
@@ -128,7 +131,7 @@ fn unwritten(direct: &Direct, spec: &Spec, part: Option<&RowSubset>) -> Result<D
     }
 }
 
-/// Restricts a call to the rows in `how.part`; without it, returns the whole call.
+/// Restricts a call to the rows in `how.part`; returns the whole call if `how.part` is `None`.
 fn part_of<'a>(call: Call<'a>, how: CallOptions<'a>) -> Call<'a> {
     let moved = match how.part {
         Some(RowSubset::Rows(range)) => range.start,
@@ -198,7 +201,8 @@ pub(super) fn forward(op: &dyn Op, direct: &Direct, how: CallOptions<'_>) -> Res
     Ok(found)
 }
 
-/// The input of a backward call: the outputs of the forward call, their gradients, and the slots whose gradients are requested.
+/// The input of a backward call: the outputs of the forward call, the gradients of these outputs, and the input slots whose
+/// gradients are requested.
 #[derive(Clone, Copy)]
 pub(super) struct BackwardInput<'a> {
     pub(super) outputs: &'a [Vec<Variable>],
@@ -206,7 +210,7 @@ pub(super) struct BackwardInput<'a> {
     pub(super) wanted: &'a [usize],
 }
 
-/// Runs a backward call; returns the gradients, and the outputs if they are requested too.
+/// Runs a backward call; returns the gradients and, if `how.results` is true, the outputs.
 pub(super) fn backward(
     op: &dyn Op,
     direct: &Direct,
@@ -304,13 +308,13 @@ pub(super) fn backward(
     Ok((gradients, results))
 }
 
-/// Returns all slots that the gradients of the slots in `wanted` are declared to read.
+/// Returns all slots that the operator declares as read for the gradients of the slots in `wanted`.
 pub(super) fn reads(op: &dyn Op, direct: &Direct, wanted: &[usize]) -> ReadSlots {
     let of = |&slot: &usize| op.gradient(slot, direct.input_specs()).reads;
     wanted.iter().map(of).fold(ReadSlots::nothing(), ReadSlots::union)
 }
 
-/// Lets the operator prepare its constants for several calls with the same constants.
+/// Prepares the constants of an operator once, for several calls with the same constants.
 pub(super) fn prepare(
     op: &dyn Op,
     direct: &Direct,
@@ -329,7 +333,7 @@ pub(super) fn prepare(
     for (slot, (vars, specs)) in direct.inputs().iter().zip(direct.input_specs()).enumerate() {
         let first = lent.reads;
         let values = vars.iter().map(|v| bound.has_input(slot).then(|| v.storage()));
-        // Before a run, rows of the batch may have no buffer yet.
+        // The operand of a slot with rows of the batch is empty here, since its buffer may not exist before a run.
         lent.slot(values, specs, Some(&none))?;
         let constant = !specs.iter().any(Spec::batched);
         constants.push(first..if constant { lent.reads } else { first });

@@ -1,4 +1,4 @@
-//! An operator with one of its samples, and the calls that the checks make.
+//! `Case`: an operator with one of its check cases, and the calls that the checks make with this check case.
 
 use std::sync::Arc;
 
@@ -10,37 +10,37 @@ use crate::operator::context::Scratch;
 use crate::operator::{CheckCase, Gradient, Mode, Op, Operand, Registry, RowKey, RunFacts, Spec};
 use crate::tensor::{DType, Storage, StorageKind, Variable};
 
-/// The default keys of a call's random numbers.
+/// The default stream of a call's random numbers: stream, seed and step are parts of the key of a random number.
 pub(super) const STREAM: u64 = 5;
 pub(super) const SEED: u64 = 11;
 pub(super) const STEP: u64 = 3;
 
-/// An operator with one of its samples.
+/// An operator with one of its check cases, in one mode.
 pub(super) struct Case<'a> {
-    /// The checked operators, and the catalogue's operators, which test programs use too.
+    /// A registry with the checked operators, and with the catalogue's operators, which the programs of the checks use too.
     pub(super) registry: &'a Registry,
     pub(super) kind: &'a str,
     pub(super) op: Arc<dyn Op>,
     pub(super) sample: CheckCase,
     pub(super) mode: Mode,
-    /// Whether the sample is also run as a batch that is large enough to be divided over threads.
+    /// Whether the check case is also run as a batch of copies that is large enough to be divided over threads.
     pub(super) wide: bool,
 }
 
-/// A call, its outputs, and made-up gradients of the outputs.
+/// A call, the outputs of the call, and made-up gradients of the outputs (the weights of a loss).
 pub(super) struct CaseRun {
     pub(super) direct: Direct,
     pub(super) outputs: Vec<Vec<Variable>>,
     pub(super) weights: Weights,
 }
 
-/// Returns the salt for the made-up gradient of an output; see [`filled`](super::values::filled).
+/// Returns the salt for the made-up gradient of output `k` of slot `slot`; see [`filled`](super::values::filled).
 pub(super) fn salt_of(slot: usize, k: usize) -> usize {
     slot * 10 + k
 }
 
 impl CaseRun {
-    /// Runs a call of an operator, and makes up weights for its outputs.
+    /// Runs a call of an operator, and makes up gradients (weights) for the outputs.
     pub(super) fn new(direct: Direct) -> Result<Self> {
         let outputs = direct.forward()?;
         let weights = outputs.iter().enumerate().map(|(slot, vars)| {
@@ -50,7 +50,8 @@ impl CaseRun {
         Ok(CaseRun { direct, outputs, weights })
     }
 
-    /// Returns the gradients that [`Direct`] computes; the call gets only the values that it is declared to read.
+    /// Returns the gradients of the slots in `wanted`, computed by [`Direct`], which passes to the operator only the values
+    /// that it declares as read.
     pub(super) fn gradients(
         &self,
         wanted: &[usize],
@@ -70,7 +71,7 @@ impl CaseRun {
         Ok(call::backward(op, &self.direct, given, how, &mut Scratch::default())?.0)
     }
 
-    /// Returns Σ weight · output.
+    /// Returns the loss of the call: Σ weight · output, over all numbers of all outputs.
     pub(super) fn loss(&self, weights: &Weights) -> Result<f64> {
         let mut sum = 0.0;
         for (outputs, weights) in self.outputs.iter().zip(weights) {
@@ -83,7 +84,7 @@ impl CaseRun {
         Ok(sum)
     }
 
-    /// Returns whether all inputs and outputs are dense.
+    /// Returns whether all inputs and outputs of the call are dense.
     pub(super) fn dense(&self) -> bool {
         let outputs = self.direct.output_specs().iter();
         let mut specs = outputs.chain(self.direct.input_specs()).flatten();
@@ -96,8 +97,8 @@ impl Case<'_> {
         RunFacts { mode: self.mode, step: STEP, seed: SEED, threads: 1 }
     }
 
-    /// Returns the sample's operands with floats of `dtype`. They are rounded to f32 first, so that both dtypes have
-    /// the same numbers.
+    /// Returns the operands of the check case, with all floats cast to `dtype`. The floats are rounded to f32 first, so that
+    /// the operands hold equal numbers in f32 and in f64.
     pub(super) fn operands(&self, dtype: DType) -> Result<Vec<Operand>> {
         let cast = |o: &Operand| match o.fixed {
             true => Ok(o.clone()),
@@ -120,12 +121,12 @@ impl Case<'_> {
         self.run(&self.operands(dtype)?, &self.numbers(), None)
     }
 
-    /// Returns the number of sequences.
+    /// Returns the number of sequences in the check case's batch.
     pub(super) fn batch(&self) -> usize {
         self.sample.operands.iter().find(|o| o.batched).map_or(0, |o| o.value.batch_size())
     }
 
-    /// Returns the numbers that the sequences of the batch have in the data.
+    /// Returns, for each sequence of the batch, the number of the sequence in the data set.
     pub(super) fn numbers(&self) -> Vec<u64> {
         (0..self.batch() as u64).map(|i| 100 + 7 * i).collect()
     }
@@ -154,7 +155,8 @@ impl Case<'_> {
 }
 
 impl Case<'_> {
-    /// Returns the storage of an input's gradient: for a sparse input its own storage, for a dense input the declared storage.
+    /// Returns the storage that the gradient of an input must have: for a sparse input the storage of the input, for a dense
+    /// input the declared storage.
     pub(super) fn gradient_storage(&self, ran: &CaseRun, slot: usize, spec: &Spec) -> StorageKind {
         match spec.storage {
             StorageKind::Dense => self.gradient(ran, slot).storage,
@@ -170,7 +172,7 @@ pub(super) fn graded(op: &dyn Op, direct: &Direct) -> Vec<usize> {
     slots.filter(|(_, (slot, vars))| slot.gradient && float(vars)).map(|(i, _)| i).collect()
 }
 
-/// Calls `hold` for each slot and index, with the gradient in `got` and the gradient in `expected`.
+/// Calls `hold` for each slot and index that has a gradient, with the gradient in `got` and the gradient in `expected`.
 pub(super) fn each(
     got: &InputGradients,
     expected: &InputGradients,

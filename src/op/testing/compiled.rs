@@ -1,5 +1,5 @@
-//! Checks that a program with one call gives the bits of the direct call, on any number of threads, whatever the buffers held
-//! before.
+//! Checks that a program with one call gives the bits of the direct call, for any number of threads and any old contents of the
+//! buffers.
 
 use super::call::Weights;
 use super::case::{Case, CaseRun, SEED, STEP, salt_of};
@@ -15,28 +15,29 @@ use crate::tensor::{DType, Dense, StorageKind, Variable};
 
 pub(super) const ROOT: BlockId = BlockId(0);
 
-/// The number of output numbers for which a batch is large enough to be divided over threads.
+/// The least number of output numbers for which a batch is large enough to be divided over threads.
 const DIVIDED: usize = 3 << 14;
 
-/// A function that changes how an executor divides work, before it runs.
+/// A function that changes how an executor divides work over threads; it is called before the executor runs.
 type Divide = fn(&mut Executor);
 
-/// The number of threads and the settings for each run of a sample. Samples are so small that they would run on one thread. So
-/// the settings either give calls all threads, or divide calls by rows.
+/// The number of threads and the division of work for each run of a check case. Without a special division, a check case is so
+/// small that it runs on one thread. So one division gives all threads to each call, and the other divides calls by rows.
 const HOW: [(usize, Divide); 3] =
     [(1, |_| {}), (3, Executor::wake_all_threads), (3, Executor::divide_everything)];
 
-/// The operands of a sample as variables of a program: constants in f32 or f64 are parameters, all others are feeds.
+/// A program without operators, with the operands of a check case as variables: constants in f32 or f64 are parameters, all
+/// other operands are feeds.
 pub(super) struct Model {
     pub(super) program: Program,
-    /// The variables of each input slot.
+    /// The variables of the operands, by input slot.
     pub(super) vars: Vec<Vec<VarId>>,
-    /// Each parameter, with the slot and the index (in the slot) of the operand whose value it has.
+    /// The parameters: each with the slot of its operand, and the index of the operand in the slot.
     pub(super) parameters: Vec<(VarId, usize, usize)>,
     pub(super) feeds: Vec<(VarId, usize, usize)>,
 }
 
-/// Adds a variable of the root block that no operator computes: a feed or a parameter.
+/// Adds a variable without an operator to the root block: a feed or a parameter.
 pub(super) fn given(
     program: &mut Program,
     name: &str,
@@ -74,7 +75,7 @@ fn literal(program: &mut Program, name: &str, value: Literal) -> Result<VarId> {
 }
 
 impl Model {
-    /// Makes a program with the operands of a call; operands with the same levels in the call have the same levels in the
+    /// Makes a program with the operands of a call as variables; operands that share levels in the call share levels in the
     /// program.
     pub(super) fn new(case: &Case<'_>, direct: &Direct) -> Result<Self> {
         let mut program = Program::new();
@@ -109,13 +110,13 @@ impl Model {
         Ok(model)
     }
 
-    /// Returns the input slots that have variables, by name, with these variables.
+    /// Returns the names of the input slots that have variables, each with its variables.
     pub(super) fn inputs(&self, case: &Case<'_>) -> Vec<(&'static str, Vec<VarId>)> {
         let slots = case.op.signature().inputs.iter().zip(&self.vars);
         slots.filter(|(_, vars)| !vars.is_empty()).map(|(slot, vars)| (slot.name, vars.clone())).collect()
     }
 
-    /// Returns a scope in which the parameters have the values of the call's operands.
+    /// Returns a scope in which each parameter has the value of its operand in the call.
     pub(super) fn scope(&self, direct: &Direct) -> Result<Scope> {
         let mut scope = Scope::of(&self.program)?;
         for &(var, slot, k) in &self.parameters {
@@ -126,7 +127,7 @@ impl Model {
     }
 }
 
-/// Appends an operator with one output variable.
+/// Appends an operator to the root block; returns the first output variable.
 pub(super) fn append(
     program: &mut Program,
     registry: &Registry,
@@ -139,22 +140,23 @@ pub(super) fn append(
     out.ok_or_else(|| crate::error::Error::new(format!("operator `{kind}`"), "an output", "none"))
 }
 
-/// The weights by which a program multiplies output `k` of `slot`; they are the feed `fed`.
+/// The feed `fed` with the weights by which a program multiplies output `k` of the output slot `slot`.
 #[derive(Debug, Clone, Copy)]
 struct Weighted {
     slot: usize,
     k: usize,
     fed: VarId,
-    /// Whether one row of weights is used for all rows of the output, because the number of rows is unknown before a run.
+    /// Whether all rows of the output have the same row of weights, because the number of rows is unknown before a run.
     repeated: bool,
 }
 
-/// A sample's program, with the loss Σ weight · output.
+/// The program of a check case, with the loss Σ weight · output.
 struct WeightedProgram {
     model: Model,
     outputs: Vec<Vec<VarId>>,
     weighted: Vec<Weighted>,
-    /// By slot and index: the gradient; `None` if it cannot be requested.
+    /// The gradient of each operand, by slot and by index in the slot; `None` if the gradient of an operand cannot be
+    /// requested.
     gradients: Vec<Vec<Option<VarId>>>,
 }
 
@@ -211,7 +213,7 @@ impl WeightedProgram {
         Ok(WeightedProgram { model, outputs, weighted, gradients })
     }
 
-    /// Runs the direct call, with the weights that are fed to the program.
+    /// Runs the direct call with the weights that are fed to the program; the result is the reference for the program.
     fn reference(&self, case: &Case<'_>, operands: &[Operand], numbers: &[u64]) -> Result<CaseRun> {
         let stream = self.outputs.iter().flatten().next().map_or(0, |var| u64::from(var.0));
         let direct = Direct::new(case.op.clone(), operands)?.run_as(case.run_facts(), numbers);
@@ -237,7 +239,7 @@ impl WeightedProgram {
         Ok(ran)
     }
 
-    /// Returns the feeds of a run: the operands and the weights.
+    /// Returns the feeds of a run: the batched operands and the weights.
     fn feeds(&self, ran: &CaseRun) -> Result<Vec<(VarId, Variable)>> {
         let mut feeds = Vec::new();
         for &(var, slot, k) in &self.model.feeds {
@@ -260,7 +262,7 @@ impl WeightedProgram {
         Ok(feeds)
     }
 
-    /// Returns the fetches of a run: the dense outputs and the gradients.
+    /// Returns the variables that a run fetches: the dense outputs and the gradients.
     fn fetched(&self) -> Vec<VarId> {
         let outputs = self.outputs.iter().flatten();
         outputs.chain(self.gradients.iter().flatten().flatten()).copied().collect()
@@ -299,12 +301,13 @@ impl WeightedProgram {
     }
 }
 
-/// Returns a row of weights, for an output whose number of rows is unknown before a run.
+/// Returns one row of weights, for an output whose number of rows is unknown before a run.
 fn row_of_weights(spec: &Spec) -> Result<Dense> {
     filled(&[1, spec.width()], spec.dtype, 90)
 }
 
-/// Repeats a batch `count` times, one copy after the other; `None` if the operands cannot be merged.
+/// Returns the operands of `count` copies of a batch, one copy after the other; `None` if the operands of the copies cannot be
+/// merged.
 pub(super) fn copies(operands: &[Operand], count: usize) -> Option<Vec<Operand>> {
     let more = |o: &Operand| {
         let value =
@@ -314,7 +317,7 @@ pub(super) fn copies(operands: &[Operand], count: usize) -> Option<Vec<Operand>>
     operands.iter().any(|o| o.batched).then(|| operands.iter().map(more).collect()).flatten()
 }
 
-/// Makes the description of a run with these feeds.
+/// Describes a run of the program with these feeds, for the interpreter.
 pub(super) fn run<'a>(
     case: &Case<'_>,
     feeds: &'a [(VarId, &'a Variable)],
@@ -324,14 +327,14 @@ pub(super) fn run<'a>(
     Run { feeds, mode: case.mode, step: STEP, numbers, places: &[], stage }
 }
 
-/// Returns the feeds by reference.
+/// Returns the feeds by reference, as the executor takes them.
 pub(super) fn by_reference(feeds: &[(VarId, Variable)]) -> Vec<(VarId, &Variable)> {
     feeds.iter().map(|(var, value)| (*var, value)).collect()
 }
 
 impl Case<'_> {
     /// Checks that a program with one call gives the values and gradients of the direct call bit for bit, on 1 and 3 threads,
-    /// before and after other batches.
+    /// before and after runs on other batches.
     pub(super) fn compiled(&self) -> Outcome {
         if self.updates() {
             return self.updated();
@@ -341,13 +344,14 @@ impl Case<'_> {
             let direct = Direct::new(self.op.clone(), &operands)?;
             let alone = WeightedProgram::new(self, &direct)?;
             let batches = self.batches(&direct, &operands, dtype);
-            // For each batch: the numbers of its sequences, the result of the direct call, and the gradients.
+            // A list with, for each batch, the numbers of its sequences, the direct call with its outputs, and the gradients.
             let mut known = Vec::new();
             for (number, operands) in batches.into_iter().enumerate() {
                 let numbers = self.numbers_of(&operands);
                 let ran = match alone.reference(self, &operands, &numbers) {
                     Ok(ran) => ran,
-                    // An error counts for the sample itself and, if sequences do not depend on each other, for copies of it.
+                    // An error of the direct call breaks the rule for the check case itself; for copies of the check case, it
+                    // does so only if sequences do not depend on each other.
                     Err(error) if number == 0 || self.op.facts().reach < Reach::Batch => {
                         return Err(error.into());
                     }
@@ -362,7 +366,7 @@ impl Case<'_> {
                 let mut executor = Executor::new(program, self.registry, &alone.fetched(), threads)?;
                 divide(&mut executor);
                 let mut scope = alone.model.scope(&direct)?;
-                // The sample, larger batches, and the sample again.
+                // The executor runs the check case, then larger batches, then the check case again.
                 let order = (0..known.len()).chain(known.len().checked_sub(1).map(|_| 0));
                 for (turn, batch) in order.enumerate() {
                     let (numbers, ran, gradients) = &known[batch];
@@ -383,7 +387,8 @@ impl Case<'_> {
         Ok(())
     }
 
-    /// Returns the sample and larger batches: three copies, and enough copies to be divided over threads.
+    /// Returns the batches of a check case: the check case itself, three copies of it, and enough copies to be divided over
+    /// threads.
     fn batches(&self, direct: &Direct, operands: &[Operand], dtype: DType) -> Vec<Vec<Operand>> {
         let mut batches = vec![operands.to_vec()];
         batches.extend(copies(operands, 3));
@@ -402,13 +407,14 @@ impl Case<'_> {
         batches
     }
 
-    /// Returns the numbers that the sequences of a batch have in the data; empty if no operand is batched.
+    /// Returns, for each sequence of a batch, the number of the sequence in the data set; the list is empty if no operand is
+    /// batched.
     pub(super) fn numbers_of(&self, operands: &[Operand]) -> Vec<u64> {
         let batch = operands.iter().find(|o| o.batched).map_or(0, |o| o.value.batch_size());
         (0..batch as u64).map(|i| 100 + 7 * i).collect()
     }
 
-    /// Checks that an update rule in a program changes the variables as the direct call does.
+    /// Checks that an update rule in a program changes the parameters and states as the direct call does.
     fn updated(&self) -> Outcome {
         for dtype in [DType::F32, DType::F64] {
             let operands = self.operands(dtype)?;

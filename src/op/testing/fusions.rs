@@ -1,4 +1,4 @@
-//! Checks of fusions: the fused operator gives the result of the two operators that it replaces, on its own samples.
+//! Checks of fusions: on its own check cases, a fused operator gives the result of the two operators that it replaces.
 
 use std::sync::Arc;
 
@@ -8,10 +8,11 @@ use crate::operator::call::Direct;
 use crate::operator::{Attributes, CheckCase, Fusion, Mode, Op, Operand, Registry, RunFacts};
 use crate::tensor::{DType, Storage};
 
-/// The tolerance of the fused operator, in f64, relative to the largest number: its sums have another order.
+/// The tolerance for results of a fused operator in f64, relative to the largest number, since the fused operator adds up sums
+/// in another order.
 const ROUNDING: f64 = 1e-12;
 
-/// Returns the distinct fusions that an operator declares with the attributes of its samples.
+/// Returns the distinct fusions that an operator declares, over the attributes of all its check cases.
 pub(super) fn of_kind(registry: &Registry, kind: &str, samples: &[CheckCase]) -> Vec<Fusion> {
     let mut found: Vec<Fusion> = Vec::new();
     for sample in samples {
@@ -28,13 +29,13 @@ pub(super) fn of_kind(registry: &Registry, kind: &str, samples: &[CheckCase]) ->
     found
 }
 
-/// The two operators that a fusion replaces, with the attributes of the fused operator.
+/// The two operators that a fusion replaces, with the attributes that they share with the fused operator.
 struct Pair {
     producer: Arc<dyn Op>,
     consumer: Arc<dyn Op>,
 }
 
-/// Returns the operands that one of the two operators has, under its own slot names.
+/// Returns the operands of one of the two replaced operators, renamed to the slots of this operator.
 fn under(names: &[(&str, &str)], operands: &[Operand]) -> Vec<Operand> {
     let own = |o: &Operand| {
         let (name, _) = names.iter().find(|(_, third)| *third == o.slot)?;
@@ -43,7 +44,7 @@ fn under(names: &[(&str, &str)], operands: &[Operand]) -> Vec<Operand> {
     operands.iter().filter_map(own).collect()
 }
 
-/// The call of the fused operator, and the calls of the two operators that it replaces.
+/// The call of the fused operator (`third`), and the calls of the two operators that it replaces.
 struct Calls<'a> {
     third: &'a CaseRun,
     producer: &'a Direct,
@@ -51,7 +52,7 @@ struct Calls<'a> {
 }
 
 impl Case<'_> {
-    /// Checks, on one sample, that the fused operator gives the result of the producer followed by the consumer.
+    /// Checks, on one check case, that the fused operator gives the result of the producer followed by the consumer.
     pub(super) fn fused(&self, consumer: &str, fusion: &Fusion) -> Outcome {
         let pair = Pair { producer: self.part(fusion.producer)?, consumer: self.part(consumer)? };
         let operands = self.operands(DType::F64)?;
@@ -86,7 +87,7 @@ impl Case<'_> {
                     (Some(place), None) => {
                         let words = format!("{name} of `{}`", self.kind);
                         near(third.outputs[place][k].storage(), &expected, ROUNDING, words)?;
-                        // The consumer's outputs get the gradients of the fused operator's outputs.
+                        // The backward call of the consumer gets the gradients of the fused operator's outputs.
                         consumer.weights[slot][k] = third.weights[place][k].clone();
                     }
                     (None, Some((_, kind))) => {
@@ -104,7 +105,7 @@ impl Case<'_> {
         self.fused_gradients(&pair, fusion, calls, between.storage())
     }
 
-    /// Returns one of the two operators, with the attributes that it has in common with the fused operator.
+    /// Returns one of the two replaced operators, with the attributes that it has in common with the fused operator.
     fn part(&self, kind: &str) -> crate::error::Result<Arc<dyn Op>> {
         let known = self.registry.declaration(kind).map_or(&[][..], |declaration| declaration.attributes);
         let mut own = Attributes::new();
@@ -114,7 +115,7 @@ impl Case<'_> {
         self.registry.parse(kind, &own)
     }
 
-    /// Computes an output of the consumer that, after fusion, the separate operator `kind` computes.
+    /// Computes an output of the consumer by the operator `kind`, which computes this output separately after the fusion.
     fn beside(&self, kind: &str, output: &str, operands: &[Operand]) -> Outcome<Storage> {
         let op = self.registry.parse(kind, &self.sample.attributes)?;
         let signature = op.signature();

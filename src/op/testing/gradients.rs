@@ -1,4 +1,5 @@
-//! Checks of gradients: the numbers are right in any combination of requests, and are computed only from the declared reads.
+//! Checks of gradients: the numbers are right for every set of requested gradients, and are computed only from the declared
+//! reads.
 
 use super::call::CallOptions;
 use super::call::Weights;
@@ -12,7 +13,8 @@ use crate::operator::call::InputGradients;
 use crate::tensor::{DType, Storage, StorageKind, Variable};
 
 impl Case<'_> {
-    /// Checks gradients against central differences in f64, of all outputs together and of each output alone.
+    /// Checks gradients against central differences in f64, for a loss of all outputs together and for a loss of each output
+    /// alone.
     pub(super) fn differences(&self) -> Outcome {
         let operands = self.operands(DType::F64)?;
         let mut ran = self.run(&operands, &self.numbers(), None)?;
@@ -30,7 +32,7 @@ impl Case<'_> {
                     let Some(gradient) = &gradients[slot][k] else {
                         return Err(Broken(format!("`{name}`[{k}]: no gradient")));
                     };
-                    // Only the stored numbers of a sparse operand are varied.
+                    // Of a sparse operand, the central differences vary only the stored numbers.
                     let value = operand.value.storage();
                     let sparse = value.kind() != StorageKind::Dense;
                     let read = if sparse { stored } else { numbers };
@@ -60,8 +62,8 @@ impl Case<'_> {
         Ok(())
     }
 
-    /// Checks that a gradient has the same bits whether it is requested alone or with others, is added correctly, and has the
-    /// declared storage.
+    /// Checks that a gradient has the same bits whether it is requested alone or with others, that it is added correctly to an
+    /// old value, and that it has the declared storage.
     pub(super) fn requests(&self) -> Outcome {
         let ran = self.run_sample(DType::F64)?;
         let slots = self.slots(&ran);
@@ -113,7 +115,7 @@ impl Case<'_> {
         Ok(())
     }
 
-    /// Checks that f32 results equal f64 results within rounding.
+    /// Checks that the results in f32 equal the results in f64 up to rounding.
     pub(super) fn single_precision(&self) -> Outcome {
         const ROUNDING: f64 = 2e-6;
         let (single, double) = (self.run_sample(DType::F32)?, self.run_sample(DType::F64)?);
@@ -133,7 +135,7 @@ impl Case<'_> {
         })
     }
 
-    /// Checks that a gradient does not depend on values that it is not declared to read.
+    /// Checks that a gradient does not depend on values that the operator does not declare as read for this gradient.
     pub(super) fn reads(&self) -> Outcome {
         let ran = self.run_sample(DType::F64)?;
         for slot in self.slots(&ran) {
@@ -152,7 +154,7 @@ impl Case<'_> {
         Ok(())
     }
 
-    /// Checks that the gradient of an output declared to pass none does not change the gradients of the inputs.
+    /// Checks that an output that is declared to pass no gradient has no effect on the gradients of the inputs.
     pub(super) fn without_gradient(&self) -> Outcome {
         let mut ran = self.run_sample(DType::F64)?;
         let slots = self.slots(&ran);
@@ -178,7 +180,7 @@ impl Case<'_> {
         })
     }
 
-    /// Checks that a gradient declared to be the first output's gradient equals it, number for number.
+    /// Checks that a gradient that is declared equal to the first output's gradient equals it, number for number.
     pub(super) fn passes(&self) -> Outcome {
         for dtype in [DType::F32, DType::F64] {
             let ran = self.run_sample(dtype)?;
@@ -192,7 +194,8 @@ impl Case<'_> {
             for &slot in slots.iter().filter(|&&slot| self.gradient(&ran, slot).passes) {
                 for (k, gradient) in ran.gradients(&[slot], None)?[slot].iter().enumerate() {
                     let Some(gradient) = gradient else { continue };
-                    // A gradient of another dtype cannot be the first output's gradient.
+                    // An input whose dtype is not the dtype of the first output cannot have the first output's gradient as its
+                    // gradient.
                     if gradient.dtype() != passed.dtype() {
                         continue;
                     }
@@ -205,7 +208,7 @@ impl Case<'_> {
         Ok(())
     }
 
-    /// Checks that a gradient that is written over its input's value has the same bits.
+    /// Checks that a gradient that is written over the value of its input has the same bits as a gradient in another buffer.
     pub(super) fn overwrites(&self) -> Outcome {
         for dtype in [DType::F32, DType::F64] {
             let ran = self.run_sample(dtype)?;
@@ -242,7 +245,7 @@ impl Case<'_> {
     }
 }
 
-/// Returns the weights of several losses: of all outputs, and of each output alone.
+/// Returns the weights of several losses: one loss of all outputs together, and one loss of each output alone.
 fn losses(full: &Weights) -> Vec<Weights> {
     let places: Vec<(usize, usize)> =
         full.iter().enumerate().flat_map(|(s, row)| (0..row.len()).map(move |k| (s, k))).collect();

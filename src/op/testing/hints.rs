@@ -1,5 +1,5 @@
-//! Checks of hints for single calls: sums, results that are added in place, separate gradients, backward calls with outputs,
-//! prepared constants.
+//! Checks of hints for single calls: declared sums, results that are added to an old value, separate gradients, backward calls
+//! that also compute outputs, and prepared constants.
 
 use super::call::{self, BackwardInput, CallOptions};
 use super::case::{Case, CaseRun, each};
@@ -10,13 +10,13 @@ use crate::operator::{Reach, Spec, Total};
 use crate::tensor::{DType, Dense, Storage, StorageKind};
 use crate::with_float;
 
-/// Whether a rule could be checked on a sample.
+/// Whether the rule could be checked on the check case; false if the rule does not apply to its operands.
 pub(super) type Coverage = bool;
 
 const BOTH: [DType; 2] = [DType::F32, DType::F64];
 
 impl Case<'_> {
-    /// Checks that a declared sum is x + y if both inputs have the same spec.
+    /// Checks that an operator that is declared a sum computes x + y, if both inputs have the same spec.
     pub(super) fn sums(&self) -> Outcome<Coverage> {
         let mut met = false;
         for dtype in BOTH {
@@ -40,7 +40,7 @@ impl Case<'_> {
         Ok(met)
     }
 
-    /// Checks that a declared sum or mean is Σ x or Σ x / n, over all numbers of the first input.
+    /// Checks that an operator that is declared the sum or the mean of all numbers computes Σ x or Σ x / n of the first input.
     pub(super) fn total(&self) -> Outcome {
         for (dtype, tolerance) in [(DType::F32, 1e-6), (DType::F64, 1e-12)] {
             let ran = self.run_sample(dtype)?;
@@ -61,7 +61,7 @@ impl Case<'_> {
         Ok(())
     }
 
-    /// Checks that `forward` with `Assign::Add` gives the old value plus the value that it would have written.
+    /// Checks that `forward` with `Assign::Add` gives the old value plus the value that `forward` with `Assign::Write` gives.
     pub(super) fn accumulates(&self) -> Outcome {
         for dtype in BOTH {
             let ran = self.run_sample(dtype)?;
@@ -86,8 +86,8 @@ impl Case<'_> {
         Ok(())
     }
 
-    /// Checks that gradients that are declared separate have the same bits if each is computed alone, in any order and with the
-    /// scratch of another call, and read only the declared values.
+    /// Checks separate gradients: each has the same bits if it is computed in a call of its own, in any order and with the
+    /// scratch memory of another call, and reads only the declared values.
     pub(super) fn separate_gradients(&self) -> Outcome {
         for dtype in BOTH {
             let ran = self.run_sample(dtype)?;
@@ -116,7 +116,7 @@ impl Case<'_> {
         Ok(())
     }
 
-    /// Checks that a backward call that computes the outputs too writes the bits of a forward call, and reads no output of a
+    /// Checks a backward call that also computes the outputs: it writes the bits of a forward call, and reads no output of a
     /// forward call.
     pub(super) fn joins(&self) -> Outcome {
         for dtype in BOTH {
@@ -150,7 +150,8 @@ impl Case<'_> {
         Ok(())
     }
 
-    /// Checks that an operator gives the same bits with prepared constants, and prepares constants only if it declares this.
+    /// Checks that an operator gives the same bits with prepared constants as without, and that it prepares constants only if
+    /// it declares so.
     pub(super) fn prepares(&self) -> Outcome {
         for dtype in BOTH {
             let ran = self.run_sample(dtype)?;
@@ -161,7 +162,7 @@ impl Case<'_> {
             let constants = ran.direct.input_specs().iter().flatten().any(|spec| !spec.batched());
             let slots = self.slots(&ran);
             let mut prepared = CallCache::default();
-            // Two rounds: the second one prepares in the memory of the first.
+            // The constants are prepared twice: the second time reuses the memory of the first time.
             for _ in 0..2 {
                 call::prepare(&*self.op, &ran.direct, Pass::Forward, &[], &mut prepared)?;
             }
@@ -212,7 +213,7 @@ impl Case<'_> {
     }
 }
 
-/// Returns x + y, number by number.
+/// Returns the sum of x and y, number by number.
 pub(super) fn sum(x: &Storage, y: &Storage) -> crate::error::Result<Storage> {
     fn add<T: Float + crate::tensor::Element>(x: &Dense, y: &Dense) -> crate::error::Result<Dense> {
         let sums = x.as_slice::<T>()?.iter().zip(y.as_slice::<T>()?).map(|(&x, &y)| x + y);

@@ -1,4 +1,5 @@
-//! Checks of merged calls: one call replaces two calls with a shared input, and its output is split into their outputs.
+//! Checks of merged calls: one call replaces two calls that share an input, and its output is split into the outputs of the two
+//! calls.
 
 use super::case::{Case, CaseRun};
 use super::values::{Outcome, beside, ensure, filled, near, same_bits};
@@ -7,12 +8,13 @@ use crate::operator::call::Direct;
 use crate::operator::{Attributes, Merge, Operand};
 use crate::tensor::{DType, Storage, Variable};
 
-/// The tolerance for the gradient of the shared input, which is a sum of two gradients: a few roundings.
+/// The tolerance for the gradient of the shared input: a few roundings, since this gradient is a sum of two gradients.
 const ROUNDING: f64 = 1e-12;
 
 impl Case<'_> {
-    /// Checks that one call can replace two calls that share inputs. Its output must be both outputs side by side, its gradient
-    /// of a shared input the sum of both gradients, and its other gradients the gradients of the two calls.
+    /// Checks that one merged call can replace two calls that share inputs. The output of the merged call must be both outputs
+    /// side by side, the gradient of a shared input the sum of both gradients, and any other gradient the gradients of the two
+    /// calls side by side.
     pub(super) fn merges(&self) -> Outcome {
         let first = self.run_sample(DType::F64)?;
         let Some(merge) = self.op.hints().merges else { return Ok(()) };
@@ -80,8 +82,8 @@ impl Case<'_> {
         Ok(())
     }
 
-    /// Checks that the operator named in [`Merge::parts`](crate::operator::Merge::parts) splits the output into the outputs of
-    /// the two calls.
+    /// Checks that the operator named in [`Merge::parts`](crate::operator::Merge::parts) splits the output of the merged call
+    /// into the outputs of the two calls.
     fn cut_again(&self, merge: &Merge, both: &CaseRun, calls: [&CaseRun; 2]) -> Outcome {
         let widths = calls.map(|ran| ran.direct.output_specs()[0][0].width());
         let attributes = Attributes::new().with("sizes", widths.to_vec());

@@ -1,16 +1,16 @@
-//! The check that every operator passes: compares all declarations of an operator with its results, on its own samples,
-//! called directly and in compiled programs.
+//! The check of operators: compares all declarations of an operator with the operator's results, on its own check cases, called
+//! directly and in compiled programs.
 //!
-//! The Cargo feature `testing`, off by default, enables this module: a program that only runs operators compiles neither the
-//! module nor the samples of the catalogue. A crate that checks operators of its own enables the feature for its tests:
+//! The Cargo feature `testing`, off by default, enables this module. A program that only runs operators compiles neither the
+//! module nor the check cases of the catalogue. A crate with operators of its own enables the feature for its tests:
 //!
 //! ```toml
 //! [dev-dependencies]
 //! unpadded = { version = "0.1", features = ["testing"] }
 //! ```
 //!
-//! An operator needs no tests of its own for the rules below, only [samples](crate::operator::Op::samples). One line checks the
-//! operators of your own crate:
+//! For the rules in the table below, an operator needs no tests of its own, only [check cases](crate::operator::Op::samples).
+//! One line of a test checks the operators of your crate:
 //!
 //! ```
 //! use unpadded::op::{Attributes, CheckCase, Forward, InferShape, Op, testing};
@@ -87,8 +87,8 @@
 //! | `compiled` | programs that call it in the root block give the same bits, on 1 and 3 threads, in used buffers |
 //! | `in a step` | step blocks over each level give the interpreter's bits: before the loop, in it, and as a static input |
 //!
-//! An operator that panics breaks the rule that was checked; the other rules are checked too. A sample that breaks
-//! `shape and LoD` is not checked by the other rules.
+//! If an operator panics, it breaks the rule that is being checked, and the other rules are checked too. If a check case breaks
+//! the rule `shape and LoD`, the other rules are not checked on it.
 
 mod call;
 mod case;
@@ -118,20 +118,21 @@ use crate::lod::Lod;
 use crate::operator::{CheckCase, Mode, Registry};
 use crate::ops;
 
-/// Checks every operator of a registry against the contract of [`Op`](crate::operator::Op), on its own samples. The test programs
-/// also use operators of the catalogue, which `check` adds: the registry may have only your own operators.
+/// Checks every operator of a registry against the contract of [`Op`](crate::operator::Op), on the check cases of the operator.
+/// The programs of the check also use operators of the catalogue; `check` adds these operators, so the registry may have only
+/// your own operators.
 ///
 /// # Errors
-/// All broken rules, one per line.
+/// Returns an error that lists all broken rules, one per line.
 pub fn check(registry: &Registry) -> Result<(), Failures> {
     let kinds: Vec<&str> = registry.kinds().collect();
     check_kinds(registry, &kinds)
 }
 
-/// Checks the operators of a registry that have these kinds, such as your own in a registry with the catalogue; see [`check`].
+/// Checks only the operators with the given kinds, such as your own operators in a registry with the catalogue; see [`check`].
 ///
 /// # Errors
-/// As [`check`], or if a kind is not registered.
+/// The errors are the errors of [`check`], and an error if a kind is not registered.
 pub fn check_kinds(registry: &Registry, kinds: &[&str]) -> Result<(), Failures> {
     let all = ops::catalogue().with(registry);
     let mut failures = Vec::new();
@@ -141,14 +142,14 @@ pub fn check_kinds(registry: &Registry, kinds: &[&str]) -> Result<(), Failures> 
     if failures.is_empty() { Ok(()) } else { Err(Failures(failures)) }
 }
 
-/// One rule that an operator breaks.
+/// A rule that an operator breaks, with the check case and the difference.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Failure {
-    /// The operator's kind.
+    /// The kind of the operator, which is its name in programs.
     pub kind: String,
-    /// The name of the sample; `None` if the failure concerns all samples.
+    /// The name of the check case; `None` if the failure concerns all check cases of the operator.
     pub sample: Option<String>,
-    /// The mode in which the sample was run; `None` if the failure does not concern a run.
+    /// The mode in which the check case was run; `None` if the failure does not concern a run.
     pub mode: Option<Mode>,
     /// The name of the broken rule, from the table in the [module](self).
     pub rule: &'static str,
@@ -165,7 +166,7 @@ impl fmt::Display for Failure {
         if let Some(mode) = self.mode {
             write!(f, ", {mode:?}")?;
         }
-        // The message of a panic may have several lines; they are joined into one line.
+        // The message of a panic may have several lines, which are joined into one line here.
         let what = self.what.split('\n').map(str::trim).collect::<Vec<_>>().join(" ");
         write!(f, ": {}: {what}", self.rule)
     }
@@ -177,12 +178,13 @@ impl fmt::Debug for Failure {
     }
 }
 
-/// All broken rules. Both `{}` and `{:?}` print one line per failure, so that a test may unwrap it.
+/// All rules that the checked operators break, as one error. Both `{}` and `{:?}` print one line per failure, so that a failed
+/// `unwrap` in a test prints one line per failure too.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Failures(Vec<Failure>);
 
 impl Failures {
-    /// Iterates over the failures, in the order of the kinds and of their samples.
+    /// Iterates over the failures, in the order of the operators' kinds and check cases.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = &Failure> {
         self.0.iter()
     }
@@ -206,7 +208,7 @@ impl std::error::Error for Failures {}
 
 type Rule<'a> = (&'static str, fn(&Case<'a>) -> Outcome);
 
-/// Returns the rules that are checked on each sample: names and functions.
+/// Returns the rules that are checked on each check case, each with its name and its function.
 fn rules<'a>() -> [Rule<'a>; 23] {
     [
         (SHAPES, Case::shapes),
@@ -248,12 +250,12 @@ fn said(panic: &(dyn Any + Send)) -> Broken {
     Broken(format!("panicked: {text}"))
 }
 
-/// Calls `run`, and turns a panic into an error with its message.
+/// Calls `run`, and turns a panic into an error with the message of the panic.
 fn caught<T>(run: impl FnOnce() -> Outcome<T>) -> Outcome<T> {
     catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|panic| Err(said(&*panic)))
 }
 
-/// The check of one kind.
+/// The check of all check cases of one operator kind.
 struct Kind<'a> {
     registry: &'a Registry,
     kind: &'a str,
@@ -269,7 +271,7 @@ impl<'a> Kind<'a> {
         }
     }
 
-    /// Returns the samples of a kind; records an error if they cannot be built.
+    /// Returns the check cases of an operator kind; records a failure if they cannot be made.
     fn samples(&mut self, kind: &str) -> Vec<CheckCase> {
         let found = caught(|| Ok(self.registry.samples(kind)?));
         found.unwrap_or_else(|broken| {
@@ -290,8 +292,8 @@ impl<'a> Kind<'a> {
         for gap in gaps(&samples) {
             self.note(None, SAMPLES, Err(Broken(gap.to_owned())));
         }
-        // `random`: the operator is declared random; `draws`: some sample draws random numbers; `sums`: the rule of sums applied
-        // to some sample; `sound`: some sample could be called.
+        // The four flags: `random` is true if the operator is declared random; `draws` if some check case draws random numbers;
+        // `sums` if the rule of sums applied to some check case; `sound` if some check case could be called.
         let (mut random, mut draws, mut sums, mut sound) = (false, false, false, false);
         let rows = |s: &CheckCase| s.operands.iter().any(|o| o.batched && o.value.rows() > 0);
         let wide = samples.iter().position(rows);
@@ -324,7 +326,7 @@ impl<'a> Kind<'a> {
                     let outcome = caught(|| run(&case));
                     let over = rule == SHAPES && outcome.is_err();
                     self.note(place, rule, outcome);
-                    // An operator that cannot be called would break every other rule for the same reason.
+                    // If an operator cannot be called, all other rules are skipped, since each would fail for the same reason.
                     if over {
                         continue 'modes;
                     }
@@ -374,7 +376,7 @@ impl<'a> Kind<'a> {
     }
 }
 
-/// Returns the edge cases that are missing from the samples.
+/// Returns the edge cases, such as an empty sequence, that none of the check cases has.
 fn gaps(samples: &[CheckCase]) -> impl Iterator<Item = &'static str> {
     let batched = || samples.iter().flat_map(|s| &s.operands).filter(|o| o.batched);
     let lods = || batched().filter_map(|o| o.value.lod());

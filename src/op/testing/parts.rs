@@ -1,4 +1,5 @@
-//! Checks that bits are the same in any batch and in any part of a batch, and that random numbers depend on the row's key.
+//! Checks that results have the same bits in any batch and in any part of a batch, and that random numbers depend on the key of
+//! a row.
 
 use std::sync::Arc;
 
@@ -12,7 +13,8 @@ use crate::operator::{Extent, LevelId, Mode, Operand, Reach, RowKey, RunFacts, S
 use crate::tensor::{DType, StorageKind, Variable};
 
 impl Case<'_> {
-    /// Checks that each sequence alone and, for a row-wise operator, each half of the rows alone gives the bits of the batch.
+    /// Checks that each sequence alone and, for a row-wise operator, each half of the rows alone gives the bits of the whole
+    /// batch.
     pub(super) fn batch_independence(&self) -> Outcome {
         let facts = self.op.facts();
         let operands = self.operands(DType::F32)?;
@@ -94,8 +96,8 @@ impl Case<'_> {
         self.slots(ran).into_iter().filter(|&slot| batched(slot)).collect()
     }
 
-    /// Checks that a row-wise operator on any range of rows, or a sequence-wise operator on any range of sequences, gives
-    /// the bits of the whole call. Such calls are made if threads divide a call.
+    /// Checks that a row-wise operator on any range of rows, or a sequence-wise operator on any range of sequences, gives the
+    /// bits of the whole call. When threads divide a call, each thread makes a call on such a range.
     pub(super) fn reach(&self) -> Outcome {
         if self.op.facts().reach == Reach::Batch || self.updates() {
             return Ok(());
@@ -141,7 +143,7 @@ impl Case<'_> {
         })
     }
 
-    /// Returns the parts of the rows for which a call may be made; empty if the variables have rows of several kinds.
+    /// Returns the subsets of the rows on which a call may be made; empty if some variables have rows of another extent.
     fn parts(&self, ran: &CaseRun) -> Vec<RowSubset> {
         let specs = || ran.direct.input_specs().iter().chain(ran.direct.output_specs()).flatten();
         let batched = || specs().filter(|spec| spec.batched());
@@ -171,7 +173,7 @@ impl Case<'_> {
         ranges(lod.last_len()).map(part).collect()
     }
 
-    /// Checks that random numbers change the outputs only if the operator is declared random.
+    /// Checks that random numbers have an effect on the outputs only if the operator is declared random.
     pub(super) fn random(&self) -> Outcome {
         let changed = self.draws()?;
         let quiet = self.mode == Mode::Infer && self.op.hints().draws_in_training;
@@ -184,7 +186,7 @@ impl Case<'_> {
         })
     }
 
-    /// Returns whether the outputs change with the random numbers.
+    /// Returns whether the outputs depend on the random numbers: on the seed, the stream or the sequence numbers.
     pub(super) fn draws(&self) -> Result<bool> {
         let operands = self.operands(DType::F32)?;
         let ran = self.run_sample(DType::F32)?;
@@ -208,7 +210,7 @@ impl Case<'_> {
     }
 }
 
-/// Returns the keys of the rows for random numbers; they do not depend on the batch.
+/// Returns, for each row, the key from which random numbers are drawn; the keys do not depend on the batch.
 fn row_keys(lod: Option<&Arc<Lod>>, rows: usize, numbers: &[u64]) -> Vec<RowKey> {
     let number = |i: usize| numbers.get(i).copied().unwrap_or_default();
     match lod {

@@ -1,4 +1,4 @@
-//! Checks that operators that can run on sequences piece by piece give the bits of whole sequences.
+//! Checks that an operator that can run on sequences piece by piece gives the bits of a call on the whole sequences.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -12,7 +12,8 @@ use crate::operator::{Mode, Operand, Pieces, Reach, RunFacts};
 use crate::tensor::{DType, Dense, Storage, Variable};
 
 impl Case<'_> {
-    /// Checks that pieces in forward order, and pieces in backward order, give the result of the whole sequences.
+    /// Checks that calls on pieces in forward order, and in backward order for operators that allow it, give the result of a
+    /// call on the whole sequences.
     pub(super) fn pieces(&self) -> Outcome {
         let ran = self.run_sample(DType::F32)?;
         let hints = self.op.hints();
@@ -68,7 +69,7 @@ impl Case<'_> {
             }
             let mut direct = Direct::new(op.clone(), &given)?.run_as(facts, &self.numbers());
             if carried.is_empty() && !pieces.carried.is_empty() {
-                // For the first piece, the carried inputs are zeros in the shape of the carried outputs.
+                // For the first piece, each carried input is zeros, in the shape of the carried output of the same name.
                 for &name in pieces.carried {
                     given.push(Operand::batch(name, zeros(&direct, signature.outputs, name)?));
                 }
@@ -108,7 +109,7 @@ impl Case<'_> {
     }
 }
 
-/// Returns the rows of each sequence that are in a piece.
+/// Returns, for each sequence, the range of the rows that belong to one piece.
 fn piece_of(lod: &Arc<Lod>, piece: usize, rows: usize) -> Vec<Range<usize>> {
     let first = piece.saturating_mul(rows);
     let of = |w: &[usize]| {
@@ -123,7 +124,7 @@ fn taken(value: &Variable, ranges: &[Range<usize>], lod: &Arc<Lod>) -> Result<Va
     Variable::new(value.storage().as_dense()?.gather_rows(&rows)?, Some(lod.clone()))
 }
 
-/// Returns zeros in the shape of an output.
+/// Returns a variable of zeros with the shape of the output `name`.
 fn zeros(direct: &Direct, outputs: &[crate::operator::Slot], name: &str) -> Outcome<Variable> {
     let slot = outputs.iter().position(|slot| slot.name == name);
     let Some(spec) = slot.and_then(|slot| direct.output_specs()[slot].first()) else {
@@ -133,7 +134,7 @@ fn zeros(direct: &Direct, outputs: &[crate::operator::Slot], name: &str) -> Outc
     Ok(Variable::dense(Dense::zeros(spec.dtype, &shape)?))
 }
 
-/// Joins the rows of all pieces; each row is put at its position in the whole sequences.
+/// Joins the outputs of all pieces; each row is put at its position in the whole sequences.
 fn joined(whole: &Variable, pieces: &[(Vec<Range<usize>>, Variable)]) -> Result<Storage> {
     let mut place = vec![0; whole.rows()];
     let mut at = 0;

@@ -1,4 +1,4 @@
-//! Checks that wrong operands are an error when an operator is appended, not when it runs.
+//! Checks that wrong operands are an error when an operator is appended, not when the operator runs.
 
 use super::case::{Case, STREAM};
 use super::values::{Broken, Outcome, ensure, has_nan};
@@ -9,11 +9,11 @@ use crate::operator::call::Direct;
 use crate::tensor::{DType, Dense, Storage, Variable};
 
 impl Case<'_> {
-    /// Checks that `forward` accepts every operand that the shape rule accepts (other dtypes, other rows), and writes its outputs
-    /// completely.
+    /// Checks that `forward` accepts all operands that the shape rule accepts (also with other dtypes or other rows), and
+    /// writes each output completely.
     pub(super) fn operands_that_fit(&self) -> Outcome {
-        // Update rules are skipped: an output that is changed in place has the spec of the updated variable, which the program
-        // checks.
+        // This check skips update rules: an output that is changed in place has the spec of the updated variable, which the
+        // program checks.
         if self.updates() {
             return Ok(());
         }
@@ -40,8 +40,8 @@ impl Case<'_> {
         Ok(())
     }
 
-    /// Checks a call that the shape rule accepts; `same` says whether its data are the data of the sample, for which `forward`
-    /// may not fail.
+    /// Checks that a call succeeds if the shape rule accepts its operands. If `same` is true, the data are the data of the
+    /// check case, and `forward` may not fail.
     fn taken(&self, operands: &[Operand], what: &str, same: bool) -> Outcome {
         let Ok(direct) = Direct::new(self.op.clone(), operands) else { return Ok(()) };
         let outputs = match direct.run_as(self.run_facts(), &self.numbers()).keyed(STREAM, None).forward() {
@@ -77,7 +77,7 @@ fn longer(operand: &Operand) -> Result<Option<Variable>> {
     *first += 1;
     let mut shape = value.shape().to_vec();
     shape[0] += 1;
-    // The numbers are 1, which is a valid label, id and argument for most operators.
+    // All numbers are 1, which is a valid label, id and argument for most operators.
     let ones = Dense::from_vec(&shape, vec![1i64; shape.iter().product()])?;
     Ok(Some(Variable::new(ones.cast(value.dtype()), Some(Lod::from_lengths(&lengths)?))?))
 }

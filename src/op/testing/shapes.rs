@@ -1,4 +1,5 @@
-//! Checks of declared shapes and LoDs, of declared columns, and of slots whose numbers are not read.
+//! Checks of declared shapes and LoDs, of outputs declared as columns of an input, and of slots whose numbers are declared
+//! unread.
 
 use std::sync::Arc;
 
@@ -9,7 +10,8 @@ use crate::operator::{Extent, LodEffect, Operand};
 use crate::tensor::{DType, Variable};
 
 impl Case<'_> {
-    /// Checks that the computed shape, dtype, storage and LoD are as declared, and that a second run gives the same bits.
+    /// Checks that the computed shape, dtype, storage and LoD equal the declarations, and that a second run gives the same
+    /// bits.
     pub(super) fn shapes(&self) -> Outcome {
         let ran = self.run_sample(DType::F32)?;
         let again = ran.direct.forward()?;
@@ -42,7 +44,7 @@ impl Case<'_> {
                         let specs = |slot: usize| ran.direct.input_specs()[slot].first();
                         let batched = |slot: &usize| specs(*slot).is_some_and(|spec| spec.batched());
                         let kept = (slot..ran.direct.inputs().len()).find(batched);
-                        // An output with one row per sequence has one level less than the input.
+                        // An output with one row per sequence of the input has one level less than the input.
                         let less = kept.and_then(specs).is_some_and(|kept| kept.lod.len() > spec.lod.len());
                         kept.and_then(from).and_then(|lod| if less { lod.upper() } else { Some(lod) })
                     }
@@ -60,7 +62,7 @@ impl Case<'_> {
         Ok(())
     }
 
-    /// Checks that outputs that are declared columns of the input equal these columns.
+    /// Checks that each output that is declared as columns of the input equals these columns.
     pub(super) fn columns(&self) -> Outcome {
         let ran = self.run_sample(DType::F64)?;
         let Some(columns) = self.op.hints().columns else { return Ok(()) };
@@ -82,7 +84,8 @@ impl Case<'_> {
         Ok(())
     }
 
-    /// Checks that the numbers of a slot, even NaN, have no effect if the operator declares that it reads only the shape.
+    /// Checks that the numbers of a slot, even NaN, have no effect if the operator declares that it reads only the shape of the
+    /// slot.
     pub(super) fn shape_only(&self) -> Outcome {
         let signature = self.op.signature();
         let operands = self.operands(DType::F32)?;

@@ -1,5 +1,5 @@
-//! Checks that an operator in a step block gives the results of the reference interpreter: over each level and with static
-//! inputs, computed before, in or after the loop.
+//! Checks that an operator in a step block gives the results of the reference interpreter: in loops over each level, with
+//! static inputs, and computed before, in or after the loop.
 
 use std::cell::Cell;
 use std::fmt;
@@ -16,26 +16,27 @@ use crate::ops::Pool;
 use crate::program::{Builder, Program, Recurrence, Step, Var, VarRole, backward};
 use crate::tensor::{DType, Dense, Storage, StorageKind, Variable};
 
-/// The tolerance of gradients: the interpreter's sums over steps have another order.
+/// The tolerance for gradients, since the interpreter adds up the sums over steps in another order.
 fn rounding(dtype: DType) -> f64 {
     if dtype == DType::F32 { 4e-6 } else { 1e-12 }
 }
 
-/// When the operator can be computed, by its relation to the memory of the loop.
+/// When the compiler can compute the operator of a step block, which depends on how the operator and a memory depend on each
+/// other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum AtLoop {
-    /// Before the loop: the memory depends on the operator, which depends on no memory.
+    /// Before the loop: the memory depends on the operator, and the operator depends on no memory.
     Before,
-    /// In the loop: the operator depends on the memory, and the memory on the operator.
+    /// In the loop: the operator depends on the memory, and the memory depends on the operator.
     Inside,
-    /// After the loop: the operator depends on the memory, which does not depend on the operator.
+    /// After the loop: the operator depends on the memory, and the memory does not depend on the operator.
     Behind,
 }
 
-/// The way in which operands enter a step block.
+/// A way to put an operator into a step block: how operands enter the block, and when the operator can be computed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Way {
-    /// The level over whose sequences the loop runs; with `None` all operands are static inputs.
+    /// The level whose sequences are the steps of the loop; `None` if all operands are static inputs.
     level: Option<usize>,
     at: AtLoop,
 }
@@ -54,8 +55,8 @@ impl fmt::Display for Way {
     }
 }
 
-/// Returns the ways to check in a dtype, for operands of `depth` levels. Ways in the loop are checked in both dtypes, all others
-/// in one.
+/// Returns the ways to check in the dtype `dtype`, for operands with `depth` levels. Ways with a computation in the loop are
+/// checked in f32 and f64, all other ways only in one of both dtypes.
 fn ways(depth: usize, dtype: DType) -> Vec<Way> {
     let single = dtype == DType::F32;
     let (over, fixed) = match single {
@@ -66,25 +67,26 @@ fn ways(depth: usize, dtype: DType) -> Vec<Way> {
     levels.chain([Way { level: None, at: fixed }]).collect()
 }
 
-/// A sample's program with a step block, and the loss Σ weight · output.
+/// The program of a check case, with the operator in a step block, and with the loss Σ weight · output.
 struct Looped {
     model: Model,
-    /// The step input that sets the number of steps if all operands are static; else `None`.
+    /// The step input that sets the number of steps if all operands are static inputs; `None` if some operand is a step input.
     ticks: Option<VarId>,
     weights: Vec<(VarId, Spec)>,
     outputs: Vec<VarId>,
-    /// Each gradient, with the slot and the index of its operand.
+    /// The gradients, each with the slot of its operand and the index of the operand in the slot.
     gradients: Vec<(VarId, usize, usize)>,
 }
 
-/// The weights of the outputs, and the loss: the sum of all products; `None` if no output has a gradient.
+/// The weights of the outputs, and the loss, which is the sum of all products of weights and outputs; the loss is `None` if no
+/// output has a gradient.
 type Loss = (Vec<(VarId, Spec)>, Option<VarId>);
 
-/// The reason why a program cannot be built.
+/// The reason why the program of a check case cannot be built.
 enum NoProgram {
-    /// The way is not allowed for any operator with such operands.
+    /// The way is not allowed for these operands, for any operator.
     Illegal,
-    /// The shape rule of the operator refuses its inputs in the step block.
+    /// The shape rule of the operator returns an error for the inputs in the step block.
     Refused(Error),
     /// Another error.
     Wrong(Error),
@@ -97,8 +99,9 @@ impl From<Error> for NoProgram {
 }
 
 impl Case<'_> {
-    /// Checks that the sample in a step block, in every allowed way, has the interpreter's values bit for bit and its gradients
-    /// within rounding. Gradients must have the same bits on 1 and 3 threads, before and after other batches.
+    /// Checks that the operator in a step block, in every allowed way, has the values of the interpreter bit for bit, and the
+    /// gradients up to rounding. The gradients must have the same bits on 1 and 3 threads, before and after runs on other
+    /// batches.
     pub(super) fn in_steps(&self) -> Outcome {
         let reach = self.op.facts().reach;
         if self.updates() || reach == Reach::Batch || !self.sample.operands.iter().any(|o| o.batched) {
@@ -112,7 +115,8 @@ impl Case<'_> {
                 let looped = match self.looped(&direct, way, dtype) {
                     Ok(looped) => looped,
                     Err(NoProgram::Illegal) => continue,
-                    // In a step, the operand may have one row and no sequences, which a sequence-wise operator may refuse.
+                    // In a step, an operand may have one row and no sequences, and a sequence-wise operator may return an error
+                    // for such an operand.
                     Err(NoProgram::Refused(_)) if reach == Reach::Sequence && way.level.is_some() => continue,
                     Err(NoProgram::Refused(e) | NoProgram::Wrong(e)) => {
                         return Err(Broken(format!("{dtype}, {way}: {e}")));
@@ -129,7 +133,7 @@ impl Case<'_> {
         let slots = || vars.iter().zip(direct.input_specs());
         let batched = || slots().flat_map(|(vars, specs)| vars.iter().copied().zip(specs));
         let batched = || batched().filter(|(_, spec)| spec.batched());
-        // Results of sparse rows are computed before the loop.
+        // An operator with sparse rows as output is computed before the loop.
         let made = direct.output_specs().iter().flatten().filter(|spec| spec.batched());
         let sparse = |spec: &Spec| spec.storage != StorageKind::Dense;
         if way.at != AtLoop::Before && (batched().any(|(_, spec)| sparse(spec)) || made.clone().any(sparse)) {
@@ -212,8 +216,8 @@ impl Case<'_> {
                     step.spec_of_tensor(bound[slot][k]).map_or(0, known),
                     direct.input_specs()[slot][k].lod.len(),
                 );
-                // A variable from outside the loop that is not a step input has, in the step, its levels below the level over
-                // which the loop runs.
+                // In the step block, a variable from outside the loop that is not a step input has only its levels below the
+                // level of the loop.
                 let levels = if levels == outer { outer - way.level.unwrap_or(0) } else { levels };
                 bound[slot][k] = moved(bound[slot][k], memory, levels);
             }
@@ -231,7 +235,7 @@ impl Case<'_> {
         let mut returned = Vec::new();
         let mut known: Vec<LevelId> = Vec::new();
         for &var in bound.iter().flatten() {
-            // A literal has no levels.
+            // A literal operand has no levels.
             known.extend(step.spec_of_tensor(var).iter().flat_map(|spec| &spec.lod));
         }
         for out in outputs {
@@ -239,7 +243,7 @@ impl Case<'_> {
             let out = if spec.storage == StorageKind::Dense { out } else { out.to_dense() };
             let mut row = out;
             let float = spec.dtype == dtype;
-            // The levels of a static input, and levels that the operator makes, are not the levels of the step's outputs.
+            // The step's outputs do not have the levels of a static input, nor levels that the operator makes.
             let made = !spec.lod.iter().all(|level| known.contains(level));
             let inside = spec.lod.is_empty() || (way.level.is_some() && !made);
             if inside {
@@ -267,7 +271,7 @@ impl Case<'_> {
         returned
     }
 
-    /// Appends the loss of the outputs of a step block; returns the weights and the loss.
+    /// Appends the loss Σ weight · output for the outputs of a step block; returns the weights and the loss.
     fn weighted(&self, program: &mut Program, outputs: &[VarId], dtype: DType) -> Result<Loss> {
         let (mut weights, mut loss) = (Vec::new(), None);
         for &var in outputs {
@@ -303,7 +307,7 @@ impl Case<'_> {
         }
         let gradients = looped.gradients.iter().map(|(var, ..)| *var);
         let fetched: Vec<VarId> = looped.outputs.iter().copied().chain(gradients).collect();
-        // The gradients of each batch on one thread, in the order of the batches.
+        // The gradients of each batch, computed on one thread: one list per batch.
         let mut first: Vec<Vec<Storage>> = Vec::new();
         for threads in [1, 3] {
             let mut executor = Executor::new(program, self.registry, &fetched, threads)?;
@@ -352,11 +356,12 @@ impl Case<'_> {
     }
 }
 
-/// Multiplies an operand, which has `levels` levels in the step, by a positive function of the memory, about 0.9 to 1.1, so that
-/// signs do not change.
+/// Multiplies an operand that has `levels` levels in the step by a positive function of the memory, about 0.9 to 1.1, so that
+/// the signs of the numbers do not change.
 fn moved(x: Var, memory: Var, levels: usize) -> Var {
     let mut factor = (memory * 0.0625).exp();
-    // The factor of a sequence is repeated over its rows; operands with deeper levels are unchanged.
+    // With one level, the factor of a sequence is repeated for the rows of the sequence; operands with more levels are returned
+    // unchanged.
     match levels {
         0 => {}
         1 => factor = factor.sequence_expand_as(x),
@@ -399,7 +404,7 @@ impl Looped {
     }
 }
 
-/// Returns the LoD of an operand down to the level `level`; `None` if no operand has this level.
+/// Returns the LoD of an operand from the top down to the level `level`; `None` if no operand has this level.
 fn lod_of(direct: &Direct, level: LevelId) -> Option<std::sync::Arc<Lod>> {
     let pairs = direct.inputs().iter().flatten().zip(direct.input_specs().iter().flatten());
     for (var, spec) in pairs {

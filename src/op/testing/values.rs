@@ -1,11 +1,11 @@
-//! Comparisons of values in any storage, with messages about the first difference.
+//! Comparisons of values in any storage; the error message names the first difference.
 
 use std::fmt::Display;
 
 use crate::error::{Error, Result};
 use crate::tensor::{Coo, Csr, DType, Dense, SelectedRows, Storage, Variable};
 
-/// The message of a broken rule.
+/// The message for a rule that an operator breaks.
 pub(super) struct Broken(pub(super) String);
 
 pub(super) type Outcome<T = ()> = std::result::Result<T, Broken>;
@@ -21,30 +21,30 @@ pub(super) fn ensure(holds: bool, words: impl FnOnce() -> String) -> Outcome {
     if holds { Ok(()) } else { Err(Broken(words())) }
 }
 
-/// Puts `place()` before the message of an error.
+/// Returns the result with `place()` put before the message of its error.
 pub(super) fn within(outcome: Outcome, place: impl FnOnce() -> String) -> Outcome {
     outcome.map_err(|Broken(words)| Broken(format!("{}: {words}", place())))
 }
 
-/// Returns irregular numbers between -1 and 1; `salt` selects other numbers.
+/// Returns irregular numbers between -1 and 1, in the given shape; another `salt` gives other numbers.
 pub(super) fn filled(shape: &[usize], dtype: DType, salt: usize) -> Result<Dense> {
     let len: usize = shape.iter().product();
     let numbers = (0..len).map(|i| (((i + 1) * (2 * salt + 3)) as f64 * 1.618).sin()).collect();
     Ok(Dense::from_vec::<f64>(shape, numbers)?.cast(DType::F32).cast(dtype))
 }
 
-/// Returns a dense value of the shape in which every number is `number`.
+/// Returns a dense value with the given shape, in which every number is `number`.
 pub(super) fn all(shape: &[usize], dtype: DType, number: f64) -> Result<Dense> {
     let len: usize = shape.iter().product();
     Ok(Dense::from_vec::<f64>(shape, vec![number; len])?.cast(dtype))
 }
 
-/// Returns whether gradients can have this dtype.
+/// Returns whether variables of this dtype can have a gradient: f32 or f64.
 pub(super) fn is_float(dtype: DType) -> bool {
     matches!(dtype, DType::F32 | DType::F64)
 }
 
-/// Makes up a gradient for an output; `None` if the output holds no floats.
+/// Makes up a gradient for an output; returns `None` if the output holds no floats.
 pub(super) fn weights(output: &Variable, salt: usize) -> Result<Option<Storage>> {
     if !is_float(output.dtype()) {
         return Ok(None);
@@ -53,7 +53,7 @@ pub(super) fn weights(output: &Variable, salt: usize) -> Result<Option<Storage>>
     at_stored(output.storage(), &dense).map(Some)
 }
 
-/// Returns the numbers of a dense value at the stored positions of `like`, in the storage of `like`.
+/// Returns, in the storage of `like`, the numbers of the dense value at the positions that `like` stores.
 pub(super) fn at_stored(like: &Storage, dense: &Dense) -> Result<Storage> {
     let all = dense.cast(DType::F64);
     let (all, width) = (all.as_slice::<f64>()?, dense.width());
@@ -80,7 +80,7 @@ pub(super) fn at_stored(like: &Storage, dense: &Dense) -> Result<Storage> {
     with_stored(like, found, dense.dtype())
 }
 
-/// Returns a value in canonical form: each number is stored once, in order.
+/// Returns a value in canonical form, in which each number is stored once, in ascending order of positions.
 pub(super) fn canonical(value: &Storage) -> Result<Storage> {
     Ok(match value.clone() {
         Storage::Dense(dense) => dense.into(),
@@ -90,7 +90,7 @@ pub(super) fn canonical(value: &Storage) -> Result<Storage> {
     })
 }
 
-/// Returns the stored numbers of a value, in f64 and in canonical order.
+/// Returns the stored numbers of a value in f64, in the order of the canonical form.
 pub(super) fn stored(value: &Storage) -> Result<Vec<f64>> {
     let numbers = match canonical(value)? {
         Storage::Dense(dense) => dense,
@@ -101,7 +101,7 @@ pub(super) fn stored(value: &Storage) -> Result<Vec<f64>> {
     Ok(numbers.cast(DType::F64).as_slice::<f64>()?.to_vec())
 }
 
-/// Returns `value` with its stored numbers replaced by `numbers`, which are in canonical order.
+/// Returns `value` in canonical form, with the stored numbers replaced by `numbers`.
 pub(super) fn with_stored(value: &Storage, numbers: Vec<f64>, dtype: DType) -> Result<Storage> {
     let of = |shape: &[usize]| Ok::<_, Error>(Dense::from_vec(shape, numbers.clone())?.cast(dtype));
     Ok(match canonical(value)? {
@@ -124,13 +124,13 @@ pub(super) fn with_stored(value: &Storage, numbers: Vec<f64>, dtype: DType) -> R
     })
 }
 
-/// Returns the numbers of [`filled`] at the stored positions of `value`, in the same storage.
+/// Returns, in the storage of `value`, the numbers of [`filled`] at the positions that `value` stores.
 pub(super) fn filled_like(value: &Storage, salt: usize) -> Result<Storage> {
     let dense = filled(value.shape(), value.dtype(), salt)?;
     at_stored(value, &dense)
 }
 
-/// Casts f32 and f64 to `dtype`; returns any other value unchanged.
+/// Casts a value of f32 or f64 to `dtype`; returns a value of any other dtype unchanged.
 pub(super) fn cast(value: &Variable, dtype: DType) -> Result<Variable> {
     if !is_float(value.dtype()) {
         return Ok(value.clone());
@@ -168,7 +168,7 @@ pub(super) fn bits_eq(a: &Storage, b: &Storage) -> Result<bool> {
     Ok(a.to_dense()?.bits_eq(&*b.to_dense()?))
 }
 
-/// Checks that the bits are equal; the error names the first different element and its value.
+/// Checks that two values have the same bits; the error names the first different element and its numbers.
 pub(super) fn same_bits(got: &Storage, expected: &Storage, name: impl Display) -> Outcome {
     if bits_eq(got, expected)? {
         return Ok(());
@@ -187,7 +187,7 @@ pub(super) fn same_bits(got: &Storage, expected: &Storage, name: impl Display) -
     }))
 }
 
-/// Checks that the bits are equal after `got` is reshaped to the expected shape.
+/// Checks that two values have the same bits after `got` is reshaped to the shape of the expected value.
 pub(super) fn same_numbers(got: &Storage, expected: &Storage, name: impl Display) -> Outcome {
     let shape = expected.shape().to_vec();
     let got = got.to_dense()?.into_owned();

@@ -1,4 +1,4 @@
-//! `additive_attention`: one query per sequence, with scores from a one-layer perceptron.
+//! `additive_attention`: attention with one query per sequence; a one-layer perceptron computes the scores.
 
 use std::sync::Arc;
 
@@ -18,7 +18,8 @@ builder_methods! { AdditiveAttentionPlain, Builder, Var;
     /// Additive attention: one query per sequence attends to the rows of the sequence: Σ_j softmax_j(v · tanh(query + key_j))
     /// · value_j.
     ///
-    /// [`additive_attention_with`](Self::additive_attention_with) lists the shapes, and returns the weights too.
+    /// [`additive_attention_with`](Self::additive_attention_with) also returns the weights, and its page lists the shapes of
+    /// all arguments.
     ///
     /// ```
     /// use unpadded::layers::Linear;
@@ -40,29 +41,30 @@ builder_methods! { AdditiveAttentionPlain, Builder, Var;
     /// ```
     ///
     /// # Errors
-    /// As [`additive_attention_with`](Self::additive_attention_with).
+    /// The errors are the errors of [`additive_attention_with`](Self::additive_attention_with).
     #[doc(alias = "bahdanau")]
     pub fn additive_attention(&self, query: Var, keys: Var, values: Var, v: Var) -> Var {
         self.additive_attention_with(query, keys, values, v).0
     }
 
-    /// Additive attention that also returns the weight of each key: one number per row, with the LoD of the keys.
+    /// Computes additive attention, and also returns the weight of each key: one number per row of `keys`, with the LoD of
+    /// `keys`.
     ///
-    /// `query` is `[rows, a]` with one row for each sequence of `keys`, like the state of a decoder in a step block; `keys` are
-    /// `[rows, a]`; `values` have the keys' rows; `v` is a constant `[a]`, or `[rows, a]` with the query's rows. For sequence i,
-    /// with the keys j of the sequence:
+    /// The shapes: `query` is `[rows, a]`, with one row for each sequence of `keys`, like the state of a decoder in a step
+    /// block; `keys` is `[rows, a]`; `values` has as many rows as `keys`, and the LoD of `keys`; `v` is a constant `[a]`, or
+    /// `[rows, a]` with one row per query. For sequence i of `keys`, and each key j of sequence i:
     ///
     /// s_j = Σ_c v_c · tanh(query_ic + key_jc); weight_j = exp(s_j) / Σ_k exp(s_k); out_i = Σ_j weight_j · value_j.
     ///
-    /// Bahdanau, Cho and Bengio, "Neural machine translation by jointly learning to align and translate" (2015), where the keys
-    /// are a linear function of the encoder's states, and the query of the decoder's state. The output for a sequence without
-    /// keys is zeros.
+    /// Source: Bahdanau, Cho and Bengio, "Neural machine translation by jointly learning to align and translate" (2015); in
+    /// this paper, the keys are a linear function of the encoder's states, and the query is a linear function of the decoder's
+    /// state. For a sequence without keys, the output row is zeros.
     ///
-    /// A constant `v` is first expanded to one row per query, by [`fill_like`](Self::fill_like) and `add`. So the operator
-    /// computes one row of v's gradient per query, and the sequences of a step stay independent.
+    /// A constant `v` is first expanded to one row per query, by [`fill_like`](Self::fill_like) and `add`. So the backward pass
+    /// computes one row of v's gradient per query, and the sequences in a step block stay independent.
     ///
     /// # Errors
-    /// If `keys` has no LoD; if the rows or widths do not fit; if the dtypes differ or are not floats.
+    /// It is an error if `keys` has no LoD; if the rows or widths do not fit; if the dtypes differ or are not floats.
     pub fn additive_attention_with(&self, query: Var, keys: Var, values: Var, v: Var) -> (Var, Var) {
         let rows = self.spec(v).is_some_and(|spec| spec.batched());
         let v = if rows { v } else { self.add(self.fill_like(query, 0.0), v) };
@@ -74,8 +76,8 @@ operator! {
     /// Additive attention with one row of column weights `v` per query: see
     /// [`additive_attention_with`](crate::Builder::additive_attention_with).
     ///
-    /// With one row of `query` and of `v` for each sequence of `keys`:
-    /// s_j = Σ_c v_ic · tanh(query_ic + key_jc); weight_j = exp(s_j) / Σ_k exp(s_k); out_i = Σ_j weight_j · value_j.
+    /// For row i of `query` and of `v`, and the keys j of sequence i of `keys`: s_j = Σ_c v_ic · tanh(query_ic + key_jc);
+    /// weight_j = exp(s_j) / Σ_k exp(s_k); out_i = Σ_j weight_j · value_j.
     ///
     /// ```
     /// use ndarray::array;
@@ -96,8 +98,8 @@ operator! {
     /// ```
     ///
     /// # Errors
-    /// If `keys` has no LoD; if `query` and `v` do not have one row for each sequence of `keys`; if the widths or dtypes do not
-    /// fit.
+    /// It is an error if `keys` has no LoD; if `query` and `v` do not have one row for each sequence of `keys`; if the widths
+    /// or dtypes do not fit.
     pub(in crate::ops) struct AdditiveAttention = additive_attention {}
     inputs { QUERY = query: one, KEYS = keys: one, VALUES = values: one, V = v: one }
     outputs { OUT = out: one, WEIGHTS = weights: one }
@@ -164,7 +166,7 @@ impl Op for AdditiveAttention {
         };
         let mut samples =
             CheckCase::of_sequences(&Attributes::new(), |empty, lod| sample(empty, lod, [3, 2]))?;
-        // A case with more columns than the kernel computes at once.
+        // This check case has more columns than the kernel computes at once.
         let wide = CheckCase::new("wide", Attributes::new());
         samples.push(sample(wide, Lod::from_lengths1(&[2, 0, 1])?, [33, 34])?);
         Ok(samples)
@@ -185,7 +187,7 @@ fn forward<T: RowValue>(run: &mut Forward<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Scratch: one number per key of the longest sequence.
+/// Scratch memory of a call: one number per key of the longest sequence.
 struct Scratch<T>(Vec<T>);
 
 impl<T> Default for Scratch<T> {

@@ -14,8 +14,8 @@ use crate::program::Var;
 use crate::tensor::Variable;
 use crate::{builder_methods, operator, with_float};
 
-/// Options of [`Builder::dot_attention_with`](crate::Builder::dot_attention_with); by default one head, in which a query sees
-/// every key.
+/// Options of [`Builder::dot_attention_with`](crate::Builder::dot_attention_with); the default is one head, in which a query
+/// attends to every key of the sequence.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct DotAttention {
     pub(crate) heads: usize,
@@ -32,44 +32,46 @@ impl Default for DotAttention {
 }
 
 impl DotAttention {
-    /// Options for attention with `heads` heads, in which a query sees every key.
+    /// Makes options for attention with `heads` heads, in which a query attends to every key of the sequence.
     pub fn heads(heads: usize) -> Self {
         Self { heads, ..Self::default() }
     }
 
-    /// Scale: the factor of products of queries and keys (default: 1/√d, for heads of d columns).
+    /// Scale: the factor of each product of a query and a key (default: 1/√d, for heads of d columns).
     #[must_use]
     pub fn scale(self, scale: impl Into<Option<f64>>) -> Self {
         Self { scale: scale.into(), ..self }
     }
 
-    /// The number of keys before a query's own position that the query sees (default: all).
+    /// Window to the left: a query attends to at most this number of keys before the position of the query (default: all).
     #[must_use]
     pub fn before(self, keys: impl Into<Option<usize>>) -> Self {
         Self { before: keys.into(), ..self }
     }
 
-    /// The number of keys after a query's own position that the query sees (default: all).
+    /// Window to the right: a query attends to at most this number of keys after the position of the query (default: all).
     #[must_use]
     pub fn after(self, keys: impl Into<Option<usize>>) -> Self {
         Self { after: keys.into(), ..self }
     }
 
-    /// Causal attention: a query sees no key after its own position.
+    /// Causal attention: a query attends to no key after the position of the query.
     #[must_use]
     pub fn causal(self) -> Self {
         Self { after: Some(0), ..self }
     }
 
-    /// Window: a query sees this number of keys before its own position and, unless it is causal, after it.
+    /// Window: a query attends to at most this number of keys before its position and, unless `causal` or `after` was called
+    /// first, after its position.
     #[must_use]
     pub fn window(self, keys: usize) -> Self {
         Self { before: Some(keys), after: Some(self.after.unwrap_or(keys)), ..self }
     }
 
-    /// Bias, added to the score of query i and key j: one number per head and distance j − i (default: none). Its shape is
-    /// `[heads, 2r + 1]`, for the distances −r … r; larger distances use the first or the last number. Shaw et al.,
-    /// "Self-attention with relative position representations" (2018), with scalars as in T5.
+    /// Relative position bias: a number for each head and each distance j − i, added to the score of query i and key j
+    /// (default: none). The shape of the bias is `[heads, 2r + 1]`, for the distances −r … r; distances below −r use the first
+    /// number of a head, distances above r the last number. Source: Shaw et al., "Self-attention with relative position
+    /// representations" (2018); like T5, this crate adds one number to the score instead of a vector to the key.
     #[must_use]
     pub fn bias(self, bias: Var) -> Self {
         Self { bias: Some(bias), ..self }
@@ -80,9 +82,10 @@ builder_methods! { DotAttentionPlain, Builder, Var;
     /// Scaled dot-product attention: the queries of each sequence of `q` attend to the keys and values of the same sequence, in
     /// one or more heads: out_i = Σ_j softmax_j(scale · q_i · k_j) · v_j.
     ///
-    /// Vaswani et al., "Attention is all you need" (2017). There is no padding, and the matrix of all scores is never stored: in
-    /// both passes, a thread holds one tile of the scores at a time. [`dot_attention_with`](Self::dot_attention_with) lists the
-    /// shapes, and also returns ln Σ exp of the scores.
+    /// Source: Vaswani et al., "Attention is all you need" (2017). Sequences are not padded, and the matrix of all scores is
+    /// never stored: in the forward and the backward pass, a thread holds one tile of the scores at a time.
+    /// [`dot_attention_with`](Self::dot_attention_with) also returns ln Σ exp of the scores of each query, and its page lists
+    /// the shapes of all arguments.
     ///
     /// ```
     /// use ndarray::array;
@@ -98,7 +101,7 @@ builder_methods! { DotAttentionPlain, Builder, Var;
     /// ```
     ///
     /// # Errors
-    /// As [`dot_attention_with`](Self::dot_attention_with).
+    /// The errors are the errors of [`dot_attention_with`](Self::dot_attention_with).
     #[doc(alias = "scaled_dot_product_attention")]
     pub fn dot_attention(&self, q: Var, k: Var, v: Var, options: DotAttention) -> Var {
         self.dot_attention_with(q, k, v, options).0
@@ -106,24 +109,25 @@ builder_methods! { DotAttentionPlain, Builder, Var;
 }
 
 operator! {
-    /// Multi-head scaled dot-product attention: returns the attended values and, for each query and head, ln Σ exp of its
-    /// scores.
+    /// Computes multi-head scaled dot-product attention: returns the attended values and, for each query and head, ln Σ exp of
+    /// the query's scores.
     ///
-    /// With h heads, `q` and `k` are `[rows, h · d]`, `v` is `[rows, h · e]`; head g has the columns g · d … (g + 1) · d − 1. For
-    /// query i and key j of the same sequence, in each head:
+    /// With h heads, `q` and `k` are `[rows, h · d]`, and `v` is `[rows, h · e]`; in `q` and `k`, head g has the columns g · d
+    /// … (g + 1) · d − 1. For query i and key j of the same sequence, each head computes:
     ///
     /// s_ij = scale · q_i · k_j + bias_{j−i}, for i − before ≤ j ≤ i + after;
     /// log_sum_i = ln Σ_j exp(s_ij); out_i = Σ_j exp(s_ij − log_sum_i) · v_j.
     ///
-    /// k and v have the same rows. q and k have the same number of sequences in their last levels, of any lengths, and the same
-    /// levels above. Or q has one row for each sequence of k, like the state of a decoder in a step block: then queries have no
-    /// positions, so `before`, `after` and the bias are not allowed. Both outputs have q's rows and LoD; the second is
-    /// `[rows, h]`. A query that sees no key, as in a sequence without keys, gets zeros.
+    /// `k` and `v` have the same rows and LoD; `q` and `k` have the same number of sequences in the last level, of any lengths,
+    /// and the same levels above the last level. As an alternative, `q` has one row for each sequence of `k`, like the state of
+    /// a decoder in a step block: then queries have no positions, so `before`, `after` and the bias are not allowed. The
+    /// attended values and the sums ln Σ exp have the rows and the LoD of `q`; the sums are `[rows, h]`. A query that attends
+    /// to no key, as in a sequence without keys, has zeros as the attended values.
     ///
-    /// Each sequence is computed tile by tile of 64 queries and 128 keys, so memory grows with the number of rows, not with its
-    /// square. In a tile, a key that a query does not see has the weight 0. This hides the key only if its values are finite,
-    /// since 0 · ∞ is NaN: an infinite or NaN number in a row of `v` gives NaN for all queries in the same tile, even for earlier
-    /// queries in causal attention.
+    /// Each sequence is computed in tiles of 64 queries and 128 keys, so the memory of attention grows with the number of rows,
+    /// not with the square of this number. In a tile, a key outside of the window of a query has the weight 0. The weight 0
+    /// hides a key only if all numbers of the key's row in `v` are finite, since 0 · ∞ is NaN. An infinite or NaN number in a
+    /// row of `v` gives NaN for all queries of the same tile, even for earlier queries in causal attention.
     ///
     /// ```
     /// use ndarray::array;
@@ -143,8 +147,8 @@ operator! {
     /// ```
     ///
     /// # Errors
-    /// If the sequences or widths do not fit; if the widths are not multiples of the number of heads; if the bias is not
-    /// `[heads, 2r + 1]`; if `before`, `after` or a bias is given and q has one row per sequence.
+    /// It is an error if the sequences or widths do not fit; if the widths are not multiples of the number of heads; if the
+    /// bias is not `[heads, 2r + 1]`; if `before`, `after` or a bias is given and q has one row per sequence.
     pub(in crate::ops) struct DotAttentionOp = dot_attention {
         heads: usize => some_heads,
         scale: Option<f64> => finite_scale,
@@ -313,7 +317,7 @@ impl DotAttentionOp {
     }
 }
 
-/// Makes a check case with queries and keys in sequences of the given lengths.
+/// Makes a check case of attention; the queries and the keys are sequences of the given lengths.
 fn sample(
     name: &str,
     options: DotAttentionOp,

@@ -1,5 +1,5 @@
-//! The division of attention over threads: by heads and, if there are too few heads, by sequences. No two threads write the same
-//! rows and columns.
+//! Divides attention over threads: by heads and, if there are too few heads for the threads, by sequences. No two threads write
+//! the same rows and columns of a result.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -12,19 +12,20 @@ use crate::kernels::{
 use crate::lod::Lod;
 use crate::operator::Sequences;
 
-/// The least number of multiply-adds for which a second thread saves time.
+/// The least number of multiply-adds of an attention call for which a second thread saves time.
 const WORTH_A_THREAD: usize = 1 << 19;
 
-/// The queries of each sequence.
+/// The rows of the queries of each sequence of keys.
 #[derive(Clone, Copy)]
 pub(super) enum Queries<'a> {
     Sequences(Sequences<'a>),
-    /// One row per sequence.
+    /// One query row per sequence of keys, like the state of a decoder.
     Single,
 }
 
 impl<'a> Queries<'a> {
-    /// Chooses by the LoDs of queries and keys: one row per sequence if the queries' LoD has one level less.
+    /// Returns `Single` (one query per sequence of keys) if the LoD of the queries has fewer levels than the LoD of the keys,
+    /// else the sequences of queries.
     pub(super) fn of(
         q: Option<&Arc<Lod>>,
         k: Option<&Arc<Lod>>,
@@ -42,7 +43,7 @@ impl<'a> Queries<'a> {
     }
 }
 
-/// The settings of a call, the same for all sequences and heads.
+/// The settings of an attention call; all sequences and heads have these settings.
 #[derive(Clone, Copy)]
 pub(super) struct Geometry {
     pub(super) heads: usize,
@@ -51,20 +52,19 @@ pub(super) struct Geometry {
     pub(super) after: usize,
 }
 
-/// The inputs of attention.
 #[derive(Clone, Copy)]
 pub(super) struct Inputs<'a, T> {
     pub(super) geometry: Geometry,
     pub(super) q: View<'a, T>,
     pub(super) k: View<'a, T>,
     pub(super) v: View<'a, T>,
-    /// One row per head.
+    /// The bias of relative positions, with one row per head; `None` if attention has no bias.
     pub(super) bias: Option<View<'a, T>>,
     pub(super) queries: Queries<'a>,
     pub(super) keys: Sequences<'a>,
 }
 
-/// Scratch: one room per thread, and the sums of the bias's gradient.
+/// Scratch memory of attention: one `AttentionRoom` per thread, and the sums of the bias's gradient.
 pub(super) struct Rooms<T> {
     rooms: Vec<AttentionRoom<T>>,
     bias: Vec<T>,
@@ -85,14 +85,14 @@ impl<T: Float> Rooms<T> {
     }
 }
 
-/// Some heads of some sequences.
+/// A range of heads of a range of sequences: the unit of work that is divided over threads.
 #[derive(Clone)]
 struct HeadBlock {
     heads: Range<usize>,
     sequences: Range<usize>,
 }
 
-/// The position at which a block is cut into two: a head, or a sequence.
+/// The number of the head, or of the sequence, at which a `HeadBlock` is divided into two blocks.
 enum Cut {
     Heads(usize),
     Sequences(usize),
@@ -103,13 +103,13 @@ impl<'a, T: Float> Inputs<'a, T> {
         HeadBlock { heads: 0..self.geometry.heads, sequences: 0..self.keys.len() }
     }
 
-    /// Returns the columns of some heads in a variable with `width` columns.
+    /// Returns the columns of the heads `heads` in a variable with `width` columns.
     fn columns(&self, width: usize, heads: Range<usize>) -> Range<usize> {
         let head = width / self.geometry.heads;
         heads.start * head..heads.end * head
     }
 
-    /// Estimates the multiply-adds of a sequence in one head, by its number of scores.
+    /// Estimates the multiply-adds that one head needs for a sequence, from the number of scores.
     fn work(&self, sequence: usize) -> usize {
         let (n, m) = (self.queries.rows(sequence).len(), self.keys.rows(sequence).len());
         let seen = self.geometry.before.saturating_add(self.geometry.after).saturating_add(1).min(m);
@@ -121,8 +121,8 @@ impl<'a, T: Float> Inputs<'a, T> {
         helpers(work * self.geometry.heads, WORTH_A_THREAD, threads)
     }
 
-    /// Returns where to cut a block so that the first half has work for `left` of `parts` threads; every head is the same work.
-    /// `None` if the block cannot be cut.
+    /// Returns where to divide a `HeadBlock`, so that the first half has about `left` / `parts` of the work; all heads have
+    /// equal work. Returns `None` if the block has one head and cannot be divided by sequences.
     fn cut(&self, part: &HeadBlock, (left, parts): (usize, usize), sequences: bool) -> Option<Cut> {
         if part.heads.len() > 1 {
             let heads = part.heads.len() * left / parts;
@@ -141,7 +141,7 @@ impl<'a, T: Float> Inputs<'a, T> {
         Some(Cut::Sequences(middle.clamp(part.sequences.start + 1, part.sequences.end - 1)))
     }
 
-    /// Returns the rows of the queries of some sequences.
+    /// Returns the row numbers of the queries of the sequences `sequences`.
     fn query_rows(&self, sequences: &Range<usize>) -> Range<usize> {
         span(sequences, |sequence| self.queries.rows(sequence))
     }
@@ -170,7 +170,7 @@ fn span(sequences: &Range<usize>, rows: impl Fn(usize) -> Range<usize>) -> Range
     }
 }
 
-/// Returns some rows and columns of a view whose first row has the number `first_row`.
+/// Returns the rows `rows` and the columns `columns` of `view`, where `first_row` is the row number of the view's first row.
 fn within<'v, T>(
     view: &'v mut ViewMut<'_, T>,
     rows: Range<usize>,
@@ -255,7 +255,7 @@ impl HeadBlock {
 
 type Gradient<'a, T> = Option<(ViewMut<'a, T>, Assign)>;
 
-/// The requested gradients of queries, keys and values.
+/// Where to write the gradients of queries, keys and values; `None` for a gradient that is not requested.
 pub(super) struct Gradients<'a, T> {
     pub(super) q: Gradient<'a, T>,
     pub(super) k: Gradient<'a, T>,
@@ -276,7 +276,8 @@ fn halves<'a, T>(
         .unzip()
 }
 
-/// Computes the requested gradients of queries, keys, values and bias, and writes or adds them.
+/// Computes the requested gradients of queries, keys, values and bias; writes each gradient, or adds it to the numbers of the
+/// destination.
 pub(super) fn backward<T: Float>(
     inputs: Inputs<'_, T>,
     result: AttentionResult<'_, T>,
@@ -288,7 +289,7 @@ pub(super) fn backward<T: Float>(
     let threads = inputs.threads(threads);
     let mut sums = std::mem::take(&mut rooms.bias);
     sums.clear();
-    // Each number of the bias's gradient is summed over the sequences in their order.
+    // Each number of the bias's gradient is added up over the sequences, first to last.
     let bias = dbias.as_ref().map(|(dbias, _)| {
         sums.resize(dbias.rows() * dbias.width(), T::ZERO);
         ViewMut::new(&mut sums, dbias.rows(), dbias.width())
@@ -322,7 +323,8 @@ fn backward_part<'a, T: Float>(
             for head in part.heads.clone() {
                 let (queries, keys) = (inputs.queries.rows(sequence), inputs.keys.rows(sequence));
                 let at = head - part.heads.start;
-                // The columns of this head, counted in the block (`own`) and in the whole variable (`of`).
+                // The columns of head `head`: `own` counts columns from the first head of this block, `of` from the first head
+                // of the variable.
                 let own = |width: usize| inputs.columns(width, at..at + 1);
                 let of = |view: View<'a, T>| inputs.columns(view.width(), head..head + 1);
                 let read = |view: View<'a, T>| read(view, &queries, of(view));

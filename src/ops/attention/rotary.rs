@@ -1,4 +1,4 @@
-//! `rotary`: rotary position embedding, which rotates pairs of columns by an angle that grows with the row's position.
+//! `rotary`: rotary position embedding, which rotates pairs of columns by an angle that grows with the position of the row.
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::kernels::{Assign, Float, View, ViewMut};
@@ -13,13 +13,14 @@ use crate::tensor::Variable;
 use crate::with_float;
 
 operator! {
-    /// Rotary position embedding: in each head of d columns, rotates columns c and c + d/2 of row t of a sequence by the angle t
-    /// · base^(−2c/d). So dot products of queries and keys depend on the distance of their positions.
+    /// Rotary position embedding: in each head of d columns, rotates columns c and c + d/2 of row t of a sequence by the angle
+    /// t · base^(−2c/d). So the dot product of a query and a key depends on the distance between their two positions.
     ///
-    /// Su et al., "RoFormer" (2021); as in GPT-NeoX, pairs consist of a column of the first half and a column of the second half
-    /// of a head. `x` is `[rows, heads · d]` with d even; the output has the shape and LoD of `x`. With a = x_c and b = x_(c +
-    /// d/2): out_c = a cos − b sin, out_(c + d/2) = b cos + a sin. t is counted from 0 in each sequence of the last level; an
-    /// empty sequence stays empty. The method uses the `base` 10,000.
+    /// Source: Su et al., "RoFormer" (2021); as in GPT-NeoX, each pair has one column in the first half of a head and one
+    /// column in the second half. `x` is `[rows, heads · d]` with d even; the output has the shape and LoD of `x`. With a =
+    /// x_c, b = x_(c + d/2) and the angle of the row and pair: out_c = a cos − b sin, out_(c + d/2) = b cos + a sin. The
+    /// position t is counted from 0 in each sequence of the last level; an empty sequence stays empty. The method `rotary` uses
+    /// the `base` 10,000.
     ///
     /// ```
     /// use ndarray::array;
@@ -33,7 +34,7 @@ operator! {
     /// ```
     ///
     /// # Errors
-    /// If `x` has no LoD, holds no floats, or the width of a head is not even; if `base` is not above 0.
+    /// It is an error if `x` has no LoD, holds no floats, or the width of a head is not even; if `base` is not above 0.
     #[doc(alias = "RoPE")]
     pub(in crate::ops) struct Rotary = rotary { heads: usize, base: f64 => base }
     inputs { X = x: one }
@@ -86,7 +87,7 @@ impl Op for Rotary {
             let Some(dx) = run.gradient::<T>(Self::X)? else { return Ok(()) };
             let sequences = run.sequences(Self::X)?;
             let mut turns = std::mem::take(run.scratch().get::<Turns<T>>());
-            // The gradient is rotated back, by the negative angles.
+            // The backward pass rotates the gradient by the negative angles.
             self.turn(dout, dx, sequences, &mut turns, -T::ONE);
             *run.scratch().get::<Turns<T>>() = turns;
             Ok(())
@@ -110,7 +111,8 @@ impl Op for Rotary {
     }
 }
 
-/// The cosines and sines for each position and pair of columns, up to the longest sequence so far; kept from call to call.
+/// The cosine and the sine for each position and pair of columns, up to the longest sequence so far; later calls reuse these
+/// numbers.
 struct Turns<T> {
     of: (usize, f64),
     angles: Vec<(T, T)>,
@@ -123,7 +125,8 @@ impl<T> Default for Turns<T> {
 }
 
 impl<T: Float> Turns<T> {
-    /// Computes the cosines and sines that are still missing for the first `places` positions.
+    /// Extends the stored cosines and sines to the first `places` positions; recomputes all after a change of `pairs` or
+    /// `base`.
     fn learn(&mut self, pairs: usize, base: f64, places: usize) {
         if self.of != (pairs, base) {
             (self.of, self.angles) = ((pairs, base), vec![]);

@@ -1,4 +1,4 @@
-//! `gru_cell`: the pointwise part of a GRU step.
+//! `gru_cell`: the elementwise part of a GRU step, without the matrix products.
 
 use crate::error::{Error, Result};
 use crate::kernels::{Blend, GruBackward, GruInputs, gru_backward, gru_forward};
@@ -8,7 +8,7 @@ use crate::operator::{Backward, CheckCase, Forward, Gradient, InferShape, Op, Ro
 use crate::tensor::Variable;
 use crate::with_float;
 
-/// The meaning of the update gate z of a GRU: whether it keeps the old state or takes the new state.
+/// The role of the update gate z of a GRU: z = 1 either keeps the old state or takes the new state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum UpdateGate {
     /// h = (1 − z)·n + z·h_prev: with z = 1 the gate keeps the old state, as in PyTorch.
@@ -19,15 +19,15 @@ pub enum UpdateGate {
 }
 
 operator! {
-    /// Computes the pointwise part of a GRU step: the new state from the gates r, z, n before activation, and the old state. `x`
-    /// `[rows, 3H]` is the input's share of the gates, `h` `[rows, 3H]` the share of the recurrent product, both with their
-    /// biases; `h_prev` `[rows, H]` is the old state.
+    /// Computes the elementwise part of a GRU step: returns the new state, from the old state and the gates r, z, n before
+    /// activation. `x` `[rows, 3H]` is the product of the step's input and the input weights, `h` `[rows, 3H]` the product of
+    /// the old state and the recurrent weights; both include a bias. `h_prev` `[rows, H]` is the old state.
     ///
     /// r = σ(x_r + h_r), z = σ(x_z + h_z), n = tanh(x_n + r ∘ h_n), out = (1 − z) ∘ n + z ∘ h_prev;
     ///
-    /// with the attribute `flip`, out = z ∘ n + (1 − z) ∘ h_prev. The reset gate r is applied after the recurrent product; a GRU
-    /// that resets before the product can be built from other operators. Row-wise: the rows may have any LoD, which the output
-    /// keeps.
+    /// With the attribute `flip`, the output is out = z ∘ n + (1 − z) ∘ h_prev. The reset gate r is applied after the product
+    /// with the recurrent weights; a GRU that applies r before this product can be composed of other operators. The operator
+    /// computes each row alone; the rows may have any LoD, which the output keeps.
     ///
     /// ```
     /// use ndarray::array;
@@ -48,7 +48,7 @@ operator! {
     /// ```
     ///
     /// # Errors
-    /// If the rows or the widths do not fit.
+    /// It is an error if the rows or the widths of the inputs do not match.
     pub(in crate::ops) struct GruCell = gru_cell { flip: bool = false }
     inputs { X = x: one, H = h: one, H_PREV = h_prev: one }
     outputs { OUT = out: one }
@@ -127,7 +127,7 @@ impl GruCell {
         };
         let gates = |slot: usize| (!run.in_place(slot)).then(|| run.input::<T>(slot)).transpose();
         let (xw, hw) = (gates(Self::X)?, gates(Self::H)?);
-        // The numbers of the old state are read only for the gradients of the gates.
+        // The numbers of the old state `h_prev` are read only for the gradients of the gates.
         let h_prev =
             if run.wants(Self::X) || run.wants(Self::H) { run.input::<T>(Self::H_PREV)? } else { dout };
         let (dx, dh, dh_prev) =

@@ -1,4 +1,4 @@
-//! `lstm_cell`: the pointwise part of an LSTM step.
+//! `lstm_cell`: the elementwise part of an LSTM step, without the matrix products.
 
 use crate::error::{Error, Result};
 use crate::kernels::{LstmBackward, lstm_backward, lstm_forward};
@@ -9,13 +9,14 @@ use crate::tensor::Variable;
 use crate::with_float;
 
 operator! {
-    /// Computes the pointwise part of an LSTM step: the new `(h, c)` from `pre` `[rows, 4H]`, the gates i, f, g, o
-    /// before their activations, and `c_prev` `[rows, H]`.
+    /// Computes the elementwise part of an LSTM step: returns the new `(h, c)`, from the gates before activation and the old
+    /// cell state. `pre` `[rows, 4H]` has the gates i, f, g, o, in this order; `c_prev` `[rows, H]` is the old cell state.
     ///
     /// c = σ(f) ∘ c_prev + σ(i) ∘ tanh(g), h = σ(o) ∘ tanh(c).
     ///
-    /// Ordinary `linear` operators compute `pre`; `Builder::recurrent` makes the loop over time. Row-wise: the rows may have any
-    /// LoD, which both outputs keep. A loss may depend on `h`, on `c` or on both.
+    /// `linear` operators compute the gates `pre` before this operator; `Builder::recurrent` makes the loop over time. The
+    /// operator computes each row alone; the rows may have any LoD, which `h` and `c` keep. A loss may depend on `h`, on `c` or
+    /// on both outputs.
     ///
     /// ```
     /// use ndarray::array;
@@ -36,7 +37,7 @@ operator! {
     /// ```
     ///
     /// # Errors
-    /// If the rows or the widths do not fit.
+    /// It is an error if the rows or the widths of the inputs do not match.
     pub(in crate::ops) struct LstmCell = lstm_cell {}
     inputs { PRE = pre: one, C_PREV = c_prev: one }
     outputs { H = h: one, C = c: one }
@@ -112,7 +113,7 @@ mod tests {
     use crate::operator::call::Direct;
     use crate::tensor::Storage;
 
-    /// Computes the gradients of the wanted slots, from a gradient of `h`, of `c` or of both.
+    /// Computes the requested gradients of `pre` and `c_prev`, from the gradient of `h`, of `c` or of both outputs.
     fn gradients(h: bool, c: bool, wanted: &dyn Fn(usize) -> bool) -> Result<Vec<Option<Vec<f64>>>> {
         let sample = &LstmCell::samples()?[0];
         let direct = Direct::new(Arc::new(LstmCell {}), &sample.operands)?;

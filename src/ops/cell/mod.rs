@@ -1,4 +1,4 @@
-//! The pointwise part of one step of recurrent cells.
+//! The elementwise part of one step of a recurrent cell: GRU and LSTM.
 
 #[macro_use]
 pub(super) mod gru;

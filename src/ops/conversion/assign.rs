@@ -1,4 +1,4 @@
-//! `assign`: a copy; `cast`: a copy in another dtype.
+//! `assign` copies a variable; `cast` copies a variable into another dtype.
 
 use crate::error::Result;
 use crate::kernels::Float;
@@ -22,7 +22,7 @@ operator! {
     /// ```
     ///
     /// # Errors
-    /// If `x` belongs to another builder.
+    /// It is an error if `x` belongs to another builder.
     #[doc(alias = "identity")]
     pub(in crate::ops) struct Assign = assign {}
     inputs { X = x: one }
@@ -30,7 +30,7 @@ operator! {
     impl Builder, Var { fn assign(&self, x: Var) -> Var; }
 }
 
-/// Copies the first input to the first output.
+/// Copies the first input of an operator to its first output.
 pub(in crate::ops) fn copy(run: &mut Forward<'_>) -> Result<()> {
     with_element!(run.dtype(Assign::X), T => {
         let (x, mut out) = (run.input::<T>(Assign::X)?, run.output::<T>(Assign::OUT)?);
@@ -39,7 +39,7 @@ pub(in crate::ops) fn copy(run: &mut Forward<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Passes the gradient of the first output to the first input.
+/// Adds or copies the gradient of an operator's first output to the gradient of its first input.
 pub(in crate::ops) fn copy_back(run: &mut Backward<'_>) -> Result<()> {
     with_float!(run.dtype(Assign::X), T => {
         let (dx, dout) = (run.gradient::<T>(Assign::X)?, run.output_gradient::<T>(Assign::OUT)?);
@@ -81,9 +81,10 @@ impl Op for Assign {
 }
 
 operator! {
-    /// Converts `x` to another dtype. Floats are rounded to the nearest value; a value beyond the range of an integer dtype
-    /// becomes the nearest bound of the range (NaN becomes 0). A bool becomes 0 or 1; a number becomes true unless it is 0. The
-    /// gradient passes between f32 and f64.
+    /// Converts the numbers of `x` to another dtype; the shape and the LoD stay. Floats are rounded to the nearest value; a
+    /// value beyond the range of an integer dtype becomes the nearest bound of the range (NaN becomes 0). From a bool, false
+    /// becomes 0 and true becomes 1; to a bool, 0 becomes false and every other number becomes true. The gradient of `x` is the
+    /// output's gradient if both dtypes are f32 or f64; else no gradient passes.
     ///
     /// ```
     /// use unpadded::op::{Attributes, Operand};
@@ -95,7 +96,7 @@ operator! {
     /// ```
     ///
     /// # Errors
-    /// If `x` belongs to another builder.
+    /// It is an error if `x` belongs to another builder.
     pub(in crate::ops) struct Cast = cast { dtype: DType }
     inputs { X = x: one }
     outputs { OUT = out: one }
@@ -138,7 +139,7 @@ impl Op for Cast {
     fn samples() -> Result<Vec<CheckCase>> {
         let to = |dtype: DType| Cast { dtype }.attributes();
         let mut samples = CheckCase::of_rows(&to(DType::F64), 2, |sample, _| Ok(sample))?;
-        // f32 is too coarse for a check of the gradient by differences.
+        // No gradient check in f32: f32 is too coarse for a gradient that is estimated from differences of outputs.
         samples.extend(CheckCase::of_rows(&to(DType::F32), 2, |sample, _| Ok(sample.without_gradient()))?);
         let ids = Variable::from_sequences(&[vec![1i64, 0], vec![], vec![300]])?;
         let dtypes = [DType::F32, DType::I8, DType::I16, DType::Bool];

@@ -1,4 +1,4 @@
-//! `carry`: marks the value, after a batch, of a state that is carried from batch to batch.
+//! `carry`: marks the variable that holds the value of a carried state after a batch; the next batch starts with this value.
 
 use super::assign::{copy, copy_back};
 use crate::error::{Error, Result};
@@ -7,8 +7,8 @@ use crate::operator::{Attributes, Backward, CheckCase, Forward, Gradient, InferS
 
 operator! {
     /// Copies `x`, the value of a carried state after a batch; the feed `before` is the value of this state before the batch.
-    /// [`Trainer`](crate::train::Trainer) and [`Predictor`](crate::predict::Predictor) read the output and feed it as `before` of
-    /// the next batch. The numbers of `before` are not read: the input only names the feed.
+    /// [`Trainer`](crate::train::Trainer) and [`Predictor`](crate::predict::Predictor) read the output and feed it as `before`
+    /// of the next batch. The numbers of `before` are not read: the input `before` only names the feed of the state.
     ///
     /// ```
     /// use unpadded::op::{Attributes, Operand};
@@ -21,7 +21,7 @@ operator! {
     /// ```
     ///
     /// # Errors
-    /// If `x` has another dtype, shape or LoD than `before`.
+    /// It is an error if `x` has another dtype, shape or LoD than `before`.
     pub(in crate::ops) struct Carry = carry {}
     inputs { X = x: one, BEFORE = before: one.without_gradient() }
     outputs { OUT = out: one }

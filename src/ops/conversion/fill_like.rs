@@ -1,4 +1,4 @@
-//! `fill_like`: a constant value in the shape of a variable.
+//! `fill_like`: makes a variable with the shape of another variable, in which every number is the same constant.
 
 use crate::error::Result;
 use crate::kernels::Float;
@@ -9,8 +9,8 @@ use crate::with_float;
 operator! {
     /// Returns a variable with the shape of `x` in which every number is `value`.
     ///
-    /// out = `value`, with the shape, dtype and LoD of x; the numbers of x are not read. Row-wise. The backward pass starts with
-    /// this operator: the gradient of the loss with respect to the loss is 1.
+    /// out = `value`, with the shape, dtype and LoD of x; the numbers of x are not read. Row-wise. The backward pass starts
+    /// with this operator, since the gradient of the loss with respect to the loss itself is 1.
     ///
     /// ```
     /// use unpadded::op::{Attributes, Operand};
@@ -22,7 +22,7 @@ operator! {
     /// ```
     ///
     /// # Errors
-    /// If `x` does not hold f32 or f64.
+    /// It is an error if `x` does not hold f32 or f64.
     pub(in crate::ops) struct FillLike = fill_like { value: f64 }
     inputs { X = x: one.without_gradient().shape_only() }
     outputs { OUT = out: one }

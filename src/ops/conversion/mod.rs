@@ -1,4 +1,4 @@
-//! Copies of variables: unchanged, in another dtype, or only with the same shape.
+//! Operators that copy a variable: unchanged, into another dtype, or only the shape.
 
 #[macro_use]
 pub(super) mod assign;

@@ -1,10 +1,11 @@
-//! Functions of every element: `tanh`, `sigmoid`, `relu` and the like, `exp`, `log`, `sqrt`, `square`, `reciprocal`,
-//! `abs`, `scale`, `clamp`.
+//! Functions of one number, applied to every element: `tanh`, `sigmoid`, `relu` and similar activations, `exp`, `log`, `sqrt`,
+//! `square`, `reciprocal`, `abs`, `scale`, `clamp`.
 //!
-//! out = f(x), element by element, for any shape; the output keeps x's LoD. The gradient is dout · f′(x). If f′ can be computed
-//! from out, x is not read, so that its buffer can be reused. At the kink in 0, `relu` and `leaky_relu` use the derivative of
-//! their left side, and `abs` uses 0; `clamp` passes the gradient between its bounds and at them. Outside its domain, a function
-//! returns the IEEE 754 result: log(0) = -inf, sqrt(-1) = NaN, 1/0 = inf.
+//! Each operator computes out = f(x), element by element, for any shape; the output has the LoD of x. The gradient of x is dout
+//! · f′(x), where dout is the output's gradient. If the derivative f′ can be computed from the output, the backward pass does
+//! not read x, so that the buffer of x can be reused. In x = 0, `relu` and `leaky_relu` use the derivative for negative x, and
+//! `abs` uses the derivative 0; `clamp` passes the gradient where x is between the bounds or equal to a bound. Outside of the
+//! domain of a function, the output is the IEEE 754 result: log(0) = -inf, sqrt(-1) = NaN, 1/0 = inf.
 
 use crate::error::{Error, Result};
 use crate::kernels::{Arithmetic, Float};
@@ -30,7 +31,7 @@ functions! {
         value |_, x| x.tanh_with::<A>();
         slope |_, y: Output| T::ONE - y * y;
 
-    /// out = 1 / (1 + e^-x), every element.
+    /// The sigmoid of every element: out = 1 / (1 + e^-x).
     ///
     /// ```
     /// use ndarray::array;
@@ -48,7 +49,7 @@ functions! {
         value |_, x| x.sigmoid_with::<A>();
         slope |_, y: Output| y * (T::ONE - y);
 
-    /// out = max(x, 0), every element. NaN stays NaN.
+    /// The rectified linear unit (ReLU) of every element: out = max(x, 0). If x is NaN, out is NaN.
     ///
     /// ```
     /// use ndarray::array;
@@ -62,11 +63,11 @@ functions! {
     /// # Ok::<(), unpadded::Error>(())
     /// ```
     Relu = fn relu()
-        // For NaN the comparison is false, so that NaN stays NaN.
+        // If x is NaN, the comparison `x <= 0` is false, so that the output is NaN too.
         value |_, x| if x <= T::ZERO { T::ZERO } else { x };
         slope |_, y: Output| if y <= T::ZERO { T::ZERO } else { T::ONE };
 
-    /// out = x where x is positive, else alpha · x.
+    /// Leaky ReLU of every element: out = x where x is positive, else alpha · x.
     ///
     /// ```
     /// use ndarray::array;
@@ -81,7 +82,7 @@ functions! {
         value |f, x| if x > T::ZERO { x } else { x * T::from_f64(f.alpha) };
         slope |f, x: Input| if x > T::ZERO { T::ONE } else { T::from_f64(f.alpha) };
 
-    /// out = x where x is positive, else alpha · (e^x − 1).
+    /// Exponential linear unit (ELU) of every element: out = x where x is positive, else alpha · (e^x − 1).
     ///
     /// ```
     /// use ndarray::array;
@@ -98,7 +99,7 @@ functions! {
         value |f, x| if x > T::ZERO { x } else { T::from_f64(f.alpha) * (x.exp_with::<A>() - T::ONE) };
         slope |f, x: Input| if x > T::ZERO { T::ONE } else { T::from_f64(f.alpha) * x.exp_with::<A>() };
 
-    /// out = ln(1 + e^x), every element, without overflow.
+    /// Softplus of every element: out = ln(1 + e^x), without overflow for large x.
     ///
     /// ```
     /// use ndarray::array;
@@ -115,7 +116,7 @@ functions! {
         value |_, x| x.max(T::ZERO) + log_of_one_more((-x.abs()).exp_with::<A>());
         slope |_, x: Input| x.sigmoid_with::<A>();
 
-    /// out = x / (1 + |x|), every element.
+    /// Softsign of every element: out = x / (1 + |x|).
     ///
     /// ```
     /// use ndarray::array;
@@ -133,7 +134,7 @@ functions! {
             T::ONE / (d * d)
         };
 
-    /// out = x · sigmoid(x), every element.
+    /// SiLU (swish) of every element: out = x · sigmoid(x).
     ///
     /// ```
     /// use ndarray::array;
@@ -154,8 +155,8 @@ functions! {
             s * (T::ONE + x * (T::ONE - s))
         };
 
-    /// out = x · (1 + tanh(√(2/π) · (x + 0.044715 x³))) / 2, the tanh approximation of x · Φ(x), with Φ the normal distribution
-    /// function.
+    /// GELU of every element, by the tanh approximation of x · Φ(x): out = x · (1 + tanh(√(2/π) · (x + 0.044715 x³))) / 2, with
+    /// Φ the normal distribution function.
     ///
     /// ```
     /// use ndarray::array;
@@ -180,7 +181,7 @@ functions! {
             half * (T::ONE + t) + half * x * (T::ONE - t * t) * inner
         };
 
-    /// out = e^x, every element.
+    /// The exponential of every element: out = e^x.
     ///
     /// ```
     /// use ndarray::array;
@@ -230,7 +231,7 @@ functions! {
         value |_, x| x.sqrt();
         slope |_, y: Output| T::from_f64(0.5) / y;
 
-    /// out = x², every element.
+    /// The square of every element: out = x².
     ///
     /// ```
     /// use ndarray::array;
@@ -245,7 +246,7 @@ functions! {
         value |_, x| x * x;
         slope |_, x: Input| x + x;
 
-    /// out = 1 / x, every element; `c / x` appends `reciprocal`, then `scale`.
+    /// The reciprocal of every element: out = 1 / x; the expression `c / x` appends `reciprocal`, then `scale`.
     ///
     /// ```
     /// use ndarray::array;
@@ -260,7 +261,7 @@ functions! {
         value |_, x| T::ONE / x;
         slope |_, y: Output| -(y * y);
 
-    /// out = |x|, every element.
+    /// The absolute value of every element: out = |x|.
     ///
     /// ```
     /// use ndarray::array;
@@ -275,7 +276,8 @@ functions! {
         value |_, x| x.abs();
         slope |_, x: Input| if x > T::ZERO { T::ONE } else if x < T::ZERO { -T::ONE } else { T::ZERO };
 
-    /// out = factor · x + offset, every element; the expressions `2.0 * x`, `x + 1.0` and `-x` append this operator.
+    /// Scales and shifts every element: out = factor · x + offset; the expressions `2.0 * x`, `x + 1.0` and `-x` append this
+    /// operator.
     ///
     /// ```
     /// use ndarray::array;
@@ -290,8 +292,8 @@ functions! {
         value |f, x| x * T::from_f64(f.factor) + T::from_f64(f.offset);
         slope |f, _g: Nothing| T::from_f64(f.factor);
 
-    /// out = min(max(x, low), high): x if it is between the bounds, else the nearer bound. NaN stays NaN. A `low` above `high`,
-    /// or a bound of NaN, is an error.
+    /// Clamps every element to the range from `low` to `high`: out = min(max(x, low), high). If x is NaN, out is NaN. It is an
+    /// error if `low` is above `high`, or if a bound is NaN.
     ///
     /// ```
     /// use ndarray::array;
@@ -314,7 +316,7 @@ functions! {
         };
 }
 
-/// Reads the upper bound; returns an error if the attribute `low` is above it or one of them is NaN.
+/// Reads the attribute `high`, the upper bound; returns an error if `low` is above `high` or one of both bounds is NaN.
 fn at_least_low(attributes: &Attributes, name: &str) -> Result<f64> {
     let (low, high) = (attributes.float("low")?, attributes.float(name)?);
     if low <= high {
@@ -332,7 +334,7 @@ fn gelu_inner<T: Float>(x: T) -> T {
     T::from_f64(ROOT_2_OVER_PI) * (x + T::from_f64(GELU_CUBIC) * x * x * x)
 }
 
-/// Computes ln(1 + x) for x from 0 to 1; the factor x / ((1 + x) − 1) corrects the rounding of 1 + x.
+/// Computes ln(1 + x) for x from 0 to 1, where the factor x / ((1 + x) − 1) corrects the rounding of 1 + x.
 #[inline(always)]
 fn log_of_one_more<T: Float>(x: T) -> T {
     let u = T::ONE + x;

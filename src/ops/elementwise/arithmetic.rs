@@ -1,4 +1,4 @@
-//! `add`, `sub`, `mul`, `div`, `div_no_nan`, `maximum`, `minimum`: two variables, element by element.
+//! Arithmetic on two variables, element by element: `add`, `sub`, `mul`, `div`, `div_no_nan`, `maximum`, `minimum`.
 
 use crate::error::{Error, Result};
 use crate::kernels::{Arithmetic, Assign, Float, Sweep, View, ViewMut, sweep};
@@ -11,13 +11,12 @@ use crate::program::{Builder, Var};
 use crate::tensor::Variable;
 use crate::with_float;
 
-/// The slots of these operators.
 const X: usize = 0;
 const Y: usize = 1;
 const OUT: usize = 0;
 
 impl Builder {
-    /// Returns both operands, with an operand that has rows of the batch first.
+    /// Returns both operands; if exactly one operand has rows of the batch, this operand comes first.
     pub(in crate::ops) fn rows_first(&self, x: Var, y: Var) -> (Var, Var) {
         // An operand without a spec is invalid; the error is reported when the operator is appended.
         let batched = |var| self.spec_of_tensor(var).is_some_and(|spec| spec.batched());
@@ -25,24 +24,25 @@ impl Builder {
     }
 }
 
-/// A function of two numbers, and its derivatives.
+/// A function of two numbers x and y, and the derivatives of the function.
 pub(in crate::ops) trait Function: DeclaredOp {
-    /// The values that the derivatives by x and by y read.
+    /// The slots that the derivative by x and the derivative by y read.
     const READS: [ReadSlots; 2] = [ReadSlots::nothing(); 2];
-    /// Whether the derivative by x, and the derivative by y, is 1 everywhere.
+    /// Whether the derivative by x is 1 everywhere, and whether the derivative by y is 1 everywhere.
     const PASSES: [bool; 2] = [false, false];
     /// Whether the function is x + y.
     const SUMS: bool = false;
-    /// Computes the value at x and y.
+    /// Computes the function at x and y.
     fn value<T: Float>(x: T, y: T) -> T;
-    /// Computes the derivative by x times `g`. An argument that is not in [`Self::READS`] may be 0.
+    /// Computes the product of the derivative by x and `g`, the gradient of the output. A slot that [`Self::READS`] does not
+    /// list may be 0 here.
     fn dx<T: Float>(x: T, y: T, g: T) -> T;
-    /// Computes the derivative by y times `g`, as [`Self::dx`] does by x.
+    /// Computes the product of the derivative by y and `g`, the gradient of the output.
     fn dy<T: Float>(x: T, y: T, g: T) -> T;
 }
 
-/// Declares a function of two numbers as an operator, by its documentation, type and method, the value, the derivatives,
-/// and the properties of the derivatives.
+/// Declares functions of two numbers as operators; each entry has a documentation, a type, a method, the value, both
+/// derivatives and the constants of [`Function`] that differ from the defaults.
 macro_rules! functions {
     ($(
         $(#[doc = $text:literal])*
@@ -52,13 +52,13 @@ macro_rules! functions {
     )*) => {$(
         $crate::operator! {
             $(#[doc = $text])*
-            /// x and y have the same rows (the same LoD), or one of them is a constant, a vector or one number, that is broadcast
-            /// over the rows of the other. An operand of width 1 is broadcast over the columns. The output has the rows and LoD
-            /// of the operand with rows, and the width of the wider operand. The gradient of a broadcast operand is the sum over
-            /// all its uses, in the order of the rows.
+            /// The operands x and y have the same rows (the same LoD), or one operand is a constant: a vector or one number,
+            /// which is broadcast over the rows of the other operand. An operand of width 1 is broadcast over the columns. The
+            /// output has the rows and LoD of the operand with rows, and the width of the wider operand. The gradient of a
+            /// broadcast operand is the sum over all rows and columns that use it, first to last.
             ///
             /// # Errors
-            /// If the rows, widths or dtypes do not fit.
+            /// It is an error if the rows, widths or dtypes of x and y do not match.
             pub(in crate::ops) struct $type = $kind {}
             inputs { X = x: one, Y = y: one }
             outputs { OUT = out: one }
@@ -90,7 +90,7 @@ macro_rules! functions {
 }
 
 functions! {
-    /// out = x + y, element by element; on variables also written `x + y`.
+    /// Adds two variables: out = x + y, element by element; also written `x + y`.
     ///
     /// ```
     /// use ndarray::array;
@@ -110,7 +110,7 @@ functions! {
         value |x, y| x + y;
         slopes |g| g, g;
 
-    /// out = x − y, element by element; on variables also written `x - y`.
+    /// Subtracts two variables: out = x − y, element by element; also written `x - y`.
     ///
     /// ```
     /// use ndarray::array;
@@ -128,7 +128,7 @@ functions! {
         value |x, y| x - y;
         slopes |g| g, -g;
 
-    /// out = x · y, element by element; on variables also written `x * y`.
+    /// Multiplies two variables: out = x · y, element by element; also written `x * y`.
     ///
     /// ```
     /// use ndarray::array;
@@ -150,7 +150,7 @@ functions! {
         value |x, y| x * y;
         slopes |g| g * y, g * x;
 
-    /// out = x / y, element by element; on variables also written `x / y`.
+    /// Divides two variables: out = x / y, element by element; also written `x / y`.
     ///
     /// ```
     /// use ndarray::array;
@@ -168,8 +168,8 @@ functions! {
         value |x, y| x / y;
         slopes |g| g / y, -(g * x / (y * y));
 
-    /// out = x / y, element by element, and 0 where y is 0; there both gradients are 0 too. It is for quotients of two sums over
-    /// rows, such as a mean, where no row of a batch may count.
+    /// Divides x by y, element by element: out = x / y; where y is 0, out and the gradients of x and y are 0. This division is
+    /// for quotients of two sums over rows, such as a weighted mean: the divisor is 0 if no row of the batch counts.
     ///
     /// ```
     /// use ndarray::array;
@@ -187,8 +187,8 @@ functions! {
         value |x, y| if y == T::ZERO { T::ZERO } else { x / y };
         slopes |g| if y == T::ZERO { T::ZERO } else { g / y }, if y == T::ZERO { T::ZERO } else { -(g * x / (y * y)) };
 
-    /// out = max(x, y), element by element; if x or y is NaN, out is NaN. The larger number gets the whole gradient; if both are
-    /// equal, x gets it.
+    /// The maximum of two variables, element by element: out = max(x, y); if x or y is NaN, out is NaN. The larger of both
+    /// numbers gets the whole gradient; if both numbers are equal, x gets the gradient.
     ///
     /// ```
     /// use ndarray::array;
@@ -206,8 +206,8 @@ functions! {
         value |x, y| if y > x { y } else if x >= y { x } else { x + y };
         slopes |g| if y > x { T::ZERO } else { g }, if y > x { g } else { T::ZERO };
 
-    /// out = min(x, y), element by element; if x or y is NaN, out is NaN. The smaller number gets the whole gradient; if both are
-    /// equal, x gets it.
+    /// The minimum of two variables, element by element: out = min(x, y); if x or y is NaN, out is NaN. The smaller of both
+    /// numbers gets the whole gradient; if both numbers are equal, x gets the gradient.
     ///
     /// ```
     /// use ndarray::array;
@@ -226,7 +226,7 @@ functions! {
         slopes |g| if y < x { T::ZERO } else { g }, if y < x { g } else { T::ZERO };
 }
 
-/// A [`Function`] of two variables, as an operator.
+/// An operator that applies a [`Function`] to two variables, element by element.
 pub(in crate::ops) struct Binary<F>(F);
 family!(Binary);
 
@@ -259,7 +259,8 @@ impl<F: Function> Op for Binary<F> {
     }
 
     fn gradient(&self, wrt: usize, inputs: &[Vec<Spec>]) -> Gradient {
-        // The gradient does not pass if an operand is broadcast: then its gradient is a sum.
+        // The gradient of a broadcast operand is a sum over rows or columns, so the output's gradient does not simply pass to
+        // this operand.
         let size = |slot: usize| (inputs[slot][0].rows(), inputs[slot][0].width());
         Gradient::reading(F::READS[wrt]).passes(F::PASSES[wrt] && size(X) == size(Y))
     }
@@ -278,10 +279,10 @@ impl<F: Function> Op for Binary<F> {
     }
 }
 
-/// Returns the check cases, which all functions have: this code is compiled once.
+/// Returns the check cases of all functions; the code is not generic, so it is compiled once.
 #[cfg(feature = "testing")]
 fn samples() -> Result<Vec<CheckCase>> {
-    // Numbers that are not near 0, since divisors of 0 are not checked.
+    // The numbers y are not near 0, since divisors near 0 are not checked.
     let y = |rows, width| numbers(rows, width, 1).mapv(|v| if v < 0.0 { v - 0.5 } else { v + 0.5 });
     let none = Attributes::new();
     let like = |sample: CheckCase, x: &Variable, width| {
@@ -295,7 +296,7 @@ fn samples() -> Result<Vec<CheckCase>> {
         Ok(sample.constant("y", y(1, 3).remove_axis(ndarray::Axis(0))))
     })?);
     samples.extend(CheckCase::of_rows(&none, 3, |sample, _| Ok(sample.constant("y", y(1, 1))))?);
-    // The operands exchanged: x is broadcast over the rows or columns of y.
+    // The operands are exchanged here: x is broadcast over the rows or columns of y.
     let other = |mut sample: CheckCase, x: &Variable, width| {
         let values = Variable::new(Variable::from(y(x.rows(), width)).into_parts().0, x.lod().cloned())?;
         (sample.operands[0].slot, sample.operands[0].value) = ("y".to_owned(), values);
@@ -319,7 +320,8 @@ fn forward<T: RowValue>(run: &mut Forward<'_>, value: Combine<T>) -> Result<()> 
     Ok(())
 }
 
-/// Returns the row of y for row `i` of the result, which has `rows` rows: row `i`, or the only row of a broadcast y.
+/// Returns the row of y that is combined with row `i` of the result: row `i`, or the only row of a broadcast y; the result has
+/// `rows` rows.
 pub(in crate::ops) fn meeting<'a, T>(y: View<'a, T>, i: usize, rows: usize) -> &'a [T] {
     y.row(if y.rows() == rows { i } else { 0 })
 }
@@ -330,7 +332,8 @@ fn backward<T: RowValue>(
     slopes: [Combine<T>; 2],
 ) -> Result<()> {
     let Some(dout) = run.output_gradient::<T>(OUT)? else { return Ok(()) };
-    // A value that the derivative does not read may be overwritten by now: one zero, which is broadcast, replaces it.
+    // The buffer of a value that the derivative does not read may be overwritten by now, so one zero, which is broadcast,
+    // replaces the value.
     let zero = [T::ZERO];
     let zero = View::new(&zero, 1, 1);
     for slot in [X, Y] {
@@ -342,7 +345,7 @@ fn backward<T: RowValue>(
     Ok(())
 }
 
-/// Computes the gradient of an operand, summed over the rows and columns that it was broadcast to.
+/// Computes the gradient of a broadcast operand: the sum over the rows and columns to which the operand was broadcast.
 fn gradient<T: Float>(
     f: Combine<T>,
     x: View<'_, T>,
@@ -378,7 +381,7 @@ fn gradient<T: Float>(
     }
 }
 
-/// Scratch of a gradient: the sums over all rows, and the terms of one row.
+/// Scratch memory for the gradient of a broadcast operand: the sums over all rows, and the terms of one row.
 pub(in crate::ops) struct Sums<T> {
     pub(in crate::ops) all: Vec<T>,
     pub(in crate::ops) row: Vec<T>,
@@ -390,7 +393,7 @@ impl<T> Default for Sums<T> {
     }
 }
 
-/// Writes f(x, y, g) to every row, or adds it.
+/// Writes f(x, y, g) to every row of `to`, or adds f(x, y, g) to the row.
 fn combine_rows<T: Float>(
     f: Combine<T>,
     x: View<'_, T>,
@@ -413,28 +416,29 @@ fn combine_rows<T: Float>(
     }
 }
 
-/// The operands of one kernel call.
+/// The operands of one call of a [`Combine`] kernel.
 pub(in crate::ops) struct Elements<'a, T> {
-    /// `to.len()` numbers, or one number that is broadcast.
+    /// The numbers of x: as many as `to` has, or one number that is broadcast.
     pub(in crate::ops) x: &'a [T],
-    /// `to.len()` numbers, or one number that is broadcast.
+    /// The numbers of y: as many as `to` has, or one number that is broadcast.
     pub(in crate::ops) y: &'a [T],
-    /// The gradient of the output, `to.len()` numbers; a kernel that computes a value does not read it.
+    /// The gradient of the output, one number for each number of `to`; a kernel that computes a function's value does not read
+    /// `g`.
     pub(in crate::ops) g: &'a [T],
     pub(in crate::ops) to: &'a mut [T],
     pub(in crate::ops) assign: Assign,
 }
 
-/// The kernel of a [`Function`] or of one of its derivatives. Callers call it once per row through a pointer, so that the loops
-/// over rows, entries and threads are compiled once for all functions.
+/// A kernel that computes a [`Function`] or one of its derivatives for the elements of a row. The kernel is called through a
+/// pointer, once per row, so that the loops over rows and threads are compiled once for all functions.
 pub(in crate::ops) type Combine<T> = fn(Elements<'_, T>);
 
-/// The kernel of a function's value.
+/// Returns the kernel that computes a function's value.
 pub(in crate::ops) fn value<F: Function, T: Float>() -> Combine<T> {
     |elements| sweep(ElementLoop::<_, T, false> { f: |x, y, _| F::value(x, y), elements })
 }
 
-/// The kernels of a function's derivatives by x and by y.
+/// Returns the kernels that compute a function's derivatives by x and by y.
 pub(in crate::ops) fn slopes<F: Function, T: Float>() -> [Combine<T>; 2] {
     [
         |elements| sweep(ElementLoop::<_, T, true> { f: F::dx::<T>, elements }),
@@ -442,7 +446,7 @@ pub(in crate::ops) fn slopes<F: Function, T: Float>() -> [Combine<T>; 2] {
     ]
 }
 
-/// Work that writes or adds f(x, y, g), element by element.
+/// A loop that writes f(x, y, g) to each element, or adds f(x, y, g) to the element.
 struct ElementLoop<'a, F, T, const READS_G: bool> {
     f: F,
     elements: Elements<'a, T>,
@@ -457,7 +461,7 @@ impl<F: Fn(T, T, T) -> T, T: Float, const READS_G: bool> Sweep for ElementLoop<'
     fn run<A: Arithmetic>(self) {
         let Self { f, elements: Elements { x, y, g, to, assign } } = self;
         let n = to.len();
-        // Slices of length n, so that the compiler drops the bounds checks.
+        // The slice of g has the length n, so that the compiler drops the bounds checks.
         let g = if READS_G { &g[..n] } else { g };
         let g = |i: usize| if READS_G { g[i] } else { T::ZERO };
         match (x.len() == n, y.len() == n) {

@@ -1,4 +1,5 @@
-//! `greater`, `greater_equal`, `less`, `less_equal`, `equal`, `not_equal`: 1 where the comparison holds, 0 elsewhere.
+//! Comparisons: `greater`, `greater_equal`, `less`, `less_equal`, `equal`, `not_equal`; out is 1 where the comparison is true,
+//! else 0.
 
 use super::arithmetic::{meeting, together};
 use crate::error::{Error, ErrorKind, Result};
@@ -9,20 +10,19 @@ use crate::operator::sample::numbers;
 use crate::operator::{Attributes, CheckCase, DeclaredOp, Forward, InferShape, Op};
 use crate::tensor::{DType, Variable};
 
-/// The slots of all operators in this file.
 const X: usize = 0;
 const Y: usize = 1;
 const OUT: usize = 0;
 
 /// A comparison of two numbers.
 pub(in crate::ops) trait Comparison: DeclaredOp {
-    /// Returns the number that x is compared with; `None` if y is a variable.
+    /// Returns the constant number that x is compared with; `None` if x is compared with the variable y.
     fn number(&self) -> Option<f64>;
-    /// Returns whether the comparison holds.
+    /// Returns whether the comparison of `x` with `y` is true.
     fn holds<T: PartialOrd>(x: T, y: T) -> bool;
 }
 
-/// Declares comparisons. Each has the start of its documentation, a type, a method and a condition.
+/// Declares comparisons. Each entry has the first sentence of the operator's documentation, a type, a method and a condition.
 macro_rules! comparisons {
     ($(
         $(#[doc = $text:literal])*
@@ -30,17 +30,17 @@ macro_rules! comparisons {
     )*) => {$(
         $crate::operator! {
             $(#[doc = $text])*
-            /// The result has the dtype of x, so that x can be multiplied by it as a mask. No gradient passes. NaN is compared as
-            /// in Rust: NaN is not equal to, less than or greater than any number or NaN.
+            /// The output has the dtype of x, so that x can be multiplied by the output as a mask. No gradient passes through a
+            /// comparison. NaN is compared as in Rust: NaN is not equal to, less than or greater than any number or NaN.
             ///
-            /// x holds f32, f64, i32 or i64; y is a variable of the same dtype, or a number. Variables x and y have the same rows
-            /// (the same LoD), or one of them is a constant, a vector or one number, that is broadcast over the rows of the
-            /// other. An operand of width 1 is broadcast over the columns. The output has the rows and LoD of the operand with
-            /// rows, and the width of the wider operand. If x holds floats, a number is rounded to their dtype; if x holds
-            /// integers, the number must fit their dtype.
+            /// x holds f32, f64, i32 or i64; y is a variable of the same dtype, or a number. If y is a variable, x and y have
+            /// the same rows (the same LoD), or one operand is a constant: a vector or one number, which is broadcast over the
+            /// rows of the other operand. An operand of width 1 is broadcast over the columns. The output has the rows and LoD
+            /// of the operand with rows, and the width of the wider operand. If y is a number, it is converted to the dtype of
+            /// x: for floats it is rounded; for integers it must be a whole number in the range of the dtype.
             ///
             /// # Errors
-            /// If the rows, widths or dtypes do not fit.
+            /// It is an error if the rows, widths or dtypes of x and y do not match.
             pub(in crate::ops) struct $type = $kind { number: Option<f64> }
             inputs { X = x: one.without_gradient(), Y = y: optional.without_gradient() }
             outputs { OUT = out: one.without_gradient() }
@@ -66,7 +66,7 @@ macro_rules! comparisons {
 }
 
 comparisons! {
-    /// 1 where x > y, else 0, element by element.
+    /// Compares x > y, element by element: out is 1 where x > y, else 0.
     ///
     /// ```
     /// use ndarray::array;
@@ -85,7 +85,7 @@ comparisons! {
     ///
     Greater = fn greater |x, y| x > y;
 
-    /// 1 where x ≥ y, else 0, element by element.
+    /// Compares x ≥ y, element by element: out is 1 where x ≥ y, else 0.
     ///
     /// ```
     /// use ndarray::array;
@@ -99,7 +99,7 @@ comparisons! {
     ///
     GreaterEqual = fn greater_equal |x, y| x >= y;
 
-    /// 1 where x < y, else 0, element by element.
+    /// Compares x < y, element by element: out is 1 where x < y, else 0.
     ///
     /// ```
     /// use ndarray::array;
@@ -113,7 +113,7 @@ comparisons! {
     ///
     Less = fn less |x, y| x < y;
 
-    /// 1 where x ≤ y, else 0, element by element.
+    /// Compares x ≤ y, element by element: out is 1 where x ≤ y, else 0.
     ///
     /// ```
     /// use ndarray::array;
@@ -127,7 +127,7 @@ comparisons! {
     ///
     LessEqual = fn less_equal |x, y| x <= y;
 
-    /// 1 where x = y, else 0, element by element.
+    /// Compares x = y, element by element: out is 1 where x = y, else 0.
     ///
     /// ```
     /// use unpadded::op::{Attributes, Operand};
@@ -140,7 +140,7 @@ comparisons! {
     ///
     Equal = fn equal |x, y| x == y;
 
-    /// 1 where x ≠ y, else 0, element by element.
+    /// Compares x ≠ y, element by element: out is 1 where x ≠ y, else 0.
     ///
     /// ```
     /// use ndarray::array;
@@ -155,11 +155,11 @@ comparisons! {
     NotEqual = fn not_equal |x, y| x != y;
 }
 
-/// Numbers that can be compared.
+/// The number types that a [`Comparison`] accepts: floats and integers.
 trait Number: Plain + PartialOrd {
     const ZERO: Self;
     const ONE: Self;
-    /// Returns the value of this type that is nearest to a number in a program.
+    /// Returns the value of this number type that is nearest to `number`, which is the constant operand of a comparison.
     fn nearest(number: f64) -> Self;
 }
 
@@ -177,14 +177,14 @@ macro_rules! numbers_of {
 }
 numbers_of!(f32, f64, i32, i64);
 
-/// Returns whether an integer dtype can represent the number exactly.
+/// Returns whether the integer dtype `dtype` can represent `number` exactly.
 fn among(dtype: DType, number: f64) -> bool {
     let bits = if dtype == DType::I32 { 31 } else { 63 };
     let bound = 2f64.powi(bits);
     number.fract() == 0.0 && (-bound..bound).contains(&number)
 }
 
-/// A [`Comparison`], as an operator.
+/// An operator that applies a [`Comparison`] to every element.
 pub(in crate::ops) struct ComparisonOp<F>(F);
 family!(ComparisonOp);
 
@@ -232,11 +232,11 @@ fn infer_shape(s: &mut InferShape<'_>, number: Option<f64>) -> Result<()> {
     Ok(())
 }
 
-/// Returns the check cases, which all comparisons have: this code is compiled once.
+/// Returns the check cases of all comparisons; the code is not generic, so it is compiled once.
 #[cfg(feature = "testing")]
 fn samples() -> Result<Vec<CheckCase>> {
     let none = Attributes::new();
-    // Multiples of 1/2: some numbers are equal, and all are exact in f32.
+    // The numbers are multiples of 1/2: some are equal, and f32 represents each exactly.
     let halves = |rows, width, salt| numbers(rows, width, salt).mapv(|v| (2.0 * v).round() / 2.0);
     let rounded = |mut sample: CheckCase| -> Result<CheckCase> {
         for number in sample.operands[0].value.as_mut_slice::<f64>()? {
@@ -254,7 +254,7 @@ fn samples() -> Result<Vec<CheckCase>> {
     samples.extend(CheckCase::of_rows(&none, 3, |sample, _| {
         Ok(rounded(sample)?.constant("y", halves(1, 3, 1).remove_axis(ndarray::Axis(0))))
     })?);
-    // x is a constant that is broadcast over the rows of y.
+    // Here x is a constant that is broadcast over the rows of y.
     samples.extend(CheckCase::of_rows(&none, 3, |sample, _| {
         let mut sample = rounded(sample)?;
         sample.operands[0].slot = "y".to_owned();
@@ -289,14 +289,14 @@ fn compare<T: Number>(run: &mut Forward<'_>, number: Option<f64>, masks: Masks<T
     Ok(())
 }
 
-/// The kernel of a [`Comparison`]: out = 1 where the comparison holds, else 0.
+/// The kernel of a [`Comparison`]: computes out = 1 where the comparison is true, else 0.
 type Masks<T> = fn(x: View<'_, T>, y: View<'_, T>, out: ViewMut<'_, T>);
 
 fn masks<F: Comparison, T: Number>(x: View<'_, T>, y: View<'_, T>, out: ViewMut<'_, T>) {
     sweep(Rows { holds: F::holds::<T>, x, y, out });
 }
 
-/// Work that computes each row of the result from a row of x and a row of y.
+/// A loop that computes each row of the output from a row of x and a row of y.
 struct Rows<'a, F, T> {
     holds: F,
     x: View<'a, T>,

@@ -1,13 +1,13 @@
-//! `+ - * /` and unary minus on variables and numbers: they append the operators `add`, `sub`, `mul`, `div`, `scale` and
-//! `reciprocal`.
+//! The expressions `+ - * /` and unary minus on variables and numbers, which append the operators `add`, `sub`, `mul`, `div`,
+//! `scale` and `reciprocal`.
 
 use std::ops::{Add, Div, Mul, Neg, Sub};
 
 use crate::program::construction::vars::unknown_of;
 use crate::program::{Builder, Var};
 
-/// Implements an operator between two variables, and between a variable and a number on either side. Numbers are `f64` or
-/// `i32`: with `f32` too, the type of `1.0` in `(1.0 - x).tanh()` would be ambiguous.
+/// Implements an expression such as `+` between two variables, and between a variable and a number on either side. A number in
+/// an expression is `f64` or `i32`: if `f32` were accepted too, the type of `1.0` in `(1.0 - x).tanh()` would be ambiguous.
 macro_rules! operators {
     ($($operator:ident, $name:ident: $text:literal, |$x:ident, $number:ident| $right:expr, $left:expr;)*) => {$(
         #[doc = $text]
@@ -57,7 +57,7 @@ operators! {
         |x, c| x.scale(1.0 / c, 0.0), x.reciprocal().scale(c, 0.0);
 }
 
-/// [`Builder::scale`] by −1.
+/// Negates a variable: the same as [`Builder::scale`] by −1.
 impl Neg for Var {
     type Output = Var;
 

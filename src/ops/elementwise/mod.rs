@@ -1,4 +1,5 @@
-//! Elementwise operators: functions of one number and of two, comparisons, and `+ - * /` on variables.
+//! Elementwise operators: functions of one number, functions of two numbers, comparisons, and the expressions `+ - * /` on
+//! variables.
 
 #[macro_use]
 pub(super) mod activation;

@@ -1,4 +1,4 @@
-//! `select`: takes x or y, element by element, by a condition.
+//! `select`: takes the number of x or of y, element by element, as a condition decides.
 
 use crate::error::Result;
 use crate::kernels::{Assign, View};
@@ -9,12 +9,13 @@ use crate::tensor::{DType, Variable};
 use crate::with_float;
 
 operator! {
-    /// Selects x where the condition is not 0, else y, element by element: out = condition ? x : y.
+    /// Selects the number of x where the condition is not 0, else the number of y, element by element: out = condition ? x : y.
     ///
-    /// The condition holds numbers or truth values, such as the result of a comparison: one for each number of x, or one per row.
-    /// Row-wise: the condition, x and y have the same rows, of any LoD, which the output keeps. Numbers that are not selected are
-    /// not read, so a NaN or an infinity among them has no effect. The gradient of x is the output's gradient where x is
-    /// selected, else 0; the gradient of y is the output's gradient elsewhere. No gradient passes the condition.
+    /// The condition holds numbers or bools, such as the output of a comparison: one for each number of x, or one for each row
+    /// of x. The operator computes each row alone: the condition, x and y have the same rows, of any LoD, and the output has
+    /// the LoD of the condition. The operator does not read the numbers that are not selected, so a NaN or an infinity among
+    /// the numbers that are not selected has no effect. The gradient of x is the output's gradient where x is selected, else 0;
+    /// the gradient of y is the output's gradient where y is selected, else 0. The condition gets no gradient.
     ///
     /// ```
     /// use ndarray::array;
@@ -31,8 +32,8 @@ operator! {
     /// ```
     ///
     /// # Errors
-    /// If x and y are not floats of one dtype, with the same rows and the same width; if the condition has other rows, or its
-    /// width is neither 1 nor the width of x.
+    /// It is an error if x and y are not floats of one dtype, with the same rows and the same width; if the condition has other
+    /// rows, or its width is neither 1 nor the width of x.
     #[doc(alias = "where")]
     pub(in crate::ops) struct Select = select {}
     inputs { CONDITION = condition: one.without_gradient(), X = x: one, Y = y: one }
@@ -40,11 +41,11 @@ operator! {
     impl Builder, Var { fn select(&self, condition: Var, x: Var, y: Var) -> Var; }
 }
 
-/// The dtypes of a condition.
+/// The dtypes that the condition of `select` may have.
 pub(in crate::ops) const CONDITIONS: [DType; 5] =
     [DType::Bool, DType::I64, DType::I32, DType::F32, DType::F64];
 
-/// The condition of a call.
+/// The numbers of the condition, in any of the allowed dtypes.
 #[derive(Clone, Copy)]
 pub(in crate::ops) enum Condition<'a> {
     Bool(View<'a, bool>),
@@ -54,7 +55,7 @@ pub(in crate::ops) enum Condition<'a> {
     F64(View<'a, f64>),
 }
 
-/// Reads the condition at an input slot of a call.
+/// Reads the condition from an input slot of a forward or backward call.
 macro_rules! condition {
     ($run:expr, $slot:expr) => {{
         use $crate::ops::elementwise::select::Condition;
@@ -69,7 +70,7 @@ macro_rules! condition {
 }
 
 impl Condition<'_> {
-    /// Returns whether the condition holds in the first column of a row.
+    /// Returns whether the number in the first column of row `row` is true or not 0.
     pub(in crate::ops) fn holds(self, row: usize) -> bool {
         match self {
             Condition::Bool(view) => view.row(row)[0],
@@ -80,8 +81,8 @@ impl Condition<'_> {
         }
     }
 
-    /// Evaluates the condition in each column of a row; `holds` gets one value per column, or one value if the condition has
-    /// width 1.
+    /// Fills `holds` with whether the condition is true in each column of row `row`: one bool per column, or one bool if the
+    /// condition has width 1.
     fn row(self, row: usize, holds: &mut Vec<bool>) {
         holds.clear();
         match self {
@@ -94,7 +95,7 @@ impl Condition<'_> {
     }
 }
 
-/// Returns whether the condition holds in a column; a single value holds for all columns.
+/// Returns the bool of `holds` for column `column`; if `holds` has a single bool, it counts for all columns.
 fn at(holds: &[bool], column: usize) -> bool {
     if let [one] = holds { *one } else { holds[column] }
 }
@@ -189,6 +190,6 @@ fn gradients<T: RowValue>(run: &mut Backward<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Scratch: the values of the condition in one row.
+/// Scratch memory of a call: for one row, whether the condition is true in each column.
 #[derive(Default)]
 struct ConditionRows(Vec<bool>);

@@ -1,4 +1,4 @@
-//! The machinery of the element-by-element family: an operator for any [`Function`].
+//! The generic operator for functions of one number: it applies any [`Function`] to every element.
 
 use crate::error::Result;
 use crate::kernels::{Arithmetic, Assign, Float, Sweep, View, ViewMut, sweep};
@@ -7,36 +7,35 @@ use crate::operator::{
 };
 use crate::with_float;
 
-/// The slots of all operators in this file.
 const X: usize = 0;
 const OUT: usize = 0;
 
-/// The number from which the derivative of a function is computed.
+/// The number from which [`Function::slope`] computes the derivative: none, the argument or the value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::ops) enum SlopeSource {
-    /// No number: the derivative is a constant.
+    /// No number, because the derivative is a constant.
     Nothing,
-    /// The argument x.
+    /// The argument x of the function.
     Input,
-    /// The value f(x).
+    /// The value f(x) of the function.
     Output,
 }
 
-/// A function of one number, and its derivative.
+/// A function of one number, and the derivative of the function.
 pub(in crate::ops) trait Function: DeclaredOp + Copy {
-    /// The number that [`Self::slope`] receives.
+    /// The number that [`Self::slope`] receives: x, f(x) or none.
     const SLOPE_FROM: SlopeSource;
-    /// Whether the check cases use only positive arguments, because the function needs them.
+    /// Whether all arguments in the check cases are positive, because the function is defined only for positive numbers.
     const POSITIVE: bool;
-    /// Returns the attributes of the function's check cases.
+    /// Returns the attributes of the operator in the function's check cases.
     fn sample() -> Attributes;
-    /// Computes the value at `x`.
+    /// Computes the function at `x`.
     fn value<T: Float, A: Arithmetic>(self, x: T) -> T;
     /// Computes the derivative from the number that [`Self::SLOPE_FROM`] names.
     fn slope<T: Float, A: Arithmetic>(self, from: T) -> T;
 }
 
-/// A [`Function`] of every element, as an operator.
+/// An operator that applies a [`Function`] to every element of a variable.
 pub(in crate::ops) struct Unary<F>(F);
 family!(Unary);
 
@@ -96,11 +95,12 @@ fn slopes<T: RowValue>(run: &mut Backward<'_>, function: &dyn OverViews<T>, from
     Ok(())
 }
 
-/// The kernels of a [`Function`]. Callers hold a `dyn`, so that their code is compiled once for all functions.
+/// The kernels that compute a [`Function`] and its derivative for all rows of a variable. The kernels are called through `dyn`,
+/// so that the code of the callers is compiled once for all functions.
 pub(in crate::ops) trait OverViews<T>: Send + Sync {
-    /// out = f(x).
+    /// Writes out = f(x) for every element.
     fn values(&self, x: View<'_, T>, out: ViewMut<'_, T>);
-    /// dx = dout · f', or dx += dout · f'.
+    /// Writes dx = dout · f' for every element, or adds dout · f' to dx.
     fn slopes(&self, from: View<'_, T>, dout: View<'_, T>, dx: ViewMut<'_, T>, assign: Assign);
 }
 
@@ -114,7 +114,7 @@ impl<F: Function, T: Float> OverViews<T> for F {
     }
 }
 
-/// out = f(x).
+/// The loop that writes out = f(x) for every element.
 struct Values<'a, F, T> {
     function: F,
     x: View<'a, T>,
@@ -135,7 +135,7 @@ impl<F: Function, T: Float> Sweep for Values<'_, F, T> {
     }
 }
 
-/// dx = dout · f'.
+/// The loop that writes dx = dout · f' for every element, or adds dout · f' to dx.
 struct Slopes<'a, F, T> {
     function: F,
     from: View<'a, T>,
@@ -168,8 +168,9 @@ impl<F: Function, T: Float> Sweep for Slopes<'_, F, T> {
     }
 }
 
-/// Declares functions of one number as operators. Each has its documentation, a type, a method, the parameters with their values
-/// in check cases (and a reader function if the range is limited), the value and the derivative.
+/// Declares functions of one number as operators. Each entry has the documentation, a type, a method, the value, the
+/// derivative, and the parameters, each with the value in check cases and, if the parameter has a limited range, a function
+/// that reads the attribute.
 macro_rules! functions {
     ($(
         $(#[doc = $text:literal])*
@@ -182,7 +183,7 @@ macro_rules! functions {
             $(#[doc = $text])*
             ///
             /// # Errors
-            /// If `x` holds no floats.
+            /// It is an error if `x` holds no floats.
             $(#[doc(alias = $alias)])?
             #[derive(Clone, Copy)]
             pub(in crate::ops) struct $type = $kind { $($parameter: f64 $(=> $read)?),* }

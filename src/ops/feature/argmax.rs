@@ -1,4 +1,4 @@
-//! `argmax`: the column of the largest number of each row.
+//! `argmax`: the column number of the largest number in each row.
 
 use crate::error::Result;
 use crate::kernels::{Float, exceeds};
@@ -8,11 +8,12 @@ use crate::tensor::DType;
 use crate::with_float;
 
 operator! {
-    /// Finds the column of the largest number of each row: `out_i = argmax_j x_ij`, i64 of shape `[rows]`, like ids.
+    /// Returns the column number of the largest number in each row: `out_i = argmax_j x_ij`, i64 of shape `[rows]`, like ids.
     ///
-    /// Among equal numbers the lowest column is returned; NaN counts as larger than any number. The result equals the
-    /// first column of the ids of [`top_k`](Self::top_k). Row-wise: x may have any LoD, which the output keeps; for a
-    /// constant matrix the output is `[rows, 1]`. No gradient passes ids.
+    /// If several numbers of a row are equally large, the lowest column number is returned; NaN counts as larger than any
+    /// number. The output equals the first column of `ids` from [`top_k`](Self::top_k). The operator computes each row alone; x
+    /// may have any LoD, which the output keeps. For a constant matrix x, the output is `[rows, 1]`. No gradient passes to x,
+    /// since the output is a column number.
     ///
     /// ```
     /// use ndarray::array;
@@ -28,7 +29,7 @@ operator! {
     /// ```
     ///
     /// # Errors
-    /// If `x` holds no floats, or its width is 0.
+    /// It is an error if `x` holds no floats, or has the width 0.
     pub(in crate::ops) struct Argmax = argmax {}
     inputs { X = x: one.without_gradient() }
     outputs { OUT = out: one.without_gradient() }
@@ -43,7 +44,7 @@ impl Op for Argmax {
             return Err(s.mismatch(Self::X, "at least one number in a row"));
         }
         let mut out = x.with_dtype(DType::I64).with_width(1);
-        // For a constant the output stays `[rows, 1]`, because a constant of shape `[rows]` would be one row.
+        // For a constant x the shape is `[rows, 1]`, because a constant of shape `[rows]` would count as one row.
         if out.batched() {
             out.shape.truncate(1);
         }

@@ -1,4 +1,4 @@
-//! `batch_norm`: batch normalization; and `running_average`, which keeps the mean and variance for inference.
+//! `batch_norm`: batch normalization; `running_average`: keeps the mean and variance of each column for inference.
 
 use ndarray::array;
 
@@ -16,16 +16,18 @@ use crate::with_float;
 
 operator! {
     /// Batch normalization: brings each column to mean 0 and variance 1 over all rows of the batch, then scales and shifts it
-    /// (Ioffe and Szegedy, "Batch normalization", 2015). The layer [`Norm::batch`](crate::layers::Norm::batch) appends it.
+    /// (Ioffe and Szegedy, "Batch normalization", 2015). The layer [`Norm::batch`](crate::layers::Norm::batch) appends the
+    /// operator `batch_norm`.
     ///
-    /// out_ij = (x_ij − m_j) / √(v_j + epsilon) · gain_j + bias_j. While training, m_j and v_j = Σ_i (x_ij − m_j)² / n are the
-    /// mean and variance over the n rows of the batch, whatever their sequences. The outputs `batch_mean` and `batch_variance`
-    /// are m_j and the unbiased estimate v_j · n / (n − 1). During inference, m_j and v_j are the inputs `mean` and `variance`,
-    /// running averages which [`running_average`](crate::ops) moves towards `batch_mean` and `batch_variance` after each training
-    /// step. A batch with fewer than two rows has no variance: then training also uses `mean` and `variance`, and returns them as
-    /// `batch_mean` and `batch_variance`.
+    /// For row i and column j: out_ij = (x_ij − m_j) / √(v_j + epsilon) · gain_j + bias_j. While training, m_j and v_j = Σ_i
+    /// (x_ij − m_j)² / n are the mean and variance of column j over the n rows of the batch, independently of the sequences.
+    /// The outputs `batch_mean` and `batch_variance` are m_j and the unbiased estimate v_j · n / (n − 1). During inference, m_j
+    /// and v_j are the inputs `mean` and `variance`: running averages, which [`running_average`](crate::ops) moves towards
+    /// `batch_mean` and `batch_variance` after each training step. A batch with fewer than two rows has no variance: for it,
+    /// training also uses `mean` and `variance`, and returns these two inputs as `batch_mean` and `batch_variance`.
     ///
-    /// The LoD is kept. The result of a row depends on the other rows of the batch, so the operator is an error in a step block.
+    /// The output has the LoD of x. The output for a row depends on the other rows of the batch, so `batch_norm` in a step
+    /// block is an error.
     ///
     /// ```
     /// use ndarray::array;
@@ -42,8 +44,8 @@ operator! {
     /// ```
     ///
     /// # Errors
-    /// If `x` holds no floats; if gain, bias, mean or variance has another dtype or does not have one number per column; if
-    /// epsilon is not above 0 in its dtype; in a step block.
+    /// It is an error if `x` holds no floats; if gain, bias, mean or variance has another dtype or does not have one number per
+    /// column; if epsilon, in the dtype of `x`, is not above 0; if the operator is in a step block.
     pub(in crate::ops) struct BatchNorm = batch_norm { epsilon: f64 => above_zero }
     inputs {
         X = x: one,
@@ -63,12 +65,13 @@ impl BatchNorm {
     const CONSTANTS: [usize; 4] = [Self::GAIN, Self::BIAS, Self::MEAN, Self::VARIANCE];
 }
 
-/// Returns whether a batch of `rows` rows is normalised by its own mean and variance.
+/// Returns whether a batch of `rows` rows is normalised by the mean and variance of the batch, not by the running averages.
 fn by_batch(mode: Mode, rows: usize) -> bool {
     mode == Mode::Train && rows > 1
 }
 
-/// Writes the factor of each column into `scale`: 1 / √(v + epsilon), where v is `variance` times `factor`.
+/// Computes the factor of each column, 1 / √(v + epsilon), where v is the column's number in `variance` times `factor`; writes
+/// the factors into `scale`.
 fn scales<T: Float>(variance: &[T], factor: f64, epsilon: f64, scale: &mut Vec<T>) {
     let (factor, epsilon) = (T::from_f64(factor), T::from_f64(epsilon));
     scale.clear();
@@ -153,7 +156,7 @@ impl BatchNorm {
 
     fn gradients<T: RowValue>(&self, run: &mut Backward<'_>) -> Result<()> {
         let Some(dout) = run.output_gradient::<T>(Self::OUT)? else {
-            // `out` has no gradient: only `batch_mean` and `batch_variance` were used, which pass no gradient.
+            // If `out` has no gradient, the loss uses only `batch_mean` and `batch_variance`, which pass no gradient.
             for slot in [Self::X, Self::GAIN, Self::BIAS] {
                 if let Some((to, assign)) = run.gradient::<T>(slot)? {
                     assign.put_nothing(to);
@@ -169,7 +172,7 @@ impl BatchNorm {
         let (dx, dgain, dbias) =
             (run.gradient::<T>(Self::X)?, run.gradient::<T>(Self::GAIN)?, run.gradient::<T>(Self::BIAS)?);
         let Scratch { scale, along, all } = run.scratch().get::<Scratch<T>>();
-        // The output `batch_variance` was divided by n − 1; the gradient needs the variance divided by n.
+        // The output `batch_variance` is a sum divided by n − 1, but the gradient needs the sum divided by n.
         let factor = if own { (rows - 1) as f64 / rows as f64 } else { 1.0 };
         scales(variance, factor, self.epsilon, scale);
         along.resize(x.width(), T::ZERO);
@@ -192,7 +195,7 @@ impl BatchNorm {
     }
 }
 
-/// Scratch: vectors of one number per column.
+/// Scratch memory of a call: vectors of one number per column.
 #[derive(Default)]
 struct Scratch<T> {
     scale: Vec<T>,
@@ -201,11 +204,12 @@ struct Scratch<T> {
 }
 
 operator! {
-    /// Running average: moves `average` towards x at each step, in place: average ← average + momentum · (x − average).
+    /// Running average: at each training step, moves `average` towards x, in place: average ← average + momentum · (x −
+    /// average).
     ///
-    /// It runs only while training, together with the update rules of a step, after the gradients were checked to be finite.
-    /// Batch normalization uses it to keep the mean and variance for inference. If a step has several batches (gradient
-    /// accumulation), x is from the last batch.
+    /// The operator `running_average` runs only while training, together with the update rules of a step, after the check that
+    /// all gradients are finite. Batch normalization uses `running_average` to keep the mean and variance of each column for
+    /// inference. If a training step has several batches (gradient accumulation), x is from the last batch of the step.
     ///
     /// ```
     /// use ndarray::array;
@@ -218,13 +222,13 @@ operator! {
     /// ```
     ///
     /// # Errors
-    /// If x is not a constant of floats, or the momentum is not from 0 to 1.
+    /// It is an error if x is not a constant of floats, or the momentum is not from 0 to 1.
     pub(in crate::ops) struct RunningAverage = running_average { momentum: f64 => momentum }
     inputs { X = x: one.without_gradient() }
     outputs { AVERAGE = average: one.updated() }
 }
 
-/// Reads a number from 0 to 1.
+/// Reads an attribute that is a number from 0 to 1.
 fn momentum(attributes: &Attributes, name: &str) -> Result<f64> {
     let number = attributes.float(name)?;
     if (0.0..=1.0).contains(&number) {

@@ -1,4 +1,4 @@
-//! Concatenation and slices of features: `concat`, `split`, `slice`.
+//! Operators that concatenate or slice columns: `concat`, `split`, `slice`.
 
 use std::ops::Range;
 
@@ -12,13 +12,13 @@ use crate::operator::{
 use crate::tensor::Variable;
 use crate::with_float;
 
-/// The slots of all operators in this file.
 const X: usize = 0;
 const OUT: usize = 0;
 
 operator! {
-    /// Concatenates the columns of several variables: `out_i = [x⁰_i, x¹_i, …]`. All variables have the same LoD, which the
-    /// output keeps. The gradient of each variable is the gradient of its columns in the output.
+    /// Concatenates the columns of several variables, row by row: `out_i = [x⁰_i, x¹_i, …]`. All variables have the same LoD,
+    /// which the output keeps. The gradient of each variable is the part of the output's gradient in the columns of this
+    /// variable.
     ///
     /// ```
     /// use ndarray::array;
@@ -35,7 +35,7 @@ operator! {
     /// ```
     ///
     /// # Errors
-    /// If there are no variables, or their rows or dtypes differ.
+    /// It is an error if there are no variables, or if the rows or dtypes of the variables differ.
     pub(in crate::ops) struct Concat = concat {}
     inputs { X = x: many }
     outputs { OUT = out: one }
@@ -108,7 +108,7 @@ impl Op for Concat {
     }
 }
 
-/// Copies ranges of columns; each range is one output.
+/// Copies ranges of columns of the input; each range becomes one output.
 fn forward<T: RowValue>(run: &mut Forward<'_>, parts: impl Iterator<Item = Range<usize>>) -> Result<()> {
     let x = run.input::<T>(X)?;
     for (k, part) in parts.enumerate() {
@@ -117,7 +117,7 @@ fn forward<T: RowValue>(run: &mut Forward<'_>, parts: impl Iterator<Item = Range
     Ok(())
 }
 
-/// Writes the gradients of the ranges side by side; the gradient of columns outside of all ranges is 0.
+/// Writes or adds the gradient of each range of columns; for columns outside of all ranges, the gradient is 0.
 fn backward<T: RowValue>(run: &mut Backward<'_>, parts: impl Iterator<Item = Range<usize>>) -> Result<()> {
     let Some((mut dx, assign)) = run.gradient::<T>(X)? else { return Ok(()) };
     let mut done = 0;
@@ -136,7 +136,7 @@ fn backward<T: RowValue>(run: &mut Backward<'_>, parts: impl Iterator<Item = Ran
 }
 
 operator! {
-    /// Splits the columns of `x` into parts of the given `sizes`, `[out⁰_i, out¹_i, …] = x_i`; the inverse of `concat`.
+    /// Splits the columns of `x` into parts with the given `sizes`: `[out⁰_i, out¹_i, …] = x_i`, the inverse of `concat`.
     ///
     /// ```
     /// use ndarray::array;
@@ -151,7 +151,7 @@ operator! {
     /// ```
     ///
     /// # Errors
-    /// If the sizes do not add up to the width of `x`, or `x` holds no floats.
+    /// It is an error if the sizes do not add up to the width of `x`, or `x` holds no floats.
     pub(in crate::ops) struct Split = split { sizes: Vec<usize> }
     inputs { X = x: one }
     outputs { OUT = out: many }
@@ -208,7 +208,7 @@ impl Op for Split {
 }
 
 operator! {
-    /// Slices a range of columns from `x`: out_ij = x_i,from+j. The gradient of all other columns is 0.
+    /// Slices a range of columns from `x`: out_ij = x_i,from+j. The gradient of x is 0 in all columns outside of the range.
     ///
     /// ```
     /// use ndarray::array;
@@ -222,7 +222,7 @@ operator! {
     /// ```
     ///
     /// # Errors
-    /// If the range is not within the width of `x`, or `x` holds no floats.
+    /// It is an error if the range is not within the width of `x`, or `x` holds no floats.
     pub(in crate::ops) struct Slice = slice { from: usize, to: usize }
     inputs { X = x: one }
     outputs { OUT = out: one }

@@ -1,11 +1,12 @@
-//! Functions that are composed of other operators: `glu`, `swiglu`, `bilinear`, `weight_norm`.
+//! Layers without parameters and weight normalization, composed of other operators: `glu`, `swiglu`, `bilinear`, `weight_norm`.
 
 use crate::builder_methods;
 use crate::error::Error;
 use crate::program::{Builder, Var};
 
 impl Builder {
-    /// Slices `x` into the two halves of its columns; returns two unknown variables if the width is odd.
+    /// Slices `x` into the left and the right half of its columns; returns two variables without a spec if the number of
+    /// columns is odd.
     #[track_caller]
     pub(in crate::ops) fn halves(&self, x: Var, kind: &str) -> (Var, Var) {
         let Some(spec) = self.spec(x) else { return (self.unknown(), self.unknown()) };
@@ -20,11 +21,11 @@ impl Builder {
 }
 
 builder_methods! { Gated, Builder, Var;
-    /// A gated linear unit (Dauphin et al., 2017): out = a ∘ sigmoid(b), where a and b are the halves of each row of x. The
-    /// LoD is kept.
+    /// Gated linear unit (Dauphin et al., 2017): out = a ∘ sigmoid(b), where a is the left and b the right half of each row of
+    /// x. The output has the LoD of x.
     ///
-    /// It appends two `slice` operators, which are views in a step block, and `sigmoid` and `mul`, which run together in one pass
-    /// over the rows.
+    /// `glu` appends two `slice` operators, which are views in a step block, and `sigmoid` and `mul`, which run together in one
+    /// pass over the rows.
     ///
     /// ```
     /// use unpadded::{Builder, DType};
@@ -34,14 +35,15 @@ builder_methods! { Gated, Builder, Var;
     /// ```
     ///
     /// # Errors
-    /// If `x` holds no floats, or has an odd number of columns.
+    /// It is an error if `x` holds no floats, or has an odd number of columns.
     pub fn glu(&self, x: Var) -> Var {
         let (a, b) = self.halves(x, "glu");
         self.mul(a, self.sigmoid(b))
     }
 
-    /// SwiGLU, the gated unit of today's transformers (Shazeer, "GLU variants improve transformer", 2020): out = silu(a) ∘ b,
-    /// where a and b are the halves of each row of x. The LoD is kept. It is composed of operators as [`glu`](Self::glu) is.
+    /// SwiGLU, the gated unit of current transformers (Shazeer, "GLU variants improve transformer", 2020): out = silu(a) ∘ b,
+    /// where a is the left and b the right half of each row of x. The output has the LoD of x. `swiglu` is composed of the
+    /// operators `slice`, `silu` and `mul`, as [`glu`](Self::glu) is composed of `slice`, `sigmoid` and `mul`.
     ///
     /// ```
     /// use unpadded::{Builder, DType};
@@ -51,17 +53,17 @@ builder_methods! { Gated, Builder, Var;
     /// ```
     ///
     /// # Errors
-    /// If `x` holds no floats, or has an odd number of columns.
+    /// It is an error if `x` holds no floats, or has an odd number of columns.
     pub fn swiglu(&self, x: Var) -> Var {
         let (a, b) = self.halves(x, "swiglu");
         self.mul(self.silu(a), b)
     }
 
-    /// Bilinear layer: output k of row i is a bilinear form of x_i and y_i, out_ik = Σ_ab x_ia · W_a,kb · y_ib. x is `[rows, m]`,
-    /// y is `[rows, n]`, and the weight W is `[m, outputs · n]`: its columns `k·n` to `(k + 1)·n − 1` belong to output k. The LoD
-    /// is kept.
+    /// Bilinear layer: output k of row i is a bilinear form of x_i and y_i, out_ik = Σ_ab x_ia · W_a,kb · y_ib. x is
+    /// `[rows, m]`, y is `[rows, n]`, and the weight W is `[m, outputs · n]`: its columns `k·n` to `(k + 1)·n − 1` belong to
+    /// output k. The output has the LoD of x and y.
     ///
-    /// It is composed of [`product`](Self::product), which turns each row of x into a matrix `[outputs, n]`, and
+    /// `bilinear` is composed of [`product`](Self::product), which turns each row of x into a matrix `[outputs, n]`, and
     /// [`matvec`](Self::matvec), which multiplies this matrix by the row of y.
     ///
     /// ```
@@ -75,18 +77,19 @@ builder_methods! { Gated, Builder, Var;
     /// ```
     ///
     /// # Errors
-    /// If the rows or dtypes differ, or the weight does not fit.
+    /// It is an error if the rows or dtypes of x and y differ, or if the shape of the weight does not match the widths of x and
+    /// y.
     pub fn bilinear(&self, x: Var, weight: Var, y: Var) -> Var {
         self.matvec(self.product(x, weight, None), y)
     }
 
     /// Weight normalization: computes a weight from the direction and the length of its columns (Salimans and Kingma, "Weight
-    /// normalization", 2016): W_·j = gain_j · v_·j / ‖v_·j‖. The parameters v `[in, out]` and gain `[out]` are learned instead of
-    /// W.
+    /// normalization", 2016): W_·j = gain_j · v_·j / ‖v_·j‖. The parameters v `[in, out]` and gain `[out]` are trained; W is
+    /// computed from both parameters.
     ///
-    /// Each column computes one output, as in PyTorch's `weight_norm` with `dim=0` over weights `[out, in]`. It is composed of
-    /// arithmetic on constants, which runs once per run and does not depend on the batch. 10⁻¹² is added to the square of each
-    /// length, so that a column of zeros stays zero.
+    /// Each column of W computes one output, as in PyTorch's `weight_norm` with `dim=0`, where weights are `[out, in]`.
+    /// `weight_norm` is composed of arithmetic on constants, which is computed once per run, independently of the batch. Each
+    /// length has 10⁻¹² added to its square, so that a column of zeros stays zero.
     ///
     /// ```
     /// use unpadded::layers::init;
@@ -100,7 +103,7 @@ builder_methods! { Gated, Builder, Var;
     /// ```
     ///
     /// # Errors
-    /// If v is not a constant matrix of floats, or there is not one gain per column.
+    /// It is an error if v is not a constant matrix of floats, or there is not one gain per column.
     pub fn weight_norm(&self, v: Var, gain: Var) -> Var {
         let squares = self.sum_rows(self.square(v));
         let lengths = self.sqrt(self.scale(squares, 1.0, 1e-12));

@@ -1,4 +1,4 @@
-//! Operators on the features of rows: concatenate, split, reduce, normalise.
+//! Operators on the columns of each row: concatenate, split, reduce, normalise.
 
 #[macro_use]
 pub(super) mod argmax;

@@ -1,4 +1,4 @@
-//! `layer_norm` and `rms_norm`: normalise each row to mean 0 and variance 1, or to mean square 1.
+//! `layer_norm` and `rms_norm`: `layer_norm` normalises each row to mean 0 and variance 1, `rms_norm` to mean square 1.
 
 use ndarray::array;
 
@@ -11,7 +11,7 @@ use crate::operator::{
 use crate::tensor::DType;
 use crate::with_float;
 
-/// The input slots; `rms_norm` has no bias.
+/// The input slots of `layer_norm`; `rms_norm` has the same slots without the bias.
 const X: usize = 0;
 const GAIN: usize = 1;
 const BIAS: usize = 2;
@@ -21,11 +21,12 @@ operator! {
     /// Layer normalization: brings each row to mean 0 and variance 1, then scales and shifts it column by column (Ba et
     /// al., "Layer normalization", 2016).
     ///
-    /// out_i = (x_i − m_i) / √(v_i + epsilon) ∘ gain + bias, with the mean m_i and the variance v_i = Σ_j (x_ij − m_i)² / n of
-    /// the n numbers of row i. `gain` and `bias` are `[n]`; without them, gain is 1 and bias is 0. Row-wise: x may have any LoD,
-    /// which the output keeps; an empty sequence stays empty. The gradients of gain and bias are sums over rows in blocks of 256,
-    /// with the same bits on any number of threads. In f32, the squares of numbers beyond about 10¹⁹ are infinite: a row with
-    /// such a number has an infinite variance, and its output is the bias.
+    /// For row i: out_i = (x_i − m_i) / √(v_i + epsilon) ∘ gain + bias, with the mean m_i and the variance v_i = Σ_j (x_ij −
+    /// m_i)² / n of the n numbers of row i. `gain` and `bias` are `[n]`, for rows of n numbers; by default, gain is 1 and bias
+    /// is 0. The operator computes each row alone; x may have any LoD, which the output keeps, and an empty sequence stays
+    /// empty. The gradients of gain and bias are sums over rows, added up in blocks of 256 rows: the bits of the result do not
+    /// depend on the number of threads. In f32, the squares of numbers beyond about 10¹⁹ are infinite: a row with such a number
+    /// has an infinite variance, and its output is the bias.
     ///
     /// ```
     /// use ndarray::array;
@@ -43,8 +44,8 @@ operator! {
     /// ```
     ///
     /// # Errors
-    /// If `x` holds no floats, if gain or bias has another dtype or does not have one number per column, or if epsilon is not
-    /// above 0 in the dtype of `x`.
+    /// It is an error if `x` holds no floats, if gain or bias has another dtype or does not have one number per column, or if
+    /// epsilon is not above 0 in the dtype of `x`.
     pub(in crate::ops) struct LayerNorm = layer_norm { epsilon: f64 => above_zero }
     inputs { X = x: one, GAIN = gain: optional, BIAS = bias: optional }
     outputs { OUT = out: one }
@@ -55,10 +56,11 @@ operator! {
     /// RMS normalization: brings each row to mean square 1, then scales it column by column (Zhang and Sennrich,
     /// "Root mean square layer normalization", 2019).
     ///
-    /// out_i = x_i / √(Σ_j x_ij² / n + epsilon) ∘ gain, over the n numbers of row i; `gain` is `[n]`; without it, gain is 1.
-    /// Row-wise: x may have any LoD, which the output keeps; an empty sequence stays empty. The gradient of the gain is a sum
-    /// over rows in blocks of 256, with the same bits on any number of threads. In f32, the squares of numbers beyond about 10¹⁹
-    /// are infinite: a row with such a number becomes 0.
+    /// For row i: out_i = x_i / √(Σ_j x_ij² / n + epsilon) ∘ gain, over the n numbers of row i; `gain` is `[n]`, and is 1 by
+    /// default. The operator computes each row alone; x may have any LoD, which the output keeps, and an empty sequence stays
+    /// empty. The gradient of the gain is a sum over rows, added up in blocks of 256 rows: the bits of the result do not depend
+    /// on the number of threads. In f32, the squares of numbers beyond about 10¹⁹ are infinite: a row with such a number
+    /// becomes 0.
     ///
     /// ```
     /// use ndarray::array;
@@ -73,15 +75,15 @@ operator! {
     /// ```
     ///
     /// # Errors
-    /// If `x` holds no floats, if the gain has another dtype or does not have one number per column, or if epsilon is not above 0
-    /// in the dtype of `x`.
+    /// It is an error if `x` holds no floats, if the gain has another dtype or does not have one number per column, or if
+    /// epsilon is not above 0 in the dtype of `x`.
     pub(in crate::ops) struct RmsNorm = rms_norm { epsilon: f64 => above_zero }
     inputs { X = x: one, GAIN = gain: optional }
     outputs { OUT = out: one }
     impl Builder, Var { fn rms_norm(&self, x: Var, gain: Option<Var>, epsilon: f64) -> Var; }
 }
 
-/// Reads epsilon, which must be above 0: the root of epsilon divides a row whose numbers are all equal.
+/// Reads the attribute epsilon, which must be above 0: in a row of equal numbers, the divisor is the root of epsilon.
 pub(in crate::ops) fn above_zero(attributes: &Attributes, name: &str) -> Result<f64> {
     let number = attributes.float(name)?;
     if number > 0.0 && number.is_finite() {
@@ -103,15 +105,15 @@ pub(in crate::ops) fn above_zero_in(s: &InferShape<'_>, x: usize, epsilon: f64) 
     ))
 }
 
-/// The form of the normalization: layer or RMS.
+/// The kind of normalization: layer normalization or RMS normalization.
 pub(in crate::ops) trait Form: DeclaredOp {
-    /// What is subtracted from a row: the mean, or 0.
+    /// Whether the mean of a row is subtracted from the row (`layer_norm`); else 0 is subtracted.
     const CENTRE: Centre;
-    /// Whether there is a slot for a bias.
+    /// Whether the operator has an input slot for a bias.
     const BIASED: bool;
-    /// Returns the number that is added under the root.
+    /// Returns epsilon, the number that is added under the root.
     fn epsilon(&self) -> f64;
-    /// Returns the attributes of the check cases.
+    /// Returns the attributes of the operator in the check cases.
     fn sample() -> Attributes;
 }
 
@@ -141,7 +143,7 @@ impl Form for RmsNorm {
     }
 }
 
-/// Normalization of each row, as an operator.
+/// An operator that normalises each row.
 pub(in crate::ops) struct Normalise<F>(F);
 family!(Normalise);
 
@@ -213,6 +215,6 @@ impl<F: Form> Normalise<F> {
     }
 }
 
-/// Scratch: the sums of the gradients over blocks of rows.
+/// Scratch memory of the backward pass: the sums of the gradients of gain and bias over blocks of rows.
 #[derive(Default)]
 struct Scratch<T>(Vec<T>);

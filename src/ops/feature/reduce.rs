@@ -1,4 +1,5 @@
-//! Reductions: `sum` and `mean` of all numbers, and `sum_features`, `mean_features`, `max_features` of each row.
+//! Reductions: `sum` and `mean` reduce all numbers of a variable to one number; `sum_features`, `mean_features` and
+//! `max_features` reduce each row to one number.
 
 use crate::error::Result;
 use crate::kernels::{Assign, Float, exceeds};
@@ -8,24 +9,23 @@ use crate::operator::{
 };
 use crate::with_float;
 
-/// The slots of all operators in this file.
 const X: usize = 0;
 const OUT: usize = 0;
 
 /// A reduction of numbers to one number.
 pub(in crate::ops) trait Reduction: DeclaredOp {
-    /// Whether the gradient depends on the numbers.
+    /// Whether the gradient of the reduction depends on the numbers that were reduced.
     const NEEDS_X: bool = false;
-    /// The hint for the compiler that the result is the sum or the mean of the numbers; `None` for other reductions.
+    /// A hint for the compiler: the reduction is the sum or the mean of the numbers; `None` for other reductions.
     const TOTAL: Option<Total> = None;
-    /// Reduces `n` numbers, given as rows, to one number.
+    /// Reduces `n` numbers, which are the numbers of `rows`, to one number.
     fn reduce<'a, T: Float>(rows: impl Iterator<Item = &'a [T]>, n: usize) -> T;
-    /// Returns the derivative by element `j` of a row of `n` numbers; `best` is the index of the first maximum, which is used
-    /// only if [`Self::NEEDS_X`].
+    /// Returns the derivative of the reduction by element `j` of a row of `n` numbers; `best` is the index of the first
+    /// maximum, and is used only if [`Self::NEEDS_X`].
     fn slope<T: Float>(j: usize, n: usize, best: usize) -> T;
 }
 
-/// Declares reductions. Each has its documentation, a type, a method, the result and the derivative.
+/// Declares reductions. Each entry has the documentation, a type, a method, the result and the derivative of a reduction.
 macro_rules! reductions {
     ($(
         $(#[doc = $text:literal])*
@@ -56,8 +56,8 @@ macro_rules! reductions {
 }
 
 reductions! {
-    /// Sums all numbers, out = Σ_ij x_ij, for any LoD; the result is one number without a LoD. The numbers are added up row by
-    /// row, first to last, in f64, so the result does not depend on the number of threads.
+    /// Sums all numbers of a variable with any LoD: out = Σ_ij x_ij; the output is one number without a LoD. The sum is
+    /// computed row by row, first to last, in f64, so the result does not depend on the number of threads.
     ///
     /// ```
     /// use ndarray::array;
@@ -71,13 +71,13 @@ reductions! {
     /// ```
     ///
     /// # Errors
-    /// If `x` holds no floats.
+    /// It is an error if `x` holds no floats.
     Sum = fn sum { const TOTAL: Option<Total> = Some(Total::Sum); }
         result |rows, _| T::from_f64(total(rows));
         slope |_, _, _| T::ONE;
 
-    /// Computes the mean of all n numbers, out = Σ_ij x_ij / n, or 0 if n = 0; the result is one number without a LoD. The sum is
-    /// computed as by `sum`.
+    /// Computes the mean of all n numbers of a variable: out = Σ_ij x_ij / n, or 0 if n = 0; the output is one number without a
+    /// LoD. The sum over the numbers is computed as by `sum`: row by row, in f64.
     ///
     /// ```
     /// use ndarray::array;
@@ -91,12 +91,12 @@ reductions! {
     /// ```
     ///
     /// # Errors
-    /// If `x` holds no floats.
+    /// It is an error if `x` holds no floats.
     Mean = fn mean { const TOTAL: Option<Total> = Some(Total::Mean); }
         result |rows, n| T::from_f64(total(rows) / n.max(1) as f64);
         slope |_, n, _| T::from_f64(1.0 / n.max(1) as f64);
 
-    /// Sums each row, out_i = Σ_j x_ij, one number per row; the LoD is kept.
+    /// Sums the numbers of each row: out_i = Σ_j x_ij; the output has one number per row, and the LoD of x.
     ///
     /// ```
     /// use ndarray::array;
@@ -111,12 +111,13 @@ reductions! {
     /// ```
     ///
     /// # Errors
-    /// If `x` holds no floats.
+    /// It is an error if `x` holds no floats.
     SumFeatures = fn sum_features
         result |rows, _| T::from_f64(total(rows));
         slope |_, _, _| T::ONE;
 
-    /// Computes the mean of each row of n numbers, out_i = Σ_j x_ij / n, or 0 if n = 0; one number per row, the LoD is kept.
+    /// Computes the mean of the n numbers of each row: out_i = Σ_j x_ij / n, or 0 if n = 0; the output has one number per row,
+    /// and the LoD of x.
     ///
     /// ```
     /// use ndarray::array;
@@ -131,13 +132,14 @@ reductions! {
     /// ```
     ///
     /// # Errors
-    /// If `x` holds no floats.
+    /// It is an error if `x` holds no floats.
     MeanFeatures = fn mean_features
         result |rows, n| T::from_f64(total(rows) / n.max(1) as f64);
         slope |_, n, _| T::from_f64(1.0 / n.max(1) as f64);
 
-    /// Computes the maximum of each row, out_i = max_j x_ij, one number per row; the LoD is kept. NaN counts as larger than any
-    /// number, so that a NaN is not hidden. The first maximum of the row gets the gradient.
+    /// Computes the maximum of each row: out_i = max_j x_ij; the output has one number per row, and the LoD of x. NaN counts as
+    /// larger than any number, so that the maximum of a row with a NaN is NaN. The first maximum of a row gets the whole
+    /// gradient of the row's maximum.
     ///
     /// ```
     /// use ndarray::array;
@@ -152,7 +154,7 @@ reductions! {
     /// ```
     ///
     /// # Errors
-    /// If `x` holds no floats, or its rows are empty.
+    /// It is an error if `x` holds no floats, or has the width 0.
     MaxFeatures = fn max_features { const NEEDS_X: bool = true; }
         result |rows, _| maximum(rows);
         slope |j, _, best| if j == best { T::ONE } else { T::ZERO };
@@ -171,7 +173,7 @@ fn first_maximum<T: Float>(row: &[T]) -> usize {
     row.iter().enumerate().fold(0, |best, (j, &x)| if exceeds(x, row[best]) { j } else { best })
 }
 
-/// A [`Reduction`] of all numbers of a variable, as an operator.
+/// An operator that applies a [`Reduction`] to all numbers of a variable.
 pub(in crate::ops) struct Whole<R>(R);
 family!(Whole);
 
@@ -221,7 +223,7 @@ impl<R: Reduction> Op for Whole<R> {
     }
 }
 
-/// A [`Reduction`] of each row, as an operator.
+/// An operator that applies a [`Reduction`] to each row of a variable.
 pub(in crate::ops) struct PerRow<R>(R);
 family!(PerRow);
 

@@ -1,4 +1,4 @@
-//! `softmax` and `log_softmax` over the features of each row.
+//! `softmax` and `log_softmax` over the columns of each row.
 
 use crate::error::Result;
 use crate::kernels::{Arithmetic, Assign, Float, Sweep, View, ViewMut, sweep};
@@ -6,16 +6,15 @@ use crate::operator;
 use crate::operator::{Attributes, Backward, CheckCase, DeclaredOp, Forward, Gradient, InferShape, Op, Spec};
 use crate::with_float;
 
-/// The slots of both operators.
 const X: usize = 0;
 const OUT: usize = 0;
 
 operator! {
-    /// Softmax over the features of each row: `out_j = e^(x_j − m) / Σ_k e^(x_k − m)`, where m is the row's maximum.
+    /// Softmax over the columns of each row: `out_j = e^(x_j − m) / Σ_k e^(x_k − m)`, where m is the maximum of the row.
     ///
-    /// The rows may have any LoD, which the output keeps. A row in which every number is -inf (a fully masked row) has the
-    /// softmax 0, and passes no gradient. For such numbers, [`sequence_softmax`](Self::sequence_softmax) and
-    /// [`cross_entropy`](Self::cross_entropy) give NaN.
+    /// The rows of x may have any LoD, which the output keeps. For a row in which every number is -inf (a fully masked row),
+    /// the softmax is 0 in every column, and no gradient passes. For a row in which every number is -inf,
+    /// [`sequence_softmax`](Self::sequence_softmax) and [`cross_entropy`](Self::cross_entropy) give NaN.
     ///
     /// ```
     /// use ndarray::array;
@@ -30,7 +29,7 @@ operator! {
     /// ```
     ///
     /// # Errors
-    /// If `x` holds no floats.
+    /// It is an error if `x` holds no floats.
     pub(in crate::ops) struct PlainSoftmax = softmax {}
     inputs { X = x: one }
     outputs { OUT = out: one }
@@ -38,8 +37,8 @@ operator! {
 }
 
 operator! {
-    /// Logarithm of the softmax over the features of each row: `out_j = x_j − m − log Σ_k e^(x_k − m)`, where m is the row's
-    /// maximum. A row in which every number is -inf gives -inf.
+    /// Logarithm of the softmax over the columns of each row: `out_j = x_j − m − log Σ_k e^(x_k − m)`, where m is the maximum
+    /// of the row. For a row in which every number is -inf, the output is -inf in every column.
     ///
     /// ```
     /// use ndarray::array;
@@ -53,16 +52,16 @@ operator! {
     /// ```
     ///
     /// # Errors
-    /// If `x` holds no floats.
+    /// It is an error if `x` holds no floats.
     pub(in crate::ops) struct LogSoftmax = log_softmax {}
     inputs { X = x: one }
     outputs { OUT = out: one }
     impl Builder, Var { fn log_softmax(&self, x: Var) -> Var; }
 }
 
-/// The form of the operator: the softmax, or the logarithm of the softmax.
+/// Selects one of the two operators: `softmax` or `log_softmax`.
 pub(in crate::ops) trait Form: DeclaredOp {
-    /// Whether the result is the logarithm of the softmax.
+    /// Whether the operator returns the logarithm of the softmax.
     const LOG: bool;
 }
 
@@ -74,7 +73,7 @@ impl Form for LogSoftmax {
     const LOG: bool = true;
 }
 
-/// The softmax of each row, or the logarithm of the softmax, as an operator.
+/// An operator that computes the softmax of each row, or the logarithm of the softmax.
 pub(in crate::ops) struct Softmax<F>(F);
 family!(Softmax);
 
@@ -130,7 +129,8 @@ impl<T: Float> Sweep for Values<'_, T> {
     fn run<A: Arithmetic>(mut self) {
         for (out, x) in self.out.iter_mut().zip(self.x.iter()) {
             let max = x.iter().fold(T::NEG_INFINITY, |max, &x| if x > max { x } else { max });
-            // In a fully masked row the maximum is -inf; 0 is subtracted instead, which avoids NaN.
+            // In a fully masked row the maximum is -inf: then 0 is subtracted instead of the maximum, since -inf − (-inf) is
+            // NaN.
             let max = if max > T::NEG_INFINITY { max } else { T::ZERO };
             out.iter_mut().zip(x).for_each(|(out, &x)| *out = (x - max).exp_with::<A>());
             let sum: T = out.iter().copied().sum();

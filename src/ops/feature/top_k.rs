@@ -9,12 +9,13 @@ use crate::tensor::DType;
 use crate::with_float;
 
 operator! {
-    /// Returns the k largest numbers of each row, the largest first, and the columns of these numbers.
+    /// Returns the k largest numbers of each row in descending order, and the column numbers of these k numbers.
     ///
-    /// values_ij is the j-th largest number of row i, and ids_ij its column, an i64; Among equal numbers the lowest column comes
-    /// first; NaN comes before all numbers. [`argmax`](Self::argmax) returns only the first of these columns. Row-wise: x may
-    /// have any LoD, which both outputs `[rows, k]` keep. The k numbers of x get the gradient of `values`; all other numbers get
-    /// 0.
+    /// In row i, values_ij is the j-th largest number, and ids_ij is the column number of values_ij, an i64. Among equal
+    /// numbers the lowest column comes first; NaN comes before all numbers. [`argmax`](Self::argmax) returns only the column
+    /// number of the largest number of each row. The operator computes each row alone; x may have any LoD, which the outputs
+    /// `values` and `ids`, each `[rows, k]`, keep. The gradient of `values` passes to the k selected numbers of each row of x;
+    /// all other numbers get 0.
     ///
     /// ```
     /// use ndarray::array;
@@ -31,7 +32,7 @@ operator! {
     /// ```
     ///
     /// # Errors
-    /// If `x` holds no floats, or k is not from 1 to the width of `x`.
+    /// It is an error if `x` holds no floats, or k is not from 1 to the width of `x`.
     pub(in crate::ops) struct TopK = top_k { k: usize }
     inputs { X = x: one }
     outputs { VALUES = values: one, IDS = ids: one.without_gradient() }
@@ -100,7 +101,8 @@ impl TopK {
         for (row, x) in x.iter().enumerate() {
             let (values, ids) = (values.row(row), ids.row(row));
             let mut found = 0;
-            // Each number is compared with the smallest of the k sorted numbers first, since most numbers are smaller than all k.
+            // Each number is first compared with the smallest of the k sorted numbers, since most numbers of a row are smaller
+            // than all k.
             for (column, &x) in x.iter().enumerate() {
                 if found == self.k && !exceeds(x, values[found - 1]) {
                     continue;

@@ -1,4 +1,4 @@
-//! `embedding_bag`: looks up rows of a table by ids, and pools them without copying them.
+//! `embedding_bag`: pools the rows of a table that each bag of ids names, without copying the rows.
 
 use std::ops::Range;
 
@@ -22,7 +22,8 @@ use crate::program::Var;
 use crate::tensor::{StorageKind, Variable};
 use crate::with_float;
 
-/// Options of [`Builder::lookup_bag`](crate::Builder::lookup_bag); by default the sum of all rows, with a dense gradient.
+/// Options of [`Builder::lookup_bag`](crate::Builder::lookup_bag); by default the pool is the sum of all rows of a bag, and the
+/// table's gradient is dense.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct LookupBag {
     pub(crate) pool: BagPool,
@@ -32,13 +33,14 @@ pub struct LookupBag {
 }
 
 impl LookupBag {
-    /// Pooling of the rows of a bag (default: their sum).
+    /// Pooling: the sum, mean or maximum of the rows of a bag (default: sum).
     #[must_use]
     pub fn pool(self, pool: BagPool) -> Self {
         Self { pool, ..self }
     }
 
-    /// Weights: the factor of each id's row before the sum, in the rows and LoD of the ids (default: 1).
+    /// Weights: a factor for the row of each id, applied before the sum; the variable has the rows and LoD of the ids (default:
+    /// 1).
     #[must_use]
     pub fn weights(self, weights: impl Into<Option<Var>>) -> Self {
         Self { weights: weights.into(), ..self }
@@ -58,11 +60,11 @@ impl LookupBag {
 }
 
 operator! {
-    /// Pools the rows of `table` `[height, width]` that the ids of each bag name: one output row per bag. A bag is a sequence of
-    /// the last level of `ids`. The table's rows are not copied. The layer [`embedding_bag`](Self::embedding_bag) creates the
-    /// table.
+    /// Pools the rows of `table` `[height, width]` that the ids of each bag name; the output has one row per bag. A bag is a
+    /// sequence of the last level of `ids`. The rows of the table are not copied before they are pooled. The layer
+    /// [`embedding_bag`](Self::embedding_bag) creates the table.
     ///
-    /// With the ids i_1 … i_n of a bag, weights w_1 … w_n and the table W:
+    /// For a bag with the ids i_1 … i_n and the weights w_1 … w_n, and the table W:
     ///
     /// | pool | out, of a bag | gradient of W\[i\], over the positions k with i_k = i |
     /// |---|---|---|
@@ -70,16 +72,19 @@ operator! {
     /// | mean | Σ_k W\[i_k\] / n | Σ_k d / n |
     /// | max | the largest number of each column; NaN counts as the largest | d where k is the first maximum, else 0 |
     ///
-    /// Here d is the gradient of out. Without weights, w_k is 1. With weights the pool must be a sum: a weighted mean could mean
-    /// Σ w x / n or Σ w x / Σ w, and other operators can compute either from the sum. The gradient of w_k is d · W\[i_k\].
+    /// In the gradients, d is the gradient of out. Without weights, every w_k is 1. With weights, only the sum is allowed as
+    /// the pool: a weighted mean could be Σ w x / n or Σ w x / Σ w, and other operators can compute either mean from the sum.
+    /// The gradient of the weight w_k is d · W\[i_k\].
     ///
-    /// The ids are whole numbers, i64 or i32, one per row, `[rows]` or `[rows, 1]`; the weights are one per row, in the
-    /// table's dtype. An empty bag gives zeros. The `padding_id`, if set, is skipped: it is not counted in a mean, and its row
-    /// and its weight get no gradient. The output has the LoD of the ids without its last level.
+    /// The ids are whole numbers, i64 or i32, one per row, of shape `[rows]` or `[rows, 1]`; the weights are one number per row
+    /// of the ids, in the dtype of the table. For an empty bag, the output row is zeros. If `padding_id` is set, this id is
+    /// skipped in every bag: it is not counted in a mean, and its row and its weight get no gradient. The output has the LoD of
+    /// the ids without its last level.
     ///
-    /// The gradient of the table is summed over equal ids, in their order. As selected rows it has one row for each id that
-    /// occurs, ascending; then the cost does not depend on the height of the table. `table` may be a [row-sparse
-    /// parameter](crate::Builder::row_sparse_parameter), whose gradient is always stored as selected rows.
+    /// The gradient of a table row is the sum over all occurrences of the row's id, first to last. If the gradient is stored as
+    /// selected rows, it has one row for each id that occurs, in ascending order; then its cost does not depend on the height
+    /// of the table. `table` may be a [row-sparse parameter](crate::Builder::row_sparse_parameter), whose gradient is always
+    /// stored as selected rows.
     ///
     /// ```
     /// use ndarray::array;
@@ -101,8 +106,8 @@ operator! {
     /// ```
     ///
     /// # Errors
-    /// If `ids` are not whole numbers, one per row, or have no LoD; if `table` is not a matrix of floats; if there is not
-    /// one weight per row of the ids; or if there are weights and the pool is not a sum.
+    /// It is an error if `ids` are not whole numbers, one per row, or have no LoD; if `table` is not a matrix of floats; if
+    /// there is not one weight per row of the ids; or if there are weights and the pool is not the sum.
     #[doc(alias = "EmbeddingBag")]
     pub(in crate::ops) struct EmbeddingBag = embedding_bag {
         pool: BagPool,
@@ -118,7 +123,7 @@ operator! {
     }
 }
 
-/// Reads the attribute of the storage of the table's gradient: dense or selected rows; dense if the attribute is missing.
+/// Reads the attribute that names the storage of the table's gradient, dense or selected rows; a missing attribute means dense.
 fn table_gradient(attributes: &Attributes, name: &str) -> Result<StorageKind> {
     match or_default(attributes, name, StorageKind::Dense)? {
         storage @ (StorageKind::Dense | StorageKind::SelectedRows) => Ok(storage),
@@ -220,7 +225,7 @@ impl Op for EmbeddingBag {
         let (touched, (ids, _), (_, width)) =
             (work.touched(), work.input(Self::IDS), work.input(Self::TABLE));
         match work.pass() {
-            // Only the rows of the ids are read from the table.
+            // The operator reads from the table only the rows that the ids name.
             Pass::Forward => {
                 let (bags, _) = work.output(Self::OUT);
                 let size = touched.written.checked_div(bags * width).unwrap_or(0);
@@ -236,27 +241,30 @@ impl Op for EmbeddingBag {
     }
 }
 
-/// Scratch for the ids of a call, their factors and their bags, used again at every call.
+/// Scratch memory for the ids of a call, the factors of the ids and the bags; the next call reuses the memory.
 #[derive(Default)]
 struct Scratch<T> {
-    /// The ids without padding, bag by bag; `starts` is where each bag starts in this list.
+    /// The ids without padding, bag by bag; `starts` has, for each bag, the index in this list at which the bag starts, and
+    /// then the length of this list.
     rows: Vec<i64>,
     starts: Vec<usize>,
-    /// For a row-sparse table: the distinct rows that the ids name; `places` is the index of each id's row in them.
+    /// If the table is row-sparse: the distinct rows that the ids name; `places` is, for each id, the index of the id's row in
+    /// `gathered`.
     gathered: Vec<T>,
     places: Vec<i64>,
-    /// The factor of each id's row; empty if every factor is 1.
+    /// The factor of each id's row before the sum; the list is empty if every factor is 1.
     factors: Vec<T>,
-    /// The bag of each id.
+    /// For each id, the number of the bag that contains the id.
     bags: Vec<u32>,
     plan: RowMerge,
-    /// The first maximum of each bag and column, and its value.
+    /// For each bag and each column: the id with the first maximum, and in `best` the maximum.
     which: Vec<u32>,
     best: Vec<T>,
 }
 
 impl<T: Float> Scratch<T> {
-    /// Returns the rows of the table, and for each id the number of its row in them: the dense table, or else the gathered rows.
+    /// Returns a table, and for each id the number of the id's row in this table: the dense table or, if `dense` is `None`, the
+    /// gathered rows.
     fn table<'a>(&'a self, dense: Option<View<'a, T>>, width: usize) -> (View<'a, T>, &'a [i64]) {
         match dense {
             Some(table) => (table, &self.rows),
@@ -264,7 +272,7 @@ impl<T: Float> Scratch<T> {
         }
     }
 
-    /// Collects the ids without padding.
+    /// Collects the ids without padding; returns an error if an id names no row of the table.
     fn collect(
         &mut self,
         op: &EmbeddingBag,
@@ -282,7 +290,7 @@ impl<T: Float> Scratch<T> {
         }
     }
 
-    /// Collects the ids without padding; returns an error that names the first row whose id is not in the table.
+    /// Collects the ids without padding; the error is the number of the first row with an id that names no row of the table.
     fn gather<I: Copy + Into<i64>>(
         &mut self,
         op: &EmbeddingBag,
@@ -312,7 +320,7 @@ impl<T: Float> Scratch<T> {
         Ok(())
     }
 
-    /// Collects the weights of the ids without padding.
+    /// Collects the weights of the ids without padding; without weights, does nothing.
     fn weigh(&mut self, op: &EmbeddingBag, ids: &Ids<'_>, weights: Option<View<'_, T>>) {
         let Some(weights) = weights else { return };
         self.factors.extend(
@@ -324,7 +332,8 @@ impl<T: Float> Scratch<T> {
         );
     }
 
-    /// Prepares the gradient of the table: the bag of each id, and for a mean the factor 1 / n of each id.
+    /// Prepares the gradient of the table: computes the bag of each id and, if the pool is the mean, the factor 1 / n of each
+    /// id.
     fn share(&mut self, op: &EmbeddingBag) -> Result<()> {
         let Self { rows, starts, factors, bags, plan, .. } = self;
         check_count(rows.len().max(starts.len()))?;
@@ -341,7 +350,7 @@ impl<T: Float> Scratch<T> {
         Ok(())
     }
 
-    /// Finds the id with the first maximum of each bag and column.
+    /// Finds, for each bag and each column, the id with the first maximum.
     fn find_maxima(&mut self, dense: Option<View<'_, T>>, width: usize) {
         let count = self.starts.len() - 1;
         let (mut which, mut best) = (std::mem::take(&mut self.which), std::mem::take(&mut self.best));
@@ -355,7 +364,7 @@ impl<T: Float> Scratch<T> {
 }
 
 impl<T: RowValue> Scratch<T> {
-    /// Gathers the rows of the ids from a row-sparse table.
+    /// Gathers the rows that the ids name from a row-sparse table.
     fn gather_rows(&mut self, table: &RowTable) -> Result<()> {
         let Self { rows, plan, gathered, places, .. } = self;
         check_count(rows.len())?;
@@ -373,7 +382,7 @@ impl<T: RowValue> Scratch<T> {
 }
 
 /// # Errors
-/// Checks that 32 bits can number the ids.
+/// Returns an error if the number of ids is 2³² or more.
 fn check_count(ids: usize) -> Result<()> {
     match u32::try_from(ids) {
         Ok(_) => Ok(()),
@@ -420,7 +429,7 @@ impl EmbeddingBag {
         let ids = ids!(run, Self::IDS);
         let height = run.input_spec(Self::TABLE).shape[0].known().unwrap_or(0);
         room.collect(self, &ids, run.sequences(Self::IDS)?, height)?;
-        // The numbers of the table are read only for the gradient of weights and for maxima.
+        // The backward pass reads the numbers of the table only for the gradient of the weights and for maxima.
         let (by_rows, width) = (run.table(Self::TABLE), dout.width());
         let reads = self.pool == BagPool::Max || run.wants(Self::WEIGHTS);
         if let Some(table) = by_rows.filter(|_| reads) {
@@ -472,7 +481,7 @@ impl EmbeddingBag {
         Ok(())
     }
 
-    /// Writes or adds the gradient of the weights; the gradient of a padding id's weight is 0.
+    /// Writes or adds the gradient of the weights; the weight of a padding id gets the gradient 0.
     fn put_weights<T: Float>(&self, ids: &Ids<'_>, found: &[T], mut to: ViewMut<'_, T>, assign: Assign) {
         let mut found = found.iter();
         for (row, to) in to.iter_mut().enumerate() {
@@ -482,10 +491,11 @@ impl EmbeddingBag {
     }
 }
 
-/// The least number of numbers per thread: with fewer, another thread costs more time than it saves.
+/// The least number of numbers in a thread's part of the gradient: with fewer, another thread costs more time than it saves.
 const GRAIN: usize = 1 << 15;
 
-/// Computes the gradient of the table, with the distinct rows divided over threads: each row's sum is computed by one thread.
+/// Computes the gradient of the table; the distinct rows are divided over threads, so that one thread computes the whole sum of
+/// a row.
 fn divide<T: Float>(
     gradient: BagGradient<'_, T>,
     dout: View<'_, T>,
@@ -517,8 +527,8 @@ fn divide<T: Float>(
     );
 }
 
-/// Returns the first number strictly inside a range for which `below` is false, by bisection; `below` is true for all
-/// numbers before it.
+/// Returns by bisection the first number inside the range, without its ends, for which `below` is false; `below` must be true
+/// for all smaller numbers and false for all larger numbers.
 fn middle(range: Range<usize>, below: impl Fn(usize) -> bool) -> usize {
     let (mut low, mut high) = (range.start + 1, range.end - 1);
     while low < high {
@@ -555,7 +565,7 @@ fn samples() -> Result<Vec<CheckCase>> {
         samples.push(sample(&name("all empty"), plain.clone(), &[], &[vec![0, 0]])?);
         samples.push(sample(&name("none, selected rows"), sparse, &[], &[vec![]])?);
         let padded = attributes(pool, Some(0), rows);
-        // The padding row is not read, so its derivative is zero, as its gradient is.
+        // The operator does not read the padding row, so both the derivative and the gradient of this row are zero.
         samples.push(sample(&name("padding"), padded, &[0, 3, 0, 0], &[vec![2, 0, 1, 1]])?);
         let ids = Variable::sequences(array![[2i32], [0]], Lod::from_lengths1(&[0, 2])?)?;
         let column = CheckCase::new(&name("i32, a column"), plain);

@@ -1,4 +1,4 @@
-//! `embedding`: looks up rows of a table by ids.
+//! `embedding`: looks up the row of a table for each id.
 
 use ndarray::array;
 
@@ -15,18 +15,18 @@ use crate::tensor::{StorageKind, Variable};
 use crate::with_float;
 
 operator! {
-    /// Looks up the rows of `weight` `[height, width]` by `ids`; the layer `embedding` creates the weight.
+    /// Looks up the row of `weight` `[height, width]` for each id in `ids`; the layer `embedding` creates the weight.
     ///
-    /// out_i = W\[ids_i\], with ids `[rows]` or `[rows, 1]` of i64 or i32 and W `[height, width]`. Row-wise: the ids may have any
-    /// LoD, which the output keeps.
+    /// out_i = W\[ids_i\], with ids `[rows]` or `[rows, 1]` of i64 or i32 and W `[height, width]`. The operator computes each
+    /// row alone; the ids may have any LoD, which the output keeps.
     ///
-    /// The gradient of W is summed over equal ids. With `sparse` it is stored as selected rows, one for each id in the order of
-    /// the ids, so that the cost does not depend on the height of the table. The `padding_id`, if it is not `None`, is looked up
-    /// like any other id, but its row gets no gradient.
+    /// The gradient of a row of W is the sum over all occurrences of the row's id. With `sparse`, the gradient of W is stored
+    /// as selected rows, one row per id in the order of the ids, so that its cost does not depend on the height of the table.
+    /// If `padding_id` is set, this id is looked up like any other id, but the row that it names gets no gradient.
     ///
     /// `weight` may be a [row-sparse parameter](crate::Builder::row_sparse_parameter): a row that is not stored yet has its
     /// initial value, and the gradient is always stored as selected rows. `weight` may also be selected rows that the program
-    /// computes: rows that are not stored are 0, and only the stored rows get a gradient.
+    /// computes: then all rows that are not stored are 0, and only the stored rows get a gradient.
     ///
     /// ```
     /// use ndarray::array;
@@ -49,7 +49,7 @@ operator! {
     /// ```
     ///
     /// # Errors
-    /// If `ids` are not whole numbers, one per row, or `weight` is not a matrix of floats.
+    /// It is an error if `ids` are not whole numbers, one per row, or `weight` is not a matrix of floats.
     #[doc(alias = "embedding")]
     pub(in crate::ops) struct Embedding = embedding { padding_id: Option<i64>, sparse: bool = false }
     inputs { IDS = ids: one.without_gradient(), WEIGHT = weight: one.table() }
@@ -88,7 +88,7 @@ impl Op for Embedding {
                 reads.stored(StorageKind::SelectedRows)
             }
             StorageKind::Dense => reads,
-            // The gradient of a weight that is not dense needs the row numbers that the weight stores.
+            // If `weight` is not dense, the backward pass reads the row numbers that the weight stores.
             _ => reads.input(Self::WEIGHT).stored(StorageKind::SelectedRows),
         }
     }
@@ -104,7 +104,7 @@ impl Op for Embedding {
     fn cost(&self, work: &Work<'_>) -> Cost {
         let touched = work.touched();
         match work.pass() {
-            // Only the rows that the ids name are read from the table: as many numbers as are written.
+            // The operator reads from the table only the rows that the ids name: it reads as many numbers as it writes.
             Pass::Forward => Cost { flops: 0, read: touched.written, ..touched },
             Pass::Backward => touched,
         }
@@ -118,7 +118,8 @@ impl Op for Embedding {
             let attributes = Embedding { padding_id: None, sparse }.attributes();
             Ok(CheckCase::new(name, attributes).batch("ids", ids).constant("weight", weight.clone()))
         };
-        // The gradient of the padding row is zero by definition, unlike its derivative, so gradients are not checked.
+        // Gradients are not checked here: the gradient of the padding row is zero by definition, but the derivative by this row
+        // is not.
         let padding = Embedding { padding_id: Some(0), sparse: false }.attributes();
         let padding = CheckCase::new("padding, i32, a column", padding).without_gradient();
         Ok(vec![
@@ -154,20 +155,21 @@ fn forward<T: RowValue>(run: &mut Forward<'_>) -> Result<()> {
     Ok(())
 }
 
-/// The least number of numbers per thread: with fewer, another thread costs more time than it saves.
+/// The least number of numbers in a thread's part of the output: with fewer, another thread costs more time than it saves.
 const GRAIN: usize = 1 << 14;
 
-/// A weight that is not dense.
+/// An embedding table that is not stored as a dense matrix.
 #[derive(Clone, Copy)]
 enum Weight<'a, T> {
-    /// A row-sparse parameter.
+    /// A row-sparse parameter, which returns the initial value of a row that is not stored.
     Table(TableRows<'a, T>),
-    /// The row numbers of selected rows, ascending, and the rows; all other rows are 0.
+    /// Selected rows: the row numbers, ascending, and the stored rows; all other rows are 0.
     Rows(&'a [i64], View<'a, T>),
 }
 
 impl<T: RowValue> Weight<'_, T> {
-    /// Looks up the rows that the ids from number `first` on name; all ids must be in range.
+    /// Looks up one row for each row of `out`, starting with the id at index `first`; the caller ensures that all ids are in
+    /// range.
     fn look_up(self, ids: &Ids<'_>, first: usize, mut out: ViewMut<'_, T>, threads: usize) {
         let half = out.rows() / 2;
         if threads > 1 && half * out.width() >= GRAIN {
@@ -191,7 +193,7 @@ impl<T: RowValue> Weight<'_, T> {
     }
 }
 
-/// Returns the values of selected rows; a buffer that was never filled gives no rows.
+/// Returns the stored rows of selected rows; returns no rows if the buffer was never filled.
 fn rows_of<T: RowValue>(rows: &RowBuffer) -> Result<View<'_, T>> {
     if rows.dtype().is_none() { Ok(View::new(&[], 0, rows.width())) } else { rows.values::<T>() }
 }

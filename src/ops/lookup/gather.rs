@@ -1,4 +1,5 @@
-//! `gather_rows` and `scatter_rows`, which read and add rows by their numbers, and `one_hot`.
+//! `gather_rows`, which copies rows by their numbers, `scatter_rows`, which adds rows to numbered rows of a matrix, and
+//! `one_hot`.
 
 use ndarray::array;
 
@@ -15,12 +16,13 @@ use crate::tensor::{DType, Variable};
 use crate::with_float;
 
 operator! {
-    /// Gathers the rows of `x` at `ids`, in the order of `ids`, with repetition: out_i = x\[ids_i\], with the rows and the LoD
-    /// of `ids`.
+    /// Gathers the row of `x` for each id in `ids`: out_i = x\[ids_i\]; an id may occur several times, and the output has the
+    /// rows and the LoD of `ids`.
     ///
-    /// `x` has the rows of the batch, numbered from 0 through all sequences, or is a constant table `[height, width]`. The
-    /// gradient of a table is dense here; with [`lookup`](Self::lookup) it can be selected rows. The gradient of a row is the sum
-    /// over its occurrences in `ids`, in their order.
+    /// `x` is a constant table `[height, width]`, or has rows of the batch; rows of the batch are numbered from 0 through all
+    /// sequences. If `x` is a table, `gather_rows` computes a dense gradient; [`lookup`](Self::lookup) can compute the gradient
+    /// as selected rows. The gradient of a row of `x` is the sum over all occurrences of the row's number in `ids`, first to
+    /// last.
     ///
     /// ```
     /// use ndarray::array;
@@ -36,8 +38,8 @@ operator! {
     /// ```
     ///
     /// # Errors
-    /// If `ids` are not whole numbers, one per row, or `x` does not hold rows of floats; at a run, if an id is not below the
-    /// number of rows.
+    /// It is an error if `ids` are not whole numbers, one per row, or if `x` does not hold rows of floats; at a run, it is an
+    /// error if an id is negative or not below the number of rows of `x`.
     pub(in crate::ops) struct GatherRows = gather_rows { of_batch: bool = false }
     inputs { IDS = ids: one.without_gradient(), X = x: one }
     outputs { OUT = out: one }
@@ -49,11 +51,11 @@ operator! {
 }
 
 operator! {
-    /// Adds each row of `x` to one row of a matrix of zeros, the row that the id names: out\[ids_i\] += x_i.
+    /// Adds row i of `x` to row ids_i of a matrix of zeros: out\[ids_i\] += x_i.
     ///
-    /// x has the rows of `ids`, with any LoD; the result is a constant `[height, width]` without a LoD. Rows with equal ids are
-    /// added up first to last, so that the result does not depend on threads. The gradient of row i is row ids_i of the output's
-    /// gradient: dx_i = dout\[ids_i\].
+    /// `x` has the rows of `ids`, with any LoD; the output is a constant `[height, width]` without a LoD. Rows of `x` with
+    /// equal ids are added up first to last, so that the result does not depend on the number of threads. The gradient of row i
+    /// of `x` is row ids_i of the output's gradient: dx_i = dout\[ids_i\].
     ///
     /// ```
     /// use ndarray::array;
@@ -68,8 +70,8 @@ operator! {
     /// ```
     ///
     /// # Errors
-    /// If `ids` are not whole numbers, one per row, `x` holds no floats or has other rows; at a run, if an id is not below the
-    /// height.
+    /// It is an error if `ids` are not whole numbers, one per row, or if `x` holds no floats or has other rows than `ids`; at a
+    /// run, it is an error if an id is negative or not below the height.
     pub(in crate::ops) struct ScatterRows = scatter_rows { height: usize }
     inputs { IDS = ids: one.without_gradient(), X = x: one }
     outputs { OUT = out: one }
@@ -77,11 +79,12 @@ operator! {
 }
 
 operator! {
-    /// Encodes each id as a one-hot row of `classes` numbers: 1 in the column that the id names, 0 in all others.
+    /// Encodes each id as a one-hot row of `classes` numbers: the number is 1 in the column that the id names, and 0 in all
+    /// other columns.
     ///
-    /// Row-wise: the ids may have any LoD, which the output `[rows, classes]` keeps. The output holds f32, or the float type in
-    /// the attribute `dtype`; it passes no gradient. To multiply one-hot rows by a matrix, use [`lookup`](Self::lookup): it gives
-    /// the same result, and reads only the rows that the ids name.
+    /// The operator computes each row alone; the ids may have any LoD, which the output `[rows, classes]` keeps. The output
+    /// holds f32, or the float dtype in the attribute `dtype`; no gradient passes. To multiply one-hot rows by a matrix, use
+    /// [`lookup`](Self::lookup): it returns the same product, and reads only the rows of the matrix that the ids name.
     ///
     /// ```
     /// use unpadded::op::{Attributes, Operand};
@@ -95,8 +98,8 @@ operator! {
     /// ```
     ///
     /// # Errors
-    /// If `ids` are not whole numbers, one per row, if `classes` is 0, or if the dtype is no float; at a run, if an id is not
-    /// below the number of classes.
+    /// It is an error if `ids` are not whole numbers, one per row, if `classes` is 0, or if the dtype is no float; at a run, it
+    /// is an error if an id is negative or not below the number of classes.
     pub(in crate::ops) struct OneHot = one_hot { classes: usize, dtype: DType }
     inputs { IDS = ids: one.without_gradient() }
     outputs { OUT = out: one.without_gradient() }
@@ -107,7 +110,7 @@ operator! {
     }
 }
 
-/// Makes ids below a height in sequences of the given lengths.
+/// Makes ids from 0 to `height` − 1 for a check case, in sequences of the given lengths.
 fn some_ids(lengths: &[&[usize]], height: usize) -> Result<Variable> {
     let lengths: Vec<Vec<usize>> = lengths.iter().map(|l| l.to_vec()).collect();
     let lod = Lod::from_lengths(&lengths)?;
@@ -115,7 +118,7 @@ fn some_ids(lengths: &[&[usize]], height: usize) -> Result<Variable> {
     Variable::sequences(ndarray::Array1::from(ids), lod)
 }
 
-/// The names and lengths of the check cases of both operators.
+/// The names of the check cases of `gather_rows` and `scatter_rows`, and the lengths of the sequences of each check case.
 const CASES: [(&str, &[&[usize]]); 4] = [
     ("repeated ids", &[&[2, 0, 4]]),
     ("two levels", &[&[2, 0, 1], &[3, 0, 4]]),
@@ -126,7 +129,8 @@ const CASES: [(&str, &[&[usize]]); 4] = [
 impl Op for GatherRows {
     fn facts(&self) -> Facts {
         match self.of_batch {
-            // Ids number the rows of the whole batch, so the result depends on the batch.
+            // An id is a row number of the whole batch, so the output for a sequence depends on the other sequences of the
+            // batch.
             true => Facts { batch_dependent: true, ..Facts::batch_wide(LodEffect::Keeps(Self::IDS)) },
             false => Facts::row_wise(),
         }

@@ -1,11 +1,11 @@
-//! Ids and labels: whole numbers, i64 or i32, that name a row of a table or a class.
+//! Ids and labels: whole numbers, i64 or i32; an id names a row of a table, a label names a class.
 
 use crate::error::{Error, Result};
 use crate::kernels::View;
 use crate::operator::InferShape;
 use crate::tensor::DType;
 
-/// The ids of a call, one per row.
+/// The ids of a call, one per row, in either of the two allowed dtypes.
 pub(in crate::ops) enum Ids<'a> {
     I32(View<'a, i32>),
     I64(View<'a, i64>),
@@ -39,20 +39,20 @@ impl Ids<'_> {
         }
     }
 
-    /// Returns the id of row `row` as a row number of a table with `height` rows; errors name the slot `table`.
+    /// Checks the id of row `row` and returns it as an index into a table with `height` rows; errors name the table by `table`.
     ///
     /// # Errors
-    /// If the id is out of range.
+    /// Returns an error if the id is negative or not below the height.
     pub(in crate::ops) fn place(&self, row: usize, height: usize, table: &str) -> Result<usize> {
         let id = self.get(row);
         index(id, height)
             .ok_or_else(|| Error::new("id", below(height), id.to_string()).variable(table).row(row))
     }
 
-    /// Returns the class that the label of a row names; `None` for the ignored label.
+    /// Returns the class that the label of row `row` names; `None` if the label is the ignored label.
     ///
     /// # Errors
-    /// If the id is out of range.
+    /// Returns an error if the id is negative or not below the height.
     pub(in crate::ops) fn class(
         &self,
         row: usize,
@@ -73,17 +73,17 @@ impl Ids<'_> {
     }
 }
 
-/// Returns an id as an index; `None` if it is negative or not below `limit`.
+/// Returns an id as an index; returns `None` if the id is negative or not below `limit`.
 pub(in crate::ops) fn index(id: i64, limit: usize) -> Option<usize> {
     usize::try_from(id).ok().filter(|&i| i < limit)
 }
 
-/// Describes the valid ids of a table of `height` rows, for messages.
+/// Describes the valid ids of a table with `height` rows, for error messages.
 pub(in crate::ops) fn below(height: usize) -> String {
     format!("at least 0 and below {height}, the height")
 }
 
-/// Checks that an input slot holds one id per row.
+/// Returns an error unless an input slot holds one id (i32 or i64) per row.
 pub(in crate::ops) fn check(s: &InferShape<'_>, slot: usize) -> Result<()> {
     s.dtype_in(slot, &[DType::I64, DType::I32])?;
     let spec = s.input(slot);

@@ -1,4 +1,4 @@
-//! Operators on ids and on the rows that ids name.
+//! Operators on ids, and operators on the rows that ids name.
 
 #[macro_use]
 pub(super) mod bag;

@@ -1,4 +1,4 @@
-//! `accuracy`: the share of rows whose largest logit is at the label.
+//! `accuracy`: the share of rows in which the label's class has the largest logit.
 
 use ndarray::array;
 
@@ -11,11 +11,13 @@ use crate::tensor::{DType, Variable};
 use crate::with_float;
 
 operator! {
-    /// Computes the accuracy: the share of the rows of `logits` `[rows, classes]` whose largest logit is at the label.
+    /// Computes the accuracy: the share of the rows of `logits` `[rows, classes]` in which the label's class has the largest
+    /// logit.
     ///
-    /// out = (rows whose first largest logit is at the label) / (rows that count), an f32 scalar. Rows whose label is
-    /// `ignore_index` do not count; if no row counts, as in an empty batch, the accuracy is 0. A row with a NaN counts as wrong.
-    /// `logits` may have any LoD. The accuracy is over the whole batch, and has no gradient.
+    /// out = (rows in which the first largest logit is the label's logit) / (rows whose label is not `ignore_index`), an
+    /// f32 scalar. Rows whose label is `ignore_index` are not counted; if no row is counted, as in an empty batch, the
+    /// accuracy is 0. A row with a NaN logit counts as a wrong prediction. `logits` may have any LoD, and the accuracy
+    /// has no LoD. The accuracy is one number for the whole batch, and passes no gradient.
     ///
     /// ```
     /// use ndarray::array;
@@ -32,7 +34,7 @@ operator! {
     /// ```
     ///
     /// # Errors
-    /// If `logits` and `labels` have different rows, or the labels are not whole numbers, one per row.
+    /// It is an error if `logits` and `labels` have different rows, or if the labels are not whole numbers, one per row.
     pub(in crate::ops) struct Accuracy = accuracy { ignore_index: Option<i64> }
     inputs { LOGITS = logits: one.without_gradient(), LABELS = labels: one.without_gradient() }
     outputs { OUT = out: one.without_gradient() }

@@ -18,14 +18,15 @@ pub struct BinaryCrossEntropy {
 }
 
 impl BinaryCrossEntropy {
-    /// Weights of the columns, `[columns]` (default: 1); they have no gradient.
+    /// Column weights: the factors of the columns in the loss, shape `[columns]` (default: 1); the weights get no gradient.
     #[must_use]
     pub fn weights(self, weights: impl Into<Option<Var>>) -> Self {
         Self { weights: weights.into(), ..self }
     }
 
-    /// Weights of the target 1 relative to the target 0, `[columns]` (default: 1); they have no gradient. For a rare class, the
-    /// number of targets 0 divided by the number of targets 1 balances both.
+    /// Positive weights: for each column, the factor of the loss for the target 1, relative to the target 0, shape `[columns]`
+    /// (default: 1); the weights get no gradient. For a rare class, choose the number of targets 0 divided by the number of
+    /// targets 1: then both targets have equal weight in the loss.
     #[must_use]
     pub fn positive_weights(self, positive_weights: impl Into<Option<Var>>) -> Self {
         Self { positive_weights: positive_weights.into(), ..self }
@@ -48,7 +49,7 @@ builder_methods! { BinaryCrossEntropyPlain, Builder, Var;
     /// ```
     ///
     /// # Errors
-    /// If `x` and `y` are not floats of one dtype, with the same rows and the same width.
+    /// It is an error if `x` and `y` are not floats of one dtype, with the same rows and the same width.
     #[doc(alias = "bce")]
     pub fn binary_cross_entropy(&self, x: Var, y: Var) -> Var {
         self.binary_cross_entropy_with(x, y, BinaryCrossEntropy::default())
@@ -56,15 +57,16 @@ builder_methods! { BinaryCrossEntropyPlain, Builder, Var;
 }
 
 operator! {
-    /// Computes the mean binary cross-entropy of each row, from logits `x` and targets `y` between 0 and 1, with column weights w
-    /// and positive-target weights p (1 by default). With s = sigmoid(x_ij):
+    /// Computes the mean binary cross-entropy of each row, from logits `x` and targets `y` between 0 and 1, with column weights
+    /// w and positive-target weights p (1 by default). With the column weights w, the positive weights p and s = sigmoid(x_ij):
     ///
     /// loss_i = −Σ_j w_j · (p_j · y_ij · ln s + (1 − y_ij) · ln(1 − s)) / n,
     ///
-    /// with n columns. It is computed from the logits, so that no logarithm of 0 occurs, however large the logits are. Row-wise:
-    /// `x` and `y` have the same rows, of any LoD, which the loss `[rows, 1]` keeps; a row without columns has the loss 0. As
-    /// PyTorch's `BCEWithLogitsLoss`, whose mean is the `mean` of this loss. To weight rows, multiply the loss by the weights.
-    /// The targets get no gradient; `cast` turns whole numbers into targets.
+    /// Here n is the number of columns. The loss is computed from the logits without a logarithm of 0, even for very large or
+    /// very small logits. Each row has its own loss: `x` and `y` have equal rows and widths and one LoD, which the loss
+    /// `[rows, 1]` keeps. A row without columns has the loss 0. The `mean` of this loss equals PyTorch's `BCEWithLogitsLoss`
+    /// with `reduction='mean'`. To weight rows, multiply the loss by one weight per row. The targets get no gradient; `cast`
+    /// converts whole numbers to float targets.
     ///
     /// ```
     /// use ndarray::array;
@@ -81,8 +83,8 @@ operator! {
     /// ```
     ///
     /// # Errors
-    /// If `x` and `y` are not floats of one dtype, with the same rows and the same width, or if there is not one weight per
-    /// column.
+    /// It is an error if `x` and `y` are not floats of one dtype, with the same rows and the same width, or if there is not one
+    /// weight per column.
     #[derive(Clone, Copy)]
     pub(in crate::ops) struct LogisticLoss = binary_cross_entropy {}
     inputs {
@@ -103,7 +105,7 @@ operator! {
 #[inline(always)]
 fn beyond<T: Float, A: Arithmetic>(x: T) -> T {
     let e = (-x.abs()).exp_with::<A>();
-    // For a small e, 1 + e loses digits of e, and ln(1 + e) is e up to rounding.
+    // For a small e, the sum 1 + e loses digits of e; then ln(1 + e) is e up to rounding.
     if e < T::from_f64(1e-5) { e } else { (T::ONE + e).ln() }
 }
 
@@ -136,21 +138,22 @@ pub struct FocalLoss {
 }
 
 impl Default for FocalLoss {
-    /// Gamma 2 and alpha 0.25, as in the paper.
+    /// The default focal loss has gamma 2 and alpha 0.25, as in the paper of Lin et al.
     fn default() -> Self {
         Self { gamma: 2.0, alpha: Some(0.25) }
     }
 }
 
 impl FocalLoss {
-    /// Gamma: how fast the loss of well classified targets vanishes (default: 2); 0 is the binary cross-entropy.
+    /// Gamma: the power of the error in the loss (default: 2); a larger gamma gives well-classified targets less weight, and 0
+    /// gives the binary cross-entropy.
     #[must_use]
     pub fn gamma(self, gamma: f64) -> Self {
         Self { gamma, ..self }
     }
 
-    /// Alpha: the weight of the target 1, from 0 to 1 (default: 0.25); the target 0 has the weight 1 − alpha. With `None` both
-    /// have the weight 1.
+    /// Alpha: the weight of the target 1, from 0 to 1 (default: 0.25); the weight of the target 0 is 1 − alpha. With `None`,
+    /// the targets 0 and 1 both have the weight 1.
     #[must_use]
     pub fn alpha(self, alpha: impl Into<Option<f64>>) -> Self {
         Self { alpha: alpha.into(), ..self }
@@ -169,7 +172,7 @@ builder_methods! { FocalLossPlain, Builder, Var;
     /// ```
     ///
     /// # Errors
-    /// If `x` and `y` are not floats of one dtype, with the same rows and the same width.
+    /// It is an error if `x` and `y` are not floats of one dtype, with the same rows and the same width.
     pub fn focal_loss(&self, x: Var, y: Var) -> Var {
         self.focal_loss_with(x, y, FocalLoss::default())
     }
@@ -179,9 +182,10 @@ operator! {
     /// Computes the mean focal loss of each row, from logits `x` and targets `y` between 0 and 1: well-classified targets
     /// have little weight (Lin et al., "Focal loss for dense object detection", 2017).
     ///
-    /// With s = sigmoid(x_ij), the binary cross-entropy c_ij and the error q_ij = s · (1 − y_ij) + (1 − s) · y_ij: loss_i = Σ_j
-    /// (alpha · y_ij + (1 − alpha) · (1 − y_ij)) · q_ij^gamma · c_ij / n, over the n columns. Row-wise: `x` and `y` have the same
-    /// rows, of any LoD, which the loss `[rows, 1]` keeps; a row without columns has the loss 0. The targets get no gradient.
+    /// The loss has s = sigmoid(x_ij), the binary cross-entropy c_ij and the error q_ij = s · (1 − y_ij) + (1 − s) · y_ij:
+    /// loss_i = Σ_j (alpha · y_ij + (1 − alpha) · (1 − y_ij)) · q_ij^gamma · c_ij / n, over the n columns. Each row has its own
+    /// loss: `x` and `y` have equal rows and widths and one LoD, which the loss `[rows, 1]` keeps. A row without columns has
+    /// the loss 0. The targets `y` get no gradient.
     ///
     /// ```
     /// use ndarray::array;
@@ -197,8 +201,8 @@ operator! {
     /// ```
     ///
     /// # Errors
-    /// If `x` and `y` are not floats of one dtype, with the same rows and the same width; if gamma is below 0, or alpha is not
-    /// from 0 to 1.
+    /// It is an error if `x` and `y` are not floats of one dtype, with the same rows and the same width; if gamma is below 0,
+    /// or alpha is not from 0 to 1.
     #[derive(Clone, Copy)]
     pub(in crate::ops) struct Focal = focal_loss { gamma: f64 => not_negative, alpha: Option<f64> => share }
     inputs { X = x: one, Y = y: one.without_gradient() }
@@ -210,7 +214,7 @@ operator! {
     }
 }
 
-/// Reads a number that is not below 0.
+/// Reads an attribute that is a number of at least 0.
 fn not_negative(attributes: &Attributes, name: &str) -> Result<f64> {
     let number = attributes.float(name)?;
     if number >= 0.0 && number.is_finite() {
@@ -219,7 +223,7 @@ fn not_negative(attributes: &Attributes, name: &str) -> Result<f64> {
     Err(Error::new(format!("attribute `{name}`"), "a number of at least 0", number.to_string()))
 }
 
-/// Reads a number from 0 to 1; returns `None` if the attribute is missing or none.
+/// Reads an attribute that is a number from 0 to 1; returns `None` if the attribute is missing or has the value none.
 fn share(attributes: &Attributes, name: &str) -> Result<Option<f64>> {
     let number: Option<f64> = or_default(attributes, name, None)?;
     match number {
@@ -232,7 +236,7 @@ fn share(attributes: &Attributes, name: &str) -> Result<Option<f64>> {
 }
 
 impl Focal {
-    /// Returns the weight of the target, the error q, and the cross-entropy c, for a logit x and a target y.
+    /// Returns the weight of the target, the error q and the binary cross-entropy c, for a logit x and a target y.
     #[inline(always)]
     fn terms<T: Float, A: Arithmetic>(self, x: T, y: T) -> (T, T, T) {
         let weight = match self.alpha.map(T::from_f64) {
@@ -240,8 +244,8 @@ impl Focal {
             None => T::ONE,
         };
         let missing = x.sigmoid_with::<A>() * (T::ONE - y) + (-x).sigmoid_with::<A>() * y;
-        // For a target outside of 0 … 1 the error may be negative, and is set to 0. For NaN the comparison is false, so that NaN
-        // stays NaN.
+        // For a target below 0 or above 1, the error q may be negative, and is then set to 0. If the error q is NaN, the
+        // comparison is false, so that q stays NaN.
         let missing = if missing < T::ZERO { T::ZERO } else { missing };
         (weight, missing, (T::ONE - y) * x + beyond::<T, A>(x) + (-x).max(T::ZERO))
     }
@@ -257,11 +261,12 @@ impl Pointwise for Focal {
     fn dx<T: Float, A: Arithmetic>(self, x: T, y: T, _: Weights<T>) -> T {
         let (weight, missing, entropy) = self.terms::<T, A>(x, y);
         let (s, rest) = (x.sigmoid_with::<A>(), (-x).sigmoid_with::<A>());
-        // The derivatives of the cross-entropy and of the error: s − y = s · (1 − y) − (1 − s) · y.
+        // The derivative of the cross-entropy by x is s − y = s · (1 − y) − (1 − s) · y; the derivative of the error q is s ·
+        // (1 − s) · (1 − 2 · y).
         let of_entropy = s * (T::ONE - y) - rest * y;
         let of_missing = s * rest * (T::ONE - y - y);
         let power = missing.powf(T::from_f64(self.gamma));
-        // Where the error is 0, the derivative of its power is set to 0.
+        // Where the error q is 0, the derivative of q^gamma is set to 0.
         let slope = if missing > T::ZERO { T::from_f64(self.gamma) * power / missing } else { T::ZERO };
         weight * (slope * of_missing * entropy + power * of_entropy)
     }
@@ -277,8 +282,9 @@ operator! {
     /// Computes the mean hinge loss of each row, from scores `x` and targets `y` of −1 or 1: loss_i = Σ_j max(0, 1 − y_ij ·
     /// x_ij) / n.
     ///
-    /// Row-wise: `x` and `y` have the same rows, of any LoD, which the loss `[rows, 1]` keeps; a row without columns has the loss
-    /// 0. The targets get no gradient. `2 · y − 1` turns targets of 0 and 1 into −1 and 1.
+    /// Each row has its own loss: `x` and `y` have equal rows and widths and one LoD, which the loss `[rows, 1]` keeps. A row
+    /// without columns has the loss 0. The targets `y` get no gradient. To convert targets of 0 and 1 to targets of −1 and 1,
+    /// compute `2 · y − 1`.
     ///
     /// ```
     /// use ndarray::array;
@@ -294,7 +300,7 @@ operator! {
     /// ```
     ///
     /// # Errors
-    /// If `x` and `y` are not floats of one dtype, with the same rows and the same width.
+    /// It is an error if `x` and `y` are not floats of one dtype, with the same rows and the same width.
     #[derive(Clone, Copy)]
     pub(in crate::ops) struct Hinge = hinge {}
     inputs { X = x: one, Y = y: one.without_gradient() }
@@ -306,7 +312,7 @@ impl Pointwise for Hinge {
     #[inline(always)]
     fn loss<T: Float, A: Arithmetic>(self, x: T, y: T, _: Weights<T>) -> T {
         let missing = T::ONE - y * x;
-        // For NaN the comparison is false, so that NaN stays NaN.
+        // If the difference 1 − y · x is NaN, the comparison is false, so that the loss stays NaN.
         if missing < T::ZERO { T::ZERO } else { missing }
     }
     #[inline(always)]

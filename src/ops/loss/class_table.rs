@@ -1,11 +1,12 @@
-//! Code of the losses that use a few rows of a class table per row: the score of a class, and the gradients.
+//! Shared code of the losses that score only a few classes per row with a table of class weights: the score of a class, and the
+//! gradients.
 
 use crate::error::Result;
 use crate::kernels::{Assign, Float, View, ViewMut};
 use crate::operator::{Backward, Extent, InferShape, RowBuffer, RowValue, Spec};
 use crate::ops::lookup::ids;
 
-/// The slots of all operators in this file.
+/// The slots of all operators that use a class table.
 pub(in crate::ops) const X: usize = 0;
 pub(in crate::ops) const WEIGHT: usize = 1;
 pub(in crate::ops) const BIAS: usize = 2;
@@ -35,7 +36,7 @@ pub(in crate::ops) fn check(s: &InferShape<'_>) -> Result<(usize, Spec)> {
     Ok((height, out))
 }
 
-/// A table of classes and its bias.
+/// A table of class weights, one row per class, and the bias of each class.
 #[derive(Clone, Copy)]
 pub(in crate::ops) struct Table<'a, T> {
     pub(in crate::ops) weight: View<'a, T>,
@@ -43,7 +44,8 @@ pub(in crate::ops) struct Table<'a, T> {
 }
 
 impl<T: Float> Table<'_, T> {
-    /// Computes the score of a class for a row: a sum in a fixed number of lanes, so that its order depends only on the width.
+    /// Computes the score of a class for the row `x`; the sum has a fixed number of lanes, so that the order of the additions
+    /// depends only on the width.
     pub(in crate::ops) fn score(&self, class: usize, x: &[T]) -> T {
         const LANES: usize = 16;
         let (mut sums, weight) = ([T::ZERO; LANES], self.weight.row(class));
@@ -59,18 +61,18 @@ impl<T: Float> Table<'_, T> {
     }
 }
 
-/// The destination of the gradient of a class table.
+/// Where to add the gradient of a class table.
 pub(in crate::ops) enum TableGradient<'a, 'b, T> {
-    /// The gradient is not requested.
+    /// No gradient of the class table is requested.
     None,
-    /// The rows of a dense matrix.
+    /// The gradient of the class table is a dense matrix.
     Dense(ViewMut<'a, T>),
-    /// Selected rows, one for each class that occurs.
+    /// The gradient of the class table is selected rows: one row per call of `add`, so a class may occur several times.
     Rows(&'b mut RowBuffer),
 }
 
 impl<T: RowValue> TableGradient<'_, '_, T> {
-    /// Adds g · x to the row of a class.
+    /// Adds g · x to the gradient of row `class` of the table.
     pub(in crate::ops) fn add(&mut self, class: usize, g: T, x: &[T]) {
         match self {
             TableGradient::None => {}
@@ -85,13 +87,13 @@ impl<T: RowValue> TableGradient<'_, '_, T> {
     }
 }
 
-/// A function that calls its last argument once per class that a row uses, with the derivative of the loss by the class's score.
-/// The other arguments are the run, the number of the row and the row of x.
+/// A function that calls its last argument once for each class that the row's loss uses, with the class and the derivative of
+/// the loss by the score of the class. The other arguments are the backward call, the number of the row, and the row of x.
 type Terms<'a, T> = dyn FnMut(&Backward<'_>, usize, &[T], &mut dyn FnMut(usize, T)) -> Result<()> + 'a;
 
-/// Computes the requested gradients of x, table and bias from the `terms` of each row.
+/// Computes the requested gradients of x, the class table and the bias; `terms` lists the classes and derivatives of each row.
 pub(in crate::ops) fn gradients<T: RowValue>(run: &mut Backward<'_>, terms: &mut Terms<'_, T>) -> Result<()> {
-    // If the loss has no gradient, only the samples were used, which pass no gradient.
+    // The loss may have no gradient: then the program used only the sampled classes, which pass no gradient.
     let dloss = run.output_gradient::<T>(LOSS)?;
     let x = run.input::<T>(X)?;
     let spec = run.input_spec(WEIGHT);
@@ -100,7 +102,7 @@ pub(in crate::ops) fn gradients<T: RowValue>(run: &mut Backward<'_>, terms: &mut
     let weight = if run.wants(X) { Some(run.input::<T>(WEIGHT)?) } else { None };
     let dense = run.gradient::<T>(WEIGHT)?;
     let is_dense = dense.is_some();
-    // The buffer of rows is taken out of `run`, because `terms` borrows `run` while rows are added.
+    // The `RowBuffer` is taken out of `run`, because `terms` borrows `run` while rows are added to the buffer.
     let mut kept = match run.gradient_rows(WEIGHT) {
         Some((rows, assign)) if !is_dense => {
             if assign == Assign::Write || rows.dtype().is_none() {

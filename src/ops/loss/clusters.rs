@@ -1,4 +1,4 @@
-//! `class_clusters`: the cluster of a class, and the position of the class in the cluster.
+//! `class_clusters`: returns the cluster that contains a class, and the position of the class in the cluster.
 
 use ndarray::Array1;
 
@@ -9,13 +9,14 @@ use crate::ops::lookup::ids::{check, ids};
 use crate::tensor::{DType, Variable};
 
 operator! {
-    /// Locates the class of each label in clusters of classes, for an adaptive softmax. Returns three ids per row: the class in
-    /// the `head` (the first cluster's classes, then one class per other cluster), the number of the label's `cluster`, and the
-    /// position `within` this cluster.
+    /// Locates the class of each label in clusters of classes, as an adaptive softmax needs it. Returns three ids per row: the
+    /// label's class in the `head` softmax (the classes of cluster 0, then one class per other cluster), the number of the
+    /// label's `cluster`, and the position `within` this cluster.
     ///
-    /// `ends` are the ends of the clusters, ascending; the last one is the number of classes: with \[2, 5, 9\], classes 0 and 1
-    /// are cluster 0, 2 to 4 cluster 1, 5 to 8 cluster 2. In `head`, a class of cluster 0 keeps its number, and cluster k ≥ 1 is
-    /// the class ends_0 + k − 1. Row-wise: all outputs are i64, with the rows and the LoD of `labels`; no gradient passes.
+    /// `ends` are the ends of the clusters, ascending; the last end is the number of classes. With \[2, 5, 9\], cluster 0 has
+    /// the classes 0 and 1, cluster 1 the classes 2 to 4, cluster 2 the classes 5 to 8. In the `head` softmax, a class of
+    /// cluster 0 keeps its number, and cluster k ≥ 1 has the number ends_0 + k − 1. The operator computes each row alone: all
+    /// three outputs are i64, with the rows and the LoD of `labels`; no gradient passes.
     ///
     /// ```
     /// use unpadded::op::{Attributes, Operand};
@@ -30,8 +31,8 @@ operator! {
     /// ```
     ///
     /// # Errors
-    /// If the labels are not whole numbers, one per row, or the ends do not ascend from at least 1; at a run, if a label is not
-    /// below the last end.
+    /// It is an error if the labels are not whole numbers, one per row, or the ends do not ascend from at least 1; at a run, if
+    /// a label is not below the last end.
     pub(in crate::ops) struct ClassClusters = class_clusters { ends: Vec<usize> => ascending }
     inputs { LABELS = labels: one.without_gradient() }
     outputs {

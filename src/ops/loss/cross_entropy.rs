@@ -1,4 +1,4 @@
-//! `cross_entropy`: the loss of a softmax over classes, from logits.
+//! `cross_entropy`: the softmax cross-entropy of each row, computed from logits and a label.
 
 use ndarray::array;
 
@@ -25,13 +25,14 @@ pub struct CrossEntropy {
 }
 
 impl CrossEntropy {
-    /// Ignored label: rows with this label have no loss (default: none).
+    /// Ignored label: rows with this label have the loss 0 and are not counted in the mean (default: no label is ignored).
     #[must_use]
     pub fn ignore_index(self, ignore_index: impl Into<Option<i64>>) -> Self {
         Self { ignore_index: ignore_index.into(), ..self }
     }
 
-    /// Weights of the classes, `[classes]` (default: 1); they have no gradient.
+    /// Class weights: for each class, the factor of the loss of a row with this label, shape `[classes]` (default: 1); the
+    /// weights get no gradient.
     #[must_use]
     pub fn class_weights(self, class_weights: impl Into<Option<Var>>) -> Self {
         Self { class_weights: class_weights.into(), ..self }
@@ -62,26 +63,29 @@ builder_methods! { CrossEntropyPlain, Builder, Var;
     /// ```
     ///
     /// # Errors
-    /// If `logits` and `labels` have different rows, or the labels are not whole numbers, one per row.
+    /// It is an error if `logits` and `labels` have different rows, or the labels are not whole numbers, one per row.
     pub fn cross_entropy(&self, logits: Var, labels: Var) -> Var {
         self.cross_entropy_with(logits, labels, CrossEntropy::default()).0
     }
 }
 
 operator! {
-    /// Computes the softmax cross-entropy of each row of `logits` `[rows, classes]` and its label, with ignored rows, class
-    /// weights and label smoothing. Returns two numbers per row: its loss, and its share, the weight of the row in the mean. The
-    /// weighted mean is Σ loss / Σ share.
+    /// Computes the softmax cross-entropy of each row of `logits` `[rows, classes]`, with options for ignored rows, class
+    /// weights and label smoothing. Returns two numbers per row: the loss of the row, and its share, the weight of the row in
+    /// the mean loss. The weighted mean loss of the batch is Σ loss / Σ share.
     ///
-    /// With p = softmax(logits_i), the label y, class weights w (1 by default) and label smoothing ε over C classes:
+    /// The loss is computed from p = softmax(logits_i), the label y, class weights w (1 by default) and label smoothing ε over
+    /// C classes:
     ///
     /// loss_i = −(1 − ε) · w_y · ln p_y − ε/C · Σ_c w_c · ln p_c, share_i = w_y;
     ///
-    /// loss and share are 0 where the label is `ignore_index`. The loss corresponds to PyTorch's `CrossEntropyLoss` with
-    /// `reduction='none'`; PyTorch's mean is Σ loss / Σ share. The gradient is (1 − ε) · w_y · (p − onehot(y)) + ε/C · (p · Σ_c
-    /// w_c − w), in one pass over the logits; no softmax is stored.
+    /// The loss and the share of a row are 0 if the label is `ignore_index`. The loss corresponds to PyTorch's
+    /// `CrossEntropyLoss` with `reduction='none'`; PyTorch's mean is Σ loss / Σ share. The gradient of the logits is (1 − ε) ·
+    /// w_y · (p − onehot(y)) + ε/C · (p · Σ_c w_c − w), times the gradient of the loss. It is computed in one pass over the
+    /// logits; no softmax is stored.
     ///
-    /// Row-wise: the rows may have any LoD. Both outputs have the shape `[rows]` and the LoD of the logits.
+    /// The operator computes each row alone; the rows may have any LoD. The outputs loss and share have the shape `[rows]` and
+    /// the LoD of the logits.
     ///
     /// ```
     /// use ndarray::array;
@@ -99,8 +103,8 @@ operator! {
     /// ```
     ///
     /// # Errors
-    /// If `logits` and `labels` have different rows, the labels are not whole numbers, one per row, there is not one weight per
-    /// class, or the smoothing is not from 0 to 1.
+    /// It is an error if `logits` and `labels` have different rows, the labels are not whole numbers, one per row, there is not
+    /// one weight per class, or the smoothing is not from 0 to 1.
     #[derive(Clone, Copy)]
     pub(in crate::ops) struct SoftmaxCrossEntropy = cross_entropy { ignore_index: Option<i64>, label_smoothing: f64 => smoothing }
     inputs { LOGITS = logits: one, LABELS = labels: one.without_gradient(), WEIGHT = weight: optional.without_gradient() }
@@ -112,7 +116,7 @@ operator! {
     }
 }
 
-/// Reads the label smoothing, a number from 0 to 1; returns 0 if the attribute is missing.
+/// Reads the attribute label smoothing, a number from 0 to 1; returns 0 if the attribute is missing.
 pub(in crate::ops) fn smoothing(attributes: &Attributes, name: &str) -> Result<f64> {
     let smoothing = or_default(attributes, name, 0.0)?;
     if !(0.0..=1.0).contains(&smoothing) {
@@ -158,8 +162,8 @@ impl Op for SoftmaxCrossEntropy {
             producer_slots: &[("x", "x"), ("weight", "weight"), ("bias", "bias")],
             own_slots: &[("labels", "labels"), ("weight", "class_weights")],
             by_others: &[("share", "cross_entropy_share")],
-            // Fusion saves the memory of the logits: little for two classes, most of the memory for the vocabulary of a language
-            // model.
+            // The fusion with `linear` avoids the memory of the logits: for two classes this saves little, for the vocabulary
+            // of a language model most of the memory.
             least_width: 256,
         }];
         Hints { fusions: FUSIONS, ..Hints::default() }
@@ -219,7 +223,7 @@ impl SoftmaxCrossEntropy {
     fn gradient<T: RowValue>(&self, run: &mut Backward<'_>) -> Result<()> {
         let Some((mut dlogits, assign)) = run.gradient::<T>(Self::LOGITS)? else { return Ok(()) };
         let Some(dloss) = run.output_gradient::<T>(Self::LOSS)? else {
-            // The loss has no gradient: only the shares were used, and they do not depend on the logits.
+            // The loss may have no gradient: then the program used only the shares, which do not depend on the logits.
             if assign == Assign::Write {
                 dlogits.fill(T::ZERO);
             }
@@ -235,22 +239,22 @@ impl SoftmaxCrossEntropy {
     }
 }
 
-/// The target distribution of the cross-entropy, as far as it is the same for all rows.
+/// The part of the cross-entropy's target distribution that is the same for all rows.
 #[derive(Clone, Copy)]
 pub(in crate::ops) struct Target<'a, T> {
     classes: usize,
     ignore_index: Option<i64>,
     weight: Option<&'a [T]>,
-    /// The share of the target at the label: 1 − ε, with ε the label smoothing.
+    /// The target probability that the label gets besides `even`: 1 − ε, with ε the label smoothing.
     sharp: T,
-    /// The share of the target at every class: ε / classes.
+    /// The target probability that every class gets by label smoothing: ε / classes.
     even: T,
-    /// The sum of the class weights.
+    /// The sum of the weights of all classes.
     weights: T,
 }
 
 impl<'a, T: Float> Target<'a, T> {
-    /// Makes the target for rows with `classes` classes.
+    /// Makes the target distribution for logits with `classes` columns.
     pub(in crate::ops) fn new(
         ignore_index: Option<i64>,
         smoothing: f64,
@@ -269,7 +273,7 @@ impl<'a, T: Float> Target<'a, T> {
         }
     }
 
-    /// Returns the class that the label of a row names; `None` if the label is ignored.
+    /// Returns the class that the label of row `row` names; `None` if the label is ignored.
     pub(in crate::ops) fn class(&self, labels: &Ids<'_>, row: usize) -> Result<Option<usize>> {
         labels.class(row, self.classes, self.ignore_index)
     }
@@ -279,11 +283,12 @@ impl<'a, T: Float> Target<'a, T> {
         self.weight.map_or(T::ONE, |weight| weight[class])
     }
 
-    /// Computes the loss of a row with the label `class`; `total` is [`log_sum_exp`] of the row's logits.
+    /// Computes the loss of a row with the label `class`; `total` is the [`log_sum_exp`] of the row's logits.
     #[inline(always)]
     pub(in crate::ops) fn loss(&self, logits: &[T], total: T, class: usize) -> T {
         let mut loss = self.sharp * self.weight(class) * (total - logits[class]);
-        // Skipped without smoothing: 0 · ∞ would give NaN for a class with a logit of −∞.
+        // The sum over all classes is skipped without label smoothing, since 0 · ∞ would give NaN for a class with the logit
+        // −∞.
         if self.even > T::ZERO {
             let all: T = logits.iter().enumerate().map(|(c, &x)| self.weight(c) * (total - x)).sum();
             loss += self.even * all;
@@ -291,7 +296,7 @@ impl<'a, T: Float> Target<'a, T> {
         loss
     }
 
-    /// Replaces a row's logits, or its logits from class `first` on, by their gradient; `d` is the gradient of the row's loss.
+    /// Replaces the logits of a row, from column `first` on, by their gradient; `d` is the gradient of the row's loss.
     #[inline(always)]
     pub(in crate::ops) fn slopes<A: Arithmetic>(
         &self,
@@ -318,7 +323,7 @@ impl<'a, T: Float> Target<'a, T> {
     }
 }
 
-/// The inputs of both passes.
+/// The inputs that the forward and the backward pass read.
 struct Rows<'a, T> {
     logits: View<'a, T>,
     labels: Ids<'a>,
@@ -344,10 +349,12 @@ impl<'a, T: Float> Rows<'a, T> {
     }
 }
 
-/// Computes ln Σ exp(x). The sum runs in a fixed number of lanes, so its order depends only on the number of classes.
+/// Computes ln Σ exp(x) over the numbers x of a row. The sum has a fixed number of lanes, so the order of the additions depends
+/// only on the number of classes.
 #[inline(always)]
 pub(in crate::ops) fn log_sum_exp<T: Float, A: Arithmetic>(x: &[T]) -> T {
-    // Chunks of a constant length, so that each chunk becomes one or two vectors of the CPU; the last chunk may be shorter.
+    // The chunks have a constant length, so that the compiler puts each chunk into one or two vectors of the CPU; the last
+    // chunk may be shorter.
     const LANES: usize = 16;
     let (chunks, rest) = x.as_chunks::<LANES>();
     let mut max = [T::NEG_INFINITY; LANES];
@@ -399,7 +406,7 @@ struct Slopes<'a, T> {
     assign: Assign,
 }
 
-/// The number of logits whose gradients are computed before they are written or added to the output.
+/// The number of logits in a chunk: the gradients of a chunk are computed first, then written or added to the output.
 const CHUNK: usize = 64;
 
 impl<T: Float> Sweep for Slopes<'_, T> {

@@ -1,4 +1,4 @@
-//! `hierarchical_sigmoid`: a softmax over many classes as a path of decisions through a tree.
+//! `hierarchical_sigmoid`: a softmax over many classes, computed as a path of binary decisions through a tree.
 
 use super::class_table::{BIAS, LABELS, LOSS, Table, WEIGHT, X, check, gradients};
 use super::sampled;
@@ -10,23 +10,24 @@ use crate::tensor::StorageKind;
 use crate::with_float;
 use crate::{builder_methods, operator};
 
-/// The tree over the classes of a [hierarchical sigmoid](crate::Builder::hierarchical_sigmoid).
+/// A binary tree over the classes, for a [hierarchical sigmoid](crate::Builder::hierarchical_sigmoid).
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ClassTree {
     /// The complete binary tree over the given number of classes: the path to each class has about log₂(classes) decisions.
     Complete(usize),
-    /// The path to each class, as a list of steps: a node (a row number of the weight table), and the side on which the path
-    /// leaves the node. The caller ensures that the paths form a tree, so that the probabilities of all classes add up to 1.
+    /// For each class, the path as a list of steps: each step is a node (a row number of the weight table) and the side on
+    /// which the path leaves the node. The caller ensures that the paths form a tree, so that the probabilities of all classes
+    /// add up to 1.
     Paths(Vec<Vec<(usize, Side)>>),
 }
 
-/// The side on which a path leaves a node.
+/// The side on which a path leaves a node of the class tree.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Side {
-    /// Left, with the probability sigmoid(s), where s is the node's score.
+    /// The left side, taken with the probability sigmoid(s), where s is the score of the node.
     Left,
-    /// Right, with the probability sigmoid(−s), where s is the node's score.
+    /// The right side, taken with the probability sigmoid(−s), where s is the score of the node.
     Right,
 }
 
@@ -39,8 +40,8 @@ impl ClassTree {
         }
     }
 
-    /// Lists the steps of all paths in one list. Returns where each path starts in the list, and the list: a step is the number
-    /// of the node plus 1, negated for a right step.
+    /// Concatenates the steps of all paths into one list. Returns the index at which each path starts in the list (and the
+    /// length of the list), and the list: a step is the number of the node plus 1, negated for a right step.
     pub(in crate::ops) fn listed(&self) -> (Vec<usize>, Vec<i64>) {
         let ClassTree::Paths(paths) = self else { return (Vec::new(), Vec::new()) };
         let mut starts = vec![0];
@@ -61,14 +62,16 @@ operator! {
     /// decisions along its path in a binary tree (Morin and Bengio, "Hierarchical probabilistic neural network language model",
     /// 2005).
     ///
-    /// With the scores s_n = x_i · W_n + b_n of the nodes n on the path to the label: loss_i = Σ_n ln(1 + e^∓s_n), − at a left
-    /// step of the path and + at a right step. e^−loss is the probability of the class; the probabilities of all classes add up
-    /// to 1. Without given paths, the tree is the complete one over C classes: node k has the children 2k and 2k + 1, the leaf of
-    /// class c is C + c, and node k uses row k − 1 of W. A row then needs about log₂ C products instead of C.
+    /// The nodes n on the path to the label have the scores s_n = x_i · W_n + b_n. The loss is loss_i = Σ_n ln(1 + e^∓s_n),
+    /// with − at a left step of the path and + at a right step. Here e^−loss_i is the probability of the label's class; the
+    /// probabilities of all classes add up to 1. Without given paths, the tree is the complete binary tree over C classes: node
+    /// k has the children 2k and 2k + 1, the leaf of class c is C + c, and node k uses row k − 1 of W. In the complete tree, a
+    /// row needs about log₂ C dot products instead of C.
     ///
-    /// Row-wise, with x `[rows, width]`, `weight` W `[nodes, width]` (C − 1 of them in the complete tree), `bias` b `[nodes]`.
-    /// The rows may have any LoD, which the loss `[rows]` keeps. The gradient of W is dense or, with `sparse`, selected rows: one
-    /// for each node on the path of each row. The gradient of b is dense.
+    /// The shapes are x `[rows, width]`, `weight` W `[nodes, width]` (C − 1 nodes in the complete tree) and `bias` b `[nodes]`.
+    /// The operator computes each row alone: the rows may have any LoD, which the loss `[rows]` keeps. The gradient of W is
+    /// dense or, with `sparse`, selected rows: for each row of x, one row for each node on the path to the label. The gradient
+    /// of the bias b is dense.
     ///
     /// ```
     /// use ndarray::array;
@@ -87,8 +90,8 @@ operator! {
     /// ```
     ///
     /// # Errors
-    /// If rows, widths or dtypes do not fit; if the table does not have one row per node, or a path names a node that has no row;
-    /// at a run, if a label is not below the number of classes.
+    /// It is an error if rows, widths or dtypes do not match; if the weight does not have one row per node, or a path names a
+    /// node that has no row; at a run, it is an error if a label is negative or not below the number of classes.
     #[derive(Clone)]
     pub(in crate::ops) struct HierarchicalSigmoid = hierarchical_sigmoid {
         classes: usize,
@@ -102,10 +105,10 @@ operator! {
 
 builder_methods! { HierarchicalSigmoidLoss, Builder, Var;
     /// Hierarchical softmax: the negative log-likelihood of each row's label, with the probability of a class as a product of
-    /// decisions along its path in a binary tree. loss_i = Σ_n ln(1 + e^∓s_n), with the scores s_n = x_i · W_n + b_n of the nodes
-    /// n on the path to the label, − at a left step and + at a right step. e^−loss is the probability of the class. The operator
-    /// [`hierarchical_sigmoid`](crate::ops) has the full description. The gradient of W is selected rows: one for each node on
-    /// the path of each row.
+    /// decisions along its path in a binary tree. The loss of row i is Σ_n ln(1 + e^∓s_n), with the scores s_n = x_i · W_n +
+    /// b_n of the nodes n on the path to the label, − at a left step and + at a right step. Here e^−loss_i is the probability
+    /// of the label's class. The operator [`hierarchical_sigmoid`](crate::ops) has the full formula, with the shapes. The
+    /// gradient of W is selected rows: for each row of x, one row for each node on the path to the label.
     ///
     /// ```
     /// use unpadded::layers::init;
@@ -130,7 +133,8 @@ builder_methods! { HierarchicalSigmoidLoss, Builder, Var;
     /// ```
     ///
     /// # Errors
-    /// If rows, widths or dtypes do not fit; if the table does not have one row per node, or a path names a node that has no row.
+    /// It is an error if rows, widths or dtypes do not match; if the weight does not have one row per node, or a path names a
+    /// node that has no row.
     #[doc(alias = "hsigmoid")]
     pub fn hierarchical_sigmoid(&self, x: Var, weight: Var, bias: Option<Var>, labels: Var, tree: ClassTree) -> Var {
         let (starts, steps) = tree.listed();
@@ -142,7 +146,8 @@ builder_methods! { HierarchicalSigmoidLoss, Builder, Var;
 }
 
 impl HierarchicalSigmoid {
-    /// Calls `at` with the row of each node on the path to a class, and 1 for a left step, −1 for a right step.
+    /// Calls `at` for each step of the path to a class, with the row number of the node in the weight, and with 1 for a left
+    /// step, −1 for a right step.
     fn path<T: Float>(&self, class: usize, mut at: impl FnMut(usize, T)) {
         let sign = |left: bool| if left { T::ONE } else { -T::ONE };
         if self.starts.is_empty() {
@@ -159,7 +164,7 @@ impl HierarchicalSigmoid {
         }
     }
 
-    /// Checks that the table has one row per node of the complete tree, or a row for every node of the given paths.
+    /// Checks that the weight has one row per node of the complete tree, or at least a row for every node of the given paths.
     fn check_tree(&self, s: &InferShape<'_>, height: usize) -> Result<()> {
         if self.classes == 0 {
             return Err(Error::new("attribute `classes`", "at least 1", "0"));
@@ -215,7 +220,7 @@ impl HierarchicalSigmoid {
         gradients::<T>(run, &mut |_, row, x, add| {
             let class = self.class(&labels, row)?;
             self.path::<T>(class, |node, sign| {
-                // The derivative of ln(1 + e^−s) is −sigmoid(−s), here with s = sign · score.
+                // The derivative of ln(1 + e^−s) by s is −sigmoid(−s), here with s = sign · score.
                 let s = sign * table.score(node, x);
                 let e = (-s.abs()).exp();
                 let missing = if s > T::ZERO { e / (T::ONE + e) } else { T::ONE / (T::ONE + e) };
@@ -249,7 +254,8 @@ impl Op for HierarchicalSigmoid {
     }
 
     fn hints(&self) -> Hints {
-        // Separate calls: the gradient of the rows is divided over threads, the gradient of the table is not.
+        // The gradients are computed in separate calls, because the gradient of x can be divided over threads and the gradient
+        // of the weight cannot.
         Hints { separate_gradients: true, ..Hints::default() }
     }
 

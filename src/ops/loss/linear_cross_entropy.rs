@@ -1,5 +1,5 @@
-//! `linear_cross_entropy`: `linear` and the `cross_entropy` of its output in one operator; only a chunk of the logits is in
-//! memory at a time.
+//! `linear_cross_entropy`: `linear` and the `cross_entropy` of its output as one operator, which holds only a chunk of the
+//! logits in memory.
 
 use ndarray::{Array1, Array2, array};
 
@@ -20,13 +20,13 @@ use crate::ops::lookup::ids::{self, Ids, ids};
 use crate::tensor::Variable;
 use crate::with_float;
 
-/// The least number of multiply-adds for which a chunk is divided over threads.
+/// The least number of multiply-adds in a chunk for which the chunk is divided over threads.
 const WORTH_DIVIDING: usize = 1 << 16;
 
-/// Returns the number of rows of a chunk. A chunk has enough rows to make up for reading and writing the whole gradient of W, and
-/// up to a million logits if there are few classes. To limit memory, it has at most eight million logits, or the least number of
-/// rows. The number of rows is a multiple of [`SUM_ROWS`], or half of it, so that sums over rows have the same bits on every
-/// machine.
+/// Returns the number of rows of a chunk, for logits with `classes` columns. A chunk has enough rows that reading and writing
+/// the gradient of W costs little beside the products; with few classes, it has up to a million logits. To limit memory, a
+/// chunk has at most eight million logits, unless [`SUM_ROWS`] / 2 rows have more. The number of rows of a chunk is a multiple
+/// of [`SUM_ROWS`], or half of [`SUM_ROWS`], so that sums over rows have the same bits on every machine.
 fn chunk_rows(cpu: Cpu, classes: usize) -> usize {
     let logits = |count: usize| count / classes.max(1);
     let most = logits(8 << 20) / SUM_ROWS * SUM_ROWS;
@@ -38,16 +38,18 @@ fn chunk_rows(cpu: Cpu, classes: usize) -> usize {
 }
 
 operator! {
-    /// Computes the cross-entropy of a softmax over a linear layer; only a chunk of the logits is in memory at a time.
+    /// Computes the cross-entropy of a softmax over a linear layer, and holds only a chunk of the logits in memory.
     ///
     /// loss = `cross_entropy`(x · W + b, labels), with x `[rows, in]`, W `[in, classes]`, b `[classes]` and the attributes of
-    /// `cross_entropy`; with `transposed` the weight is Wᵀ, `[classes, in]`. Row-wise. The share of each row, its weight in the
-    /// mean loss, is a separate operator, `cross_entropy_share`, which reads the labels but not the logits.
+    /// `cross_entropy`; with `transposed` the weight is Wᵀ, `[classes, in]`. Row-wise. The share of each row, which is the
+    /// row's weight in the mean loss, is computed by a separate operator, `cross_entropy_share`, which reads the labels but not
+    /// the logits.
     ///
-    /// The rows are computed in chunks. Sums over rows are added up in fixed blocks of rows, so they have the same bits for any
-    /// number of threads. For each chunk, the losses and then, in place of the logits, their gradient are computed; the gradients
-    /// of x, W and b are computed from this before the next chunk. A separate backward call computes the logits again; the
-    /// compiler merges both passes into one call, which computes the logits once.
+    /// The operator divides the rows of x into chunks, and computes one chunk after another. Sums over rows are added up in
+    /// fixed blocks of rows, so the bits of these sums do not depend on the number of threads. For each chunk, the operator
+    /// computes the losses, then the gradient of the logits in the memory of the logits, then the chunk's part of the gradients
+    /// of x, W and b. A separate backward call would compute the logits again, so the compiler merges the forward and the
+    /// backward call into one call, which computes the logits once.
     ///
     /// ```
     /// use ndarray::array;
@@ -220,7 +222,7 @@ impl Op for LinearCrossEntropy {
     }
 }
 
-/// Returns the numbers of inputs and classes of a weight.
+/// Returns the number of inputs and the number of classes of a weight.
 fn sizes(s: &InferShape<'_>, slot: usize, transposed: Transpose) -> Result<(usize, usize)> {
     match *s.input(slot).shape.as_slice() {
         [Extent::Known(rows), Extent::Known(columns)] => Ok(transposed.shape((rows, columns))),
@@ -229,16 +231,17 @@ fn sizes(s: &InferShape<'_>, slot: usize, transposed: Transpose) -> Result<(usiz
     }
 }
 
-/// The products with W that a call computes.
+/// The matrix products with W that a call computes.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Products {
     /// The logits.
     Logits,
-    /// The logits and the gradient of x.
+    /// A product for the logits, and a product for the gradient of x.
     LogitsAndInputs,
 }
 
-/// W, packed for the logits and, transposed, for the gradient of x.
+/// The weight W, packed for the product that computes the logits and, transposed, for the product that computes the gradient of
+/// x.
 #[derive(Default)]
 struct Weights<T: Float> {
     logits: PackedMatrix<T>,
@@ -253,7 +256,7 @@ impl<T: Float> Weights<T> {
         }
     }
 
-    /// Returns the packed weights `before`; if there are none, packs `weight`.
+    /// Returns the packed weights `before` or, if `before` is `None`, packs `weight` and returns the result.
     fn packed<'a>(
         &'a mut self,
         before: Option<&'a Self>,
@@ -269,7 +272,8 @@ impl<T: Float> Weights<T> {
     }
 }
 
-/// Scratch of a thread: the logits of a chunk, packed operands of products, and packed weights if the caller has none.
+/// Scratch memory of a call: the logits of a chunk, the packed operands of products, and the packed weights if the caller has
+/// not packed the weights.
 #[derive(Default)]
 struct Scratch<T: Float> {
     weights: Weights<T>,
@@ -277,24 +281,24 @@ struct Scratch<T: Float> {
     gradient: GradientRoom<T>,
 }
 
-/// Buffers and settings of a call.
+/// The number of threads and the buffers of a call.
 struct Tools<'a, T: Float> {
     threads: usize,
-    /// The logits of a chunk.
+    /// The buffer for the logits of one chunk.
     logits: &'a mut Vec<T>,
     gradient: &'a mut GradientRoom<T>,
 }
 
-/// The inputs that are the same for all rows.
+/// The inputs that all rows share: bias, target distribution and labels.
 struct RowInputs<'a, T> {
     bias: Option<&'a [T]>,
     target: Target<'a, T>,
     labels: &'a Ids<'a>,
 }
 
-/// Some rows of a call.
+/// A range of rows of a call, with the part of each variable in this range.
 struct Chunk<'a, T> {
-    /// The number of the first row in the call.
+    /// The row number of the chunk's first row in the whole call.
     first: usize,
     x: View<'a, T>,
     loss: Option<ViewMut<'a, T>>,
@@ -328,13 +332,13 @@ impl<'a, T> Chunk<'a, T> {
     }
 }
 
-/// The gradients that are sums over all rows.
+/// The gradients of W and b, which are sums over all rows; `None` for a gradient that is not requested.
 struct Sums<'a, T> {
     dw: Option<WeightGradient<'a, T>>,
     db: Option<(ViewMut<'a, T>, Assign)>,
 }
 
-/// Computes all rows, chunk by chunk.
+/// Computes the losses and requested gradients of all rows, chunk by chunk.
 fn all<T: RowValue>(
     shared: &RowInputs<'_, T>,
     weights: &Weights<T>,
@@ -349,7 +353,7 @@ fn all<T: RowValue>(
         room.resize(most * classes, T::ZERO);
     }
     let mut rest = rows;
-    // The loop runs at least once, so that the sums are written even if there are no rows.
+    // The loop runs at least once, so that the gradients of W and b are written even if there are no rows.
     loop {
         let count = most.min(rest.rows());
         let (chunk, after) = rest.split(count);
@@ -367,7 +371,7 @@ fn all<T: RowValue>(
     }
 }
 
-/// Computes the rows of a chunk, divided over threads; leaves the gradient of the logits in `logits`.
+/// Computes the losses of a chunk's rows, divided over threads; replaces the logits in `logits` by their gradient.
 fn take<T: RowValue>(
     shared: &RowInputs<'_, T>,
     weights: &Weights<T>,
@@ -384,7 +388,7 @@ fn take<T: RowValue>(
             || take(shared, weights, above, logits_above, left),
             || take(shared, weights, below, logits_below, threads - left),
         );
-        // The error of the first half comes first: it has the smaller row number.
+        // If both halves fail, the error of the first half is returned, since it names the smaller row number.
         return a.and(b);
     }
     affine(rows.x, &weights.logits, shared.bias, logits.reborrow(), Assign::Write, 1);
@@ -396,7 +400,7 @@ fn take<T: RowValue>(
     Ok(())
 }
 
-/// Adds a chunk's share to the gradients of W and b, as `assign` says; sets `assign` so that the next chunk adds.
+/// Adds a chunk's part to the gradients of W and b, or writes it if `assign` says so; then sets `assign` to add the next chunk.
 fn add<T: RowValue>(
     x: View<'_, T>,
     dlogits: View<'_, T>,
@@ -410,7 +414,7 @@ fn add<T: RowValue>(
     affine_gradient(dlogits, weight, bias, room, threads);
 }
 
-/// Work that turns logits into losses and, in place, into the gradient of the logits.
+/// Computes the losses of a chunk from the logits and, if requested, replaces the logits by their gradient.
 struct Losses<'a, T> {
     shared: &'a RowInputs<'a, T>,
     first: usize,
@@ -445,8 +449,9 @@ impl<T: Float> Sweep for Losses<'_, T> {
 }
 
 operator! {
-    /// Computes the weight of each row in the mean loss: share_i = w_y, the weight of its class (1 without `class_weights`),
-    /// and 0 where the label y is `ignore_index`. Only the dtype and the number of classes of `weight` are used.
+    /// Computes the share of each row, which is the row's weight in the mean loss: share_i = w_y, the weight of the class y (1
+    /// without `class_weights`), and 0 where the label y is `ignore_index`. The operator uses only the dtype and the number of
+    /// classes of `weight`, not the numbers.
     ///
     /// ```
     /// use ndarray::array;

@@ -1,4 +1,4 @@
-//! Losses and metrics.
+//! Losses, and metrics such as accuracy.
 
 #[macro_use]
 pub(super) mod accuracy;

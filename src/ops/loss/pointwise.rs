@@ -1,4 +1,4 @@
-//! Code of all losses that compare x and y number by number. Each row has one loss: the mean or the sum over its columns.
+//! Shared code of the losses that compare x and y number by number. The loss of a row is the mean or the sum over the columns.
 
 use crate::error::Result;
 use crate::kernels::{Arithmetic, Assign, Float, Sweep, View, ViewMut, sweep};
@@ -9,45 +9,46 @@ use crate::operator::{
 use crate::tensor::Variable;
 use crate::with_float;
 
-/// The slots of these losses. `WEIGHT` and `POSITIVE` are used only if [`Pointwise::WEIGHED`] is true.
+/// The input and output slots of all losses that implement [`Pointwise`]. Only losses with [`Pointwise::WEIGHED`] have the
+/// slots `WEIGHT` and `POSITIVE`.
 const X: usize = 0;
 const Y: usize = 1;
 const WEIGHT: usize = 2;
 const POSITIVE: usize = 3;
 const OUT: usize = 0;
 
-/// The weights of the numbers of one column.
+/// The two weights of one column.
 #[derive(Clone, Copy)]
 pub(in crate::ops) struct Weights<T> {
-    /// The factor of the whole loss.
+    /// The factor of the column's loss.
     pub(in crate::ops) all: T,
-    /// The factor of the term for a positive target.
+    /// The factor of the part of the loss that is multiplied by the target y.
     pub(in crate::ops) positive: T,
 }
 
-/// The loss of one number, and its derivatives.
+/// The loss of one number x with the target y, and the derivatives of this loss.
 pub(in crate::ops) trait Pointwise: DeclaredOp + Copy {
     /// Whether the loss of a row is the mean over its columns (true) or the sum (false).
     const MEAN: bool = true;
-    /// Whether columns may have weights.
+    /// Whether the loss has the optional inputs `WEIGHT` and `POSITIVE`, the column weights.
     const WEIGHED: bool = false;
     /// Computes the loss of a number x and a target y.
     fn loss<T: Float, A: Arithmetic>(self, x: T, y: T, weights: Weights<T>) -> T;
     /// Computes the derivative of the loss by x.
     fn dx<T: Float, A: Arithmetic>(self, x: T, y: T, weights: Weights<T>) -> T;
-    /// Computes the derivative of the loss by y; 0 for losses that pass no gradient to y.
+    /// Computes the derivative of the loss by y; the default is 0, for losses that pass no gradient to y.
     fn dy<T: Float, A: Arithmetic>(self, _x: T, _y: T) -> T {
         T::ZERO
     }
-    /// Returns the attributes of the check cases.
+    /// Returns the attributes of the operator in the check cases.
     fn sample() -> Attributes;
-    /// Makes a target of the check cases from a number between -1.5 and 1.5.
+    /// Makes a target for a check case from a number between -1.5 and 1.5.
     fn target(number: f64) -> f64 {
         number
     }
 }
 
-/// A [`Pointwise`] loss, as an operator.
+/// An operator that computes a [`Pointwise`] loss of each row.
 pub(in crate::ops) struct RowLoss<F>(F);
 family!(RowLoss);
 
@@ -126,7 +127,7 @@ fn samples(attributes: &Attributes, target: fn(f64) -> f64, weighed: bool) -> Re
     Ok(samples)
 }
 
-/// Reads the column weights of a call: no weights unless the loss is weighed.
+/// Reads the column weights from the inputs of a call; for a loss without column weights, both are `None`.
 macro_rules! weights {
     ($weighed:expr, $float:ty, $run:expr) => {
         if $weighed {
@@ -156,7 +157,8 @@ fn gradients<T: RowValue>(
     Ok(())
 }
 
-/// The kernel of a loss's derivatives, called through `dyn` so that its callers are compiled once for all losses.
+/// Computes the derivatives of a loss for all rows; called through `dyn`, so that the code of the callers is compiled once for
+/// all losses.
 trait SlopeKernel<T> {
     fn slopes(&self, slopes: Slopes<'_, T>);
 }
@@ -167,7 +169,7 @@ impl<F: Pointwise, T: Float> SlopeKernel<T> for F {
     }
 }
 
-/// The weights of all columns; `None` is 1 for every column.
+/// The two weights of each column, one number per column; `None` means 1 for every column.
 #[derive(Clone, Copy)]
 struct Columns<'a, T> {
     all: Option<&'a [T]>,
@@ -182,7 +184,7 @@ impl<T: Float> Columns<'_, T> {
     }
 }
 
-/// Returns the factor of the sum over the columns of a row: 1 / width for a mean, else 1.
+/// Returns the factor of the sum over the columns: 1 / width if the loss of a row is the mean, 1 if it is the sum.
 #[inline(always)]
 fn share<F: Pointwise, T: Float>(width: usize) -> T {
     if F::MEAN { T::from_f64(1.0 / width.max(1) as f64) } else { T::ONE }
@@ -218,7 +220,7 @@ enum Argument {
     Y,
 }
 
-/// The operands of a derivative's kernel.
+/// The operands of a [`SlopeKernel`].
 struct Slopes<'a, T> {
     by: Argument,
     x: View<'a, T>,

@@ -1,4 +1,4 @@
-//! `squared_error`, `huber` and `kl_divergence`: losses of regression and of distributions.
+//! Losses for regression, `squared_error` and `huber`, and for distributions, `kl_divergence`.
 
 use super::pointwise::{Pointwise, Weights};
 use crate::kernels::{Arithmetic, Float};
@@ -7,10 +7,11 @@ use crate::operator::Attributes;
 use crate::ops::feature::norm::above_zero;
 
 operator! {
-    /// Computes the mean squared error of each row: loss_i = Σ_j (x_ij − y_ij)² / n, over its n columns.
+    /// Computes the mean squared error of each row: loss_i = Σ_j (x_ij − y_ij)² / n, over the n columns.
     ///
-    /// Row-wise: `x` and `y` have the same rows, of any LoD, which the loss `[rows, 1]` keeps; a row without columns has the loss
-    /// 0. The `mean` of the loss is the mean over all numbers. Both inputs get a gradient.
+    /// Each row has its own loss: `x` and `y` have equal rows and widths and one LoD, which the loss `[rows, 1]` keeps. A row
+    /// without columns has the loss 0. The `mean` of the loss is the mean over all numbers. The gradient passes to `x` and to
+    /// `y`.
     ///
     /// ```
     /// use ndarray::array;
@@ -27,7 +28,7 @@ operator! {
     /// ```
     ///
     /// # Errors
-    /// If `x` and `y` are not floats of one dtype, with the same rows and the same width.
+    /// It is an error if `x` and `y` are not floats of one dtype, with the same rows and the same width.
     #[doc(alias = "mse")]
     #[derive(Clone, Copy)]
     pub(in crate::ops) struct SquaredError = squared_error {}
@@ -55,12 +56,12 @@ impl Pointwise for SquaredError {
 }
 
 operator! {
-    /// Computes the mean Huber loss of each row, which is robust to outliers: with d = x_ij − y_ij, the mean over the n columns
-    /// of d² / 2 where |d| ≤ delta, else of delta · (|d| − delta / 2) (Huber, "Robust estimation of a location parameter",
-    /// 1964).
+    /// Computes the mean Huber loss of each row, which is robust to outliers. With d = x_ij − y_ij, it is the mean over the n
+    /// columns of d² / 2 where |d| ≤ delta, else of delta · (|d| − delta / 2) (Huber, "Robust estimation of a location
+    /// parameter", 1964).
     ///
-    /// Row-wise: `x` and `y` have the same rows, of any LoD, which the loss `[rows, 1]` keeps; a row without columns has the loss
-    /// 0. It corresponds to PyTorch's `HuberLoss`. Both inputs get a gradient.
+    /// Each row has its own loss: `x` and `y` have equal rows and widths and one LoD, which the loss `[rows, 1]` keeps. A row
+    /// without columns has the loss 0. The loss corresponds to PyTorch's `HuberLoss`. The gradient passes to `x` and to `y`.
     ///
     /// ```
     /// use ndarray::array;
@@ -76,7 +77,8 @@ operator! {
     /// ```
     ///
     /// # Errors
-    /// If `x` and `y` are not floats of one dtype, with the same rows and the same width, or if delta is not above 0.
+    /// It is an error if `x` and `y` are not floats of one dtype, with the same rows and the same width, or if delta is not
+    /// above 0.
     #[derive(Clone, Copy)]
     pub(in crate::ops) struct Huber = huber { delta: f64 => above_zero }
     inputs { X = x: one, Y = y: one }
@@ -88,7 +90,7 @@ impl Huber {
     #[inline(always)]
     fn slope<T: Float>(self, d: T) -> T {
         let delta = T::from_f64(self.delta);
-        // For NaN the comparison is false, so that NaN stays NaN.
+        // If d is NaN, both comparisons are false, so that the derivative is NaN too.
         if d > delta {
             delta
         } else if d < -delta {
@@ -123,9 +125,9 @@ operator! {
     /// Computes the Kullback–Leibler divergence KL(y ‖ e^x) of each row, from a distribution `y` and the log-probabilities `x`:
     /// loss_i = Σ_j y_ij · (ln y_ij − x_ij), without the terms of a y_ij of 0 or below.
     ///
-    /// Row-wise: `x` and `y` have the same rows, of any LoD, which the loss `[rows, 1]` keeps. `x` is, for example, a
-    /// `log_softmax`; as PyTorch's `KLDivLoss`, whose `batchmean` is the `mean` of this loss. Both inputs get a gradient, except
-    /// numbers of y that are 0 or below.
+    /// Each row has its own loss: `x` and `y` have equal rows and widths and one LoD, which the loss `[rows, 1]` keeps. `x` is,
+    /// for example, the output of `log_softmax`; the `mean` of this loss equals PyTorch's `KLDivLoss` with
+    /// `reduction='batchmean'`. The gradient passes to `x`, and to the numbers of `y` that are above 0.
     ///
     /// ```
     /// use ndarray::array;
@@ -142,7 +144,7 @@ operator! {
     /// ```
     ///
     /// # Errors
-    /// If `x` and `y` are not floats of one dtype, with the same rows and the same width.
+    /// It is an error if `x` and `y` are not floats of one dtype, with the same rows and the same width.
     #[derive(Clone, Copy)]
     pub(in crate::ops) struct KlDivergence = kl_divergence {}
     inputs { X = x: one, Y = y: one }
@@ -155,7 +157,7 @@ impl Pointwise for KlDivergence {
 
     #[inline(always)]
     fn loss<T: Float, A: Arithmetic>(self, x: T, y: T, _: Weights<T>) -> T {
-        // For NaN the comparison is false, so that NaN stays NaN.
+        // If y is NaN, the comparison is false, so that the loss is NaN too.
         if y <= T::ZERO { T::ZERO } else { y * (y.ln() - x) }
     }
     #[inline(always)]

@@ -1,4 +1,4 @@
-//! `nce` and `sampled_softmax`: losses over many classes that score only each row's label and a few sampled classes.
+//! `nce` and `sampled_softmax`: losses over many classes that score only the label of each row and a few sampled classes.
 
 use super::class_table::{BIAS, LABELS, LOSS, Table, WEIGHT, X, check, gradients};
 use crate::error::{Error, Result};
@@ -16,7 +16,7 @@ use crate::tensor::{DType, StorageKind, Variable};
 use crate::with_float;
 use crate::{builder_methods, operator};
 
-/// Output slot of the sampled classes.
+/// The output slot of the sampled classes, the second output of `nce` and `sampled_softmax`.
 const SAMPLES: usize = 1;
 
 /// Options of [`Builder::nce`](crate::Builder::nce) and [`Builder::sampled_softmax`](crate::Builder::sampled_softmax).
@@ -28,41 +28,44 @@ pub struct SampledClasses {
 }
 
 impl SampledClasses {
-    /// Bias added to the scores of the classes, `[classes]` (default: none).
+    /// Bias: one number per class, added to the score of the class, shape `[classes]` (default: no bias).
     #[must_use]
     pub fn bias(self, bias: impl Into<Option<Var>>) -> Self {
         Self { bias: bias.into(), ..self }
     }
 
-    /// Storage of the gradient of `weight`: selected rows, one per class that occurs (default), or dense.
+    /// Storage of the gradient of `weight`: selected rows, one for each label and sample (default), or dense.
     #[must_use]
     pub fn gradient(self, gradient: StorageKind) -> Self {
         Self { gradient, ..self }
     }
 
-    /// Options with `samples` samples per row, no bias, and a gradient of selected rows.
+    /// Makes options with `samples` sampled classes per row, no bias, and a gradient of `weight` that is stored as selected
+    /// rows.
     pub fn new(samples: usize) -> Self {
         Self { bias: None, samples, gradient: StorageKind::SelectedRows }
     }
 }
 
 operator! {
-    /// Noise-contrastive estimation of a softmax over many classes: each row learns to distinguish its label from sampled classes
-    /// (Gutmann and Hyvärinen, 2010; Mnih and Teh, 2012). Returns the loss and the sampled classes of each row.
+    /// Noise-contrastive estimation of a softmax over many classes: each row learns to distinguish its label from sampled
+    /// classes (Gutmann and Hyvärinen, 2010; Mnih and Teh, 2012). Returns two outputs: the loss and the sampled classes of each
+    /// row.
     ///
-    /// With the scores s_k = x_i · W_k + b_k, the label y, S samples c_1 … c_S and Δ_k = s_k − ln(S · P(k)):
+    /// The loss has the scores s_k = x_i · W_k + b_k, the label y, S samples c_1 … c_S and Δ_k = s_k − ln(S · P(k)):
     ///
     /// loss_i = ln(1 + e^−Δ_y) + Σ_j ln(1 + e^Δ_c_j).
     ///
-    /// Samples are drawn with replacement by P(k) = ln((k + 2) / (k + 1)) / ln(C + 1), of C classes, so number the classes by
-    /// frequency, the most frequent class first. Samples depend on the seed, the step, the operator, the row's sequence and the
-    /// row's position, not on the batch. A sample that equals the label is counted too, since the method requires noise from the
-    /// whole distribution P. While not training, no classes are sampled: the second sum is replaced by its expectation, Σ_k S ·
-    /// P(k) · ln(1 + e^Δ_k) over all classes, and the returned samples are −1.
+    /// Samples are drawn with replacement from C classes with the probability P(k) = ln((k + 2) / (k + 1)) / ln(C + 1) of class
+    /// k. So number the classes by frequency, the most frequent class first. The samples of a row depend on the seed, the step,
+    /// the operator, the row's sequence and the row's position, not on the other sequences of the batch. A sample that equals
+    /// the label is used like any other sample, since the method requires noise from the whole distribution P. During
+    /// inference, no classes are sampled: the sum over the samples is replaced by its expectation, Σ_k S · P(k) · ln(1 + e^Δ_k)
+    /// over all classes, and the returned samples are −1.
     ///
-    /// Row-wise, with x `[rows, width]`, `weight` W `[classes, width]`, `bias` b `[classes]`. The rows may have any LoD; the loss
-    /// `[rows]` and the samples `[rows, S]` have the same LoD. The gradient of W is selected rows, one per class that occurs as a
-    /// label or sample; the gradient of b is dense.
+    /// The shapes are x `[rows, width]`, `weight` W `[classes, width]` and `bias` b `[classes]`. The operator computes each row
+    /// alone: the rows may have any LoD, which the loss `[rows]` and the samples `[rows, S]` keep. The gradient of W is
+    /// selected rows, one for each label and sample, unless the options ask for a dense gradient; the gradient of b is dense.
     ///
     /// ```
     /// use ndarray::array;
@@ -82,8 +85,8 @@ operator! {
     /// ```
     ///
     /// # Errors
-    /// If rows, widths or dtypes do not fit, if `samples` is 0, or if the gradient is neither dense nor selected rows; at a run,
-    /// if a label is not below the number of classes.
+    /// It is an error if rows, widths or dtypes do not match, if `samples` is 0, or if the gradient is neither dense nor
+    /// selected rows; at a run, it is an error if a label is negative or not below the number of classes.
     #[derive(Clone, Copy)]
     pub(in crate::ops) struct Nce = nce { samples: usize => at_least_one, sparse: bool = false }
     inputs { X = x: one, WEIGHT = weight: one, BIAS = bias: optional, LABELS = labels: one.without_gradient() }
@@ -98,20 +101,21 @@ operator! {
 
 operator! {
     /// Sampled softmax: the cross-entropy of a softmax over a row's label and a few sampled classes, not over all classes (Jean
-    /// et al., 2015; it is the ranking objective that Ma and Collins, 2018, show to be consistent). Returns the loss and the
-    /// sampled classes of each row.
+    /// et al., 2015; it is the ranking objective that Ma and Collins, 2018, show to be consistent). Returns two outputs: the
+    /// loss and the sampled classes of each row.
     ///
-    /// With the scores s_k = x_i · W_k + b_k, the label y, S samples c_1 … c_S and Δ_k = s_k − ln(S · P(k)), which corrects for
-    /// the expected number of samples of class k: loss_i = −ln(e^Δ_y / (e^Δ_y + Σ_j e^Δ_c_j)).
+    /// The loss has the scores s_k = x_i · W_k + b_k, the label y, S samples c_1 … c_S and Δ_k = s_k − ln(S · P(k)), which
+    /// corrects for the expected number of samples of class k: loss_i = −ln(e^Δ_y / (e^Δ_y + Σ_j e^Δ_c_j)).
     ///
-    /// Samples are drawn as by [`nce`](Self::nce): number the classes by frequency, the most frequent class first. A sample that
-    /// equals the label is counted too: then, for any S, the loss is least if the softmax over all classes is the distribution of
-    /// the labels. If such samples were skipped, frequent classes would become too likely. While not training, no classes are
-    /// sampled: the loss is the cross-entropy of the softmax over all classes, and the returned samples are −1.
+    /// Samples are drawn as by [`nce`](Self::nce), so number the classes by frequency, the most frequent class first. A sample
+    /// that equals the label is used like any other sample: then, for any S, the loss is least if the softmax over all classes
+    /// is the distribution of the labels. If samples that equal the label were skipped, the trained model would give frequent
+    /// classes too large a probability. During inference, no classes are sampled: the loss is the cross-entropy of the softmax
+    /// over all classes, and the returned samples are −1.
     ///
-    /// Row-wise, with x `[rows, width]`, `weight` W `[classes, width]`, `bias` b `[classes]`. The rows may have any LoD; the loss
-    /// `[rows]` and the samples `[rows, S]` have the same LoD. The gradient of W is selected rows, one per class that occurs as a
-    /// label or sample; the gradient of b is dense.
+    /// The shapes are x `[rows, width]`, `weight` W `[classes, width]` and `bias` b `[classes]`. The operator computes each row
+    /// alone: the rows may have any LoD, which the loss `[rows]` and the samples `[rows, S]` keep. The gradient of W is
+    /// selected rows, one for each label and sample, unless the options ask for a dense gradient; the gradient of b is dense.
     ///
     /// ```
     /// use ndarray::array;
@@ -130,8 +134,8 @@ operator! {
     /// ```
     ///
     /// # Errors
-    /// If rows, widths or dtypes do not fit, if `samples` is 0, or if the gradient is neither dense nor selected rows; at a run,
-    /// if a label is not below the number of classes.
+    /// It is an error if rows, widths or dtypes do not match, if `samples` is 0, or if the gradient is neither dense nor
+    /// selected rows; at a run, it is an error if a label is negative or not below the number of classes.
     #[derive(Clone, Copy)]
     pub(in crate::ops) struct SampledSoftmax = sampled_softmax { samples: usize => at_least_one, sparse: bool = false }
     inputs { X = x: one, WEIGHT = weight: one, BIAS = bias: optional, LABELS = labels: one.without_gradient() }
@@ -145,8 +149,8 @@ operator! {
 }
 
 impl crate::program::Builder {
-    /// Returns whether the gradient of the class table is requested as selected rows. Records an error for a storage other than
-    /// selected rows and dense.
+    /// Returns whether the options ask for selected rows as the gradient of the class table `weight`. The method records an
+    /// error for a storage other than selected rows and dense.
     #[track_caller]
     pub(in crate::ops) fn is_sparse(&self, options: SampledClasses) -> bool {
         if !matches!(options.gradient, StorageKind::Dense | StorageKind::SelectedRows) {
@@ -157,7 +161,7 @@ impl crate::program::Builder {
     }
 }
 
-/// Reads the number of samples per row; returns an error if it is 0 or missing.
+/// Reads the attribute for the number of samples per row; returns an error if it is 0 or missing.
 fn at_least_one(attributes: &Attributes, name: &str) -> Result<usize> {
     let samples: usize = or_default(attributes, name, 0)?;
     if samples > 0 {
@@ -166,28 +170,29 @@ fn at_least_one(attributes: &Attributes, name: &str) -> Result<usize> {
     Err(Error::new(format!("attribute `{name}`"), "at least 1", "0"))
 }
 
-/// The log-uniform distribution of classes that are numbered by frequency: P(k) = ln((k + 2) / (k + 1)) / ln(C + 1).
+/// The log-uniform distribution, from which classes are sampled: P(k) = ln((k + 2) / (k + 1)) / ln(C + 1), for C classes that
+/// are numbered by frequency.
 #[derive(Debug, Clone, Copy)]
 struct LogUniform {
     classes: usize,
 }
 
 impl LogUniform {
-    /// Returns the logarithm of the expected number of samples of a class among `samples` samples.
+    /// Returns ln(S · P(class)), the logarithm of how often `class` is expected among S = `samples` samples.
     fn ln_expected(self, class: usize, samples: usize) -> f64 {
         let share = (1.0 / (class as f64 + 1.0)).ln_1p() / (self.classes as f64).ln_1p();
         share.ln() + (samples as f64).ln()
     }
 
-    /// Maps a uniform number in [0, 1) to a class of this distribution.
+    /// Maps a uniform number in [0, 1) to a class, so that the class has the log-uniform distribution.
     fn draw(self, uniform: f64) -> usize {
         let at = (uniform * (self.classes as f64).ln_1p()).exp_m1();
-        // Rounding may give the number of classes, which is no class.
+        // Rounding may give the number of classes, which is one above the last class.
         (at as usize).min(self.classes.saturating_sub(1))
     }
 }
 
-/// A class in a row's loss: how often it counts, and the number that is subtracted from its score.
+/// A class that the loss of a row uses: the factor of its term in the loss, and the number that is subtracted from its score.
 #[derive(Clone, Copy)]
 struct MetClass {
     class: usize,
@@ -195,21 +200,21 @@ struct MetClass {
     shift: f64,
 }
 
-/// A loss that contrasts the label of a row with other classes.
+/// A loss that compares the score of a row's label with the scores of other classes.
 pub(in crate::ops) trait Contrast: DeclaredOp + Copy {
     /// Returns the number of samples per row.
     fn samples(&self) -> usize;
-    /// Returns whether the gradient of the table is selected rows.
+    /// Returns whether the gradient of the class table is stored as selected rows.
     fn sparse(&self) -> bool;
-    /// Returns the attributes of the operator with these options.
+    /// Returns the attributes of the operator with this number of samples and this storage of the gradient.
     fn attributes(samples: usize, sparse: bool) -> Attributes;
-    /// Returns how often a class counts while not training, and the number that is subtracted from its score; `ln_expected` is
-    /// the logarithm of its expected number of samples.
+    /// Returns, for inference, the factor of a class's term in the loss and the number that is subtracted from the class's
+    /// score; `ln_expected` is the logarithm of the expected number of samples of the class.
     fn of_all(ln_expected: f64) -> (f64, f64);
-    /// Whether, while not training, the sum over all classes includes the label.
+    /// Whether the sum over all classes, which is used during inference, includes the label a second time.
     const LABEL_AMONG_ALL: bool;
-    /// Computes the loss of a row from shifted scores, the label's score first, and from how often each class counts; replaces
-    /// each score by the derivative of the loss.
+    /// Computes the loss of a row from the shifted scores, the label's score first, and the factor of each class in `times`;
+    /// replaces each score by the derivative of the loss by this score.
     fn loss<T: Float>(scores: &mut [T], times: &[T]) -> T;
 }
 
@@ -281,11 +286,11 @@ impl Contrast for SampledSoftmax {
     }
 }
 
-/// A [`Contrast`], as an operator.
+/// An operator that computes a [`Contrast`] loss.
 pub(in crate::ops) struct ContrastOp<F>(F);
 family!(ContrastOp);
 
-/// Scratch for the loss of one row.
+/// Scratch memory for the loss of one row.
 #[derive(Default)]
 struct Scratch<T> {
     uniform: Vec<f64>,
@@ -294,8 +299,8 @@ struct Scratch<T> {
     times: Vec<T>,
 }
 
-/// The parameters of a [`Contrast`], except its loss function, which is passed as a pointer: so the loops over rows are compiled
-/// once for both losses.
+/// The parameters of a [`Contrast`] loss without the loss function, which is passed as a pointer, so that the loops over rows
+/// are compiled once for both losses.
 #[derive(Clone, Copy)]
 struct Rule {
     samples: usize,
@@ -314,7 +319,8 @@ impl<F: Contrast> ContrastOp<F> {
 }
 
 impl Rule {
-    /// Collects the classes in a row's loss: the label first, then the sampled classes, or all classes if `samples` is `None`.
+    /// Collects the classes that the loss of a row uses: the label first, then the samples or, if `samples` is `None`, all
+    /// classes.
     fn meet(self, label: usize, classes: usize, samples: Option<&[i64]>, met: &mut Vec<MetClass>) {
         let by = LogUniform { classes };
         let count = self.samples;
@@ -337,7 +343,7 @@ impl Rule {
         }
     }
 
-    /// Computes the loss of a row; leaves the derivatives by the scores of its classes in `room.scores`.
+    /// Computes the loss of a row; leaves the derivative of the loss by the score of each class in `room.scores`.
     fn row<T: Float>(loss: Loss<T>, table: Table<'_, T>, x: &[T], room: &mut Scratch<T>) -> T {
         let Scratch { met, scores, times, .. } = room;
         scores.clear();
@@ -360,8 +366,8 @@ impl Rule {
             drawn.fill(-1);
             if trains {
                 room.uniform.resize(drawn.len(), 0.0);
-                // Numbers with 53 bits: with millions of classes, the intervals of rare classes are narrower than the steps of
-                // 24-bit numbers.
+                // The uniform numbers have 53 bits: with millions of classes, the intervals of rare classes are narrower than
+                // the steps of 24-bit numbers.
                 run.uniform_53(row, &mut room.uniform);
                 drawn.iter_mut().zip(&room.uniform).for_each(|(to, &u)| *to = by.draw(u) as i64);
             }
@@ -396,7 +402,7 @@ impl Rule {
     }
 }
 
-/// Returns the class that the label of a row names.
+/// Returns the class that the label of row `row` names.
 fn class_of(labels: &Ids<'_>, row: usize, classes: usize) -> Result<usize> {
     let missing = || Error::new("label", "a class", "none").row(row);
     labels.class(row, classes, None)?.ok_or_else(missing)
@@ -429,7 +435,8 @@ impl<F: Contrast> Op for ContrastOp<F> {
     }
 
     fn hints(&self) -> Hints {
-        // Separate calls: the gradient of the rows is divided over threads, the gradient of the table is not.
+        // The gradients are computed in separate calls, because the gradient of x can be divided over threads and the gradient
+        // of the class table cannot.
         Hints { separate_gradients: true, ..Hints::default() }
     }
 
@@ -443,7 +450,7 @@ impl<F: Contrast> Op for ContrastOp<F> {
     }
 }
 
-/// Check cases of losses over a class table.
+/// Returns check cases for losses with a class table, for each set of attributes in `all`.
 pub(in crate::ops) fn samples(all: &[Attributes], classes: usize, height: usize) -> Result<Vec<CheckCase>> {
     let cases: [(&str, &[&[usize]]); 4] = [
         ("sequences with an empty one", &[&[2, 0, 1]]),
@@ -483,7 +490,7 @@ builder_methods! { SampledLosses, Builder, Var;
     /// ```
     ///
     /// # Errors
-    /// As [`nce`](Self::nce).
+    /// The errors are the errors of [`nce`](Self::nce).
     pub fn nce_loss(&self, x: Var, weight: Var, labels: Var, samples: usize) -> Var {
         self.nce(x, weight, labels, SampledClasses::new(samples)).0
     }
@@ -503,7 +510,7 @@ builder_methods! { SampledLosses, Builder, Var;
     /// ```
     ///
     /// # Errors
-    /// As [`sampled_softmax`](Self::sampled_softmax).
+    /// The errors are the errors of [`sampled_softmax`](Self::sampled_softmax).
     pub fn sampled_softmax_loss(&self, x: Var, weight: Var, labels: Var, samples: usize) -> Var {
         self.sampled_softmax(x, weight, labels, SampledClasses::new(samples)).0
     }

@@ -1,4 +1,4 @@
-//! `cosine_similarity`, and losses over the similarity or order of two rows: `cosine_loss`, `margin_ranking`.
+//! Cosine similarity of two rows, `cosine_similarity`, and losses of pairs, `cosine_loss` and `margin_ranking`.
 
 use super::pointwise::one_each;
 use crate::error::Result;
@@ -10,10 +10,10 @@ use crate::with_float;
 use crate::{builder_methods, operator};
 
 operator! {
-    /// Cosine similarity of two rows: out_i = x_i · y_i / (‖x_i‖ · ‖y_i‖), one number per row.
+    /// Cosine similarity of row i of x and row i of y: out_i = x_i · y_i / (‖x_i‖ · ‖y_i‖), one number per row.
     ///
-    /// Row-wise: `x` and `y` have the same rows, of any LoD, which the output `[rows, 1]` keeps. If the norm of x_i or y_i is
-    /// below 10⁻⁸, the cosine is 0 and passes no gradient.
+    /// The operator computes each pair of rows alone: `x` and `y` have the same rows, of any LoD, which the output `[rows, 1]`
+    /// keeps. If the norm of x_i or y_i is below 10⁻⁸, the cosine of this pair is 0 and passes no gradient.
     ///
     /// ```
     /// use ndarray::array;
@@ -30,7 +30,7 @@ operator! {
     /// ```
     ///
     /// # Errors
-    /// If the operands are not floats of one dtype, with the same rows and the same width.
+    /// It is an error if `x` and `y` are not floats of one dtype, with the same rows and the same width.
     pub(in crate::ops) struct CosineSimilarity = cosine_similarity {}
     inputs { X = x: one, Y = y: one }
     outputs { OUT = out: one }
@@ -38,12 +38,12 @@ operator! {
 }
 
 builder_methods! { CosineLoss, Builder, Var;
-    /// Computes the cosine loss of each pair of rows: it trains rows to be similar where `like` is 1, and dissimilar where `like`
-    /// is −1. With the [cosine](Self::cosine_similarity) c: loss_i = 1 − c_i where like_i is 1, max(0, c_i − margin) where like_i
-    /// is −1.
+    /// Computes the cosine loss of each pair of rows: it trains x_i and y_i to be similar where `like` is 1, and dissimilar
+    /// where `like` is −1. With the [cosine](Self::cosine_similarity) c_i of pair i: loss_i = 1 − c_i where like_i is 1, and
+    /// max(0, c_i − margin) where like_i is −1.
     ///
-    /// `like` holds floats, one per row, shape `[rows]`. The loss is computed by `cosine_similarity` and arithmetic on one number
-    /// per row. It corresponds to PyTorch's `CosineEmbeddingLoss`.
+    /// `like` holds floats, one per pair of rows, with the shape `[rows]`. The method appends `cosine_similarity`, and
+    /// arithmetic operators on one number per row. The loss corresponds to PyTorch's `CosineEmbeddingLoss`.
     ///
     /// ```
     /// use unpadded::{Builder, DType};
@@ -56,11 +56,12 @@ builder_methods! { CosineLoss, Builder, Var;
     /// ```
     ///
     /// # Errors
-    /// If `x`, `y` and `like` are not floats of one dtype with the same rows, or `x` and `y` have different widths.
+    /// It is an error if `x`, `y` and `like` are not floats of one dtype with the same rows, or `x` and `y` have different
+    /// widths.
     pub fn cosine_loss(&self, x: Var, y: Var, like: Var, margin: f64) -> Var {
         let c = self.cosine_similarity(x, y);
         let (far, near) = (self.scale(c, -1.0, 1.0), self.relu(self.scale(c, 1.0, -margin)));
-        // (1 + like) / 2 is 1 for like = 1, and 0 for like = −1.
+        // The factor (1 + like) / 2 is 1 for like = 1, and 0 for like = −1.
         let alike = self.mul(self.scale(like, 0.5, 0.5), far);
         self.add(alike, self.mul(self.scale(like, -0.5, 0.5), near))
     }
@@ -68,10 +69,11 @@ builder_methods! { CosineLoss, Builder, Var;
 
 builder_methods! { MarginRanking, Builder, Var;
     /// Computes the ranking loss of each pair of scores: it trains x to exceed y by at least `margin` where `first` is 1, and y
-    /// to exceed x where `first` is −1. loss = max(0, margin − first · (x − y)), number by number.
+    /// to exceed x by at least `margin` where `first` is −1. The formula is loss = max(0, margin − first · (x − y)), number by
+    /// number.
     ///
-    /// `x`, `y` and `first` have the same rows, of any LoD, which the loss keeps. The loss is computed by arithmetic operators,
-    /// which a compiled program runs together in one pass over the rows. It corresponds to PyTorch's `MarginRankingLoss`.
+    /// `x`, `y` and `first` have the same rows, of any LoD, which the loss keeps. The method appends arithmetic operators,
+    /// which a compiled program runs together in one pass over the rows. The loss corresponds to PyTorch's `MarginRankingLoss`.
     ///
     /// ```
     /// use unpadded::{Builder, DType};
@@ -84,13 +86,13 @@ builder_methods! { MarginRanking, Builder, Var;
     /// ```
     ///
     /// # Errors
-    /// If the operands are not floats of one dtype, with the same rows and the same width.
+    /// It is an error if `x`, `y` and `first` are not floats of one dtype, with the same rows and the same width.
     pub fn margin_ranking(&self, x: Var, y: Var, first: Var, margin: f64) -> Var {
         self.relu(self.scale(self.mul(first, self.sub(x, y)), -1.0, margin))
     }
 }
 
-/// The norm below which a row has no direction, and its cosine is 0.
+/// A row with a norm below this number has no direction: its cosine with any row is 0.
 const LEAST: f64 = 1e-8;
 
 impl Op for CosineSimilarity {
@@ -137,7 +139,7 @@ fn gradients<T: RowValue>(run: &mut Backward<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Returns x · y, ‖x‖ and ‖y‖.
+/// Returns the dot product x · y and the norms ‖x‖ and ‖y‖.
 #[inline(always)]
 fn products<T: Float, A: Arithmetic>(x: &[T], y: &[T]) -> (T, T, T) {
     const LANES: usize = 16;
@@ -153,11 +155,11 @@ fn products<T: Float, A: Arithmetic>(x: &[T], y: &[T]) -> (T, T, T) {
     (along, x.sqrt(), y.sqrt())
 }
 
-/// Returns whether both norms are large enough for a cosine.
+/// Returns whether the norms of x and y are both large enough for a cosine.
 #[inline(always)]
 fn directed<T: Float>(x: T, y: T) -> bool {
     let least = T::from_f64(LEAST);
-    // For NaN the comparison is false, so that NaN counts as large enough.
+    // If a norm is NaN, the comparison is false, so that NaN counts as large enough, and the cosine is NaN.
     !(x < least || y < least)
 }
 
@@ -180,7 +182,8 @@ impl<T: Float> Sweep for Cosines<'_, T> {
     }
 }
 
-/// The operands for the gradient of x or y, `own`; for x it is (y / ‖y‖ − c · x / ‖x‖) / ‖x‖, times the output's gradient.
+/// The operands for the gradient of `own`, which is x or y: for x, the gradient is (y / ‖y‖ − c · x / ‖x‖) / ‖x‖, times the
+/// output's gradient.
 struct Turns<'a, T> {
     own: View<'a, T>,
     other: View<'a, T>,

@@ -1,4 +1,4 @@
-//! `linear`: the product with a weight matrix, plus a bias.
+//! `linear`: multiplies the rows of a batch by a weight matrix, and adds a bias.
 
 use ndarray::{Array2, array};
 
@@ -18,9 +18,10 @@ operator! {
     /// Computes x · W + b with given variables: `x` `[rows, in]`, `weight` `[in, out]`, `bias` `[out]`; the layer
     /// `layers::Linear` creates weight and bias.
     ///
-    /// out = x · W + b, with x `[rows, in]`, W `[in, out]`, b `[out]`. Row-wise: the rows may have any LoD, which the output
-    /// keeps. There may be several weights, with the same number of biases or none: they are concatenated, out = x · [W₁ W₂ …] +
-    /// [b₁ b₂ …]. With `transposed` each weight is Wᵀ, `[out, in]`.
+    /// out = x · W + b, with x `[rows, in]`, W `[in, out]`, b `[out]`. The operator computes each row alone; the rows of x may
+    /// have any LoD, which the output keeps. There may be several weights, with one bias for each weight or no biases: the
+    /// weights are concatenated, out = x · [W₁ W₂ …] + [b₁ b₂ …]. With the attribute `transposed`, each weight input is Wᵀ,
+    /// `[out, in]`.
     ///
     /// ```
     /// use ndarray::array;
@@ -39,7 +40,7 @@ operator! {
     /// ```
     ///
     /// # Errors
-    /// If the widths differ.
+    /// It is an error if the widths of `x`, `weight` and `bias` do not match.
     pub(in crate::ops) struct Linear = linear { transposed: Transpose }
     inputs { X = x: one, WEIGHT = weight: many, BIAS = bias: any }
     outputs { OUT = out: one }
@@ -51,9 +52,9 @@ operator! {
 }
 
 builder_methods! { TransposedLinear, Builder, Var;
-    /// Computes x · Wᵀ + b with given variables: `x` `[rows, in]`, `weight` W `[out, in]`, `bias` `[out]`. So an embedding table
-    /// `[vocabulary, width]` can also compute logits from states (tied weights); then the table's gradient is the sum over both
-    /// uses.
+    /// Computes x · Wᵀ + b with given variables: `x` `[rows, in]`, `weight` W `[out, in]`, `bias` `[out]`. So an embedding
+    /// table `[vocabulary, width]` can also compute logits from states (tied weights); the table's gradient is then the sum of
+    /// the gradients of both uses.
     ///
     /// ```
     /// use unpadded::{Builder, DType};
@@ -66,7 +67,7 @@ builder_methods! { TransposedLinear, Builder, Var;
     /// ```
     ///
     /// # Errors
-    /// If the widths differ.
+    /// It is an error if the widths of `x`, `weight` and `bias` do not match.
     #[doc(alias = "tied")]
     pub fn product_transposed(&self, x: Var, weight: Var, bias: Option<Var>) -> Var {
         let attributes = Linear { transposed: Transpose::Yes }.attributes();
@@ -75,16 +76,16 @@ builder_methods! { TransposedLinear, Builder, Var;
     }
 }
 
-/// The product for which weights are packed.
+/// The product for which weights are packed: the forward product, or the product for the gradient of x.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum PackedFor {
-    /// x · W: the weights are side by side.
+    /// The forward product x · W, for which the weights are packed side by side.
     Product,
-    /// The gradient of x, dout · Wᵀ: the transposed weights are one below the other.
+    /// The product dout · Wᵀ for the gradient of x, for which the transposed weights are packed one below the other.
     InputGradient,
 }
 
-/// Packs `count` weights as one matrix for a product.
+/// Packs `count` weights as one matrix for the given product.
 fn pack<'v, T: Float + 'v>(
     packed: &mut PackedMatrix<T>,
     count: usize,
@@ -113,15 +114,15 @@ fn pack<'v, T: Float + 'v>(
     Ok(())
 }
 
-/// Scratch of a call; `weights` is used only if the weights were not prepared.
+/// Scratch memory of a call; `weights` is used only if the weights were not prepared before the call.
 #[derive(Default)]
 struct Scratch<T: Float> {
     weights: PackedMatrix<T>,
-    /// All biases, side by side.
+    /// All biases of the call, concatenated.
     bias: Vec<T>,
 }
 
-/// Infers the result of a product with weights, for any storages of `x` and the weights; it has the storage of `x`.
+/// Infers the spec of a product of x and weights, which may have any storages; the output has the storage of `x`.
 pub(in crate::ops) fn product_of(s: &InferShape<'_>, transposed: Transpose) -> Result<Spec> {
     s.is_float(Linear::X)?;
     s.same_dtype(Linear::X, Linear::WEIGHT)?;
@@ -220,7 +221,7 @@ impl Op for Linear {
         let ((m, k), (_, n)) = (work.input(Self::X), work.output(Self::OUT));
         let product = 2 * m * k * n;
         let flops = match work.pass() {
-            // The bias costs no extra operations, because the sums start with it.
+            // The bias needs no extra pass over the output, because each sum starts with the bias.
             Pass::Forward => product,
             Pass::Backward => {
                 let products = u64::from(work.wants(Self::X)) + u64::from(work.wants(Self::WEIGHT));

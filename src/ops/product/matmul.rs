@@ -11,11 +11,11 @@ use crate::with_float;
 use crate::{builder_methods, operator};
 
 operator! {
-    /// Multiplies two matrices that are not batched, each optionally transposed.
+    /// Multiplies two matrices that are not batched; each matrix is transposed first if its attribute is set.
     ///
-    /// out = A · B, where A is x or, with `transpose_x`, its transpose, and B is y or, with `transpose_y`, its transpose.
-    /// Both are constants of the program, such as parameters, so there is no LoD, and the result does not depend on the batch.
-    /// `linear` multiplies the rows of a batch.
+    /// out = A · B, where A is x or, with `transpose_x`, its transpose, and B is y or, with `transpose_y`, its transpose. Both
+    /// matrices are constants of the program, such as parameters, so the output has no LoD and does not depend on the batch. To
+    /// multiply the rows of a batch by a matrix, use `linear`.
     ///
     /// ```
     /// use ndarray::array;
@@ -32,7 +32,7 @@ operator! {
     /// ```
     ///
     /// # Errors
-    /// If the variables are not constant matrices, or their shapes or dtypes do not fit.
+    /// It is an error if the variables are not constant matrices, or if their shapes or dtypes do not match.
     pub(in crate::ops) struct Matmul = matmul { transpose_x: bool, transpose_y: bool }
     inputs { X = x: one, Y = y: one }
     outputs { OUT = out: one }
@@ -60,7 +60,7 @@ builder_methods! { MatmulPlain, Builder, Var;
     /// ```
     ///
     /// # Errors
-    /// If the variables are not constant matrices, or their shapes or dtypes do not fit.
+    /// It is an error if the variables are not constant matrices, or if their shapes or dtypes do not match.
     pub fn matmul(&self, x: Var, y: Var) -> Var {
         self.matmul_with(x, Transpose::No, y, Transpose::No)
     }
@@ -159,7 +159,7 @@ fn backward<T: RowValue>(op: &Matmul, run: &mut Backward<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Scratch of a product: the packed right factor, and the transpose of the left factor.
+/// Scratch memory of a product: the packed right factor, and the transpose of the left factor.
 #[derive(Default)]
 struct Scratch<T: Float> {
     packed: PackedMatrix<T>,
@@ -167,7 +167,7 @@ struct Scratch<T: Float> {
 }
 
 impl<T: Float> Scratch<T> {
-    /// Computes out = a · b, each transposed first if its flag is set.
+    /// Computes the product of a and b, where each factor is transposed first if its flag is set.
     fn multiply(
         &mut self,
         a: (View<'_, T>, bool),

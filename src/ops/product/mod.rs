@@ -1,4 +1,4 @@
-//! Products of matrices, and of rows that are matrices.
+//! Products of matrices, and products of rows that hold matrices.
 
 #[macro_use]
 pub(super) mod linear;

@@ -1,4 +1,5 @@
-//! Operators on rows that are matrices: `outer` computes a matrix from two vectors, `matvec` multiplies a matrix by a vector.
+//! Operators on rows that hold vectors or matrices: `outer` computes a matrix from two vectors, `matvec` multiplies a matrix by
+//! a vector.
 
 use crate::error::{Error, Result};
 use crate::kernels::{Arithmetic, Assign, Float, Sweep, View, ViewMut, sweep};
@@ -16,12 +17,12 @@ const Y: usize = 1;
 const OUT: usize = 0;
 
 operator! {
-    /// Computes the outer product of two vectors in each row: the result is a matrix per row.
+    /// Computes the outer product of two vectors in each row; each row of the output is a matrix.
     ///
     /// out_i = x_i · y_iᵀ, so out\[i, a, b\] = x\[i, a\] · y\[i, b\], with x `[rows, m]`, y `[rows, n]` and out `[rows, m, n]`.
-    /// Row-wise: x and y have the same rows (the same LoD), which the output keeps. Together with `matvec`, it implements a
-    /// matrix memory (Schmidhuber, "Learning to control fast-weight memories", 1992): `outer` writes C_t = f_t · C_{t−1} + v_t ·
-    /// k_tᵀ, and `matvec` reads C_t · q_t.
+    /// The operator computes each row alone: x and y have the same rows and LoD, which the output keeps. Together with
+    /// `matvec`, it implements a matrix memory (Schmidhuber, "Learning to control fast-weight memories", 1992): `outer` writes
+    /// C_t = f_t · C_{t−1} + v_t · k_tᵀ, and `matvec` reads C_t · q_t.
     ///
     /// ```
     /// use ndarray::array;
@@ -39,7 +40,7 @@ operator! {
     /// ```
     ///
     /// # Errors
-    /// If x and y are not vectors of floats of one dtype, or their rows differ.
+    /// It is an error if the rows of x and y are not vectors of floats of one dtype, or if x and y have different rows.
     pub(in crate::ops) struct Outer = outer {}
     inputs { X = x: one, Y = y: one }
     outputs { OUT = out: one }
@@ -47,11 +48,12 @@ operator! {
 }
 
 operator! {
-    /// Multiplies a matrix by a vector, row by row.
+    /// Multiplies the matrix in each row of x by the vector in the same row of y.
     ///
     /// out_i = x_i · y_i, so out\[i, a\] = Σ_b x\[i, a, b\] · y\[i, b\], with x `[rows, m, n]`, y `[rows, n]` and out
-    /// `[rows, m]`. Row-wise: x and y have the same rows (the same LoD), which the output keeps. x may also be `[rows, m · n]`,
-    /// with the lines of each matrix one after the other. For a matrix that is the same for all rows, use `product`.
+    /// `[rows, m]`. The operator computes each row alone: x and y have the same rows and LoD, which the output keeps. The input
+    /// x may also be `[rows, m · n]`, with the lines of each matrix one after the other. To multiply all rows by one matrix,
+    /// use `product`.
     ///
     /// ```
     /// use ndarray::array;
@@ -67,14 +69,15 @@ operator! {
     /// ```
     ///
     /// # Errors
-    /// If x is not matrices and y not vectors of floats of one dtype, or if rows or widths do not fit.
+    /// It is an error if the rows of x are not matrices, or the rows of y not vectors, of floats of one dtype, or if rows or
+    /// widths do not match.
     pub(in crate::ops) struct Matvec = matvec {}
     inputs { X = x: one, Y = y: one }
     outputs { OUT = out: one }
     impl Builder, Var { fn matvec(&self, x: Var, y: Var) -> Var; }
 }
 
-/// Checks that each row of a slot is a vector.
+/// Checks that each row of the input in a slot is a vector.
 fn vectors(s: &InferShape<'_>, slot: usize) -> Result<()> {
     let spec = s.input(slot);
     if spec.shape.len() == 2 || spec.batched() && spec.shape.len() == 1 {
@@ -210,13 +213,13 @@ fn products(work: &Work<'_>) -> u64 {
     }
 }
 
-/// Binds vectors `y` with the rows of x to a check case.
+/// Adds vectors as the operand `y` to a check case; the vectors have the rows of x.
 fn beside(sample: CheckCase, x: &Variable, width: usize) -> Result<CheckCase> {
     let y = Variable::from(numbers(x.rows(), width, 1)).with_lod(x.lod().cloned())?;
     Ok(if sample.operands[0].batched { sample.batch("y", y) } else { sample.constant("y", y) })
 }
 
-/// Work that computes x_a · y_b for all a and b, in each row.
+/// A loop over rows that computes x_a · y_b for all a and b.
 struct Outers<'a, T> {
     x: View<'a, T>,
     y: View<'a, T>,
@@ -239,7 +242,7 @@ impl<T: Float> Sweep for Outers<'_, T> {
     }
 }
 
-/// Work that computes, in each row, the dot product of each line of the matrix with the vector.
+/// A loop over rows that computes the dot product of each line of the row's matrix with the row's vector.
 struct Dots<'a, T> {
     matrix: View<'a, T>,
     vector: View<'a, T>,
@@ -262,7 +265,8 @@ impl<T: Float> Sweep for Dots<'_, T> {
     }
 }
 
-/// Computes a dot product in a fixed number of lanes, so that the order of the sum depends only on the length.
+/// Computes a dot product with a fixed number of lanes, so that the order of the additions depends only on the length of the
+/// vectors.
 #[inline(always)]
 fn dot<T: Float>(a: &[T], b: &[T]) -> T {
     const LANES: usize = 16;
@@ -275,7 +279,7 @@ fn dot<T: Float>(a: &[T], b: &[T]) -> T {
     sums.into_iter().sum()
 }
 
-/// Work that computes, in each row, the sum of the matrix's lines, each times one number of the vector, first to last.
+/// A loop over rows that computes the sum of the matrix's lines, each multiplied by one number of the vector, first to last.
 struct Combined<'a, T> {
     matrix: View<'a, T>,
     vector: View<'a, T>,

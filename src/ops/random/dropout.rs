@@ -9,14 +9,15 @@ use crate::with_float;
 use crate::{builder_methods, operator};
 
 operator! {
-    /// Dropout: sets each number to zero with probability `rate` while training, and scales the others up.
+    /// Dropout: while training, sets each number to zero with the probability `rate`, and multiplies all other numbers by 1 /
+    /// (1 − rate).
     ///
-    /// While training, out = x · k / (1 − rate), where k is 1 with probability 1 − rate, else 0; during inference, out = x.
-    /// Row-wise; the output keeps x's LoD. k depends on the seed, the step, the operator, the row's sequence, the row's position
-    /// in the sequence, and the column. So a sequence gets the same mask in any batch. The backward pass draws the mask again
-    /// instead of storing it. With the attribute `per_sequence`, k does not depend on the position: all rows of a (top-level)
-    /// sequence, or all steps of a sequence in a step block, have the same mask. This is variational dropout (Gal and Ghahramani,
-    /// 2016).
+    /// While training, out = x · k / (1 − rate), where k is 1 with probability 1 − rate, else 0; during inference, out = x. The
+    /// operator computes each row alone, and the output has the LoD of x. The random number k depends on the seed, the step,
+    /// the operator, the row's sequence, the row's position in the sequence, and the column. So a sequence gets the same
+    /// dropout mask in any batch. The backward pass draws the dropout mask again instead of storing it. With the attribute
+    /// `per_sequence`, k does not depend on the position: all rows of a (top-level) sequence, or all steps of a sequence in a
+    /// step block, have one mask. Dropout with `per_sequence` is variational dropout (Gal and Ghahramani, 2016).
     ///
     /// ```
     /// use unpadded::op::{Attributes, Operand};
@@ -30,7 +31,7 @@ operator! {
     /// ```
     ///
     /// # Errors
-    /// If `rate` is not at least 0 and below 1, or `x` holds no floats.
+    /// It is an error if `rate` is not at least 0 and below 1, or `x` holds no floats.
     pub(in crate::ops) struct Dropout = dropout { rate: f64 => rate, per_sequence: Option<bool> }
     inputs { X = x: one }
     outputs { OUT = out: one }
@@ -42,8 +43,8 @@ operator! {
 }
 
 builder_methods! { VariationalDropout, Builder, Var;
-    /// Variational dropout: [`dropout`](Self::dropout) with one mask per sequence, which all rows of the sequence (in a step
-    /// block, all steps) have: out_i = x_i ∘ k / (1 − rate).
+    /// Variational dropout: [`dropout`](Self::dropout) with one mask for all rows of a sequence (in a step block, for all
+    /// steps): out_i = x_i ∘ k / (1 − rate).
     ///
     /// ```
     /// use ndarray::Array2;
@@ -63,7 +64,7 @@ builder_methods! { VariationalDropout, Builder, Var;
     /// ```
     ///
     /// # Errors
-    /// As [`dropout`](Self::dropout).
+    /// The errors are the errors of [`dropout`](Self::dropout).
     #[doc(alias = "locked_dropout")]
     pub fn variational_dropout(&self, x: Var, rate: f64) -> Var {
         let op = Dropout { rate, per_sequence: Some(true) };
@@ -80,7 +81,7 @@ fn rate(attributes: &Attributes, name: &str) -> Result<f64> {
     Ok(rate)
 }
 
-/// Draws the random numbers of a row, for either pass.
+/// Draws the random numbers of a row; the forward and the backward pass draw the same numbers.
 macro_rules! draw {
     ($dropout:expr, $run:expr) => {
         |row, numbers: &mut [f32]| {
@@ -153,7 +154,7 @@ impl Op for Dropout {
 }
 
 impl Dropout {
-    /// Computes to = from · k / (1 − rate), with the same k in both passes.
+    /// Computes to = from · k / (1 − rate), with the same mask k in the forward and the backward pass.
     fn mask<T: Float>(
         &self,
         from: View<'_, T>,
@@ -173,6 +174,6 @@ impl Dropout {
     }
 }
 
-/// Scratch: the random numbers of one row.
+/// Scratch memory of a call: the random numbers of one row.
 #[derive(Default)]
 struct Uniform(Vec<f32>);

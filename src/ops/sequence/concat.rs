@@ -1,4 +1,4 @@
-//! `sequence_concat`: sequences joined end to end.
+//! `sequence_concat`: joins the sequences of several variables end to end.
 
 use ndarray::Array2;
 
@@ -15,12 +15,13 @@ use crate::tensor::{Variable, with_element};
 use crate::with_float;
 
 operator! {
-    /// Joins the i-th sequences of several variables end to end, at the last level.
+    /// Joins sequence i of several variables end to end, for every sequence i of the last level.
     ///
-    /// Sequence i of the output is sequence i of the first variable, then sequence i of the second, and so on: its length is the
-    /// sum of these sequences' lengths. The variables have the same levels above the last one, which the output keeps, and the
-    /// same dtype and row shape. An empty sequence adds nothing. The gradient of each variable is its rows of the output's
-    /// gradient. ([`concat`](Self::concat) puts rows side by side.)
+    /// Sequence i of the output is sequence i of the first variable, then sequence i of the second variable, and so on; its
+    /// length is the sum of the lengths of the joined sequences. All variables have the same levels above the last level, which
+    /// the output keeps, and one dtype and row shape. An empty sequence adds no rows to the output. The gradient of each
+    /// variable is the part of the output's gradient in the rows of this variable. ([`concat`](Self::concat) concatenates
+    /// columns.)
     ///
     /// ```
     /// use unpadded::op::{Attributes, Operand};
@@ -35,7 +36,8 @@ operator! {
     /// ```
     ///
     /// # Errors
-    /// If a variable has no LoD, or differs from the first variable in the levels above the last one, the row shape or the dtype.
+    /// It is an error if a variable has no LoD, or differs from the first variable in the levels above the last one, the row
+    /// shape or the dtype.
     pub(in crate::ops) struct SequenceConcat = sequence_concat {}
     inputs { X = x: many }
     outputs { OUT = out: one }
@@ -68,7 +70,7 @@ impl Op for SequenceConcat {
                 if k == 0 {
                     offsets.resize(lod.offsets().len(), 0);
                 }
-                // The offsets of the output are the sums of the variables' offsets, as lengths are.
+                // Each offset of the output is the sum of the variables' offsets, since the lengths are added too.
                 offsets.iter_mut().zip(lod.offsets()).for_each(|(sum, offset)| *sum += offset);
             }
             Ok(())
@@ -96,7 +98,8 @@ impl Op for SequenceConcat {
         for of in 1..=3 {
             samples.extend(CheckCase::of_sequences(&Attributes::new(), |sample, lod| {
                 let bind = |sample: CheckCase, k: usize| -> Result<CheckCase> {
-                    // Each variable has other lengths in the last level, and the same levels above it.
+                    // In this check case, the variables have different lengths in the last level, and the same levels above the
+                    // last level.
                     let lengths = lod.offsets().windows(2).enumerate();
                     let lengths = lengths.map(|(i, pair)| {
                         (pair[1] - pair[0] + 2 * k) * usize::from(!(i + k).is_multiple_of(3))
@@ -117,7 +120,7 @@ impl Op for SequenceConcat {
     }
 }
 
-/// Returns the first row of the output that comes from sequence `i` of variable `k`, of `count` variables.
+/// Returns the row number in the output of the first row of sequence `i` of variable `k`; there are `count` variables.
 fn place<'a>(
     sequences: impl Fn(usize) -> Result<Sequences<'a>>,
     (k, count): (usize, usize),

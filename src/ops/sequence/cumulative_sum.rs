@@ -13,8 +13,8 @@ use crate::with_float;
 operator! {
     /// Cumulative sum over the rows of each sequence of the last level, column by column: out_t = Σ_{u ≤ t} x_u.
     ///
-    /// The output has x's LoD; an empty sequence stays empty. The gradient of a row is the sum of the output's gradients at this
-    /// row and at all later rows of the sequence.
+    /// The output has the LoD of x; an empty sequence stays empty. The gradient of a row is the sum of the output's gradients
+    /// at this row and at all later rows of the sequence.
     ///
     /// ```
     /// use ndarray::array;
@@ -29,7 +29,7 @@ operator! {
     /// ```
     ///
     /// # Errors
-    /// If `x` holds no floats or has no LoD.
+    /// It is an error if `x` holds no floats or has no LoD.
     #[doc(alias = "cumsum")]
     pub(in crate::ops) struct CumulativeSum = cumulative_sum {}
     inputs { X = x: one }
@@ -40,8 +40,8 @@ operator! {
 operator! {
     /// Cumulative sum over the columns of each row: out_ij = Σ_{k ≤ j} x_ik.
     ///
-    /// Row-wise: x may have any LoD, which the output keeps. The gradient of a number is the sum of the output's gradients at its
-    /// column and at all later columns of the row.
+    /// The operator computes each row alone; x may have any LoD, which the output keeps. The gradient of the number in column j
+    /// is the sum of the output's gradients in column j and in all later columns of the same row.
     ///
     /// ```
     /// use ndarray::array;
@@ -55,7 +55,7 @@ operator! {
     /// ```
     ///
     /// # Errors
-    /// If `x` holds no floats.
+    /// It is an error if `x` holds no floats.
     pub(in crate::ops) struct CumulativeSumFeatures = cumulative_sum_features {}
     inputs { X = x: one }
     outputs { OUT = out: one }
@@ -78,7 +78,7 @@ impl Op for CumulativeSum {
         with_float!(run.dtype(Self::X), T => {
             let (x, mut out) = (run.input::<T>(Self::X)?, run.output::<T>(Self::OUT)?);
             let sums = &mut run.scratch().get::<Sums<T>>().0;
-            // The sums are taken out of the scratch, because `run` is borrowed while the sequences are read.
+            // The buffer of sums is taken out of the scratch memory, because `run` is borrowed while the sequences are read.
             let mut sums = std::mem::take(sums);
             for rows in run.sequences(Self::X)?.iter() {
                 add_up(&mut sums, rows, x, &mut out, Assign::Write);
@@ -114,11 +114,11 @@ impl Op for CumulativeSum {
     }
 }
 
-/// Scratch: the sum of each column so far.
+/// Scratch memory of a call: for each column, the sum of the rows so far.
 #[derive(Default)]
 struct Sums<T>(Vec<T>);
 
-/// Adds up `rows` in their order, and writes the sum so far to each of these rows.
+/// Adds up `rows` in their order; the output row for each row is the sum up to and including this row.
 fn add_up<T: RowValue>(
     sums: &mut Vec<T>,
     rows: impl Iterator<Item = usize>,

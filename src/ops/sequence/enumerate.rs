@@ -1,4 +1,4 @@
-//! `sequence_enumerate`: the n-grams of ids.
+//! `sequence_enumerate`: returns the n-grams of the ids in each sequence.
 
 use ndarray::{Array1, Axis};
 
@@ -11,10 +11,12 @@ use crate::ops::sequence::counts::count;
 use crate::tensor::{DType, Element, Number, Variable};
 
 operator! {
-    /// Returns the n-grams of a text, n = `window`: each id and the next ids of its sequence of the last level.
+    /// Returns the n-grams of each sequence of the last level, with n = `window`: row t of the output is id t and the next n −
+    /// 1 ids of the sequence.
     ///
-    /// out_t = [x_t, x_(t+1), …, x_(t+window−1)], where ids after the end of the sequence are `pad_value`: shape
-    /// `[rows, window]`, with the LoD of x. An empty sequence stays empty. Ids have no gradient.
+    /// The formula is out_t = [x_t, x_(t+1), …, x_(t+window−1)], where ids after the end of the sequence are `pad_value`. The
+    /// output has the shape `[rows, window]` and the LoD of x. An empty sequence stays empty. No gradient passes, since x holds
+    /// ids.
     ///
     /// ```
     /// use unpadded::op::{Attributes, Operand};
@@ -28,8 +30,8 @@ operator! {
     /// ```
     ///
     /// # Errors
-    /// If `x` does not hold one whole number per row, or has no LoD, if the window is 0, or if `pad_value` does not fit into the
-    /// dtype of the ids.
+    /// It is an error if `x` does not hold one whole number per row, or has no LoD, if the window is 0, or if `pad_value` does
+    /// not fit into the dtype of the ids.
     #[doc(alias("ngram", "n_gram"))]
     pub(in crate::ops) struct SequenceEnumerate = sequence_enumerate { window: usize => count, pad_value: i64 = 0 }
     inputs { X = x: one.without_gradient() }

@@ -11,14 +11,14 @@ use crate::ops::lookup::ids::{check, ids};
 use crate::tensor::{DType, Variable};
 
 operator! {
-    /// Removes the ids in `tokens` from `x`; the sequences of its last level become shorter.
+    /// Removes the ids in `tokens` from `x`, so that the sequences of the last level become shorter.
     ///
-    /// The remaining ids of each sequence keep their order. `tokens` are, for example, padding or stop words, which an evaluation
-    /// ignores. The levels above the last one do not change; the last level has the new lengths. A sequence without remaining ids
-    /// becomes empty. Ids have no gradient.
+    /// The remaining ids of each sequence keep their order. The list `tokens` has, for example, the ids of padding or stop
+    /// words, which an evaluation ignores. The output has the levels of x above the last level, and new lengths in the last
+    /// level. A sequence in which all ids are removed becomes empty. No gradient passes, since x holds ids.
     ///
-    /// The operator computes the offsets of the last level from the ids (`Op::levels`). So in a step block the ids must not
-    /// depend on a memory.
+    /// The operator computes the offsets of the output's last level from the ids in x (`Op::levels`). So in a step block, the
+    /// ids in `x` must not depend on a memory.
     ///
     /// ```
     /// use unpadded::op::{Attributes, Operand};
@@ -32,14 +32,15 @@ operator! {
     /// ```
     ///
     /// # Errors
-    /// If `x` does not hold one whole number per row, or has no LoD; in a step block, if `x` depends on a memory.
+    /// It is an error if `x` does not hold one whole number per row, or has no LoD; in a step block, it is an error if `x`
+    /// depends on a memory.
     pub(in crate::ops) struct SequenceErase = sequence_erase { tokens: Vec<i64> => sorted }
     inputs { X = x: one.without_gradient() }
     outputs { OUT = out: one.without_gradient() }
     impl Builder, Var { fn sequence_erase(&self, x: Var, tokens: &[i64]) -> Var; }
 }
 
-/// Reads a list of whole numbers and sorts it, for binary search.
+/// Reads an attribute that is a list of whole numbers, and sorts the list for binary search.
 fn sorted(attributes: &Attributes, name: &str) -> Result<Vec<i64>> {
     let mut tokens = attributes.ints(name)?;
     tokens.sort_unstable();

@@ -1,4 +1,5 @@
-//! `sequence_expand`: repeats rows or sequences of one variable by the lengths of another variable's sequences.
+//! `sequence_expand`: repeats each row or sequence of one variable; the numbers of copies are the lengths of the sequences of
+//! another variable.
 
 use std::ops::Range;
 
@@ -16,21 +17,23 @@ use crate::tensor::{Variable, with_element};
 use crate::with_float;
 
 operator! {
-    /// Repeats the i-th row, or the i-th sequence, of `x`. The number of copies is the length of the i-th sequence of `y`'s level
-    /// `ref_level`; `None` is the last level of `y`.
+    /// Repeats row i of `x`, or sequence i of the last level of `x`. The number of copies is the length of sequence i in the
+    /// level `ref_level` of `y`; `None` means the last level of `y`.
     ///
-    /// Let n_i be the length of the i-th sequence of y's level `ref_level` (the last one by default).
-    /// - x has one row for each of these sequences: row i is repeated n_i times. The output has one row per entry of y's level,
-    ///   and y's LoD down to this level: if this is y's last level, the output has the rows and the LoD (the same `Arc`) of y.
-    /// - x has one sequence for each of these sequences: sequence i is repeated n_i times. The output's LoD is y's LoD down to
-    ///   this level, then a level with the lengths of the copies.
+    /// Let n_i be the length of sequence i in the level `ref_level` of y (by default the last level). There are two cases:
+    /// - If x has one row for each sequence of this level of y, row i is repeated n_i times. The output then has one row per
+    ///   entry of this level, and the LoD of y down to this level; if this level is the last level of y, the output has the
+    ///   rows and the LoD (the same `Arc`) of y.
+    /// - If x has one sequence for each sequence of this level of y, sequence i is repeated n_i times. The LoD of the output
+    ///   then is the LoD of y down to this level, followed by a level with the lengths of the copies.
     ///
-    /// So x's LoD is y's above `ref_level` in the first case (none at all for level 0), with one level more in the second.
-    /// n_i = 0 drops row i or sequence i. Only the LoD of y is read. The gradient is the sum over the copies.
+    /// In the first case, the LoD of x is the levels of y above `ref_level` (no LoD if `ref_level` is 0); in the second case,
+    /// it has one more level. With n_i = 0, row i or sequence i is dropped. The operator reads only the LoD of y, not the
+    /// numbers. The gradient of a row of x is the sum of the output's gradients over all copies of the row.
     ///
-    /// `x` may have any dtype. A row of the output may depend on a row of another sequence of the batch, so the operator is an
-    /// error in a step block. To repeat rows by the lengths of y's last level in a step block, use
-    /// [`sequence_expand_as`](Self::sequence_expand_as).
+    /// `x` may have any dtype. A row of the output may depend on a row of another sequence of the batch, so `sequence_expand`
+    /// in a step block is an error. In a step block, use [`sequence_expand_as`](Self::sequence_expand_as), which repeats rows
+    /// by the lengths of the last level of y.
     ///
     /// ```
     /// use ndarray::array;
@@ -51,8 +54,8 @@ operator! {
     /// ```
     ///
     /// # Errors
-    /// If `y` does not have the level `ref_level`, or `x` does not have one row, or one sequence, for each sequence of this
-    /// level.
+    /// It is an error if `y` does not have the level `ref_level`, or `x` does not have one row, or one sequence, for each
+    /// sequence of this level.
     pub(in crate::ops) struct SequenceExpand = sequence_expand { ref_level: Option<usize> }
     inputs { X = x: one, Y = y: one.without_gradient().any_storage() }
     outputs { OUT = out: one }
@@ -156,7 +159,8 @@ impl SequenceExpand {
         self.ref_level.unwrap_or(levels.saturating_sub(1))
     }
 
-    /// Calls `copy` once per copy, with the copied rows of x and the row of the output at which the copy starts.
+    /// Calls `copy` once for each copy, with the range of rows of x to copy and the row number in the output at which the copy
+    /// starts.
     fn copies(
         &self,
         x: &Spec,
@@ -166,7 +170,7 @@ impl SequenceExpand {
     ) -> Result<()> {
         let y = y.ok_or_else(|| Error::new("input `y`", "a LoD", "none"))?;
         let level = self.level(y.levels());
-        // If x has more levels than y has above `ref_level`, whole sequences of x are copied, else rows.
+        // Whole sequences of x are copied if x has more levels than y has above `ref_level`; else rows are copied.
         let sequences = if x.lod.len() > level { x_lod.map(Lod::offsets) } else { None };
         let mut at = 0;
         for (i, times) in y.lengths(level)?.enumerate() {
@@ -207,7 +211,8 @@ impl SequenceExpand {
     }
 }
 
-/// Computes the offsets of x's sequences, each repeated as many times as y's sequence has entries.
+/// Writes to `offsets` the offsets of the repeated sequences of x: sequence i is repeated as many times as sequence i of y has
+/// entries.
 fn repeat(x: &[usize], y: &[usize], offsets: &mut Vec<usize>) -> Result<()> {
     if x.len() != y.len() {
         return Err(Error::new(

@@ -1,4 +1,4 @@
-//! `sequence_expand_as`: repeats each row over the rows of a sequence.
+//! `sequence_expand_as`: repeats row i of a variable for every row of sequence i of another variable.
 
 use ndarray::Array2;
 
@@ -15,15 +15,17 @@ use crate::tensor::{Dense, Variable, with_element};
 use crate::with_float;
 
 operator! {
-    /// Repeats row i of `x` for every row of the i-th sequence of `y`'s last level.
+    /// Repeats row i of `x` for every row of sequence i in the last level of `y`.
     ///
-    /// x has one row for each sequence of y's last level, and y's LoD without its last level, as pooled rows have. The length of
-    /// the i-th sequence is the number of copies of row i, so the output has y's LoD (the same `Arc`). A row whose sequence is
-    /// empty is dropped. Only the LoD of y is read. `x` may have any dtype; the gradient of a row is the sum over its copies.
+    /// `x` has one row for each sequence in the last level of `y`, and the LoD of `y` without the last level, like the output
+    /// of a pooling operator. The number of copies of row i is the length of sequence i, so the output has the LoD of `y` (the
+    /// same `Arc`). If sequence i of `y` is empty, row i of `x` has no copy in the output. The operator reads only the LoD of
+    /// `y`, not the numbers. `x` may have any dtype; the gradient of a row of `x` is the sum of the output's gradients over all
+    /// copies of the row.
     ///
-    /// The operator treats each sequence alone, so it is allowed in a step block: attention uses it to combine a decoder's state
-    /// with every row of a static sequence. [`sequence_expand`](Self::sequence_expand) can also repeat whole sequences, and use
-    /// the lengths of any level.
+    /// The operator computes each sequence alone, so it is allowed in a step block: attention uses it to combine the state of a
+    /// decoder with every row of a static sequence. [`sequence_expand`](Self::sequence_expand) can also repeat whole sequences,
+    /// and use the lengths of any level of `y`.
     ///
     /// ```
     /// use ndarray::array;
@@ -39,7 +41,7 @@ operator! {
     /// ```
     ///
     /// # Errors
-    /// If `y` has no LoD, or `x` does not have one row for each sequence of `y`'s last level.
+    /// It is an error if `y` has no LoD, or `x` does not have one row for each sequence of `y`'s last level.
     pub(in crate::ops) struct SequenceExpandAs = sequence_expand_as {}
     inputs { X = x: one, Y = y: one.without_gradient().any_storage() }
     outputs { OUT = out: one }

@@ -1,4 +1,5 @@
-//! `sequence_filter` keeps the rows for which a condition holds; `sequence_place` puts them back.
+//! `sequence_filter` keeps the rows for which a condition is true; `sequence_place` puts the kept rows back at their old
+//! positions.
 
 use std::sync::Arc;
 
@@ -18,16 +19,16 @@ use crate::tensor::{DType, Variable, with_element};
 use crate::{builder_methods, operator, with_float};
 
 operator! {
-    /// Keeps the rows of several variables for which `keep` is not 0, in their order. The sequences of the last level become
-    /// shorter; all outputs have the same LoD.
+    /// Filters several variables: keeps the rows for which `keep` is not 0, in the order of the rows. The sequences of the last
+    /// level become shorter, and all outputs have the same LoD.
     ///
-    /// `keep` holds one number or truth value per row, such as the result of a comparison; the variables have its rows and LoD,
-    /// with any dtype and shape of rows. The levels above the last level do not change; a sequence without a kept row becomes
-    /// empty. The gradient of a row that is not kept is 0. [`sequence_place`](Self::sequence_place) puts the kept rows back at
-    /// their old positions, so that a model can compute some layers only for some rows.
+    /// `keep` holds one number or bool per row, such as the output of a comparison; the filtered variables have the rows and
+    /// LoD of `keep`, and any dtype and row shape. The levels above the last level do not change; a sequence without a kept row
+    /// becomes empty. The gradient of a row that was removed is 0. [`sequence_place`](Self::sequence_place) puts the kept rows
+    /// back at their old positions, so that a model can apply some layers only to some rows.
     ///
-    /// The operator computes the offsets of the last level from the numbers in `keep` (`Op::levels`). So in a step block `keep`
-    /// must not depend on a memory.
+    /// The operator computes the offsets of the outputs' last level from the numbers in `keep` (`Op::levels`). So in a step
+    /// block, `keep` must not depend on a memory.
     ///
     /// ```
     /// use unpadded::{Builder, DType};
@@ -41,8 +42,8 @@ operator! {
     /// ```
     ///
     /// # Errors
-    /// If `keep` has no LoD or more than one number per row, or a variable has other rows; in a step block, if `keep` depends on
-    /// a memory.
+    /// It is an error if `keep` has no LoD or more than one number per row, or if a variable has other rows than `keep`; in a
+    /// step block, it is an error if `keep` depends on a memory.
     pub(in crate::ops) struct SequenceFilter = sequence_filter {}
     inputs { KEEP = keep: one.without_gradient(), X = x: many }
     outputs { OUT = out: many }
@@ -54,8 +55,9 @@ operator! {
 }
 
 builder_methods! { SequenceFilterPlain, Builder, Var;
-    /// Keeps the rows of `x` for which `keep` is not 0, in their order: the sequences of the last level become shorter.
-    /// [`sequence_filter_all`](crate::Builder::sequence_filter_all) filters several variables at once and lists the errors.
+    /// Filters the rows of `x`: keeps the rows for which `keep` is not 0, in their order, so that the sequences of the last
+    /// level become shorter. [`sequence_filter_all`](crate::Builder::sequence_filter_all) filters several variables at once and
+    /// lists the errors.
     ///
     /// ```
     /// use unpadded::op::{Attributes, Operand};
@@ -70,7 +72,7 @@ builder_methods! { SequenceFilterPlain, Builder, Var;
     /// ```
     ///
     /// # Errors
-    /// As [`sequence_filter_all`](crate::Builder::sequence_filter_all).
+    /// The errors are the errors of [`sequence_filter_all`](crate::Builder::sequence_filter_all).
     #[doc(alias("boolean_mask", "masked_select"))]
     pub fn sequence_filter(&self, x: Var, keep: Var) -> Var {
         let [out] = self.sequence_filter_all(keep, [x]);
@@ -79,12 +81,13 @@ builder_methods! { SequenceFilterPlain, Builder, Var;
 }
 
 operator! {
-    /// Puts the rows of `x` at the positions where `keep` is not 0, and rows of zeros at all others: the rows that
-    /// [`sequence_filter`](Self::sequence_filter) removed become 0.
+    /// Puts the rows of `x` at the positions where `keep` is not 0, and rows of zeros at all other positions: the rows that
+    /// [`sequence_filter`](Self::sequence_filter) removed become zeros.
     ///
-    /// out has the rows and the LoD of `keep`. In each sequence of the last level, the k-th position where `keep` is not 0 gets
-    /// the k-th row of x's sequence. x holds floats, and has the same levels above the last one as `keep`. Empty sequences stay
-    /// empty. The gradient of each row of x is the output's gradient at the row's position in out.
+    /// The output has the rows and the LoD of `keep`. In each sequence of the last level, the k-th position where `keep` is not
+    /// 0 gets the k-th row of the same sequence of `x`. The input `x` holds floats, and has the levels of `keep` above the last
+    /// level. Empty sequences stay empty. The gradient of a row of `x` is the output's gradient at the position to which the
+    /// row was put.
     ///
     /// ```
     /// use unpadded::op::{Attributes, Operand};
@@ -99,8 +102,8 @@ operator! {
     /// ```
     ///
     /// # Errors
-    /// If `x` holds no floats, if `x` or `keep` has no LoD, or if their levels above the last one differ; at a run, if the number
-    /// of rows of a sequence of `x` is not the number of positions where `keep` is not 0.
+    /// It is an error if `x` holds no floats, if `x` or `keep` has no LoD, or if `x` and `keep` have different levels above the
+    /// last level; at a run, it is an error if a sequence of `x` does not have one row for each position where `keep` is not 0.
     #[doc(alias("masked_scatter", "merge_lod_tensor"))]
     pub(in crate::ops) struct SequencePlace = sequence_place {}
     inputs { X = x: one, KEEP = keep: one.without_gradient() }
@@ -108,13 +111,13 @@ operator! {
     impl Builder, Var { fn sequence_place(&self, x: Var, keep: Var) -> Var; }
 }
 
-/// Makes a condition for check cases, which holds in some rows.
+/// Makes a condition for check cases: i64 numbers from 0 to 2, which keep about two of three rows.
 fn keeping(lod: &Arc<Lod>, salt: usize) -> Result<Variable> {
     let keep = Array1::from_shape_fn(lod.rows(), |i| ((i * 5 + i / 3 + salt) % 3) as i64);
     Variable::sequences(keep, Arc::clone(lod))
 }
 
-/// Checks that a condition has one number per row, and a LoD.
+/// Checks that the condition `keep` has a LoD and one number per row.
 fn check(s: &InferShape<'_>, keep: usize) -> Result<()> {
     s.has_lod(keep)?;
     s.dtype_in(keep, &CONDITIONS)?;
@@ -176,7 +179,7 @@ impl Op for SequenceFilter {
             match run.input_spec_at(Self::X, k).dtype {
                 DType::F32 => returned::<f32>(run, k, keep)?,
                 DType::F64 => returned::<f64>(run, k, keep)?,
-                // Variables that hold no floats have no gradient.
+                // Variables that hold no floats get no gradient.
                 _ => {}
             }
         }
@@ -197,7 +200,7 @@ impl Op for SequenceFilter {
     }
 }
 
-/// Computes the gradient of variable `k`: the output's gradient in the kept rows, 0 in the others.
+/// Computes the gradient of variable `k`: the output's gradient in the rows that were kept, 0 in all other rows.
 fn returned<T: RowValue>(run: &mut Backward<'_>, k: usize, keep: Condition<'_>) -> Result<()> {
     let dout = run.output_gradient_at::<T>(SequenceFilter::OUT, k)?;
     let Some((mut dx, assign)) = run.gradient_at::<T>(SequenceFilter::X, k)? else { return Ok(()) };

@@ -1,4 +1,4 @@
-//! `lod_of`: the lengths of sequences, as a variable.
+//! `lod_of`: returns the lengths of the sequences of a variable as a variable.
 
 use crate::error::Result;
 use crate::operator;
@@ -7,13 +7,14 @@ use crate::operator::{Attributes, CheckCase, Facts, Forward, InferShape, LodEffe
 use crate::tensor::{DType, Variable};
 
 operator! {
-    /// Returns the lengths of the sequences of `x`'s last level, one i64 per sequence.
+    /// Returns the lengths of the sequences in the last level of `x`, one i64 per sequence.
     ///
-    /// out_s is the length of sequence s; out has the shape `[sequences]`, and x's LoD without its last level. An empty sequence
-    /// gives 0. The numbers of x are not read and get no gradient.
+    /// The number out_s is the length of sequence s; the output has the shape `[sequences]`, and the LoD of `x` without the
+    /// last level. The output for an empty sequence is 0. The operator does not read the numbers of `x`, and `x` gets no
+    /// gradient.
     ///
-    /// The output holds lengths, not offsets: with one number per sequence, it has the LoD of pooled rows. Offsets are the
-    /// cumulative sums of lengths.
+    /// The output holds lengths, not offsets: with one number per sequence, it has the same LoD as the output of a pooling
+    /// operator. The offsets of the sequences are the cumulative sums of the lengths.
     ///
     /// ```
     /// use unpadded::op::{Attributes, Operand};
@@ -27,7 +28,7 @@ operator! {
     /// ```
     ///
     /// # Errors
-    /// If `x` has no LoD.
+    /// It is an error if `x` has no LoD.
     #[doc(alias("lengths", "seq_pos"))]
     pub(in crate::ops) struct LodOf = lod_of {}
     inputs { X = x: one.without_gradient().shape_only() }

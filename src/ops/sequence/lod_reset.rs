@@ -1,4 +1,4 @@
-//! `lod_reset` and `lod_append`: divide the same rows into other sequences.
+//! `lod_reset` and `lod_append`: keep the rows of a variable and divide the rows into other sequences.
 
 use ndarray::{Array1, Array2};
 
@@ -17,11 +17,12 @@ use crate::tensor::{Dense, Variable, with_element};
 use crate::with_float;
 
 operator! {
-    /// Divides the rows of `x` into the sequences of `y`, whatever sequences they were in before.
+    /// Divides the rows of `x` into the sequences of `y`; the sequences of `x` before the operator do not matter.
     ///
-    /// out has the rows of x and the LoD of y (the same `Arc`). x may have any LoD, or none, but must have as many rows as y,
-    /// which is checked at a run. Only the LoD of y is read. `x` may have any dtype; the gradient passes back row by row. A
-    /// sequence of the output may hold rows of several sequences of x, so the operator is an error in a step block.
+    /// The output has the rows of `x` and the LoD of `y` (the same `Arc`). The input `x` may have any LoD, or no LoD, but must
+    /// have as many rows as `y`, which is checked at a run. The operator reads only the LoD of `y`, not the numbers. `x` may
+    /// have any dtype; the gradient of row i of `x` is row i of the output's gradient. A sequence of the output may hold rows
+    /// of several sequences of `x`, so `lod_reset` in a step block is an error.
     ///
     /// ```
     /// use unpadded::op::{Attributes, Operand};
@@ -36,7 +37,7 @@ operator! {
     /// ```
     ///
     /// # Errors
-    /// If `y` has no LoD, or `x` is a constant; at a run, if `x` and `y` have different numbers of rows.
+    /// It is an error if `y` has no LoD, or `x` is a constant; at a run, if `x` and `y` have different numbers of rows.
     pub(in crate::ops) struct LodReset = lod_reset {}
     inputs { X = x: one, Y = y: one.without_gradient().any_storage() }
     outputs { OUT = out: one }
@@ -44,15 +45,16 @@ operator! {
 }
 
 operator! {
-    /// Cuts each sequence of `x`'s last level into pieces of the given `lengths`, which become a new last level.
+    /// Divides each sequence in the last level of `x` into pieces with the given `lengths`; the pieces are a new last level.
     ///
-    /// `lengths` are whole numbers in sequences, with the same levels above the last one as x. The numbers in sequence i are the
-    /// lengths, in order, of the pieces into which sequence i of x is cut; they add up to its number of rows. The output has x's
-    /// rows, and the LoD of `lengths` with a last level of these lengths. A length of 0 makes an empty piece; an empty sequence
-    /// may have no pieces. `x` may have any dtype; the gradient passes back row by row.
+    /// `lengths` holds whole numbers, and has the levels of `x` above the last level. The numbers in sequence i of `lengths`
+    /// are the lengths, in order, of the pieces of sequence i of `x`; these lengths add up to the number of rows of sequence i.
+    /// The output has the rows of `x`; its LoD is the LoD of `lengths` and a new last level with the lengths of the pieces. A
+    /// length of 0 makes an empty piece; an empty sequence may be divided into no pieces. `x` may have any dtype; the gradient
+    /// of row i of `x` is row i of the output's gradient.
     ///
     /// The operator computes the offsets of the new level from the numbers in `lengths` (`Op::levels`). So in a step block
-    /// `lengths` must not depend on a memory; x may.
+    /// `lengths` must not depend on a memory, but `x` may depend on a memory.
     ///
     /// ```
     /// use unpadded::op::{Attributes, Operand};
@@ -66,9 +68,9 @@ operator! {
     /// ```
     ///
     /// # Errors
-    /// If `x` has no LoD, if `lengths` are not whole numbers in sequences with the same levels above the last one, or if `x`
-    /// already has the most levels of a LoD; in a step block, if `lengths` depends on a memory; at a run, if the lengths in a
-    /// sequence do not add up to its number of rows.
+    /// It is an error if `x` has no LoD, if `lengths` does not hold whole numbers in sequences with the levels of `x` above the
+    /// last level, or if `x` already has the largest number of levels; in a step block, if `lengths` depends on a memory; at a
+    /// run, if the lengths in a sequence do not add up to the number of rows of the sequence.
     pub(in crate::ops) struct LodAppend = lod_append {}
     inputs { X = x: one, LENGTHS = lengths: one.without_gradient() }
     outputs { OUT = out: one }
@@ -119,7 +121,8 @@ impl Op for LodReset {
         for flat in [false, true] {
             samples.extend(CheckCase::of_sequences(&Attributes::new(), |sample, lod| {
                 let (rows, sequences) = (lod.rows(), lod.sequences());
-                // Another LoD with the same numbers of rows and sequences: all rows are in the last sequence.
+                // The LoD of y in this check case has as many rows and sequences as the LoD of x, but all rows are in the last
+                // sequence.
                 let lengths: Vec<usize> =
                     (1..=sequences).map(|i| if i == sequences { rows } else { 0 }).collect();
                 let other = Lod::from_lengths1(&lengths)?;
@@ -194,7 +197,7 @@ impl Op for LodAppend {
         let mut samples = Vec::new();
         for short in [false, true] {
             samples.extend(CheckCase::of_sequences(&Attributes::new(), |sample, lod| {
-                // Three pieces: one row, an empty piece, and the rest; an empty sequence has no pieces.
+                // Each sequence has three pieces: one row, an empty piece, and all other rows; an empty sequence has no pieces.
                 let pieces = |pair: &[usize]| match pair[1] - pair[0] {
                     0 => vec![],
                     rows => vec![1, 0, rows as i64 - 1],
@@ -226,7 +229,8 @@ fn copy<T: Plain>(x: crate::kernels::View<'_, T>, mut out: crate::kernels::ViewM
     out.iter_mut().zip(x.iter()).for_each(|(out, x)| out.copy_from_slice(x));
 }
 
-/// Computes the gradient of an operator whose output has the numbers of its first input: the output's gradient.
+/// Computes the gradient of an operator that copies its first input to the output: the input's gradient is the output's
+/// gradient.
 fn passed<T: RowValue>(run: &mut Backward<'_>) -> Result<()> {
     if let (Some(dout), Some((dx, assign))) = (run.output_gradient::<T>(0)?, run.gradient::<T>(0)?) {
         assign.put_rows(dx, dout);

@@ -1,9 +1,9 @@
-//! Adaptive optimizers: the step of each number is divided by the size of its previous gradients.
+//! Adaptive optimizers, which divide the step of each number by the size of the previous gradients of this number.
 
 use super::{Attributes, Decay, Group, Optimizer, Options, Schedule, SparseMode, UpdateRule};
 use crate::error::Result;
 
-/// Adagrad: the operator `adagrad`.
+/// Adagrad, with the update operator `adagrad`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Adagrad {
     options: Options,
@@ -13,7 +13,7 @@ pub struct Adagrad {
 }
 
 impl Adagrad {
-    /// Adagrad with learning rate `rate`, epsilon 1e-10 and no decay.
+    /// Makes Adagrad with the learning rate `rate`, epsilon 1e-10 and no decay.
     pub fn new(rate: f64) -> Self {
         Self { options: Options::new(rate), epsilon: 1e-10, rate_decay: 0.0, decay: Decay::default() }
     }
@@ -22,11 +22,11 @@ impl Adagrad {
 setting! { Adagrad:
     /// Sets epsilon, which is added to the root of the sum of squared gradients.
     epsilon,
-    /// Sets the decay of the learning rate: step t = 0, 1, … divides the rate by 1 + t · `rate_decay`.
+    /// Sets the decay of the learning rate: in step t, counted from 0, the learning rate is divided by 1 + t · `rate_decay`.
     rate_decay,
 }
 
-/// RMSProp: the operators `rmsprop`, `rmsprop_momentum`, `rmsprop_centred` and `rmsprop_centred_momentum`.
+/// RMSProp, with the update operators `rmsprop`, `rmsprop_momentum`, `rmsprop_centred` and `rmsprop_centred_momentum`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RmsProp {
     options: Options,
@@ -38,13 +38,14 @@ pub struct RmsProp {
 }
 
 impl RmsProp {
-    /// RMSProp with learning rate `rate`, alpha 0.99, epsilon 1e-8, no momentum and no decay.
+    /// Makes RMSProp with the learning rate `rate`, alpha 0.99, epsilon 1e-8, no momentum and no decay.
     pub fn new(rate: f64) -> Self {
         let (options, decay) = (Options::new(rate), Decay::default());
         Self { options, alpha: 0.99, epsilon: 1e-8, momentum: 0.0, centred: false, decay }
     }
 
-    /// Divides the gradient by the standard deviation of the previous gradients, instead of their root mean square.
+    /// Centred RMSProp: divides the gradient by the standard deviation of the previous gradients, instead of their root mean
+    /// square.
     #[must_use]
     pub fn centred(self) -> Self {
         Self { centred: true, ..self }
@@ -52,15 +53,15 @@ impl RmsProp {
 }
 
 setting! { RmsProp:
-    /// Sets alpha, the decay rate per step of the mean of squared gradients: at least 0 and below 1.
+    /// Sets alpha, the factor per step of the running mean of squared gradients: at least 0 and below 1.
     alpha,
     /// Sets epsilon, which is added to the root by which the gradient is divided.
     epsilon,
-    /// Sets the momentum, the share of its velocity that a parameter keeps per step: at least 0 and below 1.
+    /// Sets the momentum, the factor per step of a parameter's velocity: at least 0 and below 1.
     momentum,
 }
 
-/// Adadelta: the operator `adadelta`.
+/// Adadelta, with the update operator `adadelta`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Adadelta {
     options: Options,
@@ -70,21 +71,22 @@ pub struct Adadelta {
 }
 
 impl Adadelta {
-    /// Adadelta with learning rate `rate` (1 in the paper), rho 0.9, epsilon 1e-6 and no decay.
+    /// Makes Adadelta with the learning rate `rate` (1 in the paper), rho 0.9, epsilon 1e-6 and no decay.
     pub fn new(rate: f64) -> Self {
         Self { options: Options::new(rate), rho: 0.9, epsilon: 1e-6, decay: Decay::default() }
     }
 }
 
 setting! { Adadelta:
-    /// Sets rho, the decay rate per step of the averages of squared gradients and squared moves: at least 0 and below 1.
+    /// Sets rho, the factor per step of the running averages of squared gradients and squared moves: at least 0 and below 1.
     rho,
-    /// Sets epsilon, which is added under both roots.
+    /// Sets epsilon, which is added under the root of the average squared gradient and under the root of the average squared
+    /// move.
     epsilon,
 }
 
-/// FTRL-Proximal, for sparse models: the operator `ftrl`. Its L1 regularisation makes parameters exactly zero; parameters
-/// should start at 0.
+/// FTRL-Proximal, an optimizer for sparse models, with the update operator `ftrl`. The L1 regularisation of FTRL makes
+/// parameters exactly zero; parameters should start at 0.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Ftrl {
     options: Options,
@@ -94,7 +96,7 @@ pub struct Ftrl {
 }
 
 impl Ftrl {
-    /// FTRL-Proximal with learning rate `rate`, beta 1 and no regularisation.
+    /// Makes FTRL-Proximal with the learning rate `rate`, beta 1 and no regularisation.
     pub fn new(rate: f64) -> Self {
         Self { options: Options::new(rate), beta: 1.0, l1: 0.0, l2: 0.0 }
     }
@@ -103,9 +105,9 @@ impl Ftrl {
 setting! { Ftrl:
     /// Sets beta, which is added to the root of the sum of squared gradients: a larger beta makes the first steps smaller.
     beta,
-    /// L1 regularisation: a term of the sum of all steps' losses, not of each loss.
+    /// L1 regularisation: a term that is added once to the sum of the losses of all steps, not to the loss of each step.
     l1,
-    /// L2 regularisation: a term of the sum of all steps' losses, not of each loss.
+    /// L2 regularisation: a term that is added once to the sum of the losses of all steps, not to the loss of each step.
     l2,
 }
 

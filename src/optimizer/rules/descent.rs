@@ -1,9 +1,9 @@
-//! Gradient descent: along the gradient, along a velocity (momentum), or by the sign of a momentum (Lion).
+//! Gradient descent: a step along the gradient, along a velocity (momentum), or with the sign of a momentum (Lion).
 
 use super::{Attributes, Decay, Group, Optimizer, Options, Schedule, SparseMode, UpdateRule, betas};
 use crate::error::{Error, ErrorKind, Result};
 
-/// Stochastic gradient descent, optionally with momentum: the operators `sgd` and `momentum`.
+/// Stochastic gradient descent (SGD), optionally with momentum, with the update operators `sgd` and `momentum`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Sgd {
     options: Options,
@@ -13,12 +13,13 @@ pub struct Sgd {
 }
 
 impl Sgd {
-    /// Gradient descent with learning rate `rate`, without momentum and without decay.
+    /// Makes stochastic gradient descent with the learning rate `rate`, without momentum and without decay.
     pub fn new(rate: f64) -> Self {
         Self { options: Options::new(rate), momentum: 0.0, nesterov: false, decay: Decay::default() }
     }
 
-    /// Nesterov momentum: a step is the gradient plus the momentum times the updated velocity. Requires a momentum above 0.
+    /// Nesterov momentum: the step is the gradient plus the product of the momentum and the updated velocity. Nesterov momentum
+    /// requires a momentum above 0.
     #[must_use]
     pub fn nesterov(self) -> Self {
         Self { nesterov: true, ..self }
@@ -26,14 +27,15 @@ impl Sgd {
 }
 
 setting! { Sgd:
-    /// Sets the momentum, the share of its velocity that a parameter keeps per step: at least 0 and below 1.
+    /// Sets the momentum, the factor per step of a parameter's velocity: at least 0 and below 1.
     momentum,
 }
 
-/// Lion: each number moves by the learning rate, with the sign of a momentum. The operator `lion`.
+/// Lion: each number of a parameter moves by the learning rate, in the direction of the sign of a momentum. The update operator
+/// of Lion is `lion`.
 ///
-/// Its weight decay is decoupled. Usual settings are a learning rate of a tenth to a third of Adam's, and a weight decay of
-/// three to ten times Adam's.
+/// The weight decay of Lion is decoupled from the gradient. For Lion, a usual learning rate is a tenth to a third of the rate
+/// for Adam, and a usual weight decay is three to ten times the decay for Adam.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Lion {
     options: Options,
@@ -42,7 +44,7 @@ pub struct Lion {
 }
 
 impl Lion {
-    /// Lion with learning rate `rate`, betas 0.9 and 0.99 and no decay.
+    /// Makes Lion with the learning rate `rate`, betas 0.9 and 0.99 and no decay.
     pub fn new(rate: f64) -> Self {
         let decay = Decay { decoupled: true, ..Decay::default() };
         Self { options: Options::new(rate), betas: [0.9, 0.99], decay }

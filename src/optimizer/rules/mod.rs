@@ -1,12 +1,12 @@
-//! The optimizers: settings with defaults.
+//! The optimizers of this crate, as settings with defaults.
 //!
-//! A setting out of range is no error in its setter: [`Optimizer::minimize`] returns the error when it appends the update
-//! operators.
+//! The method that sets an option accepts any number; [`Optimizer::minimize`] returns an error for a number out of range when
+//! it appends the update operators.
 
 use super::{Group, Optimizer, Options, Schedule, SparseMode, UpdateRule};
 use crate::operator::Attributes;
 
-/// The settings of weight decay and L1 regularisation, for most update rules.
+/// The settings of weight decay and L1 regularisation, which most update rules have.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 struct Decay {
     weight_decay: f64,
@@ -15,7 +15,7 @@ struct Decay {
 }
 
 impl Decay {
-    /// Adds the decay to a rule's attributes: `weight_decay` always, `l1` and `decoupled` only if they are set.
+    /// Adds the settings to the attributes of a rule: `weight_decay` always, `l1` and `decoupled` only if they are set.
     fn of(self, mut attributes: Attributes) -> Attributes {
         attributes.set("weight_decay", self.weight_decay);
         if self.l1 != 0.0 {
@@ -28,26 +28,28 @@ impl Decay {
     }
 }
 
-/// Defines the methods that every optimizer has.
+/// Defines the methods that every optimizer has, such as gradient clipping.
 macro_rules! options {
     ($($name:ident),*) => {$(
         impl $name {
-            /// Gradient clipping by value: limits every number of each gradient to −limit … limit. Runs before all other
-            /// clipping.
+            /// Gradient clipping by value: limits every number of each gradient to the range from −limit to limit. Clipping by
+            /// value runs before clipping by norm and by global norm.
             #[must_use]
             pub fn clip_value(mut self, limit: f64) -> Self {
                 self.options.clip_value = Some(limit);
                 self
             }
 
-            /// Gradient clipping by norm: scales each parameter's gradient separately so that its norm is at most `max_norm`.
+            /// Gradient clipping by norm: scales the gradient of each parameter separately, so that the norm of the gradient is
+            /// at most `max_norm`.
             #[must_use]
             pub fn clip_norm(mut self, max_norm: f64) -> Self {
                 self.options.clip_norm = Some(max_norm);
                 self
             }
 
-            /// Gradient clipping by global norm: scales all gradients together so that their norm is at most `max_norm`.
+            /// Gradient clipping by global norm: scales the gradients of all parameters by one factor, so that the norm of all
+            /// gradients together is at most `max_norm`.
             #[must_use]
             pub fn clip_global_norm(mut self, max_norm: f64) -> Self {
                 self.options.max_norm = Some(max_norm);
@@ -61,23 +63,24 @@ macro_rules! options {
                 self
             }
 
-            /// Scales the learning rate of every step by the state [`RATE_SCALE`](crate::optimizer::RATE_SCALE), which starts at
-            /// 1 and can be set between steps.
+            /// Multiplies the learning rate of every step by the state [`RATE_SCALE`](crate::optimizer::RATE_SCALE), which is 1
+            /// at the start and may be set between steps.
             #[must_use]
             pub fn adjustable(mut self) -> Self {
                 self.options.adjustable = true;
                 self
             }
 
-            /// Adds a parameter group with its own settings. If several groups contain a parameter, the last group that sets an
-            /// option takes precedence.
+            /// Adds a parameter group, which has settings of its own. If several groups contain a parameter and set the same
+            /// option, the last of these groups applies.
             #[must_use]
             pub fn group(mut self, group: Group) -> Self {
                 self.options.groups.push(group);
                 self
             }
 
-            /// Lazy updates: if a gradient is selected rows, only the rows in it and their state change.
+            /// Lazy updates: if a gradient is stored as selected rows, only the selected rows of the parameter and of the
+            /// update rule's states change.
             #[must_use]
             pub fn lazy(mut self) -> Self {
                 self.options.mode = SparseMode::Lazy;
@@ -91,16 +94,16 @@ macro_rules! options {
 macro_rules! decay {
     ($($name:ident),*) => {$(
         impl $name {
-            /// Weight decay: adds `weight_decay` times the parameter to its gradient (L2 regularisation); if decoupled,
-            /// subtracts rate times `weight_decay` times the parameter from the parameter.
+            /// Weight decay: adds `weight_decay` · parameter to the gradient (L2 regularisation); if decoupled, subtracts rate
+            /// · `weight_decay` · parameter from the parameter instead.
             #[must_use]
             pub fn weight_decay(mut self, weight_decay: f64) -> Self {
                 self.decay.weight_decay = weight_decay;
                 self
             }
 
-            /// L1 regularisation: adds `l1` times the parameter's sign to its gradient; if decoupled, first moves the parameter
-            /// towards 0 by rate times `l1`, at most to 0.
+            /// L1 regularisation: adds `l1` · sign(parameter) to the gradient; if decoupled, moves the parameter towards 0 by
+            /// rate · `l1` instead, but not past 0.
             #[must_use]
             pub fn l1(mut self, l1: f64) -> Self {
                 self.decay.l1 = l1;
@@ -110,12 +113,12 @@ macro_rules! decay {
     )*};
 }
 
-/// Defines the method of optimizers whose decay may be decoupled.
+/// Defines the method `decoupled`, which decouples the decay from the gradient.
 macro_rules! decoupled {
     ($($name:ident),*) => {$(
         impl $name {
-            /// Decouples weight decay and L1 from the gradient: they move the parameter before the step, and leave the gradient
-            /// unchanged.
+            /// Decouples weight decay and L1 regularisation from the gradient: both move the parameter itself before the step,
+            /// and leave the gradient unchanged.
             #[must_use]
             pub fn decoupled(mut self) -> Self {
                 self.decay.decoupled = true;
@@ -125,7 +128,7 @@ macro_rules! decoupled {
     )*};
 }
 
-/// Defines the method of each numeric setting.
+/// Defines one method for each numeric setting of an optimizer.
 macro_rules! setting {
     ($name:ident: $($(#[$doc:meta])* $setting:ident),* $(,)?) => {
         impl $name {
@@ -140,11 +143,11 @@ macro_rules! setting {
     };
 }
 
-/// Defines the method that sets the decay rates of the two moments.
+/// Defines the method `betas`, which sets the decay rates of both moments.
 macro_rules! betas {
     ($($name:ident),*) => {$(
         impl $name {
-            /// Sets the decay rates of the two moments per step: each at least 0 and below 1.
+            /// Sets the decay rates per step of the first and the second moment: each is at least 0 and below 1.
             #[must_use]
             pub fn betas(self, beta1: f64, beta2: f64) -> Self {
                 Self { betas: [beta1, beta2], ..self }
@@ -153,7 +156,7 @@ macro_rules! betas {
     )*};
 }
 
-/// The attributes `beta1` and `beta2`.
+/// Returns the attributes `beta1` and `beta2`, the decay rates of both moments.
 fn betas([beta1, beta2]: [f64; 2]) -> Attributes {
     Attributes::new().with("beta1", beta1).with("beta2", beta2)
 }

@@ -1,18 +1,19 @@
-//! Adam and its variants: steps along a decaying mean of the gradients.
+//! Adam and its variants, which step along a running mean of the gradients.
 
 use super::{Decay, Group, Optimizer, Options, Schedule, SparseMode, UpdateRule, betas};
 use crate::error::Result;
 
-/// The second moment whose root divides a step.
+/// Which second moment the step is divided by: the step is divided by the root of the second moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Second {
-    /// The current second moment.
+    /// Adam: the current second moment, a running mean of squared gradients.
     Present,
-    /// The largest second moment so far: AMSGrad.
+    /// AMSGrad: the largest second moment of all steps so far.
     Largest,
 }
 
-/// Adam; its weight decay is added to the gradient. The operators `adam` and `amsgrad`.
+/// Adam, in which weight decay is added to the gradient. The update operators of Adam are `adam` and, with [`Self::amsgrad`],
+/// `amsgrad`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Adam {
     options: Options,
@@ -33,7 +34,7 @@ pub struct AdamW {
 }
 
 impl Adam {
-    /// Adam with learning rate `rate`, betas 0.9 and 0.999, epsilon 1e-8 and no decay.
+    /// Makes Adam with the learning rate `rate`, betas 0.9 and 0.999, epsilon 1e-8 and no decay.
     pub fn new(rate: f64) -> Self {
         let (options, decay) = (Options::new(rate), Decay::default());
         Self { options, betas: [0.9, 0.999], epsilon: 1e-8, second: Second::Present, decay }
@@ -41,7 +42,7 @@ impl Adam {
 }
 
 impl AdamW {
-    /// AdamW with learning rate `rate`, betas 0.9 and 0.999, epsilon 1e-8 and a weight decay of 0.01.
+    /// Makes AdamW with the learning rate `rate`, betas 0.9 and 0.999, epsilon 1e-8 and a weight decay of 0.01.
     pub fn new(rate: f64) -> Self {
         let decay = Decay { weight_decay: 0.01, l1: 0.0, decoupled: true };
         let options = Options::new(rate);
@@ -49,16 +50,16 @@ impl AdamW {
     }
 }
 
-/// The methods of Adam and AdamW.
+/// Defines the methods that Adam and AdamW share.
 macro_rules! adam {
     ($($name:ident),*) => {$(
         setting! { $name:
-            /// Sets epsilon, which is added to the root of the second moment.
+            /// Sets epsilon, which is added to the root of the second moment; the step is divided by this sum.
             epsilon,
         }
 
         impl $name {
-            /// AMSGrad: divides by the root of the largest second moment so far, instead of the current second moment.
+            /// AMSGrad: divides the step by the root of the largest second moment so far, instead of the current second moment.
             #[must_use]
             pub fn amsgrad(self) -> Self {
                 Self { second: Second::Largest, ..self }
@@ -83,8 +84,8 @@ macro_rules! adam {
 }
 adam!(Adam, AdamW);
 
-/// Adamax: Adam divided by a decaying maximum of the gradient's magnitude, instead of the root of the second moment. The
-/// operator `adamax`.
+/// Adamax: Adam in which the step is divided by a decaying maximum of the gradient's magnitude, instead of the root of the
+/// second moment. The update operator of Adamax is `adamax`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Adamax {
     options: Options,
@@ -94,7 +95,7 @@ pub struct Adamax {
 }
 
 impl Adamax {
-    /// Adamax with learning rate `rate`, betas 0.9 and 0.999, epsilon 1e-8 and no decay.
+    /// Makes Adamax with the learning rate `rate`, betas 0.9 and 0.999, epsilon 1e-8 and no decay.
     pub fn new(rate: f64) -> Self {
         Self { options: Options::new(rate), betas: [0.9, 0.999], epsilon: 1e-8, decay: Decay::default() }
     }
@@ -105,7 +106,7 @@ setting! { Adamax:
     epsilon,
 }
 
-/// NAdam: Adam with Nesterov momentum. The operator `nadam`.
+/// NAdam: Adam with Nesterov momentum. The update operator of NAdam is `nadam`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct NAdam {
     options: Options,
@@ -116,7 +117,8 @@ pub struct NAdam {
 }
 
 impl NAdam {
-    /// NAdam with learning rate `rate`, betas 0.9 and 0.999, epsilon 1e-8, momentum decay 0.004 and no decay of the parameters.
+    /// Makes NAdam with the learning rate `rate`, betas 0.9 and 0.999, epsilon 1e-8, momentum decay 0.004 and no decay of the
+    /// parameters.
     pub fn new(rate: f64) -> Self {
         let (options, decay) = (Options::new(rate), Decay::default());
         Self { options, betas: [0.9, 0.999], epsilon: 1e-8, momentum_decay: 4e-3, decay }
@@ -124,13 +126,14 @@ impl NAdam {
 }
 
 setting! { NAdam:
-    /// Sets epsilon, which is added to the root of the second moment.
+    /// Sets epsilon, which is added to the root of the second moment before the step is divided by the root.
     epsilon,
-    /// Sets how fast the momentum rises from half of beta1 to beta1.
+    /// Sets the momentum decay: with a larger number, the momentum rises faster from half of beta1 to beta1.
     momentum_decay,
 }
 
-/// LAMB: Adam's step, scaled to the norm of the parameter and then multiplied by the learning rate. The operator `lamb`.
+/// LAMB: the step of Adam is scaled to the norm of the parameter, then multiplied by the learning rate. The update operator of
+/// LAMB is `lamb`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Lamb {
     options: Options,
@@ -140,16 +143,17 @@ pub struct Lamb {
 }
 
 impl Lamb {
-    /// LAMB with learning rate `rate`, betas 0.9 and 0.999, epsilon 1e-6 and no decay.
+    /// Makes LAMB with the learning rate `rate`, betas 0.9 and 0.999, epsilon 1e-6 and no decay.
     pub fn new(rate: f64) -> Self {
         Self { options: Options::new(rate), betas: [0.9, 0.999], epsilon: 1e-6, weight_decay: 0.0 }
     }
 }
 
 setting! { Lamb:
-    /// Sets epsilon, which is added to the root of the second moment.
+    /// Sets epsilon, which is added to the root of the second moment before the step is divided by the root.
     epsilon,
-    /// Weight decay: adds `weight_decay` times the parameter to Adam's step, before the step is scaled.
+    /// Weight decay: adds `weight_decay` · parameter to the step of Adam, before the step is scaled to the norm of the
+    /// parameter.
     weight_decay,
 }
 

@@ -1,17 +1,17 @@
-//! The context of a convolution: the rows that it reads, and the groups of columns.
+//! The context of a convolution: the rows that the convolution reads for an output row, and the groups of columns.
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::kernels::Window;
 use crate::operator::Attributes;
 use crate::ops::sequence::counts::{count, count_or_one};
 
-/// The largest distance of a row in a context from the current row, so that row numbers cannot overflow.
+/// The largest distance between the current row and a row of its context, so that row numbers cannot overflow.
 const FURTHEST: usize = i32::MAX as usize;
 
-/// The *context* of a convolution: for row t it reads the `length` rows t + start, t + start + dilation, …; it also has the
-/// number of groups into which the columns are divided.
+/// The *context* of a convolution: for row t, the convolution reads the `length` rows t + start, t + start + dilation, …; the
+/// context also has the number of groups into which the columns are divided.
 ///
-/// By default it is centred, as in a "same" convolution: start = −⌊dilation · (length − 1) / 2⌋.
+/// By default, the context is centred on the current row, as in a "same" convolution: start = −⌊dilation · (length − 1) / 2⌋.
 ///
 /// ```
 /// use unpadded::ops::Context;
@@ -28,50 +28,50 @@ pub struct Context {
     groups: usize,
 }
 
-/// The position of a context relative to its row.
+/// The position of a context relative to the current row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum ContextPosition {
-    /// Around the row.
+    /// The context is centred on the current row.
     Centre,
-    /// Ending with the row.
+    /// The context ends with the current row.
     End,
-    /// Starting at this distance from the row.
+    /// The context starts at this distance from the current row (negative: earlier).
     Start(i64),
 }
 
 impl Context {
-    /// A context of `length` consecutive rows around each row, and one group.
+    /// Makes a context of `length` consecutive rows, centred on the current row, with one group of columns.
     pub const fn new(length: usize) -> Self {
         Self { at: ContextPosition::Centre, length, dilation: 1, groups: 1 }
     }
 
-    /// Causal convolution: reads the current row and earlier rows, start = −dilation · (length − 1). No row of the result depends
-    /// on a later row.
+    /// Causal convolution: the convolution reads the current row and earlier rows, start = −dilation · (length − 1). No row of
+    /// a causal convolution's output depends on a later row of the input.
     #[must_use]
     pub const fn causal(self) -> Self {
         Self { at: ContextPosition::End, ..self }
     }
 
-    /// Sets the first row of the window, relative to the current row (negative: earlier).
+    /// Sets the first row of the context, relative to the current row (negative: earlier).
     #[must_use]
     pub const fn starting_at(self, start: i64) -> Self {
         Self { at: ContextPosition::Start(start), ..self }
     }
 
-    /// Dilation: reads every `dilation`-th row.
+    /// Dilation: the rows of the context are `dilation` rows apart.
     #[must_use]
     pub const fn dilation(self, dilation: usize) -> Self {
         Self { dilation, ..self }
     }
 
-    /// Grouped convolution: divides the columns into `groups` groups of equal width. A group of the result depends only on the
-    /// same group of the input.
+    /// Grouped convolution: divides the columns into `groups` groups of equal width. A group of the output's columns depends
+    /// only on the same group of the input's columns.
     #[must_use]
     pub const fn groups(self, groups: usize) -> Self {
         Self { groups, ..self }
     }
 
-    /// Returns the first row of the window, relative to the current row (negative: earlier).
+    /// Returns the first row of the context, relative to the current row (negative: earlier).
     pub fn start(&self) -> i64 {
         let reach = self.length.saturating_sub(1).saturating_mul(self.dilation).min(FURTHEST + 1) as i64;
         match self.at {
@@ -81,7 +81,7 @@ impl Context {
         }
     }
 
-    /// Returns the number of rows that the convolution reads for each row.
+    /// Returns the number of rows that the convolution reads for each output row.
     pub const fn length(&self) -> usize {
         self.length
     }
@@ -90,7 +90,7 @@ impl Context {
         (self.dilation, self.groups)
     }
 
-    /// Returns the numbers of padding rows that each sequence needs: (above, below) it.
+    /// Returns the numbers of padding rows that each sequence needs: (rows before the sequence, rows after the sequence).
     ///
     /// ```
     /// use unpadded::ops::Context;
@@ -104,12 +104,13 @@ impl Context {
     }
 }
 
-/// Makes the window for the attributes of an operator.
+/// Makes the context from the attributes of an operator.
 pub(super) fn window(start: i64, length: usize, dilation: usize) -> Window {
     Window { start: start as isize, step: dilation as isize, taps: length }
 }
 
-/// Reads the start of a context, and refuses a context that reaches too far on either side.
+/// Reads the start of a context from an attribute; returns an error if the context reaches too far before or after the current
+/// row.
 pub(super) fn near(attributes: &Attributes, name: &str) -> Result<i64> {
     let start = attributes.int(name)?;
     let (length, dilation) = (count(attributes, "length")?, count_or_one(attributes, "dilation")?);

@@ -29,15 +29,15 @@ operator! {
     /// `[length · D / groups, M]`, `bias` `[M]`, `padding` `[above + below, D]`.
     ///
     /// out_t = b + Σ_j x_(t + start + j · dilation) · W_j, over the `length` rows of the [`Context`](crate::ops::Context), for
-    /// every row t of x, of D numbers. W_j are the rows j · D … (j + 1) · D − 1 of the filter. So the output has x's rows and
-    /// LoD, with M numbers each. A row outside of the sequence counts as zeros or, with `padding`, as a padding row: the first
-    /// `above` rows of `padding` come directly before the sequence, the next `below` rows directly after it
-    /// ([`Context::padding_rows`](crate::ops::Context::padding_rows) returns both numbers). The gradient of the padding rows is
-    /// the sum over all sequences.
+    /// every row t of x, of D numbers. W_j are the rows j · D … (j + 1) · D − 1 of the filter. So the output has the rows and
+    /// the LoD of x, with M numbers in each row. A row outside of the sequence counts as zeros or, with `padding`, as a padding
+    /// row: the first `above` rows of `padding` come directly before the sequence, the next `below` rows directly after it
+    /// ([`Context::padding_rows`](crate::ops::Context::padding_rows) returns both numbers). The gradient of a padding row is
+    /// the sum of the gradients from all sequences.
     ///
     /// With `groups` G, columns of x and of the output are G groups of equal width: group g of the output depends on group g of
-    /// x, D / G numbers, and on W's columns of group g. With as many groups as columns, each column is convolved by itself
-    /// ("depthwise"). An empty sequence has no output rows. Sequences are not padded to one length.
+    /// x, D / G numbers, and on W's columns of group g. If `groups` is the number of columns of x, each column is convolved
+    /// alone ("depthwise"). An empty sequence has no output rows. Sequences are not padded to one length.
     ///
     /// ```
     /// use ndarray::array;
@@ -58,9 +58,9 @@ operator! {
     /// ```
     ///
     /// # Errors
-    /// If `x` has no LoD or does not hold floats, if the groups do not divide the columns of `x` and of the filter, or if a
-    /// shape does not fit; if the length, the dilation or the number of groups is 0; if the context reaches further than 2³¹ − 1
-    /// rows.
+    /// It is an error if `x` has no LoD or does not hold floats, if the groups do not divide the columns of `x` and of the
+    /// filter, or if a shape does not fit; if the length, the dilation or the number of groups is 0; if the context reaches
+    /// further than 2³¹ − 1 rows.
     pub(in crate::ops) struct SequenceConv = sequence_conv {
         start: i64 => near,
         length: usize => count,
@@ -100,14 +100,14 @@ builder_methods! { SequenceConvPlain, Builder, Var;
     /// ```
     ///
     /// # Errors
-    /// As [`sequence_conv_with`](Self::sequence_conv_with).
+    /// The errors are the errors of [`sequence_conv_with`](Self::sequence_conv_with).
     #[doc(alias("conv1d", "causal"))]
     pub fn sequence_conv(&self, x: Var, filter: Var, context: Context) -> Var {
         self.sequence_conv_with(x, filter, None, None, context)
     }
 }
 
-/// Scratch of a call; `weights` is used only if the filter was not prepared.
+/// Scratch memory of a call; `weights` is used only if the filter was not prepared before the call.
 #[derive(Default)]
 struct Scratch<T: Float> {
     weights: Vec<PackedMatrix<T>>,
@@ -115,7 +115,7 @@ struct Scratch<T: Float> {
     gradient: ConvGradient<T>,
 }
 
-/// The widths of a group of the input and of a group of the output.
+/// The number of columns in a group of the input, and in a group of the output.
 #[derive(Clone, Copy)]
 struct Group {
     input: usize,
@@ -254,12 +254,13 @@ impl SequenceConv {
         Self { start: context.start(), length: context.length(), dilation, groups }
     }
 
-    /// Returns the widths of a group, which follow from the filter's shape.
+    /// Returns the number of columns in a group of the input and of the output, from the shape of the filter.
     fn group<T>(&self, filter: View<'_, T>) -> Group {
         Group { input: filter.rows() / self.length, output: filter.width() / self.groups }
     }
 
-    /// Packs the filter of each group for the product, or transposed for the gradient of x. A depthwise filter is not packed.
+    /// Packs the filter of each group for the forward product or, transposed, for the gradient of x. A depthwise filter is not
+    /// packed.
     fn pack<T: Float>(&self, filter: View<'_, T>, pass: Pass, packed: &mut Vec<PackedMatrix<T>>) {
         let Group { input, output } = self.group(filter);
         let count = if self.group(filter).is_a_column() { 0 } else { self.groups };
