@@ -478,10 +478,7 @@ fn a_full_disk_leaves_the_old_file() -> unpadded::Result<()> {
         .output()?;
     let out = String::from_utf8_lossy(&child.stdout);
     assert!(child.status.success(), "{out}\n{}", String::from_utf8_lossy(&child.stderr));
-    assert!(
-        out.contains(&format!("refused: file `{}`: expected to write it, got", path.display())),
-        "{out}"
-    );
+    assert!(out.contains(&format!("refused: file `{}`: expected to write it, got", path.display())), "{out}");
     untouched(&path, &before);
     std::fs::remove_dir_all(&folder)?;
     Ok(())

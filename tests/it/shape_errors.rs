@@ -252,7 +252,10 @@ fn the_optimizer_and_the_run_are_wrong_at_their_lines() {
     );
     let mut executor = Executor::new(&program, &registry, &[y.id()], 1).unwrap();
     let mut scope = Scope::of(&program).unwrap();
-    says(executor.run(&mut scope, &Run::train(&[], 0)), "variable `x`: feeds: expected a value for this variable");
+    says(
+        executor.run(&mut scope, &Run::train(&[], 0)),
+        "variable `x`: feeds: expected a value for this variable",
+    );
     says(executor.fetch(y), "variable `linear`: fetch: expected a successful run before it, got none");
     let none = Variable::sequences(Array2::<f32>::zeros((0, 4)), Lod::from_lengths1(&[]).unwrap()).unwrap();
     says(
