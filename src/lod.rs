@@ -122,12 +122,13 @@ impl Lod {
         let mut offsets = reserved(sequences.saturating_add(1), "LoD from row ids").at_caller()?;
         for (row, &id) in row_ids.iter().enumerate() {
             if id >= sequences {
-                let expected = format!("a sequence below {sequences}");
-                return Err(Error::new(format!("row id of row {row}"), expected, id.to_string()));
+                let expected = format!("a sequence number below {sequences}");
+                return Err(Error::new(format!("row_ids[{row}]"), expected, id.to_string()));
             }
             if row > 0 && id < row_ids[row - 1] {
-                let expected = format!("at least {}, the row id before it", row_ids[row - 1]);
-                return Err(Error::new(format!("row id of row {row}"), expected, id.to_string()));
+                let expected =
+                    format!("at least {}, the sequence number of the row before it", row_ids[row - 1]);
+                return Err(Error::new(format!("row_ids[{row}]"), expected, id.to_string()));
             }
             while offsets.len() <= id {
                 offsets.push(row);

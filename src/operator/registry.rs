@@ -68,7 +68,7 @@ impl Registry {
         let Some(entry) = self.0.get(kind) else {
             let known: Vec<&str> = self.0.keys().copied().collect();
             let expected = match &known[..] {
-                [] => "none: the registry is empty".to_owned(),
+                [] => "a registered operator, but the registry is empty".to_owned(),
                 known => format!("one of {}", known.join(", ")),
             };
             return Err(Error::of(ErrorKind::Program, "operator kind", expected, format!("`{kind}`")));

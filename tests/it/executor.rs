@@ -287,7 +287,7 @@ fn an_operator_that_is_not_registered() {
     assert_eq!(error.kind(), ErrorKind::Program);
     let message = error.to_string();
     assert!(
-        message.contains("operator kind: expected none: the registry is empty, got ")
+        message.contains("operator kind: expected a registered operator, but the registry is empty, got ")
             && message.contains(file!()),
         "{message}"
     );

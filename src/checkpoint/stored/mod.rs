@@ -32,7 +32,7 @@ record! {
 }
 
 record! {
-    /// Some of the sums of a metric that has many sums; a later piece of this metric has higher indices.
+    /// One piece of the nonzero sums of a metric. A metric with many sums has several pieces, with ascending indices.
     pub(super) struct StoredSums {
         1 name: String,
         2 count: u64,

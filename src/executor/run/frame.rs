@@ -377,8 +377,8 @@ impl Frame {
         self.made().find(|&i| self.levels[i].level == Some(level))
     }
 
-    /// For the entries or rows above level `i`: returns the first position of step 0, and the first position of each step
-    /// relative to it.
+    /// Returns where each step starts in the level above level `i`, or in the loop's entries if no level is above: the position of
+    /// step 0 in the buffers, and the start of each step relative to that position.
     fn above(&self, i: usize) -> (usize, &[usize]) {
         match self.levels[i].above {
             Some(above) => (self.levels[above].base, &self.levels[above].starts),

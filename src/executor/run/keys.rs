@@ -74,9 +74,9 @@ impl Frame {
         Some((Extent::Rows(inner.outer), *level.map.get(place)?))
     }
 
-    /// For a level that an operator makes, returns the entry or row from which the sequence of row `row` is made. Returned are
-    /// the extent that counts such entries or rows over all steps, and the number of the entry or row. `None` if no operator of
-    /// the step makes the level.
+    /// Returns the entry or row from which an operator of the step made the sequence that contains row `row` of level `id`: the
+    /// extent that counts such entries or rows over all steps, and the number of the entry or row. `None` if no operator of the
+    /// step makes the level.
     fn above_made(&self, at: FrameRows, id: LevelId, row: usize) -> Option<(Extent, usize)> {
         let level = &self.levels[self.made_index(id)?];
         let place = self.stepped(at, Extent::Rows(id)).0 - level.base + row;

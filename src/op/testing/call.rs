@@ -19,7 +19,7 @@ use crate::tensor::{DType, Dense, Storage, StorageKind, Variable, with_element};
 /// The gradients of the outputs, by slot and by index in the slot; they are the weights of the loss Σ weight · output.
 pub(super) type Weights = Vec<Vec<Option<Storage>>>;
 
-/// Returns the range of the numbers of the operator's input slots.
+/// Returns the numbers of all input slots of the operator.
 fn signature_slots(op: &dyn Op) -> std::ops::Range<usize> {
     0..op.signature().inputs.len()
 }

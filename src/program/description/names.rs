@@ -1,5 +1,5 @@
-//! An index of the names in a program: it finds a variable by name, or a free numbered name, without a search through all
-//! variables.
+//! An index of the names in a program. The index finds a variable by its name, and the lowest number that may be free for a name
+//! such as `fc_2`, without a search through all variables.
 //!
 //! The index is not saved with the program and not compared. The index is outdated after
 //! [`Program::var_mut`](crate::program::Program::var_mut), and after a program was read from a file. A lookup then searches all
