@@ -5,9 +5,11 @@ use std::time::Instant;
 
 use crate::error::{AtCaller, Error, ErrorKind, Result};
 use crate::executor::compile::compile;
+use crate::executor::memory::Memory;
 use crate::executor::observe::listing::Listing;
 use crate::executor::observe::profile::{Profile, Profiling};
 use crate::executor::plan::{Plan, Slot};
+use crate::executor::run::counts::Counts;
 use crate::executor::run::machine::Machine;
 use crate::executor::run::request::{PlacedFeeds, Run, Stage};
 use crate::executor::run::scope::Scope;
@@ -198,19 +200,28 @@ impl Executor {
         self.machine.bytes()
     }
 
-    /// Returns how many bytes the buffers will take for a batch, before the batch runs. The number of bytes depends only on the
-    /// batch's numbers of sequences and rows. Buffers never shrink, so [`Self::bytes`] returns the size that the largest batch
-    /// so far needed. The number of bytes does not include packed weights, selected rows, or rows of sequences that operators
-    /// make during the run.
+    /// Returns the counts of a batch, from which [`Self::memory`] computes the memory that the batch's run takes. Only the numbers
+    /// of sequences and rows of the feeds are read.
     ///
     /// After this call, the values and gradients of the last run cannot be used.
     ///
     /// # Errors
     /// The same errors as for the feeds of a run.
     #[track_caller]
-    pub fn bytes_for(&mut self, feeds: &[(VarId, &Variable)]) -> Result<usize> {
+    pub fn counts(&mut self, feeds: &[(VarId, &Variable)]) -> Result<Counts> {
         self.done = None;
-        self.machine.bytes_for(&self.program, &self.plan, feeds).at_caller()
+        self.machine.counts_for(&self.program, &self.plan, feeds).at_caller()
+    }
+
+    /// Returns the counts of the last run, levels of sequences that operators made included.
+    pub fn counts_of_run(&self) -> Counts {
+        self.machine.counts(&self.plan)
+    }
+
+    /// Returns the memory that a run takes for a batch with these counts, beside the feeds themselves: computed before the run,
+    /// without an allocation. The buffers are those of a whole training step. Memory from an earlier, larger batch stays.
+    pub fn memory(&self, counts: &Counts) -> Memory {
+        Memory::of_run(&self.plan, counts, self.machine.threads())
     }
 
     /// The compiled program as text. The text shows each instruction with its position, outputs and buffers, and the variables

@@ -13,6 +13,7 @@
 mod compile;
 #[allow(clippy::module_inception)]
 mod executor;
+mod memory;
 mod observe;
 mod parts;
 mod plan;
@@ -23,11 +24,13 @@ mod settle;
 
 pub use crate::kernels::Bandwidth;
 pub use executor::Executor;
+pub use memory::Memory;
 pub use observe::bound::{Bound, Rates};
 pub use observe::listing::Listing;
 pub use observe::profile::{Entry, LoopPhase, Profile};
 pub(crate) use parts::{BatchLoss, Totals, Whole, checked_weight};
 pub use reference::{diagnose, interpret};
+pub use run::counts::Counts;
 pub(crate) use run::request::PlacedFeeds;
 pub use run::request::{Run, Stage};
 pub use run::scope::Scope;

@@ -4,13 +4,13 @@
 
 use std::ops::Range;
 
-use super::cpu::Cpu;
+use super::cpu::{Cpu, cpu};
 use super::float::{Assign, Float};
 use super::fork::join;
 use super::path::{Arithmetic, Path, Sweep, sweep};
 use super::picked::{PickedRows, RowSource};
 use super::prefetch;
-use super::product::{ALIGNMENT, aligned, even_blocks};
+use super::product::{ALIGNMENT, aligned, even_blocks, lengthen};
 use super::products::{BiasGradient, GradientRoom, Gradients, Transpose, WeightGradient};
 use super::tile::{self, PANEL_VECTORS, Tile, lanes, max_rows};
 use super::view::{Extent2, View, ViewMut};
@@ -94,11 +94,10 @@ pub(super) fn by_tiles(
     let Some(threads) = divided(&mut all, threads) else { return };
     room.0.resize_with(room.0.len().max(threads), Vec::new);
     // The scratch of a thread has the size for one thread with all columns, so that it suffices for any number of threads.
-    let Sizes { panel, left, turned } = Sizes::of(on, all.x, all.dy.width(), all.dw.2);
+    let picked = matches!(all.x, RowSource::Picked(_));
+    let Sizes { panel, left, turned } = Sizes::of(on, all.x.width(), picked, all.dy.width(), all.dw.2);
     let size = panel + left + turned + ALIGNMENT / size_of::<f32>();
-    for room in room.0[..threads].iter_mut().filter(|room| room.len() < size) {
-        room.resize(size, 0.0);
-    }
+    room.0[..threads].iter_mut().for_each(|room| lengthen(room, size));
     share(on, all, &mut room.0[..threads]);
 }
 
@@ -149,14 +148,24 @@ struct Sizes {
 impl Sizes {
     /// Returns the scratch sizes for a result of `n` columns; they suffice for any part of the result, too. Rows that are
     /// picked by number are always packed.
-    fn of(on: PathCpu, x: RowSource<'_, f32>, n: usize, transpose: Transpose) -> Self {
+    fn of(on: PathCpu, k: usize, picked: bool, n: usize, transpose: Transpose) -> Self {
         let width = PANEL_VECTORS * lanes(on.0);
-        let part = part(on, x.width());
-        let packs = n > (PACKED_FROM - 1) * width || matches!(x, RowSource::Picked(_));
+        let part = part(on, k);
+        let packs = picked || n > (PACKED_FROM - 1) * width;
         let left = if packs { SUM_ROWS * part } else { 0 };
         let turned = if transpose == Transpose::Yes { part * width } else { 0 };
         Self { panel: SUM_ROWS * width, left, turned }
     }
+}
+
+/// Returns the bytes of the scratch of [`affine_gradient`] for a weight of `k` rows and `n` columns.
+pub fn affine_gradient_bytes<T: Float>(k: usize, n: usize, transpose: Transpose, threads: usize) -> usize {
+    if size_of::<T>() != size_of::<f32>() {
+        return 0;
+    }
+    let Sizes { panel, left, turned } = Sizes::of((Path::best(), cpu()), k, false, n, transpose);
+    let room = (panel + left + turned) * size_of::<f32>() + ALIGNMENT;
+    threads * (room + size_of::<Vec<f32>>())
 }
 
 /// Returns how many columns of `x` are packed into scratch at a time.
@@ -173,7 +182,8 @@ fn blocks((path, cpu): PathCpu, all: Gradients<'_, f32>, room: &mut [f32]) {
     let (width, most) = (PANEL_VECTORS * lanes(path), max_rows(path, PANEL_VECTORS));
     let (rows, k, n) = (x.rows(), x.width(), dy.width());
     let part = part((path, cpu), k);
-    let sizes = Sizes::of((path, cpu), x, n, transpose);
+    let picked = matches!(x, RowSource::Picked(_));
+    let sizes = Sizes::of((path, cpu), k, picked, n, transpose);
     let start = aligned(room);
     let (panel, rest) = room[start..].split_at_mut(sizes.panel);
     let (packed, turned) = rest.split_at_mut(sizes.left);

@@ -26,6 +26,14 @@ const WORTH_A_THREAD: usize = 1 << 19;
 /// The alignment of the start of the panels, in bytes: one cache line.
 pub(super) const ALIGNMENT: usize = 64;
 
+/// Lengthens scratch memory to at least `len` numbers, with exactly the memory that they take; new numbers are zero.
+pub fn lengthen<T: Float>(room: &mut Vec<T>, len: usize) {
+    if let Some(more @ 1..) = len.checked_sub(room.len()) {
+        room.reserve_exact(more);
+        room.resize(len, T::ZERO);
+    }
+}
+
 impl<T: Float> Default for PackedMatrix<T> {
     fn default() -> Self {
         Self::new()
@@ -46,6 +54,12 @@ impl<T: Float> PackedMatrix<T> {
         Self { path, ..Self::new() }
     }
 
+    /// Returns the size in bytes of a packed matrix of `k` rows and `n` columns.
+    pub fn bytes_of(k: usize, n: usize) -> usize {
+        let width = T::panel_width(Path::best(), n);
+        n.div_ceil(width).saturating_mul(width).saturating_mul(k).saturating_mul(size_of::<T>()) + ALIGNMENT
+    }
+
     /// Replaces the packed matrix by `b`, or by the transpose of `b`; reuses the allocation.
     pub fn pack(&mut self, b: View<'_, T>, transpose: Transpose) {
         let (k, n) = transpose.shape((b.rows(), b.width()));
@@ -60,9 +74,7 @@ impl<T: Float> PackedMatrix<T> {
         self.width = T::panel_width(self.path, n);
         let len = self.panels() * self.panel_width() * k;
         let spare = ALIGNMENT / size_of::<T>();
-        if self.data.len() < len + spare {
-            self.data.resize(len + spare, T::ZERO);
-        }
+        lengthen(&mut self.data, len + spare);
         self.start = aligned(&self.data);
         if !n.is_multiple_of(self.panel_width()) {
             let last = (self.panels() - 1) * self.panel_width() * k;

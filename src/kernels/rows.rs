@@ -71,7 +71,15 @@ impl Digit {
     }
 }
 
+/// Reserves memory for exactly `len` elements of a list.
+fn to<T>(list: &mut Vec<T>, len: usize) {
+    list.reserve_exact(len.saturating_sub(list.len()));
+}
+
 impl RowMerge {
+    /// The memory of a plan for each row to merge.
+    pub const BYTES_PER_ROW: usize = 4 * size_of::<u64>() + 2 * size_of::<u32>();
+
     /// Returns a plan for no rows.
     pub fn new() -> Self {
         Self::default()
@@ -79,15 +87,17 @@ impl RowMerge {
 
     /// Reserves memory, so that planning for `rows` rows allocates no memory.
     pub fn reserve(&mut self, rows: usize) {
-        fn to<T>(list: &mut Vec<T>, len: usize) {
-            list.reserve(len.saturating_sub(list.len()));
-        }
+        self.reserve_narrow(rows);
+        to(&mut self.spare_order, rows);
+    }
+
+    /// Reserves the memory of a plan whose ids differ in few bits.
+    fn reserve_narrow(&mut self, rows: usize) {
         to(&mut self.ids, rows);
         to(&mut self.starts, rows + 1);
         to(&mut self.order, rows);
         to(&mut self.keys, rows);
         to(&mut self.spare_keys, rows);
-        to(&mut self.spare_order, rows);
     }
 
     /// Plans the merge of rows; `ids` has the id of each row in the batch.
@@ -96,6 +106,7 @@ impl RowMerge {
     /// If `ids` has 2^32 ids or more.
     pub fn prepare(&mut self, ids: &[i64]) {
         assert!(u32::try_from(ids.len()).is_ok(), "{} rows to merge", ids.len());
+        self.reserve_narrow(ids.len());
         self.keys.clear();
         self.keys.extend(ids.iter().map(|&id| id as u64 ^ SIGN));
         self.sort();

@@ -11,6 +11,7 @@ use super::cost::{Cost, Work};
 use super::declare::{Declaration, DeclaredOp};
 use super::facts::{Debt, Facts, Gradient, StorageBound};
 use super::hints::Hints;
+use super::memory::{CallMemory, CallSizes};
 use super::sample::CheckCase;
 use super::shapes::InferShape;
 use crate::error::{Error, ErrorKind, Result};
@@ -147,6 +148,12 @@ pub trait Op: DeclaredOp {
     /// number that the call writes, and the bytes of all operands of the call.
     fn cost(&self, work: &Work<'_>) -> Cost {
         work.touched()
+    }
+
+    /// Returns the memory that a call with these sizes takes beside its operands; none by default. Scratch memory of less than
+    /// some kilobytes, such as one row, need not be declared.
+    fn memory(&self, _sizes: &CallSizes<'_>) -> CallMemory {
+        CallMemory::default()
     }
 
     /// Prepares many calls with the same constant inputs, for example by packing weights. `prepare` is called once for all steps

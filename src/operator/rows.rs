@@ -188,6 +188,12 @@ impl RowBuffer {
         Ok(ViewMut::new(numbers, self.rows.len(), self.width))
     }
 
+    /// Reserves exactly the memory of `rows` more rows.
+    pub fn reserve<T: RowValue>(&mut self, rows: usize) {
+        self.rows.reserve_exact(rows);
+        T::of_mut(&mut self.numbers).reserve_exact(rows.saturating_mul(self.width));
+    }
+
     /// Appends a row with the row number `id`; a row number may be appended several times.
     pub fn push<T: RowValue>(&mut self, id: i64, row: &[T]) {
         self.rows.push(id);

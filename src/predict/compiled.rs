@@ -53,7 +53,7 @@ impl CompiledModel {
         };
         match windows {
             Some(windows) => {
-                executor.bytes_for(values)?; // the feeds are checked as a whole
+                executor.counts(values)?; // the feeds are checked as a whole
                 windows.run(weights, values, wanted, most)
             }
             None => {

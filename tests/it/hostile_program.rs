@@ -44,7 +44,7 @@ fn use_up(
     let run = |wanted: &[VarId]| {
         let Ok(mut exe) = Executor::new(program, &ops::catalogue(), wanted, 2) else { return false };
         let Ok(mut scope) = Scope::of(program) else { return false };
-        let _ = exe.bytes_for(&feeds);
+        let _ = exe.counts(&feeds);
         let ran = exe.run(&mut scope, &Run::train(&feeds, 0)).is_ok();
         let fetched = wanted.iter().filter(|&&id| (exe.scalar(id).is_ok(), exe.fetch(id).is_ok()).1);
         ran && fetched.count() == wanted.len()

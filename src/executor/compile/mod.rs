@@ -16,6 +16,7 @@ mod finish;
 mod layouts;
 mod lives;
 mod loops;
+mod needs;
 mod pools;
 mod saved;
 mod schedule;
@@ -82,8 +83,11 @@ pub(crate) fn compile(
         let slots::SlotDesc { var, dtype, width, rows, home, persistent, alias, .. } = *desc;
         Slot { var, dtype, width, rows, home, buffer, life, persistent, alias, pool }
     });
+    let slots: Vec<Slot> = placed.collect();
+    let needs = needs::needs(&slots, &finished.code, &layouts.keyed);
     Ok(Plan {
-        slots: placed.collect(),
+        needs,
+        slots,
         code: finished.code,
         chains,
         of_var,

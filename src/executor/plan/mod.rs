@@ -2,6 +2,7 @@
 
 mod chain;
 mod effort;
+mod needs;
 mod slot;
 mod why;
 
@@ -11,6 +12,7 @@ use std::sync::Arc;
 
 pub(crate) use chain::{Chain, parts};
 pub(crate) use effort::Effort;
+pub(crate) use needs::{BufferNeed, CallNeed, Needs, PoolNeed, Quantity};
 pub(crate) use slot::{Access, Home, Ref, Slot};
 pub(crate) use why::{Pin, TimingReason};
 
@@ -311,6 +313,8 @@ pub(crate) struct Plan {
     pub(crate) prepared: usize,
     /// The number of instructions, including the instructions in loops.
     pub(crate) instructions: usize,
+    /// The memory that a run takes, as terms over the counts of its batch.
+    pub(crate) needs: Needs,
     /// The step blocks whose frames must provide row keys (for random numbers) to instructions outside the block.
     pub(crate) keyed: Vec<BlockId>,
     /// The slots of the losses, which the executor checks before the updates.

@@ -1,17 +1,17 @@
-//! Feeds: checks the fed values against their specs, binds the levels of sequences, copies the values, and computes the memory
-//! size of a batch.
+//! Feeds: checks the fed values against their specs, binds the levels of sequences, copies the values, and counts a batch.
 
 use std::sync::Arc;
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::executor::plan::{Home, Plan};
+use crate::executor::plan::Plan;
+use crate::executor::run::counts::{CountSource, Counts};
 use crate::executor::run::machine::Machine;
 use crate::executor::run::request::{PlacedFeeds, Run};
 use crate::lod::Lod;
 use crate::operator::call::DuplicateRows;
 use crate::operator::levels::LevelTable;
-use crate::operator::{BlockId, Extent, LevelId, Spec, VarId};
-use crate::program::{Program, StepDesc, VarRole};
+use crate::operator::{Extent, LevelId, Spec, VarId};
+use crate::program::{Program, VarRole};
 use crate::tensor::Variable;
 
 impl Machine {
@@ -57,27 +57,22 @@ impl Machine {
         Ok(sequences)
     }
 
-    /// Returns how many bytes the buffers will take for a batch: see
-    /// [`Executor::bytes_for`](crate::executor::Executor::bytes_for).
-    pub(crate) fn bytes_for(
+    /// Checks the feeds of a batch and computes its counts.
+    pub(crate) fn counts_for(
         &mut self,
         program: &Program,
         plan: &Plan,
         feeds: &[(VarId, &Variable)],
-    ) -> Result<usize> {
+    ) -> Result<Counts> {
         let batch = self.check_feeds(program, plan, &Run::infer(feeds), None)?;
-        let count = Counts { program, levels: &self.kept.levels, batch };
-        let mut most = vec![0; plan.buffers.len()];
-        for slot in plan.slots.iter().filter(|s| s.pool.is_none()) {
-            let rows = match slot.home {
-                Home::Sequence(block) => count.sequences(block).max(count.rows(slot.rows)),
-                Home::Whole | Home::Stepped(_) => count.rows(slot.rows),
-            };
-            let bytes = (rows * slot.width * slot.dtype.size_of()).next_multiple_of(64);
-            most[slot.buffer] = most[slot.buffer].max(bytes);
-        }
+        let counts = CountSource { batch, levels: &self.kept.levels, frames: &[] }.counts(&plan.needs);
         self.kept.levels.clear();
-        Ok(most.iter().sum())
+        Ok(counts)
+    }
+
+    /// Computes the counts of the last run.
+    pub(crate) fn counts(&self, plan: &Plan) -> Counts {
+        self.kept.source().counts(&plan.needs)
     }
 
     /// Checks all feeds against their descriptions, binds their levels, and returns the number of sequences in the batch.
@@ -136,49 +131,6 @@ impl Machine {
             );
         }
         Ok(placed.map_or_else(|| batch.map_or(0, |(n, _)| n), |placed| placed.batch))
-    }
-}
-
-/// The row counts that are known before a batch runs, once the levels of its feeds are bound.
-struct Counts<'a> {
-    program: &'a Program,
-    levels: &'a LevelTable,
-    batch: usize,
-}
-
-impl Counts<'_> {
-    /// Returns the number of rows that an extent counts over the whole batch.
-    fn rows(&self, extent: Extent) -> usize {
-        match extent {
-            Extent::Known(n) => n,
-            Extent::Batch => self.batch,
-            Extent::Data(_) => 0,
-            Extent::Rows(level) => match self.levels.get(level) {
-                Some(lod) => lod.rows(),
-                // A level of a step block has as many rows as the outer level from which it comes.
-                None => {
-                    let outer = self.steps().flat_map(|s| &s.levels).find(|(_, inner)| *inner == level);
-                    outer
-                        .filter(|(outer, _)| *outer != level)
-                        .map_or(0, |(outer, _)| self.rows(Extent::Rows(*outer)))
-                }
-            },
-            Extent::Alive(block) => {
-                let step = self.steps().find(|s| s.block == block);
-                step.map_or(0, |s| self.rows(Extent::Rows(s.level)))
-            }
-        }
-    }
-
-    /// Returns the number of sequences over which the loop of a step block runs.
-    fn sequences(&self, block: BlockId) -> usize {
-        let step = self.steps().find(|s| s.block == block);
-        let above = step.and_then(|s| self.levels.get(s.level)).map(|lod| lod.last_len());
-        above.unwrap_or_else(|| step.map_or(self.batch, |s| self.rows(Extent::Rows(s.level))))
-    }
-
-    fn steps(&self) -> impl Iterator<Item = &StepDesc> {
-        self.program.blocks().flat_map(|(_, b)| &b.ops).filter_map(|op| op.step.as_deref())
     }
 }
 

@@ -101,6 +101,11 @@ impl Machine {
         self.arena.bytes()
     }
 
+    /// The number of threads of a run.
+    pub(crate) fn threads(&self) -> usize {
+        self.threads.number
+    }
+
     /// Begins a run of a program. The feeds of the run must be bound before this call.
     pub(crate) fn begin(&mut self, program: &Program, run: &Run<'_>) {
         self.kept.begin(run, program.seed);

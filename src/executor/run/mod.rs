@@ -3,6 +3,7 @@
 
 mod call;
 mod chain;
+pub(crate) mod counts;
 mod feed;
 mod frame;
 mod keys;

@@ -3,6 +3,7 @@
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::executor::plan::{Access, Home, Instr, OpInstr, Plan, Ref, Slot, parts};
+use crate::executor::run::counts::CountSource;
 use crate::executor::run::request::Stage;
 use crate::executor::run::state::RunState;
 use crate::executor::run::worker::Tools;
@@ -98,6 +99,7 @@ impl<'p> RunState<'p> {
         // memory in an evaluation.
         let end = plan.code.iter().rposition(|i| stages.have(i)).map_or(0, |last| last + 1);
         let mut lane = arena.lane();
+        self.reserve_known(&mut lane, end, &mut tools.lists.counts)?;
         self.reserve(&mut lane, end)?;
         let mut checked = false;
         for (calls, chain) in parts(plan.code.len(), &plan.chains) {
@@ -135,6 +137,27 @@ impl<'p> RunState<'p> {
         // All rows are estimated by the level with the most rows, since the rows of some levels are known only during the run.
         let rows = self.levels.most_rows().max(self.batch);
         code.map(|instr| instr.effort(rows)).fold(0, usize::saturating_add)
+    }
+
+    /// Reserves memory for every buffer whose size is known from the counts of the feeds, loops included. Without it, the buffers of
+    /// a loop in a loop would grow from visit to visit, and be copied each time. `end` is as in [`Self::reserve`].
+    ///
+    /// # Errors
+    /// If the memory does not suffice.
+    fn reserve_known(&self, lane: &mut Lane<'_>, end: usize, counts: &mut Vec<usize>) -> Result<()> {
+        let needs = &self.plan.needs;
+        CountSource { batch: self.batch, levels: &self.levels, frames: &[] }.fill(needs, counts);
+        for of_buffer in needs.buffers.chunk_by(|a, b| a.buffer == b.buffer) {
+            let live = of_buffer.iter().filter(|need| need.exact && need.first <= end);
+            let bytes = live.map(|need| counts[need.quantity].saturating_mul(need.unit)).max().unwrap_or(0);
+            let buffer = of_buffer[0].buffer;
+            let size = self.plan.buffers[buffer].size_of();
+            if !lane.try_reserve(buffer, bytes / size) {
+                let got = format!("{bytes} bytes");
+                return Err(Error::new("memory of a buffer", "a size that memory can hold", got));
+            }
+        }
+        Ok(())
     }
 
     /// Reserves memory for the root block slots whose number of rows is known and whose lifetime begins at or before

@@ -2,6 +2,7 @@
 
 use crate::error::Result;
 use crate::executor::plan::{Access, Home, Loop, Plan, Ref};
+use crate::executor::run::counts::CountSource;
 use crate::executor::run::frame::{Frame, FrameRows};
 use crate::executor::run::request::Run;
 use crate::executor::run::worth::Worth;
@@ -61,6 +62,11 @@ impl RunMemory {
         kept.frames.resize_with(blocks, Frame::default);
         kept.prepared.resize_with(plan.prepared, Preparation::default);
         kept
+    }
+
+    /// The counts of the last run.
+    pub(super) fn source(&self) -> CountSource<'_> {
+        CountSource { batch: self.batch, levels: &self.levels, frames: &self.frames }
     }
 
     /// Begins a run: sets its batch, mode and step. The feeds of the run must be bound before this call.

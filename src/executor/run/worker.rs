@@ -40,6 +40,8 @@ pub(crate) struct Lists {
     pub(crate) bounds: Vec<usize>,
     /// For each buffer, the part that a lane may use.
     pub(crate) shares: Vec<Share>,
+    /// The counts of the batch, by the plan's quantities.
+    pub(crate) counts: Vec<usize>,
 }
 
 /// The memory that an instruction uses in addition to the data that all threads share.

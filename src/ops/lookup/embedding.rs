@@ -225,6 +225,7 @@ impl Embedding {
             if assign == Assign::Write || rows.dtype().is_none() {
                 rows.reset::<T>(height, width);
             }
+            rows.reserve::<T>(dout.rows());
             for row in (0..dout.rows()).filter(learning) {
                 rows.push(ids.place(row, height, "weight")? as i64, dout.row(row));
             }

@@ -9,6 +9,7 @@ use crate::kernels::{
     Arithmetic, Assign, Cpu, Float, GradientRoom, PackedMatrix, SUM_ROWS, Sweep, Transpose, View, ViewMut,
     WeightGradient, affine, affine_gradient, cpu, helpers, join, product, sweep,
 };
+use crate::kernels::{affine_gradient_bytes, lengthen};
 use crate::lod::Lod;
 use crate::operator;
 use crate::operator::sample::numbers;
@@ -16,6 +17,7 @@ use crate::operator::{
     Attributes, Backward, CheckCase, Cost, Extent, Facts, Forward, Gradient, Hints, InferShape, LodEffect,
     Op, Pass, Prepare, RowValue, Spec, Work,
 };
+use crate::operator::{CallMemory, CallSizes};
 use crate::ops::lookup::ids::{self, Ids, ids};
 use crate::tensor::Variable;
 use crate::with_float;
@@ -152,6 +154,13 @@ impl Op for LinearCrossEntropy {
         Hints { prepares: true, joins: true, ..Hints::default() }
     }
 
+    fn memory(&self, sizes: &CallSizes<'_>) -> CallMemory {
+        match sizes.number(Self::X) {
+            4 => self.memory_of::<f32>(sizes),
+            _ => self.memory_of::<f64>(sizes),
+        }
+    }
+
     fn prepare(&self, prepare: &mut Prepare<'_>) -> Result<()> {
         with_float!(prepare.dtype(Self::X), T => {
             let products = match prepare.pass() == Pass::Backward && prepare.wants(Self::X) {
@@ -219,6 +228,22 @@ impl Op for LinearCrossEntropy {
         ];
         samples.extend(transposed);
         Ok(samples)
+    }
+}
+
+impl LinearCrossEntropy {
+    fn memory_of<T: RowValue>(&self, sizes: &CallSizes<'_>) -> CallMemory {
+        let (height, classes) = self.transposed.shape(sizes.input(Self::WEIGHT));
+        let (rows, _) = sizes.input(Self::X);
+        let inputs = if sizes.wants(Self::X) { PackedMatrix::<T>::bytes_of(classes, height) } else { 0 };
+        let prepared = PackedMatrix::<T>::bytes_of(height, classes) + inputs;
+        let logits = chunk_rows(cpu(), classes).min(rows) * classes * size_of::<T>();
+        let gradient = match sizes.pass() {
+            Pass::Backward => affine_gradient_bytes::<T>(height, classes, self.transposed, sizes.threads()),
+            Pass::Forward => 0,
+        };
+        let unprepared = if sizes.is_prepared() { 0 } else { prepared };
+        CallMemory { prepared, scratch: logits + gradient + unprepared, bound: false }
     }
 }
 
@@ -349,9 +374,7 @@ fn all<T: RowValue>(
     let Tools { threads, logits: room, gradient } = tools;
     let classes = weights.logits.n();
     let most = chunk_rows(cpu(), classes).min(rows.rows());
-    if room.len() < most * classes {
-        room.resize(most * classes, T::ZERO);
-    }
+    lengthen(room, most * classes);
     let mut rest = rows;
     // The loop runs at least once, so that the gradients of W and b are written even if there are no rows.
     loop {

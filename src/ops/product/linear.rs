@@ -3,13 +3,14 @@
 use ndarray::{Array2, array};
 
 use crate::error::{Error, Result};
-use crate::kernels::{Float, PackedMatrix, Transpose, View, affine, affine_gradient};
+use crate::kernels::{Float, PackedMatrix, Transpose, View, affine, affine_gradient, affine_gradient_bytes};
 use crate::lod::Lod;
 use crate::operator::sample::numbers;
 use crate::operator::{
     Attributes, Backward, CheckCase, Cost, Extent, Forward, Gradient, Hints, InferShape, Merge, Op, Pass,
     Prepare, RowValue, Spec, Work,
 };
+use crate::operator::{CallMemory, CallSizes};
 use crate::tensor::Variable;
 use crate::with_float;
 use crate::{builder_methods, operator};
@@ -197,6 +198,13 @@ impl Op for Linear {
         }
     }
 
+    fn memory(&self, sizes: &CallSizes<'_>) -> CallMemory {
+        match sizes.number(Self::X) {
+            4 => self.memory_of::<f32>(sizes),
+            _ => self.memory_of::<f64>(sizes),
+        }
+    }
+
     fn prepare(&self, prepare: &mut Prepare<'_>) -> Result<()> {
         with_float!(prepare.dtype(Self::X), T => {
             let wanted = prepare.pass() == Pass::Forward || prepare.wants(Self::X);
@@ -274,6 +282,25 @@ impl Op for Linear {
 }
 
 impl Linear {
+    fn memory_of<T: Float>(&self, sizes: &CallSizes<'_>) -> CallMemory {
+        let ((_, inputs), (_, outputs)) = (sizes.input(Self::X), sizes.output(Self::OUT));
+        let number = size_of::<T>();
+        let packed = match sizes.pass() {
+            Pass::Forward => PackedMatrix::<T>::bytes_of(inputs, outputs),
+            Pass::Backward if sizes.wants(Self::X) => PackedMatrix::<T>::bytes_of(outputs, inputs),
+            Pass::Backward => 0,
+        };
+        let scratch = match sizes.pass() {
+            Pass::Forward if sizes.count(Self::BIAS) > 1 => sizes.threads() * outputs * number,
+            Pass::Backward if sizes.wants(Self::WEIGHT) => {
+                affine_gradient_bytes::<T>(inputs, outputs, self.transposed, sizes.threads())
+            }
+            _ => 0,
+        };
+        let unprepared = if sizes.is_prepared() { 0 } else { packed };
+        CallMemory { prepared: packed, scratch: scratch + unprepared, bound: false }
+    }
+
     fn products<T: RowValue>(&self, run: &mut Forward<'_>) -> Result<()> {
         let (x, out) = (run.input::<T>(Self::X)?, run.output::<T>(Self::OUT)?);
         let (assign, threads) = (run.assign(), run.run().threads);

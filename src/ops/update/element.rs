@@ -12,7 +12,7 @@ use super::rule::{self, ElementStep, SparseMode};
 use super::settle;
 use crate::error::Result;
 use crate::kernels::{Float, sweep};
-use crate::operator::{Attributes, CheckCase, Debt, DeclaredOp, Forward, InferShape};
+use crate::operator::{Attributes, CallMemory, CallSizes, CheckCase, Debt, DeclaredOp, Forward, InferShape};
 use crate::tensor::StorageKind;
 
 /// The settings that every update rule has. [`update_rule!`](crate::update_rule) implements this trait.
@@ -178,6 +178,10 @@ pub mod parts {
         engine::update(run, &Erased::<R, N>(of))
     }
 
+    pub fn memory(sizes: &CallSizes<'_>) -> CallMemory {
+        engine::memory(sizes)
+    }
+
     pub fn settle<R: ElementRule<N>, const N: usize>(of: &R, run: &mut Forward<'_>) -> Result<()> {
         settle::settle(run, &Erased::<R, N>(of))
     }
@@ -338,6 +342,10 @@ macro_rules! update_rule {
 
             fn forward(&self, run: &mut $crate::op::Forward<'_>) -> $crate::Result<()> {
                 $crate::op::update_parts::forward::<_, { Self::FIELDS.len() }>(self, run)
+            }
+
+            fn memory(&self, sizes: &$crate::op::CallSizes<'_>) -> $crate::op::CallMemory {
+                $crate::op::update_parts::memory(sizes)
             }
 
             fn settle(&self, run: &mut $crate::op::Forward<'_>) -> $crate::Result<()> {

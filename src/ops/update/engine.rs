@@ -13,8 +13,8 @@ use super::block::{AHEAD, BLOCK, Block, Gradients, Kernel, Rows, Rule};
 use super::owed::{History, Ledger, Moment, RowDebt, SWEEP};
 use super::rule::{GRAD, HISTORY, KEPT, RATE, scalar};
 use crate::error::{Error, Result};
-use crate::kernels::{Float, RowMerge, View, ViewMut, join};
-use crate::operator::{Debt, Forward, MOST_TABLES, RowBuffer, RowValue};
+use crate::kernels::{Float, RowMerge, View, ViewMut, join, lengthen};
+use crate::operator::{CallMemory, CallSizes, Debt, Forward, MOST_TABLES, RowBuffer, RowValue};
 use crate::tensor::StorageKind;
 use crate::with_float;
 
@@ -47,10 +47,27 @@ impl<T: RowValue> MergedRows<T> {
         }
         self.plan.prepare(rows.ids());
         let (count, width) = (self.plan.ids().len(), rows.width());
-        self.values.resize(count * width, T::ZERO);
-        self.plan.merge(values, ViewMut::new(&mut self.values, count, width));
-        Ok((self.plan.ids(), View::new(&self.values, count, width)))
+        lengthen(&mut self.values, count * width);
+        self.plan.merge(values, ViewMut::new(&mut self.values[..count * width], count, width));
+        Ok((self.plan.ids(), View::new(&self.values[..count * width], count, width)))
     }
+}
+
+impl<T> MergedRows<T> {
+    /// Returns the most bytes of the scratch memory for merging `rows` rows of `width` numbers.
+    pub(in crate::ops) fn bytes_of(rows: usize, width: usize) -> usize {
+        rows.saturating_mul(RowMerge::BYTES_PER_ROW + width * size_of::<T>())
+    }
+}
+
+/// Returns the memory of an update beside its operands: the merged rows of a gradient that is selected rows.
+pub(in crate::ops) fn memory(sizes: &CallSizes<'_>) -> CallMemory {
+    let ((_, width), rows) = (sizes.input(GRAD), sizes.stored(GRAD));
+    let scratch = match sizes.number(GRAD) {
+        4 => MergedRows::<f32>::bytes_of(rows, width),
+        _ => MergedRows::<f64>::bytes_of(rows, width),
+    };
+    CallMemory { prepared: 0, scratch, bound: rows > 0 }
 }
 
 /// Applies a rule to the outputs of an update operator. A dense gradient updates all rows. A gradient of selected rows updates

@@ -460,7 +460,7 @@ fn runs(calls: &mut Calls) {
     calls.at("Executor::run", || executor.run(&mut scope, &Run::infer(&[])));
     calls.at("Executor::fetch", || executor.fetch(y));
     calls.at("Executor::scalar", || executor.scalar(y));
-    calls.at("Executor::bytes_for", || executor.bytes_for(&[]));
+    calls.at("Executor::counts", || executor.counts(&[]));
     calls.at("Executor::bytes_of", || executor.bytes_of(VarId(999)));
     calls.at("Executor::gradient", || executor.gradient(VarId(0)));
     calls.at("Executor::set_gradient", || executor.set_gradient(VarId(0), Dense::from(array![1.0f32])));

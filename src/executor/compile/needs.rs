@@ -1,0 +1,360 @@
+//! The memory that a plan needs, as terms over the counts of a batch.
+
+use crate::executor::plan::{
+    BufferNeed, CallNeed, Home, InnerLevel, Instr, Loop, LoopRows, Needs, OpInstr, PoolNeed, Quantity, Slot,
+};
+use crate::operator::context::OperandPosition;
+use crate::operator::keys::RowKey;
+use crate::operator::{BlockId, CallMemory, Extent, LevelId, Pass, Spec, StorageBound};
+
+/// Returns the needs of the slots, and of the loops in `code`. `keyed` are the blocks whose frames have row keys for instructions
+/// outside the block.
+pub(crate) fn needs(slots: &[Slot], code: &[Instr], keyed: &[BlockId]) -> Needs {
+    let mut loops = Vec::new();
+    collect(code, &mut loops);
+    let mut counting = Counting { loops, needs: Needs::default() };
+    for slot in slots.iter().filter(|slot| slot.pool.is_none() && !slot.persistent) {
+        counting.slot(slot);
+    }
+    counting.needs.buffers.sort_by_key(|need| need.buffer);
+    let mut seen: Vec<BlockId> = Vec::new();
+    for instr in counting.loops.clone() {
+        // The loops of the backward pass use the frames of the forward pass.
+        if !seen.contains(&instr.desc.block) {
+            seen.push(instr.desc.block);
+            counting.frame(instr, instr.random || keyed.contains(&instr.desc.block));
+        }
+    }
+    let mut calls = Vec::new();
+    gather_calls(code, false, &mut calls);
+    let mut kinds: Vec<(String, Pass)> = Vec::new();
+    for &(call, in_loop) in &calls {
+        counting.call(call, in_loop, &mut kinds);
+        counting.pooled(call, slots);
+    }
+    counting.needs.calls.sort_by_key(|call| call.kind);
+    counting.needs.pools.sort_by_key(|need| (need.pool, need.slot));
+    counting.needs
+}
+
+/// Collects the operators of instructions, each with whether it runs step by step. Operators whose results another operator
+/// computes in training are left out.
+fn gather_calls<'p>(code: &'p [Instr], in_loop: bool, calls: &mut Vec<(&'p OpInstr, bool)>) {
+    for instr in code {
+        match instr {
+            Instr::Op(op) if op.stands_for.as_ref().is_some_and(|note| note.superseded) => {}
+            Instr::Op(op) | Instr::Levels(op) => calls.push((op, in_loop || op.span == LoopRows::Steps)),
+            Instr::Loop(inner) => {
+                gather_calls(&inner.before, in_loop, calls);
+                gather_calls(&inner.body, true, calls);
+                gather_calls(&inner.after, in_loop, calls);
+            }
+            Instr::Zero(..) | Instr::Reorder { .. } => {}
+        }
+    }
+}
+
+fn collect<'p>(code: &'p [Instr], loops: &mut Vec<&'p Loop>) {
+    for instr in code {
+        if let Instr::Loop(inner) = instr {
+            loops.push(inner);
+            [&inner.before, &inner.body, &inner.after].into_iter().for_each(|code| collect(code, loops));
+        }
+    }
+}
+
+struct Counting<'p> {
+    loops: Vec<&'p Loop>,
+    needs: Needs,
+}
+
+impl<'p> Counting<'p> {
+    fn slot(&mut self, slot: &Slot) {
+        let quantity = match (slot.home, slot.rows) {
+            (_, Extent::Known(rows)) => {
+                let unit = rows.saturating_mul(slot.width).saturating_mul(slot.dtype.size_of());
+                return self.buffer(slot, Quantity::One, unit);
+            }
+            // A slot of a step block that other slots alias; the loop reserves it.
+            (Home::Whole, Extent::Alive(_)) | (_, Extent::Data(_)) => return,
+            (Home::Whole | Home::Stepped(_), rows) => self.total(rows),
+            (Home::Sequence(block), Extent::Rows(level)) => self.largest_step(block, level),
+            (Home::Sequence(block), _) => self.sequences(block),
+        };
+        self.buffer(slot, quantity, slot.width.saturating_mul(slot.dtype.size_of()));
+    }
+
+    fn buffer(&mut self, slot: &Slot, quantity: Quantity, unit: usize) {
+        // A visit of a loop in a loop has some of the sequences that the quantity counts.
+        let visited = match slot.home {
+            Home::Sequence(block) => self.of_block(block).is_some_and(|instr| instr.parent.0 > 0),
+            Home::Whole | Home::Stepped(_) => false,
+        };
+        let exact = !visited && !matches!(quantity, Quantity::Product(_));
+        let quantity = self.needs.index(quantity);
+        self.needs.buffers.push(BufferNeed {
+            buffer: slot.buffer,
+            first: slot.life.0,
+            quantity,
+            unit,
+            exact,
+        });
+    }
+
+    /// The row order, the levels and the keys of a loop's frame.
+    fn frame(&mut self, instr: &Loop, keys: bool) {
+        let key = if keys { size_of::<RowKey>() } else { 0 };
+        let word = size_of::<usize>();
+        let (rows, longest) = (self.total(Extent::Rows(instr.desc.level)), self.longest(instr.desc.level));
+        let sequences = self.sequences(instr.desc.block);
+        // The rank table has the sequences, the steps and the rows; the frame has the inverse of the sequences and of the rows.
+        self.order(rows, 2 * word + key);
+        self.order(sequences, 2 * word + key);
+        self.order(longest, word);
+        for inner in &instr.inner {
+            let rows = self.total(Extent::Rows(inner.outer));
+            let longest = self.longest(instr.desc.level);
+            let sequences = match inner.above {
+                Some(above) => self.total(Extent::Rows(instr.inner[above].outer)),
+                None if inner.statics => self.sequences(instr.desc.block),
+                None => self.total(Extent::Rows(instr.desc.level)),
+            };
+            self.order(rows.clone(), word + if inner.statics { 0 } else { key });
+            if inner.statics {
+                let repeated = self.total(Extent::Rows(inner.inner));
+                self.order(repeated, key);
+            }
+            // The offsets of all steps, the offsets of one step, and the bounds of static sequences.
+            self.order(sequences, 3 * word);
+            self.order(longest, word);
+        }
+        for made in &instr.levels {
+            let longest = self.longest(instr.desc.level);
+            self.order(Quantity::Made(made.level), key);
+            let above = match made.above {
+                Some(above) if above < instr.inner.len() => {
+                    self.total(Extent::Rows(instr.inner[above].outer))
+                }
+                Some(above) => Quantity::Made(instr.levels[above - instr.inner.len()].level),
+                None => self.total(Extent::Rows(instr.desc.level)),
+            };
+            self.order(above, 3 * word);
+            self.order(longest, word);
+        }
+    }
+
+    /// Adds a call, if its operator declares memory.
+    fn call(&mut self, call: &OpInstr, in_loop: bool, kinds: &mut Vec<(String, Pass)>) {
+        let mut need = CallNeed {
+            op: call.op.clone(),
+            kind: 0,
+            pass: call.pass,
+            prepared: call.prepared.is_some(),
+            wanted: call.wanted.clone(),
+            inputs: call.inputs.clone(),
+            outputs: call.outputs.clone(),
+            rows: Vec::new(),
+            stored: Vec::new(),
+            longest: Vec::new(),
+        };
+        for (k, places) in call.wiring.inputs.iter().enumerate() {
+            for number in places.iter().filter_map(|&place| pool(place)) {
+                let first =
+                    self.needs.pools.iter().find(|known| known.pool == number).map(|known| known.slot);
+                let terms =
+                    self.needs.pools.iter().filter(|known| known.pool == number && Some(known.slot) == first);
+                need.stored.extend(terms.map(|known| (k, known.quantity, known.factor)));
+            }
+        }
+        let specs: Vec<&Spec> = call.inputs.iter().chain(&call.outputs).flatten().collect();
+        for spec in specs {
+            let rows = spec.rows();
+            if rows.known().is_none() && !need.rows.iter().any(|(known, _)| *known == rows) {
+                let quantity = if in_loop { self.in_step(rows) } else { self.total(rows) };
+                need.rows.push((rows, self.needs.index(quantity)));
+            }
+            if let Some(&level) = spec.lod.last()
+                && !need.longest.iter().any(|(known, _)| *known == level)
+            {
+                let longest = self.longest(level);
+                need.longest.push((level, self.needs.index(longest)));
+            }
+        }
+        // Only a call without memory of any size has none for a batch of some rows.
+        if need.memory(&vec![256; self.needs.quantities.len()], 2) == CallMemory::default() {
+            return;
+        }
+        let kind = (call.named.0.clone(), call.pass);
+        need.kind = kinds.iter().position(|known| *known == kind).unwrap_or_else(|| {
+            kinds.push(kind);
+            kinds.len() - 1
+        });
+        self.needs.calls.push(need);
+    }
+
+    /// The rows that an extent counts in the largest step of a loop.
+    fn in_step(&self, rows: Extent) -> Quantity {
+        match rows {
+            Extent::Alive(block) => self.sequences(block),
+            Extent::Rows(level) => match self.inner(level) {
+                Some((instr, _)) => self.largest_step(instr.desc.block, level),
+                None => self.total(rows),
+            },
+            other => self.total(other),
+        }
+    }
+
+    /// Adds the values of a call that are not dense: its outputs, or the gradients of its inputs.
+    fn pooled(&mut self, call: &OpInstr, slots: &[Slot]) {
+        let written: Vec<(usize, StorageBound)> = match call.pass {
+            Pass::Forward => {
+                let outputs = call.wiring.outputs.iter().enumerate();
+                outputs
+                    .flat_map(|(k, of)| of.iter().filter_map(move |&at| Some((pool(at)?, k))))
+                    .collect::<Vec<_>>()
+            }
+            .into_iter()
+            .map(|(pool, k)| (pool, call.op.stored(k)))
+            .collect(),
+            Pass::Backward => {
+                let gradients = call.wiring.input_gradients.iter().enumerate();
+                gradients
+                    .flat_map(|(k, of)| of.iter().filter_map(move |&(at, _)| Some((pool(at)?, k))))
+                    .collect::<Vec<_>>()
+                    .into_iter()
+                    .map(|(pool, k)| (pool, call.op.stored_gradient(k)))
+                    .collect()
+            }
+        };
+        for (number, bound) in written {
+            let of_pool = |(_, slot): &(usize, &Slot)| slot.pool == Some(number) && !slot.persistent;
+            let Some((index, slot)) = slots.iter().enumerate().find(of_pool) else { continue };
+            let entry = slot.width.saturating_mul(slot.dtype.size_of()) + size_of::<i64>();
+            let inputs: &[usize] = match bound {
+                StorageBound::Together(inputs) => inputs,
+                StorageBound::Least(inputs) => &inputs[..inputs.len().min(1)],
+                StorageBound::Everything => &[],
+            };
+            let specs: Vec<&Spec> = inputs.iter().filter_map(|&k| call.inputs.get(k)).flatten().collect();
+            if let (true, Some(rows)) = (specs.is_empty(), slot.rows.known()) {
+                let quantity = self.needs.index(Quantity::One);
+                self.needs.pools.push(PoolNeed { pool: number, slot: index, quantity, factor: rows, entry });
+            }
+            for spec in specs {
+                let total = self.total(spec.rows());
+                let quantity = self.needs.index(total);
+                let factor = spec.rows().known().unwrap_or(1);
+                self.needs.pools.push(PoolNeed { pool: number, slot: index, quantity, factor, entry });
+            }
+        }
+    }
+
+    fn order(&mut self, quantity: Quantity, unit: usize) {
+        let index = self.needs.index(quantity);
+        match self.needs.orders.iter_mut().find(|(known, _)| *known == index) {
+            Some((_, known)) => *known += unit,
+            None => self.needs.orders.push((index, unit)),
+        }
+    }
+
+    fn of_block(&self, block: BlockId) -> Option<&'p Loop> {
+        self.loops.iter().copied().find(|instr| instr.desc.block == block)
+    }
+
+    /// Returns the loop that binds a level of its step block, and the level outside the block.
+    fn inner(&self, level: LevelId) -> Option<(&'p Loop, &'p InnerLevel)> {
+        self.loops.iter().find_map(|&instr| {
+            instr
+                .inner
+                .iter()
+                .find(|inner| inner.inner == level && inner.outer != level)
+                .map(|inner| (instr, inner))
+        })
+    }
+
+    fn is_made_in_step(&self, level: LevelId) -> bool {
+        self.loops.iter().any(|instr| instr.levels.iter().any(|made| made.level == level))
+    }
+
+    /// The number of rows that an extent counts over all steps of all visits.
+    fn total(&self, extent: Extent) -> Quantity {
+        match extent {
+            Extent::Batch => Quantity::Batch,
+            Extent::Known(_) | Extent::Data(_) => Quantity::One,
+            Extent::Alive(block) => {
+                self.of_block(block).map_or(Quantity::One, |instr| self.total(Extent::Rows(instr.desc.level)))
+            }
+            Extent::Rows(level) => match self.inner(level) {
+                Some((instr, inner)) if inner.statics => self.repeated(instr, inner),
+                Some((_, inner)) => self.total(Extent::Rows(inner.outer)),
+                None if self.is_made_in_step(level) => Quantity::Made(level),
+                None => Quantity::Rows(level),
+            },
+        }
+    }
+
+    /// The number of sequences of a loop, in all visits.
+    fn sequences(&self, block: BlockId) -> Quantity {
+        self.of_block(block).map_or(Quantity::Batch, |instr| self.total(instr.sequences))
+    }
+
+    /// The number of steps of the longest sequence of a level; for a level of a step block, at most.
+    fn longest(&self, level: LevelId) -> Quantity {
+        match self.inner(level) {
+            Some((_, inner)) => self.longest(inner.outer),
+            None if self.is_made_in_step(level) => Quantity::Made(level),
+            None => Quantity::Longest(level),
+        }
+    }
+
+    /// The root levels of a level of a loop and of the levels above it in the loop, top first; `None` if one of them belongs to
+    /// an outer step block.
+    fn root_levels(&self, instr: &Loop, inner: &InnerLevel) -> Option<Vec<LevelId>> {
+        if self.inner(instr.desc.level).is_some() || self.is_made_in_step(instr.desc.level) {
+            return None;
+        }
+        let mut levels = Vec::new();
+        let mut this = Some(inner);
+        while let Some(inner) = this {
+            if self.inner(inner.outer).is_some() || self.is_made_in_step(inner.outer) {
+                return None;
+            }
+            levels.push(inner.outer);
+            this = inner.above.map(|above| &instr.inner[above]);
+        }
+        levels.reverse();
+        Some(levels)
+    }
+
+    fn repeated(&self, instr: &Loop, inner: &InnerLevel) -> Quantity {
+        match self.root_levels(instr, inner) {
+            Some(rows) => Quantity::Repeated { over: instr.desc.level, rows },
+            None => Quantity::Product(Box::new([
+                self.longest(instr.desc.level),
+                self.total(Extent::Rows(inner.outer)),
+            ])),
+        }
+    }
+
+    /// The rows of the largest step of a loop in a level; of a static level, the rows of all sequences.
+    fn largest_step(&self, block: BlockId, level: LevelId) -> Quantity {
+        let found = self.of_block(block).and_then(|instr| {
+            instr.inner.iter().find(|inner| inner.inner == level).map(|inner| (instr, inner))
+        });
+        match found {
+            Some((_, inner)) if inner.statics => self.total(Extent::Rows(inner.outer)),
+            Some((instr, inner)) => match self.root_levels(instr, inner) {
+                Some(rows) => Quantity::LargestStep { over: instr.desc.level, rows },
+                None => self.total(Extent::Rows(inner.outer)),
+            },
+            None => self.total(Extent::Rows(level)),
+        }
+    }
+}
+
+fn pool(position: OperandPosition) -> Option<usize> {
+    match position {
+        OperandPosition::Pooled(number) => Some(number),
+        OperandPosition::Dense(_) | OperandPosition::Absent => None,
+    }
+}

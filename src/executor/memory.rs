@@ -1,0 +1,99 @@
+//! The memory that a run takes, computed before the run.
+
+use std::fmt;
+
+use crate::executor::plan::Plan;
+use crate::executor::run::counts::Counts;
+use crate::operator::CallMemory;
+
+/// The memory of a run in bytes, by kind: see [`Executor::memory`](crate::executor::Executor::memory).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub struct Memory {
+    /// The parameters.
+    pub parameters: usize,
+    /// The state of the optimizer, and other variables that are kept from run to run and that no gradient updates.
+    pub state: usize,
+    /// The values and gradients of the batch.
+    pub buffers: usize,
+    /// The values and gradients of the batch that are not dense, such as selected rows.
+    pub selected: usize,
+    /// The row orders, levels and random keys of loops.
+    pub orders: usize,
+    /// The weights that operators pack for fast products.
+    pub packed: usize,
+    /// The scratch memory of all threads.
+    pub scratch: usize,
+    /// Whether the figures are an upper bound: some sizes depend on values that only the run computes.
+    pub bound: bool,
+}
+
+impl Memory {
+    /// Returns the sum of all kinds.
+    pub fn total(&self) -> usize {
+        let Self { parameters, state, buffers, selected, orders, packed, scratch, bound: _ } = *self;
+        [parameters, state, buffers, selected, orders, packed, scratch]
+            .into_iter()
+            .fold(0, usize::saturating_add)
+    }
+
+    /// Computes the memory of a plan's run for a batch, without parameters and state.
+    pub(crate) fn of_run(plan: &Plan, counts: &Counts, threads: usize) -> Self {
+        let of = |quantity: usize, unit: usize| counts.values[quantity].saturating_mul(unit);
+        let needs = &plan.needs;
+        let line = |bytes: usize| bytes.checked_next_multiple_of(64).unwrap_or(bytes);
+        let mut buffers = 0usize;
+        for needs in needs.buffers.chunk_by(|a, b| a.buffer == b.buffer) {
+            let largest = needs.iter().map(|need| of(need.quantity, need.unit)).max().unwrap_or(0);
+            buffers = buffers.saturating_add(line(largest));
+        }
+        let mut selected = 0usize;
+        for needs in needs.pools.chunk_by(|a, b| a.pool == b.pool) {
+            let of_slot = needs.chunk_by(|a, b| a.slot == b.slot);
+            let sums = of_slot.map(|terms| {
+                terms
+                    .iter()
+                    .map(|need| of(need.quantity, need.factor.saturating_mul(need.entry)))
+                    .sum::<usize>()
+            });
+            selected = selected.saturating_add(sums.max().unwrap_or(0));
+        }
+        let orders =
+            needs.orders.iter().map(|&(quantity, unit)| of(quantity, unit)).fold(0, usize::saturating_add);
+        let mut memory = Self { buffers, selected, orders, bound: !counts.exact, ..Self::default() };
+        let mut kind = (usize::MAX, 0);
+        for call in &needs.calls {
+            let CallMemory { prepared, scratch, bound } = call.memory(&counts.values, threads);
+            if call.prepared {
+                memory.packed = memory.packed.saturating_add(prepared);
+            }
+            memory.bound |= bound;
+            if kind.0 != call.kind {
+                kind = (call.kind, 0);
+            }
+            memory.scratch = memory.scratch.saturating_add(scratch.saturating_sub(kind.1));
+            kind.1 = kind.1.max(scratch);
+        }
+        memory.bound |= !needs.pools.is_empty();
+        memory
+    }
+}
+
+impl fmt::Display for Memory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mib = |bytes: usize| bytes as f64 / (1 << 20) as f64;
+        let most = if self.bound { "at most " } else { "" };
+        write!(
+            f,
+            "{most}{:.1} MiB: parameters {:.1}, state {:.1}, buffers {:.1}, selected {:.1}, orders {:.1}, packed {:.1}, scratch {:.1}",
+            mib(self.total()),
+            mib(self.parameters),
+            mib(self.state),
+            mib(self.buffers),
+            mib(self.selected),
+            mib(self.orders),
+            mib(self.packed),
+            mib(self.scratch),
+        )
+    }
+}
