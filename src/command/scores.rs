@@ -27,7 +27,7 @@ pub(crate) fn named(figure: &str) -> &str {
     }
 }
 
-/// Returns the unit of a metric; `share` is the field of a file that stores whether the metric is a share.
+/// Returns the unit of a metric; `share` is true if the metric is a share from 0 to 1.
 pub(crate) fn unit(share: bool) -> Unit {
     if share { Unit::Share } else { Unit::Number }
 }
@@ -37,7 +37,7 @@ pub(crate) fn factor(unit: Unit) -> f64 {
     if unit == Unit::Share { 100.0 } else { 1.0 }
 }
 
-/// Returns the sign of a unit, which is written after a value.
+/// Returns the symbol to write after a value: a space and `%` for a share, else nothing.
 pub(crate) fn sign(unit: Unit) -> &'static str {
     if unit == Unit::Share { " %" } else { "" }
 }

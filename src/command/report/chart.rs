@@ -71,7 +71,7 @@ pub(super) struct Line<'a> {
     pub(super) values: Vec<Option<f64>>,
 }
 
-/// Returns a chart of `lines` over epochs; `best` is the index of the saved epoch.
+/// Returns a chart of `lines` over epochs; `best` is the index of the best epoch, whose model is saved.
 pub(super) fn lines(title: &str, epochs: &[u64], lines: &[Line<'_>], best: Option<usize>) -> String {
     drawn(title, epochs, lines, best, true)
 }

@@ -130,8 +130,8 @@ impl ReadOptions {
         .to_string()
     }
 
-    /// Fills the options that are not set from a read note, which [`Self::to_note`] returned. Options that are set take
-    /// precedence over the read note.
+    /// Fills the options that are not set from `note`, a read note that [`Self::to_note`] returned. Options that are
+    /// set take precedence over the read note.
     ///
     /// # Errors
     /// If `note` is not a read note.
@@ -182,8 +182,8 @@ impl ReadOptions {
         })
     }
 
-    /// Sets the tag scheme and the tag spelling to which [`Self::repair_tags`] rewrites tags. Set the `Tagging` of the
-    /// training texts to read other texts of the same data set.
+    /// Sets the tag scheme and the tag spelling to which [`Self::repair_tags`] rewrites tags. To read other texts of a
+    /// data set, set the `Tagging` of the data set's training texts.
     #[must_use]
     pub fn tagging(self, tagging: Tagging) -> Self {
         Self { tagging: Some(Box::new(tagging)), ..self }

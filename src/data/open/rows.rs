@@ -81,8 +81,8 @@ impl Record for LabelledRow {
 }
 
 impl LabelledRows {
-    /// Returns whether a path has LIBSVM rows: its files end with `.svm`, `.libsvm` or `.svmlight`, or the first lines
-    /// are each a label and numbered features. Returns `false` for a path that cannot be read.
+    /// Returns whether a path has LIBSVM rows: its files end with `.svm`, `.libsvm` or `.svmlight`, or each of the
+    /// first lines has a label and numbered features. Returns `false` for a path that cannot be read.
     pub(crate) fn are_in(path: impl AsRef<Path>) -> bool {
         let path = path.as_ref();
         if let Some(format) = path.to_str().and_then(by_ending) {

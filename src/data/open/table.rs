@@ -1,5 +1,5 @@
-//! Tables: cells between tabs; or between commas, semicolons or bars, as in RFC 4180. A table is parsed line by line,
-//! even if a cell in quotation marks contains line ends.
+//! Tables, whose cells are between tabs, or, as in RFC 4180, between commas, semicolons or bars. A table is parsed
+//! line by line, even if a cell in quotation marks contains line ends.
 
 use std::collections::HashMap;
 
@@ -140,7 +140,7 @@ impl Cells {
     }
 }
 
-/// A parser that makes records of the rows of a table.
+/// A parser that makes one record of each row of a table.
 struct Rows<F> {
     cells: Cells,
     /// The number of cells that each row must have; `None` accepts rows of any width.
@@ -214,7 +214,8 @@ fn declared(line: &str) -> Option<char> {
 /// A measure of how well a separator fits the first records.
 struct SeparatorFit {
     separator: char,
-    /// The share of the records that have the most frequent number of columns above 1.
+    /// The share of the first records with the most frequent number of columns; records with one column do not count
+    /// as a number.
     share: f64,
     /// Whether the separator is used as in prose: each separator has a space after it, or digits on both sides.
     loose: bool,
@@ -322,7 +323,8 @@ fn is_spaced(file: &TextFile, separator: char) -> Result<bool> {
 
 impl Dialect {
     /// Detects the separator and the meaning of quotation marks. The separator is set by the options, declared in the
-    /// first line, or detected: it cuts most of the first records into equal numbers of columns.
+    /// first line (such as `sep=;`), or detected. A detected separator cuts most of the first records into equal
+    /// numbers of columns.
     pub(super) fn of(file: &TextFile, format: FileFormat, options: &ReadOptions) -> Result<Self> {
         let tabs = format == FileFormat::Tsv;
         if let Some(separator) = options.separator {
@@ -456,8 +458,8 @@ impl Table {
         Ok(Self { dialect, picked, empty: Empty::of(wanted, options.pair, options.label_lists) })
     }
 
-    /// Returns a table with one column, which has the texts; `None` unless the file name ends as for a table and each
-    /// of the first records has one cell.
+    /// Returns a table whose only column has the texts. Returns `None` unless the file name ends as for a table and
+    /// each of the first records has one cell.
     pub(super) fn of_texts(file: &TextFile, options: &ReadOptions) -> Result<Option<Self>> {
         let Some(format @ (FileFormat::Csv | FileFormat::Tsv)) = by_ending(&file.name()) else {
             return Ok(None);
@@ -486,7 +488,7 @@ impl Table {
         &self.picked.names
     }
 
-    /// Stores the detected header and separator, and notes that explain the detection, in the options of a file.
+    /// Stores in `options` the detected header and separator of a file, and notes that explain the detection.
     pub(super) fn note(&self, options: &mut ReadOptions) {
         options.notes = self.notes().to_vec();
         options.found.header = Some(self.has_header());
@@ -539,7 +541,7 @@ impl Table {
         rows(file, self.dialect.separator, self.dialect.quotes)?.next().unwrap_or_else(|| Ok(Vec::new()))
     }
 
-    /// Returns a parser that makes a text of the first `count` wanted columns of each row, also of the header.
+    /// Returns a parser that makes one text of the first `count` wanted columns of each row, including the header.
     pub(super) fn texts<R: 'static>(&self, count: usize, make: fn(String) -> R) -> Box<dyn Parser<R>> {
         let (ColumnChoice { columns, names, .. }, pair) = (self.picked.clone(), self.empty.pair);
         let make = move |mut row: Vec<String>| {
