@@ -1,4 +1,4 @@
-//! The scores of an evaluation, as tables for people and as JSON.
+//! The scores of an evaluation, as plain-text tables and as JSON.
 
 use serde_json::{Map, Value};
 
@@ -18,7 +18,7 @@ const UNSEEN: usize = 10;
 /// The maximum number of characters of a class name in a table.
 const NAME: usize = 40;
 
-/// Returns the name of a score for people, with the usual abbreviation.
+/// Returns the name under which tables show a score, with the usual abbreviation, such as `word error rate (WER)`.
 pub(crate) fn named(figure: &str) -> &str {
     match figure {
         "phoneme error rate" => "phoneme error rate (PER)",
@@ -42,12 +42,12 @@ pub(crate) fn sign(unit: Unit) -> &'static str {
     if unit == Unit::Share { " %" } else { "" }
 }
 
-/// Returns a value with its unit, for people.
+/// Returns a value with its unit, as text.
 pub(crate) fn shown(unit: Unit, value: f64) -> String {
     if unit == Unit::Share { format!("{:.2} %", 100.0 * value) } else { format!("{value:.4}") }
 }
 
-/// Returns a confidence interval with its unit, for people; empty without an interval.
+/// Returns a confidence interval with its unit, as text; empty without an interval.
 pub(crate) fn interval(unit: Unit, interval: Option<[f64; 2]>) -> String {
     match interval {
         Some([low, high]) if unit == Unit::Share => format!("{:.2} to {:.2} %", 100.0 * low, 100.0 * high),

@@ -53,7 +53,7 @@ pub type Change<R> = Box<dyn Fn(R) -> R + Send + Sync>;
 
 /// A data set whose records, in memory or in files, can be read repeatedly.
 pub(crate) trait Passes<R> {
-    /// The name of the data set in messages.
+    /// The name that messages show for the data set.
     fn called(&self) -> Cow<'_, str>;
 
     /// The options that the records were read with.
@@ -93,7 +93,7 @@ pub struct DataSet<R> {
 }
 
 impl<R> DataSet<R> {
-    /// Makes a data set of these records; `name` is the name of the data set in messages.
+    /// Makes a data set of `records`; messages show `name` as the name of the data set.
     pub fn new(name: &str, records: impl Into<Vec<R>>) -> Self {
         Self { name: name.to_owned(), records: records.into(), read_as: ReadOptions::default() }
     }
@@ -103,7 +103,7 @@ impl<R> DataSet<R> {
         Self { read_as, ..self }
     }
 
-    /// The name of the data set in messages.
+    /// The name that messages show for the data set.
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -134,7 +134,7 @@ impl<R> DataSet<R> {
 
     /// Divides the records into a training, a held-out and a test part, which are returned in this order. A record is
     /// in the test part if `number` returns 0 for the record, in the held-out part for 1, else in the training part.
-    /// `number` may be a hash that other programs also use, so that they divide the data equally.
+    /// `number` may be a hash that other programs use, too, so that all programs make the same three parts.
     ///
     /// ```
     /// use unpadded::data::{Pairs, TextFile};
@@ -216,7 +216,7 @@ impl<R: Record> DataSet<R> {
     /// is 0, nothing is held out. Only the seed and the record decide, so a held-out record stays held out when other
     /// records are added. A labelled text is held out by its group or, without a group, by its text. A pair is held out
     /// by its source, a tagged text by its words, and a row by its query number (without a query, by its entries).
-    /// If these parts of two records are equal, the records are in one part: held out, or in the rest.
+    /// For example, the texts of one group are either all held out, or all in the rest.
     ///
     /// ```
     /// use unpadded::data::{LabelledTexts, TextFile};

@@ -139,7 +139,7 @@ impl<R: Record> Files<R> {
         Ok(Self { name, read_as: options, open, parts: Vec::new(), known: None })
     }
 
-    /// The name of the data set in messages.
+    /// The name that messages show for the data set.
     pub fn name(&self) -> String {
         let held = self.parts.iter().filter(|part| part.held);
         held.fold(self.name.clone(), |name, _| held_name(&name))

@@ -1,5 +1,5 @@
 //! The first bytes of a file. The detection of the format reads the first bytes once and keeps them for the first
-//! reader of the records, which need not read them again.
+//! reader of the records, so that they are not read again.
 
 use std::collections::VecDeque;
 use std::fmt;

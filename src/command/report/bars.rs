@@ -218,8 +218,8 @@ pub(super) fn errors(told: &Errors, texts: &str) -> String {
     out
 }
 
-/// Returns a histogram: the number of texts in each of about 30 length ranges, and the width of all ranges. If the longest
-/// 1 % of the texts are outliers, the last range includes them.
+/// Returns a histogram: the number of texts in each of about 30 length ranges, and the width of one range. If the longest 1
+/// % of the texts are outliers, the last range includes them.
 fn histogram(sorted: &[usize]) -> (Vec<u64>, usize) {
     let longest = sorted.last().copied().unwrap_or(0);
     let most = sorted.get(sorted.len() * 99 / 100).copied().unwrap_or(longest);

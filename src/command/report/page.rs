@@ -73,12 +73,12 @@ pub(crate) struct Score {
 }
 
 impl Score {
-    /// Returns the score's value with its unit, for people.
+    /// Returns the score's value with its unit, as text.
     pub(crate) fn shown(&self) -> String {
         scores::shown(self.unit, self.value)
     }
 
-    /// Returns the score's 95 % interval with its unit, for people; empty without an interval.
+    /// Returns the score's 95 % interval with its unit, as text; empty without an interval.
     pub(crate) fn interval(&self) -> String {
         scores::interval(self.unit, self.interval)
     }

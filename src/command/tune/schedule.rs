@@ -89,8 +89,8 @@ fn waiting(state: &State, rung: usize, end: f64, third: bool) -> Option<usize> {
     state.trials.iter().position(|trial| trial.number == next.number)
 }
 
-/// Returns the end time of each rung, in seconds from the start of the search. The time budget is divided in proportion to
-/// the epochs up to each rung, if a third of the trials advances to each next rung.
+/// Returns the end time of each rung, in seconds from the start of the search. Each rung gets time in proportion to its
+/// training epochs, assuming that a third of the trials advances from rung to rung.
 fn ends(state: &State) -> Vec<f64> {
     let mut trials = 1.0;
     let mut sums = vec![0.0];

@@ -157,8 +157,9 @@ impl First {
         Error::of(ErrorKind::Format, format!("columns of file `{}`", self.name), expected, got.into())
     }
 
-    /// Returns the names of the columns if the first line is a header. A header has known or set names for the word
-    /// column and the tag column. The name of the tag column must not occur as a tag in later lines.
+    /// Returns the names of the columns if the first line is a header, else `None`. A header has a known name or the
+    /// user's name for the word column, and also for the tag column. The name of the tag column must not occur as a
+    /// tag in later lines.
     fn header(&self, given: ColumnSettings<'_>) -> Result<Option<Vec<String>>> {
         let Some((at, line)) = self.lines.iter().enumerate().find(|(_, line)| begins(line)) else {
             return Ok(None);

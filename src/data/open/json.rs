@@ -146,9 +146,9 @@ struct Lists {
 }
 
 impl Lists {
-    /// Detects whether the values of an object are columns or records, if no value is a list of records; returns
-    /// `None` if they are neither. All values must have one form: columns that are lists, columns that are objects
-    /// with numbers as names, or records with numbers as names.
+    /// If no value of an object is a list of records, detects whether the values are columns or records; else `None`.
+    /// All values must have one form: columns that are lists, columns that are objects with numbers as names, or
+    /// records with numbers as names.
     fn whole(&self, of_lists: bool) -> Option<Arrangement> {
         let numbered = |name: &String| name.parse::<u64>().is_ok();
         let all = self.others.len();
@@ -234,8 +234,7 @@ pub(super) fn is_whole(file: &TextFile) -> Result<bool> {
     }
 }
 
-/// Parses the record in a line: an object or a list. Returns `None` for a blank line. Only wanted fields keep their
-/// values.
+/// Parses the record in a line (an object or a list); `None` for a blank line. Only wanted fields keep their values.
 pub(super) fn object<'a>(
     line: &'a str,
     wanted: Option<&[String]>,
@@ -589,8 +588,7 @@ pub(super) fn records<R: 'static>(
     })))
 }
 
-/// Checks that all records that are lists have equally many elements; `width` stores the number of elements of the
-/// first one.
+/// Checks that a list record has as many elements as the first list record, whose length sets `width`.
 fn even(object: &Object<'_>, width: &mut Option<usize>) -> Result<(), Reason> {
     let own = object.fields.len();
     match object.is_list.then(|| *width.get_or_insert(own)) {

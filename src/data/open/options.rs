@@ -254,8 +254,8 @@ impl ReadOptions {
         Self { header: Some(header), ..self }
     }
 
-    /// Sets the separator between the columns of a table, such as `;`. By default, the separator is detected: the one
-    /// of comma, semicolon, tab and bar that cuts the first records into equal numbers of columns.
+    /// Sets the separator between the columns of a table, such as `;`. By default, the separator is detected: comma,
+    /// semicolon, tab or bar, whichever cuts the first records into equal numbers of columns.
     #[must_use]
     pub fn separator(self, separator: char) -> Self {
         Self { separator: Some(separator), ..self }

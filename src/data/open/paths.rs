@@ -167,9 +167,9 @@ fn in_encoding(
     Ok(file.malformed(options.malformed))
 }
 
-/// Detects the encoding of a file. A byte order mark shows UTF-16. Otherwise the encoding is UTF-8 if most characters
-/// beyond ASCII are valid UTF-8, else Windows-1252 if this is the likeliest encoding. Only the first `most` bytes of
-/// the file are read.
+/// Detects the encoding of a file. A byte order mark shows UTF-16. Otherwise the encoding is UTF-8 if enough
+/// characters beyond ASCII are valid UTF-8, else Windows-1252 if this is the likeliest encoding. Only the first `most`
+/// bytes of the file are read.
 ///
 /// # Errors
 /// If neither UTF-8 nor Windows-1252 is likely: the text would be decoded wrongly without any message.
@@ -180,7 +180,7 @@ fn encoding(file: &TextFile, most: u64, known: Option<Encoding>) -> Result<Encod
     /// Valid UTF-8 characters beyond ASCII count as chance if there are more than this many malformed sequences per
     /// valid character.
     const CHANCE: usize = 10;
-    /// The known encoding is kept if at most one line in ten (`FEW`) has a byte that is not valid UTF-8.
+    /// The known encoding is kept if at most one in this many lines has a malformed sequence.
     const FEW: usize = 10;
     let (name, bytes) = file.raw_sample()?;
     let what = || format!("file `{name}`");
@@ -246,7 +246,7 @@ fn set(encoding: Encoding) -> String {
     format!("set `encoding` (`data.encoding` in a config) to `{}`", encoding.name().to_lowercase())
 }
 
-/// Returns whether a file below a folder is a note about the data, such as a README, by its name.
+/// Returns whether a name, such as `README.md`, is the name of a note about the data.
 pub(super) fn is_note(below: &str) -> bool {
     let name = below.rsplit('/').next().unwrap_or(below);
     let start = ["README", "LICENSE", "LICENCE", "COPYING", "CHANGELOG", "SHA256SUMS", "NOTICE", "_"];

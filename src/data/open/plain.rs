@@ -188,7 +188,7 @@ impl PlainFiles {
         Ok(Self { name, read_as, open, bytes: 0..u64::MAX })
     }
 
-    /// Returns the name of the text in messages.
+    /// Returns the name that messages show for the text.
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -261,7 +261,7 @@ impl PlainFiles {
 }
 
 impl PlainText {
-    /// Returns a text in memory; `name` is the name of the text in messages.
+    /// Returns a text in memory; messages show `name` as the name of the text.
     pub fn new(name: &str, text: impl Into<String>) -> Self {
         Self { name: name.to_owned(), text: text.into(), read_as: ReadOptions::default() }
     }
@@ -321,7 +321,7 @@ impl PlainText {
         })
     }
 
-    /// Returns the name of the text in messages.
+    /// Returns the name that messages show for the text.
     pub fn name(&self) -> &str {
         &self.name
     }

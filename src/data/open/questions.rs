@@ -181,7 +181,7 @@ impl Questions {
         Ok(questions)
     }
 
-    /// Returns the name of the file in messages.
+    /// Returns the name that messages show for the file.
     pub fn name(&self) -> &str {
         &self.name
     }

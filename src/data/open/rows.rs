@@ -129,7 +129,7 @@ pub(super) fn texts(file: &TextFile, wanted: &str) -> Result<()> {
     ))
 }
 
-/// Returns whether a file has rows of numbered features, by its name or its first lines.
+/// Decides, by the name or the first lines of a file, whether the file has rows of numbered features.
 fn numbered(file: &TextFile) -> Result<bool> {
     const LOOKED_AT: usize = 20;
     if let Some(format) = by_ending(&file.name()) {

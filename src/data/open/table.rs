@@ -214,8 +214,7 @@ fn declared(line: &str) -> Option<char> {
 /// A measure of how well a separator fits the first records.
 struct SeparatorFit {
     separator: char,
-    /// The share of the first records with the most frequent number of columns; records with one column do not count
-    /// as a number.
+    /// The share of the first records that have the most frequent column count above 1.
     share: f64,
     /// Whether the separator is used as in prose: each separator has a space after it, or digits on both sides.
     loose: bool,
@@ -322,9 +321,8 @@ fn is_spaced(file: &TextFile, separator: char) -> Result<bool> {
 }
 
 impl Dialect {
-    /// Detects the separator and the meaning of quotation marks. The separator is set by the options, declared in the
-    /// first line (such as `sep=;`), or detected. A detected separator cuts most of the first records into equal
-    /// numbers of columns.
+    /// Detects the separator and the meaning of quotation marks. The options or the first line (such as `sep=;`) may
+    /// set the separator; else it is the one that cuts most of the first records into equally many cells.
     pub(super) fn of(file: &TextFile, format: FileFormat, options: &ReadOptions) -> Result<Self> {
         let tabs = format == FileFormat::Tsv;
         if let Some(separator) = options.separator {
@@ -458,8 +456,8 @@ impl Table {
         Ok(Self { dialect, picked, empty: Empty::of(wanted, options.pair, options.label_lists) })
     }
 
-    /// Returns a table whose only column has the texts. Returns `None` unless the file name ends as for a table and
-    /// each of the first records has one cell.
+    /// Returns a table whose only column has the texts. Returns `None` unless the file name has the extension of a
+    /// table and each of the first records has one cell.
     pub(super) fn of_texts(file: &TextFile, options: &ReadOptions) -> Result<Option<Self>> {
         let Some(format @ (FileFormat::Csv | FileFormat::Tsv)) = by_ending(&file.name()) else {
             return Ok(None);
