@@ -63,7 +63,8 @@ pub struct Checkpoint {
     /// its outputs and metrics need.
     pub program: Program,
     /// The values of the persistent variables: parameters and optimizer state. A checkpoint for inference has only the
-    /// variables that its program reads. The value of a row-sparse variable contains only the rows that were touched.
+    /// variables that its program reads. The value of a row-sparse variable contains only the rows that at least one update
+    /// has touched.
     pub tensors: BTreeMap<String, Storage>,
     /// The parameters at the end of the best epoch so far; empty if they were not kept.
     pub best: BTreeMap<String, Storage>,

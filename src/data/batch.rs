@@ -243,10 +243,10 @@ impl Batch {
     /// Makes a batch of samples; the batch has the samples in the given order.
     ///
     /// # Errors
-    /// Fails if there is no sample, or if a sample does not have exactly one field per name. Also fails if a field has
-    /// another kind or number of columns than in the first sample. A sparse row is an error if an index is outside of
-    /// its columns, or if it does not have one value per index. Sequences of sparse rows must be `f32`. The message
-    /// has the index of the sample.
+    /// Fails if there is no sample, or if a sample does not have exactly one field per name. Also fails if a field
+    /// differs from the first sample in its kind or in its number of columns. A sparse row is an error if an index is
+    /// outside of its columns, or if it does not have one value per index. Sequences of sparse rows must be `f32`. The
+    /// message has the index of the sample.
     #[track_caller]
     pub fn new<S: Borrow<Sample>>(names: &[String], samples: &[S]) -> Result<Self> {
         let samples: Vec<&Sample> = samples.iter().map(Borrow::borrow).collect();

@@ -51,7 +51,7 @@ pub(super) struct Columns {
     #[serde(default)]
     titles: bool,
     /// The mark that begins a comment before a sentence, such as `;;`. `None` if the file has no such mark: a comment
-    /// then begins with `#` and has another number of columns than the lines of words.
+    /// then begins with `#` and does not have as many columns as the lines of words.
     #[serde(default)]
     mark: Option<String>,
     /// Whether the first line is a header with the names of the columns.

@@ -177,7 +177,7 @@ impl Continuous {
         self.ids.len().saturating_sub(1).div_ceil(self.streams)
     }
 
-    /// The position in the text of the first id of stream `s`. If the ids cannot be divided evenly, the first streams
+    /// The position in the text at which stream `s` begins. If the ids cannot be divided evenly, the first streams
     /// have one id more than the later streams.
     fn start(&self, s: usize) -> usize {
         let pairs = self.ids.len() - 1;

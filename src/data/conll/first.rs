@@ -328,7 +328,7 @@ impl First {
     }
 
     /// Returns whether comments that begin with `#` precede sentences. Such a comment has a key, such as `# id 5`, or
-    /// another number of columns than the words.
+    /// does not have as many columns as the words.
     pub(super) fn has_comments(&self) -> bool {
         let mut before = "";
         self.lines.iter().any(|line| {

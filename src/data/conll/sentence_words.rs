@@ -8,7 +8,7 @@ use crate::data::lines::Reason;
 use crate::data::records::{Parser, is_blank};
 use crate::error::{Error, ErrorKind, Result};
 
-/// The words of a sentence as a text with one word per line, and the line number in the file of each word.
+/// The words of a sentence as a text with one word per line, and, for each word, its line number in the file.
 #[derive(Debug, Default)]
 pub(in crate::data) struct SentenceWords {
     pub(in crate::data) text: String,

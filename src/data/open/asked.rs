@@ -294,8 +294,8 @@ fn has_names(rows: &[Vec<String>], texts: &[Column<'_>]) -> bool {
     rows.first().is_some_and(|first| first.iter().any(|cell| texts.iter().any(|text| text.names(cell))))
 }
 
-/// Finds the text column in the header: returns its name, and a note if the training data has another name or place for
-/// the column. Returns `None` if there is no header, or no name in the header is known.
+/// Finds the text column in the header: returns its name, and a note if its name or position differs from the training
+/// data. Returns `None` if there is no header, or no name in the header is known.
 fn by_header(
     file: &str,
     rows: &[Vec<String>],

@@ -11,7 +11,7 @@ use crate::kernels::edit_distance;
 /// The detected columns of a table.
 #[derive(Debug, Clone)]
 pub(super) struct ColumnChoice {
-    /// The position in the table of each wanted column, counted from 0.
+    /// For each wanted column, its position in the table, counted from 0.
     pub(super) columns: Vec<usize>,
     /// The name of each wanted column; without a header, the number of the column, counted from 1.
     pub(super) names: Vec<String>,
@@ -27,7 +27,7 @@ pub(super) struct ColumnChoice {
 pub(super) struct Columns<'a> {
     pub(super) name: &'a str,
     pub(super) rows: &'a [Vec<String>],
-    /// The line number in the file of the first record.
+    /// The line number of the first record in the file.
     pub(super) line: u64,
     pub(super) header: Option<bool>,
 }

@@ -183,7 +183,7 @@ impl ReadOptions {
         self.notes.iter().find(|note| note.contains(DOUBT)).map(String::as_str)
     }
 
-    /// Returns whether columns can have numbers in this format; JSON objects and Parquet have only names.
+    /// Returns whether a column can be given by its number in this format; JSON objects and Parquet have only names.
     fn by_numbers(&self) -> bool {
         !matches!(self.format, Some(FileFormat::JsonLines | FileFormat::Parquet))
     }

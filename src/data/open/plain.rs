@@ -219,7 +219,7 @@ impl PlainFiles {
     }
 
     /// Divides the text into training data and validation data, as [`PlainText::cut_off`] does: the validation data is
-    /// the end of the text, about 1/`one_in` of it. `cut_off` reads the files twice.
+    /// the last part of the text, about 1/`one_in` of all. `cut_off` reads the files twice.
     ///
     /// # Errors
     /// If a file is malformed or cannot be read.
@@ -336,9 +336,9 @@ impl PlainText {
         &self.read_as
     }
 
-    /// Divides the text into training data and validation data: the validation data is the end of the text, about
-    /// 1/`one_in` of it, and begins at the start of a line if possible. Returns the training data, then the validation
-    /// data; with `one_in` 0, the validation data is empty.
+    /// Divides the text into training data and validation data. The validation data is the last part of the text,
+    /// about 1/`one_in` of all; it begins at the start of a line if possible. Returns the training data, then the
+    /// validation data; with `one_in` 0, the validation data is empty.
     #[must_use]
     pub fn cut_off(self, one_in: u64) -> (Self, Self) {
         let size = self.text.len() as u64;

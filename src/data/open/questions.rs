@@ -114,8 +114,8 @@ impl Questions {
     /// with tabs between its parts.
     ///
     /// # Errors
-    /// If the records are not lines or rows, as in a file with one JSON list, or if the column of the text is missing;
-    /// the message names the option to set.
+    /// If the records are not lines or rows, as in a file with one JSON list, or if the text column is missing. The
+    /// message names the option to set.
     #[track_caller]
     pub fn open(path: impl AsRef<Path>, options: &ReadOptions, asking: QuestionKind) -> Result<Self> {
         Self::of(path.as_ref(), options, asking).at_caller()
