@@ -54,7 +54,7 @@ pub(super) fn write_value<W: Write>(
         Storage::SelectedRows(rows) if rows.is_merged() => {
             write_rows(out, if section == BEST { BEST_ROWS } else { ROWS }, name, rows)
         }
-        // Rows with equal numbers are merged before writing, so that equal values give equal bytes.
+        // Rows with equal indices are merged before writing, so that equal values give equal bytes.
         Storage::SelectedRows(rows) => write_value(out, section, name, &rows.clone().merge()?.into()),
         Storage::Csr(_) | Storage::Coo(_) => {
             Err(unfit(&about(section, name), "a dense tensor or selected rows", value.kind().name()))

@@ -355,7 +355,7 @@ impl<'a> Column<'a> {
             let values = Dense::from_vec(&[values.len()], values)?;
             Csr::new([indptr.len() - 1, columns], indptr, indices, values)
         }
-        // Of sparse rows, `ints` collects the column numbers and `floats` the values.
+        // For sparse rows, `ints` collects the column indices and `floats` collects the values.
         let (mut ints, mut floats, mut indptr) = (Vec::new(), Vec::new(), vec![0]);
         let (mut outer, mut inner) = (Vec::new(), Vec::new());
         for field in self.fields() {
