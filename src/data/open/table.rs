@@ -348,7 +348,7 @@ impl Dialect {
         let mut found = fits.iter().filter(tight);
         let best = match found.next() {
             Some(best) => best,
-            // If the only fitting separators are used as in prose, the usual separator of the format is taken.
+            // If no separator fits except as in prose, the usual separator of the format is used.
             None => return Self::quoted(file, usual, tabs, Vec::new()),
         };
         let other = found.find(|fit| fit.separator != best.separator);
