@@ -1,5 +1,4 @@
-//! The error type of this crate. An error has the thing that is wrong, the expected value, the found value, and the
-//! place.
+//! The error type of this crate. An error names what is wrong, the expected value, the found value, and the place.
 //!
 //! A check in a kernel or a storage type makes an error with the three arguments of [`Error::new`]: `what`, `expected`
 //! and `got`. The layers above add the place (block, operator, variable, the caller's line) with [`Error::at`].
@@ -63,10 +62,10 @@ struct Note {
 /// The row of a batch that an error is about.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Row {
-    /// The number of the row in the call of an operator, or in the batch of a metric.
+    /// The index of the row in the call of an operator, or in the batch of a metric.
     OfCall(usize),
-    /// The number in the data of the sample with this row. If the sample is a sequence, also the position of the row in
-    /// the sequence.
+    /// The sample to which the row belongs, as its index in the data. If the sample is a sequence, also the position of
+    /// the row in the sequence.
     OfSample(u64, Option<usize>),
 }
 
@@ -91,7 +90,7 @@ pub enum ErrorKind {
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct Place {
-    /// The kind and the number of the operator, in the form of a program's listing.
+    /// The kind and the number of the operator, as in the listing of a program, such as `linear #3`.
     pub operator: Option<String>,
     /// The name of the variable; if the name is not known, the name of the operator's slot.
     pub variable: Option<String>,
@@ -223,15 +222,15 @@ impl Error {
         self
     }
 
-    /// Sets the line of the user's code to `caller`, if no line other than the line of the constructor's caller is
-    /// known yet.
+    /// Sets the line of the user's code to `caller`, unless [`Self::at`] or `called` has already set a line of the
+    /// user's code.
     #[must_use]
     pub fn called(self, caller: &Location<'_>) -> Self {
         self.at(Place { caller: Some(caller.to_string()), ..Place::default() })
     }
 
-    /// Sets the line to `line`, the line of the user's code that made the object that the error is about. A `line` of
-    /// this library is ignored.
+    /// Sets the line to `line`, at which the user's code made an object such as a data loader; the error is about this
+    /// object. A `line` of this library is ignored.
     #[must_use]
     pub(crate) fn made_at(self, line: &Location<'_>) -> Self {
         if is_own(line.file()) { self } else { self.called(line) }
@@ -299,8 +298,8 @@ impl Error {
         self
     }
 
-    /// Sets the number of the row that the error is about, in the call of an operator or in the batch of a metric. A
-    /// run then replaces this number by the number of the sample with this row.
+    /// Sets the index of the row that the error is about: the index in the call of an operator, or in the batch of a
+    /// metric. A run then replaces this index by the index of the sample to which the row belongs.
     ///
     /// ```
     /// use unpadded::Error;
@@ -313,8 +312,8 @@ impl Error {
         self
     }
 
-    /// Replaces the number of a row in a call by the number of the sample with this row, and the position of the row in
-    /// its sequence. `name` returns both for a row in a call; if `name` returns `None`, nothing changes.
+    /// Replaces the index of a row in a call by the sample to which the row belongs. `name` maps the index of the row
+    /// to the index of the sample and the position of the row in the sample. If `name` returns `None`, nothing changes.
     #[must_use]
     pub(crate) fn of_sample(mut self, name: impl FnOnce(usize) -> Option<(u64, Option<usize>)>) -> Self {
         if let Some(Row::OfCall(row)) = self.0.row

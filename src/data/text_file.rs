@@ -490,8 +490,8 @@ impl TextFile {
         }))
     }
 
-    /// Reads the whole text of the file; every line ends with `\n`, whatever line ends the file has. A malformed line
-    /// is always an error, even if [`Self::malformed`] is set to skip.
+    /// Reads the whole text of the file. In the returned text, every line ends with `\n`, even if the lines of the file
+    /// end with `\r\n`. A malformed line is always an error, even if [`Self::malformed`] is set to skip.
     ///
     /// # Errors
     /// If the file cannot be read, is empty, has a malformed line, or is longer than [`Self::max_text`].

@@ -57,7 +57,7 @@ enum VectorPlace {
 /// # Ok::<(), unpadded::Error>(())
 /// ```
 ///
-/// To make the table that [`Self::fill`] has filled the parameter of an embedding, pass the table to
+/// To use the vectors in an embedding, fill a table with [`Self::fill`], and pass the table to
 /// [`Trainer::set_parameter`](crate::train::Trainer::set_parameter).
 #[derive(Debug, Clone)]
 pub struct WordVectors {
@@ -102,9 +102,10 @@ impl WordVectors {
     ///
     /// # Errors
     /// If the file cannot be read or has no vector; if it has more or fewer vectors than the first line declares; if a
-    /// vector has another width than the first vector, or the vector of a token has a cell that is no number, or not
-    /// finite in `f32`. The message has the line; for a binary file, it has the number of the vector and the position
-    /// of the vector's first byte. If [`TextFile::malformed`] is set to skip, malformed vectors are skipped instead.
+    /// vector has another width than the first vector; if the vector of a token has a cell that is not a number, or a
+    /// number that is not finite in `f32`. The message has the line; for a binary file, it has the number of the vector
+    /// and the position of the vector's first byte. If [`TextFile::malformed`] is set to skip, malformed vectors are
+    /// skipped instead.
     #[track_caller]
     pub fn of(file: &TextFile, vocabulary: &Vocabulary) -> Result<Self> {
         VectorSearch::new(vocabulary).read(file).at_caller()
