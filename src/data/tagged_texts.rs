@@ -106,10 +106,10 @@ impl TaggedTexts {
     /// A file is read as CoNLL-U if its name ends with `.conllu`, or if its lines have ten columns between tabs and the
     /// first column has numbers. In CoNLL-U, the words are the column `form`, and the tags the column `upos`; comments,
     /// ranges of words (such as `3-4`) and empty nodes are skipped. In other files whose first column numbers the
-    /// words, the words are the second column. The tags of such a file are the first column that contains tags of a
-    /// scheme, such as `B-NP`. CoNLL-U Plus is detected by the line `# global.columns`, CoNLL-2012 by the line `#begin
-    /// document`. A first line of known column names, such as `Token POS NER`, is a header. Tags in brackets, such as
-    /// `(PER*`, are read as `B-PER` and `I-PER`.
+    /// words, the words are the second column. The tags of such a file are the first column with tags of a scheme, such
+    /// as `B-NP`. CoNLL-U Plus is detected by the line `# global.columns`, CoNLL-2012 by the line `#begin document`. A
+    /// first line of known column names, such as `Token POS NER`, is a header. Tags in brackets, such as `(PER*`, are
+    /// read as `B-PER` and `I-PER`.
     ///
     /// # Errors
     /// If the file cannot be read, has no text or fewer than two columns, or if a line has another number of columns

@@ -6,9 +6,9 @@
 //! [`Executor`] is the public interface to these modules.
 //!
 //! [`Executor::new`] compiles a program for the variables to fetch; [`Executor::run`] runs it on a batch with the variables of
-//! a [`Scope`]. The settings of a run are not part of the program but fields of its argument, a [`Run`]: train or infer, the
-//! step number, the sequence numbers, the last stage. A run may stop after the backward pass; [`Executor::update`] then applies
-//! the updates.
+//! a [`Scope`]. The settings of a run are not part of the program: they are fields of the [`Run`] that [`Executor::run`] takes.
+//! The settings are the mode (train or infer), the step number, the numbers of the sequences, and the last stage. A run may
+//! stop after the backward pass; [`Executor::update`] then applies the updates.
 
 mod compile;
 #[allow(clippy::module_inception)]

@@ -41,8 +41,8 @@ pub(crate) struct Layouts {
     calls: HashMap<usize, RankedLayout>,
     /// The variables of step blocks that share the memory of a variable outside the loop, each with the outer variable.
     pub(crate) taken: HashMap<VarId, VarId>,
-    /// The variables outside a loop that the loop leaves in step-major order, each with the corresponding variable of the
-    /// loop's block.
+    /// The variables outside a loop whose rows stay in the step-major order in which the loop wrote them, each with the
+    /// corresponding variable of the loop's block.
     pub(crate) left: HashMap<VarId, VarId>,
     /// The step blocks whose frames must provide row keys (for random numbers) to calls outside the block.
     pub(crate) keyed: Vec<BlockId>,
@@ -144,8 +144,8 @@ impl Finder<'_> {
         Ok(found.filter(|_| write_width <= read_width))
     }
 
-    /// Returns the variables that a call reads, and the variables that are written for the call's input slots (by this call or
-    /// by other calls of the operator).
+    /// Returns the variables that a call reads, and the variables that it writes. For a backward call, the written variables
+    /// are all gradients of its input slots, even gradients that another call of the operator writes.
     fn operands(&self, call: &ScheduledCall) -> (Vec<VarId>, Vec<VarId>) {
         let (desc, Some(parsed)) = (self.source.desc(call.id), self.source.parsed(call.id)) else {
             return Default::default();

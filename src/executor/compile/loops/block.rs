@@ -99,7 +99,7 @@ impl<'a> GradientBlock<'a> {
         self.source.ops(self.gradient.block)
     }
 
-    /// Returns the class of a forward value, or of the forward value of a gradient.
+    /// Returns the class of a variable; for a gradient, the class of its forward variable.
     pub(crate) fn class(&self, var: VarId) -> Class {
         self.forward.class(self.source, var)
     }
