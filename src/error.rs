@@ -400,9 +400,9 @@ impl Error {
     }
 }
 
-/// Shows the message and the notes in one line; each of several errors has a line. The format `{:#}`, for users of a
-/// program, omits the line of code and the notes that name items of this library. Control characters in names from
-/// files are escaped ([`Printable`](crate::Printable)).
+/// Shows the message and the notes in one line; if this error combines several errors, each has a line of its own. The
+/// format `{:#}`, for users of a program, omits the line of code and the notes that name items of this library. Control
+/// characters in names from files are escaped ([`Printable`](crate::Printable)).
 ///
 /// ```
 /// let error = unpadded::Error::new("score", "at least 0", "-1").called(std::panic::Location::caller());

@@ -76,11 +76,15 @@ impl TaggedText {
 
 /// A data set of texts in memory, in which each word has one tag.
 ///
-/// [`DataSet::open`] reads a file of columns ([`TaggedTexts::of_columns`]); JSON Lines or Parquet with a list of words
-/// and a list of tags; or a folder of parallel files ([`TaggedTexts::of_parallel`]): in `seq.in`, each line has the
-/// words of a text, in `seq.out` the tags of these words, and in the optional file `label` the label of the text. A
-/// pattern such as `data/*.conll` reads several files; `some.zip!file` reads a file in a zip. The options name columns
-/// by a number from 1 on, or by a name: In CoNLL-U, a column has a number and a name; in JSON and Parquet, only a name.
+/// [`DataSet::open`] reads:
+/// - a file of columns ([`TaggedTexts::of_columns`]);
+/// - JSON Lines or Parquet with a list of words and a list of tags;
+/// - a folder of parallel files ([`TaggedTexts::of_parallel`]): each line of `seq.in` has the words of a text, the same
+///   line of `seq.out` the tags of these words, and the same line of the optional file `label` the label of the text.
+///
+/// A pattern such as `data/*.conll` reads several files; `some.zip!file` reads a file in a zip. The options name
+/// columns by a number from 1 on, or by a name: In CoNLL-U, a column has a number and a name; in JSON and Parquet, only
+/// a name.
 ///
 /// ```
 /// use unpadded::data::{Data, Limits, TaggedTexts, TextFile};

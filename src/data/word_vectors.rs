@@ -238,7 +238,7 @@ impl<'v> VectorSearch<'v> {
         usize::try_from(id?).ok()
     }
 
-    /// Returns the ids of the tokens without a vector so far whose lower-case form is this word.
+    /// Returns the ids of the tokens whose lower-case form is this word and for which no vector was found yet.
     fn lower(&self, word: &str) -> impl Iterator<Item = usize> {
         let ids = self.lower.get(word).into_iter().flatten().copied();
         ids.filter(|&id| self.found.get(id) == Some(&VectorPlace::No))

@@ -24,10 +24,10 @@ pub(crate) struct BatchLoss {
     /// For each total, the variable of its gradient, which the head computes and the body takes as a feed. `None` for a total
     /// without a gradient.
     seeds: Vec<Option<VarId>>,
-    /// The variables of gradients that the head computes for parameters that the head itself reads.
+    /// The variables with the gradients of the parameters that the head reads; the head computes these gradients.
     gradients: Vec<VarId>,
-    /// The number of the only total that has a gradient; `None` if no total or several totals have one. With only one such
-    /// total, the parts can be computed with gradient 1 and multiplied by the real gradient afterwards.
+    /// The index of the only total that has a gradient; `None` if no total has a gradient, or several totals have one. With
+    /// only one such total, the parts can be computed with gradient 1 and multiplied by the real gradient afterwards.
     late: Option<usize>,
     /// Whether the gradients of the totals depend on the values of the totals, and not only on the numbers of rows.
     by_value: bool,
@@ -82,7 +82,7 @@ impl BatchLoss {
         self.terms.totals.iter().map(|total| total.var).chain(counts)
     }
 
-    /// Returns whether the count of a mean is the number of rows of the variable `of`; otherwise it is the value of `of`.
+    /// Returns whether the count of a mean is the number of rows of the variable `of`. If not, the count is the value of `of`.
     fn counts_rows(&self, of: VarId) -> bool {
         self.body.spec(of).is_ok_and(|spec| spec.batched())
     }
@@ -201,7 +201,8 @@ impl BatchLoss {
         }
     }
 
-    /// Returns whether the weighted mean of the parts' gradients is the gradient of the whole batch for any totals.
+    /// Returns whether the weighted mean of the parts' gradients is the gradient of the whole batch, whatever values the totals
+    /// have.
     pub(crate) fn is_mean(&self) -> bool {
         self.terms.is_total() && self.terms.totals.iter().all(|total| total.kind == Total::Mean)
     }

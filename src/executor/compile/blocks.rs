@@ -64,7 +64,7 @@ impl Blocks {
     /// Returns the analysis of a step block (the body of a recurrent loop).
     ///
     /// # Errors
-    /// If the forward loop of the step block does not run before the gradient.
+    /// If no forward loop runs the step block before its gradient block.
     pub(crate) fn forward(&self, block: BlockId) -> Result<&Forward> {
         self.forward.get(&block).ok_or_else(|| {
             let (expected, got) = ("its forward run first", "none before it");

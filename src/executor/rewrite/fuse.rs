@@ -252,7 +252,8 @@ impl Draft<'_> {
         Ok(Ok(()))
     }
 
-    /// Returns, as text, the first use of a variable by another operator that prevents fusion; `None` if there is no such use.
+    /// Returns, as text, a use of a variable that prevents fusion: the variable is fetched, or an operator reads it that is not
+    /// among the `taken` operators. `None` if there is no such use.
     fn in_the_way(&self, var: VarId, taken: &[Option<usize>]) -> Option<String> {
         if self.wanted.contains(&var) {
             return Some(format!("{} is fetched", self.shown(var)));

@@ -24,7 +24,8 @@ pub(crate) enum Visits {
 pub(crate) struct StepBlock<'a> {
     pub(crate) source: &'a Source<'a>,
     pub(crate) step: &'a StepDesc,
-    /// The variables that the next step or a variable outside the block receives.
+    /// The variables of the block that leave a step: their values are passed to the next step or to a variable outside the
+    /// block.
     pub(crate) leaving: HashSet<VarId>,
 }
 
@@ -58,7 +59,7 @@ pub(crate) struct Forward {
     /// The place in memory (home) of each variable that the block computes, in the order in which the variables are first
     /// written.
     pub(crate) homes: Vec<(VarId, Home)>,
-    /// The memories with previous values that operators outside the loop read as one array over all steps.
+    /// The memories whose previous values operators outside the loop read, as one array over all steps.
     pub(crate) spread: HashSet<VarId>,
     /// Step blocks whose loops run inside this loop, once per step.
     pub(crate) stepwise: HashSet<BlockId>,
