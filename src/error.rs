@@ -29,8 +29,8 @@ struct Details {
     expected: String,
     got: String,
     place: Place,
-    /// Whether the line in `place` is the line of the constructor's caller. [`Error::at`] replaces such a line by any
-    /// other line.
+    /// Whether the line in `place` is the line of the constructor's caller. [`Error::at`] replaces the line of the
+    /// constructor's caller by any other line.
     made: bool,
     row: Option<Row>,
     notes: Vec<Note>,
@@ -275,8 +275,8 @@ impl Error {
         self.note(Note { text: note.into(), in_code: false })
     }
 
-    /// Adds a note that names items of this library. The format `{:#}` omits such notes: users of a program cannot call
-    /// these items.
+    /// Adds a note that names items of this library. The format `{:#}` omits notes with such items, since users of a
+    /// program cannot call the items.
     ///
     /// ```
     /// use unpadded::Error;
@@ -339,8 +339,8 @@ pub(crate) fn is_own(line: &str) -> bool {
     line.starts_with(file!().trim_end_matches("error.rs")) || line.starts_with("/rustc/")
 }
 
-/// Sets the line of an error to the line of the caller, in a `#[track_caller]` function. This is necessary for errors
-/// from closures, iterators and private functions, which lose the line of the caller.
+/// Sets the line of an error to the line of the caller, in a `#[track_caller]` function. Closures, iterators and
+/// private functions lose the line of the caller, so their errors need this trait.
 pub(crate) trait AtCaller {
     #[track_caller]
     #[must_use]

@@ -97,7 +97,8 @@ impl Tagging {
     ///
     /// # Errors
     /// If the tags break the scheme of `known`, and either the user has set that scheme or the tags keep no other
-    /// scheme. The message has the location of the first broken sentence, and the number of broken sentences.
+    /// scheme. The message has the location of the first sentence that breaks the scheme, and the number of such
+    /// sentences.
     pub(super) fn translated(
         known: &Self,
         is_set: bool,

@@ -82,9 +82,9 @@ impl TaggedText {
 /// - a folder of parallel files ([`TaggedTexts::of_parallel`]): each line of `seq.in` has the words of a text, the same
 ///   line of `seq.out` the tags of these words, and the same line of the optional file `label` the label of the text.
 ///
-/// A pattern such as `data/*.conll` reads several files; `some.zip!file` reads a file in a zip. The options name
-/// columns by a number from 1 on, or by a name: In CoNLL-U, a column has a number and a name; in JSON and Parquet, only
-/// a name.
+/// A pattern such as `data/*.conll` reads several files; `some.zip!file` reads a file in a zip. The options name a
+/// column by its number, counted from 1, or by its name: in CoNLL-U, a column has a number and a name; in JSON and
+/// Parquet, only a name.
 ///
 /// ```
 /// use unpadded::data::{Data, Limits, TaggedTexts, TextFile};
@@ -180,8 +180,8 @@ impl TaggedTexts {
     /// spelling is detected.
     ///
     /// # Errors
-    /// If texts break the scheme. The message has the file and the line of the first such text, and the number of such
-    /// texts.
+    /// If texts break the scheme. The message has the file and the line of the first text that breaks the scheme, and
+    /// the number of such texts.
     #[track_caller]
     pub fn scheme<'a>(all: impl IntoIterator<Item = &'a TaggedTexts>) -> Result<Tagging> {
         let all: Vec<&dyn Passes<TaggedText>> = all.into_iter().map(|of| of as _).collect();

@@ -91,8 +91,9 @@ impl TextFile {
     /// of a JSON file in a zip.
     ///
     /// # Errors
-    /// If the file is neither a zip nor a JSON object, or is damaged; if the zip has no such file (the message lists
-    /// some files of the zip). A JSON list that does not exist is an error only when the records are read.
+    /// If the file is neither a zip nor a JSON object, or is damaged; if the zip has no file with this name (the
+    /// message lists some files of the zip). A JSON list that does not exist is an error only when the records are
+    /// read.
     #[track_caller]
     pub fn member(mut self, name: &str) -> Result<Self> {
         if self.member.is_some() || self.origin.wrapping().at_caller()? != Wrapping::Zip {

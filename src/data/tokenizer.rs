@@ -95,9 +95,10 @@ impl Tokenizer {
     }
 
     /// Loads a `tokenizer.json` of Hugging Face (byte-pair encoding, WordPiece, Unigram or words) with its normalizer,
-    /// special tokens and decoder. This needs the feature `tokenizers`. [`Self::vocabulary`] gives each token the id
-    /// that it has in the file. Truncation and padding are switched off, since this library does not pad. Tokens such
-    /// as `[CLS]`, which the template in the file adds around a text, are left out.
+    /// special tokens and decoder. Loading a `tokenizer.json` needs the cargo feature `tokenizers`.
+    /// [`Self::vocabulary`] gives each token the id that it has in the file. Truncation and padding are switched off,
+    /// since this library does not pad. Tokens such as `[CLS]`, which the template in the file adds around a text, are
+    /// left out.
     ///
     /// ```no_run
     /// use unpadded::data::{Limits, Tokenizer};

@@ -31,11 +31,11 @@ enum VectorPlace {
 /// | text, as of word2vec and fastText (`.vec`) | a line of the word and its numbers; line 1: count and width of vectors |
 /// | binary, as of word2vec | the word, a space and little-endian `f32`; line 1 as in the form above |
 ///
-/// A whole fastText model (`.bin`) is refused; fastText also writes a `.vec` file, which has the vectors. Each of these
-/// formats may be compressed with gzip or zip. In a text format, words may contain spaces, because the vector is the
-/// last numbers of the line. The width of the vectors is declared in the first line. If the first line is already a
-/// vector, the width is the count of numbers after the first word. A first line of two whole numbers is always read as
-/// count and width.
+/// A whole fastText model (`.bin`) is refused; fastText also writes a `.vec` file, which has the vectors. A file in a
+/// format of the table may be compressed with gzip or zip. In a text format, words may contain spaces, because the
+/// vector is the last numbers of the line. The first line may declare the count and the width of the vectors. If the
+/// first line is already a vector, the width is the count of numbers in this vector. A first line of two whole numbers
+/// is always read as count and width.
 ///
 /// A token gets the vector of the same word in the file, otherwise the vector of its lower-case form. If the file has
 /// several vectors of a word, the first one is used. The file is streamed: only the vectors of the vocabulary's tokens

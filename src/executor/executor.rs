@@ -48,10 +48,10 @@ use crate::tensor::{DType, Element, Storage, StorageKind, Variable};
 /// ```
 ///
 /// # A run in two halves
-/// A run [until the gradients](Stage::Gradients) does not change the scope. The gradients of such a run can be read
-/// ([`gradient`](Self::gradient)) and replaced ([`set_gradient`](Self::set_gradient)); then [`update`](Self::update) applies
-/// the updates. If no gradient is replaced, a run until the gradients plus `update` gives bit-identical results to one whole
-/// run.
+/// A run [until the gradients](Stage::Gradients) does not change the scope. After a run until the gradients, the gradients can
+/// be read ([`gradient`](Self::gradient)) and replaced ([`set_gradient`](Self::set_gradient)); then [`update`](Self::update)
+/// applies the updates. If no gradient is replaced, a run until the gradients plus `update` gives bit-identical results to one
+/// whole run.
 ///
 /// The example trains two replicas of a model, each on half of a batch, as processes on several machines would:
 ///

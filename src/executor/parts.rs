@@ -26,8 +26,8 @@ pub(crate) struct BatchLoss {
     seeds: Vec<Option<VarId>>,
     /// The variables with the gradients of the parameters that the head reads; the head computes these gradients.
     gradients: Vec<VarId>,
-    /// The index of the only total that has a gradient; `None` if no total has a gradient, or several totals have one. With
-    /// only one such total, the parts can be computed with gradient 1 and multiplied by the real gradient afterwards.
+    /// The index of the only total that has a gradient; `None` if no total has a gradient, or several totals have one. If only
+    /// one total has a gradient, the parts can be computed with gradient 1 and multiplied by the real gradient afterwards.
     late: Option<usize>,
     /// Whether the gradients of the totals depend on the values of the totals, and not only on the numbers of rows.
     by_value: bool,
@@ -70,8 +70,8 @@ impl BatchLoss {
         Ok(Self { terms, body, head: executor, seeds: head.seeds, gradients: head.gradients, late, by_value })
     }
 
-    /// Returns the operators whose rows depend on all rows of a part, each with its kind and the user's line. With such
-    /// operators, parts give other results than the whole batch.
+    /// Returns the operators whose rows depend on all rows of a part, each with its kind and the user's line. A program with
+    /// such an operator gives other results for parts than for the whole batch.
     pub(crate) fn whole_batch(&self) -> &[(String, String)] {
         &self.terms.whole
     }
@@ -149,7 +149,7 @@ impl BatchLoss {
     /// is applied [after the parts](Self::is_late).
     ///
     /// # Errors
-    /// If the body does not have one of these feeds.
+    /// If the body lacks the feed of a gradient.
     pub(crate) fn seeds(
         &self,
         whole: Option<(&Whole, &Totals)>,
@@ -253,7 +253,7 @@ impl Totals {
         self.0.iter().flatten().copied()
     }
 
-    /// Returns the totals whose sums are these numbers.
+    /// Returns the totals whose sums are `numbers`: two sums per total.
     pub(crate) fn of_numbers(numbers: &[f64]) -> Self {
         Self(numbers.as_chunks().0.to_vec())
     }

@@ -54,7 +54,7 @@ fn labelled(node: &Node<'_>, leaves: &[String], binary: bool) -> Result<Option<L
 }
 
 /// Parses the tree in a line: returns the nodes, every parent before its children, and the leaves. For a blank line,
-/// both lists are empty.
+/// the list of nodes and the list of leaves are empty.
 fn nodes(line: &str) -> Result<(Vec<Node<'_>>, Vec<String>), Reason> {
     let line = line.trim();
     if line.is_empty() {

@@ -13,7 +13,7 @@ use crate::error::{Error, ErrorKind, Result};
 pub(super) struct Walk {
     pub(super) name: Arc<str>,
     input: BufReader<Bytes>,
-    /// The number of the current line, from 1 on.
+    /// The number of the current line, counted from 1.
     pub(super) line: u64,
     /// Maximum length in bytes of a value that is kept in memory.
     most: usize,

@@ -2,8 +2,8 @@
 //! batch's order.
 //!
 //! The gradients that a backward loop returns are in step-major order, by the rank table of the loop. Another loop over the
-//! same sequences, or a row-wise operator, can read these gradients in step-major order. The gradients are copied into the
-//! batch's order only if an operator needs that order, or a gradient is fetched (the module `slots`).
+//! same sequences, or a row-wise operator, can read a gradient in step-major order. A gradient is copied into the batch's order
+//! only if an operator needs the batch's order, or if the gradient is fetched (the module `slots`).
 
 use std::collections::{HashMap, HashSet};
 
@@ -113,8 +113,8 @@ impl Finder<'_> {
     }
 
     /// Returns the step-major order in which a row-wise call can run without a copy. The order is the common order of all
-    /// batched variables that the call reads. `None` if these variables have no common order, or if the results of the call are
-    /// wider than the variables.
+    /// batched variables that the call reads. `None` if the variables that the call reads have no common order, or if its
+    /// results are wider than these variables.
     fn order(&self, call: &ScheduledCall) -> Result<Option<RankedLayout>> {
         let mut found: Option<RankedLayout> = None;
         let (mut read_width, mut write_width) = (0, 0);

@@ -16,7 +16,7 @@ use crate::tensor::DType;
 ///   call*: the second level, the third level, or else memory. The bytes of one call are the entry's bytes divided by the
 ///   number of its calls.
 ///
-/// The longer of these two times decides the bound. The fraction is the longer time divided by the measured time.
+/// The longer of the two minimum times decides the bound. The fraction is the longer minimum time divided by the measured time.
 /// `multiply-adds 87 %` means that no faster kernel could save more than 13 % of the entry's time. `memory 60 %` means that
 /// reading the entry's bytes once from memory takes 60 % of the entry's time.
 ///

@@ -306,7 +306,7 @@ impl Draft<'_> {
     }
 
     /// Returns the operator that splits a merged variable into the results of some nodes, and the backward operator of the
-    /// split. `None` if the operator that the products declare cannot split the columns like this.
+    /// split. `None` if the split operator that the products declare cannot divide the columns into these results.
     fn parts(
         &self,
         product: &Node,

@@ -54,7 +54,7 @@ pub(crate) struct FrameLevel {
     /// The offsets in the step that is computed now.
     pub(crate) step: Option<Arc<Lod>>,
     /// For each row of the level, in step-major order (for a static level, in rank order of the sequences): the number of the
-    /// corresponding row outside the block. Empty for a level that an operator makes.
+    /// corresponding row outside the block. The list is empty for a level that an operator makes.
     pub(crate) map: Vec<usize>,
     pub(super) keys: Vec<RowKey>,
 }

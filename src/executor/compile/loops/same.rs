@@ -1,5 +1,5 @@
 //! Finds gradients that equal another gradient, number for number: for example, the gradients of a sum's operands. Equal
-//! gradients are not copied: both variables refer to one array.
+//! gradients are not copied: the variables of two equal gradients refer to one array.
 
 use super::block::{EqualGradients, GradientBlock};
 use super::views::counts;
