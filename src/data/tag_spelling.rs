@@ -209,8 +209,8 @@ enum Origin {
 
 impl TagSurvey {
     /// Detects the scheme of these sentences. Tags are plain unless all or most of them have one spelling of the tags
-    /// of schemes, such as `B-kind`. Unless `set` has the scheme, the detected scheme is the one that the fewest
-    /// sentences break.
+    /// of schemes, such as `B-kind`. If `set` is given, it is the scheme; otherwise, the detected scheme is the one
+    /// that the fewest sentences break.
     ///
     /// # Errors
     /// If the sentences cannot be read from their files.

@@ -187,7 +187,8 @@ impl BatchLoss {
     }
 
     /// Returns the factor and the weight of a part's gradient, such that the weighted mean over `parts` parts is the gradient
-    /// of the whole batch. The gradient of the head must be added in each part, because it counts even if no part has a row.
+    /// of the whole batch. The gradient that the head computes must be added in each part, because it is part of the result
+    /// even if no part has a row.
     pub(crate) fn in_mean(&self, whole: &Whole, part: &Totals, all: &Totals, parts: f64) -> (f64, f64) {
         match self.late {
             Some(i) if self.terms.totals[i].kind == Total::Mean => {

@@ -28,8 +28,8 @@ use crate::tensor::DType;
 ///   fraction of the bound.
 /// - For packed weights, the model counts the bytes of the unpacked weights, as if these bytes were read from the smallest
 ///   cache that holds all bytes of one call.
-/// - The model assumes that each operand is still in the cache, even if other data has displaced the operand, so the minimum
-///   time may be too short.
+/// - The model assumes that other data displaces no operand from its cache. If an operand was displaced, the minimum time is
+///   too short.
 /// - `memory >100 %` means that a call read fewer bytes than the model assumes: it skipped part of its operands (as pooling of
 ///   last rows does), or found part of the operands in a faster cache.
 /// - An operator counts one operation per number that it writes, unless it declares another cost, so exponentials and roots are

@@ -117,7 +117,7 @@ impl<'a> GradientBlock<'a> {
 pub(crate) struct EqualGradients(pub(crate) HashMap<VarId, VarId>);
 
 impl EqualGradients {
-    /// Returns the gradient in whose memory the numbers of `var` are; `var` itself if it has its own memory.
+    /// Returns the gradient whose memory holds the gradient `var`; `var` itself if it has its own memory.
     pub(crate) fn resolve(&self, var: VarId) -> VarId {
         self.0.get(&var).copied().unwrap_or(var)
     }
@@ -134,7 +134,8 @@ pub(crate) struct Backward {
     pub(crate) same: EqualGradients,
     /// The gradients that are stored as columns of another gradient.
     pub(crate) columns: Columns,
-    /// Pairs of a backward operator's number and an input slot: the gradient of that input overwrites the value of that input.
+    /// Pairs of a backward operator's number and an input slot: the gradient of the input overwrites the input's value in
+    /// memory.
     pub(crate) overwrites: HashSet<(usize, usize)>,
     /// The place in memory (home) of each gradient of the block, sorted by variable number.
     pub(crate) homes: Vec<(VarId, GradientHome)>,
