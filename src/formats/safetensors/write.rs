@@ -18,7 +18,7 @@ use crate::layers::turned;
 use crate::tensor::{Dense, Storage};
 use crate::wire::Target;
 
-/// The report of an [`export`]: the names of what was written.
+/// The report of an [`export`]: the names of the tensors that were written.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct ExportReport {
@@ -40,7 +40,7 @@ pub fn export(checkpoint: &Checkpoint, names: &Names, path: impl AsRef<Path>) ->
     export_file(checkpoint, names, path.as_ref()).at_caller()
 }
 
-/// Returns the head of a safetensors file.
+/// The header of a safetensors file, which is written as JSON.
 #[derive(Serialize)]
 struct Head<'a> {
     #[serde(rename = "__metadata__")]
