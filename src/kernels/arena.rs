@@ -60,7 +60,7 @@ struct Buffer {
     version: u64,
 }
 
-/// The next version number of a buffer; no two buffers of any arenas ever get the same number.
+/// The next version number; each number is given to only one buffer, across all arenas of the process.
 static VERSIONS: AtomicU64 = AtomicU64::new(1);
 
 impl Buffer {
@@ -125,7 +125,7 @@ impl Arena {
         Self::default()
     }
 
-    /// Adds an empty buffer with elements of type `T` and returns the buffer's number.
+    /// Adds an empty buffer with elements of type `T`, and returns the index of the buffer.
     pub fn add<T: Plain>(&mut self) -> usize {
         self.buffers.push(Buffer {
             memory: Memory::new(),
@@ -187,8 +187,8 @@ impl<'a> Lane<'a> {
     /// Calls `run` for each lane, on the threads of the current rayon pool.
     ///
     /// # Panics
-    /// If this lane is already a part of a split loop; unless there is one more cut than `states`; if `cuts`, `starts` or the
-    /// bounds of runs decrease; or if a buffer has no share.
+    /// If this lane is already a part of a split loop; if `cuts` does not have one more entry than `states`; if `cuts`,
+    /// `starts` or the bounds of runs decrease; or if a buffer has no share.
     pub fn split<S: Send, E: Send>(
         &mut self,
         cuts: &[usize],
@@ -249,7 +249,7 @@ impl<'a> Lane<'a> {
     /// before it writes. The version is 0 if `own` was never called for the buffer.
     ///
     /// # Panics
-    /// If the arena has no buffer with this number.
+    /// If the arena has no buffer with this index.
     pub fn version(&self, buffer: usize) -> u64 {
         self.buffer(buffer).version
     }
@@ -295,7 +295,7 @@ impl<'a> Lane<'a> {
     }
 }
 
-/// The address of the list of buffers, which is sent to the threads of the lanes.
+/// The address of the list of buffers; the address is sent to the threads of the lanes.
 #[derive(Clone, Copy)]
 struct Address(*mut Buffer);
 // SAFETY: as for `Lane`, the lanes that use this address reach disjoint parts of the buffers.

@@ -47,7 +47,7 @@ pub fn affine_gradient<T: Float>(
     }
 }
 
-/// Computes [`affine_gradient`] for rows of `x` that are picked by number, on the calling thread only.
+/// Computes [`affine_gradient`] for rows of `x` that are picked by index, on the calling thread only.
 pub(super) fn picked_gradient<T: Float>(
     dy: View<'_, T>,
     x: PickedRows<'_, T>,
@@ -148,7 +148,7 @@ struct Sizes {
 
 impl Sizes {
     /// Returns the scratch sizes for a result of `n` columns; they suffice for any part of the result, too. Rows that are
-    /// picked by number are always packed.
+    /// picked by index are always packed.
     fn of(on: PathCpu, x: RowSource<'_, f32>, n: usize, transpose: Transpose) -> Self {
         let width = PANEL_VECTORS * lanes(on.0);
         let part = part(on, x.width());

@@ -1,4 +1,5 @@
-//! Random numbers that depend only on the place of their use in a training, not on earlier draws.
+//! Random numbers that depend only on the place of their use (seed, step, operator, sequence, position), and not on earlier
+//! draws.
 //!
 //! The generator Philox 4x32-10 computes four words from a counter and a key (Salmon, Moraes, Dror, Shaw: "Parallel random
 //! numbers: as easy as 1, 2, 3", SC 2011). Philox hashes seed, step, operator, sequence and position into the key of a row;
@@ -49,16 +50,16 @@ pub struct RowStream {
     pub seed: u64,
     /// The number of the training step.
     pub step: u64,
-    /// The number of the operator that draws, unique in its program.
+    /// The id of the operator that draws; each id is unique in the program.
     pub operator: u64,
-    /// The number of the sequence, which does not depend on its batch.
+    /// The id of the sequence; the id does not depend on the batch that has the sequence.
     pub sequence: u64,
     /// The position of the row in its sequence.
     pub position: u64,
 }
 
 impl RowStream {
-    /// Returns the key of a row and three words of the counter; the fourth word of the counter is the number of a block of
+    /// Returns the key of a row and three words of the counter; the fourth word of the counter is the index of a block of
     /// columns.
     fn key(&self) -> ([u32; 2], [u32; 3]) {
         let chain =

@@ -153,7 +153,7 @@ impl AdaptiveSoftmax {
         classes(net, weights.head.of(x), "head", self.of_head())
     }
 
-    /// Returns the logits of the classes of the further cluster `k`, counted from 0.
+    /// Returns the logits of the classes of further cluster `k`; `k` = 0 is the first cluster after the head.
     fn cluster(&self, net: &Builder, x: Var, weights: &AdaptiveWeights, k: usize) -> Var {
         let [project, of_classes] = &weights.clusters[k];
         let logits = of_classes.of(project.of(x));

@@ -62,8 +62,8 @@ pub fn lstm_bias(forget: f64) -> Initializer {
     Initializer::new(initialize::LSTM_BIAS, Attributes::new().with("forget", forget))
 }
 
-/// Initialization of the bias `[GH]` of a cell with G gates: `values` has one number per gate, in the order of the gates. The H
-/// biases of a gate start at the number of the gate.
+/// Initialization of the bias `[GH]` of a cell with G gates: `values` has one number per gate, in the order of the gates. All H
+/// biases of a gate start at the entry of `values` for this gate.
 ///
 /// ```
 /// use unpadded::DType;

@@ -58,8 +58,8 @@ pub trait Layer {
     /// outside of this layer.
     fn kind(&self) -> &str;
 
-    /// Returns the prefix of the parameters' names, if the options of the layer set a prefix; with `None`, the prefix is the
-    /// kind and a count.
+    /// Returns the prefix of the parameters' names, if the options of the layer set a prefix; with `None`, the prefix is
+    /// [`Self::kind`] and a count, such as `highway_0`.
     fn name(&self) -> Option<&str> {
         None
     }
@@ -139,7 +139,7 @@ impl<L: Layer + fmt::Debug> fmt::Debug for Instance<L> {
 }
 
 struct LayerWeights<W> {
-    /// The unique number of the builder that made the instance.
+    /// The unique id of the builder that made the instance.
     builder: u64,
     /// The scope of the parameters' names: the part of a name before the last point.
     scope: String,
@@ -209,8 +209,7 @@ impl<L: Layer> Instance<L> {
         self.append(net, x, |layer, weights| layer.run(net, x, weights))
     }
 
-    /// Calls `make` with the layer's options and weights. `make` appends other operators than [`Self::of`] to the block of
-    /// `net`.
+    /// Calls `make` with the layer's options and weights. `make` appends operators of its own to the block of `net`.
     #[track_caller]
     pub(super) fn append(&self, net: &Builder, x: Var, make: impl FnOnce(&L, &L::Weights) -> Var) -> Var {
         let _line = net.called_from(Location::caller());

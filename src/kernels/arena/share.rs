@@ -6,7 +6,7 @@ use crate::kernels::view::Extent2;
 /// `stride`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Region {
-    /// The number of the buffer in the arena.
+    /// The index of the buffer in the arena.
     pub buffer: usize,
     /// The first row of the region.
     pub row: usize,
@@ -52,7 +52,7 @@ pub enum Share {
     Frozen,
     /// Row `base + starts[t] + i` of the buffer belongs to sequence `i` at step `t`; each row has `stride` numbers.
     Stepped {
-        /// The number of the first buffer row of step 0.
+        /// The index of the first row of step 0 in the buffer.
         base: usize,
         /// The width of the buffer's rows, in numbers.
         stride: usize,
@@ -73,7 +73,7 @@ pub enum Share {
     /// At each step, each sequence that has not ended has a run of successive rows. The runs of step `t` begin at row `base
     /// + bounds[starts + t]`, and the run of sequence `i` begins `bounds[first + i]` rows later.
     SteppedRuns {
-        /// The number of the first buffer row of step 0.
+        /// The index of the first row of step 0 in the buffer.
         base: usize,
         /// The index in [`StepRows::bounds`] of the first row of step 0.
         starts: usize,
@@ -91,7 +91,7 @@ pub struct StepRows<'a> {
     pub starts: &'a [usize],
     /// How the rows of each buffer are divided among the lanes.
     pub shares: &'a [Share],
-    /// The row numbers at which runs begin, for all buffers with [`Share::Runs`] or [`Share::SteppedRuns`].
+    /// The row indices at which runs begin, for all buffers with [`Share::Runs`] or [`Share::SteppedRuns`].
     pub bounds: &'a [usize],
 }
 

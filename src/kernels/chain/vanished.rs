@@ -31,7 +31,7 @@ impl VanishedMass {
         self.most = self.most.max(self.now);
     }
 
-    /// Records that numbers of at most `part` of the sum may have underflowed in this step.
+    /// Records that at most the share `part` of the sum may have underflowed in this step.
     pub(in crate::kernels) fn some(&mut self, part: f64) {
         self.once = self.once.max(part);
         self.now = self.now.max(part.ln());
@@ -48,7 +48,7 @@ impl VanishedMass {
         self.most > f64::NEG_INFINITY
     }
 
-    /// Returns whether the underflow is negligible, even compared with only `part` of the sum.
+    /// Returns whether the underflow is negligible, even relative to only the share `part` of the sum.
     pub(in crate::kernels) fn is_unseen(self, part: f64) -> bool {
         !self.anything() || self.most - part.ln() < UNSEEN
     }

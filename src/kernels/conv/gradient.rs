@@ -122,8 +122,8 @@ impl<T: Float> Shares<'_, T> {
 }
 
 impl<T: Float> ConvRows<'_, T> {
-    /// Lists, for each row of the result, the number of the row that a tap reads; the numbers of padding rows follow the
-    /// numbers of the rows of `x`.
+    /// Lists, for each row of the result, the index of the row that a tap reads; the indices of the padding rows follow the
+    /// indices of the rows of `x`.
     fn index(&self, tap: usize, index: &mut Vec<usize>) {
         let rows = self.x.rows();
         index.clear();

@@ -38,10 +38,10 @@ pub(super) struct Rows<'a, T> {
     pub(super) y: View<'a, T>,
     pub(super) out: ViewMut<'a, T>,
     pub(super) assign: Assign,
-    /// The number of the result's row for each row of `x`, in ascending order; `None` if row `i` of `x` gives row `i` of the
+    /// For each row of `x`, the index of the result's row, in ascending order; `None` if row `i` of `x` gives row `i` of the
     /// result.
     pub(super) ids: Option<&'a [i64]>,
-    /// The number of the result's row that is stored in the first row of `out`; used only with `ids`.
+    /// The index of the result's row that is stored in the first row of `out`; used only with `ids`.
     pub(super) first: usize,
 }
 

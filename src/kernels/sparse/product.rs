@@ -65,7 +65,7 @@ pub fn csr_csr<T: Float>(
 struct Multiply<'a, T> {
     x: CsrView<'a, T>,
     y: CsrView<'a, T>,
-    /// The original number of each column of `y`; `None` if the columns of `y` are not renumbered.
+    /// The original index of each column of `y`; `None` if the columns of `y` are not renumbered.
     ids: Option<&'a [i64]>,
     /// The number of multiply-adds before each row of the product, and the total at the end.
     work: &'a [u64],
