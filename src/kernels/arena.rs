@@ -2,10 +2,10 @@
 //! that no written region overlaps another lent region.
 //!
 //! An operator often reads and writes regions of one buffer: it writes step *t* of a memory and reads step *t − 1*. The
-//! threads of a split step loop write disjoint rows of the same buffers. Rust's slices cannot express such borrows. Here, an
-//! [`Arena`] owns typed buffers, and a [`Lane`] is the right to use all buffers, or only the rows of some sequences.
-//! [`Lane::operands`] lends regions after two checks: each region lies inside the lane, and no written region overlaps
-//! another lent region. The code outside of `src/kernels` needs no `unsafe`.
+//! threads of a split step loop write disjoint rows of the same buffers. Rust's slices cannot express these two kinds of
+//! borrows. Here, an [`Arena`] owns typed buffers, and a [`Lane`] is the right to use all buffers, or only the rows of some
+//! sequences. [`Lane::operands`] lends regions after two checks: each region lies inside the lane, and no written region
+//! overlaps another lent region. The code outside of `src/kernels` needs no `unsafe`.
 
 mod memory;
 mod room;

@@ -39,8 +39,8 @@ pub struct Bags<'a, T> {
 
 /// The number of rows between the row that is being added and the row that is being prefetched.
 const AHEAD: usize = 12;
-/// The number of rows that are added in one block of columns before the kernel moves to the next block. The numbers of these
-/// rows in the block stay in the nearest cache.
+/// The number of rows that are added in one block of columns before the kernel moves to the next block. The values of these
+/// rows in the block's columns stay in the nearest cache.
 const BLOCK: usize = 16;
 /// The number of columns in a block of columns.
 const WIDEST: usize = 64;
@@ -142,8 +142,8 @@ pub enum BagShare<'a, T> {
     Whole,
     /// Each occurrence receives the gradient of the bag times the occurrence's factor.
     Factors(&'a [T]),
-    /// Each occurrence receives the gradient in the columns in which it is the first maximum, and 0 in the other columns.
-    /// The slice has the indices that [`bag_first_maximum`] computes.
+    /// Each occurrence receives the gradient in the columns in which the occurrence is the first maximum, and 0 in all other
+    /// columns. The slice has the indices that [`bag_first_maximum`] computes.
     Maxima(&'a [u32]),
 }
 
@@ -296,7 +296,7 @@ fn some<'v, T, const N: usize>(view: &View<'v, T>, row: usize, column: usize) ->
     unsafe { &*start.cast::<[T; N]>() }
 }
 
-/// Computes the sum of rows, each times its factor, and writes it or adds it to `out`.
+/// Computes the sum of rows, each multiplied by its factor; writes the sum to `out`, or adds the sum to `out`.
 #[inline(always)]
 fn add_rows<A: Arithmetic, T: Float>(
     rows: Range<usize>,

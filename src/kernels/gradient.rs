@@ -18,7 +18,7 @@ use super::view::{Extent2, View, ViewMut};
 /// Below this number of multiply-adds, or of additions, a second thread costs more than it gains.
 const WORTH_A_THREAD: usize = 1 << 20;
 /// The number of rows per block: the products of a block are summed before the sum is added to the result. The size of a
-/// block decides the bits of the result, so it is the same on every machine. A packed panel of this number of rows stays in
+/// block decides the bits of the result, so it is the same on every machine. A packed panel with the rows of one block stays in
 /// the nearest cache; longer sums would lose precision.
 pub const SUM_ROWS: usize = 256;
 /// `x` is packed if `dy` has at least this number of panels, since the kernel reads `x` once per panel of `dy`.

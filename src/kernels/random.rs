@@ -71,8 +71,8 @@ impl RowStream {
     }
 }
 
-/// Fills a row with numbers in 0..1 of 24 random bits; f32 and f64 get the same numbers. A shorter row gets the first
-/// numbers of a longer row.
+/// Fills a row with numbers in 0..1 of 24 random bits; f32 and f64 get the same numbers. The number in a column does not depend
+/// on the length of the row.
 ///
 /// ```
 /// use unpadded::kernels::random::{RowStream, fill_uniform};
@@ -88,7 +88,7 @@ pub fn fill_uniform<T: Float>(stream: RowStream, out: &mut [T]) {
 }
 
 /// Fills a row with numbers in 0..1 of 53 random bits, each made from two words, for operators that need more than 24 bits.
-/// A shorter row gets the first numbers of a longer row.
+/// The number in a column does not depend on the length of the row.
 ///
 /// ```
 /// use unpadded::kernels::random::{RowStream, fill_uniform_53};

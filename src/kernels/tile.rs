@@ -221,7 +221,8 @@ unsafe fn tile<V, const ROWS: usize, const COLUMNS: usize, const VECTORS: usize,
     }
 }
 
-/// Loads stored sums into `room` if `c` has fewer columns than the panels: rows of `width` numbers, padded with zeros.
+/// Loads stored sums into `room` if `c` has fewer columns than the panels; `room` then has rows of `width` numbers, padded with
+/// zeros.
 ///
 /// # Safety
 /// The caller must satisfy [`TileFn`] for a tile of `rows` rows; `room` must hold `rows` rows of `width` elements.

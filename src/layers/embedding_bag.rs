@@ -112,7 +112,7 @@ builder_methods! { EmbeddingBag, Builder, Var;
     ///
     /// # Errors
     /// If `ids` does not hold one whole number per row or has no LoD, `vocabulary` or the width is 0, the padding id is not
-    /// below `vocabulary`, or the weights do not fit.
+    /// below `vocabulary`, or the weights do not have one number per id and the LoD of the ids.
     pub fn embedding_bag(&self, ids: Var, options: EmbeddingBag) -> Var {
         self.layer(options).run(self, ids)
     }

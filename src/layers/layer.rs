@@ -64,8 +64,8 @@ pub trait Layer {
         None
     }
 
-    /// Makes the layer's parameters for the input `x`. Returns `None` if `x` is unknown ([`Builder::spec`]). If `x` does not
-    /// fit, records an error ([`Builder::refuse`]) and returns `None`.
+    /// Makes the layer's parameters for the input `x`. Returns `None` if `x` is unknown ([`Builder::spec`]). If the layer does
+    /// not accept the shape or dtype of `x`, records an error ([`Builder::refuse`]) and returns `None`.
     fn weights(&self, net: &Builder, x: Var) -> Option<Self::Weights>;
 
     /// Appends the layer's operators to the program; returns the output for the input `x`.
@@ -177,7 +177,7 @@ impl<L: Layer> Instance<L> {
     /// Appends the layer's operators to the innermost open step block; returns the output for `x`.
     ///
     /// # Errors
-    /// If `x` or an option of the layer does not fit.
+    /// If the layer does not accept the shape or dtype of `x`, or if an option of the layer is invalid.
     #[track_caller]
     pub fn of(&self, x: Var) -> Var {
         match Builder::of(x) {
@@ -217,8 +217,8 @@ impl<L: Layer> Instance<L> {
         weights.map_or_else(|| net.unknown(), |weights| make(&self.layer, &weights))
     }
 
-    /// Returns the weights; the first call makes them for the input `x`. Returns `None` if `x` is unknown or does not fit, or
-    /// if another builder made the layer.
+    /// Returns the weights; the first call makes them for the input `x`. Returns `None` if `x` is unknown, if the layer does
+    /// not accept the shape or dtype of `x`, or if another builder made the layer.
     #[track_caller]
     pub(super) fn ready(&self, net: &Builder, x: Var) -> Option<L::Weights> {
         if self.shared.builder != net.number() {

@@ -51,7 +51,7 @@ pub(super) struct Sums<T> {
     sums: Vec<T>,
     /// The number of columns in use, one sum each.
     columns: usize,
-    /// For each block of [`BLOCK`] columns, 1 if a product was added to one of its sums, else 0.
+    /// For each block of [`BLOCK`] columns, 1 if a product was added to a sum of the block, else 0.
     blocks: Vec<u8>,
 }
 
