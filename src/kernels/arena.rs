@@ -183,8 +183,8 @@ impl<'a> Lane<'a> {
         self.part
     }
 
-    /// Splits the lane into one lane per range of sequences: lane `i` has the sequences of rank `cuts[i]..cuts[i + 1]`.
-    /// Calls `run` for each lane, on the threads of the current rayon pool.
+    /// Splits the lane into one lane per range of sequences: lane `i` has the sequences at the positions `cuts[i]..cuts[i + 1]`
+    /// in the order of the loop. Calls `run` for each lane, on the threads of the current rayon pool.
     ///
     /// # Panics
     /// If this lane is already a part of a split loop; if `cuts` does not have one more entry than `states`; if `cuts`,

@@ -122,8 +122,8 @@ pub fn bag_first_maximum<T: Float>(
 /// Computes the gradient of each factor: `out[e]` = Σ_j dout[b, j] · table[rows_e, j] for the entries e of bag b.
 ///
 /// # Panics
-/// If an entry of `rows` is not the index of a table row; or unless `dout` has one row per bag, as wide as the table's rows,
-/// and `out` has one number per entry of `rows`.
+/// If an entry of `rows` is not the index of a table row; if `dout` does not have one row per bag, as wide as the table's rows;
+/// or if `out` does not have one number per entry of `rows`.
 pub fn bag_factor_gradient<T: Float>(
     bags: Bags<'_, T>,
     table: View<'_, T>,

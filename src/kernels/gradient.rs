@@ -102,7 +102,7 @@ pub(super) fn by_tiles(
     share(on, all, &mut room.0[..threads]);
 }
 
-/// Divides the weight's gradient among threads: its columns if they are several panels, else its rows.
+/// Divides the weight's gradient among threads: by columns if the gradient has several panels of columns, else by rows.
 fn share(on: PathCpu, all: Gradients<'_, f32>, rooms: &mut [Vec<f32>]) {
     let (width, parts) = (PANEL_VECTORS * lanes(on.0), rooms.len());
     let (panels, k) = (all.dy.width().div_ceil(width), all.x.width());

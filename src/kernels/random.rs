@@ -43,7 +43,7 @@ fn from_word<T: Float>(word: u32) -> T {
     T::from_f64(f64::from((word >> 8) as i32) * (1.0 / f64::from(1 << 24)))
 }
 
-/// The identity of a row of random numbers: the place of its use in a training.
+/// The identity of a row of random numbers: the place in a training where the row is used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct RowStream {
     /// The seed of the run.
@@ -71,8 +71,8 @@ impl RowStream {
     }
 }
 
-/// Fills a row with numbers in 0..1 of 24 random bits; f32 and f64 get the same numbers. The number in a column does not depend
-/// on the length of the row.
+/// Fills a row with numbers in 0..1, each of which has 24 random bits; f32 and f64 get the same numbers. The number in a column
+/// does not depend on the length of the row.
 ///
 /// ```
 /// use unpadded::kernels::random::{RowStream, fill_uniform};
@@ -87,8 +87,8 @@ pub fn fill_uniform<T: Float>(stream: RowStream, out: &mut [T]) {
     sweep(Fill { key, row, out });
 }
 
-/// Fills a row with numbers in 0..1 of 53 random bits, each made from two words, for operators that need more than 24 bits.
-/// The number in a column does not depend on the length of the row.
+/// Fills a row with numbers in 0..1 for operators that need more than 24 random bits: each number has 53 random bits, from two
+/// words. The number in a column does not depend on the length of the row.
 ///
 /// ```
 /// use unpadded::kernels::random::{RowStream, fill_uniform_53};

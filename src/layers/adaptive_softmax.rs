@@ -42,8 +42,8 @@ pub struct AdaptiveSoftmax {
 
 impl AdaptiveSoftmax {
     /// Makes an adaptive softmax over `classes` classes, divided into clusters at the ascending `cutoffs`. The head has the
-    /// classes below the first cutoff; each further cluster has the classes from one cutoff up to the next cutoff, the last
-    /// cluster all classes from the last cutoff on. The vectors of each cluster are a quarter as wide as the vectors of the
+    /// classes below the first cutoff; each further cluster has the classes from one cutoff up to the next cutoff; the last
+    /// cluster has all classes from the last cutoff on. The vectors of each cluster are a quarter as wide as the vectors of the
     /// previous cluster.
     pub fn new(classes: usize, cutoffs: &[usize]) -> Self {
         let ends = cutoffs.iter().copied().chain([classes]).collect();

@@ -112,12 +112,12 @@ impl StepRows<'_> {
     }
 }
 
-/// The sequences of one lane of a split loop: the ranks `from..to`.
+/// The sequences of one lane of a split loop: the positions `from..to` in the order of the loop.
 #[derive(Clone, Copy)]
 pub struct LanePart<'a> {
     /// First sequence.
     pub from: usize,
-    /// The rank after the last sequence of the lane.
+    /// The position after the last sequence of the lane.
     pub to: usize,
     /// The assignment of rows to sequences and steps, for all lanes.
     pub steps: StepRows<'a>,

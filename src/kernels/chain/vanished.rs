@@ -1,8 +1,8 @@
 //! An upper bound on the probability mass that underflows to zero.
 
-/// An upper bound on the probability mass that underflowed, relative to the sum of the remaining numbers. At each step, the
-/// bound assumes that the lost mass would have grown by the largest possible factor; the remaining sum grows by its actual
-/// factor. If nothing underflows, the bound is 0.
+/// An upper bound on the probability mass that underflowed, relative to the sum of the numbers that did not underflow. At each
+/// step, the bound assumes that the lost mass would have grown by the largest possible factor; the remaining sum grows by its
+/// actual factor. If nothing underflows, the bound is 0.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::kernels) struct VanishedMass {
     /// The logarithm of the current bound (`now`), and the logarithm of the largest bound so far (`most`).

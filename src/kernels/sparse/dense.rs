@@ -19,7 +19,8 @@ const ENTRY: usize = 16;
 /// threads.
 ///
 /// # Panics
-/// Unless `x` is R × K, `y` is K × N and `out` is R × N; or if a column index of `x` is negative or not below K.
+/// If the arguments do not have these shapes: `x` is R × K, `y` is K × N, and `out` is R × N. Also if a column index of `x` is
+/// negative or not below K.
 pub fn csr_dense<T: Float>(
     x: CsrView<'_, T>,
     y: View<'_, T>,
