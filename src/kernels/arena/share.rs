@@ -70,8 +70,8 @@ pub enum Share {
         /// The width of the buffer's rows, in numbers.
         stride: usize,
     },
-    /// At each step, each sequence that has not ended has a run of successive rows. The runs of step `t` begin at row `base
-    /// + bounds[starts + t]`, and the run of sequence `i` begins `bounds[first + i]` rows later.
+    /// At each step, each sequence that has not ended has a run of successive rows. The runs of step `t`
+    /// begin at row `base + bounds[starts + t]`, and the run of sequence `i` begins `bounds[first + i]` rows later.
     SteppedRuns {
         /// The index of the first row of step 0 in the buffer.
         base: usize,
