@@ -180,7 +180,7 @@ pub fn product<T: Float>(a: View<'_, T>, b: &PackedMatrix<T>, c: ViewMut<'_, T>,
 }
 
 /// Computes `c = bias + a·b`, or adds the finished sums to `c`; without a bias, the result equals the result of [`product`].
-/// Up to `threads` threads of rayon's pool divide the columns, for products with too few rows to divide; the bits do not
+/// Up to `threads` threads of rayon's pool divide the columns, since a product may have too few rows to divide; the bits do not
 /// depend on the number of threads.
 ///
 /// # Panics
