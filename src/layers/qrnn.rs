@@ -78,7 +78,8 @@ impl Qrnn {
         Self { initial: Some([c]), ..self }
     }
 
-    /// Reverses the direction: steps run from the end of each sequence to its start, and the window has later rows.
+    /// Reverses the direction: steps run from the end of each sequence to its start, and the window has the current row and
+    /// the rows after it.
     #[must_use]
     pub fn backwards(self) -> Self {
         Self { reverse: true, ..self }

@@ -38,7 +38,7 @@ pub struct CalibrationError {
     sums: Sums,
 }
 
-/// A bin of a [`CalibrationError`]: the rows with a probability of the guess in a certain range.
+/// A bin of a [`CalibrationError`]: the rows whose guess has a probability in the range of the bin.
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[non_exhaustive]
 pub struct CalibrationBin {
