@@ -46,7 +46,7 @@ pub struct Qrnn {
 #[non_exhaustive]
 pub struct QrnnWeights {
     /// The filters `[window · in, parts · H]` of the candidate z and of the gates (f, o, i) that the pooling has, side by side.
-    /// From top to bottom, a filter has the weights for the rows of the window, the current row last.
+    /// The rows of a filter are in the order of the window; the last `in` rows are for the current row.
     pub weight: Var,
     /// The biases `[parts · H]` of the candidate and the gates, in the order of the columns of `weight`.
     pub bias: Var,

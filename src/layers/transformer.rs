@@ -1,5 +1,5 @@
-//! The transformer block: attention, then a feed-forward network of two linear layers; attention and network have a norm before
-//! them and a residual connection around them.
+//! The transformer block: attention, then a feed-forward network of two linear layers. By default, a norm precedes the
+//! attention and the network; a residual connection surrounds each of them.
 
 use crate::builder_methods;
 use crate::layers::{Attention, Instance, Layer, Linear, Norm};

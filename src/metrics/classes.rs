@@ -92,7 +92,7 @@ impl Metric for Accuracy {
     }
 }
 
-/// The average of a metric per class ([`Precision`], [`Recall`], [`F1`]) over classes.
+/// The way in which a metric per class ([`Precision`], [`Recall`], [`F1`]) is averaged over classes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Average {

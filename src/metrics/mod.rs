@@ -191,8 +191,8 @@ pub(crate) fn check_count(metric: &mut dyn Metric, before: usize) -> Result<()> 
         .noted("`Metric::sums` must always return the same number of sums; a sum without a value yet is 0"))
 }
 
-/// Sets the sums of a metric to `sums`, from a checkpoint. If the metric has more sums than `sums`, the additional sums are 0;
-/// if fewer, the rest of `sums` is ignored.
+/// Sets the sums of a metric to `sums`, from a checkpoint. If the metric has more sums than `sums`, the additional sums are
+/// 0; if it has fewer sums, the rest of `sums` is ignored.
 pub(crate) fn restore(metric: &mut dyn Metric, sums: &[f64]) {
     let before = sums.iter().copied().chain(std::iter::repeat(0.0));
     metric.sums().iter_mut().zip(before).for_each(|(sum, before)| *sum = before);
