@@ -15,8 +15,8 @@ pub struct RowKey {
 
 impl RowKey {
     /// Returns the key of row `row` of a new sequence, which an operator in a step block makes from a row with the key `above`.
-    /// The lower 32 bits of the position are kept. The upper 32 bits of the position are a hash of `row` and of the upper 32 bits
-    /// of `above`, which are 0 or the number of a step.
+    /// The new position has the lower 32 bits of the position in `above`. Its upper 32 bits are a hash of `row` and of the
+    /// upper 32 bits of the position in `above`, which are 0 or the index of a step.
     pub(crate) fn below(above: RowKey, row: usize) -> RowKey {
         let high = (above.position >> 32).wrapping_mul(0x9e37_79b1).wrapping_add(row as u64 + 1);
         RowKey { position: above.position & u64::from(u32::MAX) | high << 32, ..above }

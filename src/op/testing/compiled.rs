@@ -15,7 +15,7 @@ use crate::tensor::{DType, Dense, StorageKind, Variable};
 
 pub(super) const ROOT: BlockId = BlockId(0);
 
-/// The least number of output numbers for which a batch is large enough to be divided over threads.
+/// The least size of an output, in elements, for which a batch is large enough to be divided over threads.
 const DIVIDED: usize = 3 << 14;
 
 /// A function that changes how an executor divides work over threads; it is called before the executor runs.

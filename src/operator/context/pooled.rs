@@ -193,8 +193,8 @@ impl Backward<'_> {
         self.pooled(self.call.wiring.output_gradients[slot].first()?)?.rows()
     }
 
-    /// Returns the buffer for the gradient of a dense input that is stored as selected rows, and whether `backward` must
-    /// overwrite the buffer or append rows. Returns `None` if the gradient is not needed or has another storage.
+    /// Returns the buffer for a gradient that is stored as selected rows, although its input is dense, and whether `backward`
+    /// must overwrite the buffer or append rows. Returns `None` if the gradient is not needed or has another storage.
     pub fn gradient_rows(&mut self, slot: usize) -> Option<(&mut RowBuffer, Assign)> {
         match self.call.wiring.input_gradients[slot].first() {
             Some(&(OperandPosition::Pooled(i), assign)) => {

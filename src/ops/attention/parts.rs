@@ -170,7 +170,7 @@ fn span(sequences: &Range<usize>, rows: impl Fn(usize) -> Range<usize>) -> Range
     }
 }
 
-/// Returns the rows `rows` and the columns `columns` of `view`, where `first_row` is the row number of the view's first row.
+/// Returns the rows `rows` and the columns `columns` of `view`, where `first_row` is the row index of the view's first row.
 fn within<'v, T>(
     view: &'v mut ViewMut<'_, T>,
     rows: Range<usize>,
