@@ -1,5 +1,4 @@
-//! The error type of this crate. An error has the thing that is wrong, the expected value, the found value, and the
-//! place.
+//! The error type of this crate. An error names what is wrong, the expected value, the found value, and the place.
 //!
 //! A check in a kernel or a storage type makes an error with the three arguments of [`Error::new`]: `what`, `expected`
 //! and `got`. The layers above add the place (block, operator, variable, the caller's line) with [`Error::at`].
@@ -30,8 +29,8 @@ struct Details {
     expected: String,
     got: String,
     place: Place,
-    /// Whether the line in `place` is the line of the constructor's caller. [`Error::at`] replaces such a line by any
-    /// other line.
+    /// Whether the line in `place` is the line of the constructor's caller. [`Error::at`] replaces the line of the
+    /// constructor's caller by any other line.
     made: bool,
     row: Option<Row>,
     notes: Vec<Note>,
@@ -63,10 +62,10 @@ struct Note {
 /// The row of a batch that an error is about.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Row {
-    /// The number of the row in the call of an operator, or in the batch of a metric.
+    /// The index of the row in the call of an operator, or in the batch of a metric.
     OfCall(usize),
-    /// The number in the data of the sample with this row. If the sample is a sequence, also the position of the row in
-    /// the sequence.
+    /// The sample to which the row belongs, as its index in the data. If the sample is a sequence, also the position of
+    /// the row in the sequence.
     OfSample(u64, Option<usize>),
 }
 
@@ -91,7 +90,7 @@ pub enum ErrorKind {
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct Place {
-    /// The kind and the number of the operator, in the form of a program's listing.
+    /// The kind and the number of the operator, as in the listing of a program, such as `linear #3`.
     pub operator: Option<String>,
     /// The name of the variable; if the name is not known, the name of the operator's slot.
     pub variable: Option<String>,
@@ -223,15 +222,15 @@ impl Error {
         self
     }
 
-    /// Sets the line of the user's code to `caller`, if no line other than the line of the constructor's caller is
-    /// known yet.
+    /// Sets the line of the user's code to `caller`, unless [`Self::at`] or `called` has already set a line of the
+    /// user's code.
     #[must_use]
     pub fn called(self, caller: &Location<'_>) -> Self {
         self.at(Place { caller: Some(caller.to_string()), ..Place::default() })
     }
 
-    /// Sets the line to `line`, the line of the user's code that made the object that the error is about. A `line` of
-    /// this library is ignored.
+    /// Sets the line to `line`, at which the user's code made an object such as a data loader; the error is about this
+    /// object. A `line` of this library is ignored.
     #[must_use]
     pub(crate) fn made_at(self, line: &Location<'_>) -> Self {
         if is_own(line.file()) { self } else { self.called(line) }
@@ -276,8 +275,8 @@ impl Error {
         self.note(Note { text: note.into(), in_code: false })
     }
 
-    /// Adds a note that names items of this library. The format `{:#}` omits such notes: users of a program cannot call
-    /// these items.
+    /// Adds a note that names items of this library. The format `{:#}` omits notes with such items, since users of a
+    /// program cannot call the items.
     ///
     /// ```
     /// use unpadded::Error;
@@ -299,8 +298,8 @@ impl Error {
         self
     }
 
-    /// Sets the number of the row that the error is about, in the call of an operator or in the batch of a metric. A
-    /// run then replaces this number by the number of the sample with this row.
+    /// Sets the index of the row that the error is about: the index in the call of an operator, or in the batch of a
+    /// metric. A run then replaces this index by the index of the sample to which the row belongs.
     ///
     /// ```
     /// use unpadded::Error;
@@ -313,8 +312,8 @@ impl Error {
         self
     }
 
-    /// Replaces the number of a row in a call by the number of the sample with this row, and the position of the row in
-    /// its sequence. `name` returns both for a row in a call; if `name` returns `None`, nothing changes.
+    /// Replaces the index of a row in a call by the sample to which the row belongs. `name` maps the index of the row
+    /// to the index of the sample and the position of the row in the sample. If `name` returns `None`, nothing changes.
     #[must_use]
     pub(crate) fn of_sample(mut self, name: impl FnOnce(usize) -> Option<(u64, Option<usize>)>) -> Self {
         if let Some(Row::OfCall(row)) = self.0.row
@@ -340,8 +339,8 @@ pub(crate) fn is_own(line: &str) -> bool {
     line.starts_with(file!().trim_end_matches("error.rs")) || line.starts_with("/rustc/")
 }
 
-/// Sets the line of an error to the line of the caller, in a `#[track_caller]` function. This is necessary for errors
-/// from closures, iterators and private functions, which lose the line of the caller.
+/// Sets the line of an error to the line of the caller, in a `#[track_caller]` function. Closures, iterators and
+/// private functions lose the line of the caller, so their errors need this trait.
 pub(crate) trait AtCaller {
     #[track_caller]
     #[must_use]
@@ -401,9 +400,9 @@ impl Error {
     }
 }
 
-/// Shows the message and the notes in one line; each of several errors has a line. The format `{:#}`, for users of a
-/// program, omits the line of code and the notes that name items of this library. Control characters in names from
-/// files are escaped ([`Printable`](crate::Printable)).
+/// Shows the message and the notes in one line; if this error combines several errors, each has a line of its own. The
+/// format `{:#}`, for users of a program, omits the line of code and the notes that name items of this library. Control
+/// characters in names from files are escaped ([`Printable`](crate::Printable)).
 ///
 /// ```
 /// let error = unpadded::Error::new("score", "at least 0", "-1").called(std::panic::Location::caller());

@@ -67,8 +67,7 @@ impl Lod {
     /// level is the only level.
     ///
     /// # Errors
-    /// Fails if the offsets are not valid, or if the new level does not have as many sequences as the last offset of
-    /// `upper`.
+    /// Fails if the offsets are not valid, or if the number of sequences of the new level is not the last offset of `upper`.
     #[track_caller]
     pub fn extend(upper: Option<Arc<Lod>>, offsets: Vec<usize>) -> Result<Arc<Lod>> {
         check(upper.as_deref(), &offsets).at_caller()?;
@@ -104,7 +103,7 @@ impl Lod {
         Self::extend(None, sums(0, lengths).at_caller()?)
     }
 
-    /// Makes a LoD of one level with `sequences` sequences; `row_ids` has the number of the sequence of each row.
+    /// Makes a LoD of one level with `sequences` sequences; `row_ids[i]` is the index of the sequence that contains row i.
     ///
     /// ```
     /// use unpadded::Lod;
@@ -115,7 +114,7 @@ impl Lod {
     /// ```
     ///
     /// # Errors
-    /// Fails if the sequence numbers decrease, or if a sequence number is not less than `sequences`.
+    /// Fails if the sequence indices decrease, or if a sequence index is not less than `sequences`.
     #[doc(alias = "value_rowids")]
     #[track_caller]
     pub fn from_row_ids(row_ids: &[usize], sequences: usize) -> Result<Arc<Lod>> {
@@ -173,12 +172,13 @@ impl Lod {
         }
     }
 
-    /// The LoD without the last level; every call returns a reference to one `Arc`. `None` if there is only one level.
+    /// The LoD without the last level; every call returns the same `Arc`, without a copy. `None` if there is only one level.
     pub fn upper(&self) -> Option<&Arc<Lod>> {
         self.upper.as_ref()
     }
 
-    /// The offsets of the last level. There is one offset more than sequences; the last offset is the number of rows.
+    /// The offsets of the last level. There is one offset more than there are sequences; the last offset is the number of
+    /// rows.
     pub fn offsets(&self) -> &[usize] {
         &self.offsets
     }
@@ -260,9 +260,9 @@ impl Lod {
         Ok(offsets)
     }
 
-    /// Finds the first sequence whose length in this LoD and in `other` differs. Returns the level, the number of the
-    /// sequence in the level, and both lengths; `None` if both LoDs are equal. Both LoDs must have equal numbers of
-    /// levels and of top-level sequences.
+    /// Finds the first sequence whose length in this LoD and in `other` differs. Returns the level, the index of the sequence
+    /// in the level, and both lengths; `None` if both LoDs are equal. Both LoDs must have equal numbers of levels and of
+    /// top-level sequences.
     pub(crate) fn first_difference(&self, other: &Lod) -> Option<(usize, usize, [usize; 2])> {
         self.all().into_iter().zip(other.all()).enumerate().find_map(|(level, (a, b))| {
             let mut pairs = lengths(a).zip(lengths(b)).enumerate();
@@ -270,8 +270,7 @@ impl Lod {
         })
     }
 
-    /// The number of the top-level sequence that contains sequence `i` of level `k`, or row `i` if `k` is
-    /// [`Lod::levels`].
+    /// The index of the top-level sequence that contains sequence `i` of level `k`, or row `i` if `k` is [`Lod::levels`].
     pub(crate) fn top_of(&self, k: usize, i: usize) -> usize {
         let upwards = std::iter::once(self).chain(self.above()).skip(self.levels().saturating_sub(k));
         upwards
@@ -279,10 +278,10 @@ impl Lod {
             .fold(i, |i, offsets| offsets.partition_point(|&start| start <= i).saturating_sub(1))
     }
 
-    /// Returns for each row the number of the sequence of the last level that contains the row.
+    /// Returns, for each row, the index of the last-level sequence that contains the row.
     ///
     /// # Errors
-    /// Fails if the result does not fit into memory: the offsets may give any number of rows.
+    /// Fails if the result does not fit into memory, since offsets can describe more rows than memory can hold.
     #[doc(alias = "value_rowids")]
     #[track_caller]
     pub fn row_ids(&self) -> Result<Vec<usize>> {

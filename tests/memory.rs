@@ -60,7 +60,7 @@ fn what_is_said_is_what_is_taken() {
                 }
                 let memory = executor.memory(&counts);
                 let rows: usize = documents.iter().flatten().sum();
-                let (said, buffers) = (memory.total(), executor.bytes());
+                let (said, buffers) = (memory.total() - memory.parameters - memory.state, executor.bytes());
                 println!(
                     "{:28} {threads} threads {count:3} sequences {rows:5} rows: buffers {:9} {buffers:9} {:.3}; all {said:9} {most:9} {:.3}",
                     model.name,

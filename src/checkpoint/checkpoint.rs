@@ -63,7 +63,8 @@ pub struct Checkpoint {
     /// its outputs and metrics need.
     pub program: Program,
     /// The values of the persistent variables: parameters and optimizer state. A checkpoint for inference has only the
-    /// variables that its program reads. The value of a row-sparse variable contains only the rows that were touched.
+    /// variables that its program reads. The value of a row-sparse variable contains only the rows that at least one update
+    /// has touched.
     pub tensors: BTreeMap<String, Storage>,
     /// The parameters at the end of the best epoch so far; empty if they were not kept.
     pub best: BTreeMap<String, Storage>,
@@ -79,15 +80,16 @@ pub struct Checkpoint {
     pub metrics: Vec<MetricDesc>,
     /// The scores of each finished epoch, in the order of the epochs.
     pub history: Vec<EpochScores>,
-    /// The values of carried states, by the name of the feed that receives the value in the next batch.
+    /// The values of carried states (such as an LSTM's last hidden state), by the name of the feed that receives each value
+    /// in the next batch.
     pub carried: BTreeMap<String, Variable>,
     /// The position of the training: epoch, batch, step and related counts.
     pub position: Position,
 }
 
 impl Checkpoint {
-    /// Returns the checkpoint of a training before its first step, without tensors. For each name of a predictor's output,
-    /// `outputs` has the name of a variable.
+    /// Returns the checkpoint of a training before its first step, without tensors. `outputs` maps the name of each
+    /// predictor output to the name of a variable in the program.
     pub fn of(program: Program, outputs: impl Into<BTreeMap<String, String>>) -> Self {
         Self { program, outputs: outputs.into(), ..Self::default() }
     }
@@ -113,7 +115,7 @@ impl Checkpoint {
         self.save_to(scope, &Target::find(path.as_ref()).at_caller()?).at_caller()
     }
 
-    /// Saves as [`Self::save_from`] does, to a target file that was resolved before.
+    /// Saves the checkpoint as [`Self::save_from`] does, but to a `target` whose path is already resolved.
     pub(crate) fn save_to(&self, scope: &mut Scope, target: &Target) -> Result<()> {
         self.save_each(target, &mut |name| scope.value(name).map(Cow::Owned))
     }
@@ -175,7 +177,7 @@ impl Checkpoint {
     /// Moves all tensors into a scope; afterwards, [`Self::tensors`] is empty.
     ///
     /// # Errors
-    /// If the scope has one of the variables with another shape, dtype or storage.
+    /// If the scope has a variable of the checkpoint, but with a different shape, dtype or storage.
     #[track_caller]
     pub fn restore(&mut self, scope: &mut Scope) -> Result<()> {
         // Tensors are moved one at a time, so that at most one tensor is in memory twice.

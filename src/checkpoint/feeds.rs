@@ -12,7 +12,7 @@ use crate::wire::{Reader, Writer};
 /// The name of the section that holds the number of steps.
 const STEPS: &str = "steps";
 
-/// Returns the dense values of feeds, by name, and the number of steps `steps`, as bytes in the format of a checkpoint file.
+/// Returns the values of dense feeds, by name, and the number of steps (`steps`), as bytes in the checkpoint file format.
 pub(crate) fn feeds_to_bytes<'a>(
     steps: u64,
     values: impl Iterator<Item = (&'a str, &'a Variable)>,

@@ -33,7 +33,8 @@ impl EpochScores {
         of(&self.train, name)
     }
 
-    /// Checks that epochs and steps are ascending and not beyond the training's position.
+    /// Checks that the epochs and steps of `all` are ascending, and that none is later than `at`, the position of the
+    /// training.
     pub(super) fn check(all: &[Self], at: &Position, wrong: MakeError<'_>) -> Result<()> {
         let refused = |what: &str, expected: &str, got: &str| Err(wrong(&about(EPOCH, what), expected, got));
         for pair in all.windows(2) {

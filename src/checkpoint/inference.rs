@@ -12,9 +12,9 @@ use crate::optimizer::averages;
 
 impl Checkpoint {
     /// Returns a checkpoint for inference only: it has the operators that outputs and metrics need, and the parameters that
-    /// these operators read. The parameters are the ones that a [`Predictor`](crate::predict) uses: the parameters of the best
-    /// epoch, if they were kept. A checkpoint for inference has no optimizer state, gradients, updates or data position, so no
-    /// training can resume from it.
+    /// these operators read. These are the parameters that a [`Predictor`](crate::predict) uses: the parameters of the best
+    /// epoch, if they were kept. A checkpoint for inference has no optimizer state, gradients, updates or data position, so
+    /// no training can resume from it.
     ///
     /// ```no_run
     /// # use unpadded::checkpoint::Checkpoint;
@@ -23,18 +23,19 @@ impl Checkpoint {
     /// ```
     ///
     /// # Errors
-    /// If the checkpoint has no outputs, if an output is not a forward value, or if a parameter is missing.
+    /// If the checkpoint has no outputs, if an output is not computed in the forward pass, or if a parameter is missing.
     #[track_caller]
     pub fn for_inference(self) -> Result<Self> {
         self.bare().at_caller()
     }
 
     /// Returns the checkpoint after [settling](crate::executor::settle): all postponed updates are applied to the rows of
-    /// parameters. A training is saved with its updates still postponed. The parameters of the best epoch have no postponed
-    /// updates.
+    /// parameters. A training is saved before its postponed updates are applied. The parameters of the best epoch have no
+    /// postponed updates.
     ///
     /// # Errors
-    /// If the checkpoint lacks a parameter that may have postponed updates, or a state variable of its update rule.
+    /// If the checkpoint lacks a parameter that may have postponed updates, or a state variable of the parameter's update
+    /// rule, such as a momentum.
     #[track_caller]
     pub fn settled(self) -> Result<Self> {
         self.settle().at_caller()
@@ -70,8 +71,9 @@ impl Checkpoint {
         !self.best.is_empty() || plain()
     }
 
-    /// Returns the checkpoint with the parameters to predict with. If the parameters of the best epoch were kept, they are
-    /// used; else the last parameters, settled, or the averages of the parameters if the training has averages.
+    /// Returns the checkpoint with the parameters to predict with. These are the parameters of the best epoch, if they were
+    /// kept. Otherwise, they are the averages of the parameters if the training has averages, else the last parameters,
+    /// settled.
     ///
     /// # Errors
     /// As [`Self::settled`].

@@ -9,7 +9,7 @@ use super::sums::SparseSums;
 use crate::error::Result;
 use crate::tensor::named::named;
 
-/// The upper limit of all counts: a count below it is also exact as an f64, and adding 1 cannot overflow.
+/// The exclusive upper limit of all counts: a count below the limit is exact as an f64, and adding 1 cannot overflow.
 const MOST: u64 = 1 << 53;
 
 /// The position of a training: epoch, batch, step and related counts. Every count in a `Position` is below 2^53.
@@ -28,21 +28,22 @@ pub struct Position {
     pub data: u64,
     /// The best epoch so far; `None` if there is none yet.
     pub best: Option<Best>,
-    /// The number of epochs after the best epoch.
+    /// The number of finished epochs since the best epoch.
     pub since_best: u64,
     /// The number of epochs without an improvement, counted from the best epoch or from the last reduction of the learning rate
     /// ([`Trainer::plateau`](crate::train::Trainer)).
     pub stalled: u64,
     /// The number of batches per training step (gradient accumulation); 0 means 1.
     pub accumulate: u64,
-    /// The number of parts into which a batch is divided; 0 means 1.
+    /// The number of parts into which each batch is divided, such as one part per process; 0 means 1.
     pub parts: u64,
     /// The learning rate of the last step, after schedule, warm-up and plateau; `None` before the first step.
     pub rate: Option<f64>,
     /// The sums of the loss and of metrics over the current epoch so far, by name; a sum may be NaN or infinite. A metric whose
     /// sums are all zero (as at the end of an epoch) is left out.
     pub running: BTreeMap<String, Vec<f64>>,
-    /// The sums over the current epoch so far of metrics that have many sums, such as one sum for each pair of classes.
+    /// For metrics with many sums, such as one sum for each pair of classes: the sums over the current epoch so far, by
+    /// metric name.
     pub sparse: BTreeMap<String, SparseSums>,
 }
 
@@ -50,7 +51,7 @@ pub struct Position {
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 #[non_exhaustive]
 pub struct Best {
-    /// The value, in this epoch, of the metric by which the best epoch is chosen.
+    /// The value in this epoch of the metric that selects the best epoch.
     pub value: f64,
     /// The number of the epoch, counted from 1.
     pub epoch: u64,

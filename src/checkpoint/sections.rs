@@ -20,7 +20,7 @@ pub(super) const ROWS: &str = "rows";
 pub(super) const BEST_ROWS: &str = "best_rows";
 pub(super) const CARRIED: &str = "carried";
 
-/// Returns the maximum size in bytes of a section of this name; sections with tensors have other limits.
+/// Returns the maximum size in bytes of the section `section`; sections with tensors have limits of their own.
 pub(super) fn longest(section: &str) -> u64 {
     if section == VOCABULARY { wire::LONGEST } else { wire::STRUCTURED }
 }

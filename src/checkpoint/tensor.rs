@@ -54,7 +54,7 @@ pub(super) fn write_value<W: Write>(
         Storage::SelectedRows(rows) if rows.is_merged() => {
             write_rows(out, if section == BEST { BEST_ROWS } else { ROWS }, name, rows)
         }
-        // Rows with equal numbers are merged before writing, so that equal values give equal bytes.
+        // Rows with equal indices are merged before writing, so that equal values give equal bytes.
         Storage::SelectedRows(rows) => write_value(out, section, name, &rows.clone().merge()?.into()),
         Storage::Csr(_) | Storage::Coo(_) => {
             Err(unfit(&about(section, name), "a dense tensor or selected rows", value.kind().name()))
@@ -77,9 +77,9 @@ fn write_rows<W: Write>(out: &mut Writer<W>, section: &str, name: &str, value: &
     })
 }
 
-/// The size in bytes of a row number.
+/// The size in bytes of one stored row index.
 const ID: u64 = size_of::<i64>() as u64;
-/// The number of row numbers that are converted to or from bytes at once.
+/// The number of row indices that are converted to or from bytes at once.
 const PIECE: usize = 1 << 12;
 
 /// Reads a tensor section: the name and the value of a variable of the program. Memory is allocated only after dtype and shape
@@ -112,8 +112,8 @@ fn head_bytes(reader: &mut Reader<impl Read>, section: &str) -> Result<Vec<u8>> 
     reader.read_bytes(length)
 }
 
-/// Reads the rows of a row-sparse variable's section. The number of rows is checked against the length of the section, so that
-/// a forged number cannot allocate memory.
+/// Reads the rows of a row-sparse variable's section. The row count in the head is checked against the length of the
+/// section, so that a forged count cannot allocate memory.
 fn rows_body(reader: &mut Reader<impl Read>, section: &str, program: &Program) -> Result<(String, Variable)> {
     let head = head_bytes(reader, section)?;
     let head = from_bytes::<StoredRowsHead>(&head).and_then(RowsHead::try_from);
@@ -174,7 +174,7 @@ fn body(reader: &mut Reader<impl Read>, section: &str, program: &Program) -> Res
     Ok((name, value))
 }
 
-/// The layout of a tensor: storage, dtype, shape and number of levels, without its numbers.
+/// The layout of a tensor: storage, dtype, shape and number of LoD levels, without the values.
 #[derive(Clone, Copy)]
 pub(super) struct Layout<'a> {
     pub(super) storage: StorageKind,
@@ -191,7 +191,8 @@ impl<'a> Layout<'a> {
     }
 }
 
-/// Checks that the program declares a variable with this name and layout, and that this section may hold it.
+/// Checks that the program declares a variable with this name and layout, and that the section `section` may hold this
+/// variable.
 pub(super) fn declared(
     program: &Program,
     section: &str,

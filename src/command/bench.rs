@@ -19,7 +19,7 @@ use unpadded::train::{Progress, Report, StopReason, Trainer, Until};
 const ROUNDS: usize = 5;
 /// The number of warm-up steps before the measurements.
 const WARM: u64 = 5;
-/// The maximum number of held-out texts for the measurement of joint prediction (`ASKED`), and of prediction one by one
+/// The maximum number of held-out texts for measuring prediction, all texts in one call (`ASKED`) or one text per call
 /// (`ALONE`).
 const ASKED: usize = 1_000;
 const ALONE: usize = 200;
@@ -186,8 +186,8 @@ impl Bench {
     }
 }
 
-/// Measures the number of texts per second in joint prediction, and the milliseconds for one text alone; `None` if there are
-/// no texts.
+/// Measures the number of texts per second in one call for all texts, and the milliseconds for one text alone; `None` if
+/// there are no texts.
 fn answer_speed(model: &Model, texts: &[&str]) -> Outcome<(Option<Measured>, Option<Measured>)> {
     if texts.is_empty() {
         return Ok((None, None));

@@ -16,7 +16,7 @@ use unpadded::recipes::{
     Config, Disagreement, Evaluation, Model, ModelComparison, ModelDifference, compare, scores,
 };
 
-/// The name of the test that decides whether the difference between two models is significant.
+/// The name of the statistical test for whether the difference between two models is significant.
 const METHOD: &str = "paired bootstrap, 1,000 samples, two-sided";
 /// The maximum number of characters of a text in the output.
 const TEXT: usize = 200;

@@ -183,7 +183,7 @@ fn crc32c(bytes: &[u8]) -> u32 {
     !bytes.iter().fold(!0, |crc, &byte| TABLE[(crc as u8 ^ byte) as usize] ^ crc >> 8)
 }
 
-/// Computes the masked checksum that records contain: a CRC over data that contains unmasked CRCs would be unreliable.
+/// Computes the masked checksum of a record: without the mask, a CRC over data that contains CRCs would be unreliable.
 fn masked(bytes: &[u8]) -> u32 {
     crc32c(bytes).rotate_right(15).wrapping_add(0xa282_ead8)
 }

@@ -52,11 +52,12 @@ pub(crate) fn of_model(model: &Model, flags: &[String]) -> Outcome<Config> {
     Ok(config)
 }
 
-/// The data settings that determine the target and the texts of a training; a trained model keeps these settings.
+/// The settings in `[data]` that only a training uses, such as `train` and `hold_out`; `--set` cannot change them for a
+/// trained model.
 const OF_TRAINING: [&str; 7] = ["train", "dev", "test", "hold_out", "fold", "target", "phrases"];
 
-/// Sets the value of a flag `--set name=value` in a config. A value that is neither a number nor a list nor true or false is
-/// a text.
+/// Sets the value of a flag `--set name=value` in a config. Any value except a number, a list, `true` and `false` is a
+/// text.
 pub(crate) fn set(config: &mut Config, flag: &str) -> Outcome<()> {
     let Some((name, text)) = flag.split_once('=') else {
         return bad(format!("--set {flag}: expected name=value, as model.hidden=256, got no `=`"));

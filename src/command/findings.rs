@@ -189,7 +189,7 @@ fn parameters(checkpoint: &Checkpoint) -> usize {
         .sum()
 }
 
-/// Returns the total time of each kind of operator in each pass, the longest time first.
+/// Returns the total time of each kind of operator, separately for each pass (forward, backward), the longest time first.
 fn operators(profile: &Profile) -> Vec<OperatorTime> {
     let mut found: Vec<OperatorTime> = Vec::new();
     for entry in &profile.entries {
@@ -284,7 +284,8 @@ fn labels(
     Ok(())
 }
 
-/// Returns a text and the model's answer as an example for the report; `None` if this kind of answer has no examples.
+/// Returns a text and the model's answer as an example for the report; `None` if the report shows no examples of this kind
+/// of answer.
 fn example(case: &Case, answer: &Answer) -> Option<Example> {
     match (&case.truth, answer) {
         (Truth::Tags(truth, _), Answer::Tags { words, tags, .. }) => {

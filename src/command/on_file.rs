@@ -14,14 +14,14 @@ use unpadded::Error;
 use unpadded::data::{Question, Questions};
 use unpadded::recipes::{Answer, Config, Model, Task};
 
-/// The maximum length of a text for taggers and translators, in characters: the model keeps the whole text in memory, at
+/// The maximum length of a text for taggers and translators, in characters. These models keep the whole text in memory, at
 /// some kilobytes per character.
 const MOST_CHARACTERS: usize = 1 << 18;
 /// The maximum number of failing records that are reported one by one.
 const SHOWN: u64 = 20;
 /// The maximum number of bytes of text in a batch of records, since the whole batch is in memory.
 const BYTES_TOGETHER: usize = 1 << 16;
-/// The maximum number of bytes of text in a batch for translators, and for taggers, which also read the characters of each
+/// The maximum number of bytes of text in a batch, for translators and taggers. Taggers also read the characters of each
 /// word.
 const WORDS_TOGETHER: usize = 1 << 14;
 
@@ -109,7 +109,8 @@ impl OnFile<'_> {
         done.end()
     }
 
-    /// Adds advice to an error if the path names two files with parallel lines: give only the file of source texts.
+    /// Adds the advice to give only the file of source texts, if the path of the failed input names two files with parallel
+    /// lines.
     fn advised(&self, error: Error) -> Error {
         let parts = self.path.split_once('{').zip(self.path.rsplit_once('}'));
         let Some(((before, _), (inside, behind))) = parts else { return error };

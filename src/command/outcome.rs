@@ -3,7 +3,7 @@
 /// The result of a subcommand; the error is an error of the library or a message.
 pub(crate) type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
 
-/// How a command ended without an error.
+/// The possible endings of a command without an error.
 pub(crate) enum Ending {
     Done,
     /// An interrupt ended the training; the training is saved and can be resumed.

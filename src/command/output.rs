@@ -20,7 +20,7 @@ fn ending(path: &Path) -> String {
     path.extension().map(|of| of.to_string_lossy().to_lowercase()).unwrap_or_default()
 }
 
-/// Returns an error if the extension of the output path belongs to another format than the format of the answers.
+/// Returns an error if the extension of the output path belongs to a format that differs from the format of the answers.
 pub(super) fn check_ending(path: &Path, input: &str, read: &ReadOptions) -> Outcome<()> {
     let (name, output) = (path.display(), ending(path));
     if PACKED.contains(&&*output) {

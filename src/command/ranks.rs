@@ -15,7 +15,7 @@ const LAUNCHERS: [[&str; 2]; 3] = [
     ["SLURM_STEP_NUM_TASKS", "PMIX_RANK"],            // `srun --mpi=pmix`
 ];
 
-/// The time that a process waits for rank 0 to report the process's error; after this time, the process reports the error
+/// The time that a failed process waits for rank 0 to report the error; after this time, the process reports its error
 /// itself.
 const FIRST: Duration = Duration::from_secs(2);
 
@@ -45,8 +45,8 @@ pub(super) fn alone() -> Outcome<()> {
     }
 }
 
-/// Waits, so that rank 0 can report an error of this process first; the report of rank 0 ends all processes. Returns the
-/// prefix of an error message with the rank of this process; empty on rank 0.
+/// Waits before this process reports an error, so that rank 0 can report the error first; the report of rank 0 ends all
+/// processes. Returns the prefix of an error message with the rank of this process; empty on rank 0.
 pub(super) fn before_error() -> String {
     match launched() {
         Some(LaunchedProcess { rank, .. }) if rank > 0 => {
@@ -141,7 +141,7 @@ pub(super) fn shares(report: &Report) -> Option<String> {
     ))
 }
 
-/// Returns a text with both values of two processes, or with the smallest and the largest value of more processes.
+/// Returns the values of all processes as text: both values of two processes, else the smallest and the largest value.
 fn span(values: &[f64], shown: impl Fn(f64) -> String) -> String {
     let least = values.iter().copied().fold(f64::INFINITY, f64::min);
     let most = values.iter().copied().fold(0.0, f64::max);

@@ -223,7 +223,7 @@ impl RepeatedTraining {
         ])))
     }
 
-    /// Returns the results of a training as a line for people.
+    /// Returns the results of a training as a line of plain text, not as JSON.
     fn line(&self, number: u64, config: &Config, figures: &Value) -> String {
         let name = match self.kind {
             Kind::Seeds => format!("seed {}", config.run.seed),

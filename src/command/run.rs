@@ -26,14 +26,14 @@ pub(crate) const TRIALS: &str = "tune.json";
 const OURS: [&str; 6] =
     ["config.toml", "metrics.jsonl", "last.ckpt", "best.ckpt", "report.html", "test.json"];
 
-/// A run folder that this process has locked until the value is dropped.
+/// A run folder that this process has locked; the lock is released when the `Folder` is dropped.
 pub(crate) struct Folder {
     path: PathBuf,
     _lock: File,
 }
 
-/// Returns the path of the training checkpoint in a run folder; the next functions return the paths of other files in the
-/// folder.
+/// Returns the path of `last.ckpt`, the checkpoint to resume from, in a run folder. The functions below return the paths of
+/// other files in the folder.
 pub(crate) fn last(folder: &Path) -> PathBuf {
     folder.join("last.ckpt")
 }

@@ -1,4 +1,4 @@
-//! The scores of an evaluation, as tables for people and as JSON.
+//! The scores of an evaluation, as plain-text tables and as JSON.
 
 use serde_json::{Map, Value};
 
@@ -18,7 +18,7 @@ const UNSEEN: usize = 10;
 /// The maximum number of characters of a class name in a table.
 const NAME: usize = 40;
 
-/// Returns the name of a score for people, with the usual abbreviation.
+/// Returns the name under which tables show a score, with the usual abbreviation, such as `word error rate (WER)`.
 pub(crate) fn named(figure: &str) -> &str {
     match figure {
         "phoneme error rate" => "phoneme error rate (PER)",
@@ -27,7 +27,7 @@ pub(crate) fn named(figure: &str) -> &str {
     }
 }
 
-/// Returns the unit of a metric; `share` is the field of a file that stores whether the metric is a share.
+/// Returns the unit of a metric; `share` is true if the metric is a share from 0 to 1.
 pub(crate) fn unit(share: bool) -> Unit {
     if share { Unit::Share } else { Unit::Number }
 }
@@ -37,17 +37,17 @@ pub(crate) fn factor(unit: Unit) -> f64 {
     if unit == Unit::Share { 100.0 } else { 1.0 }
 }
 
-/// Returns the sign of a unit, which is written after a value.
+/// Returns the symbol to write after a value: a space and `%` for a share, else nothing.
 pub(crate) fn sign(unit: Unit) -> &'static str {
     if unit == Unit::Share { " %" } else { "" }
 }
 
-/// Returns a value with its unit, for people.
+/// Returns a value with its unit, as text.
 pub(crate) fn shown(unit: Unit, value: f64) -> String {
     if unit == Unit::Share { format!("{:.2} %", 100.0 * value) } else { format!("{value:.4}") }
 }
 
-/// Returns a confidence interval with its unit, for people; empty without an interval.
+/// Returns a confidence interval with its unit, as text; empty without an interval.
 pub(crate) fn interval(unit: Unit, interval: Option<[f64; 2]>) -> String {
     match interval {
         Some([low, high]) if unit == Unit::Share => format!("{:.2} to {:.2} %", 100.0 * low, 100.0 * high),

@@ -115,7 +115,7 @@ pub(crate) struct Line {
     pub(crate) text: Result<String, String>,
 }
 
-/// Passes the lines of standard input to `each` in batches of at most `most` lines; a batch has the lines that have arrived.
+/// Passes the lines of standard input to `each` in batches: a batch has the lines that have arrived so far, at most `most`.
 pub(crate) fn lines(most: usize, mut each: impl FnMut(&[Line]) -> Outcome<()>) -> Outcome<()> {
     let mut input = BufReader::with_capacity(1 << 16, io::stdin().lock());
     if io::stdin().is_terminal() {

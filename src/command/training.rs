@@ -50,7 +50,8 @@ pub(crate) struct Scoring {
     pub(crate) name: String,
     pub(crate) metric: &'static str,
     pub(crate) unit: Unit,
-    /// Whether a higher or a lower value of the metric is better; `None` if the trainer selects no best epoch by a metric.
+    /// Whether higher or lower values are better, for the metric that selects the best epoch; `None` if the trainer has no
+    /// such metric.
     pub(crate) better: Option<Better>,
     test: Option<PathBuf>,
     lengths: Vec<usize>,
@@ -64,7 +65,7 @@ pub(crate) struct ScoredTraining {
     pub(crate) name: String,
     pub(crate) metric: &'static str,
     pub(crate) unit: Unit,
-    /// The value of the metric in the best epoch; NaN if no epoch was selected.
+    /// The value, in the best epoch, of the metric that selects this epoch; NaN if no epoch was selected.
     pub(crate) value: f64,
     pub(crate) held_out: Vec<Case>,
     /// The scores of the test set, and these scores as the JSON object in test.json; `None` without a test set.

@@ -57,7 +57,7 @@ impl Origin {
         WatchedFile::new(path).map(|file| Self::File(Arc::new(file)))
     }
 
-    /// The name in messages of the file or of the embedded text.
+    /// The name of the file or of the embedded text, for messages.
     pub(super) fn name(&self) -> String {
         match self {
             Self::File(file) => file.path.display().to_string(),
@@ -105,8 +105,8 @@ impl Origin {
         self.unwrap().map(|(wrapping, _)| wrapping)
     }
 
-    /// Opens the bytes: gzip is unpacked, a zip is not. A file of a known kind that is not text is an error, except a
-    /// zip.
+    /// Opens a reader of the bytes: gzip is unpacked, a zip is not. A known format that is not text, such as a PDF
+    /// document, is an error, but a zip is not.
     pub(super) fn bytes(&self) -> Result<(Wrapping, Bytes)> {
         let (wrapping, bytes) = self.unwrap()?;
         let bytes: Bytes = match wrapping {
@@ -173,7 +173,8 @@ impl Origin {
         Ok(members)
     }
 
-    /// Opens the unpacked bytes of a file in a zip. A file of a known kind that is not text is an error.
+    /// Opens the unpacked bytes of a file in a zip. A file of a known format that is not text, such as a PDF document,
+    /// is an error.
     pub(super) fn member(&self, member: &Member) -> Result<Bytes> {
         let mut file = self.open()?;
         file.seek(SeekFrom::Start(member.start)).map_err(|e| self.refused(&e))?;

@@ -54,7 +54,7 @@ impl Field {
         }
     }
 
-    /// The name in messages of the field's kind, such as `a sequence of integers`.
+    /// The name of the field's kind for messages, such as `a sequence of integers`.
     pub fn kind(&self) -> &'static str {
         match self {
             Self::Int(_) => "one integer",
@@ -76,7 +76,8 @@ impl Field {
         }
     }
 
-    /// Returns the error in this field, as the expected value and the found value; `None` if the field is well formed.
+    /// Returns what is wrong with this field, as the expected value and the found value; `None` if the field is well
+    /// formed.
     fn fault(&self) -> Option<(String, String)> {
         match self {
             Self::Sparse { indices, values, .. } if indices.len() != values.len() => {
@@ -175,15 +176,15 @@ impl From<Csr> for Field {
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Sample {
-    /// The number of the sample in the data. Random operators seed their draws with this number, so that a sample gets
-    /// equal draws in every batch.
+    /// The index of the sample in the data. Random operators, such as dropout, seed their draws with this index, so
+    /// that a sample gets equal draws in every batch.
     pub number: u64,
     /// The fields of the sample: one field for each feed, in the order of the feeds' names.
     pub fields: Vec<Field>,
 }
 
 impl Sample {
-    /// Makes a sample of its number in the data and its fields.
+    /// Makes a sample of its index in the data and its fields.
     ///
     /// ```
     /// use unpadded::data::{Field, Sample};
@@ -222,18 +223,18 @@ impl Sample {
 pub struct Batch {
     /// The name and the value of each feed.
     pub values: Vec<(String, Variable)>,
-    /// The number in the data of each sample of the batch.
+    /// For each sample of the batch, the index of the sample in the data.
     pub numbers: Vec<u64>,
     /// The number of rows of the batch's largest field. Nested sequences count only if the batch has no plain
     /// sequences: if a batch has words and the characters of each word, the words count.
     pub tokens: usize,
     /// The number of rows that the largest field would have if each sample were padded to the longest sample. A nested
-    /// field would have the most sequences per sample, times the longest sequence, for each sample.
+    /// field would be padded twice: samples to the most sequences, and sequences to the longest sequence.
     pub padded: usize,
 }
 
 impl Batch {
-    /// Makes a batch of values that are already batched; `numbers` has the number of each sample. `tokens` is the
+    /// Makes a batch of values that are already batched; `numbers` has the index of each sample. `tokens` is the
     /// number of rows of the largest value; [`Self::padded`] is set to this number, too.
     pub fn of(values: Vec<(String, Variable)>, numbers: Vec<u64>, tokens: usize) -> Self {
         Self { values, numbers, tokens, padded: tokens }
@@ -242,10 +243,10 @@ impl Batch {
     /// Makes a batch of samples; the batch has the samples in the given order.
     ///
     /// # Errors
-    /// Fails if there is no sample, or if a sample does not have exactly one field per name. Also fails if a field has
-    /// another kind or number of columns than in the first sample. A sparse row is an error if an index is outside of
-    /// its columns, or if the numbers of indices and values differ. Sequences of sparse rows must be `f32`. The message
-    /// has the number of the sample.
+    /// Fails if there is no sample, or if a sample does not have exactly one field per name. Also fails if a field
+    /// differs from the first sample in its kind or in its number of columns. A sparse row is an error if an index is
+    /// outside of its columns, or if it does not have one value per index. Sequences of sparse rows must be `f32`. The
+    /// message has the index of the sample.
     #[track_caller]
     pub fn new<S: Borrow<Sample>>(names: &[String], samples: &[S]) -> Result<Self> {
         let samples: Vec<&Sample> = samples.iter().map(Borrow::borrow).collect();
@@ -354,7 +355,7 @@ impl<'a> Column<'a> {
             let values = Dense::from_vec(&[values.len()], values)?;
             Csr::new([indptr.len() - 1, columns], indptr, indices, values)
         }
-        // Of sparse rows, `ints` collects the column numbers and `floats` the values.
+        // For sparse rows, `ints` collects the column indices and `floats` collects the values.
         let (mut ints, mut floats, mut indptr) = (Vec::new(), Vec::new(), vec![0]);
         let (mut outer, mut inner) = (Vec::new(), Vec::new());
         for field in self.fields() {

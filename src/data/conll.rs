@@ -51,14 +51,14 @@ pub(super) struct Columns {
     #[serde(default)]
     titles: bool,
     /// The mark that begins a comment before a sentence, such as `;;`. `None` if the file has no such mark: a comment
-    /// then begins with `#` and has another number of columns than the lines of words.
+    /// then begins with `#` and does not have as many columns as the lines of words.
     #[serde(default)]
     mark: Option<String>,
     /// Whether the first line is a header with the names of the columns.
     #[serde(default)]
     header: bool,
-    /// The names of the columns, from the header, from the `# global.columns` line of CoNLL-U Plus, or of CoNLL-2012;
-    /// else empty.
+    /// The names of the columns; empty if the names are unknown. They come from the header, from the
+    /// `# global.columns` line of CoNLL-U Plus, or from the definition of CoNLL-2012.
     #[serde(default)]
     names: Vec<String>,
     /// Whether tags are bracketed as in CoNLL-2005, such as `(kind*`.
@@ -73,16 +73,16 @@ pub(super) struct Columns {
 pub(super) struct Sentence {
     /// The number of the line with the sentence's first word.
     pub(super) line: u64,
-    /// Whether the lines of the words follow each other without other lines in between.
+    /// Whether the words are on successive lines, without other lines in between.
     pub(super) dense: bool,
     pub(super) words: Vec<String>,
     pub(super) tags: Vec<String>,
 }
 
 impl Columns {
-    /// Detects the columns of a file. `words` and `tags` set the columns of the words and of the tags: by number,
-    /// counted from 1, or by name. `header` sets whether the first line is a header. For a later file of a data set,
-    /// `like` has the columns of the first file, which are used for the later file, too.
+    /// Detects the columns of a file. `words` and `tags` are the user's settings for the columns of the words and of
+    /// the tags: a number, counted from 1, or a name. `header` sets whether the first line is a header. For a later
+    /// file of a data set, `like` has the columns of the first file, which are used for the later file, too.
     pub(super) fn of(
         file: &TextFile,
         words: Option<&str>,
@@ -219,9 +219,9 @@ impl Columns {
         Ok(found)
     }
 
-    /// Chooses the tag column of a file with two columns, if only the first column has tags of a scheme such as IOB2.
-    /// It is an error if only columns before the last one have such tags in a file with more columns; CoNLL-2009 is an
-    /// error, too.
+    /// In a file with two columns, chooses the first column for the tags if only this column has tags of a scheme such
+    /// as IOB2. In a file with more columns, returns an error if other columns have tags of a scheme, but the tag
+    /// column has none. Also returns an error for CoNLL-2009.
     fn take_scheme(&mut self, first: &First, is_set: bool) -> Result<()> {
         let gives = "`tags` (`data.label` in a config) gives";
         if first.is_of_2009() {
@@ -267,17 +267,17 @@ impl Columns {
         file.records(Block::new(self))
     }
 
-    /// Returns whether a line is the mark of a document's start or end, and not a word.
+    /// Returns whether a line marks the start or the end of a document, instead of being a word.
     fn is_mark(&self, line: &str) -> bool {
         is_mark(line) || cells(line, self.separator).nth(self.words).is_some_and(is_document)
     }
 
-    /// Returns whether a line is a comment. `begins` is true if no word of the sentence precedes the line; `titled` is
-    /// true if a comment with all columns precedes the line, and is set here. In most files, a line of `#` with all
-    /// columns is a word. Such a line is a comment if it has a key, such as `# id 5`. It is also a comment if each
-    /// sentence begins with a comment and `titled` is false. If columns are between spaces, a line of `#` and a space
-    /// with all columns may be a word or a comment. In a file with comments, such a line is an error, unless its tag is
-    /// a tag of a scheme.
+    /// Returns whether a line is a comment. `begins` is true if no word of the sentence precedes the line. `titled` is
+    /// true if a comment with all columns precedes the line; this function updates `titled`. In most files, a line
+    /// that begins with `#` and has all columns is a word. Such a line is a comment if it has a key, such as `# id 5`.
+    /// It is also a comment if each sentence begins with a comment and `titled` is false. If spaces separate the
+    /// columns, a line with `#`, then a space, and all columns may be a word or a comment. In a file with comments,
+    /// such a line is an error, unless its tag is a tag of a scheme.
     fn skips(&self, line: &str, begins: bool, titled: &mut bool) -> Result<bool, Reason> {
         if begins && self.mark.as_deref() == Some(first_word(line)) {
             return Ok(true);
@@ -377,7 +377,7 @@ impl Sentence {
 /// whole sentence malformed.
 struct Block {
     columns: Columns,
-    /// Whether the header, which is the next line that does not begin with `#`, is not read yet.
+    /// Whether the header, the next line that does not begin with `#`, is still unread.
     header: bool,
     /// The number of the current line in the file.
     number: u64,
@@ -387,7 +387,7 @@ struct Block {
     id: Option<u64>,
     /// Whether a comment with all columns precedes the words of the current sentence.
     titled: bool,
-    /// In a file of bracketed tags, the kind of the chunk that is not closed yet; `None` outside of chunks.
+    /// In a file with bracketed tags, the kind of the open chunk, such as `NP`; `None` outside of chunks.
     open: Option<String>,
     sentence: Sentence,
 }
@@ -479,8 +479,8 @@ impl Block {
     }
 }
 
-/// Translates a bracketed tag, such as `(kind*`, to IOB2. `open` is the kind of the chunk that is not closed yet, and
-/// is updated.
+/// Translates a bracketed tag, such as `(kind*`, to IOB2. `open` is the kind of the open chunk, such as `NP`, and is
+/// updated.
 fn inside(open: &mut Option<String>, tag: &str) -> Result<String, Reason> {
     let wrong = |expected: &str| Err(Reason { expected: expected.to_owned(), got: format!("`{tag}`") });
     let Some((begun, ends)) = bracket(tag) else {

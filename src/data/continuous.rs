@@ -15,8 +15,8 @@ use crate::tensor::{Dense, Variable};
 /// stream, window `k + 1` follows window `k`, so a model can pass its state from batch to batch. The target of each id
 /// is the next id of the text. Each id of the text is a target once per epoch, except the first id.
 ///
-/// The lengths of the streams differ by at most one. The windows of the last batch may be shorter than the others; some
-/// sequences of the last batch may even be empty.
+/// The lengths of the streams differ by at most one. In the last batch, windows may be shorter than `steps`; some may
+/// even be empty.
 ///
 /// ```
 /// use unpadded::data::{Continuous, Data};
@@ -41,8 +41,8 @@ pub struct Continuous {
 
 impl Continuous {
     /// Cuts a text into `streams` streams, and each stream into windows of `steps` ids. `names` has the names of two
-    /// feeds: for the ids, and for the targets. The value of either feed is an `i64` tensor of shape `[rows]` whose LoD
-    /// has one level. Each id takes four bytes of memory.
+    /// feeds: first the feed of the ids, then the feed of the targets. The value of either feed is an `i64` tensor of
+    /// shape `[rows]` whose LoD has one level. Each id takes four bytes of memory.
     ///
     /// # Errors
     /// Fails if `streams` or `steps` is 0, or if both names are equal. Also fails if the text does not have more ids
@@ -57,8 +57,8 @@ impl Continuous {
         Self::try_new(ids.into_iter().map(Ok), streams, steps, names)
     }
 
-    /// Cuts a text as [`Self::new`] does, but takes ids that may be errors. The ids can be made while the text is read,
-    /// so the text itself is never in memory as a whole.
+    /// Cuts a text as [`Self::new`] does, but an item of the iterator `ids` may be an error. The ids may be made while
+    /// the text is read, so that the whole text is never in memory.
     ///
     /// ```
     /// use unpadded::data::{Continuous, Limits, Tokenizer, Vocabulary};
@@ -177,8 +177,8 @@ impl Continuous {
         self.ids.len().saturating_sub(1).div_ceil(self.streams)
     }
 
-    /// The position in the text of the first id of stream `s`. If the ids cannot be divided evenly, the first streams
-    /// have one id more than the others.
+    /// The position in the text at which stream `s` begins. If the ids cannot be divided evenly, the first streams
+    /// have one id more than the later streams.
     fn start(&self, s: usize) -> usize {
         let pairs = self.ids.len() - 1;
         s * (pairs / self.streams) + s.min(pairs % self.streams)

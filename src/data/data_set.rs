@@ -12,15 +12,15 @@ use crate::error::{AtCaller, Error, ErrorKind, Result};
 
 /// The type of a data set's records: labelled texts, pairs of texts, tagged texts or rows of features.
 pub trait Record: Clone + Send + Sync + 'static {
-    /// The name in messages of several records, such as `texts`.
+    /// The plural noun for the records in messages, such as `texts`.
     const PLURAL: &'static str;
 
     /// Adds to a fingerprint the part of the record that decides whether the record is held out. Of records that are
     /// equal in this part, either all or none are held out.
     fn held_out_by(&self, fingerprint: Fingerprint) -> Fingerprint;
 
-    /// The stratum of the record, such as the label. The folds of a cross-validation have about equal shares of each
-    /// stratum. By default, all records are in one stratum.
+    /// The stratum of the record for a cross-validation, such as the label. Each stratum is spread about equally over
+    /// all folds. By default, all records are in one stratum.
     fn stratum(&self) -> Cow<'_, str> {
         "".into()
     }
@@ -35,8 +35,8 @@ pub trait Record: Clone + Send + Sync + 'static {
     /// Fails if there is no file, or if the first lines of a file do not match the format.
     fn plan(paths: &[PathBuf], options: &ReadOptions, window: bool) -> Result<Plan<Self>>;
 
-    /// Returns a change to apply to each record, such as a repair of tags, if all records together call for a change.
-    /// By default, there is no change (`None`).
+    /// Returns a change to apply to every record, such as a repair of tags, if all records together show that it is
+    /// necessary. By default, there is no change (`None`).
     ///
     /// # Errors
     /// Fails if the records contradict each other, or if a file is malformed.
@@ -53,7 +53,7 @@ pub type Change<R> = Box<dyn Fn(R) -> R + Send + Sync>;
 
 /// A data set whose records, in memory or in files, can be read repeatedly.
 pub(crate) trait Passes<R> {
-    /// The name of the data set in messages.
+    /// The name that messages show for the data set.
     fn called(&self) -> Cow<'_, str>;
 
     /// The options that the records were read with.
@@ -93,7 +93,7 @@ pub struct DataSet<R> {
 }
 
 impl<R> DataSet<R> {
-    /// Makes a data set of these records; `name` is the name of the data set in messages.
+    /// Makes a data set of `records`; messages show `name` as the name of the data set.
     pub fn new(name: &str, records: impl Into<Vec<R>>) -> Self {
         Self { name: name.to_owned(), records: records.into(), read_as: ReadOptions::default() }
     }
@@ -103,7 +103,7 @@ impl<R> DataSet<R> {
         Self { read_as, ..self }
     }
 
-    /// The name of the data set in messages.
+    /// The name that messages show for the data set.
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -134,7 +134,7 @@ impl<R> DataSet<R> {
 
     /// Divides the records into a training, a held-out and a test part, which are returned in this order. A record is
     /// in the test part if `number` returns 0 for the record, in the held-out part for 1, else in the training part.
-    /// `number` can be a hash that other programs use, too.
+    /// `number` may be a hash that other programs use, too, so that all programs make the same three parts.
     ///
     /// ```
     /// use unpadded::data::{Pairs, TextFile};
@@ -160,7 +160,7 @@ impl<R> DataSet<R> {
         [Self { records: train, ..self }, dev, test]
     }
 
-    /// Adds the name of the data set to an error, as a note.
+    /// Adds a note with the name of the data set to an error.
     pub(super) fn noted(&self, error: Error) -> Error {
         error.noted(format!("in `{}`", self.name))
     }
@@ -181,7 +181,7 @@ impl<R: Record> DataSet<R> {
     /// Reads the records of several paths into one data set, with the options `options`.
     ///
     /// # Errors
-    /// Fails as [`Self::open`] does, if there is no path, or if no column has a name that the options give.
+    /// Fails as [`Self::open`] does, if there is no path, or if the options name a column that does not exist.
     #[track_caller]
     pub fn open_with<P: AsRef<Path>>(
         paths: impl IntoIterator<Item = P>,
@@ -216,7 +216,7 @@ impl<R: Record> DataSet<R> {
     /// is 0, nothing is held out. Only the seed and the record decide, so a held-out record stays held out when other
     /// records are added. A labelled text is held out by its group or, without a group, by its text. A pair is held out
     /// by its source, a tagged text by its words, and a row by its query number (without a query, by its entries).
-    /// Records that are equal in this respect are either all held out, or all in the rest.
+    /// For example, the texts of one group are either all held out, or all in the rest.
     ///
     /// ```
     /// use unpadded::data::{LabelledTexts, TextFile};
@@ -235,8 +235,8 @@ impl<R: Record> DataSet<R> {
         self.hold_out_where(|record| is_held(one_in, seed, |f| record.held_out_by(f)))
     }
 
-    /// Makes a sample of each record: `sample` gets the number of the record, counted from 0, and the record, and
-    /// returns the fields of the sample.
+    /// Makes a sample of each record: `sample` gets the index of the record, from 0, and the record, and returns the
+    /// fields.
     ///
     /// # Errors
     /// Fails if there is no record, or with the first error of `sample`.

@@ -100,8 +100,8 @@ impl Encoding {
     }
 
     /// Detects UTF-16 without a byte order mark by the positions of zero bytes. In little-endian order, more than half
-    /// of the bytes at odd positions and hardly any bytes at even positions are 0. In big-endian order, odd and even
-    /// are swapped.
+    /// of the bytes at odd positions and hardly any bytes at even positions are 0. In big-endian order, the zero bytes
+    /// are at even positions instead.
     pub(super) fn unmarked(first: &[u8]) -> Option<Self> {
         let zeros = |from: usize| first.iter().skip(from).step_by(2).filter(|&&byte| byte == 0).count();
         let (even, odd, half) = (zeros(0), zeros(1), first.len() / 2);
@@ -123,9 +123,9 @@ impl Encoding {
         }
     }
 
-    /// Decodes the bytes of a line, or returns the reason why the line is malformed. Lines in a named encoding have
-    /// been converted to UTF-8 before. If the encoding is Windows-1252 and was `guessed`, a line of valid UTF-8 with
-    /// characters beyond ASCII is an error, because the file mixes UTF-8 and Windows-1252.
+    /// Decodes the bytes of a line, or returns the reason why the line is malformed. Lines in a named encoding, such
+    /// as `gbk`, are already converted to UTF-8 before this call. If the encoding is Windows-1252 and was `guessed`, a
+    /// line of valid UTF-8 with characters beyond ASCII is an error, because the file mixes UTF-8 and Windows-1252.
     pub(super) fn decode(self, guessed: bool, bytes: &[u8]) -> Result<Cow<'_, str>, Reason> {
         let is_utf_8 = |line: &[u8]| !line.is_ascii() && std::str::from_utf8(line).is_ok();
         if guessed && self == Self::Windows1252 && bytes.split(|&byte| byte == b'\n').any(is_utf_8) {

@@ -39,8 +39,8 @@ pub struct Files<R> {
     name: String,
     read_as: ReadOptions,
     open: Arc<dyn Fn() -> Stream<R> + Send + Sync>,
-    /// The hold-outs that were applied, in order. A record belongs to this data set if every hold-out puts the record
-    /// into this part.
+    /// The hold-outs that were applied, in order. A record belongs to this data set if every hold-out keeps the
+    /// record.
     parts: Vec<HoldOutChoice>,
     /// The number of records and their fingerprint, if [`LabelledFiles::survey`] has computed both; else `None`.
     known: Option<RecordCount>,
@@ -101,9 +101,9 @@ struct HoldOutChoice {
 }
 
 impl<R: Record> Files<R> {
-    /// Opens the records of a path. Paths and formats are as in [`DataSet::open`](super::DataSet::open). This call
-    /// detects the format from the first lines; a malformed record behind these lines is reported by the pass that
-    /// reads the record.
+    /// Opens the records of a path. This call accepts the paths and formats that
+    /// [`DataSet::open`](super::DataSet::open) accepts. The format is detected from the first lines. A malformed
+    /// record after these lines is reported when a pass reads the record.
     ///
     /// # Errors
     /// Fails if there is no file, or if the first lines of a file do not match the format.
@@ -115,7 +115,7 @@ impl<R: Record> Files<R> {
     /// Opens the records of several paths as one data set, with the options `options`.
     ///
     /// # Errors
-    /// Fails as [`Self::open`] does, if there is no path, or if no column has a name that the options give.
+    /// Fails as [`Self::open`] does, if there is no path, or if the options name a column that does not exist.
     #[track_caller]
     pub fn open_with<P: AsRef<Path>>(
         paths: impl IntoIterator<Item = P>,
@@ -139,7 +139,7 @@ impl<R: Record> Files<R> {
         Ok(Self { name, read_as: options, open, parts: Vec::new(), known: None })
     }
 
-    /// The name of the data set in messages.
+    /// The name that messages show for the data set.
     pub fn name(&self) -> String {
         let held = self.parts.iter().filter(|part| part.held);
         held.fold(self.name.clone(), |name, _| held_name(&name))
@@ -182,10 +182,10 @@ impl<R: Record> Files<R> {
         Box::new((self.open)().filter(move |record| record.as_ref().map_or(true, &is_of)))
     }
 
-    /// Makes a stream of samples: each epoch reads the files and makes a sample of each record by `sample`. This call
-    /// reads the files once, to find errors before the training, unless a [survey](LabelledFiles::survey) has read the
-    /// files. `salt` is a hash of all other inputs of `sample`, such as vocabularies. The hash is part of the
-    /// fingerprint that a checkpoint compares with the fingerprint of its data.
+    /// Makes a stream of samples: each epoch reads the files, and `sample` makes the fields of each record's sample.
+    /// This call reads the files once, to find errors before the training, unless a [survey](LabelledFiles::survey)
+    /// has read the files. `salt` is a hash of all other inputs of `sample`, such as vocabularies. The hash is part of
+    /// the fingerprint of the data, which must equal the fingerprint in a resumed checkpoint.
     ///
     /// # Errors
     /// Fails if there is no record, if a file has an error, or with the first error of `sample`.
@@ -200,7 +200,7 @@ impl<R: Record> Files<R> {
 
     /// Makes a stream of samples that are numbered from 0; there must be at least one record. Unless the files were
     /// surveyed, this call reads all records and makes a sample of each, to find errors. `salt` adds all other inputs
-    /// of `sample` to the fingerprint.
+    /// of `sample`, such as vocabularies, to the fingerprint.
     fn samples_of(
         &self,
         salt: impl FnOnce(Fingerprint) -> Fingerprint,

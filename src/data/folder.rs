@@ -13,7 +13,7 @@ use crate::error::{AtCaller, Error, ErrorKind, Result};
 #[derive(Debug, Clone)]
 pub struct Folder {
     name: String,
-    /// The path below the folder, and the file.
+    /// Each file, with its path below the folder.
     files: Vec<(String, TextFile)>,
 }
 
@@ -92,7 +92,7 @@ impl Folder {
     }
 
     /// Returns the label and the file of each class, for a folder with one file per class. The label is the file name
-    /// without its extension. If all files have one name before the extension, the label is the extension.
+    /// without its extension. If the file names differ only in their extensions, the label is the extension.
     ///
     /// # Errors
     /// Fails if there is only one label, or if two files have the same label.
@@ -120,9 +120,9 @@ impl Folder {
         self.several(classes)
     }
 
-    /// Returns a label and a file for each file, for a folder with one folder per class. The label is the name of the
-    /// folder that contains the file. HTML pages and XML documents are accepted if all files have the extension of HTML
-    /// or XML.
+    /// Returns each file with its label, for a folder with one folder per class. The label is the name of the folder
+    /// that contains the file. HTML pages and XML documents are accepted if all files have the extension of HTML or
+    /// XML.
     ///
     /// # Errors
     /// Fails if a file is not in a class folder, or if there is only one label.

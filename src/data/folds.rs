@@ -36,7 +36,7 @@ impl fmt::Display for Fold {
     }
 }
 
-/// Records that must be in one fold, because they are equal in the part that decides hold-out.
+/// Records that must be in one fold: they are equal in the content that decides hold-out, such as the text.
 struct Group {
     key: u64,
     records: usize,
@@ -46,8 +46,8 @@ struct Group {
 
 impl<R: Record> DataSet<R> {
     /// Holds out one fold: returns the rest, then the fold. Only the seed and the records decide the folds, not the
-    /// order of the records. Records that [`Self::hold_out`] always keeps on one side are in one fold. Folds have about
-    /// equal numbers of records, and about equal numbers of records per label.
+    /// order of the records. Records that [`Self::hold_out`] never separates are in one fold. Folds have about equal
+    /// numbers of records, and about equal numbers of records per label.
     pub(crate) fn hold_out_fold(self, fold: Fold, seed: u64) -> (Self, Self) {
         let key = |record: &R| record.held_out_by(Fingerprint::default().number(seed)).finish();
         let mut groups: HashMap<u64, Group> = HashMap::new();

@@ -40,7 +40,7 @@ impl<R: Read> Gzip<R> {
         Self { state: State::Member(GzDecoder::new(bytes)), start: 0, first: true }
     }
 
-    /// Returns the error for bytes behind a member, at position `start`, that are not a gzip member.
+    /// Returns the error for bytes, from position `start` on, that follow a member and are not a gzip member.
     fn foreign(&self) -> io::Error {
         let at = self.start;
         let said = format!(

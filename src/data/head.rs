@@ -1,5 +1,5 @@
 //! The first bytes of a file. The detection of the format reads the first bytes once and keeps them for the first
-//! reader of the records, which need not read them again.
+//! reader of the records, so that they are not read again.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -61,7 +61,7 @@ impl Head {
         Ok((name, Box::new(Excerpt { head: self.clone(), piece: 0, at: 0 })))
     }
 
-    /// Takes the bytes out of the head: returns a reader of the whole file, or `None` if the file is not open.
+    /// Takes the bytes out of the head and returns a reader of the whole file; returns `None` if the file is not open.
     pub(super) fn take(&self) -> Option<(Arc<str>, Bytes)> {
         let Opened { name, pieces, rest, .. } = self.with(Option::take)?;
         Some((name, Box::new(HeadReader { pieces, at: 0, rest })))
@@ -143,7 +143,7 @@ impl Read for HeadReader {
     }
 }
 
-/// Copies bytes of a piece from position `at` on, advances `at`, and returns the number of bytes.
+/// Copies bytes of a piece, from position `at` on, to `into`; advances `at`, and returns the number of copied bytes.
 fn copy(piece: &[u8], at: &mut usize, into: &mut [u8]) -> usize {
     let from = piece.get(*at..).unwrap_or_default();
     let read = from.len().min(into.len());

@@ -47,7 +47,7 @@ impl fmt::Debug for HuggingFace {
 }
 
 impl HuggingFace {
-    /// Makes a tokenizer of `json`, the text of a `tokenizer.json` file; `name` is the name of the file in messages.
+    /// Makes a tokenizer of `json`, the text of a `tokenizer.json` file; messages show `name` as the name of the file.
     pub(super) fn new(name: &str, json: String) -> Result<Self> {
         let wrong = |expected: &str, got: String| {
             Error::of(ErrorKind::Format, format!("tokenizer `{name}`"), expected, got)

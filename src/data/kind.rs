@@ -1,4 +1,4 @@
-//! Detects files that are not text by their first bytes, before a file is read as text.
+//! Detects, by the first bytes, files that are not text, before such a file is read as text.
 
 use std::io::{self, Cursor, Read};
 
@@ -68,8 +68,8 @@ const STARTS: [(&[u8], &str, &str); 32] = [
     ),
 ];
 
-/// Detects a file that is not text by the first bytes, and returns the kind of the file and advice. Returns `None` if
-/// the file may be text.
+/// Returns the kind of a file that is not text, such as `a PDF document`, by the first bytes, and advice for the user.
+/// Returns `None` if the file may be text.
 fn foreign(first: &[u8]) -> Option<(&'static str, &'static str)> {
     let found = STARTS.iter().find(|(start, ..)| first.starts_with(start));
     match found {
@@ -84,7 +84,8 @@ fn foreign(first: &[u8]) -> Option<(&'static str, &'static str)> {
     is_tar.then_some(("a tar archive", "unpack it by `tar -xf FILE`"))
 }
 
-/// Detects an HTML page or XML document by the first bytes, and returns the kind and advice; `None` for other files.
+/// Returns the kind of an HTML page or an XML document, by the first bytes, and advice for the user; `None` for other
+/// files.
 fn markup(first: &[u8]) -> Option<(&'static str, &'static str)> {
     let text = first.strip_prefix(b"\xef\xbb\xbf").unwrap_or(first).trim_ascii_start();
     // An HTML page has no tab in its first line; a table whose first text is an HTML page has a tab there.
@@ -108,16 +109,16 @@ fn markup(first: &[u8]) -> Option<(&'static str, &'static str)> {
     }
 }
 
-/// Refuses a file of a known kind that is not text; returns a reader of all bytes of any other file. HTML and XML are
-/// accepted.
+/// Returns an error for a file of a known format that is not text, such as a PDF document; returns a reader of all
+/// bytes of any other file. HTML and XML are accepted.
 ///
 /// # Errors
-/// Fails if the file has a known kind that is not text. The message has the kind and advice.
+/// Fails if the file has a known format that is not text. The message has the kind and advice.
 pub(super) fn checked(name: &str, bytes: Box<dyn Read + Send>) -> Result<Box<dyn Read + Send>> {
     unless(foreign, name, bytes)
 }
 
-/// Refuses an HTML page or an XML document; returns a reader of all bytes of any other file.
+/// Returns an error for an HTML page or an XML document; returns a reader of all bytes of any other file.
 ///
 /// # Errors
 /// Fails if the file is an HTML page or an XML document. The message has the kind and advice.

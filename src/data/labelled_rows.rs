@@ -96,8 +96,8 @@ impl LabelledRows {
         dropped
     }
 
-    /// Returns a vocabulary of the labels as classes. Ids are in ascending order of the labels: both the labels 0 and 1
-    /// and the labels -1 and 1 get the ids 0 and 1.
+    /// Returns a vocabulary of the labels as classes. Ids are in ascending order of the labels: for example, the
+    /// labels -1 and 1 get the ids 0 and 1.
     ///
     /// # Errors
     /// Fails if a label is not a whole number ([`Target::Number`] accepts other numbers), or if there are fewer than

@@ -43,7 +43,7 @@ impl LabelledTexts {
 
     /// Reads one file per class, with a text per line. [`Folder::file_per_class`](super::Folder::file_per_class)
     /// returns such labels and files. White space around texts, blank lines and repeated texts of a class are removed;
-    /// the texts are sorted. `name` is the name of the data set in messages.
+    /// the texts are sorted. Messages show `name` as the name of the data set.
     ///
     /// # Errors
     /// Fails if a file cannot be read, has no line, or has a malformed line.

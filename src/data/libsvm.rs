@@ -10,7 +10,7 @@ use crate::error::{AtCaller, Error, ErrorKind, Result};
 pub struct LabelledRow {
     /// The label of the row: the number of a class, such as -1 or +1, or the target of a regression.
     pub label: f64,
-    /// For ranking, the number `n` of the row's query, written `qid:n` in the file; `None` without a query.
+    /// The id of the row's query, for ranking, written `qid:5` in the file; `None` without a query.
     pub query: Option<u64>,
     /// The column of each entry, counted from 0 even if the file counts from 1. In a row from a file, the columns are
     /// in ascending order, and no column is repeated.

@@ -127,9 +127,9 @@ impl Lines {
     }
 
     /// Iterates over the text in pieces of about a mebibyte; all line ends become `\n`. A piece ends at the end of a
-    /// line, or behind a space if a line is longer than a piece. After an error, there are no further pieces. `held` is
-    /// `Some` if the caller keeps all pieces in memory: `held` is then the maximum number of bytes of the text, and the
-    /// available memory is checked.
+    /// line, or behind a space if a line is longer than a piece. After an error, there are no further pieces. If the
+    /// caller keeps all pieces in memory, `held` is the maximum number of bytes of the text, and the available memory
+    /// is checked. Otherwise `held` is `None`.
     pub(super) fn pieces(mut self, held: Option<usize>) -> impl Iterator<Item = Result<String>> + Send {
         let (mut bytes, mut ended, mut all) = (Vec::new(), false, 0usize);
         let mut next = move || -> Result<Option<String>> {

@@ -52,9 +52,9 @@ impl Loader {
     /// samples.
     ///
     /// # Errors
-    /// Fails if there is no name, or if a name is repeated. Samples in memory are checked now: the call fails if there
-    /// is no sample, or if [`Batch::new`] would refuse a batch of the first sample and another. Streamed samples are
-    /// checked when they are read.
+    /// Fails if there is no name, or if a name is repeated. Samples in memory are checked at once: the call fails if
+    /// there is no sample, or if [`Batch::new`] would refuse the first sample together with a later one. Streamed
+    /// samples are checked when they are read.
     #[track_caller]
     pub fn new(source: impl Source + 'static, names: &[&str]) -> Result<Self> {
         let names: Arc<[String]> = names.iter().map(|&name| name.to_owned()).collect();

@@ -137,8 +137,9 @@ pub type Batches = Box<dyn Iterator<Item = Result<Batch>> + Send>;
 
 /// The data of a training or an evaluation: batches in a reproducible order.
 pub trait Data: Send + Sync {
-    /// Returns the batches of an epoch, from batch number `from` on, counted from 0. The batches equal the batches of
-    /// an uninterrupted pass. If `epoch` is `None`, the samples are in the order of the file, for evaluation.
+    /// Returns the batches of an epoch, from the batch with index `from` on, counted from 0. These batches are equal
+    /// to the batches with the same indices in an uninterrupted pass. If `epoch` is `None`, the samples are in the
+    /// order of the file, for evaluation.
     ///
     /// # Errors
     /// Fails if the data cannot be opened. A later error is the last item of the iterator.

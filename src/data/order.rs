@@ -1,4 +1,5 @@
-//! The order of samples in an epoch: a permutation; for a stream, the samples are drawn from a bounded buffer.
+//! The order of samples in an epoch. Samples in memory are permuted; the samples of a stream are drawn from a bounded
+//! buffer.
 //!
 //! Each random number depends only on the seed, the epoch and the position, not on earlier random numbers, so that an
 //! epoch can be resumed at any position.
@@ -20,7 +21,7 @@ impl Draws {
         Self { key: [key as u32, (key >> 32) as u32] }
     }
 
-    /// Returns the random number at position `place`, from 0 to `bound` - 1; 0 if `bound` is 0.
+    /// Returns a random number from 0 to `bound` - 1, which depends on the position `place`; 0 if `bound` is 0.
     fn below(self, place: u64, bound: usize) -> usize {
         let [low, high, ..] = philox([place as u32, (place >> 32) as u32, 0, 0], self.key);
         let word = u128::from(high) << 32 | u128::from(low);

@@ -44,9 +44,9 @@ impl Pairs {
         Ok(Self::new(&file.name(), file.translations()?.read_all().at_caller()?))
     }
 
-    /// Holds out at most `pairs` pairs; all pairs of a source are on the same side. Sources are held out in an order
-    /// that depends on their text and the seed. A source with more pairs than may still be held out is skipped. Returns
-    /// the remaining pairs, then the held-out pairs.
+    /// Holds out at most `pairs` pairs; the pairs of one source are either all held out or all kept. Sources are held
+    /// out in an order that depends on their text and the seed. A source with more pairs than may still be held out is
+    /// skipped. Returns the remaining pairs, then the held-out pairs.
     ///
     /// ```
     /// use unpadded::data::{Pairs, TextFile};
@@ -117,10 +117,12 @@ impl Pairs {
         tokenizer.vocabulary(texts, limits).map_err(|e| self.noted(e))
     }
 
-    /// Returns a loader of batches for three feeds: the token ids of the source; the input of the decoder, which is the
-    /// id of `ends[0]` and then the token ids of the target; the target of the decoder, which is the token ids of the
-    /// target and then the id of `ends[1]`. The first tokenizer and vocabulary are for source texts, the second for
-    /// target texts.
+    /// Returns a loader of batches for three feeds:
+    /// - the token ids of the source;
+    /// - the input of the decoder: the id of `ends[0]`, then the token ids of the target;
+    /// - the target of the decoder: the token ids of the target, then the id of `ends[1]`.
+    ///
+    /// The first tokenizer and vocabulary are for source texts, the second for target texts.
     ///
     /// # Errors
     /// The errors of [`Loader::new`]; also if there is no pair, or if a vocabulary lacks a token or one of the `ends`.

@@ -69,8 +69,8 @@ impl Parallel {
         Ok(others.iter().find(|(_, count)| count != all).as_ref().map(of))
     }
 
-    /// Returns the error for different numbers of lines if the files have different numbers, since this is then the
-    /// cause; otherwise returns `error`.
+    /// If the files have different numbers of lines, returns an error that says so, since this is the likely cause of
+    /// `error`. Otherwise, returns `error`.
     fn explained(&mut self, error: Error) -> Error {
         match self.uneven() {
             Ok(Some(uneven)) => uneven,
@@ -80,8 +80,8 @@ impl Parallel {
     }
 }
 
-/// Reads the records of parallel files: `record` makes a record of the lines with the same number. An error of `record`
-/// has the index of the file with the wrong line.
+/// Reads the records of parallel files: `record` makes one record of line `n` of every file. An error of `record` has
+/// the index of the file whose line is wrong.
 pub(super) fn records<R: 'static>(
     files: &[&TextFile],
     mut record: impl FnMut(u64, &[String]) -> Result<Option<R>, (usize, Reason)> + Send + 'static,
@@ -104,7 +104,7 @@ pub(super) fn records<R: 'static>(
     Ok(to_first_error(std::iter::from_fn(move || read().transpose())))
 }
 
-/// Reads two parallel files as pairs; a line number that is blank in both files is skipped.
+/// Reads two parallel files as pairs. If line `n` is blank in both files, it is skipped in both files.
 pub(super) fn pairs(source: &TextFile, target: &TextFile) -> Result<Stream<Pair>> {
     let names = [source.name(), target.name()];
     records(&[source, target], move |number, lines| {

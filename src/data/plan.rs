@@ -8,7 +8,7 @@ use crate::error::Result;
 
 /// The plan for reading a data set: its files, and how their records are read.
 pub struct Plan<R> {
-    /// The name of the data set in messages.
+    /// The name that messages show for the data set.
     pub(super) name: String,
     /// The options that are set, and the detected format and columns.
     pub(super) options: ReadOptions,

@@ -324,7 +324,8 @@ where
     }
 }
 
-/// The number of records that were skipped because they are malformed, and the first reasons.
+/// The number of records that were skipped because they are malformed, and why the first of these records are
+/// malformed.
 #[derive(Debug, Clone, PartialEq, Default)]
 #[non_exhaustive]
 pub struct SkippedRecords {

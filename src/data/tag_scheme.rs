@@ -91,7 +91,7 @@ impl TagScheme {
         Self::ALL.into_iter().find(|(scheme, _)| *scheme == self).map_or("", |(_, name)| name)
     }
 
-    /// Returns the letters that tags of the scheme begin with, without `O`.
+    /// Returns the letters with which tags of the scheme begin, except `O`.
     pub(super) fn letters(self) -> &'static [u8] {
         match self {
             Self::Iob1 | Self::Iob2 => b"BI",
@@ -334,7 +334,7 @@ mod tests {
         }
     }
 
-    /// The transitions allow exactly the tag sequences that `written` returns for any chunks.
+    /// The transitions allow a sequence of tags if and only if `written` returns the sequence for some list of chunks.
     #[test]
     fn transitions_allow_what_chunks_are_written_as() {
         for (scheme, _) in TagScheme::ALL {

@@ -53,7 +53,7 @@ impl Tagging {
     }
 
     /// Returns the reason why the tags are treated as plain although some look like tags of a scheme; `None` if no tag
-    /// does.
+    /// looks like a tag of a scheme.
     pub fn note(&self) -> Option<&str> {
         self.note.as_deref()
     }
@@ -97,7 +97,8 @@ impl Tagging {
     ///
     /// # Errors
     /// If the tags break the scheme of `known`, and either the user has set that scheme or the tags keep no other
-    /// scheme. The message has the location of the first broken sentence, and the number of broken sentences.
+    /// scheme. The message has the location of the first sentence that breaks the scheme, and the number of such
+    /// sentences.
     pub(super) fn translated(
         known: &Self,
         is_set: bool,
@@ -207,9 +208,9 @@ enum Origin {
 }
 
 impl TagSurvey {
-    /// Detects the scheme of these sentences: tags are plain unless all or most tags have a spelling of schemes, and a
-    /// tag shows where a chunk begins or continues. Unless `set` has the scheme, the detected scheme is the one that
-    /// the fewest sentences break.
+    /// Detects the scheme of these sentences. Tags are plain unless all or most of them have one spelling of the tags
+    /// of schemes, such as `B-kind`. If `set` is given, it is the scheme; otherwise, the detected scheme is the one
+    /// that the fewest sentences break.
     ///
     /// # Errors
     /// If the sentences cannot be read from their files.
@@ -329,7 +330,7 @@ impl TagSurvey {
         Self::keeping(&SCHEMES, spelling, sentences, Origin::Detected)
     }
 
-    /// Chooses the scheme that the fewest sentences break, among `schemes`, with the tags in this spelling.
+    /// Chooses, among `schemes`, the scheme that the fewest sentences break; `spelling` is the spelling of the tags.
     fn keeping(
         schemes: &[TagScheme],
         spelling: TagSpelling,
@@ -412,8 +413,8 @@ impl TagSurvey {
     }
 }
 
-/// Returns whether at least nine tenths of the sentences keep a scheme with separators between letters and kinds, and
-/// some tag is in a chunk.
+/// Returns whether the tags are tags of a scheme. At least nine tenths of the sentences must keep the scheme, the tags
+/// must have a separator as in `B-NP`, and at least one word must be in a chunk.
 pub(super) fn is_scheme(sentences: &[&[String]]) -> bool {
     let Ok(TagSurvey { tagging, broken, .. }) = TagSurvey::of(&*in_memory(sentences), None) else {
         return false;
@@ -446,8 +447,9 @@ impl TagScheme {
     /// ```
     ///
     /// # Errors
-    /// If most tags are of a scheme but some sentences break it, or most tags are plain but some look like a scheme.
-    /// The message has the first such sentence, and the number of such sentences.
+    /// If most tags are tags of a scheme but some sentences break the scheme, or if most tags are plain but some look
+    /// like tags of a scheme. The message has the first sentence with a wrong tag, and the number of sentences with a
+    /// wrong tag.
     #[track_caller]
     pub fn of<'a>(sentences: impl IntoIterator<Item = &'a [String]>) -> Result<Tagging> {
         let sentences: Vec<&[String]> = sentences.into_iter().collect();

@@ -30,7 +30,7 @@ impl PartialEq for TaggedText {
     }
 }
 
-/// A file, and where in the file a text is.
+/// The file of a text, and where in the file the text is.
 #[derive(Debug, Clone)]
 struct FileLocation {
     file: Arc<str>,
@@ -76,11 +76,15 @@ impl TaggedText {
 
 /// A data set of texts in memory, in which each word has one tag.
 ///
-/// [`DataSet::open`] reads a file of columns ([`TaggedTexts::of_columns`]); JSON Lines or Parquet with a list of words
-/// and a list of tags; or a folder of parallel files ([`TaggedTexts::of_parallel`]): in `seq.in`, each line has the
-/// words of a text, in `seq.out` the tags of these words, and in the optional file `label` the label of the text. A
-/// pattern such as `data/*.conll` reads several files; `some.zip!file` reads a file in a zip. The options name columns
-/// by a number from 1 on, or by a name: In CoNLL-U, a column has a number and a name; in JSON and Parquet, only a name.
+/// [`DataSet::open`] reads:
+/// - a file of columns ([`TaggedTexts::of_columns`]);
+/// - JSON Lines or Parquet with a list of words and a list of tags;
+/// - a folder of parallel files ([`TaggedTexts::of_parallel`]): each line of `seq.in` has the words of a text, the same
+///   line of `seq.out` the tags of these words, and the same line of the optional file `label` the label of the text.
+///
+/// A pattern such as `data/*.conll` reads several files; `some.zip!file` reads a file in a zip. The options name a
+/// column by its number, counted from 1, or by its name: in CoNLL-U, a column has a number and a name; in JSON and
+/// Parquet, only a name.
 ///
 /// ```
 /// use unpadded::data::{Data, Limits, TaggedTexts, TextFile};
@@ -103,12 +107,13 @@ impl TaggedTexts {
     /// otherwise spaces and tabs do. Lines that begin with `-DOCSTART-` are skipped; in CoNLL-2003, such a line begins
     /// a document.
     ///
-    /// A file is read as CoNLL-U if its name ends with `.conllu`, or if the lines have ten columns between tabs with
-    /// numbers in the first: the words are the column `form`, the tags the column `upos`; comments, ranges of words and
-    /// empty nodes are skipped. In other files whose first column numbers the words, the second column has the words,
-    /// and the first column with tags of a scheme has the tags. CoNLL-U Plus is detected by the line
-    /// `# global.columns`, CoNLL-2012 by the line `#begin document`. A first line of known column names, such as
-    /// `Token POS NER`, is a header. Tags in brackets, such as `(PER*`, are read as `B-PER` and `I-PER`.
+    /// A file is read as CoNLL-U if its name ends with `.conllu`, or if its lines have ten columns between tabs and the
+    /// first column has numbers. In CoNLL-U, the words are the column `form`, and the tags the column `upos`; comments,
+    /// ranges of words (such as `3-4`) and empty nodes are skipped. In other files whose first column numbers the
+    /// words, the words are the second column. The tags of such a file are the first column with tags of a scheme, such
+    /// as `B-NP`. CoNLL-U Plus is detected by the line `# global.columns`, CoNLL-2012 by the line `#begin document`. A
+    /// first line of known column names, such as `Token POS NER`, is a header. Tags in brackets, such as `(PER*`, are
+    /// read as `B-PER` and `I-PER`.
     ///
     /// # Errors
     /// If the file cannot be read, has no text or fewer than two columns, or if a line has another number of columns
@@ -175,8 +180,8 @@ impl TaggedTexts {
     /// spelling is detected.
     ///
     /// # Errors
-    /// If texts break the scheme. The message has the file and the line of the first such text, and the number of such
-    /// texts.
+    /// If texts break the scheme. The message has the file and the line of the first text that breaks the scheme, and
+    /// the number of such texts.
     #[track_caller]
     pub fn scheme<'a>(all: impl IntoIterator<Item = &'a TaggedTexts>) -> Result<Tagging> {
         let all: Vec<&dyn Passes<TaggedText>> = all.into_iter().map(|of| of as _).collect();

@@ -91,8 +91,9 @@ impl TextFile {
     /// of a JSON file in a zip.
     ///
     /// # Errors
-    /// If the file is neither a zip nor a JSON object, or is damaged; if the zip has no such file (the message lists
-    /// some files of the zip). A JSON list that does not exist is an error only when the records are read.
+    /// If the file is neither a zip nor a JSON object, or is damaged; if the zip has no file with this name (the
+    /// message lists some files of the zip). A JSON list that does not exist is an error only when the records are
+    /// read.
     #[track_caller]
     pub fn member(mut self, name: &str) -> Result<Self> {
         if self.member.is_some() || self.origin.wrapping().at_caller()? != Wrapping::Zip {
@@ -490,8 +491,8 @@ impl TextFile {
         }))
     }
 
-    /// Reads the whole text of the file; every line ends with `\n`, whatever line ends the file has. A malformed line
-    /// is always an error, even if [`Self::malformed`] is set to skip.
+    /// Reads the whole text of the file. In the returned text, every line ends with `\n`, even if the lines of the file
+    /// end with `\r\n`. A malformed line is always an error, even if [`Self::malformed`] is set to skip.
     ///
     /// # Errors
     /// If the file cannot be read, is empty, has a malformed line, or is longer than [`Self::max_text`].

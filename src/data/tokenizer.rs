@@ -53,7 +53,7 @@ impl Cut {
     ];
 }
 
-/// The prefix of the name of a tokenizer from a `tokenizer.json`; the contents of the file follow the prefix.
+/// The name of a tokenizer from a `tokenizer.json` is this prefix, followed by the contents of the file.
 const HUGGING_FACE: &str = "tokenizer.json ";
 
 /// U+FFED, the first character of a piece that follows another piece without a space. In the text itself, this
@@ -95,9 +95,10 @@ impl Tokenizer {
     }
 
     /// Loads a `tokenizer.json` of Hugging Face (byte-pair encoding, WordPiece, Unigram or words) with its normalizer,
-    /// special tokens and decoder. This needs the feature `tokenizers`. [`Self::vocabulary`] gives each token the id
-    /// that it has in the file. Truncation and padding are switched off, since this library does not pad. Tokens such
-    /// as `[CLS]`, which the template in the file adds around a text, are left out.
+    /// special tokens and decoder. Loading a `tokenizer.json` needs the cargo feature `tokenizers`.
+    /// [`Self::vocabulary`] gives each token the id that it has in the file. Truncation and padding are switched off,
+    /// since this library does not pad. Tokens such as `[CLS]`, which the template in the file adds around a text, are
+    /// left out.
     ///
     /// ```no_run
     /// use unpadded::data::{Limits, Tokenizer};
@@ -196,8 +197,8 @@ impl Tokenizer {
 
     /// Builds a vocabulary from the tokens of these texts, within the limits, as [`Vocabulary::of`]. With a
     /// `tokenizer.json`, the vocabulary has all tokens of the file with the ids in the file, whatever the limits are.
-    /// Special tokens in the limits that the file does not have are appended, except [`Vocabulary::UNKNOWN`]: the file
-    /// either has its own token for unknown text, or can encode every text.
+    /// If the limits have special tokens that the file lacks, these tokens are appended. [`Vocabulary::UNKNOWN`] is not
+    /// appended, because the file has its own token for unknown text or can encode every text.
     ///
     /// # Errors
     /// As [`Vocabulary::of`].

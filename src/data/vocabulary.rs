@@ -60,7 +60,8 @@ impl Limits {
     }
 
     /// Sets the base vocabulary, to which the new tokens are added (default: none). Tokens of the base vocabulary keep
-    /// their ids, whatever the other limits are. Their counts in the base and in the new texts are added.
+    /// their ids, whatever the other limits are. The count of such a token is its count in the base plus its count in
+    /// the new texts.
     #[must_use]
     pub fn base(self, base: impl Into<Option<Vocabulary>>) -> Self {
         Self { base: base.into(), ..self }
@@ -69,8 +70,8 @@ impl Limits {
 
 /// A vocabulary: a list of special tokens and tokens of texts; the id of a token is its position in the list.
 ///
-/// [`Self::special`] looks up special tokens, [`Self::id`] tokens of texts. So the token `</s>` in a text is not the
-/// special token that ends a text.
+/// [`Self::special`] looks up special tokens, [`Self::id`] tokens of texts. Therefore, a token `</s>` that occurs in a
+/// text is not the special token `</s>`, which ends a text.
 ///
 /// ```
 /// use unpadded::data::{Limits, Vocabulary};

@@ -31,11 +31,11 @@ enum VectorPlace {
 /// | text, as of word2vec and fastText (`.vec`) | a line of the word and its numbers; line 1: count and width of vectors |
 /// | binary, as of word2vec | the word, a space and little-endian `f32`; line 1 as in the form above |
 ///
-/// A whole fastText model (`.bin`) is refused; fastText also writes a `.vec` file, which has the vectors. Each of these
-/// formats may be compressed with gzip or zip. In a text format, words may contain spaces, because the vector is the
-/// last numbers of the line. The width of the vectors is declared in the first line. If the first line is already a
-/// vector, the width is the count of numbers after the first word. A first line of two whole numbers is always read as
-/// count and width.
+/// A whole fastText model (`.bin`) is refused; fastText also writes a `.vec` file, which has the vectors. A file in a
+/// format of the table may be compressed with gzip or zip. In a text format, words may contain spaces, because the
+/// vector is the last numbers of the line. The first line may declare the count and the width of the vectors. If the
+/// first line is already a vector, the width is the count of numbers in this vector. A first line of two whole numbers
+/// is always read as count and width.
 ///
 /// A token gets the vector of the same word in the file, otherwise the vector of its lower-case form. If the file has
 /// several vectors of a word, the first one is used. The file is streamed: only the vectors of the vocabulary's tokens
@@ -57,7 +57,7 @@ enum VectorPlace {
 /// # Ok::<(), unpadded::Error>(())
 /// ```
 ///
-/// To make the table that [`Self::fill`] has filled the parameter of an embedding, pass the table to
+/// To use the vectors in an embedding, fill a table with [`Self::fill`], and pass the table to
 /// [`Trainer::set_parameter`](crate::train::Trainer::set_parameter).
 #[derive(Debug, Clone)]
 pub struct WordVectors {
@@ -102,9 +102,10 @@ impl WordVectors {
     ///
     /// # Errors
     /// If the file cannot be read or has no vector; if it has more or fewer vectors than the first line declares; if a
-    /// vector has another width than the first vector, or the vector of a token has a cell that is no number, or not
-    /// finite in `f32`. The message has the line; for a binary file, it has the number of the vector and the position
-    /// of the vector's first byte. If [`TextFile::malformed`] is set to skip, malformed vectors are skipped instead.
+    /// vector has another width than the first vector; if the vector of a token has a cell that is not a number, or a
+    /// number that is not finite in `f32`. The message has the line; for a binary file, it has the number of the vector
+    /// and the position of the vector's first byte. If [`TextFile::malformed`] is set to skip, malformed vectors are
+    /// skipped instead.
     #[track_caller]
     pub fn of(file: &TextFile, vocabulary: &Vocabulary) -> Result<Self> {
         VectorSearch::new(vocabulary).read(file).at_caller()
@@ -237,7 +238,7 @@ impl<'v> VectorSearch<'v> {
         usize::try_from(id?).ok()
     }
 
-    /// Returns the ids of the tokens without a vector so far whose lower-case form is this word.
+    /// Returns the ids of the tokens whose lower-case form is this word and for which no vector was found yet.
     fn lower(&self, word: &str) -> impl Iterator<Item = usize> {
         let ids = self.lower.get(word).into_iter().flatten().copied();
         ids.filter(|&id| self.found.get(id) == Some(&VectorPlace::No))

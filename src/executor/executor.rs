@@ -50,10 +50,10 @@ use crate::tensor::{DType, Element, Storage, StorageKind, Variable};
 /// ```
 ///
 /// # A run in two halves
-/// A run [until the gradients](Stage::Gradients) does not change the scope. The gradients of such a run can be read
-/// ([`gradient`](Self::gradient)) and replaced ([`set_gradient`](Self::set_gradient)); then [`update`](Self::update) applies
-/// the updates. If no gradient is replaced, a run until the gradients plus `update` gives bit-identical results to one whole
-/// run.
+/// A run [until the gradients](Stage::Gradients) does not change the scope. After a run until the gradients, the gradients can
+/// be read ([`gradient`](Self::gradient)) and replaced ([`set_gradient`](Self::set_gradient)); then [`update`](Self::update)
+/// applies the updates. If no gradient is replaced, a run until the gradients plus `update` gives bit-identical results to one
+/// whole run.
 ///
 /// The example trains two replicas of a model, each on half of a batch, as processes on several machines would:
 ///
@@ -206,7 +206,7 @@ impl Executor {
     /// After this call, the values and gradients of the last run cannot be used.
     ///
     /// # Errors
-    /// The same errors as for the feeds of a run.
+    /// The errors of [`Self::run`] that are about feeds.
     #[track_caller]
     pub fn counts(&mut self, feeds: &[(VarId, &Variable)]) -> Result<Counts> {
         self.done = None;
@@ -218,10 +218,11 @@ impl Executor {
         self.machine.counts(&self.plan)
     }
 
-    /// Returns the memory that a run takes for a batch with these counts, beside the feeds themselves: computed before the run,
-    /// without an allocation. The buffers are those of a whole training step. Memory from an earlier, larger batch stays.
+    /// Returns the memory that a run takes for a batch with these counts, parameters and state included, beside the feeds
+    /// themselves. It is computed before the run, without an allocation, and counts a whole training step. The memory of an
+    /// earlier, larger batch stays, so it must be counted instead if it is larger.
     pub fn memory(&self, counts: &Counts) -> Memory {
-        Memory::of_run(&self.plan, counts, self.machine.threads())
+        Memory::of_program(&self.program).of_run(&self.plan, counts, self.machine.threads())
     }
 
     /// The compiled program as text. The text shows each instruction with its position, outputs and buffers, and the variables
@@ -321,7 +322,7 @@ impl Executor {
     }
 
     /// Returns the gradient of a parameter after a run until the gradients. The gradient is dense, or it is selected rows, in
-    /// which a row number may occur several times. The returned gradient is not clipped yet, since gradient clipping is part of
+    /// which a row index may occur several times. The returned gradient is not clipped yet, since gradient clipping is part of
     /// the updates.
     ///
     /// # Errors

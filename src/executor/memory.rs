@@ -5,6 +5,10 @@ use std::fmt;
 use crate::executor::plan::Plan;
 use crate::executor::run::counts::Counts;
 use crate::operator::CallMemory;
+use crate::program::{Program, VarRole};
+
+/// The allowance for small lists, such as the operands of calls.
+const LISTS: usize = 64 << 10;
 
 /// The memory of a run in bytes, by kind: see [`Executor::memory`](crate::executor::Executor::memory).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -24,6 +28,8 @@ pub struct Memory {
     pub packed: usize,
     /// The scratch memory of all threads.
     pub scratch: usize,
+    /// The small lists of the executor: an allowance.
+    pub lists: usize,
     /// Whether the figures are an upper bound: some sizes depend on values that only the run computes.
     pub bound: bool,
 }
@@ -31,14 +37,33 @@ pub struct Memory {
 impl Memory {
     /// Returns the sum of all kinds.
     pub fn total(&self) -> usize {
-        let Self { parameters, state, buffers, selected, orders, packed, scratch, bound: _ } = *self;
-        [parameters, state, buffers, selected, orders, packed, scratch]
+        let Self { parameters, state, buffers, selected, orders, packed, scratch, lists, bound: _ } = *self;
+        [parameters, state, buffers, selected, orders, packed, scratch, lists]
             .into_iter()
             .fold(0, usize::saturating_add)
     }
 
-    /// Computes the memory of a plan's run for a batch, without parameters and state.
-    pub(crate) fn of_run(plan: &Plan, counts: &Counts, threads: usize) -> Self {
+    /// Returns the memory of the parameters and of the optimizer's state of a program. A row-sparse variable counts with all of its
+    /// rows, so that the figures are an upper bound.
+    pub fn of_program(program: &Program) -> Self {
+        let mut memory = Self::default();
+        for (_, var) in program.vars() {
+            let Some(spec) = var.spec().filter(|_| var.persistable) else { continue };
+            let known = spec.shape.iter().map(|extent| extent.known().unwrap_or(0));
+            let mut bytes = known.fold(spec.dtype.size_of(), usize::saturating_mul);
+            if var.is_row_sparse() {
+                memory.bound = true;
+                let ids = spec.rows().known().unwrap_or(0).saturating_mul(size_of::<i64>());
+                bytes = bytes.saturating_add(ids);
+            }
+            let kind = if var.role == VarRole::Parameter { &mut memory.parameters } else { &mut memory.state };
+            *kind = kind.saturating_add(bytes);
+        }
+        memory
+    }
+
+    /// Computes the memory of a plan's run for a batch; `self` is the memory of the program.
+    pub(crate) fn of_run(&self, plan: &Plan, counts: &Counts, threads: usize) -> Self {
         let of = |quantity: usize, unit: usize| counts.values[quantity].saturating_mul(unit);
         let needs = &plan.needs;
         let line = |bytes: usize| bytes.checked_next_multiple_of(64).unwrap_or(bytes);
@@ -60,7 +85,7 @@ impl Memory {
         }
         let orders =
             needs.orders.iter().map(|&(quantity, unit)| of(quantity, unit)).fold(0, usize::saturating_add);
-        let mut memory = Self { buffers, selected, orders, bound: !counts.exact, ..Self::default() };
+        let mut memory = Self { buffers, selected, orders, lists: LISTS, bound: self.bound || !counts.exact, ..*self };
         let mut kind = (usize::MAX, 0);
         for call in &needs.calls {
             let CallMemory { prepared, scratch, bound } = call.memory(&counts.values, threads);

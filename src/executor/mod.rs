@@ -2,13 +2,13 @@
 //!
 //! The modules, in the order of their dependencies: `rewrite` turns a program into another program with equal results, and
 //! `plan` is a compiled program as plain data. The module `compile` makes the plan, `run` is the machine that runs the plan,
-//! and `observe` prints the plan and the profile of its runs. `reference` interprets programs without the other modules. The
-//! [`Executor`] is the public interface to these modules.
+//! and `observe` prints the plan and the profile of its runs. The module `reference` interprets programs and uses none of the
+//! other modules. The [`Executor`] is the public interface of the compiler and the machine.
 //!
 //! [`Executor::new`] compiles a program for the variables to fetch; [`Executor::run`] runs it on a batch with the variables of
-//! a [`Scope`]. The settings of a run are not part of the program but fields of its argument, a [`Run`]: train or infer, the
-//! step number, the sequence numbers, the last stage. A run may stop after the backward pass; [`Executor::update`] then applies
-//! the updates.
+//! a [`Scope`]. The settings of a run are not part of the program: they are fields of the [`Run`] that [`Executor::run`] takes.
+//! The settings are the mode (train or infer), the step number, the numbers of the sequences, and the last stage. A run may
+//! stop after the backward pass; [`Executor::update`] then applies the updates.
 
 mod compile;
 #[allow(clippy::module_inception)]

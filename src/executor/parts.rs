@@ -24,10 +24,10 @@ pub(crate) struct BatchLoss {
     /// For each total, the variable of its gradient, which the head computes and the body takes as a feed. `None` for a total
     /// without a gradient.
     seeds: Vec<Option<VarId>>,
-    /// The variables of gradients that the head computes for parameters that the head itself reads.
+    /// The variables with the gradients of the parameters that the head reads; the head computes these gradients.
     gradients: Vec<VarId>,
-    /// The number of the only total that has a gradient; `None` if no total or several totals have one. With only one such
-    /// total, the parts can be computed with gradient 1 and multiplied by the real gradient afterwards.
+    /// The index of the only total that has a gradient; `None` if no total has a gradient, or several totals have one. If only
+    /// one total has a gradient, the parts can be computed with gradient 1 and multiplied by the real gradient afterwards.
     late: Option<usize>,
     /// Whether the gradients of the totals depend on the values of the totals, and not only on the numbers of rows.
     by_value: bool,
@@ -70,8 +70,8 @@ impl BatchLoss {
         Ok(Self { terms, body, head: executor, seeds: head.seeds, gradients: head.gradients, late, by_value })
     }
 
-    /// Returns the operators whose rows depend on all rows of a part, each with its kind and the user's line. With such
-    /// operators, parts give other results than the whole batch.
+    /// Returns the operators whose rows depend on all rows of a part, each with its kind and the user's line. A program with
+    /// such an operator gives other results for parts than for the whole batch.
     pub(crate) fn whole_batch(&self) -> &[(String, String)] {
         &self.terms.whole
     }
@@ -82,7 +82,7 @@ impl BatchLoss {
         self.terms.totals.iter().map(|total| total.var).chain(counts)
     }
 
-    /// Returns whether the count of a mean is the number of rows of the variable `of`; otherwise it is the value of `of`.
+    /// Returns whether the count of a mean is the number of rows of the variable `of`. If not, the count is the value of `of`.
     fn counts_rows(&self, of: VarId) -> bool {
         self.body.spec(of).is_ok_and(|spec| spec.batched())
     }
@@ -149,7 +149,7 @@ impl BatchLoss {
     /// is applied [after the parts](Self::is_late).
     ///
     /// # Errors
-    /// If the body does not have one of these feeds.
+    /// If the body lacks the feed of a gradient.
     pub(crate) fn seeds(
         &self,
         whole: Option<(&Whole, &Totals)>,
@@ -187,7 +187,8 @@ impl BatchLoss {
     }
 
     /// Returns the factor and the weight of a part's gradient, such that the weighted mean over `parts` parts is the gradient
-    /// of the whole batch. The gradient of the head must be added in each part, because it counts even if no part has a row.
+    /// of the whole batch. The gradient that the head computes must be added in each part, because it is part of the result
+    /// even if no part has a row.
     pub(crate) fn in_mean(&self, whole: &Whole, part: &Totals, all: &Totals, parts: f64) -> (f64, f64) {
         match self.late {
             Some(i) if self.terms.totals[i].kind == Total::Mean => {
@@ -201,7 +202,8 @@ impl BatchLoss {
         }
     }
 
-    /// Returns whether the weighted mean of the parts' gradients is the gradient of the whole batch for any totals.
+    /// Returns whether the weighted mean of the parts' gradients is the gradient of the whole batch, whatever values the totals
+    /// have.
     pub(crate) fn is_mean(&self) -> bool {
         self.terms.is_total() && self.terms.totals.iter().all(|total| total.kind == Total::Mean)
     }
@@ -252,7 +254,7 @@ impl Totals {
         self.0.iter().flatten().copied()
     }
 
-    /// Returns the totals whose sums are these numbers.
+    /// Returns the totals whose sums are `numbers`: two sums per total.
     pub(crate) fn of_numbers(numbers: &[f64]) -> Self {
         Self(numbers.as_chunks().0.to_vec())
     }

@@ -2,10 +2,10 @@
 //! that no written region overlaps another lent region.
 //!
 //! An operator often reads and writes regions of one buffer: it writes step *t* of a memory and reads step *t − 1*. The
-//! threads of a split step loop write disjoint rows of the same buffers. Rust's slices cannot express such borrows. Here, an
-//! [`Arena`] owns typed buffers, and a [`Lane`] is the right to use all buffers, or only the rows of some sequences.
-//! [`Lane::operands`] lends regions after two checks: each region lies inside the lane, and no written region overlaps
-//! another lent region. The code outside of `src/kernels` needs no `unsafe`.
+//! threads of a split step loop write disjoint rows of the same buffers. Rust's slices cannot express these two kinds of
+//! borrows. Here, an [`Arena`] owns typed buffers, and a [`Lane`] is the right to use all buffers, or only the rows of some
+//! sequences. [`Lane::operands`] lends regions after two checks: each region lies inside the lane, and no written region
+//! overlaps another lent region. The code outside of `src/kernels` needs no `unsafe`.
 
 mod memory;
 mod room;
@@ -60,7 +60,7 @@ struct Buffer {
     version: u64,
 }
 
-/// The next version number of a buffer; no two buffers of any arenas ever get the same number.
+/// The next version number; each number is given to only one buffer, across all arenas of the process.
 static VERSIONS: AtomicU64 = AtomicU64::new(1);
 
 impl Buffer {
@@ -125,7 +125,7 @@ impl Arena {
         Self::default()
     }
 
-    /// Adds an empty buffer with elements of type `T` and returns the buffer's number.
+    /// Adds an empty buffer with elements of type `T`, and returns the index of the buffer.
     pub fn add<T: Plain>(&mut self) -> usize {
         self.buffers.push(Buffer {
             memory: Memory::new(),
@@ -183,12 +183,12 @@ impl<'a> Lane<'a> {
         self.part
     }
 
-    /// Splits the lane into one lane per range of sequences: lane `i` has the sequences of rank `cuts[i]..cuts[i + 1]`.
-    /// Calls `run` for each lane, on the threads of the current rayon pool.
+    /// Splits the lane into one lane per range of sequences: lane `i` has the sequences at the positions `cuts[i]..cuts[i + 1]`
+    /// in the order of the loop. Calls `run` for each lane, on the threads of the current rayon pool.
     ///
     /// # Panics
-    /// If this lane is already a part of a split loop; unless there is one more cut than `states`; if `cuts`, `starts` or the
-    /// bounds of runs decrease; or if a buffer has no share.
+    /// If this lane is already a part of a split loop; if `cuts` does not have one more entry than `states`; if `cuts`,
+    /// `starts` or the bounds of runs decrease; or if a buffer has no share.
     pub fn split<S: Send, E: Send>(
         &mut self,
         cuts: &[usize],
@@ -249,7 +249,7 @@ impl<'a> Lane<'a> {
     /// before it writes. The version is 0 if `own` was never called for the buffer.
     ///
     /// # Panics
-    /// If the arena has no buffer with this number.
+    /// If the arena has no buffer with this index.
     pub fn version(&self, buffer: usize) -> u64 {
         self.buffer(buffer).version
     }
@@ -295,7 +295,7 @@ impl<'a> Lane<'a> {
     }
 }
 
-/// The address of the list of buffers, which is sent to the threads of the lanes.
+/// The address of the list of buffers; the address is sent to the threads of the lanes.
 #[derive(Clone, Copy)]
 struct Address(*mut Buffer);
 // SAFETY: as for `Lane`, the lanes that use this address reach disjoint parts of the buffers.

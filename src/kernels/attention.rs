@@ -41,7 +41,7 @@ pub struct AttentionScores<'a, T> {
 }
 
 impl<T> AttentionScores<'_, T> {
-    /// Returns the keys in a range that at least one of the `queries` attends to.
+    /// Returns the part of the range `keys` that at least one of the `queries` attends to.
     fn seen(&self, queries: &Range<usize>, keys: &Range<usize>) -> Range<usize> {
         if queries.is_empty() {
             return keys.start..keys.start;

@@ -26,10 +26,10 @@ pub enum BagPool {
     Max,
 }
 
-/// The numbers of the table rows in each bag.
+/// Bags of table rows: the indices of the table rows in each bag.
 #[derive(Debug, Clone, Copy)]
 pub struct Bags<'a, T> {
-    /// The numbers of the table rows, for all bags one after the other.
+    /// The indices of the table rows, for all bags one after the other.
     pub rows: &'a [i64],
     /// The index in `rows` at which each bag begins, then the length of `rows`.
     pub starts: &'a [usize],
@@ -39,8 +39,8 @@ pub struct Bags<'a, T> {
 
 /// The number of rows between the row that is being added and the row that is being prefetched.
 const AHEAD: usize = 12;
-/// The number of rows that are added in one block of columns before the kernel moves to the next block. The numbers of these
-/// rows in the block stay in the nearest cache.
+/// The number of rows that are added in one block of columns before the kernel moves to the next block. The values of these
+/// rows in the block's columns stay in the nearest cache.
 const BLOCK: usize = 16;
 /// The number of columns in a block of columns.
 const WIDEST: usize = 64;
@@ -55,13 +55,13 @@ impl<T: Float> Bags<'_, T> {
         self.starts[bag]..self.starts[bag + 1]
     }
 
-    /// Returns the table row whose number is at index `at` of [`Bags::rows`].
+    /// Returns the table row whose index is entry `at` of [`Bags::rows`].
     #[inline(always)]
     fn row<'t>(&self, table: View<'t, T>, at: usize) -> &'t [T] {
         table.row(self.rows[at] as usize)
     }
 
-    /// Prefetches the table row whose number is [`AHEAD`] entries after index `at` of [`Bags::rows`].
+    /// Prefetches the table row whose index is entry `at` + [`AHEAD`] of [`Bags::rows`].
     #[inline(always)]
     fn ask_ahead(&self, table: View<'_, T>, at: usize) {
         if let Some(&row) = self.rows.get(at + AHEAD) {
@@ -85,11 +85,12 @@ impl<T: Float> Bags<'_, T> {
 }
 
 /// Pools the table rows of each bag b: for the sum, `out[b]` = Σ f_e · table\[rows_e\] over the entries e of bag b, in
-/// order. An empty bag gives zeros. For the maximum, NaN counts as larger than every number, so the result shows the NaN.
+/// order. An empty bag gives zeros. For the maximum, NaN counts as larger than every number, so a maximum over numbers with a
+/// NaN is NaN.
 ///
 /// # Panics
-/// If a row number is not in the table; if `out` does not have one row per bag, as wide as the table's rows; or if `factors`
-/// does not have one number per entry of `rows`.
+/// If an entry of `rows` is not the index of a table row; if `out` does not have one row per bag, as wide as the table's rows;
+/// or if `factors` does not have one number per entry of `rows`.
 pub fn bag_forward<T: Float>(pool: BagPool, bags: Bags<'_, T>, table: View<'_, T>, out: ViewMut<'_, T>) {
     bags.check(out.rows());
     assert_eq!(out.width(), table.width(), "the width of a bag");
@@ -121,8 +122,8 @@ pub fn bag_first_maximum<T: Float>(
 /// Computes the gradient of each factor: `out[e]` = Σ_j dout[b, j] · table[rows_e, j] for the entries e of bag b.
 ///
 /// # Panics
-/// If a row number is not in the table; or unless `dout` has one row per bag, as wide as the table's rows, and `out` has one
-/// number per entry of `rows`.
+/// If an entry of `rows` is not the index of a table row; if `dout` does not have one row per bag, as wide as the table's rows;
+/// or if `out` does not have one number per entry of `rows`.
 pub fn bag_factor_gradient<T: Float>(
     bags: Bags<'_, T>,
     table: View<'_, T>,
@@ -141,8 +142,8 @@ pub enum BagShare<'a, T> {
     Whole,
     /// Each occurrence receives the gradient of the bag times the occurrence's factor.
     Factors(&'a [T]),
-    /// Each occurrence receives the gradient in the columns in which it is the first maximum, and 0 in the other columns.
-    /// The slice has the indices that [`bag_first_maximum`] computes.
+    /// Each occurrence receives the gradient in the columns in which the occurrence is the first maximum, and 0 in all other
+    /// columns. The slice has the indices that [`bag_first_maximum`] computes.
     Maxima(&'a [u32]),
 }
 
@@ -151,7 +152,7 @@ pub enum BagShare<'a, T> {
 pub struct BagGradient<'a, T> {
     /// The distinct table rows, each with the list of its occurrences in the bags.
     pub plan: &'a RowMerge,
-    /// The number of the bag that contains each occurrence.
+    /// For each occurrence, the index of the bag that contains the occurrence.
     pub bags: &'a [u32],
     /// The share of a bag's gradient that each occurrence in the bag receives.
     pub share: BagShare<'a, T>,
@@ -164,7 +165,7 @@ pub enum BagTarget {
     Listed,
     /// The output is the gradient of the table, or a part that begins at table row `first`.
     Table {
-        /// The number of the table row that is the first row of the output.
+        /// The index of the table row that is the first row of the output.
         first: usize,
     },
 }
@@ -174,7 +175,7 @@ impl<T: Float> BagGradient<'_, T> {
     /// (`Listed`) or added to it (`Table`).
     ///
     /// # Panics
-    /// If the number of a bag is not a row of `dout`, or if `out` has no row for a sum.
+    /// If the index of a bag is not a row of `dout`, or if `out` has no row for a sum.
     pub fn put(&self, dout: View<'_, T>, range: Range<usize>, target: BagTarget, out: ViewMut<'_, T>) {
         assert_eq!(out.width(), dout.width(), "the width of a bag");
         sweep(BagBackward { gradient: self, dout, range, target, out });
@@ -295,7 +296,7 @@ fn some<'v, T, const N: usize>(view: &View<'v, T>, row: usize, column: usize) ->
     unsafe { &*start.cast::<[T; N]>() }
 }
 
-/// Computes the sum of rows, each times its factor, and writes it or adds it to `out`.
+/// Computes the sum of rows, each multiplied by its factor; writes the sum to `out`, or adds the sum to `out`.
 #[inline(always)]
 fn add_rows<A: Arithmetic, T: Float>(
     rows: Range<usize>,

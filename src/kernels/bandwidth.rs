@@ -41,8 +41,8 @@ pub struct Bandwidth {
 ///
 /// The result is the best of 5 samples of contiguous reads, with the instructions that the kernels use on this CPU. The
 /// first call for a number of threads takes about a tenth of a second and starts threads of its own; later calls return the
-/// stored result. The measurement allocates twice the size of the third-level cache, but at most 128 MiB. If eight times the
-/// second-level cache per thread is more, the measurement allocates this amount instead.
+/// stored result. The threads together allocate twice the size of the third-level cache, but at most 128 MiB; each thread
+/// allocates at least eight times the size of the second-level cache.
 pub fn bandwidth(threads: usize) -> Bandwidth {
     static KNOWN: Mutex<Vec<(usize, Bandwidth)>> = Mutex::new(Vec::new());
     let cores = std::thread::available_parallelism().map_or(1, NonZero::get);
@@ -73,8 +73,8 @@ fn measure(threads: usize, l2_size: usize, l3_size: usize) -> Bandwidth {
     Bandwidth { l2: of(inner), l3: of(outer), memory: of(all), l2_size, l3_size }
 }
 
-/// Calls a function with each thread's number, on `threads` threads at once; on fewer threads if the system refuses to start
-/// more.
+/// Calls a function on `threads` threads at once, with the index of each thread, and returns all results. Uses fewer threads if
+/// the system refuses to start more.
 fn on_all<T: Send>(threads: usize, run: &(impl Fn(usize) -> T + Sync)) -> Vec<T> {
     std::thread::scope(|scope| {
         let others: Vec<_> = (1..threads)

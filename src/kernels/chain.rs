@@ -2,9 +2,10 @@
 //! tag of a row and each pair of successive tags has a score. The module computes sums and maxima of scores over all paths
 //! of a sequence.
 //!
-//! The sums are over e^score instead of logarithms. Each row is divided by its largest number or by its sum, so that a step
-//! needs a matrix product and no exponential. `vanished.rs` bounds the probability that underflows; if underflow could
-//! change the result, the sequence is computed again with logarithms. All arithmetic is in f64, even if the scores are f32.
+//! The sums are computed from the factors e^score, and not from logarithms. Each row is divided by its largest number or by its
+//! sum, so that a step needs a matrix product and no exponential. `vanished.rs` bounds the probability that underflows; if
+//! underflow could change the result, the sequence is computed again with logarithms. All arithmetic is in f64, even if the
+//! scores are f32.
 
 mod best;
 mod marginals;

@@ -40,19 +40,19 @@ pub(super) trait Chunks {
 }
 
 impl<const WHOLE: bool> Columns<WHOLE> {
-    /// Returns these columns of a view, padded with zeros to a whole chunk.
+    /// Returns the columns `self` of a view, padded with zeros to a whole chunk.
     #[inline(always)]
     pub(super) fn of<T: Float>(self, view: View<'_, T>) -> [T; CHUNK] {
         self.part(view, 0)
     }
 
-    /// Returns these columns of a view, padded with zeros to a whole chunk; all zeros if the view is `None`.
+    /// Returns the columns `self` of a view, padded with zeros to a whole chunk; all zeros if the view is `None`.
     #[inline(always)]
     pub(super) fn take<T: Float>(self, view: Option<View<'_, T>>) -> [T; CHUNK] {
         view.map_or([T::ZERO; CHUNK], |view| self.of(view))
     }
 
-    /// Returns these columns of gate number `gate`, padded with zeros; the gates are `width` columns apart.
+    /// Returns the columns `self` of the gate with index `gate`, padded with zeros; the gates are `width` columns apart.
     #[inline(always)]
     pub(super) fn gate<T: Float>(self, view: View<'_, T>, gate: usize, width: usize) -> [T; CHUNK] {
         self.part(view, gate * width)
@@ -69,9 +69,9 @@ impl<const WHOLE: bool> Columns<WHOLE> {
         out
     }
 
-    /// Prefetches the same columns of the next row for each of `gates` gates; the gates are `width` columns apart. The
+    /// Prefetches the columns `self` of the next row, for each of `gates` gates; the gates are `width` columns apart. The
     /// prefetch pays in the backward pass, which reads from main memory: the next row arrives while the current row is
-    /// computed. Nothing after the last row is prefetched: another thread may be writing the row after it, and would have to
+    /// computed. Nothing is prefetched after the last row: another thread may be writing the memory there, and would have to
     /// wait.
     #[inline(always)]
     pub(super) fn ask<T: Float>(self, view: View<'_, T>, gates: usize, width: usize) {
@@ -85,7 +85,7 @@ impl<const WHOLE: bool> Columns<WHOLE> {
         }
     }
 
-    /// Stores a chunk in these columns of a view, `first` columns further to the right.
+    /// Stores a chunk in the columns `self` of a view, moved to the right by `first` columns.
     #[inline(always)]
     pub(super) fn write<T: Float>(self, out: &mut ViewMut<'_, T>, first: usize, chunk: &[T; CHUNK]) {
         let out = &mut out.row(self.row)[first + self.from..];
@@ -96,7 +96,7 @@ impl<const WHOLE: bool> Columns<WHOLE> {
         }
     }
 
-    /// Stores a chunk in these columns of an output; does nothing if the output is `None`.
+    /// Stores a chunk in the columns `self` of an output; does nothing if the output is `None`.
     #[inline(always)]
     pub(super) fn put<T: Float>(self, output: &mut Output<'_, T>, first: usize, chunk: &[T; CHUNK]) {
         let Some((out, assign)) = output else { return };

@@ -7,10 +7,10 @@
 //!
 //! # The model
 //! A matrix product keeps its sums in registers and reads its two operands repeatedly. Reading a number from a core's own
-//! cache (the second level) overlaps with the multiply-adds and costs nothing. A number that is *streamed* from a more
-//! distant cache or from memory costs nothing only if it is used in enough multiply-adds: as many as the core computes while
-//! one number arrives. This count of multiply-adds is [`Cpu::shared`] for the cache that cores share, and [`Cpu::memory`]
-//! for main memory. So
+//! cache (the second level) overlaps with the multiply-adds and costs nothing. A core computes faster than numbers arrive from
+//! a more distant cache or from memory. The wait for a *streamed* number is hidden only if the number is used in at least as
+//! many multiply-adds as the core computes while one number arrives. This count of multiply-adds is [`Cpu::shared`] for the
+//! cache that cores share, and [`Cpu::memory`] for main memory. So
 //!
 //! - an operand of any size is read unchanged if each of its numbers is used often enough each time it is streamed;
 //! - any other operand is cut into parts that stay in half of a core's own cache; all products with one part are computed
@@ -18,8 +18,8 @@
 //! - if neither rule is possible, threads divide the operand, so that no thread streams the whole operand.
 //!
 //! The number of multiply-adds per cycle of a core follows from the length of its vectors. The number of bytes that arrive
-//! per cycle was measured with all cores busy. AMD's Zen 3 receives 8 from the shared cache and 3 from memory; an Intel Xeon
-//! whose cores share a mesh receives about 3 and 2. An unknown CPU is assumed to be like Zen 3.
+//! per cycle was measured with all cores busy. AMD's Zen 3 receives 8 bytes from the shared cache and 3 bytes from memory; an
+//! Intel Xeon whose cores share a mesh receives about 3 and 2 bytes. An unknown CPU is assumed to be like Zen 3.
 
 use std::ptr;
 use std::sync::OnceLock;
@@ -44,8 +44,7 @@ pub struct Cpu {
     pub memory: usize,
 }
 
-/// The block size of a product: the number of rows that are multiplied by all panels together, and the length of the partial
-/// sums.
+/// The block size of a product: the number of rows in a block, and the length of the partial sums.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Block {
     pub(super) rows: usize,
@@ -54,11 +53,11 @@ pub(super) struct Block {
 
 impl Cpu {
     /// Returns the block size of a product of `rows` rows and panels of `width` columns. For each block of rows, the panels are
-    /// read again. So a block has enough rows that reading the panels from memory takes about an eighth of the time of the
-    /// block's multiply-adds, and few enough rows that the block's results stay in cache. The rows of a block are read again
-    /// for each panel, and each number of a row is then used in `width` multiply-adds. If `width` multiply-adds are too few
-    /// to stream the rows, sums are cut into shorter partial sums, so that the rows and the panel stay in half of the core's
-    /// own cache.
+    /// read again. A block has many rows, so that reading the panels from memory takes only about an eighth of the time of the
+    /// block's multiply-adds. But a block has at most 384 rows, so that the block's results stay in cache. The rows of a block
+    /// are read again for each panel, and each number of a row is then used in `width` multiply-adds. If `width` multiply-adds
+    /// are too few to stream the rows, sums are cut into shorter partial sums, so that the rows and the panel stay in half of
+    /// the core's own cache.
     pub(super) fn product_block(&self, rows: usize, width: usize) -> Block {
         let block = (8 * self.memory).clamp(96, 384);
         let fits = self.l2 / 2 / size_of::<f32>() / (rows.min(block) + width);
@@ -81,9 +80,9 @@ impl Cpu {
         fits.clamp(48, 384) / 24 * 24
     }
 
-    /// Returns the number of rows from which on one more pass over a large matrix is cheap. Reading and writing the matrix
-    /// then takes about an eighth of the time of the multiply-adds, one per row and number of the matrix. The result has an
-    /// upper bound, since the results of the rows need memory.
+    /// Returns the minimum number of rows for which one more pass over a large matrix is cheap. With this number of rows,
+    /// reading and writing the matrix takes about an eighth of the time of the multiply-adds. There is one multiply-add per row
+    /// and element of the matrix. The result has an upper bound, since the results of the rows need memory.
     pub fn rows_for_a_pass(&self) -> usize {
         (16 * self.memory).clamp(256, 768)
     }
@@ -149,8 +148,8 @@ fn mesh() -> bool {
     false
 }
 
-/// Returns the bytes of a core's second-level cache, and of its share of the third-level cache among the sharing cores that
-/// this process may use.
+/// Returns the size in bytes of a core's second-level cache, and of one core's share of the third-level cache. The share counts
+/// only cores that this process may use.
 fn caches() -> [usize; 2] {
     let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     let mut found = [None; 2];

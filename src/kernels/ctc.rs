@@ -3,8 +3,8 @@
 //! networks", 2006).
 //!
 //! The states of a sequence are its labels, with a blank before the first label, between labels and after the last label.
-//! The sums are over probabilities, divided by their sum in each frame; if underflow could change the result, the sequence
-//! is computed again with logarithms. All arithmetic is in f64.
+//! The sums over alignments are computed from probabilities; in each frame, the sums of all states are divided by their total.
+//! If underflow could change the result, the sequence is computed again with logarithms. All arithmetic is in f64.
 
 use super::chain::{SMALL, VanishedMass, log_sum_exp};
 use super::float::Float;
@@ -20,8 +20,8 @@ pub struct CtcRoom {
     totals: Vec<f64>,
     /// The class of each state: a label or the blank.
     states: Vec<usize>,
-    /// For each state `s`, 1 if state `s` may directly follow state `s − 2`, else 0. As in all arrays by state, two entries
-    /// of padding precede the entry of state 0.
+    /// For each state `s`, 1 if state `s` may directly follow state `s − 2`, else 0. As in all arrays that are indexed by
+    /// state, two entries of padding precede the entry of state 0.
     skips: Vec<f64>,
     /// The probability of each state's class in the current frame.
     own: Vec<f64>,
@@ -382,7 +382,7 @@ mod tests {
     use crate::kernels::numbers;
 
     /// Enumerates all alignments of labels to frames. Returns ln of the sum of their probabilities, and, for each frame and
-    /// class, the share of this sum.
+    /// class, the share of this sum that has the class in the frame.
     fn all_ways(likely: &[Vec<f64>], labels: &[usize], blank: usize) -> (f64, Vec<Vec<f64>>) {
         let (frames, classes) = (likely.len(), likely.first().map_or(1, Vec::len));
         let mut ways = Vec::new();

@@ -1,7 +1,7 @@
 //! Functions of one element, applied to every element of a view with the CPU's vector instructions.
 //!
-//! A closure of plain arithmetic vectorises here. A function with `exp` or `tanh` needs a [`super::path::Sweep`] instead,
-//! since `exp_with` and `tanh_with` need the type `A` of a sweep.
+//! A closure of plain arithmetic is vectorised by the functions of this module. A function with `exp` or `tanh` needs a
+//! [`super::path::Sweep`] instead, since `exp_with` and `tanh_with` need the type `A` of a sweep.
 
 use super::float::Float;
 use super::path::{Arithmetic, Sweep, sweep};

@@ -60,8 +60,8 @@ pub fn exceeds<T: Float>(x: T, best: T) -> bool {
 
 /// The element types: `f32` for training and prediction, `f64` to check `f32` results.
 ///
-/// A method whose name exists in `std` calls the function of `std`, for one element. The methods `exp_with`, `sigmoid_with`
-/// and `tanh_with` are for loops. In f32 they are polynomials that the compiler turns into vector code inside a
+/// A method with the name of a `std` function, such as `exp`, calls this function for one element. The methods `exp_with`,
+/// `sigmoid_with` and `tanh_with` are for loops. In f32 they are polynomials that the compiler turns into vector code inside a
 /// [`super::path::Sweep`]; in f64 they call `std`.
 pub trait Float:
     Products

@@ -18,7 +18,7 @@ use super::view::{Extent2, View, ViewMut};
 /// Below this number of multiply-adds, or of additions, a second thread costs more than it gains.
 const WORTH_A_THREAD: usize = 1 << 20;
 /// The number of rows per block: the products of a block are summed before the sum is added to the result. The size of a
-/// block decides the bits of the result, so it is the same on every machine. A packed panel of this number of rows stays in
+/// block decides the bits of the result, so it is the same on every machine. A packed panel with the rows of one block stays in
 /// the nearest cache; longer sums would lose precision.
 pub const SUM_ROWS: usize = 256;
 /// `x` is packed if `dy` has at least this number of panels, since the kernel reads `x` once per panel of `dy`.
@@ -47,7 +47,7 @@ pub fn affine_gradient<T: Float>(
     }
 }
 
-/// Computes [`affine_gradient`] for rows of `x` that are picked by number, on the calling thread only.
+/// Computes [`affine_gradient`] for rows of `x` that are picked by index, on the calling thread only.
 pub(super) fn picked_gradient<T: Float>(
     dy: View<'_, T>,
     x: PickedRows<'_, T>,
@@ -101,7 +101,7 @@ pub(super) fn by_tiles(
     share(on, all, &mut room.0[..threads]);
 }
 
-/// Divides the weight's gradient among threads: its columns if they are several panels, else its rows.
+/// Divides the weight's gradient among threads: by columns if the gradient has several panels of columns, else by rows.
 fn share(on: PathCpu, all: Gradients<'_, f32>, rooms: &mut [Vec<f32>]) {
     let (width, parts) = (PANEL_VECTORS * lanes(on.0), rooms.len());
     let (panels, k) = (all.dy.width().div_ceil(width), all.x.width());
@@ -147,7 +147,7 @@ struct Sizes {
 
 impl Sizes {
     /// Returns the scratch sizes for a result of `n` columns; they suffice for any part of the result, too. Rows that are
-    /// picked by number are always packed.
+    /// picked by index are always packed.
     fn of(on: PathCpu, k: usize, picked: bool, n: usize, transpose: Transpose) -> Self {
         let width = PANEL_VECTORS * lanes(on.0);
         let part = part(on, k);

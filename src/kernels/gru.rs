@@ -84,7 +84,7 @@ impl<T: Float> Chunks for Forward<'_, T> {
     }
 }
 
-/// The gates r and z, the candidate state n, and h_n, the recurrent part of n (`sn`).
+/// The gates `r` and `z`, the candidate state `n`, and `sn`, the recurrent part h_n of the candidate's input.
 struct Gates<T> {
     r: [T; CHUNK],
     z: [T; CHUNK],

@@ -21,7 +21,7 @@ fn power_of_two(k: i32) -> f32 {
     f32::from_bits((k.wrapping_add(127) as u32) << 23)
 }
 
-/// Returns `k` and `e^r - 1` for `e^x = 2^k·e^r` with |r| ≤ ln 2 / 2; x must not be extreme.
+/// Returns `k` and `e^r - 1` for `e^x = 2^k·e^r` with |r| ≤ ln 2 / 2; x must be NaN or between −104 and 89.
 #[inline(always)]
 fn reduce<A: Arithmetic>(x: f32) -> (i32, f32) {
     let t = A::mul_add(x, std::f32::consts::LOG2_E, ROUND);

@@ -333,7 +333,7 @@ impl<T: Float> Sweep for Gradients<'_, T> {
     }
 }
 
-/// The parameters of one row for the gradient of its numbers.
+/// The coefficients of one row in the formula of the input's gradient.
 struct Moved<T> {
     mean: T,
     scale: T,

@@ -1,7 +1,8 @@
 //! The peak rate of multiply-adds of this machine, as an upper limit for the speed of kernels in profiles.
 //!
 //! The measurement runs none of this crate's kernels and reads no memory. Its loop has only multiply-adds from register to
-//! register, and enough independent ones that none waits for another. No kernel of the crate can be faster than this loop.
+//! register, and has enough independent multiply-adds that no multiply-add waits for the result of an earlier one. No kernel of
+//! the crate can be faster than this loop.
 
 use std::hint::black_box;
 use std::sync::OnceLock;

@@ -1,28 +1,28 @@
-//! Rows of a matrix that are picked by number, in any order, with zeros for missing rows.
+//! Rows of a matrix that are picked by index, in any order, with zeros for missing rows.
 
 use super::float::Float;
 use super::view::View;
 
-/// Rows that are picked by number: the numbers first count the rows of `x`, then the rows of `beside`; every higher number
-/// means a row of zeros.
+/// Rows that are picked by index: the indices count the rows of `x` first, then the rows of `beside`; every higher index means
+/// a row of zeros.
 #[derive(Clone, Copy)]
 pub(super) struct PickedRows<'a, T> {
-    /// The matrix whose rows have the numbers from 0 on.
+    /// The matrix whose rows have the indices from 0 on.
     pub(super) x: View<'a, T>,
-    /// A second matrix, as wide as `x`, whose rows have the next numbers; `None` if there is only `x`.
+    /// A second matrix, as wide as `x`, whose rows have the next indices; `None` if there is only `x`.
     pub(super) beside: Option<View<'a, T>>,
     /// The row of zeros: at least one zero per column of `x`.
     pub(super) zeros: &'a [T],
-    /// The numbers of the picked rows, in the order of the operand's rows.
+    /// The indices of the picked rows, in the order of the operand's rows.
     pub(super) index: &'a [usize],
 }
 
-/// The rows of an operand: a view, or rows picked by number.
+/// The rows of an operand: all rows of a view, or rows that are picked by index.
 #[derive(Clone, Copy)]
 pub(super) enum RowSource<'a, T> {
     /// All rows of a view, in order.
     Lying(View<'a, T>),
-    /// The rows of a matrix that are picked by number.
+    /// The rows of a matrix that are picked by index.
     Picked(PickedRows<'a, T>),
 }
 

@@ -26,10 +26,12 @@ const WORTH_A_THREAD: usize = 1 << 19;
 /// The alignment of the start of the panels, in bytes: one cache line.
 pub(super) const ALIGNMENT: usize = 64;
 
-/// Lengthens scratch memory to at least `len` numbers, with exactly the memory that they take; new numbers are zero.
+/// Makes scratch memory at least `len` numbers long, with exactly the memory that they take. If it must grow, the old memory is
+/// freed first, and all numbers are zero.
 pub fn lengthen<T: Float>(room: &mut Vec<T>, len: usize) {
-    if let Some(more @ 1..) = len.checked_sub(room.len()) {
-        room.reserve_exact(more);
+    if room.len() < len {
+        *room = Vec::new();
+        room.reserve_exact(len);
         room.resize(len, T::ZERO);
     }
 }
@@ -192,7 +194,7 @@ pub fn product<T: Float>(a: View<'_, T>, b: &PackedMatrix<T>, c: ViewMut<'_, T>,
 }
 
 /// Computes `c = bias + a·b`, or adds the finished sums to `c`; without a bias, the result equals the result of [`product`].
-/// Up to `threads` threads of rayon's pool divide the columns, for products with too few rows to divide; the bits do not
+/// Up to `threads` threads of rayon's pool divide the columns, since a product may have too few rows to divide; the bits do not
 /// depend on the number of threads.
 ///
 /// # Panics

@@ -27,7 +27,7 @@ impl Transpose {
         }
     }
 
-    /// Returns the numbers of rows and columns of the operand; the argument has the numbers of the stored matrix.
+    /// Returns the numbers of rows and columns of the operand, from the numbers of rows and columns of the stored matrix.
     pub fn shape<N>(self, (rows, columns): (N, N)) -> (N, N) {
         match self {
             Transpose::No => (rows, columns),

@@ -3,8 +3,8 @@
 //! The result is out_j = 1/√k · Σ_e v_e · s(c_e, j). The sum is over the entries e of a row, with column c_e and value v_e,
 //! and the sign s is 1 or −1 with equal probability. The method is from D. Achlioptas, "Database-friendly random
 //! projections: Johnson-Lindenstrauss with binary coins", Journal of Computer and System Sciences 66, 2003. Each sign is one
-//! bit of a counter-based random number, so the sign depends only on seed, column and j. Column numbers may therefore be
-//! arbitrary, and the number of columns need not be known.
+//! bit of a counter-based random number, so the sign depends only on seed, column and j. A column index may therefore be any
+//! integer, and the number of columns need not be known.
 
 use super::float::Float;
 use super::path::{Arithmetic, Sweep, sweep};
@@ -179,8 +179,8 @@ mod tests {
         assert!(short.iter().zip(&long).all(|(s, l)| *s == 2.0 * l));
     }
 
-    /// The mean of n signs has a standard deviation of 1/√n; the same holds for the mean product of the signs of two
-    /// columns, two seeds or two neighbours.
+    /// The mean of n signs has a standard deviation of 1/√n; the mean product of the signs of two columns, two seeds or two
+    /// neighbours has this standard deviation, too.
     #[test]
     fn signs_are_fair_and_do_not_depend_on_each_other() {
         const K: usize = 1000;

@@ -1,4 +1,5 @@
-//! Random numbers that depend only on the place of their use in a training, not on earlier draws.
+//! Random numbers that depend only on the place of their use (seed, step, operator, sequence, position), and not on earlier
+//! draws.
 //!
 //! The generator Philox 4x32-10 computes four words from a counter and a key (Salmon, Moraes, Dror, Shaw: "Parallel random
 //! numbers: as easy as 1, 2, 3", SC 2011). Philox hashes seed, step, operator, sequence and position into the key of a row;
@@ -42,23 +43,23 @@ fn from_word<T: Float>(word: u32) -> T {
     T::from_f64(f64::from((word >> 8) as i32) * (1.0 / f64::from(1 << 24)))
 }
 
-/// The identity of a row of random numbers: the place of its use in a training.
+/// The identity of a row of random numbers: the place in a training where the row is used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct RowStream {
     /// The seed of the run.
     pub seed: u64,
     /// The number of the training step.
     pub step: u64,
-    /// The number of the operator that draws, unique in its program.
+    /// The id of the operator that draws; each id is unique in the program.
     pub operator: u64,
-    /// The number of the sequence, which does not depend on its batch.
+    /// The id of the sequence; the id does not depend on the batch that has the sequence.
     pub sequence: u64,
     /// The position of the row in its sequence.
     pub position: u64,
 }
 
 impl RowStream {
-    /// Returns the key of a row and three words of the counter; the fourth word of the counter is the number of a block of
+    /// Returns the key of a row and three words of the counter; the fourth word of the counter is the index of a block of
     /// columns.
     fn key(&self) -> ([u32; 2], [u32; 3]) {
         let chain =
@@ -70,8 +71,8 @@ impl RowStream {
     }
 }
 
-/// Fills a row with numbers in 0..1 of 24 random bits; f32 and f64 get the same numbers. A shorter row gets the first
-/// numbers of a longer row.
+/// Fills a row with numbers in 0..1, each of which has 24 random bits; f32 and f64 get the same numbers. The number in a column
+/// does not depend on the length of the row.
 ///
 /// ```
 /// use unpadded::kernels::random::{RowStream, fill_uniform};
@@ -86,8 +87,8 @@ pub fn fill_uniform<T: Float>(stream: RowStream, out: &mut [T]) {
     sweep(Fill { key, row, out });
 }
 
-/// Fills a row with numbers in 0..1 of 53 random bits, each made from two words, for operators that need more than 24 bits.
-/// A shorter row gets the first numbers of a longer row.
+/// Fills a row with numbers in 0..1 for operators that need more than 24 random bits: each number has 53 random bits, from two
+/// words. The number in a column does not depend on the length of the row.
 ///
 /// ```
 /// use unpadded::kernels::random::{RowStream, fill_uniform_53};

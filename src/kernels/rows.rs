@@ -1,4 +1,4 @@
-//! Gathering of rows by number, and merging of rows with equal numbers in a fixed order.
+//! Gathering of rows by index, and merging of rows with equal ids in a fixed order.
 
 use std::ops::Range;
 
@@ -6,7 +6,7 @@ use super::float::Float;
 use super::path::{Arithmetic, Sweep, sweep};
 use super::view::{View, ViewMut};
 
-/// Gathers rows of `src` by number: `out[i] = src[index[i]]`.
+/// Gathers rows of `src` by index: `out[i] = src[index[i]]`.
 ///
 /// # Panics
 /// If an index is not a row of `src`; or unless `out` has one row per index, as wide as the rows of `src`.

@@ -44,8 +44,8 @@ pub(super) struct Tile {
     pub(super) add: bool,
 }
 
-/// The function of a tile of one size on one path. The pointers in the argument must be valid for the tile's size, and the
-/// CPU must have the instructions of the path.
+/// A function that computes tiles of one size with the instructions of one path. The pointers in the argument must be valid for
+/// the tile's size, and the CPU must have the instructions of the path.
 pub(super) type TileFn = unsafe fn(&Tile);
 
 /// The size of a tile: `rows` rows × `panels` panels of `vectors` vectors each.
@@ -221,7 +221,8 @@ unsafe fn tile<V, const ROWS: usize, const COLUMNS: usize, const VECTORS: usize,
     }
 }
 
-/// Loads stored sums into `room` if `c` has fewer columns than the panels: rows of `width` numbers, padded with zeros.
+/// Loads stored sums into `room` if `c` has fewer columns than the panels; `room` then has rows of `width` numbers, padded with
+/// zeros.
 ///
 /// # Safety
 /// The caller must satisfy [`TileFn`] for a tile of `rows` rows; `room` must hold `rows` rows of `width` elements.

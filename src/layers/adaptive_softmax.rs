@@ -42,8 +42,8 @@ pub struct AdaptiveSoftmax {
 
 impl AdaptiveSoftmax {
     /// Makes an adaptive softmax over `classes` classes, divided into clusters at the ascending `cutoffs`. The head has the
-    /// classes below the first cutoff; each further cluster has the classes from one cutoff up to the next cutoff, the last
-    /// cluster all classes from the last cutoff on. The vectors of each cluster are a quarter as wide as the vectors of the
+    /// classes below the first cutoff; each further cluster has the classes from one cutoff up to the next cutoff; the last
+    /// cluster has all classes from the last cutoff on. The vectors of each cluster are a quarter as wide as the vectors of the
     /// previous cluster.
     pub fn new(classes: usize, cutoffs: &[usize]) -> Self {
         let ends = cutoffs.iter().copied().chain([classes]).collect();
@@ -153,7 +153,7 @@ impl AdaptiveSoftmax {
         classes(net, weights.head.of(x), "head", self.of_head())
     }
 
-    /// Returns the logits of the classes of the further cluster `k`, counted from 0.
+    /// Returns the logits of the classes of further cluster `k`; `k` = 0 is the first cluster after the head.
     fn cluster(&self, net: &Builder, x: Var, weights: &AdaptiveWeights, k: usize) -> Var {
         let [project, of_classes] = &weights.clusters[k];
         let logits = of_classes.of(project.of(x));

@@ -131,9 +131,9 @@ impl Layer for Conv {
 builder_methods! { Conv, Builder, Var;
     /// Convolution over the rows of each sequence of the last level: row t of the output is Σ_j x_(t + start + j · dilation) ·
     /// W_j + b, for j from 0 to `length` − 1. The window is around row t, or, if causal, ends at row t. The output has the LoD
-    /// of `x`; rows beyond the ends of a sequence are zeros. Parameters: `weight` `[length · in / groups, channels]`, `bias`
-    /// `[channels]`, and `padding` if the rows beyond the ends of a sequence are learned.
-    /// [`sequence_conv_with`](Self::sequence_conv_with) has the whole formula.
+    /// of `x`; rows beyond the ends of a sequence are zeros, unless they are learned. Parameters: `weight`
+    /// `[length · in / groups, channels]`, `bias` `[channels]`, and `padding` if the rows beyond the ends of a sequence are
+    /// learned. [`sequence_conv_with`](Self::sequence_conv_with) has the whole formula.
     ///
     /// ```
     /// use unpadded::{Builder, DType};

@@ -44,8 +44,8 @@ impl Embedding {
 
     /// Makes the table row-sparse: only the rows that training has touched are in memory and in checkpoints, so that ids may be
     /// hashes of words, and the vocabulary may be as large as the range of the hash. The table is a [row-sparse
-    /// parameter](Builder::row_sparse_parameter): its initial values have the distribution of a dense table's values, but are
-    /// not equal to these. The gradient of the table is [sparse](Self::sparse).
+    /// parameter](Builder::row_sparse_parameter): its initial values have the same distribution as the values of a dense table,
+    /// but are different numbers. The gradient of the table is [sparse](Self::sparse).
     ///
     /// ```
     /// use unpadded::layers::Embedding;

@@ -17,7 +17,7 @@ pub struct EmbeddingBag {
 
 impl EmbeddingBag {
     /// Makes an embedding bag with sum pooling, over a table of `vocabulary` rows of `width` numbers. The table is initialized
-    /// as the table of an [`Embedding`](crate::layers::Embedding).
+    /// like the table of an [`Embedding`](crate::layers::Embedding).
     pub fn new(vocabulary: usize, width: usize) -> Self {
         Self { table: Embedding::new(vocabulary, width), pool: BagPool::Sum, weights: None }
     }
@@ -35,7 +35,7 @@ impl EmbeddingBag {
         Self { weights: Some(weights), ..self }
     }
 
-    /// Makes the gradient of the table sparse: the gradient stores each row that was looked up once.
+    /// Makes the gradient of the table sparse: the gradient stores only the rows that were looked up, each row once.
     #[must_use]
     pub fn sparse(self) -> Self {
         Self { table: self.table.sparse(), ..self }
@@ -112,7 +112,7 @@ builder_methods! { EmbeddingBag, Builder, Var;
     ///
     /// # Errors
     /// If `ids` does not hold one whole number per row or has no LoD, `vocabulary` or the width is 0, the padding id is not
-    /// below `vocabulary`, or the weights do not fit.
+    /// below `vocabulary`, or the weights do not have one number per id and the LoD of the ids.
     pub fn embedding_bag(&self, ids: Var, options: EmbeddingBag) -> Var {
         self.layer(options).run(self, ids)
     }

@@ -62,8 +62,8 @@ pub fn lstm_bias(forget: f64) -> Initializer {
     Initializer::new(initialize::LSTM_BIAS, Attributes::new().with("forget", forget))
 }
 
-/// Initialization of the bias `[GH]` of a cell with G gates: `values` has one number per gate, in the order of the gates. The H
-/// biases of a gate start at the number of the gate.
+/// Initialization of the bias `[GH]` of a cell with G gates: `values` has one number per gate, in the order of the gates. All H
+/// biases of a gate start at the entry of `values` for this gate.
 ///
 /// ```
 /// use unpadded::DType;
@@ -80,7 +80,7 @@ pub fn gate_biases(values: &[f64]) -> Initializer {
 /// recurrent neural networks warp time?").
 ///
 /// For each of the H numbers of the cell state, a number u is drawn uniformly in 1..`t_max` − 1. The bias of the forget gate
-/// starts at ln u and the bias of the input gate at −ln u, so that the number of the cell state is kept for about u steps. All
+/// starts at ln u and the bias of the input gate at −ln u, so that this number of the cell state is kept for about u steps. All
 /// other biases start at 0. `t_max` must be at least 2; at `t_max` = 2, all biases start at 0.
 ///
 /// ```

@@ -58,14 +58,14 @@ pub trait Layer {
     /// outside of this layer.
     fn kind(&self) -> &str;
 
-    /// Returns the prefix of the parameters' names, if the options of the layer set a prefix; with `None`, the prefix is the
-    /// kind and a count.
+    /// Returns the prefix of the parameters' names, if the options of the layer set a prefix; with `None`, the prefix is
+    /// [`Self::kind`] and a count, such as `highway_0`.
     fn name(&self) -> Option<&str> {
         None
     }
 
-    /// Makes the layer's parameters for the input `x`. Returns `None` if `x` is unknown ([`Builder::spec`]). If `x` does not
-    /// fit, records an error ([`Builder::refuse`]) and returns `None`.
+    /// Makes the layer's parameters for the input `x`. Returns `None` if `x` is unknown ([`Builder::spec`]). If the layer does
+    /// not accept the shape or dtype of `x`, records an error ([`Builder::refuse`]) and returns `None`.
     fn weights(&self, net: &Builder, x: Var) -> Option<Self::Weights>;
 
     /// Appends the layer's operators to the program; returns the output for the input `x`.
@@ -139,7 +139,7 @@ impl<L: Layer + fmt::Debug> fmt::Debug for Instance<L> {
 }
 
 struct LayerWeights<W> {
-    /// The unique number of the builder that made the instance.
+    /// The unique id of the builder that made the instance.
     builder: u64,
     /// The scope of the parameters' names: the part of a name before the last point.
     scope: String,
@@ -177,7 +177,7 @@ impl<L: Layer> Instance<L> {
     /// Appends the layer's operators to the innermost open step block; returns the output for `x`.
     ///
     /// # Errors
-    /// If `x` or an option of the layer does not fit.
+    /// If the layer does not accept the shape or dtype of `x`, or if an option of the layer is invalid.
     #[track_caller]
     pub fn of(&self, x: Var) -> Var {
         match Builder::of(x) {
@@ -209,8 +209,7 @@ impl<L: Layer> Instance<L> {
         self.append(net, x, |layer, weights| layer.run(net, x, weights))
     }
 
-    /// Calls `make` with the layer's options and weights. `make` appends other operators than [`Self::of`] to the block of
-    /// `net`.
+    /// Calls `make` with the layer's options and weights. `make` appends operators of its own to the block of `net`.
     #[track_caller]
     pub(super) fn append(&self, net: &Builder, x: Var, make: impl FnOnce(&L, &L::Weights) -> Var) -> Var {
         let _line = net.called_from(Location::caller());
@@ -218,8 +217,8 @@ impl<L: Layer> Instance<L> {
         weights.map_or_else(|| net.unknown(), |weights| make(&self.layer, &weights))
     }
 
-    /// Returns the weights; the first call makes them for the input `x`. Returns `None` if `x` is unknown or does not fit, or
-    /// if another builder made the layer.
+    /// Returns the weights; the first call makes them for the input `x`. Returns `None` if `x` is unknown, if the layer does
+    /// not accept the shape or dtype of `x`, or if another builder made the layer.
     #[track_caller]
     pub(super) fn ready(&self, net: &Builder, x: Var) -> Option<L::Weights> {
         if self.shared.builder != net.number() {

@@ -59,9 +59,9 @@ impl Lstm {
         Self { forget_bias, ..self }
     }
 
-    /// Chrono initialization ([`init::chrono`]): the biases start so that the cell state remembers for up to `t_max` steps, at
-    /// least 2 (Tallec & Ollivier 2018). `chrono` and [`Self::gate_biases`] override each other: the last call counts. After
-    /// either call, [`Self::forget_bias`] has no effect.
+    /// Chrono initialization ([`init::chrono`]): the biases start so that the cell state remembers for up to `t_max` steps
+    /// (Tallec & Ollivier 2018); `t_max` must be at least 2. `chrono` and [`Self::gate_biases`] override each other: the last
+    /// call counts. After either call, [`Self::forget_bias`] has no effect.
     ///
     /// ```
     /// # use unpadded::layers::Lstm;
@@ -132,8 +132,8 @@ impl Lstm {
         [open(o, 2, c) * output.of(c), c]
     }
 
-    /// Checks that a weight is present if and only if the options of the layer require the weight (`dims` is its shape), and
-    /// checks its shape.
+    /// Checks that a weight is present if and only if the options of the layer require the weight, and checks its shape. `dims`
+    /// is the required shape; `None` if no weight is required.
     fn asked(
         &self,
         net: &Builder,

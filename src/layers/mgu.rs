@@ -12,8 +12,8 @@ pub struct Mgu {
     options: Options<1>,
 }
 
-/// The weights of a minimal gated unit: `w_ih` `[in, 2H]`, `w_hh` `[H, 2H]` and biases `[2H]`. The columns are for the gate f
-/// and the candidate n, side by side.
+/// The weights of a minimal gated unit: `w_ih` `[in, 2H]`, `w_hh` `[H, 2H]` and biases `[2H]`. The first H columns are for
+/// the gate f, the last H columns for the candidate n.
 pub type MguWeights = RecurrentWeights;
 
 impl Mgu {
@@ -78,7 +78,7 @@ recurrent_methods! {
     /// Returns the state h of a minimal gated unit (Zhou et al., 2016) after every step, with the rows and the LoD of `x`. The
     /// formulas of a step are f = σ(x·W_f + h·U_f + b_f), n = tanh(x·W_n + (f ∘ h)·U_n + b_n) and h ← (1 − f) ∘ h + f ∘ n. The
     /// unit runs over the sequences of the last LoD level. Parameters: `weight_ih` `[in, 2H]`, `weight_hh` `[H, 2H]`, `bias`
-    /// `[2H]`; the columns are the gate f and the candidate n.
+    /// `[2H]`; the first H columns are for the gate f, the last H columns for the candidate n.
     ///
     /// ```
     /// use unpadded::{Builder, DType};

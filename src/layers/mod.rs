@@ -9,8 +9,9 @@
 //! [`Builder::part`](crate::Builder::part). If the layer has to be a value with weights, write a type that implements
 //! [`Layer`]. In both cases, the operators and errors of the layer name the source line that called the layer.
 //!
-//! Parameters are named by kind of layer and count (`lstm_0.weight_ih`, `lstm_1.weight_ih`) or by the name that
-//! `named("encoder")` gives the layer. Initializers ([`init`]) compute the initial values of parameters.
+//! The name of a parameter begins with the name of its layer: the layer's kind and a counter, such as `lstm_1` in
+//! `lstm_1.weight_ih`, or the name that `named("encoder")` gives the layer. Initializers ([`init`]) compute the initial
+//! values of parameters.
 
 pub mod init;
 

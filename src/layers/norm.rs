@@ -19,8 +19,8 @@ pub struct Norm {
     name: Option<String>,
 }
 
-/// The default momentum of a batch norm: the share of the way that each training step moves the running mean and variance to
-/// the mean and variance of the batch.
+/// The default momentum of a batch norm, the weight of the batch in each step: running mean ← (1 − momentum) · running mean +
+/// momentum · batch mean, and likewise for the variance.
 const MOMENTUM: f64 = 0.1;
 
 /// The kind of normalization: over the numbers of a row (layer norm, root mean square norm), or over the rows of the batch
@@ -66,15 +66,15 @@ impl Norm {
     ///
     /// out_ij = (x_ij − m_j) / √(v_j + epsilon) · gain_j + bias_j. While training, m and v are the mean and the variance of a
     /// column over the rows of all sequences of the batch; there is no padding. Beside its weights, a batch norm has the
-    /// running `mean` and `variance`, which start at 0 and 1. Each training step moves the running mean and variance by the
-    /// share `momentum` (0.1) of the way to the mean and variance of the batch, after the updates have checked all gradients.
-    /// Inference and evaluation normalize by the running mean and variance, so that the result for a row does not depend on the
-    /// rest of the batch. The variance that moves the running variance is divided by n − 1 for n rows, as in PyTorch's
-    /// `BatchNorm1d`.
+    /// running `mean` and `variance`, which start at 0 and 1. At the end of each training step, after the check that all
+    /// gradients are finite, running mean ← (1 − momentum) · running mean + momentum · batch mean, and likewise for the
+    /// variance (default momentum: 0.1). Inference and evaluation normalize by the running mean and variance, so that the
+    /// result for a row does not depend on the rest of the batch. The batch variance that enters the running variance has the
+    /// divisor n − 1 for n rows, as in PyTorch's `BatchNorm1d`.
     ///
-    /// A batch without rows, or with one row, has no variance. Such a batch is normalized by the running mean and variance
-    /// while training, too, and does not move the running mean and variance. If several batches make a training step, each
-    /// batch is normalized separately, and the last batch moves the running mean and variance.
+    /// A batch without rows, or with one row, has no variance. Even while training, such a batch is normalized by the running
+    /// mean and variance, and leaves both unchanged. If a training step has several batches (gradient accumulation), each
+    /// batch is normalized separately, and only the last batch changes the running mean and variance.
     ///
     /// ```
     /// use ndarray::array;
@@ -106,8 +106,8 @@ impl Norm {
         Self { epsilon, ..self }
     }
 
-    /// Sets the momentum of a batch norm, from 0 to 1: the share of the way that a training step moves the running mean and
-    /// variance. For other norms, a momentum is an error.
+    /// Sets the momentum of a batch norm, from 0 to 1: the weight of the batch when a training step updates the running mean
+    /// and variance. For other norms, a momentum is an error.
     #[must_use]
     pub fn momentum(self, momentum: f64) -> Self {
         Self { momentum: Some(momentum), ..self }

@@ -46,7 +46,7 @@ pub struct Qrnn {
 #[non_exhaustive]
 pub struct QrnnWeights {
     /// The filters `[window · in, parts · H]` of the candidate z and of the gates (f, o, i) that the pooling has, side by side.
-    /// From top to bottom, a filter has the weights for the rows of the window, the current row last.
+    /// The rows of a filter are in the order of the window; the last `in` rows are for the current row.
     pub weight: Var,
     /// The biases `[parts · H]` of the candidate and the gates, in the order of the columns of `weight`.
     pub bias: Var,
@@ -78,7 +78,8 @@ impl Qrnn {
         Self { initial: Some([c]), ..self }
     }
 
-    /// Reverses the direction: steps run from the end of each sequence to its start, and the window has later rows.
+    /// Reverses the direction: steps run from the end of each sequence to its start, and the window has the current row and
+    /// the rows after it.
     #[must_use]
     pub fn backwards(self) -> Self {
         Self { reverse: true, ..self }

@@ -17,14 +17,15 @@ pub struct RecurrentWeights {
     pub w_ih: Var,
     /// The weight `[H, G·H]` by which the state is multiplied.
     pub w_hh: Var,
-    /// The bias `[G·H]` that is added to the product of the input; `None` for a layer without biases.
+    /// The bias `[G·H]` that is added to the product of the input and `w_ih`; `None` for a layer without biases.
     pub b_ih: Option<Var>,
-    /// The bias `[G·H]` that is added to the product of the state; `None` if the layer has one bias or none. In a GRU with
-    /// [`Reset::After`](crate::layers::Reset::After), the reset gate also multiplies the part of this bias for the candidate n.
+    /// The bias `[G·H]` that is added to the product of the state and `w_hh`; `None` if the layer has one bias or none. In a
+    /// GRU with [`Reset::After`](crate::layers::Reset::After), the reset gate also multiplies the last H numbers of this
+    /// bias, which are for the candidate n.
     pub b_hh: Option<Var>,
 }
 
-/// The name in errors of the width of a state.
+/// The name by which errors call the width of a state.
 pub(super) const STATE: &str = "numbers of state";
 
 /// The options that every recurrent layer has.
@@ -36,7 +37,8 @@ pub(super) struct Options<const STATES: usize> {
     pub(super) initial: Option<[Var; STATES]>,
     pub(super) input: Initializer,
     pub(super) recurrent: Initializer,
-    /// The initializer of the bias that is added to the product of the input; `None` for the default of the cell.
+    /// The initializer of the bias that is added to the product of the input and its weight; `None` for the default of the
+    /// cell.
     pub(super) input_bias: Option<Initializer>,
     pub(super) zoneout: [f64; STATES],
     pub(super) recurrent_dropout: f64,
@@ -77,8 +79,8 @@ pub(super) trait Cell<const STATES: usize> {
         [self.options().hidden; STATES]
     }
 
-    /// Returns name and initializer of two biases: of the product of the input, and of the product of the state. `None` for a
-    /// bias that the cell does not have.
+    /// Returns the name and the initializer of the input's bias and of the state's bias, as in `b_ih` and `b_hh`; `None` for
+    /// a bias that the cell does not have.
     fn biases(&self) -> [Option<(&'static str, Initializer)>; 2];
 
     /// Makes the layer's parameters for the input `x`; `None` if `x` is unknown or does not fit.
@@ -128,9 +130,9 @@ macro_rules! recurrent_layer {
                 self
             }
 
-            /// Sets the initial bias of each gate, in the order of the gates. If the layer has two biases, the numbers are for
-            /// the bias that is added to the product of the input. The initial biases have no effect on a layer with given
-            /// weights ([`Builder::layer_with`](crate::Builder::layer_with)).
+            /// Sets the initial bias of each gate, in the order of the gates. If the layer has two biases, the numbers are
+            /// for the bias that is added to the product of the input and its weight. The initial biases have no effect on a
+            /// layer with given weights ([`Builder::layer_with`](crate::Builder::layer_with)).
             #[must_use]
             pub fn gate_biases(mut self, starts: [f64; <$layer as Cell<$states>>::GATES]) -> Self {
                 self.options.input_bias = Some($crate::layers::init::gate_biases(&starts));
@@ -268,8 +270,7 @@ pub(super) fn weights<const STATES: usize, C: Cell<STATES>>(
     Some(RecurrentWeights { w_ih, w_hh, b_ih, b_hh })
 }
 
-/// Slices the weight and the bias of the state's product: returns the columns of the weight and of the bias for each range of
-/// columns.
+/// Slices the weight and the bias of the state: returns, for each range in `columns`, these columns of `w_hh` and of `b_hh`.
 pub(super) fn sliced<const N: usize>(
     net: &Builder,
     weights: RecurrentWeights,
@@ -292,8 +293,8 @@ pub(super) struct CellInputs<const STATES: usize> {
 }
 
 /// Appends a recurrent loop that runs a cell over the sequences of `x`. `next` appends the operators that compute the next
-/// states. `wanted` selects the results from the output after every step and the memories of the states. Returns `None` if `x`
-/// does not hold sequences of rows of floats, or a weight, an option or an initial state does not fit.
+/// states. `wanted` gets the output after every step and the memories of the states, and returns the results of the loop.
+/// Returns `None` if `x` does not hold sequences of rows of floats, or a weight, an option or an initial state does not fit.
 pub(super) fn run<const STATES: usize, C: Cell<STATES>, O: Vars>(
     net: &Builder,
     x: Var,
@@ -368,7 +369,7 @@ builder_methods! { Builder;
 }
 
 /// Checks the input and the weights of a recurrent layer; returns the spec of the input. A cell that slices its weights calls
-/// this function before, so that an error names the weight, not a slice.
+/// this function before it slices them, so that an error names the weight, not a slice.
 pub(super) fn checked<const STATES: usize, C: Cell<STATES>>(
     net: &Builder,
     x: Var,
@@ -385,8 +386,7 @@ pub(super) fn checked<const STATES: usize, C: Cell<STATES>>(
     Some(spec)
 }
 
-/// Returns the number of columns of all gates together. If the number overflows, records an error and returns `None`;
-/// otherwise, the number of columns of fewer gates does not overflow either.
+/// Returns the number of columns of all gates together. If the number overflows, records an error and returns `None`.
 fn gate_columns<const STATES: usize, C: Cell<STATES>>(net: &Builder, cell: &C) -> Option<usize> {
     let hidden = cell.options().hidden;
     cell.widths().into_iter().try_for_each(|width| wide(net, C::KIND, width))?;
@@ -423,7 +423,7 @@ pub(super) fn weight_shape(
 }
 
 /// Checks that a rate among the options of a layer is in [0, 1). Without this check, the error would name the operator that
-/// reads the rate, which the user did not write.
+/// reads the rate, such as `dropout`, which the user did not call.
 fn chance(net: &Builder, layer: &str, option: &str, rate: f64) -> Option<()> {
     if (0.0..1.0).contains(&rate) {
         return Some(());

@@ -70,7 +70,7 @@ impl<L: RecurrentLayer> Stacked<L> {
         self.layers.saturating_mul(if self.bidirectional { 2 } else { 1 })
     }
 
-    /// Checks that `got`, the length of a list, is one entry per layer, or two entries per bidirectional layer.
+    /// Checks that `got`, the length of a list, is the number of layers; a bidirectional layer counts as two layers.
     fn counted(&self, net: &Builder, what: &str, got: usize) -> Option<()> {
         if got == self.count() {
             return Some(());

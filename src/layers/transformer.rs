@@ -1,5 +1,5 @@
-//! The transformer block: attention, then a feed-forward network of two linear layers; attention and network have a norm before
-//! them and a residual connection around them.
+//! The transformer block: attention, then a feed-forward network of two linear layers. By default, a norm precedes the
+//! attention and the network; a residual connection surrounds each of them.
 
 use crate::builder_methods;
 use crate::layers::{Attention, Instance, Layer, Linear, Norm};
@@ -138,9 +138,9 @@ builder_methods! { TransformerBlock, Builder, Var;
     /// Applies a transformer block (Vaswani et al., "Attention is all you need", 2017). The output has the rows and the LoD of
     /// `x`: y = x + attention(norm(x)), and out = y + gelu(norm(y)·W₁ + b₁)·W₂ + b₂. The norms are before the attention and the
     /// feed-forward network (Xiong et al., "On layer normalization in the transformer architecture", 2020). In a transformer
-    /// block, only the [`Attention`] uses the positions of rows, if it is causal, rotary, relative or has a window. Parameters:
-    /// the parameters of [`Attention`] under `attention` and, with a memory, `over`; `inner` `[width, 4 · width]` and `outer`
-    /// `[4 · width, width]`, each a weight and a bias. Each norm has a gain and a bias.
+    /// block, only the [`Attention`] uses the positions of rows, if it is causal, rotary, relative or has a window.
+    /// Parameters: the parameters of [`Attention`], with the prefix `attention` and, for a memory, also `over`; `inner`
+    /// `[width, 4 · width]` and `outer` `[4 · width, width]`, each a weight and a bias. Each norm has a gain and a bias.
     ///
     /// ```
     /// use unpadded::layers::{Attention, TransformerBlock};

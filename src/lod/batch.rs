@@ -1,7 +1,7 @@
 //! Operations on the LoD of a batch: slice, split, merge, take, reorder, repeat and flatten.
 //!
-//! For each operation that moves rows, a second function (`…_rows`) returns row numbers, by which the rows of a tensor
-//! can be moved, too.
+//! For each operation that moves rows, such as `take`, a second function, such as `take_rows`, returns row indices. With
+//! these indices, the rows of a tensor can be moved in the same way.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -91,7 +91,7 @@ impl Lod {
     /// not at all. [`Lod::take_rows`] returns the rows of these sequences.
     ///
     /// # Errors
-    /// Fails if a listed number is not less than [`Lod::sequences`], or if the result is too large for memory.
+    /// Fails if a listed index is not less than [`Lod::sequences`], or if the result is too large for memory.
     #[doc(alias = "gather")]
     #[track_caller]
     pub fn take(&self, sequences: &[usize]) -> Result<Arc<Lod>> {
@@ -99,7 +99,7 @@ impl Lod {
         self.pick(sequences.iter().map(|&i| i..i + 1).collect()).at_caller()
     }
 
-    /// For each row of the batch that [`Lod::take`] describes, returns the number of the row in this batch.
+    /// Returns, for each row of the batch after [`Lod::take`], the index that the row has in this batch.
     ///
     /// # Errors
     /// Fails as [`Lod::take`] does.
@@ -133,7 +133,7 @@ impl Lod {
         self.take(order)
     }
 
-    /// For each row of the batch that [`Lod::reorder`] describes, returns the number of the row in this batch.
+    /// Returns, for each row of the batch after [`Lod::reorder`], the index that the row has in this batch.
     ///
     /// # Errors
     /// Fails if `order` does not list every top-level sequence exactly once.
@@ -161,7 +161,7 @@ impl Lod {
         self.take(&self.repeated(times).at_caller()?)
     }
 
-    /// For each row of the batch that [`Lod::repeat`] describes, returns the number of the row in this batch.
+    /// Returns, for each row of the batch after [`Lod::repeat`], the index that the row has in this batch.
     ///
     /// # Errors
     /// Fails as [`Lod::repeat`] does.

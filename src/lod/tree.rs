@@ -23,7 +23,8 @@ use crate::error::{AtCaller, Error, Result};
 pub enum SeqPos {
     /// A leaf: a sequence with this number of rows.
     Rows(usize),
-    /// A sequence with these sequences. The root of a tree has the top-level sequences of the batch.
+    /// A sequence that consists of these shorter sequences, in order. The root of a tree has the top-level sequences of the
+    /// batch.
     Sequences(Vec<SeqPos>),
 }
 

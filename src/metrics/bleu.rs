@@ -18,10 +18,10 @@ pub(super) const BLEU: &str = "bleu";
 
 /// BLEU of a corpus (Papineni et al., 2002), from 0 to 1: the geometric mean of the n-gram precisions, n = 1 … 4, times a
 /// brevity penalty. An n-gram of a text counts at most as often as it occurs in the reference. The brevity penalty is exp(1 − r
-/// / f) if all texts together have f tokens, fewer than the r tokens of the references. If no n-gram of a length n matches,
-/// 1/2ᵏ n-grams count as matches, for the k-th such n (the smoothing `exp`). If no n-gram of any length matches, or there is no
-/// n-gram of a length n, BLEU is 0. The value is the value of sacreBLEU (Post, "A call for clarity in reporting BLEU scores",
-/// 2018) divided by 100.
+/// / f) if all texts together have f tokens, fewer than the r tokens of the references. The smoothing is `exp`: for the k-th
+/// length n at which no n-gram matches, 1/2ᵏ matches are counted instead of 0. If no n-gram of any length matches, or there
+/// is no n-gram of a length n, BLEU is 0. The value equals the score of sacreBLEU (Post, "A call for clarity in reporting
+/// BLEU scores", 2018) divided by 100.
 ///
 /// In a trainer, BLEU reads two variables with sequences of whole numbers, as [`ErrorRate`](super::ErrorRate) does;
 /// [`Bleu::texts`] adds a text without variables.

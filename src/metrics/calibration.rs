@@ -11,8 +11,9 @@ use crate::tensor::{DType, Variable};
 pub(super) const CALIBRATION: &str = "calibration_error";
 pub(super) const BINS: &str = "bins";
 
-/// The expected calibration error (Guo et al., "On calibration of modern neural networks", 2017): rows are sorted into bins of
-/// equal width by the probability of their guess, the largest of softmax(logits). The error is the mean over all rows of |share
+/// The expected calibration error (Guo et al., "On calibration of modern neural networks", 2017): each row is in one of
+/// several bins of equal width, by the probability of its guess (the largest of softmax(logits)). The error is the mean over
+/// all rows of |share
 /// of right guesses in the row's bin − mean probability in the row's bin|. A row with an infinite or NaN largest logit has no
 /// softmax, and is an error.
 ///
@@ -38,7 +39,7 @@ pub struct CalibrationError {
     sums: Sums,
 }
 
-/// A bin of a [`CalibrationError`]: the rows with a probability of the guess in a certain range.
+/// A bin of a [`CalibrationError`]: the rows whose guess has a probability in the range of the bin.
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[non_exhaustive]
 pub struct CalibrationBin {

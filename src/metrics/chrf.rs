@@ -10,7 +10,7 @@ const BETA: f64 = 2.0;
 /// chrF2 of a corpus (Popović, "chrF: character n-gram F-score for automatic MT evaluation", 2015), from 0 to 1: F₂ of the mean
 /// precision and the mean recall of character n-grams, n = 1 … 6. White space is ignored. The means leave out each n for which
 /// the texts or the references have no n-gram. If a text has several references, the reference with the largest score counts.
-/// The value is the value of sacreBLEU divided by 100.
+/// The value equals the score of sacreBLEU divided by 100.
 ///
 /// ```
 /// use unpadded::metrics::ChrF;
@@ -20,8 +20,7 @@ const BETA: f64 = 2.0;
 /// ```
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct ChrF {
-    /// For n = 1 … 6, the number of n-grams in the texts, the number in the references, and the number in both text and
-    /// reference.
+    /// For n = 1 … 6, three numbers of n-grams: in the texts, in the references, and in both a text and its reference.
     sums: [f64; 3 * LONGEST],
 }
 

@@ -165,8 +165,8 @@ pub(crate) enum ChunkRule {
     Strict,
 }
 
-/// Returns the predicted and reference chunks of a sentence: for each chunk its kind, and its counts as right, predicted and
-/// reference chunk, each 1 or 0.
+/// Returns the predicted chunks of a sentence, then its reference chunks. Each chunk has its kind and three counts, 0 or 1:
+/// for right chunks, for predicted chunks and for reference chunks.
 ///
 /// # Errors
 /// If a tag does not have the form that the scheme requires.

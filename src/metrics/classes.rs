@@ -9,8 +9,8 @@ use crate::program::Var;
 use crate::tensor::{DType, Variable};
 use crate::with_float;
 
-/// Accuracy: the share of rows with the largest logit (the first one of equal logits) at the label. A row with a NaN logit
-/// counts as a miss.
+/// Accuracy: the share of rows whose largest logit is the logit of the label; of equal logits, the first counts as the
+/// largest. A row with a NaN logit counts as a miss.
 ///
 /// ```
 /// use ndarray::array;
@@ -92,7 +92,7 @@ impl Metric for Accuracy {
     }
 }
 
-/// The average of a metric per class ([`Precision`], [`Recall`], [`F1`]) over classes.
+/// The way in which a metric per class ([`Precision`], [`Recall`], [`F1`]) is averaged over classes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Average {
@@ -100,7 +100,7 @@ pub enum Average {
     Macro,
     /// Micro average: the value computed from the counts of all classes together.
     Micro,
-    /// No average: the value of the class with this number alone.
+    /// No average: the value of the single class with this index.
     Class(usize),
 }
 
@@ -344,7 +344,7 @@ pub(super) struct LabelledLogits {
     pub(super) ignore: Option<i64>,
 }
 
-/// A row that is not ignored: its number in the batch, its label, and its guess, the class of the first largest logit; `None`
+/// A row that is not ignored: its index in the batch, its label, and its guess, the class of the first largest logit; `None`
 /// if a logit is NaN.
 pub(super) struct Row {
     pub(super) number: usize,
@@ -386,8 +386,8 @@ impl LabelledLogits {
         }
     }
 
-    /// Returns the rows that are not ignored. A label that is no column of the logits is an error: a mistake in the data, or a
-    /// label that has to be passed to `ignoring`.
+    /// Returns the rows that are not ignored. A label without a column in the logits is an error: either the data are wrong,
+    /// or the label has to be passed to `ignoring`.
     pub(super) fn rows(&self, metric: &str, values: &[Variable]) -> Result<Vec<Row>> {
         let wrong = |expected: &str, got: String| Error::new(format!("metric `{metric}`"), expected, got);
         let [logits, labels] = values else {

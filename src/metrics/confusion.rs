@@ -45,8 +45,8 @@ pub struct ConfusionMatrix {
 }
 
 impl ConfusionMatrix {
-    /// Makes the confusion matrix of `logits` `[rows, classes]` against `labels`, one id of the vocabulary `classes` per row. A
-    /// confusion matrix has a number for each pair of classes, so the first batch is an error with more than 16,383 classes. A
+    /// Makes the confusion matrix of `logits` `[rows, classes]` against `labels`, one id of the vocabulary `classes` per row.
+    /// A confusion matrix has one count per pair of classes; with more than 16,383 classes, the first batch is an error. A
     /// [`Predictor`](crate::predict) can make the metric from a file if it has at most 8,192 classes.
     pub fn new(logits: Var, labels: Var, classes: &Vocabulary) -> Self {
         Self::of(logits, labels, classes.tokens().map(str::to_owned).collect())

@@ -40,9 +40,8 @@ pub(super) fn pairs(metric: &str, values: &[Variable]) -> Result<Vec<[Vec<i64>; 
     Ok(found.into_iter().zip(reference).map(|(found, reference)| [found, reference]).collect())
 }
 
-/// Error rate: the edit distance from sequences to their references, divided by the length of the references, over all
-/// sequences: for words the word error rate (WER), for phonemes the phoneme error rate. The error rate may be above 1; without
-/// any reference token, it is 0.
+/// Error rate: the sum of the edit distances from all sequences to their references, divided by the sum of the references'
+/// lengths. For words, it is the word error rate (WER). The error rate may be above 1; without any reference token, it is 0.
 ///
 /// The variables of the error rate hold whole numbers, one per row, and have the same number of sequences in the last level. A
 /// sequence and its reference may have different lengths.

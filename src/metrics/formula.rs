@@ -34,7 +34,7 @@ struct Leaf {
 
 #[derive(Clone, Copy)]
 enum Counts {
-    /// The argument is a sum, which is not divided.
+    /// The argument is a sum, not a mean: no count divides the sum.
     Nothing,
     /// The argument is a mean: the sum is divided by the count of all numbers in the rows.
     Numbers,
@@ -148,7 +148,8 @@ impl Formula {
         Ok(())
     }
 
-    /// Returns the loss over all batches as if the batches were one batch, even if no batch has a row; `None` without a batch.
+    /// Returns the loss over all batches as if the batches were one batch, even if no batch has a row; `None` before the
+    /// first batch.
     ///
     /// # Errors
     /// If an operator of the loss function fails.

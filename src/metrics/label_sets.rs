@@ -13,12 +13,12 @@ pub(super) const LABEL_SETS: &str = "label_sets";
 const THRESHOLDS: usize = 401;
 const LARGEST: f64 = 10.0;
 
-/// Micro-averaged F1 of sets of labels at the best common threshold: the maximum over thresholds of 2 · hits / (labels +
-/// guesses), counted over all labels of all rows; 0 without labels and guesses.
+/// Micro-averaged F1 of sets of labels, at the threshold with the highest F1. F1 is 2 · hits / (labels + guesses), counted
+/// over all labels of all rows; 0 without labels and guesses.
 ///
 /// A label is guessed if its logit is at least the threshold, which is one of 401 thresholds from −10 to 10 in steps of 0.05. A
-/// label is true if its target is above 0.5. Because the best threshold is used, a model has a high F1 even if its
-/// probabilities of rare labels are all small, but in the right order.
+/// label is true if its target is above 0.5. Because the best threshold is used, F1 can be high even if all probabilities of
+/// rare labels are small: it is enough that true labels have larger probabilities than other labels.
 ///
 /// ```
 /// use ndarray::array;
@@ -36,8 +36,8 @@ pub struct LabelSetF1 {
     name: String,
     logits: Var,
     targets: Var,
-    /// At indices 2n and 2n + 1: of the labels with a logit that reaches exactly n thresholds, the number of true labels, and
-    /// the number of other labels.
+    /// The counts of the labels whose logit reaches exactly n thresholds: the true labels at index 2n, the other labels at
+    /// index 2n + 1.
     sums: Vec<f64>,
 }
 

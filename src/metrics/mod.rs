@@ -175,7 +175,7 @@ pub trait Metric {
     }
 }
 
-/// Checks that a metric has as many sums as before an update: `before`.
+/// Checks that an update has not changed a metric's number of sums, which was `before`.
 ///
 /// # Errors
 /// If the number of sums has changed.
@@ -191,8 +191,8 @@ pub(crate) fn check_count(metric: &mut dyn Metric, before: usize) -> Result<()> 
         .noted("`Metric::sums` must always return the same number of sums; a sum without a value yet is 0"))
 }
 
-/// Sets the sums of a metric to `sums`, from a checkpoint. If the metric has more sums than `sums`, the additional sums are 0;
-/// if fewer, the rest of `sums` is ignored.
+/// Sets the sums of a metric to `sums`, from a checkpoint. If the metric has more sums than `sums`, the additional sums are
+/// 0; if it has fewer sums, the rest of `sums` is ignored.
 pub(crate) fn restore(metric: &mut dyn Metric, sums: &[f64]) {
     let before = sums.iter().copied().chain(std::iter::repeat(0.0));
     metric.sums().iter_mut().zip(before).for_each(|(sum, before)| *sum = before);
@@ -245,7 +245,8 @@ enum LossValues {
     /// The loss is one number per batch: holds the formula of the loss over several batches, or an error if the loss has no
     /// formula.
     Batch(Result<Arc<Formula>>),
-    /// It is unknown whether the loss is one number per row or one number: the builder is gone, or belongs to another thread.
+    /// It is unknown whether the loss is one number per row or one number per batch: the builder is gone, or belongs to
+    /// another thread.
     Unknown,
 }
 
@@ -274,10 +275,10 @@ impl LossFigure {
 
 impl Loss {
     /// Makes the metric of `losses`, one number per row, or of a scalar loss such as the loss of a
-    /// [`Trainer`](crate::train::Trainer). The value for losses per row is their mean. A scalar loss must be a function of sums
-    /// and means over rows; its value over several batches is the loss of the rows of all batches together. Operators that read
-    /// a whole batch, such as `gather_rows` of a variable of the batch, read one batch at a time. The name of the metric is
-    /// `loss`.
+    /// [`Trainer`](crate::train::Trainer). For losses per row, the value of the metric is the mean of the losses. A scalar
+    /// loss must be a function of sums and means over rows; its value over several batches is the loss of the rows of all
+    /// batches together. An operator of the loss that reads a whole batch, such as `gather_rows`, still reads each batch
+    /// alone. The name of the metric is `loss`.
     ///
     /// The function of a scalar loss is derived from the program of the builder. So make the metric before [`Builder::finish`],
     /// on the thread of the builder.
@@ -350,7 +351,7 @@ impl Loss {
     }
 
     /// Weights the losses: the metric divides the sum of the losses by the sum of `share`, not by the number of rows: Σ loss /
-    /// Σ share. [`Builder::cross_entropy_with`](crate::program::Builder) returns the losses and such shares; the share of an
+    /// Σ share. [`Builder::cross_entropy_with`](crate::program::Builder) returns both losses and shares; the share of an
     /// ignored row is 0. For a scalar loss, `share` is a scalar, the weight of the batch: Σ share · loss / Σ share.
     #[must_use]
     pub fn weighted(self, share: Var) -> Self {

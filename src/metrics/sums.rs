@@ -1,5 +1,5 @@
 //! The sums of a metric, for metrics with a number of sums that depends on an option. Memory for the sums is allocated at the
-//! first update, so that the constructor of a metric accepts any number; a number that is too large is an error of the first
+//! first update, so that the constructor of a metric accepts any number of sums; too many sums are an error at the first
 //! update.
 
 use std::fmt::Display;
@@ -24,7 +24,8 @@ impl Sums {
         Self { count, values: Vec::new() }
     }
 
-    /// Returns all sums. With too many sums, or too little memory, the slice is empty, and [`Self::room`] returns an error.
+    /// Returns all sums. If there are too many sums, or too little memory, the slice is empty; [`Self::room`] makes this an
+    /// error.
     pub(super) fn all(&mut self) -> &mut [f64] {
         let count = self.count.filter(|&count| count <= MOST).unwrap_or(0);
         if self.values.is_empty() && self.values.try_reserve_exact(count).is_ok() {

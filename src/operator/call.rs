@@ -39,14 +39,14 @@ pub struct Direct {
     inputs: Vec<Vec<Variable>>,
     input_specs: Vec<Vec<Spec>>,
     literals: Vec<Vec<Literal>>,
-    /// The row-sparse parameters among the inputs with given first values: the slot, the number of the variable in the slot, and
-    /// the first values of unlisted rows. Other row-sparse parameters start with zeros.
+    /// The row-sparse parameters with given first values: for each, its input slot, its index in the slot, and the first
+    /// values of unlisted rows. Other row-sparse parameters start with zeros.
     starts: Vec<(usize, usize, RowStart)>,
     output_specs: Vec<Vec<Spec>>,
     updated: Vec<Vec<Variable>>,
     levels: LevelTable,
-    /// The number of distinct LoD levels of the operands; the numbers of the levels that the operator makes start with this
-    /// number.
+    /// The count of distinct LoD levels of the operands, which have the indices from 0 on; the levels that the operator makes
+    /// have the next indices.
     bound: u32,
     batch: usize,
     numbers: Vec<u64>,
@@ -125,7 +125,7 @@ impl Direct {
         Self::new(registry.parse(kind, attributes)?, operands)
     }
 
-    /// Sets the facts of the run, and the number of each sequence in the data set.
+    /// Sets the facts of the run, and the index of each sequence in the data set.
     #[must_use]
     pub fn run_as(mut self, run: RunFacts, numbers: &[u64]) -> Self {
         self.run = run;
@@ -139,8 +139,8 @@ impl Direct {
         self
     }
 
-    /// Sets the inputs of the random generator: the operator's number `stream`, and a key for each row. With `None`, the keys of
-    /// the rows follow from the LoD and the numbers of the sequences.
+    /// Sets the inputs of the random generator: the operator's number `stream`, and a key for each row. With `None`, the keys
+    /// of the rows follow from the LoD and the indices of the sequences in the data set.
     #[must_use]
     pub(crate) fn keyed(mut self, stream: u64, keys: Option<Vec<RowKey>>) -> Self {
         self.stream = stream;
@@ -288,8 +288,8 @@ impl Direct {
         }
     }
 
-    /// Returns the number of the sample that row `row` of the operands belongs to, and the row's position in the sample; `None`
-    /// if no operand is batched.
+    /// Returns the index in the data set of the top-level sequence that contains row `row`, and the row's position in this
+    /// sequence; `None` if no operand is batched.
     fn sample(&self, row: usize) -> Option<(u64, Option<usize>)> {
         let spec = self.input_specs.iter().flatten().find(|spec| spec.batched())?;
         let names = Names { numbers: &self.numbers, places: &self.places };
@@ -394,15 +394,15 @@ impl Direct {
         Ok(out)
     }
 
-    /// The inputs of an update rule are gradients, which may list a row several times, so they are bound unchanged. For all other
-    /// operators, the repeated rows of an input are added up.
+    /// The selected rows that an update rule reads are gradients, which may list a row several times, so they are bound
+    /// unchanged. For all other operators, the repeated rows of an input are added up.
     fn repeated(&self) -> DuplicateRows {
         let updates = self.op.signature().outputs.iter().any(|slot| slot.updated);
         if updates { DuplicateRows::Kept } else { DuplicateRows::Added }
     }
 
     /// Returns the contents of an output's memory before the call: for an output that is updated in place, the value to update.
-    /// The memory of any other output is [`Self::unwritten`], or an empty buffer if the output is sparse.
+    /// The memory of any other output comes from [`Self::unwritten`], or is an empty buffer if the output is sparse.
     fn start(&self, slot: &Slot, spec: &Spec, given: Option<&Variable>) -> Result<Start> {
         if !slot.updated {
             return match PooledStorage::of(spec.storage) {

@@ -45,13 +45,13 @@ pub struct RunFacts {
 pub(crate) enum OperandPosition {
     /// The variable is not bound, or the call does not need its value.
     Absent,
-    /// The value is dense; the field is the number of its view among the call's read views or write views.
+    /// The value is dense; the field is the index of its view among the call's read views or write views.
     Dense(usize),
-    /// The value is not dense; the field is the number of its buffer in the pool.
+    /// The value is not dense; the field is the index of its buffer in the pool.
     Pooled(usize),
 }
 
-/// The positions of all operands of a call, by slot and by variable of the slot.
+/// The locations of all operands of a call, by slot and by variable of the slot.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Wiring {
     pub(crate) inputs: Vec<Vec<OperandPosition>>,
@@ -62,7 +62,7 @@ pub(crate) struct Wiring {
     pub(crate) adds: bool,
     /// The input slots whose value is in the buffer that receives the gradient of the slot.
     pub(crate) in_place: Vec<usize>,
-    /// The positions of the outputs, if a backward call also computes the outputs.
+    /// The locations of the outputs, if a backward call also computes the outputs.
     pub(crate) results: Vec<Vec<OperandPosition>>,
 }
 
@@ -288,9 +288,10 @@ macro_rules! shared_methods {
                 self.call.prepared?.get()
             }
 
-            /// Fills `out` with random numbers in [0, 1) for row `row`, one number per column. The random numbers depend on the
-            /// seed, the step, the operator, the number of the row's top-level sequence, the row's position in this sequence, and
-            /// the column. The random numbers do not depend on the batch, the threads or earlier calls.
+            /// Fills `out` with random numbers in [0, 1) for row `row`, one number per column. The random numbers depend on
+            /// the seed, the step, the operator, the column, the index of the row's top-level sequence in the data set, and
+            /// the row's position in this sequence. The random numbers do not depend on the batch, the threads or earlier
+            /// calls.
             pub fn uniform(&self, row: usize, out: &mut [f32]) {
                 let RowKey { sequence, position } = self.call.keys.get(row);
                 let RunFacts { seed, step, .. } = self.call.run;
@@ -345,7 +346,7 @@ fn held(spec: Option<&Spec>) -> String {
     spec.map_or_else(|| "nothing".to_owned(), |spec| format!("{}, {}", spec.dtype, spec.storage))
 }
 
-/// The error that the variable of slot `slot` does not hold `T`.
+/// Returns the error that the variable of slot `slot` does not hold `T`.
 fn another<T>(slot: &str, got: &str) -> Error {
     Error::of(ErrorKind::Program, format!("slot `{slot}`"), std::any::type_name::<T>(), got)
 }
@@ -517,7 +518,8 @@ impl<'a> Backward<'a> {
 pub struct Prepare<'a> {
     pub(crate) pass: Pass,
     pub(crate) operands: Operands<'a>,
-    /// For each input slot, the numbers of the read views of its variables; empty unless all variables of the slot are constant.
+    /// For each input slot, the indices of the read views of its variables; empty unless all variables of the slot are
+    /// constant.
     pub(crate) constants: &'a [Range<usize>],
     pub(crate) inputs: &'a [Vec<Spec>],
     pub(crate) literals: Literals<'a>,

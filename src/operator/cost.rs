@@ -63,8 +63,8 @@ impl Work<'_> {
         (self.stored)(slot) as u64
     }
 
-    /// Returns the default cost: one operation per number that is written, and the bytes of all operands of the call. If the call
-    /// has selected rows, a row-sparse table counts with the same number of rows as the selected rows.
+    /// Returns the default cost: one operation per number that is written, and the bytes of all operands of the call. If the
+    /// call has selected rows, a row-sparse table counts with only as many rows as the selected rows.
     pub fn touched(&self) -> Cost {
         self.touched
     }

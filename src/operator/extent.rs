@@ -15,21 +15,21 @@ pub(crate) const MAX_RANK: usize = 6;
 /// The maximum number of LoD levels of a variable in a program.
 pub(crate) const MAX_LEVELS: usize = Lod::MAX_LEVELS;
 
-/// The number of a block of a program; 0 is the root block.
+/// The index of a block of a program; 0 is the root block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct BlockId(pub u32);
 
-/// The number of a variable of a program.
+/// The index of a variable of a program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct VarId(pub u32);
 
 impl VarId {
-    /// The number that marks a missing gradient in a slot that takes many variables.
+    /// The index that marks a missing gradient in a slot that takes many variables.
     pub const NONE: VarId = VarId(u32::MAX);
 }
 
-/// The number of a LoD level in a program: the level of a feed, or a level that an operator makes. If the last level of a LoD is
-/// dropped, the levels above it keep their numbers.
+/// The index of a LoD level among all levels of a program. A level belongs to a feed, or is made by an operator. If the last
+/// level of a LoD is dropped, the levels above it keep their indices.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LevelId(pub u32);
 
@@ -44,7 +44,7 @@ pub enum Extent {
     Rows(LevelId),
     /// In a step block: the number of sequences that have a row at the current step.
     Alive(BlockId),
-    /// The number of entries, or of selected rows, that the sparse variable of this number stores; it is known only after
+    /// The number of entries, or of selected rows, that the sparse variable with this index stores; it is known only after
     /// `forward`. A [report](crate::Program::storage_report) has an upper bound of this count.
     Data(u32),
 }
@@ -64,7 +64,7 @@ impl Extent {
     }
 }
 
-/// Returns the text of messages for "one row for each sequence that a step runs over"; `sequences` counts these sequences.
+/// Returns the words "one row for each sequence of …" for messages; `sequences` counts the sequences that a step runs over.
 pub(crate) fn rows_of_step(sequences: Extent) -> String {
     let of = match sequences {
         Extent::Batch => "the batch".to_owned(),

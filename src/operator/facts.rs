@@ -192,7 +192,7 @@ pub enum StorageBound {
     Everything,
     /// At most the sum of the counts that the inputs in these slots store; a dense input counts with its number of rows.
     Together(&'static [usize]),
-    /// At most the smallest count that one of the inputs in these slots stores; dense inputs are ignored.
+    /// At most the smallest of the counts that the inputs in these slots store; dense inputs are ignored.
     Least(&'static [usize]),
 }
 

@@ -1,5 +1,5 @@
-//! Hints: declarations with which an operator helps the compiler to make programs faster. An operator need not declare any hint.
-//! By default, an operator declares no hints. `op::testing` checks every declared hint against the operator's results.
+//! Hints: declarations with which an operator helps the compiler to make programs faster. By default, an operator declares no
+//! hints. `op::testing` checks every declared hint against the operator's results.
 
 use std::ops::Range;
 
@@ -26,10 +26,11 @@ pub struct Hints {
     pub prepares: bool,
     /// Whether the operator divides the columns of its output over the threads of the call
     /// ([`RunFacts::threads`](crate::operator::RunFacts::threads)), as a matrix product does. The hint `divides_columns` is for
-    /// row-wise operators. The last steps of a loop have few rows. The executor then gives the operator all rows and all threads,
-    /// instead of some rows to each thread. A sequence-wise operator may declare this hint, too. A sequence-wise operator with
-    /// this hint gets all threads outside of step blocks, and divides its work in any way. The hint affects only the speed: the
-    /// rules `compiled` and `in a step` of `op::testing` check that any number of threads gives the same bits.
+    /// row-wise operators. In the last steps of a loop, which have few rows, the executor gives the operator all rows and all
+    /// threads, instead of some rows to each thread. A sequence-wise operator may declare this hint, too. A sequence-wise
+    /// operator with this hint gets all threads outside of step blocks, and divides its work in any way. The hint affects
+    /// only the speed: the rules `compiled` and `in a step` of `op::testing` check that any number of threads gives the same
+    /// bits.
     pub divides_columns: bool,
     /// The cost per output number, relative to an ordinary operator (0 means 1). The higher the cost, the fewer rows are enough
     /// to divide a call over threads.
@@ -42,9 +43,9 @@ pub struct Hints {
     /// Whether `backward` can compute the outputs together with the gradients, if
     /// [`Backward::result`](crate::operator::Backward::result) returns views for the outputs.
     pub joins: bool,
-    /// The fusions of the operator. A fusion replaces two calls by one call of a third operator: a call of this operator, and the
-    /// call that computes one of its inputs. The value of this input is then never in memory as a whole. The compiler fuses two
-    /// calls only if no other operator reads the value between them.
+    /// The fusions of the operator. A fusion replaces a call of this operator, and the call of the producer that computes one
+    /// of its inputs, by one call of a third operator. The value of this input is then never in memory as a whole. The
+    /// compiler fuses two calls only if no other operator reads this value.
     pub fusions: &'static [Fusion],
     /// The merging of calls: several calls become one call if they have the same variables in all input slots except
     /// [`Merge::beside`]. `None` if calls cannot be merged. The compiler merges calls that a loop makes at every step. Merging is

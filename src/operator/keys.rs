@@ -7,7 +7,7 @@ use crate::lod::Lod;
 /// The identity of a row, independent of the batch that contains the row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct RowKey {
-    /// The number, in the data, of the row's top-level sequence.
+    /// The index of the row's top-level sequence in the data set.
     pub sequence: u64,
     /// The row's position in its top-level sequence.
     pub position: u64,
@@ -15,18 +15,18 @@ pub struct RowKey {
 
 impl RowKey {
     /// Returns the key of row `row` of a new sequence, which an operator in a step block makes from a row with the key `above`.
-    /// The lower 32 bits of the position are kept. The upper 32 bits of the position are a hash of `row` and of the upper 32 bits
-    /// of `above`, which are 0 or the number of a step.
+    /// The new position has the lower 32 bits of the position in `above`. Its upper 32 bits are a hash of `row` and of the
+    /// upper 32 bits of the position in `above`, which are 0 or the index of a step.
     pub(crate) fn below(above: RowKey, row: usize) -> RowKey {
         let high = (above.position >> 32).wrapping_mul(0x9e37_79b1).wrapping_add(row as u64 + 1);
         RowKey { position: above.position & u64::from(u32::MAX) | high << 32, ..above }
     }
 }
 
-/// The identities of the sequences of a batch: their numbers in the data, and the positions of their first rows.
+/// The identities of the sequences of a batch: their indices in the data set, and the positions of their first rows.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Names<'a> {
-    /// The number of each sequence in the data; the numbers are 0, 1, … if the list is empty.
+    /// The index of each sequence in the data set; if the list is empty, the indices are 0, 1, ….
     pub(crate) numbers: &'a [u64],
     /// The position of each sequence's first row; it is not 0 for a window of a longer sequence. If the list is empty, all
     /// positions are 0.
@@ -64,8 +64,8 @@ impl Keys<'_> {
         }
     }
 
-    /// Returns the number of a row's sequence and, if sequences may have several rows, the row's position in the sequence.
-    /// Returns `None` if the row has no key.
+    /// Returns the index in the data set of a row's top-level sequence and, if sequences may have several rows, the row's
+    /// position in the sequence. Returns `None` if the row has no key.
     pub(crate) fn sample(&self, row: usize) -> Option<(u64, Option<usize>)> {
         let many = match self {
             Keys::Listed(keys) if row >= keys.len() => return None,
@@ -78,7 +78,7 @@ impl Keys<'_> {
     }
 }
 
-/// Returns the number of a row's top-level sequence in the batch, and the row's position in this sequence.
+/// Returns the index of a row's top-level sequence in the batch, and the row's position in this sequence.
 pub(crate) fn locate(lod: &Lod, row: usize) -> (usize, usize) {
     let sequence = lod.top_of(lod.levels(), row);
     (sequence, row - lod.range(0, sequence).map_or(row, |rows| rows.start))

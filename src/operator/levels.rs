@@ -1,4 +1,4 @@
-//! The LoD levels of a run by number, and the LoD levels that an operator makes.
+//! The LoD levels of a run by index, and the LoD levels that an operator makes.
 
 use std::sync::Arc;
 
@@ -46,7 +46,7 @@ impl LevelTable {
     }
 }
 
-/// A LoD level that an operator makes, and the level above it; `None` if it is a top level.
+/// A LoD level that an operator makes, and the level above; a top level has `None` as the level above.
 pub(crate) type MadeLevelIds = (LevelId, Option<LevelId>);
 
 /// Returns the levels of an operator's outputs that no input has, in the order in which the shape rule made them.

@@ -32,9 +32,9 @@ pub trait Operators {
 
 /// An operator with its attributes: the trait that every operator type implements.
 ///
-/// - `infer_shape` runs when the operator is appended, so that errors name the user's line. For operators that make new sequences
-///   from offsets, it runs again at every run, with known offsets. ONE shape rule is used for both. For offsets that depend on
-///   data, `levels` computes the offsets.
+/// - `infer_shape` runs when the operator is appended, so that errors name the user's line. For operators that make new
+///   sequences from offsets, `infer_shape` runs again at every run, with known offsets: building and running use ONE shape
+///   rule. For offsets that depend on data, `levels` computes the offsets.
 /// - `forward` WRITES every number of its outputs. The contents of an output before the call are undefined (they may be NaN),
 ///   unless the slot is declared [`Slot::updated`](crate::operator::Slot::updated).
 /// - `backward` computes only the gradients that the call needs. `backward` WRITES or ADDS each gradient, as
@@ -44,8 +44,8 @@ pub trait Operators {
 ///   every batch, unless the facts declare [`Facts::batch_dependent`].
 /// - `forward` and `backward` are TOTAL: they never panic. They compute defined results without NaN for a batch without
 ///   sequences, for an empty sequence, and for a row of zeros (with which a loop starts).
-/// - The constants of the operator's type are the numbers of its slots. The methods of the contexts panic if a slot number is not
-///   declared, or if a view for writing is taken twice in one call.
+/// - The constants of the operator's type, such as `X` and `OUT`, are the indices of its slots. The methods of the contexts
+///   panic if a slot index is not declared, or if a view for writing is taken twice in one call.
 pub trait Op: DeclaredOp {
     /// Returns the facts about the operator that the compiler relies on. The default facts are: row-wise, with the LoD of the
     /// first input slot.
@@ -75,7 +75,8 @@ pub trait Op: DeclaredOp {
     /// Computes the outputs of the operator from its inputs.
     ///
     /// # Errors
-    /// Fails only for errors in the data, such as an id out of range or a length that does not divide.
+    /// Fails only for errors in the data, such as an id out of range, or a sequence length that is not a multiple of the
+    /// required length.
     fn forward(&self, run: &mut Forward<'_>) -> Result<()>;
 
     /// Computes the gradients that the call needs.
@@ -133,8 +134,9 @@ pub trait Op: DeclaredOp {
         Ok(())
     }
 
-    /// Returns the input slot whose values select the rows of input slot `table` that the operator reads. The values are ids, or
-    /// the columns of a sparse matrix. Returns `None` if the operator reads all rows of the table.
+    /// For an operator that reads only some rows of input slot `table`: returns the input slot whose values select these
+    /// rows, such as `ids` of `embedding`. The values are ids, or the columns of a sparse matrix. Returns `None` if the
+    /// operator reads all rows of the table.
     fn rows_read(&self, _table: usize) -> Option<usize> {
         None
     }

@@ -87,7 +87,7 @@ impl Registry {
         Err(Error::of(ErrorKind::Program, "names of attributes", expected, format!("`{name}`")))
     }
 
-    /// Iterates over the kinds that have kernels for further storages in place of `kind`.
+    /// Iterates over the kinds that replace `kind` for other storages of the inputs, such as sparse matrices.
     pub(crate) fn standing_for(&self, kind: &str) -> impl Iterator<Item = &'static str> {
         let stands = move |entry: &&OperatorEntry| entry.declaration.stands_for.contains(&kind);
         self.0.values().filter(stands).map(|entry| entry.declaration.kind)

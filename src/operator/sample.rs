@@ -103,9 +103,9 @@ impl CheckCase {
         self
     }
 
-    /// Returns the standard check cases of row-wise operators, with a variable `x` of `width` numbers per row. In the cases, `x`
-    /// has: an empty sequence among others, two LoD levels, only empty sequences, no sequences, no LoD, rows of zeros, or
-    /// constant rows. `add` adds further operands to each case.
+    /// Returns the standard check cases of row-wise operators, with a variable `x` of `width` numbers per row. The cases
+    /// differ in `x`: it has an empty sequence among others, two LoD levels, only empty sequences, no sequences, no LoD or
+    /// rows of zeros, or it is a constant. `add` adds further operands to each case.
     ///
     /// # Errors
     /// Fails if `add` fails.
@@ -119,9 +119,9 @@ impl CheckCase {
     }
 
     /// Returns the standard check cases of operators on sparse rows, with a csr variable `x` of `columns` columns. The matrix has
-    /// empty rows and columns, a stored zero, and repeated and unsorted entries. In the cases, `x` has: an empty sequence among
-    /// others, two LoD levels, only empty sequences, no sequences, no LoD, no entries, or constant rows. `add` adds further
-    /// operands to each case.
+    /// empty rows and columns, a stored zero, and repeated and unsorted entries. The cases differ in `x`: it has an empty
+    /// sequence among others, two LoD levels, only empty sequences, no sequences, no LoD or no entries, or it is a constant.
+    /// `add` adds further operands to each case.
     ///
     /// # Errors
     /// Fails if `add` fails.

@@ -26,12 +26,12 @@ fn fresh(next: &mut u32) -> LevelId {
 
 /// The phase in which a shape rule runs; the phase determines how new LoD levels are made.
 pub(crate) enum Phase<'a> {
-    /// The program is being built: a new LoD level only gets a number.
+    /// The program is being built: a new LoD level only gets an index.
     Build {
-        /// The next free number of a LoD level.
+        /// The next free index of a LoD level.
         next: &'a mut u32,
     },
-    /// The program runs: the levels have numbers, and the shape rule computes the offsets of the levels.
+    /// The program runs: the levels have indices, and the shape rule computes the offsets of the levels.
     Run {
         /// The LoD levels that the operator made when it was appended, in order.
         made: &'a [MadeLevelIds],
@@ -110,9 +110,9 @@ impl<'a> InferShape<'a> {
         self.outputs[slot] = specs;
     }
 
-    /// Makes a new LoD level below the levels `upper`, and returns the number of the new level. When the program is built, the
-    /// new level only gets a number. When the program runs, `fill` reads the levels of the run and writes the offsets of the new
-    /// level, from 0 to the number of rows.
+    /// Makes a new LoD level below the levels `upper`, and returns the index of the new level. When the program is built, the
+    /// new level only gets this index. When the program runs, `fill` reads the levels of the run and writes the offsets of
+    /// the new level, from 0 to the number of rows.
     ///
     /// # Errors
     /// Fails if `fill` fails, if the offsets are invalid, or if `upper` has the maximum number of levels already.

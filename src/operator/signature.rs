@@ -62,8 +62,8 @@ impl Signature {
 }
 
 impl Signature {
-    /// Returns the fewest inputs that must be made dense so that a kernel fits, by slot and by number in the slot. The list is
-    /// empty if a kernel already fits. Returns `None` if no conversion to dense makes a kernel fit.
+    /// Returns the fewest inputs that must be made dense so that a kernel fits, each as its slot and its index in the slot.
+    /// The list is empty if a kernel already fits. Returns `None` if no conversion to dense makes a kernel fit.
     pub(crate) fn conversions(&self, inputs: &[Vec<StorageKind>]) -> Option<Vec<(usize, usize)>> {
         let every = [&[][..]];
         let kernels: &[Kernel] = if self.kernels.is_empty() { &every } else { self.kernels };
@@ -89,9 +89,9 @@ impl Signature {
 
 /// The error that no kernel fits: the first input that does not fit.
 pub(crate) struct NoKernel {
-    /// The number of the input slot.
+    /// The index of the input slot.
     pub(crate) slot: usize,
-    /// The number of the variable in the input slot, counted from 0.
+    /// The index of the variable in the input slot.
     pub(crate) number: usize,
     /// The storages that kernels accept for this input, given the inputs before it.
     pub(crate) expected: Vec<StorageKind>,

@@ -10,8 +10,9 @@ use crate::tensor::StorageKind;
 const MOST_PLACES: usize = 1 << 60;
 
 impl Spec {
-    /// Checks that the known dimensions of the spec are not too large: fewer than 2^63 bytes, or at most 2^60 positions of a csr
-    /// or coo matrix. A dimension of 0 is skipped, so that the width of a row is checked even if there are no rows.
+    /// Checks that the known dimensions are not too large. A dense tensor, or a row of selected rows, may have fewer than
+    /// 2^63 bytes; a csr or coo matrix may have at most 2^60 positions. A dimension of 0 is skipped, so that the width of a
+    /// row is checked even if there are no rows.
     pub(crate) fn check_size(&self) -> Result<()> {
         // The height of selected rows needs no memory, so it is skipped.
         let height = usize::from(self.storage == StorageKind::SelectedRows);

@@ -25,13 +25,13 @@ pub(crate) enum RowNumbers {
     Normal {
         /// The standard deviation of the normal distribution.
         std: f64,
-        /// The number of the padding row, which has only zeros; `None` if there is no padding row.
+        /// The index of the padding row, which has only zeros; `None` if there is no padding row.
         padding: Option<i64>,
     },
 }
 
-/// The first values of rows that no update has touched. The first values depend only on the program's seed, the variable's name,
-/// the row's number and the column.
+/// The first values of rows that no update has touched. The first values depend only on the program's seed, the variable's
+/// name, the row's index and the column.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct RowStart {
     numbers: RowNumbers,
@@ -103,8 +103,8 @@ pub struct RowTable {
     start: RowStart,
     ids: Vec<i64>,
     numbers: Numbers,
-    /// The position of each touched row in memory, by the row's number. The map is never iterated, since its order differs from
-    /// run to run.
+    /// The position of each touched row in memory, by the row's index in the table. The map is never iterated, since its
+    /// order differs from run to run.
     places: HashMap<i64, usize>,
 }
 
@@ -287,7 +287,7 @@ impl<T: RowValue> TableRows<'_, T> {
     }
 }
 
-/// The error that a slot does not hold a row-sparse variable.
+/// Returns the error that a slot does not hold a row-sparse variable.
 pub(crate) fn no_table(slot: &str) -> Error {
     let expected = "a row-sparse parameter, or the optimizer's state beside one";
     Error::of(ErrorKind::Program, format!("slot `{slot}`"), expected, "a variable in another storage")

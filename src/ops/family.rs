@@ -1,7 +1,6 @@
 //! The macro `family!`, which makes one operator for each type that a generic wrapper is applied to.
 
-/// Implements `DeclaredOp` for a generic wrapper type: a wrapped type is one operator, which has the declaration of the wrapped
-/// type.
+/// Implements `DeclaredOp` for a generic wrapper type: `Wrapper<F>` is one operator, with the declaration of `F`.
 macro_rules! family {
     ($wrapper:ident) => {
         impl<F: $crate::operator::DeclaredOp> $crate::operator::DeclaredOp for $wrapper<F> {

@@ -32,7 +32,8 @@ record! {
 }
 
 record! {
-    /// One piece of the nonzero sums of a metric. A metric with many sums has several pieces, with ascending indices.
+    /// A piece of one metric's sums, without sums that are +0. A metric with many sums has several pieces, with ascending
+    /// indices.
     pub(super) struct StoredSums {
         1 name: String,
         2 count: u64,
@@ -100,7 +101,7 @@ record! {
 }
 
 record! {
-    /// The head of a tensor section, which comes before the numbers.
+    /// The head of a tensor section, which comes before the values of the tensor.
     pub(super) struct StoredHead {
         1 name: String,
         2 dtype: NamedEntry<DType>,
@@ -110,7 +111,7 @@ record! {
 }
 
 record! {
-    /// The head of a row-sparse variable's section, which comes before the row numbers and the numbers.
+    /// The head of a row-sparse variable's section, which comes before the row indices and the values of the rows.
     pub(super) struct StoredRowsHead {
         1 name: String,
         2 dtype: NamedEntry<DType>,
@@ -162,7 +163,7 @@ impl StoredSums {
         Self { name: name.to_owned(), count, places, sums }
     }
 
-    /// Returns the metric's name with the total number of its sums, and the indices with the sums of this piece.
+    /// Returns the metric's name and its total number of sums, then the indices and the sums of this piece.
     pub(super) fn into_parts(self) -> ((String, u64), (Vec<u64>, Vec<f64>)) {
         ((self.name, self.count), (self.places, self.sums))
     }
@@ -259,7 +260,7 @@ impl NamedVocabulary {
     }
 }
 
-/// The head of a tensor section, which comes before the numbers.
+/// The head of a tensor section, which comes before the values of the tensor.
 pub(super) struct Head {
     pub(super) name: String,
     pub(super) dtype: DType,
@@ -267,7 +268,7 @@ pub(super) struct Head {
     pub(super) lod: Option<Lod>,
 }
 
-/// The head of a row-sparse variable's section, which comes before the row numbers and the numbers.
+/// The head of a row-sparse variable's section, which comes before the row indices and the values of the rows.
 pub(super) struct RowsHead {
     pub(super) name: String,
     pub(super) dtype: DType,

@@ -10,8 +10,8 @@ const OPERATORS: usize = 12;
 /// The maximum length of an operator name that is shown whole, in characters.
 const NAME: usize = 36;
 
-/// Returns the histogram of text lengths as a figure. The note below the histogram has the share of padding rows
-/// that padded batches would have.
+/// Returns the histogram of text lengths as a figure. The note below the histogram shows the share of rows that would be
+/// padding in padded batches.
 pub(super) fn lengths(told: &Lengths) -> String {
     let mut sorted = told.lengths.clone();
     sorted.sort_unstable();
@@ -110,9 +110,9 @@ pub(super) fn lengths(told: &Lengths) -> String {
     out + "</p>\n</figure>\n"
 }
 
-/// The number of texts below which the bar of a length range is drawn pale.
+/// The bar of a length range with fewer texts than this is drawn pale.
 const FEW: u64 = 10;
-/// The maximum number of bars for which the chart shows a number beside each bar.
+/// The chart shows a number beside each bar only if it has at most this many bars.
 const NUMBERED: usize = 8;
 
 /// Returns the errors by text length as a bar chart; the caption begins with `texts`, such as "held-out texts".
@@ -218,8 +218,8 @@ pub(super) fn errors(told: &Errors, texts: &str) -> String {
     out
 }
 
-/// Returns the numbers of texts in about 30 length ranges of equal width, and the width of a range. If the longest 1 % of
-/// the lengths are outliers, the last range includes these lengths.
+/// Returns a histogram: the number of texts in each of about 30 length ranges, and the width of one range. If the longest 1
+/// % of the texts are outliers, the last range includes them.
 fn histogram(sorted: &[usize]) -> (Vec<u64>, usize) {
     let longest = sorted.last().copied().unwrap_or(0);
     let most = sorted.get(sorted.len() * 99 / 100).copied().unwrap_or(longest);

@@ -1,5 +1,5 @@
-//! Line charts as SVG. Lines have gaps at values that are not finite, and a pointer over an epoch shows the values of the
-//! epoch.
+//! Line charts as SVG. Lines have gaps at values that are not finite. The mouse pointer over an epoch shows the values of
+//! the epoch.
 
 use super::text::{self, brief, escape, number, put};
 
@@ -11,7 +11,7 @@ const LEFT: f64 = 46.0;
 const RIGHT: f64 = 10.0;
 const TOP: f64 = 30.0;
 const BOTTOM: f64 = 24.0;
-/// The maximum number of drawn points per line; a pointer shows the values of the drawn points.
+/// The maximum number of drawn points per line; the mouse pointer shows only the values of drawn points.
 const POINTS: usize = 400;
 
 /// The scale of a chart's vertical axis: its range, its ticks, and whether it is logarithmic.
@@ -71,7 +71,7 @@ pub(super) struct Line<'a> {
     pub(super) values: Vec<Option<f64>>,
 }
 
-/// Returns a chart of `lines` over epochs; `best` is the index of the saved epoch.
+/// Returns a chart of `lines` over epochs; `best` is the index of the best epoch, whose model is saved.
 pub(super) fn lines(title: &str, epochs: &[u64], lines: &[Line<'_>], best: Option<usize>) -> String {
     drawn(title, epochs, lines, best, true)
 }
@@ -243,8 +243,8 @@ fn legend(out: &mut String, lines: &[Line<'_>], log: bool) {
     out.push_str("</g>\n");
 }
 
-/// Writes the elements that appear while a pointer is near an epoch: the values of the epoch instead of the legend, a
-/// vertical line, and points.
+/// Writes the elements that appear while the mouse pointer is near an epoch: the values of the epoch instead of the legend,
+/// a vertical line, and points.
 fn reading(
     out: &mut String,
     (epoch, best, named): (u64, bool, bool),

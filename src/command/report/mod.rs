@@ -2,9 +2,9 @@
 //! and on paper.
 //!
 //! [`Page`] has the contents of a report; [`html`] writes the contents as HTML. The charts are SVG, and the shaded tables
-//! are HTML tables. The style sheet shows the values under a pointer. The page has no script, and its content security
-//! policy forbids scripts. All text from data, configs and models passes through [`text::escape`] or [`text::cut`]; the
-//! latter shortens long text and adds the number of omitted characters.
+//! are HTML tables. The style sheet shows the values under the mouse pointer. The page has no script, and its content
+//! security policy forbids scripts. All text from data, configs and models passes through [`text::escape`] or
+//! [`text::cut`]; the latter shortens long text and adds the number of omitted characters.
 
 mod bars;
 mod chart;

@@ -59,7 +59,7 @@ pub(crate) struct TestScores {
     pub(crate) confusions: Vec<Confusion>,
     pub(crate) errors: Option<Errors>,
     pub(crate) examples: Vec<Example>,
-    /// The signatures of scores, followed by the lines on how the test file was read.
+    /// The signatures of scores, which name the settings of each metric, then the lines on how the test file was read.
     pub(crate) notes: Vec<String>,
 }
 
@@ -73,12 +73,12 @@ pub(crate) struct Score {
 }
 
 impl Score {
-    /// Returns the score's value with its unit, for people.
+    /// Returns the score's value with its unit, as text.
     pub(crate) fn shown(&self) -> String {
         scores::shown(self.unit, self.value)
     }
 
-    /// Returns the score's 95 % interval with its unit, for people; empty without an interval.
+    /// Returns the score's 95 % interval with its unit, as text; empty without an interval.
     pub(crate) fn interval(&self) -> String {
         scores::interval(self.unit, self.interval)
     }
@@ -115,7 +115,7 @@ pub(crate) struct Confusion {
     /// The kind of the classes: `label` or `tag`.
     pub(crate) of: String,
     pub(crate) labels: Vec<String>,
-    /// The count of each pair of classes, by the number of the true class and the number of the predicted class; a missing
+    /// The count of each pair of classes, by the index of the true class and the index of the predicted class; a missing
     /// pair has count 0.
     pub(crate) cells: BTreeMap<(usize, usize), u64>,
     numbers: BTreeMap<String, usize>,
@@ -126,7 +126,7 @@ impl Confusion {
         Self { of: of.to_owned(), ..Self::default() }
     }
 
-    /// Returns the number of a class; a new class is added to the list and gets the next number.
+    /// Returns the index of a class; a new class is added to the list and gets the next index.
     pub(crate) fn number(&mut self, label: &str) -> usize {
         if let Some(&number) = self.numbers.get(label) {
             return number;
@@ -156,7 +156,7 @@ impl Confusion {
 pub(crate) struct Errors {
     /// The name of the score, such as `wrong texts` or `chrF`.
     pub(crate) of: String,
-    /// The name of the length, such as `length in tokens`.
+    /// The property by which the texts are divided into ranges, such as `length in tokens`.
     pub(crate) by: String,
     pub(crate) unit: Unit,
     pub(crate) ranges: Vec<LengthErrors>,

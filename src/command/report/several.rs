@@ -32,7 +32,7 @@ impl Run {
         self.epochs.iter().rfind(|epoch| epoch.best)
     }
 
-    /// Returns the value of a metric with its unit, for people.
+    /// Returns the value of a metric with its unit, as text.
     fn shown(&self, metric: &str, value: f64) -> String {
         match self.units.iter().find(|(known, _)| known == metric) {
             Some((_, Unit::Share)) => format!("{:.2} %", 100.0 * value),

@@ -50,7 +50,7 @@ impl TestScores {
     /// Parses the scores of a test set from an object that `scores::object` wrote.
     ///
     /// # Errors
-    /// If a field is missing or has another type.
+    /// If a field is missing or does not have the expected type.
     pub(crate) fn of(object: &Value) -> Outcome<Self> {
         let shares = texts(object, "shares");
         let all = field(object, "scores")?;

@@ -31,7 +31,7 @@ pub(super) fn parse(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// Returns a duration as text for people.
+/// Formats a duration as text, such as `10 min`.
 pub(super) fn shown(seconds: f64) -> String {
     match seconds.max(0.0) {
         s @ 0.0..99.5 => format!("{s:.0} s"),

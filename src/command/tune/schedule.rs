@@ -10,7 +10,7 @@ use super::state::{State, Trial};
 
 /// The best third advances: one of `ONE_IN` trials is trained from a rung to the next rung.
 const ONE_IN: usize = 3;
-/// The maximum number of trials that a search draws: each trial has files of its own, so the number is limited.
+/// The maximum number of trials that a search draws; there is a limit because each trial writes its own files.
 const MOST: usize = 1_000;
 /// The number of failed trials in a row after which a search ends.
 const ALL_FAILED: usize = 10;
@@ -89,8 +89,8 @@ fn waiting(state: &State, rung: usize, end: f64, third: bool) -> Option<usize> {
     state.trials.iter().position(|trial| trial.number == next.number)
 }
 
-/// Returns the end time of each rung, in seconds from the start of the search. The time of a rung suffices to train a third
-/// of the trials of the previous rung.
+/// Returns the end time of each rung, in seconds from the start of the search. Each rung gets time in proportion to its
+/// training epochs, assuming that a third of the trials advances from rung to rung.
 fn ends(state: &State) -> Vec<f64> {
     let mut trials = 1.0;
     let mut sums = vec![0.0];
@@ -105,8 +105,8 @@ fn ends(state: &State) -> Vec<f64> {
 
 /// Returns whether a trial (`None` for a new trial) would reach a rung in time. The assumed time per epoch is the trial's
 /// own mean, or the mean over all trials if the trial has no finished epoch. The assumed number of epochs is the mean over
-/// the trials that have reached the rung, since some trials stop early. The first trial that reaches a rung may use the rest
-/// of the time budget.
+/// the trials that have reached the rung, since some trials stop early. As long as no trial has reached the rung, a trial
+/// may use the rest of the time budget.
 fn fits(state: &State, end: f64, rung: usize, trial: Option<&Trial>) -> bool {
     let per_epoch = |trials: &mut dyn Iterator<Item = &Trial>| {
         let sums = trials.fold((0.0, 0), |(seconds, epochs), of| (seconds + of.seconds, epochs + of.epochs));

@@ -158,7 +158,7 @@ impl State {
         ranked
     }
 
-    /// Returns a value of the metric with its unit, for people.
+    /// Returns a value of the metric with its unit, as text.
     pub(super) fn shown(&self, value: f64) -> String {
         scores::shown(self.unit, value)
     }

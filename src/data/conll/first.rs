@@ -63,8 +63,8 @@ fn is_called(name: &str, known: &[&str]) -> bool {
     known.contains(&name) || name.split('_').any(|part| known.contains(&part))
 }
 
-/// Returns the most frequent number of columns per line, and the number of lines that have this number of columns. Of
-/// equally frequent numbers, the number that occurs first is returned; if there are no lines, 2 and 0.
+/// Returns the most frequent number of columns per line, and the number of lines that have this number of columns. If
+/// several numbers are equally frequent, returns the number that occurs first; without lines, returns 2 and 0.
 fn most(words: &[&String], separator: Separator) -> (usize, usize) {
     let (mut counts, mut best) = (HashMap::new(), (2, 0));
     for line in words {
@@ -81,8 +81,8 @@ fn most(words: &[&String], separator: Separator) -> (usize, usize) {
 }
 
 /// Returns whether the file aligns its columns with runs of tabs: some cells between tabs are empty, but nearly all
-/// lines have equally many nonempty cells. Empty cells are missing values instead if all lines have equally many tabs,
-/// but different columns are empty.
+/// lines have equally many nonempty cells. The result is `false` if empty cells are missing values: then all lines
+/// have equally many tabs, but different columns are empty.
 fn are_aligned(words: &[&String]) -> bool {
     let empty = |line: &&String| -> Vec<bool> { cells(line, Separator::Tabs).map(str::is_empty).collect() };
     let rows: Vec<Vec<bool>> = words.iter().map(empty).collect();
@@ -92,7 +92,7 @@ fn are_aligned(words: &[&String]) -> bool {
     !missing && count > 1 && lines * 10 >= words.len() * 9
 }
 
-/// The first lines of a file, in which the marks of documents and the header are replaced by blank lines.
+/// The first lines of a file; blank lines replace the header and the lines that mark documents.
 pub(super) struct First {
     name: String,
     lines: Vec<String>,
@@ -157,8 +157,9 @@ impl First {
         Error::of(ErrorKind::Format, format!("columns of file `{}`", self.name), expected, got.into())
     }
 
-    /// Returns the names of the columns if the first line is a header. A header has known or set names for the word
-    /// column and the tag column. The name of the tag column must not occur as a tag in later lines.
+    /// Returns the names of the columns if the first line is a header, else `None`. A header has a known name or the
+    /// user's name for the word column, and also for the tag column. The name of the tag column must not occur as a
+    /// tag in later lines.
     fn header(&self, given: ColumnSettings<'_>) -> Result<Option<Vec<String>>> {
         let Some((at, line)) = self.lines.iter().enumerate().find(|(_, line)| begins(line)) else {
             return Ok(None);
@@ -218,8 +219,8 @@ impl First {
     /// Returns whether the lines have columns, rather than running text. `known` is the number of columns of an earlier
     /// file; `None` if there is no earlier file.
     pub(super) fn are_columns(&self, known: Option<usize>) -> bool {
-        /// The minimum share of lines that must have the most frequent number of columns: first in general, then if an
-        /// earlier file has this number of columns, too.
+        /// The minimum share of lines that must have the most frequent number of columns. The second share is for a
+        /// file whose number of columns equals the number in an earlier file.
         const EVEN: [f64; 2] = [0.9, 0.5];
         let even = self.share() >= EVEN[0];
         if self.count < 2 || self.separator != Separator::Spaces {
@@ -232,7 +233,7 @@ impl First {
         even && (self.has_blocks() || tagged || self.is_numbered()) || some
     }
 
-    /// Of the lines that are neither blank nor comments, the share that has the most frequent number of columns.
+    /// The share of lines with the most frequent number of columns; blank lines and comments are not counted.
     fn share(&self) -> f64 {
         let lines = || self.lines.iter().filter(|line| !line.trim().is_empty() && !line.starts_with('#'));
         let fit = lines().filter(|line| self.count_of(line) == self.count).count();
@@ -253,7 +254,8 @@ impl First {
         cells(line, self.separator).count()
     }
 
-    /// Iterates over the runs of successive lines that have all columns; the runs are roughly the sentences.
+    /// Iterates over runs of successive lines that have the most frequent number of columns; a run is roughly a
+    /// sentence.
     fn sentences(&self) -> impl Iterator<Item = Vec<Vec<&str>>> {
         let fits = |line: &String| !line.starts_with('#') && self.count_of(line) == self.count;
         self.lines
@@ -266,7 +268,8 @@ impl First {
         self.sentences().flatten()
     }
 
-    /// Returns whether `fits` is true for each cell of a column, in the lines that have all columns.
+    /// Returns whether `fits` is true for each cell of a column, in the lines with the most frequent number of
+    /// columns.
     fn all(&self, column: usize, fits: impl Fn(&str) -> bool) -> bool {
         let mut rows = self.rows().peekable();
         rows.peek().is_some() && rows.all(|row| row.get(column).is_some_and(|cell| fits(cell)))
@@ -304,7 +307,7 @@ impl First {
     }
 
     /// Returns whether the file has the ten columns of CoNLL-U. A file with tabs must also have word numbers or begin
-    /// with a comment; a file with spaces must have word numbers and a column of heads.
+    /// with a comment. A file with spaces must have word numbers and a column of syntactic heads.
     pub(super) fn is_universal(&self, count: usize) -> bool {
         let commented = self.lines.iter().find(|line| !line.trim().is_empty());
         let commented = commented.is_some_and(|line| line.starts_with('#'));
@@ -325,7 +328,7 @@ impl First {
     }
 
     /// Returns whether comments that begin with `#` precede sentences. Such a comment has a key, such as `# id 5`, or
-    /// another number of columns than the words.
+    /// does not have as many columns as the words.
     pub(super) fn has_comments(&self) -> bool {
         let mut before = "";
         self.lines.iter().any(|line| {
@@ -335,7 +338,8 @@ impl First {
         })
     }
 
-    /// Returns whether a sentence begins with a line of `#` that has a tag column, but no tag of a scheme.
+    /// Returns whether a sentence begins with a line of `#` that has a cell in the tag column, but the cell is no tag
+    /// of a scheme.
     pub(super) fn has_hashes(&self, tags: usize) -> bool {
         let mut before = "";
         self.lines.iter().any(|line| {
@@ -347,7 +351,8 @@ impl First {
     }
 
     /// Returns whether each sentence begins with a comment of `#`, and some of these comments have as many columns as
-    /// the words. Only first lines begin with `#`, and in the tag column of these comments, no cell is a tag of a word.
+    /// the words. No other lines begin with `#`, and no cell in the tag column of these comments is also the tag of a
+    /// word.
     pub(super) fn has_titles(&self, tags: usize) -> bool {
         let blocks: Vec<&[String]> =
             self.lines.split(|line| line.trim().is_empty()).filter(|b| !b.is_empty()).collect();
@@ -399,7 +404,7 @@ impl First {
         (!is_word).then(|| mark.to_owned())
     }
 
-    /// Returns the columns that have tags of a scheme; empty if the column `tags` has tags of a scheme.
+    /// Returns the columns that have tags of a scheme such as IOB2; empty if the column `tags` has tags of a scheme.
     pub(super) fn schemes_beside(&self, tags: usize) -> Vec<usize> {
         let sentences: Vec<Vec<Vec<&str>>> = self.sentences().collect();
         let is = |at: &usize| {
@@ -415,8 +420,8 @@ impl First {
         (0..self.count).filter(|at| *at != tags).filter(is).collect()
     }
 
-    /// Refuses a first line that may be a header with unknown names. In such a file, no cell of the first line occurs
-    /// again in its column, while all tags of other lines occur often.
+    /// Refuses a first line that may be a header with unknown names. Such a line has no cell that occurs again in its
+    /// column, while all tags of other lines occur often.
     pub(super) fn refuse_unsure_header(&self, tags: usize) -> Result<()> {
         const MANY: usize = 20;
         let Some((at, line)) = self.lines.iter().enumerate().find(|(_, line)| begins(line)) else {
@@ -449,8 +454,8 @@ impl First {
         self.count >= 14 && self.is_numbered() && self.all(8, head) && self.all(9, head)
     }
 
-    /// Returns the tag column of a file with word numbers: of the successive columns at the end of the line that have
-    /// tags of a scheme, the first. If the last column has no such tags, the last column.
+    /// In a file with word numbers, returns the first of the successive last columns that have tags of a scheme. If
+    /// the last column has no such tags, returns the last column.
     pub(super) fn first_tags(&self) -> usize {
         let is = |at: &usize| self.all(*at, is_of_scheme);
         (2..self.count).rev().take_while(is).last().unwrap_or(self.count.saturating_sub(1))
@@ -477,7 +482,8 @@ impl First {
         (words, tags.filter(|at| Some(*at) != words))
     }
 
-    /// Returns whether the header names the column of the words as tags, or the column of the tags as words.
+    /// Returns whether the header has a known tag name above the word column, or a known word name above the tag
+    /// column.
     pub(super) fn swaps(&self, words: usize, tags: usize) -> bool {
         let is = |at: usize, known: &[&str]| {
             let name = self.header.iter().flatten().nth(at);

@@ -59,7 +59,7 @@ pub(super) fn cells(line: &str, separator: Separator) -> impl Iterator<Item = &s
     cells.enumerate().filter(move |(at, cell)| stays(*at) || !cell.is_empty()).map(|(_, cell)| cell)
 }
 
-/// Returns whether a tag looks like a tag of a scheme such as IOB2 or IOBES: `O`, `B-kind`.
+/// Returns whether a tag, such as `O` or `B-PER`, looks like a tag of a scheme such as IOB2 or IOBES.
 pub(super) fn is_of_scheme(tag: &str) -> bool {
     let letter = |(letter, kind): (&str, &str)| matches!(letter, "B" | "I" | "E" | "S") && !kind.is_empty();
     tag == "O" || tag.split_once('-').is_some_and(letter)
@@ -83,7 +83,7 @@ pub(super) fn first_word(line: &str) -> &str {
     line.split(is_blank).find(|word| !word.is_empty()).unwrap_or_default()
 }
 
-/// Returns whether a word may be the mark of comments: it has only characters of `#%;/@`.
+/// Returns whether a word may begin a comment: it has only characters of `#%;/@`.
 pub(super) fn may_mark(word: &str) -> bool {
     !word.is_empty() && word.bytes().all(|byte| b"#%;/@".contains(&byte))
 }

@@ -8,12 +8,12 @@ use crate::data::lines::Reason;
 use crate::data::records::{Parser, is_blank};
 use crate::error::{Error, ErrorKind, Result};
 
-/// The words of a sentence as a text with one word per line, and the line number in the file of each word.
+/// The words of a sentence as a text with one word per line, and, for each word, its line number in the file.
 #[derive(Debug, Default)]
 pub(in crate::data) struct SentenceWords {
     pub(in crate::data) text: String,
     pub(in crate::data) words: Vec<u64>,
-    /// For the first sentence of a file with a header: the line number of the header; else `None`.
+    /// The line number of the header, in the first sentence of a file with a header; else `None`.
     pub(in crate::data) header: Option<u64>,
 }
 
@@ -82,8 +82,8 @@ pub(in crate::data) struct KnownColumns<'a> {
 }
 
 impl Columns {
-    /// Detects the columns of a file of words. If the file has the columns of the earlier file, the words are in the
-    /// column of the earlier file. Returns `None` for a file with a text per line.
+    /// Detects the columns of a file of words. If the file has the columns of the earlier file `like`, the same column
+    /// has the words. Returns `None` for a file with a text per line.
     pub(in crate::data) fn of_words(file: &TextFile, known: KnownColumns<'_>) -> Result<Option<Self>> {
         let KnownColumns { like, words, columns } = known;
         let names: &[String] = like.filter(|like| like.header).map_or(&[], |like| &like.names);

@@ -18,17 +18,17 @@ pub enum AnswerCell {
     Number(f32),
     /// One text per word of a sentence, such as the tags.
     Words(Vec<String>),
-    /// Several texts. A table has the texts in one cell, joined by the separator; JSON and Parquet have a list of
-    /// texts.
+    /// Several texts. In a table, one cell has all texts, joined by the given separator; JSON and Parquet have a list
+    /// of texts.
     List(Vec<String>, String),
-    /// Several numbers. A table has the numbers in one cell, joined by the separator; JSON and Parquet have a list of
-    /// numbers.
+    /// Several numbers. In a table, one cell has all numbers, joined by the given separator; JSON and Parquet have a
+    /// list of numbers.
     Numbers(Vec<f32>, String),
     /// No answer: an empty cell in a table, `null` in JSON.
     Nothing,
 }
 
-/// A record of a file, and the text in the record to predict for.
+/// A record of a file, with the text that the model predicts for.
 #[derive(Debug)]
 pub struct Question {
     /// The number of the record's first line in the file, counted from 1; in Parquet, the number of the row.
@@ -36,9 +36,9 @@ pub struct Question {
     /// The text to predict for, or the error that explains why the record has no text. For a sentence, the text has one
     /// word per line.
     pub text: Result<String>,
-    /// The lines of the record, after any lines before the record that belong to no record.
+    /// The lines of the record, preceded by any lines that belong to no record, such as comments.
     pub(super) raw: Vec<Raw>,
-    /// In a file of columns, the line number of each word; else empty.
+    /// The line number of each word, in a file with one word per line; else empty.
     pub(super) words: Vec<u64>,
     /// The line number of the header, if the header is among the lines in `raw`; else `None`.
     pub(super) header: Option<u64>,
@@ -67,7 +67,7 @@ pub(super) enum Form {
     Comment,
 }
 
-/// The form and the names of the columns that answers add to the records of a file.
+/// The columns that answers add to the records of a file: their form and their names.
 #[derive(Debug)]
 pub(super) struct AnswerColumns {
     pub(super) form: Form,

@@ -33,7 +33,7 @@ pub(super) enum Source {
     Rows(Vec<String>, FieldText),
 }
 
-/// Returns the words in the list of a field as a text with one word per line.
+/// Returns a field's list of words as a text with one word per line.
 fn words(object: &fields::Object<'_>, name: &str) -> Result<String, Reason> {
     joined(&fields::texts(object, name)?)
 }
@@ -43,8 +43,8 @@ impl AnswerPlan {
         Self { source: Source::Lines(parser), form, names: Vec::new(), header: false }
     }
 
-    /// The plan for a file with one record per line. `text` makes the text of a line (`None` if the line is no record);
-    /// answers are added as cells behind tabs.
+    /// The plan for a file with one record per line. `text` returns the text of a line, or `None` if the line is no
+    /// record. Answers are added as cells behind tabs.
     fn each(mut text: impl FnMut(&str) -> Result<Option<String>, Reason> + Send + 'static) -> Self {
         let asked = move |line: &str| Ok(text(line)?.map(alone));
         Self::lines(Box::new(OneLine(asked)), Form::Cells('\t', false))
@@ -69,7 +69,7 @@ impl AnswerPlan {
         Self::lines(Box::new(OneLine(row)), Form::Comment)
     }
 
-    /// The plan for a file of texts, with or without labels, or of sources, with or without targets.
+    /// The plan for a file of texts, with or without labels, or of source texts, with or without translations.
     pub(super) fn texts(file: &TextFile, options: &mut ReadOptions, task: Task) -> Result<Self> {
         if options.format == Some(FileFormat::Plain) {
             return Ok(Self::plain());
@@ -107,8 +107,8 @@ impl AnswerPlan {
     }
 
     /// The plan for a table. The text column has the name from the training data, else a known name, else the number
-    /// from the training data. A text of several columns has the columns of the training data; if the file is not a
-    /// table, each line is a text.
+    /// from the training data. If a text has several columns, these are the columns of the training data. If the file
+    /// is not a table, each line is a text.
     fn table(
         file: &TextFile,
         guess: &Guess,
@@ -251,7 +251,8 @@ fn alone(text: String) -> SentenceWords {
     SentenceWords { text, ..SentenceWords::default() }
 }
 
-/// Stores the names of the text's columns in the options, and removes the columns of labels, targets and tags.
+/// Stores the names of the text columns in the options, and removes the columns of labels, targets and tags from the
+/// options.
 fn keep(options: &mut ReadOptions, texts: &[Column<'_>], names: &[String]) {
     match texts.first().map(|text| text.what) {
         Some("source") => options.source = names.first().cloned(),
@@ -293,8 +294,8 @@ fn has_names(rows: &[Vec<String>], texts: &[Column<'_>]) -> bool {
     rows.first().is_some_and(|first| first.iter().any(|cell| texts.iter().any(|text| text.names(cell))))
 }
 
-/// Finds the text column in the header: returns its name, and a note if the training data has another name or place for
-/// the column. Returns `None` if there is no header, or no name in the header is known.
+/// Finds the text column in the header: returns its name, and a note if its name or position differs from the training
+/// data. Returns `None` if there is no header, or no name in the header is known.
 fn by_header(
     file: &str,
     rows: &[Vec<String>],
@@ -359,8 +360,8 @@ fn by_header(
     }
 }
 
-/// Returns a table whose text column has the number or the name from the training data. In a table with a single
-/// column, the text is in this column.
+/// Returns a table whose text column is found by the number or the name of the text column in the training data. In a
+/// table with a single column, the text is in this column.
 fn by_place(
     file: &TextFile,
     guess: &Guess,
@@ -395,7 +396,7 @@ fn by_place(
 }
 
 /// Returns the format of a file that may have one text per line, after `error` has shown that the file is no table of
-/// two columns. Returns `error` if the format is set or the name shows JSON.
+/// two columns. Returns `error` if the format is set or the file name contains `.json`.
 fn lines_alone(file: &TextFile, options: &ReadOptions, error: Error) -> Result<Guess> {
     let alone = ReadOptions { format: Some(FileFormat::Tsv), ..options.clone() };
     if options.format.is_some() || file.name().contains(".json") {
@@ -404,7 +405,7 @@ fn lines_alone(file: &TextFile, options: &ReadOptions, error: Error) -> Result<G
     guess(file, &alone, Task::Labelled)
 }
 
-/// Returns the keys of comments in the first lines that answers would use for their comments, too: `intent` and
+/// Returns the keys of comments in the first lines, but only keys that answers would use, too: `intent` and
 /// `probability`.
 fn intents(file: &TextFile) -> Result<Vec<String>> {
     const LOOKED_AT: usize = 1000;

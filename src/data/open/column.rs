@@ -31,7 +31,7 @@ impl Empty {
         Self { texts: count("text"), pair, label: label_lists && count("label") > 0 }
     }
 
-    /// Returns the position of the first cell that is empty against this rule; `None` if all cells follow the rule.
+    /// Returns the position of the first empty cell that must not be empty; `None` if all cells follow the rule.
     /// `empty[i]` is true if cell *i* is empty.
     pub(super) fn missing(self, empty: &[bool]) -> Option<usize> {
         let (texts, others) = empty.split_at(self.texts.min(empty.len()));
@@ -272,7 +272,7 @@ pub(super) fn language(cell: &str) -> bool {
 
 impl<'a> Column<'a> {
     /// Returns the wanted columns of a text: the columns in `given`, or one column that is not set. If several columns
-    /// are given, none of them may be found by a known name.
+    /// are given, a column is found only as given, not by known names.
     pub(super) fn texts(given: &'a [String]) -> Vec<Self> {
         let of = |given, known| Self { what: "text", given, known };
         match given {
@@ -284,7 +284,7 @@ impl<'a> Column<'a> {
 }
 
 impl Column<'_> {
-    /// Returns the setting in a config that sets the column.
+    /// Returns the name of the config setting for the column, such as `data.label`.
     pub(super) fn setting(&self) -> &'static str {
         match self.what {
             "label" | "target" | "tags" => "data.label",

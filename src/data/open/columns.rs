@@ -11,7 +11,7 @@ use crate::kernels::edit_distance;
 /// The detected columns of a table.
 #[derive(Debug, Clone)]
 pub(super) struct ColumnChoice {
-    /// The position in the table of each wanted column, counted from 0.
+    /// For each wanted column, its position in the table, counted from 0.
     pub(super) columns: Vec<usize>,
     /// The name of each wanted column; without a header, the number of the column, counted from 1.
     pub(super) names: Vec<String>,
@@ -27,7 +27,7 @@ pub(super) struct ColumnChoice {
 pub(super) struct Columns<'a> {
     pub(super) name: &'a str,
     pub(super) rows: &'a [Vec<String>],
-    /// The line number in the file of the first record.
+    /// The line number of the first record in the file.
     pub(super) line: u64,
     pub(super) header: Option<bool>,
 }
@@ -55,7 +55,7 @@ fn cut(cell: &str) -> String {
     }
 }
 
-/// Returns whether this cell can be used as the name of a column.
+/// Returns whether a cell can be the name of a column: the cell is neither blank nor a whole number.
 fn is_name(cell: &str) -> bool {
     !cell.trim().is_empty() && cell.trim().parse::<usize>().is_err()
 }
@@ -310,8 +310,8 @@ impl Columns<'_> {
     }
 
     /// Finds the wanted columns of a later file of a data set; `wanted` has the names or numbers from the earlier file.
-    /// A header with known names in this file overrides column numbers, and names that this file lacks. Without such a
-    /// header, [`Self::pick`] finds the columns.
+    /// If this file has a header with known names, the header overrides column numbers, and also names that this file
+    /// lacks. Without such a header, [`Self::pick`] finds the columns.
     pub(super) fn pick_alike(&self, wanted: &[Column<'_>]) -> Result<ColumnChoice> {
         let fits = wanted.iter().all(|one| one.given.is_some_and(|given| is_name(given) && self.has(given)));
         if fits || self.header == Some(false) || !self.names_itself(wanted) {
@@ -376,8 +376,8 @@ impl Columns<'_> {
     }
 
     /// Returns a note for the user if the first record, which is read as a record, may be a header. The first record
-    /// may be a header if one of its cells is a known name, if its label occurs nowhere else among few labels, or if
-    /// both texts of a pair are short.
+    /// may be a header if one of its cells is a known name, or if both texts of a pair are short. It may also be a
+    /// header if its label occurs in no other record, although there are few labels.
     fn perhaps_a_header(&self, wanted: &[Column<'_>], columns: &[usize]) -> Option<String> {
         const MANY: usize = 20;
         let again = |column: usize| self.occurs_again(column);

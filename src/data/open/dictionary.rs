@@ -5,8 +5,8 @@ use std::collections::HashSet;
 use crate::data::Pair;
 use crate::data::lines::Reason;
 
-/// Returns whether pairs are words with their pronunciations. Each source is then one word, and each target is a
-/// sequence of phonemes with spaces between them; a word has about as many phonemes as letters.
+/// Returns whether pairs are words with their pronunciations. Then each source is one word, and each target is
+/// phonemes with spaces in between, about as many as the word has letters.
 pub(crate) fn are_pronunciations<'a>(pairs: impl IntoIterator<Item = &'a Pair>) -> bool {
     const LOOKED_AT: usize = 1_000;
     /// Maximum number of characters of a phoneme. A phoneme may have marks, such as a tie, a length or a tone.
@@ -30,9 +30,9 @@ pub(crate) fn are_pronunciations<'a>(pairs: impl IntoIterator<Item = &'a Pair>) 
 }
 
 /// Returns a parser of lines with a word and its phonemes. A number in brackets behind the word marks another
-/// pronunciation of the word. Text behind `#` and lines that begin with `;;;` are comments. A repeated pronunciation of
-/// a word is skipped: without stress, some pronunciations are equal. If `stress` is true, the digits of stress are
-/// kept.
+/// pronunciation of the word. Text behind `#` and lines that begin with `;;;` are comments. A repeated pronunciation
+/// of a word is skipped: without the digits of stress, some pronunciations become equal. If `stress` is true, the
+/// digits of stress, such as the 1 of `AH1`, are kept.
 pub(super) fn reader(stress: bool) -> impl FnMut(&str) -> Result<Option<Pair>, Reason> + Send {
     let mut known = HashSet::new();
     move |line| {

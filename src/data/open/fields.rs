@@ -23,8 +23,8 @@ pub(super) enum Value<'a> {
     Object(Object<'a>),
 }
 
-/// A record with named fields. If the record is a list, each element is a field that is named by the number of the
-/// element, counted from 1.
+/// A record with named fields. If the record is a list, the fields are its elements, named by their positions, counted
+/// from 1.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(super) struct Object<'a> {
     pub(super) fields: Vec<(Cow<'a, str>, Value<'a>)>,
@@ -251,8 +251,9 @@ pub(super) fn text(object: &Object<'_>, name: &str) -> Result<String, Reason> {
 /// A function that makes a text of a field, from the record and the name of the field.
 pub(super) type FieldText = fn(&Object<'_>, &str) -> Result<String, Reason>;
 
-/// Makes a text of the fields `names`; `of` makes the text of each field. If there are several fields, some fields may
-/// be missing, and count as empty. If `pair` is true, the last field is a second text, which must not be empty.
+/// Makes a text of the fields `names`; `of` makes the text of each field. If there are several fields, some of them
+/// may be missing; a missing field counts as empty. If `pair` is true, the last field is a second text, which must not
+/// be empty.
 pub(super) fn text_in(
     object: &Object<'_>,
     names: &[String],
@@ -276,8 +277,8 @@ pub(super) fn text_in(
 const BEHIND: char = '\u{1f}';
 
 /// Returns the label in a field, without white space around the label. If `lists` is true, the field may also be a list
-/// of labels or missing. A list is returned as one string with U+001F behind each label (U+001F alone for an empty
-/// list); a missing field as an empty string.
+/// of labels or missing. A list is returned as one string with U+001F behind each label; an empty list becomes U+001F
+/// alone. A missing field is returned as an empty string.
 pub(super) fn label(object: &Object<'_>, name: &str, lists: bool) -> Result<String, Reason> {
     let list = match at(object, name) {
         None | Some(Value::Null) if lists => return Ok(String::new()),

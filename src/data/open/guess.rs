@@ -43,7 +43,8 @@ impl Task {
 /// The four bytes with which each Parquet file begins and ends.
 pub(super) const PARQUET: &[u8; 4] = b"PAR1";
 
-/// A detected format, and the reason for the detection, which messages show (`None` if the user has set the format).
+/// A detected format, and the reason for the detection, which messages show. The reason is `None` if the user has set
+/// the format.
 #[derive(Debug, Clone)]
 pub(super) struct Guess {
     pub(super) format: FileFormat,
@@ -51,7 +52,7 @@ pub(super) struct Guess {
 }
 
 impl Guess {
-    /// Adds a note to an error that the format was detected, with the reason.
+    /// Adds a note to an error: the format was detected, and the reason.
     pub(super) fn explain(&self, error: Error) -> Error {
         match &self.why {
             Some(why) => error.noted(format!(
@@ -124,7 +125,8 @@ pub(super) fn alike(options: &ReadOptions, file: &TextFile, task: Task) -> ReadO
     }
 }
 
-/// Returns the format that the extension of a file name shows, if the task can have this format; else `None`.
+/// Returns the format of a file by the extension of its name; `None` if the task cannot have this format, or the
+/// extension is unknown.
 fn by_name(name: &str, task: Task) -> Option<FileFormat> {
     by_ending(name).filter(|format| task.formats().contains(format))
 }
@@ -175,7 +177,7 @@ fn by_lines(file: &TextFile, task: Task) -> Result<(FileFormat, &'static str)> {
     }
 }
 
-/// Returns whether a line may be a word with its phonemes, which are in capital letters.
+/// Returns whether a line looks like a word followed by phonemes in capital letters.
 fn spoken(line: &str) -> bool {
     let said = line.split('#').next().unwrap_or_default();
     let mut phonemes = said.split_whitespace().skip(1).peekable();

@@ -34,8 +34,8 @@ enum Arrangement {
     Lists(Vec<String>),
     /// The file is one object; each value is a record.
     Values,
-    /// The file is one object with columns of these names. A column is a list with a value per record, or an object
-    /// with a value per record, under the name of the record.
+    /// The file is one object with columns of these names. A column is a list with one value per record, or an object
+    /// that maps the name of each record to a value.
     Columns(Vec<String>),
     /// The file is one object over several lines, without records; its fields have these names.
     Object(Vec<String>),
@@ -43,7 +43,7 @@ enum Arrangement {
 
 impl Layout {
     /// Detects the layout of a file; a file that is one object is read to its end. `lists` is true if the fields of
-    /// records are lists. If `lists` is false, the lists of an object of lists are columns.
+    /// records are lists. If `lists` is false and the file is an object of lists, each list is a column.
     pub(super) fn of(file: &TextFile, lists: bool) -> Result<Self> {
         let (arrangement, columns) = arrangement(file, lists)?;
         Ok(Self { arrangement, names: columns.map(Arc::from), header: false })
@@ -123,8 +123,8 @@ fn list_or_lines(file: &TextFile) -> Result<Arrangement> {
     })
 }
 
-/// Returns whether the next value ends in the line in which it begins, and the first byte behind the value (behind the
-/// line, if the value does not end in the line).
+/// Returns whether the next value ends in the line in which it begins, and the first byte behind the value. If the
+/// value does not end in the line, the byte is the first byte behind the line.
 fn ends_in_line(walk: &mut Walk) -> Result<(bool, Option<u8>)> {
     walk.peek()?;
     let ends = walk.value_to(0, None, walk.line)?;
@@ -146,9 +146,9 @@ struct Lists {
 }
 
 impl Lists {
-    /// Detects columns or records in an object without lists of records; returns `None` if there are none. All values
-    /// must have one form: columns that are lists, columns that are objects with numbers as names, or records with
-    /// numbers as names.
+    /// If no value of an object is a list of records, detects whether the values are columns or records; else `None`.
+    /// All values must have one form: columns that are lists, columns that are objects with numbers as names, or
+    /// records with numbers as names.
     fn whole(&self, of_lists: bool) -> Option<Arrangement> {
         let numbered = |name: &String| name.parse::<u64>().is_ok();
         let all = self.others.len();
@@ -234,7 +234,7 @@ pub(super) fn is_whole(file: &TextFile) -> Result<bool> {
     }
 }
 
-/// Parses the record in a line, an object or a list; `None` for a blank line. Only wanted fields keep their values.
+/// Parses the record in a line (an object or a list); `None` for a blank line. Only wanted fields keep their values.
 pub(super) fn object<'a>(
     line: &'a str,
     wanted: Option<&[String]>,
@@ -442,7 +442,8 @@ impl Source {
 }
 
 /// Parses the JSON text of a record. If the record is a list, `names` has the names of its elements; without `names`,
-/// the elements are numbered from 1. The line number in the error is counted from the start of the record, from 0.
+/// the elements are numbered from 1. The line number in the error is relative to the record: the first line of the
+/// record has number 0.
 fn element<'a>(
     json: &'a str,
     wanted: Option<&[String]>,
@@ -587,7 +588,7 @@ pub(super) fn records<R: 'static>(
     })))
 }
 
-/// Checks that a record that is a list has as many elements as the first record in `width`.
+/// Checks that a list record has as many elements as the first list record, whose length sets `width`.
 fn even(object: &Object<'_>, width: &mut Option<usize>) -> Result<(), Reason> {
     let own = object.fields.len();
     match object.is_list.then(|| *width.get_or_insert(own)) {

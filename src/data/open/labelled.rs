@@ -94,7 +94,7 @@ fn all_placed(file: &TextFile, records: Records<Vec<LabelledText>>) -> Stream<La
     }))
 }
 
-/// Returns the wanted columns: the text columns, the label column and, if it is set, the group column.
+/// Returns the wanted columns: the text columns, the label column and, if a group column is set, the group column.
 fn wanted(options: &ReadOptions) -> Vec<Column<'_>> {
     let mut wanted = Column::texts(&options.text);
     wanted.push(Column { what: "label", given: options.label.as_deref(), known: LABEL });
@@ -208,7 +208,7 @@ struct Inputs {
 
 /// Extensions of files of records, such as tables.
 const RECORDS: [&str; 6] = ["tsv", "csv", "jsonl", "ndjson", "json", "parquet"];
-/// Names of folders next to class folders that have texts without labels.
+/// Names of folders that have texts without labels, next to class folders.
 const UNLABELLED: [&str; 4] = ["unsup", "unlabeled", "unlabelled", "unsupervised"];
 
 /// Returns the folder part of a path.

@@ -1,5 +1,5 @@
-//! Decides which text of a pair is the source by the languages in headers or file extensions. The source has the
-//! language from the training data, whatever the order of columns or files.
+//! Decides, by the languages in headers or file extensions, which text of a pair is the source. The source has the
+//! language of the source in the training data, in any order of columns or files.
 
 use std::path::PathBuf;
 
@@ -21,8 +21,8 @@ fn known(options: &ReadOptions) -> Option<[String; 2]> {
     }
 }
 
-/// Reads the columns that are named by the languages of earlier files; without such columns, the columns that are set
-/// or detected. `of` reads a file with given options.
+/// Reads the columns whose names are the languages of earlier files. If there are no such columns, reads the columns
+/// that are set or detected. `of` reads a file with given options.
 ///
 /// # Errors
 /// Fails if `of` fails, or if the columns are named by other languages. Only the order of such columns would show which
@@ -55,7 +55,7 @@ pub(super) fn pick<T>(
     }
 }
 
-/// Puts the file of the source first, if the extensions of the two files are the languages of earlier files. For the
+/// If the extensions of the two files are the languages of earlier files, puts the file of the source first. For the
 /// first two files, stores the languages in `options`.
 ///
 /// # Errors

@@ -25,7 +25,7 @@ pub(super) struct FieldChoice {
     layout: Option<json::Layout>,
 }
 
-/// Returns whether the values of a column must be lists, as for words and tags.
+/// Returns whether a column must have lists as values, as the columns of words and of tags must.
 fn listed(one: &Column<'_>) -> bool {
     ["tokens", "tags"].contains(&one.what)
 }
@@ -49,8 +49,8 @@ fn differ(file: &TextFile, wanted: &[Column<'_>]) -> Result<()> {
     Err(error.noted("`text` (`data.text` in a config) names them"))
 }
 
-/// Finds the wanted fields of a file of JSON or Parquet. If records are lists, the header setting in `options` applies
-/// to the first list.
+/// Finds the wanted fields of a file of JSON or Parquet. If records are lists, the header setting in `options` sets
+/// whether the first list is a header.
 pub(super) fn picked(
     file: &TextFile,
     format: FileFormat,
@@ -186,7 +186,7 @@ fn of_lists(
 }
 
 /// Finds the element for each wanted column by the form of the values, a list or a single value. If two elements have
-/// the form, the first element is the text, the source or the words.
+/// the wanted form, the first one is the text, the source or the words.
 fn positions(
     file: &TextFile,
     example: &Object<'_>,

@@ -8,7 +8,7 @@ use crate::data::lines::quoted;
 use crate::data::{Encoding, FirstIndex, MalformedLines, TagScheme, Tagging, TextFile};
 use crate::error::{Error, ErrorKind, Result};
 
-/// The part of a note by which the note on a doubtful header is recognized.
+/// A part of the note on a doubtful header, by which this note is recognized among all notes.
 pub(super) const DOUBT: &str = "is read as a record; if it is a header";
 
 /// The format of a data set's files or folders.
@@ -134,7 +134,7 @@ pub struct ReadOptions {
     pub(super) tokens: Option<String>,
     pub(super) tags: Option<String>,
     pub(super) label_lists: bool,
-    /// Whether the last text column is a second text.
+    /// Whether the last text column is the second text of a pair.
     pub(super) pair: bool,
     pub(super) binary: bool,
     pub(super) phrases: bool,
@@ -183,20 +183,19 @@ impl ReadOptions {
         self.notes.iter().find(|note| note.contains(DOUBT)).map(String::as_str)
     }
 
-    /// Returns whether columns can have numbers in this format; JSON objects and Parquet have only names.
+    /// Returns whether a column can be given by its number in this format; JSON objects and Parquet have only names.
     fn by_numbers(&self) -> bool {
         !matches!(self.format, Some(FileFormat::JsonLines | FileFormat::Parquet))
     }
 
-    /// Returns these options for the detection of the next file, together with the user's settings; notes on other
-    /// files are removed.
+    /// Returns these options for the next file, whose format is detected anew; the user's settings are kept, and notes
+    /// on other files are removed.
     pub(super) fn told(&self) -> Self {
         let told = self.told.clone().unwrap_or_else(|| Box::new(self.clone()));
         Self { told: Some(told), notes: Vec::new(), ..self.clone() }
     }
 
-    /// Returns the role of each column and the names of its columns; the names are empty if no column is set or
-    /// detected.
+    /// Returns the column names for each role, such as `label`; the names are empty if no column is set or detected.
     pub(super) fn columns(&self) -> [(&'static str, &[String]); 7] {
         [
             ("text", &self.text),
@@ -233,8 +232,8 @@ impl ReadOptions {
     }
 
     /// Sets the encoding. By default, the encoding is detected: UTF-16 if the file begins with the byte order mark of
-    /// UTF-16, else UTF-8 or Windows-1252. Windows-1252 is chosen if hardly any character beyond ASCII is valid UTF-8
-    /// and no other encoding is likelier. If another encoding is likelier, the file is an error.
+    /// UTF-16, else UTF-8 or Windows-1252. Windows-1252 is chosen if hardly any bytes beyond ASCII are valid UTF-8,
+    /// and no other encoding is likelier. If another encoding is likelier, reading the file fails.
     #[must_use]
     pub fn encoding(self, encoding: Encoding) -> Self {
         Self { encoding: Some(encoding), ..self }
@@ -255,8 +254,8 @@ impl ReadOptions {
         Self { header: Some(header), ..self }
     }
 
-    /// Sets the separator between the columns of a table, such as `;`. By default, the separator is detected: the
-    /// comma, semicolon, tab or bar that cuts the first records into equal numbers of columns.
+    /// Sets the separator between the columns of a table, such as `;`. By default, the separator is detected: comma,
+    /// semicolon, tab or bar, whichever cuts the first records into equal numbers of columns.
     #[must_use]
     pub fn separator(self, separator: char) -> Self {
         Self { separator: Some(separator), ..self }
@@ -324,7 +323,7 @@ impl ReadOptions {
 
     /// Allows several labels per text: in JSON and Parquet, the label may be a list of texts or numbers. The list
     /// becomes one string with U+001F behind each label; an empty list becomes U+001F alone. A label may also be an
-    /// empty cell, null, or missing. Other labels do not change.
+    /// empty cell, null, or missing. A label that is a single value does not change.
     ///
     /// ```
     /// use unpadded::data::{LabelledTexts, ReadOptions};

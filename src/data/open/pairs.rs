@@ -117,8 +117,8 @@ fn parallel(mut paths: [PathBuf; 2], options: &mut ReadOptions, window: bool) ->
     Ok(Box::new(move || parallel::pairs(&source, &target)))
 }
 
-/// Detects the format and the columns of a file of pairs. `all` has the options from the earlier files; the detected
-/// options are stored in `all`.
+/// Detects the format and the columns of a file of pairs. `all` has the options from earlier files; the options that
+/// are detected in this file are added to `all`.
 fn of_file(mut file: TextFile, all: &mut ReadOptions, several: bool) -> Result<Opener<Pair>> {
     let mut options = alike(all, &file, Task::Pairs);
     let guess = guess(&file, &options, Task::Pairs)?;

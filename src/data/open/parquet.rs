@@ -70,7 +70,7 @@ fn damaged(name: &str, e: &ParquetError) -> Error {
     Error::of(ErrorKind::Format, format!("file `{name}`"), "a Parquet file that can be read", got)
 }
 
-/// Calls `read`, which uses the crate `parquet`, on the file `name`. The reader panics on some damaged bytes; `guarded`
+/// Calls `read`, in which the crate `parquet` reads the file `name`. The crate panics on some damaged bytes; `guarded`
 /// returns such a panic as an error. The panic message is still printed on standard error, and a build with
 /// `panic = "abort"` still ends the program.
 fn guarded<T>(name: &str, read: impl FnOnce() -> Outcome<T>) -> Result<T> {
@@ -508,7 +508,7 @@ pub(super) struct RowTexts {
     rows: Rows,
     fields: Vec<String>,
     make: FieldText,
-    /// Whether the last of several fields is a second text: the texts of a pair.
+    /// Whether the last of several fields is the second text of a pair.
     pair: bool,
 }
 

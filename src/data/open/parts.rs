@@ -10,8 +10,8 @@ use super::paths::{by_ending, is_note, of_two, two};
 use crate::data::TextFile;
 use crate::error::{AtCaller, Error, ErrorKind, Result};
 
-/// The names of each part. A file belongs to a part if one of these names is a word of the file name, between dots,
-/// hyphens and underscores.
+/// The names of each part. A file belongs to a part if one of the part's names is a word of the file name; dots,
+/// hyphens and underscores separate words.
 const NAMES: [&[&str]; 3] =
     [&["train", "training"], &["dev", "valid", "validation", "val"], &["test", "testing"]];
 
@@ -32,8 +32,8 @@ pub struct DataPaths {
     pub dev: Option<PathBuf>,
     /// Test data; `None` if the data set has none.
     pub test: Option<PathBuf>,
-    /// Paths that are not used as a part: the part has a path with a better name, or the list of a JSON file is not
-    /// named like a part.
+    /// Paths that are not used. For example, another path has a better name for the part, or a list of a JSON file is
+    /// not named like a part.
     pub left_out: Vec<PathBuf>,
 }
 
@@ -45,15 +45,15 @@ fn part(name: &str) -> Option<usize> {
     words.find_map(|word| NAMES.iter().position(|names| names.contains(&word)))
 }
 
-/// Returns whether a name, cut at the first dot, is exactly the name of a part.
+/// Returns whether a name, up to its first dot, is exactly the name of a part, such as `train`.
 fn is_exact(name: &str) -> bool {
     let name = name.to_lowercase();
     let stem = name.split('.').next().unwrap_or_default();
     NAMES.iter().any(|names| names.contains(&stem))
 }
 
-/// The parts that were found so far, and the paths that are left out. The flag of a part is true if the file name is
-/// exactly the part's name.
+/// The parts that were found so far, and the paths that are left out. The flag of a part is true if its file is named
+/// exactly like the part, such as `train.tsv`.
 #[derive(Default)]
 struct Finding {
     found: [Option<(PathBuf, bool)>; 3],
@@ -95,7 +95,8 @@ impl Finding {
     }
 }
 
-/// Returns the paths of two different parts among the paths below a folder; `None` if fewer than two parts occur.
+/// Returns two paths that belong to different parts, such as `train` and `test`; `None` if the paths belong to fewer
+/// than two parts.
 pub(super) fn parts_in<'a>(below: impl IntoIterator<Item = &'a str>) -> Option<[&'a str; 2]> {
     let mut first: Option<(usize, &str)> = None;
     for path in below {
@@ -120,7 +121,7 @@ pub(super) fn parts_in<'a>(below: impl IntoIterator<Item = &'a str>) -> Option<[
 const SOURCES: [&str; 2] = ["src", "source"];
 const TARGETS: [&str; 3] = ["tgt", "trg", "target"];
 
-/// Cuts a name, without `.gz`, at its last dot; `None` for a name without a dot.
+/// Splits a name at its last dot, after removing `.gz`; returns `None` for a name without a dot.
 fn cut(name: &str) -> Option<(&str, &str)> {
     name.strip_suffix(".gz").unwrap_or(name).rsplit_once('.')
 }
@@ -235,7 +236,7 @@ fn languages(folder: &Path, names: &[String]) -> Result<Option<[String; 2]>> {
 }
 
 impl DataPaths {
-    /// Returns the path of two parallel files in the form of the setting `data.train`.
+    /// Joins the paths of two parallel files into one path, in the form of the setting `data.train`.
     ///
     /// ```
     /// assert_eq!(unpadded::data::DataPaths::of_lines("a,b.en", "c.de"), r"{a\,b.en,c.de}");

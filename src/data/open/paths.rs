@@ -142,9 +142,9 @@ pub(super) fn prepared(file: TextFile, options: &ReadOptions, window: bool) -> R
     in_encoding(file, options, if window { IN_A_WINDOW } else { u64::MAX }, None)
 }
 
-/// As [`prepared`], for a file that is read record by record. `known` is the encoding of earlier files: the file is
-/// read in this encoding if only a few of its bytes are not valid UTF-8, and records with bytes that are not valid in
-/// this encoding are malformed.
+/// Applies the options to a file that is read record by record, as [`prepared`] does with `window`. `known` is the
+/// encoding of earlier files: it is used if only few lines of the file are not valid UTF-8. Records that are not valid
+/// in this encoding are malformed.
 pub(super) fn prepared_as(file: TextFile, options: &ReadOptions, known: Encoding) -> Result<TextFile> {
     in_encoding(file, options, IN_A_WINDOW, Some(known))
 }
@@ -167,20 +167,20 @@ fn in_encoding(
     Ok(file.malformed(options.malformed))
 }
 
-/// Detects the encoding of a file. A byte order mark shows UTF-16. Otherwise the encoding is UTF-8, unless most bytes
-/// beyond ASCII are not valid UTF-8; in this case the encoding is Windows-1252, if this is the likeliest encoding. Only
-/// the first `most` bytes of the file are read.
+/// Detects the encoding of a file. A byte order mark shows UTF-16. Otherwise the encoding is UTF-8 if enough
+/// characters beyond ASCII are valid UTF-8, else Windows-1252 if this is the likeliest encoding. Only the first `most`
+/// bytes of the file are read.
 ///
 /// # Errors
 /// If neither UTF-8 nor Windows-1252 is likely: the text would be decoded wrongly without any message.
 fn encoding(file: &TextFile, most: u64, known: Option<Encoding>) -> Result<Encoding> {
     const PIECE: u64 = 1 << 16;
-    /// Number of bytes from which the likeliest encoding is guessed; pieces of pure ASCII are not counted.
+    /// Number of bytes that are used to guess the likeliest encoding; pieces of pure ASCII are not counted.
     const GUESSED: usize = 1 << 20;
-    /// With more than this many malformed sequences per valid UTF-8 character beyond ASCII, the valid characters count
-    /// as chance.
+    /// Valid UTF-8 characters beyond ASCII count as chance if there are more than this many malformed sequences per
+    /// valid character.
     const CHANCE: usize = 10;
-    /// The known encoding is kept if at most one in this many lines has a byte that is not valid UTF-8.
+    /// The known encoding is kept if at most one in this many lines has a malformed sequence.
     const FEW: usize = 10;
     let (name, bytes) = file.raw_sample()?;
     let what = || format!("file `{name}`");
@@ -246,7 +246,7 @@ fn set(encoding: Encoding) -> String {
     format!("set `encoding` (`data.encoding` in a config) to `{}`", encoding.name().to_lowercase())
 }
 
-/// Returns whether a file below a folder is a note about the data, such as a README, by its name.
+/// Returns whether a name, such as `README.md`, is the name of a note about the data.
 pub(super) fn is_note(below: &str) -> bool {
     let name = below.rsplit('/').next().unwrap_or(below);
     let start = ["README", "LICENSE", "LICENCE", "COPYING", "CHANGELOG", "SHA256SUMS", "NOTICE", "_"];

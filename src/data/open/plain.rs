@@ -32,7 +32,7 @@ pub struct PlainText {
     read_as: ReadOptions,
 }
 
-/// Opens a file of plain text, and detects its format and column; both are stored in `read_as`, unless an earlier file
+/// Opens a file of plain text, and detects its format and column. They are stored in `read_as`, unless an earlier file
 /// has set `read_as`.
 fn of_file(
     file: &TextFile,
@@ -114,8 +114,8 @@ fn plan(paths: &[PathBuf], options: &ReadOptions, window: bool) -> Result<Plan<S
     Ok(Plan::of(name, read_as, vec![lines_apart(inputs)]))
 }
 
-/// Reads the pieces of several inputs, one input after another. A line feed is added between two inputs if the first
-/// input does not end with one.
+/// Reads the pieces of several inputs, one input after another. Between two inputs, a line feed is added if the
+/// earlier input does not end with a line feed.
 fn lines_apart(inputs: Vec<Opener<String>>) -> Opener<String> {
     let inputs: Arc<[Opener<String>]> = inputs.into();
     Box::new(move || {
@@ -148,7 +148,7 @@ pub struct PlainFiles {
     name: String,
     read_as: ReadOptions,
     open: Arc<dyn Fn() -> Stream<String> + Send + Sync>,
-    /// The range of bytes of the whole text that this value covers: all bytes, or one side of [`Self::cut_off`].
+    /// The range of bytes of the whole text that this value covers: all bytes, or one part of [`Self::cut_off`].
     bytes: Range<u64>,
 }
 
@@ -188,7 +188,7 @@ impl PlainFiles {
         Ok(Self { name, read_as, open, bytes: 0..u64::MAX })
     }
 
-    /// Returns the name of the text in messages.
+    /// Returns the name that messages show for the text.
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -219,7 +219,7 @@ impl PlainFiles {
     }
 
     /// Divides the text into training data and validation data, as [`PlainText::cut_off`] does: the validation data is
-    /// the end of the text, about 1/`one_in` of it. `cut_off` reads the files twice.
+    /// the last part of the text, about 1/`one_in` of all. `cut_off` reads the files twice.
     ///
     /// # Errors
     /// If a file is malformed or cannot be read.
@@ -261,13 +261,13 @@ impl PlainFiles {
 }
 
 impl PlainText {
-    /// Returns a text in memory; `name` is the name of the text in messages.
+    /// Returns a text in memory; messages show `name` as the name of the text.
     pub fn new(name: &str, text: impl Into<String>) -> Self {
         Self { name: name.to_owned(), text: text.into(), read_as: ReadOptions::default() }
     }
 
     /// Reads the text of a file. The path may also be a folder, a zip or a pattern such as `data/*.txt`: all files are
-    /// read, one after another. Of a table, JSON Lines or Parquet, one column is read, one record after another.
+    /// read, one after another. From a table, JSON Lines or Parquet, one column is read, one record after another.
     ///
     /// # Errors
     /// If there is no file, or a file cannot be read.
@@ -279,7 +279,7 @@ impl PlainText {
     /// Reads the text of several paths, one path after another, with these options.
     ///
     /// # Errors
-    /// The errors of [`Self::open`]; also if there is no path, or if the column that the options name does not exist.
+    /// As [`Self::open`]; also if there is no path, or if the options name a column that does not exist.
     #[track_caller]
     pub fn open_with<P: AsRef<Path>>(
         paths: impl IntoIterator<Item = P>,
@@ -321,7 +321,7 @@ impl PlainText {
         })
     }
 
-    /// Returns the name of the text in messages.
+    /// Returns the name that messages show for the text.
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -336,9 +336,9 @@ impl PlainText {
         &self.read_as
     }
 
-    /// Divides the text into training data and validation data: the validation data is the end of the text, about
-    /// 1/`one_in` of it, and begins at the start of a line if possible. Returns the training data, then the validation
-    /// data; with `one_in` 0, the validation data is empty.
+    /// Divides the text into training data and validation data. The validation data is the last part of the text,
+    /// about 1/`one_in` of all; it begins at the start of a line if possible. Returns the training data, then the
+    /// validation data; with `one_in` 0, the validation data is empty.
     #[must_use]
     pub fn cut_off(self, one_in: u64) -> (Self, Self) {
         let size = self.text.len() as u64;

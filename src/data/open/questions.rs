@@ -114,8 +114,8 @@ impl Questions {
     /// with tabs between its parts.
     ///
     /// # Errors
-    /// If the file does not have its records in lines or rows, or if the column of the text is missing; the message
-    /// names the option to set.
+    /// If the records are not lines or rows, as in a file with one JSON list, or if the text column is missing. The
+    /// message names the option to set.
     #[track_caller]
     pub fn open(path: impl AsRef<Path>, options: &ReadOptions, asking: QuestionKind) -> Result<Self> {
         Self::of(path.as_ref(), options, asking).at_caller()
@@ -181,7 +181,7 @@ impl Questions {
         Ok(questions)
     }
 
-    /// Returns the name of the file in messages.
+    /// Returns the name that messages show for the file.
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -342,8 +342,8 @@ impl OfLines {
         Ok(Some(reason.map_or(Ok(()), Err)))
     }
 
-    /// Reads the next record; `None` after the last record. `several`: a record may extend over several lines. If a
-    /// record of several lines has no end, only its first line is reported as malformed.
+    /// Reads the next record; `None` after the last record. `several` is true if a record may extend over several
+    /// lines. If a record of several lines has no end, only its first line is reported as malformed.
     fn read(&mut self, several: bool) -> Result<Option<Question>> {
         loop {
             let next = self.line()?;

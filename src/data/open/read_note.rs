@@ -130,8 +130,8 @@ impl ReadOptions {
         .to_string()
     }
 
-    /// Fills the options that are not set from a read note, which [`Self::to_note`] returned. Options that are set take
-    /// precedence over the read note.
+    /// Fills the options that are not set from `note`, a read note that [`Self::to_note`] returned. Options that are
+    /// set take precedence over the read note.
     ///
     /// # Errors
     /// If `note` is not a read note.
@@ -153,8 +153,8 @@ impl ReadOptions {
         }
         let encoding = stored.encoding.map(|name| name.parse::<Encoding>()).transpose()?;
         let found = DetectedFormat { encoding: encoding.map(Encoding::name), ..*self.found };
-        // If the caller sets other columns of words or tags than the read note has, the layout of the columns is
-        // detected anew.
+        // If the caller's column of words or of tags differs from the read note, the layout of the columns is detected
+        // anew.
         let other = |set: &Option<String>, before: &Option<String>| set.is_some() && set != before;
         let reset = other(&self.tokens, &stored.tokens) || other(&self.tags, &stored.tags);
         let told = self.told.clone().unwrap_or_else(|| Box::new(self.clone()));
@@ -182,8 +182,8 @@ impl ReadOptions {
         })
     }
 
-    /// Sets the tag scheme and the tag spelling to which [`Self::repair_tags`] rewrites tags. Set the `Tagging` of the
-    /// training texts to read other texts of the same data set.
+    /// Sets the tag scheme and the tag spelling to which [`Self::repair_tags`] rewrites tags. To read other texts of a
+    /// data set, set the `Tagging` of the data set's training texts.
     #[must_use]
     pub fn tagging(self, tagging: Tagging) -> Self {
         Self { tagging: Some(Box::new(tagging)), ..self }
@@ -206,7 +206,7 @@ mod tests {
         let again = ReadOptions::new().or_note(&note).unwrap();
         assert_eq!((again.columns.as_deref(), again.tagging.as_deref()), (Some(&columns), Some(&tagging)));
         assert_eq!(again.to_note(), note);
-        // Setting another column of tags than the note has discards the noted layout of the columns.
+        // If the set column of tags differs from the note, the layout of the columns in the note is discarded.
         let other = ReadOptions::new().tags("4").or_note(&note).unwrap();
         assert_eq!((other.tags.as_deref(), other.columns), (Some("4"), None));
         let texts = TaggedTexts::of_columns(&TextFile::embedded("d.conll", "a N\nb V\n")).unwrap();

@@ -81,8 +81,8 @@ impl Record for LabelledRow {
 }
 
 impl LabelledRows {
-    /// Returns whether a path has LIBSVM rows: its files end with `.svm`, `.libsvm` or `.svmlight`, or the first lines
-    /// are each a label and numbered features. Returns `false` for a path that cannot be read.
+    /// Returns whether a path has LIBSVM rows: its files end with `.svm`, `.libsvm` or `.svmlight`, or each of the
+    /// first lines has a label and numbered features. Returns `false` for a path that cannot be read.
     pub(crate) fn are_in(path: impl AsRef<Path>) -> bool {
         let path = path.as_ref();
         if let Some(format) = path.to_str().and_then(by_ending) {
@@ -129,7 +129,7 @@ pub(super) fn texts(file: &TextFile, wanted: &str) -> Result<()> {
     ))
 }
 
-/// Returns whether a file has rows of numbered features, by its name or its first lines.
+/// Decides, by the name or the first lines of a file, whether the file has rows of numbered features.
 fn numbered(file: &TextFile) -> Result<bool> {
     const LOOKED_AT: usize = 20;
     if let Some(format) = by_ending(&file.name()) {

@@ -1,5 +1,5 @@
-//! Tables: cells between tabs; or between commas, semicolons or bars, as in RFC 4180. A table is parsed line by line,
-//! even if a cell in quotation marks contains line ends.
+//! Tables, whose cells are between tabs, or, as in RFC 4180, between commas, semicolons or bars. A table is parsed
+//! line by line, even if a cell in quotation marks contains line ends.
 
 use std::collections::HashMap;
 
@@ -140,7 +140,7 @@ impl Cells {
     }
 }
 
-/// A parser that makes records of the rows of a table.
+/// A parser that makes one record of each row of a table.
 struct Rows<F> {
     cells: Cells,
     /// The number of cells that each row must have; `None` accepts rows of any width.
@@ -214,7 +214,7 @@ fn declared(line: &str) -> Option<char> {
 /// A measure of how well a separator fits the first records.
 struct SeparatorFit {
     separator: char,
-    /// The share of the records that have the most frequent number of columns above 1.
+    /// The share of the first records that have the most frequent column count above 1.
     share: f64,
     /// Whether the separator is used as in prose: each separator has a space after it, or digits on both sides.
     loose: bool,
@@ -321,8 +321,8 @@ fn is_spaced(file: &TextFile, separator: char) -> Result<bool> {
 }
 
 impl Dialect {
-    /// Detects the separator and the meaning of quotation marks. The separator is set by the options, declared in the
-    /// first line, or detected: it cuts most of the first records into equal numbers of columns.
+    /// Detects the separator and the meaning of quotation marks. The options or the first line (such as `sep=;`) may
+    /// set the separator; else it is the one that cuts most of the first records into equally many cells.
     pub(super) fn of(file: &TextFile, format: FileFormat, options: &ReadOptions) -> Result<Self> {
         let tabs = format == FileFormat::Tsv;
         if let Some(separator) = options.separator {
@@ -348,7 +348,7 @@ impl Dialect {
         let mut found = fits.iter().filter(tight);
         let best = match found.next() {
             Some(best) => best,
-            // No separator fits except as in prose: the usual separator of the format is used.
+            // If no separator fits except as in prose, the usual separator of the format is used.
             None => return Self::quoted(file, usual, tabs, Vec::new()),
         };
         let other = found.find(|fit| fit.separator != best.separator);
@@ -456,8 +456,8 @@ impl Table {
         Ok(Self { dialect, picked, empty: Empty::of(wanted, options.pair, options.label_lists) })
     }
 
-    /// Returns a table with one column, which has the texts; `None` unless the file name ends as for a table and each
-    /// of the first records has one cell.
+    /// Returns a table whose only column has the texts. Returns `None` unless the file name has the extension of a
+    /// table and each of the first records has one cell.
     pub(super) fn of_texts(file: &TextFile, options: &ReadOptions) -> Result<Option<Self>> {
         let Some(format @ (FileFormat::Csv | FileFormat::Tsv)) = by_ending(&file.name()) else {
             return Ok(None);
@@ -486,7 +486,7 @@ impl Table {
         &self.picked.names
     }
 
-    /// Stores the detected header and separator, and notes that explain the detection, in the options of a file.
+    /// Stores in `options` the detected header and separator of a file, and notes that explain the detection.
     pub(super) fn note(&self, options: &mut ReadOptions) {
         options.notes = self.notes().to_vec();
         options.found.header = Some(self.has_header());
@@ -539,7 +539,7 @@ impl Table {
         rows(file, self.dialect.separator, self.dialect.quotes)?.next().unwrap_or_else(|| Ok(Vec::new()))
     }
 
-    /// Returns a parser that makes a text of the first `count` wanted columns of each row, also of the header.
+    /// Returns a parser that makes one text of the first `count` wanted columns of each row, including the header.
     pub(super) fn texts<R: 'static>(&self, count: usize, make: fn(String) -> R) -> Box<dyn Parser<R>> {
         let (ColumnChoice { columns, names, .. }, pair) = (self.picked.clone(), self.empty.pair);
         let make = move |mut row: Vec<String>| {

@@ -41,8 +41,8 @@ fn folder(path: &Path, options: &mut ReadOptions, window: bool) -> Result<Opener
     Ok(Box::new(move || tagged_texts::of_lines(&words, &tags, labels.as_ref())))
 }
 
-/// Detects the format and the columns of a file of tagged texts. `all` has the options from the earlier files; the
-/// detected options are stored in `all`.
+/// Detects the format and the columns of a file of tagged texts. `all` has the options that are set or were detected in
+/// earlier files; this function adds the options that it detects.
 fn of_file(mut file: TextFile, all: &mut ReadOptions, several: bool) -> Result<Opener<TaggedText>> {
     let options = &mut alike(all, &file, Task::Tagged);
     let guess = guess(&file, options, Task::Tagged)?;
@@ -153,8 +153,9 @@ impl Record for TaggedText {
         Ok(Plan::of(name, options, inputs))
     }
 
-    /// Decides whether tags are rewritten: to repair tags that break the scheme, if the option is set, or to translate
-    /// tags from another scheme to the scheme of the training texts.
+    /// Decides whether and how tags are rewritten. If the option `repair_tags` is set, tags that break the scheme are
+    /// repaired. If the training texts have another scheme than these texts, the tags are translated to the scheme of
+    /// the training texts.
     fn settled(all: RecordPass<'_, Self>, options: &mut ReadOptions) -> Result<Option<Change<Self>>> {
         let mut repairs = None;
         let raw = |visit: &mut dyn FnMut(&[String])| all(&mut |text| visit(&text.tags));

@@ -18,14 +18,15 @@ struct Node<'a> {
 }
 
 /// Parses the tree in a line into a labelled text: the leaves joined by spaces, with the label of the root. Returns
-/// `None` for a blank line and, with `binary`, for a tree with the neutral label.
+/// `None` for a blank line. If `binary` is set, also returns `None` for a tree with the neutral label.
 pub(super) fn tree(line: &str, binary: bool) -> Result<Option<LabelledText>, Reason> {
     let (nodes, leaves) = nodes(line)?;
     nodes.first().map_or(Ok(None), |root| labelled(root, &leaves, binary))
 }
 
 /// Parses a line into phrases: the text below each node of the tree, with the label of the node; the whole text is the
-/// first phrase. A repeated phrase with the same label is left out, as is a neutral phrase with `binary`.
+/// first phrase. A phrase that repeats an earlier phrase and its label is left out. If `binary` is set, phrases with
+/// the neutral label are left out, too.
 pub(super) fn phrases(line: &str, binary: bool) -> Result<Option<Vec<LabelledText>>, Reason> {
     let (nodes, leaves) = nodes(line)?;
     let mut seen = HashSet::new();
@@ -53,7 +54,7 @@ fn labelled(node: &Node<'_>, leaves: &[String], binary: bool) -> Result<Option<L
 }
 
 /// Parses the tree in a line: returns the nodes, every parent before its children, and the leaves. For a blank line,
-/// both lists are empty.
+/// the list of nodes and the list of leaves are empty.
 fn nodes(line: &str) -> Result<(Vec<Node<'_>>, Vec<String>), Reason> {
     let line = line.trim();
     if line.is_empty() {

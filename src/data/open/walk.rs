@@ -13,7 +13,7 @@ use crate::error::{Error, ErrorKind, Result};
 pub(super) struct Walk {
     pub(super) name: Arc<str>,
     input: BufReader<Bytes>,
-    /// The number of the current line, from 1 on.
+    /// The number of the current line, counted from 1.
     pub(super) line: u64,
     /// Maximum length in bytes of a value that is kept in memory.
     most: usize,
@@ -50,7 +50,7 @@ impl Walk {
         Error::of(ErrorKind::Format, format!("{}:{line}", self.name), reason.expected, reason.got)
     }
 
-    /// Skips white space and returns the next byte, which stays the next byte; `None` at the end of the file.
+    /// Skips white space and returns the next byte without moving past it; `None` at the end of the file.
     pub(super) fn peek(&mut self) -> Result<Option<u8>> {
         loop {
             let buffer = self.buffer()?;
@@ -93,14 +93,14 @@ impl Walk {
     }
 
     /// Moves past the next value, and appends the bytes of the value to `keep` if `keep` is given. With a `depth` above
-    /// 0, the position is already inside a value, within this many open brackets; the walk moves past the rest of the
+    /// 0, the position is already inside a value, inside `depth` open brackets; the walk moves past the rest of the
     /// value.
     pub(super) fn value(&mut self, depth: usize, keep: Option<&mut Vec<u8>>) -> Result<()> {
         self.value_to(depth, keep, u64::MAX).map(drop)
     }
 
     /// Moves past the next value as [`Self::value`] does, but not past the end of line `last`. Returns whether the
-    /// value ended before that.
+    /// value ended on line `last` or before.
     pub(super) fn value_to(
         &mut self,
         mut depth: usize,

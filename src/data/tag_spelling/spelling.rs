@@ -3,10 +3,14 @@
 /// The spelling of tags: the letters, where the letter is in the tag, and the separator between the letter and the kind
 /// of the chunk.
 ///
-/// The standard spelling is `B-kind`. Other spellings have another separator, as in `B_kind` and `B/kind`; another
-/// order or no separator, as in `kind-B` and `Bkind`; only the letter `B`; small letters; brackets, as in `<B-kind>`;
-/// the letters of BILOU (`L` for `E`, `U` for `S`), BMES (`M` for `I`) or BMEWO (`M` for `I`, `W` for `S`); or another
-/// tag for `O`, such as `_`, `0` or `OUT`.
+/// The standard spelling is `B-kind`. Other spellings differ in one or several of these properties:
+/// - the separator: another one, as in `B_kind` and `B/kind`, or none, as in `Bkind`;
+/// - the order: first the kind, as in `kind-B`;
+/// - the kind: left out, so that the tag is only the letter `B`;
+/// - the case: small letters;
+/// - brackets around the tag, as in `<B-kind>`;
+/// - the letters: of BILOU (`L` for `E`, `U` for `S`), BMES (`M` for `I`) or BMEWO (`M` for `I`, `W` for `S`);
+/// - the tag of a word outside of chunks: another one than `O`, such as `_`, `0` or `OUT`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TagSpelling {
     /// The letters that this spelling has in place of `I`, `E` and `S`.

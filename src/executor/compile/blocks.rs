@@ -64,7 +64,7 @@ impl Blocks {
     /// Returns the analysis of a step block (the body of a recurrent loop).
     ///
     /// # Errors
-    /// If the forward loop of the step block does not run before the gradient.
+    /// If no forward loop runs the step block before its gradient block.
     pub(crate) fn forward(&self, block: BlockId) -> Result<&Forward> {
         self.forward.get(&block).ok_or_else(|| {
             let (expected, got) = ("its forward run first", "none before it");
@@ -107,7 +107,8 @@ impl Blocks {
         views
     }
 
-    /// Pairs of gradients that are equal: a gradient, and the gradient whose memory it shares. Sorted by variable number.
+    /// Pairs of gradients that are equal: a gradient, and the gradient whose memory it shares. The pairs are sorted by variable
+    /// number.
     pub(crate) fn same(&self) -> Vec<(VarId, VarId)> {
         let pairs = self.backward.values().flat_map(|found| &found.same.0);
         let mut same: Vec<(VarId, VarId)> = pairs.map(|(&var, &of)| (var, of)).collect();

@@ -56,7 +56,7 @@ impl Analysis<'_> {
         self.slots.reference(self.source, var)
     }
 
-    /// Adds the copies from step-major order into the batch's order that operator `now` of the root block needs.
+    /// Adds the copies that operator `now` of the root block needs: from step-major order into the batch's order.
     fn copies(&self, now: usize, out: &mut Vec<Instr>) -> Result<()> {
         for &Copy { var, from, ranked, .. } in self.slots.copies.iter().filter(|copy| copy.before == now) {
             let to = self.reference(var)?;
@@ -204,7 +204,8 @@ impl Analysis<'_> {
         Ok(instr)
     }
 
-    /// Returns the results of a call that the next step of the loop reads.
+    /// Returns the views of a call's results that the next step of the loop reads, so that their very small numbers can be set
+    /// to zero.
     fn flushed(&self, call: &ScheduledCall, parsed: &ParsedOp) -> Result<Vec<Ref>> {
         let mut flushed = Vec::new();
         if call.pass == Pass::Backward {
@@ -392,7 +393,7 @@ impl Analysis<'_> {
         }
     }
 
-    /// Returns the bytes of the constants that a call packs in its preparation.
+    /// Returns the size in bytes of the constants (such as weights) that a call packs in its preparation.
     fn weights(&self, instr: &Instr) -> usize {
         let Instr::Op(op) = instr else { return 0 };
         let reads = op.constants.iter().filter(|_| op.prepared.is_some()).cloned().flatten();

@@ -1,5 +1,5 @@
-//! Estimates the effort of a call, as a count of numbers: the numbers that the call writes, plus the multiply-adds of its
-//! products, scaled.
+//! Estimates the effort of a call, as a count of numbers: the numbers that the call writes, plus the scaled multiply-adds of
+//! its matrix products.
 
 use crate::executor::plan::{Effort, OpInstr, Ref};
 use crate::operator::{Extent, Reach};

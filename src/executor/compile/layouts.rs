@@ -2,8 +2,8 @@
 //! batch's order.
 //!
 //! The gradients that a backward loop returns are in step-major order, by the rank table of the loop. Another loop over the
-//! same sequences, or a row-wise operator, can read these gradients in step-major order. The gradients are copied into the
-//! batch's order only if an operator needs that order, or a gradient is fetched (the module `slots`).
+//! same sequences, or a row-wise operator, can read a gradient in step-major order. A gradient is copied into the batch's order
+//! only if an operator needs the batch's order, or if the gradient is fetched (the module `slots`).
 
 use std::collections::{HashMap, HashSet};
 
@@ -41,8 +41,8 @@ pub(crate) struct Layouts {
     calls: HashMap<usize, RankedLayout>,
     /// The variables of step blocks that share the memory of a variable outside the loop, each with the outer variable.
     pub(crate) taken: HashMap<VarId, VarId>,
-    /// The variables outside a loop that the loop leaves in step-major order, each with the corresponding variable of the
-    /// loop's block.
+    /// The variables outside a loop whose rows stay in the step-major order in which the loop wrote them, each with the
+    /// corresponding variable of the loop's block.
     pub(crate) left: HashMap<VarId, VarId>,
     /// The step blocks whose frames must provide row keys (for random numbers) to calls outside the block.
     pub(crate) keyed: Vec<BlockId>,
@@ -113,8 +113,8 @@ impl Finder<'_> {
     }
 
     /// Returns the step-major order in which a row-wise call can run without a copy. The order is the common order of all
-    /// batched variables that the call reads. `None` if these variables have no common order, or if the results of the call are
-    /// wider than the variables.
+    /// batched variables that the call reads. `None` if the variables that the call reads have no common order, or if its
+    /// results are wider than these variables.
     fn order(&self, call: &ScheduledCall) -> Result<Option<RankedLayout>> {
         let mut found: Option<RankedLayout> = None;
         let (mut read_width, mut write_width) = (0, 0);
@@ -144,8 +144,8 @@ impl Finder<'_> {
         Ok(found.filter(|_| write_width <= read_width))
     }
 
-    /// Returns the variables that a call reads, and the variables that are written for the call's input slots (by this call or
-    /// by other calls of the operator).
+    /// Returns the variables that a call reads, and the variables that it writes. For a backward call, the written variables
+    /// are all gradients of its input slots, even gradients that another call of the operator writes.
     fn operands(&self, call: &ScheduledCall) -> (Vec<VarId>, Vec<VarId>) {
         let (desc, Some(parsed)) = (self.source.desc(call.id), self.source.parsed(call.id)) else {
             return Default::default();

@@ -4,8 +4,8 @@
 //! [`saved`] finds the forward values that are kept for the backward pass. [`blocks`] decides which operators leave each
 //! recurrent loop, and why. [`schedule`] lists the calls in the order of the run. [`layouts`] decides which rows stay in
 //! step-major order. [`writers`] decides which contribution to a gradient is written and which ones are added. [`slots`]
-//! assigns a slot to each variable. [`build`] makes the instructions from these results. [`lives`] and [`buffers`] decide which
-//! slots share a buffer; [`finish`] numbers the instructions.
+//! assigns a slot to each variable. [`build`] makes the instructions from the results of all these analyses. [`lives`] and
+//! [`buffers`] decide which slots share a buffer; [`finish`] numbers the instructions.
 
 mod blocks;
 mod buffers;

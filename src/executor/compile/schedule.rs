@@ -207,8 +207,8 @@ impl Maker<'_> {
         Some(call)
     }
 
-    /// Makes a backward call for the gradients of some input slots; if the inputs contain a variable several times, the call
-    /// covers only its use number `nth`.
+    /// Makes a backward call for the gradients of some input slots. If a gradient variable occurs several times in these slots,
+    /// the call computes only occurrence `nth`, counted from 0.
     fn backward_call(
         &mut self,
         id: OpId,
@@ -330,7 +330,7 @@ impl Maker<'_> {
     }
 }
 
-/// Returns the site (when and how often it runs) of a scheduling unit in a loop whose own site is `around`.
+/// Returns when and how often a scheduling unit runs, given the site `around` of the loop that contains the unit.
 fn site(around: Site, unit: &Unit, class: Class) -> Site {
     let again = around.visits == Visits::Many || unit.when == Timing::Body;
     Site {

@@ -20,8 +20,8 @@ pub(crate) struct Copy {
     pub(crate) var: VarId,
     pub(crate) from: usize,
     pub(crate) ranked: RankedLayout,
-    /// The operator before which the copy is made, counted among the operators that run; the count plus one for a fetched
-    /// variable.
+    /// The number of the operator before which the copy is made, counted from 1 among the operators that run. The number is one
+    /// above the last operator if the copy is made for a fetched variable.
     pub(crate) before: usize,
 }
 
@@ -387,8 +387,8 @@ impl Maker<'_> {
         gradient.statics.iter().try_for_each(|pair| self.natural(pair.outer))
     }
 
-    /// Makes a gradient that a loop wrote also the value of a variable outside the loop, in the loop's order and without a
-    /// copy.
+    /// Lets the variable `outer` outside a loop share the memory of the gradient `inner` that the loop wrote. The rows are not
+    /// copied and stay in the loop's order.
     fn leave(&mut self, outer: VarId, inner: VarId) -> Result<()> {
         let Access::Slot(slot) = self.slots.reference(self.source, inner)?.access else {
             let (what, got) = ("gradient that a loop hands back", "one that it passes to a step");

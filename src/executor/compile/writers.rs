@@ -25,8 +25,8 @@ pub(crate) struct MemoryAssign {
     pub(crate) filled: bool,
 }
 
-/// A gradient that a backward loop passes to a variable outside the loop; the number counts the memories, inputs or static
-/// inputs.
+/// A gradient that a backward loop passes to a variable outside the loop; the number is the index of the memory, of the input,
+/// or of the static input.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum HandedGradient {
     Initial(usize),
@@ -109,7 +109,7 @@ struct WriterFinder<'a> {
     layouts: &'a Layouts,
     /// The gradients that already have a contribution.
     written: HashSet<VarId>,
-    /// Gradients of a block's constants to which the steps of a loop add, and for which the place where they are set to zero is
+    /// Gradients of constants to which the steps of a loop add, by block. The place where these gradients are set to zero is
     /// not decided yet.
     due: HashMap<BlockId, Vec<VarId>>,
     found: Writers,

@@ -16,9 +16,9 @@ use crate::tensor::DType;
 ///   call*: the second level, the third level, or else memory. The bytes of one call are the entry's bytes divided by the
 ///   number of its calls.
 ///
-/// The longer of these two times is the bound, and the fraction is the bound divided by the measured time. `multiply-adds 87 %`
-/// means that no faster kernel could save more than 13 % of the entry's time. And `memory 60 %` means that reading the entry's
-/// bytes once from memory takes 60 % of its time.
+/// The longer of the two minimum times decides the bound. The fraction is the longer minimum time divided by the measured time.
+/// `multiply-adds 87 %` means that no faster kernel could save more than 13 % of the entry's time. `memory 60 %` means that
+/// reading the entry's bytes once from memory takes 60 % of the entry's time.
 ///
 /// *Waiting* is the bound of a loop's time outside its calls ([`LoopPhase::Stepping`]). *Waiting* is also the bound of an entry
 /// that several threads ran side by side, if one thread was busy less than half as long as another.
@@ -26,9 +26,10 @@ use crate::tensor::DType;
 /// # Its limits
 /// - The model counts the bytes of each operand once per call. A kernel that reads an operand twice therefore reaches a smaller
 ///   fraction of the bound.
-/// - Packed weights count with the bytes of the weights, as if they were read from the smallest cache that holds all bytes of
-///   one call.
-/// - An operand counts as being in its cache even if other data has displaced it, so the minimum time may be too short.
+/// - For packed weights, the model counts the bytes of the unpacked weights, as if these bytes were read from the smallest
+///   cache that holds all bytes of one call.
+/// - The model assumes that other data displaces no operand from its cache. If an operand was displaced, the minimum time is
+///   too short.
 /// - `memory >100 %` means that a call read fewer bytes than the model assumes: it skipped part of its operands (as pooling of
 ///   last rows does), or found part of the operands in a faster cache.
 /// - An operator counts one operation per number that it writes, unless it declares another cost, so exponentials and roots are
@@ -76,7 +77,7 @@ pub struct Rates {
     pub f32: f64,
     /// Operations per second in f64; a multiply-add counts as two operations.
     pub f64: f64,
-    /// Bytes per second, from the two cache levels and from memory.
+    /// Bytes per second from the second cache level, from the third cache level, and from memory.
     pub bandwidth: Bandwidth,
 }
 

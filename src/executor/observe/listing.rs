@@ -76,10 +76,10 @@ fn loops_of<'p>(code: &'p [Instr], loops: &mut HashMap<BlockId, &'p Loop>) {
     }
 }
 
-/// Lists of values that each belong to a variable of a block.
+/// A list for each block, such as the list of its variables that are columns of another variable.
 type ByBlock<T> = HashMap<BlockId, Vec<T>>;
 
-/// Collects, for each memory's gradient that a step passes to the previous step, its view.
+/// Collects the view of each gradient that a step passes to the previous step, by block and memory.
 fn gradients_of(code: &[Instr], passed: &mut HashMap<(BlockId, usize), Ref>) {
     for instr in code {
         if let Instr::Loop(inner) = instr {
@@ -390,8 +390,8 @@ impl<'a> Text<'a> {
         }
     }
 
-    /// Prints the moves of rows between a loop's memories and the outer variables with the memories' first and last values; for
-    /// a backward loop, between their gradients.
+    /// Prints the rows that a loop moves between its memories and outer variables. For a forward loop, these are the last
+    /// values of the memories; for a backward loop, the gradients of the last and of the initial values.
     fn ends(&mut self, inner: &Loop) {
         for plan in inner.memories.iter().filter(|_| !inner.backward) {
             if let Some(last) = &plan.last {

@@ -88,7 +88,8 @@ pub struct Entry {
     pub time: Duration,
     /// The wall-clock time on each thread; a call that several threads share counts on the thread that waited for the others.
     pub threads: Vec<Duration>,
-    /// The time on each thread while other threads ran the same steps or the same chain, for other sequences or rows.
+    /// For each thread, the time of the calls during which other threads ran the same loop or chain, on other sequences or
+    /// rows.
     pub side_by_side: Vec<Duration>,
     /// The dtype in which the operator computes; not a float dtype if the operator has no float operand.
     pub dtype: DType,
@@ -144,7 +145,7 @@ impl Entry {
 /// variation between runs.
 ///
 /// # Meaning of the numbers
-/// *Time* is wall-clock time. If threads run the steps of a loop side by side, each thread counts with its share, so all
+/// *Time* is wall-clock time. If `n` threads run the steps of a loop side by side, each thread counts 1/n of its time, so all
 /// entries and the time outside entries add up to [`Profile::wall`]. Operators declare their operations (FLOP, see
 /// [`Op::cost`](crate::operator::Op::cost)); a multiply-add counts as two. Bytes are the bytes of the operands, in a cache or
 /// in memory. The second line of the table shows the maximum rates of this machine; the column *bound* shows the rate that an

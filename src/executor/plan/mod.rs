@@ -219,7 +219,7 @@ pub(crate) struct MadeLevel {
     /// The index of the level above this level, among inner levels followed by made levels. `None` for a level with one
     /// sequence per entry.
     pub(crate) above: Option<usize>,
-    /// Whether the rows of all steps together have a LoD with this level. The value is false if a level above this level is
+    /// Whether the rows of all steps together have a LoD with this level. The flag is false if a level above this level is
     /// static, because a static level has the same rows at every step.
     pub(crate) over_all: bool,
 }

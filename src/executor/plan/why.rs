@@ -27,7 +27,7 @@ pub(crate) enum Pin {
     /// The operator mixes variables with one row per sequence and variables with one row per step.
     Mixed,
     /// The operator has one row per sequence, but its loop is inside an outer loop and runs many times. The backward pass needs
-    /// the values of every such run.
+    /// the values of every run of the inner loop.
     Repeated,
     /// The operator has one row per sequence, but its result leaves the step as an output, which has a row for every entry.
     Leaves,

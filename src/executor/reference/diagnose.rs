@@ -78,7 +78,8 @@ fn look(run: &Interpreter<'_>, op: &OpDesc, values: &BlockValues) -> Result<()> 
     Ok(())
 }
 
-/// Returns text for a row of a variable: the row's number and, if the row has a key, its position and its sequence in the data.
+/// Returns text for a row of a variable: the index of the row and, if the row has a key, its position and its sequence in the
+/// data.
 fn whose(run: &Interpreter<'_>, id: VarId, row: usize, values: &BlockValues) -> Result<String> {
     let spec = run.program.spec(id)?;
     let mut text = format!(" in row {row}");
@@ -101,7 +102,7 @@ fn not_finite(what: &str, number: f64, place: &str) -> Error {
     Error::of(ErrorKind::NotFinite, what, "finite numbers", format!("{number}{place}; nothing was updated"))
 }
 
-/// Returns the first NaN or infinity in a value, as (row number, number); `None` if all numbers are finite.
+/// Returns the first NaN or infinity in a value, as (row index, value); `None` if all numbers are finite.
 fn found(storage: &Storage) -> Option<(usize, f64)> {
     match storage {
         Storage::Dense(dense) => in_dense(dense),

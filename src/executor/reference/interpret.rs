@@ -94,7 +94,7 @@ impl Sequences {
         self.offsets.windows(2).map(|w| w[1] - w[0]).max().unwrap_or(0)
     }
 
-    /// Returns the sequences that have a step `t`, and for each of these sequences the number of the entry that the step reads.
+    /// Returns the sequences that have a step `t`, and for each of these sequences the index of the entry that the step reads.
     fn at(&self, t: usize, reverse: bool) -> (Vec<usize>, Vec<usize>) {
         let alive = (0..self.count()).filter(|&i| self.offsets[i + 1] - self.offsets[i] > t);
         alive.map(|i| (i, if reverse { self.offsets[i + 1] - 1 - t } else { self.offsets[i] + t })).unzip()
@@ -438,8 +438,8 @@ impl<'a> Interpreter<'a> {
         Ok(inner)
     }
 
-    /// Returns the keys of the rows `rows`, which `extent` counts in `values`, with `later` added to the positions in the keys.
-    /// `None` if the rows have no keys.
+    /// Returns the keys of the rows with the indices `rows` in `extent`, with `later` added to the position in each key. `None`
+    /// if the rows have no keys.
     pub(super) fn keys(
         &self,
         values: &BlockValues,
@@ -558,8 +558,8 @@ impl<'a> Interpreter<'a> {
         }
     }
 
-    /// Returns a gradient of zeros, for a variable without contributions; for a batched variable, with the variable's rows in
-    /// `values`.
+    /// Returns the gradient of a variable without contributions: zeros. The gradient of a batched variable has as many rows as
+    /// the variable has in `values`.
     fn nothing(&self, var: VarId, values: Option<&BlockValues>) -> Result<Storage> {
         let spec = self.program.spec(var)?;
         if spec.storage == StorageKind::SelectedRows {

@@ -1,4 +1,4 @@
-//! Reference operations on rows by row number, one row at a time: take, set and add.
+//! Reference operations on rows, one row at a time: take, set and add the rows with given indices.
 
 use std::sync::Arc;
 
@@ -24,8 +24,8 @@ pub(crate) fn part(lod: Option<&Arc<Lod>>, levels: usize) -> Option<Arc<Lod>> {
     Some(lod.clone())
 }
 
-/// Returns the row numbers that belong to the entries `of` at level `depth`, and the LoD of only these rows. If the LoD has no
-/// level `depth`, each entry is itself a row.
+/// Returns the indices of the rows that belong to the entries `of` at level `depth`, and the LoD of these rows alone. If the
+/// LoD has no level `depth`, each entry is itself a row.
 pub(crate) fn select(
     lod: Option<&Arc<Lod>>,
     depth: usize,

@@ -23,7 +23,7 @@ pub(super) struct BlockValues {
     pub(super) loops: HashMap<BlockId, Vec<BlockValues>>,
     /// The sequences that take part in this step, in the batch's order.
     pub(super) alive: Vec<usize>,
-    /// For each sequence in this step, the number of the entry that the step reads.
+    /// For each sequence in this step, the index of the entry that the step reads.
     pub(super) entries: Vec<usize>,
 }
 

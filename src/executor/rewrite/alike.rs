@@ -31,8 +31,8 @@ pub(super) struct Key {
     /// For each slot of `Merge::beside`, how many variables the operator has in the slot.
     pub(super) beside: Vec<usize>,
     pub(super) graded: bool,
-    /// Two flags: the operator depends on a memory; a memory depends on the operator. If both flags are true, the operator runs
-    /// at every step.
+    /// Two flags: the operator depends on a memory; a memory depends on the operator. An operator with two true flags runs at
+    /// every step.
     pub(super) reach: (bool, bool),
 }
 
@@ -74,8 +74,8 @@ pub(super) fn groups(nodes: &[Node]) -> Vec<Vec<usize>> {
 }
 
 /// Returns for each node the first node that is equivalent to it: nodes are equivalent if they have equal keys, and equivalent
-/// operands and readers. The method is partition refinement. At first, all nodes with equal keys are one set; then a set is
-/// divided as long as the neighbours (operands and reader) of its nodes are in different sets.
+/// operands and readers. The method is partition refinement. At first, all nodes with equal keys are one set; then each set
+/// whose nodes have neighbours (operands and reader) in different sets is divided, until no such set is left.
 fn alike(nodes: &[Node]) -> Vec<usize> {
     let (mut set_of, mut sets) = by_key(nodes);
     // The nodes that must be checked again because a neighbour was moved to another set.
@@ -117,9 +117,9 @@ fn by_key(nodes: &[Node]) -> (Vec<usize>, Vec<BTreeSet<usize>>) {
     (set_of, sets)
 }
 
-/// Returns the groups of nodes that must leave their sets, each with its old set. The neighbours of a group are in other sets
-/// than the neighbours of the nodes that stay. The largest group of a set stays, so that only the neighbours of the smaller
-/// groups must be checked again.
+/// Returns the groups of nodes that must leave their sets, each with its old set. A group leaves its set because its neighbours
+/// are in other sets than the neighbours of the nodes that stay. The largest group of a set stays, so that only the neighbours
+/// of the smaller groups must be checked again.
 fn divided(
     nodes: &[Node],
     set_of: &[usize],

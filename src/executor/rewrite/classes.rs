@@ -20,7 +20,7 @@ pub(crate) enum Class {
 pub(crate) struct Classes(HashMap<VarId, Class>);
 
 impl Classes {
-    /// Returns the classes in which only the static inputs are set.
+    /// Returns the classes of the static inputs `statics`, which have one row per sequence; no other class is set yet.
     pub(crate) fn new(statics: impl Iterator<Item = VarId>) -> Self {
         Self(statics.map(|v| (v, Class::Sequence)).collect())
     }

@@ -86,7 +86,8 @@ impl Draft<'_> {
         Ok(values)
     }
 
-    /// Returns the levels that operators after `from` make, without the operators in `early`, which move up.
+    /// Returns the levels that the forward operators after `from` make. The operators in `early` are left out, since they move
+    /// before the fused operator.
     fn made_after(&self, from: usize, early: &HashSet<usize>) -> Result<HashSet<LevelId>> {
         let mut made = HashSet::new();
         for (i, op) in self.ops(BlockId(0)).iter().enumerate().skip(from + 1) {

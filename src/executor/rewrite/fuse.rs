@@ -1,4 +1,4 @@
-//! Fusion: one operator replaces an operator and the operator of its input. The operator must declare the fusion
+//! Fusion: one operator replaces an operator and the operator that computes its input. The operator must declare the fusion
 //! ([`Op::fusions`]), and no other operator may read the value between the two. The fused operator works in chunks, and never
 //! holds the whole value between the two operators in memory.
 //!
@@ -73,8 +73,8 @@ impl Draft<'_> {
         Ok(writers)
     }
 
-    /// Returns the operator that computes `output`, and the producer of its input with which it can be fused, each with its
-    /// block. `None` if the producer is of another kind than the fusion declares.
+    /// Returns two operators that can be fused, each with its block: the operator that computes `output`, and the producer of
+    /// its input. `None` if the producer is of another kind than the fusion declares.
     fn pair(&self, writers: &Writers, output: VarId, fusion: &Fusion) -> Option<[(BlockId, usize); 2]> {
         let writer = |block, var| writers.get(&(block, var)).copied();
         // An operator writes only variables of its own block.
@@ -252,7 +252,8 @@ impl Draft<'_> {
         Ok(Ok(()))
     }
 
-    /// Returns, as text, the first use of a variable by another operator that prevents fusion; `None` if there is no such use.
+    /// Returns, as text, a use of a variable that prevents fusion: the variable is fetched, or an operator reads it that is not
+    /// among the `taken` operators. `None` if there is no such use.
     fn in_the_way(&self, var: VarId, taken: &[Option<usize>]) -> Option<String> {
         if self.wanted.contains(&var) {
             return Some(format!("{} is fetched", self.shown(var)));

@@ -2,8 +2,8 @@
 //! example is the products of a cell that is written gate by gate. The outputs of the merged operators become columns of one
 //! variable.
 //!
-//! To keep `x·W + h·U` in one array, the products on both sides of the additions and the additions themselves are merged in the
-//! same way. Merging additions is correct because the columns of a sum are the sums of columns.
+//! To keep `x·W + h·U` in one array, three groups are merged: the products `x·W`, the products `h·U`, and the additions.
+//! Merging additions is correct because the columns of a sum are the sums of columns.
 //!
 //! ```text
 //! x·W0   h·U0      x·W1   h·U1            x·[W0 W1]   h·[U0 U1]
@@ -11,7 +11,7 @@
 //!     s0               s1        become            s, whose columns are s0 and s1
 //! ```
 //!
-//! Trees of such sums are merged only if they have equal shapes (the module `alike`).
+//! Products and additions form trees, as in this example. Trees are merged only if they have equal shapes (the module `alike`).
 //!
 //! Only products that run at every step, and sums of such products, are merged. An operator that runs before or after a loop
 //! already needs only one call for all steps.
@@ -57,7 +57,8 @@ struct Cut {
     instance: Arc<dyn Op>,
 }
 
-/// Edits of a block: operators to insert, each before the operator with this number, and numbers of operators to remove.
+/// Edits of a block: the operators to insert, each with the number of the operator before which it is inserted, and the numbers
+/// of the operators to remove.
 #[derive(Default)]
 struct Edits {
     new: Vec<(usize, OpDesc, Origin)>,
@@ -305,7 +306,7 @@ impl Draft<'_> {
     }
 
     /// Returns the operator that splits a merged variable into the results of some nodes, and the backward operator of the
-    /// split. `None` if the operator that the products declare cannot split the columns like this.
+    /// split. `None` if the split operator that the products declare cannot divide the columns into these results.
     fn parts(
         &self,
         product: &Node,

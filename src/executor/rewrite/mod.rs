@@ -169,7 +169,8 @@ impl<'a> Draft<'a> {
         self.ops(block).iter().position(|op| op.role == Role::Forward && op.writes().any(|v| v == var))
     }
 
-    /// Returns the backward operator that belongs to a forward operator, from block `there`.
+    /// Returns the number of the backward operator that belongs to a forward operator, in block `there`; `None` if the block
+    /// has none.
     fn backward(&self, forward: &OpDesc, there: BlockId) -> Option<usize> {
         self.ops(there).iter().position(|op| is_backward(op, forward))
     }

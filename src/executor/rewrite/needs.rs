@@ -35,8 +35,8 @@ pub(crate) fn values_read(program: &Program, op: &dyn Op, desc: &OpDesc) -> Resu
     Ok(needed_values(op, desc, gradient_reads(op, &wanted_slots(op, desc), &inputs)))
 }
 
-/// Returns the variables whose gradients an operator writes in the forward pass. An example is the loss, whose gradient is
-/// filled with 1.
+/// Returns the variables whose gradients a forward operator writes. An example is the operator that fills the gradient of the
+/// loss with 1.
 pub(crate) fn started(program: &Program, op: usize) -> impl Iterator<Item = VarId> {
     let op = &program.root().ops[op];
     let gradients = op.writes().filter(|_| op.role == Role::Forward);

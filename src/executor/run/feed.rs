@@ -134,7 +134,8 @@ impl Machine {
     }
 }
 
-/// Checks a feed. Returns its number of top-level sequences if its rows are rows of the batch; else `None`.
+/// Checks a feed. If the rows of the feed are rows of the batch, returns the number of the feed's top-level sequences; else
+/// `None`.
 fn check_feed(spec: &Spec, value: &Variable) -> Result<Option<usize>> {
     if value.storage().kind() != spec.storage || value.dtype() != spec.dtype {
         let got = format!("{} {}", value.dtype(), value.storage().kind());

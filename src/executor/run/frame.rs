@@ -54,7 +54,7 @@ pub(crate) struct FrameLevel {
     /// The offsets in the step that is computed now.
     pub(crate) step: Option<Arc<Lod>>,
     /// For each row of the level, in step-major order (for a static level, in rank order of the sequences): the number of the
-    /// corresponding row outside the block. Empty for a level that an operator makes.
+    /// corresponding row outside the block. The list is empty for a level that an operator makes.
     pub(crate) map: Vec<usize>,
     pub(super) keys: Vec<RowKey>,
 }
@@ -215,7 +215,8 @@ impl Frame {
         self.levels.iter().find(|l| l.level == Some(level))
     }
 
-    /// Returns the first row of step 0 of some rows, and the first row of each step relative to it.
+    /// Returns the row at which step 0 of the extent `rows` begins in step-major buffers, and the first row of each step
+    /// relative to that row.
     pub(super) fn rows(&self, rows: Extent) -> (usize, &[usize]) {
         match rows {
             Extent::Rows(level) => self.level(level).map_or((0, &[0][..]), |l| (l.base, &l.starts)),
@@ -223,8 +224,8 @@ impl Frame {
         }
     }
 
-    /// For a static level, returns the first row of step 0, and where the level's sequence bounds and step bounds begin in the
-    /// joint list of all static levels' bounds. `None` for any other level.
+    /// For a static level, returns the first row of step 0 and two positions in the joint list of the bounds of all static
+    /// levels: where the level's sequence bounds begin, and where its step bounds begin. `None` for any other level.
     pub(super) fn runs(&self, level: LevelId) -> Option<(usize, usize, usize)> {
         let mut first = 0;
         for this in self.levels.iter().filter(|this| this.statics) {
@@ -250,8 +251,8 @@ impl Frame {
         self.run(at, Extent::Rows(level)).map(|run| run.len())
     }
 
-    /// Returns the range of sequences on which a call works at a step: rows of the static level `above`, or else positions in
-    /// rank order. `None` means that the call works on all sequences.
+    /// Returns the range of sequences on which a call works at a step. With a static level `above`, the range counts the rows
+    /// of this level; without `above`, it counts positions in rank order. `None` means that the call works on all sequences.
     pub(super) fn sequences_at(&self, at: FrameRows, above: Option<LevelId>) -> Option<Range<usize>> {
         match (at, above) {
             (_, Some(level)) => self.run(at, Extent::Rows(level)),
@@ -263,7 +264,7 @@ impl Frame {
         }
     }
 
-    /// Returns the first row and the number of rows of `at`, in a buffer that holds the rows of all steps.
+    /// Returns the range of the rows `at`, as first row and row count, in a buffer that holds the rows of all steps.
     pub(crate) fn stepped(&self, at: FrameRows, rows: Extent) -> (usize, usize) {
         let (base, starts) = self.rows(rows);
         if let (FrameRows::Step { t, .. }, Some(run)) = (at, self.run(at, rows)) {
@@ -278,8 +279,8 @@ impl Frame {
         }
     }
 
-    /// Returns the first row and the number of rows of `at`, in a buffer that holds one row per sequence, or the rows of one
-    /// step at a time.
+    /// Returns the range of the rows `at`, as first row and row count, in a buffer that holds one row per sequence, or the rows
+    /// of one step at a time.
     pub(crate) fn sequence(&self, at: FrameRows, rows: Extent) -> (usize, usize) {
         if let Some(run) = self.run(at, rows) {
             return (run.start, run.len());
@@ -377,8 +378,8 @@ impl Frame {
         self.made().find(|&i| self.levels[i].level == Some(level))
     }
 
-    /// Returns where each step starts in the level above level `i`, or in the loop's entries if no level is above: the position of
-    /// step 0 in the buffers, and the start of each step relative to that position.
+    /// Returns where the steps of the level above level `i` start: the position of step 0 in the buffers, and the start of each
+    /// step relative to that position. If no level is above, the result is for the loop's entries.
     fn above(&self, i: usize) -> (usize, &[usize]) {
         match self.levels[i].above {
             Some(above) => (self.levels[above].base, &self.levels[above].starts),

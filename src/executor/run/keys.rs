@@ -48,8 +48,8 @@ impl Frame {
         keys.get(first - base..first - base + count).unwrap_or(&[])
     }
 
-    /// Returns the row outside the step block that belongs to row `row` of a call on `at`. Returned are the extent that counts
-    /// the outer rows, and the number of the outer row.
+    /// Returns the row outside the step block that corresponds to row `row` of a call on `at`: the extent that counts the outer
+    /// rows, and the index of the outer row.
     fn outside(&self, instr: &Loop, at: FrameRows, rows: Extent, row: usize) -> Option<(Extent, usize)> {
         if let Extent::Rows(id) = rows
             && let Some((above, row)) = self.above_made(at, id, row)
@@ -74,9 +74,9 @@ impl Frame {
         Some((Extent::Rows(inner.outer), *level.map.get(place)?))
     }
 
-    /// Returns the entry or row from which an operator of the step made the sequence that contains row `row` of level `id`: the
-    /// extent that counts such entries or rows over all steps, and the number of the entry or row. `None` if no operator of the
-    /// step makes the level.
+    /// Returns the entry or row from which an operator of the step made a sequence: the sequence that contains row `row` of
+    /// level `id`. The result is the extent that counts such entries or rows, and the index over all steps. `None` if no
+    /// operator of the step makes the level.
     fn above_made(&self, at: FrameRows, id: LevelId, row: usize) -> Option<(Extent, usize)> {
         let level = &self.levels[self.made_index(id)?];
         let place = self.stepped(at, Extent::Rows(id)).0 - level.base + row;
@@ -92,12 +92,14 @@ impl Frame {
 }
 
 impl RunState<'_> {
-    /// Returns the identity of the batch's sequences: their numbers in the data, and the positions of their first rows.
+    /// Returns what identifies the sequences of the batch: the index of each sequence in the data, and the position of its
+    /// first row.
     fn names(&self) -> Names<'_> {
         Names { numbers: &self.numbers, places: &self.places }
     }
 
-    /// Returns the key of row `row`, counted by `extent` in a block at the block's current step (`None`: the root block).
+    /// Returns the key of the row with the index `row` in `extent`. With a `block`, the index counts the rows of the current
+    /// step of this step block; without one, it counts the rows of the root block.
     pub(super) fn key(&self, block: Option<BlockId>, extent: Extent, row: usize) -> RowKey {
         match block {
             None => root_key(&self.levels, self.names(), extent, row),

@@ -1,11 +1,12 @@
 //! Levels that operators make: a separate call computes the offsets before the operator runs, since the offsets determine the
 //! size of the operator's output.
 //!
-//! In the root block, one call computes the offsets. In a step block, one call per step computes the offsets. All these calls
-//! run before the loop, so the rows of every step are known before the first step runs. Values that decide the offsets are
-//! computed before the loop too, step by step if necessary (`LoopRows::Steps`). After these calls, a level that is made in the
-//! step behaves like a level of a step input: the sequences of all steps are consecutive, and operators that depend on no
-//! memory run over all these sequences at once. The backward pass uses the sequence lengths that the forward pass recorded.
+//! In the root block, one call computes the offsets. In a step block, one call per step computes the offsets. The calls for all
+//! steps run before the loop, so the rows of every step are known before the first step runs. Values that decide the offsets
+//! are computed before the loop too, step by step if necessary (`LoopRows::Steps`). Once its offsets are computed, a level that
+//! an operator of the step makes behaves like a level of a step input: the sequences of all steps are consecutive. Operators
+//! that depend on no memory run over the sequences of all steps at once. The backward pass uses the sequence lengths that the
+//! forward pass recorded.
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::executor::plan::{Instr, OpInstr, Plan};

@@ -43,8 +43,8 @@ pub(crate) struct Machine {
 /// A variable that a scope keeps from run to run.
 struct Persistent {
     var: VarId,
-    /// The number of the variable's buffer in the arena; during a run, it holds the numbers from the scope. A row-sparse
-    /// variable has a pool number in `pool` instead of a buffer.
+    /// The number of the variable's buffer in the arena; during a run, this buffer holds the values of the variable. A
+    /// row-sparse variable has a pool number in `pool` instead of a buffer.
     buffer: usize,
     pool: Option<usize>,
     /// The first stage in which an operator writes the variable; `None` if no operator writes it.

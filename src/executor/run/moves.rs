@@ -135,8 +135,8 @@ impl RunState<'_> {
         });
     }
 
-    /// Starts the gradient of a memory's next value before the loop. At each sequence's last step it is the gradient of the
-    /// last value; all other rows are zero.
+    /// Starts the gradient of a memory's next value before the loop. At the last step of each sequence, the rows are the
+    /// gradient of the memory's last value; all other rows are zero.
     pub(super) fn begin_gradient(
         &mut self,
         instr: &Loop,

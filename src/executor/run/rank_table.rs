@@ -59,7 +59,7 @@ impl RankTable {
         &self.starts
     }
 
-    /// Returns, for each entry in step-major order, its number in the batch's order.
+    /// Returns, for each entry in step-major order, the index of the entry in the batch's order.
     pub(crate) fn rows(&self) -> &[usize] {
         &self.rows
     }

@@ -50,8 +50,8 @@ pub struct Run<'a> {
     pub mode: Mode,
     /// The number of the training step, counted from 0.
     pub step: u64,
-    /// The number of each of the batch's sequences in the data; empty means 0, 1, …. Random operators draw by these numbers, so
-    /// their results do not depend on how the data is divided into batches.
+    /// The index in the data of each sequence of the batch; empty means 0, 1, …. Random operators derive their random numbers
+    /// from these indices, so their results do not depend on how the data is divided into batches.
     pub numbers: &'a [u64],
     /// For sequences that are windows of longer sequences: the position of each window's first row in its whole sequence. Empty
     /// means that all positions are 0.
@@ -71,7 +71,7 @@ impl<'a> Run<'a> {
         Run { feeds, mode: Mode::Infer, step: 0, numbers: &[], places: &[], stage: Stage::Forward }
     }
 
-    /// Sets the number of each of the batch's sequences in the data.
+    /// Sets the index in the data of each sequence of the batch.
     #[must_use]
     pub fn numbers(self, numbers: &'a [u64]) -> Self {
         Run { numbers, ..self }

@@ -27,7 +27,7 @@ pub struct Scope {
 pub(crate) enum InScope {
     /// The location of a dense variable: its buffer.
     Buffer(usize),
-    /// The location of a row-sparse variable: its number among the tables of the scope.
+    /// The location of a row-sparse variable: its index among the tables of the scope.
     Table(usize),
 }
 
@@ -187,7 +187,7 @@ impl Scope {
     }
 
     /// Sets a variable's value. An existing variable keeps its shape, dtype and storage. A row-sparse variable takes selected
-    /// rows: the rows that differ from their initial values. Rows with equal numbers are added up.
+    /// rows: the rows that differ from their initial values. If a row index occurs several times, its rows are added up.
     ///
     /// # Errors
     /// If the variable exists with another shape, dtype or storage. If it does not exist and the value is not dense: only a

@@ -215,7 +215,8 @@ impl<'p> RunState<'p> {
         Ok(())
     }
 
-    /// Returns the last slot with this pool number: the gradient that an update reads lives to the end.
+    /// Returns, of the slots with this pool number, the slot that is used last. This slot holds the gradient that an update
+    /// reads, since the gradient lives to the end of the run.
     fn pooled_last(&self, place: usize) -> Option<&Slot> {
         let slots = self.plan.slots.iter().filter(|slot| slot.pool == Some(place));
         slots.max_by_key(|slot| slot.life.0)

@@ -173,7 +173,7 @@ impl RunState<'_> {
         }
     }
 
-    /// Returns the memory region of the rows of a view on which a call works.
+    /// Returns the memory region that a call reads or writes through a view: the rows of the view on which the call works.
     pub(crate) fn region(&self, view: &Ref, here: Option<CallRows>) -> Region {
         match view.access {
             Access::Slot(slot) => self.slot_region(slot, view, here),

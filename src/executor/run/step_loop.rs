@@ -4,7 +4,7 @@
 //! loop, over all steps at once. Operators on which no memory depends run after the loop, over all steps at once. Each step of
 //! the loop works on the rows of the sequences that have not ended; in step-major order, these sequences come first. No value
 //! is copied from step to step: the previous value of a memory *is* the rows that the previous step wrote. In the backward
-//! pass, a step writes the gradient for the previous step directly into the gradient of those rows.
+//! pass, a step writes the gradient for the previous step directly into the gradient of the rows that the previous step wrote.
 //!
 //! An instruction may be a loop, and a loop runs instructions; this recursion is only in this file.
 

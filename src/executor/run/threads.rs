@@ -52,8 +52,8 @@ impl Threads {
         done.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
     }
 
-    /// Calls `each` with every item, the number of the item, and an element of `rooms` that no other call uses at the same
-    /// time. The items are divided into one range per element of `rooms` (which must not be empty), and one thread handles each
+    /// Calls `each` with the index of every item, the item, and an element of `rooms` that no other call uses at the same time.
+    /// The items are divided into one range per element of `rooms` (which must not be empty), and one thread handles each
     /// range. With one element, the caller's thread handles all items.
     pub(crate) fn divide<T: Send, R: Send>(
         &self,

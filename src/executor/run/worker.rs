@@ -34,7 +34,7 @@ pub(crate) struct Lists {
     pub(crate) index: Vec<usize>,
     /// The offsets that an operator has just computed, one list per level that it makes.
     pub(crate) offsets: Vec<Vec<usize>>,
-    /// The rows or sequences at which work is divided over threads.
+    /// The positions (rows or sequences) at which work is cut into the parts of the threads.
     pub(crate) cuts: Vec<usize>,
     /// For each static level: the first row of each sequence, then the first row of each step.
     pub(crate) bounds: Vec<usize>,

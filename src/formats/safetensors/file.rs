@@ -108,7 +108,7 @@ impl File {
     }
 }
 
-/// Returns text for an error of the safetensors library about a head: what was found in the file.
+/// Returns what an error of the safetensors library found wrong in a head, as text for a message.
 fn told(error: &SafeTensorError) -> String {
     match error {
         SafeTensorError::InvalidOffset(name) => format!("a gap or an overlap before `{name}`"),

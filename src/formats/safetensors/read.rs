@@ -22,21 +22,21 @@ pub struct ImportReport {
     pub left_out: Vec<String>,
     /// The names of the tensors in the file that were ignored by [`Names::ignore`], sorted.
     pub ignored: Vec<String>,
-    /// The names of the parameters that have another dtype in the file, sorted. Floats of 64, 32 and 16 bits are converted to
-    /// the parameter's dtype, rounded to the nearest value.
+    /// The names of the parameters whose dtype in the file differs from their dtype in the program, sorted. Floats of 64, 32
+    /// and 16 bits are converted to the parameter's dtype, rounded to the nearest value.
     pub converted: Vec<String>,
 }
 
 /// Imports the values of a safetensors file into the parameters of a checkpoint. Floats are converted to the parameter's dtype.
 ///
 /// The checkpoint must be [for inference](Checkpoint::for_inference), or of a training before its first step. After the first
-/// step, the optimizer state and the best epoch would not fit the imported values. A parameter that has no value in the
-/// checkpoint gets one, too.
+/// step, the optimizer state and the best epoch would not fit the imported values. The import also sets parameters that have no
+/// value in the checkpoint.
 ///
 /// # Errors
-/// If the file cannot be read, is damaged, or contains a number that is not finite. If its tensors do not match the program:
-/// the message then lists all tensors that are missing, unexpected, or of another shape or dtype. After an error, the
-/// checkpoint is unchanged.
+/// If the file cannot be read, is damaged, or contains a number that is not finite. If the file's tensors do not match the
+/// program's parameters; the message then lists every missing or unexpected tensor, and every wrong shape or dtype. After an
+/// error, the checkpoint is unchanged.
 #[track_caller]
 pub fn import(path: impl AsRef<Path>, names: &Names, checkpoint: &mut Checkpoint) -> Result<ImportReport> {
     import_file(path.as_ref(), names, checkpoint).at_caller()
@@ -55,8 +55,8 @@ fn import_file(path: &Path, names: &Names, checkpoint: &mut Checkpoint) -> Resul
     Ok(imported)
 }
 
-/// Reads the values of a program's parameters, in the shapes and dtypes of the program. For inference, only parameters that the
-/// program reads are read.
+/// Reads the values of a program's parameters, in the shapes and dtypes of the program. For inference, skips the parameters
+/// that the program does not use.
 pub(crate) fn read(
     path: &Path,
     names: &Names,
@@ -84,7 +84,7 @@ pub(crate) fn read(
     Ok((values, imported))
 }
 
-/// Returns the names of the parameters in `all` that have no entry, sorted.
+/// Returns the names of the parameters in `all` that are missing in `entries`, sorted.
 fn left_out(all: &[&VarDesc], entries: &[Entry<'_>]) -> Vec<String> {
     let kept: BTreeSet<&str> = entries.iter().map(|entry| entry.parameter.name.as_str()).collect();
     let mut left: Vec<String> =

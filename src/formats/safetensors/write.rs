@@ -18,7 +18,7 @@ use crate::layers::turned;
 use crate::tensor::{Dense, Storage};
 use crate::wire::Target;
 
-/// The report of an [`export`]: the names of what was written.
+/// The report of an [`export`]: the names of the tensors that were written.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct ExportReport {
@@ -29,8 +29,8 @@ pub struct ExportReport {
 }
 
 /// Exports the parameters of a checkpoint, in their own dtypes: the parameters of the best epoch if the checkpoint has them,
-/// else the current parameters. If the export fails, an existing file is not changed; equal weights give equal bytes. The
-/// metadata in the file is `format: pt` (which other libraries require) and the version of this crate.
+/// else the current parameters. If the export fails, an existing file is not changed. Two exports of equal weights write equal
+/// bytes. The metadata in the file is `format: pt` (which other libraries require) and the version of this crate.
 ///
 /// # Errors
 /// If a parameter has no value in the checkpoint or is row-sparse, if a name is invalid ([`Names::table`]), or if the file
@@ -40,7 +40,7 @@ pub fn export(checkpoint: &Checkpoint, names: &Names, path: impl AsRef<Path>) ->
     export_file(checkpoint, names, path.as_ref()).at_caller()
 }
 
-/// Returns the head of a safetensors file.
+/// The header of a safetensors file, which is written as JSON.
 #[derive(Serialize)]
 struct Head<'a> {
     #[serde(rename = "__metadata__")]

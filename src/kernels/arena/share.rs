@@ -6,7 +6,7 @@ use crate::kernels::view::Extent2;
 /// `stride`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Region {
-    /// The number of the buffer in the arena.
+    /// The index of the buffer in the arena.
     pub buffer: usize,
     /// The first row of the region.
     pub row: usize,
@@ -52,7 +52,7 @@ pub enum Share {
     Frozen,
     /// Row `base + starts[t] + i` of the buffer belongs to sequence `i` at step `t`; each row has `stride` numbers.
     Stepped {
-        /// The number of the first buffer row of step 0.
+        /// The index of the first row of step 0 in the buffer.
         base: usize,
         /// The width of the buffer's rows, in numbers.
         stride: usize,
@@ -70,10 +70,10 @@ pub enum Share {
         /// The width of the buffer's rows, in numbers.
         stride: usize,
     },
-    /// At each step, each sequence that has not ended has a run of successive rows. The runs of step `t` begin at row `base
-    /// + bounds[starts + t]`, and the run of sequence `i` begins `bounds[first + i]` rows later.
+    /// At each step, each sequence that has not ended has a run of successive rows. The runs of step `t`
+    /// begin at row `base + bounds[starts + t]`, and the run of sequence `i` begins `bounds[first + i]` rows later.
     SteppedRuns {
-        /// The number of the first buffer row of step 0.
+        /// The index of the first row of step 0 in the buffer.
         base: usize,
         /// The index in [`StepRows::bounds`] of the first row of step 0.
         starts: usize,
@@ -91,7 +91,7 @@ pub struct StepRows<'a> {
     pub starts: &'a [usize],
     /// How the rows of each buffer are divided among the lanes.
     pub shares: &'a [Share],
-    /// The row numbers at which runs begin, for all buffers with [`Share::Runs`] or [`Share::SteppedRuns`].
+    /// The row indices at which runs begin, for all buffers with [`Share::Runs`] or [`Share::SteppedRuns`].
     pub bounds: &'a [usize],
 }
 
@@ -112,12 +112,12 @@ impl StepRows<'_> {
     }
 }
 
-/// The sequences of one lane of a split loop: the ranks `from..to`.
+/// The sequences of one lane of a split loop: the positions `from..to` in the order of the loop.
 #[derive(Clone, Copy)]
 pub struct LanePart<'a> {
     /// First sequence.
     pub from: usize,
-    /// The rank after the last sequence of the lane.
+    /// The position after the last sequence of the lane.
     pub to: usize,
     /// The assignment of rows to sequences and steps, for all lanes.
     pub steps: StepRows<'a>,

@@ -50,8 +50,8 @@ impl BestPaths {
     }
 }
 
-/// A cursor into a list of paths that continue with the same pair of tags: the best path of the list that is not merged yet.
-/// The merge takes the greatest cursor next.
+/// A cursor into a sorted list of paths that continue with the same pair of tags: it points to the best path that is not merged
+/// yet. The merge takes the path of the greatest cursor next.
 #[derive(Debug)]
 struct NextPath {
     score: f64,

@@ -10,8 +10,8 @@ use crate::kernels::view::View;
 /// Scratch of [`log_sum`] and [`marginals`], which the caller reuses for the next sequence.
 #[derive(Debug, Default)]
 pub struct ChainRoom {
-    /// For each row and tag, e^score, divided by the largest e^score of the row. If the computation uses logarithms, the
-    /// score itself.
+    /// For each row and tag, e^score, divided by the largest e^score of the row. If the computation uses logarithms, each
+    /// element is the score itself.
     rows: Vec<f64>,
     /// For each row and tag, two sums over partial paths. `alpha` sums the paths from the start to the tag, divided by the
     /// sum of the row. `beta` sums the paths from the tag to the end, divided by the largest number of the row. If the
@@ -29,9 +29,9 @@ pub struct ChainRoom {
 #[derive(Debug, Clone, Default)]
 pub struct PairSums {
     stride: usize,
-    /// Sums for pairs of tags without the factor e^score of the pair; [`Self::get`] multiplies by this factor.
+    /// The sums that still lack the factor e^score of their pair of tags; [`Self::get`] multiplies by this factor.
     scaled: Vec<f64>,
-    /// Sums for pairs of tags with all factors; [`Self::get`] adds them to the scaled sums.
+    /// The sums that already have this factor; [`Self::get`] adds them to the multiplied sums.
     whole: Vec<f64>,
 }
 
@@ -153,7 +153,7 @@ fn columns<A: Arithmetic, const N: usize>(
     out[at..at + N].copy_from_slice(&sums);
 }
 
-/// Returns the smallest number above 0; infinity if no number is above 0.
+/// Returns the smallest number above 0 in a slice; infinity if no number is above 0.
 #[inline(always)]
 fn least(x: &[f64]) -> f64 {
     let mut least = [f64::INFINITY; LANES];

@@ -23,7 +23,7 @@ pub struct Transitions {
     pub(super) back: Vec<f64>,
     pub(super) first: Vec<f64>,
     pub(super) last: Vec<f64>,
-    /// The largest score of a pair, of a first tag and of a last tag.
+    /// Three maxima: the largest score of a pair, the largest score of a first tag, and the largest score of a last tag.
     pub(super) most: [f64; 3],
     /// The logarithm of the largest factor by which a step can grow a sum, forward and backward: the largest row sum of
     /// `forth` and of `back`.

@@ -1,8 +1,8 @@
 //! An upper bound on the probability mass that underflows to zero.
 
-/// An upper bound on the probability mass that underflowed, relative to the sum of the remaining numbers. At each step, the
-/// bound assumes that the lost mass would have grown by the largest possible factor; the remaining sum grows by its actual
-/// factor. If nothing underflows, the bound is 0.
+/// An upper bound on the probability mass that underflowed, relative to the sum of the numbers that did not underflow. At each
+/// step, the bound assumes that the lost mass would have grown by the largest possible factor; the remaining sum grows by its
+/// actual factor. If nothing underflows, the bound is 0.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::kernels) struct VanishedMass {
     /// The logarithm of the current bound (`now`), and the logarithm of the largest bound so far (`most`).
@@ -31,7 +31,7 @@ impl VanishedMass {
         self.most = self.most.max(self.now);
     }
 
-    /// Records that numbers of at most `part` of the sum may have underflowed in this step.
+    /// Records that at most the share `part` of the sum may have underflowed in this step.
     pub(in crate::kernels) fn some(&mut self, part: f64) {
         self.once = self.once.max(part);
         self.now = self.now.max(part.ln());
@@ -48,7 +48,7 @@ impl VanishedMass {
         self.most > f64::NEG_INFINITY
     }
 
-    /// Returns whether the underflow is negligible, even compared with only `part` of the sum.
+    /// Returns whether the underflow is negligible, even relative to only the share `part` of the sum.
     pub(in crate::kernels) fn is_unseen(self, part: f64) -> bool {
         !self.anything() || self.most - part.ln() < UNSEEN
     }

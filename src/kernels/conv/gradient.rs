@@ -36,8 +36,8 @@ struct ThreadRoom<T> {
 /// bias, the column sums of `dy`. Threads divide the rows of `dw`; the bits do not depend on the number of threads.
 ///
 /// # Panics
-/// Unless `dy` has as many rows as `x`, `groups` divides the widths of both, and the gradients have the shapes of filter and
-/// bias.
+/// If `dy` and `x` have different numbers of rows, if `groups` does not divide their widths, or if the gradients do not have
+/// the shapes of the filter and the bias.
 pub fn conv_gradient<T: Float>(
     rows: ConvRows<'_, T>,
     dy: View<'_, T>,
@@ -122,8 +122,8 @@ impl<T: Float> Shares<'_, T> {
 }
 
 impl<T: Float> ConvRows<'_, T> {
-    /// Lists, for each row of the result, the number of the row that a tap reads; the numbers of padding rows follow the
-    /// numbers of the rows of `x`.
+    /// Lists, for each row of the result, the index of the row that a tap reads; the indices of the padding rows follow the
+    /// indices of the rows of `x`.
     fn index(&self, tap: usize, index: &mut Vec<usize>) {
         let rows = self.x.rows();
         index.clear();

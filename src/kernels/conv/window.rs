@@ -2,8 +2,7 @@
 
 use std::ops::Range;
 
-/// The rows of a sequence that a convolution reads for row t of the result: the rows t + start, t + start + step, t + start
-/// + 2 · step, …
+/// The rows of a sequence that a convolution reads for row t of the result: the rows t + start + j · step for j = 0, 1, 2, …
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Window {
     /// The offset of the window's first row relative to row t; a negative offset means an earlier row.
@@ -14,12 +13,12 @@ pub struct Window {
     pub taps: usize,
 }
 
-/// The kind and number of a row that a convolution reads.
+/// The kind and index of a row that a convolution reads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Source {
-    /// A row inside the sequence, numbered among the rows of all sequences.
+    /// A row inside the sequence: its index among the rows of all sequences.
     Row(usize),
-    /// A row outside of the sequence, numbered among the padding rows.
+    /// A row outside of the sequence: its index among the padding rows.
     Padding(usize),
 }
 
@@ -41,8 +40,8 @@ impl Window {
         last.max(0).unsigned_abs()
     }
 
-    /// Returns the number of padding rows of a sequence: the rows before it plus the rows after it. The numbers of the
-    /// padding rows begin with the rows before the sequence.
+    /// Returns the number of padding rows of a sequence: the rows before it plus the rows after it. The indices of the padding
+    /// rows count the rows before the sequence first.
     pub fn padding_rows(&self) -> usize {
         self.above() + self.below()
     }

@@ -19,7 +19,8 @@ const ENTRY: usize = 16;
 /// threads.
 ///
 /// # Panics
-/// Unless `x` is R × K, `y` is K × N and `out` is R × N; or if a column index of `x` is negative or not below K.
+/// If the arguments do not have these shapes: `x` is R × K, `y` is K × N, and `out` is R × N. Also if a column index of `x` is
+/// negative or not below K.
 pub fn csr_dense<T: Float>(
     x: CsrView<'_, T>,
     y: View<'_, T>,
@@ -38,10 +39,10 @@ pub(super) struct Rows<'a, T> {
     pub(super) y: View<'a, T>,
     pub(super) out: ViewMut<'a, T>,
     pub(super) assign: Assign,
-    /// The number of the result's row for each row of `x`, in ascending order; `None` if row `i` of `x` gives row `i` of the
+    /// For each row of `x`, the index of the result's row, in ascending order; `None` if row `i` of `x` gives row `i` of the
     /// result.
     pub(super) ids: Option<&'a [i64]>,
-    /// The number of the result's row that is stored in the first row of `out`; used only with `ids`.
+    /// The index of the result's row that is stored in the first row of `out`; used only with `ids`.
     pub(super) first: usize,
 }
 

@@ -9,8 +9,8 @@
 //! | `sampled.rs` | gradients at the entries of a sparse factor |
 //! | `pattern.rs` | canonical form; functions of two matrices, entry by entry |
 //!
-//! The order of summation of an element never depends on threads or other rows. It depends on the entries of the element's
-//! row and on the width of the dense factor; if the sparse matrix is transposed, on the entries of the element's column.
+//! The order of summation of an element never depends on threads or other rows. The order depends on the width of the dense
+//! factor, and on the entries of the sparse matrix in the element's row (if the matrix is transposed, in the element's column).
 
 mod columns;
 mod dense;

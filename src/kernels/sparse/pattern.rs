@@ -64,10 +64,10 @@ pub fn canonical<T: Float>(x: CsrView<'_, T>, mut out: CsrMut<'_, T>, room: &mut
     }
 }
 
-/// A function f(x, y) that computes several pairs per call: two slices of arguments, and a slice for the results.
+/// A function f(x, y) that computes the results for several pairs per call: two slices of arguments, and a slice for the results.
 type Combine<'a, T> = &'a dyn Fn(&[T], &[T], &mut [T]);
 
-/// The argument pairs of entries that have no values yet; `f` computes 64 pairs per call.
+/// The argument pairs of entries that have no values yet; `f` computes the results for 64 pairs per call.
 struct Pairs<'a, T> {
     f: Combine<'a, T>,
     x: [T; 64],
@@ -100,7 +100,7 @@ impl<'a, T: Float> Pairs<'a, T> {
 }
 
 /// Computes `f(x, y)` for each entry that `x` or `y` stores; a missing entry counts as 0. The matrices `x` and `y` must be
-/// canonical; the result is then canonical, too. Each call of `f` computes several pairs.
+/// canonical; the result is then canonical, too. Each call of `f` computes the results for several pairs.
 ///
 /// # Panics
 /// If `x` and `y` have different shapes.
@@ -131,7 +131,7 @@ pub fn union<T: Float>(x: CsrView<'_, T>, y: CsrView<'_, T>, f: Combine<'_, T>, 
 }
 
 /// Computes `f(x, y)` for each entry that both `x` and `y` store. The matrices `x` and `y` must be canonical; the result is
-/// then canonical, too. Each call of `f` computes several pairs.
+/// then canonical, too. Each call of `f` computes the results for several pairs.
 ///
 /// # Panics
 /// If `x` and `y` have different shapes.

@@ -17,8 +17,8 @@ const WORTH_A_THREAD: usize = 1 << 15;
 /// depend on the number of threads.
 ///
 /// # Panics
-/// Unless `x` is R × K and `y` is K × N; if a column index is negative or beyond its matrix; or if `y` is very wide (far
-/// more columns than entries) and has 2^32 entries or more.
+/// If the number of columns of `x` is not the number of rows of `y`; if a column index is negative or beyond its matrix; or if
+/// `y` is very wide (far more columns than entries) and has 2^32 entries or more.
 pub fn csr_csr<T: Float>(
     x: CsrView<'_, T>,
     y: CsrView<'_, T>,
@@ -65,7 +65,7 @@ pub fn csr_csr<T: Float>(
 struct Multiply<'a, T> {
     x: CsrView<'a, T>,
     y: CsrView<'a, T>,
-    /// The original number of each column of `y`; `None` if the columns of `y` are not renumbered.
+    /// The original index of each column of `y`; `None` if the columns of `y` are not renumbered.
     ids: Option<&'a [i64]>,
     /// The number of multiply-adds before each row of the product, and the total at the end.
     work: &'a [u64],

@@ -51,7 +51,7 @@ pub(super) struct Sums<T> {
     sums: Vec<T>,
     /// The number of columns in use, one sum each.
     columns: usize,
-    /// For each block of [`BLOCK`] columns, 1 if a product was added to one of its sums, else 0.
+    /// For each block of [`BLOCK`] columns, 1 if a product was added to a sum of the block, else 0.
     blocks: Vec<u8>,
 }
 
@@ -157,7 +157,7 @@ impl<T: Float> Sums<T> {
     }
 }
 
-/// A renumbering of the columns of a matrix that have entries, without gaps.
+/// A renumbering of the columns of a matrix: the columns that have entries get the indices 0, 1, 2 and so on.
 #[derive(Debug, Default)]
 pub(super) struct Narrow {
     merge: RowMerge,
@@ -171,7 +171,7 @@ impl Narrow {
         x.columns() > x.entries().saturating_mul(COLUMNS_AN_ENTRY).max(ALWAYS)
     }
 
-    /// Returns the matrix with its columns renumbered, and the original column of each new number.
+    /// Returns the matrix with its columns renumbered, and the original index of each renumbered column.
     ///
     /// # Panics
     /// If a column index is negative or not below the number of columns of `x`, or if `x` has 2^32 entries or more.
@@ -180,8 +180,8 @@ impl Narrow {
         (x.renamed(self.merge.ids().len(), &self.indices), self.merge.ids())
     }
 
-    /// Renumbers the columns of `x` and `y` by the columns of `x` that have entries. All other columns of `y` get one common
-    /// number, the highest.
+    /// Renumbers the columns of `x` that have entries, and gives these columns the same indices in `y`. All other columns of
+    /// `y` get one common index, the highest.
     ///
     /// # Panics
     /// As [`Self::of`], for the column indices of `x` and of `y`.

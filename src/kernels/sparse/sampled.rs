@@ -22,8 +22,8 @@ const LANES: usize = 16;
 /// divide the work; the bits do not depend on the number of threads.
 ///
 /// # Panics
-/// Unless `a` has one row per row of `x`, `b` has one row per column of `x`, `a` and `b` are equally wide, and `out` has one
-/// number per entry of `x`; or if a column index is not below the number of columns of `x`.
+/// If the arguments do not have these shapes: for `x` of R × K, `a` is R × N, `b` is K × N, and `out` has one number per entry
+/// of `x`. Also if a column index of `x` is not below K.
 pub fn sampled_product<T: Float>(
     x: CsrView<'_, T>,
     a: View<'_, T>,
@@ -123,8 +123,8 @@ fn dot<A: Arithmetic, T: Float>(a: &[T], b: &[T]) -> T {
 /// Σⱼ dc[r][j] · y[k][j]`, or this sum is added to `out[e]`.
 ///
 /// # Panics
-/// Unless `x` is R × K, `y` is K × N, `dc` is R × N, and `out` has one number per entry of `x`; if a column index of `x` or
-/// `y` is beyond its matrix; or if `y` is very wide and has 2^32 entries or more.
+/// If the arguments do not have these shapes: `x` is R × K, `y` is K × N, `dc` is R × N, and `out` has one number per entry of
+/// `x`. Also if a column index of `x` or `y` is beyond its matrix, or if `y` is very wide and has 2^32 entries or more.
 pub fn sampled_left<T: Float>(
     x: CsrView<'_, T>,
     y: CsrView<'_, T>,

@@ -1,6 +1,6 @@
 //! Calls an operator as the executor does: on a part of the rows, with outputs that are added to old values, with a gradient
-//! that overwrites its input, and with prepared constants. [`Direct`] holds the operands of a call, but itself makes only calls
-//! without these options.
+//! that overwrites its input, and with prepared constants. [`Direct`] holds the operands of a call; its own calls have none
+//! of these options.
 
 use std::ops::Range;
 
@@ -19,7 +19,7 @@ use crate::tensor::{DType, Dense, Storage, StorageKind, Variable, with_element};
 /// The gradients of the outputs, by slot and by index in the slot; they are the weights of the loss Σ weight · output.
 pub(super) type Weights = Vec<Vec<Option<Storage>>>;
 
-/// Returns the numbers of all input slots of the operator.
+/// Returns the indices of all input slots of the operator.
 fn signature_slots(op: &dyn Op) -> std::ops::Range<usize> {
     0..op.signature().inputs.len()
 }
@@ -35,7 +35,7 @@ pub(super) enum RowSubset {
 }
 
 impl RowSubset {
-    /// Returns the range of a variable's rows that belong to the subset; for a constant, all rows.
+    /// Returns the range of a variable's rows that belong to this part; for a constant, all rows.
     pub(super) fn of(&self, spec: &Spec, rows: usize) -> Range<usize> {
         match self {
             _ if !spec.batched() => 0..rows,
@@ -45,7 +45,7 @@ impl RowSubset {
         }
     }
 
-    /// Returns the rows of a value that belong to the subset; a constant is returned unchanged.
+    /// Returns the rows of a value that belong to this part; a constant is returned unchanged.
     pub(super) fn cut(&self, value: &Storage, spec: &Spec) -> Result<Storage> {
         if !spec.batched() {
             return Ok(value.clone());
@@ -60,7 +60,7 @@ impl RowSubset {
 pub(super) struct CallOptions<'a> {
     pub(super) part: Option<&'a RowSubset>,
     pub(super) prepared: Option<&'a CallCache>,
-    /// The old value to which the call adds its output; `None` means that the call writes its outputs.
+    /// The old value to which the call adds its output; `None` if the call overwrites the memory of its outputs.
     pub(super) added_to: Option<&'a Storage>,
     /// The input slots whose gradient is written over the value of the input.
     pub(super) in_place: &'a [usize],

@@ -126,7 +126,7 @@ impl Case<'_> {
         self.sample.operands.iter().find(|o| o.batched).map_or(0, |o| o.value.batch_size())
     }
 
-    /// Returns, for each sequence of the batch, the number of the sequence in the data set.
+    /// Returns the index in the data set of each sequence of the batch.
     pub(super) fn numbers(&self) -> Vec<u64> {
         (0..self.batch() as u64).map(|i| 100 + 7 * i).collect()
     }
@@ -172,7 +172,8 @@ pub(super) fn graded(op: &dyn Op, direct: &Direct) -> Vec<usize> {
     slots.filter(|(_, (slot, vars))| slot.gradient && float(vars)).map(|(i, _)| i).collect()
 }
 
-/// Calls `hold` for each slot and index that has a gradient, with the gradient in `got` and the gradient in `expected`.
+/// For each operand that has a gradient, calls `hold` with the operand's slot, its index in the slot, and its gradients in
+/// `got` and in `expected`.
 pub(super) fn each(
     got: &InputGradients,
     expected: &InputGradients,

@@ -15,14 +15,15 @@ use crate::tensor::{DType, Dense, StorageKind, Variable};
 
 pub(super) const ROOT: BlockId = BlockId(0);
 
-/// The least number of output numbers for which a batch is large enough to be divided over threads.
+/// The least size of an output, in elements, for which a batch is large enough to be divided over threads.
 const DIVIDED: usize = 3 << 14;
 
 /// A function that changes how an executor divides work over threads; it is called before the executor runs.
 type Divide = fn(&mut Executor);
 
-/// The number of threads and the division of work for each run of a check case. Without a special division, a check case is so
-/// small that it runs on one thread. So one division gives all threads to each call, and the other divides calls by rows.
+/// The number of threads and the division of work for each run of a check case. A check case is so small that it runs on one
+/// thread by default. Therefore, the second run wakes all threads for any work, however small, and the third run divides all
+/// work that can be divided.
 const HOW: [(usize, Divide); 3] =
     [(1, |_| {}), (3, Executor::wake_all_threads), (3, Executor::divide_everything)];
 
@@ -407,8 +408,7 @@ impl Case<'_> {
         batches
     }
 
-    /// Returns, for each sequence of a batch, the number of the sequence in the data set; the list is empty if no operand is
-    /// batched.
+    /// Returns the index in the data set of each sequence of a batch; the list is empty if no operand is batched.
     pub(super) fn numbers_of(&self, operands: &[Operand]) -> Vec<u64> {
         let batch = operands.iter().find(|o| o.batched).map_or(0, |o| o.value.batch_size());
         (0..batch as u64).map(|i| 100 + 7 * i).collect()

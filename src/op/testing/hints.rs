@@ -86,8 +86,8 @@ impl Case<'_> {
         Ok(())
     }
 
-    /// Checks separate gradients: each has the same bits if it is computed in a call of its own, in any order and with the
-    /// scratch memory of another call, and reads only the declared values.
+    /// Checks separate gradients: a separate call for each gradient, in any order and with used scratch memory, reads only
+    /// the declared values and gives the bits of one call for all gradients.
     pub(super) fn separate_gradients(&self) -> Outcome {
         for dtype in BOTH {
             let ran = self.run_sample(dtype)?;

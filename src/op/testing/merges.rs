@@ -12,9 +12,9 @@ use crate::tensor::{DType, Storage, Variable};
 const ROUNDING: f64 = 1e-12;
 
 impl Case<'_> {
-    /// Checks that one merged call can replace two calls that share inputs. The output of the merged call must be both outputs
-    /// side by side, the gradient of a shared input the sum of both gradients, and any other gradient the gradients of the two
-    /// calls side by side.
+    /// Checks that one merged call can replace two calls that share inputs. The output of the merged call must be both
+    /// outputs side by side. The gradient of a shared input must be the sum of both gradients; any other gradient must be the
+    /// gradients of the two calls side by side.
     pub(super) fn merges(&self) -> Outcome {
         let first = self.run_sample(DType::F64)?;
         let Some(merge) = self.op.hints().merges else { return Ok(()) };

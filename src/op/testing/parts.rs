@@ -143,7 +143,8 @@ impl Case<'_> {
         })
     }
 
-    /// Returns the subsets of the rows on which a call may be made; empty if some variables have rows of another extent.
+    /// Returns the parts of the rows on which a call may be made. The list is empty if a batched variable has neither the
+    /// rows of the call nor, for a sequence-wise operator, one row per sequence.
     fn parts(&self, ran: &CaseRun) -> Vec<RowSubset> {
         let specs = || ran.direct.input_specs().iter().chain(ran.direct.output_specs()).flatten();
         let batched = || specs().filter(|spec| spec.batched());

@@ -21,8 +21,8 @@ fn rounding(dtype: DType) -> f64 {
     if dtype == DType::F32 { 4e-6 } else { 1e-12 }
 }
 
-/// When the compiler can compute the operator of a step block, which depends on how the operator and a memory depend on each
-/// other.
+/// The time at which the compiler can compute an operator of a step block: before, in or after the loop. The time follows
+/// from the dependence between the operator and a memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum AtLoop {
     /// Before the loop: the memory depends on the operator, and the operator depends on no memory.
@@ -56,7 +56,7 @@ impl fmt::Display for Way {
 }
 
 /// Returns the ways to check in the dtype `dtype`, for operands with `depth` levels. Ways with a computation in the loop are
-/// checked in f32 and f64, all other ways only in one of both dtypes.
+/// checked in f32 and f64, each other way in only one of the two dtypes.
 fn ways(depth: usize, dtype: DType) -> Vec<Way> {
     let single = dtype == DType::F32;
     let (over, fixed) = match single {
@@ -195,7 +195,8 @@ impl Case<'_> {
         Ok(Looped { model, ticks, weights, outputs, gradients })
     }
 
-    /// Appends the step block's operators: the checked operator, and a memory with the relation that `way` sets.
+    /// Appends the step block's operators: the checked operator, and the update of a memory. `way` decides whether the
+    /// operator reads the memory, and whether the memory's next value depends on the operator.
     fn step(
         &self,
         step: &Step,

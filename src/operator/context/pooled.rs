@@ -85,8 +85,8 @@ impl Forward<'_> {
         outcome.unwrap_or_else(|| Err(self.output_stored_otherwise(slot))).at_caller()
     }
 
-    /// Returns the gradient in input slot `rows`, which is selected rows, and the row-sparse variables of the output slots
-    /// `tables`, to be updated in place.
+    /// Returns the gradient in input slot `rows`, stored as selected rows, and the row-sparse variables in the output slots
+    /// `tables`, which the operator updates in place.
     ///
     /// # Errors
     /// Fails if the gradient is not selected rows, or if an output is not row-sparse.
@@ -193,8 +193,8 @@ impl Backward<'_> {
         self.pooled(self.call.wiring.output_gradients[slot].first()?)?.rows()
     }
 
-    /// Returns the buffer for the gradient of a dense input that is stored as selected rows, and whether `backward` must
-    /// overwrite the buffer or append rows. Returns `None` if the gradient is not needed or has another storage.
+    /// Returns the buffer for a gradient that is stored as selected rows, although its input is dense, and whether `backward`
+    /// must overwrite the buffer or append rows. Returns `None` if the gradient is not needed or has another storage.
     pub fn gradient_rows(&mut self, slot: usize) -> Option<(&mut RowBuffer, Assign)> {
         match self.call.wiring.input_gradients[slot].first() {
             Some(&(OperandPosition::Pooled(i), assign)) => {
@@ -205,9 +205,9 @@ impl Backward<'_> {
     }
 
     /// Calls `fill` to write or add the gradient of variable `k` of a sparse input slot; `fill` can read the other operands.
-    /// `fill` gets one number per stored entry of the variable, or per number of its selected rows, in the variable's order. The
-    /// gradient has exactly the variable's entries, since an update never changes numbers that are not stored. Returns whether
-    /// the gradient is needed; if it is not, `fill` is not called.
+    /// `fill` gets one number for each number that the variable stores, in the variable's order. The gradient has exactly the
+    /// variable's entries, since an update never changes numbers that are not stored. Returns whether the gradient is needed;
+    /// if it is not, `fill` is not called.
     ///
     /// # Errors
     /// Fails if `fill` fails, if the variable holds another dtype, or if the operator does not declare to read the variable.
@@ -226,8 +226,9 @@ impl Backward<'_> {
         outcome.map(|()| true).at_caller()
     }
 
-    /// Returns the numbers of a gradient with the entries of variable `k` of input slot `slot`. The numbers are set to zero if
-    /// the gradient must be overwritten, or if it is still empty, as before the first step of a loop.
+    /// Returns the numbers of the gradient of variable `k` of input slot `slot`: one for each number that the variable
+    /// stores. The numbers are set to zero if the gradient must be overwritten, or if it is still empty, as before the first
+    /// step of a loop.
     fn zeroed<'g, T: RowValue>(
         &self,
         (slot, k): (usize, usize),

@@ -15,7 +15,7 @@ use crate::operator::Sequences;
 /// The least number of multiply-adds of an attention call for which a second thread saves time.
 const WORTH_A_THREAD: usize = 1 << 19;
 
-/// The rows of the queries of each sequence of keys.
+/// For each sequence of keys, the rows of its queries.
 #[derive(Clone, Copy)]
 pub(super) enum Queries<'a> {
     Sequences(Sequences<'a>),
@@ -92,7 +92,7 @@ struct HeadBlock {
     sequences: Range<usize>,
 }
 
-/// The number of the head, or of the sequence, at which a `HeadBlock` is divided into two blocks.
+/// The index of the head, or of the sequence, at which a `HeadBlock` is divided into two blocks.
 enum Cut {
     Heads(usize),
     Sequences(usize),
@@ -121,7 +121,7 @@ impl<'a, T: Float> Inputs<'a, T> {
         helpers(work * self.geometry.heads, WORTH_A_THREAD, threads)
     }
 
-    /// Returns where to divide a `HeadBlock`, so that the first half has about `left` / `parts` of the work; all heads have
+    /// Returns where to divide a `HeadBlock`, so that the first block has about `left` / `parts` of the work; all heads have
     /// equal work. Returns `None` if the block has one head and cannot be divided by sequences.
     fn cut(&self, part: &HeadBlock, (left, parts): (usize, usize), sequences: bool) -> Option<Cut> {
         if part.heads.len() > 1 {
@@ -141,7 +141,7 @@ impl<'a, T: Float> Inputs<'a, T> {
         Some(Cut::Sequences(middle.clamp(part.sequences.start + 1, part.sequences.end - 1)))
     }
 
-    /// Returns the row numbers of the queries of the sequences `sequences`.
+    /// Returns the range of query rows that belong to `sequences`.
     fn query_rows(&self, sequences: &Range<usize>) -> Range<usize> {
         span(sequences, |sequence| self.queries.rows(sequence))
     }
@@ -170,7 +170,7 @@ fn span(sequences: &Range<usize>, rows: impl Fn(usize) -> Range<usize>) -> Range
     }
 }
 
-/// Returns the rows `rows` and the columns `columns` of `view`, where `first_row` is the row number of the view's first row.
+/// Returns the rows `rows` and the columns `columns` of `view`, where `first_row` is the row index of the view's first row.
 fn within<'v, T>(
     view: &'v mut ViewMut<'_, T>,
     rows: Range<usize>,

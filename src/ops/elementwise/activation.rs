@@ -3,9 +3,9 @@
 //!
 //! Each operator computes out = f(x), element by element, for any shape; the output has the LoD of x. The gradient of x is dout
 //! · f′(x), where dout is the output's gradient. If the derivative f′ can be computed from the output, the backward pass does
-//! not read x, so that the buffer of x can be reused. In x = 0, `relu` and `leaky_relu` use the derivative for negative x, and
-//! `abs` uses the derivative 0; `clamp` passes the gradient where x is between the bounds or equal to a bound. Outside of the
-//! domain of a function, the output is the IEEE 754 result: log(0) = -inf, sqrt(-1) = NaN, 1/0 = inf.
+//! not read x, so that the buffer of x can be reused. At x = 0, `relu` and `leaky_relu` use the derivative for negative x,
+//! and `abs` uses the derivative 0; `clamp` passes the gradient where x is between the bounds or equal to a bound. Outside of
+//! the domain of a function, the output is the IEEE 754 result: log(0) = -inf, sqrt(-1) = NaN, 1/0 = inf.
 
 use crate::error::{Error, Result};
 use crate::kernels::{Arithmetic, Float};
@@ -316,7 +316,7 @@ functions! {
         };
 }
 
-/// Reads the attribute `high`, the upper bound; returns an error if `low` is above `high` or one of both bounds is NaN.
+/// Reads the attribute `high`, the upper bound; returns an error if `low` is above `high` or if a bound is NaN.
 fn at_least_low(attributes: &Attributes, name: &str) -> Result<f64> {
     let (low, high) = (attributes.float("low")?, attributes.float(name)?);
     if low <= high {

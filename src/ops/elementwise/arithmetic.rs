@@ -26,18 +26,18 @@ impl Builder {
 
 /// A function of two numbers x and y, and the derivatives of the function.
 pub(in crate::ops) trait Function: DeclaredOp {
-    /// The slots that the derivative by x and the derivative by y read.
+    /// The slots that the derivative with respect to x reads, then the slots that the derivative with respect to y reads.
     const READS: [ReadSlots; 2] = [ReadSlots::nothing(); 2];
-    /// Whether the derivative by x is 1 everywhere, and whether the derivative by y is 1 everywhere.
+    /// Whether the derivative with respect to x, and the derivative with respect to y, is 1 everywhere.
     const PASSES: [bool; 2] = [false, false];
     /// Whether the function is x + y.
     const SUMS: bool = false;
     /// Computes the function at x and y.
     fn value<T: Float>(x: T, y: T) -> T;
-    /// Computes the product of the derivative by x and `g`, the gradient of the output. A slot that [`Self::READS`] does not
-    /// list may be 0 here.
+    /// Computes the product of the derivative with respect to x and `g`, the gradient of the output. An argument may be 0
+    /// instead of its value if [`Self::READS`] does not list its slot.
     fn dx<T: Float>(x: T, y: T, g: T) -> T;
-    /// Computes the product of the derivative by y and `g`, the gradient of the output.
+    /// Computes the product of the derivative with respect to y and `g`, the gradient of the output.
     fn dy<T: Float>(x: T, y: T, g: T) -> T;
 }
 
@@ -438,7 +438,7 @@ pub(in crate::ops) fn value<F: Function, T: Float>() -> Combine<T> {
     |elements| sweep(ElementLoop::<_, T, false> { f: |x, y, _| F::value(x, y), elements })
 }
 
-/// Returns the kernels that compute a function's derivatives by x and by y.
+/// Returns the kernels that compute a function's derivatives with respect to x and y.
 pub(in crate::ops) fn slopes<F: Function, T: Float>() -> [Combine<T>; 2] {
     [
         |elements| sweep(ElementLoop::<_, T, true> { f: F::dx::<T>, elements }),

@@ -70,7 +70,7 @@ macro_rules! condition {
 }
 
 impl Condition<'_> {
-    /// Returns whether the number in the first column of row `row` is true or not 0.
+    /// Returns whether the first column of row `row` is `true` (for bools) or not 0 (for numbers).
     pub(in crate::ops) fn holds(self, row: usize) -> bool {
         match self {
             Condition::Bool(view) => view.row(row)[0],

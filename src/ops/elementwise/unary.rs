@@ -169,8 +169,8 @@ impl<F: Function, T: Float> Sweep for Slopes<'_, F, T> {
 }
 
 /// Declares functions of one number as operators. Each entry has the documentation, a type, a method, the value, the
-/// derivative, and the parameters, each with the value in check cases and, if the parameter has a limited range, a function
-/// that reads the attribute.
+/// derivative and the parameters. A parameter has its value in the check cases and, if its range is limited, a function that
+/// reads the attribute.
 macro_rules! functions {
     ($(
         $(#[doc = $text:literal])*

@@ -1,4 +1,4 @@
-//! `argmax`: the column number of the largest number in each row.
+//! `argmax`: the index of the column with the largest value in each row.
 
 use crate::error::Result;
 use crate::kernels::{Float, exceeds};
@@ -8,12 +8,13 @@ use crate::tensor::DType;
 use crate::with_float;
 
 operator! {
-    /// Returns the column number of the largest number in each row: `out_i = argmax_j x_ij`, i64 of shape `[rows]`, like ids.
+    /// Returns the index of the column with the largest value in each row: `out_i = argmax_j x_ij`, i64 of shape `[rows]`,
+    /// like ids.
     ///
-    /// If several numbers of a row are equally large, the lowest column number is returned; NaN counts as larger than any
-    /// number. The output equals the first column of `ids` from [`top_k`](Self::top_k). The operator computes each row alone; x
-    /// may have any LoD, which the output keeps. For a constant matrix x, the output is `[rows, 1]`. No gradient passes to x,
-    /// since the output is a column number.
+    /// If several values of a row are equally large, the lowest column index is returned; NaN counts as larger than any
+    /// number. The output equals the first column of `ids` from [`top_k`](Self::top_k). The operator computes each row alone;
+    /// x may have any LoD, which the output keeps. For a constant matrix x, the output is `[rows, 1]`. No gradient passes to
+    /// x, since the output is a column index.
     ///
     /// ```
     /// use ndarray::array;

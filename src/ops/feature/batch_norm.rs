@@ -70,8 +70,8 @@ fn by_batch(mode: Mode, rows: usize) -> bool {
     mode == Mode::Train && rows > 1
 }
 
-/// Computes the factor of each column, 1 / √(v + epsilon), where v is the column's number in `variance` times `factor`; writes
-/// the factors into `scale`.
+/// Computes 1 / √(v_j + epsilon) for each column j, where v_j is `variance[j]` times `factor`; writes the results into
+/// `scale`.
 fn scales<T: Float>(variance: &[T], factor: f64, epsilon: f64, scale: &mut Vec<T>) {
     let (factor, epsilon) = (T::from_f64(factor), T::from_f64(epsilon));
     scale.clear();

@@ -83,7 +83,7 @@ operator! {
     impl Builder, Var { fn rms_norm(&self, x: Var, gain: Option<Var>, epsilon: f64) -> Var; }
 }
 
-/// Reads the attribute epsilon, which must be above 0: in a row of equal numbers, the divisor is the root of epsilon.
+/// Reads the attribute epsilon, which must be above 0: in a row of zeros, the divisor is the root of epsilon.
 pub(in crate::ops) fn above_zero(attributes: &Attributes, name: &str) -> Result<f64> {
     let number = attributes.float(name)?;
     if number > 0.0 && number.is_finite() {

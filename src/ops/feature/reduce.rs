@@ -20,8 +20,8 @@ pub(in crate::ops) trait Reduction: DeclaredOp {
     const TOTAL: Option<Total> = None;
     /// Reduces `n` numbers, which are the numbers of `rows`, to one number.
     fn reduce<'a, T: Float>(rows: impl Iterator<Item = &'a [T]>, n: usize) -> T;
-    /// Returns the derivative of the reduction by element `j` of a row of `n` numbers; `best` is the index of the first
-    /// maximum, and is used only if [`Self::NEEDS_X`].
+    /// Returns the derivative of the reduction with respect to element `j` of a row of `n` numbers; `best` is the index of
+    /// the first maximum, and is used only if [`Self::NEEDS_X`].
     fn slope<T: Float>(j: usize, n: usize, best: usize) -> T;
 }
 

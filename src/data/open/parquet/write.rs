@@ -33,7 +33,7 @@ enum Chunks {
     Packed(Bounded<Bytes>),
 }
 
-/// An added column, with its cells for the current row group up to the last answer.
+/// An added column, with its cells for those rows of the current row group that have an answer so far.
 struct Column {
     name: String,
     kind: Kind,
@@ -41,11 +41,11 @@ struct Column {
     numbers: Vec<f32>,
     definitions: Vec<i16>,
     repetitions: Vec<i16>,
-    /// Texts of earlier cells, up to 4096: equal cells share the memory of one text.
+    /// Texts of earlier cells, at most 4096, so that equal cells share the memory of one text.
     known: HashMap<String, ByteArray>,
 }
 
-/// The type of an added column: the first answer that is not empty decides it.
+/// The type of an added column, which the first nonempty answer decides.
 #[derive(Clone, Copy, PartialEq)]
 enum Kind {
     Open,
@@ -177,7 +177,7 @@ impl Column {
     }
 
     fn text(&mut self, text: &str) {
-        /// Maximum number of distinct texts that are kept for sharing between equal cells.
+        /// Maximum number of distinct texts that are kept, so that equal cells can share one text.
         const MOST: usize = 4096;
         if let Some(known) = self.known.get(text) {
             return self.texts.push(known.clone());

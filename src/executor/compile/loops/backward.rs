@@ -1,7 +1,7 @@
 //! The analysis of a gradient block: decides when its operators run, and where the gradients are stored.
 //!
-//! The gradient block is divided like the step block: the gradient of a weight is computed after the loop, as one product over
-//! all steps.
+//! Like the operators of the step block, the operators of the gradient block are divided into operators before the loop, in the
+//! loop and after the loop. For example, the gradient of a weight is computed after the loop, as one product over all steps.
 
 use std::collections::HashSet;
 
@@ -64,7 +64,7 @@ impl Names<'_> {
     }
 }
 
-/// Returns the scheduling unit of a loop inside the loop.
+/// Returns the scheduling unit of an inner loop: a backward loop inside this backward loop.
 fn loop_unit(block: &GradientBlock<'_>, names: &Names<'_>, id: OpId, op: &OpDesc) -> Unit {
     let reads: Vec<VarId> = op.reads().map(|v| names.whole_of(names.same.resolve(v))).collect();
     let writes: Vec<VarId> = op.writes().collect();
@@ -82,7 +82,8 @@ fn loop_unit(block: &GradientBlock<'_>, names: &Names<'_>, id: OpId, op: &OpDesc
 }
 
 /// Returns the scheduling units of a backward operator: one unit per gradient, so that gradients of weights can be computed
-/// after the loop. Gradients that share work at the same time are one unit.
+/// after the loop. An operator that reads static sub-sequences at every step can share work between its gradients, so these
+/// gradients are one unit.
 fn units_of(
     block: &GradientBlock<'_>,
     names: &Names<'_>,
@@ -129,8 +130,9 @@ fn units_of(
     Ok(())
 }
 
-/// Groups the input slots of a backward operator: the gradients of one group are computed by one call. Gradients with rows that
-/// share work are one group, since two calls would do the shared work twice.
+/// Groups the input slots of a backward operator: the gradients of one group are computed by one call. If a row-wise operator
+/// shares work between its gradients with one row per step, these gradients are one group, since two calls would do the shared
+/// work twice.
 fn together(
     block: &GradientBlock<'_>,
     same: &EqualGradients,

@@ -24,7 +24,8 @@ pub(crate) enum Visits {
 pub(crate) struct StepBlock<'a> {
     pub(crate) source: &'a Source<'a>,
     pub(crate) step: &'a StepDesc,
-    /// The variables that the next step or a variable outside the block receives.
+    /// The variables of the block that leave a step: their values are passed to the next step or to a variable outside the
+    /// block.
     pub(crate) leaving: HashSet<VarId>,
 }
 
@@ -58,7 +59,7 @@ pub(crate) struct Forward {
     /// The place in memory (home) of each variable that the block computes, in the order in which the variables are first
     /// written.
     pub(crate) homes: Vec<(VarId, Home)>,
-    /// The memories with previous values that operators outside the loop read as one array over all steps.
+    /// The memories whose previous values operators outside the loop read, as one array over all steps.
     pub(crate) spread: HashSet<VarId>,
     /// Step blocks whose loops run inside this loop, once per step.
     pub(crate) stepwise: HashSet<BlockId>,
@@ -99,7 +100,7 @@ impl<'a> GradientBlock<'a> {
         self.source.ops(self.gradient.block)
     }
 
-    /// Returns the class of a forward value, or of the forward value of a gradient.
+    /// Returns the class of a variable; for a gradient, the class of its forward variable.
     pub(crate) fn class(&self, var: VarId) -> Class {
         self.forward.class(self.source, var)
     }
@@ -116,7 +117,7 @@ impl<'a> GradientBlock<'a> {
 pub(crate) struct EqualGradients(pub(crate) HashMap<VarId, VarId>);
 
 impl EqualGradients {
-    /// Returns the gradient in whose memory the numbers of `var` are; `var` itself if it has its own memory.
+    /// Returns the gradient whose memory holds the gradient `var`; `var` itself if it has its own memory.
     pub(crate) fn resolve(&self, var: VarId) -> VarId {
         self.0.get(&var).copied().unwrap_or(var)
     }
@@ -133,7 +134,8 @@ pub(crate) struct Backward {
     pub(crate) same: EqualGradients,
     /// The gradients that are stored as columns of another gradient.
     pub(crate) columns: Columns,
-    /// Pairs of a backward operator's number and an input slot: the gradient of that input overwrites the value of that input.
+    /// Pairs of a backward operator's number and an input slot: the gradient of the input overwrites the input's value in
+    /// memory.
     pub(crate) overwrites: HashSet<(usize, usize)>,
     /// The place in memory (home) of each gradient of the block, sorted by variable number.
     pub(crate) homes: Vec<(VarId, GradientHome)>,

@@ -9,8 +9,8 @@ use crate::operator::VarId;
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Columns {
     of: Views,
-    /// For each variable, the variables that were made columns of it. A later call of `view` may have moved such a part to
-    /// another variable.
+    /// For each variable, the variables that were made columns of it. The list may contain a variable that a later call of
+    /// [`Self::view`] made columns of a third variable; [`Self::parts_of`] skips this variable.
     parts: HashMap<VarId, Vec<VarId>>,
 }
 

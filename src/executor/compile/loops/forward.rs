@@ -75,10 +75,10 @@ fn classify(block: &StepBlock<'_>, id: OpId, found: &mut Forward) -> Result<()> 
     Ok(())
 }
 
-/// Returns the reason why an operator with one row per sequence runs at every step all the same; `None` if it can run once. A
-/// loop inside a loop runs many times, so the backward pass would lose a result that is computed once per sequence. A variable
-/// that leaves the step has one row for each entry of a sequence, not one per sequence. An operator that draws random numbers
-/// must draw new numbers at each step.
+/// Returns the reason why an operator with one row per sequence must still run at every step; `None` if it can run once. A loop
+/// inside a loop runs many times, so the backward pass would lose a result that is computed once per sequence. A variable that
+/// leaves the step has one row for each entry of a sequence, not one per sequence. An operator that draws random numbers must
+/// draw new numbers at each step.
 fn again(block: &StepBlock<'_>, id: OpId, class: Class, visits: Visits) -> Option<Pin> {
     if class != Class::Sequence {
         return None;

@@ -51,8 +51,8 @@ impl Users {
         self.writes.get(&var).into_iter().flatten()
     }
 
-    /// Updates the index after an addition was merged: the addition's unit is removed, the unit that adds also reads `whole`,
-    /// and two variables are renamed to `whole`.
+    /// Updates the index after an addition was merged. The unit `gone` of the addition is removed, the unit `adder` also reads
+    /// `whole`, and the variables `vars` are renamed to `whole`.
     fn renamed(
         &mut self,
         units: &mut [Unit],

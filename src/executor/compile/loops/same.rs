@@ -1,13 +1,14 @@
 //! Finds gradients that equal another gradient, number for number: for example, the gradients of a sum's operands. Equal
-//! gradients are not copied: both variables refer to one array.
+//! gradients are not copied: the variables of two equal gradients refer to one array.
 
 use super::block::{EqualGradients, GradientBlock};
 use super::views::counts;
 use crate::error::Result;
 use crate::program::{Role, grad_name};
 
-/// Finds the gradients of a step block that equal another gradient. A backward operator returns the other gradient unchanged,
-/// no other operator adds to the result, and the result stays inside the block.
+/// Finds the gradients of a step block that equal another gradient. A gradient equals the gradient that its backward operator
+/// receives if the operator returns the received gradient unchanged. In addition, no other operator may add to the returned
+/// gradient, and it must stay inside the block.
 pub(super) fn same(block: &GradientBlock<'_>) -> Result<EqualGradients> {
     let program = block.source.program;
     let written = counts(block.ops().flat_map(|(_, op)| op.writes()));

@@ -42,8 +42,9 @@ pub(super) fn view_outputs(
     true
 }
 
-/// Makes the gradients of parts views of the gradient of the whole variable, if only the split writes the whole gradient and
-/// all columns are written. Returns the numbers of the backward operators that then have no call.
+/// Makes the gradients of a split's parts views of the gradient of the whole variable. For this, the backward operator of the
+/// split must be the only writer of the whole gradient, and the parts must cover all columns. Returns the numbers of the
+/// backward operators that then have no call.
 pub(super) fn view_gradients(
     block: &GradientBlock<'_>,
     same: &EqualGradients,
@@ -85,7 +86,7 @@ pub(super) fn view_gradients(
     Ok(without_call)
 }
 
-/// Returns how often each variable occurs.
+/// Returns how often each variable occurs in `vars`.
 pub(crate) fn counts(vars: impl Iterator<Item = VarId>) -> HashMap<VarId, usize> {
     let mut counts = HashMap::new();
     vars.for_each(|var| *counts.entry(var).or_default() += 1);

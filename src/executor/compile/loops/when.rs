@@ -116,15 +116,15 @@ pub(crate) fn decide(units: &mut [Unit], carried: &[VarId], wanted: &[VarId]) {
     }
 }
 
-/// The error that the offsets of a level depend on a memory: the operator that makes the level, and the previous value of the
-/// memory.
+/// The error if the offsets of a level depend on a memory. It has the number `op` of the operator that makes the level, and the
+/// variable `by` of another step that the offsets depend on.
 pub(crate) struct ReachedOffsets {
     pub(crate) op: usize,
     pub(crate) by: VarId,
 }
 
-/// Moves the units that compute offsets of levels, and the units that they depend on, before the loop. Before the loop, such a
-/// unit runs step by step if it cannot run for all steps at once.
+/// Moves units before the loop: the units that compute offsets of levels, and all units on which they depend. A moved unit runs
+/// step by step if it cannot run for all steps at once.
 ///
 /// # Errors
 /// If a unit that offsets depend on reads a variable from another step (one of `carried`).
