@@ -110,8 +110,8 @@ impl World {
     /// itself is included.
     ///
     /// # Errors
-    /// If a rank has failed, or does not answer within the [deadline](Self::deadline). The error names the rank and `doing`,
-    /// the work of this rank. After such an error, all later exchanges return it again.
+    /// It is an error if a rank has failed, or does not answer within the [deadline](Self::deadline). The error names the rank
+    /// and `doing`, the work of this rank. After such an error, all later exchanges return it again.
     pub(crate) fn exchange(&self, doing: &str, messages: &[&[u8]]) -> Result<Vec<Vec<u8>>> {
         let mut inner = self.0.borrow_mut();
         let Inner { communicator, deadline, traffic, failed, received, .. } = &mut *inner;
@@ -152,8 +152,8 @@ impl World {
     /// other ranks.
     ///
     /// # Errors
-    /// If a rank has failed or does not answer within the [deadline](Self::deadline). The error names the rank and `doing`, the
-    /// work of this rank.
+    /// It is an error if a rank has failed or does not answer within the [deadline](Self::deadline). The error names the rank and
+    /// `doing`, the work of this rank.
     #[track_caller]
     pub fn broadcast(&self, doing: &str, bytes: &[u8]) -> Result<Vec<u8>> {
         let caller = Location::caller();

@@ -74,7 +74,7 @@ impl BatchRunner {
     /// Returns, for each sequence of a batch, the largest number of rows that the sequence has in any feed.
     ///
     /// # Errors
-    /// If feeds have different numbers of sequences.
+    /// It is an error if feeds have different numbers of sequences.
     pub(crate) fn lengths(&self, batch: &Batch) -> Result<Vec<usize>> {
         let mut lengths = vec![0; self.sequences(batch)];
         let mut fed = batch.values.iter().filter(|(name, _)| self.batched(name)).peekable();

@@ -130,9 +130,9 @@ impl CtcBeam {
     /// The threads of rayon's pool divide the sequences among them; the result does not depend on the number of threads.
     ///
     /// # Errors
-    /// If the logits are sparse, have no LoD, or are of another shape or dtype; if a row of logits has NaN, positive infinity,
-    /// or no class above negative infinity; if the beam width or the number of labellings is 0; if the blank is not a class; if
-    /// the weight or the bonus is not finite; if the language model returns NaN or positive infinity.
+    /// It is an error if the logits are sparse, have no LoD, or are of another shape or dtype; if a row of logits has NaN,
+    /// positive infinity, or no class above negative infinity; if the beam width or the number of labellings is 0; if the blank
+    /// is not a class; if the weight or the bonus is not finite; if the language model returns NaN or positive infinity.
     #[track_caller]
     pub fn decode(&self, logits: &Variable) -> Result<Vec<Vec<CtcLabels>>> {
         match logits.dtype() {

@@ -43,7 +43,8 @@ operator! {
     /// ```
     ///
     /// # Errors
-    /// If `x` has no LoD, or already has the maximum number of dimensions; at a run, if a sequence is longer than `length`.
+    /// It is an error if `x` has no LoD, or already has the maximum number of dimensions; at a run, if a sequence is longer than
+    /// `length`.
     pub(in crate::ops) struct SequencePad = sequence_pad { length: usize, pad_value: f64 = 0.0 }
     inputs { X = x: one }
     outputs { OUT = out: one, LENGTHS = lengths: one.without_gradient() }
@@ -81,8 +82,8 @@ operator! {
     /// ```
     ///
     /// # Errors
-    /// If `x` has fewer than two dimensions, or `lengths` does not hold one whole number for each row of `x`; in a step block,
-    /// if `lengths` depends on a memory; at a run, if a length is out of range.
+    /// It is an error if `x` has fewer than two dimensions, or `lengths` does not hold one whole number for each row of `x`; in a
+    /// step block, if `lengths` depends on a memory; at a run, if a length is out of range.
     pub(in crate::ops) struct SequenceUnpad = sequence_unpad {}
     inputs { X = x: one, LENGTHS = lengths: one.without_gradient() }
     outputs { OUT = out: one }

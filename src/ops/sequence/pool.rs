@@ -45,7 +45,7 @@ operator! {
     /// ```
     ///
     /// # Errors
-    /// If `x` has no LoD or does not hold floats.
+    /// It is an error if `x` has no LoD or does not hold floats.
     pub(in crate::ops) struct SequencePool = sequence_pool { pool: Pool, pad_value: f64 = 0.0 }
     inputs { X = x: one }
     outputs { OUT = out: one }
@@ -68,7 +68,7 @@ builder_methods! { SequencePoolPlain, Builder, Var;
     /// ```
     ///
     /// # Errors
-    /// If `x` has no LoD or does not hold floats.
+    /// It is an error if `x` has no LoD or does not hold floats.
     pub fn sequence_pool(&self, x: Var, pool: Pool) -> Var {
         self.sequence_pool_with(x, pool, 0.0)
     }

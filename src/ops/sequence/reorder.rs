@@ -40,7 +40,8 @@ operator! {
     /// ```
     ///
     /// # Errors
-    /// If `y` has no LoD, or `x` does not have one row, or one top-level sequence, for each top-level sequence of `y`.
+    /// It is an error if `y` has no LoD, or `x` does not have one row, or one top-level sequence, for each top-level sequence of
+    /// `y`.
     pub(in crate::ops) struct ReorderByRank = reorder_by_rank {}
     inputs { X = x: one, Y = y: one.without_gradient().any_storage() }
     outputs { OUT = out: one }

@@ -36,7 +36,8 @@ operator! {
     /// ```
     ///
     /// # Errors
-    /// If `x` has no LoD, or the width is 0; at a run, if the width does not divide the number of numbers in a sequence.
+    /// It is an error if `x` has no LoD, or the width is 0; at a run, if the width does not divide the number of numbers in a
+    /// sequence.
     pub(in crate::ops) struct SequenceReshape = sequence_reshape { width: usize => count }
     inputs { X = x: one }
     outputs { OUT = out: one }

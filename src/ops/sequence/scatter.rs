@@ -35,8 +35,8 @@ operator! {
     /// ```
     ///
     /// # Errors
-    /// If `x` does not have one row of floats for each sequence of `ids`, or `updates` does not have one number for each id; at
-    /// a run, if an id is below 0 or not below D.
+    /// It is an error if `x` does not have one row of floats for each sequence of `ids`, or `updates` does not have one number
+    /// for each id; at a run, if an id is below 0 or not below D.
     pub(in crate::ops) struct SequenceScatter = sequence_scatter {}
     inputs { IDS = ids: one.without_gradient(), UPDATES = updates: one, X = x: one }
     outputs { OUT = out: one }

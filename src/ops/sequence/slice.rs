@@ -49,8 +49,8 @@ operator! {
     /// ```
     ///
     /// # Errors
-    /// If `offset` and `length` do not hold one whole number for each sequence of `x`, or `x` has no LoD; in a step block, if
-    /// `offset` or `length` depends on a memory.
+    /// It is an error if `offset` and `length` do not hold one whole number for each sequence of `x`, or `x` has no LoD; in a
+    /// step block, if `offset` or `length` depends on a memory.
     pub(in crate::ops) struct SequenceSlice = sequence_slice {}
     inputs { OFFSET = offset: one.without_gradient(), LENGTH = length: one.without_gradient(), X = x: one }
     outputs { OUT = out: one }

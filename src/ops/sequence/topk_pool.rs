@@ -35,7 +35,7 @@ operator! {
     /// ```
     ///
     /// # Errors
-    /// If `x` has no LoD or does not hold floats, or if `counts` is empty or contains 0.
+    /// It is an error if `x` has no LoD or does not hold floats, or if `counts` is empty or contains 0.
     pub(in crate::ops) struct SequenceTopkPool = sequence_topk_pool { counts: Vec<usize> => some, pad_value: f64 = 0.0 }
     inputs { X = x: one }
     outputs { OUT = out: one }

@@ -37,8 +37,8 @@ operator! {
     /// ```
     ///
     /// # Errors
-    /// If `y` has no LoD, or `x` has fewer than two dimensions or does not have one row for each sequence of `y`; at a run, if
-    /// a sequence of `y` has more rows than a row of `x` has positions.
+    /// It is an error if `y` has no LoD, or `x` has fewer than two dimensions or does not have one row for each sequence of `y`;
+    /// at a run, if a sequence of `y` has more rows than a row of `x` has positions.
     pub(in crate::ops) struct SequenceUnpadAs = sequence_unpad_as {}
     inputs { X = x: one, Y = y: one.without_gradient().any_storage() }
     outputs { OUT = out: one }

@@ -78,7 +78,7 @@ impl<T: Float> RenumberedColumns<T> {
 /// Returns the sparse matrix of a slot; the operator's declared kernels guarantee that the slot has a sparse matrix.
 ///
 /// # Errors
-/// If the operand is not a sparse matrix.
+/// It is an error if the operand is not a sparse matrix.
 pub(in crate::ops) fn given(csr: Option<&CsrBuffer>) -> Result<&CsrBuffer> {
     csr.ok_or_else(|| Error::of(ErrorKind::Program, "operand", "a sparse matrix", "another storage"))
 }
@@ -86,7 +86,7 @@ pub(in crate::ops) fn given(csr: Option<&CsrBuffer>) -> Result<&CsrBuffer> {
 /// Returns the values of selected rows as a view. Without rows, the dtype may be unknown, so the view is empty.
 ///
 /// # Errors
-/// If the dtype of the rows is not `T`.
+/// It is an error if the dtype of the rows is not `T`.
 pub(in crate::ops) fn values<T: RowValue>(rows: &RowBuffer, width: usize) -> Result<View<'_, T>> {
     if rows.ids().is_empty() { Ok(View::new(&[], 0, width)) } else { rows.values::<T>() }
 }

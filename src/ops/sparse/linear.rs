@@ -41,7 +41,7 @@ operator! {
     /// ```
     ///
     /// # Errors
-    /// If the width of `x` differs from the height of a weight, or a bias does not have the width of its weight.
+    /// It is an error if the width of `x` differs from the height of a weight, or a bias does not have the width of its weight.
     pub(in crate::ops) struct SparseLinear = sparse_linear { transposed: Transpose }
     inputs { X = x: one, WEIGHT = weight: many, BIAS = bias: any }
     kernels { [CSR, DENSE, DENSE], [CSR, ROWS, DENSE] }

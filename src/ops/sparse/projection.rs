@@ -45,7 +45,7 @@ operator! {
     /// ```
     ///
     /// # Errors
-    /// If `x` is not csr, or the width is 0.
+    /// It is an error if `x` is not csr, or the width is 0.
     #[doc(alias = "hashing")]
     pub(in crate::ops) struct RandomProjection = random_projection { width: usize, seed: i64 }
     inputs { X = x: one }

@@ -282,7 +282,7 @@ operator! {
     /// ```
     ///
     /// # Errors
-    /// If `x` holds no floats.
+    /// It is an error if `x` holds no floats.
     pub(in crate::ops) struct SumRows = sum_rows {}
     inputs { X = x: one }
     kernels { [DENSE], [CSR], [ROWS] }

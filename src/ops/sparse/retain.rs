@@ -38,7 +38,7 @@ operator! {
     /// ```
     ///
     /// # Errors
-    /// If `x` holds no floats or is not a constant, or `ids` does not hold one whole number per row.
+    /// It is an error if `x` holds no floats or is not a constant, or `ids` does not hold one whole number per row.
     pub(in crate::ops) struct Retain = retain {}
     inputs { X = x: one, IDS = ids: one.without_gradient() }
     kernels { [ROWS, DENSE], [CSR, DENSE] }

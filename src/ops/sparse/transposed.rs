@@ -42,7 +42,7 @@ operator! {
     /// ```
     ///
     /// # Errors
-    /// If `x` and `d` have different rows or dtypes.
+    /// It is an error if `x` and `d` have different rows or dtypes.
     #[doc(alias = "gram")]
     pub(in crate::ops) struct TransposedDot = transposed_dot {}
     inputs { X = x: one, D = d: one }

@@ -54,7 +54,8 @@ operator! {
     /// ```
     ///
     /// # Errors
-    /// If rows, widths or dtypes do not fit, or `emissions` has no LoD; at a run, if a tag is not below the number of tags.
+    /// It is an error if rows, widths or dtypes do not fit, or `emissions` has no LoD; at a run, if a tag is not below the number
+    /// of tags.
     #[doc(alias = "crf")]
     #[derive(Clone)]
     pub(in crate::ops) struct LinearChainCrf = linear_chain_crf { forbidden: Vec<i64> = Vec::new() }
