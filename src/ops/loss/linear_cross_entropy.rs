@@ -236,7 +236,7 @@ fn sizes(s: &InferShape<'_>, slot: usize, transposed: Transpose) -> Result<(usiz
 enum Products {
     /// The logits.
     Logits,
-    /// A product for the logits, and a product for the gradient of x.
+    /// The product that computes the logits, and the product that computes the gradient of x.
     LogitsAndInputs,
 }
 
@@ -298,7 +298,7 @@ struct RowInputs<'a, T> {
 
 /// A range of rows of a call, with the part of each variable in this range.
 struct Chunk<'a, T> {
-    /// The row number of the chunk's first row in the whole call.
+    /// The index of the chunk's first row among all rows of the call.
     first: usize,
     x: View<'a, T>,
     loss: Option<ViewMut<'a, T>>,
@@ -400,7 +400,8 @@ fn take<T: RowValue>(
     Ok(())
 }
 
-/// Adds a chunk's part to the gradients of W and b, or writes it if `assign` says so; then sets `assign` to add the next chunk.
+/// Adds a chunk's part to the gradients of W and b, or writes the part if `assign` is `Write`. Then sets `assign` to `Add` for
+/// the next chunk.
 fn add<T: RowValue>(
     x: View<'_, T>,
     dlogits: View<'_, T>,

@@ -159,7 +159,7 @@ impl SequenceExpand {
         self.ref_level.unwrap_or(levels.saturating_sub(1))
     }
 
-    /// Calls `copy` once for each copy, with the range of rows of x to copy and the row number in the output at which the copy
+    /// Calls `copy` once for each copy, with the range of rows of x to copy, and the index of the output row at which the copy
     /// starts.
     fn copies(
         &self,

@@ -181,7 +181,7 @@ impl SequencePool {
     }
 }
 
-/// Scratch memory: for each column, the number of the row that has the first maximum.
+/// Scratch memory: for each column, the index of the first row that has the maximum.
 #[derive(Default)]
 struct FirstMaximum(Vec<usize>);
 

@@ -17,7 +17,7 @@ pub enum Pool {
     Mean,
     /// Square root pooling: the sum of the rows of a sequence, divided by the square root of the number of rows.
     Sqrt,
-    /// Max pooling: the largest number of each column in the rows of a sequence.
+    /// Max pooling: the largest value of each column over the rows of a sequence.
     Max,
     /// The first row of a sequence.
     First,

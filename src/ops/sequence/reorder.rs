@@ -48,7 +48,7 @@ operator! {
     impl Builder, Var { fn reorder_by_rank(&self, x: Var, y: Var) -> Var; }
 }
 
-/// Scratch memory: the numbers of the top-level sequences, the longest first.
+/// Scratch memory: the indices of the top-level sequences, the longest sequence first.
 #[derive(Default)]
 struct Order(Vec<usize>);
 
@@ -133,7 +133,7 @@ impl Op for ReorderByRank {
     }
 }
 
-/// Writes the numbers of the top-level sequences to `order`, sorted by length, the longest first.
+/// Writes the indices of the top-level sequences to `order`, the longest sequence first.
 fn rank(lod: &Lod, order: &mut Vec<usize>) -> Result<()> {
     let offsets = lod.level(0)?;
     order.clear();
@@ -153,7 +153,7 @@ fn entries(lod: &Lod, sequence: usize, level: usize) -> Result<Range<usize>> {
     Ok(entries)
 }
 
-/// Calls `each` for each row, in the order of the output, with the number of the row in x and its number in the output.
+/// Calls `each` for each row, in the order of the output, with the row's index in x and the row's index in the output.
 fn each_row(
     x: Option<&Lod>,
     y: Option<&Lod>,

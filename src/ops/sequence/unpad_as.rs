@@ -1,4 +1,4 @@
-//! `sequence_unpad_as`: removes the padding of sequences; the LoD of another variable has the lengths of the sequences.
+//! `sequence_unpad_as`: removes the padding of sequences, whose lengths are in the LoD of another variable.
 
 use ndarray::{Array2, Array3};
 
