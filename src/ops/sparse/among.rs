@@ -1,4 +1,4 @@
-//! Finds the entries of a sparse matrix that have columns in a set of ids, such as the numbers of selected rows.
+//! Finds the entries of a sparse matrix that have columns in a set of ids, such as the row indices of selected rows.
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::kernels::sparse::CsrView;
@@ -56,8 +56,8 @@ impl<T: Float> RenumberedColumns<T> {
         CsrView::new(self.ids, &self.indptr, &self.places, &self.values)
     }
 
-    /// Writes or adds to `to` one number for each entry of the whole matrix. The numbers of the renumbered entries are written
-    /// by `fill`, in the order of the entries; the number of every other entry is 0.
+    /// Writes or adds to `to` one number for each entry of the matrix, renumbered or not. The numbers of the renumbered entries
+    /// are written by `fill`, in the order of the entries; the number of every other entry is 0.
     pub(in crate::ops) fn at_entries(
         &mut self,
         to: &mut [T],

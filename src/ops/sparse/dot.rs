@@ -281,8 +281,8 @@ fn gradient(wrt: usize, inputs: &[Vec<Spec>]) -> Gradient {
     }
 }
 
-/// Estimates the cost of a product. With a dense or selected-rows `y`: two operations for each entry of `x` and each column of
-/// the result.
+/// Estimates the cost of a product. With a dense or selected-rows `y`, the cost is two operations for each entry of `x` and each
+/// column of the result.
 fn cost(work: &Work<'_>) -> Cost {
     let width = if work.stored(Y) > 0 { 1 } else { work.output(OUT).1 };
     let products = match work.pass() {

@@ -16,7 +16,7 @@ use crate::tensor::{SelectedRows, Variable};
 use crate::with_float;
 
 operator! {
-    /// Keeps the rows of `x` with a row number in `ids`; all other rows become zero and are not stored. The height of the table
+    /// Keeps the rows of `x` whose indices are in `ids`; all other rows become zero and are not stored. The height of the table
     /// does not change.
     ///
     /// `x` is selected rows, or a csr constant with a height that is fixed in the program. `ids` holds one whole number per row

@@ -1,4 +1,4 @@
-//! `edit_distance`: the smallest number of edits that transform a sequence into another one.
+//! `edit_distance`: the smallest number of edits that transform a sequence into its reference.
 
 use ndarray::Array1;
 
