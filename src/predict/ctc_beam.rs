@@ -52,8 +52,8 @@ type LanguageModel = dyn Fn(&[i64], i64) -> f64 + Send + Sync;
 /// # Ok::<(), unpadded::Error>(())
 /// ```
 ///
-/// Sources: A. Graves, Supervised Sequence Labelling with Recurrent Neural Networks, 2012, chapter 7; A. Hannun, A. Maas,
-/// D. Jurafsky, A. Ng, First-pass large vocabulary continuous speech recognition using bi-directional recurrent DNNs, 2014.
+/// Sources: Graves, Supervised Sequence Labelling with Recurrent Neural Networks, 2012, chapter 7; Hannun, Maas, Jurafsky and Ng,
+/// First-pass large vocabulary continuous speech recognition using bi-directional recurrent DNNs, 2014.
 #[derive(Clone)]
 pub struct CtcBeam {
     beams: usize,

@@ -1,5 +1,5 @@
-//! Shared code of the losses that score only a few classes per row with a table of class weights: the score of a class, and the
-//! gradients.
+//! Shared code of losses that score only a few classes per row, such as `nce`: the score of a class from a table of class
+//! weights, and the gradients of this table.
 
 use crate::error::Result;
 use crate::kernels::{Assign, Float, View, ViewMut};

@@ -20,13 +20,13 @@ use crate::ops::lookup::ids::{self, Ids, ids};
 use crate::tensor::Variable;
 use crate::with_float;
 
-/// The least number of multiply-adds in a chunk for which the chunk is divided over threads.
+/// A chunk with fewer multiply-adds than this is not divided over threads.
 const WORTH_DIVIDING: usize = 1 << 16;
 
-/// Returns the number of rows of a chunk, for logits with `classes` columns. A chunk has enough rows that reading and writing
-/// the gradient of W costs little beside the products; with few classes, it has up to a million logits. To limit memory, a
-/// chunk has at most eight million logits, unless [`SUM_ROWS`] / 2 rows have more. The number of rows of a chunk is a multiple
-/// of [`SUM_ROWS`], or half of [`SUM_ROWS`], so that sums over rows have the same bits on every machine.
+/// Returns the number of rows of a chunk, for logits with `classes` columns. A chunk has enough rows to make the matrix products
+/// take much longer than reading and writing the gradient of W. With few classes, a chunk has up to a million logits. To limit
+/// memory, a chunk has at most eight million logits, unless [`SUM_ROWS`] / 2 rows have more logits. The number of rows of a chunk
+/// is a multiple of [`SUM_ROWS`], or half of [`SUM_ROWS`], so that sums over rows have the same bits on every machine.
 fn chunk_rows(cpu: Cpu, classes: usize) -> usize {
     let logits = |count: usize| count / classes.max(1);
     let most = logits(8 << 20) / SUM_ROWS * SUM_ROWS;

@@ -87,7 +87,8 @@ impl Pool {
         }
     }
 
-    /// Converts the accumulated value of all `len` rows of a sequence to the pooled row, in place: a mean divides the sum.
+    /// Converts the accumulated value of all `len` rows of a sequence to the pooled row, in place: for the mean, divides the sum
+    /// by `len`.
     pub(in crate::ops) fn finish<T: Float>(self, len: usize, out: &mut [T]) {
         if matches!(self, Pool::Mean | Pool::Sqrt) {
             let divisor = self.divisor::<T>(len);

@@ -10,7 +10,7 @@ use crate::ops::elementwise::arithmetic::{Combine, Elements};
 /// With fewer numbers than this, a second thread costs more time than it saves.
 const WORTH_A_THREAD: usize = 1 << 16;
 
-/// The arguments of a function f(x, y) that make the result 0 if they are 0, for any value of the other argument.
+/// Which arguments of a function f(x, y) make the result 0 if they are 0, whatever the other argument is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::ops) enum Zeros {
     /// Neither argument makes the result 0 alone: only f(0, 0) is 0, as in a sum.
