@@ -81,7 +81,7 @@ pub trait KeyValueStore {
     /// to the value. The store keeps the states of the rule together with the value.
     ///
     /// # Errors
-    /// Returns an error if the key does not exist or has a rule; if a round of the key is under way.
+    /// Returns an error if the key does not exist, if the key has a rule already, or if a round of the key is under way.
     #[track_caller]
     fn set_rule(&mut self, key: &Key, rule: Rule) -> Result<()>;
 
