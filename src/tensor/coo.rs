@@ -11,7 +11,7 @@ use super::{DType, Dense};
 use crate::error::{AtCaller, Error, Result};
 
 /// A sparse tensor in the storage coo: row *i* of the coordinates is the position of value *i*. The entries may be in
-/// any order. If several entries have one position, the number at this position is the sum of their values.
+/// any order. If several entries have the same position, the number at this position is the sum of their values.
 ///
 /// ```
 /// use ndarray::array;

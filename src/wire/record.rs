@@ -109,7 +109,7 @@ pub(crate) struct Source<'a> {
     input: &'a mut dyn Read,
     /// The number of bytes of the value that are not read yet.
     left: u64,
-    /// The number of further nested values that are allowed.
+    /// The number of nesting levels that are still allowed.
     depth: u32,
 }
 

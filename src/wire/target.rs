@@ -84,7 +84,7 @@ impl Target {
         Ok(Self { path: folder.join(name), name: name.to_owned(), folder, shown, lock: None })
     }
 
-    /// Returns whether both targets have one path.
+    /// Returns whether both targets have the same path.
     pub(crate) fn is(&self, other: &Self) -> bool {
         self.path == other.path
     }

@@ -233,8 +233,8 @@ impl Coo {
         Ok(Self { shape: self.shape.clone(), coordinates, values: sorted.values.gather_rows(&kept)? })
     }
 
-    /// Takes the entries with the numbers `kept`, and replaces the first coordinate of each by the number in `firsts`.
-    /// The first extent of the result is `rows`.
+    /// Takes the entries with the indices `kept`, in this order; entry *i* of the result gets the first coordinate
+    /// `firsts[i]`. The first extent of the result is `rows`.
     #[track_caller]
     fn rows_as(&self, kept: &[usize], firsts: &[i64], rows: usize) -> Result<Self> {
         let mut coordinates = self.coordinates.select(Axis(0), kept);

@@ -60,7 +60,7 @@ impl Csr {
     /// ```
     ///
     /// # Errors
-    /// Fails if a row or a column is negative or not less than its extent; the message has the number of the triple.
+    /// Fails if a row or a column is negative or not less than its extent; the message has the index of the triple.
     /// Also fails if `indptr` does not fit into memory.
     #[doc(alias = "coo_matrix")]
     #[track_caller]
@@ -130,7 +130,7 @@ impl Csr {
     /// ```
     ///
     /// # Errors
-    /// Fails if an id is negative or not less than `columns`. The message has the number of the bag and the position of
+    /// Fails if an id is negative or not less than `columns`. The message has the index of the bag and the position of
     /// the id in the bag.
     #[doc(alias = "CountVectorizer")]
     #[track_caller]
@@ -170,7 +170,8 @@ impl Csr {
     /// ```
     ///
     /// # Errors
-    /// Fails if a stored value is NaN or infinite. The message has the first such value and its position.
+    /// Fails if a stored value is NaN or infinite. The message has the first value that is NaN or infinite, and the
+    /// position of this value.
     #[track_caller]
     pub fn check_finite(&self) -> Result<()> {
         let Some((at, number)) = self.values.find_float(|x| !x.is_finite()) else { return Ok(()) };

@@ -28,7 +28,7 @@ impl SelectedRows {
     }
 
     /// Makes a table of pairs of a row number and the numbers of this row. `row` is the shape of a row, whose numbers
-    /// are in row-major order. Rows with one row number count as their sum.
+    /// are in row-major order. Rows with the same row number count as their sum.
     ///
     /// ```
     /// use unpadded::tensor::SelectedRows;
