@@ -24,7 +24,7 @@ pub(super) struct TagScores<'a> {
     tags: &'a Vocabulary,
     scheme: TagScheme,
     tagging: &'a Tagging,
-    /// The tags of the vocabulary in the standard spelling, with the same ids; `others` has the standard spelling of
+    /// The tags of the vocabulary in the standard spelling, with unchanged ids; `others` has the standard spelling of
     /// each tag that training never saw.
     standard: Vocabulary,
     others: HashMap<String, String>,

@@ -33,7 +33,7 @@ pub struct Preparation {
     pub coverage: Option<f64>,
     /// Texts of the development data, each with its right answer.
     pub held_out: HeldOutTexts,
-    /// Lines for people about the data.
+    /// Messages for the user about the data, one line each.
     pub said: Vec<String>,
 }
 
@@ -42,7 +42,7 @@ pub struct Preparation {
 pub struct TestData {
     /// The test data as batches for [`Predictor::evaluate`].
     pub data: Box<dyn Data>,
-    /// Lines for people about how the test file was read.
+    /// Messages for the user about how the test file was read, one line each.
     pub said: Vec<String>,
 }
 

@@ -128,7 +128,8 @@ impl Entry {
     /// Checks a gradient of the entry's rows before any part of the gradient is applied.
     ///
     /// # Errors
-    /// Returns an error if the gradient has another storage, dtype or shape, or is not finite.
+    /// Returns an error if the gradient is neither dense nor selected rows, does not have the dtype and shape of the value, or
+    /// is not finite.
     pub(super) fn check(&self, gradient: &Storage) -> Result<()> {
         self.check_of(gradient, &self.dims)
     }

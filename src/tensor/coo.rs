@@ -28,7 +28,7 @@ pub struct Coo {
 }
 
 impl Coo {
-    /// Makes a tensor of the coordinates, of shape `[entries, rank]`, and the values, of shape `[entries]`.
+    /// Makes a tensor from the coordinates, of shape `[entries, rank]`, and the values, of shape `[entries]`.
     ///
     /// # Errors
     /// Fails if the shape has no dimensions, or if the coordinates have another rank than the shape. Also fails if the

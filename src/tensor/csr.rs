@@ -39,7 +39,7 @@ pub struct Csr {
 }
 
 impl Csr {
-    /// Makes a matrix of its arrays: `indptr` has `rows + 1` elements, `indices` and `values` have an element per
+    /// Makes a matrix from its arrays: `indptr` has `rows + 1` elements, `indices` and `values` have an element per
     /// entry.
     ///
     /// # Errors

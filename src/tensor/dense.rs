@@ -86,7 +86,7 @@ macro_rules! for_dtype {
 }
 
 impl Dense {
-    /// Makes a tensor of shape `shape` of its numbers in row-major order.
+    /// Makes a tensor of shape `shape` from its numbers in row-major order.
     ///
     /// # Errors
     /// Fails if the length of `numbers` is not the product of the extents, or if the shape is too large for memory.

@@ -34,7 +34,7 @@ pub struct SelectedRows {
 }
 
 impl SelectedRows {
-    /// Makes selected rows of the row numbers and the stored rows; `value` has shape `[rows.len(), …]`.
+    /// Makes selected rows from the row numbers and the stored rows; `value` has shape `[rows.len(), …]`.
     ///
     /// # Errors
     /// Fails if `value` does not have exactly one row per row number, or if a row number is negative or not less than

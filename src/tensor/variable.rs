@@ -29,7 +29,7 @@ pub struct Variable {
 }
 
 impl Variable {
-    /// Makes a variable of a tensor and the LoD of its rows (`None` if the rows are not grouped into sequences).
+    /// Makes a variable from a tensor and the LoD of its rows (`None` if the rows are not grouped into sequences).
     ///
     /// # Errors
     /// Fails if the last offset of the LoD is not the tensor's number of rows.

@@ -87,7 +87,7 @@ impl Trainer {
     }
 
     /// Resumes a saved training: its parameters, the optimizer's state, and its position in the data. The program that builds
-    /// the model must be the same as when the training was saved. Only its line numbers may differ, and, with
+    /// the model must be the same as when the training was saved. Only the line numbers in the program may differ, and, with
     /// [`Self::change_rate`], the learning rate. If `path` is the file of [`Self::checkpoint`], no other training may save to
     /// this file until [`Self::fit`] has returned or this trainer is dropped.
     ///

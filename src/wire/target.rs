@@ -224,7 +224,8 @@ impl Target {
         }
     }
 
-    /// Returns the path of a hidden file in the folder of the target: `.NAME.end`, with the name of the target.
+    /// Returns the path of a hidden file in the folder of the target: `.NAME.end`, where NAME is the name of the
+    /// target.
     fn beside(&self, end: &str) -> PathBuf {
         let mut name = OsString::from(".");
         name.push(&self.name);

@@ -27,8 +27,8 @@ impl Coo {
         Self::new(shape, Array2::zeros((0, shape.len())), Dense::zeros(dtype, &[0])?)
     }
 
-    /// Makes a tensor of pairs of a position and a value, in any order. Values with equal positions are added. The
-    /// resulting tensor is canonical.
+    /// Makes a tensor from pairs (position, value), in any order. Values with equal positions are added. The resulting
+    /// tensor is canonical.
     ///
     /// ```
     /// use ndarray::array;

@@ -48,7 +48,7 @@ impl Csr {
         Ok(Self { shape: [n, n], indices: indptr[..n].to_vec(), indptr, values: ones.cast(dtype) })
     }
 
-    /// Makes a matrix of triples (row, column, value), in any order. Values with equal positions are added. The
+    /// Makes a matrix from triples (row, column, value), in any order. Values with equal positions are added. The
     /// resulting matrix is canonical.
     ///
     /// ```
@@ -88,7 +88,7 @@ impl Csr {
         Ok(Self { shape, indptr: pointers(&rows, shape[0]).at_caller()?, indices, values })
     }
 
-    /// Makes a matrix of a list of entries (column, value) for each row. The entries are stored in the listed order;
+    /// Makes a matrix from one list of entries (column, value) per row. The entries are stored in the listed order;
     /// values of a repeated column count as their sum.
     ///
     /// ```
@@ -118,7 +118,7 @@ impl Csr {
         Self::new([indptr.len() - 1, columns], indptr, indices, values)
     }
 
-    /// Makes an `f32` matrix of bags of words: row *b*, column *i* has the number of times that id *i* occurs in bag
+    /// Makes an `f32` matrix from bags of words: row *b*, column *i* has the number of times that id *i* occurs in bag
     /// *b*. [`Vocabulary::bags`](crate::data::Vocabulary::bags) makes bags from tokens.
     ///
     /// ```
