@@ -90,8 +90,8 @@ use sparse::binary::SparseBinary;
 use sparse::entrywise::Entrywise;
 use sparse::reduce::{SparsePerRow, SparseWhole};
 
-/// Lists every operator of the crate by family: first the methods of `Builder` that append operators, each named as the macro
-/// in the operator's file, then the operator types.
+/// Lists every operator of the crate by family. In brackets are the macros that define the methods of `Builder` and `Var`, in
+/// braces the operator types.
 macro_rules! catalogue {
     ($($(#[$about:meta])* [$($method:ident),*] { $($op:path),* $(,)? })*) => {
         $(catalogue!(methods [$(#[$about])*] $($method)*);)*
@@ -133,8 +133,8 @@ catalogue! {
         Binary<arithmetic::Maximum>,
         Binary<arithmetic::Minimum>,
     }
-    /// Comparisons, whose output is 1 where the comparison is true, else 0; and `select`, which takes x or y as a condition
-    /// decides.
+    /// Comparisons, whose output is 1 where the comparison is true, else 0; and `select`, which returns x where a condition is
+    /// true, else y.
     [Greater, GreaterEqual, Less, LessEqual, Equal, NotEqual, Select] {
         elementwise::select::Select,
         ComparisonOp<comparison::Greater>,
@@ -234,7 +234,7 @@ catalogue! {
         sequence::reorder::ReorderByRank,
         sequence::lod_of::LodOf,
     }
-    /// Attention, in which the rows of a sequence attend to the rows of a sequence.
+    /// Attention, in which the queries of each sequence attend to the keys of the same sequence.
     [AdditiveAttentionPlain, AdditiveAttention, DotAttentionPlain, DotAttentionOp, Rotary] {
         attention::additive::AdditiveAttention,
         attention::dot::DotAttentionOp,

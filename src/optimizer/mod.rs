@@ -91,8 +91,8 @@ pub trait Optimizer {
     ///
     /// # Errors
     /// Returns an error if the loss is not a scalar or depends on no trainable variable, or if a setting is out of range. Also
-    /// returns an error if a gradient is stored as selected rows in exact mode, and the rule cannot move the other rows later,
-    /// or no operator of the program reads the parameter.
+    /// returns an error for a gradient of selected rows in exact mode in two cases: the rule cannot move the unselected rows
+    /// later, or no operator reads the parameter.
     #[track_caller]
     fn minimize(&self, program: &mut Program, registry: &Registry, loss: VarId) -> Result<Minimization> {
         let caller = Location::caller();

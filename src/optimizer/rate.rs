@@ -75,7 +75,7 @@ pub(crate) fn base_rate(program: &Program, rate: VarId) -> Result<f64> {
 }
 
 /// Copies the settings of all learning rates (base rate, schedule, scale) from the program `from` to `program`. Two operators
-/// `learning_rate` correspond if each is at the same position in the root block of its program; a learning rate of `program`
+/// `learning_rate` correspond if they have equal positions in the root blocks of their programs; a learning rate of `program`
 /// without a counterpart in `from` is unchanged.
 pub(crate) fn take_rate(from: &Program, program: &mut Program) {
     let is_rate = |op: &OpDesc| op.kind == LEARNING_RATE;

@@ -141,8 +141,8 @@ fn rows_read(
     Ok(())
 }
 
-/// Translates the ids in a variable of a step block to the variable around the block; returns all rows if the ids are not a
-/// step input or static input.
+/// Replaces the ids variable of a step block by the variable outside of the block that it comes from. Returns all rows if the ids
+/// are neither a step input nor a static input.
 fn outside(program: &Program, step: &StepDesc, rows: Rows) -> Rows {
     let Rows::Of(ids) = rows else { return Rows::All };
     if program.var(ids).block != step.block {

@@ -93,7 +93,7 @@ impl<'a> Reader<'a> {
         Ok(bytes.as_chunks().0.iter().map(|bytes| f64::from_le_bytes(*bytes)).collect())
     }
 
-    /// Reads sums that [`Message::sums`] wrote, and puts them into `to`; an error if the number of sums differs.
+    /// Reads sums that [`Message::sums`] wrote into `to`; returns an error if the number of sums is not the length of `to`.
     pub(crate) fn sums(&mut self, to: &mut [f64]) -> Result<()> {
         if self.number()? != to.len() as u64 {
             return Err(foreign());

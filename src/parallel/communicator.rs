@@ -20,8 +20,8 @@ pub trait Communicator {
     /// `doing` describes the work for which the messages are exchanged. A transport that must end the process prints `doing`.
     ///
     /// # Errors
-    /// If a rank has [left](Self::leave), or messages are still missing at the deadline. After an error, the communicator
-    /// cannot be used again.
+    /// It is an error if a rank has [left](Self::leave), or messages are still missing at the deadline. After an error, the
+    /// communicator cannot be used again.
     fn exchange(
         &mut self,
         doing: &str,

@@ -27,7 +27,7 @@ pub(crate) struct GradientSpec {
 /// selected rows are ascending and distinct.
 pub(crate) type Gradients = Vec<Storage>;
 
-/// Adds the gradients of two parts, parameter by parameter. If only one of the two parts has a selected row, the row is copied.
+/// Adds the gradients of two parts, parameter by parameter. A selected row that only one of the two parts has is copied.
 pub(crate) fn add(sum: Gradients, other: Gradients) -> Result<Gradients> {
     sum.into_iter().zip(other).map(|(sum, other)| add_one(sum, other)).collect()
 }

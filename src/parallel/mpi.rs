@@ -72,7 +72,7 @@ impl World {
     /// Returns the world of the processes that `mpirun` started; without `mpirun`, a world of one process.
     ///
     /// # Errors
-    /// If [`Mpi::new`] fails, or a process does not answer within 300 s.
+    /// It is an error if [`Mpi::new`] fails, or a process does not answer within 300 s.
     #[track_caller]
     pub fn mpi() -> Result<Self> {
         Self::new(Mpi::new()?).share_cores()
@@ -83,7 +83,7 @@ impl Mpi {
     /// Starts MPI in this process, once per process.
     ///
     /// # Errors
-    /// If MPI was started before, or the MPI library cannot be used in a process with threads.
+    /// It is an error if MPI was started before, or the MPI library cannot be used in a process with threads.
     #[track_caller]
     pub fn new() -> Result<Self> {
         let Some((universe, threading)) = mpi::initialize_with_threading(Threading::Funneled) else {

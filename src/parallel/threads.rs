@@ -333,7 +333,7 @@ mod tests {
     use super::*;
     use crate::parallel::World;
 
-    /// If the thread of a rank panics, ranks that wait for it get an error with the panic's text; so do their later calls.
+    /// If the thread of a rank panics, every rank that waits for it gets an error with the panic's text, now and in later calls.
     #[test]
     fn a_panic_is_a_failure() {
         let mut ranks = threads(3);

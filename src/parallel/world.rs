@@ -106,12 +106,12 @@ impl World {
         self.0.borrow().traffic
     }
 
-    /// Sends `messages[r]` to each rank r, and returns the messages that this rank received, by sender; its own message to
-    /// itself is included.
+    /// Sends `messages[r]` to each rank r, and returns one received message per rank, including the message of this rank to
+    /// itself.
     ///
     /// # Errors
-    /// If a rank has failed, or does not answer within the [deadline](Self::deadline). The error names the rank and `doing`,
-    /// the work of this rank. After such an error, all later exchanges return it again.
+    /// It is an error if a rank has failed, or does not answer within the [deadline](Self::deadline). The error names the rank
+    /// and `doing`, the work of this rank. After such an error, all later exchanges return the same error.
     pub(crate) fn exchange(&self, doing: &str, messages: &[&[u8]]) -> Result<Vec<Vec<u8>>> {
         let mut inner = self.0.borrow_mut();
         let Inner { communicator, deadline, traffic, failed, received, .. } = &mut *inner;
@@ -152,8 +152,8 @@ impl World {
     /// other ranks.
     ///
     /// # Errors
-    /// If a rank has failed or does not answer within the [deadline](Self::deadline). The error names the rank and `doing`, the
-    /// work of this rank.
+    /// It is an error if a rank has failed or does not answer within the [deadline](Self::deadline). The error names the rank and
+    /// `doing`, the work of this rank.
     #[track_caller]
     pub fn broadcast(&self, doing: &str, bytes: &[u8]) -> Result<Vec<u8>> {
         let caller = Location::caller();

@@ -31,7 +31,7 @@ pub(crate) struct BatchRunner {
     pub(crate) seeds: Vec<(VarId, Variable)>,
     /// Copies of the persistent variables that metrics read, made before the last run; `None` before the first run.
     persistent: BTreeMap<VarId, Option<Variable>>,
-    /// Pairs of feeds whose first levels have the same sequences, and the number of these levels.
+    /// Pairs of feeds that share the sequences of their first levels; each pair has the number of shared levels.
     alike: Vec<([String; 2], usize)>,
 }
 
@@ -54,7 +54,7 @@ impl BatchRunner {
         }
     }
 
-    /// Checks, before any batch is read, that feeds with shared sequences have equal lengths in `data`, if `data` has the
+    /// Checks, before any batch is read, that feeds with shared sequences have equal lengths in `data`, if `data` knows the
     /// lengths.
     pub(crate) fn check(&self, data: &dyn Data) -> Result<()> {
         self.alike.iter().try_for_each(|([a, b], levels)| data.same_lengths([a, b], *levels))
@@ -74,7 +74,7 @@ impl BatchRunner {
     /// Returns, for each sequence of a batch, the largest number of rows that the sequence has in any feed.
     ///
     /// # Errors
-    /// If feeds have different numbers of sequences.
+    /// It is an error if feeds have different numbers of sequences.
     pub(crate) fn lengths(&self, batch: &Batch) -> Result<Vec<usize>> {
         let mut lengths = vec![0; self.sequences(batch)];
         let mut fed = batch.values.iter().filter(|(name, _)| self.batched(name)).peekable();
@@ -198,8 +198,8 @@ fn alike(program: &Program) -> Vec<([String; 2], usize)> {
     feeds.iter().enumerate().filter_map(pair).collect()
 }
 
-/// Returns the number of the sample that row `row` of `value` belongs to, and the row's position in the sample (`None` if
-/// `value` has no LoD).
+/// Returns the number of the sample that contains row `row` of `value`, and the row's position in the sample (`None` if `value`
+/// has no LoD).
 fn sample(batch: &Batch, value: &Variable, row: usize) -> Option<(u64, Option<usize>)> {
     let (sequence, position) = match value.lod() {
         Some(lod) => {

@@ -12,7 +12,7 @@ use crate::tensor::{Dense, Variable};
 /// `sequences` sequences of `before`.
 ///
 /// # Errors
-/// If `before` has fewer than `sequences` sequences.
+/// It is an error if `before` has fewer than `sequences` sequences.
 pub(super) fn fed(
     program: &Program,
     state: &CarriedState,

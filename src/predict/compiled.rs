@@ -15,7 +15,7 @@ use crate::tensor::Variable;
 pub(super) struct CompiledModel {
     executor: Executor,
     threads: Threads,
-    /// The model's weights; all compiled programs share their memory.
+    /// The model's weights; all compiled programs share the memory of the weights.
     weights: Scope,
     /// The program for long batches, which runs in windows of rows: `None` before the first long batch, `Some(None)` if the
     /// program cannot run in windows.

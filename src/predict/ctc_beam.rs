@@ -52,8 +52,8 @@ type LanguageModel = dyn Fn(&[i64], i64) -> f64 + Send + Sync;
 /// # Ok::<(), unpadded::Error>(())
 /// ```
 ///
-/// Sources: A. Graves, Supervised Sequence Labelling with Recurrent Neural Networks, 2012, chapter 7; A. Hannun, A. Maas,
-/// D. Jurafsky, A. Ng, First-pass large vocabulary continuous speech recognition using bi-directional recurrent DNNs, 2014.
+/// Sources: Graves, Supervised Sequence Labelling with Recurrent Neural Networks, 2012, chapter 7; Hannun, Maas, Jurafsky and Ng,
+/// First-pass large vocabulary continuous speech recognition using bi-directional recurrent DNNs, 2014.
 #[derive(Clone)]
 pub struct CtcBeam {
     beams: usize,
@@ -97,8 +97,8 @@ impl CtcBeam {
     }
 
     /// Adds a language model: the score gains `weight` times the natural logarithm of the probability of each label after the
-    /// labels before it. If the model returns negative infinity for a label, the search never appends this label to these
-    /// labels, whatever the weight.
+    /// labels before it. If the model returns negative infinity for a label, the search never appends this label to this prefix,
+    /// whatever the weight.
     ///
     /// Several threads call the model at once. While the search keeps a prefix, it calls the model once for each next label. If
     /// the search drops a prefix and keeps it again later, it may repeat these calls; the model must then return the same
@@ -118,9 +118,8 @@ impl CtcBeam {
         Self { bonus, ..self }
     }
 
-    /// Decodes logits: returns the best labellings of each sequence, best first. Of labellings with equal scores, the smaller
-    /// in lexicographic order comes first: the first differing label decides, and a beginning of a longer labelling comes
-    /// before it.
+    /// Decodes logits: returns the best labellings of each sequence, best first. Labellings with equal scores are in
+    /// lexicographic order: a labelling that is a prefix of a longer labelling comes before the longer labelling.
     ///
     /// The logits have the shape `[frames, classes]`, in f32 or f64, and a LoD whose last level divides the frames into
     /// sequences; the result has one entry per sequence of that level. `decode` computes the softmax, in f64. A class whose
@@ -130,9 +129,9 @@ impl CtcBeam {
     /// The threads of rayon's pool divide the sequences among them; the result does not depend on the number of threads.
     ///
     /// # Errors
-    /// If the logits are sparse, have no LoD, or are of another shape or dtype; if a row of logits has NaN, positive infinity,
-    /// or no class above negative infinity; if the beam width or the number of labellings is 0; if the blank is not a class; if
-    /// the weight or the bonus is not finite; if the language model returns NaN or positive infinity.
+    /// It is an error if the logits are sparse, have no LoD, or are of another shape or dtype; if a row of logits has NaN,
+    /// positive infinity, or no class above negative infinity; if the beam width or the number of labellings is 0; if the blank
+    /// is not a class; if the weight or the bonus is not finite; if the language model returns NaN or positive infinity.
     #[track_caller]
     pub fn decode(&self, logits: &Variable) -> Result<Vec<Vec<CtcLabels>>> {
         match logits.dtype() {
@@ -250,10 +249,10 @@ impl<'a> Search<'a> {
         Ok(())
     }
 
-    /// Adds each kept prefix itself as a candidate, without a new label. Three kinds of paths lead to the same prefix: the
-    /// frame adds a blank; the frame repeats the last label; or, if the parent prefix is kept, the frame appends the last label
-    /// to the parent. Returns, for each kept prefix with a kept parent, the pair (number of the parent among the kept prefixes,
-    /// last label), sorted.
+    /// Adds each kept prefix itself as a candidate, without a new label. Three kinds of paths lead to the same prefix: the frame
+    /// adds a blank; the frame repeats the last label; or, if the parent prefix is kept, the frame appends the last label to the
+    /// parent. Returns, for each kept prefix with a kept parent, the pair (index of the parent among the kept prefixes, last
+    /// label), sorted.
     fn stay(&mut self) -> Vec<(usize, usize)> {
         let Self { beam, prefixes, kept, logs, found } = self;
         let mut inside = Vec::new();
@@ -277,7 +276,8 @@ impl<'a> Search<'a> {
         inside
     }
 
-    /// Adds a candidate for each kept prefix and each next label. The pairs `inside` are left out: `stay` has added them.
+    /// Adds a candidate for each kept prefix and each next label. Skips the pairs (kept prefix, label) in `inside`: each pair is
+    /// another kept prefix, which `stay` has already added.
     fn extend(&mut self, inside: &[(usize, usize)]) -> Result<()> {
         let Self { beam, prefixes, kept, logs, found } = self;
         // If the beam is full already, a candidate with a lower score than all candidates so far is never kept.
@@ -379,7 +379,7 @@ const ROOT: usize = 0;
 /// together.
 struct Prefixes {
     nodes: Vec<Node>,
-    /// The numbers of the freed nodes, which are used again.
+    /// The indices of the freed nodes, which are used again.
     free: Vec<usize>,
     /// The child of each node: (node, label) -> child.
     children: HashMap<(usize, usize), usize>,
@@ -443,8 +443,8 @@ impl Prefixes {
         }
     }
 
-    /// Returns the parent and the last label of a node. With `next`, returns them for the child of the node for `next`. Returns
-    /// `None` for the root.
+    /// Returns the parent and the last label of a node. If `next` is a label, returns the pair for the node's child with this
+    /// label: the node itself and `next`. Returns `None` for the root without `next`.
     fn end(&self, node: usize, next: Option<usize>) -> Option<(usize, usize)> {
         match next {
             Some(next) => Some((node, next)),

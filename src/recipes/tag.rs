@@ -38,8 +38,8 @@ use crate::tensor::{DType, Variable};
 use crate::train::Trainer;
 
 const FEEDS: [&str; 4] = ["words", "characters", "tags", "label"];
-/// How the settings `data.text` and `data.label` are passed to the read options: for tagged texts, `data.label` is the
-/// column of the tags.
+/// The functions that set columns in the read options: `data.text` names the column of the words, and `data.label`
+/// names the column of the tags.
 const COLUMNS: [Column; 2] = [|o, column| o.tokens(column), |o, column| o.tags(column)];
 /// The names of the vocabularies of words, characters, tags and labels. The output of the predicted tags is named like
 /// the vocabulary of tags, the output of label probabilities like the vocabulary of labels.
@@ -50,8 +50,8 @@ const TAGS: &str = "tags";
 const CRF: &str = "crf";
 const LABELS: &str = "labels";
 
-/// The parameters with a row or a column per entry of a vocabulary. The function `prepare` uses the first two entries
-/// by their index: the vectors of words and of characters.
+/// The parameters with a row or a column per entry of a vocabulary. The function `prepare` reads entry 0 (the word
+/// vectors) and entry 1 (the character vectors) of this list.
 const TABLES: [Table; 7] = [
     Table { form, ..Table::new(net::TABLE, WORDS, &[0]) },
     Table::new("characters.weight", CHARACTERS, &[0]),
@@ -62,7 +62,7 @@ const TABLES: [Table; 7] = [
     Table::new("labels.bias", LABELS, &[0]),
 ];
 
-/// With more than this many tags, a line for people warns that the training is slow.
+/// With more than this number of tags, a message warns that the training is slow.
 const MANY_TAGS: usize = 300;
 
 /// Returns the form of a word in the vocabulary: lower case, with every digit replaced by 0. The character encoder

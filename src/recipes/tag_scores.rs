@@ -24,7 +24,7 @@ pub(super) struct TagScores<'a> {
     tags: &'a Vocabulary,
     scheme: TagScheme,
     tagging: &'a Tagging,
-    /// The tags of the vocabulary in the standard spelling, with the same ids; `others` has the standard spelling of
+    /// The tags of the vocabulary in the standard spelling, with unchanged ids; `others` has the standard spelling of
     /// each tag that training never saw.
     standard: Vocabulary,
     others: HashMap<String, String>,
@@ -64,7 +64,7 @@ impl<'a> TagScores<'a> {
         })
     }
 
-    /// Scores a text; `number` is the number of the text in the file, from 1 on.
+    /// Scores a text; `number` is the position of the text in the file, counted from 1.
     pub(super) fn add(
         &mut self,
         text: &TaggedText,
@@ -131,7 +131,7 @@ impl<'a> TagScores<'a> {
         Ok(())
     }
 
-    /// Returns a tag that training never saw in the standard spelling. A tag that is not of the scheme becomes the tag
+    /// Returns the standard spelling of a tag that training never saw. A tag that is not of the scheme becomes the tag
     /// of a chunk of one word.
     fn other(&self, tag: &str) -> Result<String> {
         let spelled = Vocabulary::labels([tag]).and_then(|one| self.tagging.standard(&one));

@@ -16,7 +16,7 @@ use crate::error::Result;
 #[allow(clippy::large_enum_variant)]
 pub(super) enum Texts<R> {
     Held(DataSet<R>),
-    /// The files, and the number of records in memory while the records of an epoch are shuffled.
+    /// The files, and the size of the shuffle window: the number of records that are shuffled in memory at a time.
     InFiles(Files<R>, usize),
 }
 
@@ -167,8 +167,8 @@ impl<R: Record> Passes<R> for Texts<R> {
 }
 
 impl Texts<LabelledText> {
-    /// Divides the texts and counts the vocabulary of the training part in one pass; `visit` is called with each text
-    /// and whether it is held out.
+    /// Divides the texts into a training part and a held-out part, and counts the vocabulary of the training part, in
+    /// one pass. Calls `visit` with each text and whether the text is held out.
     pub(super) fn survey(
         self,
         (one_in, config): (u64, &Config),

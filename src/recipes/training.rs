@@ -28,12 +28,12 @@ pub struct Preparation {
     pub metric: &'static str,
     /// The length of each training text in tokens; empty for a language model.
     pub lengths: Vec<usize>,
-    /// The share of the tokens in the held-out texts that the vocabulary has; `None` for models without a vocabulary of
+    /// The share of the held-out texts' tokens that are in the vocabulary; `None` for models without a vocabulary of
     /// tokens.
     pub coverage: Option<f64>,
     /// Texts of the development data, each with its right answer.
     pub held_out: HeldOutTexts,
-    /// Lines for people about the data.
+    /// Messages for the user about the data, one line each.
     pub said: Vec<String>,
 }
 
@@ -42,7 +42,7 @@ pub struct Preparation {
 pub struct TestData {
     /// The test data as batches for [`Predictor::evaluate`].
     pub data: Box<dyn Data>,
-    /// Lines for people about how the test file was read.
+    /// Messages for the user about how the test file was read, one line each.
     pub said: Vec<String>,
 }
 
@@ -54,7 +54,7 @@ pub struct HeldOutTexts {
     pub cases: Vec<Case>,
     /// The number of all held-out texts.
     pub count: usize,
-    /// Whether the label counts in the vocabulary of labels include the held-out texts.
+    /// Whether the counts in the vocabulary of labels include the labels of the held-out texts.
     pub counted: bool,
 }
 
@@ -119,7 +119,7 @@ pub(super) struct Paths {
     pub(super) train: Option<PathBuf>,
     pub(super) dev: Option<PathBuf>,
     pub(super) test: Option<PathBuf>,
-    /// Files in the folder of the data set that are not used as a part.
+    /// The files in the folder of the data set that are neither the training, the development nor the test part.
     left_out: Vec<PathBuf>,
     /// The trained model that the training starts from, if `training.from` is set.
     pub(super) from: Origin,
@@ -207,7 +207,7 @@ pub(super) fn options_of(
     }
 }
 
-/// Adds to an error about a file that the file was read with the options of the training files.
+/// Adds a note to an error about a file: the file was read with the options of the training files.
 pub(super) fn as_in_training(error: Error, options: &ReadOptions) -> Error {
     match read_as(options) {
         Some(said) => error.noted(format!("{said}, as the files of the training")),
@@ -279,7 +279,7 @@ fn of_kind(config: &Config, tokens: Tokens) -> Tokenizer {
     if config.text.lowercase { cut.lowercase() } else { cut }
 }
 
-/// Sets the batch size of the config in a loader.
+/// Sets the batch size of a loader to the batch size in the config.
 pub(super) fn batches(loader: Loader, config: &Config) -> Loader {
     loader.batching(Batching::Sequences(config.training.batch))
 }

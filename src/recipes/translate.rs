@@ -41,13 +41,13 @@ const MOST_TOKENS: usize = 1024;
 /// Maximum number of source texts that are translated as one batch.
 const SOURCES: usize = 64;
 
-/// How the settings `data.text` and `data.label` are passed to the read options: as the column of the source and of the
-/// target.
+/// The functions that set columns in the read options: `data.text` names the column of the source, and `data.label`
+/// names the column of the target.
 const COLUMNS: [Column; 2] = [|o, column| o.source(column), |o, column| o.target(column)];
 /// The names of the vocabulary of source tokens and of the vocabulary of target tokens.
 pub(super) const KNOWN: [&str; 2] = ["sources", "targets"];
-/// The parameters with a row per entry of a vocabulary. The function `prepare` uses the first two entries by their
-/// index: the vectors of source tokens and of target tokens.
+/// The parameters with a row per entry of a vocabulary. The function `prepare` reads entry 0 (the source token vectors)
+/// and entry 1 (the target token vectors) of this list.
 const TABLES: [Table; 3] = [
     Table::new("sources.weight", KNOWN[0], &[0]),
     Table::new("targets.weight", KNOWN[1], &[0]),
@@ -144,7 +144,8 @@ fn loader(
 /// A function that is called once per window, with the pairs of the window.
 type EachWindow<'a> = &'a mut dyn FnMut(&Pairs) -> Result<()>;
 
-/// Collects pairs in windows of at most 65,536, within which pairs are grouped by source; the limit bounds the memory.
+/// Collects pairs in windows of at most 65,536 pairs, which limits the memory. Pairs with equal sources are grouped
+/// only within a window.
 #[derive(Default)]
 struct BySource {
     window: Vec<Pair>,
@@ -167,8 +168,7 @@ impl BySource {
         each(&pairs)
     }
 
-    /// Returns a line for people that equal sources are grouped only within windows; `None` if there was only one
-    /// window.
+    /// Returns a message that equal sources are grouped only within windows; `None` if there was only one window.
     fn said(&self) -> Option<String> {
         (self.windows > 1)
             .then(|| format!("equal sources are put together within blocks of {} pairs", Self::MOST))
@@ -275,8 +275,9 @@ fn prepare(config: &Config, paths: Paths) -> Result<Preparation> {
 const PRONUNCIATIONS: &str = "words and their phonemes: tokens are `characters`, target tokens `whitespace`; `text.tokens` and \
                               `text.target_tokens` set others";
 
-/// Returns a config with the tokens for pronunciations; `None` unless the pairs are words with their phonemes and the
-/// config sets no tokens.
+/// Returns a copy of the config that sets the tokens for pronunciations: characters of the word, and phonemes separated
+/// by white space. Returns `None` if the pairs are not words with their phonemes, or if the config sets tokens or a
+/// tokenizer.
 fn spoken(config: &Config, pairs: &Texts<Pair>) -> Result<Option<Config>> {
     let TextConfig { tokens: None, target_tokens: None, tokenizer: None, .. } = config.text else {
         return Ok(None);

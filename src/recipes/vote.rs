@@ -32,7 +32,7 @@ impl Voters {
     /// labels of the added tagger; `may` has the allowed transitions.
     ///
     /// # Errors
-    /// If the two taggers do not have the same tags and labels.
+    /// Returns an error if the two taggers do not have the same tags and labels.
     pub(super) fn add(
         &mut self,
         first: (Vocabulary, Option<Vocabulary>),
@@ -61,7 +61,7 @@ impl Voters {
 
     /// Returns the joint answers of all taggers: the voted tags of the words, and the mean probability of each label;
     /// `lengths` has the number of words in each text. The first parameter has the answers of the first tagger; `found`
-    /// computes the answers of another tagger.
+    /// computes the answers of one of the other taggers.
     pub(super) fn join(
         &self,
         (tags, mut labels): Answers,

@@ -17,8 +17,8 @@ use crate::tensor::Variable;
 
 /// Computes how much each word of a text contributes to the probability of a label, to first order. With x the vector
 /// of the word and p the probability, the contribution is x · ∂ log p / ∂x: gradient × input (Shrikumar et al., "Not
-/// just a black box: learning important features through propagating activation differences", 2016). It is positive if
-/// the word raises p, and negative if the word lowers p.
+/// just a black box: learning important features through propagating activation differences", 2016). The contribution
+/// is positive if the word raises p, and negative if the word lowers p.
 pub struct Weigher {
     executor: Executor,
     scope: Scope,
@@ -33,7 +33,7 @@ impl Weigher {
     /// Returns a weigher for a checkpoint that the recipe `classify` has saved.
     ///
     /// # Errors
-    /// If the checkpoint belongs to another task.
+    /// Returns an error if the checkpoint belongs to a task other than `classify`.
     #[track_caller]
     pub fn new(checkpoint: Checkpoint, threads: usize) -> Result<Self> {
         Self::of(checkpoint, threads).at_caller()
@@ -112,7 +112,7 @@ impl Weigher {
     /// Returns the words of a text, each with its contribution to the probability of `label`.
     ///
     /// # Errors
-    /// If the model does not know `label`, or if a computed value is not a number.
+    /// Returns an error if the model does not know `label`, or if a computed value is not a number.
     #[track_caller]
     pub fn weigh(&mut self, text: &str, label: &str) -> Result<Vec<(String, f32)>> {
         self.weights(text, label).at_caller()

@@ -14,8 +14,9 @@ use crate::with_float;
 
 /// The value of a key, with its update rule, divided into shards.
 ///
-/// With n shards, row r of the value is row r / n of shard r mod n. Rows with close numbers, such as the rows of the most
-/// frequent words, are therefore in different shards, which threads lock separately. A vector or a single number is one shard.
+/// With n shards, row r of the value is row r / n of shard r mod n. Rows with close indices, such as the rows of the most
+/// frequent words, are therefore in different shards, which threads lock separately. A value that is a vector or a single
+/// number has only one shard.
 pub(super) struct Entry {
     dtype: DType,
     dims: Vec<usize>,
@@ -24,7 +25,7 @@ pub(super) struct Entry {
     steps: AtomicU64,
     /// The error for a gradient of selected rows; `None` if the rule accepts selected rows.
     no_rows: Option<Error>,
-    /// Whether a gradient of selected rows leaves pending moves in the other rows.
+    /// Whether the rows that a gradient does not select get pending moves: changes that are applied later.
     owes: bool,
     shards: Vec<Mutex<Shard>>,
     /// Whether some gradient was applied only to a part of the rows, because its update failed.
@@ -100,7 +101,8 @@ impl Entry {
         self.rule.as_ref()
     }
 
-    /// Returns how the gradients of several workers are merged: to a mean if the key has a rule, else to a sum.
+    /// Returns how the gradients of several workers are merged: by their weighted mean if the key has a rule, else by their
+    /// negated sum.
     pub(super) fn merging(&self) -> Merging {
         if self.rule.is_some() { Merging::Mean } else { Merging::Descended }
     }
@@ -126,12 +128,13 @@ impl Entry {
     /// Checks a gradient of the entry's rows before any part of the gradient is applied.
     ///
     /// # Errors
-    /// Returns an error if the gradient has another storage, dtype or shape, or is not finite.
+    /// Returns an error if the gradient is neither dense nor selected rows, does not have the dtype and shape of the value, or
+    /// is not finite.
     pub(super) fn check(&self, gradient: &Storage) -> Result<()> {
         self.check_of(gradient, &self.dims)
     }
 
-    /// Checks a gradient of a whole value of shape `dims`, as [`Self::check`] does, where this entry has only some rows of the
+    /// Checks a gradient of a whole value of shape `dims`, as [`Self::check`] does. This entry may have only some rows of the
     /// value.
     pub(super) fn check_of(&self, gradient: &Storage, dims: &[usize]) -> Result<()> {
         let (kind, dtype, shape) = (gradient.kind(), gradient.dtype(), gradient.shape());

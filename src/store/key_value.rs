@@ -54,7 +54,8 @@ pub trait KeyValueStore {
     /// Makes a key with a first value of f32 or f64: a dense value, or selected rows (all other rows are zeros).
     ///
     /// # Errors
-    /// Returns an error if the key exists, or if the value has another dtype or storage, or is not finite.
+    /// Returns an error if the key exists, or if the value is not of f32 or f64, is neither dense nor selected rows, or is not
+    /// finite.
     #[track_caller]
     fn init(&mut self, key: &Key, value: Storage) -> Result<()>;
 
@@ -81,7 +82,7 @@ pub trait KeyValueStore {
     /// to the value. The store keeps the states of the rule together with the value.
     ///
     /// # Errors
-    /// Returns an error if the key does not exist or has a rule; if a round of the key is under way.
+    /// Returns an error if the key does not exist, if the key has a rule already, or if a round of the key is under way.
     #[track_caller]
     fn set_rule(&mut self, key: &Key, rule: Rule) -> Result<()>;
 
@@ -90,9 +91,9 @@ pub trait KeyValueStore {
     /// in a mean: the number of samples if the loss is the mean over samples.
     ///
     /// # Errors
-    /// Returns an error if the key does not exist; if the gradient is of another shape, dtype or storage, or not finite; if the
-    /// weight is negative or not finite; if the rule refuses selected rows; if this worker's gradient of the previous round
-    /// waits for a worker that has left.
+    /// Returns an error if the key does not exist; if the gradient does not have the shape and dtype of the value, is neither
+    /// dense nor selected rows, or is not finite; if the weight is negative or not finite; if the rule refuses selected rows;
+    /// if this worker's gradient of the previous round waits for a worker that has left.
     #[track_caller]
     fn push(&mut self, key: &Key, gradient: Storage, weight: f64) -> Result<()>;
 

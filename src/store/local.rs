@@ -27,9 +27,9 @@ pub struct LocalStore(Arc<StoreState>);
 struct StoreState {
     registry: Registry,
     shards: usize,
-    /// The lock is taken for writing to add or replace keys, and to read all keys at one moment.
+    /// The write lock is held while keys are added or replaced, and while a saved file reads all keys at one moment.
     keys: RwLock<BTreeMap<Key, Entry>>,
-    /// The rounds of the current workers; the reference is dead after all workers have left.
+    /// The rounds of the current workers; the weak reference is empty after all workers have left.
     rounds: Mutex<Weak<Rounds>>,
 }
 

@@ -1,16 +1,16 @@
-//! The exchange of messages between the ranks of a store, one exchange per call. Each message contains the number of the call
-//! that its rank makes, and whether the call failed.
+//! The exchange of messages between the ranks of a store, one exchange per call. Each message contains the kind of call that
+//! its rank makes, and whether the call failed.
 
 use super::key_value::Key;
 use crate::error::{Error, ErrorKind, Result};
 use crate::parallel::World;
 use crate::tensor::{DType, Dense};
 
-/// The kinds of calls in which the ranks of a store exchange messages. A message contains the call as a number.
+/// The kinds of calls in which the ranks of a store exchange messages. A message contains the kind as one byte.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub(super) enum Request {
-    /// A failure of the rank, which the rank sends instead of the message of any other call.
+    /// The rank reports a failure; the rank sends this message in place of the message of its next call.
     Fail,
     Init,
     SetRule,

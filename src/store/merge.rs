@@ -12,7 +12,7 @@ pub(crate) struct WeighedGradient {
     pub(crate) factor: f64,
 }
 
-/// How the gradients of a round are merged: to a mean, or to a negated sum.
+/// How the gradients of a round are merged: by their weighted mean, or by their negated sum.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Merging {
     /// The weighted mean of the gradients, Σ weight · gradient / Σ weight. If the loss is a mean over samples, and each weight

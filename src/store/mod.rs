@@ -12,9 +12,9 @@
 //! gradient of each worker alone.
 //!
 //! - *A key with a [`Rule`]* (the update operators that an optimizer appends to a program) is updated by the weighted mean of
-//!   the gradients, Σ wᵢ·gᵢ / Σ wᵢ. The gradient of a loss that is the mean over n samples is Σ over parts of nᵢ/n · gᵢ, where
-//!   gᵢ is the gradient on a part of nᵢ samples: with the numbers of samples as weights, the workers compute the step of one
-//!   trainer on all parts.
+//!   the gradients, Σ wᵢ·gᵢ / Σ wᵢ. Let the loss be the mean over n samples, and gᵢ the gradient on the nᵢ samples of worker i.
+//!   The gradient on all samples is then Σ nᵢ/n · gᵢ. If the weight wᵢ is nᵢ, the workers therefore compute the step of one
+//!   trainer on all samples.
 //! - *A key without a rule* adds the weighted sum of the gradients, Σ wᵢ·gᵢ, to the value.
 //!
 //! In exact mode, a rule gives the same numbers for gradients of selected rows as for dense gradients. Rows without a gradient
@@ -22,10 +22,10 @@
 //! depend, except for rounding, on which rows were pulled or saved in between, nor on the number of shards. If one key gets
 //! both dense gradients and selected rows, each dense gradient first applies the pending moves of all rows, which costs time.
 //!
-//! Gradients are summed in the order of the workers' numbers, so the bits of the sum do not depend on which worker pushes
-//! first. If all gradients are selected rows, the merged gradient is selected rows too; rows with equal numbers are summed
-//! before the rule is applied. The step number that the rule and its schedule use is the number of merged gradients that were
-//! applied to the key before; in asynchronous mode, each push of a worker counts as one merged gradient.
+//! Gradients are summed in the order of the worker indices, so the bits of the sum do not depend on which worker pushes first.
+//! If all gradients are selected rows, the merged gradient is selected rows too; rows with equal row numbers are summed before
+//! the rule is applied. The step number that the rule and its schedule use is the number of merged gradients that were applied
+//! to the key before; in asynchronous mode, each push of a worker counts as one merged gradient.
 //!
 //! # Failures
 //! A gradient is checked before any part of it is applied: the key, the shape, the dtype, the row numbers, and that all numbers
@@ -38,11 +38,11 @@
 //!
 //! # Over several processes
 //! In a `WorldStore`, row r of a value, with the rule's states of row r, is only on rank r modulo the number of ranks, so a
-//! table may be larger than the memory of a process. In a push to a `WorldStore`, each rank gets the rows of the gradient that
-//! it holds. In a pull of rows, each rank requests rows from the ranks that hold them: one exchange of row numbers, then one
-//! exchange of rows. So the traffic between ranks depends on the number of rows that a batch reads, not on the height of the
-//! table. The values are bit-identical to the values of a [`LocalStore`] with as many synchronous workers as ranks (and, for
-//! exact rules, with as many shards as ranks).
+//! table may be larger than the memory of a process. In a push to a `WorldStore`, each rank receives the gradient of its own
+//! rows of the value. In a pull of rows, each rank requests rows from the ranks that hold them: one exchange of row numbers,
+//! then one exchange of rows. So the traffic between ranks depends on the number of rows that a batch reads, not on the height
+//! of the table. The values are bit-identical to the values of a [`LocalStore`] with as many synchronous workers as ranks (and,
+//! for exact rules, with as many shards as ranks).
 //!
 //! All ranks of a `WorldStore` must make the same calls in the same order. If a call fails on one rank, all ranks return an
 //! error that names the rank, and may make other calls: a gradient is applied only after all ranks have merged their rows of

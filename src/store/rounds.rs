@@ -13,11 +13,11 @@ use crate::tensor::Storage;
 #[non_exhaustive]
 pub enum Consistency {
     /// The round of a key ends when each worker has pushed a gradient: the store merges the gradients in the order of the
-    /// workers' numbers, and applies the rule once. After a push, a pull of the same worker waits for the end of the round.
+    /// worker indices, and applies the rule once. After a push, a pull of the same worker waits for the end of the round.
     Synchronous,
-    /// Each gradient is applied as soon as a worker pushes it, shard by shard. A value that is pulled during a push may have
-    /// the gradient in some rows only, and so may a checkpoint of pulled values. In a file that the store saves, each gradient
-    /// is in all rows or in none.
+    /// Each gradient is applied as soon as a worker pushes it, shard by shard. A pull during a push may return a value in which
+    /// only some rows are updated, so a checkpoint of pulled values may have such values, too. In a file that the store saves,
+    /// each gradient was applied to all rows or to none.
     Asynchronous {
         /// The largest number of rounds by which a worker may be ahead of the slowest worker: if the worker is further ahead,
         /// [`end_round`](super::KeyValueStore::end_round) waits. With `None`, `end_round` never waits. Source: Ho et al., "More
@@ -67,7 +67,7 @@ struct Round {
     failed: Option<Error>,
 }
 
-/// All gradients of a complete round, in the order of the workers' numbers. If a `Merge` is dropped before it was
+/// All gradients of a complete round, in the order of the worker indices. If a `Merge` is dropped before it was
 /// [ended](Self::end), because its worker panics, the other workers get an error.
 pub(super) struct Merge<'a> {
     rounds: &'a Rounds,
@@ -183,7 +183,7 @@ impl Rounds {
         }
     }
 
-    /// Sums `numbers` over all workers, in the order of the workers' numbers.
+    /// Sums `numbers` over all workers, in the order of the worker indices.
     ///
     /// # Errors
     /// Returns an error if the call waits for a worker that has left, or another worker passes more or fewer numbers.
@@ -293,7 +293,7 @@ impl Round {
         Self { done: 0, pushed: vec![0; workers], waiting, merging: false, failed: None }
     }
 
-    /// Checks that every worker whose gradient is missing in the round is still there.
+    /// Checks that no worker whose gradient is missing in the round has left.
     fn check(&self, left: &[bool]) -> Result<()> {
         let missing = |&worker: &usize| !self.merging && self.waiting[worker].is_none() && left[worker];
         match (0..left.len()).find(missing) {

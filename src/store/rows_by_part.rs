@@ -6,7 +6,7 @@ use crate::operator::RowValue;
 use crate::tensor::{DType, Dense, Element, SelectedRows, Storage};
 use crate::with_float;
 
-/// The indices in a list of row numbers, grouped by the part that has the row.
+/// The positions in a list of row numbers, grouped by part: position *i* belongs to the part that has row `ids[i]`.
 pub(super) struct RowsByPart {
     places: Vec<usize>,
     starts: Vec<usize>,

@@ -13,7 +13,7 @@ use crate::program::description::initialize::ZEROS;
 use crate::program::{Append, Initializer, OpDesc, Program, Role, VarDesc, VarKind, VarRole};
 use crate::tensor::{DType, StorageKind};
 
-/// The kinds of update operators that do not update each row by itself.
+/// The kinds of update operators in which the update of a row depends on other rows; the store refuses them.
 const WHOLE: [&str; 1] = ["lamb"];
 
 /// The update rule of a key for merged gradients: the update operator of one parameter, with its learning rate and clipping
@@ -160,7 +160,7 @@ impl Rule {
         Ok(())
     }
 
-    /// Returns whether a gradient of selected rows leaves pending moves in the other rows.
+    /// Returns whether the rows that a gradient does not select get pending moves: changes that are applied later.
     fn owes(&self, op: &dyn Op) -> Result<bool> {
         Ok(self.attributes.text("mode")? == SparseMode::Exact.name() && op.owes() == Debt::Later)
     }
@@ -262,12 +262,13 @@ pub(super) fn update_of(program: &Program, param: VarId) -> Option<&OpDesc> {
     updates.find(|op| op.writes().any(|var| var == param))
 }
 
-/// The name of the variable with the value, in the program that updates the value.
+/// The name that the stored value's variable has in the program that updates the value.
 pub(super) const VALUE: &str = "value";
-/// The name of the history of updates: the name of the operator slots, and the end of the variable's name, after the name of
-/// the value.
+/// The name of the operator slot for the history of updates. The name of the history's variable is made from this name and the
+/// name of the value.
 pub(super) const HISTORY: &str = "history";
-/// The name of the counts of updates per row, used like [`HISTORY`] for operator slots and for the end of the variable's name.
+/// The name of the operator slot for the number of updates per row. The name of the variable is made from it, as for
+/// [`HISTORY`].
 pub(super) const SETTLED: &str = "settled";
 
 #[track_caller]

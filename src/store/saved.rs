@@ -43,7 +43,7 @@ fn beside(what: &str, value: &str) -> String {
     format!("{what} of {value}")
 }
 
-/// The slot in the name of the variable that counts the updates of a value.
+/// The slot of the variable that counts the updates of a value; the variable's name begins with the slot.
 const STEPS: &str = "steps";
 
 /// A tensor of a saved file: the entry of its key, and the field of the entry.
@@ -107,12 +107,12 @@ struct Loaded {
 }
 
 /// Reads the keys of a file, or of a set of files that several ranks saved; the keys must match the keys of the store. Returns
-/// only the rows of one part; `own` is the number of the part and the number of parts. A value has `shards` shards. The
-/// argument `shapes` has the shape of the whole value of each key.
+/// only the rows of one part; `own` has the index of the part and the number of parts. Each value is divided into `shards`
+/// shards. The argument `shapes` has the shape of the whole value of each key.
 ///
 /// # Errors
-/// Returns an error if a file is damaged, missing or incomplete; if its keys, their shapes, dtypes or rules differ from the
-/// store's.
+/// Returns an error if a file is damaged, missing or incomplete; if the keys, shapes, dtypes or rules in the file differ from
+/// the store's.
 pub(super) fn restore(
     known: &BTreeMap<Key, Entry>,
     shapes: &BTreeMap<Key, Vec<usize>>,
@@ -151,7 +151,8 @@ pub(super) fn restore(
     Ok(restored)
 }
 
-/// Copies the rows of a file, which are one part, to their positions in the part `own` of another division.
+/// Copies the rows of a file to their positions in part `own` of `parts` parts. The file has part `file` of `files` parts, and
+/// `files` may differ from `parts`.
 fn join(
     joined: &mut Option<BTreeMap<Key, Loaded>>,
     part: BTreeMap<Key, Loaded>,
@@ -192,7 +193,7 @@ fn join(
     Ok(())
 }
 
-/// Reads the keys of the file with part `file` of `files` parts.
+/// Reads the keys and rows of one file, which has part `file` of `files` parts.
 fn load(
     known: &BTreeMap<Key, Entry>,
     shapes: &BTreeMap<Key, Vec<usize>>,

@@ -1,8 +1,8 @@
 //! The files that several ranks save for one store: one file per rank, and an index file that lists the rank files.
 //!
-//! The index file, which is at the path of the set, names the rank files and contains a checksum of each rank file. The index
-//! file is written last and atomically, and the rank files have other names than the rank files of the previous set: at each
-//! moment, the index file describes one complete set.
+//! The index file, which is at the path of the set, names the rank files and contains a checksum of each rank file. The names
+//! of the rank files differ from the names in the previous set, and the index file is written last and atomically. The index
+//! file therefore describes a complete set at each moment.
 
 use std::fs::{self, File};
 use std::io::Read;
@@ -74,10 +74,10 @@ impl ShardFiles {
         self.sums.len()
     }
 
-    /// Returns the path of a rank file, after a comparison of the file's checksum with the index file.
+    /// Returns the path of a rank file; first checks that the file has the checksum that the index file lists.
     ///
     /// # Errors
-    /// Returns an error if the file is missing, or its checksum differs.
+    /// Returns an error if the file is missing, or does not have the checksum in the index file.
     pub(super) fn checked(&self, set: &Path, rank: usize) -> Result<PathBuf> {
         let path = path(set, self.name, (rank, self.sums.len()))?;
         let sum = checksum(&path).map_err(|e| {
@@ -94,7 +94,7 @@ impl ShardFiles {
     }
 }
 
-/// Returns the path of the file of rank `rank` of `ranks` in the set at `set`.
+/// Returns the path of a rank file: the file of rank `rank`, of `ranks` ranks, in the set at the path `set`.
 ///
 /// # Errors
 /// Returns an error if `set` is not the path of a file.
@@ -156,8 +156,8 @@ pub(super) fn clear(path: &Path, set: Option<&ShardFiles>) {
     }
 }
 
-/// Computes the checksum of a file: FNV-1a of 64 bits. CRC-32 cannot be used here, since the CRC of data followed by the CRC of
-/// the data is a constant.
+/// Computes the checksum of a file: FNV-1a of 64 bits. CRC-32 cannot be used here: bytes that end with their own CRC-32 all
+/// have the same CRC-32.
 ///
 /// # Errors
 /// Returns an error if the file cannot be read.

@@ -16,7 +16,7 @@ use crate::tensor::{DType, Dense, Element, SelectedRows, Storage, StorageKind, V
 use crate::with_float;
 
 /// The operators that read only some rows of a parameter: for each the kind, the slot of the parameter, and the slot that
-/// selects the rows. The variable in the selecting slot holds ids, or is a sparse matrix whose column numbers are row numbers
+/// selects the rows. The variable in the selecting slot holds ids, or is a sparse matrix whose column indices are row numbers
 /// of the parameter.
 const BY_ROWS: [(&str, &str, &str); 4] = [
     ("embedding", "weight", "ids"),
@@ -263,10 +263,10 @@ impl<S: KeyValueStore> StoreTrainer<S> {
         Self { steps, ..self }
     }
 
-    /// Trains on a batch, or on this trainer's part of a batch; `numbers` has, for each sequence of the batch, its number in
-    /// the data set, or is empty. If the loss is a mean over rows, the method returns the loss of this trainer's part. For any
-    /// other loss, the method returns the loss of the whole batch: the workers then wait for each other once more, and a third
-    /// time if the gradients depend on the values of several sums and means.
+    /// Trains on a batch, or on this trainer's part of a batch; `numbers` has the position of each sequence of the batch in the
+    /// data set, or is empty. If the loss is a mean over rows, the method returns the loss of this trainer's part. For any
+    /// other loss, the method returns the loss of the whole batch. The workers then wait for each other twice in a step, and
+    /// three times if the gradients depend on the values of several sums and means.
     ///
     /// # Errors
     /// Returns an error if the program refuses a feed, or if the loss or a gradient is not finite; nothing was pushed then. If
@@ -308,8 +308,8 @@ impl<S: KeyValueStore> StoreTrainer<S> {
         Ok(loss)
     }
 
-    /// Computes a step of a loss with one sum or mean, so that the factor of the gradients may be applied after the gradients
-    /// are computed. Returns the gradients to push, and the number of workers that wait for these gradients.
+    /// Computes a step for a loss with only one sum or mean: the factor of the gradients can then be applied after the
+    /// gradients are computed. Returns the gradients to push, and the number of workers that wait for these gradients.
     fn late(&mut self, feeds: &[(VarId, &Variable)], numbers: &[u64]) -> Result<(Result<Pushed>, f64)> {
         let part = self.alone(feeds, numbers, Stage::Gradients).and_then(|part| {
             self.check_gradients()?;
@@ -325,7 +325,7 @@ impl<S: KeyValueStore> StoreTrainer<S> {
         Ok((pushed, workers))
     }
 
-    /// Computes a step of a loss with several sums and means, so that the factors must be known before the gradients are
+    /// Computes a step for a loss with several sums and means: the factors must then be known before the gradients are
     /// computed. Returns, like [`Self::late`], the gradients to push and the number of workers that wait for these gradients.
     fn early(&mut self, feeds: &[(VarId, &Variable)], numbers: &[u64]) -> Result<(Result<Pushed>, f64)> {
         let value = |feed: VarId| feeds.iter().find(|(id, _)| *id == feed).map(|&(_, value)| value);
@@ -349,7 +349,7 @@ impl<S: KeyValueStore> StoreTrainer<S> {
         Ok((self.pushed(&whole, &part, &all, workers), workers))
     }
 
-    /// Reports an error to the other workers, which wait for this worker's next call.
+    /// Reports an error to the other workers, whose next calls return the error; returns `outcome` unchanged.
     fn reported<T>(&mut self, outcome: Result<T>) -> Result<T> {
         outcome.inspect_err(|error| self.store.fail(error))
     }

@@ -30,7 +30,7 @@ pub struct WorldStore {
     entries: BTreeMap<Key, Entry>,
     /// The shape of the whole value of each key.
     shapes: BTreeMap<Key, Vec<usize>>,
-    /// The gradient that was pushed last, merged for the rows of this rank, or the error of merging it. The gradient is applied
+    /// The gradient that was pushed last, merged for the rows of this rank, or the error of the merge. The gradient is applied
     /// once all ranks have merged their rows of the gradient.
     pushed: Option<(Key, Result<Storage>)>,
 }
@@ -321,8 +321,8 @@ impl WorldStore {
         Ok(rows)
     }
 
-    /// Returns the messages with the rows of this rank that other ranks requested, and the rows of this rank that this rank
-    /// itself requested.
+    /// Answers the requests for rows that this rank holds: returns one message per rank, and the rows that this rank itself
+    /// requested.
     fn answered(&self, key: &Key, all: &[Vec<u8>], own: &[i64]) -> Result<(Vec<Letter>, Dense)> {
         let (entry, (height, _)) = (find(&self.entries, key)?, table_of(self.shape(key)?));
         let mut letters = vec![Letter::new(); all.len()];
@@ -435,7 +435,7 @@ impl KeyValueStore for WorldStore {
 }
 
 impl WorldStore {
-    /// Writes the rows of this rank to a file beside `path`; rank 0 then writes `path`, which makes the files a set.
+    /// Writes the rows of this rank to a file beside `path`; rank 0 then writes the index file at `path`.
     fn saved(&mut self, path: &Path) -> Result<()> {
         self.settle(Request::Save)?;
         let (rank, ranks) = self.part();

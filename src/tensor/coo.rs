@@ -11,7 +11,7 @@ use super::{DType, Dense};
 use crate::error::{AtCaller, Error, Result};
 
 /// A sparse tensor in the storage coo: row *i* of the coordinates is the position of value *i*. The entries may be in
-/// any order. If several entries have one position, the number at this position is the sum of their values.
+/// any order. If several entries have the same position, the number at this position is the sum of their values.
 ///
 /// ```
 /// use ndarray::array;
@@ -28,7 +28,7 @@ pub struct Coo {
 }
 
 impl Coo {
-    /// Makes a tensor of the coordinates, of shape `[entries, rank]`, and the values, of shape `[entries]`.
+    /// Makes a tensor from the coordinates, of shape `[entries, rank]`, and the values, of shape `[entries]`.
     ///
     /// # Errors
     /// Fails if the shape has no dimensions, or if the coordinates have another rank than the shape. Also fails if the

@@ -15,11 +15,11 @@ pub use product::Dot;
 use super::{DType, Dense};
 use crate::error::{AtCaller, Error, Result};
 
-/// A sparse matrix in the storage csr. The entries of row *r* are the elements `indptr[r]..indptr[r + 1]` of `indices`,
-/// which has the columns, and of `values`.
+/// A sparse matrix in the storage csr. Row *r* has the entries `indptr[r]..indptr[r + 1]`: their columns are in
+/// `indices`, and their values are in `values`.
 ///
-/// The columns of a row may be in any order. If several entries of a row have one column, the number in this column is
-/// the sum of their values.
+/// The columns of a row may be in any order. If several entries of a row have the same column, the number in this
+/// column is the sum of their values.
 ///
 /// ```
 /// use ndarray::array;
@@ -39,7 +39,7 @@ pub struct Csr {
 }
 
 impl Csr {
-    /// Makes a matrix of its arrays: `indptr` has `rows + 1` elements, `indices` and `values` have an element per
+    /// Makes a matrix from its arrays: `indptr` has `rows + 1` elements, `indices` and `values` have an element per
     /// entry.
     ///
     /// # Errors
@@ -111,8 +111,8 @@ impl Csr {
         &self.shape
     }
 
-    /// For each row, the position in [`Self::indices`] at which the entries of the row start; then the number of all
-    /// entries.
+    /// For each row, the position in [`Self::indices`] at which the entries of the row start. The last element is the
+    /// number of all entries.
     pub fn indptr(&self) -> &[i64] {
         &self.indptr
     }
@@ -187,7 +187,7 @@ impl Csr {
         self.values.place(&mut at, &self.shape).at_caller()
     }
 
-    /// Returns the number of the row of each entry.
+    /// Returns the row index of each entry.
     fn row_of(&self) -> Vec<usize> {
         let mut row_of = Vec::with_capacity(self.indices.len());
         for (row, &end) in self.indptr[1..].iter().enumerate() {
@@ -197,8 +197,8 @@ impl Csr {
     }
 }
 
-/// Computes `indptr` from the row number of each entry, in ascending order. An `indptr` that does not fit into memory
-/// is an error: a dense tensor of width 0 may have any number of rows.
+/// Computes `indptr` from the row indices of the entries, which must be in ascending order. An `indptr` that does not
+/// fit into memory is an error: a dense tensor of width 0 may have any number of rows.
 fn pointers(row_of: &[usize], rows: usize) -> Result<Vec<i64>> {
     let mut indptr = Vec::new();
     indptr.try_reserve_exact(rows.saturating_add(1)).map_err(|_| {

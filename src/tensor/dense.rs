@@ -86,7 +86,7 @@ macro_rules! for_dtype {
 }
 
 impl Dense {
-    /// Makes a tensor of shape `shape` of its numbers in row-major order.
+    /// Makes a tensor of shape `shape` from its numbers in row-major order.
     ///
     /// # Errors
     /// Fails if the length of `numbers` is not the product of the extents, or if the shape is too large for memory.
@@ -212,8 +212,9 @@ impl Dense {
         each!(self.0, array => Ok(Self(Sealed::wrap(array.into_shape_with_order(shape).map_err(|_| layout())?))))
     }
 
-    /// Converts the numbers to another dtype. A narrower float is the nearest one. In an integer dtype, a number beyond
-    /// the range becomes the nearest bound, and NaN becomes 0. A bool becomes 0 or 1; any number but 0 becomes true.
+    /// Converts the numbers to another dtype. A number becomes the nearest float of a narrower float dtype. In an
+    /// integer dtype, a number beyond the range becomes the nearest bound, and NaN becomes 0. A bool becomes 0 or 1;
+    /// any number but 0 becomes true.
     #[must_use]
     pub fn cast(&self, dtype: DType) -> Self {
         if dtype == self.dtype() {
@@ -361,8 +362,8 @@ impl Dense {
         })
     }
 
-    /// Adds up runs of rows: `order` is the order of the rows, and a run is the longest part of `order` in which `same`
-    /// is true for neighbors. Returns the sum of each run as a row, and the number of each run's first row. 16-bit
+    /// Adds up runs of rows. `order` has the indices of the rows; a run is a longest part of `order` in which `same` is
+    /// true for all neighbors. Returns the sum of each run as a row, and the index of each run's first row. 16-bit
     /// floats are added in `f32`, integers wrap around, and the sum of bools is "or".
     pub(super) fn sum_runs(
         &self,
@@ -389,8 +390,8 @@ impl Dense {
         Ok((sums, heads))
     }
 
-    /// Writes the rows of this tensor into a tensor of zeros of shape `shape`: row *i* becomes row `at[i]`, counted in
-    /// rows of the width of this tensor.
+    /// Writes the rows of this tensor into a tensor of zeros of shape `shape`, whose rows have the width of this
+    /// tensor: row *i* becomes row `at[i]`.
     pub(super) fn place(&self, at: &mut dyn Iterator<Item = usize>, shape: &[usize]) -> Result<Self> {
         let (mut out, w) = (Self::zeros(self.dtype(), shape)?, self.width());
         for_dtype!(self.dtype(), T => {
@@ -402,7 +403,7 @@ impl Dense {
         Ok(out)
     }
 
-    /// Returns the numbers of the rows in which at least one number is not 0.
+    /// Returns the indices of the rows in which at least one number is not 0.
     pub(super) fn nonzero_rows(&self) -> Result<Vec<usize>> {
         let w = self.width();
         for_dtype!(self.dtype(), T => {
@@ -436,8 +437,8 @@ impl Dense {
     }
 }
 
-/// Returns the number of elements of a tensor of this shape; an error if `isize` cannot count the bytes. As in ndarray,
-/// this check ignores extents of 0.
+/// Returns the number of elements of a tensor of this shape; an error if the size in bytes exceeds `isize::MAX`. As in
+/// ndarray, this check ignores extents of 0.
 fn size(shape: &[usize], dtype: DType) -> Result<usize> {
     let nonzero = shape.iter().filter(|&&extent| extent != 0);
     let bytes = nonzero.copied().try_fold(dtype.size_of(), usize::checked_mul);
@@ -458,8 +459,8 @@ fn reserved<T>(n: usize) -> Result<Vec<T>> {
     Ok(vector)
 }
 
-/// Returns a vector of `n` zeros. A large vector is allocated once on trial, so that too little memory is an error.
-/// `vec!` then gets zeroed memory from the system.
+/// Returns a vector of `n` zeros. A large vector is first allocated on trial, so that too little memory is an error and
+/// not an abort. Then `vec!` allocates memory that the system has zeroed.
 fn blank<T: Element>(n: usize) -> Result<Vec<T>> {
     if n >= 1 << 20 {
         drop(reserved::<T>(n)?);

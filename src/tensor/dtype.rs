@@ -75,8 +75,8 @@ pub trait Element: sealed::Sealed + Copy + Send + Sync + Default + fmt::Debug + 
     const DTYPE: DType;
 }
 
-/// A number in between, while it is converted from one dtype to another. One of the two variants represents any number
-/// of any dtype without loss.
+/// The intermediate form of a number that is converted from one dtype to another dtype. One of the two variants
+/// represents any number of any dtype without loss.
 #[derive(Clone, Copy, PartialEq, PartialOrd)]
 pub(crate) enum Number {
     Integer(i64),
@@ -89,7 +89,7 @@ pub(crate) mod sealed {
     use super::Number;
     use crate::tensor::dense::Data;
 
-    /// The operations on numbers that the storages need, and that are not public.
+    /// The operations on numbers that the storages need; users of the crate cannot call these operations.
     #[allow(unreachable_pub, private_interfaces)]
     pub trait Sealed: Sized {
         /// The type of partial sums: `f32` for 16-bit floats, else the type itself.

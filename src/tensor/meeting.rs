@@ -1,4 +1,4 @@
-//! Merges two ascending lists of positions, to find the entries of two sparse tensors that have one position.
+//! Merges two ascending lists of positions, to find the entries of two sparse tensors that have the same position.
 
 use std::cmp::Ordering;
 

@@ -10,7 +10,7 @@ use super::{DType, Dense};
 use crate::error::{AtCaller, Error, Result};
 
 /// Some rows of a table of `height` rows; all other rows are 0. The stored rows may be in any order. If several stored
-/// rows have one row number, this row of the table is their SUM.
+/// rows have the same row number, the row of the table is their SUM.
 ///
 /// Call [`merge`](SelectedRows::merge) before you compute a norm or a non-linear function of
 /// [`value`](SelectedRows::value): the result is wrong if row numbers are repeated.
@@ -34,7 +34,7 @@ pub struct SelectedRows {
 }
 
 impl SelectedRows {
-    /// Makes selected rows of the row numbers and the stored rows; `value` has shape `[rows.len(), …]`.
+    /// Makes selected rows from the row numbers and the stored rows; `value` has shape `[rows.len(), …]`.
     ///
     /// # Errors
     /// Fails if `value` does not have exactly one row per row number, or if a row number is negative or not less than
@@ -109,8 +109,8 @@ impl SelectedRows {
         self.rows.windows(2).all(|pair| pair[0] < pair[1])
     }
 
-    /// Sorts the stored rows by row number, and adds up rows with one row number, in stored order. 16-bit floats are
-    /// added in `f32`, integers wrap around, and the sum of bools is "or". If the rows are merged already, nothing
+    /// Sorts the stored rows by row number, and adds up rows with the same row number, in stored order. 16-bit floats
+    /// are added in `f32`, integers wrap around, and the sum of bools is "or". If the rows are merged already, nothing
     /// changes.
     ///
     /// # Errors

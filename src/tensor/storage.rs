@@ -25,7 +25,7 @@ use crate::error::{AtCaller, Error, Result};
 pub enum Storage {
     /// A dense tensor, which stores every number.
     Dense(Dense),
-    /// Selected rows: some rows of a table; the sum counts if rows are repeated.
+    /// Selected rows: some rows of a table; rows with the same row number count as their sum.
     SelectedRows(SelectedRows),
     /// Csr: a sparse matrix that is stored by rows.
     Csr(Csr),
@@ -196,7 +196,7 @@ impl Storage {
         }
     }
 
-    /// Concatenates the rows of tensors that have one storage.
+    /// Concatenates the rows of tensors that have the same storage.
     ///
     /// # Errors
     /// Fails if `parts` is empty, or if tensors differ in storage, in dtype or in the shape of a row. Also fails for

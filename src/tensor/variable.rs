@@ -29,7 +29,7 @@ pub struct Variable {
 }
 
 impl Variable {
-    /// Makes a variable of a tensor and the LoD of its rows (`None` if the rows are not grouped into sequences).
+    /// Makes a variable from a tensor and the LoD of its rows (`None` if the rows are not grouped into sequences).
     ///
     /// # Errors
     /// Fails if the last offset of the LoD is not the tensor's number of rows.
@@ -42,12 +42,12 @@ impl Variable {
         Ok(Self { storage, lod })
     }
 
-    /// Makes a variable without LoD of a dense tensor: an ndarray array or a [`Dense`].
+    /// Makes a variable without a LoD, from a dense tensor: an ndarray array or a [`Dense`].
     pub fn dense(array: impl Into<Dense>) -> Self {
         Self { storage: Storage::Dense(array.into()), lod: None }
     }
 
-    /// Makes a variable whose rows are grouped into sequences, of an ndarray array or a tensor of any storage.
+    /// Makes a variable whose rows are grouped into sequences, from an ndarray array or a tensor of any storage.
     ///
     /// ```
     /// use unpadded::tensor::Csr;
@@ -196,8 +196,8 @@ impl Variable {
     /// rows.
     ///
     /// # Errors
-    /// Fails if a listed number is not less than the batch size. Also fails for selected rows, which are rows of a
-    /// table and not of a batch.
+    /// Fails if a listed index is not less than the batch size. Also fails for selected rows, which are rows of a table
+    /// and not of a batch.
     #[track_caller]
     pub fn take_sequences(&self, sequences: &[usize]) -> Result<Self> {
         let (rows, lod) = match &self.lod {

@@ -24,8 +24,9 @@ impl Averaging {
         Self { decay: if decay == 1.0 { f64::NAN } else { decay }, start: 0, except: Vec::new() }
     }
 
-    /// The mean over all steps (Polyak and Juditsky, 1992), or over late steps with [`since`](Self::since). The latter is
-    /// "stochastic weight averaging" (Izmailov et al., 2018, arXiv:1803.05407), but over each step.
+    /// The mean over all steps (Polyak and Juditsky, 1992), or over late steps with [`since`](Self::since). The mean over late
+    /// steps is "stochastic weight averaging" (Izmailov et al., 2018, arXiv:1803.05407), but every step counts, not only the
+    /// last step of each epoch or cycle.
     pub fn mean() -> Self {
         Self { decay: 1.0, start: 0, except: Vec::new() }
     }

@@ -30,11 +30,11 @@ impl Trainer {
         Ok(Criterion { metric, better: compiled.better, data: dev.fingerprint() })
     }
 
-    /// Returns whether the best epoch so far must be evaluated again: its criterion differs and `remeasure_best` allows another
-    /// one, or the checkpoint has no criterion.
+    /// Returns whether the best epoch so far must be evaluated again: either the checkpoint has no criterion, or the criterion
+    /// differs from this run's criterion and `remeasure_best` was called.
     ///
     /// # Errors
-    /// If the criterion differs and `remeasure_best` was not called.
+    /// Returns an error if the checkpoint's criterion differs from this run's criterion and `remeasure_best` was not called.
     pub(super) fn must_remeasure(&self, dev: &dyn Data) -> Result<bool> {
         let Some(best) = self.state.position.best else { return Ok(false) };
         let Some(known) = &self.state.criterion else { return Ok(true) };
@@ -130,10 +130,10 @@ impl Trainer {
         names.into_iter().map(|name| Ok((name.clone(), self.scope.value(&name)?))).collect()
     }
 
-    /// Replaces the last parameters in the trainer by the parameters of the best epoch, to evaluate or predict with the latter.
+    /// Replaces the trainer's parameters by the parameters of the best epoch, to evaluate or predict with the best epoch.
     ///
     /// # Errors
-    /// If no epoch has ended, or if the selected metric was not finite in any epoch.
+    /// Returns an error if no epoch has ended, or if the selected metric was not finite in any epoch.
     #[track_caller]
     pub fn use_best(&mut self) -> Result<()> {
         if self.state.best.is_empty() {

@@ -63,7 +63,8 @@ impl Trainer {
         Ok(())
     }
 
-    /// Sends the totals of each batch of this process's parts to all processes; receives the totals of the other parts.
+    /// Sends the totals of this process's parts (one set of totals per part and batch) to all processes; receives the totals
+    /// of the other parts.
     pub(super) fn share_totals(
         &self,
         ran: Result<()>,

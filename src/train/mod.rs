@@ -55,18 +55,18 @@ impl Trainer {
     ///
     /// [Carried states](crate::Builder::carried_state) start from zeros in each epoch and in each evaluation. If a batch has
     /// fewer sequences than the previous batch, it continues the states of the first sequences, and the other states are
-    /// dropped. A batch with more sequences is an error. [`Continuous`](crate::data::Continuous) makes batches for carried
-    /// states.
+    /// dropped. A batch with more sequences than the previous batch is an error. [`Continuous`](crate::data::Continuous) makes
+    /// batches for carried states.
     ///
     /// At an interrupt (Ctrl-C; or SIGTERM or SIGHUP, which containers and schedulers send), `fit` finishes the step, saves the
     /// checkpoint and returns; a second interrupt ends the program at once. On Linux, SIGHUP does not interrupt if it was
     /// ignored when the program started, for example by `nohup`.
     ///
     /// # Errors
-    /// If a setting, a batch or a feed does not fit; if the data fails; if a loss or a gradient is not finite; if the
-    /// checkpoint cannot be written, or another training saves to its file, which is detected before the first step (except for
-    /// a full disk); if the best epoch so far was chosen by other development data or by another metric
-    /// ([`Self::remeasure_best`]). The error names the position of the last checkpoint.
+    /// Returns an error if a setting, a batch or a feed does not fit the model; if the data returns an error; if a loss or a
+    /// gradient is not finite; if the checkpoint cannot be written, or another training saves to its file (both are detected
+    /// before the first step, except for a full disk); if the best epoch so far was chosen by other development data or by
+    /// another metric ([`Self::remeasure_best`]). The error names the position of the last checkpoint.
     #[track_caller]
     pub fn fit(&mut self, train: &dyn Data, dev: &dyn Data, until: Until) -> Result<Report> {
         let caller = Location::caller();
@@ -313,12 +313,12 @@ impl Trainer {
         Ok(made)
     }
 
-    /// Checks the data and compiles the program; [`fit`](Self::fit) does the same before its first step. Call it, for example,
-    /// before you write other files of a run.
+    /// Checks the data and compiles the program; [`fit`](Self::fit) does the same before its first step. Call `check_data`, for
+    /// example, before you write other files of a run.
     ///
     /// # Errors
-    /// If data in memory have lengths that do not fit the feeds; in a resumed training, if the data differ from the data so
-    /// far.
+    /// Returns an error if data in memory have lengths that do not fit the feeds, or if a resumed training gets other data than
+    /// before.
     #[track_caller]
     pub fn check_data(&mut self, train: &dyn Data, dev: &dyn Data) -> Result<()> {
         let caller = Location::caller();
@@ -338,7 +338,7 @@ impl Trainer {
     /// [distributed](Self::distributed) training must call `evaluate` together.
     ///
     /// # Errors
-    /// If a setting, a batch or a feed does not fit; if the data fails or has no batch.
+    /// Returns an error if a setting, a batch or a feed does not fit the model; if the data returns an error or has no batch.
     #[track_caller]
     pub fn evaluate(&mut self, data: &dyn Data) -> Result<Scores> {
         let caller = Location::caller();
@@ -369,7 +369,7 @@ impl Trainer {
         self.pass_then(data, stop, scores)
     }
 
-    /// Evaluates in one pass over the data and calls `ask` on the metrics at the end; returns its result, or `None` if an
+    /// Evaluates in one pass over the data, then calls `ask` with the metrics; returns the result of `ask`, or `None` if an
     /// interrupt ended the pass.
     fn pass_then<T>(
         &mut self,

@@ -20,7 +20,7 @@ use crate::predict::{BatchState, DataBatch};
 use crate::store::{WeighedGradient, merge};
 use crate::tensor::{StorageKind, Variable};
 
-/// For each parameter, a list of gradients with a factor each; the gradient of the step is their weighted sum.
+/// For each parameter, a list of pairs (gradient, factor); the gradient of the step is Σ factor · gradient.
 pub(super) type Sums = BTreeMap<VarId, Vec<WeighedGradient>>;
 
 /// The batches of a step, divided into parts.
@@ -29,12 +29,12 @@ pub(super) struct StepParts {
     pub(super) shares: Vec<Vec<Batch>>,
     /// For each part, whether the part has any sequence.
     pub(super) occupied: Vec<bool>,
-    /// The range of the part numbers that this process computes.
+    /// The indices of the parts that this process computes.
     pub(super) own: Range<usize>,
 }
 
-/// The values that depend on all parts of a step and that the gradients of each part need, with the totals of each part and
-/// batch.
+/// The values that are computed over all parts of a step before the gradients of any part. The struct also has the totals of
+/// each part and batch.
 struct PartTotals {
     whole: Whole,
     totals: Vec<Vec<Totals>>,
@@ -59,8 +59,8 @@ impl Trainer {
     /// mean weighs each batch by its number of rows, a quotient of two sums uses the sums over all batches, and a penalty on
     /// parameters counts once. The step needs a second forward pass if the loss has several terms and the factors of their
     /// gradients depend on the values of the terms, as for the square root of a sum. Any other loss is an error, unless
-    /// [`weight`](Self::weight) sets the weight of a batch. Gradient clipping applies to the summed gradient. The sum of
-    /// gradients of selected rows has selected rows, too. An operator that reads a whole batch, such as a batch norm, reads
+    /// [`weight`](Self::weight) sets the weight of a batch. Gradient clipping applies to the summed gradient. If the gradients
+    /// are selected rows, their sum is selected rows, too. An operator that reads a whole batch, such as a batch norm, reads
     /// each of the batches separately; the progress warns of such operators.
     ///
     /// ```
@@ -228,8 +228,8 @@ impl Trainer {
         self.compiled.as_ref().and_then(|compiled| compiled.parts.as_ref()).ok_or_else(unprepared)
     }
 
-    /// Divides batches into parts; returns the shares of this process's parts, or of all parts if the rows of all parts must be
-    /// counted.
+    /// Divides batches into parts. Returns the shares of this process's parts, or the shares of all parts if the rows of all
+    /// parts must be counted.
     fn deal(&self, batches: Vec<Batch>) -> Result<StepParts> {
         let parts = self.parts_a_batch() as usize;
         let own = self.others().map_or(0..parts, |w| parallel::parts_of(w.rank(), w.size(), parts));
@@ -259,8 +259,8 @@ impl Trainer {
         Ok(StepParts { shares, occupied, own })
     }
 
-    /// Computes the values that depend on all parts: from the numbers of rows of the parts if the loss needs no more, else by a
-    /// forward pass over each part.
+    /// Computes the values that depend on all parts. If the loss needs only the numbers of rows of the parts, no forward pass
+    /// runs; else a forward pass runs over each part.
     fn known(&mut self, data: &dyn Data, dealt: &StepParts) -> Result<PartTotals> {
         let counted: Option<Vec<Vec<Totals>>> =
             dealt.shares.iter().map(|shares| self.counted(shares)).collect::<Result<_>>()?;
@@ -410,8 +410,8 @@ impl Trainer {
         all.map_or_else(|| self.loss_parts().map(BatchLoss::zero), Ok)
     }
 
-    /// Replaces the gradients of the last run: the sums over the parts, times `factor`, plus the gradients of terms that do not
-    /// depend on rows.
+    /// Replaces the gradients of the last run by the sums over the parts, times `factor`, plus the gradients of terms that do
+    /// not depend on rows.
     fn set_gradients(&mut self, mut sums: Sums, factor: f64, whole: &Whole) -> Result<()> {
         let Self { compiled, state, trained, .. } = self;
         let CompiledTraining { runner, .. } = compiled.as_mut().ok_or_else(unprepared)?;

@@ -190,7 +190,7 @@ impl Trainer {
     /// ([`Listing`](crate::executor::Listing)).
     ///
     /// # Errors
-    /// If a setting of the trainer does not fit.
+    /// Returns an error if a setting of the trainer does not fit the model.
     #[track_caller]
     pub fn listing(&mut self) -> Result<String> {
         self.compiled().map(|compiled| compiled.runner.executor.listing().to_string()).at_caller()
@@ -223,7 +223,7 @@ impl Trainer {
     /// ```
     ///
     /// # Errors
-    /// If a setting of the trainer does not fit.
+    /// Returns an error if a setting of the trainer does not fit the model.
     #[track_caller]
     pub fn start_profile(&mut self) -> Result<()> {
         self.compiled().map(|compiled| compiled.runner.executor.start_profile()).at_caller()

@@ -1,5 +1,5 @@
-//! Changes of the learning rate in addition to the optimizer's schedule: a plateau schedule, a factor by a user's function, and
-//! another rate for a resumed training.
+//! Changes of the learning rate in addition to the optimizer's schedule: a plateau schedule, a factor that a user's function
+//! returns, and a new rate for a resumed training.
 
 use super::plateau::Plateau;
 use super::progress::shown;
@@ -42,7 +42,7 @@ impl Trainer {
     }
 
     /// Multiplies the learning rate of each step by `factor(position)`, which must be finite and at least 0; the `step` of the
-    /// position is the number of the next step, counted from 0. The optimizer's schedule and [`Self::plateau`] apply, too: the
+    /// position is the index of the next step, counted from 0. The optimizer's schedule and [`Self::plateau`] apply, too: the
     /// factor multiplies their rate.
     ///
     /// A checkpoint cannot hold a function: call `rate_by` again when the training is resumed.
@@ -75,7 +75,7 @@ impl Trainer {
 
     /// Allows [`resume`](Self::resume) to change the learning rate. The base rate or the schedule may then differ from the
     /// checkpoint, and a [`plateau`](Self::plateau) or a function of [`rate_by`](Self::rate_by) may be added or removed. By
-    /// default, `resume` returns an error if any of these differ. The new rate applies from the next step on, and a plateau
+    /// default, `resume` returns an error for each of these changes. The new rate applies from the next step on, and a plateau
     /// schedule starts anew. Everything else must be the same as in the checkpoint, including the learning rates of parameter
     /// groups.
     #[must_use]
@@ -90,8 +90,8 @@ impl Trainer {
         self.state.position.rate
     }
 
-    /// Adds a state variable to the program by which the learning rate is multiplied. If the optimizer has no learning rate to
-    /// multiply, `fit` returns the error.
+    /// Adds a state variable to the program: the factor by which the learning rate is multiplied. If the optimizer has no
+    /// learning rate to multiply, `fit` returns the error.
     fn adjustable(mut self) -> Self {
         if optimizer::adjustable(&mut self.state.program, self.rate).is_ok()
             && self.scope.value(RATE_SCALE).is_err()

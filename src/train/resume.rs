@@ -17,11 +17,11 @@ const OTHER_RATE: &str =
 
 impl Trainer {
     /// Saves the training to a file: the parameters, the best epoch's parameters, the optimizer's state, and the position in
-    /// the data. An existing file is replaced, and the new file gets its permissions.
+    /// the data. An existing file is replaced, and the new file gets the permissions of the replaced file.
     ///
     /// # Errors
-    /// If another training saves to this file; if the file cannot be written (an existing file is then unchanged); if a
-    /// parameter is not finite, since a failed training must not replace a good checkpoint.
+    /// Returns an error if another training saves to this file; if the file cannot be written (an existing file is then
+    /// unchanged); if a parameter is not finite, since a failed training must not replace a good checkpoint.
     #[track_caller]
     pub fn save(&mut self, path: impl AsRef<Path>) -> Result<()> {
         let target = Target::find(path.as_ref()).at_caller()?;
@@ -39,7 +39,7 @@ impl Trainer {
         self.with_sums(|trainer| trainer.save_whole(target))
     }
 
-    /// Calls `act` while the state has the sums of the metrics, which a checkpoint file contains.
+    /// Adds the sums of the metrics to the state, as a checkpoint file needs them; calls `act`, then removes the sums.
     pub(super) fn with_sums<T>(&mut self, act: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
         self.restore_sums()?;
         for metric in &mut self.metrics {
@@ -76,7 +76,8 @@ impl Trainer {
         Ok(Some(target))
     }
 
-    /// Saves to the locked file of [`Self::checkpoint`]; without a file, only gathers the carried states.
+    /// Joins the carried states of all parts of the batch, then saves a checkpoint to `file`, the locked file of
+    /// [`Self::checkpoint`]. Without a `file` (as on every rank but the first), only joins the states.
     pub(super) fn save_checkpoint(&mut self, file: Option<&Target>) -> Result<()> {
         self.gather_carried()?;
         let Some(file) = file else { return Ok(()) };
@@ -86,13 +87,13 @@ impl Trainer {
     }
 
     /// Resumes a saved training: its parameters, the optimizer's state, and its position in the data. The program that builds
-    /// the model must be the same as when the training was saved. Only its line numbers may differ, and, with
+    /// the model must be the same as when the training was saved. Only the line numbers in the program may differ, and, with
     /// [`Self::change_rate`], the learning rate. If `path` is the file of [`Self::checkpoint`], no other training may save to
     /// this file until [`Self::fit`] has returned or this trainer is dropped.
     ///
     /// # Errors
-    /// If the file is damaged, or is a checkpoint for inference; if the program or a vocabulary differs (the error has the
-    /// first difference); if a parameter or a state of the optimizer is not finite; if the file is the file of
+    /// Returns an error if the file is damaged, or is a checkpoint for inference; if the program or a vocabulary differs (the
+    /// error has the first difference); if a parameter or a state of the optimizer is not finite; if the file is the file of
     /// [`Self::checkpoint`] and another training saves to it now. After an error, the trainer is unchanged.
     #[track_caller]
     pub fn resume(&mut self, path: impl AsRef<Path>) -> Result<()> {
@@ -115,7 +116,7 @@ impl Trainer {
     /// If the file exists, resumes as [`Self::resume`] does; returns whether the file exists.
     ///
     /// # Errors
-    /// As [`Self::resume`].
+    /// Returns the errors of [`Self::resume`].
     #[track_caller]
     pub fn resume_if(&mut self, path: impl AsRef<Path>) -> Result<bool> {
         let shown = path.as_ref().display();
@@ -179,8 +180,8 @@ impl Trainer {
         Ok(())
     }
 
-    /// Restores the sums of the metrics over the finished batches of the epoch. It is an error if the checkpoint describes a
-    /// metric of this name differently: the sums would mix two metrics.
+    /// Restores the sums of the metrics over the finished batches of the epoch. Returns an error if the checkpoint has a
+    /// different metric of the same name, because the sums would mix two metrics.
     pub(super) fn restore_sums(&mut self) -> Result<()> {
         for metric in &mut self.metrics {
             let Some(sums) = self.state.position.sums_of(metric.name()) else { continue };
@@ -210,7 +211,7 @@ impl Trainer {
     /// best epoch; without a best epoch, the last parameters.
     ///
     /// # Errors
-    /// If no output was named, or if a parameter is not finite.
+    /// Returns an error if no output was named, or if a parameter is not finite.
     #[track_caller]
     pub fn for_inference(&mut self) -> Result<Checkpoint> {
         self.bare().at_caller()

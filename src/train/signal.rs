@@ -20,7 +20,8 @@ struct Running {
     signals: Vec<c_int>,
 }
 
-/// A guard. While it exists, the first interrupt sets the stop flag; an interrupt while the flag is set ends the program.
+/// A guard: while the guard exists, the first interrupt sets the stop flag, and an interrupt while the flag is set ends the
+/// program.
 pub(super) struct Interrupts(Vec<SigId>);
 
 impl Interrupts {
@@ -66,8 +67,8 @@ pub fn interrupt_signals() -> Vec<c_int> {
     [SIGINT, SIGTERM].into_iter().chain(hangup()).collect()
 }
 
-/// Makes the write fail with an error if a file exceeds the size limit (`ulimit -f`); by default, the signal SIGXFSZ would end
-/// the program.
+/// Handles the signal SIGXFSZ, so that a write beyond the limit of the file size (`ulimit -f`) returns an error. By default,
+/// the signal would end the program.
 #[cfg(unix)]
 fn heed_file_limit() -> Result<()> {
     flag::register(signal_hook::consts::SIGXFSZ, Arc::default())?;

@@ -78,8 +78,8 @@ impl Trainer {
     /// data are not copied: the training starts at step 0.
     ///
     /// # Errors
-    /// If this training has already made a step; if parameters or vocabularies differ (the error lists all differences); or if
-    /// a value is not finite. After an error, the model is unchanged.
+    /// Returns an error if this training has already made a step; if parameters or vocabularies differ (the error lists all
+    /// differences); or if a value is not finite. After an error, the model is unchanged.
     #[track_caller]
     pub fn load_parameters(&mut self, from: &Checkpoint) -> Result<()> {
         let from = &predicting(from).at_caller()?;
@@ -99,7 +99,8 @@ impl Trainer {
     }
 
     /// Fine-tuning with another last layer: loads the parameters of the checkpoint whose name, shape and dtype fit the model.
-    /// Returns the loaded parameters and the differences. Otherwise it works as [`Self::load_parameters`].
+    /// Returns the loaded parameters and the differences. In everything else, the method works as [`Self::load_parameters`]
+    /// does.
     ///
     /// ```no_run
     /// # use unpadded::{Result, checkpoint::Checkpoint, train::Trainer};
@@ -111,8 +112,8 @@ impl Trainer {
     /// ```
     ///
     /// # Errors
-    /// If this training has already made a step; if no parameter fits; or if a value of a fitting parameter is not finite.
-    /// After an error, the model is unchanged.
+    /// Returns an error if this training has already made a step; if no parameter fits; or if a value of a fitting parameter is
+    /// not finite. After an error, the model is unchanged.
     #[track_caller]
     pub fn load_fitting_parameters(&mut self, from: &Checkpoint) -> Result<LoadedParameters> {
         let from = &predicting(from).at_caller()?;
@@ -140,8 +141,8 @@ impl Trainer {
     /// ```
     ///
     /// # Errors
-    /// If this training has already made a step; and the errors of [`import`](crate::formats::safetensors::import). After an
-    /// error, the model is unchanged.
+    /// Returns an error if this training has already made a step, and the errors of
+    /// [`import`](crate::formats::safetensors::import). After an error, the model is unchanged.
     #[cfg(feature = "safetensors")]
     #[track_caller]
     pub fn load_safetensors(&mut self, path: impl AsRef<Path>, names: &Names) -> Result<ImportReport> {
@@ -166,7 +167,7 @@ impl Trainer {
         Err(Error::of(ErrorKind::Program, "trainer to load parameters", expected, got))
     }
 
-    /// Returns the parameters of a checkpoint, and the report which of them fit the model.
+    /// Returns the parameters of a checkpoint, and a report of the parameters that fit the model and of all differences.
     fn compare<'a>(&mut self, from: &'a Checkpoint) -> Result<(Parameters<'a>, LoadedParameters)> {
         self.not_begun()?;
         let program = &from.program;
@@ -215,7 +216,7 @@ impl Trainer {
     }
 }
 
-/// Returns a checkpoint whose parameters are the ones to predict with.
+/// Returns the checkpoint with the parameters for prediction, such as the parameters of the best epoch.
 fn predicting(from: &Checkpoint) -> Result<Cow<'_, Checkpoint>> {
     if from.predicts_as_it_is() { Ok(Cow::Borrowed(from)) } else { from.clone().predicting().map(Cow::Owned) }
 }

@@ -73,7 +73,7 @@ pub struct Trainer {
     /// The number of variables of the program before the backward operators were appended.
     pub(super) forward: usize,
     pub(super) loss: Var,
-    /// The variable of [`Self::weight`], which weighs the losses of batches; `None` if it was not called.
+    /// The variable of [`Self::weight`], which weighs the losses of batches; `None` if `weight` was not called.
     pub(super) weight: Option<CallerSetting<Var>>,
     /// Whether the first metric is the trainer's own loss; `false` if a user's metric named `loss` replaces it.
     pub(super) own_loss: bool,
@@ -104,7 +104,7 @@ pub struct Trainer {
     pub(super) carried: Vec<BTreeMap<String, Variable>>,
     /// The number of tokens in the parts that this process has computed in this run.
     pub(super) computed: u64,
-    /// Whether any process was asked to stop; the processes exchange this at the end of each step.
+    /// Whether any process was asked to stop; the processes exchange this flag at the end of each step.
     pub(super) stopping: bool,
     /// Whether [`Self::remeasure_best`] was called.
     pub(super) remeasure: bool,
@@ -149,8 +149,8 @@ impl Trainer {
     /// trained parameter, such as `crf_marginals`.
     ///
     /// # Errors
-    /// All errors that were recorded while the program was built; the errors of [`Optimizer::minimize`]; an error if `loss`
-    /// belongs to another builder, or if an initializer does not fit.
+    /// Returns all errors that were recorded while the program was built, and the errors of [`Optimizer::minimize`]. Also
+    /// returns an error if `loss` belongs to another builder, or if an initializer does not fit the shape of its parameter.
     #[track_caller]
     pub fn new(net: Builder, loss: Var, optimizer: &dyn Optimizer) -> Result<Self> {
         let caller = Location::caller();
@@ -220,11 +220,11 @@ impl Trainer {
     }
 
     /// Adds a metric, which is computed over each epoch of training and in each evaluation. The first metric that you add
-    /// decides which epoch is the best, unless [`Self::select`] names another metric. The loss is always a metric, too. It is
-    /// computed over all rows of the data as if they were one batch: its sums and means run over the rows of all batches.
-    /// An operator that reads a whole batch, such as `gather_rows` of a variable of the batch, reads each batch separately; if
-    /// the development data have several batches, the progress warns of such operators. If the added metric is named `loss`, it
-    /// replaces the loss.
+    /// decides which epoch is the best, unless [`Self::select`] names another metric. The loss is always a metric, too. The
+    /// loss is computed over all rows of the data as if they were one batch: the sums and means in the loss run over the rows
+    /// of all batches. An operator that reads a whole batch, such as `gather_rows` of a variable of the batch, reads each batch
+    /// separately; if the development data have several batches, the progress warns of such operators. If the added metric is
+    /// named `loss`, it replaces the loss.
     #[must_use]
     #[track_caller]
     pub fn metric(mut self, metric: impl Metric + 'static) -> Self {
@@ -392,7 +392,8 @@ impl Trainer {
     /// Sets a parameter to the given value, for example to pre-trained weights.
     ///
     /// # Errors
-    /// If there is no parameter of this name, or if its shape, dtype or storage differs from the value's.
+    /// Returns an error if there is no parameter of this name, or if the shape, dtype or storage of the value differs from the
+    /// parameter's.
     #[track_caller]
     pub fn set_parameter(&mut self, name: &str, value: impl Into<Storage>) -> Result<()> {
         if !self.scope.names().any(|known| known == name) {

@@ -2,7 +2,8 @@
 
 use crate::checkpoint::Position;
 
-/// When [`Trainer::fit`](super::Trainer::fit) ends; epochs and steps are counted over all runs of the training.
+/// The condition at which [`Trainer::fit`](super::Trainer::fit) ends; epochs and steps are counted over all runs of the
+/// training.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Until {

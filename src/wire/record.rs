@@ -62,7 +62,7 @@ fn put_item<T: FieldType>(value: &T, out: &mut Vec<u8>) {
     behind_length(out, |out| value.put(out));
 }
 
-/// Appends a length to `out`, then the bytes of this length that `put` appends.
+/// Calls `put` to append bytes to `out`, and writes the number of these bytes before them.
 fn behind_length(out: &mut Vec<u8>, put: impl FnOnce(&mut Vec<u8>)) {
     let start = out.len();
     out.extend_from_slice(&[0; 4]);
@@ -109,7 +109,7 @@ pub(crate) struct Source<'a> {
     input: &'a mut dyn Read,
     /// The number of bytes of the value that are not read yet.
     left: u64,
-    /// The number of further nested values that are allowed.
+    /// The number of nesting levels that are still allowed.
     depth: u32,
 }
 

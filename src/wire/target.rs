@@ -84,7 +84,7 @@ impl Target {
         Ok(Self { path: folder.join(name), name: name.to_owned(), folder, shown, lock: None })
     }
 
-    /// Returns whether both targets have one path.
+    /// Returns whether both targets have the same path.
     pub(crate) fn is(&self, other: &Self) -> bool {
         self.path == other.path
     }
@@ -224,7 +224,8 @@ impl Target {
         }
     }
 
-    /// Returns the path of a hidden file in the folder of the target: `.NAME.end`, with the name of the target.
+    /// Returns the path of a hidden file in the folder of the target: `.NAME.end`, where NAME is the name of the
+    /// target.
     fn beside(&self, end: &str) -> PathBuf {
         let mut name = OsString::from(".");
         name.push(&self.name);

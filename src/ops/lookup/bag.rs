@@ -81,10 +81,10 @@ operator! {
     /// skipped in every bag: it is not counted in a mean, and its row and its weight get no gradient. The output has the LoD of
     /// the ids without its last level.
     ///
-    /// The gradient of a table row is the sum over all occurrences of the row's id, first to last. If the gradient is stored as
-    /// selected rows, it has one row for each id that occurs, in ascending order; then its cost does not depend on the height
-    /// of the table. `table` may be a [row-sparse parameter](crate::Builder::row_sparse_parameter), whose gradient is always
-    /// stored as selected rows.
+    /// The gradient of a table row is a sum with one term per occurrence of the row's id, added first to last. If the gradient is
+    /// stored as selected rows, it has one row for each id that occurs, in ascending order; then its cost does not depend on the
+    /// height of the table. `table` may be a [row-sparse parameter](crate::Builder::row_sparse_parameter), whose gradient is
+    /// always stored as selected rows.
     ///
     /// ```
     /// use ndarray::array;
@@ -241,30 +241,30 @@ impl Op for EmbeddingBag {
     }
 }
 
-/// Scratch memory for the ids of a call, the factors of the ids and the bags; the next call reuses the memory.
+/// Scratch memory, which the next call reuses: the ids of a call, the factor of each id, and the bag of each id.
 #[derive(Default)]
 struct Scratch<T> {
-    /// The ids without padding, bag by bag; `starts` has, for each bag, the index in this list at which the bag starts, and
-    /// then the length of this list.
+    /// The ids without padding, bag by bag; `starts` holds the start of each bag as an index in this list, followed by the length
+    /// of this list.
     rows: Vec<i64>,
     starts: Vec<usize>,
-    /// If the table is row-sparse: the distinct rows that the ids name; `places` is, for each id, the index of the id's row in
+    /// The distinct rows that the ids name, if the table is row-sparse; `places` holds, for each id, the index of the id's row in
     /// `gathered`.
     gathered: Vec<T>,
     places: Vec<i64>,
-    /// The factor of each id's row before the sum; the list is empty if every factor is 1.
+    /// For each id, the factor of the id's row in the sum; the list is empty if every factor is 1.
     factors: Vec<T>,
-    /// For each id, the number of the bag that contains the id.
+    /// For each id, the index of the bag that contains the id.
     bags: Vec<u32>,
     plan: RowMerge,
-    /// For each bag and each column: the id with the first maximum, and in `best` the maximum.
+    /// For each bag and each column, the id whose row holds the first maximum; `best` holds the maximum itself.
     which: Vec<u32>,
     best: Vec<T>,
 }
 
 impl<T: Float> Scratch<T> {
-    /// Returns a table, and for each id the number of the id's row in this table: the dense table or, if `dense` is `None`, the
-    /// gathered rows.
+    /// Returns the dense table, with the ids as row indices; if `dense` is `None`, returns the gathered rows, with the index of
+    /// each id's row in them.
     fn table<'a>(&'a self, dense: Option<View<'a, T>>, width: usize) -> (View<'a, T>, &'a [i64]) {
         match dense {
             Some(table) => (table, &self.rows),
@@ -290,7 +290,7 @@ impl<T: Float> Scratch<T> {
         }
     }
 
-    /// Collects the ids without padding; the error is the number of the first row with an id that names no row of the table.
+    /// Collects the ids without padding; the error is the index of the first id that names no row of the table.
     fn gather<I: Copy + Into<i64>>(
         &mut self,
         op: &EmbeddingBag,
@@ -491,7 +491,7 @@ impl EmbeddingBag {
     }
 }
 
-/// The least number of numbers in a thread's part of the gradient: with fewer, another thread costs more time than it saves.
+/// The minimum number of gradient elements per thread: with fewer, another thread costs more time than it saves.
 const GRAIN: usize = 1 << 15;
 
 /// Computes the gradient of the table; the distinct rows are divided over threads, so that one thread computes the whole sum of
@@ -527,8 +527,8 @@ fn divide<T: Float>(
     );
 }
 
-/// Returns by bisection the first number inside the range, without its ends, for which `below` is false; `below` must be true
-/// for all smaller numbers and false for all larger numbers.
+/// Returns, by bisection, the first index after the start of the range for which `below` is false, or the last index of the range
+/// if there is none. Once `below` is false, it must be false for all larger indices.
 fn middle(range: Range<usize>, below: impl Fn(usize) -> bool) -> usize {
     let (mut low, mut high) = (range.start + 1, range.end - 1);
     while low < high {

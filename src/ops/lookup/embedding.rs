@@ -20,9 +20,10 @@ operator! {
     /// out_i = W\[ids_i\], with ids `[rows]` or `[rows, 1]` of i64 or i32 and W `[height, width]`. The operator computes each
     /// row alone; the ids may have any LoD, which the output keeps.
     ///
-    /// The gradient of a row of W is the sum over all occurrences of the row's id. With `sparse`, the gradient of W is stored
-    /// as selected rows, one row per id in the order of the ids, so that its cost does not depend on the height of the table.
-    /// If `padding_id` is set, this id is looked up like any other id, but the row that it names gets no gradient.
+    /// The gradient of a row of W is the sum of the output's gradients over all occurrences of the row's id. With `sparse`, the
+    /// gradient of W is stored as selected rows, one row per id in the order of the ids, so that its cost does not depend on the
+    /// height of the table. If `padding_id` is set, this id is looked up like any other id, but the row that it names gets no
+    /// gradient.
     ///
     /// `weight` may be a [row-sparse parameter](crate::Builder::row_sparse_parameter): a row that is not stored yet has its
     /// initial value, and the gradient is always stored as selected rows. `weight` may also be selected rows that the program
@@ -155,7 +156,7 @@ fn forward<T: RowValue>(run: &mut Forward<'_>) -> Result<()> {
     Ok(())
 }
 
-/// The least number of numbers in a thread's part of the output: with fewer, another thread costs more time than it saves.
+/// The minimum number of output elements per thread: with fewer, another thread costs more time than it saves.
 const GRAIN: usize = 1 << 14;
 
 /// An embedding table that is not stored as a dense matrix.
@@ -163,7 +164,7 @@ const GRAIN: usize = 1 << 14;
 enum Weight<'a, T> {
     /// A row-sparse parameter, which returns the initial value of a row that is not stored.
     Table(TableRows<'a, T>),
-    /// Selected rows: the row numbers, ascending, and the stored rows; all other rows are 0.
+    /// Selected rows: the ascending row indices, and the stored rows; rows that are not stored are 0.
     Rows(&'a [i64], View<'a, T>),
 }
 

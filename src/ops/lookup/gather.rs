@@ -1,5 +1,4 @@
-//! `gather_rows`, which copies rows by their numbers, `scatter_rows`, which adds rows to numbered rows of a matrix, and
-//! `one_hot`.
+//! `gather_rows` copies the rows that ids name, `scatter_rows` adds rows to the rows that ids name, and `one_hot` encodes ids.
 
 use ndarray::array;
 
@@ -19,10 +18,10 @@ operator! {
     /// Gathers the row of `x` for each id in `ids`: out_i = x\[ids_i\]; an id may occur several times, and the output has the
     /// rows and the LoD of `ids`.
     ///
-    /// `x` is a constant table `[height, width]`, or has rows of the batch; rows of the batch are numbered from 0 through all
-    /// sequences. If `x` is a table, `gather_rows` computes a dense gradient; [`lookup`](Self::lookup) can compute the gradient
-    /// as selected rows. The gradient of a row of `x` is the sum over all occurrences of the row's number in `ids`, first to
-    /// last.
+    /// `x` is a constant table `[height, width]` or a batched variable; the row index of a batched variable counts from 0 through
+    /// all sequences. If `x` is a table, `gather_rows` computes a dense gradient; [`lookup`](Self::lookup) can compute the
+    /// gradient as selected rows. The gradient of a row of `x` is the sum of the output's gradients over all occurrences of the
+    /// row's index in `ids`, added first to last.
     ///
     /// ```
     /// use ndarray::array;
@@ -70,8 +69,8 @@ operator! {
     /// ```
     ///
     /// # Errors
-    /// It is an error if `ids` are not whole numbers, one per row, or if `x` holds no floats or has other rows than `ids`; at a
-    /// run, it is an error if an id is negative or not below the height.
+    /// It is an error if `ids` are not whole numbers, one per row, or if `x` holds no floats or does not have the rows of `ids`;
+    /// at a run, it is an error if an id is negative or not below the height.
     pub(in crate::ops) struct ScatterRows = scatter_rows { height: usize }
     inputs { IDS = ids: one.without_gradient(), X = x: one }
     outputs { OUT = out: one }
@@ -79,8 +78,7 @@ operator! {
 }
 
 operator! {
-    /// Encodes each id as a one-hot row of `classes` numbers: the number is 1 in the column that the id names, and 0 in all
-    /// other columns.
+    /// Encodes each id as a one-hot row of `classes` numbers: 1 in the column that the id names, and 0 in all other columns.
     ///
     /// The operator computes each row alone; the ids may have any LoD, which the output `[rows, classes]` keeps. The output
     /// holds f32, or the float dtype in the attribute `dtype`; no gradient passes. To multiply one-hot rows by a matrix, use
@@ -118,7 +116,7 @@ fn some_ids(lengths: &[&[usize]], height: usize) -> Result<Variable> {
     Variable::sequences(ndarray::Array1::from(ids), lod)
 }
 
-/// The names of the check cases of `gather_rows` and `scatter_rows`, and the lengths of the sequences of each check case.
+/// The check cases of `gather_rows` and `scatter_rows`: the name of each case, and the lengths of its sequences.
 const CASES: [(&str, &[&[usize]]); 4] = [
     ("repeated ids", &[&[2, 0, 4]]),
     ("two levels", &[&[2, 0, 1], &[3, 0, 4]]),

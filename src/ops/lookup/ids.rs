@@ -52,7 +52,7 @@ impl Ids<'_> {
     /// Returns the class that the label of row `row` names; `None` if the label is the ignored label.
     ///
     /// # Errors
-    /// Returns an error if the id is negative or not below the height.
+    /// Returns an error if the label is negative or not below `classes`.
     pub(in crate::ops) fn class(
         &self,
         row: usize,

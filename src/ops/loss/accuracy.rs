@@ -14,9 +14,9 @@ operator! {
     /// Computes the accuracy: the share of the rows of `logits` `[rows, classes]` in which the label's class has the largest
     /// logit.
     ///
-    /// out = (rows in which the first largest logit is the label's logit) / (rows whose label is not `ignore_index`), an
-    /// f32 scalar. Rows whose label is `ignore_index` are not counted; if no row is counted, as in an empty batch, the
-    /// accuracy is 0. A row with a NaN logit counts as a wrong prediction. `logits` may have any LoD, and the accuracy
+    /// out = (number of rows in which the label's logit is the first of the largest logits) / (number of rows whose label is not
+    /// `ignore_index`), an f32 scalar. Rows whose label is `ignore_index` are not counted; if no row is counted, as in an empty
+    /// batch, the accuracy is 0. A row with a NaN logit counts as a wrong prediction. `logits` may have any LoD, and the accuracy
     /// has no LoD. The accuracy is one number for the whole batch, and passes no gradient.
     ///
     /// ```

@@ -25,8 +25,8 @@ impl BinaryCrossEntropy {
     }
 
     /// Positive weights: for each column, the factor of the loss for the target 1, relative to the target 0, shape `[columns]`
-    /// (default: 1); the weights get no gradient. For a rare class, choose the number of targets 0 divided by the number of
-    /// targets 1: then both targets have equal weight in the loss.
+    /// (default: 1); the weights get no gradient. For a rare class, choose (number of targets 0) / (number of targets 1), so that
+    /// both targets have equal total weight in the loss.
     #[must_use]
     pub fn positive_weights(self, positive_weights: impl Into<Option<Var>>) -> Self {
         Self { positive_weights: positive_weights.into(), ..self }
@@ -145,7 +145,7 @@ impl Default for FocalLoss {
 }
 
 impl FocalLoss {
-    /// Gamma: the power of the error in the loss (default: 2); a larger gamma gives well-classified targets less weight, and 0
+    /// Gamma: the exponent of the error in the loss (default: 2); a larger gamma gives well-classified targets less weight, and 0
     /// gives the binary cross-entropy.
     #[must_use]
     pub fn gamma(self, gamma: f64) -> Self {

@@ -1,5 +1,5 @@
-//! Shared code of the losses that score only a few classes per row with a table of class weights: the score of a class, and the
-//! gradients.
+//! Shared code of losses that score only a few classes per row, such as `nce`: the score of a class from a table of class
+//! weights, and the gradients of this table.
 
 use crate::error::Result;
 use crate::kernels::{Assign, Float, View, ViewMut};
@@ -61,7 +61,7 @@ impl<T: Float> Table<'_, T> {
     }
 }
 
-/// Where to add the gradient of a class table.
+/// The storage to which the gradient of a class table is added.
 pub(in crate::ops) enum TableGradient<'a, 'b, T> {
     /// No gradient of the class table is requested.
     None,
@@ -87,8 +87,8 @@ impl<T: RowValue> TableGradient<'_, '_, T> {
     }
 }
 
-/// A function that calls its last argument once for each class that the row's loss uses, with the class and the derivative of
-/// the loss by the score of the class. The other arguments are the backward call, the number of the row, and the row of x.
+/// A function of the backward call, the index of a row, and this row of x. It calls its last argument once for each class that
+/// the row's loss uses, with the class and the derivative of the loss with respect to the class's score.
 type Terms<'a, T> = dyn FnMut(&Backward<'_>, usize, &[T], &mut dyn FnMut(usize, T)) -> Result<()> + 'a;
 
 /// Computes the requested gradients of x, the class table and the bias; `terms` lists the classes and derivatives of each row.

@@ -9,14 +9,14 @@ use crate::ops::lookup::ids::{check, ids};
 use crate::tensor::{DType, Variable};
 
 operator! {
-    /// Locates the class of each label in clusters of classes, as an adaptive softmax needs it. Returns three ids per row: the
-    /// label's class in the `head` softmax (the classes of cluster 0, then one class per other cluster), the number of the
-    /// label's `cluster`, and the position `within` this cluster.
+    /// Finds the cluster that contains each label's class, and the position of the class in the cluster, for an adaptive softmax.
+    /// Returns three ids per row: the label's class in the `head` softmax (the classes of cluster 0, then one class per other
+    /// cluster), the index of the label's `cluster`, and the label's position `within` this cluster.
     ///
-    /// `ends` are the ends of the clusters, ascending; the last end is the number of classes. With \[2, 5, 9\], cluster 0 has
-    /// the classes 0 and 1, cluster 1 the classes 2 to 4, cluster 2 the classes 5 to 8. In the `head` softmax, a class of
-    /// cluster 0 keeps its number, and cluster k ≥ 1 has the number ends_0 + k − 1. The operator computes each row alone: all
-    /// three outputs are i64, with the rows and the LoD of `labels`; no gradient passes.
+    /// `ends` are the ends of the clusters, ascending; the last end is the number of classes. With \[2, 5, 9\], cluster 0 has the
+    /// classes 0 and 1, cluster 1 the classes 2 to 4, cluster 2 the classes 5 to 8. In the `head` softmax, a class of cluster 0
+    /// keeps its index, and cluster k ≥ 1 has the index ends_0 + k − 1. The operator computes each row alone: all three outputs
+    /// are i64, with the rows and the LoD of `labels`; no gradient passes.
     ///
     /// ```
     /// use unpadded::op::{Attributes, Operand};

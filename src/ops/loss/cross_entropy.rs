@@ -245,7 +245,7 @@ pub(in crate::ops) struct Target<'a, T> {
     classes: usize,
     ignore_index: Option<i64>,
     weight: Option<&'a [T]>,
-    /// The target probability that the label gets besides `even`: 1 − ε, with ε the label smoothing.
+    /// The target probability that only the label gets, in addition to `even`: 1 − ε, where ε is the label smoothing.
     sharp: T,
     /// The target probability that every class gets by label smoothing: ε / classes.
     even: T,

@@ -16,9 +16,9 @@ use crate::{builder_methods, operator};
 pub enum ClassTree {
     /// The complete binary tree over the given number of classes: the path to each class has about log₂(classes) decisions.
     Complete(usize),
-    /// For each class, the path as a list of steps: each step is a node (a row number of the weight table) and the side on
-    /// which the path leaves the node. The caller ensures that the paths form a tree, so that the probabilities of all classes
-    /// add up to 1.
+    /// For each class, the path as a list of steps: each step is a node (a row index of the weight table) and the side on which
+    /// the path leaves the node. The caller ensures that the paths form a tree, so that the probabilities of all classes add up
+    /// to 1.
     Paths(Vec<Vec<(usize, Side)>>),
 }
 
@@ -40,8 +40,8 @@ impl ClassTree {
         }
     }
 
-    /// Concatenates the steps of all paths into one list. Returns the index at which each path starts in the list (and the
-    /// length of the list), and the list: a step is the number of the node plus 1, negated for a right step.
+    /// Concatenates the steps of all paths into one list. Returns the index at which each path starts in the list, followed by
+    /// the list's length, and the list itself. A step is stored as the index of its node plus 1, negated for a right step.
     pub(in crate::ops) fn listed(&self) -> (Vec<usize>, Vec<i64>) {
         let ClassTree::Paths(paths) = self else { return (Vec::new(), Vec::new()) };
         let mut starts = vec![0];
@@ -146,8 +146,8 @@ builder_methods! { HierarchicalSigmoidLoss, Builder, Var;
 }
 
 impl HierarchicalSigmoid {
-    /// Calls `at` for each step of the path to a class, with the row number of the node in the weight, and with 1 for a left
-    /// step, −1 for a right step.
+    /// Calls `at` for each step of the path to a class, with the node's row index in the weight, and with 1 for a left step or −1
+    /// for a right step.
     fn path<T: Float>(&self, class: usize, mut at: impl FnMut(usize, T)) {
         let sign = |left: bool| if left { T::ONE } else { -T::ONE };
         if self.starts.is_empty() {

@@ -22,13 +22,13 @@ use crate::ops::lookup::ids::{self, Ids, ids};
 use crate::tensor::Variable;
 use crate::with_float;
 
-/// The least number of multiply-adds in a chunk for which the chunk is divided over threads.
+/// A chunk with fewer multiply-adds than this is not divided over threads.
 const WORTH_DIVIDING: usize = 1 << 16;
 
-/// Returns the number of rows of a chunk, for logits with `classes` columns. A chunk has enough rows that reading and writing
-/// the gradient of W costs little beside the products; with few classes, it has up to a million logits. To limit memory, a
-/// chunk has at most eight million logits, unless [`SUM_ROWS`] / 2 rows have more. The number of rows of a chunk is a multiple
-/// of [`SUM_ROWS`], or half of [`SUM_ROWS`], so that sums over rows have the same bits on every machine.
+/// Returns the number of rows of a chunk, for logits with `classes` columns. A chunk has enough rows to make the matrix products
+/// take much longer than reading and writing the gradient of W. With few classes, a chunk has up to a million logits. To limit
+/// memory, a chunk has at most eight million logits, unless [`SUM_ROWS`] / 2 rows have more logits. The number of rows of a chunk
+/// is a multiple of [`SUM_ROWS`], or half of [`SUM_ROWS`], so that sums over rows have the same bits on every machine.
 fn chunk_rows(cpu: Cpu, classes: usize) -> usize {
     let logits = |count: usize| count / classes.max(1);
     let most = logits(8 << 20) / SUM_ROWS * SUM_ROWS;
@@ -261,7 +261,7 @@ fn sizes(s: &InferShape<'_>, slot: usize, transposed: Transpose) -> Result<(usiz
 enum Products {
     /// The logits.
     Logits,
-    /// A product for the logits, and a product for the gradient of x.
+    /// The product that computes the logits, and the product that computes the gradient of x.
     LogitsAndInputs,
 }
 
@@ -323,7 +323,7 @@ struct RowInputs<'a, T> {
 
 /// A range of rows of a call, with the part of each variable in this range.
 struct Chunk<'a, T> {
-    /// The row number of the chunk's first row in the whole call.
+    /// The index of the chunk's first row among all rows of the call.
     first: usize,
     x: View<'a, T>,
     loss: Option<ViewMut<'a, T>>,
@@ -423,7 +423,8 @@ fn take<T: RowValue>(
     Ok(())
 }
 
-/// Adds a chunk's part to the gradients of W and b, or writes it if `assign` says so; then sets `assign` to add the next chunk.
+/// Adds a chunk's part to the gradients of W and b, or writes the part if `assign` is `Write`. Then sets `assign` to `Add` for
+/// the next chunk.
 fn add<T: RowValue>(
     x: View<'_, T>,
     dlogits: View<'_, T>,

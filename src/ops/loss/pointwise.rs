@@ -1,4 +1,4 @@
-//! Shared code of the losses that compare x and y number by number. The loss of a row is the mean or the sum over the columns.
+//! Shared code of the losses that compare x and y element by element. The loss of a row is the mean or the sum over the columns.
 
 use crate::error::Result;
 use crate::kernels::{Arithmetic, Assign, Float, Sweep, View, ViewMut, sweep};
@@ -34,9 +34,9 @@ pub(in crate::ops) trait Pointwise: DeclaredOp + Copy {
     const WEIGHED: bool = false;
     /// Computes the loss of a number x and a target y.
     fn loss<T: Float, A: Arithmetic>(self, x: T, y: T, weights: Weights<T>) -> T;
-    /// Computes the derivative of the loss by x.
+    /// Computes the derivative of the loss with respect to x.
     fn dx<T: Float, A: Arithmetic>(self, x: T, y: T, weights: Weights<T>) -> T;
-    /// Computes the derivative of the loss by y; the default is 0, for losses that pass no gradient to y.
+    /// Computes the derivative of the loss with respect to y; the default is 0, for losses that pass no gradient to y.
     fn dy<T: Float, A: Arithmetic>(self, _x: T, _y: T) -> T {
         T::ZERO
     }

@@ -10,8 +10,8 @@ operator! {
     /// Computes the mean squared error of each row: loss_i = Σ_j (x_ij − y_ij)² / n, over the n columns.
     ///
     /// Each row has its own loss: `x` and `y` have equal rows and widths and one LoD, which the loss `[rows, 1]` keeps. A row
-    /// without columns has the loss 0. The `mean` of the loss is the mean over all numbers. The gradient passes to `x` and to
-    /// `y`.
+    /// without columns has the loss 0. The `mean` of this loss is the mean squared error over all elements of the batch. The
+    /// gradient passes to `x` and to `y`.
     ///
     /// ```
     /// use ndarray::array;

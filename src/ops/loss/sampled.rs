@@ -107,11 +107,11 @@ operator! {
     /// The loss has the scores s_k = x_i · W_k + b_k, the label y, S samples c_1 … c_S and Δ_k = s_k − ln(S · P(k)), which
     /// corrects for the expected number of samples of class k: loss_i = −ln(e^Δ_y / (e^Δ_y + Σ_j e^Δ_c_j)).
     ///
-    /// Samples are drawn as by [`nce`](Self::nce), so number the classes by frequency, the most frequent class first. A sample
-    /// that equals the label is used like any other sample: then, for any S, the loss is least if the softmax over all classes
-    /// is the distribution of the labels. If samples that equal the label were skipped, the trained model would give frequent
-    /// classes too large a probability. During inference, no classes are sampled: the loss is the cross-entropy of the softmax
-    /// over all classes, and the returned samples are −1.
+    /// Samples are drawn from the distribution of [`nce`](Self::nce), so number the classes by frequency, the most frequent class
+    /// first. A sample that equals the label is used like any other sample: then, for any S, the loss is least if the softmax
+    /// over all classes is the distribution of the labels. If samples that equal the label were skipped, the trained model would
+    /// give frequent classes too large a probability. During inference, no classes are sampled: the loss is the cross-entropy of
+    /// the softmax over all classes, and the returned samples are −1.
     ///
     /// The shapes are x `[rows, width]`, `weight` W `[classes, width]` and `bias` b `[classes]`. The operator computes each row
     /// alone: the rows may have any LoD, which the loss `[rows]` and the samples `[rows, S]` keep. The gradient of W is
@@ -192,7 +192,8 @@ impl LogUniform {
     }
 }
 
-/// A class that the loss of a row uses: the factor of its term in the loss, and the number that is subtracted from its score.
+/// A class that the loss of a row uses: `times` is the factor of the class's term in the loss, and `shift` is subtracted from the
+/// class's score.
 #[derive(Clone, Copy)]
 struct MetClass {
     class: usize,
@@ -206,15 +207,16 @@ pub(in crate::ops) trait Contrast: DeclaredOp + Copy {
     fn samples(&self) -> usize;
     /// Returns whether the gradient of the class table is stored as selected rows.
     fn sparse(&self) -> bool;
-    /// Returns the attributes of the operator with this number of samples and this storage of the gradient.
+    /// Returns the attributes of the operator with `samples` samples per row, and a gradient that is selected rows if `sparse` is
+    /// true, else dense.
     fn attributes(samples: usize, sparse: bool) -> Attributes;
-    /// Returns, for inference, the factor of a class's term in the loss and the number that is subtracted from the class's
-    /// score; `ln_expected` is the logarithm of the expected number of samples of the class.
+    /// Returns two numbers for inference: the factor of a class's term in the loss, and the shift that is subtracted from the
+    /// class's score. The argument `ln_expected` is the logarithm of the expected number of samples of the class.
     fn of_all(ln_expected: f64) -> (f64, f64);
     /// Whether the sum over all classes, which is used during inference, includes the label a second time.
     const LABEL_AMONG_ALL: bool;
-    /// Computes the loss of a row from the shifted scores, the label's score first, and the factor of each class in `times`;
-    /// replaces each score by the derivative of the loss by this score.
+    /// Computes the loss of a row from shifted scores, the label's score first. The slice `times` holds the factor of each
+    /// class's term. Replaces each score by the derivative of the loss with respect to this score.
     fn loss<T: Float>(scores: &mut [T], times: &[T]) -> T;
 }
 
@@ -299,8 +301,8 @@ struct Scratch<T> {
     times: Vec<T>,
 }
 
-/// The parameters of a [`Contrast`] loss without the loss function, which is passed as a pointer, so that the loops over rows
-/// are compiled once for both losses.
+/// The settings of a [`Contrast`] loss as values. With these values and the loss function as a pointer, the loops over rows are
+/// compiled once for both losses.
 #[derive(Clone, Copy)]
 struct Rule {
     samples: usize,
@@ -343,7 +345,7 @@ impl Rule {
         }
     }
 
-    /// Computes the loss of a row; leaves the derivative of the loss by the score of each class in `room.scores`.
+    /// Computes the loss of a row; leaves the derivative of the loss with respect to each class's score in `room.scores`.
     fn row<T: Float>(loss: Loss<T>, table: Table<'_, T>, x: &[T], room: &mut Scratch<T>) -> T {
         let Scratch { met, scores, times, .. } = room;
         scores.clear();

@@ -182,8 +182,8 @@ impl<T: Float> Sweep for Cosines<'_, T> {
     }
 }
 
-/// The operands for the gradient of `own`, which is x or y: for x, the gradient is (y / ‖y‖ − c · x / ‖x‖) / ‖x‖, times the
-/// output's gradient.
+/// The operands for the gradient of `own`, which is x or y. The gradient of x is (y / ‖y‖ − c · x / ‖x‖) / ‖x‖, where c is the
+/// cosine, times the output's gradient.
 struct Turns<'a, T> {
     own: View<'a, T>,
     other: View<'a, T>,

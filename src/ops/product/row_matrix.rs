@@ -279,7 +279,8 @@ fn dot<T: Float>(a: &[T], b: &[T]) -> T {
     sums.into_iter().sum()
 }
 
-/// A loop over rows that computes the sum of the matrix's lines, each multiplied by one number of the vector, first to last.
+/// A loop over rows that multiplies each line of the row's matrix by one number of the vector, and adds up the products, first to
+/// last.
 struct Combined<'a, T> {
     matrix: View<'a, T>,
     vector: View<'a, T>,

@@ -13,11 +13,11 @@ operator! {
     /// (1 − rate).
     ///
     /// While training, out = x · k / (1 − rate), where k is 1 with probability 1 − rate, else 0; during inference, out = x. The
-    /// operator computes each row alone, and the output has the LoD of x. The random number k depends on the seed, the step,
-    /// the operator, the row's sequence, the row's position in the sequence, and the column. So a sequence gets the same
-    /// dropout mask in any batch. The backward pass draws the dropout mask again instead of storing it. With the attribute
-    /// `per_sequence`, k does not depend on the position: all rows of a (top-level) sequence, or all steps of a sequence in a
-    /// step block, have one mask. Dropout with `per_sequence` is variational dropout (Gal and Ghahramani, 2016).
+    /// operator computes each row alone, and the output has the LoD of x. The random number k depends on the seed, the step, the
+    /// operator, the row's sequence, the row's position in the sequence, and the column. So a sequence gets the same dropout mask
+    /// in any batch. The backward pass draws the dropout mask again instead of storing it. With the attribute `per_sequence`, k
+    /// does not depend on the position: all rows of a top-level sequence share one mask. In a step block, all steps of a sequence
+    /// share one mask. Dropout with `per_sequence` is variational dropout (Gal and Ghahramani, 2016).
     ///
     /// ```
     /// use unpadded::op::{Attributes, Operand};

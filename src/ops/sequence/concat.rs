@@ -120,7 +120,7 @@ impl Op for SequenceConcat {
     }
 }
 
-/// Returns the row number in the output of the first row of sequence `i` of variable `k`; there are `count` variables.
+/// Returns the index of the output row at which sequence `i` of variable `k` starts; there are `count` variables.
 fn place<'a>(
     sequences: impl Fn(usize) -> Result<Sequences<'a>>,
     (k, count): (usize, usize),

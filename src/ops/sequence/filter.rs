@@ -42,8 +42,8 @@ operator! {
     /// ```
     ///
     /// # Errors
-    /// It is an error if `keep` has no LoD or more than one number per row, or if a variable has other rows than `keep`; in a
-    /// step block, it is an error if `keep` depends on a memory.
+    /// It is an error if `keep` has no LoD or more than one number per row, or if a variable does not have the rows of `keep`; in
+    /// a step block, it is an error if `keep` depends on a memory.
     pub(in crate::ops) struct SequenceFilter = sequence_filter {}
     inputs { KEEP = keep: one.without_gradient(), X = x: many }
     outputs { OUT = out: many }

@@ -1,4 +1,4 @@
-//! `lod_reset` and `lod_append`: keep the rows of a variable and divide the rows into other sequences.
+//! `lod_reset` and `lod_append` keep the rows of a variable, and change how the rows are divided into sequences.
 
 use ndarray::{Array1, Array2};
 
@@ -17,7 +17,7 @@ use crate::tensor::{Dense, Variable, with_element};
 use crate::with_float;
 
 operator! {
-    /// Divides the rows of `x` into the sequences of `y`; the sequences of `x` before the operator do not matter.
+    /// Divides the rows of `x` into the sequences of `y`, and ignores the previous sequences of `x`.
     ///
     /// The output has the rows of `x` and the LoD of `y` (the same `Arc`). The input `x` may have any LoD, or no LoD, but must
     /// have as many rows as `y`, which is checked at a run. The operator reads only the LoD of `y`, not the numbers. `x` may

@@ -30,7 +30,7 @@ operator! {
     /// ```
     ///
     /// # Errors
-    /// If `lengths` does not hold one whole number per row.
+    /// It is an error if `lengths` does not hold one whole number per row.
     pub(in crate::ops) struct SequenceMask = sequence_mask { length: usize, dtype: DType }
     inputs { LENGTHS = lengths: one.without_gradient() }
     outputs { OUT = out: one.without_gradient() }

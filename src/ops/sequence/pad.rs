@@ -19,8 +19,8 @@ use crate::tensor::{DType, Dense, Element, Number, Variable, with_element};
 use crate::with_float;
 
 operator! {
-    /// Pads each sequence of `x`'s last level to `length` positions with `pad_value` after its end; also returns the lengths of
-    /// the sequences.
+    /// Pads each sequence in the last level of `x` to `length` positions, with `pad_value` after the sequence; also returns the
+    /// lengths of the sequences.
     ///
     /// With n_s rows in sequence s, out_st is row t of sequence s for t < n_s, and `pad_value` for n_s ≤ t < `length`. The
     /// output has the shape `[sequences, length, …]`, where `[…]` is the shape of a row of x. The second output holds the
@@ -43,7 +43,8 @@ operator! {
     /// ```
     ///
     /// # Errors
-    /// If `x` has no LoD, or already has the maximum number of dimensions; at a run, if a sequence is longer than `length`.
+    /// It is an error if `x` has no LoD, or already has the maximum number of dimensions; at a run, if a sequence is longer than
+    /// `length`.
     pub(in crate::ops) struct SequencePad = sequence_pad { length: usize, pad_value: f64 = 0.0 }
     inputs { X = x: one }
     outputs { OUT = out: one, LENGTHS = lengths: one.without_gradient() }
@@ -81,8 +82,8 @@ operator! {
     /// ```
     ///
     /// # Errors
-    /// If `x` has fewer than two dimensions, or `lengths` does not hold one whole number for each row of `x`; in a step block,
-    /// if `lengths` depends on a memory; at a run, if a length is out of range.
+    /// It is an error if `x` has fewer than two dimensions, or `lengths` does not hold one whole number for each row of `x`; in a
+    /// step block, if `lengths` depends on a memory; at a run, if a length is out of range.
     pub(in crate::ops) struct SequenceUnpad = sequence_unpad {}
     inputs { X = x: one, LENGTHS = lengths: one.without_gradient() }
     outputs { OUT = out: one }
@@ -146,7 +147,7 @@ impl Op for SequencePad {
 }
 
 impl SequencePad {
-    /// Returns the range of numbers that sequence `i` fills in a padded row, if a position has `width` numbers.
+    /// Returns the range of elements that sequence `i` fills in a padded row; each position has `width` elements.
     fn places(&self, i: usize, rows: &Range<usize>, width: usize) -> Result<Range<usize>> {
         if rows.len() > self.length {
             let expected = format!("at most {} rows, the length to pad to", self.length);
@@ -259,7 +260,7 @@ fn places(x: &Spec) -> usize {
     x.shape.get(1).and_then(|places| places.known()).unwrap_or(0)
 }
 
-/// Reads the length of sequence `i`; returns an error if the length is negative or above `places`.
+/// Reads the length of sequence `i`; returns an error if the length is negative or above `places`, the number of positions.
 fn length(lengths: &Ids<'_>, i: usize, places: usize) -> Result<usize> {
     let given = lengths.get(i);
     usize::try_from(given).ok().filter(|&length| length <= places).ok_or_else(|| {

@@ -45,7 +45,7 @@ operator! {
     /// ```
     ///
     /// # Errors
-    /// If `x` has no LoD or does not hold floats.
+    /// It is an error if `x` has no LoD or does not hold floats.
     pub(in crate::ops) struct SequencePool = sequence_pool { pool: Pool, pad_value: f64 = 0.0 }
     inputs { X = x: one }
     outputs { OUT = out: one }
@@ -68,7 +68,7 @@ builder_methods! { SequencePoolPlain, Builder, Var;
     /// ```
     ///
     /// # Errors
-    /// If `x` has no LoD or does not hold floats.
+    /// It is an error if `x` has no LoD or does not hold floats.
     pub fn sequence_pool(&self, x: Var, pool: Pool) -> Var {
         self.sequence_pool_with(x, pool, 0.0)
     }
@@ -181,7 +181,7 @@ impl SequencePool {
     }
 }
 
-/// Scratch memory: for each column, the number of the row that has the first maximum.
+/// Scratch memory: for each column, the index of the first row that has the maximum.
 #[derive(Default)]
 struct FirstMaximum(Vec<usize>);
 

@@ -17,7 +17,7 @@ pub enum Pool {
     Mean,
     /// Square root pooling: the sum of the rows of a sequence, divided by the square root of the number of rows.
     Sqrt,
-    /// Max pooling: the largest number of each column in the rows of a sequence.
+    /// Max pooling: the largest value of each column over the rows of a sequence.
     Max,
     /// The first row of a sequence.
     First,
@@ -87,7 +87,8 @@ impl Pool {
         }
     }
 
-    /// Converts the accumulated value of all `len` rows of a sequence to the pooled row, in place: a mean divides the sum.
+    /// Converts the accumulated value of all `len` rows of a sequence to the pooled row, in place: for the mean, divides the sum
+    /// by `len`.
     pub(in crate::ops) fn finish<T: Float>(self, len: usize, out: &mut [T]) {
         if matches!(self, Pool::Mean | Pool::Sqrt) {
             let divisor = self.divisor::<T>(len);

@@ -47,7 +47,7 @@ operator! {
 
 impl SequencePoolPiece {
     /// Returns whether the last piece of a sequence may be passed first: true for the pools `first` and `last`. For all other
-    /// pools, rows would be accumulated in another order, which changes the bits of the result.
+    /// pools, rows would not be accumulated in the order of the sequence, which would change the bits of the result.
     pub(in crate::ops) fn reads_from_end(pool: Pool) -> bool {
         matches!(pool, Pool::First | Pool::Last)
     }

@@ -40,14 +40,15 @@ operator! {
     /// ```
     ///
     /// # Errors
-    /// If `y` has no LoD, or `x` does not have one row, or one top-level sequence, for each top-level sequence of `y`.
+    /// It is an error if `y` has no LoD, or `x` does not have one row, or one top-level sequence, for each top-level sequence of
+    /// `y`.
     pub(in crate::ops) struct ReorderByRank = reorder_by_rank {}
     inputs { X = x: one, Y = y: one.without_gradient().any_storage() }
     outputs { OUT = out: one }
     impl Builder, Var { fn reorder_by_rank(&self, x: Var, y: Var) -> Var; }
 }
 
-/// Scratch memory: the numbers of the top-level sequences, the longest first.
+/// Scratch memory: the indices of the top-level sequences, the longest sequence first.
 #[derive(Default)]
 struct Order(Vec<usize>);
 
@@ -132,7 +133,7 @@ impl Op for ReorderByRank {
     }
 }
 
-/// Writes the numbers of the top-level sequences to `order`, sorted by length, the longest first.
+/// Writes the indices of the top-level sequences to `order`, the longest sequence first.
 fn rank(lod: &Lod, order: &mut Vec<usize>) -> Result<()> {
     let offsets = lod.level(0)?;
     order.clear();
@@ -152,7 +153,7 @@ fn entries(lod: &Lod, sequence: usize, level: usize) -> Result<Range<usize>> {
     Ok(entries)
 }
 
-/// Calls `each` for each row, in the order of the output, with the number of the row in x and its number in the output.
+/// Calls `each` for each row, in the order of the output, with the row's index in x and the row's index in the output.
 fn each_row(
     x: Option<&Lod>,
     y: Option<&Lod>,

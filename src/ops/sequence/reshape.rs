@@ -18,8 +18,8 @@ use crate::with_float;
 operator! {
     /// Reshapes each sequence of the last level to rows of `width` numbers; the numbers of a sequence keep their order.
     ///
-    /// A sequence of n rows of D numbers becomes n · D / `width` rows of `width` numbers. If `width` does not divide n · D for
-    /// every sequence, the run fails and names a sequence. The levels above the last one do not change. An empty sequence stays
+    /// A sequence of n rows of D numbers becomes n · D / `width` rows of `width` numbers. If `width` does not divide n · D for a
+    /// sequence, the run fails and names the sequence. The levels above the last one do not change. An empty sequence stays
     /// empty. `x` may have any dtype. The gradient of x is the gradient of the output, reshaped to the rows of x.
     ///
     /// ```
@@ -36,7 +36,8 @@ operator! {
     /// ```
     ///
     /// # Errors
-    /// If `x` has no LoD, or the width is 0; at a run, if the width does not divide the number of numbers in a sequence.
+    /// It is an error if `x` has no LoD, or the width is 0; at a run, if the width does not divide n · D for a sequence of n rows
+    /// of D numbers.
     pub(in crate::ops) struct SequenceReshape = sequence_reshape { width: usize => count }
     inputs { X = x: one }
     outputs { OUT = out: one }

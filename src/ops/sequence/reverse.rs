@@ -31,7 +31,7 @@ operator! {
     /// ```
     ///
     /// # Errors
-    /// If `x` has no LoD.
+    /// It is an error if `x` has no LoD.
     pub(in crate::ops) struct SequenceReverse = sequence_reverse {}
     inputs { X = x: one }
     outputs { OUT = out: one }

@@ -32,7 +32,7 @@ operator! {
     /// ```
     ///
     /// # Errors
-    /// If `x` has no LoD or does not hold floats, or `filter` and `x` have different widths.
+    /// It is an error if `x` has no LoD or does not hold floats, or `filter` and `x` have different widths.
     #[doc(alias("lookahead", "look_ahead"))]
     pub(in crate::ops) struct RowConv = row_conv {}
     inputs { X = x: one, FILTER = filter: one }

@@ -13,7 +13,7 @@ use crate::tensor::{Dense, Variable};
 use crate::with_float;
 
 operator! {
-    /// Adds the `updates` of sequence i to row i of `x`; the id in the same row of `ids` is the number of the column.
+    /// Adds the `updates` of sequence i to row i of `x`; the id in the same row of `ids` is the column index.
     ///
     /// The output starts as a copy of x; then, for each row t of sequence i of the last level of `ids`, out_(i, ids_t) +=
     /// updates_t. For an id that is repeated in a sequence, all its updates are added. `ids` and `updates` have one number per
@@ -35,8 +35,8 @@ operator! {
     /// ```
     ///
     /// # Errors
-    /// If `x` does not have one row of floats for each sequence of `ids`, or `updates` does not have one number for each id; at
-    /// a run, if an id is below 0 or not below D.
+    /// It is an error if `x` does not have one row of floats for each sequence of `ids`, or `updates` does not have one number
+    /// for each id; at a run, if an id is below 0 or not below D.
     pub(in crate::ops) struct SequenceScatter = sequence_scatter {}
     inputs { IDS = ids: one.without_gradient(), UPDATES = updates: one, X = x: one }
     outputs { OUT = out: one }
@@ -100,7 +100,7 @@ impl Op for SequenceScatter {
     }
 }
 
-/// Returns the id of a row as a column number; an error unless the id is at least 0 and below `width`.
+/// Returns the id of a row as a column index; returns an error unless the id is at least 0 and below `width`.
 fn column(ids: &Ids<'_>, row: usize, width: usize) -> Result<usize> {
     let id = ids.get(row);
     index(id, width).ok_or_else(|| Error::new("id", below(width), id.to_string()).row(row))

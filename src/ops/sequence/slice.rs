@@ -49,8 +49,8 @@ operator! {
     /// ```
     ///
     /// # Errors
-    /// If `offset` and `length` do not hold one whole number for each sequence of `x`, or `x` has no LoD; in a step block, if
-    /// `offset` or `length` depends on a memory.
+    /// It is an error if `offset` and `length` do not hold one whole number for each sequence of `x`, or `x` has no LoD; in a
+    /// step block, if `offset` or `length` depends on a memory.
     pub(in crate::ops) struct SequenceSlice = sequence_slice {}
     inputs { OFFSET = offset: one.without_gradient(), LENGTH = length: one.without_gradient(), X = x: one }
     outputs { OUT = out: one }
@@ -119,7 +119,7 @@ impl Op for SequenceSlice {
     }
 }
 
-/// Makes an offset and a length for each sequence: `piece` maps the number of rows of a sequence to its offset and length.
+/// Makes an offset and a length for each sequence: `piece` maps a sequence's number of rows to the offset and the length.
 fn pieces(lod: &Lod, piece: impl Fn(usize) -> (usize, usize)) -> (Array1<i64>, Array1<i64>) {
     let pieces = lod.offsets().windows(2).map(|pair| piece(pair[1] - pair[0]));
     let (offset, length): (Vec<i64>, Vec<i64>) = pieces.map(|(o, l)| (o as i64, l as i64)).unzip();
@@ -137,7 +137,8 @@ fn bound<T: crate::tensor::Element>(
     Ok(sample.batch("offset", each(offset)?).batch("length", each(length)?))
 }
 
-/// Returns the range of rows to cut out of sequence `i`, counted from the start of the sequence; `rows` is its number of rows.
+/// Returns the range of rows to cut out of sequence `i`, counted from the start of the sequence; `rows` is the sequence's number
+/// of rows.
 fn piece(offset: &Ids<'_>, length: &Ids<'_>, i: usize, rows: usize) -> Result<Range<usize>> {
     let (from, count) = (offset.get(i), length.get(i));
     let range = usize::try_from(from).ok().zip(usize::try_from(count).ok());
@@ -150,8 +151,8 @@ fn piece(offset: &Ids<'_>, length: &Ids<'_>, i: usize, rows: usize) -> Result<Ra
     }
 }
 
-/// Calls `each` for each sequence, with the rows of the sequence in x, the rows of x to cut out, and the first row of the
-/// output to which they are copied.
+/// Calls `each` for each sequence, with three arguments: the sequence's rows in x, the rows of x to cut out, and the output row
+/// at which their copy starts.
 fn each_piece(
     offset: &Ids<'_>,
     length: &Ids<'_>,

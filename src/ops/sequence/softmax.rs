@@ -29,7 +29,7 @@ operator! {
     /// ```
     ///
     /// # Errors
-    /// If `x` has no LoD, has more than one number per row, or does not hold floats.
+    /// It is an error if `x` has no LoD, has more than one number per row, or does not hold floats.
     pub(in crate::ops) struct SequenceSoftmax = sequence_softmax {}
     inputs { X = x: one }
     outputs { OUT = out: one }

@@ -35,7 +35,7 @@ operator! {
     /// ```
     ///
     /// # Errors
-    /// If `x` has no LoD or does not hold floats, or if `counts` is empty or contains 0.
+    /// It is an error if `x` has no LoD or does not hold floats, or if `counts` is empty or contains 0.
     pub(in crate::ops) struct SequenceTopkPool = sequence_topk_pool { counts: Vec<usize> => some, pad_value: f64 = 0.0 }
     inputs { X = x: one }
     outputs { OUT = out: one }
@@ -56,7 +56,7 @@ fn some(attributes: &Attributes, name: &str) -> Result<Vec<usize>> {
     Ok(counts)
 }
 
-/// Scratch memory: the numbers of the rows with the largest numbers of a column, the largest number first.
+/// Scratch memory: the indices of the rows that have the largest values in one column, the row with the largest value first.
 #[derive(Default)]
 struct Largest(Vec<usize>);
 
@@ -104,7 +104,8 @@ impl Op for SequenceTopkPool {
     }
 }
 
-/// Writes the numbers of the rows that have the `count` largest numbers of a column to `chosen`, the largest number first.
+/// Writes to `chosen` the indices of the rows that have the `count` largest values in one column, the row with the largest value
+/// first.
 fn choose<T: Float>(
     x: View<'_, T>,
     rows: Range<usize>,

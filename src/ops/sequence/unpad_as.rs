@@ -1,4 +1,4 @@
-//! `sequence_unpad_as`: removes the padding of sequences; the LoD of another variable has the lengths of the sequences.
+//! `sequence_unpad_as`: removes the padding of sequences, whose lengths are in the LoD of another variable.
 
 use ndarray::{Array2, Array3};
 
@@ -37,8 +37,8 @@ operator! {
     /// ```
     ///
     /// # Errors
-    /// If `y` has no LoD, or `x` has fewer than two dimensions or does not have one row for each sequence of `y`; at a run, if
-    /// a sequence of `y` has more rows than a row of `x` has positions.
+    /// It is an error if `y` has no LoD, or `x` has fewer than two dimensions or does not have one row for each sequence of `y`;
+    /// at a run, if a sequence of `y` has more rows than a row of `x` has positions.
     pub(in crate::ops) struct SequenceUnpadAs = sequence_unpad_as {}
     inputs { X = x: one, Y = y: one.without_gradient().any_storage() }
     outputs { OUT = out: one }

@@ -1,4 +1,4 @@
-//! Finds the entries of a sparse matrix that have columns in a set of ids, such as the numbers of selected rows.
+//! Finds the entries of a sparse matrix that have columns in a set of ids, such as the row indices of selected rows.
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::kernels::sparse::CsrView;
@@ -56,8 +56,8 @@ impl<T: Float> RenumberedColumns<T> {
         CsrView::new(self.ids, &self.indptr, &self.places, &self.values)
     }
 
-    /// Writes or adds to `to` one number for each entry of the whole matrix. The numbers of the renumbered entries are written
-    /// by `fill`, in the order of the entries; the number of every other entry is 0.
+    /// Writes or adds to `to` one number for each entry of the matrix, renumbered or not. The numbers of the renumbered entries
+    /// are written by `fill`, in the order of the entries; the number of every other entry is 0.
     pub(in crate::ops) fn at_entries(
         &mut self,
         to: &mut [T],
@@ -78,7 +78,7 @@ impl<T: Float> RenumberedColumns<T> {
 /// Returns the sparse matrix of a slot; the operator's declared kernels guarantee that the slot has a sparse matrix.
 ///
 /// # Errors
-/// If the operand is not a sparse matrix.
+/// It is an error if the operand is not a sparse matrix.
 pub(in crate::ops) fn given(csr: Option<&CsrBuffer>) -> Result<&CsrBuffer> {
     csr.ok_or_else(|| Error::of(ErrorKind::Program, "operand", "a sparse matrix", "another storage"))
 }
@@ -86,7 +86,7 @@ pub(in crate::ops) fn given(csr: Option<&CsrBuffer>) -> Result<&CsrBuffer> {
 /// Returns the values of selected rows as a view. Without rows, the dtype may be unknown, so the view is empty.
 ///
 /// # Errors
-/// If the dtype of the rows is not `T`.
+/// It is an error if the dtype of the rows is not `T`.
 pub(in crate::ops) fn values<T: RowValue>(rows: &RowBuffer, width: usize) -> Result<View<'_, T>> {
     if rows.ids().is_empty() { Ok(View::new(&[], 0, width)) } else { rows.values::<T>() }
 }

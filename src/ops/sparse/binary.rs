@@ -179,7 +179,8 @@ fn rows<T: RowValue>(run: &mut Forward<'_>, slot: usize, zeros: Zeros, f: MeetKe
     })
 }
 
-/// Merges two ascending lists: returns each number once, in ascending order, with whether both lists contain the number.
+/// Merges two ascending lists: returns each element once, in ascending order, with a flag that is true if both lists contain the
+/// element.
 fn merged<'a>(x: &'a [i64], y: &'a [i64]) -> impl Iterator<Item = (i64, bool)> + 'a {
     let (mut i, mut j) = (0, 0);
     std::iter::from_fn(move || {
@@ -218,8 +219,8 @@ fn entries<T: RowValue>(run: &mut Forward<'_>, slot: usize, zeros: Zeros, f: Mee
     })
 }
 
-/// Computes the gradient of the operand in `slot`. The kernel `slope` computes the derivative by this operand, and reads the
-/// slots in `reads`.
+/// Computes the gradient of the operand in `slot`. The kernel `slope` computes the derivative with respect to this operand, and
+/// reads the slots in `reads`.
 fn gradient<T: RowValue>(
     run: &mut Backward<'_>,
     slot: usize,
@@ -253,7 +254,8 @@ fn read<'z, T: RowValue>(
     if reads.has_input(slot) { run.input::<T>(slot) } else { Ok(View::new(zero, 1, 1)) }
 }
 
-/// Computes the gradient of a sparse operand at its stored numbers: f(this, other, g), where g is the gradient of the output.
+/// Computes the gradient of a sparse operand at its stored numbers: f(sparse, other, g), where `other` is the other operand and g
+/// is the gradient of the output.
 fn of_stored<T: RowValue>(
     run: &Backward<'_>,
     slot: usize,
@@ -299,8 +301,8 @@ fn of_stored<T: RowValue>(
     Ok(())
 }
 
-/// Computes the gradient of a dense operand if the result is sparse: f(other, this, g) at the positions that the result stores,
-/// and 0 elsewhere.
+/// Computes the gradient of a dense operand if the result is sparse: f(sparse, dense, g) at the positions that the result stores,
+/// and 0 elsewhere. Here g is the gradient of the output.
 fn at_stored<T: RowValue>(
     run: &Backward<'_>,
     slot: usize,
@@ -356,8 +358,8 @@ fn at_stored<T: RowValue>(
     Ok(())
 }
 
-/// Computes the gradient of a dense operand if the result is dense: f(other, this, g) for every number, summed over the rows and
-/// columns to which the operand was broadcast.
+/// Computes the gradient of a dense operand if the result is dense: f(sparse, dense, g) for every element, summed over the rows
+/// and columns to which the operand was broadcast. Here g is the gradient of the output.
 fn everywhere<T: RowValue>(
     run: &Backward<'_>,
     slot: usize,

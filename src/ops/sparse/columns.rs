@@ -31,7 +31,7 @@ operator! {
     /// ```
     ///
     /// # Errors
-    /// If there are no variables, or if two variables have different rows or dtypes.
+    /// It is an error if there are no variables, or if two variables have different rows or dtypes.
     pub(in crate::ops) struct SparseConcat = sparse_concat {}
     inputs { X = x: many }
     kernels { [CSR] }
@@ -141,7 +141,7 @@ operator! {
     /// ```
     ///
     /// # Errors
-    /// If the range is not within the width of `x`, or `x` holds no floats.
+    /// It is an error if the range is not within the width of `x`, or `x` holds no floats.
     pub(in crate::ops) struct SparseSlice = sparse_slice { from: usize, to: usize }
     inputs { X = x: one }
     kernels { [CSR] }

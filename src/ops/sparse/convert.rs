@@ -38,7 +38,7 @@ operator! {
     /// ```
     ///
     /// # Errors
-    /// If `x` holds no floats.
+    /// It is an error if `x` holds no floats.
     #[doc(alias = "densify")]
     pub(in crate::ops) struct ToDense = to_dense { fallback: Option<String> }
     inputs { X = x: one }
@@ -175,7 +175,7 @@ operator! {
     /// ```
     ///
     /// # Errors
-    /// If `x` holds no floats or does not have two dimensions.
+    /// It is an error if `x` holds no floats or does not have two dimensions.
     #[doc(alias = "to_sparse")]
     pub(in crate::ops) struct ToCsr = to_csr {}
     inputs { X = x: one }
@@ -314,7 +314,7 @@ operator! {
     /// ```
     ///
     /// # Errors
-    /// If `x` holds no floats or is batched.
+    /// It is an error if `x` holds no floats or is batched.
     pub(in crate::ops) struct ToSelectedRows = to_selected_rows {}
     inputs { X = x: one }
     kernels { [DENSE], [CSR], [ROWS] }

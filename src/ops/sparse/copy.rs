@@ -33,7 +33,7 @@ operator! {
     /// ```
     ///
     /// # Errors
-    /// If `x` holds no floats or is dense.
+    /// It is an error if `x` holds no floats or is dense.
     pub(in crate::ops) struct SparseAssign = sparse_assign {}
     inputs { X = x: one }
     kernels { [CSR], [ROWS] }
@@ -87,7 +87,7 @@ operator! {
     /// ```
     ///
     /// # Errors
-    /// If `x` holds no floats or is dense, or the dtype is no float.
+    /// It is an error if `x` holds no floats or is dense, or the dtype is no float.
     pub(in crate::ops) struct SparseCast = sparse_cast { dtype: DType => float }
     inputs { X = x: one }
     kernels { [CSR], [ROWS] }

@@ -45,7 +45,7 @@ operator! {
     /// ```
     ///
     /// # Errors
-    /// If the width of `x` is not the height of `y`, or if `y` has rows of the batch.
+    /// It is an error if the width of `x` is not the height of `y`, or if `y` has rows of the batch.
     pub(in crate::ops) struct Dot = dot {}
     inputs { X = x: one, Y = y: one }
     kernels { [CSR, DENSE], [CSR, CSR], [CSR, ROWS] }
@@ -74,7 +74,7 @@ builder_methods! { DotProduct, Builder, Var;
     /// ```
     ///
     /// # Errors
-    /// If the width of `x` is not the height of `y`, or if `y` is not a constant.
+    /// It is an error if the width of `x` is not the height of `y`, or if `y` is not a constant.
     pub fn dot(&self, x: Var, y: Var) -> Var {
         if self.spec(x).is_some_and(|x| x.storage == crate::tensor::StorageKind::Dense) {
             return self.product(x, y, None);
@@ -103,7 +103,7 @@ operator! {
     /// ```
     ///
     /// # Errors
-    /// If the width of `x` is not the height of `y`, or if `transpose_x` or `transpose_y` is true.
+    /// It is an error if the width of `x` is not the height of `y`, or if `transpose_x` or `transpose_y` is true.
     pub(in crate::ops) struct SparseMatmul = sparse_matmul {
         transpose_x: bool => as_it_lies,
         transpose_y: bool => as_it_lies,
@@ -281,8 +281,8 @@ fn gradient(wrt: usize, inputs: &[Vec<Spec>]) -> Gradient {
     }
 }
 
-/// Estimates the cost of a product. With a dense or selected-rows `y`: two operations for each entry of `x` and each column of
-/// the result.
+/// Estimates the cost of a product. With a dense or selected-rows `y`, the cost is two operations for each entry of `x` and each
+/// column of the result.
 fn cost(work: &Work<'_>) -> Cost {
     let width = if work.stored(Y) > 0 { 1 } else { work.output(OUT).1 };
     let products = match work.pass() {

@@ -41,7 +41,7 @@ operator! {
     /// ```
     ///
     /// # Errors
-    /// If the width of `x` differs from the height of a weight, or a bias does not have the width of its weight.
+    /// It is an error if the width of `x` differs from the height of a weight, or a bias does not have the width of its weight.
     pub(in crate::ops) struct SparseLinear = sparse_linear { transposed: Transpose }
     inputs { X = x: one, WEIGHT = weight: many, BIAS = bias: any }
     kernels { [CSR, DENSE, DENSE], [CSR, ROWS, DENSE] }
@@ -54,7 +54,7 @@ struct Scratch<T> {
     among: RenumberedColumns<T>,
     /// The transposed weight, if the attribute `transposed` is set.
     turned: Vec<T>,
-    /// The rows of a weight's gradient for the columns of x that have entries.
+    /// Rows of a weight's gradient: one row for each column of x that has entries.
     gradient: Vec<T>,
 }
 
@@ -69,7 +69,7 @@ impl<T> Default for Scratch<T> {
 #[derive(Clone, Copy)]
 enum Weight<'a, T> {
     Dense(View<'a, T>),
-    /// The row numbers and the stored rows of a weight that is selected rows; all rows of the weight that are not stored are 0.
+    /// The row indices and the stored rows of a weight that is selected rows; rows that are not stored are 0.
     Rows(&'a [i64], View<'a, T>),
 }
 
@@ -224,7 +224,8 @@ impl Op for SparseLinear {
 }
 
 impl SparseLinear {
-    /// Returns the range of output columns of a weight, which starts at `from`, and sets `from` to the end of the range.
+    /// Returns the range of output columns that a weight computes. The range starts at `from`; then `from` is set to the end of
+    /// the range.
     fn part(&self, weight: &Spec, from: &mut usize) -> std::ops::Range<usize> {
         let (_, width) = self.sides(weight);
         *from += width;
@@ -352,8 +353,8 @@ impl SparseLinear {
     }
 }
 
-/// Computes a weight's gradient as selected rows: one row for each column of x that has entries. The rows are appended to
-/// `rows` if `assign` adds, and replace its rows if `assign` writes.
+/// Computes a weight's gradient as selected rows: one row for each column of x that has entries. The new rows are appended to
+/// `rows` if `assign` is `Add`, and replace the old rows in `rows` if `assign` is `Write`.
 pub(in crate::ops) fn rows_of<T: RowValue>(
     columns: &Columns<T>,
     dout: View<'_, T>,
@@ -372,7 +373,7 @@ pub(in crate::ops) fn rows_of<T: RowValue>(
 }
 
 impl<T: Float> Scratch<T> {
-    /// Computes the gradient of a transposed weight; with `rows`, only these rows of the gradient.
+    /// Computes the gradient of a transposed weight; if `rows` is given, computes only these rows of the gradient.
     fn turned_gradient(
         &mut self,
         dout: View<'_, T>,

@@ -1,5 +1,5 @@
-//! Kernels of binary functions of a sparse variable and another variable: computed row by row, at the stored numbers of the
-//! sparse variable or at all numbers.
+//! Kernels of binary functions with at least one sparse operand. A kernel computes the result row by row, at the stored numbers
+//! of the sparse operand or at all positions.
 
 use crate::error::Result;
 use crate::kernels::sparse::CsrView;
@@ -10,7 +10,7 @@ use crate::ops::elementwise::arithmetic::{Combine, Elements};
 /// With fewer numbers than this, a second thread costs more time than it saves.
 const WORTH_A_THREAD: usize = 1 << 16;
 
-/// The arguments of a function f(x, y) that make the result 0 if they are 0, for any value of the other argument.
+/// Which arguments of a function f(x, y) make the result 0 if they are 0, whatever the other argument is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::ops) enum Zeros {
     /// Neither argument makes the result 0 alone: only f(0, 0) is 0, as in a sum.
@@ -45,8 +45,8 @@ pub(super) enum Row<'a, T> {
 }
 
 impl<'a, T: RowValue> Sparse<'a, T> {
-    /// Makes a reader of the buffer `csr` or `rows`. If both are `None`, because no kernel reads the numbers, every row is one
-    /// zero.
+    /// Makes a reader of the buffer `csr` or `rows`. If both are `None`, as when no kernel reads the numbers, every row is a
+    /// single zero, which is broadcast.
     pub(super) fn of(
         csr: Option<&'a CsrBuffer>,
         rows: Option<&'a RowBuffer>,
@@ -78,7 +78,8 @@ pub(super) struct SelectedReader<'a, T> {
 }
 
 impl<'a, T: RowValue> SelectedReader<'a, T> {
-    /// Makes a reader of `rows`. If `rows` is `None`, because no kernel reads the numbers, every row is one zero.
+    /// Makes a reader of `rows`. If `rows` is `None`, as when no kernel reads the numbers, every row is a single zero, which is
+    /// broadcast.
     pub(super) fn of(rows: Option<&'a RowBuffer>, zero: &'a [T; 1]) -> Result<Self> {
         let none = Self { ids: &[], values: View::new(&[], 0, 1), zero };
         match rows.filter(|rows| !rows.ids().is_empty()) {
@@ -104,8 +105,8 @@ pub(super) fn beside<'a, T>(view: View<'a, T>, i: usize) -> &'a [T] {
 /// The maximum number of entries per kernel call.
 pub(super) const MANY: usize = 64;
 
-/// A kernel f(first, second, g): `first` is a number of the sparse variable (x or y), `second` of the other variable, and g a
-/// number of the output's gradient.
+/// A kernel f(first, second, g): `first` is a value of the sparse variable (x or y), `second` is a value of the other variable,
+/// and g is a value of the output's gradient.
 #[derive(Clone, Copy)]
 pub(super) struct MeetKernel<T> {
     f: Combine<T>,
@@ -153,13 +154,13 @@ impl<T: RowValue> MeetKernel<T> {
     }
 }
 
-/// Returns the number of a row at `column`; if the row has one number, which is broadcast, returns this number.
+/// Returns the value of a row at `column`; if the row has only one value, which is broadcast, returns this value.
 #[inline(always)]
 fn at<T: Copy>(row: &[T], column: usize) -> T {
     if row.len() == 1 { row[0] } else { row[column] }
 }
 
-/// Gathers the numbers of a row at up to [`MANY`] columns into `room`; an empty row gives no numbers. A row of one number is
+/// Gathers the values of a row at up to [`MANY`] columns into `room`; an empty row gives no values. A row of one value is
 /// broadcast.
 pub(super) fn gather<'a, T: Copy>(row: &[T], columns: &[i64], room: &'a mut [T; MANY]) -> &'a mut [T] {
     if row.is_empty() {
@@ -171,8 +172,7 @@ pub(super) fn gather<'a, T: Copy>(row: &[T], columns: &[i64], room: &'a mut [T; 
     &mut room[..columns.len()]
 }
 
-/// Returns the part of a row in a range of columns; a row of no number, or of one number that is broadcast, is returned
-/// unchanged.
+/// Returns the part of a row in a range of columns; an empty row, or a row of one value that is broadcast, is returned unchanged.
 fn part<T>(row: &[T], columns: std::ops::Range<usize>) -> &[T] {
     if row.len() < 2 { row } else { &row[columns] }
 }
@@ -186,7 +186,7 @@ pub(super) struct DenseKernel<'a, T> {
     /// The gradient of the output, as wide as the result; `None` if the kernel computes the value of f, not its derivative.
     pub(super) g: Option<View<'a, T>>,
     pub(super) to: ViewMut<'a, T>,
-    /// The number of the first row of `to` in the whole result.
+    /// The index, in the whole result, of the first row of `to`.
     pub(super) first: usize,
     pub(super) assign: Assign,
 }
@@ -238,7 +238,7 @@ impl<'a, T: RowValue> SecondOperand<'a, T> {
 }
 
 impl<T: RowValue> Row<'_, T> {
-    /// Returns the number of the row at `column`. `column` must ascend from call to call.
+    /// Returns the value of the row at `column`. `column` must ascend from call to call.
     #[inline(always)]
     fn next(&mut self, column: i64) -> T {
         match self {
@@ -259,7 +259,7 @@ pub(super) struct Entries<'a, T> {
     pub(super) other: SecondOperand<'a, T>,
     pub(super) g: SecondOperand<'a, T>,
     pub(super) to: &'a mut [T],
-    /// The number of the first row of `of` in the whole matrix.
+    /// The index, in the whole matrix, of the first row of `of`.
     pub(super) first: usize,
     pub(super) assign: Assign,
 }

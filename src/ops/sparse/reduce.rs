@@ -26,8 +26,8 @@ pub(in crate::ops) trait OnSparse: Reduction {
     const DECLARATION: &'static Declaration;
 }
 
-/// Implements `DeclaredOp` for a wrapper type of reductions: the operator of each reduction has the declaration of this
-/// reduction.
+/// Implements `DeclaredOp` for a wrapper type of reductions, such as `SparseWhole`: its declaration is the declaration of the
+/// wrapped reduction.
 macro_rules! sparse_family {
     ($wrapper:ident) => {
         impl<R: OnSparse> DeclaredOp for $wrapper<R> {
@@ -53,10 +53,10 @@ sparse_family!(SparseWhole);
 /// A [`Reduction`] as function pointers, so that the loops over storages are compiled once for all reductions.
 #[derive(Clone, Copy)]
 struct Reduce<T> {
-    /// Reduces rows to one number. The arguments are the stored numbers of each row, and `n`, the number of all numbers in the
+    /// Reduces rows to one number. The arguments are the stored numbers of each row, and `n`, the count of all elements in the
     /// rows, stored or not.
     reduce: fn(&mut dyn Iterator<Item = &[T]>, usize) -> T,
-    /// Returns the derivative of the reduced number by any of the `n` numbers.
+    /// Returns the derivative of the result with respect to any one of the `n` elements.
     slope: fn(usize) -> T,
 }
 
@@ -282,7 +282,7 @@ operator! {
     /// ```
     ///
     /// # Errors
-    /// If `x` holds no floats.
+    /// It is an error if `x` holds no floats.
     pub(in crate::ops) struct SumRows = sum_rows {}
     inputs { X = x: one }
     kernels { [DENSE], [CSR], [ROWS] }
@@ -374,7 +374,7 @@ impl Op for SumRows {
 #[derive(Default)]
 struct Sums(Vec<f64>);
 
-/// Returns the number of numbers in x, rows · width; an error if the product overflows.
+/// Returns the number of elements of x, rows · width; returns an error if the product overflows.
 fn count(rows: usize, width: usize) -> Result<usize> {
     rows.checked_mul(width).ok_or_else(|| {
         Error::new("numbers of `x`", "as many as can be counted", format!("{rows} rows of {width}"))

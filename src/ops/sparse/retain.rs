@@ -16,7 +16,7 @@ use crate::tensor::{SelectedRows, Variable};
 use crate::with_float;
 
 operator! {
-    /// Keeps the rows of `x` with a row number in `ids`; all other rows become zero and are not stored. The height of the table
+    /// Keeps the rows of `x` whose indices are in `ids`; all other rows become zero and are not stored. The height of the table
     /// does not change.
     ///
     /// `x` is selected rows, or a csr constant with a height that is fixed in the program. `ids` holds one whole number per row
@@ -38,7 +38,7 @@ operator! {
     /// ```
     ///
     /// # Errors
-    /// If `x` holds no floats or is not a constant, or `ids` does not hold one whole number per row.
+    /// It is an error if `x` holds no floats or is not a constant, or `ids` does not hold one whole number per row.
     pub(in crate::ops) struct Retain = retain {}
     inputs { X = x: one, IDS = ids: one.without_gradient() }
     kernels { [ROWS, DENSE], [CSR, DENSE] }

@@ -44,7 +44,7 @@ operator! {
     /// ```
     ///
     /// # Errors
-    /// If `ids` does not hold one whole number per row, or `x` is not a sparse matrix of floats.
+    /// It is an error if `ids` does not hold one whole number per row, or `x` is not a sparse matrix of floats.
     #[doc(alias = "gather")]
     pub(in crate::ops) struct TakeRows = take_rows { of_batch: bool = false }
     inputs { IDS = ids: one.without_gradient(), X = x: one }

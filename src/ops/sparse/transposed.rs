@@ -42,7 +42,7 @@ operator! {
     /// ```
     ///
     /// # Errors
-    /// If `x` and `d` have different rows or dtypes.
+    /// It is an error if `x` and `d` have different rows or dtypes.
     #[doc(alias = "gram")]
     pub(in crate::ops) struct TransposedDot = transposed_dot {}
     inputs { X = x: one, D = d: one }
@@ -167,8 +167,8 @@ impl Op for TransposedDot {
     }
 }
 
-/// Computes the product xᵀ · d as csr. A row of the product is empty if the column of `x` with this number has no entries; only
-/// the other rows are computed.
+/// Computes the product xᵀ · d as csr. Row i of the product is computed only if column i of `x` has entries; else the row is
+/// empty.
 fn product_of_sparse<T: RowValue>(
     room: &mut Scratch<T>,
     d: CsrView<'_, T>,

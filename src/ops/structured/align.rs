@@ -23,7 +23,7 @@ builder_methods! { CtcGreedy, Builder, Var;
     /// ```
     ///
     /// # Errors
-    /// If `logits` holds no floats or has no LoD; in a step block, if `logits` depends on a memory.
+    /// It is an error if `logits` holds no floats or has no LoD; in a step block, if `logits` depends on a memory.
     pub fn ctc_greedy(&self, logits: Var, blank: usize) -> Var {
         self.ctc_align(self.argmax(logits), blank)
     }
@@ -51,7 +51,8 @@ operator! {
     /// ```
     ///
     /// # Errors
-    /// If `ids` does not hold one whole number per row, or has no LoD; in a step block, if `ids` depends on a memory.
+    /// It is an error if `ids` does not hold one whole number per row, or has no LoD; in a step block, if `ids` depends on a
+    /// memory.
     pub(in crate::ops) struct CtcAlign = ctc_align { blank: usize = 0 }
     inputs { IDS = ids: one.without_gradient() }
     outputs { OUT = out: one.without_gradient() }

@@ -54,7 +54,8 @@ operator! {
     /// ```
     ///
     /// # Errors
-    /// If rows, widths or dtypes do not fit, or `emissions` has no LoD; at a run, if a tag is not below the number of tags.
+    /// It is an error if rows, widths or dtypes do not fit, or `emissions` has no LoD; at a run, if a tag is not below the number
+    /// of tags.
     #[doc(alias = "crf")]
     #[derive(Clone)]
     pub(in crate::ops) struct LinearChainCrf = linear_chain_crf { forbidden: Vec<i64> = Vec::new() }
@@ -115,7 +116,7 @@ struct Rooms {
     path: Vec<usize>,
 }
 
-/// A block of sequences, with sums over pairs of tags of its own: sums per block, not per thread, are bit-identical for any
+/// A block of sequences, with its own sums over pairs of tags. Sums per block, unlike sums per thread, are bit-identical for any
 /// number of threads.
 #[derive(Default)]
 struct Block {
@@ -124,7 +125,7 @@ struct Block {
 }
 
 /// Limits of the division of sequences into blocks: the maximum number of blocks, the minimum number of rows per block, and the
-/// maximum number of numbers in the pair sums of all blocks together.
+/// maximum number of elements in the pair sums of all blocks together.
 const MOST_BLOCKS: usize = 16;
 const BLOCK_ROWS: usize = 256;
 const BLOCK_NUMBERS: usize = 1 << 22;
@@ -193,7 +194,7 @@ impl LinearChainCrf {
     }
 }
 
-/// Writes the tags of the rows `rows`, a sequence, to `to`; returns an error if a tag is not below `count`.
+/// Writes the tags of one sequence, the rows `rows`, to `to`; returns an error if a tag is not below `count`.
 fn path(tags: &Ids<'_>, rows: Range<usize>, count: usize, to: &mut Vec<usize>) -> Result<()> {
     to.clear();
     for row in rows {
@@ -315,7 +316,7 @@ impl<T: RowValue> CrfInputs<'_, T> {
         Ok(())
     }
 
-    /// Subtracts `weight` from the sum of the pair at (row, tag) of the transitions, unless the transition is forbidden.
+    /// Subtracts `weight` from the pair sum at (row, tag) of the transition matrix, unless this transition is forbidden.
     fn take(self, pairs: &mut PairSums, (row, tag): (usize, usize), weight: f64) {
         if self.transitions.pair(row, tag) > f64::NEG_INFINITY {
             pairs.add(row, tag, -weight);

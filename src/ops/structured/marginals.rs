@@ -33,7 +33,7 @@ operator! {
     /// ```
     ///
     /// # Errors
-    /// If widths or dtypes do not fit, or `emissions` has no LoD.
+    /// It is an error if widths or dtypes do not fit, or `emissions` has no LoD.
     pub(in crate::ops) struct CrfMarginals = crf_marginals { forbidden: Vec<i64> = Vec::new() }
     inputs { EMISSIONS = emissions: one.without_gradient(), TRANSITIONS = transitions: one.without_gradient() }
     outputs { OUT = out: one.without_gradient() }

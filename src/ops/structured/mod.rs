@@ -15,6 +15,6 @@ pub(super) mod marginals;
 #[macro_use]
 pub(super) mod viterbi;
 
-/// Cost per number of an operator on chains or frames, about ten nanoseconds, as a multiple of the cost per number of an
-/// ordinary operator.
+/// The cost per number of an operator on chains or frames, relative to an ordinary operator. The operator takes about ten
+/// nanoseconds per number.
 const HEAVY: usize = 20;

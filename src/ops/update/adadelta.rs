@@ -16,7 +16,7 @@ use crate::update_rule;
 struct Units<T> {
     rate: T,
     rho: T,
-    /// 1 − rho, the weight of the new square in an average.
+    /// 1 − rho, the weight of the newest squared value in a running average.
     new: T,
     epsilon: T,
 }
@@ -45,8 +45,8 @@ update_rule! {
     /// Source: Zeiler, "ADADELTA: an adaptive learning rate method", 2012, arXiv:1212.5701, in the form of PyTorch's
     /// `torch.optim.Adadelta`. Weight decay works as in `sgd`.
     ///
-    /// A row without a gradient does not move, but each step multiplies its averages by rho. In the mode `exact`, this is
-    /// computed for a row without a gradient when the row is next read. In the mode `lazy`, only the rows of the gradient and
+    /// A row without a gradient does not move, but each step multiplies its averages by rho. In the mode `exact`, the averages of
+    /// a row without a gradient are multiplied when the row is next read. In the mode `lazy`, only the rows of the gradient and
     /// their averages change.
     ///
     /// ```

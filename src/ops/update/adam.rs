@@ -17,7 +17,7 @@ pub(super) struct Moments<T> {
     /// 1 − beta1, the weight of the new gradient in the first moment.
     new1: T,
     beta2: T,
-    /// 1 − beta2, the weight of the new square in the second moment.
+    /// 1 − beta2, the weight of the new squared gradient in the second moment.
     new2: T,
     /// The learning rate with the bias correction of the first moment: rate / (1 − beta1ᵗ).
     pub(super) rate: T,
@@ -76,13 +76,12 @@ update_rule! {
     /// "Decoupled weight decay regularization", 2019, arXiv:1711.05101; in the form of PyTorch's `torch.optim.Adam` and
     /// `AdamW`.
     ///
-    /// Every step changes the moments of every row, and by the moments every row of the parameter. With a gradient of selected
-    /// rows in the mode `exact`, the steps of a row without a gradient are made when the row is next read: one formula replaces
-    /// the k missed steps, with a relative error of about 1e-8. Weight decay that is added to the gradient cannot be deferred:
-    /// with such decay, a gradient of selected rows is an error. In the mode `lazy`, only the rows of the gradient and their
-    /// moments change, as in PyTorch's `SparseAdam` (which adds epsilon before the bias correction of moment2; this operator
-    /// adds epsilon after it in both modes). The number t counts all steps of the program, including steps with an empty
-    /// gradient.
+    /// Every step changes the moments of every row, and therefore every row of the parameter. With a gradient of selected rows in
+    /// the mode `exact`, the steps of a row without a gradient are made when the row is next read: one formula replaces the k
+    /// missed steps, with a relative error of about 1e-8. Weight decay that is added to the gradient cannot be deferred: with
+    /// such decay, a gradient of selected rows is an error. In the mode `lazy`, only the rows of the gradient and their moments
+    /// change, as in PyTorch's `SparseAdam` (which adds epsilon before the bias correction of moment2; this operator adds epsilon
+    /// after it in both modes). The number t counts all steps of the program, including steps with an empty gradient.
     ///
     /// ```
     /// use ndarray::{arr0, array};

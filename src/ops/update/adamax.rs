@@ -44,8 +44,8 @@ update_rule! {
     /// Source: Kingma and Ba, "Adam: a method for stochastic optimization", 2015, arXiv:1412.6980, section 7.1, in the form of
     /// PyTorch's `torch.optim.Adamax`. Weight decay works as in `sgd`.
     ///
-    /// With a gradient of selected rows in the mode `exact`, the moves of a row without a gradient, by its moment, are made
-    /// when the row is next read. In the mode `lazy`, rows without a gradient and their state do not change.
+    /// With a gradient of selected rows in the mode `exact`, a row without a gradient moves by its moment only when the row is
+    /// next read. In the mode `lazy`, rows without a gradient and their state do not change.
     ///
     /// ```
     /// use ndarray::{arr0, array};

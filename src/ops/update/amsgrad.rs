@@ -38,8 +38,8 @@ update_rule! {
     /// Source: Reddi, Kale and Kumar, "On the convergence of Adam and beyond", 2018, arXiv:1904.09237, in the form of PyTorch's
     /// `torch.optim.Adam(amsgrad=True)`. Weight decay works as in `sgd`.
     ///
-    /// With a gradient of selected rows in the mode `exact`, the moves of a row without a gradient, by its moments, are made
-    /// when the row is next read. In the mode `lazy`, rows without a gradient and their state do not change.
+    /// With a gradient of selected rows in the mode `exact`, a row without a gradient moves by its moments only when the row is
+    /// next read. In the mode `lazy`, rows without a gradient and their state do not change.
     ///
     /// ```
     /// use ndarray::{arr0, array};

@@ -32,10 +32,10 @@ pub(in crate::ops) trait Rule: Kernel<f32> + Kernel<f64> {
 pub(super) enum Rows<'a> {
     /// The block has all rows of the fields, in order.
     All,
-    /// The block has the rows with the numbers `ids` in the table; the fields are the part of the table from row `base` on.
+    /// The block has the table rows with the indices `ids`; the fields hold the part of the table from row `base` on.
     Of { ids: &'a [i64], base: usize },
-    /// The block has the rows at given positions, with one list of positions per field: a row may have another position in each
-    /// field.
+    /// The block has the rows at given positions, with one list of positions per field: a row may have a different position in
+    /// each field.
     At(&'a [Vec<usize>]),
 }
 

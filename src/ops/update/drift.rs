@@ -57,7 +57,7 @@ pub(in crate::ops) fn power(beta: f64, step: f64) -> f64 {
 }
 
 impl Drift {
-    /// Adds one update before all combined updates. The added update, of step t = `step` = 1, 2, …, first multiplies the
+    /// Adds one update that precedes all combined updates. The added update, of step t = `step` = 1, 2, …, first multiplies the
     /// parameter by `kept` and then moves the parameter by `rate` · moment1 / (√(moment2 / (1 − beta2ᵗ)) + epsilon).
     pub(in crate::ops) fn earlier(&self, [beta1, beta2]: [f64; 2], step: f64, rate: f64, kept: f64) -> Self {
         let root2 = beta2.sqrt();

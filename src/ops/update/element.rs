@@ -45,14 +45,14 @@ pub trait ElementRule<const FIELDS: usize>: RuleSettings {
         moment.rate * self.rate_factor(moment.step)
     }
 
-    /// Returns when a row without a gradient is updated in the mode `exact`: never, later, or at once. For a rule with weight
-    /// decay, [`Decay::owes`] returns the answer.
+    /// Returns what an update in the mode `exact` does to a row without a gradient: nothing, a change that can be made later, or
+    /// a change that cannot be postponed. A rule with weight decay returns the result of [`Decay::owes`].
     fn owes(&self) -> Debt {
         Debt::Nothing
     }
 
     /// Returns the factor by which an update without a gradient multiplies each field. The first factor, of the parameter, is
-    /// ignored. With `None`, the default, missed updates are made one by one.
+    /// ignored. `None`, the default, means that missed updates are made one by one, unless the rule combines them.
     fn fall(&self) -> Option<[f64; FIELDS]> {
         None
     }
@@ -78,14 +78,14 @@ pub trait ElementRule<const FIELDS: usize>: RuleSettings {
         [1.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0]
     }
 
-    /// Returns the combined effect of the updates in `moves` and of one earlier update. By default, the first number of the
-    /// effect is the decay factor of the parameter, and all other numbers are 0.
+    /// Returns the combined effect of the updates in `moves` and of one earlier update. By default, the first value of the effect
+    /// is the decay factor of the parameter, and all other values are 0.
     fn earlier(&self, &[kept, ..]: &Moves, moment: Moment) -> Moves {
         [kept * self.kept(moment), 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0]
     }
 
-    /// Returns whether the combined effect `moves` is accurate enough to replace the single updates. If not, missed updates are
-    /// made one by one.
+    /// Returns whether the combined effect `moves` is accurate enough to replace the single updates. If the effect is not
+    /// accurate enough, missed updates are made one by one.
     fn is_known(&self, _moves: &Moves) -> bool {
         self.horizon() == 0
     }

@@ -36,7 +36,7 @@ pub(in crate::ops) struct MergedRows<T> {
 }
 
 impl<T: RowValue> MergedRows<T> {
-    /// Returns the distinct row numbers of a gradient, ascending, and for each row number the sum of the rows with this number.
+    /// Returns the distinct row indices of a gradient, ascending, and for each index the sum of the rows with this index.
     pub(in crate::ops) fn of<'s>(&'s mut self, rows: &'s RowBuffer) -> Result<(&'s [i64], View<'s, T>)> {
         if rows.ids().is_empty() {
             return Ok((&[], View::new(&[], 0, rows.width())));
@@ -156,7 +156,7 @@ fn scattered() -> Error {
     Error::new("a variable of the optimizer", "one that lies in one piece", "another")
 }
 
-/// A function that collects the numbers of the rows that will be read after a call of `settle`.
+/// A function that collects the indices of the rows that will be read after a call of `settle`.
 pub(in crate::ops) type ReadIds = fn(&Forward<'_>, &mut Vec<i64>) -> Result<()>;
 
 /// Slot numbers of the outputs of the operator `settle`.
@@ -164,8 +164,8 @@ const PARAM: usize = 0;
 const STATE: usize = 1;
 const SETTLED: usize = 2;
 
-/// Runs the operator `settle`: applies missed updates to the rows that `ids` collects and to one row in [`SWEEP`], or, without
-/// `ids`, to all rows.
+/// Runs the operator `settle`: applies missed updates to the rows that `ids` collects and to one of every [`SWEEP`] rows or,
+/// without `ids`, to all rows.
 pub(in crate::ops) fn settle(
     run: &mut Forward<'_>,
     rule: &dyn Rule,
@@ -234,7 +234,7 @@ struct Debts {
     /// Update rules and their ledgers, one ledger per rule. Parameters of one optimizer may have rules with different rates and
     /// decays, and so with different effects of missed updates.
     ledgers: Vec<(Box<dyn std::any::Any + Send>, Ledger)>,
-    /// The numbers of the rows that missed updates, ascending.
+    /// The indices of the rows that missed updates, ascending.
     due: Vec<i64>,
     /// The number of missed updates of each row in `due`.
     gaps: Vec<usize>,
@@ -398,8 +398,8 @@ fn share<T: RowValue>(rule: &dyn Kernel<T>, task: Task<'_>, part: ThreadRows<'_,
     join(|| share(rule, task, head, threads / 2), || share(rule, task, tail, threads - threads / 2));
 }
 
-/// The operands for applying missed updates to some rows. `base` is the number of the first row of the fields in the whole
-/// table.
+/// The operands for applying missed updates to some rows. `base` is the index, in the whole table, of the first row of the
+/// fields.
 struct Settling<'a, T> {
     rule: &'a dyn Kernel<T>,
     books: Books<'a>,

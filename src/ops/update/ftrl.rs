@@ -58,7 +58,7 @@ update_rule! {
     /// itself. As in the paper, an element without a gradient does not change. No element changes at a rate of 0. A parameter
     /// that does not start at 0 loses its first value during training, faster if `beta` is large relative to the gradients.
     ///
-    /// A gradient of selected rows gives bit-identical results to the same gradient in dense storage.
+    /// A gradient of selected rows gives results that are bit-identical to the results of an equal dense gradient.
     ///
     /// ```
     /// use ndarray::{arr0, array};

@@ -15,7 +15,7 @@ use crate::with_float;
 
 /// The constant that is added to the norm before `max_norm` is divided by the norm, as in PyTorch.
 const EPSILON: f64 = 1e-6;
-/// The maximum number of elements that one loop adds up; more elements are halved first.
+/// The maximum number of elements that one loop adds up; a longer range is divided into two halves first.
 const RUN: usize = 1 << 12;
 /// The minimum number of elements per thread: with fewer, another thread costs more time than it saves.
 const GRAIN: usize = 1 << 16;

@@ -16,7 +16,7 @@ use crate::operator::{CheckCase, Debt, Facts, Forward, InferShape, LodEffect, Op
 use crate::tensor::StorageKind;
 use crate::with_float;
 
-/// The maximum number of elements that one loop adds up; more elements are halved first.
+/// The maximum number of elements that one loop adds up; a longer range is divided into two halves first.
 const RUN: usize = 1 << 12;
 /// The minimum number of elements per thread: with fewer, another thread costs more time than it saves.
 const GRAIN: usize = 1 << 15;

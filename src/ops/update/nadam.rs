@@ -1,7 +1,7 @@
 //! `nadam`: the update rule NAdam, Adam with Nesterov momentum.
 //!
-//! The effect of k missed updates on a row without a gradient: the moments are multiplied by beta1ᵏ and beta2ᵏ, and the
-//! parameter moves as under Adam, with another factor at each step.
+//! The effect of k missed updates on a row without a gradient: the moments are multiplied by beta1ᵏ and beta2ᵏ, and the parameter
+//! moves as under Adam, with a different factor at each step.
 
 use super::adam::Moments;
 use super::drift::Drift;
@@ -17,9 +17,9 @@ use crate::update_rule;
 #[derive(Clone, Copy)]
 struct NesterovStep<T> {
     moments: Moments<T>,
-    /// The factor of the gradient in the step of NAdam, with the learning rate.
+    /// The factor of the gradient in the step of NAdam, multiplied by the learning rate.
     by_grad: T,
-    /// The factor of the first moment in the step of NAdam, with the learning rate.
+    /// The factor of the first moment in the step of NAdam, multiplied by the learning rate.
     by_moment: T,
 }
 
@@ -58,8 +58,8 @@ update_rule! {
     /// Source: Dozat, "Incorporating Nesterov momentum into Adam", ICLR workshop 2016, in the form of PyTorch's
     /// `torch.optim.NAdam`. Weight decay works as in `sgd`.
     ///
-    /// With a gradient of selected rows in the mode `exact`, the moves of a row without a gradient, by its moments, are made
-    /// when the row is next read. In the mode `lazy`, rows without a gradient and their state do not change.
+    /// With a gradient of selected rows in the mode `exact`, a row without a gradient moves by its moments only when the row is
+    /// next read. In the mode `lazy`, rows without a gradient and their state do not change.
     ///
     /// ```
     /// use ndarray::{arr0, array};

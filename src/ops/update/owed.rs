@@ -6,8 +6,8 @@
 //! rates, not on the row. So one recurrence, backwards from the last update, computes the effect for every number of missed
 //! updates (gap).
 //!
-//! Each step also settles one row in [`SWEEP`], so that no row misses more than about [`SWEEP`] updates. So the history needs
-//! only the rates of the last [`KEPT`] updates.
+//! Each step also settles one of every [`SWEEP`] rows, so that no row misses more than about [`SWEEP`] updates. So the history
+//! needs only the rates of the last [`KEPT`] updates.
 
 use std::any::Any;
 use std::ops::Range;
@@ -16,7 +16,7 @@ use super::rule::{ElementStep, KEPT};
 use crate::kernels::{Float, View};
 use crate::operator::Debt;
 
-/// The maximum number of updates between two times that a row is settled: each update settles one row in `SWEEP`.
+/// The maximum number of updates between two settlements of a row: each update settles one of every `SWEEP` rows.
 pub(in crate::ops) const SWEEP: usize = 1 << 13;
 
 /// The learning rate and the step number of an update.
@@ -51,8 +51,8 @@ pub struct RowDebt<'a> {
 pub(in crate::ops) struct History<'a>(pub(in crate::ops) View<'a, f64>);
 
 impl History<'_> {
-    /// Returns the number of updates so far, at most 2⁵³, so that f64 holds the number exactly even if a damaged file has a
-    /// larger one.
+    /// Returns the number of updates so far, at most 2⁵³: f64 holds the returned number exactly, even if a damaged file has a
+    /// larger number.
     pub(in crate::ops) fn count(&self) -> u64 {
         (self.0.row(0)[0] as u64).min(1 << 53)
     }
@@ -88,7 +88,7 @@ pub(in crate::ops) trait DeferredRule: Send + Sync {
     fn rests(&self) -> bool;
     /// Returns whether `other` is this rule with equal settings, so that missed updates have equal effects.
     fn is(&self, other: &dyn Any) -> bool;
-    /// Returns a copy of this rule, to compare with the rule of a later update by [`Self::is`].
+    /// Returns a copy of this rule, which [`Self::is`] compares with the rule of a later update.
     fn copied(&self) -> Box<dyn Any + Send>;
 }
 
@@ -99,10 +99,10 @@ pub(in crate::ops) struct Ledger {
     recent: Vec<Moves>,
     /// At index n, the factor by which weight decay multiplies a parameter over the last n updates.
     kept: Vec<f64>,
-    /// For gaps longer than the horizon h, at index u mod [`KEPT`]: the number u of the first missed update, and the combined
+    /// For gaps longer than the horizon h, at index u mod [`KEPT`]: the index u of the first missed update, and the combined
     /// effect of the h updates from u on.
     first: Vec<Option<(u64, Moves)>>,
-    /// The first [`KEPT`] updates are divided into ranges (parts): the number of the first update of each part.
+    /// The index of the first update of each part; the parts are ranges that together cover the first [`KEPT`] updates.
     parts: Vec<u64>,
     /// The combined effect of the updates of each part. The outer `None` means not computed yet. The inner `None` means not
     /// accurate enough, so that the updates of the part are made one by one.
@@ -124,7 +124,7 @@ impl Default for Ledger {
 }
 
 impl Ledger {
-    /// Clears the combined effects, unless they were computed for this history before its latest updates.
+    /// Clears the combined effects, unless they were computed for this history at an earlier update.
     fn follow(&mut self, history: History<'_>) {
         let (before, count) = (self.count, history.count());
         let goes_on = before <= count
@@ -195,8 +195,8 @@ impl Ledger {
         false
     }
 
-    /// Returns the combined effect of several updates from `update` on and before `end`, and the number of these updates;
-    /// `None` if no accurate combined effect is known.
+    /// Returns a combined effect of the updates from `update` on that ends at `end` or earlier, and the number of combined
+    /// updates; `None` if no accurate effect is known.
     pub(in crate::ops) fn part(
         &self,
         rule: &dyn DeferredRule,

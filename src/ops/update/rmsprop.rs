@@ -103,9 +103,9 @@ update_rule! {
     /// Source: Tieleman and Hinton, "Neural networks for machine learning", lecture 6.5, 2012, in the form of PyTorch's
     /// `torch.optim.RMSprop`. Weight decay works as in `sgd`.
     ///
-    /// A row without a gradient does not move, but each step multiplies its averages by alpha. In the mode `exact`, this is
-    /// computed for a row without a gradient when the row is next read. In the mode `lazy`, only the rows of the gradient and
-    /// their averages change.
+    /// A row without a gradient does not move, but each step multiplies its averages by alpha. In the mode `exact`, the averages
+    /// of a row without a gradient are multiplied when the row is next read. In the mode `lazy`, only the rows of the gradient
+    /// and their averages change.
     ///
     /// ```
     /// use ndarray::{arr0, array};
@@ -159,8 +159,8 @@ update_rule! {
     /// `rmsprop` with a velocity corresponds to PyTorch's `torch.optim.RMSprop` with momentum > 0. Weight decay works as in
     /// `sgd`.
     ///
-    /// With a gradient of selected rows in the mode `exact`, the moves of a row without a gradient, along its velocity, are
-    /// made when the row is next read. In the mode `lazy`, rows without a gradient and their state do not change.
+    /// With a gradient of selected rows in the mode `exact`, a row without a gradient moves along its velocity only when the row
+    /// is next read. In the mode `lazy`, rows without a gradient and their state do not change.
     ///
     /// ```
     /// use ndarray::{arr0, array};
@@ -222,9 +222,9 @@ update_rule! {
     /// Source: Graves, "Generating sequences with recurrent neural networks", 2013, arXiv:1308.0850, equations 38 to 41, in the
     /// form of PyTorch's `torch.optim.RMSprop` with centered=True. Weight decay works as in `sgd`.
     ///
-    /// A row without a gradient does not move, but each step multiplies its averages by alpha. In the mode `exact`, this is
-    /// computed for a row without a gradient when the row is next read. In the mode `lazy`, only the rows of the gradient and
-    /// their averages change.
+    /// A row without a gradient does not move, but each step multiplies its averages by alpha. In the mode `exact`, the averages
+    /// of a row without a gradient are multiplied when the row is next read. In the mode `lazy`, only the rows of the gradient
+    /// and their averages change.
     ///
     /// ```
     /// use ndarray::{arr0, array};
@@ -282,8 +282,8 @@ update_rule! {
     /// Source: Graves, "Generating sequences with recurrent neural networks", 2013, arXiv:1308.0850, equations 38 to 41, in the
     /// form of PyTorch's `torch.optim.RMSprop` with centered=True, momentum > 0. Weight decay works as in `sgd`.
     ///
-    /// With a gradient of selected rows in the mode `exact`, the moves of a row without a gradient, along its velocity, are
-    /// made when the row is next read. In the mode `lazy`, rows without a gradient and their state do not change.
+    /// With a gradient of selected rows in the mode `exact`, a row without a gradient moves along its velocity only when the row
+    /// is next read. In the mode `lazy`, rows without a gradient and their state do not change.
     ///
     /// ```
     /// use ndarray::{arr0, array};

@@ -16,7 +16,7 @@ pub trait ElementStep<T, const FIELDS: usize>: Copy + Send + Sync {
 
 /// The number of updates that the update history holds.
 pub(in crate::ops) const KEPT: usize = 1 << 14;
-/// The shape of the update history: a row for the counts, then a row per update.
+/// The shape of the update history: one row with the number of updates and their hash, then one row per update.
 pub(crate) const HISTORY_SHAPE: [usize; 2] = [KEPT + 1, 2];
 
 /// Slot number of the input with the gradient, in every update rule.
@@ -48,8 +48,9 @@ impl SparseMode {
         }
     }
 
-    /// Infers the shapes of an update operator. `fields` is the number of updated outputs, and `storage` is their storage.
-    /// `owes` is when a row without a gradient is updated: never, later or at once.
+    /// Infers the shapes of an update operator. `fields` is the number of updated outputs, and `storage` is their storage. `owes`
+    /// is what an update does to a row without a gradient: nothing, a change that can be made later, or a change that cannot be
+    /// postponed.
     pub(in crate::ops) fn infer_shape(
         self,
         s: &mut InferShape<'_>,
@@ -140,8 +141,8 @@ pub(in crate::ops) fn over<T: Float>(step: T, scale: T) -> T {
     if scale == T::ZERO { T::ZERO } else { step / scale }
 }
 
-/// Returns check cases of an update rule, with the attributes of both modes: the gradient of a matrix, of a vector, with
-/// repeated rows and without rows.
+/// Returns check cases of an update rule in both modes, with the gradient of a matrix, the gradient of a vector, repeated rows,
+/// and no rows.
 pub(in crate::ops) fn samples([exact, lazy]: [Attributes; 2], fields: &[&str]) -> Result<Vec<CheckCase>> {
     let numbers = |shape: &[usize], pace: f64, least: f64| -> Result<Variable> {
         let len = shape.iter().product::<usize>();

@@ -15,7 +15,7 @@ use crate::operator::Attributes;
 /// - `constant`: the base rate;
 /// - `step`: base · factorᶠ with f = ⌊t / every⌋;
 /// - `step_after`: base before t = start, then base · factorᶠ with f = ⌊(t − start) / every⌋ + 1;
-/// - `piecewise`: base · the factor of the last pair (step, factor) with step ≤ t, or base without such a pair;
+/// - `piecewise`: base · the factor of the last pair (step, factor) with step ≤ t, or base if there is no such pair;
 /// - `cosine`: least + (base − least) · (1 + cos(π · t / steps)) / 2, and `least` from t = steps on;
 /// - `linear`: base + (least − base) · t / steps, and `least` from t = steps on;
 /// - `inverse_sqrt`: base · √(steps / (steps + t));
@@ -133,7 +133,7 @@ impl Schedule {
     }
 
     /// One cycle of `steps` steps: the learning rate rises to the base rate, then falls to almost zero. `rise` is the share of
-    /// the steps that rise, from 0 to 1; 0.3 is usual.
+    /// the steps in which the rate rises, from 0 to 1; 0.3 is usual.
     pub fn one_cycle(steps: usize, rise: f64) -> Self {
         Form::OneCycle { steps, rise }.into()
     }

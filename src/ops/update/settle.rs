@@ -21,12 +21,12 @@ operator! {
     /// Applies the missed updates of rows of a parameter, before an operator reads the rows. In the mode `exact`, an update
     /// rule skips rows without a gradient, although the dense rule would move such rows: a skipped row misses the update.
     ///
-    /// `ids` holds the numbers of the rows that will be read: whole numbers, or a sparse matrix, of which the column numbers of
-    /// the entries are read. Without `ids`, the missed updates of all rows are applied. Each call also settles one row in 8192,
-    /// other rows in each call, so that no row misses many updates. `rule` is the kind of the update rule; `settle` calls
-    /// [`Op::settle`](crate::operator::Op::settle) of this rule. `settings` are the attributes of the rule; `shape` and `dtype`
-    /// are the shape and dtype of the parameter. `settled`, f64 `[height]`, has the number of updates that have been applied to
-    /// each row. A settled row has the numbers that the dense rule gives, up to rounding.
+    /// `ids` holds the indices of the rows that will be read: whole numbers, or the columns of a sparse matrix's entries. Without
+    /// `ids`, the missed updates of all rows are applied. Each call also settles one of every 8192 rows, in turn, so that no row
+    /// misses many updates. `rule` is the kind of the update rule; `settle` calls [`Op::settle`](crate::operator::Op::settle) of
+    /// this rule. `settings` are the attributes of the rule; `shape` and `dtype` are the shape and dtype of the parameter.
+    /// `settled`, f64 `[height]`, has the number of updates that have been applied to each row. A settled row has the numbers
+    /// that the dense rule gives, up to rounding.
     ///
     /// If an id is not a row of the parameter, no row is settled; the operator that reads the rows reports the id.
     ///

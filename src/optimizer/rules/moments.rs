@@ -3,7 +3,7 @@
 use super::{Decay, Group, Optimizer, Options, Schedule, SparseMode, UpdateRule, betas};
 use crate::error::Result;
 
-/// Which second moment the step is divided by: the step is divided by the root of the second moment.
+/// The kind of second moment by whose root the step is divided.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Second {
     /// Adam: the current second moment, a running mean of squared gradients.

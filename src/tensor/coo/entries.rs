@@ -27,8 +27,8 @@ impl Coo {
         Self::new(shape, Array2::zeros((0, shape.len())), Dense::zeros(dtype, &[0])?)
     }
 
-    /// Makes a tensor of pairs of a position and a value, in any order. Values with equal positions are added. The
-    /// resulting tensor is canonical.
+    /// Makes a tensor from pairs (position, value), in any order. Values with equal positions are added. The resulting
+    /// tensor is canonical.
     ///
     /// ```
     /// use ndarray::array;
@@ -233,8 +233,8 @@ impl Coo {
         Ok(Self { shape: self.shape.clone(), coordinates, values: sorted.values.gather_rows(&kept)? })
     }
 
-    /// Takes the entries with the numbers `kept`, and replaces the first coordinate of each by the number in `firsts`.
-    /// The first extent of the result is `rows`.
+    /// Takes the entries with the indices `kept`, in this order; entry *i* of the result gets the first coordinate
+    /// `firsts[i]`. The first extent of the result is `rows`.
     #[track_caller]
     fn rows_as(&self, kept: &[usize], firsts: &[i64], rows: usize) -> Result<Self> {
         let mut coordinates = self.coordinates.select(Axis(0), kept);

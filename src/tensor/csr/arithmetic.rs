@@ -325,7 +325,8 @@ impl Csr {
         Ok(Self { shape: self.shape, indptr: pointers(&rows, self.shape[0]).at_caller()?, indices, values })
     }
 
-    /// Pairs the entries of two canonical matrices that have one position.
+    /// Pairs the entries of two canonical matrices that have the same position; an entry without a partner is a pair by
+    /// itself.
     fn meeting(&self, other: &Csr) -> Vec<Pair> {
         let (a, b) = (self.row_of(), other.row_of());
         let order = |i: usize, j: usize| (a[i], self.indices[i]).cmp(&(b[j], other.indices[j]));

@@ -48,7 +48,7 @@ impl Csr {
         Ok(Self { shape: [n, n], indices: indptr[..n].to_vec(), indptr, values: ones.cast(dtype) })
     }
 
-    /// Makes a matrix of triples (row, column, value), in any order. Values with equal positions are added. The
+    /// Makes a matrix from triples (row, column, value), in any order. Values with equal positions are added. The
     /// resulting matrix is canonical.
     ///
     /// ```
@@ -60,7 +60,7 @@ impl Csr {
     /// ```
     ///
     /// # Errors
-    /// Fails if a row or a column is negative or not less than its extent; the message has the number of the triple.
+    /// Fails if a row or a column is negative or not less than its extent; the message has the index of the triple.
     /// Also fails if `indptr` does not fit into memory.
     #[doc(alias = "coo_matrix")]
     #[track_caller]
@@ -88,7 +88,7 @@ impl Csr {
         Ok(Self { shape, indptr: pointers(&rows, shape[0]).at_caller()?, indices, values })
     }
 
-    /// Makes a matrix of a list of entries (column, value) for each row. The entries are stored in the listed order;
+    /// Makes a matrix from one list of entries (column, value) per row. The entries are stored in the listed order;
     /// values of a repeated column count as their sum.
     ///
     /// ```
@@ -118,7 +118,7 @@ impl Csr {
         Self::new([indptr.len() - 1, columns], indptr, indices, values)
     }
 
-    /// Makes an `f32` matrix of bags of words: row *b*, column *i* has the number of times that id *i* occurs in bag
+    /// Makes an `f32` matrix from bags of words: row *b*, column *i* has the number of times that id *i* occurs in bag
     /// *b*. [`Vocabulary::bags`](crate::data::Vocabulary::bags) makes bags from tokens.
     ///
     /// ```
@@ -130,7 +130,7 @@ impl Csr {
     /// ```
     ///
     /// # Errors
-    /// Fails if an id is negative or not less than `columns`. The message has the number of the bag and the position of
+    /// Fails if an id is negative or not less than `columns`. The message has the index of the bag and the position of
     /// the id in the bag.
     #[doc(alias = "CountVectorizer")]
     #[track_caller]
@@ -170,7 +170,8 @@ impl Csr {
     /// ```
     ///
     /// # Errors
-    /// Fails if a stored value is NaN or infinite. The message has the first such value and its position.
+    /// Fails if a stored value is NaN or infinite. The message has the first value that is NaN or infinite, and the
+    /// position of this value.
     #[track_caller]
     pub fn check_finite(&self) -> Result<()> {
         let Some((at, number)) = self.values.find_float(|x| !x.is_finite()) else { return Ok(()) };

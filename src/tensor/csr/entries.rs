@@ -172,7 +172,7 @@ impl Csr {
     /// ```
     ///
     /// # Errors
-    /// Fails if a listed number is not less than the number of rows, or if the result is too large for memory.
+    /// Fails if a listed row index is not less than the number of rows, or if the result is too large for memory.
     #[track_caller]
     pub fn take(&self, rows: &[usize]) -> Result<Self> {
         if let Some(place) = rows.iter().position(|&row| row >= self.shape[0]) {
@@ -207,7 +207,7 @@ impl Csr {
     /// ```
     ///
     /// # Errors
-    /// Fails if a listed number is not less than the number of columns.
+    /// Fails if a listed column index is not less than the number of columns.
     #[track_caller]
     pub fn take_columns(&self, columns: &[usize]) -> Result<Self> {
         if let Some(place) = columns.iter().position(|&column| column >= self.shape[1]) {
@@ -421,8 +421,8 @@ impl Csr {
         Ok(Self { shape: [columns, rows], indptr, indices, values: self.values.gather_rows(&order)? })
     }
 
-    /// Moves each entry to the column that `column` returns for the number of the entry; an entry for which `column`
-    /// returns `None` is removed. The result has `columns` columns.
+    /// Moves each entry to the column `column(i)`, where *i* is the index of the entry. If `column(i)` is `None`, the
+    /// entry is removed. The result has `columns` columns.
     #[track_caller]
     pub(super) fn filtered(&self, columns: usize, column: impl Fn(usize) -> Option<i64>) -> Result<Self> {
         let (mut kept, mut indptr, mut indices) = (Vec::new(), vec![0], Vec::new());
@@ -468,7 +468,7 @@ fn check_range(what: &str, part: &Range<usize>, end: usize) -> Result<()> {
     Err(Error::new(format!("{what} to slice"), format!("a range within 0..{end}"), format!("{part:?}")))
 }
 
-/// Returns the extent of an axis; an error if the extents or the dtypes of the matrices differ.
+/// Returns the extent that all matrices have along an axis; an error if the extents or the dtypes differ.
 #[track_caller]
 fn same_extent(parts: &[&Csr], axis: usize) -> Result<usize> {
     let Some((first, rest)) = parts.split_first() else {

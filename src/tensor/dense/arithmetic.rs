@@ -8,14 +8,14 @@ use crate::tensor::dtype::Number;
 use crate::tensor::dtype::sealed::Sealed;
 use crate::tensor::{DType, Dense, Element, with_element};
 
-/// A pair of two rows that belong together, one of each of two lists; one of the rows may be missing.
+/// The indices of two matching rows, one in the left list and one in the right list; one of the rows may be missing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::tensor) enum Pair {
-    /// Only the left list has the row, with this number.
+    /// Only the left list has the row, at this index.
     Left(usize),
-    /// Only the right list has the row, with this number.
+    /// Only the right list has the row, at this index.
     Right(usize),
-    /// Both lists have the row: the number in the left list, then the number in the right list.
+    /// Both lists have the row: the index in the left list, then the index in the right list.
     Both(usize, usize),
 }
 
@@ -63,8 +63,8 @@ impl Combine {
 }
 
 impl Dense {
-    /// Combines the rows of each pair elementwise by `how`; a missing row counts as zeros. Both tensors have one dtype
-    /// and one width.
+    /// Combines the rows of each pair elementwise by `how`; a missing row counts as zeros. Both tensors have the same
+    /// dtype and the same width.
     #[track_caller]
     pub(in crate::tensor) fn combine(&self, other: &Self, pairs: &[Pair], how: Combine) -> Result<Self> {
         let mut shape = self.shape().to_vec();
@@ -154,8 +154,8 @@ impl Dense {
         Ok(T::from_number(Number::Float(numbers.iter().map(float).fold(0.0, |sum, x| sum + x))))
     }
 
-    /// Returns the last number in the order that `after` defines; NaN if there is a NaN, and `None` if there are no
-    /// numbers.
+    /// Returns the last number in the order that `after` defines, such as the maximum. Returns NaN if there is a NaN,
+    /// and `None` if there are no numbers.
     #[track_caller]
     pub(in crate::tensor) fn extreme<T: Element>(
         &self,

@@ -5,11 +5,11 @@ use crate::kernels::Window;
 use crate::operator::Attributes;
 use crate::ops::sequence::counts::{count, count_or_one};
 
-/// The largest distance between the current row and a row of its context, so that row numbers cannot overflow.
+/// The largest distance between the current row and a row of its context, so that row indices cannot overflow.
 const FURTHEST: usize = i32::MAX as usize;
 
-/// The *context* of a convolution: for row t, the convolution reads the `length` rows t + start, t + start + dilation, …; the
-/// context also has the number of groups into which the columns are divided.
+/// The *context* of a convolution: the `length` rows t + start, t + start + dilation, … that the convolution reads for the output
+/// row t. The context also holds the number of groups into which the columns are divided.
 ///
 /// By default, the context is centred on the current row, as in a "same" convolution: start = −⌊dilation · (length − 1) / 2⌋.
 ///

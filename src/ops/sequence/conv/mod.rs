@@ -29,15 +29,16 @@ operator! {
     /// `[length · D / groups, M]`, `bias` `[M]`, `padding` `[above + below, D]`.
     ///
     /// out_t = b + Σ_j x_(t + start + j · dilation) · W_j, over the `length` rows of the [`Context`](crate::ops::Context), for
-    /// every row t of x, of D numbers. W_j are the rows j · D … (j + 1) · D − 1 of the filter. So the output has the rows and
-    /// the LoD of x, with M numbers in each row. A row outside of the sequence counts as zeros or, with `padding`, as a padding
-    /// row: the first `above` rows of `padding` come directly before the sequence, the next `below` rows directly after it
-    /// ([`Context::padding_rows`](crate::ops::Context::padding_rows) returns both numbers). The gradient of a padding row is
-    /// the sum of the gradients from all sequences.
+    /// every row t of x, of D numbers. Without groups, W_j are the rows j · D … (j + 1) · D − 1 of the filter. So the output has
+    /// the rows and the LoD of x, with M numbers in each row. A row outside of the sequence counts as zeros or, with `padding`,
+    /// as a padding row: the first `above` rows of `padding` come directly before the sequence, the next `below` rows directly
+    /// after it ([`Context::padding_rows`](crate::ops::Context::padding_rows) returns both numbers). The gradient of a padding
+    /// row is the sum of the gradients from all sequences.
     ///
-    /// With `groups` G, columns of x and of the output are G groups of equal width: group g of the output depends on group g of
-    /// x, D / G numbers, and on W's columns of group g. If `groups` is the number of columns of x, each column is convolved
-    /// alone ("depthwise"). An empty sequence has no output rows. Sequences are not padded to one length.
+    /// With `groups` G, the columns of x and of the output are divided into G groups of equal width. Group g of the output
+    /// depends only on group g of x, which has D / G columns, and on group g of the filter's columns. If `groups` is the number
+    /// of columns of x, each column is convolved alone ("depthwise"). An empty sequence has no output rows. Sequences are not
+    /// padded to one length.
     ///
     /// ```
     /// use ndarray::array;
