@@ -231,7 +231,7 @@ impl Queue {
     }
 
     /// Runs several requests as one batch; returns the outputs of each request. Returns `None` for fewer than two requests, if
-    /// the feeds cannot be merged, if the batch fails, or if an output cannot be divided by request.
+    /// the feeds cannot be merged, if the batch fails, or if an output cannot be divided into one part per request.
     fn joined(&self, requests: &[Arc<Request>]) -> Option<Vec<Vec<Variable>>> {
         let first = requests.first().filter(|_| requests.len() > 1)?;
         let mut feeds = Vec::with_capacity(first.feeds.len());

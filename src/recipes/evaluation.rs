@@ -118,7 +118,7 @@ pub struct Confusion {
     pub cells: Vec<ConfusionCount>,
 }
 
-/// How often a class was predicted for texts or words of a true class; the two classes may be equal.
+/// The number of texts or words with a true class and a predicted class; the two classes may be equal.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct ConfusionCount {
@@ -155,8 +155,8 @@ impl Evaluation {
         self.figures.iter().find(|figure| figure.name == self.headline)
     }
 
-    /// Returns an evaluation with these figures, each computed from the summed columns of a bootstrap sample; the first
-    /// figure is the headline.
+    /// Returns an evaluation with these figures; the first figure is the headline. Each figure is computed from the
+    /// summed columns of `sample`, and its interval from resampled sums.
     pub(super) fn of(sample: Bootstrap, columns: usize, figures: &[(&'static str, Unit, FigureFn)]) -> Self {
         let total = sample.total(columns);
         let of: Vec<FigureFn> = figures.iter().map(|(.., of)| *of).collect();

@@ -10,8 +10,8 @@ use super::var::Var;
 pub trait Vars: Sized {
     /// Returns the variables as a list.
     fn list(&self) -> Vec<Var>;
-    /// Returns a group of the same form with the variables `vars`, one for each variable of [`Self::list`]. If `vars` is shorter,
-    /// the last variables of the group are kept.
+    /// Returns a group of the same form with the variables `vars`, one for each variable of [`Self::list`]. If `vars` has fewer
+    /// variables than the group, the remaining variables of the group are kept.
     #[must_use]
     fn with(&self, vars: &[Var]) -> Self;
 }

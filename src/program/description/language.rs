@@ -30,8 +30,8 @@ pub(crate) const FILL: LanguageOp = LanguageOp { kind: "fill_like", inputs: &["x
 /// Copies `x`: the copy is the value of the feed `before` in the next batch.
 pub(crate) const CARRY: LanguageOp = LanguageOp { kind: "carry", inputs: &["x", "before"], attributes: &[] };
 
-/// Makes `x` dense for an operator without a kernel for the storage of `x`. The attribute has the kind of this operator and the
-/// slot of `x`.
+/// Makes `x` dense for an operator without a kernel for the storage of `x`. The attribute `fallback` has the kind of the operator
+/// without a kernel, and the slot that `x` is bound to.
 pub(crate) const TO_DENSE: LanguageOp =
     LanguageOp { kind: "to_dense", inputs: &["x"], attributes: &["fallback"] };
 

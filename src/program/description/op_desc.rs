@@ -110,12 +110,14 @@ pub struct StepDesc {
 pub struct StepGradient {
     /// The number of the gradient block.
     pub block: BlockId,
-    /// The gradients of the step block's outputs, which the gradient block reads: the gradients of the outer and of the inner
-    /// variable.
+    /// For each output of the step block: the gradient of the outer variable, and the gradient of the inner variable, which the
+    /// gradient block reads.
     pub outputs: Vec<VarPair>,
-    /// The gradients of the step inputs, which the gradient block computes: the gradients of the outer and of the inner variable.
+    /// For each step input: the gradient of the outer variable, and the gradient of the inner variable, which the gradient block
+    /// computes.
     pub inputs: Vec<VarPair>,
-    /// The gradients of the static inputs, which the gradient block computes and sums over the steps.
+    /// For each static input: the gradient of the outer variable, and the gradient of the inner variable, which is summed over
+    /// the steps.
     pub statics: Vec<VarPair>,
     /// The gradients of the constants that the steps read, such as parameters, summed over the steps.
     pub constants: Vec<VarId>,

@@ -79,7 +79,8 @@ impl Program {
         &mut self.vars[id.0 as usize]
     }
 
-    /// Returns a variable's name, for messages; the number may be the number of another program's variable.
+    /// Returns a variable's name, for messages; if this program has no variable `id`, the message asks whether `id` belongs to
+    /// another program.
     pub(crate) fn called(&self, id: VarId) -> String {
         match self.vars.get(id.0 as usize) {
             Some(var) => format!("`{}`", var.name),

@@ -42,8 +42,7 @@ pub struct WindowPass {
     pub carried: Vec<WindowState>,
     /// The outputs of this pass that have the rows of the sequences: each run gives the rows of one window.
     pub rows: Vec<VarId>,
-    /// The variables of this pass without rows of the windows, such as a variable with one row per sequence. The values of these
-    /// variables are complete after the last window.
+    /// The variables of this pass whose values are complete only after the last window, such as a mean with one row per sequence.
     pub reached: Vec<VarId>,
 }
 
