@@ -105,8 +105,8 @@ impl Predictor {
     /// Makes a predictor from a checkpoint in memory.
     ///
     /// # Errors
-    /// If the checkpoint names no outputs; if an output is not computed in the forward pass; if an operator that the outputs
-    /// need is not registered or does not fit; or if a parameter that the outputs need is not finite.
+    /// If the checkpoint names no outputs; if an output is not computed in the forward pass; if an operator that the outputs need
+    /// is not registered or refuses its inputs; or if a parameter that the outputs need is not finite.
     #[track_caller]
     pub fn new(checkpoint: Checkpoint, registry: &Registry) -> Result<Self> {
         let model = Model::new(checkpoint, registry).at_caller()?;
@@ -341,8 +341,8 @@ impl Predictor {
     /// ```
     ///
     /// # Errors
-    /// As [`Self::run`] and [`Self::vocabulary`]; if the output is not f32, or if its rows do not have one number for each
-    /// entry of the vocabulary.
+    /// As [`Self::run`] and [`Self::vocabulary`]; if the output is not f32, or if its rows do not have one value for each entry
+    /// of the vocabulary.
     #[track_caller]
     pub fn likeliest(
         &self,

@@ -179,7 +179,7 @@ impl Queue {
         Request { samples: samples.filter(|_| joined), feeds, outputs, caller, answer: Mutex::default() }
     }
 
-    /// Returns whether the outputs are computed for each sample independently of the other samples; remembers the answer.
+    /// Returns whether the outputs are computed for each sample independently of the other samples; caches the result.
     fn by_sample(&self, outputs: &[String]) -> bool {
         if let Some(&known) = lock(&self.by_sample).get(outputs) {
             return known;

@@ -62,9 +62,9 @@ fn fresh() -> u64 {
 }
 
 impl Predictor {
-    /// Makes a session over one sequence; every step computes the given outputs. The outputs must have the rows of the
-    /// sequence, and every operator between the sequence's feed and the outputs must run forward from the first row.
-    /// [`Session::begin`] takes the other inputs, such as the text to translate.
+    /// Makes a session over one sequence; every step computes the given outputs. The outputs must have the rows of the sequence,
+    /// and every operator between the sequence's feed and the outputs must run forward from the first row. [`Session::begin`]
+    /// takes the inputs that are not fed row by row, such as the text to translate.
     ///
     /// # Errors
     /// If an output is unknown, or if an operator cannot run row by row: a loop from the end, or an operator that reads later

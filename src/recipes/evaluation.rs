@@ -31,12 +31,12 @@ pub struct Evaluation {
     /// A score by the length of texts, such as the share of wrong texts; `None` if the task has no such score.
     pub lengths: Option<ByLength>,
     /// Translations with their references: the first texts of the file, and the worst of the other texts. The list is
-    /// empty for other tasks than translation.
+    /// empty for tasks other than translation.
     pub examples: Vec<TranslatedText>,
     /// Labels and tags that occur in the scored texts but never in the training.
     pub unseen: Vec<UnseenLabel>,
-    /// The settings with which BLEU and chrF were computed, in the signature format of sacreBLEU. The list is empty for
-    /// other tasks than translation.
+    /// The settings with which BLEU and chrF were computed, in the signature format of sacreBLEU. The list is empty
+    /// for tasks other than translation.
     pub signatures: Vec<String>,
     /// Notes for people about the figures, for example about texts that a figure leaves out.
     pub notes: Vec<String>,

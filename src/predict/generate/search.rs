@@ -186,8 +186,8 @@ impl<'a> Search<'a> {
         Ok(())
     }
 
-    /// Selects the best continuations: continuations by the stop token finish hypotheses, and the others become the running
-    /// hypotheses.
+    /// Selects the best continuations: continuations by the stop token finish hypotheses, and continuations by other tokens
+    /// become the running hypotheses.
     fn select(&mut self, step: usize) {
         let width = self.beam.width;
         let mut groups: Vec<Vec<Candidate>> = self.groups.iter_mut().map(Best::take).collect();

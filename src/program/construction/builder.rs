@@ -150,7 +150,7 @@ impl Builder {
     /// Checks that the builder recorded no error so far.
     ///
     /// # Errors
-    /// Fails if any call did not fit: [`Error::all`] lists the recorded errors in the order of the calls.
+    /// Fails if the builder recorded an error: [`Error::all`] lists all recorded errors in the order of the calls.
     pub fn check(&self) -> Result<()> {
         let state = &mut *self.state.borrow_mut();
         state.errors.extend(state::stray_errors(self.number));
@@ -506,8 +506,8 @@ impl Builder {
     /// becomes a static input of the step block.
     ///
     /// # Errors
-    /// Records an error if an input does not fit, or if the number of outputs does not fit `V`. The error names the operator and
-    /// the caller's line, and the returned variables are unknown.
+    /// Records an error if the operator refuses an input or an attribute, or if the number of outputs does not match `V`. The
+    /// error names the operator and the caller's line, and the returned variables are unknown.
     #[track_caller]
     pub fn append<V: Outputs>(&self, kind: &str, inputs: &[(&str, &[Var])], attributes: Attributes) -> V {
         let (caller, block) = (self.here(), self.home(inputs.iter().flat_map(|&(_, vars)| vars)));

@@ -18,7 +18,8 @@ pub trait Vars: Sized {
 
 /// The result type of a call that appends an operator: one variable, an array, a tuple or a list.
 pub trait Outputs: Sized {
-    /// Builds the result from an operator's outputs in the order of the slots; `None` if the number of outputs does not fit.
+    /// Builds the result from an operator's outputs in the order of the slots; `None` if this type cannot hold this number of
+    /// outputs.
     fn of(vars: &[Var]) -> Option<Self>;
     /// Returns the result of a refused call: `unknown` in every position. A list has one `unknown` per output slot.
     fn unknown(unknown: Var, slots: usize) -> Self;

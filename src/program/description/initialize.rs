@@ -127,13 +127,13 @@ impl Start {
         }
     }
 
-    /// Returns whether [`Self::draw`] computes the numbers, one after another from start to end.
+    /// Returns whether [`Self::draw`] supports this initialiser: it computes the values in order, from first to last.
     fn is_drawn(&self) -> bool {
         use Start::{Constant, Embedding, Normal, Uniform, XavierUniform};
         matches!(self, Constant(_) | Uniform { .. } | Normal { .. } | XavierUniform(_) | Embedding { .. })
     }
 
-    /// Writes the next numbers into `out`. Every call except the last call must ask for an even count of numbers.
+    /// Writes the next values into `out`. In every call except the last, `out` must have an even length.
     fn draw(&self, random: &mut Random, out: &mut [f64]) {
         match self {
             Start::Constant(value) => out.fill(*value),
@@ -158,7 +158,7 @@ impl Start {
     }
 }
 
-/// Checks that an initialiser fits a variable of the shape `dims`, without computing the numbers.
+/// Checks that an initialiser fits a variable of the shape `dims`, without computing the first values.
 ///
 /// # Errors
 /// Fails if the initialiser is unknown, if its attributes are wrong, or if the shape does not fit it.
@@ -299,7 +299,7 @@ fn whole(initializer: &Initializer, reason: &str) -> Error {
     Error::of(ErrorKind::Program, "initialiser of a row-sparse variable", expected, got)
 }
 
-/// Reads a number from the attributes. Infinities are accepted (for masks), NaN is an error.
+/// Reads a number from the attributes. Infinities are accepted, because masks need them; NaN is an error.
 fn number(given: &Attributes, name: &str) -> Result<f64> {
     let value = given.float(name)?;
     if value.is_nan() {

@@ -1,5 +1,5 @@
-//! The operators whose kinds the module `program` knows by name. One operator runs a step block; the others are appended by the
-//! builder and by differentiation, without a call by the user.
+//! The operators whose kinds the module `program` knows by name. One operator runs a step block. The builder and differentiation
+//! append the other operators, such as `to_dense`, without a call by the user.
 //!
 //! A registry needs operators of these kinds to build programs with step blocks, gradients or carried states; the crate's
 //! catalogue has these operators.

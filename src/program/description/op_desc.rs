@@ -44,7 +44,7 @@ pub enum Role {
     /// The operator computes gradients. A backward operator reads the forward operator's slots and the gradients `SLOT@grad` of
     /// the output slots. It writes the gradients `SLOT@grad` of the input slots.
     Backward,
-    /// The operator runs after all gradients are known and checked, such as weight decay, clipping and update rules.
+    /// The operator, such as weight decay, clipping or an update rule, runs after all gradients are known and checked.
     Update,
     /// The operator brings rows of a parameter up to date before a forward operator reads these rows. A row misses optimizer
     /// updates in steps in which it has no gradient: see [`Debt`](crate::operator::Debt).

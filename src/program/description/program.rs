@@ -258,8 +258,8 @@ impl Program {
     /// Appends an operator to a block: checks the operator's slots, runs its shape rule, and adds its output variables.
     ///
     /// # Errors
-    /// Fails if an input, an attribute or the block does not fit. The error names the operator and `caller`, and the program is
-    /// unchanged.
+    /// Fails if the operator refuses an input, an attribute or the block. The error names the operator and `caller`, and the
+    /// program is unchanged.
     #[track_caller]
     pub fn append(
         &mut self,

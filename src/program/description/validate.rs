@@ -382,7 +382,7 @@ impl Program {
     /// that will run; the operators of their step blocks are checked too.
     ///
     /// # Errors
-    /// Fails with an error that names the first operator that is unknown or does not fit.
+    /// Fails with an error that names the first operator that is unknown or breaks one of its rules.
     pub(crate) fn check_shapes(&self, registry: &Registry, live: &[usize]) -> Result<()> {
         let runs = Runs::of(self);
         let mut open: Vec<(BlockId, usize)> = live.iter().map(|&number| (BlockId(0), number)).collect();

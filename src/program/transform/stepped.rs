@@ -12,7 +12,7 @@ use crate::program::description::var_desc::{VarDesc, VarKind, VarRole};
 use crate::program::transform::streamed::WindowState;
 
 /// The two programs that run inference row by row: see [`Program::stepped`]. The programs `before` and `step` have the variables
-/// of the original program, with the same numbers.
+/// of the original program, with the same ids.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct StepProgram {

@@ -16,7 +16,7 @@ use crate::program::description::var_desc::{StopGradient, VarRole};
 use crate::tensor::StorageKind;
 
 /// The programs that run long sequences in windows of a few rows each: see [`Program::streamed`]. All programs have the variables
-/// of the original program, with the same numbers.
+/// of the original program, with the same ids.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct WindowProgram {
