@@ -6,7 +6,7 @@ use std::fmt::{self, Display, Write};
 /// A text that is displayed with escapes, such as `\u001b`, in place of control characters and marks of the reading
 /// direction. Line breaks and tabs are not escaped.
 ///
-/// JSON text keeps its meaning, because the escapes are escapes of JSON, too.
+/// Escaped JSON text has the same meaning as the original JSON text, because JSON has the same escapes.
 ///
 /// ```
 /// use unpadded::Printable;

@@ -14,9 +14,9 @@ use crate::operator::VarId;
 use crate::program::Var;
 
 impl Predictor {
-    /// Returns the loss and the metrics of the training on all of `data`, bit-identical to [`Trainer::evaluate`] with the same
-    /// parameters. The data must have the fields of the development data, including labels. Metrics that you defined yourself
-    /// are left out, because a checkpoint file cannot describe them.
+    /// Returns the loss and the checkpoint's metrics over all of `data`, bit-identical to [`Trainer::evaluate`] with the same
+    /// parameters. The data must have the fields of the development data, including labels. Metrics that you defined yourself are
+    /// left out, because a checkpoint file cannot describe them.
     ///
     /// [`Trainer::evaluate`]: crate::train
     ///

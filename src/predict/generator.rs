@@ -56,8 +56,8 @@ impl Predictor {
     /// output that has, for each row, the scores of the next token (f32).
     ///
     /// # Errors
-    /// As [`Self::session`]; if the feed `tokens` or the output `logits` has another dtype or shape; if each step of the model
-    /// needs a feed other than `tokens`.
+    /// As [`Self::session`]; if the feed `tokens` or the output `logits` does not have this dtype and shape; if each step of the
+    /// model needs a feed other than `tokens`.
     #[track_caller]
     pub fn generator(&self, tokens: &str, logits: &str) -> Result<Generator> {
         Generator::of(self, tokens, &[logits]).at_caller()
@@ -91,11 +91,11 @@ impl Generator {
         Ok(Self { predictor: predictor.clone(), tokens: fed, classes, stepping })
     }
 
-    /// Sets the attention output: an output that has, at each step, a number (f32) for each row of the source, such as the
-    /// weights of an attention. The [coverage penalty](Beam::coverage) of beam search needs an attention output.
+    /// Sets the attention output: at each step, this output has one weight (f32) for each row of the source. The
+    /// [coverage penalty](Beam::coverage) of beam search requires an attention output.
     ///
     /// # Errors
-    /// If the output is unknown, or of another dtype or shape.
+    /// If the output is unknown, or does not have this dtype and shape.
     #[track_caller]
     pub fn attention(self, output: &str) -> Result<Self> {
         let tokens = self.stepping.names(&self.stepping.rows).join("");
@@ -132,7 +132,7 @@ impl Generator {
     }
 
     /// Sampling: draws each token at random from the model's distribution. A random draw depends on the seed, the
-    /// [number](Generation::first) of the source, and the step.
+    /// [index](Generation::first) of the source, and the step.
     ///
     /// # Errors
     /// As [`Self::greedy`].
@@ -180,7 +180,7 @@ struct ModelSteps<'a> {
     sources: usize,
     /// The values that are computed for each source before the first step.
     begun: StepStart,
-    /// For each row of the state, the number of its source; `None` before the first step.
+    /// For each row of the state, the index of its source; `None` before the first step.
     rows: Option<Vec<usize>>,
     states: Vec<Variable>,
     logits: Vec<f32>,
@@ -280,7 +280,8 @@ impl Steps for ModelSteps<'_> {
     }
 }
 
-/// Returns the rows with the numbers `rows` of a value of the last step, in the order of `rows`; a row may occur several times.
+/// Returns rows of the value that the variable `left` has after the last step: the rows with the indices `rows`, in this order.
+/// An index may occur several times.
 fn gathered(engine: &mut Engine, left: VarId, like: &Variable, rows: &[usize]) -> Result<Variable> {
     let mut shape = like.shape().to_vec();
     let width: usize = shape.iter().skip(1).product();
@@ -295,7 +296,7 @@ fn gathered(engine: &mut Engine, left: VarId, like: &Variable, rows: &[usize]) -
     })
 }
 
-/// Returns a variable with the sequences of the given numbers, in the order of the numbers; a sequence may occur several times.
+/// Returns a variable with the sequences at the indices `sequences`, in this order; an index may occur several times.
 fn select(value: &Variable, sequences: &[usize]) -> Result<Variable> {
     let mut entries = sequences.to_vec();
     let mut levels = Vec::new();

@@ -2,8 +2,8 @@
 
 use crate::kernels::{Arithmetic, Float, Sweep, sweep};
 
-/// The number of logits that one step of a pass compares; sums use half as many lanes. The number of lanes and the order in
-/// which the lanes are added are the same on every CPU, so the results are, too.
+/// The number of logits that one iteration of a pass compares. A sum uses `SUMS` lanes, half as many. The results are the same on
+/// every CPU, because the number of lanes and the order in which they are added are fixed.
 const BLOCK: usize = 32;
 const SUMS: usize = BLOCK / 2;
 

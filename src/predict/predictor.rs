@@ -58,9 +58,9 @@ pub struct Predictor {
     threads: usize,
     started: Arc<OnceLock<Threads>>,
     idle: Arc<IdleModels>,
-    /// The model divided into steps: one entry per list of outputs.
+    /// For each list of outputs, the model in the form that sessions run row by row.
     stepping: Arc<Mutex<BTreeMap<Vec<String>, Arc<Stepping>>>>,
-    /// The most rows in memory at once: a batch with more rows runs in windows, if the program can.
+    /// The maximum number of rows in memory at once: a batch with more rows runs in windows, if the program can run in windows.
     most_rows: usize,
     /// The carried states after the last batch; empty before the first batch.
     left: Mutex<Vec<Variable>>,
@@ -105,8 +105,8 @@ impl Predictor {
     /// Makes a predictor from a checkpoint in memory.
     ///
     /// # Errors
-    /// If the checkpoint names no outputs; if an output is not computed in the forward pass; if an operator that the outputs
-    /// need is not registered or does not fit; or if a parameter that the outputs need is not finite.
+    /// If the checkpoint names no outputs; if an output is not computed in the forward pass; if an operator that the outputs need
+    /// is not registered or refuses its inputs; or if a parameter that the outputs need is not finite.
     #[track_caller]
     pub fn new(checkpoint: Checkpoint, registry: &Registry) -> Result<Self> {
         let model = Model::new(checkpoint, registry).at_caller()?;
@@ -130,9 +130,10 @@ impl Predictor {
         Self { threads, started: Arc::default(), idle: Arc::default(), stepping: Arc::default(), ..self }
     }
 
-    /// Sets the most rows of sequences in memory at once (default: 16,384). A batch with more rows runs in windows, each of
-    /// which passes its states to the next window, if the model can run in windows. A model cannot run in windows if it joins
-    /// rows read from both ends, attends to all rows of a sequence, or nests sequences. Results do not depend on this limit.
+    /// Sets the maximum number of rows of sequences in memory at once (default: 16,384). If the model can run in windows, a batch
+    /// with more rows runs in windows, and each window passes its states to the next window. A model cannot run in windows if it
+    /// combines rows of a forward and of a backward layer, attends to all rows of a sequence, or nests sequences. Results do not
+    /// depend on this limit.
     #[must_use]
     pub fn most_rows(self, most_rows: usize) -> Self {
         Self { most_rows: most_rows.max(1), ..self }
@@ -220,7 +221,7 @@ impl Predictor {
         Ok(found)
     }
 
-    /// Returns the model divided into steps for the given outputs.
+    /// Returns the model in the form that sessions run row by row, for the given outputs.
     pub(super) fn stepping(&self, outputs: &[&str]) -> Result<Arc<Stepping>> {
         let names: Vec<String> = outputs.iter().map(|&name| name.to_owned()).collect();
         let known = || self.stepping.lock().unwrap_or_else(PoisonError::into_inner);
@@ -316,9 +317,9 @@ impl Predictor {
         states.map(value).collect()
     }
 
-    /// Returns, for each row of an output, the entry of the vocabulary with the largest number, and this number: its
-    /// probability, if the output is a softmax. Of equal numbers, the first is chosen. The feeds are the same as for
-    /// [`Self::run`].
+    /// Returns, for each row of an output, the entry of the vocabulary at the index of the largest value, together with this
+    /// value. The value is a probability if the output is a softmax. If several values are the largest, the first is chosen. The
+    /// feeds are the same as for [`Self::run`].
     ///
     /// ```
     /// # use unpadded::data::Vocabulary;
@@ -340,8 +341,8 @@ impl Predictor {
     /// ```
     ///
     /// # Errors
-    /// As [`Self::run`] and [`Self::vocabulary`]; if the output is not f32, or if its rows do not have one number for each
-    /// entry of the vocabulary.
+    /// As [`Self::run`] and [`Self::vocabulary`]; if the output is not f32, or if its rows do not have one value for each entry
+    /// of the vocabulary.
     #[track_caller]
     pub fn likeliest(
         &self,

@@ -179,7 +179,7 @@ impl Queue {
         Request { samples: samples.filter(|_| joined), feeds, outputs, caller, answer: Mutex::default() }
     }
 
-    /// Returns whether the outputs are computed for each sample independently of the other samples; remembers the answer.
+    /// Returns whether the outputs are computed for each sample independently of the other samples; caches the result.
     fn by_sample(&self, outputs: &[String]) -> bool {
         if let Some(&known) = lock(&self.by_sample).get(outputs) {
             return known;
@@ -231,7 +231,7 @@ impl Queue {
     }
 
     /// Runs several requests as one batch; returns the outputs of each request. Returns `None` for fewer than two requests, if
-    /// the feeds cannot be merged, if the batch fails, or if an output cannot be divided by request.
+    /// the feeds cannot be merged, if the batch fails, or if an output cannot be divided into one part per request.
     fn joined(&self, requests: &[Arc<Request>]) -> Option<Vec<Vec<Variable>>> {
         let first = requests.first().filter(|_| requests.len() > 1)?;
         let mut feeds = Vec::with_capacity(first.feeds.len());

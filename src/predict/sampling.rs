@@ -48,16 +48,17 @@ impl Sampling {
         Self { top_k: top_k.into(), ..self }
     }
 
-    /// Top-p: only the likeliest tokens can be drawn, as few as together have this probability (default: 1, for all tokens).
+    /// Top-p: only the likeliest tokens can be drawn: the fewest whose probabilities sum to at least `top_p` (default: 1, for all
+    /// tokens).
     #[must_use]
     pub fn top_p(self, top_p: f64) -> Self {
         Self { top_p, ..self }
     }
 
-    /// Typical sampling: only the most typical tokens can be drawn, as few as together have this probability (default: 1, for
-    /// all tokens). The typical tokens are the ones with a small `|-ln p - H|`, where p is the probability of the token and `H`
-    /// is the entropy of the distribution. The likeliest token may therefore be untypical. (C. Meister, T. Pimentel, G. Wiher,
-    /// R. Cotterell, Locally typical sampling, 2022.)
+    /// Typical sampling: only the most typical tokens can be drawn: the fewest whose probabilities sum to at least `typical`
+    /// (default: 1, for all tokens). A token with a smaller `|-ln p - H|` is more typical, where p is the probability of the
+    /// token and `H` is the entropy of the distribution. The likeliest token may therefore be untypical. (C. Meister, T.
+    /// Pimentel, G. Wiher, R. Cotterell, Locally typical sampling, 2022.)
     #[must_use]
     pub fn typical(self, typical: f64) -> Self {
         Self { typical, ..self }
@@ -94,7 +95,8 @@ pub struct Sampler {
     room: Scratch,
 }
 
-/// Two samplers are equal if all their future draws from the same logits are equal.
+/// Two samplers are equal if their settings, seeds and numbers of draws so far are equal; equal samplers draw the same from the
+/// same logits.
 impl PartialEq for Sampler {
     fn eq(&self, other: &Self) -> bool {
         let state = |one: &Self| (one.sampling, one.seed, one.drawn);
@@ -152,9 +154,9 @@ impl Sampler {
     }
 }
 
-/// The number of buckets into which candidates are divided by rank, before single candidates are compared.
+/// The maximum number of buckets into which classes are divided by rank; only the classes of one bucket are then sorted.
 const GROUPS: usize = 2048;
-/// The most candidates of a bucket that are sorted; a bucket with more candidates is halved first.
+/// The maximum number of sort keys that are sorted; a longer list of keys is first halved until it has at most this length.
 const FEW: usize = 32;
 
 /// The buffers of a draw, kept from draw to draw.
@@ -164,13 +166,13 @@ struct Scratch {
     weights: Vec<f32>,
     /// The rank of each class, where a larger rank is better; a class that cannot be drawn has rank 0.
     ranks: Vec<u32>,
-    /// The sum of the ranked classes' contributions in each bucket of ranks.
+    /// For each bucket of ranks, the sum of the contributions of its classes, which `keep_best` computes from their weights.
     sums: Vec<f64>,
     /// The sort keys of the classes in one bucket; see [`key`].
     keys: Vec<u64>,
 }
 
-/// Makes a sort key: the key with the larger rank is larger, and of equal ranks the key with the smaller index.
+/// Makes a sort key: a larger rank gives a larger key. If two ranks are equal, the smaller index gives the larger key.
 fn key(rank: u32, place: usize) -> u64 {
     u64::from(rank) << 32 | u64::from(!(place as u32))
 }
@@ -220,7 +222,7 @@ impl Scratch {
         block_sums(&self.weights).map(|(_, sum)| sum).sum()
     }
 
-    /// Ranks each class with a weight above `above` by its logit.
+    /// Computes the rank of each class from its logit; a class with a weight of at most `above` gets rank 0.
     fn rank_all(&mut self, logits: &[f32], above: f32, rank: impl Fn(f32) -> u32) {
         let each = self.weights.iter().zip(logits);
         self.ranks.clear();

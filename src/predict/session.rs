@@ -16,9 +16,9 @@ use crate::tensor::Variable;
 /// memories of the step block from row to row. The output of a step is bit-identical to the row of the output that a run over
 /// the whole sequence computes.
 ///
-/// A session holds only its memories; it shares the predictor's weights and compiled steps. The predictor compiles as many
-/// steps as threads run a step at the same time, and uses them again. After the first step of a session, a step allocates no
-/// memory.
+/// A session holds only its memories; it shares the predictor's weights and compiled steps. The predictor compiles one step for
+/// each thread that runs a step at the same time as other threads, and reuses compiled steps. After the first step of a session,
+/// a step allocates no memory.
 ///
 /// ```
 /// # use unpadded::checkpoint::Checkpoint;
@@ -62,9 +62,9 @@ fn fresh() -> u64 {
 }
 
 impl Predictor {
-    /// Makes a session over one sequence; every step computes the given outputs. The outputs must have the rows of the
-    /// sequence, and every operator between the sequence's feed and the outputs must run forward from the first row.
-    /// [`Session::begin`] takes the other inputs, such as the text to translate.
+    /// Makes a session over one sequence; every step computes the given outputs. The outputs must have the rows of the sequence,
+    /// and every operator between the sequence's feed and the outputs must run forward from the first row. [`Session::begin`]
+    /// takes the inputs that are not fed row by row, such as the text to translate.
     ///
     /// # Errors
     /// If an output is unknown, or if an operator cannot run row by row: a loop from the end, or an operator that reads later
@@ -96,7 +96,7 @@ impl Predictor {
 }
 
 impl Session {
-    /// Sets the most steps after [`begin`](Self::begin); one step more is an error.
+    /// Sets the maximum number of steps after [`begin`](Self::begin); each further step is an error.
     #[must_use]
     pub fn most_steps(self, steps: u64) -> Self {
         Self { most_steps: steps, ..self }
@@ -107,7 +107,7 @@ impl Session {
     /// feeds, its first step begins the session, without a call of `begin`.
     ///
     /// # Errors
-    /// If a feed is missing, unknown or does not fit, or if the number of sequences in a feed differs from the session's.
+    /// If a feed is missing, unknown or does not fit, or if a feed does not have as many sequences as the session.
     #[track_caller]
     pub fn begin(&mut self, feeds: &[(&str, &Variable)]) -> Result<()> {
         let begun = self.stepping.begin(feeds, self.sequences).at_caller()?;
@@ -246,8 +246,8 @@ impl Session {
     /// states are checked against the model, but the parameters of the model are not.
     ///
     /// # Errors
-    /// If the bytes are damaged, or belong to another model or to a session with another number of sequences. After an error,
-    /// the session is unchanged.
+    /// If the bytes are damaged, or if the model or the number of sequences of the saved session differs from this session. After
+    /// an error, the session is unchanged.
     #[track_caller]
     pub fn restore(&mut self, bytes: &[u8]) -> Result<()> {
         let program = &self.stepping.stepped.step;

@@ -1,4 +1,4 @@
-//! A model divided for running row by row: its programs, and the pool of idle compiled steps.
+//! A model in the form that runs row by row: its programs, and the pool of idle compiled steps.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -218,7 +218,7 @@ impl Engine {
         executor.run_placed(weights, PlacedFeeds { batch, feeds: placed })
     }
 
-    /// Calls `show` with the numbers of a variable after the last step, row-major.
+    /// Calls `show` with the values of a variable after the last step, row-major.
     pub(super) fn numbers<T: Element + Plain, R>(
         &mut self,
         id: VarId,

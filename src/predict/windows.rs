@@ -105,8 +105,8 @@ impl Windows {
 }
 
 impl Pass {
-    /// Runs this pass over all windows; returns the outputs that have a row for each input row, and the values at the ends of
-    /// the sequences.
+    /// Runs this pass over all windows; returns the outputs with one row per input row ([`WindowPass::rows`]), and the values
+    /// after the last window ([`WindowPass::reached`]).
     #[track_caller]
     fn run(
         &mut self,
@@ -181,8 +181,8 @@ struct Cut<'a> {
     lengths: Vec<usize>,
 }
 
-/// A window: the position in each sequence of its first row in the window; for each row of the window, the row's number in the
-/// batch; and the LoD of the window.
+/// A window. It has the position in each sequence at which the window begins, the index in the batch of each row of the window,
+/// and the LoD of the window.
 type Window<'a> = (&'a [u64], &'a [usize], Arc<Lod>);
 
 impl<'a> Cut<'a> {
@@ -193,7 +193,7 @@ impl<'a> Cut<'a> {
         Self { offsets, from_end, left, begun: false, places, rows, lengths }
     }
 
-    /// Returns the next window; `None` after the last row. The first window exists even if there are no rows. The rows of a
+    /// Returns the next window; `None` after the last row. For a batch without rows, the first window is empty. The rows of a
     /// window are divided evenly among the sequences; a sequence without rows left has no row in the window.
     fn next(&mut self, most: usize) -> Result<Option<Window<'_>>> {
         let running = self.left.iter().filter(|left| !left.is_empty()).count();

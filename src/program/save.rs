@@ -40,7 +40,8 @@ impl Program {
     /// Reads a program from a file; the file may have other sections, too. Loading a program requires no registry of operators.
     ///
     /// # Errors
-    /// Fails if the file is damaged, has another format or a future version, or contains no well-formed program.
+    /// Fails if the file is damaged, is not in the format of checkpoints, has a future version, or contains no well-formed
+    /// program.
     #[track_caller]
     pub fn load(path: impl AsRef<Path>) -> Result<Self> {
         Self::load_file(path.as_ref()).at_caller()
@@ -67,7 +68,8 @@ impl Program {
     /// Reads a program from the bytes of a file, as [`Self::load`] does from a file.
     ///
     /// # Errors
-    /// Fails if the bytes are damaged, have another format or a future version, or contain no well-formed program.
+    /// Fails if the bytes are damaged, are not in the format of checkpoints, have a future version, or contain no well-formed
+    /// program.
     #[track_caller]
     pub fn from_bytes(bytes: &[u8]) -> Result<Self> {
         Self::read(Reader::new("bytes of a program", bytes, bytes.len() as u64)?).at_caller()

@@ -49,8 +49,8 @@ impl Aligner {
     /// Returns an aligner for a checkpoint of the recipe `translate` that was trained with this config.
     ///
     /// # Errors
-    /// If the checkpoint belongs to another task, has no attention, or lacks a vocabulary, a feed or a parameter of the
-    /// model in the config.
+    /// If the checkpoint belongs to a recipe other than `translate`, has no attention, or lacks a vocabulary, a feed
+    /// or a parameter of the model in the config.
     #[track_caller]
     pub fn new(config: &Config, checkpoint: Checkpoint, threads: usize) -> Result<Self> {
         Self::of(config, checkpoint, threads).at_caller()

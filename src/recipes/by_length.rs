@@ -14,8 +14,8 @@ pub struct ByLength {
     pub by: &'static str,
     /// The unit of the score; a score with [`Unit::Share`] is shown in percent.
     pub unit: Unit,
-    /// For each range, by its shortest length: the number of texts, the sum of their scores, and the number that the
-    /// sum is divided by for the mean.
+    /// For each range, by its shortest length: the number of texts, the sum of their scores, and the sum of their
+    /// weights, by which the sum of scores is divided for the mean.
     sums: BTreeMap<usize, (u64, f64, f64)>,
 }
 

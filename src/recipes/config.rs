@@ -46,7 +46,7 @@ impl Config {
     /// Sets a setting; `name` is the dotted name, such as `model.hidden`.
     ///
     /// # Errors
-    /// If the task has no such setting (the error names the nearest one), if the value has another type, or if
+    /// If the task has no such setting (the error names the nearest one), if the value has the wrong type, or if
     /// `data.text` gets an empty list.
     #[track_caller]
     pub fn set(&mut self, name: &str, value: &Value) -> Result<()> {

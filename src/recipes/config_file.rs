@@ -191,7 +191,8 @@ fn parse(name: &str, text: &str) -> Result<(Config, Option<Space>)> {
 /// The name of the table with the settings that a search varies.
 const SPACE: &str = "space";
 
-/// Parses a search space: returns the settings with valid values, and one error for each other setting.
+/// Parses a search space: returns the settings with valid values, and one error for each setting that is unknown or
+/// has invalid values.
 fn space(table: &DeTable<'_>, config: &Config, place: &dyn Fn(usize) -> String) -> (Space, Vec<Error>) {
     let (mut space, mut wrong) = (Space::default(), Vec::new());
     let mut add = |name: &str, at: usize, value: &DeValue<'_>| {
@@ -243,7 +244,7 @@ fn values(name: &str, value: &DeValue<'_>) -> Result<Values> {
     }
 }
 
-/// Adds to the error about an unknown table which table or setting was probably meant.
+/// Adds a hint to the error about an unknown table: the table or setting that was probably meant.
 fn advised(error: Error, task: Task, name: &str, sections: &[&str]) -> Error {
     let setting = Config::keys(task).find(|key| key.name == name);
     match (setting, nearest(name, sections.iter().copied())) {

@@ -78,7 +78,8 @@ impl<'a> Encoder<'a> {
     }
 }
 
-/// A character encoder of words: one LSTM reads the characters forwards, another backwards (Lample et al., 2016).
+/// A character encoder of words: one LSTM reads the characters of a word forwards, a second LSTM backwards (Lample et
+/// al., 2016).
 struct Spelling {
     characters: Instance<Embedding>,
     forth: Instance<Lstm>,

@@ -31,12 +31,12 @@ pub struct Evaluation {
     /// A score by the length of texts, such as the share of wrong texts; `None` if the task has no such score.
     pub lengths: Option<ByLength>,
     /// Translations with their references: the first texts of the file, and the worst of the other texts. The list is
-    /// empty for other tasks than translation.
+    /// empty for tasks other than translation.
     pub examples: Vec<TranslatedText>,
     /// Labels and tags that occur in the scored texts but never in the training.
     pub unseen: Vec<UnseenLabel>,
-    /// The settings with which BLEU and chrF were computed, in the signature format of sacreBLEU. The list is empty for
-    /// other tasks than translation.
+    /// The settings with which BLEU and chrF were computed, in the signature format of sacreBLEU. The list is empty
+    /// for tasks other than translation.
     pub signatures: Vec<String>,
     /// Notes for people about the figures, for example about texts that a figure leaves out.
     pub notes: Vec<String>,
@@ -118,7 +118,7 @@ pub struct Confusion {
     pub cells: Vec<ConfusionCount>,
 }
 
-/// How often a class was predicted for texts or words of a true class; the two classes may be equal.
+/// The number of texts or words with a true class and a predicted class; the two classes may be equal.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct ConfusionCount {
@@ -155,8 +155,8 @@ impl Evaluation {
         self.figures.iter().find(|figure| figure.name == self.headline)
     }
 
-    /// Returns an evaluation with these figures, each computed from the summed columns of a bootstrap sample; the first
-    /// figure is the headline.
+    /// Returns an evaluation with these figures; the first figure is the headline. Each figure is computed from the
+    /// summed columns of `sample`, and its interval from resampled sums.
     pub(super) fn of(sample: Bootstrap, columns: usize, figures: &[(&'static str, Unit, FigureFn)]) -> Self {
         let total = sample.total(columns);
         let of: Vec<FigureFn> = figures.iter().map(|(.., of)| *of).collect();

@@ -50,7 +50,7 @@ const LOGITS: &str = "logits";
 const STEPS: usize = 64;
 /// Maximum number of held-out lines in a report; the model continues the beginning of each line.
 const OPENINGS: usize = 5;
-/// The number of tokens that an answer continues a text by.
+/// The number of tokens that an answer appends to a text.
 const ANSWERED: usize = 100;
 
 /// The recipe `lm`, for language models.
@@ -252,7 +252,7 @@ impl Prose {
         })
     }
 
-    /// Returns the text in pieces; a piece ends at a line break if it has one.
+    /// Returns the text in pieces. A piece that contains a line break ends at a line break.
     fn pieces(&self) -> Box<dyn Iterator<Item = Result<Cow<'_, str>>> + '_> {
         match self {
             Self::Held(text) => Box::new(text.pieces().map(|piece| Ok(piece.into()))),
@@ -386,7 +386,7 @@ fn data(config: &Config, predictor: &Predictor, cut: &Tokenizer, path: &str) -> 
 }
 
 /// The columns of a bootstrap sample, in which each window is a text: the sum of −ln p over the tokens, the number of
-/// tokens, and the window's share of the characters and of the bytes.
+/// tokens, and the number of characters and of bytes, divided among the windows.
 const NATS: usize = 0;
 const COUNTED: usize = 1;
 const LETTERS: usize = 2;

@@ -153,7 +153,7 @@ pub(super) fn steps(config: &Config, texts: usize) -> usize {
     (config.training.epochs as usize).saturating_mul(texts.div_ceil(config.training.batch))
 }
 
-/// Adds to an error about a vocabulary without tokens which settings would keep more tokens.
+/// Adds a hint to the error about a vocabulary without tokens: the settings that would keep more tokens.
 pub(super) fn known(found: Result<Vocabulary>, config: &Config) -> Result<Vocabulary> {
     found.map_err(|e| match e.kind() {
         ErrorKind::Mismatch => {

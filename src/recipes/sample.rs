@@ -12,9 +12,9 @@ const SEED: u32 = 41;
 /// A function that computes a figure, such as accuracy, from the summed counts; the counts are indexed by column.
 pub(super) type FigureFn = fn(&[f64]) -> f64;
 
-/// The counts of each text, in columns, for bootstrap resampling. Each of the first 10,000 texts is a group; each later
-/// text is added to a group that a hash of the text's number selects. The limit of 10,000 groups bounds the memory, and
-/// two models on the same texts have equal groups.
+/// The counts of each text, in columns, for bootstrap resampling. Each of the first 10,000 texts is a group; each
+/// later text is added to a group that a hash of the text's index selects. The limit of 10,000 groups bounds the
+/// memory, and two models on the same texts have equal groups.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Bootstrap {
     groups: Vec<Vec<f64>>,

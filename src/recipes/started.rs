@@ -334,9 +334,9 @@ fn layer_of(parameter: &str) -> &str {
 }
 
 /// Copies rows and columns of the parameter `theirs` into the parameter `ours`. On each axis in `axes`, entry i of
-/// `ours` is copied from entry `numbers[i]` of `theirs`, and unchanged if `numbers[i]` is `None`. Entries after the
-/// first `known` entries of an axis, such as the start and end scores of a conditional random field, are copied in
-/// order. Returns `None` if the two shapes do not fit together.
+/// `ours` is copied from entry `numbers[i]` of `theirs`; if `numbers[i]` is `None`, the entry of `ours` is unchanged.
+/// The entries of `theirs` after the first `known` entries of an axis, such as the start and end scores of a
+/// conditional random field, are copied in order. Returns `None` if the two shapes do not fit together.
 fn merged(
     ours: &Storage,
     theirs: &Storage,

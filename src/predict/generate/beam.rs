@@ -8,8 +8,8 @@ use super::steps::{Steps, logits_of, rooms};
 use crate::error::{Error, ErrorKind, Result};
 use crate::executor::Threads;
 
-/// The most logits of a step of beam search: 2²⁸, or 1 GiB. A wide beam would otherwise end the process when an allocation
-/// fails.
+/// The maximum number of logits in one step of a beam search: 2²⁸, or 1 GiB. A beam above this limit is an error; without the
+/// limit, a failed allocation would end the process.
 const MOST_LOGITS: usize = 1 << 28;
 
 /// Searches the best hypotheses of each source. The hypotheses of a source depend neither on the other sources nor on the

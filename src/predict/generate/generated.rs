@@ -68,7 +68,7 @@ impl Hypotheses {
     /// Returns the hypotheses of a source, best first.
     ///
     /// # Errors
-    /// If there is no source with this number.
+    /// If there is no source with the index `source`.
     #[track_caller]
     pub fn hypotheses(&self, source: usize) -> Result<Vec<Hypothesis<'_>>> {
         let Some(lod) = self.tokens.lod() else {
@@ -92,7 +92,7 @@ impl Hypotheses {
     /// Returns the best hypothesis of each source; `None` for a source without hypotheses.
     ///
     /// # Errors
-    /// Never fails for hypotheses that a generation has returned.
+    /// Never fails for a result that a generator or a beam search returned.
     #[track_caller]
     pub fn best(&self) -> Result<Vec<Option<Hypothesis<'_>>>> {
         (0..self.sources()).map(|source| Ok(self.hypotheses(source)?.first().copied())).collect()

@@ -8,7 +8,7 @@ use std::collections::BinaryHeap;
 pub(super) struct Tokens(Vec<(Option<usize>, usize)>);
 
 impl Tokens {
-    /// Appends a token to hypothesis `before` (`None`: an empty hypothesis); returns the number of the new hypothesis.
+    /// Appends a token to hypothesis `before` (`None`: an empty hypothesis); returns the index of the new hypothesis.
     pub(super) fn push(&mut self, before: Option<usize>, token: usize) -> usize {
         self.0.push((before, token));
         self.0.len() - 1
@@ -85,9 +85,9 @@ impl Best {
         }
     }
 
-    /// Returns a threshold for logits: a continuation with a smaller logit is not among the best, because the sum of a
-    /// candidate is its logit plus `sum - log_sum`. The threshold is a little too low, to allow for rounding: not every logit
-    /// above it belongs to one of the best candidates.
+    /// Returns a threshold for the logits of one hypothesis: a candidate with a smaller logit is not among the best. The sum of a
+    /// candidate is its logit plus `sum - log_sum`. The threshold is slightly too low, to allow for rounding: a candidate with a
+    /// logit above the threshold may still not be among the best.
     pub(super) fn least_logit(&self, sum: f64, log_sum: f64) -> f32 {
         match self.heap.peek() {
             Some(Reverse(worst)) if self.heap.len() >= self.most => {

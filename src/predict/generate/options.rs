@@ -7,9 +7,9 @@
 /// stop token, or after `max_steps` tokens. The stop token counts as one of the `max_steps` tokens, and its probability counts
 /// in the score; the result has neither the stop token nor the start token.
 ///
-/// The score of a hypothesis is first the sum of the natural logarithms of its tokens' probabilities: the softmax of the logits
-/// at each step. A forbidden token is never taken, but it counts in the softmax, so other tokens do not become likelier. The
-/// repetition penalty changes the logits before the softmax.
+/// The score of a hypothesis, without length and coverage penalty, is the sum of the natural logarithms of its tokens'
+/// probabilities. The probabilities at a step are the softmax of the logits. A forbidden token is never taken, but it counts in
+/// the softmax, so other tokens do not become likelier. The repetition penalty changes the logits before the softmax.
 ///
 /// ```
 /// use unpadded::predict::Generation;
@@ -102,9 +102,9 @@ impl Generation {
         Self { required: required.into(), ..self }
     }
 
-    /// Sets the number of the batch's first source, counted over all data (default: 0). Random draws depend on the numbers of
-    /// the sources. Sources that are divided into several batches get the same tokens as in one batch if each batch sets its
-    /// first number.
+    /// Sets the index of the batch's first source among the sources of all batches (default: 0). Random draws depend on the index
+    /// of the source. If each batch sets its first index, the tokens of a source do not depend on how the sources are divided
+    /// into batches.
     #[must_use]
     pub fn first(self, number: u64) -> Self {
         Self { first: number, ..self }
@@ -137,22 +137,24 @@ impl Generation {
 ///
 /// where a sum of attention below 1e-6 counts as 1e-6 (Y. Wu et al., Google's neural machine translation system, 2016).
 ///
-/// At each step, the continuations of all running hypotheses of a source by one token are ranked by `ln p`. Of equal
-/// continuations, the better hypothesis comes first, then the larger logit, then the smaller token. If a continuation by the
-/// stop token is among the best `width`, its hypothesis is finished; the best `width` other continuations are the new running
-/// hypotheses. After the last step, the running hypotheses count as finished, and their scores are compared with the scores of
-/// the stopped hypotheses. Of finished hypotheses with equal scores, the one that was finished at an earlier step is better,
-/// and at one step the higher ranked. If the width is at least the number of all continuations, the search finds the best of
-/// all possible hypotheses.
+/// At each step, the continuations of all running hypotheses of a source by one token are ranked by `ln p`. If several
+/// continuations have the same `ln p`, the continuation of the higher-ranked hypothesis comes first. Among continuations of one
+/// hypothesis, the larger logit comes first, then the smaller token. If a continuation by the stop token is among the best
+/// `width` continuations, its hypothesis is finished. The best `width` continuations by tokens other than the stop token are the
+/// new running hypotheses. After the last step, the running hypotheses count as finished, and their scores are compared with the
+/// scores of the stopped hypotheses. Of finished hypotheses with equal scores, the hypothesis that was finished at the earlier
+/// step is better. Of hypotheses that were finished at the same step, the higher-ranked hypothesis is better. If the width is at
+/// least the number of all continuations, the search finds the best of all possible hypotheses.
 ///
 /// With `n` required tokens, the continuations are divided into `n + 1` groups by the number of required tokens that they have.
-/// The groups take turns to get one of the `width` places, and the group with the most required tokens begins. A group without
-/// continuations left is skipped. A group therefore keeps its places even if continuations with fewer required tokens are
-/// likelier. (After M. Post, D. Vilar, Fast lexically constrained decoding with dynamic beam allocation, 2018.)
+/// The groups take turns to get one of the `width` places, and the group with the most required tokens begins. If all
+/// continuations of a group have a place, the group is skipped. A group therefore keeps its places even if continuations with
+/// fewer required tokens are likelier. (After M. Post, D. Vilar, Fast lexically constrained decoding with dynamic beam
+/// allocation, 2018.)
 ///
 /// The search of a source ends when `n_best` hypotheses are finished and no running hypothesis can get a better score than the
-/// worst of them, even if all its further tokens had probability 1. With [`Self::early`], the search of a source may end
-/// earlier.
+/// finished hypothesis at rank `n_best`, even if all further tokens had probability 1. With [`Self::early`], the search of a
+/// source may end earlier.
 ///
 /// ```
 /// use unpadded::predict::Beam;
@@ -169,8 +171,8 @@ pub struct Beam {
 }
 
 impl Beam {
-    /// Makes options with beam width `width`: the most running hypotheses of each source. Only the best hypothesis is returned,
-    /// and there are no penalties.
+    /// Makes options with the beam width `width`: the maximum number of running hypotheses per source. Only the best hypothesis
+    /// is returned, and there are no penalties.
     ///
     /// The beam may be wider than the vocabulary. Memory is allocated only for existing hypotheses: their number grows with
     /// each step, up to `width` per source.

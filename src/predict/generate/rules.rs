@@ -3,7 +3,7 @@
 use super::options::{Generation, Prefixes};
 use crate::error::{Error, Result};
 
-/// The most required tokens: 64, since a set of required tokens is stored as the bits of a u64.
+/// The maximum number of required tokens: 64, since a set of required tokens is stored as the bits of a u64.
 const MOST_REQUIRED: usize = u64::BITS as usize;
 
 /// The checked options of a generation; tokens are indices into a row of logits.
@@ -132,7 +132,8 @@ impl Rules {
         self.required.len()
     }
 
-    /// Returns `met` with `token` added if `token` is a required token, else `met`; a set has bit i for required token i.
+    /// Adds `token` to the set `met` if `token` is a required token, and returns the set. Bit i of the set is 1 if the set has
+    /// the required token with index i.
     pub(super) fn meet(&self, met: u64, token: usize) -> u64 {
         self.required.binary_search(&token).map_or(met, |i| met | 1 << i)
     }

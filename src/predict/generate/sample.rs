@@ -10,13 +10,14 @@ use crate::predict::logits::{largest, log_sum_exp};
 use crate::predict::sampling::{Sampler, Sampling};
 
 /// Generates one hypothesis for each source: with temperature 0 the likeliest token at each step, else a random token. A random
-/// draw depends on the seed, the number of the source and the step, but neither on other sources nor on the number of threads.
+/// draw depends on the seed, the index of the source (from `numbers`) and the step, but neither on other sources nor on the
+/// number of threads.
 ///
 /// A source has no hypothesis if no token is possible at one of its steps.
 ///
 /// # Errors
-/// If `numbers` does not have one number per source; if an option is invalid, or names a token that the model does not score;
-/// if the model fails, or returns a score that is NaN or positive infinity.
+/// If `numbers` does not have one index per source; if an option is invalid, or names a token that the model does not score; if
+/// the model fails, or returns a score that is NaN or positive infinity.
 pub(crate) fn sample(
     steps: &mut dyn Steps,
     sources: usize,

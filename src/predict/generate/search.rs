@@ -25,7 +25,7 @@ pub(super) struct Search<'a> {
     rules: &'a Rules,
     beam: Beam,
     tokens: Tokens,
-    /// The best continuations other than by the stop token: group i has the continuations with i required tokens.
+    /// The best continuations by tokens other than the stop token: group i has the continuations that contain i required tokens.
     groups: Vec<Best>,
     /// The continuations of running hypotheses by the stop token.
     stops: Vec<Candidate>,
@@ -34,13 +34,13 @@ pub(super) struct Search<'a> {
     covered: Vec<f64>,
     /// The best finished hypotheses, best first, at most `n_best`.
     finished: Vec<HypothesisEnd>,
-    /// The number of all hypotheses that were finished, also of hypotheses that are not in `finished`.
+    /// The number of all hypotheses that were finished so far, including hypotheses that `finished` no longer has.
     finishes: usize,
 }
 
 /// A hypothesis that the search continues.
 pub(super) struct Running {
-    /// The rank of the hypothesis that this hypothesis continues, among the source's running hypotheses of the previous step.
+    /// The rank of the parent, which this hypothesis continues, among the source's running hypotheses of the previous step.
     pub(super) parent: usize,
     /// The last token of the hypothesis.
     pub(super) token: usize,
@@ -70,8 +70,8 @@ pub(super) struct StepOutput<'a> {
     pub(super) step: usize,
     pub(super) classes: usize,
     pub(super) logits: &'a [f32],
-    /// The attention weights of all hypotheses, and the offsets that divide the weights by hypothesis; `None` without a
-    /// coverage penalty.
+    /// The attention weights of all hypotheses, and the offsets at which the weights of each hypothesis begin and end; `None`
+    /// without a coverage penalty.
     pub(super) attention: Option<(&'a [f32], &'a [usize])>,
 }
 
@@ -186,8 +186,8 @@ impl<'a> Search<'a> {
         Ok(())
     }
 
-    /// Selects the best continuations: continuations by the stop token finish hypotheses, and the others become the running
-    /// hypotheses.
+    /// Selects the best continuations: continuations by the stop token finish hypotheses, and continuations by other tokens
+    /// become the running hypotheses.
     fn select(&mut self, step: usize) {
         let width = self.beam.width;
         let mut groups: Vec<Vec<Candidate>> = self.groups.iter_mut().map(Best::take).collect();
@@ -219,7 +219,8 @@ impl<'a> Search<'a> {
         self.go_on(&next);
     }
 
-    /// Finishes a hypothesis by candidate `end`: by the stop token, or by another token at the maximal number of steps.
+    /// Finishes the hypothesis of the candidate `end`. The candidate's token is the stop token (`stopped`) or, at the maximal
+    /// number of steps, any other token.
     fn finish(&mut self, step: usize, end: Candidate, stopped: bool) {
         let Beam { n_best, coverage, .. } = self.beam;
         let positions = self.covered.len() / self.running.len();

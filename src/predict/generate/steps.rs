@@ -17,9 +17,9 @@ pub(crate) trait Steps {
     /// Returns the logits after the last `advance`: one row per hypothesis, one column per token, row-major.
     fn logits(&self) -> Result<&[f32]>;
 
-    /// Returns the attention at this step, for the coverage penalty: the weights of all hypotheses in one slice, and the
-    /// offsets that divide the weights by hypothesis. The weights of a hypothesis sum to about 1. Returns `None` if the model
-    /// has no attention output.
+    /// Returns the attention at this step, for the coverage penalty: the weights of all hypotheses in one slice, and the offsets
+    /// at which the weights of each hypothesis begin and end. The weights of a hypothesis sum to about 1. Returns `None` if the
+    /// model has no attention output.
     fn attention(&self) -> Result<Option<(&[f32], &[usize])>>;
 }
 
@@ -39,8 +39,7 @@ pub(super) fn wrong_logit(wrong: f32, source: usize, step: usize) -> Error {
     Error::of(ErrorKind::NotFinite, what, "numbers or negative infinity", wrong.to_string())
 }
 
-/// The least number of logits on which more than one thread works: the work on fewer logits takes less time than waking a
-/// thread.
+/// The minimum number of logits on which several threads work: for fewer logits, waking a thread takes longer than the work.
 const WORTH: usize = 1 << 16;
 
 /// Returns the number of threads among which the work on `logits` logits is divided.

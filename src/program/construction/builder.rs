@@ -124,8 +124,8 @@ impl Builder {
         Some(Builder { number: var.builder, state, block })
     }
 
-    /// Returns the source line that errors name. In a layer call, this is the line of the outermost layer call; else it is the
-    /// caller's line of the `#[track_caller]` method that calls `here`.
+    /// Returns the source line that errors name: in a layer call, the line of the outermost layer call. Outside of layer calls,
+    /// it is the line of the user's code that called the current method; that method must be `#[track_caller]`.
     #[track_caller]
     pub(super) fn here(&self) -> &'static Location<'static> {
         let layer = self.state.borrow().scopes.lines.first().copied();
@@ -150,7 +150,7 @@ impl Builder {
     /// Checks that the builder recorded no error so far.
     ///
     /// # Errors
-    /// Fails if any call did not fit: [`Error::all`] lists the recorded errors in the order of the calls.
+    /// Fails if the builder recorded an error: [`Error::all`] lists all recorded errors in the order of the calls.
     pub fn check(&self) -> Result<()> {
         let state = &mut *self.state.borrow_mut();
         state.errors.extend(state::stray_errors(self.number));
@@ -217,8 +217,8 @@ impl Builder {
         self.check().is_ok()
     }
 
-    /// Returns the number of a variable that this builder's block can read. Returns `None` if the variable is unknown; records an
-    /// error and returns `None` if the block cannot read the variable.
+    /// Returns the id of the variable `var`, which this builder's block must be able to read. Returns `None` if the variable is
+    /// unknown; records an error and returns `None` if the block cannot read the variable.
     #[track_caller]
     pub(crate) fn visible(&self, var: Var) -> Option<VarId> {
         let seen = {
@@ -235,8 +235,8 @@ impl Builder {
         self.number
     }
 
-    /// Returns the number of a variable, as [`Self::visible`] does, for the block to which an operator on the variable is
-    /// appended.
+    /// Returns the id of a variable, as [`Self::visible`] does; the block to which an operator on the variable is appended must
+    /// be able to read the variable.
     #[track_caller]
     pub(crate) fn reachable(&self, var: Var) -> Option<VarId> {
         let home = Builder { block: self.home([&var]), ..self.clone() };
@@ -260,8 +260,8 @@ impl Builder {
         }
     }
 
-    /// Returns the number of a variable of this builder in the program. Returns `None` if the variable is unknown; records an
-    /// error and returns `None` if the variable belongs to another builder.
+    /// Returns the id of a variable of this builder. Returns `None` if the variable is unknown; records an error and returns
+    /// `None` if the variable belongs to another builder.
     #[track_caller]
     pub(super) fn known(&self, var: Var) -> Option<VarId> {
         let own = self.state.borrow().own(var);
@@ -279,7 +279,7 @@ impl Builder {
         self.fitting(spec)
     }
 
-    /// Returns the number of a variable in the program; an unknown variable is an error.
+    /// Returns the id of a variable of this builder; an unknown variable is an error.
     pub(crate) fn owned(&self, var: Var) -> Result<VarId> {
         let unknown = || Error::of(ErrorKind::Program, "variable", "one of the program", "an unknown one");
         self.state.borrow().own(var)?.ok_or_else(unknown)
@@ -324,7 +324,7 @@ impl Builder {
     /// # Errors
     /// Records the errors of [`Self::feed`]. Records an error if a dimension after the first is unknown, if the height of
     /// selected rows is unknown, or if the storage does not allow this number of dimensions. A csr or coo feed can have at most
-    /// 2^60 columns (or numbers, if the number of rows is known).
+    /// 2^60 columns; if the number of rows is known, rows times columns can be at most 2^60.
     #[track_caller]
     pub fn feed_stored(
         &self,
@@ -430,7 +430,7 @@ impl Builder {
         self.made(added)
     }
 
-    /// Returns the variable with the number `id`; if `id` is an error, records the error and returns an unknown variable.
+    /// Returns the variable with this id; if `id` is an error, records the error and returns an unknown variable.
     #[track_caller]
     pub(super) fn made(&self, id: Result<VarId>) -> Var {
         self.fitting(id).map_or_else(|| self.unknown(), |id| self.var(id))
@@ -453,7 +453,7 @@ impl Builder {
         self.fitting(watched);
     }
 
-    /// Returns the dtype that `of` names; `None` if `of` is an unknown variable.
+    /// Returns the dtype that `of` gives: a dtype, or the dtype of a variable; `None` if the variable is unknown.
     #[track_caller]
     pub(super) fn dtype(&self, of: impl Into<DTypeSource>) -> Option<DType> {
         match of.into() {
@@ -506,8 +506,8 @@ impl Builder {
     /// becomes a static input of the step block.
     ///
     /// # Errors
-    /// Records an error if an input does not fit, or if the number of outputs does not fit `V`. The error names the operator and
-    /// the caller's line, and the returned variables are unknown.
+    /// Records an error if the operator refuses an input or an attribute, or if the number of outputs does not match `V`. The
+    /// error names the operator and the caller's line, and the returned variables are unknown.
     #[track_caller]
     pub fn append<V: Outputs>(&self, kind: &str, inputs: &[(&str, &[Var])], attributes: Attributes) -> V {
         let (caller, block) = (self.here(), self.home(inputs.iter().flat_map(|&(_, vars)| vars)));

@@ -100,7 +100,8 @@ impl Step {
         }
     }
 
-    /// Returns the next value of `memory`: `var`, or a copy of `var`; records an error if `var` does not fit.
+    /// Returns the next value of `memory`: `var`, or a copy of `var`; records an error if the dtypes or shapes of `memory` and
+    /// `var` differ.
     fn next(&self, memory: VarId, var: Var) -> NextMemory {
         let others = {
             let mut state = self.state.borrow_mut();

@@ -37,13 +37,13 @@ pub(super) struct OpenStep {
     pub(super) place: Place,
     pub(super) desc: StepDesc,
     pub(super) memories: Vec<OpenMemory>,
-    /// The index of each memory in `memories`, by the variable that holds the memory's previous value. `taken` has the variables
-    /// that are the next value of a memory.
+    /// For each variable that holds the previous value of a memory, the index of the memory in `memories`. `taken` has the
+    /// variables that hold the next value of a memory.
     pub(super) numbers: HashMap<VarId, usize>,
     pub(super) taken: HashSet<VarId>,
-    /// The outer variables of the final values of memories that [`Step::last`](crate::program::Step::last) returned.
+    /// The outer variables that [`Step::last`](crate::program::Step::last) returned; each holds the final value of a memory.
     pub(super) lasts: HashSet<VarId>,
-    /// The static inputs: the view in the step block, by the outer variable.
+    /// For each outer variable that is a static input, its view in the step block.
     pub(super) captured: HashMap<VarId, VarId>,
     /// The number of errors that the builder had recorded when the step block was opened.
     pub(super) errors: usize,
@@ -130,7 +130,7 @@ impl OpenStep {
             || self.memories.iter().any(|memory| memory.initial == Some(outer))
     }
 
-    /// Returns whether the LoD level is known whose sequences the steps run over.
+    /// Returns whether the sequences that the steps run over are known, which they are unless a step input is wrong or unknown.
     pub(super) fn is_known(&self) -> bool {
         self.over.is_some()
     }
@@ -312,8 +312,8 @@ impl OpenStep {
 }
 
 impl StepDesc {
-    /// Returns the level in the step block that corresponds to the level `outer` of a static sub-sequence; `None` if no captured
-    /// sub-sequence has that level.
+    /// Returns the level in the step block that corresponds to the level `outer` of a static sub-sequence; `None` if no static
+    /// input has that level.
     fn static_level(&self, program: &Program, outer: LevelId) -> Option<LevelId> {
         self.statics.iter().find_map(|pair| {
             let (o, i) = (program.var(pair.outer).spec()?, program.var(pair.inner).spec()?);

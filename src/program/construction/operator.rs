@@ -27,7 +27,7 @@ impl InputArgument for &[Var] {
     }
 }
 
-/// Declares the type of an operator, a constant for the number of each slot, and the methods that append the operator. The macro
+/// Declares the type of an operator, a constant with the index of each slot, and the methods that append the operator. The macro
 /// also writes the documentation, and the code that reads and writes the attributes. The macro does not declare the computation:
 /// implement the trait [`Op`](crate::operator::Op) for the type.
 ///
@@ -300,9 +300,9 @@ macro_rules! operator_part {
     }};
 }
 
-/// Defines append methods of [`Builder`](crate::program::Builder) and, if `Var` is listed too, of [`Var`](crate::program::Var),
-/// with the first parameter as the receiver. If a name precedes the methods, the macro defines another macro of this name.
-/// [`ops`](crate::ops) calls that macro in the `impl` block of the operator's family.
+/// Defines append methods of [`Builder`](crate::program::Builder) and, if `Var` is listed too, of [`Var`](crate::program::Var).
+/// In the methods of `Var`, the first parameter is the receiver. If a name precedes the methods, the macro defines another macro
+/// of this name. [`ops`](crate::ops) calls that macro in the `impl` block of the operator's family.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! builder_methods {

@@ -41,15 +41,15 @@ impl Builder {
     /// height is at most 2^62; the height does not affect the use of memory.
     ///
     /// Reading a row that no update has touched returns the row's first value. The first value of a row depends only on the
-    /// program's seed, the parameter's name, the row's number and the column. The first value does not depend on the batch, the
+    /// program's seed, the parameter's name, the row's index and the column. The first value does not depend on the batch, the
     /// order of reads or the threads. `initializer` must compute each row independently of the other rows: zeros, constant,
-    /// uniform, normal, or [`embedding`](crate::layers::init::embedding). The first values of the table have the same
-    /// distribution as a [`parameter`](Self::parameter) with this initializer, but they are different random numbers.
+    /// uniform, normal, or [`embedding`](crate::layers::init::embedding). A [`parameter`](Self::parameter) with this initializer
+    /// has first values of the same distribution, but from other random draws.
     ///
     /// Only [`lookup`](Self::lookup) can read the table; the layer
     /// [`Embedding::row_sparse`](crate::layers::Embedding::row_sparse) consists of a row-sparse table and a lookup. The gradient
-    /// of the table is stored as selected rows. The optimizer's state for the table is row-sparse too, and starts at zero.
-    /// Training gives rows that are bit-identical to a dense table with the same first values and
+    /// of the table is stored as selected rows. The optimizer's state for the table is row-sparse too, and starts at zero. The
+    /// trained rows are bit-identical to the rows of a dense table with the same first values, trained with
     /// [sparse](crate::layers::Embedding::sparse) gradients. [`Scope::value`](crate::executor::Scope::value) returns the touched
     /// rows of the table.
     ///
@@ -122,8 +122,8 @@ impl Builder {
         kept
     }
 
-    /// Appends an operator that updates a variable of the root block in place, computed from the variable of one input slot. The
-    /// operator runs with the other updates of a training step.
+    /// Appends an operator that updates the variable `var` of the root block in place; the operator reads the variable `input`.
+    /// The operator runs with the other updates of a training step.
     ///
     /// # Errors
     /// Records an error if the variables do not fit the operator, or if the method is called in a step block.

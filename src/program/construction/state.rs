@@ -41,7 +41,8 @@ pub(super) struct State {
     pub(super) warnings: Vec<Warning>,
     /// The variables on which the user called `stop_gradient`.
     pub(super) stopped: HashSet<VarId>,
-    /// The dense copy of each variable that was made dense, by the block of its `to_dense` and by the variable.
+    /// The dense copies, such as the output of `to_dense`: the key is the block of the `to_dense` and the variable that was made
+    /// dense.
     pub(super) dense: HashMap<(BlockId, VarId), VarId>,
 }
 
@@ -336,8 +337,9 @@ impl State {
         (block, inner)
     }
 
-    /// Returns the variable that an operator of `block` reads for `var`. For a batched variable of a block around `block`, the
-    /// result is the view as a static input; else it is `var` itself. Returns `None` if `var` is unknown.
+    /// Returns the variable that an operator of `block` reads for `var`. If `var` is batched and belongs to a block around
+    /// `block`, `var` becomes a static input, and its view is returned; else `var` itself is returned. Returns `None` if `var` is
+    /// unknown.
     pub(super) fn resolve(&mut self, block: BlockId, var: Var) -> Result<Option<VarId>> {
         let Some(id) = self.own(var)? else { return Ok(None) };
         self.seen(block, id)?;

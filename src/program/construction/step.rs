@@ -53,14 +53,15 @@ impl Builder {
     ///
     /// # Errors
     /// Records an error if the inputs have no LoD or different LoDs, if a memory is not updated, or if an operator of the step
-    /// block does not fit. After an error in the step block, only the results that depend on the wrong operator are unknown.
+    /// block refuses its inputs. After an error in the step block, only the results that depend on the wrong operator are
+    /// unknown.
     #[track_caller]
     pub fn recurrent<I: Vars, O: Vars>(&self, inputs: I, step_block: impl FnOnce(&Step, I) -> O) -> O {
         self.recurrent_with(Recurrence::default(), inputs, step_block)
     }
 
-    /// Runs a step block as [`Self::recurrent`] does, with options: over another LoD level, so that each step reads a whole
-    /// (sub-)sequence, or in the reverse direction.
+    /// Runs a step block as [`Self::recurrent`] does, with options: over a LoD level above the last, so that each step reads a
+    /// whole (sub-)sequence, or in the reverse direction.
     ///
     /// # Errors
     /// Records the errors of [`Self::recurrent`].

@@ -10,15 +10,16 @@ use super::var::Var;
 pub trait Vars: Sized {
     /// Returns the variables as a list.
     fn list(&self) -> Vec<Var>;
-    /// Returns a group of the same form with the variables `vars`, one for each variable of [`Self::list`]. If `vars` is shorter,
-    /// the last variables of the group are kept.
+    /// Returns a group of the same form with the variables `vars`, one for each variable of [`Self::list`]. If `vars` has fewer
+    /// variables than the group, the remaining variables of the group are kept.
     #[must_use]
     fn with(&self, vars: &[Var]) -> Self;
 }
 
 /// The result type of a call that appends an operator: one variable, an array, a tuple or a list.
 pub trait Outputs: Sized {
-    /// Builds the result from an operator's outputs in the order of the slots; `None` if the number of outputs does not fit.
+    /// Builds the result from an operator's outputs in the order of the slots; `None` if this type cannot hold this number of
+    /// outputs.
     fn of(vars: &[Var]) -> Option<Self>;
     /// Returns the result of a refused call: `unknown` in every position. A list has one `unknown` per output slot.
     fn unknown(unknown: Var, slots: usize) -> Self;

@@ -5,8 +5,8 @@ use super::program::Program;
 use super::var_desc::VarKind;
 
 impl Program {
-    /// Returns the first difference between this program and `other`, as text with the item of each program; `None` if the
-    /// programs are equal. The comparison ignores the source lines that operators store for messages.
+    /// Returns the first difference between this program and `other`, as text that quotes the differing part of both programs;
+    /// `None` if the programs are equal. The comparison ignores the source lines that operators store for messages.
     ///
     /// ```
     /// use unpadded::{Builder, DType};

@@ -1,8 +1,8 @@
 //! A program as text: what `println!("{program}")` prints.
 //!
 //! The text lists feeds, parameters, states and literals, then the operators of the root block. Each step block is indented below
-//! the operator that runs it. Printing needs no registry and never panics, even for a program that was not checked: the number 7,
-//! if no variable has it, prints as `?7`.
+//! the operator that runs it. Printing needs no registry and never panics, even for a program that was not checked: a variable
+//! that does not exist prints as its number, such as `?7`.
 
 use std::fmt::{self, Write};
 

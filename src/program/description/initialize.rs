@@ -17,7 +17,7 @@
 //! | `embedding` | `std`, `padding` (none) | normal around 0; the row `padding` is 0 |
 //!
 //! Row-sparse parameters ([`Builder::row_sparse_parameter`](crate::Builder::row_sparse_parameter)) accept only `zeros`,
-//! `constant`, `uniform`, `normal` and `embedding`, which compute each row from its number, independently of other rows.
+//! `constant`, `uniform`, `normal` and `embedding`, which compute each row from its index, independently of other rows.
 //!
 //! The weights of a cell have the shape `[in, blocks·out]`: `blocks` matrices side by side, one per gate. Each matrix is
 //! initialised separately.
@@ -104,7 +104,7 @@ impl Start {
         read(&initializer.attributes, dims)
     }
 
-    /// Writes the numbers into `out`, which holds zeros, for an initialiser without [`Self::draw`].
+    /// Writes the first values into `out`, which must hold zeros, for an initialiser that [`Self::draw`] does not support.
     fn fill(&self, random: &mut Random, out: &mut [f64]) {
         match self {
             Start::Orthogonal(gates) => gates.orthogonal(random, out),
@@ -127,13 +127,13 @@ impl Start {
         }
     }
 
-    /// Returns whether [`Self::draw`] computes the numbers, one after another from start to end.
+    /// Returns whether [`Self::draw`] supports this initialiser: it computes the values in order, from first to last.
     fn is_drawn(&self) -> bool {
         use Start::{Constant, Embedding, Normal, Uniform, XavierUniform};
         matches!(self, Constant(_) | Uniform { .. } | Normal { .. } | XavierUniform(_) | Embedding { .. })
     }
 
-    /// Writes the next numbers into `out`. Every call except the last call must ask for an even count of numbers.
+    /// Writes the next values into `out`. In every call except the last, `out` must have an even length.
     fn draw(&self, random: &mut Random, out: &mut [f64]) {
         match self {
             Start::Constant(value) => out.fill(*value),
@@ -158,7 +158,7 @@ impl Start {
     }
 }
 
-/// Checks that an initialiser fits a variable of the shape `dims`, without computing the numbers.
+/// Checks that an initialiser fits a variable of the shape `dims`, without computing the first values.
 ///
 /// # Errors
 /// Fails if the initialiser is unknown, if its attributes are wrong, or if the shape does not fit it.
@@ -216,11 +216,11 @@ pub(crate) fn evaluate_in<T: Element>(
     Ok(())
 }
 
-/// A function of a row's number that writes the first values of the row.
+/// A function that writes the first values of the row with the given index.
 pub(crate) type FirstRow = Box<dyn FnMut(usize, &mut [f64])>;
 
-/// Returns a function that computes the numbers of [`evaluate`] row by row. Returns `None` for initialisers that fill a variable
-/// only as a whole, such as `orthogonal`.
+/// Returns a function that computes the same values as [`evaluate`], row by row. Returns `None` for initialisers that fill a
+/// variable only as a whole, such as `orthogonal`.
 ///
 /// # Errors
 /// Fails if the initialiser is unknown, if its attributes are wrong, or if the shape does not fit it.
@@ -253,8 +253,8 @@ pub(crate) fn row_by_row(
     })))
 }
 
-/// Returns the first values of the row-sparse variable `name`, each row computed from its number alone. The first values of a
-/// row-sparse variable have the same distribution as [`evaluate`], but they are different random numbers.
+/// Returns the first values of the row-sparse variable `name`; each row is computed from its index alone. The values have the
+/// same distribution as the values of [`evaluate`], but come from other random draws.
 ///
 /// # Errors
 /// Fails if the initialiser is unknown, if its attributes are wrong, or if a row depends on other rows or on the whole shape.
@@ -299,7 +299,7 @@ fn whole(initializer: &Initializer, reason: &str) -> Error {
     Error::of(ErrorKind::Program, "initialiser of a row-sparse variable", expected, got)
 }
 
-/// Reads a number from the attributes. Infinities are accepted (for masks), NaN is an error.
+/// Reads a number from the attributes. Infinities are accepted, because masks need them; NaN is an error.
 fn number(given: &Attributes, name: &str) -> Result<f64> {
     let value = given.float(name)?;
     if value.is_nan() {
@@ -318,7 +318,7 @@ fn deviation(given: &Attributes) -> Result<f64> {
     Err(Error::of(ErrorKind::Program, "attribute `std`", "a number from 0", std.to_string()))
 }
 
-/// Reads the number of an embedding's padding row from the attributes; `None` if there is no padding row.
+/// Reads the index of an embedding's padding row from the attributes; `None` if there is no padding row.
 fn padding(given: &Attributes) -> Result<Option<usize>> {
     if given.get("padding").is_some() { given.size("padding").map(Some) } else { Ok(None) }
 }
@@ -422,9 +422,9 @@ impl Gates {
     }
 }
 
-/// Subtracts from a vector its projections on the vectors `others`, then scales the vector to norm 1. Returns false if the vector
-/// still shrinks by more than 30 % in the third pass, as a zero vector does. A vector that shrinks by more than 30 % needs
-/// another pass for full precision.
+/// Subtracts from a vector its projections on the vectors `others`, then scales the vector to norm 1. If the subtraction shrinks
+/// the vector by more than 30 %, it is repeated for full precision. Returns false if the third subtraction still shrinks the
+/// vector by more than 30 %, or for a zero vector.
 fn orthonormalise(vector: &mut [f64], others: &[Vec<f64>]) -> bool {
     let mut before = dot(vector, vector).sqrt();
     for _ in 0..3 {

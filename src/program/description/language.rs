@@ -1,5 +1,5 @@
-//! The operators whose kinds the module `program` knows by name. One operator runs a step block; the others are appended by the
-//! builder and by differentiation, without a call by the user.
+//! The operators whose kinds the module `program` knows by name. One operator runs a step block. The builder and differentiation
+//! append the other operators, such as `to_dense`, without a call by the user.
 //!
 //! A registry needs operators of these kinds to build programs with step blocks, gradients or carried states; the crate's
 //! catalogue has these operators.
@@ -30,8 +30,8 @@ pub(crate) const FILL: LanguageOp = LanguageOp { kind: "fill_like", inputs: &["x
 /// Copies `x`: the copy is the value of the feed `before` in the next batch.
 pub(crate) const CARRY: LanguageOp = LanguageOp { kind: "carry", inputs: &["x", "before"], attributes: &[] };
 
-/// Makes `x` dense for an operator without a kernel for the storage of `x`. The attribute has the kind of this operator and the
-/// slot of `x`.
+/// Makes `x` dense for an operator without a kernel for the storage of `x`. The attribute `fallback` has the kind of the operator
+/// without a kernel, and the slot that `x` is bound to.
 pub(crate) const TO_DENSE: LanguageOp =
     LanguageOp { kind: "to_dense", inputs: &["x"], attributes: &["fallback"] };
 

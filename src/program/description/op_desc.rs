@@ -44,7 +44,7 @@ pub enum Role {
     /// The operator computes gradients. A backward operator reads the forward operator's slots and the gradients `SLOT@grad` of
     /// the output slots. It writes the gradients `SLOT@grad` of the input slots.
     Backward,
-    /// The operator runs after all gradients are known and checked, such as weight decay, clipping and update rules.
+    /// The operator, such as weight decay, clipping or an update rule, runs after all gradients are known and checked.
     Update,
     /// The operator brings rows of a parameter up to date before a forward operator reads these rows. A row misses optimizer
     /// updates in steps in which it has no gradient: see [`Debt`](crate::operator::Debt).
@@ -110,12 +110,14 @@ pub struct StepDesc {
 pub struct StepGradient {
     /// The number of the gradient block.
     pub block: BlockId,
-    /// The gradients of the step block's outputs, which the gradient block reads: the gradients of the outer and of the inner
-    /// variable.
+    /// For each output of the step block: the gradient of the outer variable, and the gradient of the inner variable, which the
+    /// gradient block reads.
     pub outputs: Vec<VarPair>,
-    /// The gradients of the step inputs, which the gradient block computes: the gradients of the outer and of the inner variable.
+    /// For each step input: the gradient of the outer variable, and the gradient of the inner variable, which the gradient block
+    /// computes.
     pub inputs: Vec<VarPair>,
-    /// The gradients of the static inputs, which the gradient block computes and sums over the steps.
+    /// For each static input: the gradient of the outer variable, and the gradient of the inner variable, which is summed over
+    /// the steps.
     pub statics: Vec<VarPair>,
     /// The gradients of the constants that the steps read, such as parameters, summed over the steps.
     pub constants: Vec<VarId>,

@@ -79,7 +79,8 @@ impl Program {
         &mut self.vars[id.0 as usize]
     }
 
-    /// Returns a variable's name, for messages; the number may be the number of another program's variable.
+    /// Returns a variable's name, for messages; if this program has no variable `id`, the message asks whether `id` belongs to
+    /// another program.
     pub(crate) fn called(&self, id: VarId) -> String {
         match self.vars.get(id.0 as usize) {
             Some(var) => format!("`{}`", var.name),
@@ -257,8 +258,8 @@ impl Program {
     /// Appends an operator to a block: checks the operator's slots, runs its shape rule, and adds its output variables.
     ///
     /// # Errors
-    /// Fails if an input, an attribute or the block does not fit. The error names the operator and `caller`, and the program is
-    /// unchanged.
+    /// Fails if the operator refuses an input, an attribute or the block. The error names the operator and `caller`, and the
+    /// program is unchanged.
     #[track_caller]
     pub fn append(
         &mut self,

@@ -112,8 +112,7 @@ impl Program {
         self.inferred(&*op, block, inputs)?.err()
     }
 
-    /// Runs an operator's shape rule on inputs that were not checked; returns `None` if the number of variables in a slot does
-    /// not fit.
+    /// Runs an operator's shape rule on inputs that were not checked; returns `None` if a slot has too many or too few variables.
     fn inferred(
         &self,
         op: &dyn Op,

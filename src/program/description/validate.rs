@@ -247,7 +247,7 @@ impl Program {
         same_slot(&op.outputs, "last", step.memories.iter().filter_map(|m| m.last))
     }
 
-    /// Returns the surroundings of a step block, as its first step input determines.
+    /// Returns the surroundings of a step block, which are derived from the step block's first step input.
     fn border(&self, step: &StepDesc, runs: &Runs<'_>) -> Result<Border> {
         let first = step.inputs.first().ok_or_else(|| malformed("step inputs", "at least one", "none"))?;
         let lod = &self.spec(first.outer)?.lod;
@@ -378,11 +378,11 @@ impl Program {
     }
 
     /// Checks the operators of a validated program by their own rules: slots, kernels for the storages of the inputs, and shape
-    /// rule. The shape rule must give the shapes that the program declares. `live` has the numbers of the operators of the root
-    /// block that will run; the operators of their step blocks are checked too.
+    /// rule. The shape rule must give the shapes that the program declares. `live` has the indices of the root block's operators
+    /// that will run; the operators of their step blocks are checked too.
     ///
     /// # Errors
-    /// Fails with an error that names the first operator that is unknown or does not fit.
+    /// Fails with an error that names the first operator that is unknown or breaks one of its rules.
     pub(crate) fn check_shapes(&self, registry: &Registry, live: &[usize]) -> Result<()> {
         let runs = Runs::of(self);
         let mut open: Vec<(BlockId, usize)> = live.iter().map(|&number| (BlockId(0), number)).collect();
@@ -501,13 +501,13 @@ impl Program {
         Ok(())
     }
 
-    /// Returns whether `grad` is the gradient of `of` and belongs to the gradient block of the block of `of`.
+    /// Returns whether `grad` is the gradient of `of`; if `of` is in a step block, `grad` must be in its gradient block.
     fn is_gradient(&self, grad: VarId, of: VarId, runs: &Runs<'_>) -> Result<bool> {
         let (grad, home) = (self.has_var(grad)?, self.has_var(of)?.block);
         Ok(grad.gradient_of == Some(of) && runs.by(grad.block) == home)
     }
 
-    /// Checks that no two operators run the same block: the block's variables would hold the values of the last run only.
+    /// Checks that no two operators run the same block: its variables would hold only the values of the operator that runs last.
     fn each_block_once(&self) -> Result<()> {
         let mut seen = HashSet::new();
         for step in self.blocks.iter().flat_map(|b| &b.ops).filter_map(|op| op.step.as_deref()) {
@@ -521,8 +521,8 @@ impl Program {
     }
 }
 
-/// Returns whether a declared spec equals the spec `given` by a shape rule. New levels of the shape rule are numbered from
-/// `fresh` on.
+/// Returns whether a declared spec equals the spec `given` that a shape rule computed. LoD levels that the shape rule created
+/// have numbers from `fresh` on.
 fn same_spec(declared: &Spec, given: &Spec, fresh: u32, named: &mut Vec<(LevelId, LevelId)>) -> bool {
     let mut same = |d: LevelId, g: LevelId| {
         if g.0 < fresh {
@@ -546,7 +546,7 @@ fn same_spec(declared: &Spec, given: &Spec, fresh: u32, named: &mut Vec<(LevelId
         && (declared.dtype, declared.storage) == (given.dtype, given.storage)
 }
 
-/// The operator `recurrent` that runs each block; the first of several operators that run the same block.
+/// For each block, the `recurrent` that runs the block; if several run it, the first.
 struct Runs<'a> {
     /// The description of each step block.
     forward: HashMap<BlockId, &'a StepDesc>,

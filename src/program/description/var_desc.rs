@@ -138,8 +138,8 @@ impl VarDesc {
         }
     }
 
-    /// Returns whether the variable is a row-sparse parameter, or an optimizer's state for one. A row-sparse variable stores only
-    /// the touched rows in memory.
+    /// Returns whether the variable is a row-sparse parameter, or an optimizer's state for a row-sparse parameter. A row-sparse
+    /// variable stores only the touched rows in memory.
     pub(crate) fn is_row_sparse(&self) -> bool {
         self.persistable && self.spec().is_some_and(|spec| spec.storage == StorageKind::SelectedRows)
     }

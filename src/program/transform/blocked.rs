@@ -9,7 +9,7 @@ use crate::operator::signature::{Signature, Slot};
 use crate::program::description::op_desc::{OpDesc, Role};
 use crate::program::description::program::Program;
 
-/// The operator that writes each variable, with the operator's signature and number in the program.
+/// For each variable, the operator that writes it, with the operator's signature and its index in the program.
 type Writers<'a> = HashMap<VarId, (&'a OpDesc, Signature, usize)>;
 
 /// Returns the operators without a gradient that `loss` depends on and that depend on trained parameters. Each operator is

@@ -9,7 +9,7 @@ use crate::operator::facts::LodEffect;
 use crate::operator::registry::Registry;
 use crate::program::description::program::{Append, Program, malformed};
 
-/// The error that an input that decides offsets depends on the memory `memory`.
+/// The error for an input that decides offsets but depends on the memory `memory`.
 #[track_caller]
 pub(crate) fn decided_late(memory: &str) -> Error {
     malformed(
@@ -24,7 +24,7 @@ impl Program {
     /// step block. `carried` returns the variables that hold the previous values of the memories.
     ///
     /// # Errors
-    /// Fails with an error that names the input, if such an input depends on a memory.
+    /// Fails if an input that decides offsets depends on a memory; the error names the input and the memory.
     pub(in crate::program) fn decided_early(
         &self,
         registry: &Registry,

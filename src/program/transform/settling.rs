@@ -10,7 +10,7 @@ impl Program {
     /// Returns a program that catches up on all missed updates of every parameter's rows. The program has no feeds and is run as
     /// a training step. Returns `None` if no row of this program can miss an update.
     ///
-    /// Variables keep their numbers, so that both programs can run on the same scope.
+    /// Variables keep their ids, so that the settling program can run on the scope of the original program.
     pub(crate) fn settling(&self) -> Option<Self> {
         let mut settled = HashSet::new();
         let once = self.root().ops.iter().filter(|op| op.role == Role::Settle);

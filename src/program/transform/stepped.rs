@@ -12,11 +12,12 @@ use crate::program::description::var_desc::{VarDesc, VarKind, VarRole};
 use crate::program::transform::streamed::WindowState;
 
 /// The two programs that run inference row by row: see [`Program::stepped`]. The programs `before` and `step` have the variables
-/// of the original program, with the same numbers.
+/// of the original program, with the same ids.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct StepProgram {
-    /// The program that runs once before all steps: it computes values that do not depend on the rows of the sequences.
+    /// The program that runs once before all steps: it has every operator that depends neither on rows of the sequences nor on a
+    /// memory, even if the operator is in a step block. An operator that computes a memory's next value is always in `step`.
     pub before: Program,
     /// The program that runs at every step. A variable with the rows of the sequences has one row per sequence in the step
     /// program.
@@ -124,8 +125,8 @@ struct Cut<'a> {
     level: LevelId,
     /// The variables whose values only the program `step` knows.
     late: HashSet<VarId>,
-    /// The replacement, in the new programs, of each view of a step block and of each outer variable that collects the values of
-    /// all steps.
+    /// Variables and their replacements in the new programs. A view in a step block is replaced by its outer variable, and an
+    /// outer variable that collects the values of all steps is replaced by the step's value.
     same: HashMap<VarId, VarId>,
     /// The outer level of each LoD level of a step block.
     levels: HashMap<LevelId, LevelId>,
@@ -174,7 +175,7 @@ impl Cut<'_> {
         made.map_err(|e| e.at(place))
     }
 
-    /// Returns the facts of an operator; fails if the operator cannot run row by row.
+    /// Returns the [`Facts`] that an operator declares; fails if the operator cannot run row by row.
     fn facts(&self, op: &OpDesc) -> Result<Facts> {
         let parsed = self.registry.parse(&op.kind, &op.attributes)?;
         let facts = parsed.facts();

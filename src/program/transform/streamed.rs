@@ -16,7 +16,7 @@ use crate::program::description::var_desc::{StopGradient, VarRole};
 use crate::tensor::StorageKind;
 
 /// The programs that run long sequences in windows of a few rows each: see [`Program::streamed`]. All programs have the variables
-/// of the original program, with the same numbers.
+/// of the original program, with the same ids.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct WindowProgram {
@@ -42,8 +42,7 @@ pub struct WindowPass {
     pub carried: Vec<WindowState>,
     /// The outputs of this pass that have the rows of the sequences: each run gives the rows of one window.
     pub rows: Vec<VarId>,
-    /// The variables of this pass without rows of the windows, such as a variable with one row per sequence. The values of these
-    /// variables are complete after the last window.
+    /// The variables of this pass whose values are complete only after the last window, such as a mean with one row per sequence.
     pub reached: Vec<VarId>,
 }
 

@@ -52,7 +52,7 @@ pub(crate) struct LossTerms {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct TotalVar {
     pub(crate) var: VarId,
-    /// The variable whose rows are summed or averaged. In a mean over batches, this is the scalar weight of a batch.
+    /// The variable whose rows are summed or averaged. If the total is a mean over batches, `of` is the scalar weight of a batch.
     pub(crate) of: VarId,
     pub(crate) kind: Total,
 }
@@ -163,7 +163,7 @@ impl LossTerms {
     }
 
     /// Records in `whole` each operator before the totals that declares that its output rows depend on all rows of a batch. With
-    /// `refuse`, an operator that computes rows from a number of the whole batch is an error.
+    /// `refuse`, an operator that computes rows from a value of the whole batch, such as a mean over all rows, is an error.
     fn look_for_whole(&mut self, program: &Program, registry: &Registry, refuse: bool) -> Result<()> {
         let batched = |id: VarId| program.spec(id).is_ok_and(|spec| spec.batched());
         let mut needed: HashSet<VarId> = self.totals.iter().flat_map(|total| [total.var, total.of]).collect();
@@ -309,9 +309,9 @@ fn only_run(program: &mut Program) {
     }
 }
 
-/// Returns the operators that `vars` depend on and whose rows depend on all rows of the batch in an evaluation. Each operator is
-/// returned as its kind and the user's source line. An operator is left out if an update reads its outputs, such as a batch
-/// norm's mean: an evaluation reads the kept values instead.
+/// Returns the operators that `vars` depend on and whose output rows depend on all rows of the batch, also in an evaluation. Each
+/// operator is returned as its kind and the user's source line. If an update reads the outputs of an operator, such as a batch
+/// norm's mean, the operator is left out: an evaluation reads a running mean instead.
 ///
 /// # Errors
 /// Fails if an operator is not registered.

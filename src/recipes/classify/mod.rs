@@ -113,7 +113,8 @@ fn paired(config: &Config) -> Result<()> {
     }
 }
 
-/// Adds the text columns of the config to read options; also lists of labels, if a text may have several labels.
+/// Adds the text columns of the config to read options. If a text may have several labels, the returned options also
+/// accept lists of labels.
 fn reading(config: &Config, options: ReadOptions) -> ReadOptions {
     let columns: Vec<&str> = config.data.text.iter().chain(&config.data.pair).map(String::as_str).collect();
     let options = match columns.len() {

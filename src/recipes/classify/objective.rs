@@ -12,8 +12,8 @@ use crate::recipes::training::Truth;
 
 /// The character after each label in a cell that was a list in JSON or Parquet.
 const LISTED: char = '\u{1f}';
-/// The limit for labels that are all numbers: more distinct numbers are refused as labels if they are also more than
-/// half as many as the texts. An error message also lists at most this many labels.
+/// The limit for labels that are all numbers. Numbers are refused as labels if there are more distinct numbers than
+/// this limit and more than one distinct number per two texts. An error message lists at most this many labels, too.
 const FEW: usize = 20;
 
 /// Returns the distinct labels in a cell, in the order of the cell, without white space around a label.

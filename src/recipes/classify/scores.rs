@@ -27,7 +27,7 @@ pub(super) struct LabelSets<'a> {
     sample: Bootstrap,
     lengths: ByLength,
     /// The sum of −ln p over all labels of all texts, and the number of terms in this sum; p is the predicted
-    /// probability of the truth, which is that the text has the label, or that it does not.
+    /// probability that the text has the label or, if the text does not have the label, that it does not.
     loss: [f64; 2],
     unseen: Vec<UnseenLabel>,
 }

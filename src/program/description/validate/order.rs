@@ -9,7 +9,7 @@ use crate::program::description::program::{Program, malformed};
 use crate::program::description::var_desc::VarRole;
 
 /// The forward operators of a program, indexed so that a backward operator finds its forward operator. A `recurrent` is found by
-/// its step block, and any other operator by the last variable in its slots (the last output, which no other operator writes).
+/// its step block. Any other operator is found by its last output, or by its last input if it has no output.
 struct ForwardOps<'a> {
     of_var: HashMap<VarId, Vec<&'a OpDesc>>,
     of_step: HashMap<BlockId, Vec<&'a OpDesc>>,
@@ -53,9 +53,9 @@ impl<'a> ForwardOps<'a> {
 }
 
 impl Program {
-    /// Checks the operators that will run: `live` of the root block, and the operators of their step blocks. The operators must
-    /// read only variables that were written before, each variable must be computed once, and no operator may write a variable
-    /// that it reads.
+    /// Checks the operators that will run: the root block's operators with the indices `live`, and the operators of their step
+    /// blocks. The operators must read only variables that were written before, each variable must be computed once, and no
+    /// operator may write a variable that it reads.
     ///
     /// # Errors
     /// Fails with an error that names the first operator that breaks a rule.
