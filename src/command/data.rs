@@ -9,6 +9,7 @@ use super::terminal::{self, Console};
 use super::{init, json};
 use serde_json::Value;
 use unpadded::data::FileFormat;
+use unpadded::executor::MemoryUse;
 use unpadded::recipes::{Config, HeldOutTexts, Preparation, Preview, Task, prepare, preview};
 
 #[derive(Args)]
@@ -117,12 +118,42 @@ fn check(texts: &Texts) -> Outcome<()> {
     })?;
     let said = prepared.said.iter().filter(|line| Some(*line) != shown.as_ref());
     said.into_iter().try_for_each(|line| console.more(line))?;
+    console.more(memory(prepared).usage()?)?;
     let doubt = shown.is_some_and(|said| said.contains("if it is a header"));
     console.result(if doubt {
         "nothing is wrong with it if its first line is a record"
     } else {
         "nothing is wrong with it"
     })
+}
+
+/// Returns the memory of the largest training step over the texts, in the order of the file.
+fn memory(mut prepared: Preparation) -> unpadded::Result<String> {
+    let (mut most, mut at, mut texts) = (MemoryUse::default(), 0..0, 0);
+    for batch in prepared.train.batches(None, 0)? {
+        let batch = batch?;
+        let (from, count) = (texts, batch.numbers.len());
+        texts += count;
+        let memory = prepared.trainer.memory(&batch)?;
+        if memory.total() > most.total() {
+            (most, at) = (memory, from..texts);
+        }
+    }
+    let model = most.parameters + most.state;
+    Ok(format!(
+        "memory: a batch of {} texts takes at most {}, at texts {} to {} of the training part; model and optimizer {}",
+        at.len(),
+        megabytes(most.total() - model),
+        at.start + 1,
+        at.end,
+        megabytes(model),
+    ))
+}
+
+/// Formats bytes as megabytes of 1,000,000 bytes.
+fn megabytes(bytes: usize) -> String {
+    let mb = bytes as f64 / 1e6;
+    if mb < 10.0 { format!("{mb:.1} MB") } else { format!("{mb:.0} MB") }
 }
 
 /// Returns each label with its number of texts; empty if the texts have no labels.

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use crate::error::{AtCaller, Error, ErrorKind, Result};
 use crate::executor::compile::compile;
-use crate::executor::memory::Memory;
+use crate::executor::memory::MemoryUse;
 use crate::executor::observe::listing::Listing;
 use crate::executor::observe::profile::{Profile, Profiling};
 use crate::executor::plan::{Plan, Slot};
@@ -221,8 +221,8 @@ impl Executor {
     /// Returns the memory that a run takes for a batch with these counts, parameters and state included, beside the feeds
     /// themselves. It is computed before the run, without an allocation, and counts a whole training step. The memory of an
     /// earlier, larger batch stays, so it must be counted instead if it is larger.
-    pub fn memory(&self, counts: &Counts) -> Memory {
-        Memory::of_program(&self.program).of_run(&self.plan, counts, self.machine.threads())
+    pub fn memory(&self, counts: &Counts) -> MemoryUse {
+        MemoryUse::of_program(&self.program).of_run(&self.plan, counts, self.machine.threads())
     }
 
     /// The compiled program as text. The text shows each instruction with its position, outputs and buffers, and the variables

@@ -13,7 +13,7 @@ const LISTS: usize = 64 << 10;
 /// The memory of a run in bytes, by kind: see [`Executor::memory`](crate::executor::Executor::memory).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
-pub struct Memory {
+pub struct MemoryUse {
     /// The parameters.
     pub parameters: usize,
     /// The state of the optimizer, and other variables that are kept from run to run and that no gradient updates.
@@ -28,17 +28,20 @@ pub struct Memory {
     pub packed: usize,
     /// The scratch memory of all threads.
     pub scratch: usize,
+    /// The batch itself: the values of its feeds.
+    pub batch: usize,
     /// The small lists of the executor: an allowance.
     pub lists: usize,
     /// Whether the figures are an upper bound: some sizes depend on values that only the run computes.
     pub bound: bool,
 }
 
-impl Memory {
+impl MemoryUse {
     /// Returns the sum of all kinds.
     pub fn total(&self) -> usize {
-        let Self { parameters, state, buffers, selected, orders, packed, scratch, lists, bound: _ } = *self;
-        [parameters, state, buffers, selected, orders, packed, scratch, lists]
+        let Self { parameters, state, buffers, selected, orders, packed, scratch, batch, lists, bound: _ } =
+            *self;
+        [parameters, state, buffers, selected, orders, packed, scratch, batch, lists]
             .into_iter()
             .fold(0, usize::saturating_add)
     }
@@ -56,7 +59,8 @@ impl Memory {
                 let ids = spec.rows().known().unwrap_or(0).saturating_mul(size_of::<i64>());
                 bytes = bytes.saturating_add(ids);
             }
-            let kind = if var.role == VarRole::Parameter { &mut memory.parameters } else { &mut memory.state };
+            let kind =
+                if var.role == VarRole::Parameter { &mut memory.parameters } else { &mut memory.state };
             *kind = kind.saturating_add(bytes);
         }
         memory
@@ -85,7 +89,8 @@ impl Memory {
         }
         let orders =
             needs.orders.iter().map(|&(quantity, unit)| of(quantity, unit)).fold(0, usize::saturating_add);
-        let mut memory = Self { buffers, selected, orders, lists: LISTS, bound: self.bound || !counts.exact, ..*self };
+        let mut memory =
+            Self { buffers, selected, orders, lists: LISTS, bound: self.bound || !counts.exact, ..*self };
         let mut kind = (usize::MAX, 0);
         for call in &needs.calls {
             let CallMemory { prepared, scratch, bound } = call.memory(&counts.values, threads);
@@ -104,7 +109,7 @@ impl Memory {
     }
 }
 
-impl fmt::Display for Memory {
+impl fmt::Display for MemoryUse {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mib = |bytes: usize| bytes as f64 / (1 << 20) as f64;
         let most = if self.bound { "at most " } else { "" };

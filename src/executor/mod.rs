@@ -24,7 +24,7 @@ mod settle;
 
 pub use crate::kernels::Bandwidth;
 pub use executor::Executor;
-pub use memory::Memory;
+pub use memory::MemoryUse;
 pub use observe::bound::{Bound, Rates};
 pub use observe::listing::Listing;
 pub use observe::profile::{Entry, LoopPhase, Profile};

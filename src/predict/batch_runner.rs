@@ -7,7 +7,7 @@ use std::panic::Location;
 use super::carried::fed;
 use crate::data::{Batch, Data};
 use crate::error::{Error, Result};
-use crate::executor::{Executor, Run, Scope};
+use crate::executor::{Executor, MemoryUse, Run, Scope};
 use crate::metrics::{Metric, check_count};
 use crate::operator::keys::locate;
 use crate::operator::{Levels, VarId};
@@ -110,6 +110,31 @@ impl BatchRunner {
         Ok(Batch { values, numbers, tokens, padded: tokens })
     }
 
+    /// Makes sure that `carried` has a value for each carried state, for a batch of `sequences` sequences.
+    fn carry(&self, carried: &mut BTreeMap<String, Variable>, sequences: usize) -> Result<()> {
+        let program = self.executor.program();
+        for state in &self.carried {
+            let name = &program.var(state.before).name;
+            let value = fed(program, state, carried.get(name), sequences)?;
+            carried.insert(name.clone(), value);
+        }
+        Ok(())
+    }
+
+    /// Returns the memory of a training step on a batch, the batch included. The values of the last run cannot be used afterwards.
+    ///
+    /// # Errors
+    /// Fails if a feed is missing or does not fit.
+    pub(crate) fn memory(&mut self, batch: &Batch) -> Result<MemoryUse> {
+        let (sequences, mut carried) = (self.sequences(batch), BTreeMap::new());
+        self.carry(&mut carried, sequences)?;
+        let Self { executor, feeds, carried: states, seeds, .. } = self;
+        let bound = Binding { program: executor.program(), feeds, states, seeds };
+        let counts = executor.counts(&bound.feeds(batch, &carried, Location::caller())?)?;
+        let batch = batch.values.iter().map(|(_, value)| value.bytes()).fold(0, usize::saturating_add);
+        Ok(MemoryUse { batch, ..executor.memory(&counts) })
+    }
+
     /// Runs the program on a batch. A carried state starts from its value in `carried`; without a value there, it starts from
     /// zeros. `how` makes the [`Run`] from the feeds, `then` is called after the run, and `failed` converts an error of the run
     /// or of `then`.
@@ -122,33 +147,19 @@ impl BatchRunner {
         then: impl FnOnce(&mut Executor) -> Result<()>,
         failed: impl Fn(&mut Scope, &Run<'_>, Error) -> Error,
     ) -> Result<()> {
+        let sequences = self.sequences(batch);
+        self.carry(carried, sequences)?;
+        let Self { executor, feeds, carried: states, seeds, persistent, .. } = self;
+        let bound = Binding { program: executor.program(), feeds, states, seeds };
         // A user's own data type may not record the line that made it: an error then has the caller's line.
         let made = data.made_at().unwrap_or(Location::caller());
-        let program = self.executor.program();
-        let sequences = self.sequences(batch);
-        for state in &self.carried {
-            let name = &program.var(state.before).name;
-            let value = fed(program, state, carried.get(name), sequences)?;
-            carried.insert(name.clone(), value);
-        }
-        let mut feeds: Vec<(VarId, &Variable)> = Vec::with_capacity(batch.values.len() + carried.len());
-        for (name, value) in &batch.values {
-            let id = self.feeds.get(name).ok_or_else(|| {
-                let known: Vec<String> = self.feeds.keys().map(|name| format!("`{name}`")).collect();
-                let expected = format!("one of {}", known.join(", "));
-                Error::new("name of a feed in the data", expected, format!("`{name}`")).called(made)
-            })?;
-            feeds.push((*id, value));
-        }
-        let value = |state: &CarriedState| carried.get(&program.var(state.before).name);
-        feeds.extend(self.carried.iter().filter_map(|state| Some((state.before, value(state)?))));
-        feeds.extend(self.seeds.iter().map(|(id, seed)| (*id, seed)));
-        for (var, value) in &mut self.persistent {
-            *value = Some(Variable::new(scope.value(&program.var(*var).name)?, None)?);
+        let feeds = bound.feeds(batch, carried, made)?;
+        for (var, value) in persistent {
+            *value = Some(Variable::new(scope.value(&executor.program().var(*var).name)?, None)?);
         }
         let run = how(&feeds).numbers(&batch.numbers);
-        let ran = self.executor.run_data(scope, &run, made);
-        ran.and_then(|()| then(&mut self.executor)).map_err(|e| failed(scope, &run, e))
+        let ran = executor.run_data(scope, &run, made);
+        ran.and_then(|()| then(executor)).map_err(|e| failed(scope, &run, e))
     }
 
     /// Adds the last batch to a metric, and checks that the update leaves the metric's number of sums unchanged.
@@ -182,6 +193,38 @@ impl BatchRunner {
             carried.insert(name, self.executor.fetch(state.after)?);
         }
         Ok(())
+    }
+}
+
+/// The data from which the feeds of a run are made.
+struct Binding<'p, 'a> {
+    program: &'p Program,
+    feeds: &'p BTreeMap<String, VarId>,
+    states: &'p [CarriedState],
+    seeds: &'a [(VarId, Variable)],
+}
+
+impl<'a> Binding<'_, 'a> {
+    /// Returns the feeds of a run: the values of a batch, the carried states and the seeds. `made` is the line that made the data.
+    fn feeds(
+        &self,
+        batch: &'a Batch,
+        carried: &'a BTreeMap<String, Variable>,
+        made: &Location<'_>,
+    ) -> Result<Vec<(VarId, &'a Variable)>> {
+        let mut feeds = Vec::with_capacity(batch.values.len() + carried.len());
+        for (name, value) in &batch.values {
+            let id = self.feeds.get(name).ok_or_else(|| {
+                let known: Vec<String> = self.feeds.keys().map(|name| format!("`{name}`")).collect();
+                let expected = format!("one of {}", known.join(", "));
+                Error::new("name of a feed in the data", expected, format!("`{name}`")).called(made)
+            })?;
+            feeds.push((*id, value));
+        }
+        let value = |state: &CarriedState| carried.get(&self.program.var(state.before).name);
+        feeds.extend(self.states.iter().filter_map(|state| Some((state.before, value(state)?))));
+        feeds.extend(self.seeds.iter().map(|(id, seed)| (*id, seed)));
+        Ok(feeds)
     }
 }
 

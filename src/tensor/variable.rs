@@ -142,6 +142,20 @@ impl Variable {
         self.storage.rows()
     }
 
+    /// The size of the numbers, of the indices of a sparse tensor, and of the LoD offsets, in bytes.
+    pub fn bytes(&self) -> usize {
+        let (number, index) = (self.dtype().size_of(), size_of::<i64>());
+        let width = || self.shape().iter().skip(1).product::<usize>();
+        let values = match &self.storage {
+            Storage::Dense(dense) => dense.len() * number,
+            Storage::SelectedRows(rows) => rows.row_ids().len() * (index + width() * number),
+            Storage::Csr(csr) => csr.indptr().len() * index + csr.entries() * (index + number),
+            Storage::Coo(coo) => coo.entries() * (coo.shape().len() * index + number),
+        };
+        let levels = std::iter::successors(self.lod.as_deref(), |lod| lod.upper().map(|lod| &**lod));
+        values + levels.map(|lod| size_of_val(lod.offsets())).sum::<usize>()
+    }
+
     /// The batch size: the number of sequences of the top LoD level; without a LoD, the number of rows.
     pub fn batch_size(&self) -> usize {
         self.lod.as_ref().map_or_else(|| self.rows(), |lod| lod.sequences())

@@ -37,8 +37,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::checkpoint::Checkpoint;
 use crate::data::{Batch, Batches, Data, until_stopped};
-use crate::error::{Error, ErrorKind, Result};
-use crate::executor::{Executor, Run, Scope, Stage, diagnose};
+use crate::error::{AtCaller, Error, ErrorKind, Result};
+use crate::executor::{Executor, MemoryUse, Run, Scope, Stage, diagnose};
 use crate::metrics::{Scores, restore};
 use crate::operator::{Registry, VarId};
 use crate::predict::{BatchState, DataBatch, Measure, scores};
@@ -345,6 +345,19 @@ impl Trainer {
         let found =
             self.prepare(None).and_then(|()| self.check(data)).and_then(|()| self.pass(data, Stop::Never));
         self.reported(found).map(Option::unwrap_or_default).map_err(|e| e.called(caller))
+    }
+
+    /// Returns the memory that a training step on a batch takes, before the step: the parameters, the optimizer's state, the batch,
+    /// its values and gradients. A step in [parts](Self::parts) counts as if the batch were one part, which is an upper bound.
+    ///
+    /// # Errors
+    /// Returns an error if a setting or a feed does not fit the model.
+    #[track_caller]
+    pub fn memory(&mut self, batch: &Batch) -> Result<MemoryUse> {
+        self.prepare(None).at_caller()?;
+        let compiled = self.compiled.as_mut().ok_or_else(unprepared)?;
+        let memory = compiled.runner.memory(batch).at_caller()?;
+        Ok(MemoryUse { bound: memory.bound || compiled.parts.is_some(), ..memory })
     }
 
     /// Evaluates as [`Self::evaluate`] does; returns the tables of the metrics that have a table

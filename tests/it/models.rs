@@ -1,6 +1,6 @@
 //! Models that several tests run, and batches for them.
 
-// Two test binaries have this module, and each uses its own part of it.
+// Several test binaries have this module, and each uses its own part of it.
 #![allow(dead_code)]
 
 use unpadded::executor::Executor;

@@ -40,6 +40,8 @@ pub(crate) fn compiled(
 ) -> Result<Vec<Dense>> {
     let mut used = Compiled::new(case, fetch, threads)?;
     used.run(feeds, numbers)?;
+    let (memory, taken) = (used.executor.memory(&used.executor.counts_of_run()), used.executor.bytes());
+    assert!(memory.buffers >= taken, "{taken} bytes of buffers, computed {memory:?}\n{}", case.program);
     used.run(feeds, numbers)
 }
 

@@ -42,7 +42,7 @@ impl CountSource<'_> {
         Counts { values, exact }
     }
 
-    /// Writes the value of each quantity of a plan to `values`; 0 stands for a value that only the run will know. Returns whether
+    /// Writes the value of each quantity of a plan to `values`; the value is 0 if only the run will know it. Returns whether
     /// all values are known.
     pub(crate) fn fill(&self, needs: &Needs, values: &mut Vec<usize>) -> bool {
         let mut exact = true;

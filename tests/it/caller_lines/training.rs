@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use ndarray::array;
 use unpadded::checkpoint::Checkpoint;
-use unpadded::data::{Field, Loader, Samples, TagScheme, Vocabulary};
+use unpadded::data::{Batch, Field, Loader, Samples, TagScheme, Vocabulary};
 use unpadded::executor::Scope;
 use unpadded::metrics::{ChunkF1, Loss, Metric};
 use unpadded::optimizer::Sgd;
@@ -47,6 +47,8 @@ pub(super) fn calls(calls: &mut Calls) {
     let one: Samples = (0..3).map(|i| vec![Field::Ints(vec![i])]).collect();
     calls.at("Trainer::fit", || trainer().fit(&Loader::new(one.clone(), &["words"])?, &dev(), until));
     calls.at("Trainer::evaluate", || trainer().evaluate(&Nothing));
+    let empty = Batch::of(Vec::new(), Vec::new(), 0);
+    calls.at("Trainer::memory", || trainer().memory(&empty));
     calls.at("Trainer::tables", || trainer().tables(&Nothing));
     calls.at("Metric::merge", || Loss::new(loss).merge(&[1.0]));
     let words = Vocabulary::labels(["no-tag"]).unwrap();
