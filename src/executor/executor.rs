@@ -9,7 +9,7 @@ use crate::executor::memory::MemoryUse;
 use crate::executor::observe::listing::Listing;
 use crate::executor::observe::profile::{Profile, Profiling};
 use crate::executor::plan::{Plan, Slot};
-use crate::executor::run::counts::Counts;
+use crate::executor::run::counts::RowCounts;
 use crate::executor::run::machine::Machine;
 use crate::executor::run::request::{PlacedFeeds, Run, Stage};
 use crate::executor::run::scope::Scope;
@@ -208,20 +208,20 @@ impl Executor {
     /// # Errors
     /// The errors of [`Self::run`] that are about feeds.
     #[track_caller]
-    pub fn counts(&mut self, feeds: &[(VarId, &Variable)]) -> Result<Counts> {
+    pub fn counts(&mut self, feeds: &[(VarId, &Variable)]) -> Result<RowCounts> {
         self.done = None;
         self.machine.counts_for(&self.program, &self.plan, feeds).at_caller()
     }
 
     /// Returns the counts of the last run, levels of sequences that operators made included.
-    pub fn counts_of_run(&self) -> Counts {
+    pub fn counts_of_run(&self) -> RowCounts {
         self.machine.counts(&self.plan)
     }
 
     /// Returns the memory that a run takes for a batch with these counts, parameters and state included, beside the feeds
     /// themselves. It is computed before the run, without an allocation, and counts a whole training step. The memory of an
     /// earlier, larger batch stays, so it must be counted instead if it is larger.
-    pub fn memory(&self, counts: &Counts) -> MemoryUse {
+    pub fn memory(&self, counts: &RowCounts) -> MemoryUse {
         MemoryUse::of_program(&self.program).of_run(&self.plan, counts, self.machine.threads())
     }
 

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use crate::executor::plan::Plan;
-use crate::executor::run::counts::Counts;
+use crate::executor::run::counts::RowCounts;
 use crate::operator::CallMemory;
 use crate::program::{Program, VarRole};
 
@@ -67,7 +67,7 @@ impl MemoryUse {
     }
 
     /// Computes the memory of a plan's run for a batch; `self` is the memory of the program.
-    pub(crate) fn of_run(&self, plan: &Plan, counts: &Counts, threads: usize) -> Self {
+    pub(crate) fn of_run(&self, plan: &Plan, counts: &RowCounts, threads: usize) -> Self {
         let of = |quantity: usize, unit: usize| counts.values[quantity].saturating_mul(unit);
         let needs = &plan.needs;
         let line = |bytes: usize| bytes.checked_next_multiple_of(64).unwrap_or(bytes);

@@ -30,7 +30,7 @@ pub use observe::listing::Listing;
 pub use observe::profile::{Entry, LoopPhase, Profile};
 pub(crate) use parts::{BatchLoss, Totals, Whole, checked_weight};
 pub use reference::{diagnose, interpret};
-pub use run::counts::Counts;
+pub use run::counts::RowCounts;
 pub(crate) use run::request::PlacedFeeds;
 pub use run::request::{Run, Stage};
 pub use run::scope::Scope;

@@ -11,14 +11,14 @@ use crate::operator::levels::LevelTable;
 
 /// The counts of a batch for one compiled program: see [`Executor::counts`](crate::executor::Executor::counts).
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Counts {
+pub struct RowCounts {
     /// For each of the plan's quantities, its value.
     pub(crate) values: Vec<usize>,
     /// Whether every value is exact; else some are upper bounds.
     pub(crate) exact: bool,
 }
 
-impl Counts {
+impl RowCounts {
     /// Returns whether every count is exact. Otherwise some sizes depend on values that only the run computes, such as the rows
     /// that `sequence_erase` keeps.
     pub fn is_exact(&self) -> bool {
@@ -36,10 +36,10 @@ pub(crate) struct CountSource<'a> {
 
 impl CountSource<'_> {
     /// Computes the values of the quantities of a plan.
-    pub(crate) fn counts(&self, needs: &Needs) -> Counts {
+    pub(crate) fn counts(&self, needs: &Needs) -> RowCounts {
         let mut values = Vec::new();
         let exact = self.fill(needs, &mut values);
-        Counts { values, exact }
+        RowCounts { values, exact }
     }
 
     /// Writes the value of each quantity of a plan to `values`; the value is 0 if only the run will know it. Returns whether
@@ -67,7 +67,7 @@ impl CountSource<'_> {
             Quantity::Repeated { over, rows } => {
                 let over = self.levels.get(*over)?.offsets();
                 let lods = self.chain(rows)?;
-                let rows = |i: usize| place(&lods, i + 1) - place(&lods, i);
+                let rows = |i: usize| first_row(&lods, i + 1) - first_row(&lods, i);
                 over.windows(2).enumerate().map(|(i, w)| (w[1] - w[0]).saturating_mul(rows(i))).sum()
             }
             Quantity::LargestStep { over, rows } => {
@@ -79,7 +79,9 @@ impl CountSource<'_> {
                     let rows = |t: usize| {
                         let entries = over.windows(2).filter(|w| w[1] - w[0] > t);
                         let entries = entries.map(|w| if reverse { w[1] - 1 - t } else { w[0] + t });
-                        entries.map(|entry| place(&lods, entry + 1) - place(&lods, entry)).sum::<usize>()
+                        entries
+                            .map(|entry| first_row(&lods, entry + 1) - first_row(&lods, entry))
+                            .sum::<usize>()
                     };
                     (0..steps).map(rows).max().unwrap_or(0)
                 };
@@ -99,6 +101,6 @@ impl CountSource<'_> {
 }
 
 /// The first row of the sequence with number `at` of the top level of `lods`.
-fn place(lods: &[&Lod], at: usize) -> usize {
+fn first_row(lods: &[&Lod], at: usize) -> usize {
     lods.iter().fold(at, |at, lod| lod.offsets()[at])
 }

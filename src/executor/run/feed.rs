@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::executor::plan::Plan;
-use crate::executor::run::counts::{CountSource, Counts};
+use crate::executor::run::counts::{CountSource, RowCounts};
 use crate::executor::run::machine::Machine;
 use crate::executor::run::request::{PlacedFeeds, Run};
 use crate::lod::Lod;
@@ -63,7 +63,7 @@ impl Machine {
         program: &Program,
         plan: &Plan,
         feeds: &[(VarId, &Variable)],
-    ) -> Result<Counts> {
+    ) -> Result<RowCounts> {
         let batch = self.check_feeds(program, plan, &Run::infer(feeds), None)?;
         let counts = CountSource { batch, levels: &self.kept.levels, frames: &[] }.counts(&plan.needs);
         self.kept.levels.clear();
@@ -71,7 +71,7 @@ impl Machine {
     }
 
     /// Computes the counts of the last run.
-    pub(crate) fn counts(&self, plan: &Plan) -> Counts {
+    pub(crate) fn counts(&self, plan: &Plan) -> RowCounts {
         self.kept.source().counts(&plan.needs)
     }
 

@@ -5,6 +5,7 @@ use super::transitions::{LANES, Transitions};
 use super::vanished::{SMALL, VanishedMass};
 use crate::kernels::float::Float;
 use crate::kernels::path::{Arithmetic, Sweep, sweep};
+use crate::kernels::product::lengthen;
 use crate::kernels::view::View;
 
 /// Scratch of [`log_sum`] and [`marginals`], which the caller reuses for the next sequence.
@@ -21,6 +22,15 @@ pub struct ChainRoom {
     /// For each row, the sum of `alpha` over the tags, before `alpha` is divided by this sum.
     sums: Vec<f64>,
     step: Vec<f64>,
+}
+
+impl ChainRoom {
+    /// Returns the bytes of a room for sequences of up to `longest` rows of `tags` tags.
+    pub fn bytes_of(longest: usize, tags: usize) -> usize {
+        let stride = tags.next_multiple_of(LANES);
+        longest.saturating_mul(3 * stride + 1).saturating_mul(size_of::<f64>())
+            + 2 * stride * size_of::<f64>()
+    }
 }
 
 /// For each pair of successive tags, the sum of the pair's probability over rows and sequences. The shape is `[tags + 2,
@@ -205,9 +215,9 @@ impl<T: Float> Sweep for LogSum<'_, T> {
         if count == 0 {
             return (0.0, Some(vanished));
         }
-        room.rows.resize((count * stride).max(room.rows.len()), 0.0);
-        room.alpha.resize((count * stride).max(room.alpha.len()), 0.0);
-        room.sums.resize(count.max(room.sums.len()), 0.0);
+        lengthen(&mut room.rows, count * stride);
+        lengthen(&mut room.alpha, count * stride);
+        lengthen(&mut room.sums, count);
         let (smallest, small) =
             if size_of::<T>() == 4 { (f64::from(f32::MIN_POSITIVE), 1.2e-38) } else { (SMALL, SMALL) };
         let mut total = most[1] + most[2];
@@ -326,7 +336,7 @@ impl Sweep for BackwardSums<'_> {
         let Self { transitions, room, count, vanished: forth } = self;
         let &Transitions { tags, stride, ref back, ref last, growth, least: least_pair, .. } = transitions;
         let ChainRoom { rows, alpha, beta, step, sums } = room;
-        beta.resize((count * stride).max(beta.len()), 0.0);
+        lengthen(beta, count * stride);
         step.resize(stride.max(step.len()), 0.0);
         let (mut vanished, mut least_part) = (VanishedMass::new(), f64::INFINITY);
         for row in (0..count).rev() {
@@ -430,7 +440,7 @@ fn by_logarithms(
 ) {
     let &Transitions { tags, stride, .. } = transitions;
     let ChainRoom { rows, alpha, beta, .. } = room;
-    beta.resize((count * stride).max(beta.len()), 0.0);
+    lengthen(beta, count * stride);
     for row in (0..count).rev() {
         let (own, behind) = beta.split_at_mut((row + 1) * stride);
         for (from, own) in own[row * stride..][..tags].iter_mut().enumerate() {

@@ -4,9 +4,9 @@
 use ndarray::Array1;
 
 use crate::error::{Error, Result};
-use crate::kernels::Transitions;
+use crate::kernels::{ChainRoom, Transitions};
 use crate::operator::sample::numbers;
-use crate::operator::{Attributes, CheckCase, Forward, InferShape, RowValue, Spec};
+use crate::operator::{Attributes, CallMemory, CallSizes, CheckCase, Forward, InferShape, RowValue, Spec};
 use crate::tensor::Variable;
 
 /// Slot numbers of the inputs `emissions` and `transitions`, in all operators on linear chains.
@@ -31,6 +31,16 @@ pub(super) fn check(s: &InferShape<'_>, forbidden: &[i64]) -> Result<Spec> {
         return Err(Error::new("attribute `forbidden`", expected, place.to_string()));
     }
     emissions.drop_level(s.top())
+}
+
+/// Returns the scratch memory for transitions, and of each thread for marginals of the longest sequence; `more` is further scratch
+/// memory.
+pub(super) fn memory(sizes: &CallSizes<'_>, more: usize) -> CallMemory {
+    let (_, tags) = sizes.input(EMISSIONS);
+    // The scores, their exponentials in both orders, and the exponentials of the ends.
+    let transitions = 4 * (tags + 2) * tags.next_multiple_of(16) * size_of::<f64>();
+    let room = ChainRoom::bytes_of(sizes.longest(EMISSIONS), tags);
+    CallMemory { prepared: 0, scratch: transitions + sizes.threads() * room + more, bound: false }
 }
 
 /// Prepares the transitions of a run: reads the scores, and marks the transitions in `forbidden`.

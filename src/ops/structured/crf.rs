@@ -13,6 +13,7 @@ use crate::operator::{
     Backward, CheckCase, Facts, Forward, Gradient, Hints, InferShape, LodEffect, Op, RowValue, Sequences,
     Spec,
 };
+use crate::operator::{CallMemory, CallSizes, Pass};
 use crate::ops::lookup::ids::{self, Ids, ids};
 use crate::with_float;
 
@@ -71,6 +72,16 @@ impl Op for LinearChainCrf {
 
     fn hints(&self) -> Hints {
         Hints { heavy: HEAVY, ..Hints::default() }
+    }
+
+    fn memory(&self, sizes: &CallSizes<'_>) -> CallMemory {
+        let (rows, tags) = sizes.input(EMISSIONS);
+        let path = sizes.longest(EMISSIONS) * size_of::<usize>();
+        let blocks = match sizes.pass() {
+            Pass::Backward => block_count(rows, tags) * block_numbers(tags) * size_of::<f64>(),
+            Pass::Forward => 0,
+        };
+        chain::memory(sizes, path + blocks)
     }
 
     fn infer_shape(&self, s: &mut InferShape<'_>) -> Result<()> {
@@ -208,13 +219,22 @@ fn tag(tags: &Ids<'_>, row: usize, count: usize) -> Result<usize> {
     tags.class(row, count, None)?.ok_or_else(missing)
 }
 
+/// Returns how many numbers the pair sums of a block have.
+fn block_numbers(tags: usize) -> usize {
+    (tags + 1) * tags.next_multiple_of(16) * 2
+}
+
+/// Returns how many blocks `rows` rows are divided into.
+fn block_count(rows: usize, tags: usize) -> usize {
+    MOST_BLOCKS.min(rows / BLOCK_ROWS).min(BLOCK_NUMBERS / block_numbers(tags).max(1)).max(1)
+}
+
 /// Divides sequences into blocks with about equal numbers of rows. The division does not depend on the number of threads, so
 /// sums per block are bit-identical for any number of threads.
 fn divide(sequences: Sequences<'_>, tags: usize, blocks: &mut Vec<Block>) {
     let rows =
         sequences.offsets().last().zip(sequences.offsets().first()).map_or(0, |(end, start)| end - start);
-    let size = (tags + 1) * tags.next_multiple_of(16) * 2;
-    let count = MOST_BLOCKS.min(rows / BLOCK_ROWS).min(BLOCK_NUMBERS / size.max(1)).max(1);
+    let count = block_count(rows, tags);
     blocks.resize_with(count, Block::default);
     let (mut start, last) = (0, count - 1);
     for (number, block) in blocks.iter_mut().enumerate() {

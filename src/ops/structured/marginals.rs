@@ -5,6 +5,7 @@ use super::chain::{self, EMISSIONS};
 use crate::error::Result;
 use crate::kernels::{ChainRoom, Transitions, marginals};
 use crate::operator;
+use crate::operator::{CallMemory, CallSizes};
 use crate::operator::{CheckCase, Facts, Forward, Hints, InferShape, LodEffect, Op, RowValue};
 use crate::with_float;
 
@@ -50,6 +51,10 @@ impl Op for CrfMarginals {
 
     fn hints(&self) -> Hints {
         Hints { heavy: HEAVY, ..Hints::default() }
+    }
+
+    fn memory(&self, sizes: &CallSizes<'_>) -> CallMemory {
+        chain::memory(sizes, 0)
     }
 
     fn infer_shape(&self, s: &mut InferShape<'_>) -> Result<()> {
