@@ -108,10 +108,12 @@ impl Lines {
 
     /// Appends the next line with its line end, but at most `most` bytes, to `bytes`; returns the number of bytes.
     fn read_line(&mut self, most: usize) -> Result<usize> {
+        /// The number of bytes for which memory is reserved first; most lines are shorter.
+        const SHORT: usize = 1 << 10;
         let mut read = 0;
         loop {
             let there = match self.input.fill_buf() {
-                Ok(bytes) => bytes.len().min(most - read),
+                Ok(bytes) => bytes.len().min(most - read).min(self.bytes.len().max(SHORT)),
                 Err(e) if e.kind() == std::io::ErrorKind::Interrupted => continue,
                 Err(e) => return Err(self.broken(&e)),
             };
