@@ -62,6 +62,7 @@ pub mod prelude;
 mod printable;
 pub mod program;
 pub mod recipes;
+mod reserve;
 pub mod store;
 pub mod tensor;
 pub mod train;
@@ -81,6 +82,8 @@ pub use program::construction::builder::Builder;
 pub use program::construction::var::Var;
 pub use program::construction::warning::Fallback;
 pub use program::description::program::Program;
+#[doc(hidden)]
+pub use reserve::is_fallible;
 pub use tensor::dtype::DType;
 pub use tensor::variable::Variable;
 

@@ -27,6 +27,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use crate::error::{AtCaller, Error, Result};
+use crate::reserve;
 
 /// The nested offsets of the sequences of a batch. A LoD is checked when it is built, and does not change while it has
 /// several owners.
@@ -394,7 +395,7 @@ fn build(levels: Vec<Vec<usize>>) -> Result<Lod> {
 
 /// Computes the offsets of a level from the lengths of its sequences.
 fn sums(level: usize, lengths: &[usize]) -> Result<Vec<usize>> {
-    let mut offsets = Vec::with_capacity(lengths.len() + 1);
+    let mut offsets = reserved(lengths.len() + 1, "LoD")?;
     offsets.push(0);
     for (i, &length) in lengths.iter().enumerate() {
         let Some(end) = last(&offsets).checked_add(length) else {
@@ -419,10 +420,10 @@ fn last(offsets: &[usize]) -> usize {
 /// `n` may come from the offsets of a hostile file.
 fn reserved(n: usize, what: &str) -> Result<Vec<usize>> {
     let mut vector = Vec::new();
-    vector
-        .try_reserve_exact(n)
-        .map_err(|_| Error::new(what, "a size that fits into memory", n.to_string()))?;
-    Ok(vector)
+    match reserve::fits_exactly(&mut vector, n) {
+        true => Ok(vector),
+        false => Err(Error::new(what, "a size that fits into memory", n.to_string())),
+    }
 }
 
 #[cfg(test)]

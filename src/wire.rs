@@ -24,6 +24,7 @@ use std::path::Path;
 use crc32fast::Hasher;
 
 use crate::error::{AtCaller, Error, ErrorKind, Result};
+use crate::reserve;
 use record::FieldType;
 pub(crate) use target::Target;
 pub use target::write_atomically;
@@ -352,7 +353,9 @@ impl<R: Read> Reader<R> {
         let mut bytes = Vec::new();
         while (bytes.len() as u64) < count {
             let (start, left) = (bytes.len(), count - bytes.len() as u64);
-            bytes.resize(start + usize::try_from(left).unwrap_or(PIECE).min(PIECE), 0);
+            let more = usize::try_from(left).unwrap_or(PIECE).min(PIECE);
+            reserve::items(&mut bytes, more, "section of a file").at_caller()?;
+            bytes.resize(start + more, 0);
             self.read(&mut bytes[start..])?;
         }
         Ok(bytes)

@@ -12,6 +12,9 @@ mod kinds;
 mod limits;
 #[path = "command/lines.rs"]
 mod lines;
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+#[path = "command/memory.rs"]
+mod memory;
 #[path = "command/outputs.rs"]
 mod outputs;
 #[path = "command/printable.rs"]

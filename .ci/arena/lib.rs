@@ -12,6 +12,13 @@ pub struct f16(u16);
 #[derive(Clone, Copy)]
 pub struct bf16(u16);
 
+pub(crate) mod reserve {
+    /// Reserves memory for `more` items.
+    pub(crate) fn fits_exactly<T>(vector: &mut Vec<T>, more: usize) -> bool {
+        vector.try_reserve_exact(more).is_ok()
+    }
+}
+
 #[path = "../../src/kernels"]
 pub mod kernels {
     pub mod arena;

@@ -10,6 +10,7 @@ use crate::error::Result;
 use crate::lod::Lod;
 use crate::operator::Spec;
 use crate::program::{Program, VarDesc, VarRole};
+use crate::reserve;
 use crate::tensor::{DType, Dense, SelectedRows, Storage, StorageKind, Variable};
 use crate::wire::record::{from_bytes, to_bytes};
 use crate::wire::{LONGEST, Reader, STRUCTURED, Writer};
@@ -130,7 +131,7 @@ fn rows_body(reader: &mut Reader<impl Read>, section: &str, program: &Program) -
         return Err(reader.refused(&what, expected, reader.section_left().to_string()));
     }
     let height = shape.first().copied().unwrap_or(0);
-    let mut ids: Vec<i64> = Vec::with_capacity(rows);
+    let mut ids: Vec<i64> = reserve::vector(rows, "row numbers")?;
     let mut piece = vec![0; ID as usize * rows.min(PIECE)];
     while ids.len() < rows {
         let bytes = &mut piece[..ID as usize * (rows - ids.len()).min(PIECE)];

@@ -1,5 +1,6 @@
 //! The command line: subcommands, their flags, and exit codes. Each subcommand has its own file in this folder.
 
+mod allocator;
 mod ask;
 mod bench;
 mod beside;
@@ -143,6 +144,7 @@ fn run(command: Command) -> Outcome<Ending> {
 }
 
 pub(crate) fn main() -> ExitCode {
+    allocator::prepare();
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => {

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use super::Fingerprint;
 use crate::error::{AtCaller, Error, Result};
 use crate::lod::Lod;
+use crate::reserve;
 use crate::tensor::{Csr, DType, Dense, Element, Variable};
 
 /// The value of one feed in one sample.
@@ -356,7 +357,9 @@ impl<'a> Column<'a> {
             Csr::new([indptr.len() - 1, columns], indptr, indices, values)
         }
         // For sparse rows, `ints` collects the column indices and `floats` collects the values.
-        let (mut ints, mut floats, mut indptr) = (Vec::new(), Vec::new(), vec![0]);
+        let (ids, numbers) = self.entries();
+        let (mut ints, mut floats) = (reserve::vector(ids, "batch")?, reserve::vector(numbers, "batch")?);
+        let mut indptr = vec![0];
         let (mut outer, mut inner) = (Vec::new(), Vec::new());
         for field in self.fields() {
             match field {
@@ -401,6 +404,21 @@ impl<'a> Column<'a> {
             }
             Some(Field::Ints(_)) | None => tensor(ints, Some(Lod::from_lengths1(&inner)?)),
         }
+    }
+
+    /// Returns the number of integers and the number of floating-point numbers in all fields.
+    fn entries(&self) -> (usize, usize) {
+        let of = |field: &Field| match field {
+            Field::Int(_) => (1, 0),
+            Field::Float(_) => (0, 1),
+            Field::Ints(_) | Field::Nested(_) => (field.rows(), 0),
+            Field::Floats(_) => (0, field.rows()),
+            Field::Sparse { indices, values, .. } => (indices.len(), values.len()),
+            Field::SparseRows(csr) => (csr.indices().len(), csr.indices().len()),
+        };
+        self.fields()
+            .map(of)
+            .fold((0, 0), |(ids, numbers), (more_ids, more)| (ids + more_ids, numbers + more))
     }
 
     fn padded(&self) -> usize {

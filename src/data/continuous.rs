@@ -9,6 +9,7 @@ use super::spilled::{SpilledIds, Spilling};
 use super::{Batch, Batches, Data, Fingerprint};
 use crate::error::{AtCaller, Error, Result};
 use crate::lod::Lod;
+use crate::reserve;
 use crate::tensor::{Dense, Variable};
 
 /// A text that is cut into parallel streams. Batch `k` has one sequence per stream: window `k` of the stream. In each
@@ -186,8 +187,10 @@ impl Continuous {
 
     fn batch(&self, k: usize) -> Result<Batch> {
         let from = k.saturating_mul(self.steps);
-        let (mut x, mut y, mut lengths) = (Vec::new(), Vec::new(), Vec::with_capacity(self.streams));
-        let mut ids = Vec::with_capacity(self.steps.saturating_add(1).min(self.ids.len()));
+        let mut lengths = reserve::vector(self.streams, "sequences of a batch")?;
+        let most = self.steps.saturating_mul(self.streams).min(self.ids.len());
+        let (mut x, mut y) = (reserve::vector(most, "batch of ids")?, reserve::vector(most, "batch of ids")?);
+        let mut ids = reserve::vector(self.steps.saturating_add(1).min(self.ids.len()), "ids of a text")?;
         for s in 0..self.streams {
             let (start, end) = (self.start(s), self.start(s + 1));
             let first = start.saturating_add(from).min(end);

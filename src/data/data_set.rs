@@ -9,6 +9,7 @@ use super::memory::Whole;
 use super::plan::Plan;
 use super::{Field, Fingerprint, ReadOptions, Samples};
 use crate::error::{AtCaller, Error, ErrorKind, Result};
+use crate::reserve;
 
 /// The type of a data set's records: labelled texts, pairs of texts, tagged texts or rows of features.
 pub trait Record: Clone + Send + Sync + 'static {
@@ -194,7 +195,7 @@ impl<R: Record> DataSet<R> {
     fn read(paths: &[PathBuf], options: &ReadOptions) -> Result<Self> {
         let _whole = Whole::begin();
         let Plan { name, mut options, open } = R::plan(paths, options, false)?;
-        let mut records = open().collect::<Result<Vec<R>>>()?;
+        let mut records: Vec<R> = reserve::collected(open(), &format!("records of `{name}`"))?;
         let all = |visit: &mut dyn FnMut(&R)| {
             records.iter().for_each(visit);
             Ok(())

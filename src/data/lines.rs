@@ -10,6 +10,7 @@ pub(super) use super::encoding::Reason;
 use super::memory::Usage;
 use super::watched::FileChange;
 use crate::error::{Error, ErrorKind, Result};
+use crate::reserve;
 
 /// Returns the error for a failed read; `what` is the place in the message, such as `FILE:LINE`.
 pub(super) fn broken(what: String, error: &std::io::Error) -> Error {
@@ -84,14 +85,13 @@ impl Lines {
         self.bytes.clear();
         self.number += 1;
         // The line end may take two bytes more than the longest line.
-        let most = (self.max as u64).saturating_add(2);
-        let read = self.input.by_ref().take(most).read_until(b'\n', &mut self.bytes);
-        let read = read.map_err(|e| self.broken(&e))?;
+        let most = self.max.saturating_add(2);
+        let read = self.read_line(most)?;
         if read == 0 {
             return Ok(None);
         }
         self.room.read(read, || format!("{}:{}", self.name, self.number))?;
-        if read as u64 == most && !self.bytes.ends_with(b"\n") {
+        if read == most && !self.bytes.ends_with(b"\n") {
             self.input.skip_until(b'\n').map_err(|e| self.broken(&e))?;
         }
         let line = self.bytes.strip_suffix(b"\n").unwrap_or(&self.bytes);
@@ -104,6 +104,30 @@ impl Lines {
         let marked = self.number == 1 && self.encoding == Encoding::Utf8;
         let line = line.strip_prefix(MARK).filter(|_| marked).unwrap_or(line);
         Ok(Some(self.encoding.decode(self.guessed, line)))
+    }
+
+    /// Appends the next line with its line end, but at most `most` bytes, to `bytes`; returns the number of bytes.
+    fn read_line(&mut self, most: usize) -> Result<usize> {
+        /// The number of bytes for which memory is reserved first; most lines are shorter.
+        const SHORT: usize = 1 << 10;
+        let mut read = 0;
+        loop {
+            let there = match self.input.fill_buf() {
+                Ok(bytes) => bytes.len().min(most - read).min(self.bytes.len().max(SHORT)),
+                Err(e) if e.kind() == std::io::ErrorKind::Interrupted => continue,
+                Err(e) => return Err(self.broken(&e)),
+            };
+            if !reserve::fits(&mut self.bytes, there) {
+                let what = format!("{}:{}", self.name, self.number);
+                return Err(reserve::refused(&what, self.bytes.len() + there));
+            }
+            // These bytes are in the buffer of the input already.
+            let piece = self.input.by_ref().take(there as u64).read_until(b'\n', &mut self.bytes);
+            read += piece.map_err(|e| self.broken(&e))?;
+            if there == 0 || self.bytes.ends_with(b"\n") {
+                return Ok(read);
+            }
+        }
     }
 
     /// Returns the line end of the line that was read last, such as `\n`; empty if the file ends without a line end.

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use crate::error::{Error, Result};
+use crate::reserve;
 
 /// A temporary file. On Unix, the file's name is removed right after the file is opened; elsewhere, the file is removed
 /// when this value is dropped.
@@ -93,7 +94,9 @@ impl SpilledIds {
     /// Reads the ids at the positions `places` of the text, and appends them to `ids`.
     pub(super) fn read(&self, places: Range<usize>, ids: &mut Vec<i64>) -> Result<()> {
         let size = |number: usize| number.saturating_mul(self.width);
-        let mut bytes = vec![0; size(places.len())];
+        let mut bytes = reserve::vector(size(places.len()), "ids of a text")?;
+        bytes.resize(size(places.len()), 0);
+        reserve::items(ids, places.len(), "ids of a text")?;
         let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
         let read =
             file.seek(SeekFrom::Start(size(places.start) as u64)).and_then(|_| file.read_exact(&mut bytes));

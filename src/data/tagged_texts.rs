@@ -9,6 +9,7 @@ use super::records::{self, Stream, at_least_one, shown};
 use super::tag_spelling::TagSurvey;
 use super::{DataSet, Field, Limits, Samples, Tagging, TextFile, Vocabulary, parallel};
 use crate::error::{AtCaller, Error, ErrorKind, Result};
+use crate::reserve;
 
 /// A text as a list of words with one tag per word.
 #[derive(Debug, Clone)]
@@ -122,7 +123,7 @@ impl TaggedTexts {
     pub fn of_columns(file: &TextFile) -> Result<Self> {
         Columns::of(file, None, None, None, None)
             .and_then(|columns| {
-                Ok(Self::new(&file.name(), of_these(&columns, file)?.collect::<Result<Vec<_>>>()?))
+                Ok(Self::new(&file.name(), reserve::collected(of_these(&columns, file)?, &file.name())?))
             })
             .at_caller()
     }
@@ -136,7 +137,7 @@ impl TaggedTexts {
     /// tags and words, no label, or a label but no words. The message has the file and the line.
     #[track_caller]
     pub fn of_parallel(words: &TextFile, tags: &TextFile, labels: Option<&TextFile>) -> Result<Self> {
-        let read = || of_lines(words, tags, labels)?.collect::<Result<Vec<_>>>();
+        let read = || reserve::collected(of_lines(words, tags, labels)?, &words.name());
         Ok(Self::new(&words.name(), read().at_caller()?))
     }
 

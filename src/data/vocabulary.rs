@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use super::Fingerprint;
 use crate::error::{AtCaller, Error, Result};
+use crate::reserve;
 use crate::tensor::Csr;
 
 /// The limits of a vocabulary: minimum count, maximum size, special tokens, and a base vocabulary.
@@ -295,8 +296,8 @@ impl Vocabulary {
     /// As [`Self::lookup`].
     #[track_caller]
     pub fn ids<T: AsRef<str>>(&self, tokens: impl IntoIterator<Item = T>) -> Result<Vec<i64>> {
-        let ids = tokens.into_iter().map(|token| self.lookup(token.as_ref())).collect::<Result<Vec<_>>>();
-        let mut ids = ids.at_caller()?;
+        let ids = tokens.into_iter().map(|token| self.lookup(token.as_ref()));
+        let mut ids = reserve::collected(ids, "ids of a text").at_caller()?;
         // The vector grew while ids were added, so up to half of its memory may be unused; every text in memory has a
         // vector of ids.
         ids.shrink_to_fit();

@@ -10,6 +10,7 @@ use ndarray::Array2;
 
 use super::{SkippedRecords, TextFile, Vocabulary};
 use crate::error::{AtCaller, Error, Result};
+use crate::reserve;
 
 /// Where the vector of a token is stored: the index of a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -287,10 +288,10 @@ impl<'v> VectorSearch<'v> {
     /// Appends a vector as a new row, and returns the index of the row.
     fn push(&mut self, vector: &[f32]) -> Result<usize> {
         let row = self.rows.len() / self.width.max(1);
-        self.rows.try_reserve(vector.len()).map_err(|_| {
+        if !reserve::fits(&mut self.rows, vector.len()) {
             let got = format!("{} vectors of width {}", row + 1, self.width);
-            Error::new("word vectors", "a size that fits into memory", got)
-        })?;
+            return Err(Error::new("word vectors", "a size that fits into memory", got));
+        }
         self.rows.extend_from_slice(vector);
         Ok(row)
     }

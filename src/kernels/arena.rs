@@ -8,7 +8,6 @@
 //! overlaps another lent region. The code outside of `src/kernels` needs no `unsafe`.
 
 mod memory;
-mod room;
 mod share;
 
 use std::any::TypeId;
@@ -64,8 +63,8 @@ struct Buffer {
 static VERSIONS: AtomicU64 = AtomicU64::new(1);
 
 impl Buffer {
-    fn reserve(&mut self, elements: usize) {
-        self.memory.grow(elements.saturating_mul(self.size));
+    fn try_reserve(&mut self, elements: usize) -> bool {
+        self.memory.grow(elements.saturating_mul(self.size))
     }
 }
 
@@ -137,8 +136,10 @@ impl Arena {
     }
 
     /// Grows a buffer to at least `elements` elements; the buffer keeps its existing elements, and new elements are zero.
-    pub fn reserve(&mut self, buffer: usize, elements: usize) {
-        self.buffers[buffer].reserve(elements);
+    /// Returns `false` and leaves the buffer unchanged if the system refuses the memory.
+    #[must_use]
+    pub fn try_reserve(&mut self, buffer: usize, elements: usize) -> bool {
+        self.buffers[buffer].try_reserve(elements)
     }
 
     /// Swaps a buffer of this arena with a buffer of another arena, without copying.
@@ -211,16 +212,17 @@ impl<'a> Lane<'a> {
         fork(buffers, self.count, cuts, steps, states, run)
     }
 
-    /// Grows a buffer as [`Arena::reserve`] does, but through a lane.
+    /// Grows a buffer as [`Arena::try_reserve`] does, but through a lane.
     ///
     /// # Panics
     /// If this lane is a part of a split loop: only a lane of the whole arena may grow buffers.
-    pub fn reserve(&mut self, buffer: usize, elements: usize) {
+    #[must_use]
+    pub fn try_reserve(&mut self, buffer: usize, elements: usize) -> bool {
         assert!(self.part.is_none() && buffer < self.count, "only a whole lane makes room");
         // SAFETY: a lane that is no part of a split loop is the only borrow of the arena, and `&mut self` rules out lent
         // regions.
         let buffer = unsafe { &mut *self.buffers.add(buffer) };
-        buffer.reserve(elements);
+        buffer.try_reserve(elements)
     }
 
     /// Lends the regions `reads` for reading and the regions `writes` for writing.

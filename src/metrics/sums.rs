@@ -5,6 +5,7 @@
 use std::fmt::Display;
 
 use crate::error::{Error, Result};
+use crate::reserve;
 
 /// The maximum number of sums of a metric: 2 GiB of sums. A larger number is a mistake, such as a confusion matrix of more than
 /// 16,000 classes.
@@ -28,7 +29,7 @@ impl Sums {
     /// error.
     pub(super) fn all(&mut self) -> &mut [f64] {
         let count = self.count.filter(|&count| count <= MOST).unwrap_or(0);
-        if self.values.is_empty() && self.values.try_reserve_exact(count).is_ok() {
+        if self.values.is_empty() && reserve::fits_exactly(&mut self.values, count) {
             self.values.resize(count, 0.0);
         }
         &mut self.values

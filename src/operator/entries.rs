@@ -6,6 +6,7 @@ use super::rows::{Numbers, RowBuffer, RowValue};
 use super::table::RowTable;
 use crate::error::{AtCaller, Error, ErrorKind, Result};
 use crate::kernels::sparse::{CsrMut, CsrView};
+use crate::reserve;
 use crate::tensor::{DType, StorageKind};
 
 /// A sparse matrix, stored by rows in canonical form: the columns of a row ascend, without repetition. A coo variable of a
@@ -26,9 +27,15 @@ const WHAT: &str = "values of csr";
 /// # Errors
 /// Fails if memory does not suffice.
 pub(crate) fn room_for_rows(indptr: &mut Vec<i64>, rows: usize) -> Result<()> {
-    indptr.try_reserve(rows.saturating_add(2).saturating_sub(indptr.len())).map_err(|_| {
-        Error::new("rows of a sparse matrix", "a number whose offsets fit into memory", rows.to_string())
-    })
+    let more = rows.saturating_add(2).saturating_sub(indptr.len());
+    match reserve::fits(indptr, more) {
+        true => Ok(()),
+        false => Err(Error::new(
+            "rows of a sparse matrix",
+            "a number whose offsets fit into memory",
+            rows.to_string(),
+        )),
+    }
 }
 
 impl CsrBuffer {

@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use super::rows::{Numbers, RowValue};
 use crate::error::{AtCaller, Error, ErrorKind, Result};
 use crate::kernels::random::philox;
+use crate::reserve;
 use crate::tensor::{DType, Dense, Element, SelectedRows};
 
 /// The distribution of the first values of a table's rows.
@@ -194,6 +195,9 @@ impl RowTable {
                 continue;
             }
             let next = self.ids.len();
+            reserve::entries(&mut self.places, 1, "table of row places")?;
+            reserve::items(&mut self.ids, 1, "table of row numbers")?;
+            reserve::items(numbers, self.width, "table of rows")?;
             let place = *self.places.entry(id).or_insert(next);
             if place == next {
                 self.ids.push(id);

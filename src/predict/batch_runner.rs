@@ -12,6 +12,7 @@ use crate::metrics::{Metric, check_count};
 use crate::operator::keys::locate;
 use crate::operator::{Levels, VarId};
 use crate::program::{CarriedState, Program, VarRole};
+use crate::reserve;
 use crate::tensor::Variable;
 
 /// A batch, and the data that it comes from.
@@ -76,7 +77,9 @@ impl BatchRunner {
     /// # Errors
     /// It is an error if feeds have different numbers of sequences.
     pub(crate) fn lengths(&self, batch: &Batch) -> Result<Vec<usize>> {
-        let mut lengths = vec![0; self.sequences(batch)];
+        let count = self.sequences(batch);
+        let mut lengths = reserve::vector(count, "lengths of the sequences")?;
+        lengths.resize(count, 0);
         let mut fed = batch.values.iter().filter(|(name, _)| self.batched(name)).peekable();
         let first = fed.peek().map_or("", |(name, _)| name.as_str());
         for (name, value) in fed {

@@ -14,6 +14,7 @@ pub use product::Dot;
 
 use super::{DType, Dense};
 use crate::error::{AtCaller, Error, Result};
+use crate::reserve;
 
 /// A sparse matrix in the storage csr. Row *r* has the entries `indptr[r]..indptr[r + 1]`: their columns are in
 /// `indices`, and their values are in `values`.
@@ -201,9 +202,9 @@ impl Csr {
 /// fit into memory is an error: a dense tensor of width 0 may have any number of rows.
 fn pointers(row_of: &[usize], rows: usize) -> Result<Vec<i64>> {
     let mut indptr = Vec::new();
-    indptr.try_reserve_exact(rows.saturating_add(1)).map_err(|_| {
-        Error::new("indptr of csr", "a number of rows that fits into memory", rows.to_string())
-    })?;
+    if !reserve::fits_exactly(&mut indptr, rows.saturating_add(1)) {
+        return Err(Error::new("indptr of csr", "a number of rows that fits into memory", rows.to_string()));
+    }
     indptr.resize(rows + 1, 0);
     row_of.iter().for_each(|row| indptr[row + 1] += 1);
     for row in 0..rows {

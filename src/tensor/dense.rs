@@ -13,6 +13,7 @@ pub(super) use arithmetic::{Combine, Pair};
 use super::dtype::sealed::Sealed;
 use super::dtype::{DType, Element, Number};
 use crate::error::{AtCaller, Error, ErrorKind, Result};
+use crate::reserve;
 
 /// A dense tensor of any dtype and rank. The first dimension is the number of rows.
 ///
@@ -453,10 +454,10 @@ fn size(shape: &[usize], dtype: DType) -> Result<usize> {
 /// Returns an empty vector with capacity `n`; if memory is short, an error instead of an abort.
 fn reserved<T>(n: usize) -> Result<Vec<T>> {
     let mut vector = Vec::new();
-    vector
-        .try_reserve_exact(n)
-        .map_err(|_| Error::new("tensor", "a size that fits into memory", format!("{n} numbers")))?;
-    Ok(vector)
+    match reserve::fits_exactly(&mut vector, n) {
+        true => Ok(vector),
+        false => Err(Error::new("tensor", "a size that fits into memory", format!("{n} numbers"))),
+    }
 }
 
 /// Returns a vector of `n` zeros. A large vector is first allocated on trial, so that too little memory is an error and

@@ -26,6 +26,7 @@ use std::str::FromStr;
 
 use super::encoding::{number, put_number};
 use crate::error::{Error, ErrorKind, Result};
+use crate::reserve;
 
 /// Maximum nesting depth of values. The record of a program has a depth of about ten; a literal in the program adds up
 /// to twice the maximum depth of literals.
@@ -136,7 +137,9 @@ impl Source<'_> {
         let mut bytes = Vec::new();
         while self.left > 0 {
             let start = bytes.len();
-            bytes.resize(start + usize::try_from(self.left).unwrap_or(PIECE).min(PIECE), 0);
+            let more = usize::try_from(self.left).unwrap_or(PIECE).min(PIECE);
+            reserve::items(&mut bytes, more, "stored value")?;
+            bytes.resize(start + more, 0);
             self.fill(&mut bytes[start..])?;
         }
         Ok(bytes)

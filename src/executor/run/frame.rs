@@ -11,6 +11,7 @@ use crate::lod::Lod;
 use crate::operator::keys::RowKey;
 use crate::operator::levels::LevelTable;
 use crate::operator::{Extent, LevelId};
+use crate::reserve;
 
 /// The rows of a step block that the current calls compute.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -88,12 +89,14 @@ pub(crate) struct Frame {
     taken: Vec<usize>,
 }
 
-fn invert(map: &[usize], inverse: &mut Vec<usize>) {
+fn invert(map: &[usize], inverse: &mut Vec<usize>) -> Result<()> {
     inverse.clear();
+    reserve::items(inverse, map.len(), "order of rows")?;
     inverse.resize(map.len(), 0);
     for (place, &row) in map.iter().enumerate() {
         inverse[row] = place;
     }
+    Ok(())
 }
 
 impl Frame {
@@ -102,9 +105,9 @@ impl Frame {
         // The level table drops its references to the old offsets first, so that their memory can be reused.
         instr.inner.iter().for_each(|inner| levels.set(inner.inner, None));
         instr.levels.iter().for_each(|made| levels.set(made.level, None));
-        self.rank.rebuild(lod.offsets(), instr.desc.reverse);
-        invert(self.rank.rows(), &mut self.inverse_rows);
-        invert(self.rank.order(), &mut self.inverse_order);
+        self.rank.rebuild(lod.offsets(), instr.desc.reverse)?;
+        invert(self.rank.rows(), &mut self.inverse_rows)?;
+        invert(self.rank.order(), &mut self.inverse_order)?;
         self.at = FrameRows::All;
         self.given = instr.inner.len();
         if self.levels.len() < instr.inner.len() + instr.levels.len() {
@@ -356,16 +359,18 @@ impl Frame {
     }
 
     /// Computes the inverse of [`Self::map`]: for each row outside the block, its position in the frame's order.
-    pub(crate) fn inverse(&self, rows: Extent, at: FrameRows, out: &mut Vec<usize>) {
+    ///
+    /// # Errors
+    /// If the system refuses the memory.
+    pub(crate) fn inverse(&self, rows: Extent, at: FrameRows, out: &mut Vec<usize>) -> Result<()> {
         if let Extent::Rows(level) = rows {
             return invert(self.level(level).map_or(&[], |l| &l.map), out);
         }
+        let inverse = if at == FrameRows::Sequences { &self.inverse_order } else { &self.inverse_rows };
         out.clear();
-        out.extend_from_slice(if at == FrameRows::Sequences {
-            &self.inverse_order
-        } else {
-            &self.inverse_rows
-        });
+        reserve::items(out, inverse.len(), "order of rows")?;
+        out.extend_from_slice(inverse);
+        Ok(())
     }
 
     /// Returns the indices of the levels that operators of the step block make.

@@ -108,7 +108,7 @@ impl<'p> RunState<'p> {
         }
         self.go(block, FrameRows::All)?;
         let slots = self.loops[at].map_or(&[][..], |instr| &instr.slots);
-        self.make_room(block, slots, lane);
+        self.make_room(block, slots, lane)?;
         Ok(())
     }
 }

@@ -22,6 +22,7 @@ use crate::operator::call::{DuplicateRows, Intake, stored};
 use crate::operator::entries::PooledStorage;
 use crate::operator::{Extent, Size, Spec, VarId};
 use crate::program::{OpDesc, Program};
+use crate::reserve;
 use crate::tensor::{DType, Dense, Element, Storage, with_element};
 
 /// The memory and the threads with which a plan runs.
@@ -253,7 +254,10 @@ impl Machine {
     pub(crate) fn set_value(&mut self, slot: &Slot, value: &Storage, repeated: DuplicateRows) -> Result<()> {
         match value {
             Storage::Dense(dense) => {
-                self.arena.reserve(slot.buffer, dense.len());
+                if !self.arena.try_reserve(slot.buffer, dense.len()) {
+                    let bytes = dense.len().saturating_mul(slot.dtype.size_of());
+                    return Err(reserve::refused("memory of a variable", bytes));
+                }
                 let mut lane = self.arena.lane();
                 let region = first_numbers(slot, dense.len());
                 let mut operands = lane.operands(&mut self.workers[0].room, &[], &[region]);

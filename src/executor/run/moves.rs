@@ -42,8 +42,8 @@ impl RunState<'_> {
         at: FrameRows,
         lane: &mut Lane<'_>,
         tools: &mut Tools<'_>,
-    ) {
-        self.frames[block.0 as usize].inverse(rows.inner.rows, at, &mut tools.lists.index);
+    ) -> Result<()> {
+        self.frames[block.0 as usize].inverse(rows.inner.rows, at, &mut tools.lists.index)?;
         let here = Some(CallRows::new(block, at));
         let (from, to) = (self.region(&rows.inner, here), self.region(&rows.outer, None));
         let threads = self.movers(to, tools);
@@ -60,6 +60,7 @@ impl RunState<'_> {
                 gather_on(from, inverse, to, threads);
             })),
         }
+        Ok(())
     }
 
     /// Moves rows in the root block from the order of a step block (`rows` counts them in that block) into the batch's order.
@@ -71,14 +72,15 @@ impl RunState<'_> {
         to: &Ref,
         lane: &mut Lane<'_>,
         tools: &mut Tools<'_>,
-    ) {
-        self.frames[block.0 as usize].inverse(rows, FrameRows::All, &mut tools.lists.index);
+    ) -> Result<()> {
+        self.frames[block.0 as usize].inverse(rows, FrameRows::All, &mut tools.lists.index)?;
         let (read, written) = (self.region(from, None), self.region(to, None));
         let (inverse, threads) = (&tools.lists.index, self.movers(written, tools));
         let room = &mut tools.workers[0].room;
         with_element!(self.dtype(from), T => two::<T, _>(lane, room, read, written, |from, to| {
             gather_on(from, inverse, to, threads);
         }));
+        Ok(())
     }
 
     /// Returns the number of threads that move the rows of a region.
@@ -172,11 +174,10 @@ impl RunState<'_> {
         plan: &MemoryGradientPlan,
         lane: &mut Lane<'_>,
         tools: &mut Tools<'_>,
-    ) {
-        if let Some((initial, assign)) = plan.initial {
-            let rows = Move { outer: initial, inner: plan.start, assign };
-            self.scatter(block, &rows, FrameRows::Sequences, lane, tools);
-        }
+    ) -> Result<()> {
+        let Some((initial, assign)) = plan.initial else { return Ok(()) };
+        let rows = Move { outer: initial, inner: plan.start, assign };
+        self.scatter(block, &rows, FrameRows::Sequences, lane, tools)
     }
 }
 

@@ -3,6 +3,9 @@
 //! In step-major order, the entries of step *t* are contiguous, and the sequences that have step *t* are a prefix of the
 //! sequences that have step *t* − 1. Therefore no sequence is padded, and no row is moved from step to step.
 
+use crate::error::Result;
+use crate::reserve;
+
 /// The order in which a loop processes the sequences of one level and their entries.
 ///
 /// For lengths 4, 5, 3 the order is 1, 0, 2; the steps start at 0, 3, 6, 9, 11, 12; and entry *i* of the step-major
@@ -21,22 +24,29 @@ impl RankTable {
     #[cfg(test)]
     pub(crate) fn new(offsets: &[usize], reverse: bool) -> Self {
         let mut table = Self::default();
-        table.rebuild(offsets, reverse);
+        table.rebuild(offsets, reverse).unwrap();
         table
     }
 
     /// Rebuilds the table for the sequences that `offsets` delimits, and reuses its memory.
-    pub(crate) fn rebuild(&mut self, offsets: &[usize], reverse: bool) {
+    ///
+    /// # Errors
+    /// If the system refuses the memory.
+    pub(crate) fn rebuild(&mut self, offsets: &[usize], reverse: bool) -> Result<()> {
         let count = offsets.len().saturating_sub(1);
         let length = |i: usize| offsets[i + 1] - offsets[i];
         self.order.clear();
+        reserve::items(&mut self.order, count, "order of the sequences")?;
         self.order.extend(0..count);
         // Equal lengths are ordered by sequence number, which gives a stable sort without the extra memory of `sort_by`.
         self.order.sort_unstable_by_key(|&i| (usize::MAX - length(i), i));
         let steps = self.order.first().map_or(0, |&i| length(i));
         self.starts.clear();
+        reserve::items(&mut self.starts, steps + 1, "steps of a loop")?;
         self.starts.push(0);
         self.rows.clear();
+        let rows = offsets.last().map_or(0, |last| last - offsets[0]);
+        reserve::items(&mut self.rows, rows, "rows of a loop")?;
         let mut alive = count;
         for t in 0..steps {
             while alive > 0 && length(self.order[alive - 1]) <= t {
@@ -47,6 +57,7 @@ impl RankTable {
             }
             self.starts.push(self.rows.len());
         }
+        Ok(())
     }
 
     /// Returns the sequence numbers in rank order (longest first).

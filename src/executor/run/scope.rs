@@ -10,6 +10,7 @@ use crate::operator::entries::PooledStorage;
 use crate::operator::{RowTable, Spec};
 use crate::program::description::initialize;
 use crate::program::{Program, VarDesc, VarKind};
+use crate::reserve;
 use crate::tensor::{DType, Dense, Element, Storage, StorageKind, with_element};
 
 /// The persistent variables of programs, by name. Several programs may share a scope, for example a training program and an
@@ -100,7 +101,7 @@ impl Scope {
                     initialize::check(how, &dims).map_err(|e| e.variable(&var.name))?;
                 }
                 drop(Dense::zeros(spec.dtype, &dims).map_err(|e| e.variable(&var.name))?); // an error where there is no room
-                self.add(&var.name, spec.dtype, dims.clone());
+                self.add(&var.name, spec.dtype, dims.clone())?;
                 with_element!(spec.dtype, T => self.write::<T, _>(&var.name, |out| match &var.initializer {
                     Some(how) => initialize::evaluate_in(how, &dims, program.seed, &var.name, out),
                     None => {
@@ -182,7 +183,9 @@ impl Scope {
         with_element!(entry.dtype, T => {
             let numbers = operands.read::<T>(0).and_then(|v| v.contiguous()).unwrap_or(&[]);
             debug_assert_eq!(numbers.len(), elements);
-            Ok(Dense::from_vec(&entry.dims, numbers.to_vec())?.into())
+            let mut copy = reserve::vector(numbers.len(), "copy of a parameter")?;
+            copy.extend_from_slice(numbers);
+            Ok(Dense::from_vec(&entry.dims, copy)?.into())
         })
     }
 
@@ -216,7 +219,7 @@ impl Scope {
             }
         };
         if !self.entries.contains_key(name) {
-            self.add(name, value.dtype(), value.shape().to_vec());
+            self.add(name, value.dtype(), value.shape().to_vec())?;
         }
         with_element!(value.dtype(), T => {
             let numbers = value.as_slice::<T>()?;
@@ -225,10 +228,17 @@ impl Scope {
     }
 
     /// Adds the buffer of a dense variable.
-    fn add(&mut self, name: &str, dtype: DType, dims: Vec<usize>) {
+    ///
+    /// # Errors
+    /// If the system refuses the memory.
+    fn add(&mut self, name: &str, dtype: DType, dims: Vec<usize>) -> Result<()> {
         let buffer = with_element!(dtype, T => self.arena.add::<T>());
-        self.arena.reserve(buffer, dims.iter().product());
+        let elements: usize = dims.iter().product();
+        if !self.arena.try_reserve(buffer, elements) {
+            return Err(reserve::refused("memory of a parameter", elements.saturating_mul(dtype.size_of())));
+        }
         self.entries.insert(name.to_owned(), Entry { place: InScope::Buffer(buffer), dtype, dims });
+        Ok(())
     }
 
     /// Calls a function with the numbers of a dense variable, without a copy.

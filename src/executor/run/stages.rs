@@ -169,16 +169,23 @@ impl<'p> RunState<'p> {
         let whole = |s: &&Slot| s.home == Home::Whole && s.pool.is_none() && s.life.0 <= end;
         for slot in self.plan.slots.iter().filter(whole) {
             if !matches!(slot.rows, Extent::Alive(_)) {
-                let rows = self.count(slot.rows, None);
-                let room = rows.checked_mul(slot.width).is_some_and(|n| lane.try_reserve(slot.buffer, n));
-                if !room {
-                    let got = format!("{rows} rows of {} {}", slot.width, slot.dtype);
-                    let error = Error::new("memory of a variable", "numbers that memory can hold", got);
-                    return Err(error.variable(self.name(slot)));
-                }
+                self.room_for(slot, self.count(slot.rows, None), lane)?;
             }
         }
         Ok(())
+    }
+
+    /// Reserves memory for `rows` rows of a slot.
+    ///
+    /// # Errors
+    /// If there is not enough memory.
+    pub(super) fn room_for(&self, slot: &Slot, rows: usize, lane: &mut Lane<'_>) -> Result<()> {
+        if rows.checked_mul(slot.width).is_some_and(|n| lane.try_reserve(slot.buffer, n)) {
+            return Ok(());
+        }
+        let got = format!("{rows} rows of {} {}", slot.width, slot.dtype);
+        let error = Error::new("memory of a variable", "numbers that memory can hold", got);
+        Err(error.variable(self.name(slot)))
     }
 
     /// Checks, before the first update, that the loss and all gradients that updates read are finite.

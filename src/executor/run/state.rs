@@ -259,12 +259,16 @@ impl RunState<'_> {
     }
 
     /// Reserves memory for the slots of a loop, once the numbers of rows are known.
-    pub(crate) fn make_room(&self, block: BlockId, slots: &[usize], lane: &mut Lane<'_>) {
+    ///
+    /// # Errors
+    /// If there is not enough memory for a slot.
+    pub(crate) fn make_room(&self, block: BlockId, slots: &[usize], lane: &mut Lane<'_>) -> Result<()> {
         let frame = &self.frames[block.0 as usize];
         for &s in slots {
             let slot = &self.plan.slots[s];
-            lane.reserve(slot.buffer, frame.room(slot.home, slot.rows) * slot.width);
+            self.room_for(slot, frame.room(slot.home, slot.rows), lane)?;
         }
+        Ok(())
     }
 
     /// Sets very small numbers to zero in a value that is passed from step to step.

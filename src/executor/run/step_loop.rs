@@ -36,7 +36,7 @@ impl<'p> RunState<'p> {
             }
             Instr::Reorder { from, to, block, rows, index, .. } => {
                 let clock = tools.workers[0].clock();
-                self.reorder(*block, *rows, from, to, lane, tools);
+                self.reorder(*block, *rows, from, to, lane, tools)?;
                 if let (Some(start), Some(recorder)) = (clock, &mut tools.workers[0].recorder) {
                     let rows = self.region(to, None).extent.rows;
                     let bytes = (rows * to.width * self.dtype(to).size_of()) as u64;
@@ -51,7 +51,7 @@ impl<'p> RunState<'p> {
         let block = instr.desc.block;
         let mut laps = Laps::start(&tools.workers[0]);
         self.build_frame(instr)?;
-        self.make_room(block, &instr.slots, lane);
+        self.make_room(block, &instr.slots, lane)?;
         self.bring_in(instr, lane, tools)?;
         laps.mark();
         self.outside(block, &instr.before, &instr.chains.before, lane, tools)?;
@@ -151,17 +151,17 @@ impl<'p> RunState<'p> {
         // Gradients must be moved out of the loop in exactly this order, because the compiler has decided by it which
         // contribution to a gradient is written first.
         for plan in &instr.gradients {
-            self.end_gradient(block, plan, lane, tools);
+            self.end_gradient(block, plan, lane, tools)?;
         }
         for view in &instr.flush {
             self.flush(view, lane, &mut tools.workers[0].room);
         }
         for rows in &instr.scatter {
-            self.scatter(block, rows, FrameRows::All, lane, tools);
+            self.scatter(block, rows, FrameRows::All, lane, tools)?;
         }
         self.go(block, FrameRows::Sequences)?;
         for rows in &instr.scatter_statics {
-            self.scatter(block, rows, FrameRows::Sequences, lane, tools);
+            self.scatter(block, rows, FrameRows::Sequences, lane, tools)?;
         }
         for memory in instr.memories.iter().filter(|_| !instr.backward) {
             if let Some(last) = &memory.last {

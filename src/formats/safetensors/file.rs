@@ -15,6 +15,7 @@ use ::safetensors::{Dtype, SafeTensorError};
 use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, Visitor};
 
 use crate::error::{Error, ErrorKind, Result};
+use crate::reserve;
 use crate::tensor::{DType, Dense};
 
 /// The maximum size in bytes of a head, as the safetensors format defines it.
@@ -60,7 +61,7 @@ impl File {
         if length > most {
             return wrong("length of the head", format!("at most {most} bytes"), length.to_string());
         }
-        let mut head = Vec::new();
+        let mut head = reserve::vector(length as usize, "head of a safetensors file")?;
         input.by_ref().take(length).read_to_end(&mut head).map_err(failed)?;
         let listed: Listed = match serde_json::from_slice(&head) {
             Ok(listed) => listed,

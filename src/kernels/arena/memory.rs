@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use crate::reserve;
+
 /// A block of 64 bytes, the unit of allocation: a buffer starts on a cache line.
 #[derive(Clone, Copy)]
 #[repr(C, align(64))]
@@ -88,24 +90,16 @@ impl Memory {
         }
     }
 
-    /// Grows the memory to at least `bytes` bytes; existing bytes keep their values, and new bytes are zero.
-    pub(super) fn grow(&mut self, bytes: usize) {
-        self.grow_by(bytes, |_, _| true);
-    }
-
-    /// Grows the memory like [`Self::grow`]; returns `false` and leaves the memory unchanged if the allocation fails.
-    pub(super) fn try_grow(&mut self, bytes: usize) -> bool {
-        self.grow_by(bytes, |lines, more| lines.try_reserve_exact(more).is_ok())
-    }
-
-    fn grow_by(&mut self, bytes: usize, reserve: fn(&mut Vec<Line>, usize) -> bool) -> bool {
+    /// Grows the memory to at least `bytes` bytes; existing bytes keep their values, and new bytes are zero. Returns `false` and
+    /// leaves the memory unchanged if the system refuses it.
+    pub(super) fn grow(&mut self, bytes: usize) -> bool {
         if bytes <= self.bytes {
             return true;
         }
         self.make_own();
         let Lines::Own(lines) = &mut self.lines else { unreachable!("it was just made its own") };
         let count = bytes.div_ceil(size_of::<Line>());
-        let room = reserve(lines, count - lines.len());
+        let room = reserve::fits_exactly(lines, count - lines.len());
         if room {
             lines.resize(count, Line([0; 64]));
         }

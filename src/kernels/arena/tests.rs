@@ -9,7 +9,7 @@ fn region(buffer: usize, row: usize, rows: usize, column: usize, width: usize, s
 fn arena() -> Arena {
     let mut arena = Arena::new();
     arena.add::<f32>();
-    arena.reserve(0, 40);
+    assert!(arena.try_reserve(0, 40));
     arena
 }
 
@@ -36,7 +36,7 @@ fn what_was_written_is_lent_again() {
     now.row(0).copy_from_slice(before.row(1));
     assert_eq!(before.row(0), [1.0; 4]);
     now.row(1).fill(before.row(0)[3] + 1.0);
-    lane.reserve(0, 1000);
+    assert!(lane.try_reserve(0, 1000));
     assert!(lane.try_reserve(0, 5000));
     assert!(!lane.try_reserve(0, usize::MAX / 8));
     let last =

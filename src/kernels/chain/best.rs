@@ -10,6 +10,7 @@ use crate::error::{Error, Result};
 use crate::kernels::float::Float;
 use crate::kernels::path::{Arithmetic, Sweep, sweep};
 use crate::kernels::view::View;
+use crate::reserve;
 
 /// Scratch of [`best_paths`], which the caller reuses for the next sequence.
 #[derive(Debug, Default)]
@@ -44,7 +45,10 @@ impl BestPaths {
             )
         };
         let size = rows.checked_mul(per_row).ok_or_else(too_much)?;
-        self.back.try_reserve(size.saturating_sub(self.back.len())).map_err(|_| too_much())?;
+        let more = size.saturating_sub(self.back.len());
+        if !reserve::fits(&mut self.back, more) {
+            return Err(too_much());
+        }
         self.back.resize(size.max(self.back.len()), 0);
         Ok(())
     }

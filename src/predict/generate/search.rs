@@ -9,6 +9,7 @@ use super::rules::{Choice, Rules};
 use super::steps::wrong_logit;
 use crate::error::{Error, Result};
 use crate::predict::logits::{from_threshold, largest, log_sum_exp};
+use crate::reserve;
 
 /// The least value of a sum of attention in the coverage penalty: a smaller sum counts as this number.
 const LEAST_COVERED: f64 = 1e-6;
@@ -115,6 +116,8 @@ impl<'a> Search<'a> {
         let rows = ends.and_then(|ends| ends.windows(2).map(of).collect::<Option<Vec<&[f32]>>>());
         let positions = rows.as_ref().and_then(|rows| rows.first()).map_or(0, |row| row.len());
         if step == 0 {
+            let what = "attention of a beam search";
+            reserve::items(&mut self.covered, running.saturating_mul(positions), what)?;
             self.covered.resize(running * positions, 0.0);
         }
         let Some(rows) = rows.filter(|rows| {

@@ -1,0 +1,200 @@
+//! The global allocator of the command. It passes every call on to the allocator of the system. If the system refuses memory,
+//! the command ends with a message and exit code 1 instead of an abort.
+//!
+//! The refusal of a reservation ([`is_fallible`]) is returned to its caller, who makes an error of it. After any other
+//! refusal no caller can go on: `Vec::push` and `Box::new` would call `handle_alloc_error`, which aborts, and its hook is
+//! not stable. So the allocator itself writes the message and ends the process. It allocates nothing, runs no destructor and does not
+//! unwind: the state of the files is as after a kill, which `--resume` can handle.
+//!
+//! A flag of the thread, which the library sets, marks reservations. A limit by size would not do: dependencies make
+//! large allocations that cannot fail, too.
+#![allow(unsafe_code)]
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::panic::PanicHookInfo;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use unpadded::is_fallible;
+
+#[global_allocator]
+static ALLOCATOR: Allocator = Allocator;
+
+struct Allocator;
+
+/// Returns the memory that the system gave for a call. Without memory, ends the process, unless the caller can go on.
+fn checked(memory: *mut u8, bytes: usize) -> *mut u8 {
+    if memory.is_null() && !is_fallible() {
+        end(Shortage::Bytes(bytes));
+    }
+    memory
+}
+
+// SAFETY: every method is the method of `System` with the same arguments, or does not return.
+unsafe impl GlobalAlloc for Allocator {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        // SAFETY: the caller keeps the contract of this method, which is the contract of `System`.
+        checked(unsafe { System.alloc(layout) }, layout.size())
+    }
+
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        // SAFETY: as in `alloc`.
+        checked(unsafe { System.alloc_zeroed(layout) }, layout.size())
+    }
+
+    unsafe fn realloc(&self, memory: *mut u8, layout: Layout, bytes: usize) -> *mut u8 {
+        // SAFETY: as in `alloc`.
+        checked(unsafe { System.realloc(memory, layout, bytes) }, bytes)
+    }
+
+    unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
+        // SAFETY: as in `alloc`.
+        unsafe { System.dealloc(memory, layout) }
+    }
+}
+
+/// The kind of resource that the system refused.
+#[derive(Clone, Copy)]
+enum Shortage {
+    Bytes(usize),
+    Thread,
+}
+
+/// Writes the message about a refusal to standard error, and ends the process with exit code 1. If several threads call this
+/// function, the first call writes.
+fn end(shortage: Shortage) -> ! {
+    static ENDS: AtomicBool = AtomicBool::new(false);
+    if ENDS.swap(true, Ordering::Relaxed) {
+        loop {
+            std::thread::sleep(std::time::Duration::from_secs(1));
+        }
+    }
+    let mut message = Message { bytes: [0; 512], length: 0 };
+    match shortage {
+        Shortage::Bytes(bytes) => {
+            message.add(b"\nerror: memory: expected ");
+            message.add_number(bytes);
+            message.add(b" bytes more, got a refusal of the system; ");
+        }
+        Shortage::Thread => {
+            message.add(b"\nerror: threads: expected memory and permission to start one, got a refusal of the system; ");
+        }
+    }
+    message.add(
+        b"lower `training.batch`, `model.hidden` or `data.window`, shorten the longest lines, or raise the limit (`ulimit -v`, \
+          `ulimit -u`, the memory of a container)\n",
+    );
+    write_and_exit(&message.bytes[..message.length])
+}
+
+/// A message that is composed without allocating.
+struct Message {
+    bytes: [u8; 512],
+    length: usize,
+}
+
+impl Message {
+    fn add(&mut self, text: &[u8]) {
+        for (to, from) in self.bytes[self.length..].iter_mut().zip(text) {
+            *to = *from;
+            self.length += 1;
+        }
+    }
+
+    fn add_number(&mut self, mut number: usize) {
+        let mut digits = [0; 20];
+        let mut first = digits.len();
+        loop {
+            first -= 1;
+            digits[first] = b'0' + (number % 10) as u8;
+            number /= 10;
+            if number == 0 {
+                break;
+            }
+        }
+        self.add(&digits[first..]);
+    }
+}
+
+/// Writes a message without the lock of `std::io::stderr`, which this thread may hold, and exits without the exit handlers.
+#[cfg(unix)]
+fn write_and_exit(message: &[u8]) -> ! {
+    use std::ffi::{c_int, c_void};
+    unsafe extern "C" {
+        safe fn _exit(status: c_int) -> !;
+        fn write(file: c_int, bytes: *const c_void, length: usize) -> isize;
+    }
+    // SAFETY: the slice has this pointer and this length.
+    unsafe { write(2, message.as_ptr().cast(), message.len()) };
+    _exit(1)
+}
+
+#[cfg(not(unix))]
+fn write_and_exit(message: &[u8]) -> ! {
+    use std::io::Write;
+    drop(std::io::stderr().write_all(message));
+    std::process::exit(1)
+}
+
+/// Prepares the process for a shortage of memory; called once, before anything else.
+pub(super) fn prepare() {
+    grow_stack();
+    let default = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        if is_refusal(panic) {
+            end(Shortage::Thread);
+        }
+        default(panic);
+    }));
+}
+
+/// Returns whether a panic means that the system refused a thread. The standard library and `rayon` panic if a thread cannot be
+/// started, or has no memory for its signal stack; their messages contain the number of the system's error.
+fn is_refusal(panic: &PanicHookInfo<'_>) -> bool {
+    let payload = panic.payload();
+    let text = payload.downcast_ref::<String>().map(String::as_str);
+    text.or(payload.downcast_ref::<&str>().copied()).is_some_and(names_refusal)
+}
+
+/// Returns whether a text contains the system's error for a lack of threads (EAGAIN) or of memory (ENOMEM), in one of the two
+/// forms of the standard library.
+fn names_refusal(text: &str) -> bool {
+    let again = if cfg!(target_os = "linux") { 11 } else { 35 };
+    [again, 12].iter().any(|code| {
+        text.contains(&format!("os error {code})")) || text.contains(&format!("Os {{ code: {code},"))
+    })
+}
+
+/// Number of bytes of stack that are used once at the start.
+const STACK: usize = 512 << 10;
+
+/// Uses a large part of the stack once, because the stack of the main thread grows while it is used: without memory for it, a
+/// later call would end by a signal.
+#[inline(never)]
+fn grow_stack() {
+    std::hint::black_box([0u8; STACK]);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_need_no_memory() {
+        let mut message = Message { bytes: [0; 512], length: 0 };
+        message.add(b"a ");
+        message.add_number(0);
+        message.add_number(usize::MAX);
+        assert_eq!(&message.bytes[..message.length], format!("a 0{}", usize::MAX).as_bytes());
+        message.add(&[b'x'; 600]);
+        assert_eq!(message.length, 512);
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn a_refused_thread_is_known_by_its_error() {
+        let [again, full] = [11, 12].map(std::io::Error::from_raw_os_error);
+        assert!(names_refusal(&format!("failed: {again:?}")) && names_refusal(&format!("failed: {full}")));
+        let missing = std::io::Error::from_raw_os_error(2);
+        assert!(!names_refusal(&format!("{missing:?} {missing}")));
+    }
+}

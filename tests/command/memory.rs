@@ -1,0 +1,147 @@
+//! Limits of memory (`ulimit -v`) between the least with which the command starts and the least with which it succeeds: the
+//! command ends with a message, and without half a file.
+//!
+//! The suite draws a few limits per command; `UNPADDED_THOROUGH=5 cargo test --test command memory:: -- --nocapture` draws 40.
+
+use std::fs;
+use std::process::{Command, Output};
+
+use super::{Place, reviews, with};
+
+/// The number of limits per command.
+const LIMITS: u64 = 8;
+/// Number of KiB between two limits of the search for the least limit.
+const STEP: u64 = 512;
+
+fn limits() -> u64 {
+    let times = std::env::var("UNPADDED_THOROUGH").map_or(1, |times| times.parse::<u64>().unwrap());
+    LIMITS * times
+}
+
+/// Runs a command under a limit of its address space, in KiB.
+fn limited(place: &Place, arguments: &[&str], kib: u64) -> Output {
+    let mut command = Command::new("sh");
+    command.args(["-c", &format!("ulimit -v {kib}; exec \"$0\" \"$@\""), env!("CARGO_BIN_EXE_unpadded")]);
+    command.current_dir(&place.0).args(arguments).env("RUST_BACKTRACE", "0").output().unwrap()
+}
+
+/// Returns the least limit with which a command succeeds, to [`STEP`] KiB. `before` prepares each attempt.
+fn least(place: &Place, arguments: &[&str], before: &dyn Fn()) -> u64 {
+    let (mut fails, mut succeeds) = (0, (1 << 20) / STEP);
+    while succeeds - fails > 1 {
+        let middle = (fails + succeeds) / 2;
+        before();
+        match limited(place, arguments, middle * STEP).status.code() {
+            Some(0) => succeeds = middle,
+            _ => fails = middle,
+        }
+    }
+    succeeds * STEP
+}
+
+/// Runs a command under limits from `start` to the least limit with which the command succeeds. Returns the number of runs and
+/// of their failures. `after` checks the files behind each run.
+fn under_limits(
+    place: &Place,
+    arguments: &[&str],
+    start: u64,
+    before: &dyn Fn(),
+    after: &dyn Fn(bool),
+) -> [u64; 2] {
+    let peak = least(place, arguments, before).max(start);
+    let mut counts = [0, 0];
+    for number in 0..limits() {
+        let kib = start + (peak - start) * number / (limits() - 1);
+        before();
+        let output = limited(place, arguments, kib);
+        let said = String::from_utf8_lossy(&output.stderr);
+        let code = output.status.code();
+        let run = format!("{arguments:?} under {kib} of {peak} KiB: {:?}: {said}", output.status);
+        assert!(matches!(code, Some(0..=2)) && !said.contains("panicked"), "{run}");
+        assert!(code == Some(0) || said.contains("error: "), "{run}");
+        after(code == Some(0));
+        counts[0] += 1;
+        counts[1] += u64::from(code != Some(0));
+    }
+    println!("{}: {} limits of {start} to {peak} KiB, {} errors", arguments[0], counts[0], counts[1]);
+    counts
+}
+
+/// Checks that every checkpoint of a folder can be loaded, and that every JSON line is whole.
+fn is_whole(folder: &std::path::Path) {
+    for entry in fs::read_dir(folder).into_iter().flatten() {
+        let path = entry.unwrap().path();
+        let end = path.extension().and_then(|end| end.to_str()).unwrap_or_default();
+        match end {
+            "ckpt" => drop(unpadded::checkpoint::Checkpoint::load(&path).unwrap()),
+            "jsonl" => {
+                for line in fs::read_to_string(&path).unwrap().lines() {
+                    serde_json::from_str::<serde_json::Value>(line).unwrap();
+                }
+            }
+            "html" => assert!(fs::read_to_string(&path).unwrap().contains("</html>"), "{}", path.display()),
+            "toml" => drop(unpadded::recipes::Config::load(&path).unwrap()),
+            _ => {}
+        }
+    }
+}
+
+#[test]
+fn a_refusal_of_memory_is_a_message_at_every_limit() {
+    let place = Place::new("memory");
+    place.write("reviews.tsv", &reviews());
+    let train = |run: &str, epochs: &str| {
+        let rest = ["--run", run, "--epochs", epochs, "--quiet"];
+        place.said(&with(&["train", "--train", "reviews.tsv"], &rest), "");
+        fs::read(place.0.join(run).join("last.ckpt")).unwrap()
+    };
+    let whole = train("whole", "2");
+    train("first", "1");
+    // The least limit depends a little on the addresses that the system draws.
+    let start = least(&place, &["--version"], &|| ()) + 2 * STEP;
+    let run = place.0.join("run");
+    let none = || drop(fs::remove_dir_all(&run));
+    let copied = || {
+        none();
+        fs::create_dir(&run).unwrap();
+        for entry in fs::read_dir(place.0.join("first")).unwrap() {
+            let path = entry.unwrap().path();
+            fs::copy(&path, run.join(path.file_name().unwrap())).unwrap();
+        }
+    };
+    // With a checkpoint, a training that failed is resumed without a limit.
+    let resumed = |done: bool| {
+        is_whole(&run);
+        let last = run.join("last.ckpt");
+        if !done && last.is_file() {
+            place.given(&["train", "--resume", "run", "--epochs", "2", "--quiet"], "");
+        }
+        assert!(!last.is_file() || fs::read(&last).unwrap() == whole);
+        is_whole(&run);
+    };
+    let train = with(&["train", "--train", "reviews.tsv"], &["--run", "run", "--epochs", "2", "--quiet"]);
+    let resume = ["train", "--resume", "run", "--epochs", "2", "--quiet"];
+    let mut all = vec![
+        under_limits(&place, &train, start, &none, &resumed),
+        under_limits(&place, &resume, start, &copied, &resumed),
+    ];
+    let files = [
+        &["predict", "whole", "reviews.tsv"][..],
+        &["eval", "whole", "reviews.tsv"],
+        &["data", "check", "reviews.tsv"],
+    ];
+    let nothing = |_: bool| ();
+    all.extend(files.map(|arguments| under_limits(&place, arguments, start, &|| (), &nothing)));
+    if cfg!(feature = "safetensors") {
+        // A small model is imported with the memory that the start of the command needs.
+        let wide = ["--set", "model.hidden=256", "--run", "wide", "--epochs", "1", "--quiet"];
+        place.said(&[&["train", "--train", "reviews.tsv"], &wide[..]].concat(), "");
+        place.said(&["export", "wide", "weights.safetensors"], "");
+        let imported = place.0.join("imported.ckpt");
+        let gone = || drop(fs::remove_file(&imported));
+        let import = ["import", "wide", "weights.safetensors", "-o", "imported.ckpt"];
+        all.push(under_limits(&place, &import, start, &gone, &|_| is_whole(&place.0)));
+    }
+    let failures: u64 = all.iter().map(|[_, failures]| failures).sum();
+    assert!(failures >= all.len() as u64, "{all:?}");
+}
