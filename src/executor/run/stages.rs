@@ -13,6 +13,7 @@ use crate::operator::context::OperandPosition;
 use crate::operator::rows::RowBuffer;
 use crate::operator::{BlockId, Extent};
 use crate::program::Role;
+use crate::reserve;
 use crate::tensor::DType;
 
 /// The stages that a call of the machine runs.
@@ -153,8 +154,7 @@ impl<'p> RunState<'p> {
             let buffer = of_buffer[0].buffer;
             let size = self.plan.buffers[buffer].size_of();
             if !lane.try_reserve(buffer, bytes / size) {
-                let got = format!("{bytes} bytes");
-                return Err(Error::new("memory of a buffer", "a size that memory can hold", got));
+                return Err(reserve::refused("memory of a buffer", bytes));
             }
         }
         Ok(())
