@@ -48,7 +48,7 @@ fn files_that_change_while_they_are_read_anew_end_the_training() {
     let said = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(1), "{said}");
     assert!(
-        said.contains("reviews.tsv") && said.contains("as it was when it was first opened, got"),
+        said.contains("reviews.tsv") && said.contains("unchanged since it was first opened, got"),
         "{said}"
     );
     assert!(place.0.join("run/last.ckpt").is_file());

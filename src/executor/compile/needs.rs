@@ -281,9 +281,9 @@ impl<'p> Counting<'p> {
         match extent {
             Extent::Batch => Quantity::Batch,
             Extent::Known(_) | Extent::Data(_) => Quantity::One,
-            Extent::Alive(block) => {
-                self.of_block(block).map_or(Quantity::One, |instr| self.total(Extent::Rows(instr.desc.level)))
-            }
+            Extent::Alive(block) => self
+                .of_block(block)
+                .map_or(Quantity::One, |instr| self.in_loop(block, Extent::Rows(instr.desc.level))),
             Extent::Rows(level) => match self.inner(level) {
                 Some((instr, inner)) if inner.statics => self.repeated(instr, inner),
                 Some((_, inner)) => self.total(Extent::Rows(inner.outer)),
@@ -295,7 +295,22 @@ impl<'p> Counting<'p> {
 
     /// The number of sequences of a loop, in all visits.
     fn sequences(&self, block: BlockId) -> Quantity {
-        self.of_block(block).map_or(Quantity::Batch, |instr| self.total(instr.sequences))
+        self.of_block(block).map_or(Quantity::Batch, |instr| self.in_loop(block, instr.sequences))
+    }
+
+    /// The number of rows that an extent of the outer block counts for the loops of `block`. A loop that runs once for all
+    /// sequences of the outer block has the rows of a static input once, and not once per step.
+    fn in_loop(&self, block: BlockId, extent: Extent) -> Quantity {
+        let all = self.total(extent);
+        let Extent::Rows(level) = extent else { return all };
+        let Some((_, inner)) = self.inner(level).filter(|(_, inner)| inner.statics) else { return all };
+        let mut loops = self.loops.iter().filter(|instr| instr.desc.block == block);
+        let once = |instr: &Loop| instr.span == LoopRows::Sequences;
+        if !loops.clone().any(|instr| once(instr)) {
+            return all;
+        }
+        let outer = self.total(Extent::Rows(inner.outer));
+        if loops.all(|instr| once(instr)) { outer } else { Quantity::Larger(Box::new([all, outer])) }
     }
 
     /// The number of steps of the longest sequence of a level; for a level of a step block, at most.

@@ -21,6 +21,8 @@ pub(crate) enum Quantity {
     /// The largest number of rows that a step of a loop has in a level below the loop's level. `rows` are levels of the root block,
     /// top first.
     LargestStep { over: LevelId, rows: Vec<LevelId> },
+    /// The larger of two quantities.
+    Larger(Box<[Quantity; 2]>),
     /// The product of two quantities: an upper bound, for a loop in a loop.
     Product(Box<[Quantity; 2]>),
     /// The number of rows of a level that an operator of a step block makes.

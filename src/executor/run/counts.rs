@@ -87,6 +87,7 @@ impl CountSource<'_> {
                 };
                 largest(false).max(largest(true))
             }
+            Quantity::Larger(two) => self.value(&two[0])?.max(self.value(&two[1])?),
             Quantity::Product(factors) => self.value(&factors[0])?.saturating_mul(self.value(&factors[1])?),
             Quantity::Made(level) => {
                 let found = self.frames.iter().find_map(|frame| frame.level(*level))?;
