@@ -2,7 +2,7 @@
 
 use clap::{Args, Subcommand};
 
-use super::outcome::{Ending, Outcome, UsageError};
+use super::outcome::{Ending, Outcome, UsageError, bad};
 use super::request::whole;
 use super::scores::Table;
 use super::terminal::{self, Console};
@@ -17,7 +17,8 @@ use unpadded::recipes::{Config, HeldOutTexts, Preparation, Preview, Task, prepar
 Examples:
   unpadded data stats reviews.tsv
   unpadded data vocab --task tag train.conll --top 50
-  unpadded data check data.csv --set data.text=review")]
+  unpadded data check data.csv --set data.text=review
+  unpadded data check run.toml")]
 pub(crate) struct Data {
     #[command(subcommand)]
     what: DataCommand,
@@ -37,19 +38,19 @@ enum DataCommand {
         #[arg(long, allow_negative_numbers = true, value_name = "NUMBER", default_value_t = 30, value_parser = whole::<usize>)]
         top: usize,
     },
-    /// Check every record for a training; malformed lines are reported with their numbers
+    /// Check every record for a training: reports malformed lines, and the memory of the largest batch
     #[command(after_help = "Example:\n  unpadded data check data.csv --set data.text=review")]
     Check(Texts),
 }
 
 #[derive(Args)]
 struct Texts {
-    /// Data: a file or a folder
+    /// Data: a file or a folder, or a config of a training (`run.toml`)
     #[arg(value_name = "PATH")]
     path: String,
-    /// Task to train for: classify, tag, lm or translate
-    #[arg(long, value_parser = init::task, default_value = "classify")]
-    task: Task,
+    /// Task to train for: classify, tag, lm or translate (default: classify, or the task of the config)
+    #[arg(long, value_parser = init::task)]
+    task: Option<Task>,
     /// Setting of the config, as text.tokens=characters; repeatable
     #[arg(long, value_name = "NAME=VALUE")]
     set: Vec<String>,
@@ -59,8 +60,18 @@ struct Texts {
 
 impl Texts {
     fn config(&self) -> Outcome<Config> {
-        let mut config = Config::new(self.task);
-        config.data.train = Some(self.path.clone());
+        let mut config = if self.path.ends_with(".toml") {
+            let config = Config::load(&self.path).usage()?;
+            if let Some(task) = self.task.filter(|task| *task != config.run.task) {
+                let (of, task) = (config.run.task.name(), task.name());
+                return bad(format!("--task: expected `{of}`, the task of `{}`, got `{task}`", self.path));
+            }
+            config
+        } else {
+            let mut config = Config::new(self.task.unwrap_or(Task::Classify));
+            config.data.train = Some(self.path.clone());
+            config
+        };
         self.set.iter().try_for_each(|flag| super::file::set(&mut config, flag))?;
         Ok(config)
     }
