@@ -286,10 +286,22 @@ impl<'p> Counting<'p> {
                 .map_or(Quantity::One, |instr| self.in_loop(block, Extent::Rows(instr.desc.level))),
             Extent::Rows(level) => match self.inner(level) {
                 Some((instr, inner)) if inner.statics => self.repeated(instr, inner),
-                Some((_, inner)) => self.total(Extent::Rows(inner.outer)),
+                Some((_, inner)) => self.around(inner.outer),
                 None if self.is_made_in_step(level) => Quantity::Made(level),
                 None => Quantity::Rows(level),
             },
+        }
+    }
+
+    /// The number of rows of a level in the block around a loop. The calls there run at each step, or once for all sequences, so a
+    /// static level of that block counts with the larger of the two.
+    fn around(&self, level: LevelId) -> Quantity {
+        match self.inner(level) {
+            Some((instr, inner)) if inner.statics => {
+                Quantity::Larger(Box::new([self.repeated(instr, inner), self.around(inner.outer)]))
+            }
+            Some((_, inner)) => self.around(inner.outer),
+            None => self.total(Extent::Rows(level)),
         }
     }
 
@@ -299,18 +311,30 @@ impl<'p> Counting<'p> {
     }
 
     /// The number of rows that an extent of the outer block counts for the loops of `block`. A loop that runs once for all
-    /// sequences of the outer block has the rows of a static input once, and not once per step.
+    /// sequences of the outer block, and not at each step, has one row per sequence, and the rows of a static input once.
     fn in_loop(&self, block: BlockId, extent: Extent) -> Quantity {
-        let all = self.total(extent);
-        let Extent::Rows(level) = extent else { return all };
-        let Some((_, inner)) = self.inner(level).filter(|(_, inner)| inner.statics) else { return all };
+        let all = match extent {
+            Extent::Rows(level) => self.around(level),
+            other => self.total(other),
+        };
         let mut loops = self.loops.iter().filter(|instr| instr.desc.block == block);
         let once = |instr: &Loop| instr.span == LoopRows::Sequences;
         if !loops.clone().any(|instr| once(instr)) {
             return all;
         }
-        let outer = self.total(Extent::Rows(inner.outer));
-        if loops.all(|instr| once(instr)) { outer } else { Quantity::Larger(Box::new([all, outer])) }
+        let of_sequences = match extent {
+            Extent::Alive(outer) => self.sequences(outer),
+            Extent::Rows(level) => match self.inner(level) {
+                Some((_, inner)) if inner.statics => self.around(inner.outer),
+                _ => return all,
+            },
+            _ => return all,
+        };
+        if loops.all(|instr| once(instr)) {
+            of_sequences
+        } else {
+            Quantity::Larger(Box::new([all, of_sequences]))
+        }
     }
 
     /// The number of steps of the longest sequence of a level; for a level of a step block, at most.
@@ -344,10 +368,7 @@ impl<'p> Counting<'p> {
     fn repeated(&self, instr: &Loop, inner: &InnerLevel) -> Quantity {
         match self.root_levels(instr, inner) {
             Some(rows) => Quantity::Repeated { over: instr.desc.level, rows },
-            None => Quantity::Product(Box::new([
-                self.longest(instr.desc.level),
-                self.total(Extent::Rows(inner.outer)),
-            ])),
+            None => Quantity::Product(Box::new([self.longest(instr.desc.level), self.around(inner.outer)])),
         }
     }
 
@@ -357,10 +378,10 @@ impl<'p> Counting<'p> {
             instr.inner.iter().find(|inner| inner.inner == level).map(|inner| (instr, inner))
         });
         match found {
-            Some((_, inner)) if inner.statics => self.total(Extent::Rows(inner.outer)),
+            Some((_, inner)) if inner.statics => self.around(inner.outer),
             Some((instr, inner)) => match self.root_levels(instr, inner) {
                 Some(rows) => Quantity::LargestStep { over: instr.desc.level, rows },
-                None => self.total(Extent::Rows(inner.outer)),
+                None => self.around(inner.outer),
             },
             None => self.total(Extent::Rows(level)),
         }
