@@ -89,10 +89,7 @@ impl CountSource<'_> {
             }
             Quantity::Larger(two) => self.value(&two[0])?.max(self.value(&two[1])?),
             Quantity::Product(factors) => self.value(&factors[0])?.saturating_mul(self.value(&factors[1])?),
-            Quantity::Made(level) => {
-                let found = self.frames.iter().find_map(|frame| frame.level(*level))?;
-                found.base + found.starts.last().copied().unwrap_or(0)
-            }
+            Quantity::Made(level) => self.frames.iter().find_map(|frame| frame.rows_of_all_visits(*level))?,
         })
     }
 

@@ -383,6 +383,13 @@ impl Frame {
         self.made().find(|&i| self.levels[i].level == Some(level))
     }
 
+    /// Returns the number of rows of a level in all visits so far; `None` if the frame does not have the level.
+    pub(crate) fn rows_of_all_visits(&self, level: LevelId) -> Option<usize> {
+        let i = self.levels.iter().position(|known| known.level == Some(level))?;
+        let last = self.levels[i].base + self.levels[i].starts.last().copied().unwrap_or(0);
+        Some(self.taken.get(i).copied().unwrap_or(0).max(last))
+    }
+
     /// Returns where the steps of the level above level `i` start: the position of step 0 in the buffers, and the start of each
     /// step relative to that position. If no level is above, the result is for the loop's entries.
     fn above(&self, i: usize) -> (usize, &[usize]) {

@@ -13,7 +13,6 @@ use crate::operator::context::OperandPosition;
 use crate::operator::rows::RowBuffer;
 use crate::operator::{BlockId, Extent};
 use crate::program::Role;
-use crate::reserve;
 use crate::tensor::DType;
 
 /// The stages that a call of the machine runs.
@@ -100,7 +99,7 @@ impl<'p> RunState<'p> {
         // memory in an evaluation.
         let end = plan.code.iter().rposition(|i| stages.have(i)).map_or(0, |last| last + 1);
         let mut lane = arena.lane();
-        self.reserve_known(&mut lane, end, &mut tools.lists.counts)?;
+        self.reserve_known(&mut lane, end, &mut tools.lists.counts);
         self.reserve(&mut lane, end)?;
         let mut checked = false;
         for (calls, chain) in parts(plan.code.len(), &plan.chains) {
@@ -141,23 +140,19 @@ impl<'p> RunState<'p> {
     }
 
     /// Reserves memory for every buffer whose size is known from the counts of the feeds, loops included. Without it, the buffers of
-    /// a loop in a loop would grow from visit to visit, and be copied each time. `end` is as in [`Self::reserve`].
-    ///
-    /// # Errors
-    /// If the memory does not suffice.
-    fn reserve_known(&self, lane: &mut Lane<'_>, end: usize, counts: &mut Vec<usize>) -> Result<()> {
+    /// a loop in a loop would grow from visit to visit, and be copied each time. `end` is as in [`Self::reserve`]. A refusal is no
+    /// error here: the variable that cannot be reserved is named when its own memory is reserved.
+    fn reserve_known(&self, lane: &mut Lane<'_>, end: usize, counts: &mut Vec<usize>) {
         let needs = &self.plan.needs;
         CountSource { batch: self.batch, levels: &self.levels, frames: &[] }.fill(needs, counts);
         for of_buffer in needs.buffers.chunk_by(|a, b| a.buffer == b.buffer) {
             let live = of_buffer.iter().filter(|need| need.exact && need.first <= end);
             let bytes = live.map(|need| counts[need.quantity].saturating_mul(need.unit)).max().unwrap_or(0);
             let buffer = of_buffer[0].buffer;
-            let size = self.plan.buffers[buffer].size_of();
-            if !lane.try_reserve(buffer, bytes / size) {
-                return Err(reserve::refused("memory of a buffer", bytes));
+            if !lane.try_reserve(buffer, bytes / self.plan.buffers[buffer].size_of()) {
+                return;
             }
         }
-        Ok(())
     }
 
     /// Reserves memory for the root block slots whose number of rows is known and whose lifetime begins at or before
