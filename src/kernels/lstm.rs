@@ -69,8 +69,8 @@ impl<T: Float> Chunks for Forward<'_, T> {
 /// The inputs of the backward pass of an LSTM step.
 #[derive(Clone, Copy)]
 pub struct LstmBackward<'a, T> {
-    /// The gate inputs `pre` of the forward pass, n × 4H; `None` if the buffer of their gradient still holds them. The
-    /// gradient then overwrites the gate inputs.
+    /// The gate inputs `pre` of the forward pass, n × 4H. If `None`, the gate inputs are in the buffer `dpre`: the backward pass
+    /// reads them there and overwrites them with their gradient.
     pub pre: Option<View<'a, T>>,
     /// The previous cell state, one row per sequence (n × H).
     pub c_prev: View<'a, T>,

@@ -92,17 +92,18 @@ pub struct Gradient {
 }
 
 impl Gradient {
-    /// Returns a dense gradient that is computed from the gradients of the outputs and from these forward values.
+    /// Declares a dense gradient; `backward` computes it from the gradients of the outputs and from the forward values in the
+    /// slots `reads`.
     pub const fn reading(reads: ReadSlots) -> Self {
         Gradient { storage: StorageKind::Dense, reads, passes: false, overwrites: false }
     }
 
-    /// Returns a dense gradient that is computed from the gradients of the outputs alone.
+    /// Declares a dense gradient; `backward` computes it from the gradients of the outputs alone.
     pub const fn reads_nothing() -> Self {
         Self::reading(ReadSlots::nothing())
     }
 
-    /// Returns a dense gradient that is computed from the gradients of the outputs and from all forward values.
+    /// Declares a dense gradient; `backward` computes it from the gradients of the outputs and from all forward values.
     pub const fn reads_all() -> Self {
         Self::reading(ReadSlots::everything())
     }

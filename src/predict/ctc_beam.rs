@@ -364,8 +364,9 @@ impl<'a> Search<'a> {
 }
 
 impl Prefix {
-    /// Returns the probability of the paths to which a class `next` appends a new label. If the prefix ends in `next`, only
-    /// paths that end in a blank count, since equal labels without a blank between them merge.
+    /// Returns the probability of the paths to which a class `next` appends a new label. If the last
+    /// label of the prefix is `next`, the result includes only the paths that end in a blank: two equal labels without a blank
+    /// between them merge into one.
     fn before(&self, next: usize, prefixes: &Prefixes) -> f64 {
         if prefixes.nodes[self.node].label == next { self.blank } else { self.both }
     }

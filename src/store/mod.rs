@@ -44,9 +44,9 @@
 //! of the table. The values are bit-identical to the values of a [`LocalStore`] with as many synchronous workers as ranks (and,
 //! for exact rules, with as many shards as ranks).
 //!
-//! All ranks of a `WorldStore` must make the same calls in the same order. If a call fails on one rank, all ranks return an
-//! error that names the rank, and may make other calls: a gradient is applied only after all ranks have merged their rows of
-//! the gradient.
+//! All ranks of a `WorldStore` must make the same calls in the same order. If a call fails on one rank, all ranks return
+//! an error that names the rank, from this call or from a later one. The ranks can then make further calls. No rank applies a
+//! gradient before all ranks have merged their rows of it.
 //!
 //! [`share`] with an empty scope initializes each parameter row by row, and [`StoreTrainer`] holds only the rows that a batch
 //! reads. [`save`](KeyValueStore::save) writes a file for each rank beside the path, in a folder that all ranks see, then an

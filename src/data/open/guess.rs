@@ -52,7 +52,7 @@ pub(super) struct Guess {
 }
 
 impl Guess {
-    /// Adds a note to an error: the format was detected, and the reason.
+    /// Adds a note to an error: which format was detected, why, and how to override it.
     pub(super) fn explain(&self, error: Error) -> Error {
         match &self.why {
             Some(why) => error.noted(format!(

@@ -96,7 +96,7 @@ struct Member {
     rows: Extent,
     /// The step block whose loop gives the order of the rows; `None` for the batch's order.
     order: Option<BlockId>,
-    /// The role of the operators, since a run may stop before the backward pass.
+    /// The role of the operators. All calls of a chain have the same role, so that a run can stop before the backward pass.
     role: Role,
 }
 

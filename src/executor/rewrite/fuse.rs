@@ -1,5 +1,5 @@
 //! Fusion: one operator replaces an operator and the operator that computes its input. The operator must declare the fusion
-//! ([`Op::fusions`]), and no other operator may read the value between the two. The fused operator works in chunks, and never
+//! ([`Hints::fusions`]), and no other operator may read the value between the two. The fused operator works in chunks, and never
 //! holds the whole value between the two operators in memory.
 //!
 //! In training, the fused operator replaces the two backward operators as well: it computes outputs and gradients in one call,
@@ -11,7 +11,7 @@
 //! For fusion, an operator of a step block is moved out of the block if no memory depends on it ([`Draft::sink`]). The moved
 //! operator reads outputs of the loop; its backward operator is moved, too.
 //!
-//! [`Op::fusions`]: crate::operator::Op::fusions
+//! [`Hints::fusions`]: crate::operator::Hints::fusions
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;

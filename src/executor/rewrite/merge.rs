@@ -1,4 +1,4 @@
-//! Merging: operators of a step block that share an input become one operator, if their kind declares it ([`Op::merges`]). An
+//! Merging: operators of a step block that share an input become one operator, if their kind declares it ([`Hints::merges`]). An
 //! example is the products of a cell that is written gate by gate. The outputs of the merged operators become columns of one
 //! variable.
 //!
@@ -175,7 +175,7 @@ impl Draft<'_> {
         Ok(nodes)
     }
 
-    /// Returns whether an operator fulfils the conditions of [`Op::merges`], and has only constants in the slots
+    /// Returns whether an operator fulfils the conditions of [`Hints::merges`], and has only constants in the slots
     /// `merge.beside`.
     fn mergeable(&self, op: &OpDesc, instance: &dyn Op, merge: &Merge, block: BlockId) -> bool {
         let constant = |&var: &VarId| {

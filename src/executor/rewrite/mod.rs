@@ -1,8 +1,11 @@
-//! Rewriting before compilation: one operator replaces several operators that declare it ([`Op::fusions`], [`Op::merges`]).
+//! Rewriting before compilation: one operator replaces several. Fusion replaces an operator and the producer of one of its
+//! inputs, if the operator declares it ([`Hints::fusions`]). Merging replaces several operators of one kind, if the kind declares
+//! it ([`Hints::merges`]).
+//!
 //! Rewriting works on a copy: the given program does not change.
 //!
-//! [`Op::fusions`]: crate::operator::Op::fusions
-//! [`Op::merges`]: crate::operator::Op::merges
+//! [`Hints::fusions`]: crate::operator::Hints::fusions
+//! [`Hints::merges`]: crate::operator::Hints::merges
 
 mod alike;
 pub(crate) mod classes;

@@ -240,8 +240,8 @@ impl Frame {
         None
     }
 
-    /// Returns the range of a static level's rows for the sequences of a step; `None` for other levels, and if `at` is not a
-    /// step.
+    /// Returns the rows of a static level (which has the same rows at every step) that belong to the sequences of a step;
+    /// `None` if the level is not static, or if `at` is not a step.
     fn run(&self, at: FrameRows, rows: Extent) -> Option<Range<usize>> {
         let (FrameRows::Step { t, from, to }, Extent::Rows(level)) = (at, rows) else { return None };
         let level = self.level(level).filter(|level| level.statics)?;

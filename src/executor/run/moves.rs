@@ -34,7 +34,8 @@ impl RunState<'_> {
         }));
     }
 
-    /// Scatters rows from the block's order back to the batch's order; the rows are written or added.
+    /// Scatters rows from the block's order back to the batch's order: each row replaces the row at its position in
+    /// the batch, or is added to it.
     pub(super) fn scatter(
         &self,
         block: BlockId,

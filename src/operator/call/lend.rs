@@ -68,7 +68,8 @@ pub(crate) fn pooled(value: &Storage, repeated: DuplicateRows) -> Result<Option<
     Ok(Some(pooled))
 }
 
-/// Converts selected rows to a row-sparse parameter; the rows that are not listed have the first values `start`.
+/// Converts selected rows to a row-sparse parameter; a row that `rows` does not contain has its
+/// initial value, which `start` computes.
 ///
 /// # Errors
 /// Fails if the values are not f32 or f64.

@@ -77,7 +77,8 @@ operator! {
 /// The formula of the step r of one element, before the step is scaled to the norm of the parameter.
 #[derive(Clone, Copy)]
 struct Step<T> {
-    /// The factors of Adam's moments and step, for a learning rate of 1.
+    /// The factors of Adam's moments and of the bias correction, computed with a learning rate of 1; the real rate is applied
+    /// later, with the norms.
     moments: Moments<T>,
     decay: T,
 }

@@ -26,7 +26,7 @@ pub enum Entries {
     As(VarId),
     /// The variable stores at most the sum of the entries of the listed variables; a dense variable counts with its rows.
     Together(Vec<VarId>),
-    /// The variable stores at most as many entries as the listed variable with the fewest entries.
+    /// The variable stores no more entries than any of the listed variables.
     Least(Vec<VarId>),
     /// The variable stores at most all numbers (csr, coo) or all rows (selected rows) of its shape.
     Everything,
