@@ -40,7 +40,8 @@ operator! {
     /// ```
     ///
     /// # Errors
-    /// It is an error if the rows of x and y are not vectors of floats of one dtype, or if x and y differ in LoD or in their number of rows.
+    /// It is an error if the rows of x and y are not vectors of floats of one dtype, or if x and y differ in LoD or in their
+    /// number of rows.
     pub(in crate::ops) struct Outer = outer {}
     inputs { X = x: one, Y = y: one }
     outputs { OUT = out: one }
