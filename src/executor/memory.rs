@@ -1,7 +1,5 @@
 //! The memory that a run takes, computed before the run.
 
-use std::fmt;
-
 use crate::executor::plan::Plan;
 use crate::executor::run::counts::RowCounts;
 use crate::operator::CallMemory;
@@ -106,24 +104,5 @@ impl MemoryUse {
         }
         memory.bound |= !needs.pools.is_empty();
         memory
-    }
-}
-
-impl fmt::Display for MemoryUse {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mib = |bytes: usize| bytes as f64 / (1 << 20) as f64;
-        let most = if self.bound { "at most " } else { "" };
-        write!(
-            f,
-            "{most}{:.1} MiB: parameters {:.1}, state {:.1}, buffers {:.1}, selected {:.1}, orders {:.1}, packed {:.1}, scratch {:.1}",
-            mib(self.total()),
-            mib(self.parameters),
-            mib(self.state),
-            mib(self.buffers),
-            mib(self.selected),
-            mib(self.orders),
-            mib(self.packed),
-            mib(self.scratch),
-        )
     }
 }

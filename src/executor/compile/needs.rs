@@ -90,7 +90,7 @@ impl<'p> Counting<'p> {
             Home::Sequence(block) => self.of_block(block).is_some_and(|instr| instr.parent.0 > 0),
             Home::Whole | Home::Stepped(_) => false,
         };
-        let exact = !visited && !matches!(quantity, Quantity::Product(_));
+        let exact = !visited && !matches!(quantity, Quantity::Product(_) | Quantity::Larger(_));
         let quantity = self.needs.index(quantity);
         self.needs.buffers.push(BufferNeed {
             buffer: slot.buffer,
@@ -180,7 +180,7 @@ impl<'p> Counting<'p> {
                 need.longest.push((level, self.needs.index(longest)));
             }
         }
-        // Only a call without memory of any size has none for a batch of some rows.
+        // A call is left out if its operator declares no memory for a batch in which each count is 256.
         if need.memory(&vec![256; self.needs.quantities.len()], 2) == CallMemory::default() {
             return;
         }
@@ -206,26 +206,22 @@ impl<'p> Counting<'p> {
 
     /// Adds the values of a call that are not dense: its outputs, or the gradients of its inputs.
     fn pooled(&mut self, call: &OpInstr, slots: &[Slot]) {
-        let written: Vec<(usize, StorageBound)> = match call.pass {
+        let wiring = &call.wiring;
+        let mut written: Vec<(usize, StorageBound)> = Vec::new();
+        match call.pass {
             Pass::Forward => {
-                let outputs = call.wiring.outputs.iter().enumerate();
-                outputs
-                    .flat_map(|(k, of)| of.iter().filter_map(move |&at| Some((pool(at)?, k))))
-                    .collect::<Vec<_>>()
+                for (k, of) in wiring.outputs.iter().enumerate() {
+                    written.extend(of.iter().filter_map(|&at| Some((pool(at)?, call.op.stored(k)))));
+                }
             }
-            .into_iter()
-            .map(|(pool, k)| (pool, call.op.stored(k)))
-            .collect(),
             Pass::Backward => {
-                let gradients = call.wiring.input_gradients.iter().enumerate();
-                gradients
-                    .flat_map(|(k, of)| of.iter().filter_map(move |&(at, _)| Some((pool(at)?, k))))
-                    .collect::<Vec<_>>()
-                    .into_iter()
-                    .map(|(pool, k)| (pool, call.op.stored_gradient(k)))
-                    .collect()
+                for (k, of) in wiring.input_gradients.iter().enumerate() {
+                    written.extend(
+                        of.iter().filter_map(|&(at, _)| Some((pool(at)?, call.op.stored_gradient(k)))),
+                    );
+                }
             }
-        };
+        }
         for (number, bound) in written {
             let of_pool = |(_, slot): &(usize, &Slot)| slot.pool == Some(number) && !slot.persistent;
             let Some((index, slot)) = slots.iter().enumerate().find(of_pool) else { continue };
