@@ -84,6 +84,8 @@ pub enum ErrorKind {
     Format,
     /// The operating system refused to read or write something.
     Io,
+    /// Memory is missing: the operating system refused it, or a memory limit does not allow it.
+    Memory,
 }
 
 /// The place of an error in a program and in the user's code. A field is `None` if it is not known.

@@ -8,7 +8,7 @@ use std::cell::Cell;
 use std::collections::HashMap;
 use std::hash::{BuildHasher, Hash};
 
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 
 thread_local! {
     static FALLIBLE: Cell<bool> = const { Cell::new(false) };
@@ -113,7 +113,7 @@ pub(crate) fn collected<T>(found: impl Iterator<Item = Result<T>>, what: &str) -
 /// Makes the error for memory that the system refuses.
 #[track_caller]
 pub(crate) fn refused(what: &str, bytes: usize) -> Error {
-    Error::new(what, "a size that fits into memory", format!("{bytes} bytes"))
+    Error::of(ErrorKind::Memory, what, "a size that fits into memory", format!("{bytes} bytes"))
 }
 
 #[cfg(test)]

@@ -37,6 +37,9 @@ pub struct Position {
     pub accumulate: u64,
     /// The number of parts into which each batch is divided, such as one part per process; 0 means 1.
     pub parts: u64,
+    /// The memory limit in bytes by which batches are divided ([`Trainer::memory_limit`](crate::train::Trainer)); 0 means no
+    /// limit.
+    pub memory: u64,
     /// The learning rate of the last step, after schedule, warm-up and plateau; `None` before the first step.
     pub rate: Option<f64>,
     /// The sums of the loss and of metrics over the current epoch so far, by name; a sum may be NaN or infinite. A metric whose
@@ -105,6 +108,7 @@ impl Position {
             ("stalled", self.stalled),
             ("accumulate", self.accumulate),
             ("parts", self.parts),
+            ("memory", self.memory),
             ("best epoch", best.epoch),
             ("best step", best.step),
         ] {

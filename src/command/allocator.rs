@@ -57,6 +57,8 @@ unsafe impl GlobalAlloc for Allocator {
 enum Shortage {
     Bytes(usize),
     Thread,
+    /// Memory that the C library needs for itself.
+    Library,
 }
 
 /// Writes the message about a refusal to standard error, and ends the process with exit code 1. If several threads call this
@@ -77,6 +79,9 @@ fn end(shortage: Shortage) -> ! {
         }
         Shortage::Thread => {
             message.add(b"\nerror: threads: expected memory and permission to start one, got a refusal of the system; ");
+        }
+        Shortage::Library => {
+            message.add(b"\nerror: memory: expected some for the C library, got a refusal of the system; ");
         }
     }
     message.add(
@@ -138,6 +143,8 @@ fn write_and_exit(message: &[u8]) -> ! {
 /// Prepares the process for a shortage of memory; called once, before anything else.
 pub(super) fn prepare() {
     grow_stack();
+    #[cfg(target_os = "linux")]
+    catch_aborts();
     let default = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
         if is_refusal(panic) {
@@ -145,6 +152,44 @@ pub(super) fn prepare() {
         }
         default(panic);
     }));
+}
+
+/// Handles the aborts of the C library, which aborts where it can return no error, such as at the first destructor of a thread.
+/// If the system has no memory, an abort ends the process as any other refusal does. Every other abort stays an abort.
+#[cfg(target_os = "linux")]
+fn catch_aborts() {
+    use std::ffi::{c_int, c_void};
+    const SIGABRT: c_int = 6;
+    const DEFAULT: usize = 0;
+    const PRIVATE_AND_ANONYMOUS: c_int = 0x22;
+    /// Number of bytes that the C library asks of the system at once, if its heap cannot grow.
+    const HEAP: usize = 1 << 20;
+    unsafe extern "C" {
+        fn signal(number: c_int, handler: usize) -> usize;
+        fn mmap(
+            at: *mut c_void,
+            length: usize,
+            access: c_int,
+            flags: c_int,
+            file: c_int,
+            from: i64,
+        ) -> *mut c_void;
+    }
+    /// Calls only what a signal handler may call.
+    extern "C" fn handle(_: c_int) {
+        // SAFETY: the mapping is new, and nothing uses it. If it is granted, the process ends by the default action: `abort`
+        // raises its signal again after the handler returns.
+        unsafe {
+            let memory = mmap(std::ptr::null_mut(), HEAP, 0, PRIVATE_AND_ANONYMOUS, -1, 0);
+            if memory.addr() == usize::MAX {
+                end(Shortage::Library);
+            }
+            signal(SIGABRT, DEFAULT);
+        }
+    }
+    let handler: extern "C" fn(c_int) = handle;
+    // SAFETY: the handler has the type that `signal` expects.
+    unsafe { signal(SIGABRT, handler as usize) };
 }
 
 /// Returns whether a panic means that the system refused a thread. The standard library and `rayon` panic if a thread cannot be

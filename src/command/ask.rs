@@ -6,13 +6,13 @@ use clap::Args;
 use serde_json::Value;
 
 use super::model_choice::ModelChoice;
-use super::on_file::{OnFile, answers};
+use super::on_file::OnFile;
 use super::outcome::{Ending, Outcome, UsageError, bad};
 use super::record::record;
 use super::request::whole;
 use super::{json, terminal, together};
 use unpadded::predict::Sampling;
-use unpadded::recipes::{Answer, Model, Task};
+use unpadded::recipes::{Answer, ByteSize, Model, Task};
 
 /// Output of answers to lines of standard input.
 #[derive(Args)]
@@ -146,11 +146,22 @@ pub(crate) struct Predict {
     /// Threads to run on, 0 for one per core
     #[arg(long, allow_negative_numbers = true, value_name = "NUMBER", default_value_t = 0, value_parser = whole::<usize>)]
     threads: usize,
+    /// Memory limit of a batch, as 500MB or 4GB: records that do not fit together are answered in smaller batches
+    #[arg(long, value_name = "SIZE", default_value = MEMORY, value_parser = size)]
+    memory: ByteSize,
     /// Quiet: no progress, and no lines on how FILE was read
     #[arg(long, short)]
     quiet: bool,
     #[command(flatten)]
     lines: Lines,
+}
+
+/// The default memory limit of a batch.
+const MEMORY: &str = "400MB";
+
+/// Parses a size for the command line.
+fn size(text: &str) -> Result<ByteSize, String> {
+    text.parse().map_err(|_| "expected a size with its unit, as 500MB or 4GB".to_owned())
 }
 
 impl Predict {
@@ -185,7 +196,8 @@ impl Predict {
         }
         let config = super::file::of_model(&model, &self.set)?;
         config.check().usage()?;
-        let (batch, model) = (self.batch.max(1), model.answering(&config));
+        let model = model.answering(&config).memory_limit(self.memory.bytes());
+        let batch = self.batch.max(1);
         if let Some(path) = &file {
             let on_file = OnFile {
                 model: &model,
@@ -208,7 +220,7 @@ impl Predict {
                 warned = true;
                 terminal::say(format!("warning: standard input, line {number}: {why}"));
             }
-            answers(&model, texts)
+            model.predict(texts)
         };
         self.lines.answer(batch, predict, |_, answer| terminal::columns(answer).join("\t"))
     }

@@ -6,11 +6,11 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use serde_json::Value;
 
-use super::json;
 use super::outcome::{Ending, Outcome, UsageError};
 use super::request::TrainingRequest;
 use super::scores::Table;
 use super::terminal::{self, Console};
+use super::{json, memory};
 use unpadded::executor::Rates;
 use unpadded::recipes::{Model, Preparation, Task, prepare};
 use unpadded::train::{Progress, Report, StopReason, Trainer, Until};
@@ -100,6 +100,7 @@ impl Bench {
         if !console.quiet {
             said.iter().for_each(terminal::say);
         }
+        let trainer = if config.run.memory.is_none() { memory::limited(trainer, 1) } else { trainer };
         let mut trainer = trainer.progress(Progress::Quiet);
         let fit = |trainer: &mut Trainer, more: u64| -> Outcome<Report> {
             let until = Until::Steps(trainer.position().step + more);
@@ -126,6 +127,10 @@ impl Bench {
         let [tokens, padded] = [|r: &Report| r.tokens, |r: &Report| r.padded]
             .map(|of| rounds.iter().map(of).sum::<u64>() as f64);
         let more = 100.0 * (padded / tokens.max(1.0) - 1.0);
+
+        let last = rounds.iter().max_by_key(|round| round.memory.total());
+        let largest = last.map(|round| round.memory).unwrap_or_default();
+        let remembered = last.map(memory::described).unwrap_or_default();
 
         let model = Model::new(trainer.for_inference()?)?;
         let texts: Vec<&str> = held_out.cases.iter().take(ASKED).map(|case| case.text.as_str()).collect();
@@ -159,6 +164,9 @@ impl Bench {
                 ("threads", threads.into()),
                 ("train", tokens_per_s.json()),
                 ("padding_percent", json::number(more)),
+                ("step_bytes", memory::of_step(&largest).into()),
+                ("model_bytes", (largest.parameters + largest.state).into()),
+                ("peak_bytes", memory::peak().into()),
                 ("predict", measured(&together)),
                 ("alone_ms", measured(&alone)),
                 ("operators", operators.iter().map(named).collect::<Vec<_>>().into()),
@@ -169,6 +177,7 @@ impl Bench {
         console.result(format!(
             "train:   {tokens_per_s} tokens/s, median of {ROUNDS} times {steps} steps; padded batches would have {more:.0} % more rows"
         ))?;
+        console.result(format!("memory:  {remembered}"))?;
         if let (Some(together), Some(alone)) = (together, alone) {
             let Measured([middle, lowest, highest]) = alone;
             console.result(format!("predict: {together} texts/s, {} together", texts.len()))?;

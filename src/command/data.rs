@@ -1,7 +1,10 @@
 //! The command `unpadded data`: checks texts and computes statistics of texts before a training.
 
+use std::ops::Range;
+
 use clap::{Args, Subcommand};
 
+use super::memory::{megabytes, of_step};
 use super::outcome::{Ending, Outcome, UsageError, bad};
 use super::request::whole;
 use super::scores::Table;
@@ -10,7 +13,7 @@ use super::{init, json};
 use serde_json::Value;
 use unpadded::data::FileFormat;
 use unpadded::executor::MemoryUse;
-use unpadded::recipes::{Config, HeldOutTexts, Preparation, Preview, Task, prepare, preview};
+use unpadded::recipes::{ByteSize, Config, HeldOutTexts, Preparation, Preview, Task, prepare, preview};
 
 #[derive(Args)]
 #[command(after_help = "\
@@ -117,19 +120,24 @@ fn check(texts: &Texts) -> Outcome<()> {
         _ => prepare(&config),
     };
     let prepared = prepared.usage()?;
+    let (dataset, labels) = (prepared.name.clone(), labelled(counts(&prepared)));
+    let (count, held_out) = (prepared.lengths.len(), prepared.held_out.count);
+    let said: Vec<String> =
+        prepared.said.iter().filter(|line| Some(*line) != shown.as_ref()).cloned().collect();
+    let largest = LargestStep::of(prepared, &config).usage()?;
     console.object(|| {
         json::object([
-            ("dataset", prepared.name.as_str().into()),
-            ("texts", prepared.lengths.len().into()),
-            ("held_out", prepared.held_out.count.into()),
-            ("labels", labelled(counts(&prepared))),
+            ("dataset", dataset.into()),
+            ("texts", count.into()),
+            ("held_out", held_out.into()),
+            ("labels", labels),
             ("read_as", how),
             ("records", records.into()),
+            ("memory", largest.json()),
         ])
     })?;
-    let said = prepared.said.iter().filter(|line| Some(*line) != shown.as_ref());
     said.into_iter().try_for_each(|line| console.more(line))?;
-    console.more(memory(prepared).usage()?)?;
+    console.more(largest.shown())?;
     let doubt = shown.is_some_and(|said| said.contains("if it is a header"));
     console.result(if doubt {
         "nothing is wrong with it if its first line is a record"
@@ -138,33 +146,62 @@ fn check(texts: &Texts) -> Outcome<()> {
     })
 }
 
-/// Returns the memory of the largest training step over the texts, in the order of the file.
-fn memory(mut prepared: Preparation) -> unpadded::Result<String> {
-    let (mut most, mut at, mut texts) = (MemoryUse::default(), 0..0, 0);
-    for batch in prepared.train.batches(None, 0)? {
-        let batch = batch?;
-        let (from, count) = (texts, batch.numbers.len());
-        texts += count;
-        let memory = prepared.trainer.memory(&batch)?;
-        if memory.total() > most.total() {
-            (most, at) = (memory, from..texts);
-        }
-    }
-    let model = most.parameters + most.state;
-    Ok(format!(
-        "memory: a batch of {} texts takes at most {}, at texts {} to {} of the training part; model and optimizer {}",
-        at.len(),
-        megabytes(most.total() - model),
-        at.start + 1,
-        at.end,
-        megabytes(model),
-    ))
+/// The largest training step over some texts.
+struct LargestStep {
+    memory: MemoryUse,
+    /// The numbers of the texts in the training part, counted from 0.
+    texts: Range<usize>,
+    /// The memory limit of the training in bytes.
+    limit: u64,
 }
 
-/// Formats bytes as megabytes of 1,000,000 bytes.
-fn megabytes(bytes: usize) -> String {
-    let mb = bytes as f64 / 1e6;
-    if mb < 10.0 { format!("{mb:.1} MB") } else { format!("{mb:.0} MB") }
+impl LargestStep {
+    /// Finds the largest step, in the order of the file.
+    fn of(prepared: Preparation, config: &Config) -> unpadded::Result<Self> {
+        let Preparation { mut trainer, train, dev, .. } = prepared;
+        let machine = || ByteSize::of_machine().map_or(u64::MAX, ByteSize::bytes);
+        let limit = config.run.memory.map_or_else(machine, ByteSize::bytes);
+        let mut largest = Self { memory: MemoryUse::default(), texts: 0..0, limit };
+        trainer.check_data(&*train, &*dev)?;
+        let mut texts = 0;
+        for batch in train.batches(None, 0)? {
+            let batch = batch?;
+            let (from, count) = (texts, batch.numbers.len());
+            texts += count;
+            let memory = trainer.memory(&batch)?;
+            if memory.total() > largest.memory.total() {
+                (largest.memory, largest.texts) = (memory, from..texts);
+            }
+        }
+        Ok(largest)
+    }
+
+    fn json(&self) -> Value {
+        let Self { memory, texts, limit } = self;
+        json::object([
+            ("batch_bytes", of_step(memory).into()),
+            ("model_bytes", (memory.parameters + memory.state).into()),
+            ("first_text", (texts.start + 1).into()),
+            ("last_text", texts.end.into()),
+            ("limit_bytes", (*limit).into()),
+        ])
+    }
+
+    fn shown(&self) -> String {
+        let Self { memory, texts, limit } = self;
+        let over = match memory.total() as u64 > *limit {
+            true => format!("; the limit is {}: such batches are divided", megabytes(*limit as usize)),
+            false => String::new(),
+        };
+        format!(
+            "memory: a batch of {} texts takes at most {}, at texts {} to {} of the training part; model and optimizer {}{over}",
+            texts.len(),
+            megabytes(of_step(memory)),
+            texts.start + 1,
+            texts.end,
+            megabytes(memory.parameters + memory.state),
+        )
+    }
 }
 
 /// Returns each label with its number of texts; empty if the texts have no labels.

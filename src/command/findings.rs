@@ -1,5 +1,6 @@
 //! The contents of a report, computed from a trained model and its held-out texts.
 
+use super::memory;
 use super::outcome::Outcome;
 use super::ranks;
 use super::report::{Bin, Confusion, Epoch, Example, Lengths, Mistake, OperatorTime, Page, TestScores};
@@ -50,6 +51,7 @@ impl Findings<'_> {
             ),
             ("parameters".to_owned(), parameters(&self.checkpoint).to_string()),
             ("held-out texts".to_owned(), self.held_out.count.to_string()),
+            ("memory".to_owned(), memory::described(report)),
         ];
         facts.extend(report.best.map(|best| ("best epoch".to_owned(), best.epoch.to_string())));
         facts.extend(ranks::shares(report).map(|shares| ("processes".to_owned(), shares)));

@@ -4,11 +4,13 @@ use clap::Args;
 use serde_json::Value;
 
 use super::json;
+use super::memory::megabytes;
 use super::model_choice::ModelChoice;
 use super::outcome::{Ending, Outcome, UsageError, bad};
 use super::scores::Table;
 use super::terminal::{self, Console};
 use unpadded::checkpoint::{Checkpoint, Purpose};
+use unpadded::executor::MemoryUse;
 use unpadded::program::{Role, VarRole};
 use unpadded::recipes::Config;
 
@@ -108,6 +110,8 @@ impl Inspect {
                 ("tensors", Value::Object(tensors.collect())),
                 ("optimizer", updates.iter().map(|(kind, _)| *kind).collect::<Vec<_>>().into()),
                 ("optimizer_state", states.into()),
+                ("parameter_bytes", MemoryUse::of_program(&of.program).parameters.into()),
+                ("state_bytes", MemoryUse::of_program(&of.program).state.into()),
                 ("vocabularies", Value::Object(vocabularies.collect())),
                 ("epochs", of.position.epoch.into()),
                 ("steps", of.position.step.into()),
@@ -126,6 +130,9 @@ impl Inspect {
             if checkpoint.purpose == Purpose::Inference { "to predict with" } else { "a whole training" };
         terminal::print(format!("{task}, {purpose}"))?;
         let operators: usize = checkpoint.program.blocks().map(|(_, block)| block.ops.len()).sum();
+        let memory = MemoryUse::of_program(&of.program);
+        let [model, state] = [memory.parameters, memory.state].map(megabytes);
+        terminal::print(format!("memory: parameters {model}, optimizer {state}; a batch takes more"))?;
         terminal::print(format!("program: {operators} operators; seed {}", checkpoint.program.seed))?;
         let mut table = Table::new(&format!("parameters: {parameters}"), &["parameter", "shape", "numbers"]);
         let row = |(name, shape, size): &(&str, Vec<usize>, usize)| {

@@ -14,6 +14,7 @@ mod init;
 mod inspect;
 mod interrupts;
 mod json;
+mod memory;
 mod model_choice;
 mod on_file;
 mod outcome;

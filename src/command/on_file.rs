@@ -12,11 +12,8 @@ use super::output::{Output, check_ending};
 use super::terminal;
 use unpadded::Error;
 use unpadded::data::{Question, Questions};
-use unpadded::recipes::{Answer, Config, Model, Task};
+use unpadded::recipes::{Config, Model, Task};
 
-/// The maximum length of a text for taggers and translators, in characters. These models keep the whole text in memory, at
-/// some kilobytes per character.
-const MOST_CHARACTERS: usize = 1 << 18;
 /// The maximum number of failing records that are reported one by one.
 const SHOWN: u64 = 20;
 /// The maximum number of bytes of text in a batch of records, since the whole batch is in memory.
@@ -146,7 +143,7 @@ impl<'a> AnswerProgress<'a> {
 
     fn answer(&mut self, questions: &mut Questions, asked: &[Question]) -> Outcome<()> {
         let texts: Vec<&str> = asked.iter().filter_map(|one| one.text.as_deref().ok()).collect();
-        let found = answers(self.how.model, &texts).ok().filter(|found| found.len() == texts.len());
+        let found = self.how.model.predict(&texts).ok().filter(|found| found.len() == texts.len());
         let mut found = found.map(Vec::into_iter);
         for question in asked {
             self.records += 1;
@@ -155,7 +152,10 @@ impl<'a> AnswerProgress<'a> {
                 (Ok(_), Some(found)) => found.next().ok_or_else(|| "expected an answer, got none".to_owned()),
                 // After an error, the records of the batch are answered one by one, so that the error names the failing
                 // record and all other records are answered.
-                (Ok(text), None) => answers(self.how.model, &[text])
+                (Ok(text), None) => self
+                    .how
+                    .model
+                    .predict(&[text])
                     .map_err(|e| format!("{}:{}: {}", questions.name(), question.line, plain(&e)))
                     .and_then(|found| {
                         found.into_iter().next().ok_or_else(|| "expected an answer, got none".to_owned())
@@ -231,18 +231,4 @@ impl<'a> AnswerProgress<'a> {
 /// Returns whether the model computes all words or characters of a text at once, so that long texts need much memory.
 fn reads_whole(model: &Model) -> bool {
     matches!(model.task(), Task::Tag | Task::Translate)
-}
-
-/// Returns the model's answer to each text; an error if a text is too long for the model.
-pub(super) fn answers(model: &Model, texts: &[&str]) -> unpadded::Result<Vec<Answer>> {
-    let whole = reads_whole(model);
-    let sizes = texts.iter().map(|text| text.chars().count());
-    match sizes.max().filter(|&size| whole && size > MOST_CHARACTERS) {
-        Some(size) => Err(Error::new(
-            "text",
-            format!("at most {MOST_CHARACTERS} characters"),
-            format!("{size}: split it into several lines"),
-        )),
-        None => model.predict(texts),
-    }
 }

@@ -14,7 +14,7 @@ use serde_json::Value;
 use super::findings::Findings;
 use super::outcome::{Outcome, UsageError, bad};
 use super::run::{self, Folder, Log};
-use super::{ranks, report, scores as show};
+use super::{memory, ranks, report, scores as show};
 use unpadded::ErrorKind;
 use unpadded::checkpoint::Checkpoint;
 use unpadded::data::Data;
@@ -110,6 +110,9 @@ impl Training<'_> {
         trainer = trainer.checkpoint(&last);
         if quiet {
             trainer = trainer.progress(Progress::Quiet);
+        }
+        if let (None, false) = (config.run.memory, resumes) {
+            trainer = memory::limited(trainer, world.as_ref().map_or(1, World::size));
         }
         if let Some(world) = world {
             trainer = ranks::distributed(trainer, world)?;

@@ -55,6 +55,25 @@ impl Field {
         }
     }
 
+    /// The memory that the field's numbers take, in bytes.
+    fn bytes(&self) -> usize {
+        match self {
+            Self::Int(_) | Self::Float(_) => 0,
+            Self::Ints(ids) => ids.capacity() * size_of::<i64>(),
+            Self::Floats(numbers) => numbers.capacity() * size_of::<f32>(),
+            Self::Nested(parts) => {
+                let ids = parts.iter().map(|ids| size_of::<Vec<i64>>() + ids.capacity() * size_of::<i64>());
+                ids.sum()
+            }
+            Self::Sparse { indices, values, .. } => {
+                indices.capacity() * size_of::<i64>() + values.capacity() * size_of::<f32>()
+            }
+            Self::SparseRows(csr) => {
+                (csr.indptr().len() + csr.entries()) * size_of::<i64>() + csr.entries() * size_of::<f32>()
+            }
+        }
+    }
+
     /// The name of the field's kind for messages, such as `a sequence of integers`.
     pub fn kind(&self) -> &'static str {
         match self {
@@ -194,6 +213,12 @@ impl Sample {
     /// ```
     pub fn new(number: u64, fields: impl Into<Vec<Field>>) -> Self {
         Self { number, fields: fields.into() }
+    }
+
+    /// The memory that the sample takes, in bytes.
+    pub(super) fn bytes(&self) -> usize {
+        let fields = self.fields.capacity() * size_of::<Field>();
+        size_of::<Self>() + fields + self.fields.iter().map(Field::bytes).sum::<usize>()
     }
 
     /// The number of rows of the sample's longest field.

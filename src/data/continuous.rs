@@ -269,6 +269,10 @@ impl Data for Continuous {
         matches!(self.ids, Ids::InFile(_))
     }
 
+    fn held_bytes(&self) -> usize {
+        if let Ids::Held(ids) = &self.ids { size_of_val(&**ids) } else { 0 }
+    }
+
     fn batch_count(&self) -> Option<u64> {
         Some(self.longest().div_ceil(self.steps) as u64)
     }

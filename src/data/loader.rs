@@ -159,6 +159,15 @@ impl Data for Loader {
         self.source.in_memory().is_none()
     }
 
+    fn held_bytes(&self) -> usize {
+        let samples = self.source.in_memory();
+        samples.map_or(0, |samples| samples.iter().map(Sample::bytes).sum())
+    }
+
+    fn batches_ahead(&self) -> usize {
+        self.prefetch
+    }
+
     fn batch_count(&self) -> Option<u64> {
         match self.batching {
             Batching::Sequences(n) => self.source.size().map(|size| size.div_ceil(n.max(1) as u64)),

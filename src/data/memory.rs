@@ -25,7 +25,15 @@ fn kilobytes(text: &str, name: &str) -> Option<u64> {
 pub(crate) fn available() -> Option<u64> {
     let of_machine =
         fs::read_to_string("/proc/meminfo").ok().and_then(|text| kilobytes(&text, "MemAvailable"));
-    [of_machine, of_group(), of_process()].into_iter().flatten().min()
+    let unused = |Group { limit, used }: Group| limit.saturating_sub(used);
+    [of_machine, of_groups(unused), of_process()].into_iter().flatten().min()
+}
+
+/// Returns the memory of the machine in bytes, or the limit of the process's control group if it is smaller; `None` if the operating
+/// system reports neither.
+pub(crate) fn total() -> Option<u64> {
+    let of_machine = fs::read_to_string("/proc/meminfo").ok().and_then(|text| kilobytes(&text, "MemTotal"));
+    [of_machine, of_groups(|group| group.limit)].into_iter().flatten().min()
 }
 
 fn of_process() -> Option<u64> {
@@ -36,9 +44,15 @@ fn of_process() -> Option<u64> {
     Some(limit.saturating_sub(kilobytes(&status, "VmSize")?))
 }
 
-/// Returns the unused part, in bytes, of the memory limit of the process's control group. Cached pages of files count
-/// as unused, because the system can drop them.
-fn of_group() -> Option<u64> {
+/// The memory limit of a control group, and the memory that it uses, in bytes. Cached pages of files do not count as used, because
+/// the system can drop them.
+struct Group {
+    limit: u64,
+    used: u64,
+}
+
+/// Returns the smallest number that `of` returns for a control group of this process.
+fn of_groups(of: fn(Group) -> u64) -> Option<u64> {
     let groups = fs::read_to_string("/proc/self/cgroup").ok()?;
     let left = |folder: String, [limit, usage, dropped]: [&str; 3]| {
         let read = |name: &str| fs::read_to_string(format!("{folder}/{name}")).ok();
@@ -47,9 +61,9 @@ fn of_group() -> Option<u64> {
         let mut stat = stat.lines().filter_map(|line| line.split_once(' '));
         let dropped = stat.find(|(name, _)| *name == dropped).and_then(|(_, of)| of.trim().parse().ok());
         let used = number(usage)?.saturating_sub(dropped.unwrap_or(0));
-        Some(number(limit)?.saturating_sub(used))
+        Some(of(Group { limit: number(limit)?, used }))
     };
-    let of = |group: &str| {
+    let least = |group: &str| {
         let mut parts = group.splitn(3, ':');
         let (_, controllers, path) = (parts.next()?, parts.next()?, parts.next()?);
         let (root, names) = match controllers {
@@ -64,17 +78,22 @@ fn of_group() -> Option<u64> {
         // container's group.
         [format!("{root}{path}"), root.to_owned()].into_iter().filter_map(|folder| left(folder, names)).min()
     };
-    groups.lines().filter_map(of).min()
+    groups.lines().filter_map(least).min()
 }
 
 fn resident() -> Option<u64> {
     kilobytes(&fs::read_to_string("/proc/self/status").ok()?, "VmRSS")
 }
 
-/// Formats a size in bytes for messages.
+/// Formats bytes as kilobytes (1,000 bytes), megabytes or gigabytes for messages.
 pub(crate) fn shown(bytes: u128) -> String {
-    let mib = bytes as f64 / MIB as f64;
-    if mib < 1024.0 { format!("{mib:.0} MiB") } else { format!("{:.1} GiB", mib / 1024.0) }
+    let mb = bytes as f64 / 1e6;
+    match mb {
+        ..0.0995 => format!("{:.0} kB", mb * 1e3),
+        ..9.95 => format!("{mb:.1} MB"),
+        ..999.5 => format!("{mb:.0} MB"),
+        _ => format!("{:.1} GB", mb / 1e3),
+    }
 }
 
 /// The number of data sets that are being read into memory now. The second number is the memory of the process, in
@@ -161,7 +180,7 @@ impl Usage {
             "{left} of memory left after {read}: the setting `data.window` (in Rust `LabelledFiles`, `TaggedFiles`, `PairFiles` or \
              `PlainFiles`) reads files anew in each epoch and holds a window of their texts; rows of features need more memory"
         );
-        Error::of(ErrorKind::Io, what, "data that fit into memory", got)
+        Error::of(ErrorKind::Memory, what, "data that fit into memory", got)
     }
 }
 
@@ -176,7 +195,7 @@ mod tests {
         if cfg!(target_os = "linux") {
             assert!(available().is_some_and(|bytes| bytes > 0) && resident().is_some_and(|bytes| bytes > 0));
         }
-        assert_eq!((shown(5 << 20), shown(3 << 30)), ("5 MiB".into(), "3.0 GiB".into()));
+        assert_eq!((shown(5 << 20), shown(3 << 30)), ("5.2 MB".into(), "3.2 GB".into()));
     }
 
     #[test]
@@ -196,7 +215,7 @@ mod tests {
     fn what_is_full_names_the_window() {
         let said = Usage::default().full("big.tsv:7".into(), 0).to_string();
         assert!(
-            said.starts_with("big.tsv:7: expected data that fit into memory, got 0 MiB of memory left"),
+            said.starts_with("big.tsv:7: expected data that fit into memory, got 0 kB of memory left"),
             "{said}"
         );
         assert!(said.contains("`data.window`"), "{said}");

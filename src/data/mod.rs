@@ -169,6 +169,16 @@ pub trait Data: Send + Sync {
         true
     }
 
+    /// The number of bytes of samples that the data hold in memory, for the memory limit of a training. By default 0.
+    fn held_bytes(&self) -> usize {
+        0
+    }
+
+    /// The number of batches that are made in advance, for the memory limit of a training. By default 0.
+    fn batches_ahead(&self) -> usize {
+        0
+    }
+
     /// The line of the user's code that made the data, for errors about data that does not fit the model.
     fn made_at(&self) -> Option<&'static Location<'static>> {
         None

@@ -200,6 +200,14 @@ impl Executor {
         self.machine.bytes()
     }
 
+    /// Returns the memory of all buffers to the system. The values and gradients of the last run cannot be used afterwards.
+    pub(crate) fn release(&mut self) {
+        self.done = None;
+        if self.bytes() > 0 {
+            self.machine.release(&self.program, &self.plan);
+        }
+    }
+
     /// Returns the counts of a batch, from which [`Self::memory`] computes the memory that the batch's run takes. Only the numbers
     /// of sequences and rows of the feeds are read.
     ///
@@ -502,6 +510,11 @@ impl Executor {
     pub fn start_profile(&mut self) {
         self.machine.start_recording(&self.plan);
         self.profiling = Some(Profiling::default());
+    }
+
+    /// Returns whether a profile is recorded.
+    pub(crate) fn is_profiled(&self) -> bool {
+        self.profiling.is_some()
     }
 
     /// Stops recording and returns the profile; `None` if no profile was started. A run that ended with an error does not count

@@ -26,8 +26,12 @@ pub struct MemoryUse {
     pub packed: usize,
     /// The scratch memory of all threads.
     pub scratch: usize,
-    /// The batch itself: the values of its feeds.
+    /// The batch itself, the values of its feeds, and the batches that a loader makes in advance.
     pub batch: usize,
+    /// The sums of the gradients of a step in parts, and the messages that carry them to other processes.
+    pub sums: usize,
+    /// The data that are held in memory.
+    pub data: usize,
     /// The small lists of the executor: an allowance.
     pub lists: usize,
     /// Whether the figures are an upper bound: some sizes depend on values that only the run computes.
@@ -37,11 +41,20 @@ pub struct MemoryUse {
 impl MemoryUse {
     /// Returns the sum of all kinds.
     pub fn total(&self) -> usize {
-        let Self { parameters, state, buffers, selected, orders, packed, scratch, batch, lists, bound: _ } =
-            *self;
-        [parameters, state, buffers, selected, orders, packed, scratch, batch, lists]
+        [self.fixed(), self.of_batch(), self.packed, self.scratch, self.lists]
             .into_iter()
             .fold(0, usize::saturating_add)
+    }
+
+    /// Returns the memory that no batch changes. It is equal on all machines, as [`Self::of_batch`] is.
+    pub(crate) fn fixed(&self) -> usize {
+        [self.parameters, self.state, self.sums, self.data].into_iter().fold(0, usize::saturating_add)
+    }
+
+    /// Returns the memory that follows from the counts of the batch alone. Packed weights and scratch memory also depend on the
+    /// machine and the number of threads.
+    pub(crate) fn of_batch(&self) -> usize {
+        [self.buffers, self.selected, self.orders, self.batch].into_iter().fold(0, usize::saturating_add)
     }
 
     /// Returns the memory of the parameters and of the optimizer's state of a program. A row-sparse variable counts with all of its

@@ -224,8 +224,14 @@ impl Drop for Inner {
 
 /// All kinds of errors, in the order of their codes in messages. The first byte of a message of [`World::agree`] is 0 if the
 /// rank succeeded; for an error, it is 1 plus the index of the error's kind.
-const KINDS: [ErrorKind; 5] =
-    [ErrorKind::Mismatch, ErrorKind::Program, ErrorKind::NotFinite, ErrorKind::Format, ErrorKind::Io];
+const KINDS: [ErrorKind; 6] = [
+    ErrorKind::Mismatch,
+    ErrorKind::Program,
+    ErrorKind::NotFinite,
+    ErrorKind::Format,
+    ErrorKind::Io,
+    ErrorKind::Memory,
+];
 
 /// Returns the error that this rank reports for the failure of another rank.
 fn failure(kind: ErrorKind, doing: &str, rank: usize, reason: &str) -> Error {

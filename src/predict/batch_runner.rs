@@ -114,7 +114,7 @@ impl BatchRunner {
     }
 
     /// Makes sure that `carried` has a value for each carried state, for a batch of `sequences` sequences.
-    fn carry(&self, carried: &mut BTreeMap<String, Variable>, sequences: usize) -> Result<()> {
+    pub(crate) fn carry(&self, carried: &mut BTreeMap<String, Variable>, sequences: usize) -> Result<()> {
         let program = self.executor.program();
         for state in &self.carried {
             let name = &program.var(state.before).name;

@@ -5,11 +5,21 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::model::Model;
 use super::windows::Windows;
-use crate::error::Result;
-use crate::executor::{Executor, Run, Scope, Threads};
+use crate::data::memory::shown;
+use crate::error::{Error, ErrorKind, Result};
+use crate::executor::{Executor, MemoryUse, Run, Scope, Threads};
 use crate::operator::VarId;
 use crate::program::Program;
 use crate::tensor::Variable;
+
+/// The limits of one run.
+#[derive(Clone, Copy)]
+pub(super) struct RunLimits {
+    /// The maximum number of rows at once, if the program can run in windows.
+    pub(super) rows: usize,
+    /// The maximum number of bytes of memory; `None` means no limit.
+    pub(super) bytes: Option<usize>,
+}
 
 /// The compiled part of a model that computes one list of outputs; one thread at a time runs it.
 pub(super) struct CompiledModel {
@@ -33,30 +43,71 @@ impl CompiledModel {
         self.executor.program()
     }
 
-    /// Returns the values of `wanted`; if a feed has a LoD and more than `most` rows, the batch runs in windows if the program
-    /// can.
+    /// Returns the memory of a run on a batch, the batch and its outputs included.
+    pub(super) fn memory(&mut self, values: &[(VarId, &Variable)], wanted: &[VarId]) -> Result<MemoryUse> {
+        let counts = self.executor.counts(values)?;
+        let memory = self.executor.memory(&counts);
+        let feeds = values.iter().map(|(_, value)| value.bytes()).fold(0, usize::saturating_add);
+        let rows = values.iter().map(|(_, value)| value.rows()).max().unwrap_or(0);
+        let program = self.executor.program();
+        let output = |id: &VarId| {
+            let spec = program.spec(*id).ok()?;
+            let rows = spec.rows().known().unwrap_or(rows);
+            Some(rows.saturating_mul(spec.width()).saturating_mul(spec.dtype.size_of()))
+        };
+        let outputs = wanted.iter().filter_map(output).fold(0, usize::saturating_add);
+        Ok(MemoryUse { batch: feeds.saturating_add(outputs), ..memory })
+    }
+
+    /// Returns the values of `wanted`. If a feed has a LoD and more rows than `limits` allows at once, or the batch does not fit
+    /// the memory limit, the batch runs in windows if the program can.
+    ///
+    /// # Errors
+    /// Fails if the batch does not fit the memory limit and the program cannot run in windows.
     pub(super) fn run(
         &mut self,
         model: &Model,
         values: &[(VarId, &Variable)],
         wanted: &[VarId],
-        most: usize,
+        limits: RunLimits,
     ) -> Result<Vec<Variable>> {
+        let rows = values.iter().filter(|(_, value)| value.lod().is_some()).map(|(_, value)| value.rows());
+        let (rows, mut most) = (rows.max().unwrap_or(0), limits.rows);
+        let mut short = None;
+        if let Some(limit) = limits.bytes {
+            let memory = self.memory(values, wanted)?;
+            let (total, fixed) = (memory.total(), memory.parameters.saturating_add(memory.batch));
+            if total > limit {
+                // The memory of a window is about its share of the rows; half of the limit is a margin.
+                let left = limit.saturating_sub(fixed) / 2;
+                let share = rows as u128 * left as u128 / (total - fixed).max(1) as u128;
+                most = most.min(share as usize);
+                short = Some((total, limit));
+            }
+        }
         let Self { executor, threads, weights, windows } = self;
-        let long = |value: &Variable| value.lod().is_some() && value.rows() > most;
-        let windows = match values.iter().any(|(_, value)| long(value)) {
+        let windows = match rows > most {
             true => {
                 let made = || Windows::new(executor.program(), &model.registry, wanted, threads).ok();
-                windows.get_or_insert_with(made).as_mut()
+                windows.get_or_insert_with(made).as_mut().filter(|_| most > 0)
             }
             false => None,
         };
-        match windows {
-            Some(windows) => {
+        match (windows, short) {
+            (Some(windows), _) => {
                 executor.counts(values)?; // the feeds are checked as a whole
                 windows.run(weights, values, wanted, most)
             }
-            None => {
+            (None, Some((total, limit))) => {
+                let (expected, got) = (format!("at most {}", shown(limit as u128)), shown(total as u128));
+                Err(Error::of(
+                    ErrorKind::Memory,
+                    "memory of a batch",
+                    expected,
+                    format!("{got} for {rows} rows"),
+                ))
+            }
+            (None, None) => {
                 executor.run(weights, &Run::infer(values))?;
                 wanted.iter().map(|&id| executor.fetch(id)).collect()
             }

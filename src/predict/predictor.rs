@@ -7,14 +7,14 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use super::carried::fed;
 use super::checks::{listed, numbers, unknown};
-use super::compiled::{CompiledModel, IdleModels};
+use super::compiled::{CompiledModel, IdleModels, RunLimits};
 use super::model::Model;
 use super::stepping::Stepping;
 use super::turn::Turns;
 use crate::checkpoint::Checkpoint;
 use crate::data::Vocabulary;
 use crate::error::{AtCaller, Error, ErrorKind, Result};
-use crate::executor::Threads;
+use crate::executor::{MemoryUse, Threads};
 use crate::operator::{Registry, Spec, VarId};
 use crate::ops;
 use crate::program::{CarriedState, VarRole};
@@ -60,13 +60,16 @@ pub struct Predictor {
     idle: Arc<IdleModels>,
     /// For each list of outputs, the model in the form that sessions run row by row.
     stepping: Arc<Mutex<BTreeMap<Vec<String>, Arc<Stepping>>>>,
-    /// The maximum number of rows in memory at once: a batch with more rows runs in windows, if the program can run in windows.
-    most_rows: usize,
+    /// The maximum number of rows in memory at once, and the maximum number of bytes.
+    limits: RunLimits,
     /// The carried states after the last batch; empty before the first batch.
     left: Mutex<Vec<Variable>>,
     /// The lock that lets one call at a time continue from the carried states in `left`.
     turns: Turns,
 }
+
+/// A function of a compiled model, the values of its feeds, and the outputs and carried states to compute.
+type WithCompiled<'a> = &'a mut dyn FnMut(&mut CompiledModel, &[(VarId, &Variable)], &[VarId]) -> Result<()>;
 
 /// The values of the carried states before a batch.
 #[derive(Clone, Copy)]
@@ -116,7 +119,7 @@ impl Predictor {
             started: Arc::default(),
             idle: Arc::default(),
             stepping: Arc::default(),
-            most_rows: MOST_ROWS,
+            limits: RunLimits { rows: MOST_ROWS, bytes: None },
             left: Mutex::default(),
             turns: Turns::default(),
         })
@@ -136,7 +139,32 @@ impl Predictor {
     /// depend on this limit.
     #[must_use]
     pub fn most_rows(self, most_rows: usize) -> Self {
-        Self { most_rows: most_rows.max(1), ..self }
+        Self { limits: RunLimits { rows: most_rows.max(1), ..self.limits }, ..self }
+    }
+
+    /// Memory limit: sets the maximum memory of a batch in bytes, as [`Self::memory`] computes it (default: no limit). A batch that
+    /// does not fit runs in windows if the model can ([`Self::most_rows`]); else it is an error of the kind
+    /// [`ErrorKind::Memory`], before anything is computed. Batches that run at the same time have the limit each.
+    #[must_use]
+    pub fn memory_limit(self, bytes: u64) -> Self {
+        let bytes = Some(usize::try_from(bytes).unwrap_or(usize::MAX));
+        Self { limits: RunLimits { bytes, ..self.limits }, ..self }
+    }
+
+    /// Returns the memory that [`Self::run`] takes for a batch, before the run: the parameters, the batch, its values and its
+    /// outputs. Nothing is computed. A batch that runs in windows takes less.
+    ///
+    /// # Errors
+    /// The errors of [`Self::run`] that are about feeds and names.
+    #[track_caller]
+    pub fn memory(&self, feeds: &[(&str, &Variable)], outputs: &[&str]) -> Result<MemoryUse> {
+        let mut memory = MemoryUse::default();
+        self.with_compiled(feeds, outputs, InitialStates::Nothing, &mut |compiled, values, wanted| {
+            memory = compiled.memory(values, wanted)?;
+            Ok(())
+        })
+        .at_caller()?;
+        Ok(memory)
     }
 
     /// Returns the values of the outputs for a batch, in the order of `outputs`. Only the feeds that the requested outputs need
@@ -256,6 +284,25 @@ impl Predictor {
         outputs: &[&str],
         before: InitialStates<'_>,
     ) -> Result<(Vec<Variable>, Vec<Variable>)> {
+        let mut found = Vec::new();
+        self.with_compiled(feeds, outputs, before, &mut |compiled, values, wanted| {
+            found = compiled.run(&self.model, values, wanted, self.limits)?;
+            Ok(())
+        })?;
+        let left = found.split_off(outputs.len());
+        numbers(&found, outputs)?;
+        Ok((found, left))
+    }
+
+    /// Calls `with` with the compiled model for these outputs, the values of its feeds, and the outputs and carried states to
+    /// compute.
+    fn with_compiled(
+        &self,
+        feeds: &[(&str, &Variable)],
+        outputs: &[&str],
+        before: InitialStates<'_>,
+        with: WithCompiled<'_>,
+    ) -> Result<()> {
         let Model { program, outputs: known, carried, .. } = &*self.model;
         let find = |&name: &&str| {
             let id = known.get(name).copied();
@@ -280,8 +327,8 @@ impl Predictor {
         let given: Vec<&str> = feeds.iter().map(|(name, _)| *name).collect();
         let missing =
             self.model.feeds(compiled.program(), &wanted).into_iter().find(|name| !given.contains(name));
-        let found = match missing {
-            None => compiled.run(&self.model, &values, &wanted, self.most_rows),
+        let done = match missing {
+            None => with(&mut compiled, &values, &wanted),
             Some(name) => {
                 let what = format!("feeds for {}", listed(outputs.iter().copied()));
                 let (expected, got) = (format!("`{name}` among them"), listed(given.into_iter()));
@@ -290,10 +337,7 @@ impl Predictor {
         };
         // The compiled model is put back into the pool even after an error, since the next batch may succeed.
         self.idle.put_back(set, compiled);
-        let mut found = found?;
-        let left = found.split_off(outputs.len());
-        numbers(&found, outputs)?;
-        Ok((found, left))
+        done
     }
 
     /// Returns the carried states before a batch, except for the states that are among the feeds.
@@ -404,14 +448,14 @@ impl Predictor {
 /// A clone shares weights and threads with the original, and starts with a copy of the original's carried states.
 impl Clone for Predictor {
     fn clone(&self) -> Self {
-        let Self { model, threads, started, idle, stepping, most_rows, .. } = self;
+        let Self { model, threads, started, idle, stepping, limits, .. } = self;
         Self {
             model: model.clone(),
             threads: *threads,
             started: started.clone(),
             idle: idle.clone(),
             stepping: stepping.clone(),
-            most_rows: *most_rows,
+            limits: *limits,
             left: Mutex::new(self.left().clone()),
             turns: Turns::default(),
         }

@@ -23,6 +23,7 @@
 mod aligned;
 mod answer;
 mod by_length;
+mod byte_size;
 mod classify;
 mod compare;
 mod config;
@@ -57,6 +58,7 @@ mod weigh;
 pub use aligned::{Aligner, Alignment};
 pub use answer::Answer;
 pub use by_length::{ByLength, LengthRange};
+pub use byte_size::ByteSize;
 pub use compare::{Disagreement, ModelComparison, ModelDifference};
 pub use config::{Config, nearest};
 pub use evaluation::{Confusion, ConfusionCount, Evaluation, Figure, ScoreRow, ScoreTable, UnseenLabel};
@@ -137,7 +139,9 @@ fn prepare_from(config: &Config, resumed: Option<&Path>) -> Result<Preparation> 
     prepared.said.extend(copied.into_iter().chain(left_out));
     let trainer = trainer.threads(config.run.threads).select(prepared.metric).change_rate();
     let trainer = trainer.note(TASK, config.run.task.name()).note(CONFIG, config.to_toml());
-    prepared.trainer = config.training.parts.into_iter().fold(trainer, Trainer::parts);
+    let trainer = config.training.parts.into_iter().fold(trainer, Trainer::parts);
+    prepared.trainer =
+        config.run.memory.into_iter().fold(trainer, |trainer, size| trainer.memory_limit(size.bytes()));
     if let Some(path) = &prepared.test {
         let model = Model::new(prepared.trainer.for_inference()?)?;
         let path = path.to_string_lossy();

@@ -205,18 +205,35 @@ impl Model {
         Self { predictor: self.predictor.threads(threads), ..self }
     }
 
+    /// Memory limit: sets the maximum memory of the model's computation for one batch, in bytes (default: no limit). Texts that do
+    /// not fit together are answered in smaller batches, and long texts in windows if the model can; a text that does not fit
+    /// by itself is an error.
+    #[must_use]
+    pub fn memory_limit(self, bytes: u64) -> Self {
+        Self { predictor: self.predictor.memory_limit(bytes), ..self }
+    }
+
     /// Answers each text with a label, tags or a translation; a language model continues each text with the most
     /// probable tokens.
     ///
     /// # Errors
-    /// If a vocabulary is missing in the checkpoint, or if a computed value is not a number.
+    /// If a vocabulary is missing in the checkpoint, if a computed value is not a number, or if a text does not fit the
+    /// memory limit.
     #[track_caller]
     pub fn predict<T: AsRef<str>>(&self, texts: &[T]) -> Result<Vec<Answer>> {
         let texts: Vec<&str> = texts.iter().map(AsRef::as_ref).collect();
         // Texts are answered in chunks of 256, since all computed values of a chunk are in memory.
         let mut answers = Vec::with_capacity(texts.len());
-        for texts in texts.chunks(TOGETHER) {
-            answers.extend(self.trained.answers(&self.predictor, texts, &self.decoding).at_caller()?);
+        let mut left: Vec<&[&str]> = texts.chunks(TOGETHER).rev().collect();
+        while let Some(texts) = left.pop() {
+            match self.trained.answers(&self.predictor, texts, &self.decoding) {
+                Ok(found) => answers.extend(found),
+                Err(error) if error.kind() == ErrorKind::Memory && texts.len() > 1 => {
+                    let (first, second) = texts.split_at(texts.len() / 2);
+                    left.extend([second, first]);
+                }
+                Err(error) => return Err(error).at_caller(),
+            }
         }
         for answer in &mut answers {
             if let (Answer::Labels { separator, .. }, Some(own)) = (answer, &self.separator) {

@@ -215,7 +215,7 @@ mod tests {
         assert!(fits(1 << 20, Some(1 << 24)).is_ok() && fits(u128::MAX, None).is_ok());
         let said = fits((1 << 20) + 1, Some(1 << 24)).unwrap_err().to_string();
         assert!(
-            said.contains("expected at most 16 MiB for them") && said.contains("`model.hidden`"),
+            said.contains("expected at most 17 MB for them") && said.contains("`model.hidden`"),
             "{said}"
         );
     }

@@ -1,5 +1,6 @@
 //! The tables of a config file: the settings of each table, with defaults and comments.
 
+use super::byte_size::ByteSize;
 use super::settings::{choice, section};
 use crate::data::Fold;
 
@@ -315,5 +316,7 @@ section! {
         seed: u64 = 1;
         /// Threads to run on, 0 for one per core; the results are the same on any number.
         threads: usize = 0;
+        /// Memory limit of the training, as `"4 GB"`: a batch that does not fit is divided, and its gradients are summed (default: 80 % of the memory of the machine or container).
+        memory: Option<ByteSize> = None;
     }
 }

@@ -12,4 +12,7 @@ pub(super) struct CompiledTraining {
     /// The index of the metric that decides which epoch is the best.
     pub(super) selected: usize,
     pub(super) better: Better,
+    /// The program for batches that are divided because of the memory limit; `None` before the first such batch, and if the
+    /// steps are in parts anyway.
+    pub(super) divided: Option<Box<CompiledTraining>>,
 }

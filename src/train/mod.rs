@@ -8,6 +8,7 @@ mod best;
 mod compiled;
 mod exchange;
 mod parts;
+mod pieces;
 mod plateau;
 mod prepare;
 mod processes;
@@ -41,7 +42,7 @@ use crate::error::{AtCaller, Error, ErrorKind, Result};
 use crate::executor::{Executor, MemoryUse, Run, Scope, Stage, diagnose};
 use crate::metrics::{Scores, restore};
 use crate::operator::{Registry, VarId};
-use crate::predict::{BatchState, DataBatch, Measure, scores};
+use crate::predict::{BatchState, DataBatch, Measure, each_batch, scores};
 use crate::program::{Program, Var};
 use crate::tensor::Variable;
 use crate::wire::Target;
@@ -96,8 +97,10 @@ impl Trainer {
         }
         if let Some(position) = &resumed {
             console.say(&format!("resumed at {position}"));
+            self.other_limit().iter().for_each(|line| console.say(line));
         }
         let mut last = Scores::default();
+        (self.largest, self.divided) = (MemoryUse::default(), 0);
         let began = self.measure();
         let ended = Interrupts::catch(&self.stop).and_then(|_caught| {
             if remeasure {
@@ -123,6 +126,8 @@ impl Trainer {
             padded: console.padded,
             seconds: console.seconds().as_secs_f64(),
             tokens_per_s: console.tokens_per_s(),
+            memory: self.largest,
+            divided: self.divided,
             processes,
         });
         drop(file);
@@ -181,6 +186,7 @@ impl Trainer {
                     return Ok(StopReason::Done);
                 }
 
+                let before = self.divided;
                 // A step: forward pass, backward pass, check that all numbers are finite, and updates; then metrics and carried
                 // states.
                 let made = self.at_rate(|trainer| trainer.step(train, batch, &mut batches));
@@ -188,6 +194,9 @@ impl Trainer {
                     continue;
                 }
                 let made = made?;
+                if before == 0 && self.divided > 0 {
+                    console.say(&self.first_division(&made));
+                }
                 self.state.position.batch += made.batches;
                 self.state.position.step += 1;
                 self.state.position.tokens = self.state.position.tokens.saturating_add(made.tokens);
@@ -252,7 +261,10 @@ impl Trainer {
         let sums: Vec<Vec<f64>> = self.metrics.iter_mut().map(|m| m.sums().to_vec()).collect();
         let of_parts = self.carried.clone();
         let made = match self.is_in_parts() {
-            false => self.alone(data, &batch, &carried),
+            false => self.fits(&batch).and_then(|fits| match fits {
+                true => self.alone(data, &batch, &carried),
+                false => self.in_pieces(data, batch),
+            }),
             true => self.in_parts(data, batch, rest),
         };
         if made.is_err() {
@@ -278,6 +290,7 @@ impl Trainer {
         let Self { compiled, scope, state, metrics, registry, rate, loss, trained, .. } = self;
         let Checkpoint { program, carried, position, .. } = state;
         let (compiled, step) = (compiled.as_mut().ok_or_else(unprepared)?, position.step);
+        compiled.divided.iter_mut().for_each(|divided| divided.runner.executor.release());
         let of = DataBatch { data, batch };
         let failed = |scope: &mut Scope, run: &Run<'_>, e: Error| diagnosed(program, registry, scope, run, e);
         let mut ran = compiled.runner.measure(
@@ -328,6 +341,9 @@ impl Trainer {
     /// Checks the data as [`Self::check_data`] does; returns whether the best epoch so far must be evaluated again.
     fn checked(&mut self, train: &dyn Data, dev: &dyn Data) -> Result<bool> {
         self.prepare(Some(train))?;
+        let twice = std::ptr::addr_eq(train, dev);
+        let held = train.held_bytes() + if twice { 0 } else { dev.held_bytes() };
+        self.held_data = (held, train.batches_ahead().max(dev.batches_ahead()));
         [train, dev].into_iter().try_for_each(|data| self.check(data))?;
         self.must_remeasure(dev)
     }
@@ -348,7 +364,9 @@ impl Trainer {
     }
 
     /// Returns the memory that a training step on a batch takes, before the step: the parameters, the optimizer's state, the batch,
-    /// its values and gradients. A step in [parts](Self::parts) counts as if the batch were one part, which is an upper bound.
+    /// its values and gradients, and, if the step is in parts, the sums of the gradients. A step in [parts](Self::parts) counts
+    /// as if the batch were one part, which is an upper bound. The samples that data hold in memory are counted after
+    /// [`Self::check_data`] or [`Self::fit`]. The memory limit divides no batch here.
     ///
     /// # Errors
     /// Returns an error if a setting or a feed does not fit the model.
@@ -356,8 +374,9 @@ impl Trainer {
     pub fn memory(&mut self, batch: &Batch) -> Result<MemoryUse> {
         self.prepare(None).at_caller()?;
         let compiled = self.compiled.as_mut().ok_or_else(unprepared)?;
+        let in_parts = compiled.parts.is_some();
         let memory = compiled.runner.memory(batch).at_caller()?;
-        Ok(MemoryUse { bound: memory.bound || compiled.parts.is_some(), ..memory })
+        Ok(MemoryUse { bound: memory.bound || in_parts, ..self.with_training(memory, in_parts) })
     }
 
     /// Evaluates as [`Self::evaluate`] does; returns the tables of the metrics that have a table
@@ -405,9 +424,32 @@ impl Trainer {
 
     /// Adds all batches of `data` to the metrics; returns `false` if an interrupt ended the pass before the end of the data.
     fn infer(&mut self, data: &dyn Data, stop: Stop) -> Result<bool> {
-        let Self { compiled, scope, metrics, stop: flag, .. } = self;
-        let compiled = compiled.as_mut().ok_or_else(unprepared)?;
-        compiled.runner.infer_all(scope, data, stop.flag(flag), metrics)
+        let (flag, mut carried) = (self.stop.clone(), BTreeMap::new());
+        each_batch(data, stop.flag(&flag), |_, batch| self.infer_batch(data, batch, &mut carried))
+    }
+
+    /// Adds a batch to the metrics, in pieces if the batch does not fit the memory limit.
+    fn infer_batch(
+        &mut self,
+        data: &dyn Data,
+        batch: &Batch,
+        carried: &mut BTreeMap<String, Variable>,
+    ) -> Result<()> {
+        if self.fits(batch)? {
+            let Self { compiled, scope, metrics, .. } = self;
+            let compiled = compiled.as_mut().ok_or_else(unprepared)?;
+            return compiled.runner.infer(scope, DataBatch { data, batch }, BatchState { carried, metrics });
+        }
+        let whole = self.whole_in_evaluation()?;
+        for piece in self.pieces(batch.clone(), &whole)? {
+            let mut own = piece.take_states(self.runner()?, carried)?;
+            let Self { compiled, scope, metrics, .. } = self;
+            let compiled = compiled.as_mut().ok_or_else(unprepared)?;
+            let of = DataBatch { data, batch: &piece.batch };
+            compiled.runner.infer(scope, of, BatchState { carried: &mut own, metrics })?;
+            piece.put_states(own, carried)?;
+        }
+        Ok(())
     }
 
     /// Checks data before the first batch is read.
@@ -418,12 +460,15 @@ impl Trainer {
     /// At the first call, compiles the program. In a resumed training, checks that `train` is the data of the training so far.
     fn prepare(&mut self, train: Option<&dyn Data>) -> Result<()> {
         if self.compiled.is_none() {
-            self.compiled = Some(self.compile()?);
+            self.compiled = Some(self.compile(self.is_in_parts())?);
+        }
+        let bound = self.state.position.step > 0 && (self.resumed || self.state.position.batch > 0);
+        if !bound {
+            self.state.position.memory = self.memory_limit.as_deref().copied().unwrap_or(0);
         }
         let Some(train) = train else { return Ok(()) };
         self.restore_sums()?;
         let (data, known) = (train.fingerprint(), self.state.position.data);
-        let bound = self.state.position.step > 0 && (self.resumed || self.state.position.batch > 0);
         if bound && data != known {
             let expected = format!(
                 "the data of the training so far (fingerprint {known:016x}), which is at {}",

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use super::compiled::CompiledTraining;
+use super::pieces::Piece;
 use super::progress::BatchCounts;
 use super::trainer::Trainer;
 use super::{diagnosed, unprepared};
@@ -25,8 +26,9 @@ pub(super) type Sums = BTreeMap<VarId, Vec<WeighedGradient>>;
 
 /// The batches of a step, divided into parts.
 pub(super) struct StepParts {
-    /// For each part, its share of each batch; empty for a part that this process does not read.
-    pub(super) shares: Vec<Vec<Batch>>,
+    /// For each part, its share of each batch, in pieces that fit the memory limit; empty for a part that this process does not
+    /// read.
+    pub(super) shares: Vec<Vec<Piece>>,
     /// For each part, whether the part has any sequence.
     pub(super) occupied: Vec<bool>,
     /// The indices of the parts that this process computes.
@@ -194,6 +196,7 @@ impl Trainer {
         }
         let step = self.state.position.step;
         let dealt = self.deal(batches)?;
+        self.divided += u64::from(dealt.shares.iter().flatten().any(|piece| !piece.is_whole()));
         // The gradients are multiplied by factors that depend on all parts. If the loss allows it, the factors are computed
         // after the gradients, else before them.
         let known = if self.loss_parts()?.is_late() { None } else { Some(self.known(data, &dealt)?) };
@@ -209,7 +212,7 @@ impl Trainer {
         let CompiledTraining { parts, .. } = compiled.as_mut().ok_or_else(unprepared)?;
         let parts = parts.as_mut().ok_or_else(unprepared)?;
         let whole = parts.whole(scope, &all, state.position.step)?;
-        let alone = made.batches == 1 && dealt.occupied.len() == 1;
+        let alone = dealt.occupied.len() == 1 && dealt.shares[0].len() == 1;
         // The gradients of a single batch in a single part are used without a change.
         if !alone || !parts.is_mean() {
             let factor = parts.factor(&whole, &all);
@@ -230,25 +233,33 @@ impl Trainer {
 
     /// Divides batches into parts. Returns the shares of this process's parts, or the shares of all parts if the rows of all
     /// parts must be counted.
-    fn deal(&self, batches: Vec<Batch>) -> Result<StepParts> {
+    fn deal(&mut self, batches: Vec<Batch>) -> Result<StepParts> {
         let parts = self.parts_a_batch() as usize;
         let own = self.others().map_or(0..parts, |w| parallel::parts_of(w.rank(), w.size(), parts));
+        let whole = self.loss_parts()?.whole_batch().to_vec();
         if parts == 1 {
-            return Ok(StepParts { shares: vec![batches], occupied: vec![true], own });
+            let pieces =
+                batches.into_iter().map(|batch| self.pieces(batch, &whole)).collect::<Result<Vec<_>>>()?;
+            let shares = vec![pieces.into_iter().flatten().collect()];
+            return Ok(StepParts { shares, occupied: vec![true], own });
         }
-        let compiled = self.compiled.as_ref().ok_or_else(unprepared)?;
         let looked_at = if self.loss_parts()?.is_late() { own.clone() } else { 0..parts };
-        let (mut shares, mut occupied) = (vec![Vec::new(); parts], vec![false; parts]);
+        let (mut shares, mut occupied) =
+            ((0..parts).map(|_| Vec::new()).collect::<Vec<_>>(), vec![false; parts]);
         for batch in &batches {
-            let lengths = compiled.runner.lengths(batch)?;
+            let lengths = self.runner()?.lengths(batch)?;
             let dealt = match self.state.program.carried_states().next() {
                 Some(_) => in_turn(lengths.len(), parts),
                 None => by_tokens(&lengths, parts),
             };
             for (part, sequences) in dealt.iter().enumerate() {
                 occupied[part] |= !sequences.is_empty();
-                if looked_at.contains(&part) {
-                    shares[part].push(compiled.runner.share(batch, sequences)?);
+                if own.contains(&part) {
+                    let share = self.runner()?.share(batch, sequences)?;
+                    shares[part].extend(self.pieces(share, &whole)?);
+                } else if looked_at.contains(&part) {
+                    let runner = self.runner()?;
+                    shares[part].push(Piece::whole(runner.share(batch, sequences)?, runner));
                 }
             }
         }
@@ -334,7 +345,7 @@ impl Trainer {
         &mut self,
         data: &dyn Data,
         part: usize,
-        shares: &[Batch],
+        shares: &[Piece],
         known: Option<&PartTotals>,
     ) -> Result<(Sums, PartResult)> {
         let (mut sums, mut totals) = (Sums::new(), self.loss_parts()?.zero());
@@ -346,9 +357,9 @@ impl Trainer {
             self.metrics.iter_mut().for_each(|metric| metric.sums().fill(0.0));
         }
         let mut ran = Ok(());
-        for (at, batch) in shares.iter().enumerate() {
+        for (at, piece) in shares.iter().enumerate() {
             ran = self.seeds(part, at, known).and_then(|seeds| {
-                let found = self.add_gradients(data, part, batch, seeds, &mut sums)?;
+                let found = self.add_gradients(data, part, piece, seeds, &mut sums)?;
                 totals.add(&found);
                 Ok(())
             });
@@ -428,11 +439,11 @@ impl Trainer {
         Ok(())
     }
 
-    /// Returns the totals of each batch, computed from the numbers of rows in the feeds; `None` if the loss needs more than
+    /// Returns the totals of each piece, computed from the numbers of rows in the feeds; `None` if the loss needs more than
     /// numbers of rows.
-    fn counted(&self, batches: &[Batch]) -> Result<Option<Vec<Totals>>> {
+    fn counted(&self, pieces: &[Piece]) -> Result<Option<Vec<Totals>>> {
         let parts = self.loss_parts()?;
-        let counted = batches.iter().map(|batch| {
+        let counted = pieces.iter().map(|Piece { batch, .. }| {
             parts.counted(|feed| {
                 let name = &parts.body.var(feed).name;
                 batch.values.iter().find(|(fed, _)| fed == name).map(|(_, value)| value)
@@ -441,11 +452,12 @@ impl Trainer {
         Ok(counted.collect())
     }
 
-    /// Returns the totals of a part's share of each batch, computed by a forward pass before the gradients.
-    fn totals_of(&mut self, data: &dyn Data, part: usize, batches: &[Batch]) -> Result<Vec<Totals>> {
-        let mut found = Vec::with_capacity(batches.len());
-        let mut carried = self.carried_of(part).clone();
-        for batch in batches {
+    /// Returns the totals of each piece of a part, computed by a forward pass before the gradients.
+    fn totals_of(&mut self, data: &dyn Data, part: usize, pieces: &[Piece]) -> Result<Vec<Totals>> {
+        let mut found = Vec::with_capacity(pieces.len());
+        let mut all = self.carried_of(part).clone();
+        for piece in pieces {
+            let mut carried = piece.take_states(self.runner()?, &mut all)?;
             let Self { compiled, scope, state, registry, .. } = self;
             let CompiledTraining { runner, parts, .. } = compiled.as_mut().ok_or_else(unprepared)?;
             let parts = parts.as_ref().ok_or_else(unprepared)?;
@@ -453,27 +465,29 @@ impl Trainer {
             runner.seeds = parts.seeds(None, &parts.zero())?;
             runner.measure(
                 scope,
-                DataBatch { data, batch },
+                DataBatch { data, batch: &piece.batch },
                 BatchState { carried: &mut carried, metrics: &mut [] },
                 |feeds| Run::train(feeds, step).until(Stage::Forward),
                 |executor| parts.read(executor).map(|totals| found.push(totals)),
                 |scope, run, error| diagnosed(&parts.body, registry, scope, run, error),
             )?;
+            piece.put_states(carried, &mut all)?;
         }
         Ok(found)
     }
 
-    /// Runs a part's share of one batch, forward and backward; adds the gradients to `sums` and returns the share's totals.
+    /// Runs a piece of a part, forward and backward; adds the gradients to `sums` and returns the totals of the piece.
     fn add_gradients(
         &mut self,
         data: &dyn Data,
         part: usize,
-        batch: &Batch,
+        piece: &Piece,
         seeds: Vec<(VarId, Variable)>,
         sums: &mut Sums,
     ) -> Result<Totals> {
-        self.computed = self.computed.saturating_add(batch.tokens as u64);
-        let mut carried = std::mem::take(self.carried_of(part));
+        self.computed = self.computed.saturating_add(piece.batch.tokens as u64);
+        let mut all = std::mem::take(self.carried_of(part));
+        let mut carried = piece.take_states(self.runner()?, &mut all)?;
         let Self { compiled, scope, state, metrics, registry, trained, .. } = self;
         let Checkpoint { program, position, .. } = state;
         let (compiled, step) = (compiled.as_mut().ok_or_else(unprepared)?, position.step);
@@ -483,7 +497,7 @@ impl Trainer {
         let names = |param: VarId| program.var(param).name.as_str();
         let ran = compiled.runner.measure(
             scope,
-            DataBatch { data, batch },
+            DataBatch { data, batch: &piece.batch },
             BatchState { carried: &mut carried, metrics },
             |feeds| Run::train(feeds, step).until(Stage::Gradients),
             |executor| {
@@ -494,7 +508,8 @@ impl Trainer {
             |scope, run, error| diagnosed(&parts.body, registry, scope, run, error),
         );
         compiled.parts = Some(parts);
-        *self.carried_of(part) = carried;
+        piece.put_states(carried, &mut all)?;
+        *self.carried_of(part) = all;
         ran.map(|()| totals)
     }
 }

@@ -32,8 +32,7 @@ impl Trainer {
             Some(batches) => batches.to_string(),
             None => "several".to_owned(),
         };
-        let looked_at = self.metrics.iter().flat_map(|metric| metric.variables()).map(Var::id);
-        let warned = whole_batch(&self.state.program, &self.registry, looked_at)?.into_iter();
+        let warned = self.whole_in_evaluation()?.into_iter();
         let warned = warned.map(|(operator, line)| {
             format!(
                 "warning: `{operator}`, called at {line}, reads a whole batch, and sees {batches} batches of development \
@@ -41,6 +40,12 @@ impl Trainer {
             )
         });
         Ok(warned.collect())
+    }
+
+    /// Returns the operators that read a whole batch and on which the metrics depend, each with its line.
+    pub(super) fn whole_in_evaluation(&self) -> Result<Vec<(String, String)>> {
+        let looked_at = self.metrics.iter().flat_map(|metric| metric.variables()).map(Var::id);
+        whole_batch(&self.state.program, &self.registry, looked_at)
     }
 
     /// Returns the metric that decides which epoch is the best; `None` if [`Self::select`] names an unknown metric.
@@ -55,8 +60,8 @@ impl Trainer {
         }
     }
 
-    /// Checks all settings of the trainer, and compiles its program.
-    pub(super) fn compile(&self) -> Result<CompiledTraining> {
+    /// Checks all settings of the trainer, and compiles its program, for steps in parts if `in_parts` is true.
+    pub(super) fn compile(&self, in_parts: bool) -> Result<CompiledTraining> {
         let Self { state, metrics, .. } = self;
         let program = &state.program;
         // Operators that were added after the trainer was made, for a metric or an output, may have recorded errors.
@@ -91,6 +96,7 @@ impl Trainer {
             ("steps from checkpoint to checkpoint", &self.every),
             ("batches that make a step", &self.accumulate),
             ("parts of a batch", &self.parts),
+            ("memory limit in bytes", &self.memory_limit),
         ] {
             if let Some(told) = number
                 && **told == 0
@@ -113,7 +119,7 @@ impl Trainer {
         wanted.extend(metrics.iter().flat_map(|m| m.variables()).map(Var::id));
         wanted.extend(program.carried_states().map(|state| state.after));
         let threads = Threads::new(self.threads_here())?;
-        let parts = match self.is_in_parts() {
+        let parts = match in_parts {
             false => None,
             true => Some(BatchLoss::new(program, &self.registry, self.terms()?, threads.clone())?),
         };
@@ -133,6 +139,7 @@ impl Trainer {
             parts,
             selected,
             better: metrics.get(selected).map_or(Better::Lower, |m| m.better()),
+            divided: None,
         })
     }
 }
@@ -231,7 +238,11 @@ impl Trainer {
 
     /// Returns the profile since [`Self::start_profile`]; `None` if no profile was started.
     pub fn take_profile(&mut self) -> Option<Profile> {
-        self.compiled.as_mut()?.runner.executor.take_profile()
+        let compiled = self.compiled.as_mut()?;
+        let whole = compiled.runner.executor.take_profile()?;
+        // If most batches are divided because of the memory limit, the profile of the divided steps is the profile.
+        let divided = compiled.divided.as_mut().and_then(|divided| divided.runner.executor.take_profile());
+        Some(divided.filter(|divided| divided.runs > whole.runs).unwrap_or(whole))
     }
 
     fn compiled(&mut self) -> Result<&mut CompiledTraining> {

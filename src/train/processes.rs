@@ -13,7 +13,7 @@ use crate::data::Data;
 use crate::error::{CallerSetting, Error, ErrorKind, Result};
 use crate::operator::VarId;
 use crate::parallel::{self, Message, Reader, Traffic, World, in_turn};
-use crate::predict::{BatchState, DataBatch, each_batch};
+use crate::predict::each_batch;
 use crate::program::Role;
 use crate::tensor::{DType, Storage, Variable};
 
@@ -166,6 +166,13 @@ impl Trainer {
         let Some(world) = self.others().cloned() else { return Ok(()) };
         self.carried.clear();
         self.stopping = false;
+        // The machines of the processes may differ, and with them the limits; the division of a batch must not.
+        let own = self.memory_limit.as_deref().copied().unwrap_or(u64::MAX);
+        let all = world.agree("memory limit", Ok(own.to_le_bytes().to_vec()))?;
+        let least = all.iter().filter_map(|bytes| Some(u64::from_le_bytes(bytes[..].try_into().ok()?))).min();
+        if let Some(least) = least.filter(|&least| least != own) {
+            self.memory_limit = Some(CallerSetting::new(least));
+        }
         let mine = self.described_to_others(train, dev, until);
         let all = world.agree("settings of the training", mine.map(String::into_bytes))?;
         let (first, ours) = (text(&all[0]), text(&all[world.rank()]));
@@ -383,11 +390,7 @@ impl Trainer {
                     continue;
                 }
                 self.restore_metrics(&sums[part]);
-                let batch = share.as_ref().unwrap_or(batch);
-                let Self { compiled, scope, metrics, .. } = &mut *self;
-                let compiled = compiled.as_mut().ok_or_else(unprepared)?;
-                let carry = BatchState { carried: &mut carried[part], metrics };
-                compiled.runner.infer(scope, DataBatch { data, batch }, carry)?;
+                self.infer_batch(data, share.as_ref().unwrap_or(batch), &mut carried[part])?;
                 sums[part] = self.sums_of_metrics();
             }
             Ok(())

@@ -1,6 +1,7 @@
 //! The report that a training returns.
 
 use crate::checkpoint::{Best, EpochScores, Position};
+use crate::executor::MemoryUse;
 use crate::metrics::Scores;
 
 /// The reason why a training ended.
@@ -44,6 +45,11 @@ pub struct Report {
     pub seconds: f64,
     /// The number of tokens per second of training time.
     pub tokens_per_s: f64,
+    /// The computed memory of the largest step of this run ([`Trainer::memory`](super::Trainer::memory)); zeros without a
+    /// [memory limit](super::Trainer::memory_limit). A step that was divided counts as the whole batch.
+    pub memory: MemoryUse,
+    /// The number of steps of this run that were divided because of the memory limit.
+    pub divided: u64,
     /// The work of each process of a [distributed](super::Trainer::distributed) training in this run, by rank; empty for a
     /// single process.
     pub processes: Vec<Process>,

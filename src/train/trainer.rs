@@ -15,7 +15,7 @@ use super::until::Steps;
 use crate::checkpoint::{Checkpoint, EpochScores, Position};
 use crate::data::Vocabulary;
 use crate::error::{CallerSetting, Error, Result};
-use crate::executor::Scope;
+use crate::executor::{MemoryUse, Scope};
 use crate::metrics::{Loss, Metric};
 use crate::operator::{Registry, VarId};
 use crate::optimizer::Optimizer;
@@ -98,6 +98,12 @@ pub struct Trainer {
     pub(super) on_epoch: Option<OnEpoch>,
     pub(super) accumulate: Option<CallerSetting<u64>>,
     pub(super) parts: Option<CallerSetting<u64>>,
+    pub(super) memory_limit: Option<CallerSetting<u64>>,
+    /// The computed memory of the largest step of this run, and the number of steps that were divided.
+    pub(super) largest: MemoryUse,
+    pub(super) divided: u64,
+    /// The data that the training holds in memory, in bytes, and the number of batches that its loader makes in advance.
+    pub(super) held_data: (usize, usize),
     /// The processes that train together; `None` without [`Self::distributed`].
     pub(super) world: Option<World>,
     /// For each part that this process computes, the carried states; used only if batches have several parts.
@@ -191,6 +197,10 @@ impl Trainer {
             on_epoch: None,
             accumulate: None,
             parts: None,
+            memory_limit: None,
+            largest: MemoryUse::default(),
+            divided: 0,
+            held_data: (0, 0),
             world: None,
             carried: Vec::new(),
             computed: 0,

@@ -135,13 +135,14 @@ fn a_text_that_fills_memory_is_an_error_of_its_line() {
     place.write("train.conll", &sentences.collect::<String>());
     let train = ["train", "--task", "tag", "--train", "train.conll", "--epochs", "1", "--run", "run"];
     place.said(&[&train[..], &["--set", "model.hidden=8", "--set", "model.embedding=8"]].concat(), "");
-    let input = format!("it Paris\n{}\nParis\tB-place\n", "a".repeat((1 << 18) + 1));
-    let (code, answers, errors) = asked(&place, &["predict", "run"], input.as_bytes());
+    let input = format!("it Paris\n{}\nParis\tB-place\n", "a".repeat(1 << 18));
+    let limited = ["predict", "run", "--memory", "8MB"];
+    let (code, answers, errors) = asked(&place, &limited, input.as_bytes());
     assert_eq!((code, answers.lines().count()), (1, 3), "{errors}");
-    assert!(
-        errors.contains("line 2: text: expected at most 262144 characters, got 262145: split"),
-        "{errors}"
-    );
+    assert!(errors.contains("line 2: memory of a batch: expected at most 8.0 MB, got "), "{errors}");
+    let (code, answers, wrong) = asked(&place, &["predict", "run", "--memory", "8"], b"it Paris\n");
+    assert_eq!((code, &*answers), (2, ""));
+    assert!(wrong.contains("expected a size with its unit, as 500MB or 4GB"), "{wrong}");
     assert!(errors.contains("warning: standard input, line 3: `B-place` beside a tab"), "{errors}");
 }
 

@@ -28,6 +28,7 @@ record! {
         10 accumulate: Option<u64>,
         11 rate: Option<f64>,
         12 parts: Option<u64>,
+        13 memory: Option<u64>,
     }
 }
 
@@ -125,10 +126,25 @@ impl From<&Position> for StoredPosition {
         let Position { epoch, batch, step, tokens, data, best, since_best, running, .. } = position.clone();
         let best = best.map(|Best { value, epoch, step }| StoredBest { value, epoch, step });
         // A count of 0 is stored as `None`.
-        let [stalled, accumulate, parts] =
-            [position.stalled, position.accumulate, position.parts].map(|count| (count > 0).then_some(count));
+        let [stalled, accumulate, parts, memory] =
+            [position.stalled, position.accumulate, position.parts, position.memory]
+                .map(|count| (count > 0).then_some(count));
         let rate = position.rate;
-        Self { epoch, batch, step, tokens, data, best, since_best, running, stalled, accumulate, rate, parts }
+        Self {
+            epoch,
+            batch,
+            step,
+            tokens,
+            data,
+            best,
+            since_best,
+            running,
+            stalled,
+            accumulate,
+            rate,
+            parts,
+            memory,
+        }
     }
 }
 
@@ -136,8 +152,8 @@ impl From<StoredPosition> for Position {
     fn from(stored: StoredPosition) -> Self {
         let StoredPosition { epoch, batch, step, tokens, data, best, since_best, running, rate, .. } = stored;
         let best = best.map(|StoredBest { value, epoch, step }| Best { value, epoch, step });
-        let [stalled, accumulate, parts] =
-            [stored.stalled, stored.accumulate, stored.parts].map(Option::unwrap_or_default);
+        let [stalled, accumulate, parts, memory] =
+            [stored.stalled, stored.accumulate, stored.parts, stored.memory].map(Option::unwrap_or_default);
         let sparse = BTreeMap::new();
         Self {
             epoch,
@@ -150,6 +166,7 @@ impl From<StoredPosition> for Position {
             stalled,
             accumulate,
             parts,
+            memory,
             rate,
             running,
             sparse,

@@ -97,6 +97,13 @@ impl Machine {
         self.worth = Worth::EVERYTHING;
     }
 
+    /// Returns the memory that is kept from run to run to the system. A profile is recorded on.
+    pub(crate) fn release(&mut self, program: &Program, plan: &Plan) {
+        let recorders: Vec<_> = self.workers.iter_mut().map(|worker| worker.recorder.take()).collect();
+        *self = Self { worth: self.worth, ..Self::new(program, plan, self.threads.clone()) };
+        self.workers.iter_mut().zip(recorders).for_each(|(worker, recorder)| worker.recorder = recorder);
+    }
+
     /// Returns the current size of all buffers in bytes.
     pub(crate) fn bytes(&self) -> usize {
         self.arena.bytes()

@@ -212,16 +212,16 @@ pub(super) fn trainer_of(loss: &dyn Fn(&Rows) -> Var, dtype: DType, sparse: bool
     trainer.threads(1).progress(Progress::Quiet)
 }
 
-const PARAMETERS: [&str; 7] =
+pub(super) const PARAMETERS: [&str; 7] =
     ["scale", "table", "w", "linear_0.weight", "linear_0.bias", "linear_1.weight", "linear_1.bias"];
 
 /// Returns the largest difference of two arrays, relative to their largest number.
-fn apart(a: &[f64], b: &[f64]) -> f64 {
+pub(super) fn apart(a: &[f64], b: &[f64]) -> f64 {
     let largest = a.iter().map(|x| x.abs()).fold(f64::MIN_POSITIVE, f64::max);
     a.iter().zip(b).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max) / largest
 }
 
-fn parameters(trainer: &mut Trainer) -> Vec<Vec<f64>> {
+pub(super) fn parameters(trainer: &mut Trainer) -> Vec<Vec<f64>> {
     PARAMETERS
         .iter()
         .filter_map(|name| {

@@ -13,7 +13,7 @@ use crate::step_blocks::generator::{Dice, model, optimizer};
 use crate::thorough::times;
 
 /// Runs `train` on `ranks` ranks, and returns the results.
-fn on_ranks<T: Send>(ranks: usize, train: impl Fn(World) -> T + Sync) -> Vec<T> {
+pub(super) fn on_ranks<T: Send>(ranks: usize, train: impl Fn(World) -> T + Sync) -> Vec<T> {
     std::thread::scope(|scope| {
         let run = |rank: ThreadRank| {
             let train = &train;
@@ -25,7 +25,7 @@ fn on_ranks<T: Send>(ranks: usize, train: impl Fn(World) -> T + Sync) -> Vec<T> 
 }
 
 /// Returns the bytes of the training's file, and its report as text.
-fn state(trainer: &mut Trainer, report: &Report, name: &str) -> (Vec<u8>, String) {
+pub(super) fn state(trainer: &mut Trainer, report: &Report, name: &str) -> (Vec<u8>, String) {
     let path = path(name);
     trainer.save(&path).unwrap();
     let bytes = std::fs::read(&path).unwrap();

@@ -1,0 +1,327 @@
+//! The memory limit of a training. A batch that does not fit is divided into pieces of whole sequences, which run one after
+//! another, like the batches of an accumulated step.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use super::progress::BatchCounts;
+use super::trainer::Trainer;
+use super::unprepared;
+use crate::data::memory::shown;
+use crate::data::{Batch, Batches, Data};
+use crate::error::{CallerSetting, Error, Result};
+use crate::executor::MemoryUse;
+use crate::operator::VarId;
+use crate::predict::BatchRunner;
+use crate::tensor::{StorageKind, Variable};
+
+/// One share in this many of the memory limit is left for packed weights and scratch memory. They depend on the machine and the
+/// number of threads, so they cannot decide how a batch is divided.
+const RESERVE: usize = 8;
+
+/// Consecutive sequences of a batch that run together.
+pub(super) struct Piece {
+    pub(super) batch: Batch,
+    /// The indices of the sequences in the whole batch.
+    sequences: Range<usize>,
+    /// The number of sequences of the whole batch.
+    of: usize,
+}
+
+impl Piece {
+    /// Returns a whole batch as a single piece.
+    pub(super) fn whole(batch: Batch, runner: &BatchRunner) -> Self {
+        let of = runner.sequences(&batch);
+        Self { batch, sequences: 0..of, of }
+    }
+
+    pub(super) fn is_whole(&self) -> bool {
+        self.sequences.len() == self.of
+    }
+
+    /// Takes the carried states of this piece from the states of the whole batch; [`Self::put_states`] puts them back.
+    pub(super) fn take_states(
+        &self,
+        runner: &BatchRunner,
+        all: &mut BTreeMap<String, Variable>,
+    ) -> Result<BTreeMap<String, Variable>> {
+        if self.is_whole() {
+            return Ok(std::mem::take(all));
+        }
+        runner.carry(all, self.of)?;
+        let own = |(name, value): (&String, &Variable)| {
+            Ok((name.clone(), value.slice_sequences(self.sequences.clone())?))
+        };
+        all.iter().map(own).collect()
+    }
+
+    /// Writes the carried states of this piece to the states of the whole batch.
+    pub(super) fn put_states(
+        &self,
+        own: BTreeMap<String, Variable>,
+        all: &mut BTreeMap<String, Variable>,
+    ) -> Result<()> {
+        if self.is_whole() {
+            *all = own;
+            return Ok(());
+        }
+        let Range { start, end } = self.sequences;
+        for (name, value) in own {
+            if let Some(whole) = all.get_mut(&name) {
+                let (before, after) =
+                    (whole.slice_sequences(0..start)?, whole.slice_sequences(end..self.of)?);
+                *whole = Variable::merge(&[before, value, after])?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The bytes of a batch's step, and of the memory that the limit leaves for it.
+#[derive(Clone, Copy)]
+struct Shortage {
+    needed: usize,
+    left: usize,
+    /// The bytes of the step of an empty batch, such as the gradients of the parameters.
+    base: usize,
+}
+
+impl Trainer {
+    /// Memory limit: limits the memory of the training, in bytes (default: no limit). A batch whose step does not fit is divided
+    /// into pieces of whole sequences, and the gradients of the pieces are summed, as in [`accumulate`](Self::accumulate): up to
+    /// rounding, the step equals the step of the whole batch. Batches that fit are computed as without a limit.
+    ///
+    /// The limit counts the parameters, the state of the optimizer, the samples in memory, and the step of a batch, as
+    /// [`Self::memory`] does. An eighth of the limit is left for packed weights and scratch memory. The program itself is not
+    /// counted. Only the batch and the limit decide the division, not the machine. The checkpoint has the limit, and a resumed
+    /// training uses the limit of its checkpoint. Each process of a [distributed](Self::distributed) training has the limit;
+    /// the smallest limit of all processes counts.
+    ///
+    /// A sequence that does not fit by itself is an error. A batch that does not fit is an error, too, if the loss
+    /// cannot be computed in parts, has a [weight](Self::weight), or depends on an operator that reads a whole batch.
+    ///
+    /// ```
+    /// # use unpadded::data::{Batching, Field, Loader, Samples};
+    /// # use unpadded::layers::Embedding;
+    /// # use unpadded::optimizer::Adam;
+    /// # use unpadded::train::{Progress, Trainer, Until};
+    /// # use unpadded::{Builder, DType};
+    /// # let samples: Samples = (0..64).map(|i| vec![Field::from(vec![i % 7; 500]), (i % 2).into()]).collect();
+    /// # let net = Builder::new();
+    /// # let (words, label) = (net.feed("words", DType::I64, &[], 1), net.feed("label", DType::I64, &[], 0));
+    /// # let h = words.embedding(Embedding::new(9, 8).sparse()).lstm(8).sequence_pool(unpadded::ops::Pool::Last);
+    /// # let loss = h.linear(2).cross_entropy(label).mean();
+    /// let data = Loader::new(samples, &["words", "label"])?.batching(Batching::Sequences(32));
+    /// let mut trainer = Trainer::new(net, loss, &Adam::new(0.01).lazy())?.memory_limit(4_000_000);
+    /// # let mut trainer = trainer.progress(Progress::Quiet);
+    /// let report = trainer.fit(&data, &data, Until::Epochs(1))?;
+    /// assert_eq!(report.steps, 2); // of 32 sequences, whether they are divided or not
+    /// # Ok::<(), unpadded::Error>(())
+    /// ```
+    #[must_use]
+    #[track_caller]
+    pub fn memory_limit(mut self, bytes: u64) -> Self {
+        (self.memory_limit, self.compiled) = (Some(CallerSetting::new(bytes)), None);
+        self
+    }
+
+    /// Returns the memory of a step on a batch; `None` if the batch does not fit the model, so that its run returns an error.
+    fn memory_of(&mut self, batch: &Batch) -> Result<Option<MemoryUse>> {
+        let compiled = self.compiled.as_mut().ok_or_else(unprepared)?;
+        let in_parts = compiled.parts.is_some();
+        let Ok(memory) = compiled.runner.memory(batch) else { return Ok(None) };
+        Ok(Some(self.with_training(memory, in_parts)))
+    }
+
+    /// Adds the memory of the training to the memory of a run: the data, the batches made in advance, and the sums of gradients.
+    pub(super) fn with_training(&self, memory: MemoryUse, in_parts: bool) -> MemoryUse {
+        let (data, ahead) = self.held_data;
+        let sums = if in_parts { self.bytes_of_sums() } else { 0 };
+        MemoryUse { data, sums, batch: memory.batch.saturating_mul(ahead + 1), ..memory }
+    }
+
+    /// Returns the bytes of the sums of the gradients in a step in parts: one sum for each level of the tree of parts, one
+    /// gradient that is added, and with several parts one message to other processes.
+    fn bytes_of_sums(&self) -> usize {
+        let program = &self.state.program;
+        let bytes = |(_, gradient): &(VarId, VarId)| {
+            let spec = program.spec(*gradient).ok().filter(|spec| spec.storage == StorageKind::Dense)?;
+            Some(spec.rows().known()?.saturating_mul(spec.width()).saturating_mul(spec.dtype.size_of()))
+        };
+        let gradients = self.trained.iter().filter_map(bytes).fold(0, usize::saturating_add);
+        // The number of processes does not count: it must not change how a batch is divided.
+        let (levels, several) = (self.parts_a_batch().trailing_zeros() as usize, self.parts_a_batch() > 1);
+        gradients.saturating_mul(levels + 2 + usize::from(several))
+    }
+
+    /// Returns the shortage of memory for a batch; `None` if the batch fits.
+    fn shortage(&mut self, batch: &Batch) -> Result<Option<Shortage>> {
+        let limit = match usize::try_from(self.state.position.memory) {
+            Ok(0) | Err(_) => return Ok(None),
+            Ok(limit) => limit,
+        };
+        let Some(memory) = self.memory_of(batch)? else { return Ok(None) };
+        if memory.total() > self.largest.total() {
+            self.largest = memory;
+        }
+        let (needed, fixed) = (memory.of_batch(), memory.fixed());
+        let left = (limit - limit / RESERVE).saturating_sub(fixed);
+        if left == 0 {
+            let what = "memory limit";
+            let expected = format!(
+                "more than {} for parameters, optimizer and data",
+                shown((fixed + fixed / 7) as u128)
+            );
+            return Err(self.of_limit(Error::new(what, expected, shown(limit as u128))));
+        }
+        if needed <= left {
+            return Ok(None);
+        }
+        let empty = self.runner()?.share(batch, &[])?;
+        let base = self.memory_of(&empty)?.map_or(0, |memory| memory.of_batch()).min(needed);
+        Ok(Some(Shortage { needed, left, base }))
+    }
+
+    fn of_limit(&self, error: Error) -> Error {
+        self.memory_limit.iter().fold(error, |error, told| error.called(told.line))
+    }
+
+    /// Returns whether the step of a batch fits the memory limit.
+    pub(super) fn fits(&mut self, batch: &Batch) -> Result<bool> {
+        self.shortage(batch).map(|shortage| shortage.is_none())
+    }
+
+    /// Divides a batch into pieces that fit the memory limit. `whole` has the operators that read a whole batch.
+    ///
+    /// # Errors
+    /// Fails if a single sequence does not fit, or if the batch must be divided and an operator reads a whole batch.
+    pub(super) fn pieces(&mut self, batch: Batch, whole: &[(String, String)]) -> Result<Vec<Piece>> {
+        let mut pieces = Vec::new();
+        let mut left = vec![Piece::whole(batch, self.runner()?)];
+        while let Some(piece) = left.pop() {
+            let Some(short) = self.shortage(&piece.batch)? else {
+                pieces.push(piece);
+                continue;
+            };
+            if let Some(weight) = &self.weight {
+                let note = format!(
+                    "the loss has a weight of each batch (`Trainer::weight`, at {}), so the batch cannot be divided",
+                    weight.line
+                );
+                return Err(self.too_large(&piece.batch, short).noted(note));
+            }
+            if let Some((operator, line)) = whole.first() {
+                let note = format!(
+                    "`{operator}`, called at {line}, reads a whole batch, so the batch cannot be divided"
+                );
+                return Err(self.too_large(&piece.batch, short).noted(note));
+            }
+            if piece.sequences.len() < 2 {
+                return Err(self.too_large(&piece.batch, short));
+            }
+            left.extend(self.cut(piece, short)?.into_iter().rev());
+        }
+        Ok(pieces)
+    }
+
+    /// Returns the line about the first step that was divided.
+    pub(super) fn first_division(&self, made: &BatchCounts) -> String {
+        let limit = shown(self.state.position.memory.into());
+        format!(
+            "memory limit {limit}: batches that do not fit are divided; the first is at {}, with {} tokens",
+            self.state.position, made.tokens
+        )
+    }
+
+    /// Returns the line about a resumed training whose checkpoint has another limit than this trainer.
+    pub(super) fn other_limit(&self) -> Option<String> {
+        let (known, own) = (self.state.position.memory, **self.memory_limit.as_ref()?);
+        let known_limit = if known == 0 { "none".to_owned() } else { shown(known.into()) };
+        (own != known).then(|| {
+            format!("memory limit: {known_limit}, as in the training so far, not {}", shown(own.into()))
+        })
+    }
+
+    /// Cuts a piece into pieces with about equal numbers of rows: as many as the shortage requires, if memory is proportional
+    /// to rows.
+    fn cut(&self, piece: Piece, Shortage { needed, left, base }: Shortage) -> Result<Vec<Piece>> {
+        let runner = self.runner()?;
+        let lengths = runner.lengths(&piece.batch)?;
+        let count = (needed - base).div_ceil(left.saturating_sub(base).max(1)).clamp(2, lengths.len());
+        let rows: usize = lengths.iter().map(|length| length + 1).sum();
+        let (mut cuts, mut before) = (vec![0], 0);
+        for (i, length) in lengths.iter().enumerate() {
+            before += length + 1;
+            // A piece ends where its share of the rows is reached, and where each piece after it still has a sequence.
+            let (made, after) = (cuts.len(), lengths.len() - i - 1);
+            if made < count && (before * count >= rows * made || after == count - made) {
+                cuts.push(i + 1);
+            }
+        }
+        cuts.push(lengths.len());
+        let start = piece.sequences.start;
+        let own = |range: &[usize]| {
+            let (from, to) = (range[0], range[1]);
+            let batch = runner.share(&piece.batch, &(from..to).collect::<Vec<_>>())?;
+            Ok(Piece { batch, sequences: start + from..start + to, of: piece.of })
+        };
+        cuts.windows(2).map(own).collect()
+    }
+
+    /// Returns the error for a batch that does not fit and cannot be divided.
+    fn too_large(&self, batch: &Batch, Shortage { needed, left, base }: Shortage) -> Error {
+        let expected = format!(
+            "at most {} for a step, of the memory limit of {}",
+            shown(left as u128),
+            shown(self.state.position.memory.into())
+        );
+        let lengths = self.runner().and_then(|runner| runner.lengths(batch)).unwrap_or_default();
+        let (count, rows) = (lengths.len(), lengths.iter().sum::<usize>());
+        let got = match count {
+            1 => format!("{} for {rows} tokens", shown(needed as u128)),
+            _ => format!("{} for {count} samples with {rows} tokens", shown(needed as u128)),
+        };
+        let error = match batch.numbers[..] {
+            [sample] if count == 1 => {
+                let error = Error::new("memory", expected, got).row(0);
+                error.of_sample(|_| Some((sample, None)))
+            }
+            _ => Error::new("memory of a batch", expected, got),
+        };
+        // Memory grows at least in proportion to the rows, so this number of rows fits.
+        let fit = rows as u128 * left.saturating_sub(base) as u128 / (needed - base).max(1) as u128;
+        let error = error.noted(match count {
+            1 => format!("about {fit} tokens fit; shorten the sample, or raise the limit"),
+            _ => format!("about {fit} tokens fit; make smaller batches, or raise the limit"),
+        });
+        self.of_limit(error)
+    }
+
+    /// Makes a step of a batch that does not fit, by the program for steps in parts.
+    pub(super) fn in_pieces(&mut self, data: &dyn Data, batch: Batch) -> Result<BatchCounts> {
+        let Some(mut whole) = self.compiled.take() else { return Err(unprepared()) };
+        whole.runner.executor.release();
+        let profiled = whole.runner.executor.is_profiled();
+        let divided = match whole.divided.take() {
+            Some(divided) => Ok(divided),
+            None => self.compile(true).map(|mut divided| {
+                if profiled {
+                    divided.runner.executor.start_profile();
+                }
+                Box::new(divided)
+            }),
+        };
+        let made = match divided {
+            Ok(divided) => {
+                self.compiled = Some(*divided);
+                let mut none: Batches = Box::new(std::iter::empty());
+                let made = self.in_parts(data, batch, &mut none);
+                whole.divided = self.compiled.take().map(Box::new);
+                made
+            }
+            Err(error) => Err(error),
+        };
+        self.compiled = Some(whole);
+        made
+    }
+}

@@ -1,0 +1,215 @@
+//! The memory limit: a batch that does not fit is divided, and the step is the step of the whole batch.
+
+use unpadded::Variable;
+use unpadded::data::Batch;
+use unpadded::executor::MemoryUse;
+use unpadded::layers::Norm;
+use unpadded::parallel::World;
+
+use super::parts::{LOSSES, PARAMETERS, SEQUENCES, apart, data_for, parameters, trainer_of};
+use super::processes::{on_ranks, state};
+use super::*;
+
+/// Returns the limit that leaves memory for the largest sample, and a share of what all other samples of a batch need.
+fn limit(trainer: &mut Trainer, data: &dyn Data, share: f64) -> u64 {
+    trainer.check_data(data, data).unwrap();
+    let [mut of_batch, mut of_sample, mut fixed] = [0; 3];
+    for batch in data.batches(None, 0).unwrap() {
+        let batch = batch.unwrap();
+        let memory = |trainer: &mut Trainer, batch: &Batch| {
+            let MemoryUse { buffers, selected, orders, batch, .. } = trainer.memory(batch).unwrap();
+            buffers + selected + orders + batch
+        };
+        of_batch = memory(trainer, &batch).max(of_batch);
+        let MemoryUse { parameters, state, data, .. } = trainer.memory(&batch).unwrap();
+        // A step in parts has further sums of gradients.
+        fixed = parameters * 5 + state + data;
+        for i in 0..batch.numbers.len() {
+            let of = |value: &Variable| match value.batch_size() == batch.numbers.len() {
+                true => value.slice_sequences(i..i + 1).unwrap(),
+                false => value.clone(),
+            };
+            let values = batch.values.iter().map(|(name, value)| (name.clone(), of(value))).collect();
+            let mut one = batch.clone();
+            (one.values, one.numbers) = (values, vec![batch.numbers[i]]);
+            of_sample = memory(trainer, &one).max(of_sample);
+        }
+    }
+    ((fixed as f64 + of_sample as f64 + (of_batch - of_sample) as f64 * share) * 8.0 / 7.0) as u64 + 8
+}
+
+#[test]
+fn a_divided_step_is_that_of_the_whole_batch() {
+    for (dtype, tolerance) in [(DType::F64, 1e-10), (DType::F32, 1e-5)] {
+        for (loss, sparse) in LOSSES.into_iter().flat_map(|loss| [(loss, false), (loss, true)]) {
+            let of = || trainer_of(&loss.1, dtype, sparse);
+            let mut joined = of();
+            let all = data_for(&joined, SEQUENCES);
+            let expected = joined.fit(&*all, &*all, Until::Steps(3)).unwrap();
+            let expected_values = parameters(&mut joined);
+            for (share, parts, batches, sequences) in [
+                (2.0, 1, 1, SEQUENCES),
+                (0.6, 1, 1, SEQUENCES),
+                (0.4, 1, 1, SEQUENCES),
+                (0.4, 2, 1, SEQUENCES),
+                (0.5, 1, 2, 7),
+            ] {
+                let limit = limit(&mut of(), &*all, share);
+                let mut divided = of().parts(parts).accumulate(batches).memory_limit(limit);
+                let cut = data_for(&divided, sequences);
+                let got = divided
+                    .fit(&*cut, &*all, Until::Steps(3))
+                    .unwrap_or_else(|e| panic!("{}, {share}: {e}", loss.0));
+                assert_eq!(got.steps, 3);
+                let far = (expected.last.loss() - got.last.loss()).abs() / expected.last.loss().abs();
+                assert!(far < tolerance, "{}, {share} in {parts}: dev loss {far:e}", loss.0);
+                for ((a, b), name) in expected_values.iter().zip(parameters(&mut divided)).zip(PARAMETERS) {
+                    let far = apart(a, &b);
+                    assert!(
+                        far < tolerance,
+                        "{}, sparse {sparse}, {share} in {parts}: {name} {far:e}",
+                        loss.0
+                    );
+                    // What fits is computed as without a limit.
+                    assert!(share < 1.0 || far == 0.0, "{}: {name} {far:e}", loss.0);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_divided_training_has_the_same_bits_on_any_machine() {
+    let limit = limit(&mut trainer(), &train(), 0.5);
+    let of = |limit: u64| trainer().memory_limit(limit);
+    let mut whole = of(limit);
+    let report = fit(&mut whole, Until::Epochs(3));
+    let expected = state(&mut whole, &report, "limit");
+    let mut undivided = trainer();
+    fit(&mut undivided, Until::Epochs(3));
+    assert_ne!(values(&mut whole), values(&mut undivided), "no batch was divided");
+    // On several threads.
+    let mut threads = of(limit).threads(3);
+    let report = fit(&mut threads, Until::Epochs(3));
+    assert!(state(&mut threads, &report, "limit") == expected);
+    // A resumed training keeps the limit of its checkpoint.
+    let file = path("limit");
+    let mut first = of(limit);
+    fit(&mut first, Until::Steps(13));
+    first.save(&file).unwrap();
+    let mut second = of(limit * 100);
+    second.resume(&file).unwrap();
+    let report = fit(&mut second, Until::Epochs(3));
+    assert_eq!(state(&mut second, &report, "limit").0, expected.0);
+    std::fs::remove_file(file).unwrap();
+}
+
+#[test]
+fn ranks_divide_as_one_process_does() {
+    let limit = limit(&mut trainer().parts(2), &train(), 0.3);
+    let fit = |world: Option<World>, own: u64| {
+        let trainer = trainer().parts(2).memory_limit(own);
+        let mut trainer = world.into_iter().fold(trainer, Trainer::distributed);
+        let report = fit(&mut trainer, Until::Epochs(2));
+        state(&mut trainer, &report, "limits")
+    };
+    let expected = fit(None, limit);
+    assert!(fit(None, limit * 100).0 != expected.0, "no batch was divided");
+    // The smallest limit counts.
+    let all = on_ranks(2, |world| {
+        let own = if world.rank() == 0 { limit * 100 } else { limit };
+        fit(Some(world), own)
+    });
+    all.iter().for_each(|got| assert!(*got == expected));
+}
+
+#[test]
+fn carried_states_are_divided_with_their_sequences() {
+    let ids: Vec<i64> = (0..301).map(|i: i64| i * i % 11 % 5).collect();
+    let text = Continuous::new(ids, 5, 7, ["x", "y"]).unwrap();
+    let mut whole = language_model();
+    let expected = whole.fit(&text, &text, Until::Epochs(2)).unwrap();
+    let limit = limit(&mut language_model(), &text, 0.4);
+    let mut divided = language_model().memory_limit(limit);
+    let report = divided.fit(&text, &text, Until::Epochs(2)).unwrap();
+    assert!((report.last.loss() - expected.last.loss()).abs() < 1e-4, "{report:?}, {expected:?}");
+    assert!(values(&mut divided) != values(&mut whole), "no batch was divided");
+    // Resumed in the middle of an epoch.
+    let file = path("carried-limit");
+    let mut first = language_model().memory_limit(limit);
+    first.fit(&text, &text, Until::Steps(4)).unwrap();
+    first.save(&file).unwrap();
+    let mut second = language_model();
+    second.resume(&file).unwrap();
+    second.fit(&text, &text, Until::Epochs(2)).unwrap();
+    assert!(bytes(&mut divided) == bytes(&mut second));
+    std::fs::remove_file(file).unwrap();
+}
+
+/// Returns the error of a training whose batches do not fit.
+fn refused(of: impl Fn() -> Trainer, data: &dyn Data, share: f64) -> String {
+    let limit = limit(&mut of(), data, share);
+    let mut trainer = of().memory_limit(limit);
+    let error = trainer.fit(data, data, Until::Epochs(1)).unwrap_err();
+    assert!(error.place().caller.as_ref().is_some_and(|line| line.contains("memory_limit.rs")), "{error}");
+    error.to_string()
+}
+
+#[test]
+fn what_cannot_be_divided_is_refused() {
+    // A sample that does not fit by itself.
+    let sample = |i: u64| vec![Field::Ints(vec![3; if i == 5 { 4000 } else { 4 }]), Field::Int(0)];
+    let samples: Samples = (0..12).map(sample).collect();
+    let long = Loader::new(samples, &["words", "label"]).unwrap().batching(Batching::Sequences(8));
+    let limit = limit(&mut trainer(), &train(), 1.0);
+    let error = trainer().memory_limit(limit * 2).fit(&long, &dev(), Until::Epochs(1)).unwrap_err();
+    assert!(error.place().caller.as_ref().is_some_and(|line| line.contains("memory_limit.rs")), "{error}");
+    let text = error.to_string();
+    assert!(
+        text.starts_with("memory of sample 5: expected at most ") && text.contains("for 4000 tokens"),
+        "{text}"
+    );
+    assert!(
+        text.contains(" tokens fit; ") && text.contains("shorten the sample, or raise the limit"),
+        "{text}"
+    );
+    // An operator that reads a whole batch.
+    let normed = || {
+        let net = Builder::new().seed(3);
+        let words = net.feed("words", DType::I64, &[], 1);
+        let label = net.feed("label", DType::I64, &[], 0);
+        let x = net.embedding(words, Embedding::new(20, 6)).sequence_pool(Pool::Mean);
+        let logits = x.norm(Norm::batch()).linear(2);
+        let loss = logits.cross_entropy(label).mean();
+        Trainer::new(net, loss, &Adam::new(0.01)).unwrap().progress(Progress::Quiet)
+    };
+    let text = refused(normed, &train(), 0.3);
+    assert!(text.contains("reads a whole batch, so the batch cannot be divided"), "{text}");
+    assert!(text.starts_with("memory of a batch: expected at most "), "{text}");
+    // A loss that parts do not tell.
+    let centred = || {
+        let net = Builder::new().seed(1);
+        let words = net.feed("words", DType::I64, &[], 1);
+        let _label = net.feed("label", DType::I64, &[], 0);
+        let y = words.embedding(Embedding::new(20, 6)).linear(1);
+        let rows = y.fill_like(1.0).sum();
+        let loss = (y - y.mean()).square().mean();
+        let trainer = Trainer::new(net, loss, &Sgd::new(0.1)).unwrap().progress(Progress::Quiet);
+        (trainer, rows)
+    };
+    let weighed = || {
+        let (trainer, rows) = centred();
+        trainer.weight(rows)
+    };
+    let text = refused(weighed, &train(), 0.3);
+    assert!(text.contains("the loss has a weight of each batch (`Trainer::weight`, at "), "{text}");
+    // Less than the model.
+    let error = trainer().memory_limit(100).fit(&train(), &dev(), Until::Epochs(1)).unwrap_err().to_string();
+    assert!(
+        error.starts_with("memory limit: expected more than ")
+            && error.contains("for parameters, optimizer and data"),
+        "{error}"
+    );
+    let error = trainer().memory_limit(0).fit(&train(), &dev(), Until::Epochs(1)).unwrap_err().to_string();
+    assert!(error.starts_with("memory limit in bytes: expected at least 1, got 0"), "{error}");
+}
