@@ -13,7 +13,9 @@ use super::{init, json};
 use serde_json::Value;
 use unpadded::data::FileFormat;
 use unpadded::executor::MemoryUse;
-use unpadded::recipes::{ByteSize, Config, HeldOutTexts, Preparation, Preview, Task, prepare, preview};
+use unpadded::recipes::{
+    BatchRule, ByteSize, Config, HeldOutTexts, Preparation, Preview, Task, prepare, preview,
+};
 
 #[derive(Args)]
 #[command(after_help = "\
@@ -76,6 +78,8 @@ impl Texts {
             config
         };
         self.set.iter().try_for_each(|flag| super::file::set(&mut config, flag))?;
+        // Batches by memory need a trainer; statistics are of batches of `training.batch` texts.
+        config.training.batching = BatchRule::Texts;
         Ok(config)
     }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::batch::{Kind, check, kinds, same_lengths};
 use super::order::{Buffer, Draws, permutation};
 use super::prefetch::prefetch;
-use super::{Batch, Batches, Data, Fingerprint, Sample, SampleIterator, Source};
+use super::{Batch, Batches, Data, Fingerprint, FitsMemory, Sample, SampleIterator, Source};
 use crate::error::{AtCaller, Error, Result};
 
 /// The batch size, in samples or in rows.
@@ -18,6 +18,10 @@ pub enum Batching {
     /// A maximum number of rows per batch: a batch has as many consecutive samples as fit. The rows of a sample are the
     /// rows of its longest field. A sample with more rows than the maximum is a batch of its own.
     Tokens(usize),
+    /// As many consecutive samples as fit the memory limit of the training
+    /// ([`Trainer::memory_limit`](crate::train::Trainer::memory_limit)). A sample that does not fit by itself is a batch of its
+    /// own, which the training refuses. Only a trainer can make these batches, because they depend on the model.
+    Memory,
 }
 
 /// A loader of batches from the samples of a [`Source`].
@@ -113,6 +117,7 @@ impl Loader {
         let (what, size) = match self.batching {
             Batching::Sequences(n) => ("sequences of a batch", n),
             Batching::Tokens(n) => ("tokens of a batch", n),
+            Batching::Memory => ("sequences of a batch", 1),
         };
         for (what, size) in [(what, size), ("samples of a shuffling buffer", self.buffer.unwrap_or(1))] {
             if size == 0 {
@@ -138,13 +143,30 @@ impl Loader {
 
 impl Data for Loader {
     fn batches(&self, epoch: Option<u64>, from: u64) -> Result<Batches> {
+        self.batches_that_fit(epoch, from, &|| {
+            let expected = "a training with a memory limit (`Trainer::memory_limit`)";
+            Err(Error::new("batching by memory", expected, "none").made_at(self.caller))
+        })
+    }
+
+    fn batches_that_fit(
+        &self,
+        epoch: Option<u64>,
+        from: u64,
+        fits: &dyn Fn() -> Result<FitsMemory>,
+    ) -> Result<Batches> {
         self.sizes().map_err(|e| e.made_at(self.caller))?;
+        let size = match self.batching {
+            Batching::Sequences(n) => BatchSize::Rows { samples: n, rows: usize::MAX },
+            Batching::Tokens(n) => BatchSize::Rows { samples: usize::MAX, rows: n },
+            Batching::Memory => BatchSize::Fitting { fits: fits()?, last: FIRST },
+        };
         let batches = Box::new(Batched {
             samples: Some(self.ordered(epoch).map_err(|e| e.made_at(self.caller))?),
             names: Arc::clone(&self.names),
             kinds: None,
-            batching: self.batching,
-            next: None,
+            size,
+            waiting: Vec::new(),
             skip: from,
             caller: self.caller,
         });
@@ -171,7 +193,7 @@ impl Data for Loader {
     fn batch_count(&self) -> Option<u64> {
         match self.batching {
             Batching::Sequences(n) => self.source.size().map(|size| size.div_ceil(n.max(1) as u64)),
-            Batching::Tokens(_) => None,
+            Batching::Tokens(_) | Batching::Memory => None,
         }
     }
 
@@ -186,6 +208,7 @@ impl Data for Loader {
         let (batching, size) = match self.batching {
             Batching::Sequences(n) => ("sequences", n),
             Batching::Tokens(n) => ("tokens", n),
+            Batching::Memory => ("memory", 0),
         };
         let f = self
             .names
@@ -201,6 +224,17 @@ impl Data for Loader {
     }
 }
 
+/// The number of samples that the first batch by memory is tried with.
+const FIRST: usize = 32;
+
+/// The size of batches.
+enum BatchSize {
+    /// At most this many samples and rows.
+    Rows { samples: usize, rows: usize },
+    /// As many samples as `fits` allows; `last` is the number of samples of the last batch.
+    Fitting { fits: FitsMemory, last: usize },
+}
+
 /// An iterator that groups samples into batches.
 struct Batched {
     /// The remaining samples; `None` after the last sample and after an error.
@@ -208,45 +242,93 @@ struct Batched {
     names: Arc<[String]>,
     /// The kind of each field of the first sample, which all samples must have; `None` before the first sample.
     kinds: Option<Vec<Kind>>,
-    batching: Batching,
-    /// The sample that was read for the previous batch, but did not fit into it; else `None`.
-    next: Option<Sample>,
+    size: BatchSize,
+    /// The samples that were read for the previous batch, but did not fit into it.
+    waiting: Vec<Sample>,
     /// The number of batches to skip at the start.
     skip: u64,
     caller: &'static Location<'static>,
 }
 
 impl Batched {
-    /// Reads and checks the next sample; returns `None` behind the last sample.
-    fn sample(&mut self) -> Result<Option<Sample>> {
-        if let Some(sample) = self.next.take() {
-            return Ok(Some(sample));
+    /// Reads samples until `count` samples wait; fewer behind the last sample.
+    fn wait_for(&mut self, count: usize) -> Result<()> {
+        while self.waiting.len() < count {
+            let Some(sample) = self.samples.as_mut().and_then(Iterator::next).transpose()? else { break };
+            check(&self.names, self.kinds.get_or_insert_with(|| kinds(&sample)), &sample)?;
+            self.waiting.push(sample);
         }
-        let Some(sample) = self.samples.as_mut().and_then(Iterator::next).transpose()? else {
-            return Ok(None);
-        };
-        check(&self.names, self.kinds.get_or_insert_with(|| kinds(&sample)), &sample)?;
-        Ok(Some(sample))
+        Ok(())
     }
 
     /// Collects the samples of the next batch; returns an empty list behind the last sample.
     fn group(&mut self) -> Result<Vec<Sample>> {
-        let (most, budget) = match self.batching {
-            Batching::Sequences(n) => (n, usize::MAX),
-            Batching::Tokens(n) => (usize::MAX, n),
+        let count = match self.size {
+            BatchSize::Rows { samples, rows } => self.within(samples, rows)?,
+            BatchSize::Fitting { last, .. } => self.fitting(last)?,
         };
-        let (mut group, mut rows) = (Vec::new(), 0usize);
-        while group.len() < most
-            && let Some(sample) = self.sample()?
-        {
+        let rest = self.waiting.split_off(count.min(self.waiting.len()));
+        Ok(std::mem::replace(&mut self.waiting, rest))
+    }
+
+    /// Returns the number of waiting samples that have at most `most` rows, but at least one sample.
+    fn within(&mut self, samples: usize, most: usize) -> Result<usize> {
+        let mut rows = 0usize;
+        for count in 0..samples {
+            self.wait_for(count + 1)?;
+            let Some(sample) = self.waiting.get(count) else { return Ok(count) };
             rows = rows.saturating_add(sample.rows());
-            if rows > budget && !group.is_empty() {
-                self.next = Some(sample);
+            if rows > most && count > 0 {
+                return Ok(count);
+            }
+        }
+        Ok(samples)
+    }
+
+    /// Returns the largest number of waiting samples that fit the memory limit, but at least one sample. The search starts at
+    /// the number of samples of the last batch, doubles the distance from it, and then halves the interval.
+    fn fitting(&mut self, last: usize) -> Result<usize> {
+        let (mut fit, mut too_many) = (0, usize::MAX);
+        let (mut count, mut distance) = (last, 1);
+        loop {
+            self.wait_for(count)?;
+            count = count.min(self.waiting.len());
+            if count <= fit || self.fits(count)? {
+                fit = fit.max(count);
+            } else {
+                too_many = count;
+            }
+            let all = fit == self.waiting.len() && self.is_last(fit)?;
+            if all || fit + 1 >= too_many || too_many <= 1 {
                 break;
             }
-            group.push(sample);
+            count = match (fit, too_many) {
+                (fit, usize::MAX) => fit.saturating_add(distance),
+                (0, too_many) => too_many.saturating_sub(distance).max(1),
+                (fit, too_many) => fit + (too_many - fit) / 2,
+            };
+            distance = distance.saturating_mul(2);
         }
-        Ok(group)
+        let found = fit.max(1).min(self.waiting.len());
+        if let BatchSize::Fitting { last, .. } = &mut self.size {
+            *last = found.max(1);
+        }
+        Ok(found)
+    }
+
+    /// Returns whether no sample is left behind the first `count` samples.
+    fn is_last(&mut self, count: usize) -> Result<bool> {
+        self.wait_for(count + 1)?;
+        Ok(self.waiting.len() <= count)
+    }
+
+    /// Returns whether the first `count` waiting samples fit the memory limit.
+    fn fits(&mut self, count: usize) -> Result<bool> {
+        let batch = Batch::new(&self.names, &self.waiting[..count])?;
+        match &mut self.size {
+            BatchSize::Fitting { fits, .. } => fits(&batch),
+            BatchSize::Rows { .. } => Ok(true),
+        }
     }
 
     fn batch(&mut self) -> Result<Option<Batch>> {

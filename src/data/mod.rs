@@ -135,6 +135,9 @@ use crate::error::Result;
 /// An iterator over the batches of one pass over the data.
 pub type Batches = Box<dyn Iterator<Item = Result<Batch>> + Send>;
 
+/// A function that returns whether a batch fits the memory limit of a training.
+pub type FitsMemory = Box<dyn FnMut(&Batch) -> Result<bool> + Send>;
+
 /// The data of a training or an evaluation: batches in a reproducible order.
 pub trait Data: Send + Sync {
     /// Returns the batches of an epoch, from the batch with index `from` on, counted from 0. These batches are equal
@@ -144,6 +147,21 @@ pub trait Data: Send + Sync {
     /// # Errors
     /// Fails if the data cannot be opened. A later error is the last item of the iterator.
     fn batches(&self, epoch: Option<u64>, from: u64) -> Result<Batches>;
+
+    /// Returns the batches of an epoch as [`Self::batches`] does, for a training with a memory limit: data that make batches as
+    /// large as fit ([`Batching::Memory`]) call `fits` once for the function that says whether a batch fits. By default, the
+    /// batches do not depend on the memory limit.
+    ///
+    /// # Errors
+    /// Fails as [`Self::batches`] does, or if `fits` fails.
+    fn batches_that_fit(
+        &self,
+        epoch: Option<u64>,
+        from: u64,
+        _fits: &dyn Fn() -> Result<FitsMemory>,
+    ) -> Result<Batches> {
+        self.batches(epoch, from)
+    }
 
     /// The number of batches of an epoch; `None` if the number is unknown before the batches are read.
     fn batch_count(&self) -> Option<u64>;

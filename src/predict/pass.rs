@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::batch_runner::{BatchRunner, DataBatch};
-use crate::data::{Batch, Data, until_stopped};
+use crate::data::{Batch, Batches, Data, until_stopped};
 use crate::error::{CallerSetting, Error, Result};
 use crate::executor::{Executor, Run, Scope};
 use crate::metrics::{Metric, Scores};
@@ -59,25 +59,25 @@ impl BatchRunner {
         stop: Option<&Arc<AtomicBool>>,
         metrics: &mut [Measure],
     ) -> Result<bool> {
-        let mut carried = BTreeMap::new();
-        each_batch(data, stop, |_, batch| {
+        let (batches, mut carried) = (data.batches(None, 0)?, BTreeMap::new());
+        each_batch(data, batches, stop, |_, batch| {
             self.infer(scope, DataBatch { data, batch }, BatchState { carried: &mut carried, metrics })
         })
     }
 }
 
-/// Calls `run` with each batch of the data and the number of the batch, from 0 on. Returns `false` if `stop` was set before the
+/// Calls `run` with each of the `batches` of the data and the number of the batch, from 0 on. Returns `false` if `stop` was set before the
 /// end of the data.
 ///
 /// # Errors
 /// If the data or `run` fails, or if the data have no batch.
 pub(crate) fn each_batch(
     data: &dyn Data,
+    batches: Batches,
     stop: Option<&Arc<AtomicBool>>,
     mut run: impl FnMut(usize, &Batch) -> Result<()>,
 ) -> Result<bool> {
     let mut empty = true;
-    let batches = data.batches(None, 0)?;
     let (batches, given_up) = match stop {
         Some(stop) => until_stopped(data, batches, stop)?,
         None => (batches, Arc::default()),

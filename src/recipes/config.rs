@@ -1,8 +1,8 @@
 //! The config of a recipe: the settings of the task, the data, the tokens, the model and the training.
 
 use super::sections::{
-    Average, DataConfig, DecodingConfig, ModelConfig, RateSchedule, Rule, RunConfig, Sentences, Target, Task,
-    TextConfig, Tokens, TrainingConfig,
+    Average, BatchRule, DataConfig, DecodingConfig, ModelConfig, RateSchedule, Rule, RunConfig, Sentences,
+    Target, Task, TextConfig, Tokens, TrainingConfig,
 };
 use super::settings::Value;
 use crate::error::{AtCaller, Error, Result};
@@ -258,6 +258,12 @@ impl Config {
             training.class_weights.join(", "),
         );
         let halves = matches!(training.schedule, RateSchedule::Halve | RateSchedule::Plateau);
+        need(
+            training.batching == BatchRule::Texts || halves || training.schedule == RateSchedule::Constant,
+            "training.schedule",
+            "`constant`, `halve` or `plateau` with `training.batching = \"memory\"`: the number of steps is not known before",
+            training.schedule.name().to_owned(),
+        );
         let unset = TrainingConfig::default();
         let halve = "the default unless `training.schedule` is `halve` or `plateau`";
         need(

@@ -381,6 +381,7 @@ mod tests {
                     ("documents", _) => Value::Text("lines".into()),
                     ("optimizer", _) => Value::Text("sgd".into()),
                     ("schedule", _) => Value::Text("plateau".into()),
+                    ("batching", _) => Value::Text("memory".into()),
                     ("averaging", _) => Value::Text("mean".into()),
                     ("text", _) if key.section == "data" && task == Task::Classify => {
                         Value::List(vec!["a \"b\"".into(), "c".into()])

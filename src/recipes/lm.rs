@@ -85,6 +85,7 @@ impl Recipe for Lm {
             "model.crf",
             "data.label",
             "data.fold",
+            "training.batching",
             "training.class_weights",
             "training.focal",
             "decoding.beam",

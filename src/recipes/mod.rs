@@ -65,8 +65,8 @@ pub use evaluation::{Confusion, ConfusionCount, Evaluation, Figure, ScoreRow, Sc
 pub use model::Model;
 pub use preview::Preview;
 pub use sections::{
-    Average, Cell, DataConfig, DecodingConfig, ModelConfig, Pooling, RateSchedule, Rule, RunConfig,
-    Sentences, Target, Task, TextConfig, Tokens, TrainingConfig,
+    Average, BatchRule, Cell, DataConfig, DecodingConfig, ModelConfig, Pooling, RateSchedule, Rule,
+    RunConfig, Sentences, Target, Task, TextConfig, Tokens, TrainingConfig,
 };
 pub use settings::{SettingKey, Value};
 pub use space::Space;

@@ -12,7 +12,9 @@ use super::net;
 use super::preview::Preview;
 use super::recipe::{Query, TrainedModel};
 use super::sections::{DecodingConfig, Sentences, Target};
-use super::training::{Case, HeldOutTexts, Paths, Preparation, TestData, Truth, batches, one_in, read_as};
+use super::training::{
+    Case, HeldOutTexts, Paths, Preparation, TestData, Truth, batches, of_training, one_in, read_as,
+};
 use crate::data::{
     self, FileFormat, FirstIndex, LabelledRow, LabelledRows, Loader, QuestionKind, ReadOptions, Tokenizer,
     Vocabulary,
@@ -238,7 +240,7 @@ pub(super) fn prepare(config: &Config, paths: Paths) -> Result<Preparation> {
         let expected = "enough that some are held out, or `data.dev`";
         return Err(Error::of(ErrorKind::Format, what, expected, count.to_string()));
     }
-    let of_train = loader(config, &train, columns, &labels)?.shuffle(config.run.seed).prefetch(4);
+    let of_train = of_training(loader(config, &train, columns, &labels)?, config);
     let of_dev = loader(config, &dev, columns, &labels)?;
     let trainer = network(config, columns, &labels, train.records().len())?
         .note(COLUMNS, columns.to_string())

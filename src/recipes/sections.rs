@@ -130,6 +130,16 @@ choice! {
 }
 
 choice! {
+    /// What decides the number of texts in a training batch.
+    BatchRule {
+        /// The setting `batch`.
+        Texts = "texts",
+        /// The memory limit: as many texts as fit.
+        Memory = "memory",
+    }
+}
+
+choice! {
     /// Which average of the parameters is evaluated and saved.
     Average {
         /// No average: the current parameters are evaluated and saved.
@@ -252,6 +262,8 @@ section! {
         epochs: u64 = 30;
         /// Batch size in texts; for a language model, in parallel streams of the text.
         batch: usize = 16;
+        /// Batching: `texts` (each training batch has `batch` texts) or `memory` (as many texts as fit the memory limit, `memory`).
+        batching: BatchRule = BatchRule::Texts;
         /// Optimizer: `adam`, `adamw`, `nadam`, `lion`, `sgd`, `adagrad`, `rmsprop` or `adadelta`.
         optimizer: Rule = Rule::Adam;
         /// Learning rate at the start; `schedule` changes it.

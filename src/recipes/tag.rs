@@ -20,8 +20,8 @@ use super::started::Table;
 use super::tag_scores::{FoundTags, TagScores};
 use super::texts::Texts;
 use super::training::{
-    Case, Column, HeldOutTexts, Paths, Preparation, READ_AS, TestData, Truth, as_in_training, both, one_in,
-    options, options_of, read_as, read_otherwise,
+    Case, Column, HeldOutTexts, Paths, Preparation, READ_AS, TestData, Truth, as_in_training, both,
+    of_training, one_in, options, options_of, read_as, read_otherwise,
 };
 use super::vote::Voters;
 use crate::data::{
@@ -498,8 +498,7 @@ fn prepare(config: &Config, paths: Paths) -> Result<Preparation> {
         labels: labelled.then(|| labels.labels()).transpose()?,
     };
     tell_apart(&found.tags, &train)?;
-    let (data, dev_data) =
-        (found.loader(&train, config)?.shuffle(config.run.seed).prefetch(4), found.loader(&dev, config)?);
+    let (data, dev_data) = (of_training(found.loader(&train, config)?, config), found.loader(&dev, config)?);
     let mut trainer = network(config, &found, &tagging, from.below(), of_train.texts)?
         .note(READ_AS, like.tagging(tagging.clone()).to_note());
     let mut said = vec![format!(

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use super::config::Config;
-use super::sections::Tokens;
+use super::sections::{BatchRule, Tokens};
 pub(super) use super::sections::{CONFIG, TASK};
 use super::started::Origin;
 use crate::data::{Batching, Data, DataPaths, Loader, MalformedLines, ReadOptions, TagScheme, Tokenizer};
@@ -282,4 +282,13 @@ fn of_kind(config: &Config, tokens: Tokens) -> Tokenizer {
 /// Sets the batch size of a loader to the batch size in the config.
 pub(super) fn batches(loader: Loader, config: &Config) -> Loader {
     loader.batching(Batching::Sequences(config.training.batch))
+}
+
+/// Makes a loader of training batches: shuffled, made in advance, and with the batching of the config.
+pub(super) fn of_training(loader: Loader, config: &Config) -> Loader {
+    let loader = loader.shuffle(config.run.seed).prefetch(4);
+    match config.training.batching {
+        BatchRule::Texts => loader,
+        BatchRule::Memory => loader.batching(Batching::Memory),
+    }
 }

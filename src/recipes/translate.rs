@@ -17,8 +17,8 @@ use super::text_scores::TextScores;
 use super::texts::Texts;
 use super::training::{
     CUT, Case, Column, HeldOutTexts, Paths, Preparation, READ_AS, TARGET_CUT, TestData, Truth,
-    as_in_training, both, cut_of, one_in, options, options_of, read_as, read_otherwise, target_tokenizer,
-    tokenizer,
+    as_in_training, both, cut_of, of_training, one_in, options, options_of, read_as, read_otherwise,
+    target_tokenizer, tokenizer,
 };
 use crate::data::{
     Loader, Pair, PairFiles, Pairs, Passes, QuestionKind, TokenCounts, Tokenizer, Vocabulary,
@@ -227,7 +227,7 @@ fn prepare(config: &Config, paths: Paths) -> Result<Preparation> {
     let limits = from.grows(net::limits(config, &[ENDS[0], ENDS[1], Vocabulary::UNKNOWN]), &TABLES[1]);
     let targets = net::known(train.vocabulary(&target_cut, &limits, |pair| &pair.target), config)?;
     let loader = |pairs: &Texts<Pair>| loader(pairs, [&cut, &target_cut], [&sources, &targets], config);
-    let (of_train, of_dev) = (loader(&train)?.shuffle(config.run.seed).prefetch(4), loader(&dev)?);
+    let (of_train, of_dev) = (of_training(loader(&train)?, config), loader(&dev)?);
     let trainer = network(config, [&sources, &targets], lengths.len())?;
     let trainer =
         trainer.note(CUT, cut.name()).note(TARGET_CUT, target_cut.name()).note(READ_AS, like.to_note());

@@ -163,7 +163,8 @@ impl Trainer {
             }
 
             // Trains on the batches of an epoch, from the first batch that is not finished yet.
-            let batches = train.batches(Some(self.state.position.epoch), self.state.position.batch)?;
+            let (epoch, from) = (self.state.position.epoch, self.state.position.batch);
+            let batches = self.batches_of(train, Some(epoch), from)?;
             let (mut batches, given_up) = match self.others() {
                 // Several processes must stop after the same step, so the stop flag of one process does not end the reading of
                 // its data.
@@ -425,7 +426,9 @@ impl Trainer {
     /// Adds all batches of `data` to the metrics; returns `false` if an interrupt ended the pass before the end of the data.
     fn infer(&mut self, data: &dyn Data, stop: Stop) -> Result<bool> {
         let (flag, mut carried) = (self.stop.clone(), BTreeMap::new());
-        each_batch(data, stop.flag(&flag), |_, batch| self.infer_batch(data, batch, &mut carried))
+        each_batch(data, self.batches_of(data, None, 0)?, stop.flag(&flag), |_, batch| {
+            self.infer_batch(data, batch, &mut carried)
+        })
     }
 
     /// Adds a batch to the metrics, in pieces if the batch does not fit the memory limit.

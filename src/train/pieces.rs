@@ -9,7 +9,7 @@ use super::trainer::Trainer;
 use super::unprepared;
 use crate::data::memory::shown;
 use crate::data::{Batch, Batches, Data};
-use crate::error::{CallerSetting, Error, Result};
+use crate::error::{CallerSetting, Error, ErrorKind, Result};
 use crate::executor::MemoryUse;
 use crate::operator::VarId;
 use crate::predict::BatchRunner;
@@ -77,6 +77,30 @@ impl Piece {
     }
 }
 
+/// The memory limit of a training, and the memory that the training takes beside the runs of its program, in bytes.
+#[derive(Clone, Copy)]
+struct Budget {
+    /// The limit; 0 means no limit.
+    limit: usize,
+    data: usize,
+    /// The number of batches that are made in advance.
+    ahead: usize,
+    /// The sums of gradients of a step in parts.
+    sums: usize,
+}
+
+impl Budget {
+    fn with_training(self, memory: MemoryUse) -> MemoryUse {
+        let Self { data, ahead, sums, .. } = self;
+        MemoryUse { data, sums, batch: memory.batch.saturating_mul(ahead + 1), ..memory }
+    }
+
+    /// Returns the memory that the limit leaves for a batch.
+    fn left(self, memory: &MemoryUse) -> usize {
+        (self.limit - self.limit / RESERVE).saturating_sub(memory.fixed())
+    }
+}
+
 /// The bytes of a batch's step, and of the memory that the limit leaves for it.
 #[derive(Clone, Copy)]
 struct Shortage {
@@ -125,19 +149,34 @@ impl Trainer {
         self
     }
 
-    /// Returns the memory of a step on a batch; `None` if the batch does not fit the model, so that its run returns an error.
-    fn memory_of(&mut self, batch: &Batch) -> Result<Option<MemoryUse>> {
-        let compiled = self.compiled.as_mut().ok_or_else(unprepared)?;
-        let in_parts = compiled.parts.is_some();
-        let Ok(memory) = compiled.runner.memory(batch) else { return Ok(None) };
-        Ok(Some(self.with_training(memory, in_parts)))
+    /// Adds the memory of the training to the memory of a run.
+    pub(super) fn with_training(&self, memory: MemoryUse, in_parts: bool) -> MemoryUse {
+        self.budget(in_parts).with_training(memory)
     }
 
-    /// Adds the memory of the training to the memory of a run: the data, the batches made in advance, and the sums of gradients.
-    pub(super) fn with_training(&self, memory: MemoryUse, in_parts: bool) -> MemoryUse {
+    fn budget(&self, in_parts: bool) -> Budget {
         let (data, ahead) = self.held_data;
-        let sums = if in_parts { self.bytes_of_sums() } else { 0 };
-        MemoryUse { data, sums, batch: memory.batch.saturating_mul(ahead + 1), ..memory }
+        let limit = usize::try_from(self.state.position.memory).unwrap_or(usize::MAX);
+        Budget { limit, data, ahead, sums: if in_parts { self.bytes_of_sums() } else { 0 } }
+    }
+
+    /// Returns the batches of an epoch; data that make batches by memory get a function that computes the memory of a batch.
+    pub(super) fn batches_of(&self, data: &dyn Data, epoch: Option<u64>, from: u64) -> Result<Batches> {
+        data.batches_that_fit(epoch, from, &|| {
+            let budget = self.budget(self.is_in_parts());
+            if budget.limit == 0 {
+                let expected = "a memory limit for batches by memory (`Trainer::memory_limit`)";
+                return Err(Error::new("memory limit", expected, "none"));
+            }
+            // The function needs a program of its own, because batches may be made in advance on another thread.
+            let mut runner = self.compile(self.is_in_parts())?.runner;
+            Ok(Box::new(move |batch: &Batch| {
+                // A batch that does not fit the model is an error of its step.
+                let Ok(memory) = runner.memory(batch) else { return Ok(true) };
+                let memory = budget.with_training(memory);
+                Ok(memory.of_batch() <= budget.left(&memory))
+            }))
+        })
     }
 
     /// Returns the bytes of the sums of the gradients in a step in parts: one sum for each level of the tree of parts, one
@@ -156,29 +195,35 @@ impl Trainer {
 
     /// Returns the shortage of memory for a batch; `None` if the batch fits.
     fn shortage(&mut self, batch: &Batch) -> Result<Option<Shortage>> {
-        let limit = match usize::try_from(self.state.position.memory) {
-            Ok(0) | Err(_) => return Ok(None),
-            Ok(limit) => limit,
+        let compiled = self.compiled.as_ref().ok_or_else(unprepared)?;
+        let budget = self.budget(compiled.parts.is_some());
+        if budget.limit == 0 {
+            return Ok(None);
+        }
+        // A batch that does not fit the model is an error of its run.
+        let runner = &mut self.compiled.as_mut().ok_or_else(unprepared)?.runner;
+        let Ok(memory) = runner.memory(batch).map(|memory| budget.with_training(memory)) else {
+            return Ok(None);
         };
-        let Some(memory) = self.memory_of(batch)? else { return Ok(None) };
         if memory.total() > self.largest.total() {
             self.largest = memory;
         }
-        let (needed, fixed) = (memory.of_batch(), memory.fixed());
-        let left = (limit - limit / RESERVE).saturating_sub(fixed);
+        let (needed, left) = (memory.of_batch(), budget.left(&memory));
         if left == 0 {
-            let what = "memory limit";
+            let fixed = memory.fixed();
             let expected = format!(
                 "more than {} for parameters, optimizer and data",
-                shown((fixed + fixed / 7) as u128)
+                shown((fixed + fixed / (RESERVE - 1)) as u128)
             );
-            return Err(self.of_limit(Error::new(what, expected, shown(limit as u128))));
+            let error = Error::of(ErrorKind::Memory, "memory limit", expected, shown(budget.limit as u128));
+            return Err(self.of_limit(error));
         }
         if needed <= left {
             return Ok(None);
         }
-        let empty = self.runner()?.share(batch, &[])?;
-        let base = self.memory_of(&empty)?.map_or(0, |memory| memory.of_batch()).min(needed);
+        let runner = &mut self.compiled.as_mut().ok_or_else(unprepared)?.runner;
+        let empty = runner.share(batch, &[])?;
+        let base = runner.memory(&empty).map_or(0, |memory| memory.of_batch()).min(needed);
         Ok(Some(Shortage { needed, left, base }))
     }
 
@@ -283,10 +328,10 @@ impl Trainer {
         };
         let error = match batch.numbers[..] {
             [sample] if count == 1 => {
-                let error = Error::new("memory", expected, got).row(0);
+                let error = Error::of(ErrorKind::Memory, "memory", expected, got).row(0);
                 error.of_sample(|_| Some((sample, None)))
             }
-            _ => Error::new("memory of a batch", expected, got),
+            _ => Error::of(ErrorKind::Memory, "memory of a batch", expected, got),
         };
         // Memory grows at least in proportion to the rows, so this number of rows fits.
         let fit = rows as u128 * left.saturating_sub(base) as u128 / (needed - base).max(1) as u128;

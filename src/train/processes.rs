@@ -374,7 +374,7 @@ impl Trainer {
         let mut carried: Vec<BTreeMap<String, Variable>> = vec![BTreeMap::new(); parts];
         let alone = if others.is_some() { Stop::Never } else { stop };
         let flag = self.stop.clone();
-        let ran = each_batch(data, alone.flag(&flag), |number, batch| {
+        let ran = each_batch(data, self.batches_of(data, None, 0)?, alone.flag(&flag), |number, batch| {
             let dealt = match carries {
                 true => in_turn(self.runner()?.sequences(batch), parts),
                 false => Vec::new(),

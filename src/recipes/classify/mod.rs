@@ -20,8 +20,8 @@ use super::sections::{DecodingConfig, Pooling, Target};
 use super::started::Table;
 use super::texts::Texts;
 use super::training::{
-    CONFIG, CUT, Case, HeldOutTexts, Paths, Preparation, READ_AS, TestData, as_in_training, both, one_in,
-    options, options_of, read_as, read_otherwise, tokenizer,
+    CONFIG, CUT, Case, HeldOutTexts, Paths, Preparation, READ_AS, TestData, as_in_training, both,
+    of_training, one_in, options, options_of, read_as, read_otherwise, tokenizer,
 };
 use super::{embedded, net, rows};
 use crate::data::{
@@ -487,7 +487,7 @@ fn prepare(config: &Config, paths: Paths) -> Result<Preparation> {
         config.model.characters.then(|| spelt.vocabulary(&from.grows(Limits::default(), &TABLES[1])));
     let characters = characters.transpose()?;
     let reader = Reader { cut, words, characters, parts };
-    let of_train = loader(&train, &reader, &learnt, config)?.shuffle(config.run.seed).prefetch(4);
+    let of_train = of_training(loader(&train, &reader, &learnt, config)?, config);
     let of_dev = loader(&dev, &reader, &learnt, config)?;
     let others = Some(&dev).filter(|_| part == 0 && own);
     let others = others.and_then(|of| read_otherwise(&of.name(), of.read_as(), train.read_as()));
