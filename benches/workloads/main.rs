@@ -1,6 +1,6 @@
 //! How fast does training run, end to end?
 //!
-//! `cargo bench --bench workloads -- [W1 W7 W3 W4 W5 W5hand W2 W2wide attention conv crf ctc custom cells long scaling build small norm W6 session beam queue] [--threads 2] [--steps N] [--profile]`
+//! `cargo bench --bench workloads -- [W1 W7 W3 W4 W5 W5hand W2 W2wide attention conv crf ctc custom cells long scaling build small norm W6 session beam queue batching] [--threads 2] [--steps N] [--profile]`
 //!
 //! W1: an LSTM(256) classifies; W7: a GRU(256); W4: an LSTM over sentences of LSTMs over words; W2: a word language model
 //! of two LSTM(512); W2wide: of two LSTM(1024), in smaller batches. W5: a decoder that attends to its source at every step;
@@ -16,13 +16,14 @@
 //! square norm over 100 MB, beside a copy. `attention`: that operator alone. `W6`: a language model of two LSTM(512) writes, one
 //! token after another; `session`: a step of an LSTM(256) beside its products; `beam`: W5's model searches with a beam of 8 for
 //! 64 sources, beside the likeliest token alone; `queue`: 64 callers of an LSTM(256). `crf`, `ctc`: these losses alone, with the
-//! gradients of their inputs. The data: the peers' files from the folder `UNPADDED_BENCH_DATA`, or numbers of the same
+//! gradients of their inputs. `batching`: batches by memory beside batches of a fixed number of sentences. The data: the peers' files from the folder `UNPADDED_BENCH_DATA`, or numbers of the same
 //! distributions. After 3 steps to warm up each takes one epoch (or `--steps`), at least 20 steps, and prints one line of JSON.
 //! With `--profile` all but `attention`, `conv`, `crf`, `ctc`, `custom`, `long`, `scaling`, `build`, `small`, `norm` and the
 //! workloads of generation then repeat their steps under the profiler: a table of the time and the bound of each entry, and the
 //! trace `target/profile-W1.json`.
 
 mod attention;
+mod batching;
 mod build;
 mod conv;
 mod data;
@@ -48,7 +49,7 @@ use unpadded::executor::{Executor, Run, Scope, Stage};
 use unpadded::optimizer::{Adam, Optimizer, Sgd};
 
 pub(crate) type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
-const WORKLOADS: [&str; 23] = [
+const WORKLOADS: [&str; 24] = [
     "W1",
     "W7",
     "W3",
@@ -72,6 +73,7 @@ const WORKLOADS: [&str; 23] = [
     "session",
     "beam",
     "queue",
+    "batching",
 ];
 
 /// A compiled model and its parameters.
@@ -332,6 +334,10 @@ fn run() -> Outcome<()> {
             }
             "session" => {
                 generate::session()?;
+                continue;
+            }
+            "batching" => {
+                batching::run(threads)?;
                 continue;
             }
             "beam" => {

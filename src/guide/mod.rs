@@ -11,6 +11,7 @@
 //! | [`generation`] | text generation: greedy, sampling, beam search, sessions, many callers at once |
 //! | [`without_rust`] | the command: file formats, tasks, what to tune first, the report, the way to a service |
 //! | [`settings`] | models without Rust: the tasks of the command, and every setting |
+//! | [`memory`] | what a training takes, the memory limit, what to do when a model does not fit |
 //! | [`experiments`] | seeds, folds, hyperparameter search, ensembles |
 //! | [`fine_tuning`] | starting from a trained model or a language model, gradual unfreezing |
 //! | [`several_machines`] | training over `mpirun` or Slurm: starting, parts and bits, failures |
@@ -61,6 +62,7 @@ pub mod generation {}
 /// [experiments]: crate::guide::experiments
 /// [fine_tuning]: crate::guide::fine_tuning
 /// [generation]: crate::guide::generation
+/// [memory]: crate::guide::memory
 /// [settings]: crate::guide::settings
 #[cfg_attr(all(doc, not(doctest)), doc = include_str!("without_rust.md"))]
 pub mod without_rust {}
@@ -71,6 +73,10 @@ pub mod without_rust {}
 /// [several_machines]: crate::guide::several_machines
 #[cfg_attr(all(doc, not(doctest)), doc = include_str!("settings.md"))]
 pub mod settings {}
+
+/// Memory: what a training or a prediction takes, the memory limit, and what to do when a model does not fit.
+#[cfg_attr(all(doc, not(doctest)), doc = include_str!("memory.md"))]
+pub mod memory {}
 
 /// Experiments with the command `unpadded`: seeds, folds, hyperparameter search, ensembles.
 #[cfg_attr(all(doc, not(doctest)), doc = include_str!("experiments.md"))]

@@ -32,6 +32,7 @@ pages! {
     "generation": generation;
     "how_do_i": how_do_i how_do_i_beyond;
     "lod": lod;
+    "memory": memory;
     "sparse": sparse;
     "structured": structured;
 }

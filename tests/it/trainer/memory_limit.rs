@@ -10,7 +10,7 @@ use super::parts::{LOSSES, PARAMETERS, SEQUENCES, apart, data_for, parameters, t
 use super::processes::{on_ranks, state};
 use super::*;
 
-/// Returns the limit that leaves memory for the largest sample, and a share of what all other samples of a batch need.
+/// Returns the limit that leaves half more memory than the largest sample needs, and a share of what all other samples of a batch need.
 fn limit(trainer: &mut Trainer, data: &dyn Data, share: f64) -> u64 {
     trainer.check_data(data, data).unwrap();
     let [mut of_batch, mut of_sample, mut fixed] = [0; 3];
@@ -35,7 +35,7 @@ fn limit(trainer: &mut Trainer, data: &dyn Data, share: f64) -> u64 {
             of_sample = memory(trainer, &one).max(of_sample);
         }
     }
-    ((fixed as f64 + of_sample as f64 + (of_batch - of_sample) as f64 * share) * 8.0 / 7.0) as u64 + 8
+    ((fixed as f64 + of_sample as f64 * 1.5 + (of_batch - of_sample) as f64 * share) * 8.0 / 7.0) as u64 + 8
 }
 
 #[test]

@@ -1,0 +1,89 @@
+//! Batches as large as a memory limit allows, beside batches of a fixed number of sentences that fits the same limit, in turns.
+
+use unpadded::data::{Batching, Field, Loader, Samples};
+use unpadded::layers::Embedding;
+use unpadded::optimizer::Adam;
+use unpadded::train::{Progress, Report, Trainer, Until};
+use unpadded::{Builder, DType};
+
+use crate::Outcome;
+use crate::data;
+
+const HEIGHT: usize = 5_000;
+const SENTENCES: usize = 3_000;
+const ROUNDS: usize = 3;
+
+/// Distributions of lengths: words of sentences in the Penn Treebank (median 20), of requests in ATIS (median 11), and lengths
+/// by Zipf's law up to 400.
+const LENGTHS: [&str; 3] = ["ptb", "atis", "zipf"];
+
+fn trainer(threads: usize, limit: u64) -> Outcome<Trainer> {
+    let net = Builder::new().seed(1);
+    let words = net.feed("words", DType::I64, &[], 1);
+    let h = words.embedding(Embedding::new(HEIGHT, 128).sparse()).lstm(128);
+    let loss = h.linear(HEIGHT).cross_entropy(words).mean();
+    let trainer = Trainer::new(net, loss, &Adam::new(1e-3).lazy())?;
+    Ok(trainer.threads(threads).memory_limit(limit).progress(Progress::Quiet))
+}
+
+fn fit(threads: usize, limit: u64, samples: &Samples, batching: Batching) -> Outcome<Report> {
+    let loader = Loader::new(samples.clone(), &["words"])?.batching(batching).shuffle(1).prefetch(4);
+    let dev: Samples = vec![vec![Field::from(vec![1i64, 2])]].into_iter().collect();
+    let dev = Loader::new(dev, &["words"])?;
+    Ok(trainer(threads, limit)?.fit(&loader, &dev, Until::Epochs(1))?)
+}
+
+pub(crate) fn run(threads: usize) -> Outcome<()> {
+    for kind in LENGTHS {
+        let samples: Samples = data::sentences_of(kind, HEIGHT, SENTENCES)
+            .into_iter()
+            .map(|ids| vec![Field::from(ids)])
+            .collect();
+        for mb in [40u64, 80, 160] {
+            let limit = mb * 1_000_000;
+            // The largest power of two, times 1 or 1.5, whose batches all fit.
+            let mut sizes: Vec<usize> =
+                (0..11).flat_map(|k| [1 << k, 3 << k >> 1]).filter(|&n| n > 1).collect();
+            sizes.sort_unstable();
+            let mut by_hand = 1;
+            for size in sizes {
+                let report = fit(threads, limit, &samples, Batching::Sequences(size))?;
+                if report.divided > 0 || size > SENTENCES {
+                    break;
+                }
+                by_hand = size;
+            }
+            let (mut hand, mut memory, mut steps) = (Vec::new(), Vec::new(), [0, 0]);
+            for _ in 0..ROUNDS {
+                let report = fit(threads, limit, &samples, Batching::Sequences(by_hand))?;
+                hand.push(report.tokens_per_s);
+                steps[0] = report.steps;
+                let report = fit(threads, limit, &samples, Batching::Memory)?;
+                memory.push(report.tokens_per_s);
+                steps[1] = report.steps;
+                assert_eq!(report.divided, 0);
+            }
+            let median = |mut rates: Vec<f64>| {
+                rates.sort_by(f64::total_cmp);
+                rates[rates.len() / 2]
+            };
+            let (hand, memory) = (median(hand), median(memory));
+            println!(
+                concat!(
+                    r#"{{"bench":"batching","lengths":"{}","limit_mb":{},"threads":{},"by_hand":{},"#,
+                    r#""by_hand_per_s":{:.0},"by_memory_per_s":{:.0},"ratio":{:.3},"steps":[{},{}]}}"#
+                ),
+                kind,
+                mb,
+                threads,
+                by_hand,
+                hand,
+                memory,
+                memory / hand,
+                steps[0],
+                steps[1],
+            );
+        }
+    }
+    Ok(())
+}
