@@ -213,3 +213,36 @@ fn what_cannot_be_divided_is_refused() {
     let error = trainer().memory_limit(0).fit(&train(), &dev(), Until::Epochs(1)).unwrap_err().to_string();
     assert!(error.starts_with("memory limit in bytes: expected at least 1, got 0"), "{error}");
 }
+
+/// The batches of the first epoch of a training by memory: the numbers of the samples of each batch.
+fn by_memory(limit: u64) -> (Trainer, Report, Loader) {
+    let data =
+        Loader::new(samples(0..77), &["words", "label"]).unwrap().batching(Batching::Memory).shuffle(5);
+    let mut trainer = trainer().memory_limit(limit);
+    let report = trainer.fit(&data, &dev(), Until::Epochs(2)).unwrap();
+    (trainer, report, data)
+}
+
+#[test]
+fn batches_by_memory_are_as_large_as_fit() {
+    let limit = limit(&mut trainer(), &train(), 1.0);
+    let (mut whole, small, data) = by_memory(limit);
+    let (_, large, _) = by_memory(limit * 10);
+    assert!(large.steps == 2 && small.steps > 10, "{} and {} steps", large.steps, small.steps);
+    assert_eq!((small.divided, large.divided), (0, 0));
+    // A training that is interrupted in an epoch continues with the same batches.
+    let file = path("by-memory");
+    let mut first = trainer().memory_limit(limit);
+    first.fit(&data, &dev(), Until::Steps(small.steps / 2 + 2)).unwrap();
+    first.save(&file).unwrap();
+    let mut second = trainer();
+    second.resume(&file).unwrap();
+    second.fit(&data, &dev(), Until::Epochs(2)).unwrap();
+    assert!(bytes(&mut whole) == bytes(&mut second));
+    std::fs::remove_file(file).unwrap();
+    // Without a limit there is no size.
+    let error = trainer().fit(&data, &dev(), Until::Epochs(1)).unwrap_err().to_string();
+    assert!(error.contains("memory limit: expected a memory limit for batches by memory"), "{error}");
+    let error = data.batches(None, 0).err().unwrap().to_string();
+    assert!(error.starts_with("batching by memory: expected a training with a memory limit"), "{error}");
+}
