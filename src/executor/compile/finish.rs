@@ -1,6 +1,6 @@
 //! Assigns the final numbers of all instructions, and collects the slots that each loop touches.
 
-use super::lives::Lives;
+use super::lives::{Lives, LoopPart};
 use super::slots::Slots;
 use crate::executor::plan::Instr;
 
@@ -18,7 +18,7 @@ pub(crate) struct NumberedCode {
 pub(crate) fn finish(groups: Vec<Vec<Instr>>, slots: &Slots, lives: &Lives) -> NumberedCode {
     let mut finished = NumberedCode { code: Vec::new(), instructions: 0, prepared: 0 };
     for (at, mut code) in groups.into_iter().enumerate() {
-        let group = Group { slots, lives, operator: at + 1 };
+        let group = Group { slots, lives, operator: at + 1, part: None };
         code.iter_mut().for_each(|instr| finished.finish(instr, &group));
         finished.code.append(&mut code);
     }
@@ -26,10 +26,13 @@ pub(crate) fn finish(groups: Vec<Vec<Instr>>, slots: &Slots, lives: &Lives) -> N
 }
 
 /// The context for the instructions of one operator of the root block.
+#[derive(Clone, Copy)]
 struct Group<'a> {
     slots: &'a Slots,
     lives: &'a Lives,
     operator: usize,
+    /// The part of the loop of the root block in which an instruction runs; `None` for an instruction of the root block.
+    part: Option<LoopPart>,
 }
 
 impl NumberedCode {
@@ -47,9 +50,20 @@ impl NumberedCode {
             }
             Instr::Loop(inner) => {
                 inner.index = index;
-                inner.slots = group.lives.touched(group.slots, group.operator, inner.desc.block);
-                let code = inner.before.iter_mut().chain(&mut inner.body).chain(&mut inner.after);
-                code.for_each(|instr| self.finish(instr, group));
+                let touched =
+                    |parts| group.lives.touched(group.slots, group.operator, inner.desc.block, parts);
+                let steps = group.part.unwrap_or(LoopPart::Steps);
+                (inner.slots, inner.in_steps) =
+                    (touched((LoopPart::Before, LoopPart::After)), touched((steps, steps)));
+                let parts = [
+                    (&mut inner.before, LoopPart::Before),
+                    (&mut inner.body, LoopPart::Steps),
+                    (&mut inner.after, LoopPart::After),
+                ];
+                for (code, part) in parts {
+                    let within = Group { part: group.part.or(Some(part)), ..*group };
+                    code.iter_mut().for_each(|instr| self.finish(instr, &within));
+                }
             }
         }
     }
