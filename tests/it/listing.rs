@@ -4,7 +4,7 @@ use unpadded::executor::Executor;
 use unpadded::layers::Rnn;
 use unpadded::ops::Pool;
 use unpadded::optimizer::{Optimizer, Sgd};
-use unpadded::{Builder, DType, Var, ops};
+use unpadded::{Builder, DType, Lod, Var, Variable, ops};
 
 use crate::models;
 
@@ -224,4 +224,26 @@ fn the_parts_of_a_loop_share_buffers() {
     // The states, the cells, the states' gradient in the batch's order, and then in the order of the steps. The cells' gradient
     // takes the place of the gradient in the batch's order; the states before each step are copied when the steps are over.
     assert_eq!(of_hidden.len(), 4, "{text}");
+}
+
+/// Weights that an update changes are packed again in every run, so calls with weights of equal shapes share the memory.
+#[test]
+fn layers_share_the_memory_of_packed_weights() {
+    let packed = |layers: usize, trained: bool| {
+        let net = Builder::new();
+        let x = net.feed("x", DType::F32, &[32], 1).linear(32);
+        let loss = (0..layers).fold(x, |x, _| x.linear(32)).mean();
+        let mut program = net.finish().unwrap();
+        if trained {
+            Sgd::new(0.1).minimize(&mut program, &ops::catalogue(), loss.id()).unwrap();
+        }
+        let mut executor = Executor::new(&program, &ops::catalogue(), &[loss.id()], 1).unwrap();
+        let rows =
+            Variable::sequences(ndarray::Array2::<f32>::zeros((3, 32)), Lod::from_lengths1(&[3]).unwrap())
+                .unwrap();
+        let counts = executor.counts(&[(program.find("x").unwrap(), &rows)]).unwrap();
+        executor.memory(&counts).packed
+    };
+    assert_eq!(packed(4, true), packed(1, true));
+    assert_eq!(packed(4, false), 5 * packed(1, true));
 }

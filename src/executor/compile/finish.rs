@@ -9,14 +9,11 @@ pub(crate) struct NumberedCode {
     pub(crate) code: Vec<Instr>,
     /// The number of instructions, including the instructions of loops.
     pub(crate) instructions: usize,
-    /// The number of calls that pack constants in a preparation.
-    pub(crate) prepared: usize,
 }
 
-/// Numbers the instructions in the order in which they first run, as in the listing. A call that packs constants also gets a
-/// number among all calls that pack constants.
+/// Numbers the instructions in the order in which they first run, as in the listing.
 pub(crate) fn finish(groups: Vec<Vec<Instr>>, slots: &Slots, lives: &Lives) -> NumberedCode {
-    let mut finished = NumberedCode { code: Vec::new(), instructions: 0, prepared: 0 };
+    let mut finished = NumberedCode { code: Vec::new(), instructions: 0 };
     for (at, mut code) in groups.into_iter().enumerate() {
         let group = Group { slots, lives, operator: at + 1, part: None };
         code.iter_mut().for_each(|instr| finished.finish(instr, &group));
@@ -41,13 +38,7 @@ impl NumberedCode {
         self.instructions += 1;
         match instr {
             Instr::Reorder { index: own, .. } | Instr::Zero(_, own) => *own = index,
-            Instr::Op(op) | Instr::Levels(op) => {
-                op.index = index;
-                if let Some(prepared) = &mut op.prepared {
-                    *prepared = self.prepared;
-                    self.prepared += 1;
-                }
-            }
+            Instr::Op(op) | Instr::Levels(op) => op.index = index,
             Instr::Loop(inner) => {
                 inner.index = index;
                 let touched =

@@ -18,6 +18,7 @@ mod layouts;
 mod lives;
 mod loops;
 mod needs;
+mod packed;
 mod pools;
 mod saved;
 mod schedule;
@@ -78,6 +79,7 @@ pub(crate) fn compile(
     let (views, same) = (blocks.views(), blocks.same());
     let losses = losses.iter().filter_map(|&var| slots.slot_of(var)).collect();
     let (of_slot, buffers) = buffers::assign(&slots.slots, &lives.of_slot, &chain_lives);
+    let prepared = packed::assign(&mut finished.code, &slots.slots);
     let (pool_of, pools) = pools::assign(&slots, &lives.of_slot, &mut finished.code);
     let placed = slots.slots.iter().enumerate().zip(of_slot.iter().zip(&pool_of));
     let placed = placed.map(|((slot, desc), (&buffer, &pool))| {
@@ -95,7 +97,7 @@ pub(crate) fn compile(
         of_var,
         buffers,
         pools,
-        prepared: finished.prepared,
+        prepared,
         instructions: finished.instructions,
         keyed: layouts.keyed,
         losses,

@@ -68,7 +68,8 @@ pub(crate) struct OpInstr {
     pub(crate) top: Extent,
     pub(crate) stream: u64,
     pub(crate) random: bool,
-    /// The number of the state that the call prepares (such as packed weights); `None` if the operator prepares nothing.
+    /// The number of the store for the state that the call prepares (such as packed weights); `None` if the operator prepares
+    /// nothing.
     pub(crate) prepared: Option<usize>,
     pub(crate) constants: Vec<Range<usize>>,
     /// Whether threads may divide the call by columns.
@@ -326,6 +327,7 @@ pub(crate) struct Plan {
     pub(crate) buffers: Vec<DType>,
     /// The storage of each value that is not dense, by pool number.
     pub(crate) pools: Vec<StorageKind>,
+    /// The number of stores for prepared states.
     pub(crate) prepared: usize,
     /// The number of instructions, including the instructions in loops.
     pub(crate) instructions: usize,
