@@ -104,16 +104,19 @@ impl MemoryUse {
             Self { buffers, selected, orders, lists: LISTS, bound: self.bound || !counts.exact, ..*self };
         let mut kind = (usize::MAX, 0);
         for call in &needs.calls {
-            let CallMemory { prepared, scratch, bound } = call.memory(&counts.values, threads);
-            if call.prepared {
-                memory.packed = memory.packed.saturating_add(prepared);
-            }
+            let CallMemory { scratch, bound, .. } = call.memory(&counts.values, threads);
             memory.bound |= bound;
             if kind.0 != call.kind {
                 kind = (call.kind, 0);
             }
             memory.scratch = memory.scratch.saturating_add(scratch.saturating_sub(kind.1));
             kind.1 = kind.1.max(scratch);
+        }
+        for of_store in needs.packed.chunk_by(|a, b| a.0 == b.0) {
+            let packed =
+                |&(_, call): &(usize, usize)| needs.calls[call].memory(&counts.values, threads).prepared;
+            let largest = of_store.iter().map(packed).max().unwrap_or(0);
+            memory.packed = memory.packed.saturating_add(largest);
         }
         memory.bound |= !needs.pools.is_empty();
         memory

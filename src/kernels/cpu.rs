@@ -59,9 +59,14 @@ impl Cpu {
     /// are too few to stream the rows, sums are cut into shorter partial sums, so that the rows and the panel stay in half of
     /// the core's own cache.
     pub(super) fn product_block(&self, rows: usize, width: usize) -> Block {
-        let block = (8 * self.memory).clamp(96, 384);
+        let block = self.product_rows();
         let fits = self.l2 / 2 / size_of::<f32>() / (rows.min(block) + width);
         Block { rows: block, k: if width >= self.shared { usize::MAX } else { fits.max(256) } }
+    }
+
+    /// Returns the number of rows in a block of a product; for each block of rows, a thread reads the packed matrix again.
+    pub fn product_rows(&self) -> usize {
+        (8 * self.memory).clamp(96, 384)
     }
 
     /// Returns how many columns of `x` the gradient of a weight packs at a time; the gradient sums over `rows` rows. Each

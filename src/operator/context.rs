@@ -85,27 +85,37 @@ impl Scratch {
 
 /// The value that [`Op::prepare`](crate::operator::Op::prepare) stores for the following calls of the operator.
 #[derive(Default)]
-pub(crate) struct CallCache(Option<Box<dyn Any + Send + Sync>>);
+pub(crate) struct CallCache {
+    value: Option<Box<dyn Any + Send + Sync>>,
+    /// Whether the value was stored for the following calls. If not, the value is memory to reuse.
+    kept: bool,
+}
 
 impl CallCache {
     fn slot<S: Default + Send + Sync + 'static>(&mut self) -> &mut S {
-        if !self.0.as_ref().is_some_and(|b| b.is::<S>()) {
-            self.0 = Some(Box::<S>::default());
+        self.kept = true;
+        if !self.value.as_ref().is_some_and(|b| b.is::<S>()) {
+            self.value = Some(Box::<S>::default());
         }
-        match self.0.as_mut().and_then(|b| b.downcast_mut::<S>()) {
+        match self.value.as_mut().and_then(|b| b.downcast_mut::<S>()) {
             Some(value) => value,
             None => unreachable!("it was just made"),
         }
     }
 
     pub(crate) fn get<S: 'static>(&self) -> Option<&S> {
-        self.0.as_ref()?.downcast_ref::<S>()
+        self.value.as_ref().filter(|_| self.kept)?.downcast_ref::<S>()
+    }
+
+    /// Marks the value as memory to reuse.
+    pub(crate) fn clear(&mut self) {
+        self.kept = false;
     }
 
     /// Returns whether [`Op::prepare`](crate::operator::Op::prepare) stored a value.
     #[cfg(feature = "testing")]
     pub(crate) fn is_kept(&self) -> bool {
-        self.0.is_some()
+        self.kept
     }
 }
 

@@ -93,7 +93,7 @@ impl Dense {
     /// Fails if the length of `numbers` is not the product of the extents, or if the shape is too large for memory.
     #[track_caller]
     pub fn from_vec<T: Element>(shape: &[usize], numbers: Vec<T>) -> Result<Self> {
-        let (given, places) = (numbers.len(), size(shape, T::DTYPE).at_caller()?);
+        let (given, places) = (numbers.len(), elements(shape, T::DTYPE).at_caller()?);
         match ArrayD::from_shape_vec(IxDyn(shape), numbers) {
             Ok(array) => Ok(Self(T::wrap(array))),
             Err(_) => {
@@ -109,7 +109,7 @@ impl Dense {
     /// Fails if the shape is too large for memory; the process is not aborted.
     #[track_caller]
     pub fn zeros(dtype: DType, shape: &[usize]) -> Result<Self> {
-        let n = size(shape, dtype).at_caller()?;
+        let n = elements(shape, dtype).at_caller()?;
         for_dtype!(dtype, T => Self::from_vec(shape, blank::<T>(n).at_caller()?))
     }
 
@@ -205,7 +205,7 @@ impl Dense {
     /// Fails if the product of the new extents is not the number of elements.
     #[track_caller]
     pub fn reshape(self, shape: &[usize]) -> Result<Self> {
-        let places = size(shape, self.dtype()).at_caller()?;
+        let places = elements(shape, self.dtype()).at_caller()?;
         if places != self.len() {
             let what = format!("reshape from {:?} to {shape:?}", self.shape());
             return Err(Error::new(what, format!("{} places", self.len()), places.to_string()));
@@ -268,7 +268,7 @@ impl Dense {
         let w = self.width();
         each!(&self.0, array => {
             let from = array.as_slice().ok_or_else(layout)?;
-            let mut numbers = reserved(size(&shape, self.dtype()).at_caller()?).at_caller()?;
+            let mut numbers = reserved(elements(&shape, self.dtype()).at_caller()?).at_caller()?;
             rows.iter().for_each(|&row| numbers.extend_from_slice(&from[row * w..(row + 1) * w]));
             Self::from_vec(&shape, numbers)
         })
@@ -313,7 +313,7 @@ impl Dense {
         }
         let shape = first.with_rows(rows).at_caller()?;
         for_dtype!(first.dtype(), T => {
-            let mut numbers = reserved(size(&shape, T::DTYPE).at_caller()?).at_caller()?;
+            let mut numbers = reserved(elements(&shape, T::DTYPE).at_caller()?).at_caller()?;
             for part in parts {
                 numbers.extend_from_slice(part.as_slice::<T>()?);
             }
@@ -376,7 +376,7 @@ impl Dense {
         let (shape, w) = (self.with_rows(runs.len())?, self.width());
         let sums = for_dtype!(self.dtype(), T => {
             let from = self.as_slice::<T>()?;
-            let mut numbers: Vec<T> = reserved(size(&shape, T::DTYPE)?)?;
+            let mut numbers: Vec<T> = reserved(elements(&shape, T::DTYPE)?)?;
             for run in runs {
                 for column in 0..w {
                     let mut sum = from[run[0] * w + column].summand();
@@ -440,7 +440,7 @@ impl Dense {
 
 /// Returns the number of elements of a tensor of this shape; an error if the size in bytes exceeds `isize::MAX`. As in
 /// ndarray, this check ignores extents of 0.
-fn size(shape: &[usize], dtype: DType) -> Result<usize> {
+pub(crate) fn elements(shape: &[usize], dtype: DType) -> Result<usize> {
     let nonzero = shape.iter().filter(|&&extent| extent != 0);
     let bytes = nonzero.copied().try_fold(dtype.size_of(), usize::checked_mul);
     match bytes {

@@ -21,6 +21,7 @@ pub(crate) mod variable;
 pub use coo::Coo;
 pub use csr::{Csr, Dot};
 pub use dense::Dense;
+pub(crate) use dense::elements;
 pub use dtype::Element;
 pub(crate) use dtype::{DType, Number, with_element};
 pub use selected_rows::SelectedRows;

@@ -4,7 +4,7 @@ use unpadded::executor::Executor;
 use unpadded::layers::Rnn;
 use unpadded::ops::Pool;
 use unpadded::optimizer::{Optimizer, Sgd};
-use unpadded::{Builder, DType, Var, ops};
+use unpadded::{Builder, DType, Lod, Var, Variable, ops};
 
 use crate::models;
 
@@ -73,9 +73,10 @@ fn a_classifier() {
     // One buffer, many variables: their sizes as functions of rows.
     stands(
         &text,
-        "10 f32: dropout_2 (256 B x batch), sequence_pool@grad (256 B x batch), lstm_0.weight_hh@grad (65536 B)",
+        "3 f32: dropout (96 B x rows0), lstm_cell.h.steps (256 B x rows0), dropout_2 (256 B x batch), \
+         lstm_cell.h.steps@grad (256 B x rows0), lstm_cell.c@grad (256 B x rows0), dropout.step@grad (96 B x rows0)",
     );
-    stands(&text, "11 f32: embedding_0.weight (48000 B, kept)");
+    stands(&text, "7 f32: embedding_0.weight (48000 B, kept)");
 }
 
 #[test]
@@ -142,7 +143,7 @@ fn rows_of_sequences() {
         "add #2 (linear_3, linear_2) -> add: f32[alive1, 64] in buffer 9
         mixes rows of sequences with rows of steps",
     );
-    stands(&text, "25 f32: topic.static (96 B x batch), linear_0.bias@grad (256 B)");
+    stands(&text, "19 f32: topic.static (96 B x batch), linear_0.bias@grad (256 B)");
 }
 
 #[test]
@@ -209,4 +210,40 @@ fn chains() {
         linear #6, backward (x.step, linear@grad) -> linear_0.weight@grad: f32[4, 4] in buffer 13, linear_0.bias@grad: f32[4] in buffer 15",
     );
     stands(&text, &expected);
+}
+
+/// Values that only the steps of a loop use share buffers with values that only the instructions before or after the steps use.
+#[test]
+fn the_parts_of_a_loop_share_buffers() {
+    let text = listing(|net| {
+        let x = net.feed("x", DType::F32, &[8], 1).linear(8);
+        x.lstm(16).sequence_pool(Pool::Last).linear(1).mean()
+    });
+    let (_, buffers) = text.split_once("buffers, with").unwrap();
+    let of_hidden: Vec<&str> = buffers.lines().filter(|line| line.contains("(64 B x rows0)")).collect();
+    // The states, the cells, the states' gradient in the batch's order, and then in the order of the steps. The cells' gradient
+    // takes the place of the gradient in the batch's order; the states before each step are copied when the steps are over.
+    assert_eq!(of_hidden.len(), 4, "{text}");
+}
+
+/// Weights that an update changes are packed again in every run, so calls with weights of equal shapes share the memory.
+#[test]
+fn layers_share_the_memory_of_packed_weights() {
+    let packed = |layers: usize, trained: bool| {
+        let net = Builder::new();
+        let x = net.feed("x", DType::F32, &[32], 1).linear(32);
+        let loss = (0..layers).fold(x, |x, _| x.linear(32)).mean();
+        let mut program = net.finish().unwrap();
+        if trained {
+            Sgd::new(0.1).minimize(&mut program, &ops::catalogue(), loss.id()).unwrap();
+        }
+        let mut executor = Executor::new(&program, &ops::catalogue(), &[loss.id()], 1).unwrap();
+        let rows =
+            Variable::sequences(ndarray::Array2::<f32>::zeros((3, 32)), Lod::from_lengths1(&[3]).unwrap())
+                .unwrap();
+        let counts = executor.counts(&[(program.find("x").unwrap(), &rows)]).unwrap();
+        executor.memory(&counts).packed
+    };
+    assert_eq!(packed(4, true), packed(1, true));
+    assert_eq!(packed(4, false), 5 * packed(1, true));
 }

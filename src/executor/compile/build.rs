@@ -256,6 +256,7 @@ impl Analysis<'_> {
             scatter_statics: Vec::new(),
             flush: Vec::new(),
             slots: Vec::new(),
+            in_steps: Vec::new(),
             in_lanes: body.iter().all(|instr| lanes_can_run(instr, step, &levels.inner)),
             weights: body.iter().map(|instr| self.weights(instr)).fold(0, usize::saturating_add),
             levels: levels.made.clone(),

@@ -1,6 +1,6 @@
 //! Assigns the final numbers of all instructions, and collects the slots that each loop touches.
 
-use super::lives::Lives;
+use super::lives::{Lives, LoopPart};
 use super::slots::Slots;
 use crate::executor::plan::Instr;
 
@@ -9,16 +9,13 @@ pub(crate) struct NumberedCode {
     pub(crate) code: Vec<Instr>,
     /// The number of instructions, including the instructions of loops.
     pub(crate) instructions: usize,
-    /// The number of calls that pack constants in a preparation.
-    pub(crate) prepared: usize,
 }
 
-/// Numbers the instructions in the order in which they first run, as in the listing. A call that packs constants also gets a
-/// number among all calls that pack constants.
+/// Numbers the instructions in the order in which they first run, as in the listing.
 pub(crate) fn finish(groups: Vec<Vec<Instr>>, slots: &Slots, lives: &Lives) -> NumberedCode {
-    let mut finished = NumberedCode { code: Vec::new(), instructions: 0, prepared: 0 };
+    let mut finished = NumberedCode { code: Vec::new(), instructions: 0 };
     for (at, mut code) in groups.into_iter().enumerate() {
-        let group = Group { slots, lives, operator: at + 1 };
+        let group = Group { slots, lives, operator: at + 1, part: None };
         code.iter_mut().for_each(|instr| finished.finish(instr, &group));
         finished.code.append(&mut code);
     }
@@ -26,10 +23,13 @@ pub(crate) fn finish(groups: Vec<Vec<Instr>>, slots: &Slots, lives: &Lives) -> N
 }
 
 /// The context for the instructions of one operator of the root block.
+#[derive(Clone, Copy)]
 struct Group<'a> {
     slots: &'a Slots,
     lives: &'a Lives,
     operator: usize,
+    /// The part of the loop of the root block in which an instruction runs; `None` for an instruction of the root block.
+    part: Option<LoopPart>,
 }
 
 impl NumberedCode {
@@ -38,18 +38,23 @@ impl NumberedCode {
         self.instructions += 1;
         match instr {
             Instr::Reorder { index: own, .. } | Instr::Zero(_, own) => *own = index,
-            Instr::Op(op) | Instr::Levels(op) => {
-                op.index = index;
-                if let Some(prepared) = &mut op.prepared {
-                    *prepared = self.prepared;
-                    self.prepared += 1;
-                }
-            }
+            Instr::Op(op) | Instr::Levels(op) => op.index = index,
             Instr::Loop(inner) => {
                 inner.index = index;
-                inner.slots = group.lives.touched(group.slots, group.operator, inner.desc.block);
-                let code = inner.before.iter_mut().chain(&mut inner.body).chain(&mut inner.after);
-                code.for_each(|instr| self.finish(instr, group));
+                let touched =
+                    |parts| group.lives.touched(group.slots, group.operator, inner.desc.block, parts);
+                let steps = group.part.unwrap_or(LoopPart::Steps);
+                (inner.slots, inner.in_steps) =
+                    (touched((LoopPart::Before, LoopPart::After)), touched((steps, steps)));
+                let parts = [
+                    (&mut inner.before, LoopPart::Before),
+                    (&mut inner.body, LoopPart::Steps),
+                    (&mut inner.after, LoopPart::After),
+                ];
+                for (code, part) in parts {
+                    let within = Group { part: group.part.or(Some(part)), ..*group };
+                    code.iter_mut().for_each(|instr| self.finish(instr, &within));
+                }
             }
         }
     }

@@ -5,7 +5,8 @@
 //! recurrent loop, and why. [`schedule`] lists the calls in the order of the run. [`layouts`] decides which rows stay in
 //! step-major order. [`writers`] decides which contribution to a gradient is written and which ones are added. [`slots`]
 //! assigns a slot to each variable. [`build`] makes the instructions from the results of all these analyses. [`lives`] and
-//! [`buffers`] decide which slots share a buffer; [`finish`] numbers the instructions.
+//! [`buffers`] decide which slots share a buffer; [`finish`] numbers the instructions. [`packed`] decides which calls share the
+//! memory of packed weights.
 
 mod blocks;
 mod buffers;
@@ -17,6 +18,7 @@ mod layouts;
 mod lives;
 mod loops;
 mod needs;
+mod packed;
 mod pools;
 mod saved;
 mod schedule;
@@ -77,9 +79,11 @@ pub(crate) fn compile(
     let (views, same) = (blocks.views(), blocks.same());
     let losses = losses.iter().filter_map(|&var| slots.slot_of(var)).collect();
     let (of_slot, buffers) = buffers::assign(&slots.slots, &lives.of_slot, &chain_lives);
+    let prepared = packed::assign(&mut finished.code, &slots.slots);
     let (pool_of, pools) = pools::assign(&slots, &lives.of_slot, &mut finished.code);
-    let placed = slots.slots.iter().zip(&lives.of_slot).zip(of_slot.iter().zip(&pool_of));
-    let placed = placed.map(|((desc, &life), (&buffer, &pool))| {
+    let placed = slots.slots.iter().enumerate().zip(of_slot.iter().zip(&pool_of));
+    let placed = placed.map(|((slot, desc), (&buffer, &pool))| {
+        let life = lives.in_instructions(slot);
         let slots::SlotDesc { var, dtype, width, rows, home, persistent, alias, .. } = *desc;
         Slot { var, dtype, width, rows, home, buffer, life, persistent, alias, pool }
     });
@@ -93,7 +97,7 @@ pub(crate) fn compile(
         of_var,
         buffers,
         pools,
-        prepared: finished.prepared,
+        prepared,
         instructions: finished.instructions,
         keyed: layouts.keyed,
         losses,

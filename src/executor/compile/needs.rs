@@ -33,6 +33,9 @@ pub(crate) fn needs(slots: &[Slot], code: &[Instr], keyed: &[BlockId]) -> Needs 
         counting.pooled(call, slots);
     }
     counting.needs.calls.sort_by_key(|call| call.kind);
+    let stores = counting.needs.calls.iter().enumerate().filter_map(|(at, call)| Some((call.prepared?, at)));
+    counting.needs.packed = stores.collect();
+    counting.needs.packed.sort_unstable();
     counting.needs.pools.sort_by_key(|need| (need.pool, need.slot));
     counting.needs
 }
@@ -149,7 +152,7 @@ impl<'p> Counting<'p> {
             op: call.op.clone(),
             kind: 0,
             pass: call.pass,
-            prepared: call.prepared.is_some(),
+            prepared: call.prepared,
             wanted: call.wanted.clone(),
             inputs: call.inputs.clone(),
             outputs: call.outputs.clone(),

@@ -219,7 +219,8 @@ impl Names<'_> {
 
     pub(crate) fn lives(&self, slots: &Slots, lives: &Lives) -> String {
         let mut out = String::new();
-        for (slot, &(first, last)) in slots.slots.iter().zip(&lives.of_slot) {
+        for (at, slot) in slots.slots.iter().enumerate() {
+            let (first, last) = lives.in_instructions(at);
             let last = if last == usize::MAX { "the end".to_owned() } else { last.to_string() };
             let _ = writeln!(out, "{}: {first} to {last}", self.var(slot.var));
         }

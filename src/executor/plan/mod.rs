@@ -68,7 +68,8 @@ pub(crate) struct OpInstr {
     pub(crate) top: Extent,
     pub(crate) stream: u64,
     pub(crate) random: bool,
-    /// The number of the state that the call prepares (such as packed weights); `None` if the operator prepares nothing.
+    /// The number of the store for the state that the call prepares (such as packed weights); `None` if the operator prepares
+    /// nothing.
     pub(crate) prepared: Option<usize>,
     pub(crate) constants: Vec<Range<usize>>,
     /// Whether threads may divide the call by columns.
@@ -248,8 +249,8 @@ pub(crate) struct Loop {
     pub(crate) after: Vec<Instr>,
     /// The chains of the loop's instructions: groups of calls that run chunk by chunk.
     pub(crate) chains: Chains,
-    /// The memories whose previous values are also copied into one array, since instructions outside the loop read it. A
-    /// forward loop copies them after its steps; a backward loop copies them before its steps.
+    /// The memories whose previous values are also copied into one array, since instructions outside the loop read it: after
+    /// the steps, or before them ([`Self::spreads_first`]).
     pub(crate) spread: Vec<usize>,
     /// Moves of rows from the loop's order back into the batch's order.
     pub(crate) scatter: Vec<Move>,
@@ -259,6 +260,8 @@ pub(crate) struct Loop {
     pub(crate) flush: Vec<Ref>,
     /// The slots whose rows are in an order of this loop: step-major, or by the rank of the sequence.
     pub(crate) slots: Vec<usize>,
+    /// The slots among `slots` that hold values during the steps. The buffer of another slot may hold such a value in the steps.
+    pub(crate) in_steps: Vec<usize>,
     /// Whether lanes (threads that each run some of the sequences) may run the loop: every row belongs to one lane, and no
     /// gradient is summed across sequences.
     pub(crate) in_lanes: bool,
@@ -274,6 +277,20 @@ pub(crate) struct Loop {
     pub(crate) sequences: Extent,
     /// Whether an operator in the loop draws random numbers.
     pub(crate) random: bool,
+}
+
+impl Loop {
+    /// Returns whether the previous values of memories are copied into one array before the steps, because an instruction before
+    /// the loop reads it.
+    pub(crate) fn spreads_first(&self) -> bool {
+        let previous = |read: &Ref| matches!(read.access, Access::Previous { .. });
+        let reads = |instr: &Instr| match instr {
+            Instr::Op(op) | Instr::Levels(op) => op.reads.iter().any(previous),
+            Instr::Loop(_) => true,
+            Instr::Zero(..) | Instr::Reorder { .. } => false,
+        };
+        self.backward && self.before.iter().any(reads)
+    }
 }
 
 /// The chains of the instructions before, in and after a loop, each list separately.
@@ -310,6 +327,7 @@ pub(crate) struct Plan {
     pub(crate) buffers: Vec<DType>,
     /// The storage of each value that is not dense, by pool number.
     pub(crate) pools: Vec<StorageKind>,
+    /// The number of stores for prepared states.
     pub(crate) prepared: usize,
     /// The number of instructions, including the instructions in loops.
     pub(crate) instructions: usize,

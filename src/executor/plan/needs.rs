@@ -60,7 +60,8 @@ pub(crate) struct CallNeed {
     /// The number of the operator's kind and pass: such calls share their scratch memory.
     pub(crate) kind: usize,
     pub(crate) pass: Pass,
-    pub(crate) prepared: bool,
+    /// The number of the store for the call's packed constants.
+    pub(crate) prepared: Option<usize>,
     pub(crate) wanted: Vec<bool>,
     pub(crate) inputs: Vec<Vec<Spec>>,
     pub(crate) outputs: Vec<Vec<Spec>>,
@@ -91,7 +92,7 @@ impl CallNeed {
         self.op.memory(&CallSizes {
             pass: self.pass,
             threads,
-            prepared: self.prepared,
+            prepared: self.prepared.is_some(),
             wanted: &self.wanted,
             inputs: &self.inputs,
             outputs: &self.outputs,
@@ -113,6 +114,8 @@ pub(crate) struct Needs {
     pub(crate) pools: Vec<PoolNeed>,
     /// The calls whose operators declare memory, in ascending order of the kinds.
     pub(crate) calls: Vec<CallNeed>,
+    /// The stores for packed constants, in ascending order, each with a call (an index of `calls`) that uses the store.
+    pub(crate) packed: Vec<(usize, usize)>,
     /// The bytes of the row orders, levels and row keys of loops: the index of a quantity, and the bytes for each of it.
     pub(crate) orders: Vec<(usize, usize)>,
 }

@@ -7,7 +7,7 @@ use arrayvec::ArrayVec;
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::executor::plan::{Access, Instr, OpInstr, Ref};
-use crate::executor::run::state::{CallRows, RunState};
+use crate::executor::run::state::{CallRows, Preparation, RunState};
 use crate::executor::run::worker::Worker;
 use crate::kernels::arena::{Lane, Operands, Region};
 use crate::kernels::{flush, helpers, join};
@@ -160,11 +160,12 @@ impl RunState<'_> {
             }
             Instr::Op(op) => {
                 let Some(index) = op.prepared else { return Ok(()) };
-                let mut of = std::mem::take(&mut self.prepared[index].of);
-                if !of.is_empty() && of.iter().copied().eq(self.versions(op, lane)) {
-                    self.prepared[index].of = of;
+                let Preparation { by, of, .. } = &self.prepared[index];
+                if *by == op.index && !of.is_empty() && of.iter().copied().eq(self.versions(op, lane)) {
                     return Ok(());
                 }
+                let mut of = std::mem::take(&mut self.prepared[index].of);
+                self.prepared[index].made.clear();
                 let Worker { room, reads, recorder, .. } = worker;
                 reads.clear();
                 // Packing reads only the constants; the other operands may not have memory yet.
@@ -194,7 +195,7 @@ impl RunState<'_> {
                 if of.contains(&0) {
                     of.clear();
                 }
-                self.prepared[index].of = of;
+                (self.prepared[index].of, self.prepared[index].by) = (of, op.index);
                 if let (Some(start), Some(recorder)) = (clock, recorder) {
                     let numbers = reads.iter().map(|r| r.extent.rows * r.extent.width).sum::<usize>();
                     let size = op.reads.first().map_or(0, |r| self.dtype(r).size_of());

@@ -76,7 +76,7 @@ impl<'p> RunState<'p> {
         for level in frame.levels.iter().filter(|level| level.statics) {
             bounds.extend(level.bounds.iter().chain(&level.starts));
         }
-        for &s in &instr.slots {
+        for &s in &instr.in_steps {
             let slot = &self.plan.slots[s];
             let stride = slot.width;
             shares[slot.buffer] = match (slot.rows, slot.home) {

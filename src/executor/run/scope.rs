@@ -11,7 +11,7 @@ use crate::operator::{RowTable, Spec};
 use crate::program::description::initialize;
 use crate::program::{Program, VarDesc, VarKind};
 use crate::reserve;
-use crate::tensor::{DType, Dense, Element, Storage, StorageKind, with_element};
+use crate::tensor::{DType, Dense, Element, Storage, StorageKind, elements, with_element};
 
 /// The persistent variables of programs, by name. Several programs may share a scope, for example a training program and an
 /// inference program. A clone of a scope has its own copy of the values.
@@ -100,8 +100,7 @@ impl Scope {
                 if let Some(how) = &var.initializer {
                     initialize::check(how, &dims).map_err(|e| e.variable(&var.name))?;
                 }
-                drop(Dense::zeros(spec.dtype, &dims).map_err(|e| e.variable(&var.name))?); // an error where there is no room
-                self.add(&var.name, spec.dtype, dims.clone())?;
+                self.add(&var.name, spec.dtype, dims.clone()).map_err(|e| e.variable(&var.name))?;
                 with_element!(spec.dtype, T => self.write::<T, _>(&var.name, |out| match &var.initializer {
                     Some(how) => initialize::evaluate_in(how, &dims, program.seed, &var.name, out),
                     None => {
@@ -232,8 +231,8 @@ impl Scope {
     /// # Errors
     /// If the system refuses the memory.
     fn add(&mut self, name: &str, dtype: DType, dims: Vec<usize>) -> Result<()> {
+        let elements = elements(&dims, dtype)?;
         let buffer = with_element!(dtype, T => self.arena.add::<T>());
-        let elements: usize = dims.iter().product();
         if !self.arena.try_reserve(buffer, elements) {
             return Err(reserve::refused("memory of a parameter", elements.saturating_mul(dtype.size_of())));
         }

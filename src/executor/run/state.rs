@@ -30,10 +30,12 @@ pub(crate) struct RunState<'p> {
     pub(crate) worth: Worth,
 }
 
-/// The values that an operator has prepared for its calls, such as packed weights.
+/// A store for the values that an operator has prepared for its calls, such as packed weights.
 #[derive(Default)]
 pub(crate) struct Preparation {
     pub(super) made: CallCache,
+    /// The number of the instruction whose constants were prepared last.
+    pub(super) by: usize,
     /// The versions of the constants that were prepared; empty if they must be prepared again in every run.
     pub(super) of: Vec<u64>,
 }

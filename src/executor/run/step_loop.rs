@@ -66,7 +66,7 @@ impl<'p> RunState<'p> {
             self.all_together(instr, lane, tools)?;
         }
         laps.mark();
-        if !instr.backward {
+        if !instr.spreads_first() {
             self.spread(instr, lane, tools);
         }
         laps.mark();
@@ -136,7 +136,7 @@ impl<'p> RunState<'p> {
         for view in &instr.zero {
             self.zero(view, lane, &mut tools.workers[0].room, tools.pool);
         }
-        if instr.backward {
+        if instr.spreads_first() {
             self.spread(instr, lane, tools);
         }
         let whole = instr.gradients.iter().filter(|plan| plan.passes.is_none());

@@ -26,16 +26,18 @@ use crate::with_float;
 const WORTH_DIVIDING: usize = 1 << 16;
 
 /// Returns the number of rows of a chunk, for logits with `classes` columns. A chunk has enough rows to make the matrix products
-/// take much longer than reading and writing the gradient of W. With few classes, a chunk has up to a million logits. To limit
-/// memory, a chunk has at most eight million logits, unless [`SUM_ROWS`] / 2 rows have more logits. The number of rows of a chunk
-/// is a multiple of [`SUM_ROWS`], or half of [`SUM_ROWS`], so that sums over rows have the same bits on every machine.
-fn chunk_rows(cpu: Cpu, classes: usize) -> usize {
+/// take much longer than reading W, but no more rows than one block of a product per thread: more rows would not save a pass over
+/// W. With few classes, a chunk has up to a million logits. To limit memory, a chunk has at most eight million logits, unless
+/// [`SUM_ROWS`] / 2 rows have more logits. The number of rows of a chunk is a multiple of [`SUM_ROWS`], or half of [`SUM_ROWS`],
+/// so that sums over rows have the same bits on every machine.
+fn chunk_rows(cpu: Cpu, classes: usize, threads: usize) -> usize {
     let logits = |count: usize| count / classes.max(1);
     let most = logits(8 << 20) / SUM_ROWS * SUM_ROWS;
     if most == 0 {
         return SUM_ROWS / 2;
     }
-    let rows = logits(1 << 20).min(4096).max(cpu.rows_for_a_pass());
+    let blocks = (threads * cpu.product_rows() / SUM_ROWS * SUM_ROWS).max(SUM_ROWS);
+    let rows = logits(1 << 20).min(4096).max(cpu.rows_for_a_pass().min(blocks));
     rows.next_multiple_of(SUM_ROWS).min(most)
 }
 
@@ -237,7 +239,7 @@ impl LinearCrossEntropy {
         let (rows, _) = sizes.input(Self::X);
         let inputs = if sizes.wants(Self::X) { PackedMatrix::<T>::bytes_of(classes, height) } else { 0 };
         let prepared = PackedMatrix::<T>::bytes_of(height, classes) + inputs;
-        let logits = chunk_rows(cpu(), classes).min(rows) * classes * size_of::<T>();
+        let logits = chunk_rows(cpu(), classes, sizes.threads()).min(rows) * classes * size_of::<T>();
         let gradient = match sizes.pass() {
             Pass::Backward => affine_gradient_bytes::<T>(height, classes, self.transposed, sizes.threads()),
             Pass::Forward => 0,
@@ -373,7 +375,7 @@ fn all<T: RowValue>(
 ) -> Result<()> {
     let Tools { threads, logits: room, gradient } = tools;
     let classes = weights.logits.n();
-    let most = chunk_rows(cpu(), classes).min(rows.rows());
+    let most = chunk_rows(cpu(), classes, threads).min(rows.rows());
     lengthen(room, most * classes);
     let mut rest = rows;
     // The loop runs at least once, so that the gradients of W and b are written even if there are no rows.

@@ -8,7 +8,7 @@ use serde::de::{Error as _, SeqAccess, Visitor};
 use serde::ser::{Error as _, SerializeTuple};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use super::{Data, Dense, layout, reserved, size};
+use super::{Data, Dense, elements, layout, reserved};
 use crate::error::{AtCaller, Error, ErrorKind, Result};
 use crate::tensor::dtype::with_element;
 use crate::tensor::{DType, Element};
@@ -62,7 +62,7 @@ impl Dense {
         shape: &[usize],
         fill: &mut dyn FnMut(&mut [u8]) -> Result<()>,
     ) -> Result<Self> {
-        let n = size(shape, dtype).at_caller()?;
+        let n = elements(shape, dtype).at_caller()?;
         let mut bytes = vec![0; n.min(PIECE) * dtype.size_of()];
         with_element!(dtype, T => {
             let mut numbers: Vec<T> = reserved(n).at_caller()?;
