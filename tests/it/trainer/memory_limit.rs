@@ -12,6 +12,8 @@ use super::*;
 
 /// Returns the limit that leaves half more memory than the largest sample needs, and a share of what all other samples of a batch need.
 fn limit(trainer: &mut Trainer, data: &dyn Data, share: f64) -> u64 {
+    // A divided step is computed by another program, which takes a little more.
+    const MORE: f64 = 1.5;
     trainer.check_data(data, data).unwrap();
     let [mut of_batch, mut of_sample, mut fixed] = [0; 3];
     for batch in data.batches(None, 0).unwrap() {
@@ -35,7 +37,7 @@ fn limit(trainer: &mut Trainer, data: &dyn Data, share: f64) -> u64 {
             of_sample = memory(trainer, &one).max(of_sample);
         }
     }
-    ((fixed as f64 + of_sample as f64 * 1.5 + (of_batch - of_sample) as f64 * share) * 8.0 / 7.0) as u64 + 8
+    ((fixed as f64 + of_sample as f64 * MORE + (of_batch - of_sample) as f64 * share) * 8.0 / 7.0) as u64 + 8
 }
 
 #[test]
