@@ -21,7 +21,7 @@ pub(crate) struct Lives {
     /// the slots that have values before the first operator.
     touched: Vec<BTreeSet<usize>>,
     /// The moment of each instruction of the root block.
-    moments: Vec<usize>,
+    pub(crate) moments: Vec<usize>,
 }
 
 impl Lives {
