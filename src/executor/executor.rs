@@ -217,11 +217,23 @@ impl Executor {
     /// The errors of [`Self::run`] that are about feeds.
     #[track_caller]
     pub fn counts(&mut self, feeds: &[(VarId, &Variable)]) -> Result<RowCounts> {
-        self.done = None;
-        self.machine.counts_for(&self.program, &self.plan, feeds).at_caller()
+        let mut counts = RowCounts::default();
+        self.count_into(feeds, &mut counts).at_caller()?;
+        Ok(counts)
     }
 
-    /// Returns the counts of the last run, levels of sequences that operators made included.
+    /// Computes the counts of a batch as [`Self::counts`] does, in the memory of earlier counts.
+    ///
+    /// # Errors
+    /// The errors of [`Self::counts`].
+    #[track_caller]
+    pub fn count_into(&mut self, feeds: &[(VarId, &Variable)], counts: &mut RowCounts) -> Result<()> {
+        self.done = None;
+        self.machine.counts_for(&self.program, &self.plan, feeds, counts).at_caller()
+    }
+
+    /// Returns the counts of the last run: the rows of all levels that operators made, and the memory of values that are not
+    /// dense. This memory is not smaller after an earlier, larger batch.
     pub fn counts_of_run(&self) -> RowCounts {
         self.machine.counts(&self.plan)
     }

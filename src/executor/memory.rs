@@ -8,6 +8,9 @@ use crate::program::{Program, VarRole};
 /// The allowance for small lists, such as the operands of calls.
 const LISTS: usize = 64 << 10;
 
+/// The most scratch vectors whose calls share them in the figures; a further vector counts once per call.
+const MOST_SHARED: usize = 128;
+
 /// The memory of a run in bytes, by kind: see [`Executor::memory`](crate::executor::Executor::memory).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
@@ -89,36 +92,40 @@ impl MemoryUse {
         }
         let mut selected = 0usize;
         for needs in needs.pools.chunk_by(|a, b| a.pool == b.pool) {
-            let of_slot = needs.chunk_by(|a, b| a.slot == b.slot);
-            let sums = of_slot.map(|terms| {
-                terms
-                    .iter()
-                    .map(|need| of(need.quantity, need.factor.saturating_mul(need.entry)))
-                    .sum::<usize>()
-            });
-            selected = selected.saturating_add(sums.max().unwrap_or(0));
+            let bound = || needs.iter().map(|need| need.bytes(&counts.values)).max().unwrap_or(0);
+            selected =
+                selected.saturating_add(counts.pools.get(needs[0].pool).copied().unwrap_or_else(bound));
         }
         let orders =
             needs.orders.iter().map(|&(quantity, unit)| of(quantity, unit)).fold(0, usize::saturating_add);
-        let mut memory =
-            Self { buffers, selected, orders, lists: LISTS, bound: self.bound || !counts.exact, ..*self };
-        let mut kind = (usize::MAX, 0);
+        let mut memory = Self {
+            buffers,
+            selected,
+            orders,
+            lists: LISTS,
+            bound: self.bound || !counts.is_exact(),
+            ..*self
+        };
+        let mut largest = [0; MOST_SHARED];
         for call in &needs.calls {
-            let CallMemory { scratch, bound, .. } = call.memory(&counts.values, threads);
+            let CallMemory { scratch, bound, .. } = call.memory(&counts.values, &counts.pools, threads);
             memory.bound |= bound;
-            if kind.0 != call.kind {
-                kind = (call.kind, 0);
+            for (&number, (_, bytes)) in call.scratch.iter().zip(scratch) {
+                let before = largest.get(number).copied().unwrap_or(0);
+                memory.scratch = memory.scratch.saturating_add(bytes.saturating_sub(before));
+                if let Some(largest) = largest.get_mut(number) {
+                    *largest = before.max(bytes);
+                }
             }
-            memory.scratch = memory.scratch.saturating_add(scratch.saturating_sub(kind.1));
-            kind.1 = kind.1.max(scratch);
         }
         for of_store in needs.packed.chunk_by(|a, b| a.0 == b.0) {
-            let packed =
-                |&(_, call): &(usize, usize)| needs.calls[call].memory(&counts.values, threads).prepared;
+            let packed = |&(_, call): &(usize, usize)| {
+                needs.calls[call].memory(&counts.values, &counts.pools, threads).prepared
+            };
             let largest = of_store.iter().map(packed).max().unwrap_or(0);
             memory.packed = memory.packed.saturating_add(largest);
         }
-        memory.bound |= !needs.pools.is_empty();
+        memory.bound |= counts.pools.is_empty() && !needs.pools.is_empty();
         memory
     }
 }

@@ -13,7 +13,7 @@ use single::{Single, SingleResult};
 
 use super::float::{Assign, Float};
 use super::path::{Arithmetic, Sweep, sweep};
-use super::product::product;
+use super::product::{emptied, lengthen, product};
 use super::products::{PackedMatrix, Transpose};
 use super::view::{View, ViewMut};
 
@@ -100,6 +100,24 @@ impl<T: Float> Default for AttentionRoom<T> {
     }
 }
 
+impl<T: Float> AttentionRoom<T> {
+    /// Returns the bytes of a room for up to `queries` queries and `keys` keys of a sequence, of `width` numbers, with values of
+    /// `values` numbers; in the forward pass, or in the backward pass.
+    pub fn bytes_of(queries: usize, keys: usize, (width, values): (usize, usize), backward: bool) -> usize {
+        let (q, k) = (queries.min(QUERIES), keys.min(KEYS));
+        let packed = PackedMatrix::<T>::bytes_of;
+        let larger = width.max(values);
+        let (matrices, numbers) = match backward {
+            false => (packed(width, k) + packed(k, values), q * k + 2 * queries),
+            true => (
+                packed(width, k) + packed(values, k) + packed(k, width) + packed(q, k),
+                2 * q * k + q * larger + k * (width + values + larger) + queries,
+            ),
+        };
+        numbers.saturating_add(keys).saturating_mul(size_of::<T>()).saturating_add(matrices)
+    }
+}
+
 /// The queries (n × d), the keys (m × d) and the values (m × e) of one sequence and one head.
 #[derive(Clone, Copy)]
 pub struct AttentionInputs<'a, T> {
@@ -130,10 +148,8 @@ pub fn attention<T: Float>(
         return;
     }
     out.fill(T::ZERO);
-    room.most.clear();
-    room.most.resize(n, T::NEG_INFINITY);
-    room.sums.clear();
-    room.sums.resize(n, T::ZERO);
+    emptied(&mut room.most, n).resize(n, T::NEG_INFINITY);
+    emptied(&mut room.sums, n).resize(n, T::ZERO);
     for keys in tiles(m, KEYS) {
         if scores.seen(&(0..n), &keys).is_empty() {
             continue;
@@ -218,8 +234,7 @@ pub fn attention_backward<T: Float>(
     }
     // For each query i, the term that the gradients of all its scores subtract: Σ_c dout_ic · out_ic (equal to Σ_j p_ij ·
     // ∂loss/∂p_ij), minus the gradient of the query's log-sum-exp.
-    room.sums.clear();
-    room.sums.resize(n, T::ZERO);
+    emptied(&mut room.sums, n).resize(n, T::ZERO);
     if let Some(dout) = dout {
         sweep(Dots { x: dout, y: out, to: &mut room.sums });
     }
@@ -325,9 +340,7 @@ fn rows<'v, T>(view: &'v mut ViewMut<'_, T>, range: &Range<usize>) -> ViewMut<'v
 }
 
 fn grown<T: Float>(room: &mut Vec<T>, len: usize) -> &mut [T] {
-    if room.len() < len {
-        room.resize(len, T::ZERO);
-    }
+    lengthen(room, len);
     &mut room[..len]
 }
 

@@ -9,6 +9,7 @@
 use super::chain::{SMALL, VanishedMass, log_sum_exp};
 use super::float::Float;
 use super::path::{Arithmetic, Sweep, sweep};
+use super::product::{emptied, lengthen};
 use super::view::View;
 
 /// Scratch of [`ctc`] and [`ctc_gradient`], which the caller reuses for the next sequence.
@@ -36,14 +37,26 @@ pub struct CtcRoom {
 const BEFORE: usize = 2;
 
 impl CtcRoom {
-    fn start<T: Float>(&mut self, logits: View<'_, T>, labels: impl Iterator<Item = usize>, blank: usize) {
-        self.states.clear();
-        self.states.push(blank);
+    /// Returns the bytes of a room for sequences of up to `frames` frames of `classes` classes with up to `labels` labels.
+    pub fn bytes_of(frames: usize, classes: usize, labels: usize) -> usize {
+        let states = 2 * labels + 1;
+        let width = states + BEFORE;
+        let of_frame = classes.saturating_add(1).saturating_add(2 * width);
+        let numbers = frames.saturating_mul(of_frame).saturating_add(2 * width);
+        numbers.saturating_mul(size_of::<f64>()).saturating_add(states * size_of::<usize>())
+    }
+
+    fn start<T: Float>(
+        &mut self,
+        logits: View<'_, T>,
+        labels: impl ExactSizeIterator<Item = usize>,
+        blank: usize,
+    ) {
+        emptied(&mut self.states, 2 * labels.len() + 1).push(blank);
         for label in labels {
             self.states.extend([label, blank]);
         }
-        self.skips.clear();
-        self.skips.resize(BEFORE, 0.0);
+        emptied(&mut self.skips, self.states.len() + BEFORE).resize(BEFORE, 0.0);
         for (state, &class) in self.states.iter().enumerate() {
             let skips = class != blank && state >= 2 && self.states[state - 2] != class;
             self.skips.push(f64::from(u8::from(skips)));
@@ -51,13 +64,11 @@ impl CtcRoom {
         let (frames, width) = (logits.rows(), self.width());
         // The padding entries before the states stay 0.
         for sums in [&mut self.alpha, &mut self.beta] {
-            sums.clear();
-            sums.resize(frames * width, 0.0);
+            emptied(sums, frames * width).resize(frames * width, 0.0);
         }
-        self.own.clear();
-        self.own.resize(width, 0.0);
-        self.classes.resize((frames * logits.width()).max(self.classes.len()), 0.0);
-        self.totals.resize(frames.max(self.totals.len()), 0.0);
+        emptied(&mut self.own, width).resize(width, 0.0);
+        lengthen(&mut self.classes, frames * logits.width());
+        lengthen(&mut self.totals, frames);
     }
 
     /// Returns the number of array entries per frame: the states and the padding before them.
@@ -70,7 +81,7 @@ impl CtcRoom {
 /// is infinite if no alignment exists, and NaN if a logit is NaN.
 pub fn ctc<T: Float>(
     logits: View<'_, T>,
-    labels: impl Iterator<Item = usize>,
+    labels: impl ExactSizeIterator<Item = usize>,
     blank: usize,
     room: &mut CtcRoom,
 ) -> f64 {
@@ -82,7 +93,7 @@ pub fn ctc<T: Float>(
 /// The gradient is zero if the loss is infinite, and NaN if the loss is NaN.
 pub fn ctc_gradient<T: Float>(
     logits: View<'_, T>,
-    labels: impl Iterator<Item = usize>,
+    labels: impl ExactSizeIterator<Item = usize>,
     blank: usize,
     room: &mut CtcRoom,
     mut each: impl FnMut(usize, &[f64]),

@@ -160,12 +160,20 @@ impl Sizes {
 
 /// Returns the bytes of the scratch of [`affine_gradient`] for a weight of `k` rows and `n` columns.
 pub fn affine_gradient_bytes<T: Float>(k: usize, n: usize, transpose: Transpose, threads: usize) -> usize {
+    threads * room_bytes::<T>(k, false, n, transpose)
+}
+
+/// Returns the bytes of the scratch of [`picked_gradient`] for a weight of `k` rows and `n` columns.
+pub(super) fn picked_gradient_bytes<T: Float>(k: usize, n: usize) -> usize {
+    room_bytes::<T>(k, true, n, Transpose::No)
+}
+
+fn room_bytes<T: Float>(k: usize, picked: bool, n: usize, transpose: Transpose) -> usize {
     if size_of::<T>() != size_of::<f32>() {
         return 0;
     }
-    let Sizes { panel, left, turned } = Sizes::of((Path::best(), cpu()), k, false, n, transpose);
-    let room = (panel + left + turned) * size_of::<f32>() + ALIGNMENT;
-    threads * (room + size_of::<Vec<f32>>())
+    let Sizes { panel, left, turned } = Sizes::of((Path::best(), cpu()), k, picked, n, transpose);
+    (panel + left + turned) * size_of::<f32>() + ALIGNMENT + size_of::<Vec<f32>>()
 }
 
 /// Returns how many columns of `x` are packed into scratch at a time.

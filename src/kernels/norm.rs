@@ -9,6 +9,7 @@ use super::fork::join;
 use super::gradient::SUM_ROWS;
 use super::path::{Arithmetic, Sweep, sweep};
 use super::prefetch;
+use super::product::emptied;
 use super::view::{View, ViewMut};
 
 /// The number of independent partial sums: enough vectors that no addition waits for the previous addition.
@@ -62,6 +63,12 @@ pub fn norm_rows<T: Float>(x: View<'_, T>, norm: RowNorm<'_, T>, bias: Option<&[
     sweep(Normalised { x, norm, bias, out });
 }
 
+/// Returns the length of the scratch of [`norm_rows_gradient`]: a gain, and the sums of each block of rows if the gradient of a
+/// gain or a bias is requested.
+pub fn norm_gradient_numbers(rows: usize, width: usize, summed: bool) -> usize {
+    width + if summed { rows.div_ceil(SUM_ROWS) * 2 * width } else { 0 }
+}
+
 /// Computes the gradients of [`norm_rows`], on up to `threads` threads of rayon's pool; the bits do not depend on the number
 /// of threads. `room` is scratch, which the caller keeps between calls.
 ///
@@ -83,12 +90,10 @@ pub fn norm_rows_gradient<T: Float>(
     let fits = |side: &Option<(&mut [T], Assign)>| side.as_ref().is_none_or(|(side, _)| side.len() == width);
     assert!(norm.gain.is_none_or(|gain| gain.len() == width) && fits(&dgain) && fits(&dbias), "widths");
     let summed = dgain.is_some() || dbias.is_some();
-    let blocks = rows.div_ceil(SUM_ROWS);
-    let size = if summed { blocks * 2 * width } else { 0 };
-    room.clear();
+    let numbers = norm_gradient_numbers(rows, width, summed);
     // A `norm` without a gain has a gain of ones.
-    room.resize(width, T::ONE);
-    room.resize(width + size, T::ZERO);
+    emptied(room, numbers).resize(width, T::ONE);
+    room.resize(numbers, T::ZERO);
     let (ones, sums) = room.split_at_mut(width);
     let threads = super::helpers(rows * width, WORTH_A_THREAD, threads);
     let RowNorm { centre, epsilon, gain } = norm;

@@ -36,6 +36,16 @@ pub fn lengthen<T: Float>(room: &mut Vec<T>, len: usize) {
     }
 }
 
+/// Empties scratch memory and makes room for exactly `len` elements. If it must grow, the old memory is freed first.
+pub fn emptied<T>(room: &mut Vec<T>, len: usize) -> &mut Vec<T> {
+    room.clear();
+    if room.capacity() < len {
+        *room = Vec::new();
+        room.reserve_exact(len);
+    }
+    room
+}
+
 impl<T: Float> Default for PackedMatrix<T> {
     fn default() -> Self {
         Self::new()

@@ -211,6 +211,17 @@ impl PooledStorage {
         }
     }
 
+    /// Returns the allocated bytes of the value; 0 for a row-sparse table, which belongs to the scope.
+    pub(crate) fn allocated(&self) -> usize {
+        match self {
+            Self::Rows(rows) => rows.allocated(),
+            Self::Csr(csr) => {
+                (csr.indptr.capacity() + csr.indices.capacity()) * size_of::<i64>() + csr.numbers.allocated()
+            }
+            Self::Table(_) => 0,
+        }
+    }
+
     /// Empties the value, and sets the height and width of its table or matrix.
     pub(crate) fn reset<T: RowValue>(&mut self, height: usize, width: usize) {
         match self {

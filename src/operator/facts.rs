@@ -193,6 +193,8 @@ pub enum StorageBound {
     Everything,
     /// At most the sum of the counts that the inputs in these slots store; a dense input counts with its number of rows.
     Together(&'static [usize]),
+    /// At most this number for each row of the input in a slot: the slot, and the number.
+    PerRow(usize, usize),
     /// At most the smallest of the counts that the inputs in these slots store; dense inputs are ignored.
     Least(&'static [usize]),
 }

@@ -1,17 +1,58 @@
 //! The memory that the calls of an operator take beside their operands, computed before a run.
 
+use std::any::TypeId;
+
+use arrayvec::ArrayVec;
+
 use super::context::Pass;
 use crate::operator::extent::{Extent, LevelId, Spec};
+use crate::tensor::{DType, StorageKind};
+
+/// The most sizes of scratch memory that a call declares; further sizes are added to the last one.
+const MOST_SCRATCH: usize = 12;
 
 /// The memory that the calls of an operator take beside their operands, in bytes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct CallMemory {
     /// The value that [`Op::prepare`](crate::operator::Op::prepare) leaves, such as packed weights.
     pub prepared: usize,
-    /// The scratch memory of all threads together.
-    pub scratch: usize,
-    /// Whether `scratch` is an upper bound: values that only the run computes decide how much of it is used.
+    /// Whether the scratch memory is an upper bound: values that only the run computes decide how much of it is used.
     pub bound: bool,
+    /// The type of each scratch value, and the bytes of all threads together.
+    pub(crate) scratch: ArrayVec<(TypeId, usize), MOST_SCRATCH>,
+}
+
+impl CallMemory {
+    /// Returns the memory of a call that leaves `bytes` bytes in [`Op::prepare`](crate::operator::Op::prepare).
+    pub fn prepared(bytes: usize) -> Self {
+        Self { prepared: bytes, ..Self::default() }
+    }
+
+    /// Adds the bytes of a vector in the scratch value `S`, of all threads together. All calls of a run share the vector, so the
+    /// largest call counts. An operator declares the vectors of a scratch value always in the same order, unused ones with 0
+    /// bytes.
+    #[must_use]
+    pub fn scratch<S: 'static>(mut self, bytes: usize) -> Self {
+        if let Err(full) = self.scratch.try_push((TypeId::of::<S>(), bytes))
+            && let Some((_, last)) = self.scratch.last_mut()
+        {
+            *last = last.saturating_add(full.element().1);
+        }
+        self
+    }
+
+    /// Marks the scratch memory as an upper bound if `bound` is true.
+    #[must_use]
+    pub fn bounded(self, bound: bool) -> Self {
+        Self { bound, ..self }
+    }
+}
+
+/// An input or output slot of a call, by number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum CallSlot {
+    Input(usize),
+    Output(usize),
 }
 
 /// The sizes of a call's operands, from which [`Op::memory`](crate::operator::Op::memory) computes the memory of the call. A call
@@ -25,7 +66,7 @@ pub struct CallSizes<'a> {
     pub(crate) inputs: &'a [Vec<Spec>],
     pub(crate) outputs: &'a [Vec<Spec>],
     pub(crate) rows: &'a dyn Fn(Extent) -> usize,
-    pub(crate) stored: &'a dyn Fn(usize) -> usize,
+    pub(crate) stored: &'a dyn Fn(CallSlot) -> usize,
     pub(crate) longest: &'a dyn Fn(LevelId) -> usize,
 }
 
@@ -55,14 +96,21 @@ impl CallSizes<'_> {
         self.inputs.get(slot).map_or(0, Vec::len)
     }
 
-    /// Returns the bytes of a number of the variable in input slot `slot`; 0 if no variable is bound.
-    pub fn number(&self, slot: usize) -> usize {
-        self.inputs.get(slot).and_then(|specs| specs.first()).map_or(0, |spec| spec.dtype.size_of())
+    /// Returns the dtype of the variable in input slot `slot`; f32 if no variable is bound.
+    pub fn dtype(&self, slot: usize) -> DType {
+        self.inputs.get(slot).and_then(|specs| specs.first()).map_or(DType::F32, |spec| spec.dtype)
     }
 
     /// Returns the number of rows and the width of the variable in input slot `slot`; zeros if no variable is bound.
     pub fn input(&self, slot: usize) -> (usize, usize) {
         self.size(self.inputs.get(slot))
+    }
+
+    /// Returns the largest number of rows and the largest width of the variables in input slot `slot`.
+    pub fn largest(&self, slot: usize) -> (usize, usize) {
+        let specs = self.inputs.get(slot).into_iter().flatten();
+        specs
+            .fold((0, 0), |(rows, width), spec| (rows.max((self.rows)(spec.rows())), width.max(spec.width())))
     }
 
     /// Returns the number of rows and the width of the variable in output slot `slot`.
@@ -73,7 +121,18 @@ impl CallSizes<'_> {
     /// Returns the most entries, or selected rows, that the sparse variables of input slot `slot` store together; 0 if the
     /// variables are dense.
     pub fn stored(&self, slot: usize) -> usize {
-        (self.stored)(slot)
+        (self.stored)(CallSlot::Input(slot))
+    }
+
+    /// Returns the most entries, or selected rows, that the sparse variables of output slot `slot` store together.
+    pub fn stored_output(&self, slot: usize) -> usize {
+        (self.stored)(CallSlot::Output(slot))
+    }
+
+    /// Returns whether the variable in input slot `slot` is a row-sparse parameter.
+    pub fn is_table(&self, slot: usize) -> bool {
+        let spec = self.inputs.get(slot).and_then(|specs| specs.first());
+        spec.is_some_and(|spec| spec.storage == StorageKind::SelectedRows)
     }
 
     /// Returns the length of the longest sequence (last level) of the variable in input slot `slot`; 0 without a LoD.

@@ -37,6 +37,7 @@ pub use extent::{BlockId, Extent, LevelId, Levels, Shape, Spec, VarId};
 pub use facts::{Debt, Facts, Gradient, LodEffect, Reach, ReadSlots, StorageBound};
 pub use hints::{Fusion, Hints, Merge, Pieces, Total};
 pub use keys::RowKey;
+pub(crate) use memory::CallSlot;
 pub use memory::{CallMemory, CallSizes};
 pub use op::{Op, Operators};
 pub use registry::Registry;

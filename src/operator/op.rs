@@ -158,6 +158,13 @@ pub trait Op: DeclaredOp {
         CallMemory::default()
     }
 
+    /// For an operator that makes new sequences: returns the input slot whose rows bound the rows of the new sequences, and the
+    /// most new rows for each row of the variables in this slot. `None` if no bound is known. The bound counts the new rows before
+    /// a run if values decide them.
+    fn most_rows(&self, _inputs: &[Vec<Spec>]) -> Option<(usize, usize)> {
+        None
+    }
+
     /// Prepares many calls with the same constant inputs, for example by packing weights. `prepare` is called once for all steps
     /// of a loop, and once for all runs until a constant input is written. The prepared value MUST depend only on the constant
     /// inputs and the attributes.

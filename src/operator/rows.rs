@@ -14,6 +14,10 @@ pub struct Numbers {
 }
 
 impl Numbers {
+    pub(super) fn allocated(&self) -> usize {
+        self.f32.capacity() * size_of::<f32>() + self.f64.capacity() * size_of::<f64>()
+    }
+
     /// Empties the vector, and makes `T` its dtype.
     pub(super) fn reset<T: RowValue>(&mut self) {
         self.dtype = Some(T::ROW_DTYPE);
@@ -221,6 +225,10 @@ impl RowBuffer {
         let values = self.numbers.kept::<T>();
         values.resize(ids.len() * width, T::ZERO);
         ViewMut::new(values, ids.len(), width)
+    }
+
+    pub(super) fn allocated(&self) -> usize {
+        self.rows.capacity() * size_of::<i64>() + self.numbers.allocated()
     }
 
     /// Marks the row numbers as sorted and distinct.

@@ -18,12 +18,11 @@ use unpadded::{DType, Mode, Result, Variable};
 
 use crate::thorough::times;
 use checks::{check, directional, updates};
-use generator::{Case, Kind, Tables, callable, case, fed, mistake};
+pub(crate) use generator::F32;
+use generator::{Case, Kind, callable, case, fed, mistake, seeds};
 
 /// How many programs the suite runs of each kind.
 const PROGRAMS: usize = 50;
-pub(crate) const F32: Kind =
-    Kind { dtype: DType::F32, smooth: false, wide: false, tables: Tables::Some, often: None };
 const F64: Kind = Kind { dtype: DType::F64, ..F32 };
 
 pub(crate) fn run<'a>(feeds: &'a [(VarId, &'a Variable)], numbers: &'a [u64]) -> Run<'a> {
@@ -171,13 +170,6 @@ fn hold(seeds: impl Iterator<Item = u64>, mut check: impl FnMut(u64, &mut Worst)
     failures.iter().for_each(|f| println!("{}", f.lines().next().unwrap_or_default()));
     assert!(failures.is_empty(), "{} of {count} failed; the smallest:\n{}", failures.len(), failures[0]);
     assert!(10 * (not_finite + rough) <= count, "{not_finite} not finite and {rough} too rough of {count}");
-}
-
-/// Returns the seeds: `UNPADDED_SEEDS=first..end` replaces the suite's seeds, for example by a failed seed.
-fn seeds(count: usize) -> std::ops::Range<u64> {
-    let asked = std::env::var("UNPADDED_SEEDS").ok();
-    let range = asked.as_ref().and_then(|text| text.split_once(".."));
-    range.map_or(0..times(count) as u64, |(a, b)| a.parse().unwrap()..b.parse().unwrap())
 }
 
 #[test]

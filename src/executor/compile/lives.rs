@@ -40,7 +40,7 @@ pub(crate) struct Lives {
     /// the slots that have values before the first operator.
     touched: Vec<BTreeMap<usize, LoopParts>>,
     /// For each instruction of the root block, the number of its operator's first instruction.
-    firsts: Vec<usize>,
+    pub(crate) firsts: Vec<usize>,
 }
 
 impl Lives {

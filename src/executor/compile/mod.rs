@@ -88,7 +88,7 @@ pub(crate) fn compile(
         Slot { var, dtype, width, rows, home, buffer, life, persistent, alias, pool }
     });
     let slots: Vec<Slot> = placed.collect();
-    let needs = needs::needs(&slots, &finished.code, &layouts.keyed);
+    let needs = needs::needs(&slots, &pools, (&finished.code, &lives.firsts), &layouts.keyed);
     Ok(Plan {
         needs,
         slots,

@@ -1,15 +1,25 @@
 //! The memory that a plan needs, as terms over the counts of a batch.
 
+use std::any::TypeId;
+
 use crate::executor::plan::{
-    BufferNeed, CallNeed, Home, InnerLevel, Instr, Loop, LoopRows, Needs, OpInstr, PoolNeed, Quantity, Slot,
+    BufferNeed, CallNeed, EntryTerm, Home, InnerLevel, Instr, LevelBound, Loop, LoopRows, Needs, OpInstr,
+    PoolNeed, Quantity, Slot,
 };
 use crate::operator::context::OperandPosition;
 use crate::operator::keys::RowKey;
-use crate::operator::{BlockId, CallMemory, Extent, LevelId, Pass, Spec, StorageBound};
+use crate::operator::{BlockId, CallSlot, Extent, LevelId, Pass, Spec, StorageBound};
+use crate::program::Role;
+use crate::tensor::StorageKind;
 
-/// Returns the needs of the slots, and of the loops in `code`. `keyed` are the blocks whose frames have row keys for instructions
+/// Returns the needs of the slots, and of the loops in `code`, whose instructions run at `moments`. `keyed` are the blocks whose frames have row keys for instructions
 /// outside the block.
-pub(crate) fn needs(slots: &[Slot], code: &[Instr], keyed: &[BlockId]) -> Needs {
+pub(crate) fn needs(
+    slots: &[Slot],
+    pools: &[StorageKind],
+    (code, moments): (&[Instr], &[usize]),
+    keyed: &[BlockId],
+) -> Needs {
     let mut loops = Vec::new();
     collect(code, &mut loops);
     let mut counting = Counting { loops, needs: Needs::default() };
@@ -26,31 +36,38 @@ pub(crate) fn needs(slots: &[Slot], code: &[Instr], keyed: &[BlockId]) -> Needs 
         }
     }
     let mut calls = Vec::new();
-    gather_calls(code, false, &mut calls);
-    let mut kinds: Vec<(String, Pass)> = Vec::new();
-    for &(call, in_loop) in &calls {
-        counting.call(call, in_loop, &mut kinds);
-        counting.pooled(call, slots);
+    for (&moment, instr) in moments.iter().zip(code) {
+        gather_calls(std::slice::from_ref(instr), false, &mut |call, in_loop| {
+            calls.push((moment, call, in_loop))
+        });
     }
-    counting.needs.calls.sort_by_key(|call| call.kind);
+    let mut pools = Pools { slots, kinds: pools, needs: vec![None; slots.len()] };
+    let mut scratch: Vec<(TypeId, usize)> = Vec::new();
+    for &(moment, call, in_loop) in &calls {
+        counting.level_bounds(call);
+        pools.write(moment, call, &mut counting);
+        let stored = pools.operands(moment, call, &mut counting);
+        counting.call(call, in_loop, &mut scratch, stored);
+    }
+    counting.needs.pools = pools.needs.into_iter().flatten().collect();
+    counting.needs.pools.sort_by_key(|need| need.pool);
     let stores = counting.needs.calls.iter().enumerate().filter_map(|(at, call)| Some((call.prepared?, at)));
     counting.needs.packed = stores.collect();
     counting.needs.packed.sort_unstable();
-    counting.needs.pools.sort_by_key(|need| (need.pool, need.slot));
     counting.needs
 }
 
 /// Collects the operators of instructions, each with whether it runs step by step. Operators whose results another operator
 /// computes in training are left out.
-fn gather_calls<'p>(code: &'p [Instr], in_loop: bool, calls: &mut Vec<(&'p OpInstr, bool)>) {
+fn gather_calls<'p>(code: &'p [Instr], in_loop: bool, found: &mut dyn FnMut(&'p OpInstr, bool)) {
     for instr in code {
         match instr {
             Instr::Op(op) if op.stands_for.as_ref().is_some_and(|note| note.superseded) => {}
-            Instr::Op(op) | Instr::Levels(op) => calls.push((op, in_loop || op.span == LoopRows::Steps)),
+            Instr::Op(op) | Instr::Levels(op) => found(op, in_loop || op.span == LoopRows::Steps),
             Instr::Loop(inner) => {
-                gather_calls(&inner.before, in_loop, calls);
-                gather_calls(&inner.body, true, calls);
-                gather_calls(&inner.after, in_loop, calls);
+                gather_calls(&inner.before, in_loop, found);
+                gather_calls(&inner.body, true, found);
+                gather_calls(&inner.after, in_loop, found);
             }
             Instr::Zero(..) | Instr::Reorder { .. } => {}
         }
@@ -147,28 +164,25 @@ impl<'p> Counting<'p> {
     }
 
     /// Adds a call, if its operator declares memory.
-    fn call(&mut self, call: &OpInstr, in_loop: bool, kinds: &mut Vec<(String, Pass)>) {
+    fn call(
+        &mut self,
+        call: &OpInstr,
+        in_loop: bool,
+        known: &mut Vec<(TypeId, usize)>,
+        stored: Vec<(CallSlot, PoolNeed)>,
+    ) {
         let mut need = CallNeed {
             op: call.op.clone(),
-            kind: 0,
+            scratch: Vec::new(),
             pass: call.pass,
             prepared: call.prepared,
             wanted: call.wanted.clone(),
             inputs: call.inputs.clone(),
             outputs: call.outputs.clone(),
             rows: Vec::new(),
-            stored: Vec::new(),
+            stored,
             longest: Vec::new(),
         };
-        for (k, places) in call.wiring.inputs.iter().enumerate() {
-            for number in places.iter().filter_map(|&place| pool(place)) {
-                let first =
-                    self.needs.pools.iter().find(|known| known.pool == number).map(|known| known.slot);
-                let terms =
-                    self.needs.pools.iter().filter(|known| known.pool == number && Some(known.slot) == first);
-                need.stored.extend(terms.map(|known| (k, known.quantity, known.factor)));
-            }
-        }
         let specs: Vec<&Spec> = call.inputs.iter().chain(&call.outputs).flatten().collect();
         for spec in specs {
             let rows = spec.rows();
@@ -184,14 +198,18 @@ impl<'p> Counting<'p> {
             }
         }
         // A call is left out if its operator declares no memory for a batch in which each count is 256.
-        if need.memory(&vec![256; self.needs.quantities.len()], 2) == CallMemory::default() {
+        let memory = need.memory(&vec![256; self.needs.quantities.len()], &[], 2);
+        if memory.prepared == 0 && memory.scratch.iter().all(|&(_, bytes)| bytes == 0) {
             return;
         }
-        let kind = (call.named.0.clone(), call.pass);
-        need.kind = kinds.iter().position(|known| *known == kind).unwrap_or_else(|| {
-            kinds.push(kind);
-            kinds.len() - 1
-        });
+        for (at, &(of, _)) in memory.scratch.iter().enumerate() {
+            // A scratch value may have several vectors.
+            let vector = memory.scratch[..at].iter().filter(|(before, _)| *before == of).count();
+            need.scratch.push(known.iter().position(|known| *known == (of, vector)).unwrap_or_else(|| {
+                known.push((of, vector));
+                known.len() - 1
+            }));
+        }
         self.needs.calls.push(need);
     }
 
@@ -207,44 +225,32 @@ impl<'p> Counting<'p> {
         }
     }
 
-    /// Adds the values of a call that are not dense: its outputs, or the gradients of its inputs.
-    fn pooled(&mut self, call: &OpInstr, slots: &[Slot]) {
-        let wiring = &call.wiring;
-        let mut written: Vec<(usize, StorageBound)> = Vec::new();
-        match call.pass {
-            Pass::Forward => {
-                for (k, of) in wiring.outputs.iter().enumerate() {
-                    written.extend(of.iter().filter_map(|&at| Some((pool(at)?, call.op.stored(k)))));
-                }
-            }
-            Pass::Backward => {
-                for (k, of) in wiring.input_gradients.iter().enumerate() {
-                    written.extend(
-                        of.iter().filter_map(|&(at, _)| Some((pool(at)?, call.op.stored_gradient(k)))),
-                    );
-                }
+    /// Returns the term of a number for each of some rows.
+    fn rows_of(&mut self, rows: Extent, factor: usize) -> EntryTerm {
+        match rows {
+            Extent::Known(rows) => (self.needs.index(Quantity::One), rows.saturating_mul(factor)),
+            rows => {
+                let total = self.total(rows);
+                (self.needs.index(total), factor)
             }
         }
-        for (number, bound) in written {
-            let of_pool = |(_, slot): &(usize, &Slot)| slot.pool == Some(number) && !slot.persistent;
-            let Some((index, slot)) = slots.iter().enumerate().find(of_pool) else { continue };
-            let entry = slot.width.saturating_mul(slot.dtype.size_of()) + size_of::<i64>();
-            let inputs: &[usize] = match bound {
-                StorageBound::Together(inputs) => inputs,
-                StorageBound::Least(inputs) => &inputs[..inputs.len().min(1)],
-                StorageBound::Everything => &[],
+    }
+
+    /// Adds the bounds of the levels that a call makes from values.
+    fn level_bounds(&mut self, call: &OpInstr) {
+        let Some((slot, factor)) = call.op.most_rows(&call.inputs) else { return };
+        let specs = &call.inputs[slot];
+        for &(level, _) in &call.made {
+            let rows = |spec: &Spec| match spec.rows() {
+                Extent::Known(rows) => (Quantity::One, rows.saturating_mul(factor)),
+                rows => (self.total(rows), factor),
             };
-            let specs: Vec<&Spec> = inputs.iter().filter_map(|&k| call.inputs.get(k)).flatten().collect();
-            if let (true, Some(rows)) = (specs.is_empty(), slot.rows.known()) {
-                let quantity = self.needs.index(Quantity::One);
-                self.needs.pools.push(PoolNeed { pool: number, slot: index, quantity, factor: rows, entry });
-            }
-            for spec in specs {
-                let total = self.total(spec.rows());
-                let quantity = self.needs.index(total);
-                let factor = spec.rows().known().unwrap_or(1);
-                self.needs.pools.push(PoolNeed { pool: number, slot: index, quantity, factor, entry });
-            }
+            let longest = |spec: &Spec| match spec.lod.last() {
+                Some(&level) if factor == 1 => (self.longest(level), 1),
+                _ => (Quantity::One, factor),
+            };
+            let (rows, longest) = (specs.iter().map(rows).collect(), specs.iter().map(longest).collect());
+            self.needs.bounds.push(LevelBound { level, rows, longest });
         }
     }
 
@@ -384,6 +390,139 @@ impl<'p> Counting<'p> {
             },
             None => self.total(Extent::Rows(level)),
         }
+    }
+}
+
+/// The values that are not dense, by slot.
+struct Pools<'p> {
+    slots: &'p [Slot],
+    /// The storage of each pool number.
+    kinds: &'p [StorageKind],
+    /// The need of each slot that a call has written, or that is a feed.
+    needs: Vec<Option<PoolNeed>>,
+}
+
+impl Pools<'_> {
+    /// Returns the slot that uses a pool number at a moment; `None` if the scope keeps the value.
+    fn slot(&self, pool: usize, moment: usize) -> Option<usize> {
+        let uses = |slot: &Slot| slot.pool == Some(pool) && slot.life.0 <= moment && moment <= slot.life.1;
+        self.slots.iter().position(uses).filter(|&at| !self.slots[at].persistent)
+    }
+
+    /// Returns whether a slot holds selected rows, and not a matrix.
+    fn by_rows(&self, slot: usize) -> bool {
+        self.slots[slot].pool.is_some_and(|pool| self.kinds[pool] == StorageKind::SelectedRows)
+    }
+
+    /// Returns the need of a slot without entries.
+    fn empty(&self, slot: usize, counting: &mut Counting<'_>) -> PoolNeed {
+        let Slot { pool, dtype, width, rows, .. } = self.slots[slot];
+        let word = size_of::<i64>();
+        let (numbers, offsets) = if self.by_rows(slot) { (width, 0) } else { (1, word) };
+        let offsets = counting.rows_of(rows, offsets);
+        let entry = numbers.saturating_mul(dtype.size_of()).saturating_add(word);
+        PoolNeed { pool: pool.unwrap_or(0), entries: Vec::new(), entry, offsets }
+    }
+
+    /// Returns the need of an operand. An operand that no call has written is a feed.
+    fn need(
+        &mut self,
+        position: OperandPosition,
+        moment: usize,
+        counting: &mut Counting<'_>,
+    ) -> Option<PoolNeed> {
+        let slot = self.slot(pool(position)?, moment)?;
+        if self.needs[slot].is_none() {
+            let mut need = self.empty(slot, counting);
+            need.entries.push((counting.needs.index(Quantity::Fed(self.slots[slot].var)), 1));
+            self.needs[slot] = Some(need);
+        }
+        self.needs[slot].clone()
+    }
+
+    /// Returns the sparse operands of a call.
+    fn operands(
+        &mut self,
+        moment: usize,
+        call: &OpInstr,
+        counting: &mut Counting<'_>,
+    ) -> Vec<(CallSlot, PoolNeed)> {
+        let mut found = Vec::new();
+        let inputs = call.wiring.inputs.iter().enumerate().map(|(k, of)| (CallSlot::Input(k), of));
+        let outputs = call.wiring.outputs.iter().enumerate().map(|(k, of)| (CallSlot::Output(k), of));
+        for (slot, positions) in inputs.chain(outputs) {
+            for &position in positions {
+                found.extend(self.need(position, moment, counting).map(|need| (slot, need)));
+            }
+        }
+        found
+    }
+
+    /// Adds the entries that a call writes: to its outputs, or to the gradients of its inputs. An output that a call updates in
+    /// place keeps its entries.
+    fn write(&mut self, moment: usize, call: &OpInstr, counting: &mut Counting<'_>) {
+        let wiring = &call.wiring;
+        let mut written = Vec::new();
+        match call.pass {
+            Pass::Forward => {
+                for (k, of) in wiring.outputs.iter().enumerate() {
+                    written.extend(
+                        of.iter().zip(&call.outputs[k]).map(|(&at, spec)| (at, spec, call.op.stored(k))),
+                    );
+                }
+            }
+            Pass::Backward => {
+                for (k, of) in wiring.input_gradients.iter().enumerate() {
+                    let bound = call.op.stored_gradient(k);
+                    written.extend(of.iter().zip(&call.inputs[k]).map(|(&(at, _), spec)| (at, spec, bound)));
+                }
+            }
+        }
+        for (position, spec, bound) in written {
+            let Some(slot) = pool(position).and_then(|number| self.slot(number, moment)) else { continue };
+            let updated = call.wiring.inputs.iter().flatten().any(|&input| input == position);
+            let updates = call.pass == Pass::Forward && call.role == Role::Update;
+            if updated || updates {
+                continue;
+            }
+            let entries = self.entries(slot, call, bound, moment, spec, counting);
+            let empty = self.empty(slot, counting);
+            self.needs[slot].get_or_insert(empty).entries.extend(entries);
+        }
+    }
+
+    /// Returns the terms of the entries that a call writes to a slot.
+    fn entries(
+        &mut self,
+        slot: usize,
+        call: &OpInstr,
+        bound: StorageBound,
+        moment: usize,
+        spec: &Spec,
+        counting: &mut Counting<'_>,
+    ) -> Vec<EntryTerm> {
+        let by_rows = self.by_rows(slot);
+        let slots: &[usize] = match &bound {
+            StorageBound::Everything => {
+                return vec![counting.rows_of(spec.rows(), if by_rows { 1 } else { spec.width() })];
+            }
+            StorageBound::PerRow(slot, count) => {
+                return call.inputs[*slot].iter().map(|spec| counting.rows_of(spec.rows(), *count)).collect();
+            }
+            StorageBound::Together(slots) | StorageBound::Least(slots) => slots,
+        };
+        let mut terms = Vec::new();
+        for &k in slots {
+            for (&position, spec) in call.wiring.inputs[k].iter().zip(&call.inputs[k]) {
+                match self.need(position, moment, counting) {
+                    Some(need) if matches!(bound, StorageBound::Least(_)) => return need.entries,
+                    Some(need) => terms.extend(need.entries),
+                    None if matches!(bound, StorageBound::Least(_)) => {}
+                    None => terms.push(counting.rows_of(spec.rows(), 1)),
+                }
+            }
+        }
+        terms
     }
 }
 

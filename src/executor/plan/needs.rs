@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::operator::{CallMemory, CallSizes, Extent, LevelId, Op, Pass, Spec};
+use crate::operator::{CallMemory, CallSizes, CallSlot, Extent, LevelId, Op, Pass, Spec, VarId};
 
 /// A count of a batch, on which the sizes of buffers depend.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -27,6 +27,8 @@ pub(crate) enum Quantity {
     Product(Box<[Quantity; 2]>),
     /// The number of rows of a level that an operator of a step block makes.
     Made(LevelId),
+    /// The number of entries, or of selected rows, of a sparse feed.
+    Fed(VarId),
 }
 
 /// The bytes of a slot in its buffer: `unit` for each of a quantity.
@@ -42,23 +44,48 @@ pub(crate) struct BufferNeed {
     pub(crate) exact: bool,
 }
 
-/// The bytes of a value that is not dense: `unit` for each of a quantity. A value may have several such terms.
+/// A number of entries: a factor for each of a quantity.
+pub(crate) type EntryTerm = (usize, usize);
+
+/// The most bytes of a value that is not dense.
 #[derive(Debug, Clone)]
 pub(crate) struct PoolNeed {
     pub(crate) pool: usize,
-    pub(crate) slot: usize,
-    pub(crate) quantity: usize,
-    /// The number of entries for each of the quantity.
-    pub(crate) factor: usize,
+    /// The terms of the number of entries, or of selected rows.
+    pub(crate) entries: Vec<EntryTerm>,
     /// The bytes of an entry.
     pub(crate) entry: usize,
+    /// The term of the offsets of a matrix, in bytes; 0 bytes for selected rows.
+    pub(crate) offsets: EntryTerm,
+}
+
+impl PoolNeed {
+    pub(crate) fn entries(&self, values: &[usize]) -> usize {
+        let counts = self.entries.iter().map(|&(quantity, factor)| values[quantity].saturating_mul(factor));
+        counts.fold(0, usize::saturating_add)
+    }
+
+    pub(crate) fn bytes(&self, values: &[usize]) -> usize {
+        let offsets = values[self.offsets.0].saturating_add(2).saturating_mul(self.offsets.1);
+        self.entries(values).saturating_mul(self.entry).saturating_add(offsets)
+    }
+}
+
+/// An upper bound of a level whose offsets values decide.
+#[derive(Debug, Clone)]
+pub(crate) struct LevelBound {
+    pub(crate) level: LevelId,
+    /// The most rows: the sum of quantities, each with a factor.
+    pub(crate) rows: Vec<(Quantity, usize)>,
+    /// The length of the longest sequence, as such a sum.
+    pub(crate) longest: Vec<(Quantity, usize)>,
 }
 
 /// A call whose operator declares memory beside its operands.
 pub(crate) struct CallNeed {
     pub(crate) op: Arc<dyn Op>,
-    /// The number of the operator's kind and pass: such calls share their scratch memory.
-    pub(crate) kind: usize,
+    /// For each scratch size that the operator declares, its number: calls share the scratch memory of a number.
+    pub(crate) scratch: Vec<usize>,
     pub(crate) pass: Pass,
     /// The number of the store for the call's packed constants.
     pub(crate) prepared: Option<usize>,
@@ -67,23 +94,25 @@ pub(crate) struct CallNeed {
     pub(crate) outputs: Vec<Vec<Spec>>,
     /// For each extent of the call's rows, the index of its quantity.
     pub(crate) rows: Vec<(Extent, usize)>,
-    /// For each sparse input: its slot, and the index and the factor of a quantity that counts its entries.
-    pub(crate) stored: Vec<(usize, usize, usize)>,
+    /// The slot of each sparse operand, and its need in the pool.
+    pub(crate) stored: Vec<(CallSlot, PoolNeed)>,
     /// For each last level of an input, the index of the quantity of its longest sequence.
     pub(crate) longest: Vec<(LevelId, usize)>,
 }
 
 impl CallNeed {
-    /// Computes the memory of the call; `values` has the value of each quantity.
-    pub(crate) fn memory(&self, values: &[usize], threads: usize) -> CallMemory {
+    /// Computes the memory of the call; `values` has the value of each quantity, and `pools` the bytes of each pool number after
+    /// a run. The order of the scratch sizes is always the same.
+    pub(crate) fn memory(&self, values: &[usize], pools: &[usize], threads: usize) -> CallMemory {
         let known = |extent: Extent| self.rows.iter().find(|(known, _)| *known == extent);
         let rows = |extent: Extent| match extent {
             Extent::Known(rows) => rows,
             extent => known(extent).map_or(0, |(_, quantity)| values[*quantity]),
         };
-        let stored = |slot: usize| {
-            let terms = self.stored.iter().filter(|(of, ..)| *of == slot);
-            terms.map(|&(_, quantity, factor)| values[quantity].saturating_mul(factor)).sum::<usize>()
+        let stored = |slot: CallSlot| {
+            let needs = self.stored.iter().filter(|(of, _)| *of == slot);
+            let most = |need: &PoolNeed| pools.get(need.pool).map_or(usize::MAX, |bytes| bytes / need.entry);
+            needs.map(|(_, need)| need.entries(values).min(most(need))).fold(0, usize::saturating_add)
         };
         let longest = |level: LevelId| {
             let known = self.longest.iter().find(|(known, _)| *known == level);
@@ -109,13 +138,15 @@ pub(crate) struct Needs {
     pub(crate) quantities: Vec<Quantity>,
     /// The needs of the buffers, in ascending order of the buffers: a buffer has the size of its largest need.
     pub(crate) buffers: Vec<BufferNeed>,
-    /// The needs of the values that are not dense, in ascending order of the pool numbers and of the slots. A pool number has
-    /// the size of its largest slot.
+    /// The needs of the values that are not dense, in ascending order of the pool numbers. A pool number has the size of its
+    /// largest value.
     pub(crate) pools: Vec<PoolNeed>,
-    /// The calls whose operators declare memory, in ascending order of the kinds.
+    /// The calls whose operators declare memory.
     pub(crate) calls: Vec<CallNeed>,
     /// The stores for packed constants, in ascending order, each with a call (an index of `calls`) that uses the store.
     pub(crate) packed: Vec<(usize, usize)>,
+    /// The bounds of the levels whose offsets values decide.
+    pub(crate) bounds: Vec<LevelBound>,
     /// The bytes of the row orders, levels and row keys of loops: the index of a quantity, and the bytes for each of it.
     pub(crate) orders: Vec<(usize, usize)>,
 }

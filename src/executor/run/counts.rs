@@ -10,19 +10,38 @@ use crate::operator::extent::MAX_LEVELS;
 use crate::operator::levels::LevelTable;
 
 /// The counts of a batch for one compiled program: see [`Executor::counts`](crate::executor::Executor::counts).
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct RowCounts {
     /// For each of the plan's quantities, its value.
     pub(crate) values: Vec<usize>,
-    /// Whether every value is exact; else some are upper bounds.
-    pub(crate) exact: bool,
+    /// After a run, the bytes of each pool number; empty before the run.
+    pub(crate) pools: Vec<usize>,
+    pub(crate) known: Known,
+}
+
+/// How far the counts of a batch are known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub(crate) enum Known {
+    /// Every count is exact.
+    #[default]
+    Exactly,
+    /// Some counts are upper bounds.
+    AtMost,
+    /// Some counts have no known bound, and are 0.
+    Partly,
 }
 
 impl RowCounts {
     /// Returns whether every count is exact. Otherwise some sizes depend on values that only the run computes, such as the rows
-    /// that `sequence_erase` keeps.
+    /// that `sequence_erase` keeps, and the counts are upper bounds.
     pub fn is_exact(&self) -> bool {
-        self.exact
+        self.known == Known::Exactly
+    }
+
+    /// Returns whether every count is exact or an upper bound. Otherwise an operator makes sequences from values without a
+    /// declared bound ([`Op::most_rows`](crate::op::Op::most_rows)), and these sequences are not counted.
+    pub fn is_bounded(&self) -> bool {
+        self.known <= Known::AtMost
     }
 }
 
@@ -32,27 +51,63 @@ pub(crate) struct CountSource<'a> {
     pub(crate) levels: &'a LevelTable,
     /// The frames of a run that has ended; empty before the run.
     pub(crate) frames: &'a [Frame],
+    /// For each variable that is a sparse feed, the number of its entries or rows.
+    pub(crate) fed: &'a [usize],
 }
 
 impl CountSource<'_> {
-    /// Computes the values of the quantities of a plan.
-    pub(crate) fn counts(&self, needs: &Needs) -> RowCounts {
-        let mut values = Vec::new();
-        let exact = self.fill(needs, &mut values);
-        RowCounts { values, exact }
+    /// Writes the value of each quantity of a plan to `values`: an upper bound, or 0 without a bound, if only the run will know
+    /// the value. Returns how far the values are known.
+    pub(crate) fn fill(&self, needs: &Needs, values: &mut Vec<usize>) -> Known {
+        let mut known = Known::Exactly;
+        values.clear();
+        values.extend(needs.quantities.iter().map(|quantity| self.count(quantity, needs, &mut known)));
+        known
     }
 
-    /// Writes the value of each quantity of a plan to `values`; the value is 0 if only the run will know it. Returns whether
-    /// all values are known.
-    pub(crate) fn fill(&self, needs: &Needs, values: &mut Vec<usize>) -> bool {
-        let mut exact = true;
+    /// Writes the value of each quantity to `values`; the value is 0 if only the run will know it.
+    pub(crate) fn fill_exactly(&self, needs: &Needs, values: &mut Vec<usize>) {
         values.clear();
-        values.extend(needs.quantities.iter().map(|quantity| {
-            let value = self.value(quantity);
-            exact &= value.is_some();
-            value.unwrap_or(0)
-        }));
-        exact
+        values.extend(needs.quantities.iter().map(|quantity| self.value(quantity).unwrap_or(0)));
+    }
+
+    /// The value of a quantity, or an upper bound; lowers `known`.
+    fn count(&self, quantity: &Quantity, needs: &Needs, known: &mut Known) -> usize {
+        if let Some(value) = self.value(quantity) {
+            return value;
+        }
+        *known = (*known).max(Known::AtMost);
+        let mut sum = |terms: &[(Quantity, usize)]| {
+            let terms = terms.iter().map(|(of, factor)| self.count(of, needs, known).saturating_mul(*factor));
+            terms.fold(0, usize::saturating_add)
+        };
+        let bound = |level: LevelId| needs.bounds.iter().find(|bound| bound.level == level);
+        let rows = |level: LevelId| (Quantity::Rows(level), 1);
+        match quantity {
+            Quantity::Rows(level) | Quantity::Made(level) if let Some(bound) = bound(*level) => {
+                sum(&bound.rows)
+            }
+            Quantity::Longest(level) if let Some(bound) = bound(*level) => sum(&bound.longest),
+            Quantity::Repeated { over, rows: levels } if let Some(&last) = levels.last() => {
+                let longest = sum(&[(Quantity::Longest(*over), 1)]);
+                sum(&[rows(last)]).saturating_mul(longest)
+            }
+            Quantity::LargestStep { rows: levels, .. } if let Some(&last) = levels.last() => {
+                sum(&[rows(last)])
+            }
+            Quantity::Larger(two) => {
+                let [a, b] = &**two;
+                self.count(a, needs, known).max(self.count(b, needs, known))
+            }
+            Quantity::Product(two) => {
+                let [a, b] = &**two;
+                self.count(a, needs, known).saturating_mul(self.count(b, needs, known))
+            }
+            _ => {
+                *known = Known::Partly;
+                0
+            }
+        }
     }
 
     /// The value of a quantity; `None` if only a run knows it.
@@ -89,6 +144,7 @@ impl CountSource<'_> {
             }
             Quantity::Larger(two) => self.value(&two[0])?.max(self.value(&two[1])?),
             Quantity::Product(factors) => self.value(&factors[0])?.saturating_mul(self.value(&factors[1])?),
+            Quantity::Fed(var) => self.fed.get(var.0 as usize).copied().unwrap_or(0),
             Quantity::Made(level) => self.frames.iter().find_map(|frame| frame.rows_of_all_visits(*level))?,
         })
     }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::executor::plan::Plan;
-use crate::executor::run::counts::{CountSource, RowCounts};
+use crate::executor::run::counts::RowCounts;
 use crate::executor::run::machine::Machine;
 use crate::executor::run::request::{PlacedFeeds, Run};
 use crate::lod::Lod;
@@ -12,7 +12,7 @@ use crate::operator::call::DuplicateRows;
 use crate::operator::levels::LevelTable;
 use crate::operator::{Extent, LevelId, Spec, VarId};
 use crate::program::{Program, VarRole};
-use crate::tensor::Variable;
+use crate::tensor::{Storage, Variable};
 
 impl Machine {
     /// Checks the feeds of a run, binds their levels and copies their values, except feeds that [`Self::place`] has already
@@ -51,6 +51,7 @@ impl Machine {
     ) -> Result<Option<usize>> {
         let named = |e: Error| e.variable(&program.var(id).name);
         let sequences = check_feed(program.spec(id)?, value).map_err(named)?;
+        self.kept.entries[id.0 as usize] = entries_of(value.storage());
         if let Some(slot) = plan.of_var[id.0 as usize] {
             self.set_value(&plan.slots[slot], value.storage(), DuplicateRows::Added)?;
         }
@@ -63,16 +64,23 @@ impl Machine {
         program: &Program,
         plan: &Plan,
         feeds: &[(VarId, &Variable)],
-    ) -> Result<RowCounts> {
-        let batch = self.check_feeds(program, plan, &Run::infer(feeds), None)?;
-        let counts = CountSource { batch, levels: &self.kept.levels, frames: &[] }.counts(&plan.needs);
+        counts: &mut RowCounts,
+    ) -> Result<()> {
+        self.kept.batch = self.check_feeds(program, plan, &Run::infer(feeds), None)?;
+        self.kept.infer_levels(plan);
+        counts.pools.clear();
+        counts.known = self.kept.source_of_batch().fill(&plan.needs, &mut counts.values);
+        self.kept.set_aside(plan);
         self.kept.levels.clear();
-        Ok(counts)
+        Ok(())
     }
 
     /// Computes the counts of the last run.
     pub(crate) fn counts(&self, plan: &Plan) -> RowCounts {
-        self.kept.source().counts(&plan.needs)
+        let mut counts = RowCounts::default();
+        counts.known = self.kept.source().fill(&plan.needs, &mut counts.values);
+        self.pool_bytes(&mut counts.pools);
+        counts
     }
 
     /// Checks all feeds against their descriptions, binds their levels, and returns the number of sequences in the batch.
@@ -100,7 +108,9 @@ impl Machine {
                 return Err(wrong(Error::of(ErrorKind::Program, "feed", "each once", "the same twice")));
             }
             let spec = program.spec(id)?;
-            let Some(sequences) = check_feed(spec, value).map_err(wrong)? else { continue };
+            let sequences = check_feed(spec, value).map_err(wrong)?;
+            self.kept.entries[id.0 as usize] = entries_of(value.storage());
+            let Some(sequences) = sequences else { continue };
             match batch {
                 None => batch = Some((sequences, id)),
                 Some((n, first)) if n != sequences => {
@@ -131,6 +141,16 @@ impl Machine {
             );
         }
         Ok(placed.map_or_else(|| batch.map_or(0, |(n, _)| n), |placed| placed.batch))
+    }
+}
+
+/// Returns the number of entries, or of selected rows, that a value stores; 0 for a dense value.
+fn entries_of(value: &Storage) -> usize {
+    match value {
+        Storage::Dense(_) => 0,
+        Storage::SelectedRows(rows) => rows.row_ids().len(),
+        Storage::Csr(csr) => csr.indices().len(),
+        Storage::Coo(coo) => coo.coordinates().nrows(),
     }
 }
 

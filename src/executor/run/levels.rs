@@ -114,6 +114,28 @@ impl<'p> RunState<'p> {
 }
 
 impl RunMemory {
+    /// Makes the levels of the root block that need only the LoDs of the batch. Levels that values decide stay unknown, and so
+    /// do levels that are made from unknown levels.
+    pub(super) fn infer_levels(&mut self, plan: &Plan) {
+        for instr in &plan.code {
+            let Instr::Levels(op) = instr else { continue };
+            let mut read = op.inputs.iter().flatten().flat_map(|spec| spec.lod.iter());
+            if op.op.facts().lod.deciding().is_some() || read.any(|&level| self.levels.get(level).is_none()) {
+                continue;
+            }
+            for &(level, _) in &op.made {
+                let kept = self.spare.slot(level).take();
+                self.levels.set(level, kept);
+            }
+            let phase = Phase::Run { made: &op.made, table: &mut self.levels };
+            let given = InputSlots { specs: &op.inputs, literals: &op.literals };
+            if infer(&*op.op, given, op.top, phase).is_err() {
+                // The run reports the error.
+                op.made.iter().for_each(|&(level, _)| drop(self.levels.slot(level).take()));
+            }
+        }
+    }
+
     /// Moves the levels that the last run made to `spare`, so that the next run can reuse their memory.
     pub(super) fn set_aside(&mut self, plan: &Plan) {
         for instr in &plan.code {

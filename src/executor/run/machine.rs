@@ -80,7 +80,7 @@ impl Machine {
             workers: (0..threads.number).map(|_| Worker::default()).collect(),
             threads,
             worth: Worth::default(),
-            kept: RunMemory::new(plan, program.blocks().len()),
+            kept: RunMemory::new(plan, (program.blocks().len(), program.vars().len())),
             lists: Lists::default(),
             persistent: persistent.collect(),
             fed: vec![false; program.vars().len()],
@@ -107,6 +107,12 @@ impl Machine {
     /// Returns the current size of all buffers in bytes.
     pub(crate) fn bytes(&self) -> usize {
         self.arena.bytes()
+    }
+
+    /// Writes the bytes of the values that are not dense, by pool number, to `bytes`; 0 for a value that the scope keeps.
+    pub(super) fn pool_bytes(&self, bytes: &mut Vec<usize>) {
+        bytes.clear();
+        bytes.extend(self.pool.iter().map(PooledStorage::allocated));
     }
 
     /// The number of threads of a run.

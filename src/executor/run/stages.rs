@@ -144,7 +144,8 @@ impl<'p> RunState<'p> {
     /// error here: the variable that cannot be reserved is named when its own memory is reserved.
     fn reserve_known(&self, lane: &mut Lane<'_>, end: usize, counts: &mut Vec<usize>) {
         let needs = &self.plan.needs;
-        CountSource { batch: self.batch, levels: &self.levels, frames: &[] }.fill(needs, counts);
+        let source = CountSource { batch: self.batch, levels: &self.levels, frames: &[], fed: &[] };
+        source.fill_exactly(needs, counts);
         for of_buffer in needs.buffers.chunk_by(|a, b| a.buffer == b.buffer) {
             let live = of_buffer.iter().filter(|need| need.exact && need.first <= end);
             let bytes = live.map(|need| counts[need.quantity].saturating_mul(need.unit)).max().unwrap_or(0);

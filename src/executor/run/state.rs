@@ -54,21 +54,29 @@ pub(crate) struct RunMemory {
     places: Vec<u64>,
     /// The number of sequences in the batch.
     pub(super) batch: usize,
+    /// For each variable that is a sparse feed, the number of its entries or rows.
+    pub(super) entries: Vec<usize>,
     facts: RunFacts,
 }
 
 impl RunMemory {
     /// Returns the state before the first run, for a plan of a program with `blocks` blocks.
-    pub(super) fn new(plan: &Plan, blocks: usize) -> Self {
+    pub(super) fn new(plan: &Plan, (blocks, variables): (usize, usize)) -> Self {
         let mut kept = Self::default();
         kept.frames.resize_with(blocks, Frame::default);
+        kept.entries.resize(variables, 0);
         kept.prepared.resize_with(plan.prepared, Preparation::default);
         kept
     }
 
-    /// The counts of the last run.
+    /// The LoDs of the batch, before its run.
+    pub(super) fn source_of_batch(&self) -> CountSource<'_> {
+        CountSource { batch: self.batch, levels: &self.levels, frames: &[], fed: &self.entries }
+    }
+
+    /// The LoDs of the last run.
     pub(super) fn source(&self) -> CountSource<'_> {
-        CountSource { batch: self.batch, levels: &self.levels, frames: &self.frames }
+        CountSource { frames: &self.frames, ..self.source_of_batch() }
     }
 
     /// Begins a run: sets its batch, mode and step. The feeds of the run must be bound before this call.

@@ -1,6 +1,7 @@
 //! Softmax attention of a single query, such as the state of a decoder. For one query, tiles and packed keys would cost more
 //! than the dot products themselves.
 
+use crate::kernels::product::emptied;
 use std::ops::Range;
 
 use crate::kernels::chunk::{CHUNK, part, put, total};
@@ -48,8 +49,7 @@ impl<T: Float> Single<'_, T> {
     /// Computes the scores of the keys that the query attends to.
     #[inline(always)]
     fn scores<A: Arithmetic>(&self, room: &mut Vec<T>) {
-        room.clear();
-        room.resize(self.seen.len(), T::ZERO);
+        emptied(room, self.seen.len()).resize(self.seen.len(), T::ZERO);
         for (score, row) in room.iter_mut().zip(self.seen.clone()) {
             *score = dot::<T, A>(self.query, self.keys.row(row)) * self.scale;
         }

@@ -1,6 +1,7 @@
 //! The paths with the highest scores, by the Viterbi algorithm (Viterbi, "Error bounds for convolutional codes and an
 //! asymptotically optimum decoding algorithm", 1967).
 
+use crate::kernels::product::emptied;
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 use std::collections::binary_heap::PeekMut;
@@ -33,6 +34,15 @@ pub struct BestPaths {
 }
 
 impl BestPaths {
+    /// Returns the bytes to find the `most` best paths of sequences of up to `longest` rows of `tags` tags.
+    pub fn bytes_of(longest: usize, tags: usize, most: usize) -> usize {
+        let per_row = per_row(tags.next_multiple_of(LANES), tags, most);
+        let path = size_of::<u32>().saturating_mul(per_row) + size_of::<usize>();
+        let scores = 2 * (size_of::<f64>().saturating_mul(per_row) + tags * size_of::<usize>());
+        let next = (tags + 1) * size_of::<NextPath>() * 2 + 2 * most * size_of::<(f64, usize)>();
+        longest.saturating_mul(path).saturating_add(scores).saturating_add(next)
+    }
+
     /// Reserves memory to trace the paths back over `rows` rows of `per_row` paths each. Returns an error if there is not
     /// enough memory.
     fn reserve(&mut self, rows: usize, per_row: usize) -> Result<()> {
@@ -104,13 +114,12 @@ pub fn best_paths<T: Float>(
 ) -> Result<()> {
     let (tags, count) = (transitions.tags, rows.rows());
     room.ends.clear();
-    room.path.clear();
-    room.path.resize(count, 0);
+    emptied(&mut room.path, count).resize(count, 0);
     if count == 0 {
         each(0, 0.0, &room.path);
         return Ok(());
     }
-    let per_row = if most == 1 { transitions.stride } else { tags.saturating_mul(most) };
+    let per_row = per_row(transitions.stride, tags, most);
     room.reserve(count, per_row)?;
     match most {
         1 => sweep(Best { transitions, rows, room }),
@@ -130,6 +139,11 @@ pub fn best_paths<T: Float>(
         each(rank, score, path);
     }
     Ok(())
+}
+
+/// Returns the number of stored paths for each row.
+fn per_row(stride: usize, tags: usize, most: usize) -> usize {
+    if most == 1 { stride } else { tags.saturating_mul(most) }
 }
 
 /// Merges one list of paths per preceding tag into the `most` best paths; each list and the result are sorted best first.

@@ -34,6 +34,12 @@ pub struct Transitions {
 }
 
 impl Transitions {
+    /// Returns the bytes of the transitions between `tags` tags.
+    pub fn bytes_of(tags: usize) -> usize {
+        // The scores, their exponentials in both orders, and the exponentials of the ends.
+        (3 * tags + 4).saturating_mul(tags.next_multiple_of(LANES)).saturating_mul(size_of::<f64>())
+    }
+
     /// Prepares a score table of shape `[tags + 2, tags]`: one row per preceding tag, then the scores of the first tag and
     /// of the last tag. The score of each pair in `forbidden` becomes minus infinity.
     pub fn prepare<T: Float>(&mut self, scores: View<'_, T>, forbidden: &[i64]) {

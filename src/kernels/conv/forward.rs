@@ -2,7 +2,7 @@
 
 use crate::kernels::cpu::cpu;
 use crate::kernels::float::{Assign, Float};
-use crate::kernels::product::{ALIGNMENT, affine};
+use crate::kernels::product::{ALIGNMENT, affine, lengthen};
 use crate::kernels::products::PackedMatrix;
 use crate::kernels::view::{Extent2, View, ViewMut};
 
@@ -12,6 +12,21 @@ use super::rows::ConvRows;
 #[derive(Debug, Default)]
 pub struct ConvRoom<T> {
     tile: Vec<T>,
+}
+
+impl<T> ConvRoom<T> {
+    /// Returns the bytes of a room for a convolution of `rows` rows, whose weights have `k` rows.
+    pub fn bytes_of(rows: usize, k: usize) -> usize {
+        let (stride, block) = tile::<T>(k);
+        stride * block.min(rows) * size_of::<T>()
+    }
+}
+
+/// Returns the stride and the rows of a tile for weights of `k` rows.
+fn tile<T>(k: usize) -> (usize, usize) {
+    // This stride keeps successive rows of the tile out of the same cache sets.
+    let stride = k.next_multiple_of(ALIGNMENT / size_of::<T>()) + ALIGNMENT / size_of::<T>();
+    (stride, cpu().conv_rows::<T>(stride))
 }
 
 /// Computes `out = bias + Σ_j x[t + offset(j)] · W_j` for every row t, or adds this result to `out`. The rows of each window
@@ -37,12 +52,8 @@ pub fn conv_forward<T: Float>(
     assert_eq!(rows.x.width(), width * weights.len(), "the width of what a convolution reads");
     assert_eq!((out.rows(), out.width()), (rows.x.rows(), n * weights.len()), "the shape of a convolution");
     assert!(bias.is_none_or(|bias| bias.len() == out.width()), "the length of a bias");
-    // This stride keeps successive rows of the tile out of the same cache sets.
-    let stride = k.next_multiple_of(ALIGNMENT / size_of::<T>()) + ALIGNMENT / size_of::<T>();
-    let block = cpu().conv_rows::<T>(stride);
-    if room.tile.len() < stride * block.min(out.rows()) {
-        room.tile.resize(stride * block.min(out.rows()), T::ZERO);
-    }
+    let (stride, block) = tile::<T>(k);
+    lengthen(&mut room.tile, stride * block.min(out.rows()));
     for start in (0..out.rows()).step_by(block) {
         let block = start..out.rows().min(start + block);
         let extent = Extent2 { rows: block.len(), width: k, stride };

@@ -2,10 +2,10 @@
 //! convolution, with the reversed window and the transposed filter of each tap.
 
 use crate::kernels::float::{Assign, Float};
-use crate::kernels::gradient::picked_gradient;
+use crate::kernels::gradient::{picked_gradient, picked_gradient_bytes};
 use crate::kernels::helpers;
 use crate::kernels::picked::PickedRows;
-use crate::kernels::product::product;
+use crate::kernels::product::{emptied, lengthen, product};
 use crate::kernels::products::{BiasGradient, GradientRoom, PackedMatrix, Transpose};
 use crate::kernels::view::{View, ViewMut};
 
@@ -22,6 +22,19 @@ pub struct ConvGradient<T> {
     threads: Vec<ThreadRoom<T>>,
     zeros: Vec<T>,
     sums: Vec<T>,
+}
+
+impl<T: Float> ConvGradient<T> {
+    /// Returns the bytes of the scratch for the gradient of a filter, whose groups have `width` and `n` columns.
+    pub fn bytes_of(rows: usize, (width, n): (usize, usize), groups: usize, threads: usize) -> usize {
+        let of_thread = picked_gradient_bytes::<T>(width, n) + rows * size_of::<usize>();
+        threads * (of_thread + size_of::<ThreadRoom<T>>()) + width * groups * size_of::<T>()
+    }
+
+    /// Returns the bytes of the scratch for the gradient of `count` padding rows, for weights of `k` rows.
+    pub fn padding_bytes_of(count: usize, k: usize) -> usize {
+        count * k * size_of::<T>()
+    }
 }
 
 /// Scratch of one thread for the gradients of a convolution.
@@ -56,9 +69,7 @@ pub fn conv_gradient<T: Float>(
     assert_eq!((dw.rows(), dw.width()), (k, n), "the shape of a filter's gradient");
     let threads = helpers(dy.rows() * k * (n / groups.max(1)), WORTH_A_THREAD, threads);
     room.threads.resize_with(room.threads.len().max(threads), ThreadRoom::default);
-    if room.zeros.len() < rows.x.width() {
-        room.zeros.resize(rows.x.width(), T::ZERO);
-    }
+    lengthen(&mut room.zeros, rows.x.width());
     let shares = Shares { rows, dy, groups, assign, zeros: &room.zeros };
     shares.divide((dw, 0), db, &mut room.threads[..threads]);
 }
@@ -126,7 +137,7 @@ impl<T: Float> ConvRows<'_, T> {
     /// indices of the rows of `x`.
     fn index(&self, tap: usize, index: &mut Vec<usize>) {
         let rows = self.x.rows();
-        index.clear();
+        emptied(index, rows);
         self.window.each(self.offsets, tap, 0..rows, |_, from| {
             index.push(match from {
                 Source::Row(row) => row,
@@ -160,8 +171,7 @@ pub fn conv_padding_gradient<T: Float>(
     );
     for (group, weights) in weights.iter().enumerate() {
         let dy = dy.columns(group * n, (group + 1) * n);
-        room.sums.clear();
-        room.sums.resize(count * k, T::ZERO);
+        emptied(&mut room.sums, count * k).resize(count * k, T::ZERO);
         for tap in 0..taps {
             dy.window.each(dy.offsets, tap, 0..dy.x.rows(), |row, from| {
                 if let Source::Padding(at) = from {

@@ -46,6 +46,19 @@ impl<T> Default for Columns<T> {
 }
 
 impl<T: Float> Columns<T> {
+    /// Returns the most bytes of a plan for a matrix of `columns` columns with up to `entries` entries.
+    pub fn bytes_of(entries: usize, columns: usize) -> usize {
+        let word = size_of::<i64>();
+        let lists = (2 * entries.min(columns) + 1) * word;
+        let sorted = match columns <= COLUMNS_AN_ENTRY.saturating_mul(entries) {
+            true => entries.min(columns / COLUMNS_AN_ENTRY),
+            false => entries,
+        };
+        let next = if sorted < entries { columns * size_of::<u32>() } else { 0 };
+        let sorting = sorted * (RowMerge::BYTES_PER_ROW + size_of::<u32>());
+        lists + entries * (word + size_of::<T>()) + sorting + next
+    }
+
     /// Plans the products `xᵀ·d` for any `d`.
     ///
     /// # Panics

@@ -9,7 +9,8 @@ use crate::kernels::{
 use crate::lod::Lod;
 use crate::operator::sample::numbers;
 use crate::operator::{
-    Attributes, Backward, CheckCase, Facts, Forward, Gradient, InferShape, LodEffect, Op, RowValue, Spec,
+    Attributes, Backward, CallMemory, CallSizes, CheckCase, Facts, Forward, Gradient, InferShape, LodEffect,
+    Op, Pass, RowValue, Spec,
 };
 use crate::tensor::{Dense, Variable};
 use crate::{builder_methods, operator, with_float};
@@ -113,6 +114,15 @@ impl Op for AdditiveAttention {
         Facts::sequence_wise(LodEffect::Keeps(Self::KEYS))
     }
 
+    fn memory(&self, sizes: &CallSizes<'_>) -> CallMemory {
+        match sizes.pass() {
+            Pass::Backward => {
+                with_float!(sizes.dtype(Self::KEYS), T => Ok(memory::<T>(sizes))).unwrap_or_default()
+            }
+            Pass::Forward => CallMemory::default(),
+        }
+    }
+
     fn infer_shape(&self, s: &mut InferShape<'_>) -> Result<()> {
         s.is_float(Self::QUERY)?;
         for slot in [Self::KEYS, Self::VALUES, Self::V] {
@@ -189,6 +199,11 @@ fn forward<T: RowValue>(run: &mut Forward<'_>) -> Result<()> {
 
 /// Scratch memory of a call: one number per key of the longest sequence.
 struct Scratch<T>(Vec<T>);
+
+fn memory<T: RowValue>(sizes: &CallSizes<'_>) -> CallMemory {
+    let room = sizes.longest(AdditiveAttention::KEYS).saturating_mul(size_of::<T>());
+    CallMemory::default().scratch::<Scratch<T>>(sizes.threads().saturating_mul(room))
+}
 
 impl<T> Default for Scratch<T> {
     fn default() -> Self {

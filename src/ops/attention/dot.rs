@@ -8,7 +8,8 @@ use crate::kernels::AttentionResult;
 use crate::lod::Lod;
 use crate::operator::sample::numbers;
 use crate::operator::{
-    Attributes, Backward, CheckCase, Facts, Forward, Hints, InferShape, LodEffect, Op, RowValue,
+    Attributes, Backward, CallMemory, CallSizes, CheckCase, Facts, Forward, Hints, InferShape, LodEffect, Op,
+    RowValue,
 };
 use crate::program::Var;
 use crate::tensor::Variable;
@@ -186,6 +187,14 @@ fn finite_scale(attributes: &Attributes, name: &str) -> Result<Option<f64>> {
 impl Op for DotAttentionOp {
     fn facts(&self) -> Facts {
         Facts::sequence_wise(LodEffect::Keeps(Self::Q))
+    }
+
+    fn memory(&self, sizes: &CallSizes<'_>) -> CallMemory {
+        let widths = (sizes.input(Self::K).1 / self.heads, sizes.input(Self::V).1 / self.heads);
+        let longest = (sizes.longest(Self::Q), sizes.longest(Self::K));
+        let bias = if sizes.wants(Self::BIAS) { sizes.input(Self::BIAS) } else { (0, 0) };
+        with_float!(sizes.dtype(Self::Q), T => Ok(Rooms::<T>::memory(sizes, longest, widths, bias)))
+            .unwrap_or_default()
     }
 
     fn infer_shape(&self, s: &mut InferShape<'_>) -> Result<()> {

@@ -10,7 +10,7 @@ use crate::kernels::{
     View, ViewMut, attention, attention_backward, helpers, join,
 };
 use crate::lod::Lod;
-use crate::operator::Sequences;
+use crate::operator::{CallMemory, CallSizes, Pass, Sequences};
 
 /// The least number of multiply-adds of an attention call for which a second thread saves time.
 const WORTH_A_THREAD: usize = 1 << 19;
@@ -77,6 +77,19 @@ impl<T> Default for Rooms<T> {
 }
 
 impl<T: Float> Rooms<T> {
+    /// Returns the memory of a call on sequences of up to `queries` queries and `keys` keys, with heads of `widths` numbers.
+    pub(super) fn memory(
+        sizes: &CallSizes<'_>,
+        (queries, keys): (usize, usize),
+        widths: (usize, usize),
+        bias: (usize, usize),
+    ) -> CallMemory {
+        let room = AttentionRoom::<T>::bytes_of(queries, keys, widths, sizes.pass() == Pass::Backward);
+        CallMemory::default()
+            .scratch::<Self>(sizes.threads().saturating_mul(room))
+            .scratch::<Self>(bias.0 * bias.1 * size_of::<T>())
+    }
+
     fn some(&mut self, count: usize) -> &mut [AttentionRoom<T>] {
         if self.rooms.len() < count {
             self.rooms.resize_with(count, AttentionRoom::default);

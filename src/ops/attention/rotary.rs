@@ -1,13 +1,13 @@
 //! `rotary`: rotary position embedding, which rotates pairs of columns by an angle that grows with the position of the row.
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::kernels::{Assign, Float, View, ViewMut};
+use crate::kernels::{Assign, Float, View, ViewMut, emptied};
 use crate::operator;
 use crate::operator::attributes::or_default;
 use crate::operator::sample::numbers;
 use crate::operator::{
-    Attributes, Backward, CheckCase, Facts, Forward, Gradient, InferShape, LodEffect, Op, RowValue,
-    Sequences, Spec,
+    Attributes, Backward, CallMemory, CallSizes, CheckCase, Facts, Forward, Gradient, InferShape, LodEffect,
+    Op, RowValue, Sequences, Spec,
 };
 use crate::tensor::Variable;
 use crate::with_float;
@@ -54,6 +54,15 @@ fn base(attributes: &Attributes, name: &str) -> Result<f64> {
 impl Op for Rotary {
     fn facts(&self) -> Facts {
         Facts::sequence_wise(LodEffect::Keeps(Self::X))
+    }
+
+    fn memory(&self, sizes: &CallSizes<'_>) -> CallMemory {
+        // A cosine and a sine for each pair of columns of a head.
+        let numbers = sizes.longest(Self::X) * sizes.input(Self::X).1 / self.heads;
+        with_float!(sizes.dtype(Self::X), T => {
+            Ok(CallMemory::default().scratch::<Turns<T>>(sizes.threads() * numbers * size_of::<T>()))
+        })
+        .unwrap_or_default()
     }
 
     fn infer_shape(&self, s: &mut InferShape<'_>) -> Result<()> {
@@ -131,7 +140,11 @@ impl<T: Float> Turns<T> {
         if self.of != (pairs, base) {
             (self.of, self.angles) = ((pairs, base), vec![]);
         }
-        for place in self.angles.len() / pairs.max(1)..places {
+        if self.angles.len() >= places * pairs {
+            return;
+        }
+        emptied(&mut self.angles, places * pairs);
+        for place in 0..places {
             self.angles.extend((0..pairs).map(|pair| {
                 let angle = place as f64 * base.powf(-(pair as f64) / pairs as f64);
                 (T::from_f64(angle.cos()), T::from_f64(angle.sin()))

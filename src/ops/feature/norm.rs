@@ -3,10 +3,13 @@
 use ndarray::array;
 
 use crate::error::{Error, Result};
-use crate::kernels::{Centre, Float, RowNorm, RowNormGradients, norm_rows, norm_rows_gradient};
+use crate::kernels::{
+    Centre, Float, RowNorm, RowNormGradients, norm_gradient_numbers, norm_rows, norm_rows_gradient,
+};
 use crate::operator;
 use crate::operator::{
-    Attributes, Backward, CheckCase, DeclaredOp, Forward, Gradient, InferShape, Op, RowValue, Spec,
+    Attributes, Backward, CallMemory, CallSizes, CheckCase, DeclaredOp, Forward, Gradient, InferShape, Op,
+    Pass, RowValue, Spec,
 };
 use crate::tensor::DType;
 use crate::with_float;
@@ -148,6 +151,16 @@ pub(in crate::ops) struct Normalise<F>(F);
 family!(Normalise);
 
 impl<F: Form> Op for Normalise<F> {
+    fn memory(&self, sizes: &CallSizes<'_>) -> CallMemory {
+        let (rows, width) = sizes.input(X);
+        let numbers = match sizes.pass() {
+            Pass::Backward => norm_gradient_numbers(rows, width, sizes.wants(GAIN) || sizes.wants(BIAS)),
+            Pass::Forward => 0,
+        };
+        with_float!(sizes.dtype(X), T => Ok(CallMemory::default().scratch::<Scratch<T>>(numbers * size_of::<T>())))
+            .unwrap_or_default()
+    }
+
     fn infer_shape(&self, s: &mut InferShape<'_>) -> Result<()> {
         s.is_float(X)?;
         above_zero_in(s, X, self.0.epsilon())?;

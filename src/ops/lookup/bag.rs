@@ -8,15 +8,15 @@ use super::ids::{self, Ids, below, ids};
 use crate::error::{Error, ErrorKind, Result};
 use crate::kernels::{
     Assign, BagGradient, BagPool, BagShare, BagTarget, Bags, Float, RowMerge, View, ViewMut,
-    bag_factor_gradient, bag_first_maximum, bag_forward, join,
+    bag_factor_gradient, bag_first_maximum, bag_forward, emptied, join,
 };
 use crate::lod::Lod;
 use crate::operator;
 use crate::operator::attributes::Attribute;
 use crate::operator::attributes::or_default;
 use crate::operator::{
-    Attributes, Backward, CheckCase, Cost, Extent, Facts, Forward, Gradient, Hints, InferShape, LodEffect,
-    Op, Pass, RowTable, RowValue, Sequences, Spec, StorageBound, Work,
+    Attributes, Backward, CallMemory, CallSizes, CheckCase, Cost, Extent, Facts, Forward, Gradient, Hints,
+    InferShape, LodEffect, Op, Pass, RowTable, RowValue, Sequences, Spec, StorageBound, Work,
 };
 use crate::program::Var;
 use crate::tensor::{StorageKind, Variable};
@@ -163,6 +163,10 @@ impl Op for EmbeddingBag {
         Facts::sequence_wise(LodEffect::DropsLevel(Self::IDS))
     }
 
+    fn memory(&self, s: &CallSizes<'_>) -> CallMemory {
+        with_float!(s.dtype(Self::TABLE), T => Ok(self.memory_of::<T>(s))).unwrap_or_default()
+    }
+
     fn infer_shape(&self, s: &mut InferShape<'_>) -> Result<()> {
         ids::check(s, Self::IDS)?;
         s.has_lod(Self::IDS)?;
@@ -300,10 +304,8 @@ impl<T: Float> Scratch<T> {
     ) -> std::result::Result<(), usize> {
         let Self { rows, starts, factors, .. } = self;
         factors.clear();
-        rows.clear();
-        rows.reserve(ids.rows());
-        starts.clear();
-        starts.push(0);
+        emptied(rows, ids.rows());
+        emptied(starts, sequences.len() + 1).push(0);
         for sequence in sequences.iter() {
             for row in sequence {
                 let id = ids.row(row)[0].into();
@@ -323,13 +325,8 @@ impl<T: Float> Scratch<T> {
     /// Collects the weights of the ids without padding; without weights, does nothing.
     fn weigh(&mut self, op: &EmbeddingBag, ids: &Ids<'_>, weights: Option<View<'_, T>>) {
         let Some(weights) = weights else { return };
-        self.factors.extend(
-            weights
-                .iter()
-                .enumerate()
-                .filter(|(row, _)| op.padding_id != Some(ids.get(*row)))
-                .map(|(_, weight)| weight[0]),
-        );
+        let kept = weights.iter().enumerate().filter(|(row, _)| op.padding_id != Some(ids.get(*row)));
+        emptied(&mut self.factors, weights.rows()).extend(kept.map(|(_, weight)| weight[0]));
     }
 
     /// Prepares the gradient of the table: computes the bag of each id and, if the pool is the mean, the factor 1 / n of each
@@ -338,7 +335,10 @@ impl<T: Float> Scratch<T> {
         let Self { rows, starts, factors, bags, plan, .. } = self;
         check_count(rows.len().max(starts.len()))?;
         plan.prepare(rows);
-        bags.clear();
+        emptied(bags, rows.len());
+        if op.pool == BagPool::Mean {
+            emptied(factors, rows.len());
+        }
         for (bag, range) in starts.windows(2).enumerate() {
             let count = range[1] - range[0];
             bags.extend(std::iter::repeat_n(bag as u32, count));
@@ -354,8 +354,8 @@ impl<T: Float> Scratch<T> {
     fn find_maxima(&mut self, dense: Option<View<'_, T>>, width: usize) {
         let count = self.starts.len() - 1;
         let (mut which, mut best) = (std::mem::take(&mut self.which), std::mem::take(&mut self.best));
-        which.resize(count * width, 0);
-        best.resize(count * width, T::ZERO);
+        emptied(&mut which, count * width).resize(count * width, 0);
+        emptied(&mut best, count * width).resize(count * width, T::ZERO);
         let (table, rows) = self.table(dense, width);
         let bags = Bags { rows, starts: &self.starts, factors: None };
         bag_first_maximum(bags, table, &mut which, ViewMut::new(&mut best, count, width));
@@ -370,13 +370,12 @@ impl<T: RowValue> Scratch<T> {
         check_count(rows.len())?;
         plan.prepare(rows);
         let (table, width) = (table.rows::<T>()?, table.width());
-        gathered.resize(plan.ids().len() * width, T::ZERO);
+        emptied(gathered, plan.ids().len() * width).resize(plan.ids().len() * width, T::ZERO);
         for (&id, row) in plan.ids().iter().zip(gathered.chunks_exact_mut(width.max(1))) {
             table.read(id, row);
         }
         let place = |id: &i64| plan.ids().binary_search(id).map_or(0, |place| place as i64);
-        places.clear();
-        places.extend(rows.iter().map(place));
+        emptied(places, rows.len()).extend(rows.iter().map(place));
         Ok(())
     }
 }
@@ -391,6 +390,24 @@ fn check_count(ids: usize) -> Result<()> {
 }
 
 impl EmbeddingBag {
+    fn memory_of<T: RowValue>(&self, sizes: &CallSizes<'_>) -> CallMemory {
+        let ((ids, _), (bags, width)) = (sizes.input(Self::IDS), sizes.output(Self::OUT));
+        let (word, number, index) = (size_of::<i64>(), size_of::<T>(), size_of::<u32>());
+        let (backward, by_rows) = (sizes.pass() == Pass::Backward, sizes.is_table(Self::TABLE));
+        let some = |wanted: bool, bytes: usize| if wanted { bytes } else { 0 };
+        let factors = sizes.count(Self::WEIGHTS) > 0 || backward && self.pool == BagPool::Mean;
+        CallMemory::default()
+            .scratch::<Scratch<T>>((ids + bags + 1) * word + some(backward, ids * index))
+            .scratch::<Scratch<T>>(some(by_rows, ids * (width * number + word)))
+            .scratch::<Scratch<T>>(some(by_rows || backward, ids * RowMerge::BYTES_PER_ROW))
+            .scratch::<Scratch<T>>(some(factors, ids * number))
+            .scratch::<Scratch<T>>(some(
+                backward && self.pool == BagPool::Max,
+                bags * width * (number + index),
+            ))
+            .bounded(by_rows)
+    }
+
     fn pooled<T: RowValue>(&self, run: &mut Forward<'_>) -> Result<()> {
         let mut room = std::mem::take(run.scratch().get::<Scratch<T>>());
         let result = self.pool_all(run, &mut room);
@@ -438,7 +455,7 @@ impl EmbeddingBag {
         let dense = if by_rows.is_none() && reads { Some(run.input::<T>(Self::TABLE)?) } else { None };
         if let Some((dweights, assign)) = run.gradient::<T>(Self::WEIGHTS)? {
             let mut factors = std::mem::take(&mut room.factors);
-            factors.resize(room.rows.len(), T::ZERO);
+            emptied(&mut factors, room.rows.len()).resize(room.rows.len(), T::ZERO);
             let (table, rows) = room.table(dense, width);
             bag_factor_gradient(
                 Bags { rows, starts: &room.starts, factors: None },

@@ -91,8 +91,13 @@ impl<T: RowValue> TableGradient<'_, '_, T> {
 /// the row's loss uses, with the class and the derivative of the loss with respect to the class's score.
 type Terms<'a, T> = dyn FnMut(&Backward<'_>, usize, &[T], &mut dyn FnMut(usize, T)) -> Result<()> + 'a;
 
-/// Computes the requested gradients of x, the class table and the bias; `terms` lists the classes and derivatives of each row.
-pub(in crate::ops) fn gradients<T: RowValue>(run: &mut Backward<'_>, terms: &mut Terms<'_, T>) -> Result<()> {
+/// Computes the requested gradients of x, the class table and the bias; `terms` lists the classes and derivatives of each row,
+/// usually `per_row` of them.
+pub(in crate::ops) fn gradients<T: RowValue>(
+    run: &mut Backward<'_>,
+    per_row: usize,
+    terms: &mut Terms<'_, T>,
+) -> Result<()> {
     // The loss may have no gradient: then the program used only the sampled classes, which pass no gradient.
     let dloss = run.output_gradient::<T>(LOSS)?;
     let x = run.input::<T>(X)?;
@@ -108,6 +113,7 @@ pub(in crate::ops) fn gradients<T: RowValue>(run: &mut Backward<'_>, terms: &mut
             if assign == Assign::Write || rows.dtype().is_none() {
                 rows.reset::<T>(height, width);
             }
+            rows.reserve::<T>(x.rows() * per_row);
             Some(std::mem::take(rows))
         }
         _ => None,

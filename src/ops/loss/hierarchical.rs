@@ -4,7 +4,9 @@ use super::class_table::{BIAS, LABELS, LOSS, Table, WEIGHT, X, check, gradients}
 use super::sampled;
 use crate::error::{Error, Result};
 use crate::kernels::Float;
-use crate::operator::{Backward, CheckCase, Forward, Gradient, Hints, InferShape, Op, RowValue, Spec};
+use crate::operator::{
+    Backward, CheckCase, Forward, Gradient, Hints, InferShape, Op, RowValue, Spec, StorageBound,
+};
 use crate::ops::lookup::ids::{Ids, ids};
 use crate::tensor::StorageKind;
 use crate::with_float;
@@ -217,7 +219,7 @@ impl HierarchicalSigmoid {
     fn slopes<T: RowValue>(&self, run: &mut Backward<'_>) -> Result<()> {
         let table = Table { weight: run.input::<T>(WEIGHT)?, bias: run.optional::<T>(BIAS)? };
         let labels = ids!(run, LABELS);
-        gradients::<T>(run, &mut |_, row, x, add| {
+        gradients::<T>(run, self.depth(), &mut |_, row, x, add| {
             let class = self.class(&labels, row)?;
             self.path::<T>(class, |node, sign| {
                 // The derivative of ln(1 + e^−s) by s is −sigmoid(−s), here with s = sign · score.
@@ -236,6 +238,14 @@ impl HierarchicalSigmoid {
     }
 }
 
+impl HierarchicalSigmoid {
+    /// Returns the length of the longest path.
+    fn depth(&self) -> usize {
+        let given = self.starts.windows(2).map(|path| path[1] - path[0]).max();
+        given.unwrap_or_else(|| (2 * self.classes).max(1).ilog2() as usize)
+    }
+}
+
 impl Op for HierarchicalSigmoid {
     fn infer_shape(&self, s: &mut InferShape<'_>) -> Result<()> {
         let (height, loss) = check(s)?;
@@ -251,6 +261,10 @@ impl Op for HierarchicalSigmoid {
     fn gradient(&self, wrt: usize, _: &[Vec<Spec>]) -> Gradient {
         let reads = Gradient::reads_nothing().input(X).input(WEIGHT).input(BIAS).input(LABELS);
         if wrt == WEIGHT && self.sparse { reads.stored(StorageKind::SelectedRows) } else { reads }
+    }
+
+    fn stored_gradient(&self, _: usize) -> StorageBound {
+        StorageBound::PerRow(X, self.depth())
     }
 
     fn hints(&self) -> Hints {

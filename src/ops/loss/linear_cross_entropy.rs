@@ -157,10 +157,7 @@ impl Op for LinearCrossEntropy {
     }
 
     fn memory(&self, sizes: &CallSizes<'_>) -> CallMemory {
-        match sizes.number(Self::X) {
-            4 => self.memory_of::<f32>(sizes),
-            _ => self.memory_of::<f64>(sizes),
-        }
+        with_float!(sizes.dtype(Self::X), T => Ok(self.memory_of::<T>(sizes))).unwrap_or_default()
     }
 
     fn prepare(&self, prepare: &mut Prepare<'_>) -> Result<()> {
@@ -245,7 +242,10 @@ impl LinearCrossEntropy {
             Pass::Forward => 0,
         };
         let unprepared = if sizes.is_prepared() { 0 } else { prepared };
-        CallMemory { prepared, scratch: logits + gradient + unprepared, bound: false }
+        CallMemory::prepared(prepared)
+            .scratch::<Scratch<T>>(unprepared)
+            .scratch::<Scratch<T>>(logits)
+            .scratch::<Scratch<T>>(gradient)
     }
 }
 

@@ -8,7 +8,7 @@ use crate::operator::attributes::or_default;
 use crate::operator::sample::numbers;
 use crate::operator::{
     Attributes, Backward, CheckCase, DeclaredOp, Facts, Forward, Gradient, Hints, InferShape, Mode, Op,
-    RowValue, Spec,
+    RowValue, Spec, StorageBound,
 };
 use crate::ops::lookup::ids::{Ids, ids};
 use crate::program::Var;
@@ -392,7 +392,7 @@ impl Rule {
         let drawn = run.output::<i64>(SAMPLES)?;
         let labels = ids!(run, LABELS);
         let mut room = std::mem::take(run.scratch().get::<Scratch<T>>());
-        let outcome = gradients::<T>(run, &mut |_, row, x, add| {
+        let outcome = gradients::<T>(run, self.samples + 1, &mut |_, row, x, add| {
             let label = class_of(&labels, row, classes)?;
             self.meet(label, classes, trains.then(|| drawn.row(row)), &mut room.met);
             Self::row(of_row, table, x, &mut room);
@@ -434,6 +434,10 @@ impl<F: Contrast> Op for ContrastOp<F> {
             Gradient::reads_nothing().input(X).input(WEIGHT).input(BIAS).input(LABELS).output(SAMPLES);
         let sparse = wrt == WEIGHT && self.0.sparse();
         if sparse { reads.stored(StorageKind::SelectedRows) } else { reads }
+    }
+
+    fn stored_gradient(&self, _: usize) -> StorageBound {
+        StorageBound::PerRow(X, self.0.samples() + 1)
     }
 
     fn hints(&self) -> Hints {

@@ -3,7 +3,9 @@
 use ndarray::{Array2, array};
 
 use crate::error::{Error, Result};
-use crate::kernels::{Float, PackedMatrix, Transpose, View, affine, affine_gradient, affine_gradient_bytes};
+use crate::kernels::{
+    Float, GradientRoom, PackedMatrix, Transpose, View, affine, affine_gradient, affine_gradient_bytes,
+};
 use crate::lod::Lod;
 use crate::operator::sample::numbers;
 use crate::operator::{
@@ -199,10 +201,7 @@ impl Op for Linear {
     }
 
     fn memory(&self, sizes: &CallSizes<'_>) -> CallMemory {
-        match sizes.number(Self::X) {
-            4 => self.memory_of::<f32>(sizes),
-            _ => self.memory_of::<f64>(sizes),
-        }
+        with_float!(sizes.dtype(Self::X), T => Ok(self.memory_of::<T>(sizes))).unwrap_or_default()
     }
 
     fn prepare(&self, prepare: &mut Prepare<'_>) -> Result<()> {
@@ -282,7 +281,7 @@ impl Op for Linear {
 }
 
 impl Linear {
-    fn memory_of<T: Float>(&self, sizes: &CallSizes<'_>) -> CallMemory {
+    fn memory_of<T: RowValue>(&self, sizes: &CallSizes<'_>) -> CallMemory {
         let ((_, inputs), (_, outputs)) = (sizes.input(Self::X), sizes.output(Self::OUT));
         let number = size_of::<T>();
         let packed = match sizes.pass() {
@@ -290,15 +289,16 @@ impl Linear {
             Pass::Backward if sizes.wants(Self::X) => PackedMatrix::<T>::bytes_of(outputs, inputs),
             Pass::Backward => 0,
         };
-        let scratch = match sizes.pass() {
-            Pass::Forward if sizes.count(Self::BIAS) > 1 => sizes.threads() * outputs * number,
-            Pass::Backward if sizes.wants(Self::WEIGHT) => {
-                affine_gradient_bytes::<T>(inputs, outputs, self.transposed, sizes.threads())
-            }
-            _ => 0,
+        let bias = if sizes.count(Self::BIAS) > 1 { sizes.threads() * outputs * number } else { 0 };
+        let gradient = match sizes.wants(Self::WEIGHT) {
+            true => affine_gradient_bytes::<T>(inputs, outputs, self.transposed, sizes.threads()),
+            false => 0,
         };
         let unprepared = if sizes.is_prepared() { 0 } else { packed };
-        CallMemory { prepared: packed, scratch: scratch + unprepared, bound: false }
+        CallMemory::prepared(packed)
+            .scratch::<Scratch<T>>(unprepared)
+            .scratch::<Scratch<T>>(bias)
+            .scratch::<GradientRoom<T>>(gradient)
     }
 
     fn products<T: RowValue>(&self, run: &mut Forward<'_>) -> Result<()> {

@@ -1,14 +1,13 @@
 //! `matmul`: the product of two matrices that are not batched.
 
 use crate::error::{Error, Result};
-use crate::kernels::{Assign, Float, PackedMatrix, Transpose, View, ViewMut, product};
+use crate::kernels::{Assign, Float, PackedMatrix, Transpose, View, ViewMut, emptied, product};
 use crate::operator::sample::numbers;
 use crate::operator::{
-    Backward, CheckCase, Cost, Extent, Facts, Forward, Gradient, InferShape, LodEffect, Op, Pass, RowValue,
-    Spec, Work,
+    Backward, CallMemory, CallSizes, CheckCase, Cost, Extent, Facts, Forward, Gradient, InferShape,
+    LodEffect, Op, Pass, RowValue, Spec, Work,
 };
-use crate::with_float;
-use crate::{builder_methods, operator};
+use crate::{builder_methods, operator, with_float};
 
 operator! {
     /// Multiplies two matrices that are not batched; each matrix is transposed first if its attribute is set.
@@ -104,6 +103,10 @@ impl Op for Matmul {
         Gradient::reads_nothing().input(if wrt == Self::X { Self::Y } else { Self::X })
     }
 
+    fn memory(&self, sizes: &CallSizes<'_>) -> CallMemory {
+        with_float!(sizes.dtype(Self::X), T => Ok(self.memory_of::<T>(sizes))).unwrap_or_default()
+    }
+
     fn cost(&self, work: &Work<'_>) -> Cost {
         let ((rows, width), (m, n)) = (work.input(Self::X), work.output(Self::OUT));
         let product = 2 * if self.transpose_x { rows } else { width } * m * n;
@@ -132,6 +135,31 @@ impl Op for Matmul {
             }
         }
         Ok(samples)
+    }
+}
+
+impl Matmul {
+    fn memory_of<T: RowValue>(&self, sizes: &CallSizes<'_>) -> CallMemory {
+        let ((rows, width), (m, n)) = (sizes.input(Self::X), sizes.output(Self::OUT));
+        let k = if self.transpose_x { rows } else { width };
+        // A product of an m × k matrix, which is transposed first if the flag is set, and a k × n matrix.
+        let product = |wanted: bool, transposed: bool, (m, k, n): (usize, usize, usize)| {
+            let packed = if wanted { PackedMatrix::<T>::bytes_of(k, n) } else { 0 };
+            (packed, if wanted && transposed { m * k * size_of::<T>() } else { 0 })
+        };
+        let backward = |slot| sizes.pass() == Pass::Backward && sizes.wants(slot);
+        let of_x = match self.transpose_x {
+            false => product(backward(Self::X), false, (m, n, k)),
+            true => product(backward(Self::X), self.transpose_y, (k, n, m)),
+        };
+        let of_y = match self.transpose_y {
+            false => product(backward(Self::Y), !self.transpose_x, (k, m, n)),
+            true => product(backward(Self::Y), true, (n, m, k)),
+        };
+        let out = product(sizes.pass() == Pass::Forward, self.transpose_x, (m, k, n));
+        CallMemory::default()
+            .scratch::<Scratch<T>>(out.0.max(of_x.0).max(of_y.0))
+            .scratch::<Scratch<T>>(out.1.max(of_x.1).max(of_y.1))
     }
 }
 
@@ -179,7 +207,7 @@ impl<T: Float> Scratch<T> {
         if !a.1 {
             return product(a.0, &self.packed, out, assign);
         }
-        self.transposed.clear();
+        emptied(&mut self.transposed, a.0.rows() * a.0.width());
         for j in 0..a.0.width() {
             self.transposed.extend(a.0.iter().map(|row| row[j]));
         }

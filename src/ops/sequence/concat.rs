@@ -49,6 +49,10 @@ impl Op for SequenceConcat {
         Facts::sequence_wise(LodEffect::Replaces)
     }
 
+    fn most_rows(&self, _: &[Vec<Spec>]) -> Option<(usize, usize)> {
+        Some((Self::X, 1))
+    }
+
     fn infer_shape(&self, s: &mut InferShape<'_>) -> Result<()> {
         s.has_lod(Self::X)?;
         s.same_dtype(Self::X, Self::X)?;

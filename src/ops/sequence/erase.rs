@@ -6,7 +6,7 @@ use crate::error::Result;
 use crate::kernels::arena::Plain;
 use crate::lod::Lod;
 use crate::operator;
-use crate::operator::{Attributes, CheckCase, Facts, Forward, InferShape, LodEffect, NewLevels, Op};
+use crate::operator::{Attributes, CheckCase, Facts, Forward, InferShape, LodEffect, NewLevels, Op, Spec};
 use crate::ops::lookup::ids::{check, ids};
 use crate::tensor::{DType, Variable};
 
@@ -50,6 +50,10 @@ fn sorted(attributes: &Attributes, name: &str) -> Result<Vec<i64>> {
 impl Op for SequenceErase {
     fn facts(&self) -> Facts {
         Facts::sequence_wise(LodEffect::FromData(&[Self::X]))
+    }
+
+    fn most_rows(&self, _: &[Vec<Spec>]) -> Option<(usize, usize)> {
+        Some((Self::X, 1))
     }
 
     fn infer_shape(&self, s: &mut InferShape<'_>) -> Result<()> {

@@ -132,6 +132,10 @@ impl Op for SequenceFilter {
         Facts::sequence_wise(LodEffect::FromData(&[Self::KEEP]))
     }
 
+    fn most_rows(&self, _: &[Vec<Spec>]) -> Option<(usize, usize)> {
+        Some((Self::KEEP, 1))
+    }
+
     fn infer_shape(&self, s: &mut InferShape<'_>) -> Result<()> {
         check(s, Self::KEEP)?;
         let (keep, all) = (s.input(Self::KEEP), s.many(Self::X));

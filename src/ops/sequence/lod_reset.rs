@@ -140,6 +140,10 @@ impl Op for LodAppend {
         Facts::sequence_wise(LodEffect::FromData(&[Self::LENGTHS]))
     }
 
+    fn most_rows(&self, _: &[Vec<Spec>]) -> Option<(usize, usize)> {
+        Some((Self::X, 1))
+    }
+
     fn infer_shape(&self, s: &mut InferShape<'_>) -> Result<()> {
         check(s, Self::LENGTHS)?;
         s.has_lod(Self::X)?;

@@ -194,6 +194,10 @@ impl Op for SequenceUnpad {
         Facts::sequence_wise(LodEffect::FromData(&[Self::LENGTHS]))
     }
 
+    fn most_rows(&self, inputs: &[Vec<Spec>]) -> Option<(usize, usize)> {
+        Some((Self::X, inputs[Self::X].first().map_or(0, places)))
+    }
+
     fn infer_shape(&self, s: &mut InferShape<'_>) -> Result<()> {
         check(s, Self::LENGTHS)?;
         let x = s.input(Self::X);

@@ -58,6 +58,10 @@ impl Op for ReorderByRank {
         Facts { batch_dependent: true, ..Facts::batch_wide(LodEffect::Replaces) }
     }
 
+    fn most_rows(&self, _: &[Vec<Spec>]) -> Option<(usize, usize)> {
+        Some((Self::X, 1))
+    }
+
     fn infer_shape(&self, s: &mut InferShape<'_>) -> Result<()> {
         s.has_lod(Self::Y)?;
         let (x, y) = (s.input(Self::X), s.input(Self::Y));

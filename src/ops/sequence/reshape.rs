@@ -49,6 +49,10 @@ impl Op for SequenceReshape {
         Facts::sequence_wise(LodEffect::Replaces)
     }
 
+    fn most_rows(&self, inputs: &[Vec<Spec>]) -> Option<(usize, usize)> {
+        Some((Self::X, inputs[Self::X].first().map_or(0, |x| x.width().div_ceil(self.width.max(1)))))
+    }
+
     fn infer_shape(&self, s: &mut InferShape<'_>) -> Result<()> {
         s.has_lod(Self::X)?;
         let x = s.input(Self::X);

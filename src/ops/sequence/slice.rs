@@ -62,6 +62,10 @@ impl Op for SequenceSlice {
         Facts::sequence_wise(LodEffect::FromData(&[Self::OFFSET, Self::LENGTH]))
     }
 
+    fn most_rows(&self, _: &[Vec<Spec>]) -> Option<(usize, usize)> {
+        Some((Self::X, 1))
+    }
+
     fn infer_shape(&self, s: &mut InferShape<'_>) -> Result<()> {
         s.has_lod(Self::X)?;
         let x = s.input(Self::X);

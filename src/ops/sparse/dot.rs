@@ -11,8 +11,8 @@ use crate::kernels::sparse::{
 use crate::kernels::{Assign, View, ViewMut};
 use crate::operator::sample::{numbers, sparse_numbers};
 use crate::operator::{
-    Attributes, Backward, CSR, CheckCase, Cost, DENSE, Extent, Facts, Forward, Gradient, InferShape,
-    LodEffect, Op, Pass, ROWS, RowValue, Spec, StorageBound, Work,
+    Attributes, Backward, CSR, CallMemory, CallSizes, CheckCase, Cost, DENSE, Extent, Facts, Forward,
+    Gradient, InferShape, LodEffect, Op, Pass, ROWS, RowValue, Spec, StorageBound, Work,
 };
 use crate::tensor::{SelectedRows, StorageKind, Variable};
 use crate::with_float;
@@ -167,6 +167,13 @@ fn column<'a, T>(y: View<'a, T>, spec: &Spec) -> View<'a, T> {
     if spec.shape.len() == 1 { View::new(y.row(0), y.width(), 1) } else { y }
 }
 
+/// Returns the scratch memory for the gradient of `y`.
+fn memory<T: RowValue>(sizes: &CallSizes<'_>) -> CallMemory {
+    let wanted = sizes.wants(Y);
+    let columns = if wanted { Columns::<T>::bytes_of(sizes.stored(X), sizes.input(X).1) } else { 0 };
+    CallMemory::default().scratch::<Scratch<T>>(columns).bounded(wanted)
+}
+
 fn forward<T: RowValue>(run: &mut Forward<'_>) -> Result<()> {
     let mut room = std::mem::take(run.scratch().get::<Scratch<T>>());
     let threads = run.run().threads;
@@ -311,6 +318,10 @@ fn samples_beside(attributes: &Attributes) -> Result<Vec<CheckCase>> {
 }
 
 impl Op for Dot {
+    fn memory(&self, sizes: &CallSizes<'_>) -> CallMemory {
+        with_float!(sizes.dtype(X), T => Ok(memory::<T>(sizes))).unwrap_or_default()
+    }
+
     fn infer_shape(&self, s: &mut InferShape<'_>) -> Result<()> {
         let out = shape(s)?;
         s.set(OUT, out);
@@ -350,6 +361,10 @@ impl Op for Dot {
 impl Op for SparseMatmul {
     fn facts(&self) -> Facts {
         Facts::batch_wide(LodEffect::Drops)
+    }
+
+    fn memory(&self, sizes: &CallSizes<'_>) -> CallMemory {
+        with_float!(sizes.dtype(X), T => Ok(memory::<T>(sizes))).unwrap_or_default()
     }
 
     fn infer_shape(&self, s: &mut InferShape<'_>) -> Result<()> {

@@ -9,8 +9,8 @@ use crate::kernels::{Assign, Float, Transpose, View, ViewMut, affine_gradient};
 use crate::operator;
 use crate::operator::sample::numbers;
 use crate::operator::{
-    Backward, CSR, CheckCase, Cost, DENSE, Forward, Gradient, InferShape, Op, Pass, ROWS, RowBuffer,
-    RowValue, Spec, StorageBound, Work,
+    Backward, CSR, CallMemory, CallSizes, CheckCase, Cost, DENSE, Forward, Gradient, InferShape, Op, Pass,
+    ROWS, RowBuffer, RowValue, Spec, StorageBound, Work,
 };
 use crate::ops::product::linear::product_of;
 use crate::tensor::{SelectedRows, StorageKind, Variable};
@@ -106,7 +106,26 @@ impl<'a, T: RowValue> Weight<'a, T> {
     }
 }
 
+impl SparseLinear {
+    fn memory_of<T: RowValue>(&self, sizes: &CallSizes<'_>) -> CallMemory {
+        let ((_, inputs), (_, outputs)) = (sizes.input(Self::X), sizes.output(Self::OUT));
+        let (entries, number) = (sizes.stored(Self::X), size_of::<T>());
+        let some = |wanted: bool, bytes: usize| if wanted { bytes } else { 0 };
+        let (transposed, wanted) = (self.transposed == Transpose::Yes, sizes.wants(Self::WEIGHT));
+        let gradient = wanted && (transposed || sizes.count(Self::WEIGHT) > 1);
+        CallMemory::default()
+            .scratch::<Scratch<T>>(some(wanted, Columns::<T>::bytes_of(entries, inputs)))
+            .scratch::<Scratch<T>>(some(transposed, inputs * outputs * number))
+            .scratch::<Scratch<T>>(some(gradient, entries.min(inputs) * outputs * number))
+            .bounded(wanted)
+    }
+}
+
 impl Op for SparseLinear {
+    fn memory(&self, sizes: &CallSizes<'_>) -> CallMemory {
+        with_float!(sizes.dtype(Self::X), T => Ok(self.memory_of::<T>(sizes))).unwrap_or_default()
+    }
+
     fn infer_shape(&self, s: &mut InferShape<'_>) -> Result<()> {
         let out = product_of(s, self.transposed)?;
         s.set(Self::OUT, out.stored(StorageKind::Dense));

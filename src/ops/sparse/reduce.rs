@@ -6,8 +6,8 @@ use crate::error::{Error, Result};
 use crate::kernels::Float;
 use crate::operator;
 use crate::operator::{
-    Attributes, Backward, CSR, CheckCase, DENSE, Declaration, DeclaredOp, Facts, Forward, Gradient, Hints,
-    InferShape, LodEffect, Op, ROWS, RowValue, Signature, Slot, Spec, StorageBound,
+    Attributes, Backward, CSR, CallMemory, CallSizes, CheckCase, DENSE, Declaration, DeclaredOp, Facts,
+    Forward, Gradient, Hints, InferShape, LodEffect, Op, ROWS, RowValue, Signature, Slot, Spec, StorageBound,
 };
 use crate::ops::feature::reduce::{self, Reduction};
 use crate::tensor::StorageKind;
@@ -293,6 +293,10 @@ operator! {
 impl Op for SumRows {
     fn facts(&self) -> Facts {
         Facts::batch_wide(LodEffect::Drops)
+    }
+
+    fn memory(&self, sizes: &CallSizes<'_>) -> CallMemory {
+        CallMemory::default().scratch::<Sums>(sizes.output(OUT).1 * size_of::<f64>())
     }
 
     fn infer_shape(&self, s: &mut InferShape<'_>) -> Result<()> {

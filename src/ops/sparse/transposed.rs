@@ -11,8 +11,8 @@ use crate::operator;
 use crate::operator::entries::room_for_rows;
 use crate::operator::sample::{numbers, sparse_numbers};
 use crate::operator::{
-    Attributes, Backward, CSR, CheckCase, Cost, DENSE, Facts, Forward, Gradient, InferShape, LodEffect, Op,
-    Pass, RowValue, Spec, Work,
+    Attributes, Backward, CSR, CallMemory, CallSizes, CheckCase, Cost, DENSE, Facts, Forward, Gradient,
+    InferShape, LodEffect, Op, Pass, RowValue, Spec, Work,
 };
 use crate::tensor::{StorageKind, Variable};
 use crate::with_float;
@@ -78,6 +78,16 @@ where
 impl Op for TransposedDot {
     fn facts(&self) -> Facts {
         Facts::batch_wide(LodEffect::Drops)
+    }
+
+    fn memory(&self, sizes: &CallSizes<'_>) -> CallMemory {
+        let (_, columns) = sizes.input(Self::X);
+        let forward = sizes.pass() == Pass::Forward;
+        with_float!(sizes.dtype(Self::X), T => {
+            let plan = if forward { Columns::<T>::bytes_of(sizes.stored(Self::X), columns) } else { 0 };
+            Ok(CallMemory::default().scratch::<Scratch<T>>(plan).bounded(forward))
+        })
+        .unwrap_or_default()
     }
 
     fn infer_shape(&self, s: &mut InferShape<'_>) -> Result<()> {

@@ -4,7 +4,7 @@ use ndarray::Array1;
 
 use crate::error::Result;
 use crate::kernels::arena::Plain;
-use crate::operator::{CheckCase, Facts, Forward, InferShape, LodEffect, NewLevels, Op};
+use crate::operator::{CheckCase, Facts, Forward, InferShape, LodEffect, NewLevels, Op, Spec};
 use crate::ops::lookup::ids::{Ids, check, ids};
 use crate::tensor::{DType, Dense, Variable};
 use crate::{builder_methods, operator};
@@ -62,6 +62,10 @@ operator! {
 impl Op for CtcAlign {
     fn facts(&self) -> Facts {
         Facts::sequence_wise(LodEffect::FromData(&[Self::IDS]))
+    }
+
+    fn most_rows(&self, _: &[Vec<Spec>]) -> Option<(usize, usize)> {
+        Some((Self::IDS, 1))
     }
 
     fn infer_shape(&self, s: &mut InferShape<'_>) -> Result<()> {

@@ -33,14 +33,17 @@ pub(super) fn check(s: &InferShape<'_>, forbidden: &[i64]) -> Result<Spec> {
     emissions.drop_level(s.top())
 }
 
-/// Returns the scratch memory for transitions, and of each thread for marginals of the longest sequence; `more` is further scratch
-/// memory.
-pub(super) fn memory(sizes: &CallSizes<'_>, more: usize) -> CallMemory {
+/// Returns the memory of the scratch value `S`: for each thread, the transitions, and `room` bytes for the longest sequence.
+pub(super) fn memory<S: 'static>(sizes: &CallSizes<'_>, room: usize) -> CallMemory {
     let (_, tags) = sizes.input(EMISSIONS);
-    // The scores, their exponentials in both orders, and the exponentials of the ends.
-    let transitions = 4 * (tags + 2) * tags.next_multiple_of(16) * size_of::<f64>();
-    let room = ChainRoom::bytes_of(sizes.longest(EMISSIONS), tags);
-    CallMemory { prepared: 0, scratch: transitions + sizes.threads() * room + more, bound: false }
+    CallMemory::default()
+        .scratch::<S>(sizes.threads().saturating_mul(Transitions::bytes_of(tags)))
+        .scratch::<S>(sizes.threads().saturating_mul(room))
+}
+
+/// Returns the bytes for sums over all paths of the longest sequence.
+pub(super) fn sums_of_longest(sizes: &CallSizes<'_>) -> usize {
+    ChainRoom::bytes_of(sizes.longest(EMISSIONS), sizes.input(EMISSIONS).1)
 }
 
 /// Prepares the transitions of a run: reads the scores, and marks the transitions in `forbidden`.

@@ -81,7 +81,7 @@ impl Op for LinearChainCrf {
             Pass::Backward => block_count(rows, tags) * block_numbers(tags) * size_of::<f64>(),
             Pass::Forward => 0,
         };
-        chain::memory(sizes, path + blocks)
+        chain::memory::<Rooms>(sizes, chain::sums_of_longest(sizes) + path).scratch::<Rooms>(blocks)
     }
 
     fn infer_shape(&self, s: &mut InferShape<'_>) -> Result<()> {

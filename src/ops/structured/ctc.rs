@@ -4,12 +4,13 @@ use super::HEAVY;
 use std::ops::Range;
 
 use crate::error::{Error, Result};
-use crate::kernels::{Assign, CtcRoom, ctc, ctc_gradient};
+use crate::kernels::{Assign, CtcRoom, ctc, ctc_gradient, emptied};
 use crate::lod::Lod;
 use crate::operator;
 use crate::operator::sample::numbers;
 use crate::operator::{
-    Backward, CheckCase, Facts, Forward, Gradient, Hints, InferShape, LodEffect, Op, RowValue, Spec,
+    Backward, CallMemory, CallSizes, CheckCase, Facts, Forward, Gradient, Hints, InferShape, LodEffect, Op,
+    RowValue, Spec,
 };
 use crate::ops::lookup::ids::{self, Ids, ids};
 use crate::tensor::{Dense, Variable};
@@ -65,6 +66,13 @@ impl Op for CtcLoss {
 
     fn hints(&self) -> Hints {
         Hints { heavy: HEAVY, ..Hints::default() }
+    }
+
+    fn memory(&self, sizes: &CallSizes<'_>) -> CallMemory {
+        let (frames, labels) = (sizes.longest(Self::LOGITS), sizes.longest(Self::LABELS));
+        let room = CtcRoom::bytes_of(frames, sizes.input(Self::LOGITS).1, labels);
+        let room = room.saturating_add(labels * size_of::<usize>());
+        CallMemory::default().scratch::<Rooms>(sizes.threads().saturating_mul(room))
     }
 
     fn infer_shape(&self, s: &mut InferShape<'_>) -> Result<()> {
@@ -154,7 +162,7 @@ impl CtcLoss {
         classes: usize,
         to: &mut Vec<usize>,
     ) -> Result<()> {
-        to.clear();
+        emptied(to, rows.len());
         for row in rows {
             let label = labels.get(row);
             match ids::index(label, classes).filter(|&class| class != self.blank) {

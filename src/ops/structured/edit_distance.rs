@@ -8,7 +8,7 @@ use crate::error::{Error, Result};
 use crate::kernels::edit_distance;
 use crate::lod::Lod;
 use crate::operator;
-use crate::operator::{CheckCase, Facts, Forward, Hints, InferShape, LodEffect, Op};
+use crate::operator::{CallMemory, CallSizes, CheckCase, Facts, Forward, Hints, InferShape, LodEffect, Op};
 use crate::ops::lookup::ids::{check, ids};
 use crate::tensor::{DType, Dense, Variable};
 
@@ -49,6 +49,12 @@ impl Op for EditDistance {
 
     fn hints(&self) -> Hints {
         Hints { heavy: HEAVY, ..Hints::default() }
+    }
+
+    fn memory(&self, sizes: &CallSizes<'_>) -> CallMemory {
+        // The ids of both sequences, and a row of distances.
+        let numbers = sizes.longest(Self::FOUND) + 2 * sizes.longest(Self::REFERENCE) + 1;
+        CallMemory::default().scratch::<Self>(sizes.threads() * numbers * size_of::<i64>())
     }
 
     fn infer_shape(&self, s: &mut InferShape<'_>) -> Result<()> {

@@ -54,7 +54,7 @@ impl Op for CrfMarginals {
     }
 
     fn memory(&self, sizes: &CallSizes<'_>) -> CallMemory {
-        chain::memory(sizes, 0)
+        chain::memory::<Rooms>(sizes, chain::sums_of_longest(sizes))
     }
 
     fn infer_shape(&self, s: &mut InferShape<'_>) -> Result<()> {

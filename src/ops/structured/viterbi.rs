@@ -5,7 +5,9 @@ use super::chain::{self, EMISSIONS};
 use crate::error::{Error, ErrorKind, Result};
 use crate::kernels::{BestPaths, Transitions, best_paths};
 use crate::operator;
-use crate::operator::{Attributes, CheckCase, Facts, Forward, Hints, InferShape, LodEffect, Op, RowValue};
+use crate::operator::{
+    Attributes, CallMemory, CallSizes, CheckCase, Facts, Forward, Hints, InferShape, LodEffect, Op, RowValue,
+};
 use crate::tensor::DType;
 use crate::with_float;
 
@@ -72,6 +74,11 @@ impl Op for ViterbiDecode {
 
     fn hints(&self) -> Hints {
         Hints { heavy: HEAVY, ..Hints::default() }
+    }
+
+    fn memory(&self, sizes: &CallSizes<'_>) -> CallMemory {
+        let (_, tags) = sizes.input(EMISSIONS);
+        chain::memory::<Rooms>(sizes, BestPaths::bytes_of(sizes.longest(EMISSIONS), tags, self.n_best))
     }
 
     fn infer_shape(&self, s: &mut InferShape<'_>) -> Result<()> {

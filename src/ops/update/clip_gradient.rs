@@ -2,11 +2,14 @@
 
 use ndarray::array;
 
+use super::engine::MergedRows;
 use super::settings::positive;
 use crate::error::Result;
-use crate::kernels::{Arithmetic, Float, RowMerge, Sweep, View, ViewMut, join, sweep};
+use crate::kernels::{Arithmetic, Float, RowMerge, Sweep, View, ViewMut, emptied, join, sweep};
 use crate::operator;
-use crate::operator::{CheckCase, Facts, Forward, InferShape, LodEffect, Op, RowBuffer, RowValue, Spec};
+use crate::operator::{
+    CallMemory, CallSizes, CheckCase, Facts, Forward, InferShape, LodEffect, Op, RowBuffer, RowValue, Spec,
+};
 use crate::tensor::StorageKind;
 use crate::with_float;
 
@@ -49,7 +52,7 @@ impl<T: RowValue> Sums<T> {
     fn merge(&mut self, rows: &mut RowBuffer) -> Result<()> {
         self.plan.prepare(rows.ids());
         let (count, width) = (self.plan.ids().len(), rows.width());
-        self.values.resize(count * width, T::ZERO);
+        emptied(&mut self.values, count * width).resize(count * width, T::ZERO);
         self.plan.merge(rows.values::<T>()?, ViewMut::new(&mut self.values, count, width));
         let mut sums = rows.refill::<T>(rows.height(), width, self.plan.ids());
         sums.iter_mut()
@@ -68,6 +71,12 @@ impl Op for ClipGradient {
         s.is_float(Self::PARAM)?;
         s.set(Self::GRAD, Spec { storage: self.storage, ..s.input(Self::PARAM).clone() });
         Ok(())
+    }
+
+    fn memory(&self, sizes: &CallSizes<'_>) -> CallMemory {
+        let (table, rows) = (sizes.input(Self::PARAM), sizes.stored_output(Self::GRAD));
+        with_float!(sizes.dtype(Self::PARAM), T => Ok(MergedRows::<T>::memory::<Sums<T>>(rows, table)))
+            .unwrap_or_default()
     }
 
     fn forward(&self, run: &mut Forward<'_>) -> Result<()> {

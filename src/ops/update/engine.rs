@@ -54,20 +54,20 @@ impl<T: RowValue> MergedRows<T> {
 }
 
 impl<T> MergedRows<T> {
-    /// Returns the most bytes of the scratch memory for merging `rows` rows of `width` numbers.
-    pub(in crate::ops) fn bytes_of(rows: usize, width: usize) -> usize {
-        rows.saturating_mul(RowMerge::BYTES_PER_ROW + width * size_of::<T>())
+    /// Returns the most memory for merging `rows` rows of a table, `height` rows of `width` numbers, as part of the scratch value
+    /// `S`.
+    pub(in crate::ops) fn memory<S: 'static>(rows: usize, (height, width): (usize, usize)) -> CallMemory {
+        let merged = rows.min(height).saturating_mul(width * size_of::<T>());
+        let bytes = rows.saturating_mul(RowMerge::BYTES_PER_ROW).saturating_add(merged);
+        CallMemory::default().scratch::<S>(bytes).bounded(rows > 0)
     }
 }
 
 /// Returns the memory of an update beside its operands: the merged rows of a gradient that is selected rows.
 pub(in crate::ops) fn memory(sizes: &CallSizes<'_>) -> CallMemory {
-    let ((_, width), rows) = (sizes.input(GRAD), sizes.stored(GRAD));
-    let scratch = match sizes.number(GRAD) {
-        4 => MergedRows::<f32>::bytes_of(rows, width),
-        _ => MergedRows::<f64>::bytes_of(rows, width),
-    };
-    CallMemory { prepared: 0, scratch, bound: rows > 0 }
+    let (table, rows) = (sizes.input(GRAD), sizes.stored(GRAD));
+    with_float!(sizes.dtype(GRAD), T => Ok(MergedRows::<T>::memory::<Scratch<T>>(rows, table)))
+        .unwrap_or_default()
 }
 
 /// Applies a rule to the outputs of an update operator. A dense gradient updates all rows. A gradient of selected rows updates

@@ -9,7 +9,9 @@ use crate::error::Result;
 use crate::kernels::{Arithmetic, Float, Sweep, View, ViewMut, join, sweep};
 use crate::operator;
 use crate::operator::signature::DENSE_OR_ROWS;
-use crate::operator::{CheckCase, Facts, Forward, InferShape, LodEffect, Op, RowValue, Spec};
+use crate::operator::{
+    CallMemory, CallSizes, CheckCase, Facts, Forward, InferShape, LodEffect, Op, RowValue, Spec,
+};
 use crate::tensor::{SelectedRows, StorageKind, Variable};
 use crate::with_float;
 
@@ -51,6 +53,12 @@ operator! {
 impl Op for GlobalNorm {
     fn facts(&self) -> Facts {
         Facts::batch_wide(LodEffect::Drops)
+    }
+
+    fn memory(&self, sizes: &CallSizes<'_>) -> CallMemory {
+        let (rows, table) = (sizes.stored(Self::GRADS), sizes.largest(Self::GRADS));
+        with_float!(sizes.dtype(Self::GRADS), T => Ok(MergedRows::<T>::memory::<MergedRows<T>>(rows, table)))
+            .unwrap_or_default()
     }
 
     fn infer_shape(&self, s: &mut InferShape<'_>) -> Result<()> {

@@ -214,7 +214,7 @@ impl Program {
                 slots.iter().filter_map(|&slot| inputs.get(slot)).flatten().copied().collect()
             };
             let entries = |stored: StorageBound| match stored {
-                StorageBound::Everything => Entries::Everything,
+                StorageBound::Everything | StorageBound::PerRow(..) => Entries::Everything,
                 StorageBound::Together(slots) => match of(slots)[..] {
                     [one] if sparse(one) => Entries::As(one),
                     _ => Entries::Together(of(slots)),

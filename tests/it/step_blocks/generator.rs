@@ -28,6 +28,7 @@ use unpadded::ops::catalogue;
 use unpadded::program::{VarId, backward};
 use unpadded::{Builder, DType, Error, Program, Registry, Result, Var, Variable};
 
+use crate::thorough::times;
 use attempts::Attempts;
 pub(crate) use attempts::{case, mistake, model, twins};
 pub(crate) use dice::Dice;
@@ -57,6 +58,17 @@ pub(crate) enum Tables {
     /// Tables as in `Rows`, with dense gradients.
     Dense,
 }
+
+/// Returns the seeds: `UNPADDED_SEEDS=first..end` replaces the suite's seeds, for example by a failed seed.
+pub(crate) fn seeds(count: usize) -> std::ops::Range<u64> {
+    let asked = std::env::var("UNPADDED_SEEDS").ok();
+    let range = asked.as_ref().and_then(|text| text.split_once(".."));
+    range.map_or(0..times(count) as u64, |(a, b)| a.parse().unwrap()..b.parse().unwrap())
+}
+
+/// The usual programs.
+pub(crate) const F32: Kind =
+    Kind { dtype: DType::F32, smooth: false, wide: false, tables: Tables::Some, often: None };
 
 impl Kind {
     /// Whether ids are looked up often, in tables that are higher than a batch has ids.

@@ -14,8 +14,8 @@ use crate::kernels::{
 };
 use crate::operator::sample::numbers;
 use crate::operator::{
-    Backward, CheckCase, Cost, Extent, Facts, Forward, Gradient, Hints, InferShape, LodEffect, Op, Pass,
-    Prepare, RowValue, Sequences, Spec, Work,
+    Backward, CallMemory, CallSizes, CheckCase, Cost, Extent, Facts, Forward, Gradient, Hints, InferShape,
+    LodEffect, Op, Pass, Prepare, RowValue, Sequences, Spec, Work,
 };
 use crate::tensor::Variable;
 use crate::with_float;
@@ -189,6 +189,10 @@ impl Op for SequenceConv {
         Hints { accumulates: true, separate_gradients: true, prepares: true, ..Hints::default() }
     }
 
+    fn memory(&self, sizes: &CallSizes<'_>) -> CallMemory {
+        with_float!(sizes.dtype(Self::X), T => Ok(self.memory_of::<T>(sizes))).unwrap_or_default()
+    }
+
     fn prepare(&self, prepare: &mut Prepare<'_>) -> Result<()> {
         with_float!(prepare.dtype(Self::X), T => {
             let wanted = prepare.wants(Self::X) || prepare.wants(Self::PADDING);
@@ -250,6 +254,31 @@ impl Op for SequenceConv {
 }
 
 impl SequenceConv {
+    fn memory_of<T: RowValue>(&self, sizes: &CallSizes<'_>) -> CallMemory {
+        let ((rows, width), (_, columns)) = (sizes.input(Self::X), sizes.output(Self::OUT));
+        let group = Group { input: width / self.groups, output: columns / self.groups };
+        if group.is_a_column() {
+            return CallMemory::default();
+        }
+        let (forward, threads) = (sizes.pass() == Pass::Forward, sizes.threads());
+        let (k, n) = match forward {
+            true => (self.length * group.input, group.output),
+            false => (self.length * group.output, group.input),
+        };
+        let (of_x, of_padding) = (sizes.wants(Self::X), sizes.wants(Self::PADDING));
+        let some = |wanted: bool, bytes: usize| if wanted { bytes } else { 0 };
+        let packed = self.groups * (PackedMatrix::<T>::bytes_of(k, n) + size_of::<PackedMatrix<T>>());
+        let packed = some(forward || of_x || of_padding, packed);
+        let widths = (group.input, group.output);
+        let filter = ConvGradient::<T>::bytes_of(rows, widths, self.groups, threads);
+        let padding = ConvGradient::<T>::padding_bytes_of(sizes.input(Self::PADDING).0, k);
+        CallMemory::prepared(packed)
+            .scratch::<Scratch<T>>(some(!sizes.is_prepared(), packed))
+            .scratch::<Scratch<T>>(some(forward || of_x, threads * ConvRoom::<T>::bytes_of(rows, k)))
+            .scratch::<Scratch<T>>(some(sizes.wants(Self::FILTER), filter))
+            .scratch::<Scratch<T>>(some(of_padding, padding))
+    }
+
     fn of(context: Context) -> Self {
         let (dilation, groups) = context.divides();
         Self { start: context.start(), length: context.length(), dilation, groups }

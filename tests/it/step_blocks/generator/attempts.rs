@@ -7,8 +7,7 @@ use unpadded::op::{Attributes, Spec};
 use unpadded::program::VarId;
 use unpadded::{Builder, Error, Result, Var, Variable};
 
-use super::{Case, Dice, Item, Kind, Maker, Size, Tables, Twins, grown, words};
-use crate::step_blocks::F32;
+use super::{Case, Dice, F32, Item, Kind, Maker, Size, Tables, Twins, grown, words};
 
 /// The record of earlier attempts to make a program.
 #[derive(Default)]
