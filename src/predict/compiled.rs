@@ -3,23 +3,14 @@
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use super::memory_limit::MemoryLimit;
 use super::model::Model;
 use super::windows::Windows;
-use crate::data::memory::shown;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::Result;
 use crate::executor::{Executor, MemoryUse, Run, Scope, Threads};
 use crate::operator::VarId;
 use crate::program::Program;
 use crate::tensor::Variable;
-
-/// The limits of one run.
-#[derive(Clone, Copy)]
-pub(super) struct RunLimits {
-    /// The maximum number of rows at once, if the program can run in windows.
-    pub(super) rows: usize,
-    /// The maximum number of bytes of memory; `None` means no limit.
-    pub(super) bytes: Option<usize>,
-}
 
 /// The compiled part of a model that computes one list of outputs; one thread at a time runs it.
 pub(super) struct CompiledModel {
@@ -59,8 +50,8 @@ impl CompiledModel {
         Ok(MemoryUse { batch: feeds.saturating_add(outputs), ..memory })
     }
 
-    /// Returns the values of `wanted`. If a feed has a LoD and more rows than `limits` allows at once, or the batch does not fit
-    /// the memory limit, the batch runs in windows if the program can.
+    /// Returns the values of `wanted`. If a feed has a LoD and more than `most` rows, or the batch does not fit the memory limit,
+    /// the batch runs in windows if the program can.
     ///
     /// # Errors
     /// Fails if the batch does not fit the memory limit and the program cannot run in windows.
@@ -69,20 +60,21 @@ impl CompiledModel {
         model: &Model,
         values: &[(VarId, &Variable)],
         wanted: &[VarId],
-        limits: RunLimits,
+        most: usize,
+        limit: &MemoryLimit,
     ) -> Result<Vec<Variable>> {
         let rows = values.iter().filter(|(_, value)| value.lod().is_some()).map(|(_, value)| value.rows());
-        let (rows, mut most) = (rows.max().unwrap_or(0), limits.rows);
-        let mut short = None;
-        if let Some(limit) = limits.bytes {
+        let (rows, mut most) = (rows.max().unwrap_or(0), most);
+        let mut fits = Ok(());
+        if let Some(bytes) = limit.get() {
             let memory = self.memory(values, wanted)?;
-            let (total, fixed) = (memory.total(), memory.parameters.saturating_add(memory.batch));
-            if total > limit {
+            fits = limit.check(&memory, rows);
+            if fits.is_err() {
                 // The memory of a window is about its share of the rows; half of the limit is a margin.
-                let left = limit.saturating_sub(fixed) / 2;
-                let share = rows as u128 * left as u128 / (total - fixed).max(1) as u128;
+                let fixed = memory.parameters.saturating_add(memory.batch);
+                let left = bytes.saturating_sub(fixed) / 2;
+                let share = rows as u128 * left as u128 / (memory.total() - fixed).max(1) as u128;
                 most = most.min(share as usize);
-                short = Some((total, limit));
             }
         }
         let Self { executor, threads, weights, windows } = self;
@@ -93,25 +85,13 @@ impl CompiledModel {
             }
             false => None,
         };
-        match (windows, short) {
-            (Some(windows), _) => {
-                executor.counts(values)?; // the feeds are checked as a whole
-                windows.run(weights, values, wanted, most)
-            }
-            (None, Some((total, limit))) => {
-                let (expected, got) = (format!("at most {}", shown(limit as u128)), shown(total as u128));
-                Err(Error::of(
-                    ErrorKind::Memory,
-                    "memory of a batch",
-                    expected,
-                    format!("{got} for {rows} rows"),
-                ))
-            }
-            (None, None) => {
-                executor.run(weights, &Run::infer(values))?;
-                wanted.iter().map(|&id| executor.fetch(id)).collect()
-            }
+        if let Some(windows) = windows {
+            executor.counts(values)?; // the feeds are checked as a whole
+            return windows.run(weights, values, wanted, most);
         }
+        fits?;
+        executor.run(weights, &Run::infer(values))?;
+        wanted.iter().map(|&id| executor.fetch(id)).collect()
     }
 }
 

@@ -9,6 +9,7 @@ mod evaluate;
 mod generate;
 mod generator;
 mod logits;
+mod memory_limit;
 mod model;
 mod pass;
 mod predictor;

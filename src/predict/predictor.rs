@@ -7,7 +7,8 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use super::carried::fed;
 use super::checks::{listed, numbers, unknown};
-use super::compiled::{CompiledModel, IdleModels, RunLimits};
+use super::compiled::{CompiledModel, IdleModels};
+use super::memory_limit::MemoryLimit;
 use super::model::Model;
 use super::stepping::Stepping;
 use super::turn::Turns;
@@ -60,8 +61,9 @@ pub struct Predictor {
     idle: Arc<IdleModels>,
     /// For each list of outputs, the model in the form that sessions run row by row.
     stepping: Arc<Mutex<BTreeMap<Vec<String>, Arc<Stepping>>>>,
-    /// The maximum number of rows in memory at once, and the maximum number of bytes.
-    limits: RunLimits,
+    /// The maximum number of rows in memory at once: a batch with more rows runs in windows, if the program can run in windows.
+    most_rows: usize,
+    limit: MemoryLimit,
     /// The carried states after the last batch; empty before the first batch.
     left: Mutex<Vec<Variable>>,
     /// The lock that lets one call at a time continue from the carried states in `left`.
@@ -119,7 +121,8 @@ impl Predictor {
             started: Arc::default(),
             idle: Arc::default(),
             stepping: Arc::default(),
-            limits: RunLimits { rows: MOST_ROWS, bytes: None },
+            most_rows: MOST_ROWS,
+            limit: MemoryLimit::default(),
             left: Mutex::default(),
             turns: Turns::default(),
         })
@@ -139,16 +142,17 @@ impl Predictor {
     /// depend on this limit.
     #[must_use]
     pub fn most_rows(self, most_rows: usize) -> Self {
-        Self { limits: RunLimits { rows: most_rows.max(1), ..self.limits }, ..self }
+        Self { most_rows: most_rows.max(1), ..self }
     }
 
     /// Memory limit: sets the maximum memory of a batch in bytes, as [`Self::memory`] computes it (default: no limit). A batch that
     /// does not fit runs in windows if the model can ([`Self::most_rows`]); else it is an error of the kind
-    /// [`ErrorKind::Memory`], before anything is computed. Batches that run at the same time have the limit each.
+    /// [`ErrorKind::Memory`], before anything is computed. Sessions and generators check the part that they run once, such as an
+    /// encoder. All clones share the limit; batches that run at the same time have the limit each.
     #[must_use]
     pub fn memory_limit(self, bytes: u64) -> Self {
-        let bytes = Some(usize::try_from(bytes).unwrap_or(usize::MAX));
-        Self { limits: RunLimits { bytes, ..self.limits }, ..self }
+        self.limit.set(bytes);
+        self
     }
 
     /// Returns the memory that [`Self::run`] takes for a batch, before the run: the parameters, the batch, its values and its
@@ -256,7 +260,8 @@ impl Predictor {
         if let Some(stepping) = known().get(&names) {
             return Ok(stepping.clone());
         }
-        let made = Arc::new(Stepping::new(&self.model, outputs, self.started()?.clone())?);
+        let made =
+            Arc::new(Stepping::new(&self.model, outputs, self.started()?.clone(), self.limit.clone())?);
         Ok(known().entry(names).or_insert(made).clone())
     }
 
@@ -286,7 +291,7 @@ impl Predictor {
     ) -> Result<(Vec<Variable>, Vec<Variable>)> {
         let mut found = Vec::new();
         self.with_compiled(feeds, outputs, before, &mut |compiled, values, wanted| {
-            found = compiled.run(&self.model, values, wanted, self.limits)?;
+            found = compiled.run(&self.model, values, wanted, self.most_rows, &self.limit)?;
             Ok(())
         })?;
         let left = found.split_off(outputs.len());
@@ -448,14 +453,15 @@ impl Predictor {
 /// A clone shares weights and threads with the original, and starts with a copy of the original's carried states.
 impl Clone for Predictor {
     fn clone(&self) -> Self {
-        let Self { model, threads, started, idle, stepping, limits, .. } = self;
+        let Self { model, threads, started, idle, stepping, most_rows, limit, .. } = self;
         Self {
             model: model.clone(),
             threads: *threads,
             started: started.clone(),
             idle: idle.clone(),
             stepping: stepping.clone(),
-            limits: *limits,
+            most_rows: *most_rows,
+            limit: limit.clone(),
             left: Mutex::new(self.left().clone()),
             turns: Turns::default(),
         }

@@ -4,6 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use super::carried::zeros;
 use super::checks::{listed, unknown};
+use super::memory_limit::MemoryLimit;
 use super::model::Model;
 use crate::error::{Error, ErrorKind, Result};
 use crate::executor::{Executor, PlacedFeeds, Run, Scope, Threads};
@@ -27,6 +28,7 @@ pub(super) struct Stepping {
     /// The variables that the part that runs once computes: values that every step reads, and initial values of memories.
     computed: Vec<VarId>,
     threads: Threads,
+    limit: MemoryLimit,
     before: Mutex<Vec<Executor>>,
     idle: Mutex<Vec<Engine>>,
 }
@@ -51,7 +53,12 @@ pub(super) struct StepStart {
 }
 
 impl Stepping {
-    pub(super) fn new(model: &Arc<Model>, outputs: &[&str], threads: Threads) -> Result<Self> {
+    pub(super) fn new(
+        model: &Arc<Model>,
+        outputs: &[&str],
+        threads: Threads,
+        limit: MemoryLimit,
+    ) -> Result<Self> {
         let find = |&name: &&str| {
             let known = model.outputs.keys().chain(model.of_steps.keys()).map(String::as_str);
             let id = model.outputs.get(name).or_else(|| model.of_steps.get(name));
@@ -81,6 +88,7 @@ impl Stepping {
             once,
             computed,
             threads,
+            limit,
             before: Mutex::default(),
             idle: Mutex::default(),
         };
@@ -140,7 +148,8 @@ impl Stepping {
             let idle = lock(&self.before).pop();
             let mut executor = idle.map_or_else(|| self.preparation(), Ok)?;
             let mut weights = self.model.weights.clone();
-            let ran = executor.run(&mut weights, &Run::infer(&values));
+            let fits = self.check_memory(&mut executor, &values);
+            let ran = fits.and_then(|()| executor.run(&mut weights, &Run::infer(&values)));
             let values = ran.and_then(|()| {
                 self.computed.iter().map(|&id| Ok((id, executor.fetch(id)?))).collect::<Result<Vec<_>>>()
             });
@@ -160,6 +169,16 @@ impl Stepping {
                 })
                 .collect::<Result<_>>()?,
         })
+    }
+
+    /// Checks that the part that runs once fits the memory limit.
+    fn check_memory(&self, executor: &mut Executor, values: &[(VarId, &Variable)]) -> Result<()> {
+        if self.limit.get().is_none() {
+            return Ok(());
+        }
+        let counts = executor.counts(values)?;
+        let memory = executor.memory(&counts);
+        self.limit.check(&memory, values.iter().map(|(_, value)| value.rows()).max().unwrap_or(0))
     }
 
     /// Returns the feeds of a step that a session holds: the constant values, then the memories.

@@ -5,7 +5,7 @@ use unpadded::op::{Attributes, CheckCase, Facts, Forward, InferShape, Op};
 use unpadded::ops::Pool;
 use unpadded::program::VarId;
 use unpadded::tensor::{Dense, StorageKind};
-use unpadded::{Builder, DType, Lod, Program, Registry, Result, Var, Variable, operator, ops};
+use unpadded::{Builder, DType, ErrorKind, Lod, Program, Registry, Result, Var, Variable, operator, ops};
 
 use crate::models::{self, Random};
 use crate::sessions::predictor;
@@ -237,4 +237,45 @@ fn errors_are_those_of_the_whole() {
     assert_eq!(a.to_string(), b.to_string());
     assert!(b.to_string().starts_with("output `0`: expected numbers, got NaN in row 1"), "{b}");
     assert_eq!(windows.run(&[("x", &ids), ("start", &start(2))], &["0"]).unwrap(), expected);
+}
+
+#[test]
+fn a_memory_limit_cuts_windows_or_refuses() {
+    let made = |backward: bool| {
+        let net = Builder::new().seed(1);
+        let words = net.feed("words", DType::I64, &[], 1);
+        let x = words.embedding(Embedding::new(50, 16));
+        let forward = x.lstm(16);
+        let h = if backward { net.concat(&[forward, net.lstm(x, Lstm::new(16).reverse())]) } else { forward };
+        let out = h.linear(5);
+        let outputs = [out.id()];
+        (net.finish().unwrap(), outputs)
+    };
+    let ids: Vec<i64> = (0..3000).map(|i| i * i % 50).collect();
+    let words = Variable::from_sequences(&[ids[..1000].to_vec(), ids]).unwrap();
+    let feeds = [("words", &words)];
+    for backward in [false, true] {
+        let (program, outputs) = made(backward);
+        let predictor = predictor(&program, &ops::catalogue(), &outputs);
+        let whole = predictor.run(&feeds, &["0"]).unwrap();
+        let memory = predictor.memory(&feeds, &["0"]).unwrap();
+        assert!(memory.buffers > words.rows() * 16 * 4 && memory.batch > words.rows() * 28, "{memory:?}");
+        let limit = (memory.total() - memory.buffers / 2) as u64;
+        let limited = predictor.memory_limit(limit);
+        match (limited.run(&feeds, &["0"]), backward) {
+            (Ok(cut), false) => same(&cut[0], &whole[0], "in windows"),
+            (Err(error), true) => {
+                assert_eq!(error.kind(), ErrorKind::Memory);
+                let text = error.to_string();
+                assert!(
+                    text.starts_with("memory of a batch: expected at most ")
+                        && text.contains("for 4000 rows"),
+                    "{text}"
+                );
+            }
+            (other, backward) => panic!("{backward}: {other:?}"),
+        }
+        // The limit can be raised again.
+        assert_eq!(limited.memory_limit(memory.total() as u64).run(&feeds, &["0"]).unwrap(), whole);
+    }
 }

@@ -1,0 +1,42 @@
+//! The memory limit of predictions, which a predictor shares with its clones, sessions and generators.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use crate::data::memory::shown;
+use crate::error::{Error, ErrorKind, Result};
+use crate::executor::MemoryUse;
+
+/// The maximum memory of a batch in bytes; `usize::MAX` means no limit.
+#[derive(Clone)]
+pub(super) struct MemoryLimit(Arc<AtomicUsize>);
+
+impl Default for MemoryLimit {
+    fn default() -> Self {
+        Self(Arc::new(AtomicUsize::new(usize::MAX)))
+    }
+}
+
+impl MemoryLimit {
+    pub(super) fn set(&self, bytes: u64) {
+        self.0.store(usize::try_from(bytes).unwrap_or(usize::MAX), Ordering::Relaxed);
+    }
+
+    /// Returns the limit in bytes; `None` if there is no limit.
+    pub(super) fn get(&self) -> Option<usize> {
+        Some(self.0.load(Ordering::Relaxed)).filter(|&bytes| bytes < usize::MAX)
+    }
+
+    /// Checks that a run on `rows` rows fits.
+    ///
+    /// # Errors
+    /// Fails if the run takes more memory than the limit.
+    pub(super) fn check(&self, memory: &MemoryUse, rows: usize) -> Result<()> {
+        let (total, Some(limit)) = (memory.total(), self.get()) else { return Ok(()) };
+        if total <= limit {
+            return Ok(());
+        }
+        let (expected, got) = (format!("at most {}", shown(limit as u128)), shown(total as u128));
+        Err(Error::of(ErrorKind::Memory, "memory of a batch", expected, format!("{got} for {rows} rows")))
+    }
+}
