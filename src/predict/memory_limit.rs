@@ -37,6 +37,8 @@ impl MemoryLimit {
             return Ok(());
         }
         let (expected, got) = (format!("at most {}", shown(limit as u128)), shown(total as u128));
-        Err(Error::of(ErrorKind::Memory, "memory of a batch", expected, format!("{got} for {rows} rows")))
+        let error =
+            Error::of(ErrorKind::Memory, "memory of a batch", expected, format!("{got} for {rows} rows"));
+        Err(error.noted("split the text, or raise the memory limit"))
     }
 }

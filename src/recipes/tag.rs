@@ -30,11 +30,13 @@ use crate::data::{
 };
 use crate::error::{Error, ErrorKind, Result};
 use crate::layers::{Crf, Linear};
+use crate::lod::Lod;
 use crate::metrics::{Accuracy, ChunkF1, TokenAccuracy};
 use crate::ops::Pool;
 use crate::predict::Predictor;
 use crate::program::Builder;
-use crate::tensor::{DType, Variable};
+use crate::reserve;
+use crate::tensor::{DType, Dense, Variable};
 use crate::train::Trainer;
 
 const FEEDS: [&str; 4] = ["words", "characters", "tags", "label"];
@@ -201,22 +203,22 @@ impl TrainedModel for Tagger {
     fn answers(&self, predictor: &Predictor, texts: &[&str], _: &DecodingConfig) -> Result<Vec<Answer>> {
         // A record of a file is passed as a text with one word per line, ending with a line break, since a word may
         // contain spaces.
-        let words = |text: &&str| -> Vec<String> {
-            match text.ends_with('\n') {
-                true => text.lines().map(str::to_owned).collect(),
-                false => TaggedText::words_of(text).map(str::to_owned).collect(),
-            }
-        };
-        let words: Vec<Vec<String>> = texts.iter().map(words).collect();
+        let words: Vec<Vec<&str>> = texts
+            .iter()
+            .map(|text| match text.ends_with('\n') {
+                true => text.lines().collect(),
+                false => TaggedText::words_of(text).collect(),
+            })
+            .collect();
         let (found, labels) = self.found(predictor, words.iter().map(Vec::as_slice))?;
         let (tags, mut at) = (predictor.vocabulary(TAGS)?, found.iter());
-        let answer = |(i, words): (usize, Vec<String>)| Answer::Tags {
+        let answer = |(i, words): (usize, Vec<&str>)| Answer::Tags {
             tags: words
                 .iter()
                 .filter_map(|_| at.next())
                 .map(|&id| tags.token(id).unwrap_or_default().to_owned())
                 .collect(),
-            words,
+            words: words.into_iter().map(str::to_owned).collect(),
             label: labels.get(i).cloned(),
         };
         Ok(words.into_iter().enumerate().map(answer).collect())
@@ -226,12 +228,12 @@ impl TrainedModel for Tagger {
 impl Tagger {
     /// Runs all taggers of the ensemble on several texts, and joins their answers. The list of labels is empty if the
     /// taggers do not predict labels of texts.
-    fn found<'a>(
+    fn found<'a, W: AsRef<str> + 'a>(
         &self,
         predictor: &Predictor,
-        texts: impl Iterator<Item = &'a [String]> + Clone,
+        texts: impl Iterator<Item = &'a [W]> + Clone,
     ) -> Result<Labelled> {
-        let lengths: Vec<usize> = texts.clone().map(<[String]>::len).collect();
+        let lengths: Vec<usize> = texts.clone().map(<[W]>::len).collect();
         let own = found(predictor, texts.clone())?;
         let (tags, labels) = self.others.join(own, &lengths, &|other| found(other, texts.clone()))?;
         let mut likeliest = Vec::new();
@@ -249,19 +251,25 @@ impl Tagger {
 
 /// Returns the tag ids of all words of several texts and, if the model predicts labels, the probability of each label
 /// for each text.
-fn found<'a>(
+fn found<'a, W: AsRef<str> + 'a>(
     predictor: &Predictor,
-    texts: impl Iterator<Item = &'a [String]> + Clone,
+    texts: impl Iterator<Item = &'a [W]> + Clone,
 ) -> Result<(Vec<i64>, Vec<f32>)> {
     let known = predictor.vocabulary(WORDS)?;
-    let ids = texts.clone().map(|words| known.ids(words.iter().map(|word| form(word))));
+    let ids = texts.clone().map(|words| known.ids(words.iter().map(|word| form(word.as_ref()))));
     let ids: Vec<Vec<i64>> = ids.collect::<Result<_>>()?;
     let (ids, mut characters) = (Variable::from_sequences(&ids)?, None);
     if let Ok(spelt) = predictor.vocabulary(CHARACTERS) {
-        let of = |word: &String| spelt.ids(word.chars().map(String::from));
-        let all: Vec<Vec<Vec<i64>>> =
-            texts.map(|words| words.iter().map(of).collect()).collect::<Result<_>>()?;
-        characters = Some(Variable::from_nested(&all)?);
+        // A list per word would take several times the memory of the ids.
+        let count = |word: &W| word.as_ref().chars().count();
+        let in_words: Vec<usize> = texts.clone().flat_map(|words| words.iter().map(count)).collect();
+        let mut ids = reserve::vector(in_words.iter().sum(), "characters of words")?;
+        for word in texts.clone().flatten() {
+            ids.extend(spelt.ids(word.as_ref().chars().map(String::from))?);
+        }
+        let in_texts = texts.map(<[W]>::len).collect();
+        let rows = Dense::from_vec(&[ids.len()], ids)?;
+        characters = Some(Variable::new(rows, Some(Lod::from_lengths(&[in_texts, in_words])?))?);
     }
     let characters = characters.as_ref().map(|characters| (FEEDS[1], characters));
     let feeds: Vec<(&str, &Variable)> = [(FEEDS[0], &ids)].into_iter().chain(characters).collect();

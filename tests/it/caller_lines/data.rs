@@ -233,6 +233,12 @@ pub(super) fn calls(calls: &mut Calls) {
     calls.at("Data::batches", || {
         read(&Loader::new(samples(), &["words", "label"])?.batching(Batching::Tokens(0)))
     });
+    calls.at("Data::batches_that_fit", || {
+        let none = || Err(Error::new("memory limit", "one", "none"));
+        Loader::new(samples(), &["words", "label"])?
+            .batching(Batching::Memory)
+            .batches_that_fit(None, 0, &none)
+    });
     let stream = || {
         let two = vec![Sample::new(0, [Field::Int(0)]), Sample::new(1, [Field::Float(0.0)])];
         Ok(Box::new(two.into_iter().map(Ok)) as unpadded::data::SampleIterator)

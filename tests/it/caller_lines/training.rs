@@ -109,6 +109,7 @@ pub(super) fn calls(calls: &mut Calls) {
     calls.at("Predictor::run", || predictor.run(&[], &["nothing"]));
     calls.at("Predictor::run", || predictor.run(&[("nothing", &row)], &["logits"]));
     calls.at("Predictor::run", || predictor.run(&[], &["logits"]));
+    calls.at("Predictor::memory", || predictor.memory(&[], &["nothing"]));
     calls.at("Predictor::run_on", || predictor.run_on(&[], &["logits"]));
     calls.at("Predictor::likeliest", || predictor.likeliest(&[], "logits", "nothing"));
     calls.at("Predictor::likeliest", || predictor.likeliest(&[], "logits", "labels"));
