@@ -246,7 +246,8 @@ fn a_memory_limit_cuts_windows_or_refuses() {
         let words = net.feed("words", DType::I64, &[], 1);
         let x = words.embedding(Embedding::new(50, 16));
         let forward = x.lstm(16);
-        let h = if backward { net.concat(&[forward, net.lstm(x, Lstm::new(16).reversed())]) } else { forward };
+        let h =
+            if backward { net.concat(&[forward, net.lstm(x, Lstm::new(16).reversed())]) } else { forward };
         let out = h.linear(5);
         let outputs = [out.id()];
         (net.finish().unwrap(), outputs)
