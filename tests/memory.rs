@@ -135,7 +135,7 @@ fn the_computed_memory_of_operators_is_the_peak_of_a_run() {
         let loss = (family.build)(&net).id();
         let mut program = net.finish().unwrap();
         Adam::new(0.01).minimize(&mut program, &ops::catalogue(), loss).unwrap();
-        [(1, 6, 60), (2, 6, 60), (1, 40, 50), (2, 40, 50), (2, 3, 300)].map(|(threads, count, longest)| {
+        [(1, 6, 60), (2, 40, 50), (2, 3, 300)].map(|(threads, count, longest)| {
             let mut random = Random(7);
             let lengths: Vec<usize> = (0..count).map(|_| random.below(longest + 1)).collect();
             let values: Vec<Variable> =
@@ -155,7 +155,6 @@ fn the_computed_memory_of_operators_is_the_peak_of_a_run() {
 const PROGRAMS: usize = 20;
 
 #[test]
-#[ignore = "some programs take up to 4 % more than computed, such as that of seed 2"]
 fn the_computed_memory_of_random_programs_is_the_peak_of_a_run() {
     check(seeds(PROGRAMS).flat_map(|seed| {
         let case = case(seed, Kind { wide: seed % 2 == 0, ..F32 }).unwrap();

@@ -45,7 +45,7 @@ fn ids(draws: &mut Draws, cumulative: &[f64], length: usize) -> Vec<i64> {
 /// Sentences with lengths as in the Penn Treebank or in ATIS, or by Zipf's law.
 pub(crate) fn sentences_of(lengths: &str, vocabulary: usize, count: usize) -> Vec<Vec<i64>> {
     let (mut draws, cumulative, by_rank) = (Draws(0, 11), zipf(vocabulary), zipf(400));
-    let mut length = |draws: &mut Draws| match lengths {
+    let length = |draws: &mut Draws| match lengths {
         "ptb" => draws.length(20.0, 0.5, (2.0, 80.0)),
         "atis" => draws.length(11.0, 0.35, (2.0, 46.0)),
         _ => 1 + by_rank.partition_point(|&c| c < draws.uniform() * by_rank[by_rank.len() - 1]),

@@ -1,6 +1,6 @@
 //! The memory that a run takes, computed before the run.
 
-use crate::executor::plan::Plan;
+use crate::executor::plan::{BufferNeed, Growth, Plan, PoolNeed};
 use crate::executor::run::counts::RowCounts;
 use crate::operator::CallMemory;
 use crate::program::{Program, VarRole};
@@ -19,7 +19,7 @@ pub struct MemoryUse {
     pub parameters: usize,
     /// The state of the optimizer, and other variables that are kept from run to run and that no gradient updates.
     pub state: usize,
-    /// The values and gradients of the batch.
+    /// The values and gradients of the batch, and the old memory of the largest one that grows during the run.
     pub buffers: usize,
     /// The values and gradients of the batch that are not dense, such as selected rows.
     pub selected: usize,
@@ -85,22 +85,34 @@ impl MemoryUse {
         let of = |quantity: usize, unit: usize| counts.values[quantity].saturating_mul(unit);
         let needs = &plan.needs;
         let line = |bytes: usize| bytes.checked_next_multiple_of(64).unwrap_or(bytes);
-        let mut buffers = 0usize;
+        // Of the memory that grows while it has contents, one buffer or value at a time exists twice.
+        let (mut buffers, mut twice) = (0usize, 0);
         for needs in needs.buffers.chunk_by(|a, b| a.buffer == b.buffer) {
-            let largest = needs.iter().map(|need| of(need.quantity, need.unit)).max().unwrap_or(0);
+            let bytes = |need: &BufferNeed| of(need.quantity, need.unit);
+            let largest = needs.iter().map(bytes).max().unwrap_or(0);
             buffers = buffers.saturating_add(line(largest));
+            let of_largest = |growth| needs.iter().any(|n| n.growth == growth && bytes(n) == largest);
+            let before = match needs {
+                _ if of_largest(Growth::Before) => 0,
+                _ if of_largest(Growth::Visits) => largest,
+                _ => needs.iter().map(bytes).filter(|&bytes| bytes < largest).max().unwrap_or(0),
+            };
+            twice = twice.max(before);
         }
-        let mut selected = 0usize;
+        let (mut selected, mut appended) = (0usize, 0usize);
         for needs in needs.pools.chunk_by(|a, b| a.pool == b.pool) {
             let bound = || needs.iter().map(|need| need.bytes(&counts.values)).max().unwrap_or(0);
-            selected =
-                selected.saturating_add(counts.pools.get(needs[0].pool).copied().unwrap_or_else(bound));
+            let bytes = counts.pools.get(needs[0].pool).copied().unwrap_or_else(bound);
+            selected = selected.saturating_add(bytes);
+            if needs.iter().any(PoolNeed::grows) {
+                appended = appended.max(bytes / 2);
+            }
         }
         let orders =
             needs.orders.iter().map(|&(quantity, unit)| of(quantity, unit)).fold(0, usize::saturating_add);
         let mut memory = Self {
-            buffers,
-            selected,
+            buffers: buffers.saturating_add(twice),
+            selected: selected.saturating_add(appended.saturating_sub(twice)),
             orders,
             lists: LISTS,
             bound: self.bound || !counts.is_exact(),

@@ -3,7 +3,7 @@
 use ndarray::Array1;
 use unpadded::layers::{Conv, Crf, Embedding, EmbeddingBag, Lstm, Norm, init};
 use unpadded::ops::{BagPool, Context, DotAttention, Pool, SampledClasses};
-use unpadded::tensor::{Dense, StorageKind};
+use unpadded::tensor::{Csr, Dense, StorageKind};
 use unpadded::{Builder, DType, Lod, Var, Variable};
 
 use crate::models::Random;
@@ -45,6 +45,21 @@ fn ids(lengths: &[usize], below: usize, random: &mut Random) -> Variable {
 
 fn words(lengths: &[usize], random: &mut Random) -> Variable {
     ids(lengths, VOCABULARY, random)
+}
+
+/// Rows with up to 24 entries, in ascending order of the columns.
+fn bags(lengths: &[usize], random: &mut Random) -> Variable {
+    let lod = Lod::from_lengths1(lengths).unwrap();
+    let (mut starts, mut columns) = (vec![0], Vec::new());
+    for _ in 0..lod.rows() {
+        let first = columns.len();
+        columns.extend((0..random.below(25)).map(|_| random.below(VOCABULARY) as i64));
+        columns[first..].sort_unstable();
+        starts.push(columns.len() as i64);
+    }
+    let values = Array1::from_elem(columns.len(), 0.5f32);
+    let csr = Csr::new([lod.rows(), VOCABULARY], starts, columns, values).unwrap();
+    Variable::new(csr, Some(lod)).unwrap()
 }
 
 fn tags(lengths: &[usize], random: &mut Random) -> Variable {
@@ -250,6 +265,18 @@ pub(crate) const FAMILIES: &[Family] = &[
             let sparse = net.to_csr(net.relu(x));
             let squares = net.to_dense(net.square(sparse));
             loss(net, &[squares, net.to_dense(sparse * x)])
+        },
+    },
+    Family {
+        name: "sparse products",
+        feeds: &[("bags", bags)],
+        build: |net| {
+            let bags = net.feed_csr("bags", DType::F32, VOCABULARY, 1);
+            let (rows, tall) = (bags.linear(WIDTH), matrix(net, "tall", &[VOCABULARY, WIDTH]));
+            let dense = net.transposed_dot(bags, rows);
+            let both = net.transposed_dot(bags, bags);
+            let squares = net.to_dense(net.square(bags)).linear(16);
+            loss(net, &[rows, net.dot(bags, tall), net.to_dense(dense), net.to_dense(both), squares])
         },
     },
     Family {

@@ -104,6 +104,7 @@ proptest! {
                         prop_assert!(rows + next > budget, "the next sample had room");
                     }
                 }
+                Batching::Memory => unreachable!("no such batches here"),
             }
         }
     }

@@ -3,8 +3,8 @@
 use std::any::TypeId;
 
 use crate::executor::plan::{
-    BufferNeed, CallNeed, EntryTerm, Home, InnerLevel, Instr, LevelBound, Loop, LoopRows, Needs, OpInstr,
-    PoolNeed, Quantity, Slot,
+    BufferNeed, CallNeed, EntryTerm, Growth, Home, InnerLevel, Instr, LevelBound, Loop, LoopRows, Needs,
+    OpInstr, PoolNeed, Quantity, Slot,
 };
 use crate::operator::context::OperandPosition;
 use crate::operator::keys::RowKey;
@@ -22,7 +22,14 @@ pub(crate) fn needs(
 ) -> Needs {
     let mut loops = Vec::new();
     collect(code, &mut loops);
-    let mut counting = Counting { loops, needs: Needs::default() };
+    let mut calls = Vec::new();
+    for (&moment, instr) in moments.iter().zip(code) {
+        gather_calls(std::slice::from_ref(instr), false, &mut |call, in_loop| {
+            calls.push((moment, call, in_loop))
+        });
+    }
+    let made = calls.iter().flat_map(|(_, call, _)| call.made.iter().map(|&(level, _)| level)).collect();
+    let mut counting = Counting { loops, made, needs: Needs::default() };
     for slot in slots.iter().filter(|slot| slot.pool.is_none() && !slot.persistent) {
         counting.slot(slot);
     }
@@ -34,12 +41,6 @@ pub(crate) fn needs(
             seen.push(instr.desc.block);
             counting.frame(instr, instr.random || keyed.contains(&instr.desc.block));
         }
-    }
-    let mut calls = Vec::new();
-    for (&moment, instr) in moments.iter().zip(code) {
-        gather_calls(std::slice::from_ref(instr), false, &mut |call, in_loop| {
-            calls.push((moment, call, in_loop))
-        });
     }
     let mut pools = Pools { slots, kinds: pools, needs: vec![None; slots.len()] };
     let mut scratch: Vec<(TypeId, usize)> = Vec::new();
@@ -85,6 +86,8 @@ fn collect<'p>(code: &'p [Instr], loops: &mut Vec<&'p Loop>) {
 
 struct Counting<'p> {
     loops: Vec<&'p Loop>,
+    /// The levels that operators make from values.
+    made: Vec<LevelId>,
     needs: Needs,
 }
 
@@ -110,15 +113,32 @@ impl<'p> Counting<'p> {
             Home::Sequence(block) => self.of_block(block).is_some_and(|instr| instr.parent.0 > 0),
             Home::Whole | Home::Stepped(_) => false,
         };
-        let exact = !visited && !matches!(quantity, Quantity::Product(_) | Quantity::Larger(_));
+        let growth = match &quantity {
+            _ if visited => Growth::Visits,
+            Quantity::Visits { .. } | Quantity::Larger(_) | Quantity::Made(_) => Growth::Visits,
+            quantity if self.is_made(quantity) => Growth::Once,
+            _ => Growth::Before,
+        };
         let quantity = self.needs.index(quantity);
         self.needs.buffers.push(BufferNeed {
             buffer: slot.buffer,
             first: slot.life.0,
             quantity,
             unit,
-            exact,
+            growth,
         });
+    }
+
+    /// Returns whether a quantity counts rows of a level that an operator of the root block makes.
+    fn is_made(&self, quantity: &Quantity) -> bool {
+        let made = |level: &LevelId| self.made.contains(level);
+        match quantity {
+            Quantity::Rows(level) | Quantity::Longest(level) => made(level),
+            Quantity::Repeated { over, rows } | Quantity::LargestStep { over, rows } => {
+                made(over) || rows.iter().any(made)
+            }
+            _ => false,
+        }
     }
 
     /// The row order, the levels and the keys of a loop's frame.
@@ -373,7 +393,10 @@ impl<'p> Counting<'p> {
     fn repeated(&self, instr: &Loop, inner: &InnerLevel) -> Quantity {
         match self.root_levels(instr, inner) {
             Some(rows) => Quantity::Repeated { over: instr.desc.level, rows },
-            None => Quantity::Product(Box::new([self.longest(instr.desc.level), self.around(inner.outer)])),
+            None => Quantity::Visits {
+                level: inner.inner,
+                most: Box::new([self.longest(instr.desc.level), self.around(inner.outer)]),
+            },
         }
     }
 
@@ -421,7 +444,7 @@ impl Pools<'_> {
         let (numbers, offsets) = if self.by_rows(slot) { (width, 0) } else { (1, word) };
         let offsets = counting.rows_of(rows, offsets);
         let entry = numbers.saturating_mul(dtype.size_of()).saturating_add(word);
-        PoolNeed { pool: pool.unwrap_or(0), entries: Vec::new(), entry, offsets }
+        PoolNeed { pool: pool.unwrap_or(0), entries: Vec::new(), entry, offsets, appended: false }
     }
 
     /// Returns the need of an operand. An operand that no call has written is a feed.
@@ -487,7 +510,11 @@ impl Pools<'_> {
             }
             let entries = self.entries(slot, call, bound, moment, spec, counting);
             let empty = self.empty(slot, counting);
-            self.needs[slot].get_or_insert(empty).entries.extend(entries);
+            // A gradient of a matrix copies the positions of the entries at once.
+            let appended = call.pass == Pass::Forward && !self.by_rows(slot);
+            let need = self.needs[slot].get_or_insert(empty);
+            need.entries.extend(entries);
+            need.appended |= appended;
         }
     }
 

@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 pub(crate) use chain::{Chain, parts};
 pub(crate) use effort::Effort;
-pub(crate) use needs::{BufferNeed, CallNeed, EntryTerm, LevelBound, Needs, PoolNeed, Quantity};
+pub(crate) use needs::{BufferNeed, CallNeed, EntryTerm, Growth, LevelBound, Needs, PoolNeed, Quantity};
 pub(crate) use slot::{Access, Home, Ref, Slot};
 pub(crate) use why::{Pin, TimingReason};
 

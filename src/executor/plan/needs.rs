@@ -23,8 +23,9 @@ pub(crate) enum Quantity {
     LargestStep { over: LevelId, rows: Vec<LevelId> },
     /// The larger of two quantities.
     Larger(Box<[Quantity; 2]>),
-    /// The product of two quantities: an upper bound, for a loop in a loop.
-    Product(Box<[Quantity; 2]>),
+    /// The number of rows that a static input of a loop in a loop has over all steps of all visits. Before the run, the product of
+    /// two quantities is the upper bound.
+    Visits { level: LevelId, most: Box<[Quantity; 2]> },
     /// The number of rows of a level that an operator of a step block makes.
     Made(LevelId),
     /// The number of entries, or of selected rows, of a sparse feed.
@@ -40,8 +41,18 @@ pub(crate) struct BufferNeed {
     /// The index of the quantity in [`Needs::quantities`].
     pub(crate) quantity: usize,
     pub(crate) unit: usize,
-    /// Whether the need is exact; an upper bound is not reserved before the run.
-    pub(crate) exact: bool,
+    pub(crate) growth: Growth,
+}
+
+/// When the buffer of a slot grows to the slot's size. A buffer that grows keeps its contents, so for a moment it exists twice.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Growth {
+    /// Before the run.
+    Before,
+    /// Once an operator of the root block has made a level.
+    Once,
+    /// From visit to visit of a loop: the need is an upper bound, or only the visits know it.
+    Visits,
 }
 
 /// A number of entries: a factor for each of a quantity.
@@ -57,6 +68,8 @@ pub(crate) struct PoolNeed {
     pub(crate) entry: usize,
     /// The term of the offsets of a matrix, in bytes; 0 bytes for selected rows.
     pub(crate) offsets: EntryTerm,
+    /// Whether a call appends the entries one after another, so that the memory grows to at most twice the entries.
+    pub(crate) appended: bool,
 }
 
 impl PoolNeed {
@@ -65,9 +78,15 @@ impl PoolNeed {
         counts.fold(0, usize::saturating_add)
     }
 
+    /// Returns whether the memory grows while it holds entries.
+    pub(crate) fn grows(&self) -> bool {
+        self.appended || self.entries.len() > 1
+    }
+
     pub(crate) fn bytes(&self, values: &[usize]) -> usize {
         let offsets = values[self.offsets.0].saturating_add(2).saturating_mul(self.offsets.1);
-        self.entries(values).saturating_mul(self.entry).saturating_add(offsets)
+        let factor = if self.grows() { 2 } else { 1 };
+        self.entries(values).saturating_mul(self.entry * factor).saturating_add(offsets)
     }
 }
 

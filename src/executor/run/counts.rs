@@ -99,8 +99,8 @@ impl CountSource<'_> {
                 let [a, b] = &**two;
                 self.count(a, needs, known).max(self.count(b, needs, known))
             }
-            Quantity::Product(two) => {
-                let [a, b] = &**two;
+            Quantity::Visits { most, .. } => {
+                let [a, b] = &**most;
                 self.count(a, needs, known).saturating_mul(self.count(b, needs, known))
             }
             _ => {
@@ -143,9 +143,10 @@ impl CountSource<'_> {
                 largest(false).max(largest(true))
             }
             Quantity::Larger(two) => self.value(&two[0])?.max(self.value(&two[1])?),
-            Quantity::Product(factors) => self.value(&factors[0])?.saturating_mul(self.value(&factors[1])?),
             Quantity::Fed(var) => self.fed.get(var.0 as usize).copied().unwrap_or(0),
-            Quantity::Made(level) => self.frames.iter().find_map(|frame| frame.rows_of_all_visits(*level))?,
+            Quantity::Made(level) | Quantity::Visits { level, .. } => {
+                self.frames.iter().find_map(|frame| frame.rows_of_all_visits(*level))?
+            }
         })
     }
 

@@ -2,7 +2,7 @@
 //! update.
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::executor::plan::{Access, Home, Instr, OpInstr, Plan, Ref, Slot, parts};
+use crate::executor::plan::{Access, Growth, Home, Instr, OpInstr, Plan, Ref, Slot, parts};
 use crate::executor::run::counts::CountSource;
 use crate::executor::run::request::Stage;
 use crate::executor::run::state::RunState;
@@ -119,6 +119,7 @@ impl<'p> RunState<'p> {
             self.instruction(instr, &mut lane, tools)?;
             // The level that was just made determines how many rows later slots have, so memory is reserved again.
             if matches!(instr, Instr::Levels(_)) {
+                self.reserve_known(&mut lane, end, &mut tools.lists.counts);
                 self.reserve(&mut lane, end)?;
             }
         }
@@ -139,7 +140,7 @@ impl<'p> RunState<'p> {
         code.map(|instr| instr.effort(rows)).fold(0, usize::saturating_add)
     }
 
-    /// Reserves memory for every buffer whose size is known from the counts of the feeds, loops included. Without it, the buffers of
+    /// Reserves memory for every buffer whose size is known from the levels so far, loops included. Without it, the buffers of
     /// a loop in a loop would grow from visit to visit, and be copied each time. `end` is as in [`Self::reserve`]. A refusal is no
     /// error here: the variable that cannot be reserved is named when its own memory is reserved.
     fn reserve_known(&self, lane: &mut Lane<'_>, end: usize, counts: &mut Vec<usize>) {
@@ -147,7 +148,7 @@ impl<'p> RunState<'p> {
         let source = CountSource { batch: self.batch, levels: &self.levels, frames: &[], fed: &[] };
         source.fill_exactly(needs, counts);
         for of_buffer in needs.buffers.chunk_by(|a, b| a.buffer == b.buffer) {
-            let live = of_buffer.iter().filter(|need| need.exact && need.first <= end);
+            let live = of_buffer.iter().filter(|need| need.growth != Growth::Visits && need.first <= end);
             let bytes = live.map(|need| counts[need.quantity].saturating_mul(need.unit)).max().unwrap_or(0);
             let buffer = of_buffer[0].buffer;
             if !lane.try_reserve(buffer, bytes / self.plan.buffers[buffer].size_of()) {

@@ -37,6 +37,22 @@ pub(super) struct ThreadSums<T> {
 }
 
 impl<T: Float> SparseRoom<T> {
+    /// Returns the most bytes of the scratch for a product with `rows` rows and `entries` entries, whose right factor has `of_y`
+    /// columns and entries.
+    pub fn bytes_of(rows: usize, entries: usize, of_y: (usize, usize), threads: usize) -> usize {
+        let (word, (columns, of_y)) = (size_of::<i64>(), of_y);
+        let narrow = columns > of_y.saturating_mul(COLUMNS_AN_ENTRY).max(ALWAYS);
+        let (columns, renumbered) = match narrow {
+            true => (of_y, of_y * (RowMerge::BYTES_PER_ROW + 2 * word)),
+            false => (columns, 0),
+        };
+        let sums = columns.div_ceil(BLOCK) * (BLOCK * size_of::<T>() + 1);
+        // The memory of a part grows to at most twice its entries; the first part is the result itself.
+        let parts = 2 * entries.saturating_mul(word + size_of::<T>()) / threads.max(1);
+        let others = parts.saturating_add((rows + 2) * word).saturating_mul(threads.saturating_sub(1));
+        others.saturating_add((rows + 2) * word + threads * sums + renumbered)
+    }
+
     /// Returns the scratch of the first `count` threads, and creates missing scratch.
     pub(super) fn parts(parts: &mut Vec<ThreadSums<T>>, count: usize) -> &mut [ThreadSums<T>] {
         parts.resize_with(parts.len().max(count), ThreadSums::default);

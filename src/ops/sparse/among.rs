@@ -25,6 +25,11 @@ impl<T> Default for RenumberedColumns<T> {
 }
 
 impl<T: Float> RenumberedColumns<T> {
+    /// Returns the most bytes for a matrix with `rows` rows and `entries` entries.
+    pub(in crate::ops) fn bytes_of(rows: usize, entries: usize) -> usize {
+        (rows + 1) * size_of::<i64>() + 2 * entries * (size_of::<i64>() + size_of::<T>())
+    }
+
     /// Finds the entries of `x` with a column in `ids`, and renumbers their columns. `ids` and the columns of each row of `x`
     /// must ascend.
     pub(in crate::ops) fn find(&mut self, x: CsrView<'_, T>, ids: &[i64]) {
@@ -34,6 +39,10 @@ impl<T: Float> RenumberedColumns<T> {
         self.places.clear();
         self.values.clear();
         self.entries.clear();
+        self.places.reserve(x.entries());
+        self.values.reserve(x.entries());
+        self.entries.reserve(x.entries());
+        self.indptr.reserve(x.rows());
         let mut entry = 0;
         for r in 0..x.rows() {
             let (columns, values) = x.row(r);

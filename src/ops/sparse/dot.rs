@@ -167,11 +167,18 @@ fn column<'a, T>(y: View<'a, T>, spec: &Spec) -> View<'a, T> {
     if spec.shape.len() == 1 { View::new(y.row(0), y.width(), 1) } else { y }
 }
 
-/// Returns the scratch memory for the gradient of `y`.
+/// Returns the scratch memory of a product: for the gradient of `y`, for `y` of selected rows, and for a sparse `y`.
 fn memory<T: RowValue>(sizes: &CallSizes<'_>) -> CallMemory {
-    let wanted = sizes.wants(Y);
-    let columns = if wanted { Columns::<T>::bytes_of(sizes.stored(X), sizes.input(X).1) } else { 0 };
-    CallMemory::default().scratch::<Scratch<T>>(columns).bounded(wanted)
+    let (wanted, (rows, width)) = (sizes.wants(Y), sizes.input(X));
+    let (entries, of_y) = (sizes.stored(X), (sizes.output(OUT).1, sizes.stored(Y)));
+    let some = |used: bool, bytes: usize| if used { bytes } else { 0 };
+    let sparse = sizes.inputs[Y].first().is_some_and(is_csr);
+    let room = SparseRoom::<T>::bytes_of(rows, sizes.stored_output(OUT), of_y, sizes.threads());
+    CallMemory::default()
+        .scratch::<Scratch<T>>(some(wanted, Columns::<T>::bytes_of(entries, width)))
+        .scratch::<Scratch<T>>(some(sizes.is_table(Y), RenumberedColumns::<T>::bytes_of(rows, entries)))
+        .scratch::<Scratch<T>>(some(sparse, room))
+        .bounded(wanted || sparse)
 }
 
 fn forward<T: RowValue>(run: &mut Forward<'_>) -> Result<()> {

@@ -113,10 +113,12 @@ impl SparseLinear {
         let some = |wanted: bool, bytes: usize| if wanted { bytes } else { 0 };
         let (transposed, wanted) = (self.transposed == Transpose::Yes, sizes.wants(Self::WEIGHT));
         let gradient = wanted && (transposed || sizes.count(Self::WEIGHT) > 1);
+        let among = RenumberedColumns::<T>::bytes_of(sizes.input(Self::X).0, entries);
         CallMemory::default()
             .scratch::<Scratch<T>>(some(wanted, Columns::<T>::bytes_of(entries, inputs)))
             .scratch::<Scratch<T>>(some(transposed, inputs * outputs * number))
             .scratch::<Scratch<T>>(some(gradient, entries.min(inputs) * outputs * number))
+            .scratch::<Scratch<T>>(some(sizes.is_table(Self::WEIGHT), among))
             .bounded(wanted)
     }
 }

@@ -81,11 +81,22 @@ impl Op for TransposedDot {
     }
 
     fn memory(&self, sizes: &CallSizes<'_>) -> CallMemory {
-        let (_, columns) = sizes.input(Self::X);
-        let forward = sizes.pass() == Pass::Forward;
+        let ((rows, columns), (_, width)) = (sizes.input(Self::X), sizes.input(Self::D));
+        let (forward, sparse) = (sizes.pass() == Pass::Forward, sizes.stored(Self::D) > 0);
+        let (entries, of_d) = (sizes.stored(Self::X), sizes.stored(Self::D));
+        let some = |used: bool, bytes: usize| if used { bytes } else { 0 };
+        let of_sparse = sparse && (forward || sizes.wants(Self::D));
+        let filled = entries.min(columns);
         with_float!(sizes.dtype(Self::X), T => {
-            let plan = if forward { Columns::<T>::bytes_of(sizes.stored(Self::X), columns) } else { 0 };
-            Ok(CallMemory::default().scratch::<Scratch<T>>(plan).bounded(forward))
+            let room =
+                SparseRoom::<T>::bytes_of(filled, sizes.stored_output(Self::OUT), (width, of_d), sizes.threads());
+            let among = RenumberedColumns::<T>::bytes_of(rows, entries);
+            Ok(CallMemory::default()
+                .scratch::<Scratch<T>>(some(forward || of_sparse, Columns::<T>::bytes_of(entries, columns)))
+                .scratch::<Scratch<T>>(some(!forward && !sparse, among))
+                .scratch::<Scratch<T>>(some(!forward && of_sparse, Columns::<T>::bytes_of(entries, rows)))
+                .scratch::<Scratch<T>>(some(sparse, room + (filled + 1) * size_of::<i64>()))
+                .bounded(true))
         })
         .unwrap_or_default()
     }
