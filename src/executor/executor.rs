@@ -239,10 +239,11 @@ impl Executor {
     }
 
     /// Returns the memory that a run takes for a batch with these counts, parameters and state included, beside the feeds
-    /// themselves. It is computed before the run, without an allocation, and counts a whole training step. The memory of an
-    /// earlier, larger batch stays, so it must be counted instead if it is larger.
+    /// themselves. It is computed before the run, without an allocation, and counts a whole training step. Buffers that earlier
+    /// batches made larger stay as large ([`MemoryUse::kept`]).
     pub fn memory(&self, counts: &RowCounts) -> MemoryUse {
-        MemoryUse::of_program(&self.program).of_run(&self.plan, counts, self.machine.threads())
+        let held = |buffer| self.machine.buffer_bytes(buffer);
+        MemoryUse::of_program(&self.program).of_run(&self.plan, counts, self.machine.threads(), &held)
     }
 
     /// The compiled program as text. The text shows each instruction with its position, outputs and buffers, and the variables

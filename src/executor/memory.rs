@@ -21,6 +21,8 @@ pub struct MemoryUse {
     pub state: usize,
     /// The values and gradients of the batch, and the old memory of the largest one that grows during the run.
     pub buffers: usize,
+    /// The memory that earlier batches left in buffers beyond what this batch needs.
+    pub kept: usize,
     /// The values and gradients of the batch that are not dense, such as selected rows.
     pub selected: usize,
     /// The row orders, levels and random keys of loops.
@@ -44,7 +46,7 @@ pub struct MemoryUse {
 impl MemoryUse {
     /// Returns the sum of all kinds.
     pub fn total(&self) -> usize {
-        [self.fixed(), self.of_batch(), self.packed, self.scratch, self.lists]
+        [self.fixed(), self.of_batch(), self.kept, self.packed, self.scratch, self.lists]
             .into_iter()
             .fold(0, usize::saturating_add)
     }
@@ -80,17 +82,25 @@ impl MemoryUse {
         memory
     }
 
-    /// Computes the memory of a plan's run for a batch; `self` is the memory of the program.
-    pub(crate) fn of_run(&self, plan: &Plan, counts: &RowCounts, threads: usize) -> Self {
+    /// Computes the memory of a plan's run for a batch; `self` is the memory of the program. `held` returns the current size of a
+    /// buffer.
+    pub(crate) fn of_run(
+        &self,
+        plan: &Plan,
+        counts: &RowCounts,
+        threads: usize,
+        held: &dyn Fn(usize) -> usize,
+    ) -> Self {
         let of = |quantity: usize, unit: usize| counts.values[quantity].saturating_mul(unit);
         let needs = &plan.needs;
         let line = |bytes: usize| bytes.checked_next_multiple_of(64).unwrap_or(bytes);
         // Of the memory that grows while it has contents, one buffer or value at a time exists twice.
-        let (mut buffers, mut twice) = (0usize, 0);
+        let (mut buffers, mut twice, mut kept) = (0usize, 0, 0);
         for needs in needs.buffers.chunk_by(|a, b| a.buffer == b.buffer) {
             let bytes = |need: &BufferNeed| of(need.quantity, need.unit);
             let largest = needs.iter().map(bytes).max().unwrap_or(0);
             buffers = buffers.saturating_add(line(largest));
+            kept += held(needs[0].buffer).saturating_sub(line(largest));
             let of_largest = |growth| needs.iter().any(|n| n.growth == growth && bytes(n) == largest);
             let before = match needs {
                 _ if of_largest(Growth::Before) => 0,
@@ -112,6 +122,7 @@ impl MemoryUse {
             needs.orders.iter().map(|&(quantity, unit)| of(quantity, unit)).fold(0, usize::saturating_add);
         let mut memory = Self {
             buffers: buffers.saturating_add(twice),
+            kept,
             selected: selected.saturating_add(appended.saturating_sub(twice)),
             orders,
             lists: LISTS,

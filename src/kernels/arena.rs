@@ -172,6 +172,11 @@ impl Arena {
         self.buffers.iter().map(|b| b.memory.bytes()).sum()
     }
 
+    /// Returns the size of a buffer in bytes.
+    pub fn buffer_bytes(&self, buffer: usize) -> usize {
+        self.buffers.get(buffer).map_or(0, |buffer| buffer.memory.bytes())
+    }
+
     /// Returns a lane that may use every buffer.
     pub fn lane(&mut self) -> Lane<'_> {
         Lane { buffers: self.buffers.as_mut_ptr(), count: self.buffers.len(), part: None, life: PhantomData }

@@ -219,6 +219,10 @@ impl Trainer {
             return Err(self.of_limit(error));
         }
         if needed <= left {
+            // Batches of other shapes may have left buffers that are larger than this batch needs.
+            if needed.saturating_add(memory.kept) > left {
+                runner.executor.release();
+            }
             return Ok(None);
         }
         let runner = &mut self.compiled.as_mut().ok_or_else(unprepared)?.runner;

@@ -1,6 +1,6 @@
 //! Inference in windows has the bits of whole sequences, for every model, every window and any number of threads.
 
-use unpadded::layers::{Embedding, Gru, Lstm, Mgu, Rnn, Stacked, init};
+use unpadded::layers::{Embedding, Gru, Lstm, Mgu, RecurrentLayer, Rnn, Stacked, init};
 use unpadded::op::{Attributes, CheckCase, Facts, Forward, InferShape, Op};
 use unpadded::ops::Pool;
 use unpadded::program::VarId;

@@ -115,6 +115,11 @@ impl Machine {
         bytes.extend(self.pool.iter().map(PooledStorage::allocated));
     }
 
+    /// Returns the current size of a buffer in bytes.
+    pub(crate) fn buffer_bytes(&self, buffer: usize) -> usize {
+        self.arena.buffer_bytes(buffer)
+    }
+
     /// The number of threads of a run.
     pub(crate) fn threads(&self) -> usize {
         self.threads.number
