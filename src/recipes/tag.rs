@@ -201,8 +201,7 @@ impl TrainedModel for Tagger {
     }
 
     fn answers(&self, predictor: &Predictor, texts: &[&str], _: &DecodingConfig) -> Result<Vec<Answer>> {
-        // A record of a file is passed as a text with one word per line, ending with a line break, since a word may
-        // contain spaces.
+        // A record of a file has one word per line and ends with a line break, because a word may contain spaces.
         let words: Vec<Vec<&str>> = texts
             .iter()
             .map(|text| match text.ends_with('\n') {
@@ -261,15 +260,13 @@ fn found<'a, W: AsRef<str> + 'a>(
     let (ids, mut characters) = (Variable::from_sequences(&ids)?, None);
     if let Ok(spelt) = predictor.vocabulary(CHARACTERS) {
         // A list per word would take several times the memory of the ids.
-        let count = |word: &W| word.as_ref().chars().count();
-        let in_words: Vec<usize> = texts.clone().flat_map(|words| words.iter().map(count)).collect();
+        let in_words: Vec<usize> = texts.clone().flatten().map(|w| w.as_ref().chars().count()).collect();
         let mut ids = reserve::vector(in_words.iter().sum(), "characters of words")?;
         for word in texts.clone().flatten() {
             ids.extend(spelt.ids(word.as_ref().chars().map(String::from))?);
         }
-        let in_texts = texts.map(<[W]>::len).collect();
-        let rows = Dense::from_vec(&[ids.len()], ids)?;
-        characters = Some(Variable::new(rows, Some(Lod::from_lengths(&[in_texts, in_words])?))?);
+        let lod = Lod::from_lengths(&[texts.map(<[W]>::len).collect(), in_words])?;
+        characters = Some(Variable::new(Dense::from_vec(&[ids.len()], ids)?, Some(lod))?);
     }
     let characters = characters.as_ref().map(|characters| (FEEDS[1], characters));
     let feeds: Vec<(&str, &Variable)> = [(FEEDS[0], &ids)].into_iter().chain(characters).collect();
