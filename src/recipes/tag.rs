@@ -248,8 +248,7 @@ impl Tagger {
     }
 }
 
-/// Returns the tag ids of all words of several texts and, if the model predicts labels, the probability of each label
-/// for each text.
+/// Returns the tag id of each word and, if the model predicts labels, the probability of each label for each text.
 fn found<'a, W: AsRef<str> + 'a>(
     predictor: &Predictor,
     texts: impl Iterator<Item = &'a [W]> + Clone,
