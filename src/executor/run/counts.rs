@@ -16,12 +16,12 @@ pub struct RowCounts {
     pub(crate) values: Vec<usize>,
     /// After a run, the bytes of each pool number; empty before the run.
     pub(crate) pools: Vec<usize>,
-    pub(crate) known: Known,
+    pub(crate) known: Certainty,
 }
 
 /// How far the counts of a batch are known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
-pub(crate) enum Known {
+pub(crate) enum Certainty {
     /// Every count is exact.
     #[default]
     Exactly,
@@ -35,13 +35,13 @@ impl RowCounts {
     /// Returns whether every count is exact. Otherwise some sizes depend on values that only the run computes, such as the rows
     /// that `sequence_erase` keeps, and the counts are upper bounds.
     pub fn is_exact(&self) -> bool {
-        self.known == Known::Exactly
+        self.known == Certainty::Exactly
     }
 
     /// Returns whether every count is exact or an upper bound. Otherwise an operator makes sequences from values without a
     /// declared bound ([`Op::most_rows`](crate::op::Op::most_rows)), and these sequences are not counted.
     pub fn is_bounded(&self) -> bool {
-        self.known <= Known::AtMost
+        self.known <= Certainty::AtMost
     }
 }
 
@@ -58,8 +58,8 @@ pub(crate) struct CountSource<'a> {
 impl CountSource<'_> {
     /// Writes the value of each quantity of a plan to `values`: an upper bound, or 0 without a bound, if only the run will know
     /// the value. Returns how far the values are known.
-    pub(crate) fn fill(&self, needs: &Needs, values: &mut Vec<usize>) -> Known {
-        let mut known = Known::Exactly;
+    pub(crate) fn fill(&self, needs: &Needs, values: &mut Vec<usize>) -> Certainty {
+        let mut known = Certainty::Exactly;
         values.clear();
         values.extend(needs.quantities.iter().map(|quantity| self.count(quantity, needs, &mut known)));
         known
@@ -72,11 +72,11 @@ impl CountSource<'_> {
     }
 
     /// The value of a quantity, or an upper bound; lowers `known`.
-    fn count(&self, quantity: &Quantity, needs: &Needs, known: &mut Known) -> usize {
+    fn count(&self, quantity: &Quantity, needs: &Needs, known: &mut Certainty) -> usize {
         if let Some(value) = self.value(quantity) {
             return value;
         }
-        *known = (*known).max(Known::AtMost);
+        *known = (*known).max(Certainty::AtMost);
         let mut sum = |terms: &[(Quantity, usize)]| {
             let terms = terms.iter().map(|(of, factor)| self.count(of, needs, known).saturating_mul(*factor));
             terms.fold(0, usize::saturating_add)
@@ -104,7 +104,7 @@ impl CountSource<'_> {
                 self.count(a, needs, known).saturating_mul(self.count(b, needs, known))
             }
             _ => {
-                *known = Known::Partly;
+                *known = Certainty::Partly;
                 0
             }
         }

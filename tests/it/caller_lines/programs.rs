@@ -461,6 +461,8 @@ fn runs(calls: &mut Calls) {
     calls.at("Executor::fetch", || executor.fetch(y));
     calls.at("Executor::scalar", || executor.scalar(y));
     calls.at("Executor::counts", || executor.counts(&[]));
+    let mut counts = executor.counts_of_run();
+    calls.at("Executor::count_into", || executor.count_into(&[], &mut counts));
     calls.at("Executor::bytes_of", || executor.bytes_of(VarId(999)));
     calls.at("Executor::gradient", || executor.gradient(VarId(0)));
     calls.at("Executor::set_gradient", || executor.set_gradient(VarId(0), Dense::from(array![1.0f32])));

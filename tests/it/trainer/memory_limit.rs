@@ -1,8 +1,6 @@
 //! The memory limit: a batch that does not fit is divided, and the step is the step of the whole batch.
 
-use unpadded::Variable;
-use unpadded::data::Batch;
-use unpadded::executor::MemoryUse;
+use unpadded::ErrorKind;
 use unpadded::layers::Norm;
 use unpadded::parallel::World;
 
@@ -10,34 +8,20 @@ use super::parts::{LOSSES, PARAMETERS, SEQUENCES, apart, data_for, parameters, t
 use super::processes::{on_ranks, state};
 use super::*;
 
-/// Returns the limit that leaves half more memory than the largest sample needs, and a share of what all other samples of a batch need.
-fn limit(trainer: &mut Trainer, data: &dyn Data, share: f64) -> u64 {
-    // A divided step is computed by another program, which takes a little more.
-    const MORE: f64 = 1.5;
-    trainer.check_data(data, data).unwrap();
-    let [mut of_batch, mut of_sample, mut fixed] = [0; 3];
-    for batch in data.batches(None, 0).unwrap() {
-        let batch = batch.unwrap();
-        let memory = |trainer: &mut Trainer, batch: &Batch| {
-            let MemoryUse { buffers, selected, orders, batch, .. } = trainer.memory(batch).unwrap();
-            buffers + selected + orders + batch
-        };
-        of_batch = memory(trainer, &batch).max(of_batch);
-        let MemoryUse { parameters, state, data, .. } = trainer.memory(&batch).unwrap();
-        // A step in parts has further sums of gradients.
-        fixed = parameters * 5 + state + data;
-        for i in 0..batch.numbers.len() {
-            let of = |value: &Variable| match value.batch_size() == batch.numbers.len() {
-                true => value.slice_sequences(i..i + 1).unwrap(),
-                false => value.clone(),
-            };
-            let values = batch.values.iter().map(|(name, value)| (name.clone(), of(value))).collect();
-            let mut one = batch.clone();
-            (one.values, one.numbers) = (values, vec![batch.numbers[i]]);
-            of_sample = memory(trainer, &one).max(of_sample);
+/// Returns the smallest limit, to two percent, under which a training does not fail.
+fn least(fit: &dyn Fn(u64) -> Result<Report>) -> u64 {
+    let (mut fails, mut fits) = (0, 1 << 22);
+    while fits - fails > fits / 50 + 1 {
+        let middle = (fails + fits) / 2;
+        match fit(middle) {
+            Ok(_) => fits = middle,
+            Err(error) => {
+                assert_eq!(error.kind(), ErrorKind::Memory, "{error}");
+                fails = middle;
+            }
         }
     }
-    ((fixed as f64 + of_sample as f64 * MORE + (of_batch - of_sample) as f64 * share) * 8.0 / 7.0) as u64 + 8
+    fits
 }
 
 #[test]
@@ -49,31 +33,33 @@ fn a_divided_step_is_that_of_the_whole_batch() {
             let all = data_for(&joined, SEQUENCES);
             let expected = joined.fit(&*all, &*all, Until::Steps(3)).unwrap();
             let expected_values = parameters(&mut joined);
-            for (share, parts, batches, sequences) in [
-                (2.0, 1, 1, SEQUENCES),
-                (0.6, 1, 1, SEQUENCES),
-                (0.4, 1, 1, SEQUENCES),
-                (0.4, 2, 1, SEQUENCES),
-                (0.5, 1, 2, 7),
-            ] {
-                let limit = limit(&mut of(), &*all, share);
-                let mut divided = of().parts(parts).accumulate(batches).memory_limit(limit);
-                let cut = data_for(&divided, sequences);
-                let got = divided
-                    .fit(&*cut, &*all, Until::Steps(3))
-                    .unwrap_or_else(|e| panic!("{}, {share}: {e}", loss.0));
-                assert_eq!(got.steps, 3);
-                let far = (expected.last.loss() - got.last.loss()).abs() / expected.last.loss().abs();
-                assert!(far < tolerance, "{}, {share} in {parts}: dev loss {far:e}", loss.0);
-                for ((a, b), name) in expected_values.iter().zip(parameters(&mut divided)).zip(PARAMETERS) {
-                    let far = apart(a, &b);
-                    assert!(
-                        far < tolerance,
-                        "{}, sparse {sparse}, {share} in {parts}: {name} {far:e}",
+            for (parts, batches, sequences) in [(1, 1, SEQUENCES), (2, 1, SEQUENCES), (1, 2, 7)] {
+                let divided = |limit| of().parts(parts).accumulate(batches).memory_limit(limit);
+                let fit = |trainer: &mut Trainer, until| {
+                    let cut = data_for(trainer, sequences);
+                    trainer.fit(&*cut, &*all, until)
+                };
+                let least = least(&|limit| fit(&mut divided(limit), Until::Steps(1)));
+                for limit in [least, 1 << 30] {
+                    let mut divided = divided(limit);
+                    let got =
+                        fit(&mut divided, Until::Steps(3)).unwrap_or_else(|e| panic!("{}: {e}", loss.0));
+                    assert_eq!(
+                        (got.steps, got.divided),
+                        (3, if limit == least { 3 } else { 0 }),
+                        "{}",
                         loss.0
                     );
-                    // What fits is computed as without a limit.
-                    assert!(share < 1.0 || far == 0.0, "{}: {name} {far:e}", loss.0);
+                    let far = (expected.last.loss() - got.last.loss()).abs() / expected.last.loss().abs();
+                    assert!(far < tolerance, "{}, in {parts}: dev loss {far:e}", loss.0);
+                    for ((a, b), name) in expected_values.iter().zip(parameters(&mut divided)).zip(PARAMETERS)
+                    {
+                        let far = apart(a, &b);
+                        assert!(far < tolerance, "{}, sparse {sparse}, in {parts}: {name} {far:e}", loss.0);
+                        // What fits is computed as without a limit.
+                        let whole = limit > least && parts * batches == 1;
+                        assert!(!whole || far == 0.0, "{}: {name} {far:e}", loss.0);
+                    }
                 }
             }
         }
@@ -82,8 +68,8 @@ fn a_divided_step_is_that_of_the_whole_batch() {
 
 #[test]
 fn a_divided_training_has_the_same_bits_on_any_machine() {
-    let limit = limit(&mut trainer(), &train(), 0.5);
     let of = |limit: u64| trainer().memory_limit(limit);
+    let limit = least(&|limit| of(limit).fit(&train(), &dev(), Until::Epochs(1)));
     let mut whole = of(limit);
     let report = fit(&mut whole, Until::Epochs(3));
     let expected = state(&mut whole, &report, "limit");
@@ -108,7 +94,10 @@ fn a_divided_training_has_the_same_bits_on_any_machine() {
 
 #[test]
 fn ranks_divide_as_one_process_does() {
-    let limit = limit(&mut trainer().parts(2), &train(), 0.3);
+    let least = |parts: u64| {
+        least(&|limit| trainer().parts(parts).memory_limit(limit).fit(&train(), &dev(), Until::Epochs(1)))
+    };
+    let limit = least(2);
     let fit = |world: Option<World>, own: u64| {
         let trainer = trainer().parts(2).memory_limit(own);
         let mut trainer = world.into_iter().fold(trainer, Trainer::distributed);
@@ -131,7 +120,7 @@ fn carried_states_are_divided_with_their_sequences() {
     let text = Continuous::new(ids, 5, 7, ["x", "y"]).unwrap();
     let mut whole = language_model();
     let expected = whole.fit(&text, &text, Until::Epochs(2)).unwrap();
-    let limit = limit(&mut language_model(), &text, 0.4);
+    let limit = least(&|limit| language_model().memory_limit(limit).fit(&text, &text, Until::Epochs(1)));
     let mut divided = language_model().memory_limit(limit);
     let report = divided.fit(&text, &text, Until::Epochs(2)).unwrap();
     assert!((report.last.loss() - expected.last.loss()).abs() < 1e-4, "{report:?}, {expected:?}");
@@ -148,10 +137,10 @@ fn carried_states_are_divided_with_their_sequences() {
     std::fs::remove_file(file).unwrap();
 }
 
-/// Returns the error of a training whose batches do not fit.
-fn refused(of: impl Fn() -> Trainer, data: &dyn Data, share: f64) -> String {
-    let limit = limit(&mut of(), data, share);
-    let mut trainer = of().memory_limit(limit);
+/// Returns the error of a training whose batches do not fit, of a model that allows no division.
+fn refused(of: impl Fn() -> Trainer, data: &dyn Data) -> String {
+    let least = least(&|limit| of().memory_limit(limit).fit(data, data, Until::Epochs(1)));
+    let mut trainer = of().memory_limit(least * 95 / 100);
     let error = trainer.fit(data, data, Until::Epochs(1)).unwrap_err();
     assert!(error.place().caller.as_ref().is_some_and(|line| line.contains("memory_limit.rs")), "{error}");
     error.to_string()
@@ -163,7 +152,7 @@ fn what_cannot_be_divided_is_refused() {
     let sample = |i: u64| vec![Field::Ints(vec![3; if i == 5 { 4000 } else { 4 }]), Field::Int(0)];
     let samples: Samples = (0..12).map(sample).collect();
     let long = Loader::new(samples, &["words", "label"]).unwrap().batching(Batching::Sequences(8));
-    let limit = limit(&mut trainer(), &train(), 1.0);
+    let limit = least(&|limit| trainer().memory_limit(limit).fit(&train(), &dev(), Until::Epochs(1)));
     let error = trainer().memory_limit(limit * 2).fit(&long, &dev(), Until::Epochs(1)).unwrap_err();
     assert!(error.place().caller.as_ref().is_some_and(|line| line.contains("memory_limit.rs")), "{error}");
     let text = error.to_string();
@@ -185,7 +174,7 @@ fn what_cannot_be_divided_is_refused() {
         let loss = logits.cross_entropy(label).mean();
         Trainer::new(net, loss, &Adam::new(0.01)).unwrap().progress(Progress::Quiet)
     };
-    let text = refused(normed, &train(), 0.3);
+    let text = refused(normed, &train());
     assert!(text.contains("reads a whole batch, so the batch cannot be divided"), "{text}");
     assert!(text.starts_with("memory of a batch: expected at most "), "{text}");
     // A loss that parts do not tell.
@@ -203,7 +192,7 @@ fn what_cannot_be_divided_is_refused() {
         let (trainer, rows) = centred();
         trainer.weight(rows)
     };
-    let text = refused(weighed, &train(), 0.3);
+    let text = refused(weighed, &train());
     assert!(text.contains("the loss has a weight of each batch (`Trainer::weight`, at "), "{text}");
     // Less than the model.
     let error = trainer().memory_limit(100).fit(&train(), &dev(), Until::Epochs(1)).unwrap_err().to_string();
@@ -227,7 +216,7 @@ fn by_memory(limit: u64) -> (Trainer, Report, Loader) {
 
 #[test]
 fn batches_by_memory_are_as_large_as_fit() {
-    let limit = limit(&mut trainer(), &train(), 1.0);
+    let limit = 2 * least(&|limit| trainer().memory_limit(limit).fit(&train(), &dev(), Until::Epochs(1)));
     let (mut whole, small, data) = by_memory(limit);
     let (_, large, _) = by_memory(limit * 10);
     assert!(large.steps == 2 && small.steps > 10, "{} and {} steps", large.steps, small.steps);
