@@ -25,7 +25,7 @@ fn kilobytes(text: &str, name: &str) -> Option<u64> {
 pub(crate) fn available() -> Option<u64> {
     let of_machine =
         fs::read_to_string("/proc/meminfo").ok().and_then(|text| kilobytes(&text, "MemAvailable"));
-    let unused = |Group { limit, used }: Group| limit.saturating_sub(used);
+    let unused = |GroupMemory { limit, used }: GroupMemory| limit.saturating_sub(used);
     [of_machine, of_groups(unused), of_process()].into_iter().flatten().min()
 }
 
@@ -46,13 +46,13 @@ fn of_process() -> Option<u64> {
 
 /// The memory limit of a control group, and the memory that it uses, in bytes. Cached pages of files do not count as used, because
 /// the system can drop them.
-struct Group {
+struct GroupMemory {
     limit: u64,
     used: u64,
 }
 
 /// Returns the smallest number that `of` returns for a control group of this process.
-fn of_groups(of: fn(Group) -> u64) -> Option<u64> {
+fn of_groups(of: fn(GroupMemory) -> u64) -> Option<u64> {
     let groups = fs::read_to_string("/proc/self/cgroup").ok()?;
     let left = |folder: String, [limit, usage, dropped]: [&str; 3]| {
         let read = |name: &str| fs::read_to_string(format!("{folder}/{name}")).ok();
@@ -61,7 +61,7 @@ fn of_groups(of: fn(Group) -> u64) -> Option<u64> {
         let mut stat = stat.lines().filter_map(|line| line.split_once(' '));
         let dropped = stat.find(|(name, _)| *name == dropped).and_then(|(_, of)| of.trim().parse().ok());
         let used = number(usage)?.saturating_sub(dropped.unwrap_or(0));
-        Some(of(Group { limit: number(limit)?, used }))
+        Some(of(GroupMemory { limit: number(limit)?, used }))
     };
     let least = |group: &str| {
         let mut parts = group.splitn(3, ':');

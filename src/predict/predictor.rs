@@ -71,7 +71,7 @@ pub struct Predictor {
 }
 
 /// A function of a compiled model, the values of its feeds, and the outputs and carried states to compute.
-type WithCompiled<'a> = &'a mut dyn FnMut(&mut CompiledModel, &[(VarId, &Variable)], &[VarId]) -> Result<()>;
+type CompiledCall<'a> = &'a mut dyn FnMut(&mut CompiledModel, &[(VarId, &Variable)], &[VarId]) -> Result<()>;
 
 /// The values of the carried states before a batch.
 #[derive(Clone, Copy)]
@@ -306,7 +306,7 @@ impl Predictor {
         feeds: &[(&str, &Variable)],
         outputs: &[&str],
         before: InitialStates<'_>,
-        with: WithCompiled<'_>,
+        with: CompiledCall<'_>,
     ) -> Result<()> {
         let Model { program, outputs: known, carried, .. } = &*self.model;
         let find = |&name: &&str| {

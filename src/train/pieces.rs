@@ -103,7 +103,7 @@ impl Budget {
 
 /// The bytes of a batch's step, and of the memory that the limit leaves for it.
 #[derive(Clone, Copy)]
-struct Shortage {
+struct Deficit {
     needed: usize,
     left: usize,
     /// The bytes of the step of an empty batch, such as the gradients of the parameters.
@@ -194,7 +194,7 @@ impl Trainer {
     }
 
     /// Returns the shortage of memory for a batch; `None` if the batch fits.
-    fn shortage(&mut self, batch: &Batch) -> Result<Option<Shortage>> {
+    fn shortage(&mut self, batch: &Batch) -> Result<Option<Deficit>> {
         let compiled = self.compiled.as_ref().ok_or_else(unprepared)?;
         let budget = self.budget(compiled.parts.is_some());
         if budget.limit == 0 {
@@ -228,7 +228,7 @@ impl Trainer {
         let runner = &mut self.compiled.as_mut().ok_or_else(unprepared)?.runner;
         let empty = runner.share(batch, &[])?;
         let base = runner.memory(&empty).map_or(0, |memory| memory.of_batch()).min(needed);
-        Ok(Some(Shortage { needed, left, base }))
+        Ok(Some(Deficit { needed, left, base }))
     }
 
     fn of_limit(&self, error: Error) -> Error {
@@ -293,7 +293,7 @@ impl Trainer {
 
     /// Cuts a piece into pieces with about equal numbers of rows: as many as the shortage requires, if memory is proportional
     /// to rows.
-    fn cut(&self, piece: Piece, Shortage { needed, left, base }: Shortage) -> Result<Vec<Piece>> {
+    fn cut(&self, piece: Piece, Deficit { needed, left, base }: Deficit) -> Result<Vec<Piece>> {
         let runner = self.runner()?;
         let lengths = runner.lengths(&piece.batch)?;
         let count = (needed - base).div_ceil(left.saturating_sub(base).max(1)).clamp(2, lengths.len());
@@ -318,7 +318,7 @@ impl Trainer {
     }
 
     /// Returns the error for a batch that does not fit and cannot be divided.
-    fn too_large(&self, batch: &Batch, Shortage { needed, left, base }: Shortage) -> Error {
+    fn too_large(&self, batch: &Batch, Deficit { needed, left, base }: Deficit) -> Error {
         let expected = format!(
             "at most {} for a step, of the memory limit of {}",
             shown(left as u128),
