@@ -366,6 +366,7 @@ mod tests {
                     "halve_after" => Some(("training.schedule", "halve")),
                     "averaging_from" | "averaging_decay" => Some(("training.averaging", "ema")),
                     "momentum" => Some(("training.optimizer", "sgd")),
+                    "batching" => Some(("training.schedule", "constant")),
                     "phrases" => Some(("data.dev", "d.tsv")),
                     "window" => Some(("data.train", "t.tsv")),
                     "unfreeze" | "lower_rates" => Some(("training.from", "runs/lm-1")),
