@@ -15,7 +15,7 @@ pub(super) fn megabytes(bytes: usize) -> String {
 
 /// Returns the memory of a step beside the model: its values and gradients, packed weights, scratch memory, and the batch.
 pub(super) fn of_step(memory: &MemoryUse) -> usize {
-    memory.total() - memory.parameters - memory.state - memory.data - memory.kept
+    memory.total() - memory.parameters - memory.state - memory.data
 }
 
 /// Returns the peak memory of this process in bytes; `None` if the operating system does not report it.

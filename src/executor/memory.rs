@@ -21,7 +21,8 @@ pub struct MemoryUse {
     pub state: usize,
     /// The values and gradients of the batch, and the old memory of the largest one that grows during the run.
     pub buffers: usize,
-    /// The memory that earlier batches left in buffers beyond what this batch needs.
+    /// The memory that earlier batches left in buffers beyond what this batch needs. Of the buffers that grow for this batch, the
+    /// old memory of the largest one counts, too, because it is copied.
     pub kept: usize,
     /// The values and gradients of the batch that are not dense, such as selected rows.
     pub selected: usize,
@@ -95,12 +96,16 @@ impl MemoryUse {
         let needs = &plan.needs;
         let line = |bytes: usize| bytes.checked_next_multiple_of(64).unwrap_or(bytes);
         // Of the memory that grows while it has contents, one buffer or value at a time exists twice.
-        let (mut buffers, mut twice, mut kept) = (0usize, 0, 0);
+        let (mut buffers, mut twice, mut kept, mut copied) = (0usize, 0, 0, 0);
         for needs in needs.buffers.chunk_by(|a, b| a.buffer == b.buffer) {
             let bytes = |need: &BufferNeed| of(need.quantity, need.unit);
             let largest = needs.iter().map(bytes).max().unwrap_or(0);
             buffers = buffers.saturating_add(line(largest));
-            kept += held(needs[0].buffer).saturating_sub(line(largest));
+            let before = held(needs[0].buffer);
+            kept += before.saturating_sub(line(largest));
+            if before < line(largest) {
+                copied = before.max(copied);
+            }
             let of_largest = |growth| needs.iter().any(|n| n.growth == growth && bytes(n) == largest);
             let before = match needs {
                 _ if of_largest(Growth::Before) => 0,
@@ -122,7 +127,7 @@ impl MemoryUse {
             needs.orders.iter().map(|&(quantity, unit)| of(quantity, unit)).fold(0, usize::saturating_add);
         let mut memory = Self {
             buffers: buffers.saturating_add(twice),
-            kept,
+            kept: kept + copied,
             selected: selected.saturating_add(appended.saturating_sub(twice)),
             orders,
             lists: LISTS,

@@ -377,6 +377,7 @@ impl Trainer {
         let compiled = self.compiled.as_mut().ok_or_else(unprepared)?;
         let in_parts = compiled.parts.is_some();
         let memory = compiled.runner.memory(batch).at_caller()?;
+        self.collected = memory.selected;
         Ok(MemoryUse { bound: memory.bound || in_parts, ..self.with_training(memory, in_parts) })
     }
 
@@ -411,6 +412,7 @@ impl Trainer {
         ask: impl FnOnce(&[Measure]) -> T,
     ) -> Result<Option<T>> {
         let training = self.sums_of_metrics();
+        self.collected = 0;
         self.metrics.iter_mut().for_each(|m| m.sums().fill(0.0));
         let found = self.settle().and_then(|()| {
             self.with_averages(|trainer| match trainer.parts_a_batch() {
@@ -445,6 +447,7 @@ impl Trainer {
         }
         let whole = self.whole_in_evaluation()?;
         for piece in self.pieces(batch.clone(), &whole)? {
+            self.fits(&piece.batch)?;
             let mut own = piece.take_states(self.runner()?, carried)?;
             let Self { compiled, scope, metrics, .. } = self;
             let compiled = compiled.as_mut().ok_or_else(unprepared)?;

@@ -195,6 +195,7 @@ impl Trainer {
             next = if made.batches < self.batches_a_step() { rest.next().transpose()? } else { None };
         }
         let step = self.state.position.step;
+        self.count_collected(&batches)?;
         let dealt = self.deal(batches)?;
         self.divided += u64::from(dealt.shares.iter().flatten().any(|piece| !piece.is_whole()));
         // The gradients are multiplied by factors that depend on all parts. If the loss allows it, the factors are computed
@@ -457,6 +458,7 @@ impl Trainer {
         let mut found = Vec::with_capacity(pieces.len());
         let mut all = self.carried_of(part).clone();
         for piece in pieces {
+            self.fits(&piece.batch)?;
             let mut carried = piece.take_states(self.runner()?, &mut all)?;
             let Self { compiled, scope, state, registry, .. } = self;
             let CompiledTraining { runner, parts, .. } = compiled.as_mut().ok_or_else(unprepared)?;
@@ -486,6 +488,7 @@ impl Trainer {
         sums: &mut Sums,
     ) -> Result<Totals> {
         self.computed = self.computed.saturating_add(piece.batch.tokens as u64);
+        self.fits(&piece.batch)?;
         let mut all = std::mem::take(self.carried_of(part));
         let mut carried = piece.take_states(self.runner()?, &mut all)?;
         let Self { compiled, scope, state, metrics, registry, trained, .. } = self;

@@ -188,12 +188,28 @@ impl Trainer {
             Some(spec.rows().known()?.saturating_mul(spec.width()).saturating_mul(spec.dtype.size_of()))
         };
         let gradients = self.trained.iter().filter_map(bytes).fold(0, usize::saturating_add);
+        // Selected rows exist three times at the end of a step: of all pieces, merged, and as the gradient of the update.
+        let selected = self.collected.saturating_mul(3);
         // The number of processes does not count: it must not change how a batch is divided.
         let (levels, several) = (self.parts_a_batch().trailing_zeros() as usize, self.parts_a_batch() > 1);
-        gradients.saturating_mul(levels + 2 + usize::from(several))
+        gradients.saturating_mul(levels + 2 + usize::from(several)).saturating_add(selected)
     }
 
-    /// Returns the shortage of memory for a batch; `None` if the batch fits.
+    /// Computes the selected rows that the gradients of a step collect: the rows of all its batches.
+    pub(super) fn count_collected(&mut self, batches: &[Batch]) -> Result<()> {
+        self.collected = 0;
+        if self.state.position.memory == 0 {
+            return Ok(());
+        }
+        let runner = &mut self.compiled.as_mut().ok_or_else(unprepared)?.runner;
+        // A batch that does not fit the model is an error of its run.
+        let selected = batches.iter().filter_map(|batch| Some(runner.memory(batch).ok()?.selected));
+        self.collected = selected.fold(0, usize::saturating_add);
+        Ok(())
+    }
+
+    /// Returns the shortage of memory for a batch; `None` if the batch fits. Buffers of earlier batches are released if the batch
+    /// fits only without them, so this method runs directly before the batch runs.
     fn shortage(&mut self, batch: &Batch) -> Result<Option<Deficit>> {
         let compiled = self.compiled.as_ref().ok_or_else(unprepared)?;
         let budget = self.budget(compiled.parts.is_some());
@@ -205,8 +221,9 @@ impl Trainer {
         let Ok(memory) = runner.memory(batch).map(|memory| budget.with_training(memory)) else {
             return Ok(None);
         };
-        if memory.total() > self.largest.total() {
-            self.largest = memory;
+        let alone = MemoryUse { kept: 0, ..memory };
+        if alone.total() > self.largest.total() {
+            self.largest = alone;
         }
         let (needed, left) = (memory.of_batch(), budget.left(&memory));
         if left == 0 {
@@ -235,7 +252,7 @@ impl Trainer {
         self.memory_limit.iter().fold(error, |error, told| error.called(told.line))
     }
 
-    /// Returns whether the step of a batch fits the memory limit.
+    /// Returns whether the step of a batch fits the memory limit, as [`Self::shortage`] does.
     pub(super) fn fits(&mut self, batch: &Batch) -> Result<bool> {
         self.shortage(batch).map(|shortage| shortage.is_none())
     }

@@ -99,6 +99,8 @@ pub struct Trainer {
     pub(super) accumulate: Option<CallerSetting<u64>>,
     pub(super) parts: Option<CallerSetting<u64>>,
     pub(super) memory_limit: Option<CallerSetting<u64>>,
+    /// The selected rows that the gradients of the current step in parts collect, in bytes; 0 outside of such a step.
+    pub(super) collected: usize,
     /// The computed memory of the largest step of this run, and the number of steps that were divided.
     pub(super) largest: MemoryUse,
     pub(super) divided: u64,
@@ -198,6 +200,7 @@ impl Trainer {
             accumulate: None,
             parts: None,
             memory_limit: None,
+            collected: 0,
             largest: MemoryUse::default(),
             divided: 0,
             held_data: (0, 0),

@@ -145,3 +145,23 @@ fn a_refusal_of_memory_is_a_message_at_every_limit() {
     let failures: u64 = all.iter().map(|[_, failures]| failures).sum();
     assert!(failures >= all.len() as u64, "{all:?}");
 }
+
+#[cfg(unix)]
+#[test]
+fn an_abort_with_memory_left_stays_an_abort() {
+    use std::io::{BufRead, BufReader, Write};
+    use std::os::unix::process::ExitStatusExt;
+
+    let place = Place::new("abort");
+    place.write("reviews.tsv", &reviews());
+    let rest = ["--run", "run", "--epochs", "1", "--quiet"];
+    place.said(&with(&["train", "--train", "reviews.tsv"], &rest), "");
+    let mut child = place.command(&["predict", "run"]).spawn().unwrap();
+    let (mut stdin, stdout) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
+    stdin.write_all(b"it was fine\n").unwrap();
+    // The command handles signals once it answers.
+    BufReader::new(stdout).read_line(&mut String::new()).unwrap();
+    let sent = Command::new("kill").args(["-s", "ABRT", &child.id().to_string()]).status().unwrap();
+    assert!(sent.success());
+    assert_eq!(child.wait().unwrap().signal(), Some(6));
+}
