@@ -194,7 +194,9 @@ impl LargestStep {
     fn shown(&self) -> String {
         let Self { memory, texts, limit } = self;
         let over = match memory.total() as u64 > *limit {
-            true => format!("; the limit is {}: such batches are divided", megabytes(*limit as usize)),
+            true => {
+                format!("; the limit is {}: batches that do not fit are divided", megabytes(*limit as usize))
+            }
             false => String::new(),
         };
         format!(

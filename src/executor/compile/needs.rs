@@ -12,8 +12,8 @@ use crate::operator::{BlockId, CallSlot, Extent, LevelId, Pass, Spec, StorageBou
 use crate::program::Role;
 use crate::tensor::StorageKind;
 
-/// Returns the needs of the slots, and of the loops in `code`, whose instructions run at `moments`. `keyed` are the blocks whose frames have row keys for instructions
-/// outside the block.
+/// Returns the needs of the slots, and of the loops in `code`, whose instructions run at `moments`. `keyed` are the blocks whose
+/// frames have row keys for instructions outside the block.
 pub(crate) fn needs(
     slots: &[Slot],
     pools: &[StorageKind],

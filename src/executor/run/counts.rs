@@ -83,31 +83,28 @@ impl CountSource<'_> {
         };
         let bound = |level: LevelId| needs.bounds.iter().find(|bound| bound.level == level);
         let rows = |level: LevelId| (Quantity::Rows(level), 1);
-        match quantity {
-            Quantity::Rows(level) | Quantity::Made(level) if let Some(bound) = bound(*level) => {
-                sum(&bound.rows)
-            }
-            Quantity::Longest(level) if let Some(bound) = bound(*level) => sum(&bound.longest),
-            Quantity::Repeated { over, rows: levels } if let Some(&last) = levels.last() => {
+        let bounded = match quantity {
+            Quantity::Rows(level) | Quantity::Made(level) => bound(*level).map(|bound| sum(&bound.rows)),
+            Quantity::Longest(level) => bound(*level).map(|bound| sum(&bound.longest)),
+            Quantity::Repeated { over, rows: levels } => levels.last().map(|&last| {
                 let longest = sum(&[(Quantity::Longest(*over), 1)]);
                 sum(&[rows(last)]).saturating_mul(longest)
-            }
-            Quantity::LargestStep { rows: levels, .. } if let Some(&last) = levels.last() => {
-                sum(&[rows(last)])
-            }
+            }),
+            Quantity::LargestStep { rows: levels, .. } => levels.last().map(|&last| sum(&[rows(last)])),
             Quantity::Larger(two) => {
                 let [a, b] = &**two;
-                self.count(a, needs, known).max(self.count(b, needs, known))
+                Some(self.count(a, needs, known).max(self.count(b, needs, known)))
             }
             Quantity::Visits { most, .. } => {
                 let [a, b] = &**most;
-                self.count(a, needs, known).saturating_mul(self.count(b, needs, known))
+                Some(self.count(a, needs, known).saturating_mul(self.count(b, needs, known)))
             }
-            _ => {
-                *known = Certainty::Partly;
-                0
-            }
-        }
+            Quantity::One | Quantity::Batch | Quantity::Fed(_) => None,
+        };
+        bounded.unwrap_or_else(|| {
+            *known = Certainty::Partly;
+            0
+        })
     }
 
     /// The value of a quantity; `None` if only a run knows it.
