@@ -418,14 +418,13 @@ impl Direct {
             Storage::SelectedRows(rows) if fits && slot.table => {
                 table(rows, RowStart::zeros()).map(Start::Pooled)
             }
-            other if fits && let Some(pooled) = pooled(other, DuplicateRows::Kept)? => {
-                Ok(Start::Pooled(pooled))
+            other => {
+                let pooled = if fits { pooled(other, DuplicateRows::Kept)? } else { None };
+                pooled.map(Start::Pooled).ok_or_else(|| {
+                    let got = format!("{} {}", other.dtype(), other.kind());
+                    Error::new(format!("output `{}`", slot.name), spec.to_string(), got)
+                })
             }
-            other => Err(Error::new(
-                format!("output `{}`", slot.name),
-                spec.to_string(),
-                format!("{} {}", other.dtype(), other.kind()),
-            )),
         }
     }
 
