@@ -166,6 +166,7 @@ fn catch_aborts() {
     const HEAP: usize = 1 << 20;
     unsafe extern "C" {
         fn signal(number: c_int, handler: usize) -> usize;
+        fn raise(number: c_int) -> c_int;
         fn mmap(
             at: *mut c_void,
             length: usize,
@@ -177,14 +178,15 @@ fn catch_aborts() {
     }
     /// Calls only what a signal handler may call.
     extern "C" fn handle(_: c_int) {
-        // SAFETY: the mapping is new, and nothing uses it. If it is granted, the process ends by the default action: `abort`
-        // raises its signal again after the handler returns.
+        // SAFETY: the mapping is new, and nothing uses it. If it is granted, the process ends by the default action once the
+        // handler returns: until then, the signal that is raised here is blocked.
         unsafe {
             let memory = mmap(std::ptr::null_mut(), HEAP, 0, PRIVATE_AND_ANONYMOUS, -1, 0);
             if memory.addr() == usize::MAX {
                 end(Shortage::Library);
             }
             signal(SIGABRT, DEFAULT);
+            raise(SIGABRT);
         }
     }
     let handler: extern "C" fn(c_int) = handle;
