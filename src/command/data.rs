@@ -11,7 +11,6 @@ use super::scores::Table;
 use super::terminal::{self, Console};
 use super::{init, json};
 use serde_json::Value;
-use unpadded::data::FileFormat;
 use unpadded::executor::MemoryUse;
 use unpadded::recipes::{
     BatchRule, ByteSize, Config, HeldOutTexts, Preparation, Preview, Task, prepare, preview,
@@ -112,18 +111,7 @@ fn check(texts: &Texts) -> Outcome<()> {
     for (number, record) in (1..).zip(&records) {
         console.more(format!("record {number}: {}", terminal::shown(record)))?;
     }
-    let prepared = match &config.data.window {
-        None if config.run.task == Task::Classify && how["format"] != FileFormat::Libsvm.name() => {
-            // With a shuffle window of one text, the check reads each text once and keeps no text in memory.
-            let mut windowed = config.clone();
-            windowed.data.window = Some(1);
-            // The small window may cause an error, since the encoding is then detected from fewer bytes. The check is
-            // therefore repeated with the window of a training.
-            prepare(&windowed).or_else(|error| prepare(&config).map_err(|_| error))
-        }
-        _ => prepare(&config),
-    };
-    let prepared = prepared.usage()?;
+    let prepared = prepare(&config).usage()?;
     let (dataset, labels) = (prepared.name.clone(), labelled(counts(&prepared)));
     let (count, held_out) = (prepared.lengths.len(), prepared.held_out.count);
     let said: Vec<String> =

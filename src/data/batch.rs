@@ -59,18 +59,16 @@ impl Field {
     fn bytes(&self) -> usize {
         match self {
             Self::Int(_) | Self::Float(_) => 0,
-            Self::Ints(ids) => ids.capacity() * size_of::<i64>(),
-            Self::Floats(numbers) => numbers.capacity() * size_of::<f32>(),
+            Self::Ints(ids) => ids.len() * size_of::<i64>(),
+            Self::Floats(numbers) => numbers.len() * size_of::<f32>(),
             Self::Nested(parts) => {
-                let ids = parts.iter().map(|ids| size_of::<Vec<i64>>() + ids.capacity() * size_of::<i64>());
+                let ids = parts.iter().map(|ids| size_of::<Vec<i64>>() + ids.len() * size_of::<i64>());
                 ids.sum()
             }
             Self::Sparse { indices, values, .. } => {
-                indices.capacity() * size_of::<i64>() + values.capacity() * size_of::<f32>()
+                indices.len() * size_of::<i64>() + values.len() * size_of::<f32>()
             }
-            Self::SparseRows(csr) => {
-                (csr.indptr().len() + csr.entries()) * size_of::<i64>() + csr.entries() * size_of::<f32>()
-            }
+            Self::SparseRows(csr) => csr.bytes(),
         }
     }
 
@@ -215,10 +213,30 @@ impl Sample {
         Self { number, fields: fields.into() }
     }
 
-    /// The memory that the sample takes, in bytes.
+    /// The memory that the sample takes, in bytes, if its vectors have no unused places.
     pub(super) fn bytes(&self) -> usize {
-        let fields = self.fields.capacity() * size_of::<Field>();
+        let fields = self.fields.len() * size_of::<Field>();
         size_of::<Self>() + fields + self.fields.iter().map(Field::bytes).sum::<usize>()
+    }
+
+    /// Releases the unused places of the sample's vectors.
+    pub(super) fn shrink(&mut self) {
+        self.fields.shrink_to_fit();
+        for field in &mut self.fields {
+            match field {
+                Field::Ints(ids) => ids.shrink_to_fit(),
+                Field::Floats(numbers) => numbers.shrink_to_fit(),
+                Field::Nested(parts) => {
+                    parts.shrink_to_fit();
+                    parts.iter_mut().for_each(Vec::shrink_to_fit);
+                }
+                Field::Sparse { indices, values, .. } => {
+                    indices.shrink_to_fit();
+                    values.shrink_to_fit();
+                }
+                Field::Int(_) | Field::Float(_) | Field::SparseRows(_) => (),
+            }
+        }
     }
 
     /// The number of rows of the sample's longest field.

@@ -43,7 +43,7 @@ pub struct Continuous {
 impl Continuous {
     /// Cuts a text into `streams` streams, and each stream into windows of `steps` ids. `names` has the names of two
     /// feeds: first the feed of the ids, then the feed of the targets. The value of either feed is an `i64` tensor of
-    /// shape `[rows]` whose LoD has one level. Each id takes four bytes of memory.
+    /// shape `[rows]` whose LoD has one level. Each id takes two bytes of memory, or four bytes if an id is 2^16 or more.
     ///
     /// # Errors
     /// Fails if `streams` or `steps` is 0, or if both names are equal. Also fails if the text does not have more ids
@@ -79,19 +79,14 @@ impl Continuous {
         steps: usize,
         names: [&str; 2],
     ) -> Result<Self> {
-        let mut held = Vec::new();
+        let mut held = HeldIds::default();
         let mut fingerprint = Fingerprint::default();
         for id in numbered(ids) {
             let id = id.at_caller()?;
             fingerprint = fingerprint.number(u64::from(id));
-            held.push(id);
+            held.push(id).at_caller()?;
         }
-        // The vector of ids has grown step by step. Its unused capacity is released only if the capacity is large
-        // enough to justify a copy.
-        if held.capacity() - held.len() > held.len() / 8 {
-            held.shrink_to_fit();
-        }
-        Self::of(Ids::Held(Arc::new(held)), fingerprint, streams, steps, names)
+        Self::of(held.end(), fingerprint, streams, steps, names)
     }
 
     /// Cuts a text that may be larger than memory, as [`Self::try_new`] does. A text of more than `window` ids is
@@ -120,18 +115,23 @@ impl Continuous {
         names: [&str; 2],
     ) -> Result<Self> {
         let read = || -> Result<(Ids, Fingerprint)> {
-            let (mut held, mut fingerprint, mut file) = (Vec::new(), Fingerprint::default(), None);
+            let (mut held, mut fingerprint, mut file) = (HeldIds::default(), Fingerprint::default(), None);
             for id in numbered(ids) {
                 let id = id?;
                 fingerprint = fingerprint.number(u64::from(id));
                 let file = match &mut file {
                     None if held.len() < window => {
-                        held.push(id);
+                        held.push(id)?;
                         continue;
                     }
                     None => {
                         let mut begun = Spilling::new(below)?;
-                        std::mem::take(&mut held).into_iter().try_for_each(|id| begun.push(id))?;
+                        let ids = std::mem::take(&mut held);
+                        ids.narrow
+                            .into_iter()
+                            .map(u32::from)
+                            .chain(ids.wide)
+                            .try_for_each(|id| begun.push(id))?;
                         file.insert(begun)
                     }
                     Some(file) => file,
@@ -139,7 +139,7 @@ impl Continuous {
                 file.push(id)?;
             }
             let ids = match file {
-                None => Ids::Held(Arc::new(held)),
+                None => held.end(),
                 Some(file) => Ids::InFile(Arc::new(file.end()?)),
             };
             Ok((ids, fingerprint))
@@ -216,15 +216,52 @@ impl Continuous {
 /// The ids of a text, in memory or in a temporary file.
 #[derive(Debug, Clone)]
 enum Ids {
-    /// The ids in memory, as `u32`: half of the size that the ids have in a batch, as `i64`.
-    Held(Arc<Vec<u32>>),
+    Narrow(Arc<Vec<u16>>),
+    Wide(Arc<Vec<u32>>),
     InFile(Arc<SpilledIds>),
+}
+
+/// The ids of a text while it is read: all in `narrow`, until an id needs more than 16 bits; from then on all in `wide`.
+#[derive(Debug, Default)]
+struct HeldIds {
+    narrow: Vec<u16>,
+    wide: Vec<u32>,
+}
+
+impl HeldIds {
+    fn len(&self) -> usize {
+        self.narrow.len() + self.wide.len()
+    }
+
+    fn push(&mut self, id: u32) -> Result<()> {
+        const WHAT: &str = "ids of a text";
+        if self.wide.is_empty() {
+            if let Ok(id) = u16::try_from(id) {
+                reserve::items(&mut self.narrow, 1, WHAT)?;
+                self.narrow.push(id);
+                return Ok(());
+            }
+            reserve::items(&mut self.wide, self.narrow.len() + 1, WHAT)?;
+            self.wide.extend(std::mem::take(&mut self.narrow).into_iter().map(u32::from));
+        }
+        reserve::items(&mut self.wide, 1, WHAT)?;
+        self.wide.push(id);
+        Ok(())
+    }
+
+    /// Ends the text, and releases the memory that growth has left unused.
+    fn end(mut self) -> Ids {
+        self.narrow.shrink_to_fit();
+        self.wide.shrink_to_fit();
+        if self.wide.is_empty() { Ids::Narrow(Arc::new(self.narrow)) } else { Ids::Wide(Arc::new(self.wide)) }
+    }
 }
 
 impl Ids {
     fn len(&self) -> usize {
         match self {
-            Self::Held(ids) => ids.len(),
+            Self::Narrow(ids) => ids.len(),
+            Self::Wide(ids) => ids.len(),
             Self::InFile(file) => file.len,
         }
     }
@@ -233,9 +270,12 @@ impl Ids {
     fn read(&self, places: Range<usize>, ids: &mut Vec<i64>) -> Result<()> {
         ids.clear();
         match self {
-            Self::Held(held) => {
-                let held = held.get(places).unwrap_or_default();
-                ids.extend(held.iter().copied().map(i64::from));
+            Self::Narrow(held) => {
+                ids.extend(held.get(places).unwrap_or_default().iter().copied().map(i64::from));
+                Ok(())
+            }
+            Self::Wide(held) => {
+                ids.extend(held.get(places).unwrap_or_default().iter().copied().map(i64::from));
                 Ok(())
             }
             Self::InFile(file) => file.read(places, ids),
@@ -270,7 +310,11 @@ impl Data for Continuous {
     }
 
     fn held_bytes(&self) -> usize {
-        if let Ids::Held(ids) = &self.ids { size_of_val(&**ids) } else { 0 }
+        match &self.ids {
+            Ids::Narrow(ids) => size_of_val(ids.as_slice()),
+            Ids::Wide(ids) => size_of_val(ids.as_slice()),
+            Ids::InFile(_) => 0,
+        }
     }
 
     fn batch_count(&self) -> Option<u64> {

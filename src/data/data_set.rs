@@ -29,6 +29,9 @@ pub trait Record: Clone + Send + Sync + 'static {
     /// Adds the whole content of the record to a fingerprint.
     fn fingerprint(&self, fingerprint: Fingerprint) -> Fingerprint;
 
+    /// The memory that the record takes, in bytes.
+    fn bytes(&self) -> usize;
+
     /// Finds the files of these paths, and detects the format and the columns from the first lines. `window` is true if
     /// the records will be read from the files in each pass, instead of being held in memory.
     ///
@@ -194,8 +197,14 @@ impl<R: Record> DataSet<R> {
 
     fn read(paths: &[PathBuf], options: &ReadOptions) -> Result<Self> {
         let _whole = Whole::begin();
-        let Plan { name, mut options, open } = R::plan(paths, options, false)?;
-        let mut records: Vec<R> = reserve::collected(open(), &format!("records of `{name}`"))?;
+        let plan = R::plan(paths, options, false)?;
+        let records = reserve::collected((plan.open)(), &format!("records of `{}`", plan.name))?;
+        Self::of_plan(plan, records)
+    }
+
+    /// Makes the data set of all records that a plan has read.
+    pub(super) fn of_plan(plan: Plan<R>, mut records: Vec<R>) -> Result<Self> {
+        let Plan { name, mut options, .. } = plan;
         let all = |visit: &mut dyn FnMut(&R)| {
             records.iter().for_each(visit);
             Ok(())
@@ -244,8 +253,8 @@ impl<R: Record> DataSet<R> {
     #[track_caller]
     pub fn samples_by(&self, sample: &dyn Fn(usize, &R) -> Result<Vec<Field>>) -> Result<Samples> {
         self.some().at_caller()?;
-        let samples = self.records.iter().enumerate().map(|(number, record)| sample(number, record));
-        samples.collect::<Result<_>>().at_caller()
+        let fields = self.records.iter().enumerate().map(|(number, record)| sample(number, record));
+        Samples::try_of(fields).at_caller()
     }
 }
 

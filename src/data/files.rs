@@ -9,13 +9,15 @@ use std::sync::Arc;
 use super::data_set::{Passes, Record, none};
 use super::hold_out::{held_name, is_held};
 use super::labelled_texts::at_least_two;
+use super::order::Buffer;
 use super::plan::Plan;
 use super::records::Stream;
+use super::samples::FlatSamples;
 use super::{
     Field, Fingerprint, LabelledText, Limits, Loader, Pair, ReadOptions, Sample, SampleIterator,
-    SampleStream, TaggedText, Tokenizer, Vocabulary, labelled_texts, pairs, tagged_texts,
+    SampleStream, TaggedText, Tokenizer, Vocabulary, labelled_texts, memory, pairs, tagged_texts,
 };
-use crate::error::{AtCaller, Result};
+use crate::error::{AtCaller, Error, ErrorKind, Result};
 
 /// Records in files that may be larger than memory: each pass reads the files anew and holds one record in memory.
 /// `Files` reads the formats of [`DataSet`](super::DataSet), with equal options. The files must not change between
@@ -44,6 +46,8 @@ pub struct Files<R> {
     parts: Vec<HoldOutChoice>,
     /// The number of records and their fingerprint, if [`LabelledFiles::survey`] has computed both; else `None`.
     known: Option<RecordCount>,
+    /// The memory, in bytes, that the samples may take; `None` if each pass makes them anew.
+    samples_within: Option<usize>,
 }
 
 /// Labelled texts in files that may be larger than memory. [`LabelledTexts`](super::LabelledTexts) holds labelled texts
@@ -57,10 +61,10 @@ pub type TaggedFiles = Files<TaggedText>;
 
 impl<R> fmt::Debug for Files<R> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { name, read_as, parts, known, .. } = self;
+        let Self { name, read_as, parts, known, samples_within, .. } = self;
         let mut shown = f.debug_struct("Files");
         shown.field("name", name).field("read_as", read_as).field("parts", parts).field("known", known);
-        shown.finish_non_exhaustive()
+        shown.field("samples_within", samples_within).finish_non_exhaustive()
     }
 }
 
@@ -126,7 +130,12 @@ impl<R: Record> Files<R> {
     }
 
     fn planned(paths: &[PathBuf], options: &ReadOptions) -> Result<Self> {
-        let Plan { name, mut options, mut open } = R::plan(paths, options, true)?;
+        Self::of_plan(R::plan(paths, options, true)?)
+    }
+
+    /// Makes the data set of a plan; a pass over the records shows whether they are changed.
+    pub(super) fn of_plan(plan: Plan<R>) -> Result<Self> {
+        let Plan { name, mut options, mut open } = plan;
         let all =
             |visit: &mut dyn FnMut(&R)| open().try_for_each(|record| record.map(|record| visit(&record)));
         if let Some(change) = R::settled(&all, &mut options)? {
@@ -136,7 +145,7 @@ impl<R: Record> Files<R> {
                 Box::new(raw().map(move |record| record.map(|record| change(record))))
             });
         }
-        Ok(Self { name, read_as: options, open, parts: Vec::new(), known: None })
+        Ok(Self { name, read_as: options, open, parts: Vec::new(), known: None, samples_within: None })
     }
 
     /// The name that messages show for the data set.
@@ -170,6 +179,19 @@ impl<R: Record> Files<R> {
             Box::new(raw().filter(move |record| record.as_ref().map_or(true, &*wanted)))
         };
         Self { open: Arc::new(open), known: None, ..self }
+    }
+
+    /// Holds the samples in memory if they take at most `bytes`. Otherwise each epoch reads the files again, and the samples of a
+    /// shuffle buffer take at most `bytes`.
+    pub(crate) fn samples_within(self, bytes: usize) -> Self {
+        Self { samples_within: Some(bytes), ..self }
+    }
+
+    /// Returns the error for records that take more than `most` bytes.
+    pub(crate) fn larger_than(&self, most: usize) -> Error {
+        let what = format!("{} of `{}`", R::PLURAL, self.name());
+        let expected = format!("at most {}, as the memory limit allows", memory::shown(most as u128));
+        Error::of(ErrorKind::Memory, what, expected, "more")
     }
 
     /// Iterates over the records, in the order of the files. An error in a file is the last item.
@@ -206,14 +228,23 @@ impl<R: Record> Files<R> {
         salt: impl FnOnce(Fingerprint) -> Fingerprint,
         sample: impl Fn(&R) -> Result<Vec<Field>> + Send + Sync + 'static,
     ) -> Result<SampleStream> {
+        let (mut flat, mut largest) = (self.samples_within.map(|_| FlatSamples::default()), 0);
+        let most = self.samples_within.unwrap_or(0);
         let known = match self.known {
-            Some(known) => known,
-            None => {
+            Some(known) if flat.is_none() => known,
+            _ => {
                 let mut known = RecordCount::default();
                 for record in self.records() {
                     let record = record?;
-                    sample(&record)?;
+                    let sample = Sample::new(known.size, sample(&record)?);
                     known.add(&record);
+                    largest = largest.max(Buffer::bytes_of(&sample));
+                    if let Some(samples) = &mut flat {
+                        samples.try_push(&sample)?;
+                    }
+                    if flat.as_ref().is_some_and(|samples| samples.size() > most) {
+                        flat = None;
+                    }
                 }
                 known
             }
@@ -221,13 +252,21 @@ impl<R: Record> Files<R> {
         if known.size == 0 {
             return Err(none::<R>(&self.name()));
         }
+        if let Some(samples) = flat {
+            return Ok(samples.end().into());
+        }
         let (files, sample) = (self.clone(), Arc::new(sample));
         let open = move || -> Result<SampleIterator> {
             let sample = Arc::clone(&sample);
             let of = move |(number, record): (u64, Result<R>)| Ok(Sample::new(number, sample(&record?)?));
             Ok(Box::new((0..).zip(files.records()).map(of)))
         };
-        Ok(SampleStream::new(salt(known.fingerprint).finish(), open).size(known.size))
+        let stream = SampleStream::new(salt(known.fingerprint).finish(), open).size(known.size);
+        // The buffer takes a further sample as long as it is not full, so it exceeds its limit by less than the largest sample.
+        Ok(match self.samples_within {
+            Some(most) => stream.buffer_within(most.saturating_sub(largest)),
+            None => stream,
+        })
     }
 }
 

@@ -4,7 +4,7 @@ use std::panic::Location;
 use std::sync::Arc;
 
 use super::batch::{Kind, check, kinds, same_lengths};
-use super::order::{Buffer, Draws, permutation};
+use super::order::{Buffer, BufferSize, Draws, permutation};
 use super::prefetch::prefetch;
 use super::{Batch, Batches, Data, Fingerprint, FitsMemory, Sample, SampleIterator, Source};
 use crate::error::{AtCaller, Error, Result};
@@ -71,11 +71,11 @@ impl Loader {
             return Err(Error::new("names of feeds", "each once", format!("`{name}` twice")));
         }
         if let Some(samples) = source.in_memory() {
-            let Some(first) = samples.first() else {
+            let Some(first) = samples.get(0) else {
                 return Err(Error::new("samples to load", "at least one", "none"));
             };
-            let kinds = kinds(first);
-            samples.iter().try_for_each(|sample| check(&names, &kinds, sample)).at_caller()?;
+            let kinds = kinds(&first);
+            samples.iter().try_for_each(|sample| check(&names, &kinds, &sample)).at_caller()?;
         }
         let source = Box::new(source);
         let (batching, caller) = (Batching::Sequences(32), Location::caller());
@@ -134,10 +134,17 @@ impl Loader {
         };
         if let (Some(samples), None) = (self.source.in_memory(), self.buffer) {
             let order = permutation(draws, samples.len());
-            return Ok(Box::new(order.into_iter().filter_map(move |i| samples.get(i).cloned().map(Ok))));
+            return Ok(Box::new(order.into_iter().filter_map(move |i| samples.get(i).map(Ok))));
         }
-        let (samples, room) = (self.source.open()?, self.buffer.unwrap_or(Self::BUFFER));
-        Ok(Box::new(Buffer { samples, draws, room, held: Vec::new(), drawn: 0 }))
+        Ok(Box::new(Buffer::new(self.source.open()?, draws, self.room())))
+    }
+
+    /// Returns the size of the shuffle buffer of streamed samples.
+    fn room(&self) -> BufferSize {
+        match (self.buffer, self.source.buffer_bytes()) {
+            (None, Some(bytes)) => BufferSize { samples: usize::MAX, bytes },
+            (samples, _) => BufferSize { samples: samples.unwrap_or(Self::BUFFER), bytes: usize::MAX },
+        }
     }
 }
 
@@ -182,8 +189,11 @@ impl Data for Loader {
     }
 
     fn held_bytes(&self) -> usize {
-        let samples = self.source.in_memory();
-        samples.map_or(0, |samples| samples.iter().map(Sample::bytes).sum())
+        match (self.source.in_memory(), self.buffer) {
+            (Some(samples), _) => samples.bytes(),
+            (None, None) => self.source.buffer_bytes().unwrap_or(0),
+            (None, Some(_)) => 0,
+        }
     }
 
     fn batches_ahead(&self) -> usize {
@@ -200,7 +210,7 @@ impl Data for Loader {
     fn same_lengths(&self, feeds: [&str; 2], levels: usize) -> Result<()> {
         let places = feeds.map(|feed| self.names.iter().position(|name| name == feed));
         let ([Some(a), Some(b)], Some(samples)) = (places, self.source.in_memory()) else { return Ok(()) };
-        let outcome = samples.iter().try_for_each(|sample| same_lengths(feeds, [a, b], levels, sample));
+        let outcome = samples.iter().try_for_each(|sample| same_lengths(feeds, [a, b], levels, &sample));
         outcome.map_err(|e| e.called(self.caller))
     }
 
@@ -217,10 +227,11 @@ impl Data for Loader {
         let f = f.text(batching).number(size as u64);
         let Some(seed) = self.seed else { return f.text("in order").finish() };
         let f = f.text("shuffled").number(seed);
-        match self.buffer.or(self.source.in_memory().is_none().then_some(Self::BUFFER)) {
-            Some(buffer) => f.text("by a buffer").number(buffer as u64).finish(),
-            None => f.finish(),
+        if self.buffer.is_none() && self.source.in_memory().is_some() {
+            return f.finish();
         }
+        let BufferSize { samples, bytes } = self.room();
+        f.text("by a buffer").number(samples as u64).number(bytes as u64).finish()
     }
 }
 

@@ -39,23 +39,53 @@ pub(super) fn permutation(draws: Draws, n: usize) -> Vec<usize> {
     order
 }
 
-/// A shuffle buffer of up to `room` samples: the iterator returns a random sample of the buffer, and the next sample of
-/// the stream takes the free place.
+/// The size of a shuffle buffer: a number of samples, and the memory of the samples in bytes. The buffer is filled until it
+/// reaches one of the two.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct BufferSize {
+    pub(super) samples: usize,
+    pub(super) bytes: usize,
+}
+
+/// A shuffle buffer: the iterator returns a random sample of the buffer, and the next samples of the stream take the free
+/// place.
 pub(super) struct Buffer {
-    pub(super) samples: SampleIterator,
-    pub(super) draws: Draws,
-    pub(super) room: usize,
-    pub(super) held: Vec<Sample>,
-    pub(super) drawn: u64,
+    samples: SampleIterator,
+    draws: Draws,
+    room: BufferSize,
+    held: Vec<Sample>,
+    bytes: usize,
+    drawn: u64,
+}
+
+impl Buffer {
+    pub(super) fn new(samples: SampleIterator, draws: Draws, room: BufferSize) -> Self {
+        Self { samples, draws, room, held: Vec::new(), bytes: 0, drawn: 0 }
+    }
+
+    /// The memory that a sample takes in the buffer, in bytes. The list of samples may have twice as many places as samples.
+    pub(super) fn bytes_of(sample: &Sample) -> usize {
+        sample.bytes() + size_of::<Sample>()
+    }
+
+    fn is_full(&self) -> bool {
+        !self.held.is_empty() && (self.held.len() >= self.room.samples || self.bytes >= self.room.bytes)
+    }
 }
 
 impl Iterator for Buffer {
     type Item = Result<Sample>;
 
     fn next(&mut self) -> Option<Result<Sample>> {
-        while self.held.len() < self.room.max(1) {
+        while !self.is_full() {
             match self.samples.next() {
-                Some(Ok(sample)) => self.held.push(sample),
+                Some(Ok(mut sample)) => {
+                    if self.room.bytes < usize::MAX {
+                        sample.shrink();
+                    }
+                    self.bytes += Self::bytes_of(&sample);
+                    self.held.push(sample);
+                }
                 Some(Err(error)) => return Some(Err(error)),
                 None => break,
             }
@@ -65,7 +95,9 @@ impl Iterator for Buffer {
         }
         let place = self.draws.below(self.drawn, self.held.len());
         self.drawn += 1;
-        Some(Ok(self.held.swap_remove(place)))
+        let sample = self.held.swap_remove(place);
+        self.bytes = self.bytes.saturating_sub(Self::bytes_of(&sample));
+        Some(Ok(sample))
     }
 }
 
@@ -95,7 +127,7 @@ mod tests {
             Ok(Sample::new(number, []))
         });
         let draws = Draws::new(1, 2);
-        let buffer = Buffer { samples: Box::new(samples), draws, room: 10, held: Vec::new(), drawn: 0 };
+        let buffer = Buffer::new(Box::new(samples), draws, BufferSize { samples: 10, bytes: usize::MAX });
         let mut numbers = Vec::new();
         for (given, sample) in (1..).zip(buffer) {
             let number = sample.unwrap().number;

@@ -1,8 +1,6 @@
 //! Sources of samples: samples in memory, or streams of samples.
 
-use std::sync::Arc;
-
-use super::{Field, Fingerprint, Sample};
+use super::{Sample, Samples};
 use crate::error::Result;
 
 /// An iterator over the samples of one pass.
@@ -23,58 +21,33 @@ pub trait Source: Send + Sync {
     fn fingerprint(&self) -> u64;
 
     /// Returns all samples if they are in memory, so that a loader can permute them; `None` for a stream.
-    fn in_memory(&self) -> Option<Arc<[Sample]>> {
+    fn in_memory(&self) -> Option<Samples> {
         None
     }
-}
 
-/// Samples in memory.
-///
-/// ```
-/// use unpadded::data::{Field, Samples, Source};
-/// let samples: Samples = [(vec![1i64, 2], 0i64), (vec![3], 1)]
-///     .into_iter()
-///     .map(|(ids, label)| vec![Field::from(ids), label.into()]) // numbered from 0
-///     .collect();
-/// assert_eq!(samples.size(), Some(2));
-/// ```
-#[derive(Debug, Clone)]
-pub struct Samples {
-    samples: Arc<[Sample]>,
-    fingerprint: u64,
-}
-
-impl From<Vec<Sample>> for Samples {
-    fn from(samples: Vec<Sample>) -> Self {
-        let fingerprint =
-            samples.iter().fold(Fingerprint::default(), |f, sample| sample.fingerprint(f)).finish();
-        Self { samples: samples.into(), fingerprint }
-    }
-}
-
-impl FromIterator<Vec<Field>> for Samples {
-    /// Makes a sample of each list of fields; the samples are numbered from 0.
-    fn from_iter<I: IntoIterator<Item = Vec<Field>>>(fields: I) -> Self {
-        (0..).zip(fields).map(|(number, fields)| Sample { number, fields }).collect::<Vec<_>>().into()
+    /// The memory, in bytes, that the samples of a shuffle buffer may take; `None` if the source sets no limit. A loader uses the
+    /// limit unless [`Loader::buffer`](super::Loader::buffer) sets a number of samples.
+    fn buffer_bytes(&self) -> Option<usize> {
+        None
     }
 }
 
 impl Source for Samples {
     fn open(&self) -> Result<SampleIterator> {
-        let samples = Arc::clone(&self.samples);
-        Ok(Box::new((0..samples.len()).filter_map(move |i| samples.get(i).cloned().map(Ok))))
+        let samples = self.clone();
+        Ok(Box::new((0..samples.len()).filter_map(move |i| samples.get(i).map(Ok))))
     }
 
     fn size(&self) -> Option<u64> {
-        Some(self.samples.len() as u64)
+        Some(self.len() as u64)
     }
 
     fn fingerprint(&self) -> u64 {
         self.fingerprint
     }
 
-    fn in_memory(&self) -> Option<Arc<[Sample]>> {
-        Some(Arc::clone(&self.samples))
+    fn in_memory(&self) -> Option<Samples> {
+        Some(self.clone())
     }
 }
 
@@ -83,6 +56,18 @@ pub struct SampleStream {
     open: Box<dyn Fn() -> Result<SampleIterator> + Send + Sync>,
     size: Option<u64>,
     fingerprint: u64,
+    /// All samples, if they fit into memory.
+    held: Option<Samples>,
+    buffer_bytes: Option<usize>,
+}
+
+impl From<Samples> for SampleStream {
+    /// Makes a stream of samples that are in memory.
+    fn from(samples: Samples) -> Self {
+        let (fingerprint, size) = (samples.fingerprint(), samples.size());
+        let held = Some(samples.clone());
+        Self { size, held, ..Self::new(fingerprint, move || samples.open()) }
+    }
 }
 
 impl SampleStream {
@@ -90,13 +75,19 @@ impl SampleStream {
     /// differ for different samples: for example, combine the fingerprints of the file and of the vocabulary.
     #[track_caller]
     pub fn new(fingerprint: u64, open: impl Fn() -> Result<SampleIterator> + Send + Sync + 'static) -> Self {
-        Self { open: Box::new(open), size: None, fingerprint }
+        Self { open: Box::new(open), size: None, fingerprint, held: None, buffer_bytes: None }
     }
 
     /// Sets the number of samples, if it is known, so that progress can be shown.
     #[must_use]
     pub fn size(mut self, size: u64) -> Self {
         self.size = Some(size);
+        self
+    }
+
+    /// Limits the memory of a shuffle buffer to `bytes`.
+    pub(super) fn buffer_within(mut self, bytes: usize) -> Self {
+        self.buffer_bytes = Some(bytes);
         self
     }
 }
@@ -112,5 +103,13 @@ impl Source for SampleStream {
 
     fn fingerprint(&self) -> u64 {
         self.fingerprint
+    }
+
+    fn in_memory(&self) -> Option<Samples> {
+        self.held.clone()
+    }
+
+    fn buffer_bytes(&self) -> Option<usize> {
+        self.buffer_bytes
     }
 }

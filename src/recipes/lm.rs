@@ -2,7 +2,6 @@
 //! window of the text are the first states of the next window; gradients stay within a window (truncated
 //! back-propagation through time).
 
-use std::borrow::Cow;
 use std::f64::consts::LN_2;
 use std::path::Path;
 
@@ -14,14 +13,15 @@ use super::evaluation::{Evaluation, Outcome};
 use super::net;
 use super::pieces::Pieces;
 use super::preview::Preview;
+use super::prose::{COLUMNS, FEEDS, Prose, STEPS, TokenWindow};
 use super::recipe::{Query, Recipe, TrainedModel};
 use super::sample::{Bootstrap, FigureFn};
 use super::sections::{Cell, DecodingConfig, ModelConfig, TextConfig, Tokens};
 use super::started::{self, Table};
 use super::training::{
-    CUT, Case, Column, Paths, Preparation, TestData, Truth, cut_of, one_in, options, read_as, tokenizer,
+    CUT, Case, DataMemory, Paths, Preparation, TestData, Truth, cut_of, one_in, options, tokenizer,
 };
-use crate::data::{Continuous, Data, Limits, PlainFiles, PlainText, TokenCounts, Tokenizer, Vocabulary};
+use crate::data::{Data, PlainFiles, TokenCounts, Tokenizer, Vocabulary};
 use crate::error::{Error, Result};
 use crate::layers::{Embedding, Gru, Linear, Lstm, RecurrentLayer, Rnn};
 use crate::metrics::{Loss, Unit, ratio};
@@ -30,9 +30,6 @@ use crate::program::{Builder, Var};
 use crate::tensor::{DType, Variable};
 use crate::train::Trainer;
 
-const FEEDS: [&str; 2] = ["x", "y"];
-/// How the setting `data.text` is passed to the read options; a language model reads no label column.
-const COLUMNS: [Column; 2] = [|o, column| o.text(column), |o, _| o];
 /// The name of the output layer of the network.
 const NEXT: &str = "next";
 /// The name of the vocabulary of tokens.
@@ -46,8 +43,6 @@ const TABLES: [Table; 3] = [
 ];
 /// The name of the output with the logits of the next token.
 const LOGITS: &str = "logits";
-/// The number of tokens per window, within which gradients are propagated.
-const STEPS: usize = 64;
 /// Maximum number of held-out lines in a report; the model continues the beginning of each line.
 const OPENINGS: usize = 5;
 /// The number of tokens that an answer appends to a text.
@@ -210,108 +205,13 @@ impl TrainedModel for Writer {
     }
 }
 
-/// The text of a language model: in memory, or in files that may be larger than memory.
-enum Prose {
-    Held(PlainText),
-    /// The files, and the maximum number of tokens in memory.
-    InFiles(PlainFiles, usize),
-}
-
-impl Prose {
-    fn open(path: impl AsRef<Path>, config: &Config) -> Result<Self> {
-        let options = options(config, COLUMNS)?;
-        Ok(match config.data.window {
-            None => Self::Held(PlainText::open_with([path], &options)?),
-            Some(window) => Self::InFiles(PlainFiles::open_with([path], &options)?, window),
-        })
-    }
-
-    fn name(&self) -> &str {
-        match self {
-            Self::Held(text) => text.name(),
-            Self::InFiles(files, _) => files.name(),
-        }
-    }
-
-    fn read_as(&self) -> Option<String> {
-        match self {
-            Self::Held(text) => read_as(text.read_as()),
-            Self::InFiles(files, _) => read_as(files.read_as()),
-        }
-    }
-
-    fn cut_off(self, one_in: u64) -> Result<(Self, Self)> {
-        Ok(match self {
-            Self::Held(text) => {
-                let (rest, last) = text.cut_off(one_in);
-                (Self::Held(rest), Self::Held(last))
-            }
-            Self::InFiles(files, window) => {
-                let (rest, last) = files.cut_off(one_in)?;
-                (Self::InFiles(rest, window), Self::InFiles(last, window))
-            }
-        })
-    }
-
-    /// Returns the text in pieces. A piece that contains a line break ends at a line break.
-    fn pieces(&self) -> Box<dyn Iterator<Item = Result<Cow<'_, str>>> + '_> {
-        match self {
-            Self::Held(text) => Box::new(text.pieces().map(|piece| Ok(piece.into()))),
-            Self::InFiles(files, _) => Box::new(files.pieces().map(|piece| Ok(piece?.into()))),
-        }
-    }
-
-    fn each(&self, visit: &mut dyn FnMut(&str)) -> Result<()> {
-        self.pieces().try_for_each(|piece| piece.map(|piece| visit(&piece)))
-    }
-
-    /// Counts the tokens of the text.
-    fn count(&self, cut: &Tokenizer) -> Result<usize> {
-        let mut count = 0;
-        self.each(&mut |piece| count += cut.tokens(piece).count())?;
-        Ok(count)
-    }
-
-    fn vocabulary(&self, cut: &Tokenizer, limits: &Limits) -> Result<Vocabulary> {
-        let mut wrong = None;
-        let pieces = self.pieces().map_while(|piece| piece.map_err(|e| wrong = Some(e)).ok());
-        let found = cut.vocabulary(pieces, limits);
-        wrong.map_or(found, Err)
-    }
-
-    /// Returns the ids of the text's tokens.
-    fn ids<'a>(
-        &'a self,
-        cut: &'a Tokenizer,
-        tokens: &'a Vocabulary,
-    ) -> impl Iterator<Item = Result<i64>> + 'a {
-        self.pieces().flat_map(|piece| match piece {
-            Ok(piece) => cut.tokens(&piece).map(|token| tokens.lookup(&token)).collect::<Vec<_>>(),
-            Err(e) => vec![Err(e)],
-        })
-    }
-
-    /// Returns the token ids as parallel streams: `count` is the number of tokens; there is one stream per 16 windows,
-    /// and there are 1 to `most` streams.
-    fn stream(&self, most: usize, cut: &Tokenizer, tokens: &Vocabulary, count: usize) -> Result<Continuous> {
-        let ids = self.ids(cut, tokens);
-        let streams = (count / (16 * STEPS)).clamp(1, most);
-        match self {
-            Self::Held(_) => Continuous::try_new(ids, streams, STEPS, FEEDS),
-            Self::InFiles(_, window) => {
-                Continuous::windowed(ids, (*window, tokens.len()), streams, STEPS, FEEDS)
-            }
-        }
-    }
-}
-
 fn prepare(config: &Config, paths: Paths) -> Result<Preparation> {
-    let Paths { train, dev, test, from, .. } = paths;
+    let Paths { train, dev, test, from, memory, .. } = paths;
     let whole = match train {
-        Some(path) => Prose::open(path, config)?,
+        Some(path) => Prose::open(path, config, memory)?,
         None => Prose::Held(embedded::prose()?),
     };
-    let dev = dev.map(|path| Prose::open(path, config)).transpose()?;
+    let dev = dev.map(|path| Prose::open(path, config, memory)).transpose()?;
     let cut = tokenizer(config)?;
     from.same_cut(CUT, &cut)?;
     let (name, as_read) = (whole.name().to_owned(), whole.read_as());
@@ -337,6 +237,8 @@ fn prepare(config: &Config, paths: Paths) -> Result<Preparation> {
     let batches = of_train.batch_count().and_then(|count| usize::try_from(count).ok()).unwrap_or(usize::MAX);
     let steps = (config.training.epochs as usize).saturating_mul(batches);
     let (trainer, metric) = network(config, tokens.len(), steps)?;
+    let held =
+        [(&train, &of_train), (&dev, &of_dev)].map(|(text, ids)| text.said_of_memory(ids, config, memory));
     let said = format!(
         "{name}: {length} tokens to train on, {} different ones; {dev_length} held out",
         tokens.len(),
@@ -360,7 +262,7 @@ fn prepare(config: &Config, paths: Paths) -> Result<Preparation> {
         coverage,
         lengths: Vec::new(),
         held_out: openings.into_iter().collect(),
-        said: [said].into_iter().chain(as_read).collect(),
+        said: [said].into_iter().chain(as_read).chain(held.into_iter().flatten()).collect(),
     })
 }
 
@@ -368,7 +270,8 @@ fn prepare(config: &Config, paths: Paths) -> Result<Preparation> {
 fn test_text(config: &Config, path: &str) -> Result<Prose> {
     /// Maximum number of tokens in memory; the tokens of a longer text are in a temporary file.
     const HELD: usize = 1 << 23;
-    Ok(Prose::InFiles(PlainFiles::open_with([path], &options(config, COLUMNS)?)?, HELD))
+    let files = PlainFiles::open_with([path], &options(config, COLUMNS)?)?;
+    Ok(Prose::InFiles(files, TokenWindow::Tokens(HELD)))
 }
 
 /// Checks that a text has at least two tokens, since the first token is only read and prediction begins with the
@@ -379,7 +282,7 @@ fn at_least_two(text: &Prose, tokens: usize) -> Result<()> {
 }
 
 fn data(config: &Config, predictor: &Predictor, cut: &Tokenizer, path: &str) -> Result<TestData> {
-    let text = Prose::open(path, config)?;
+    let text = Prose::open(path, config, DataMemory::set_by(config))?;
     let count = text.count(cut)?;
     at_least_two(&text, count)?;
     let data = text.stream(config.training.batch, cut, predictor.vocabulary(TOKENS)?, count)?;

@@ -37,6 +37,7 @@ mod model;
 mod net;
 mod pieces;
 mod preview;
+mod prose;
 mod recipe;
 mod rows;
 mod sample;
@@ -109,6 +110,8 @@ fn prepare_from(config: &Config, resumed: Option<&Path>) -> Result<Preparation> 
     let mut paths = training::Paths::of(config)?;
     let from = started::Origin::of(config, resumed)?;
     paths.from = from.clone();
+    paths.memory = data_memory(config, resumed)?;
+    let memory = paths.memory;
     if let Some(fold) = config.data.fold {
         let refused = |expected: &str, got: String| {
             Err(Error::new("data.fold", expected, format!("\"{fold}\" and {got}")))
@@ -140,8 +143,12 @@ fn prepare_from(config: &Config, resumed: Option<&Path>) -> Result<Preparation> 
     let trainer = trainer.threads(config.run.threads).select(prepared.metric).change_rate();
     let trainer = trainer.note(TASK, config.run.task.name()).note(CONFIG, config.to_toml());
     let trainer = config.training.parts.into_iter().fold(trainer, Trainer::parts);
-    prepared.trainer =
+    let trainer =
         config.run.memory.into_iter().fold(trainer, |trainer, size| trainer.memory_limit(size.bytes()));
+    prepared.trainer = match prepared.train.may_wait() && config.data.window.is_none() {
+        true => trainer.note(DATA_MEMORY, memory.0.to_string()),
+        false => trainer,
+    };
     if let Some(path) = &prepared.test {
         let model = Model::new(prepared.trainer.for_inference()?)?;
         let path = path.to_string_lossy();
@@ -151,6 +158,18 @@ fn prepare_from(config: &Config, resumed: Option<&Path>) -> Result<Preparation> 
         prepared.said.extend(otherwise);
     }
     Ok(prepared)
+}
+
+/// The name of the note with the memory limit, in bytes, that decided the shuffle window of data larger than memory.
+const DATA_MEMORY: &str = "data memory";
+
+/// Returns the memory limit for the data: the limit in the checkpoint of a resumed training, in the config, or 80 % of the
+/// machine's memory.
+fn data_memory(config: &Config, resumed: Option<&Path>) -> Result<training::DataMemory> {
+    let checkpoint = resumed.map(Checkpoint::load).transpose()?;
+    let noted = checkpoint.and_then(|checkpoint| checkpoint.notes.get(DATA_MEMORY)?.parse().ok());
+    let set = config.run.memory.or_else(ByteSize::of_machine).map(ByteSize::bytes);
+    Ok(training::DataMemory(noted.or(set).unwrap_or(u64::MAX)))
 }
 
 /// Completes the checkpoint of a finished training for prediction. For a classifier with several labels per text, the

@@ -13,11 +13,12 @@ use super::preview::Preview;
 use super::recipe::{Query, TrainedModel};
 use super::sections::{DecodingConfig, Sentences, Target};
 use super::training::{
-    Case, HeldOutTexts, Paths, Preparation, TestData, Truth, batches, of_training, one_in, read_as,
+    Case, DataMemory, HeldOutTexts, Paths, Preparation, TestData, Truth, batches, of_training, one_in,
+    read_as,
 };
 use crate::data::{
-    self, FileFormat, FirstIndex, LabelledRow, LabelledRows, Loader, QuestionKind, ReadOptions, Tokenizer,
-    Vocabulary,
+    self, FileFormat, FirstIndex, LabelledRow, LabelledRows, Loader, QuestionKind, ReadOptions, RecordSource,
+    Tokenizer, Vocabulary,
 };
 use crate::error::{Error, ErrorKind, Result};
 use crate::layers::{Linear, init};
@@ -137,9 +138,22 @@ fn options(config: &Config) -> Result<ReadOptions> {
     Ok(set.into_iter().fold(options, ReadOptions::first_index))
 }
 
+/// Reads a file of rows, which may take their share of the memory limit.
+fn within(path: &Path, options: &ReadOptions, memory: DataMemory) -> Result<LabelledRows> {
+    match RecordSource::read(&[path.to_owned()], options, memory.rows())? {
+        RecordSource::Memory(rows) => Ok(rows),
+        RecordSource::Files(files) => Err(files.larger_than(memory.rows())),
+    }
+}
+
 /// Opens a file of rows, and drops the entries of features from `columns` on, which training never saw.
-fn fitting(path: &Path, columns: usize, options: &ReadOptions) -> Result<(LabelledRows, Option<String>)> {
-    let mut rows = LabelledRows::open_with([path], options)?;
+fn fitting(
+    path: &Path,
+    columns: usize,
+    options: &ReadOptions,
+    memory: DataMemory,
+) -> Result<(LabelledRows, Option<String>)> {
+    let mut rows = within(path, options, memory)?;
     let dropped = rows.drop_beyond(columns);
     let last = columns as i64 - 1 + rows.first_index().number();
     let said = format!(
@@ -177,13 +191,13 @@ fn data(config: &Config, predictor: &Predictor, path: &str) -> Result<TestData> 
 fn test_rows(config: &Config, predictor: &Predictor, path: &str) -> Result<(LabelledRows, Vec<String>)> {
     let (columns, first) = (columns(predictor)?, first(predictor)?);
     let like = super::training::options(config, labels::COLUMNS)?.first_index(first);
-    let (rows, dropped) = fitting(Path::new(path), columns, &like)?;
+    let (rows, dropped) = fitting(Path::new(path), columns, &like, DataMemory::set_by(config))?;
     let counted = format!("indices count from {}, as in the training", first.number());
     Ok((rows, [counted].into_iter().chain(dropped).collect()))
 }
 
 pub(super) fn prepare(config: &Config, paths: Paths) -> Result<Preparation> {
-    let Paths { train: Some(path), dev, test, .. } = paths else {
+    let Paths { train: Some(path), dev, test, memory, .. } = paths else {
         let expected = "a LIBSVM file, as its format says";
         return Err(Error::new("data.train", expected, "none: no rows come with the program"));
     };
@@ -210,7 +224,7 @@ pub(super) fn prepare(config: &Config, paths: Paths) -> Result<Preparation> {
             window.to_string(),
         ));
     }
-    let all = LabelledRows::open_with([path], &options(config)?)?;
+    let all = within(&path, &options(config)?, memory)?;
     let (first, like) = (all.first_index(), all.read_as().clone());
     let (columns, labels, count) = (all.columns(), all.classes()?, all.records().len());
     if !(1..=MOST).contains(&columns) {
@@ -224,7 +238,7 @@ pub(super) fn prepare(config: &Config, paths: Paths) -> Result<Preparation> {
             "rows are counted without blank lines and comments; number the features anew, without gaps",
         ));
     }
-    let read = |path: &PathBuf| fitting(path, columns, &like);
+    let read = |path: &PathBuf| fitting(path, columns, &like, memory);
     let (mut said, divides) = (Vec::new(), dev.is_none());
     let (train, dev) = match &dev {
         Some(dev) => {

@@ -20,8 +20,8 @@ use super::started::Table;
 use super::tag_scores::{FoundTags, TagScores};
 use super::texts::Texts;
 use super::training::{
-    Case, Column, HeldOutTexts, Paths, Preparation, READ_AS, TestData, Truth, as_in_training, both,
-    of_training, one_in, options, options_of, read_as, read_otherwise,
+    Case, Column, DataMemory, HeldOutTexts, Paths, Preparation, READ_AS, TestData, Truth, as_in_training,
+    both, of_training, one_in, options, options_of, read_as, read_otherwise,
 };
 use super::vote::Voters;
 use crate::data::{
@@ -186,8 +186,7 @@ impl TrainedModel for Tagger {
             Some(tagging) => tagging.scheme.transitions(&tagging.standard(&first.tags)?)?,
             None => Array2::zeros((first.tags.len() + 2, first.tags.len())),
         };
-        let of = |found: Entries| (found.tags, found.labels);
-        self.others.add(of(first), may, other, of(known))
+        self.others.add((first.tags, first.labels), may, other, (known.tags, known.labels))
     }
 
     fn asked(&self, predictor: &Predictor, _: &DecodingConfig) -> Option<Query> {
@@ -334,7 +333,7 @@ fn scores(
     let loss = match some && tagger.others.is_empty() {
         false => None,
         true => {
-            let loader = known.loader(&Texts::InFiles(texts.retain(learnt), 1), config)?;
+            let loader = known.loader(&Texts::InFiles(texts.retain(learnt), Some(1)), config)?;
             Some(predictor.evaluate(&loader)?.loss())
         }
     };
@@ -344,7 +343,7 @@ fn scores(
 fn data(config: &Config, predictor: &Predictor, path: &str) -> Result<TestData> {
     let found = Entries::of(predictor)?;
     let like = options_of(config, COLUMNS, predictor)?;
-    let texts = Texts::open(path, config, &like).map_err(|e| as_in_training(e, &like))?;
+    let texts = Texts::open_test(path, config, &like)?;
     let said = read_as(texts.read_as()).into_iter().collect();
     Ok(TestData { data: Box::new(found.loader(&texts, config)?), said })
 }
@@ -372,15 +371,12 @@ impl Entries {
         let of = [true, characters.is_some(), true, labels.is_some()];
         let names: Vec<&str> =
             FEEDS.into_iter().zip(of).filter(|(_, fed)| *fed).map(|(name, _)| name).collect();
-        let loader = match texts {
-            Texts::Held(texts) => {
-                Loader::new(texts.samples(form, words, characters.as_ref(), tags, labels.as_ref())?, &names)?
-            }
-            Texts::InFiles(files, _) => {
-                Loader::new(files.samples(form, words, characters.as_ref(), tags, labels.as_ref())?, &names)?
-            }
+        let (characters, labels) = (characters.as_ref(), labels.as_ref());
+        let samples = match texts {
+            Texts::Held(texts) => texts.samples(form, words, characters, tags, labels)?.into(),
+            Texts::InFiles(files, _) => files.samples(form, words, characters, tags, labels)?,
         };
-        Ok(texts.batches(loader, config))
+        Ok(texts.batches(Loader::new(samples, &names)?, config))
     }
 
     /// Returns a function that checks whether training saw the label and all tags of a text.
@@ -410,14 +406,15 @@ fn tell_apart(tags: &Vocabulary, train: &Texts<TaggedText>) -> Result<()> {
 
 /// Opens another part of the data set with the options of the training part. If the tags of this part are of another
 /// scheme, they are converted to the scheme of the training part.
-fn part(train: &Texts<TaggedText>, path: &PathBuf) -> Result<Texts<TaggedText>> {
-    let texts = train.open_alike(path)?;
-    if scheme_of(&[train, &texts]).is_ok() {
-        return Ok(texts);
-    }
-    match scheme_of(&[train]) {
-        Ok(of_train) => train.open_as(path, &train.read_as().clone().tagging(of_train)),
-        Err(_) => Ok(texts),
+fn part(
+    train: &Texts<TaggedText>,
+    path: &PathBuf,
+    within: (&Config, DataMemory),
+) -> Result<Texts<TaggedText>> {
+    let texts = Texts::open(path, within, train.read_as())?;
+    match (scheme_of(&[train, &texts]), scheme_of(&[train])) {
+        (Err(_), Ok(of_train)) => Texts::open(path, within, &train.read_as().clone().tagging(of_train)),
+        _ => Ok(texts),
     }
 }
 
@@ -448,10 +445,10 @@ impl Counts {
 }
 
 fn prepare(config: &Config, paths: Paths) -> Result<Preparation> {
-    let Paths { train, dev, test, from, .. } = paths;
+    let Paths { train, dev, test, from, memory, .. } = paths;
     let own = train.is_some();
     let train = match train {
-        Some(path) => Texts::open(path, config, &options(config, COLUMNS)?)?,
+        Some(path) => Texts::open(path, (config, memory), &options(config, COLUMNS)?)?,
         None => Texts::Held(embedded::requests(true)?),
     };
     // The other parts of the data set are read with the options that were detected in the training texts.
@@ -459,7 +456,7 @@ fn prepare(config: &Config, paths: Paths) -> Result<Preparation> {
     let given = dev.is_some();
     let (train, dev) = match &dev {
         Some(dev) => {
-            let dev = part(&train, dev)?;
+            let dev = part(&train, dev, (config, memory))?;
             (train, dev)
         }
         None if own || config.data.fold.is_some() => train.hold_out(one_in(config), config),
@@ -514,8 +511,10 @@ fn prepare(config: &Config, paths: Paths) -> Result<Preparation> {
         of_dev.texts
     )];
     said.extend(read_as(train.read_as()));
-    let others = Some(&dev).filter(|_| given);
-    said.extend(others.and_then(|of| read_otherwise(&of.name(), of.read_as(), train.read_as())));
+    if given {
+        said.extend(read_otherwise(&dev.name(), dev.read_as(), train.read_as()));
+    }
+    said.extend(train.said_of_memory(&data, memory).into_iter().chain(dev.said_of_memory(&dev_data, memory)));
     if tagging.scheme == TagScheme::Plain {
         let why = tagging.note().map_or_else(String::new, |why| format!(" ({why})"));
         said.push(format!("plain tags{why}: scored token by token"));

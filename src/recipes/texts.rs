@@ -5,10 +5,10 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::config::Config;
-use super::training::batches;
+use super::training::{DataMemory, as_in_training, batches};
 use crate::data::{
-    DataSet, Field, Files, LabelledText, Limits, Loader, Passes, ReadOptions, Record, Survey, Tokenizer,
-    Vocabulary,
+    Data, DataSet, Field, Files, LabelledText, Limits, Loader, Passes, ReadOptions, Record, RecordSource,
+    Survey, Tokenizer, Vocabulary, memory,
 };
 use crate::error::Result;
 
@@ -16,8 +16,9 @@ use crate::error::Result;
 #[allow(clippy::large_enum_variant)]
 pub(super) enum Texts<R> {
     Held(DataSet<R>),
-    /// The files, and the size of the shuffle window: the number of records that are shuffled in memory at a time.
-    InFiles(Files<R>, usize),
+    /// The files, and the shuffle window of the config: the number of records that are shuffled in memory at a time. `None` if the
+    /// memory limit decides what is in memory.
+    InFiles(Files<R>, Option<usize>),
 }
 
 /// A function that converts a record to the fields of a sample.
@@ -31,25 +32,47 @@ pub(super) struct TextSurvey {
 }
 
 impl<R: Record> Texts<R> {
-    /// Opens the records of a path: the records stay in the files if the config sets `data.window`, otherwise they are
-    /// read into memory.
-    pub(super) fn open(path: impl AsRef<Path>, config: &Config, options: &ReadOptions) -> Result<Self> {
-        Ok(match config.data.window {
-            Some(window) => Self::InFiles(Files::open_with([path], options)?, window),
-            None => Self::Held(DataSet::open_with([path], options)?),
+    /// Opens the records of a path. The records stay in the files if the config sets `data.window`, or if they would take more
+    /// than their share of the memory limit; otherwise they are read into memory. Records in files have the same samples, in the
+    /// same order, as records in memory, if their samples fit into memory.
+    pub(super) fn open(
+        path: impl AsRef<Path>,
+        (config, memory): (&Config, DataMemory),
+        options: &ReadOptions,
+    ) -> Result<Self> {
+        let path = path.as_ref();
+        if let Some(window) = config.data.window {
+            return Ok(Self::InFiles(Files::open_with([path], options)?, Some(window)));
+        }
+        // The folds of a cross-validation are made of records in memory.
+        let most = if config.data.fold.is_some() { usize::MAX } else { memory.texts() };
+        Ok(match RecordSource::read(&[path.to_owned()], options, most)? {
+            RecordSource::Memory(records) => Self::Held(records),
+            RecordSource::Files(files) => Self::InFiles(files.samples_within(memory.ids()), None),
         })
     }
 
-    /// Opens another part of the data set, with the options with which this part was opened.
-    pub(super) fn open_alike(&self, path: impl AsRef<Path>) -> Result<Self> {
-        self.open_as(path, self.read_as())
+    /// Opens the records of a test file, with the options of the training files.
+    pub(super) fn open_test(path: &str, config: &Config, like: &ReadOptions) -> Result<Self> {
+        Self::open(path, (config, DataMemory::set_by(config)), like).map_err(|e| as_in_training(e, like))
     }
 
-    /// Opens another part of the data set with the given options.
-    pub(super) fn open_as(&self, path: impl AsRef<Path>, options: &ReadOptions) -> Result<Self> {
-        Ok(match self {
-            Self::Held(_) => Self::Held(DataSet::open_with([path], options)?),
-            Self::InFiles(_, window) => Self::InFiles(Files::open_with([path], options)?, *window),
+    /// Describes for people the part of the data that is in memory; `None` if all data are in memory, or if the config sets the
+    /// window. `loader` is the loader of these records.
+    pub(super) fn said_of_memory(&self, loader: &Loader, memory: DataMemory) -> Option<String> {
+        let Self::InFiles(files, None) = self else { return None };
+        let larger = format!(
+            "{}: {} larger than {}, an eighth of the memory limit, stay in their files",
+            files.name(),
+            R::PLURAL,
+            memory::shown(memory.texts() as u128)
+        );
+        Some(match loader.may_wait() {
+            false => format!("{larger}; all their token ids are in memory"),
+            true => format!(
+                "{larger}; each epoch reads them and shuffles within a window of {}, a quarter of the limit",
+                memory::shown(memory.ids() as u128)
+            ),
         })
     }
 
@@ -125,7 +148,7 @@ impl<R: Record> Texts<R> {
     pub(super) fn batches(&self, loader: Loader, config: &Config) -> Loader {
         match self {
             Self::Held(_) => batches(loader, config),
-            Self::InFiles(_, window) => batches(loader, config).buffer(*window),
+            Self::InFiles(_, window) => window.iter().fold(batches(loader, config), |l, &n| l.buffer(n)),
         }
     }
 }

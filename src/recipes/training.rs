@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use super::byte_size::ByteSize;
 use super::config::Config;
 use super::sections::{BatchRule, Tokens};
 pub(super) use super::sections::{CONFIG, TASK};
@@ -123,6 +124,38 @@ pub(super) struct Paths {
     left_out: Vec<PathBuf>,
     /// The trained model that the training starts from, if `training.from` is set.
     pub(super) from: Origin,
+    pub(super) memory: DataMemory,
+}
+
+/// The memory limit of a training, and the shares of it that the data may take.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct DataMemory(pub(super) u64);
+
+impl DataMemory {
+    /// The memory limit that a config sets; without one, the data may take any memory.
+    pub(super) fn set_by(config: &Config) -> Self {
+        Self(config.run.memory.map_or(u64::MAX, ByteSize::bytes))
+    }
+
+    fn share(self, divisor: u64) -> usize {
+        usize::try_from(self.0 / divisor).unwrap_or(usize::MAX)
+    }
+
+    /// The memory that the texts of one part of the data may take, in bytes. The texts are in memory only until the training
+    /// begins.
+    pub(super) fn texts(self) -> usize {
+        self.share(8)
+    }
+
+    /// The memory that the token ids of one part of the data may take, in bytes.
+    pub(super) fn ids(self) -> usize {
+        self.share(4)
+    }
+
+    /// The memory that rows of features may take, in bytes.
+    pub(super) fn rows(self) -> usize {
+        self.share(2)
+    }
 }
 
 impl Paths {
@@ -133,7 +166,8 @@ impl Paths {
         let path = |of: &Option<String>| of.as_ref().map(PathBuf::from);
         let (dev, test) = (path(&data.dev), path(&data.test));
         let Some(train) = &data.train else {
-            return Ok(Self { train: None, dev, test, left_out: Vec::new(), from: Origin::default() });
+            let (left_out, from) = (Vec::new(), Origin::default());
+            return Ok(Self { train: None, dev, test, left_out, from, memory: DataMemory::set_by(config) });
         };
         let DataPaths { train, dev: own_dev, test: own_test, left_out } = DataPaths::find(train)?;
         Ok(Self {
@@ -142,6 +176,7 @@ impl Paths {
             test: test.or(own_test),
             left_out,
             from: Origin::default(),
+            memory: DataMemory::set_by(config),
         })
     }
 

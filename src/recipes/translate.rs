@@ -123,7 +123,7 @@ fn test_pairs(config: &Config, predictor: &Predictor, path: &str) -> Result<Pair
 fn data(config: &Config, predictor: &Predictor, cuts: [&Tokenizer; 2], path: &str) -> Result<TestData> {
     let known = [predictor.vocabulary(KNOWN[0])?, predictor.vocabulary(KNOWN[1])?];
     let like = options_of(config, COLUMNS, predictor)?;
-    let pairs = Texts::open(path, config, &like).map_err(|e| as_in_training(e, &like))?;
+    let pairs = Texts::open_test(path, config, &like)?;
     let data = loader(&pairs, cuts, known, config)?;
     Ok(TestData { data: Box::new(data), said: read_as(pairs.read_as()).into_iter().collect() })
 }
@@ -176,17 +176,17 @@ impl BySource {
 }
 
 fn prepare(config: &Config, paths: Paths) -> Result<Preparation> {
-    let Paths { train: Some(path), dev, test, from, .. } = paths else {
+    let Paths { train: Some(path), dev, test, from, memory, .. } = paths else {
         let expected = "a file with lines of source<TAB>target";
         return Err(Error::new("data.train", expected, "none: no translations come with the program"));
     };
-    let train = Texts::<Pair>::open(path, config, &options(config, COLUMNS)?)?;
+    let train = Texts::<Pair>::open(path, (config, memory), &options(config, COLUMNS)?)?;
     // The other parts of the data set are read with the options that were detected in the training texts.
     let like = train.read_as().clone();
     let given = dev.is_some();
     let (train, dev) = match &dev {
         Some(dev) => {
-            let dev = train.open_alike(dev)?;
+            let dev = Texts::open(dev, (config, memory), train.read_as())?;
             (train, dev)
         }
         // At most about 2,000 pairs are held out, since translations of more pairs would take long to evaluate after
@@ -228,6 +228,7 @@ fn prepare(config: &Config, paths: Paths) -> Result<Preparation> {
     let targets = net::known(train.vocabulary(&target_cut, &limits, |pair| &pair.target), config)?;
     let loader = |pairs: &Texts<Pair>| loader(pairs, [&cut, &target_cut], [&sources, &targets], config);
     let (of_train, of_dev) = (of_training(loader(&train)?, config), loader(&dev)?);
+    let held = [train.said_of_memory(&of_train, memory), dev.said_of_memory(&of_dev, memory)];
     let trainer = network(config, [&sources, &targets], lengths.len())?;
     let trainer =
         trainer.note(CUT, cut.name()).note(TARGET_CUT, target_cut.name()).note(READ_AS, like.to_note());
@@ -268,6 +269,7 @@ fn prepare(config: &Config, paths: Paths) -> Result<Preparation> {
             .chain(said_of_tokens)
             .chain(smoothed)
             .chain(others)
+            .chain(held.into_iter().flatten())
             .collect(),
     })
 }
@@ -417,7 +419,7 @@ impl TrainedModel for Translator {
         by_source.end(&mut scored)?;
         let known = [predictor.vocabulary(KNOWN[0])?, predictor.vocabulary(KNOWN[1])?];
         let said = read_as(pairs.read_as()).into_iter().chain(by_source.said()).collect();
-        let data = loader(&Texts::InFiles(pairs, 1), [&self.cut, &self.target_cut], known, config)?;
+        let data = loader(&Texts::InFiles(pairs, Some(1)), [&self.cut, &self.target_cut], known, config)?;
         // The perplexity is computed over all target tokens, without the label smoothing of the training loss.
         let perplexity = predictor.evaluate(&data)?.get("perplexity");
         let mut scored = scores.end().with_loss(perplexity.map(f64::ln));

@@ -40,6 +40,12 @@ pub struct Csr {
 }
 
 impl Csr {
+    /// The memory of the numbers, in bytes.
+    pub(crate) fn bytes(&self) -> usize {
+        let indices = self.indptr.len() + self.indices.len();
+        indices * size_of::<i64>() + self.values.len() * self.values.dtype().size_of()
+    }
+
     /// Makes a matrix from its arrays: `indptr` has `rows + 1` elements, `indices` and `values` have an element per
     /// entry.
     ///

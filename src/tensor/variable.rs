@@ -149,7 +149,7 @@ impl Variable {
         let values = match &self.storage {
             Storage::Dense(dense) => dense.len() * number,
             Storage::SelectedRows(rows) => rows.row_ids().len() * (index + width() * number),
-            Storage::Csr(csr) => csr.indptr().len() * index + csr.entries() * (index + number),
+            Storage::Csr(csr) => csr.bytes(),
             Storage::Coo(coo) => coo.entries() * (coo.shape().len() * index + number),
         };
         let levels = std::iter::successors(self.lod.as_deref(), |lod| lod.upper().map(|lod| &**lod));

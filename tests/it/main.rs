@@ -25,6 +25,7 @@ mod comparisons;
 #[path = "../conformance/mod.rs"]
 mod conformance;
 mod damage;
+mod data_memory;
 mod datasets;
 mod documents;
 mod elsewhere;

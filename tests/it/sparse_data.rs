@@ -304,7 +304,7 @@ const NAMES: &[&str] = &["bag", "bags", "number"];
 #[test]
 fn sparse_rows_are_batched_in_every_order() -> Result<()> {
     let samples = samples(60);
-    let all = samples.in_memory().unwrap();
+    let all: Vec<Sample> = samples.in_memory().unwrap().iter().collect();
     let stream = || {
         let samples = samples.clone();
         SampleStream::new(samples.fingerprint(), move || samples.open())

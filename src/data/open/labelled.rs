@@ -463,6 +463,11 @@ impl Inputs {
 impl Record for LabelledText {
     const PLURAL: &'static str = "texts";
 
+    fn bytes(&self) -> usize {
+        let group = self.group.as_ref().map_or(0, String::capacity);
+        size_of::<Self>() + self.text.capacity() + self.label.capacity() + group
+    }
+
     fn held_out_by(&self, fingerprint: Fingerprint) -> Fingerprint {
         fingerprint.text(self.group.as_ref().unwrap_or(&self.text))
     }

@@ -31,6 +31,7 @@ pub use answers::{AnswerCell, Question};
 pub(crate) use dictionary::are_pronunciations;
 pub use options::{FileFormat, ReadOptions};
 pub use parts::DataPaths;
+pub(crate) use plain::PlainSource;
 pub use plain::{PlainFiles, PlainText};
 pub use questions::{QuestionKind, Questions};
 

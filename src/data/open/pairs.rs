@@ -139,6 +139,10 @@ fn of_file(mut file: TextFile, all: &mut ReadOptions, several: bool) -> Result<O
 impl Record for Pair {
     const PLURAL: &'static str = "pairs";
 
+    fn bytes(&self) -> usize {
+        size_of::<Self>() + self.source.capacity() + self.target.capacity()
+    }
+
     fn held_out_by(&self, fingerprint: Fingerprint) -> Fingerprint {
         fingerprint.text(&self.source)
     }

@@ -260,6 +260,12 @@ impl PlainFiles {
     }
 }
 
+/// A text that was read up to a limit of memory.
+pub(crate) enum PlainSource {
+    Memory(PlainText),
+    Files(PlainFiles),
+}
+
 impl PlainText {
     /// Returns a text in memory; messages show `name` as the name of the text.
     pub fn new(name: &str, text: impl Into<String>) -> Self {
@@ -286,19 +292,30 @@ impl PlainText {
         options: &ReadOptions,
     ) -> Result<Self> {
         let paths: Vec<PathBuf> = paths.into_iter().map(|path| path.as_ref().to_owned()).collect();
-        let read = || {
-            let _whole = Whole::begin();
-            let Plan { name, options: read_as, open } = plan(&paths, options, false)?;
-            let mut text = String::new();
-            for piece in open() {
-                text.push_str(&piece?);
-            }
-            if text.is_empty() {
-                return Err(Error::of(ErrorKind::Format, format!("text of `{name}`"), "some", "none"));
-            }
-            Ok(Self { name, text, read_as })
+        let whole = match Self::read_within(&paths, options, usize::MAX).at_caller()? {
+            PlainSource::Memory(text) => return Ok(text),
+            PlainSource::Files(files) => files,
         };
-        read().at_caller()
+        let what = format!("text of `{}`", whole.name);
+        Err(Error::of(ErrorKind::Memory, what, "a size that fits into memory", "more"))
+    }
+
+    /// Reads the text into memory if it takes at most `most` bytes; otherwise, each pass over the text reads the files.
+    pub(crate) fn read_within(paths: &[PathBuf], options: &ReadOptions, most: usize) -> Result<PlainSource> {
+        let _whole = Whole::begin();
+        let Plan { name, options: read_as, open } = plan(paths, options, false)?;
+        let mut text = String::new();
+        for piece in open() {
+            let piece = piece?;
+            if text.len() + piece.len() > most {
+                return Ok(PlainSource::Files(PlainFiles { name, read_as, open, bytes: 0..u64::MAX }));
+            }
+            text.push_str(&piece);
+        }
+        if text.is_empty() {
+            return Err(Error::of(ErrorKind::Format, format!("text of `{name}`"), "some", "none"));
+        }
+        Ok(PlainSource::Memory(Self { name, text, read_as }))
     }
 
     /// Returns the text in pieces of about a mebibyte; a piece ends after a line end or, if it has no line end, after a

@@ -13,6 +13,10 @@ use crate::error::{Error, ErrorKind, Result};
 impl Record for LabelledRow {
     const PLURAL: &'static str = "rows";
 
+    fn bytes(&self) -> usize {
+        size_of::<Self>() + size_of_val(&*self.indices) + size_of_val(&*self.values)
+    }
+
     fn stratum(&self) -> std::borrow::Cow<'_, str> {
         self.label.to_string().into()
     }

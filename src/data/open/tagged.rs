@@ -127,6 +127,13 @@ impl Objects {
 impl Record for TaggedText {
     const PLURAL: &'static str = "texts";
 
+    fn bytes(&self) -> usize {
+        let words =
+            |of: &Vec<String>| of.iter().map(|word| size_of::<String>() + word.capacity()).sum::<usize>();
+        let label = self.label.as_ref().map_or(0, String::capacity);
+        size_of::<Self>() + words(&self.words) + words(&self.tags) + label
+    }
+
     fn held_out_by(&self, fingerprint: Fingerprint) -> Fingerprint {
         self.words.iter().fold(fingerprint, |f, word| f.text(word))
     }

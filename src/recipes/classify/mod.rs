@@ -218,7 +218,7 @@ impl TrainedModel for Classifier {
     fn data(&self, config: &Config, predictor: &Predictor, path: &str) -> Result<TestData> {
         // Test data are loaded in the order of the file, not shuffled.
         let like = reading(config, options_of(config, COLUMNS, predictor)?);
-        let texts = Texts::open(path, config, &like).map_err(|e| as_in_training(e, &like))?;
+        let texts = Texts::open_test(path, config, &like)?;
         let learnt = match &self.learnt {
             Objective::Labels(known, _) => {
                 Objective::Labels(known.clone(), config.data.label_separator.clone())
@@ -422,13 +422,13 @@ fn loader(
 
 fn prepare(config: &Config, paths: Paths) -> Result<Preparation> {
     paired(config)?;
-    let Paths { train, dev, test, from, .. } = paths;
+    let Paths { train, dev, test, from, memory, .. } = paths;
     let own = train.is_some();
     let train = match train {
         Some(path) => {
             let like = reading(config, options(config, COLUMNS)?).phrases(config.data.phrases);
             let like = config.data.group.iter().fold(like, ReadOptions::group);
-            Texts::open(path, config, &like)?
+            Texts::open(path, (config, memory), &like)?
         }
         None => Texts::Held(embedded::reviews(true)?),
     };
@@ -472,7 +472,7 @@ fn prepare(config: &Config, paths: Paths) -> Result<Preparation> {
     let (train, hint) = (found.rest, labels.hint());
     let (learnt, weights) = labels.end(&train.name())?;
     let dev = match dev {
-        Some(dev) => train.open_as(dev, &train.read_as().clone().phrases(false))?,
+        Some(dev) => Texts::open(dev, (config, memory), &train.read_as().clone().phrases(false))?,
         None if divides => found.held,
         None => Texts::Held(embedded::reviews(false)?),
     };
@@ -489,6 +489,7 @@ fn prepare(config: &Config, paths: Paths) -> Result<Preparation> {
     let reader = Reader { cut, words, characters, parts };
     let of_train = of_training(loader(&train, &reader, &learnt, config)?, config);
     let of_dev = loader(&dev, &reader, &learnt, config)?;
+    let held = [train.said_of_memory(&of_train, memory), dev.said_of_memory(&of_dev, memory)];
     let others = Some(&dev).filter(|_| part == 0 && own);
     let others = others.and_then(|of| read_otherwise(&of.name(), of.read_as(), train.read_as()));
     let steps = net::steps(config, lengths.len());
@@ -512,6 +513,7 @@ fn prepare(config: &Config, paths: Paths) -> Result<Preparation> {
     said.extend(read_as(train.read_as()));
     said.extend(train.read_as().doubt().map(|doubt| format!("warning: {doubt}")));
     said.extend(others);
+    said.extend(held.into_iter().flatten());
     said.extend(net::vectors(config, &mut trainer, &reader.words)?);
     Ok(Preparation {
         trainer,
