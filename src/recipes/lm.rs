@@ -87,6 +87,7 @@ impl Recipe for Lm {
             "decoding.length_penalty",
             "decoding.n_best",
             "decoding.scores",
+            "decoding.overlap",
         ]
     }
 

@@ -191,8 +191,8 @@ impl Model {
         Ok((Questions::open(path, &options, asking).at_caller()?, adds))
     }
 
-    /// Replaces two settings of the training by the settings of `config`: the table `decoding` for translations, and the
-    /// separator between several labels.
+    /// Replaces two settings of the training by the settings of `config`: the table `decoding`, and the separator between several
+    /// labels.
     #[must_use]
     pub fn answering(self, config: &Config) -> Self {
         let separator = Some(config.data.label_separator.clone());

@@ -316,6 +316,8 @@ section! {
         n_best: usize = 1;
         /// Scores in the answer: the score by which translations are ranked; with several translations (`n_best`) they are always in it.
         scores: bool = false;
+        /// Overlap in words, for taggers: a text that exceeds the memory limit of a prediction is read in windows with this many further words at either end; 0 refuses the text, as does a tagger that also predicts labels of texts.
+        overlap: usize = 0;
     }
 }
 

@@ -17,7 +17,9 @@ use super::recipe::{Query, Recipe, TrainedModel};
 use super::sections::RateSchedule;
 use super::sections::{DecodingConfig, ModelConfig};
 use super::started::Table;
+use super::tag_counts::{Counts, form};
 use super::tag_scores::{FoundTags, TagScores};
+use super::tag_windows;
 use super::texts::Texts;
 use super::training::{
     Case, Column, DataMemory, HeldOutTexts, Paths, Preparation, READ_AS, TestData, Truth, as_in_training,
@@ -66,12 +68,6 @@ const TABLES: [Table; 7] = [
 
 /// With more than this number of tags, a message warns that the training is slow.
 const MANY_TAGS: usize = 300;
-
-/// Returns the form of a word in the vocabulary: lower case, with every digit replaced by 0. The character encoder
-/// reads the word in its original form.
-fn form(word: &str) -> String {
-    word.chars().flat_map(char::to_lowercase).map(|c| if c.is_ascii_digit() { '0' } else { c }).collect()
-}
 
 /// The recipe `tag`, for models that predict a tag for each word.
 pub(super) struct Tag;
@@ -199,7 +195,15 @@ impl TrainedModel for Tagger {
         })
     }
 
-    fn answers(&self, predictor: &Predictor, texts: &[&str], _: &DecodingConfig) -> Result<Vec<Answer>> {
+    fn answers(
+        &self,
+        predictor: &Predictor,
+        texts: &[&str],
+        decoding: &DecodingConfig,
+    ) -> Result<Vec<Answer>> {
+        // The label of a text needs the whole text.
+        let labelled = predictor.outputs().any(|output| output == LABELS);
+        let may_divide = |e: &Error| e.kind() == ErrorKind::Memory && decoding.overlap > 0 && !labelled;
         // A record of a file has one word per line and ends with a line break, because a word may contain spaces.
         let words: Vec<Vec<&str>> = texts
             .iter()
@@ -208,7 +212,13 @@ impl TrainedModel for Tagger {
                 false => TaggedText::words_of(text).collect(),
             })
             .collect();
-        let (found, labels) = self.found(predictor, words.iter().map(Vec::as_slice))?;
+        let (found, labels) = match (self.found(predictor, words.iter().map(Vec::as_slice)), &words[..]) {
+            (Err(error), [words]) if may_divide(&error) => {
+                let mut tags = |words: &[&str]| Ok(self.found(predictor, std::iter::once(words))?.0);
+                (tag_windows::tags(words, decoding.overlap, &mut tags)?, Vec::new())
+            }
+            (found, _) => found?,
+        };
         let (tags, mut at) = (predictor.vocabulary(TAGS)?, found.iter());
         let answer = |(i, words): (usize, Vec<&str>)| Answer::Tags {
             tags: words
@@ -415,32 +425,6 @@ fn part(
     match (scheme_of(&[train, &texts]), scheme_of(&[train])) {
         (Err(_), Ok(of_train)) => Texts::open(path, within, &train.read_as().clone().tagging(of_train)),
         _ => Ok(texts),
-    }
-}
-
-/// Counts of the words, characters and texts in a part of the data set.
-#[derive(Default)]
-struct Counts {
-    texts: usize,
-    labelled: usize,
-    words: TokenCounts,
-    characters: TokenCounts,
-}
-
-impl Counts {
-    /// Adds a text to the counts of its part; `tags` and `labels` are counted over all parts together.
-    fn add(&mut self, text: &TaggedText, tags: &mut TokenCounts, labels: &mut TokenCounts) {
-        self.texts += 1;
-        let mut utf8 = [0; 4];
-        for word in &text.words {
-            self.words.add(&form(word));
-            word.chars().for_each(|c| self.characters.add(c.encode_utf8(&mut utf8)));
-        }
-        text.tags.iter().for_each(|tag| tags.add(tag));
-        if let Some(label) = &text.label {
-            self.labelled += 1;
-            labels.add(label);
-        }
     }
 }
 

@@ -51,22 +51,28 @@ pub struct TestData {
 #[derive(Debug, Clone, PartialEq, Default)]
 #[non_exhaustive]
 pub struct HeldOutTexts {
-    /// The first held-out texts, at most [`Self::MOST`].
+    /// The first held-out texts, at most [`Self::MOST`] and of about 16 MiB.
     pub cases: Vec<Case>,
     /// The number of all held-out texts.
     pub count: usize,
     /// Whether the counts in the vocabulary of labels include the labels of the held-out texts.
     pub counted: bool,
+    /// The length of all texts of `cases` in bytes.
+    bytes: usize,
 }
 
 impl HeldOutTexts {
     /// Maximum number of held-out texts that are kept in memory.
     pub const MOST: usize = 5_000;
+    /// Length in bytes of the texts that are kept; a text that would exceed it is the last one.
+    const MOST_BYTES: usize = 1 << 24;
 
     pub(super) fn add(&mut self, case: impl FnOnce() -> Case) {
         self.count += 1;
-        if self.cases.len() < Self::MOST {
-            self.cases.push(case());
+        if self.cases.len() < Self::MOST && self.bytes < Self::MOST_BYTES {
+            let case = case();
+            self.bytes += case.text.len();
+            self.cases.push(case);
         }
     }
 }

@@ -90,6 +90,7 @@ impl Recipe for Translate {
             "data.group",
             "data.first_index",
             "data.repair_tags",
+            "decoding.overlap",
             "data.scheme",
         ]
     }

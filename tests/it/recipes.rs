@@ -357,3 +357,33 @@ fn a_window_of_a_task_gives_the_batches_of_memory() -> Result<()> {
     let text: String = (0..3000).map(|i| format!("Line {} of a text.\n", i * i % 101)).collect();
     same_in_a_window(Task::Lm, written("window.txt", &text)?, 1000)
 }
+
+#[test]
+fn a_tagger_reads_a_text_that_exceeds_the_limit_in_windows_that_overlap() -> Result<()> {
+    let tagged: String = (0..300).map(|i| format!("Word{} B-A\nof I-A\n{} O\n\n", i % 17, i % 50)).collect();
+    let mut config = Config::new(Task::Tag);
+    config.data.train = Some(written("overlap.conll", &tagged)?);
+    (config.model.embedding, config.model.hidden, config.training.epochs) = (8, 8, 2);
+    let (path, _) = trained("overlap", &config)?;
+    let text: String = (0..4000).map(|i| format!("Word{} of {} ", i * i % 17, i % 50)).collect();
+    let tags = |answers: Vec<Answer>| match answers.into_iter().next() {
+        Some(Answer::Tags { words, tags, .. }) => {
+            assert_eq!((words.len(), tags.len()), (12_000, 12_000));
+            tags
+        }
+        other => panic!("{other:?}"),
+    };
+    let whole = tags(Model::load(&path)?.predict(&[&text])?);
+    let limited = || Ok::<_, unpadded::Error>(Model::load(&path)?.memory_limit(3_000_000));
+    let refused = limited()?.predict(&[&text]).unwrap_err();
+    assert_eq!(refused.kind(), unpadded::ErrorKind::Memory, "{refused}");
+    config.decoding.overlap = 30;
+    let windows = tags(limited()?.answering(&config).predict(&[&text])?);
+    let different = whole.iter().zip(&windows).filter(|(a, b)| a != b).count();
+    assert!(different <= 12, "{different} of 12,000 tags differ");
+    // A text that fits is read whole.
+    let short = "Word1 of 2";
+    assert_eq!(limited()?.answering(&config).predict(&[short])?, Model::load(&path)?.predict(&[short])?);
+    std::fs::remove_file(path).ok();
+    Ok(())
+}

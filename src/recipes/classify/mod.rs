@@ -68,6 +68,7 @@ impl Recipe for Classify {
             "decoding.length_penalty",
             "decoding.n_best",
             "decoding.scores",
+            "decoding.overlap",
         ]
     }
 
