@@ -165,6 +165,21 @@ impl Checkpoint {
         Self::read(wire::open(path)?)
     }
 
+    /// Reads the notes of a checkpoint file, without its tensors.
+    ///
+    /// # Errors
+    /// If the file is damaged before its notes end, or is not a checkpoint.
+    pub(crate) fn notes_of(path: &Path) -> Result<BTreeMap<String, String>> {
+        let mut reader = wire::open(path)?;
+        while let Some(section) = reader.next_section()?.map(str::to_owned) {
+            if section == NOTES {
+                return Ok(reader.read_stored::<StoredTexts>(longest(NOTES))?.into());
+            }
+            reader.end_section()?;
+        }
+        present(&reader, NOTES, None)
+    }
+
     /// Loads a checkpoint from the bytes of a file, as [`Self::load`] does from a file.
     ///
     /// # Errors

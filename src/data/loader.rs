@@ -190,7 +190,10 @@ impl Data for Loader {
 
     fn held_bytes(&self) -> usize {
         match (self.source.in_memory(), self.buffer) {
-            (Some(samples), _) => samples.bytes(),
+            // A shuffled epoch has a list of all numbers.
+            (Some(samples), _) => {
+                samples.bytes() + self.seed.map_or(0, |_| samples.len() * size_of::<usize>())
+            }
             (None, None) => self.source.buffer_bytes().unwrap_or(0),
             (None, Some(_)) => 0,
         }

@@ -168,8 +168,8 @@ const DATA_MEMORY: &str = "data memory";
 /// Returns the memory limit for the data: the limit in the checkpoint of a resumed training, in the config, or 80 % of the
 /// machine's memory.
 fn data_memory(config: &Config, resumed: Option<&Path>) -> Result<training::DataMemory> {
-    let checkpoint = resumed.map(Checkpoint::load).transpose()?;
-    let noted = checkpoint.and_then(|checkpoint| checkpoint.notes.get(DATA_MEMORY)?.parse().ok());
+    let notes = resumed.map(Checkpoint::notes_of).transpose()?;
+    let noted = notes.and_then(|notes| notes.get(DATA_MEMORY)?.parse().ok());
     let set = config.run.memory.or_else(ByteSize::of_machine).map(ByteSize::bytes);
     Ok(training::DataMemory(noted.or(set).unwrap_or(u64::MAX)))
 }
