@@ -38,6 +38,8 @@ struct Details {
     /// error.
     several: Vec<Error>,
     cause: Cause,
+    /// Whether a computation exceeds a memory limit that the user has set.
+    over_limit: bool,
 }
 
 /// The error of another library or of the operating system that caused an error; `None` if there is no known cause.
@@ -198,6 +200,17 @@ impl Error {
     pub fn all(&self) -> impl Iterator<Item = &Error> {
         let alone = self.0.several.is_empty().then_some(self);
         alone.into_iter().chain(&self.0.several)
+    }
+
+    /// Marks the error as the error of a computation that exceeds a memory limit.
+    pub(crate) fn over_limit(mut self) -> Self {
+        self.0.over_limit = true;
+        self
+    }
+
+    /// Returns whether a computation exceeds a memory limit, in contrast to memory that the system refuses.
+    pub(crate) fn is_over_limit(&self) -> bool {
+        self.0.over_limit
     }
 
     /// The kind of the error; of several combined errors, the kind of the first.

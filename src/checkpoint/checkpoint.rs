@@ -165,19 +165,19 @@ impl Checkpoint {
         Self::read(wire::open(path)?)
     }
 
-    /// Reads the notes of a checkpoint file, without its tensors.
+    /// Reads the position of the training in a checkpoint file, without the tensors.
     ///
     /// # Errors
-    /// If the file is damaged before its notes end, or is not a checkpoint.
-    pub(crate) fn notes_of(path: &Path) -> Result<BTreeMap<String, String>> {
+    /// If the file is damaged before the position ends, or is not a checkpoint.
+    pub(crate) fn position_in(path: &Path) -> Result<Position> {
         let mut reader = wire::open(path)?;
         while let Some(section) = reader.next_section()?.map(str::to_owned) {
-            if section == NOTES {
-                return Ok(reader.read_stored::<StoredTexts>(longest(NOTES))?.into());
+            if section == POSITION {
+                return Ok(reader.read_stored::<StoredPosition>(longest(POSITION))?.into());
             }
             reader.end_section()?;
         }
-        present(&reader, NOTES, None)
+        present(&reader, POSITION, None)
     }
 
     /// Loads a checkpoint from the bytes of a file, as [`Self::load`] does from a file.

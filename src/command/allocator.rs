@@ -85,7 +85,7 @@ fn end(shortage: Shortage) -> ! {
         }
     }
     message.add(
-        b"lower `training.batch`, `model.hidden` or `data.window`, shorten the longest lines, or raise the limit (`ulimit -v`, \
+        b"lower `training.batch`, `model.hidden` or `memory`, shorten the longest lines, or raise the limit (`ulimit -v`, \
           `ulimit -u`, the memory of a container)\n",
     );
     write_and_exit(&message.bytes[..message.length])
@@ -199,7 +199,9 @@ fn catch_aborts() {
 fn is_refusal(panic: &PanicHookInfo<'_>) -> bool {
     let payload = panic.payload();
     let text = payload.downcast_ref::<String>().map(String::as_str);
-    text.or(payload.downcast_ref::<&str>().copied()).is_some_and(names_refusal)
+    let text = text.or(payload.downcast_ref::<&str>().copied()).unwrap_or_default();
+    // A terminal that takes no more output has the error EAGAIN, too.
+    !text.starts_with("failed printing to") && names_refusal(text)
 }
 
 /// Returns whether a text contains the system's error for a lack of threads (EAGAIN) or of memory (ENOMEM), in one of the two

@@ -181,14 +181,16 @@ impl LargestStep {
 
     fn shown(&self) -> String {
         let Self { memory, texts, limit } = self;
-        let over = match memory.total() as u64 > *limit {
-            true => {
-                format!("; the limit is {}: batches that do not fit are divided", megabytes(*limit as usize))
-            }
+        // A training leaves an eighth of its limit free.
+        let over = match memory.total() as u64 > *limit - *limit / 8 {
+            true => format!(
+                "; the limit is {}: batches that do not fit are divided, texts that do not fit by themselves are refused",
+                megabytes(*limit as usize)
+            ),
             false => String::new(),
         };
         format!(
-            "memory: a batch of {} texts takes at most {}, at texts {} to {} of the training part; model and optimizer {}{over}",
+            "memory: in the order of the file, a batch of {} texts takes at most {}, at texts {} to {} of the training part; model and optimizer {}{over}",
             texts.len(),
             megabytes(of_step(memory)),
             texts.start + 1,

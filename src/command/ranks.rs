@@ -1,11 +1,12 @@
 //! The processes of a distributed training, which an MPI launcher (`mpirun`, `srun`) starts together, and the rank of this
 //! process.
 
+use std::path::Path;
 use std::time::Duration;
 
 use super::outcome::{Outcome, UsageError, bad};
 use unpadded::parallel::World;
-use unpadded::recipes::Config;
+use unpadded::recipes::{Config, memory_limit};
 use unpadded::train::{Process, Report, Trainer};
 
 /// The environment variables that launchers set: the number of processes, and the rank of this process.
@@ -111,6 +112,19 @@ pub(super) fn agreed(world: &World, own: Option<Config>, resumed: bool) -> Outco
         ));
     }
     Ok(config)
+}
+
+/// Returns the memory limit, in bytes, that decides which data are in memory: the limit of rank 0. The memory of a machine is divided
+/// among the processes. Only the host of rank 0 has the checkpoint `resumed` for sure.
+pub(super) fn memory(world: Option<&World>, config: &Config, resumed: Option<&Path>) -> Outcome<u64> {
+    let Some(world) = world else { return Ok(memory_limit(config, resumed).usage()?) };
+    let own = match (resumed, config.run.memory) {
+        _ if world.rank() > 0 => 0,
+        (None, None) => memory_limit(config, None).usage()? / world.size() as u64,
+        _ => memory_limit(config, resumed).usage()?,
+    };
+    let first = world.broadcast("memory limit of rank 0", &own.to_le_bytes())?;
+    Ok(first[..].try_into().map_or(own, u64::from_le_bytes))
 }
 
 /// Returns the trainer, connected to the other processes of the world. The signal USR1, which `mpirun` passes on to all

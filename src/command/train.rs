@@ -14,7 +14,7 @@ use super::training::{ScoredTraining, Training, check_new, parts};
 use super::{file, json, ranks, scores as show};
 use unpadded::data::Fold;
 use unpadded::parallel::World;
-use unpadded::recipes::{Answer, Case, Config, Preparation, Truth, prepare, prepare_resumed};
+use unpadded::recipes::{Answer, Case, Config, Preparation, Truth, prepare_within};
 use unpadded::train::{Progress, Report, StopReason, Until};
 
 #[derive(Args)]
@@ -136,9 +136,12 @@ impl Train {
             }
         };
         // The whole request is checked before the command writes a file.
+        let last = self.resume.as_deref().map(run::last);
+        let memory = ranks::memory(world.as_ref(), &config, last.as_deref())?;
+        let prepared = prepare_within(&config, last.as_deref(), memory);
         let prepared = match &self.resume {
-            Some(folder) => prepare_resumed(&config, run::last(folder)).usage()?,
-            None => prepare(&config).map_err(|e| self.wanted.of_task(&config, e)).usage()?,
+            Some(_) => prepared.usage()?,
+            None => prepared.map_err(|e| self.wanted.of_task(&config, e)).usage()?,
         };
         if let (false, Some(world)) = (first, &*world) {
             let trainer = ranks::distributed(prepared.trainer, world)?;

@@ -194,8 +194,8 @@ impl Data for Loader {
             (Some(samples), _) => {
                 samples.bytes() + self.seed.map_or(0, |_| samples.len() * size_of::<usize>())
             }
-            (None, None) => self.source.buffer_bytes().unwrap_or(0),
-            (None, Some(_)) => 0,
+            (None, None) if self.seed.is_some() => self.source.buffer_bytes().unwrap_or(0),
+            (None, _) => 0,
         }
     }
 

@@ -78,7 +78,9 @@ impl CompiledModel {
             }
         }
         let Self { executor, threads, weights, windows } = self;
-        let windows = match rows > most {
+        // A window has a row of each sequence, so more sequences than rows are divided by the caller.
+        let sequences = values.iter().map(|(_, value)| value.batch_size()).max().unwrap_or(0);
+        let windows = match rows > most && (fits.is_ok() || sequences <= most) {
             true => {
                 let made = || Windows::new(executor.program(), &model.registry, wanted, threads).ok();
                 windows.get_or_insert_with(made).as_mut().filter(|_| most > 0)

@@ -39,6 +39,6 @@ impl MemoryLimit {
         let (expected, got) = (format!("at most {}", shown(limit as u128)), shown(total as u128));
         let error =
             Error::of(ErrorKind::Memory, "memory of a batch", expected, format!("{got} for {rows} rows"));
-        Err(error.noted("split the text, or raise the memory limit"))
+        Err(error.noted("split the text, or raise the memory limit").over_limit())
     }
 }

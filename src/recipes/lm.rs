@@ -238,8 +238,7 @@ fn prepare(config: &Config, paths: Paths) -> Result<Preparation> {
     let batches = of_train.batch_count().and_then(|count| usize::try_from(count).ok()).unwrap_or(usize::MAX);
     let steps = (config.training.epochs as usize).saturating_mul(batches);
     let (trainer, metric) = network(config, tokens.len(), steps)?;
-    let held =
-        [(&train, &of_train), (&dev, &of_dev)].map(|(text, ids)| text.said_of_memory(ids, config, memory));
+    let of_memory = train.said_of_memory(&of_train, config, memory);
     let said = format!(
         "{name}: {length} tokens to train on, {} different ones; {dev_length} held out",
         tokens.len(),
@@ -263,7 +262,7 @@ fn prepare(config: &Config, paths: Paths) -> Result<Preparation> {
         coverage,
         lengths: Vec::new(),
         held_out: openings.into_iter().collect(),
-        said: [said].into_iter().chain(as_read).chain(held.into_iter().flatten()).collect(),
+        said: [said].into_iter().chain(as_read).chain(of_memory).collect(),
     })
 }
 

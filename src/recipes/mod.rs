@@ -93,27 +93,38 @@ use crate::train::Trainer;
 /// checked, too, as by [`scores`].
 #[track_caller]
 pub fn prepare(config: &Config) -> Result<Preparation> {
-    prepare_from(config, None).at_caller()
+    memory_limit(config, None).and_then(|memory| prepare_by(config, None, memory)).at_caller()
 }
 
 /// As [`prepare`], for a training that [`Trainer::resume`] will continue from `checkpoint`. If the training was started
 /// from another model (`training.from`), the other model is not read again: `checkpoint` has everything that was copied
-/// from the other model.
+/// from the other model. The memory limit of the checkpoint decides which data are in memory.
 ///
 /// # Errors
-/// The errors of [`prepare`]; also if `training.from` is set and `checkpoint` cannot be read.
+/// The errors of [`prepare`]; also if `checkpoint` cannot be read.
 #[track_caller]
 pub fn prepare_resumed(config: &Config, checkpoint: impl AsRef<Path>) -> Result<Preparation> {
-    prepare_from(config, Some(checkpoint.as_ref())).at_caller()
+    let resumed = Some(checkpoint.as_ref());
+    memory_limit(config, resumed).and_then(|memory| prepare_by(config, resumed, memory)).at_caller()
 }
 
-fn prepare_from(config: &Config, resumed: Option<&Path>) -> Result<Preparation> {
+/// As [`prepare`] or, with a checkpoint `resumed`, as [`prepare_resumed`]: `memory` is the memory limit in bytes that decides which
+/// data are in memory, as [`memory_limit`] returns it. The processes of a distributed training need the same limit, and read
+/// `resumed` only if the training was started from another model.
+///
+/// # Errors
+/// The errors of [`prepare_resumed`].
+#[track_caller]
+pub fn prepare_within(config: &Config, resumed: Option<&Path>, memory: u64) -> Result<Preparation> {
+    prepare_by(config, resumed, memory).at_caller()
+}
+
+fn prepare_by(config: &Config, resumed: Option<&Path>, memory: u64) -> Result<Preparation> {
     config.check()?;
     let mut paths = training::Paths::of(config)?;
     let from = started::Origin::of(config, resumed)?;
     paths.from = from.clone();
-    paths.memory = data_memory(config, resumed)?;
-    let memory = paths.memory;
+    paths.memory = training::DataMemory(memory);
     if let Some(fold) = config.data.fold {
         let refused = |expected: &str, got: String| {
             Err(Error::new("data.fold", expected, format!("\"{fold}\" and {got}")))
@@ -145,12 +156,8 @@ fn prepare_from(config: &Config, resumed: Option<&Path>) -> Result<Preparation> 
     let trainer = trainer.threads(config.run.threads).select(prepared.metric).change_rate();
     let trainer = trainer.note(TASK, config.run.task.name()).note(CONFIG, config.to_toml());
     let trainer = config.training.parts.into_iter().fold(trainer, Trainer::parts);
-    let trainer =
+    prepared.trainer =
         config.run.memory.into_iter().fold(trainer, |trainer, size| trainer.memory_limit(size.bytes()));
-    prepared.trainer = match prepared.train.may_wait() && config.data.window.is_none() {
-        true => trainer.note(DATA_MEMORY, memory.0.to_string()),
-        false => trainer,
-    };
     if let Some(path) = &prepared.test {
         let model = Model::new(prepared.trainer.for_inference()?)?;
         let path = path.to_string_lossy();
@@ -162,16 +169,16 @@ fn prepare_from(config: &Config, resumed: Option<&Path>) -> Result<Preparation> 
     Ok(prepared)
 }
 
-/// The name of the note with the memory limit, in bytes, that decided the shuffle window of data larger than memory.
-const DATA_MEMORY: &str = "data memory";
-
-/// Returns the memory limit for the data: the limit in the checkpoint of a resumed training, in the config, or 80 % of the
-/// machine's memory.
-fn data_memory(config: &Config, resumed: Option<&Path>) -> Result<training::DataMemory> {
-    let notes = resumed.map(Checkpoint::notes_of).transpose()?;
-    let noted = notes.and_then(|notes| notes.get(DATA_MEMORY)?.parse().ok());
+/// Returns the memory limit of a training in bytes: the limit in the training checkpoint `resumed`, which decided about the batches
+/// so far; without a checkpoint, the setting `memory`, or else 80 % of the memory of the machine or container.
+///
+/// # Errors
+/// If the checkpoint cannot be read.
+#[track_caller]
+pub fn memory_limit(config: &Config, resumed: Option<&Path>) -> Result<u64> {
+    let decided = resumed.map(Checkpoint::position_in).transpose().at_caller()?.map(|at| at.memory);
     let set = config.run.memory.or_else(ByteSize::of_machine).map(ByteSize::bytes);
-    Ok(training::DataMemory(noted.or(set).unwrap_or(u64::MAX)))
+    Ok(decided.filter(|&bytes| bytes > 0).or(set).unwrap_or(u64::MAX))
 }
 
 /// Completes the checkpoint of a finished training for prediction. For a classifier with several labels per text, the

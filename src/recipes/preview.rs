@@ -1,7 +1,10 @@
 //! A preview of a data set: the first parsed records, before a model is built.
 
+use std::path::Path;
+
 use super::training::read_as;
-use crate::data::{DataSet, ReadOptions};
+use crate::data::{Files, ReadOptions, Record};
+use crate::error::Result;
 
 /// The detected format of a data set and the first parsed records.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -25,9 +28,16 @@ impl Preview {
         Self { said: read_as(options), how: options.to_json(), records }
     }
 
-    /// Returns a preview of a data set in memory; `line` formats a record as a line.
-    pub(super) fn of<R>(set: &DataSet<R>, line: &dyn Fn(&R) -> String) -> Self {
-        Self::new(set.read_as(), set.records().iter().take(Self::SHOWN).map(line).collect())
+    /// Returns a preview of the first records of files; `line` formats a record as a line.
+    pub(super) fn of<R: Record>(
+        path: &Path,
+        options: &ReadOptions,
+        line: &dyn Fn(&R) -> String,
+    ) -> Result<Self> {
+        let files = Files::open_with([path], options)?;
+        let records = files.records().take(Self::SHOWN).map(|record| record.map(|record| line(&record)));
+        let records = records.collect::<Result<_>>()?;
+        Ok(Self::new(files.read_as(), records))
     }
 
     /// Returns a text in quotation marks, cut after 80 characters.

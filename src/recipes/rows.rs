@@ -46,14 +46,15 @@ pub(super) fn are_meant(config: &Config, path: &Path) -> Result<bool> {
 
 /// Returns the detected format and the first rows of a file of rows.
 pub(super) fn preview(config: &Config, path: &Path) -> Result<Preview> {
-    let rows = LabelledRows::open_with([path], &options(config)?)?;
+    let rows = within(path, &options(config)?, DataMemory(super::memory_limit(config, None)?))?;
     let first = rows.first_index().number();
-    Ok(Preview::of(&rows, &|of| {
+    let line = |of: &LabelledRow| {
         let entries = of.indices.iter().zip(&of.values).take(8);
         let entries: Vec<String> =
             entries.map(|(index, value)| format!("{}:{value}", index + first)).collect();
         format!("features {}, label {}", entries.join(" "), of.label)
-    }))
+    };
+    Ok(Preview::new(rows.read_as(), rows.records().iter().take(Preview::SHOWN).map(line).collect()))
 }
 
 /// A trained classifier of rows of features.

@@ -194,7 +194,7 @@ section! {
         repair_tags: bool = false;
         /// Tag scheme: `iob1`, `iob2` (`bio`), `ioe1`, `ioe2`, `iobes` (`bilou`, `bmes`), or `plain`, where each word has a tag of its own and there are no chunks (default: detected and printed).
         scheme: Option<String> = None;
-        /// Shuffle window in texts, for files larger than memory: each epoch reads the files anew and keeps only the window in memory; the files must not change meanwhile. For `lm`, in tokens: the tokens of a longer text are in a temporary file. Not for LIBSVM files (default: none; texts that exceed a quarter of `memory` have a window of this size).
+        /// Shuffle window in texts, for files larger than memory: each epoch reads the files anew and keeps only the window in memory; the files must not change meanwhile. For `lm`, in tokens: the tokens of a longer text are in a temporary file. Not for LIBSVM files (default: the memory limit decides which texts are in memory).
         window: Option<usize> = None;
     }
 }

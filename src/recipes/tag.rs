@@ -27,8 +27,8 @@ use super::training::{
 };
 use super::vote::Voters;
 use crate::data::{
-    Limits, Loader, Passes, QuestionKind, TagScheme, TaggedFiles, TaggedText, TaggedTexts, Tagging,
-    TokenCounts, Tokenizer, Vocabulary, scheme_of,
+    Limits, Loader, Passes, QuestionKind, TagScheme, TaggedFiles, TaggedText, Tagging, TokenCounts,
+    Tokenizer, Vocabulary, scheme_of,
 };
 use crate::error::{Error, ErrorKind, Result};
 use crate::layers::{Crf, Linear};
@@ -111,12 +111,12 @@ impl Recipe for Tag {
     }
 
     fn preview(&self, config: &Config, path: &Path) -> Result<Preview> {
-        Ok(Preview::of(&TaggedTexts::open_with([path], &options(config, COLUMNS)?)?, &|of| {
+        Preview::of(path, &options(config, COLUMNS)?, &|of: &TaggedText| {
             let words = of.words.iter().zip(&of.tags).map(|(word, tag)| format!("{word}/{tag}"));
             let label = of.label.as_ref().map(|label| format!(", label {}", Preview::cut(label)));
             let words: Vec<String> = words.collect();
             format!("words/tags {}{}", Preview::cut(&words.join(" ")), label.unwrap_or_default())
-        }))
+        })
     }
 
     fn tables(&self) -> &'static [Table] {
@@ -203,7 +203,7 @@ impl TrainedModel for Tagger {
     ) -> Result<Vec<Answer>> {
         // The label of a text needs the whole text.
         let labelled = predictor.outputs().any(|output| output == LABELS);
-        let may_divide = |e: &Error| e.kind() == ErrorKind::Memory && decoding.overlap > 0 && !labelled;
+        let may_divide = |e: &Error| e.is_over_limit() && decoding.overlap > 0 && !labelled;
         // A record of a file has one word per line and ends with a line break, because a word may contain spaces.
         let words: Vec<Vec<&str>> = texts
             .iter()
@@ -495,10 +495,11 @@ fn prepare(config: &Config, paths: Paths) -> Result<Preparation> {
         of_dev.texts
     )];
     said.extend(read_as(train.read_as()));
+    said.extend(train.said_of_memory(&data, memory));
     if given {
         said.extend(read_otherwise(&dev.name(), dev.read_as(), train.read_as()));
+        said.extend(dev.said_of_memory(&dev_data, memory));
     }
-    said.extend(train.said_of_memory(&data, memory).into_iter().chain(dev.said_of_memory(&dev_data, memory)));
     if tagging.scheme == TagScheme::Plain {
         let why = tagging.note().map_or_else(String::new, |why| format!(" ({why})"));
         said.push(format!("plain tags{why}: scored token by token"));

@@ -1,14 +1,14 @@
 //! Tags of a text that exceeds the memory limit, in windows of words that overlap.
 
-use crate::error::{ErrorKind, Result};
+use crate::error::Result;
 
 /// Tags a text in windows of equal size: half of the text, a quarter, and so on, until a window fits. A model that reads in both
 /// directions gets `overlap` further words at either end of a window, whose tags in this window are discarded. `tag` returns the
 /// tags of words.
 ///
 /// # Errors
-/// Fails with the error of `tag`. If the error is of the kind [`ErrorKind::Memory`], a smaller window is tried, unless a window has
-/// fewer words than its overlap.
+/// Fails with the error of `tag`. If the window exceeds the memory limit, a smaller window is tried, unless the window has fewer words
+/// than its overlap.
 pub(super) fn tags<W>(
     words: &[W],
     overlap: usize,
@@ -18,7 +18,7 @@ pub(super) fn tags<W>(
     loop {
         size = size.div_ceil(2).max(1);
         match in_windows(words, size, overlap, tag) {
-            Err(error) if error.kind() == ErrorKind::Memory && size > overlap => (),
+            Err(error) if error.is_over_limit() && size > overlap => (),
             outcome => return outcome,
         }
     }
@@ -43,12 +43,13 @@ fn in_windows<W>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::error::Error;
+    use crate::error::{Error, ErrorKind};
 
     /// Tags each word by the sum of the word and its two neighbours, in at most `most` words.
     fn sums(most: usize, seen: &mut usize, words: &[i64]) -> Result<Vec<i64>> {
         if words.len() > most {
-            return Err(Error::of(ErrorKind::Memory, "words", most.to_string(), words.len().to_string()));
+            let got = words.len().to_string();
+            return Err(Error::of(ErrorKind::Memory, "words", most.to_string(), got).over_limit());
         }
         *seen = (*seen).max(words.len());
         let at = |i: usize| words.get(i).copied().unwrap_or(0);

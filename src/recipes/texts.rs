@@ -62,15 +62,15 @@ impl<R: Record> Texts<R> {
     pub(super) fn said_of_memory(&self, loader: &Loader, memory: DataMemory) -> Option<String> {
         let Self::InFiles(files, None) = self else { return None };
         let larger = format!(
-            "{}: {} larger than {}, an eighth of the memory limit, stay in their files",
+            "{}: the {} stay in their files, since they exceed {}, an eighth of the memory limit",
             files.name(),
             R::PLURAL,
             memory::shown(memory.texts() as u128)
         );
         Some(match loader.may_wait() {
-            false => format!("{larger}; all their token ids are in memory"),
+            false => format!("{larger}; the token ids are in memory"),
             true => format!(
-                "{larger}; each epoch reads them and shuffles within a window of {}, a quarter of the limit",
+                "{larger}; each epoch reads them, and shuffles within a window of {}, a quarter of the limit",
                 memory::shown(memory.ids() as u128)
             ),
         })

@@ -58,7 +58,7 @@ pub struct HeldOutTexts {
     /// Whether the counts in the vocabulary of labels include the labels of the held-out texts.
     pub counted: bool,
     /// The length of all texts of `cases` in bytes.
-    bytes: usize,
+    pub(super) bytes: usize,
 }
 
 impl HeldOutTexts {
@@ -138,7 +138,7 @@ pub(super) struct Paths {
 pub(super) struct DataMemory(pub(super) u64);
 
 impl DataMemory {
-    /// The memory limit that a config sets; without one, the data may take any memory.
+    /// The memory limit that a config sets; without this setting, the data may take any memory.
     pub(super) fn set_by(config: &Config) -> Self {
         Self(config.run.memory.map_or(u64::MAX, ByteSize::bytes))
     }
@@ -158,9 +158,10 @@ impl DataMemory {
         self.share(4)
     }
 
-    /// The memory that rows of features may take, in bytes.
+    /// The memory that the rows of features of one part of the data may take, in bytes. The samples of the rows take up to as much
+    /// memory again.
     pub(super) fn rows(self) -> usize {
-        self.share(2)
+        self.share(8)
     }
 }
 

@@ -96,9 +96,9 @@ impl Recipe for Translate {
     }
 
     fn preview(&self, config: &Config, path: &Path) -> Result<Preview> {
-        Ok(Preview::of(&Pairs::open_with([path], &options(config, COLUMNS)?)?, &|of| {
+        Preview::of(path, &options(config, COLUMNS)?, &|of: &Pair| {
             format!("source {}, target {}", Preview::cut(&of.source), Preview::cut(&of.target))
-        }))
+        })
     }
 
     fn tables(&self) -> &'static [Table] {
@@ -229,7 +229,8 @@ fn prepare(config: &Config, paths: Paths) -> Result<Preparation> {
     let targets = net::known(train.vocabulary(&target_cut, &limits, |pair| &pair.target), config)?;
     let loader = |pairs: &Texts<Pair>| loader(pairs, [&cut, &target_cut], [&sources, &targets], config);
     let (of_train, of_dev) = (of_training(loader(&train)?, config), loader(&dev)?);
-    let held = [train.said_of_memory(&of_train, memory), dev.said_of_memory(&of_dev, memory)];
+    let of_memory = Some(&dev).filter(|_| given).and_then(|dev| dev.said_of_memory(&of_dev, memory));
+    let of_memory = train.said_of_memory(&of_train, memory).into_iter().chain(of_memory);
     let trainer = network(config, [&sources, &targets], lengths.len())?;
     let trainer =
         trainer.note(CUT, cut.name()).note(TARGET_CUT, target_cut.name()).note(READ_AS, like.to_note());
@@ -270,7 +271,7 @@ fn prepare(config: &Config, paths: Paths) -> Result<Preparation> {
             .chain(said_of_tokens)
             .chain(smoothed)
             .chain(others)
-            .chain(held.into_iter().flatten())
+            .chain(of_memory)
             .collect(),
     })
 }
@@ -461,7 +462,7 @@ impl TrainedModel for Translator {
         order.sort_by_key(|&i| ids[i].len());
         let [start, stop] = [targets.special(ENDS[0])?, targets.special(ENDS[1])?];
         let banned: Vec<i64> = [start].into_iter().chain(targets.unknown()).collect();
-        let DecodingConfig { beam, length_penalty, n_best, scores } = *decoding;
+        let DecodingConfig { beam, length_penalty, n_best, scores, .. } = *decoding;
         let beam = Beam::new(beam).n_best(n_best).length(length_penalty);
         let mut found = vec![Vec::new(); texts.len()];
         for alike in order.chunk_by(|a, b| most(a) == most(b)).flat_map(|alike| alike.chunks(SOURCES)) {

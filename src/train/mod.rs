@@ -377,8 +377,10 @@ impl Trainer {
         let compiled = self.compiled.as_mut().ok_or_else(unprepared)?;
         let in_parts = compiled.parts.is_some();
         let memory = compiled.runner.memory(batch).at_caller()?;
-        self.collected = memory.selected;
-        Ok(MemoryUse { bound: memory.bound || in_parts, ..self.with_training(memory, in_parts) })
+        let collected = std::mem::replace(&mut self.collected, memory.selected);
+        let memory = MemoryUse { bound: memory.bound || in_parts, ..self.with_training(memory, in_parts) };
+        self.collected = collected;
+        Ok(memory)
     }
 
     /// Evaluates as [`Self::evaluate`] does; returns the tables of the metrics that have a table
@@ -413,6 +415,9 @@ impl Trainer {
     ) -> Result<Option<T>> {
         let training = self.sums_of_metrics();
         self.collected = 0;
+        // The buffers of divided steps would count beside the buffers of the evaluation.
+        let divided = self.compiled.iter_mut().flat_map(|compiled| &mut compiled.divided);
+        divided.for_each(|divided| divided.runner.executor.release());
         self.metrics.iter_mut().for_each(|m| m.sums().fill(0.0));
         let found = self.settle().and_then(|()| {
             self.with_averages(|trainer| match trainer.parts_a_batch() {

@@ -157,19 +157,22 @@ impl Trainer {
     fn budget(&self, in_parts: bool) -> Budget {
         let (data, ahead) = self.held_data;
         let limit = usize::try_from(self.state.position.memory).unwrap_or(usize::MAX);
-        Budget { limit, data, ahead, sums: if in_parts { self.bytes_of_sums() } else { 0 } }
+        Budget { limit, data, ahead, sums: if in_parts { self.bytes_of_sums(self.collected) } else { 0 } }
     }
 
     /// Returns the batches of an epoch; data that make batches by memory get a function that computes the memory of a batch.
     pub(super) fn batches_of(&self, data: &dyn Data, epoch: Option<u64>, from: u64) -> Result<Batches> {
         data.batches_that_fit(epoch, from, &|| {
-            let budget = self.budget(self.is_in_parts());
+            let in_parts = self.is_in_parts();
+            // The rows that earlier steps have collected must not decide the batches: a resumed training has none.
+            let sums = if in_parts { self.bytes_of_sums(0) } else { 0 };
+            let budget = Budget { sums, ..self.budget(in_parts) };
             if budget.limit == 0 {
                 let expected = "a memory limit for batches by memory (`Trainer::memory_limit`)";
                 return Err(Error::new("memory limit", expected, "none"));
             }
             // The function needs a program of its own, because batches may be made in advance on another thread.
-            let mut runner = self.compile(self.is_in_parts())?.runner;
+            let mut runner = self.compile(in_parts)?.runner;
             Ok(Box::new(move |batch: &Batch| {
                 // A batch that does not fit the model is an error of its step.
                 let Ok(memory) = runner.memory(batch) else { return Ok(true) };
@@ -180,8 +183,9 @@ impl Trainer {
     }
 
     /// Returns the bytes of the sums of the gradients in a step in parts: one sum for each level of the tree of parts, one
-    /// gradient that is added, and with several parts one message to other processes.
-    fn bytes_of_sums(&self) -> usize {
+    /// gradient that is added, and with several parts one message to other processes. `collected` has the bytes of the selected rows
+    /// that the step collects.
+    fn bytes_of_sums(&self, collected: usize) -> usize {
         let program = &self.state.program;
         let bytes = |(_, gradient): &(VarId, VarId)| {
             let spec = program.spec(*gradient).ok().filter(|spec| spec.storage == StorageKind::Dense)?;
@@ -189,7 +193,7 @@ impl Trainer {
         };
         let gradients = self.trained.iter().filter_map(bytes).fold(0, usize::saturating_add);
         // Selected rows exist three times at the end of a step: of all pieces, merged, and as the gradient of the update.
-        let selected = self.collected.saturating_mul(3);
+        let selected = collected.saturating_mul(3);
         // The number of processes does not count: it must not change how a batch is divided.
         let (levels, several) = (self.parts_a_batch().trailing_zeros() as usize, self.parts_a_batch() > 1);
         gradients.saturating_mul(levels + 2 + usize::from(several)).saturating_add(selected)

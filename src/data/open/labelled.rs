@@ -464,8 +464,8 @@ impl Record for LabelledText {
     const PLURAL: &'static str = "texts";
 
     fn bytes(&self) -> usize {
-        let group = self.group.as_ref().map_or(0, String::capacity);
-        size_of::<Self>() + self.text.capacity() + self.label.capacity() + group
+        let group = self.group.as_ref().map_or(0, String::len);
+        size_of::<Self>() + self.text.len() + self.label.len() + group
     }
 
     fn held_out_by(&self, fingerprint: Fingerprint) -> Fingerprint {

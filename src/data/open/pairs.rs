@@ -140,7 +140,7 @@ impl Record for Pair {
     const PLURAL: &'static str = "pairs";
 
     fn bytes(&self) -> usize {
-        size_of::<Self>() + self.source.capacity() + self.target.capacity()
+        size_of::<Self>() + self.source.len() + self.target.len()
     }
 
     fn held_out_by(&self, fingerprint: Fingerprint) -> Fingerprint {

@@ -37,7 +37,7 @@ pub struct PlainText {
 fn of_file(
     file: &TextFile,
     options: &ReadOptions,
-    window: bool,
+    whole: bool,
     read_as: &mut ReadOptions,
 ) -> Result<Stream<String>> {
     let guess = guess(file, options, Task::Plain)?;
@@ -51,7 +51,7 @@ fn of_file(
     };
     let mut read = || -> Result<Stream<String>> {
         match guess.format {
-            FileFormat::Plain => file.pieces((!window).then_some(file.longest_text())),
+            FileFormat::Plain => file.pieces(whole.then_some(file.longest_text())),
             format @ (FileFormat::JsonLines | FileFormat::Parquet) => {
                 let picked = objects::picked(file, format, &wanted, options)?;
                 let name = picked.names.concat();
@@ -72,8 +72,9 @@ fn of_file(
     Ok(guess.explained(found))
 }
 
-/// Returns the plan for reading the text of these paths in pieces; a piece with line ends consists of whole lines.
-fn plan(paths: &[PathBuf], options: &ReadOptions, window: bool) -> Result<Plan<String>> {
+/// Returns the plan for reading the text of these paths in pieces; a piece with line ends consists of whole lines. `window` is true
+/// if the encoding is detected from the first bytes alone, `whole` if the text must not exceed the maximum length of a text.
+fn plan(paths: &[PathBuf], options: &ReadOptions, [window, whole]: [bool; 2]) -> Result<Plan<String>> {
     let (name, found) = find(paths)?;
     if options.text.len() > 1 {
         let what = format!("columns of the text (`data.text` in a config) of `{name}`");
@@ -97,7 +98,7 @@ fn plan(paths: &[PathBuf], options: &ReadOptions, window: bool) -> Result<Plan<S
     let mut read_as = ReadOptions::new();
     if let Some(first) = files.first_mut() {
         *first = prepared(first.clone().markup(markup), options, window)?;
-        drop(of_file(first, options, window, &mut read_as)?);
+        drop(of_file(first, options, whole, &mut read_as)?);
         *first = first.reopened();
     }
     let input = |(number, file): (usize, TextFile)| -> Opener<String> {
@@ -107,7 +108,7 @@ fn plan(paths: &[PathBuf], options: &ReadOptions, window: bool) -> Result<Plan<S
                 0 => file.clone(),
                 _ => prepared(file.clone().markup(markup), &options, window)?,
             };
-            of_file(&file, &options, window, &mut ReadOptions::new())
+            of_file(&file, &options, whole, &mut ReadOptions::new())
         })
     };
     let inputs: Vec<Opener<String>> = files.into_iter().enumerate().map(input).collect();
@@ -184,7 +185,7 @@ impl PlainFiles {
         options: &ReadOptions,
     ) -> Result<Self> {
         let paths: Vec<PathBuf> = paths.into_iter().map(|path| path.as_ref().to_owned()).collect();
-        let Plan { name, options: read_as, open } = plan(&paths, options, true).at_caller()?;
+        let Plan { name, options: read_as, open } = plan(&paths, options, [true, false]).at_caller()?;
         Ok(Self { name, read_as, open, bytes: 0..u64::MAX })
     }
 
@@ -303,7 +304,7 @@ impl PlainText {
     /// Reads the text into memory if it takes at most `most` bytes; otherwise, each pass over the text reads the files.
     pub(crate) fn read_within(paths: &[PathBuf], options: &ReadOptions, most: usize) -> Result<PlainSource> {
         let _whole = Whole::begin();
-        let Plan { name, options: read_as, open } = plan(paths, options, false)?;
+        let Plan { name, options: read_as, open } = plan(paths, options, [false, most == usize::MAX])?;
         let mut text = String::new();
         for piece in open() {
             let piece = piece?;

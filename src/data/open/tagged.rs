@@ -128,9 +128,8 @@ impl Record for TaggedText {
     const PLURAL: &'static str = "texts";
 
     fn bytes(&self) -> usize {
-        let words =
-            |of: &Vec<String>| of.iter().map(|word| size_of::<String>() + word.capacity()).sum::<usize>();
-        let label = self.label.as_ref().map_or(0, String::capacity);
+        let words = |of: &Vec<String>| of.iter().map(|word| size_of::<String>() + word.len()).sum::<usize>();
+        let label = self.label.as_ref().map_or(0, String::len);
         size_of::<Self>() + words(&self.words) + words(&self.tags) + label
     }
 

@@ -77,11 +77,9 @@ impl Recipe for Classify {
             return rows::preview(config, path);
         }
         paired(config)?;
-        let files = LabelledFiles::open_with([path], &reading(config, options(config, COLUMNS)?))?;
-        let texts = files.records().take(Preview::SHOWN).collect::<Result<Vec<_>>>()?;
-        let line =
-            |of: &LabelledText| format!("text {}, label {}", Preview::cut(&of.text), Preview::cut(&of.label));
-        Ok(Preview::new(files.read_as(), texts.iter().map(line).collect()))
+        Preview::of(path, &reading(config, options(config, COLUMNS)?), &|of: &LabelledText| {
+            format!("text {}, label {}", Preview::cut(&of.text), Preview::cut(&of.label))
+        })
     }
 
     fn tables(&self) -> &'static [Table] {
@@ -490,8 +488,9 @@ fn prepare(config: &Config, paths: Paths) -> Result<Preparation> {
     let reader = Reader { cut, words, characters, parts };
     let of_train = of_training(loader(&train, &reader, &learnt, config)?, config);
     let of_dev = loader(&dev, &reader, &learnt, config)?;
-    let held = [train.said_of_memory(&of_train, memory), dev.said_of_memory(&of_dev, memory)];
     let others = Some(&dev).filter(|_| part == 0 && own);
+    let of_memory = others.and_then(|of| of.said_of_memory(&of_dev, memory));
+    let of_memory = train.said_of_memory(&of_train, memory).into_iter().chain(of_memory);
     let others = others.and_then(|of| read_otherwise(&of.name(), of.read_as(), train.read_as()));
     let steps = net::steps(config, lengths.len());
     let (trainer, metric) = network::network(config, &reader, (&learnt, &weights), from.below(), steps)?;
@@ -514,7 +513,7 @@ fn prepare(config: &Config, paths: Paths) -> Result<Preparation> {
     said.extend(read_as(train.read_as()));
     said.extend(train.read_as().doubt().map(|doubt| format!("warning: {doubt}")));
     said.extend(others);
-    said.extend(held.into_iter().flatten());
+    said.extend(of_memory);
     said.extend(net::vectors(config, &mut trainer, &reader.words)?);
     Ok(Preparation {
         trainer,
