@@ -17,7 +17,7 @@ use super::recipe::{Query, Recipe, TrainedModel};
 use super::sections::RateSchedule;
 use super::sections::{DecodingConfig, ModelConfig};
 use super::started::Table;
-use super::tag_counts::{Counts, form};
+use super::tag_counts::{TagCounts, form};
 use super::tag_scores::{FoundTags, TagScores};
 use super::tag_windows;
 use super::texts::Texts;
@@ -449,7 +449,7 @@ fn prepare(config: &Config, paths: Paths) -> Result<Preparation> {
     // The vocabularies have the tags and labels of the training and development texts; any other tag or label in the
     // test file is scored as wrong.
     let (mut tags, mut labels) = (TokenCounts::default(), TokenCounts::default());
-    let (mut of_train, mut of_dev) = (Counts::default(), Counts::default());
+    let (mut of_train, mut of_dev) = (TagCounts::default(), TagCounts::default());
     let (mut lengths, mut held_out) = (Vec::new(), HeldOutTexts::default());
     train.each(&mut |text| {
         lengths.push(text.words.len());

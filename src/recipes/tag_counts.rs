@@ -10,14 +10,14 @@ pub(super) fn form(word: &str) -> String {
 
 /// Counts of the words, characters and texts in a part of the data set.
 #[derive(Default)]
-pub(super) struct Counts {
+pub(super) struct TagCounts {
     pub(super) texts: usize,
     pub(super) labelled: usize,
     pub(super) words: TokenCounts,
     pub(super) characters: TokenCounts,
 }
 
-impl Counts {
+impl TagCounts {
     /// Adds a text to the counts of its part; `tags` and `labels` are counted over all parts together.
     pub(super) fn add(&mut self, text: &TaggedText, tags: &mut TokenCounts, labels: &mut TokenCounts) {
         self.texts += 1;

@@ -1,5 +1,7 @@
 //! Recipes: configs, prepared trainings, and models that are loaded from a file.
 
+use std::path::Path;
+
 use unpadded::checkpoint::Checkpoint;
 use unpadded::data::{Field, Loader, Samples, Vocabulary};
 use unpadded::predict::Sampling;
@@ -16,6 +18,8 @@ pub(super) fn calls(calls: &mut Calls) {
     calls.at("recipes::prepare", || recipes::prepare(&config).map(drop));
     let path = "no such file";
     calls.at("recipes::prepare_resumed", || recipes::prepare_resumed(&config, path).map(drop));
+    calls.at("recipes::memory_limit", || recipes::memory_limit(&config, Some(Path::new(path))).map(drop));
+    calls.at("recipes::prepare_within", || recipes::prepare_within(&config, None, 1).map(drop));
     calls.at("Config::starting_from", || Config::starting_from(path, None));
     calls.at("recipes::preview", || recipes::preview(&config).map(drop));
     config.model.layers = 0;
