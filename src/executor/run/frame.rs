@@ -410,8 +410,11 @@ impl Frame {
             let (expected, got) = (to - from + 1, offsets.len());
             return Err(Error::new("offsets made in a step", expected.to_string(), got.to_string()));
         }
+        let all = base + starts.last().copied().unwrap_or(0);
         let level = &mut self.levels[i];
         if level.lengths.len() < to {
+            // The list grows at once to the sequences of all steps, if an operator of the loop makes none of them.
+            level.lengths.reserve_exact(all.max(to) - level.lengths.len());
             level.lengths.resize(to, 0);
         }
         for (length, pair) in level.lengths[from..to].iter_mut().zip(offsets.windows(2)) {
@@ -441,12 +444,14 @@ impl Frame {
         }
         let upper = above.and_then(|above| above.whole.clone()).filter(|_| level.over_all);
         Lod::rebuild(&mut level.whole, upper, |out| {
+            out.reserve_exact(lengths.len() + 1);
             out.push(0);
             for &length in lengths {
                 out.push(out[out.len() - 1] + length);
             }
         })?;
         level.keys.clear();
+        level.keys.reserve_exact(lengths.iter().sum());
         for (key, &length) in keys.iter().zip(lengths) {
             level.keys.extend((0..length).map(|row| RowKey::below(*key, row)));
         }

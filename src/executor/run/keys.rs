@@ -24,6 +24,7 @@ impl Frame {
                 continue;
             }
             // A static sub-sequence has the same rows at every step, so the step becomes part of the key.
+            level.keys.reserve_exact(level.starts[self.rank.steps()]);
             for t in 0..self.rank.steps() {
                 let count = level.starts[t + 1] - level.starts[t];
                 level.keys.extend(level.map[..count].iter().map(|&row| {
