@@ -20,8 +20,13 @@ pub(crate) fn needs(
     (code, moments): (&[Instr], &[usize]),
     keyed: &[BlockId],
 ) -> Needs {
-    let mut loops = Vec::new();
-    collect(code, &mut loops);
+    let (mut loops, mut at_once) = (Vec::new(), Vec::new());
+    collect(code, false, &mut |instr, in_steps| {
+        loops.push(instr);
+        if !in_steps {
+            at_once.push(instr.desc.block);
+        }
+    });
     let mut calls = Vec::new();
     for (&moment, instr) in moments.iter().zip(code) {
         gather_calls(std::slice::from_ref(instr), false, &mut |call, in_loop| {
@@ -29,7 +34,7 @@ pub(crate) fn needs(
         });
     }
     let made = calls.iter().flat_map(|(_, call, _)| call.made.iter().map(|&(level, _)| level)).collect();
-    let mut counting = Counting { loops, made, needs: Needs::default() };
+    let mut counting = Counting { loops, at_once, made, needs: Needs::default() };
     for slot in slots.iter().filter(|slot| slot.pool.is_none() && !slot.persistent) {
         counting.slot(slot);
     }
@@ -75,17 +80,22 @@ fn gather_calls<'p>(code: &'p [Instr], in_loop: bool, found: &mut dyn FnMut(&'p 
     }
 }
 
-fn collect<'p>(code: &'p [Instr], loops: &mut Vec<&'p Loop>) {
+/// Passes each loop to `found`, and whether the loop runs in the steps of an outer loop.
+fn collect<'p>(code: &'p [Instr], in_steps: bool, found: &mut dyn FnMut(&'p Loop, bool)) {
     for instr in code {
         if let Instr::Loop(inner) = instr {
-            loops.push(inner);
-            [&inner.before, &inner.body, &inner.after].into_iter().for_each(|code| collect(code, loops));
+            found(inner, in_steps || inner.span == LoopRows::Steps);
+            collect(&inner.before, in_steps, found);
+            collect(&inner.body, true, found);
+            collect(&inner.after, in_steps, found);
         }
     }
 }
 
 struct Counting<'p> {
     loops: Vec<&'p Loop>,
+    /// The blocks with a loop that does not run in the steps of an outer loop.
+    at_once: Vec<BlockId>,
     /// The levels that operators make from values.
     made: Vec<LevelId>,
     needs: Needs,
@@ -102,7 +112,7 @@ impl<'p> Counting<'p> {
             (Home::Whole, Extent::Alive(_)) | (_, Extent::Data(_)) => return,
             (Home::Whole | Home::Stepped(_), rows) => self.total(rows),
             (Home::Sequence(block), Extent::Rows(level)) => self.largest_step(block, level),
-            (Home::Sequence(block), _) => self.sequences(block),
+            (Home::Sequence(block), _) => self.sequences_of_visit(block),
         };
         self.buffer(slot, quantity, slot.width.saturating_mul(slot.dtype.size_of()));
     }
@@ -236,7 +246,7 @@ impl<'p> Counting<'p> {
     /// The rows that an extent counts in the largest step of a loop.
     fn in_step(&self, rows: Extent) -> Quantity {
         match rows {
-            Extent::Alive(block) => self.sequences(block),
+            Extent::Alive(block) => self.sequences_of_visit(block),
             Extent::Rows(level) => match self.inner(level) {
                 Some((instr, _)) => self.largest_step(instr.desc.block, level),
                 None => self.total(rows),
@@ -330,6 +340,20 @@ impl<'p> Counting<'p> {
         }
     }
 
+    /// Returns whether every loop of a block runs in the steps of an outer loop, once per step: a visit has the rows of one step.
+    fn is_visited(&self, block: BlockId) -> bool {
+        self.of_block(block).is_some() && !self.at_once.contains(&block)
+    }
+
+    /// The largest number of sequences of a loop in one visit. The first step of an outer loop has all of its sequences.
+    fn sequences_of_visit(&self, block: BlockId) -> Quantity {
+        match self.of_block(block).filter(|_| self.is_visited(block)).map(|instr| instr.sequences) {
+            Some(Extent::Alive(outer)) => self.sequences_of_visit(outer),
+            Some(rows) => self.in_step(rows),
+            None => self.sequences(block),
+        }
+    }
+
     /// The number of sequences of a loop, in all visits.
     fn sequences(&self, block: BlockId) -> Quantity {
         self.of_block(block).map_or(Quantity::Batch, |instr| self.in_loop(block, instr.sequences))
@@ -406,6 +430,7 @@ impl<'p> Counting<'p> {
             instr.inner.iter().find(|inner| inner.inner == level).map(|inner| (instr, inner))
         });
         match found {
+            Some((_, inner)) if self.is_visited(block) => self.in_step(Extent::Rows(inner.outer)),
             Some((_, inner)) if inner.statics => self.around(inner.outer),
             Some((instr, inner)) => match self.root_levels(instr, inner) {
                 Some(rows) => Quantity::LargestStep { over: instr.desc.level, rows },
