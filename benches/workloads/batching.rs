@@ -1,6 +1,10 @@
-//! Batches as large as a memory limit allows, beside batches of a fixed number of sentences that fits the same limit, in turns.
+//! Batches as large as a memory limit allows, beside batches of a fixed number of sentences that fits the same limit, in turns;
+//! first the time to compute the memory of a step.
 
-use unpadded::data::{Batching, Field, Loader, Samples};
+use std::hint::black_box;
+use std::time::Instant;
+
+use unpadded::data::{Batching, Data, Field, Loader, Samples};
 use unpadded::layers::Embedding;
 use unpadded::optimizer::Adam;
 use unpadded::train::{Progress, Report, Trainer, Until};
@@ -33,7 +37,30 @@ fn fit(threads: usize, limit: u64, samples: &Samples, batching: Batching) -> Out
     Ok(trainer(threads, limit)?.fit(&loader, &dev, Until::Epochs(1))?)
 }
 
+/// Prints the time in which a trainer computes the memory of a step, in microseconds: the median of several batches.
+fn asking(threads: usize) -> Outcome<()> {
+    const ASKED: usize = 1_000;
+    let samples: Samples =
+        data::sentences_of("ptb", HEIGHT, SENTENCES).into_iter().map(|ids| vec![Field::from(ids)]).collect();
+    let loader = Loader::new(samples, &["words"])?.batching(Batching::Sequences(32));
+    let mut trainer = trainer(threads, 1 << 30)?;
+    let mut times = Vec::new();
+    for batch in loader.batches(None, 0)? {
+        let batch = batch?;
+        trainer.memory(&batch)?;
+        let began = Instant::now();
+        for _ in 0..ASKED {
+            black_box(trainer.memory(black_box(&batch))?);
+        }
+        times.push(began.elapsed().as_secs_f64() / ASKED as f64 * 1e6);
+    }
+    times.sort_by(f64::total_cmp);
+    println!(r#"{{"bench":"asking","threads":{threads},"us":{:.2}}}"#, times[times.len() / 2]);
+    Ok(())
+}
+
 pub(crate) fn run(threads: usize) -> Outcome<()> {
+    asking(threads)?;
     for kind in LENGTHS {
         let samples: Samples = data::sentences_of(kind, HEIGHT, SENTENCES)
             .into_iter()

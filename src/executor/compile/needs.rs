@@ -125,7 +125,9 @@ impl<'p> Counting<'p> {
         };
         let growth = match &quantity {
             _ if visited => Growth::Visits,
-            Quantity::Visits { .. } | Quantity::Larger(_) | Quantity::Made(_) => Growth::Visits,
+            Quantity::Visits { .. } | Quantity::Larger(_) | Quantity::Made(_) | Quantity::LargestMade(_) => {
+                Growth::Visits
+            }
             quantity if self.is_made(quantity) => Growth::Once,
             _ => Growth::Before,
         };
@@ -249,6 +251,7 @@ impl<'p> Counting<'p> {
             Extent::Alive(block) => self.sequences_of_visit(block),
             Extent::Rows(level) => match self.inner(level) {
                 Some((instr, _)) => self.largest_step(instr.desc.block, level),
+                None if self.is_made_in_step(level) => Quantity::LargestMade(level),
                 None => self.total(rows),
             },
             other => self.total(other),
@@ -366,7 +369,10 @@ impl<'p> Counting<'p> {
             Extent::Rows(level) => self.around(level),
             other => self.total(other),
         };
-        let mut loops = self.loops.iter().filter(|instr| instr.desc.block == block);
+        // The loops of the backward pass use the rows of the forward pass.
+        let of_block = || self.loops.iter().filter(|instr| instr.desc.block == block);
+        let backward_alone = of_block().all(|instr| instr.backward);
+        let mut loops = of_block().filter(|instr| backward_alone || !instr.backward);
         let once = |instr: &Loop| instr.span == LoopRows::Sequences;
         if !loops.clone().any(|instr| once(instr)) {
             return all;
@@ -436,6 +442,7 @@ impl<'p> Counting<'p> {
                 Some(rows) => Quantity::LargestStep { over: instr.desc.level, rows },
                 None => self.around(inner.outer),
             },
+            None if self.is_made_in_step(level) => Quantity::LargestMade(level),
             None => self.total(Extent::Rows(level)),
         }
     }

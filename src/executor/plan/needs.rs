@@ -28,6 +28,8 @@ pub(crate) enum Quantity {
     Visits { level: LevelId, most: Box<[Quantity; 2]> },
     /// The number of rows of a level that an operator of a step block makes.
     Made(LevelId),
+    /// The largest number of rows that a step has of such a level.
+    LargestMade(LevelId),
     /// The number of entries, or of selected rows, of a sparse feed.
     Fed(VarId),
 }

@@ -84,7 +84,9 @@ impl CountSource<'_> {
         let bound = |level: LevelId| needs.bounds.iter().find(|bound| bound.level == level);
         let rows = |level: LevelId| (Quantity::Rows(level), 1);
         let bounded = match quantity {
-            Quantity::Rows(level) | Quantity::Made(level) => bound(*level).map(|bound| sum(&bound.rows)),
+            Quantity::Rows(level) | Quantity::Made(level) | Quantity::LargestMade(level) => {
+                bound(*level).map(|bound| sum(&bound.rows))
+            }
             Quantity::Longest(level) => bound(*level).map(|bound| sum(&bound.longest)),
             Quantity::Repeated { over, rows: levels } => levels.last().map(|&last| {
                 let longest = sum(&[(Quantity::Longest(*over), 1)]);
@@ -143,6 +145,9 @@ impl CountSource<'_> {
             Quantity::Fed(var) => self.fed.get(var.0 as usize).copied().unwrap_or(0),
             Quantity::Made(level) | Quantity::Visits { level, .. } => {
                 self.frames.iter().find_map(|frame| frame.rows_of_all_visits(*level))?
+            }
+            Quantity::LargestMade(level) => {
+                self.frames.iter().find_map(|frame| frame.largest_made(*level))?
             }
         })
     }

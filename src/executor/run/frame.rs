@@ -48,6 +48,8 @@ pub(crate) struct FrameLevel {
     pub(crate) base: usize,
     /// The first row of each step, relative to `base`, followed by the number of rows of all steps.
     pub(crate) starts: Vec<usize>,
+    /// For a level that an operator makes: the largest number of rows of a step, in all visits so far.
+    largest: usize,
     /// The offsets over all steps; for a static level, over all sequences in rank order.
     pub(super) whole: Option<Arc<Lod>>,
     /// For a static level: the first row of each sequence, in rank order, followed by the number of rows.
@@ -390,6 +392,12 @@ impl Frame {
         Some(self.taken.get(i).copied().unwrap_or(0).max(last))
     }
 
+    /// Returns the largest number of rows of a step, in all visits so far, of a level that an operator makes; `None` if the frame does
+    /// not have the level.
+    pub(crate) fn largest_made(&self, level: LevelId) -> Option<usize> {
+        self.levels.iter().find(|known| known.level == Some(level)).map(|level| level.largest)
+    }
+
     /// Returns where the steps of the level above level `i` start: the position of step 0 in the buffers, and the start of each
     /// step relative to that position. If no level is above, the result is for the loop's entries.
     fn above(&self, i: usize) -> (usize, &[usize]) {
@@ -456,7 +464,10 @@ impl Frame {
             level.keys.extend((0..length).map(|row| RowKey::below(*key, row)));
         }
         level.known = true;
+        let largest = level.starts.windows(2).map(|pair| pair[1] - pair[0]).max().unwrap_or(0);
         self.place_rows(i);
+        let level = &mut self.levels[i];
+        level.largest = if level.base == 0 { largest } else { level.largest.max(largest) };
         Ok(())
     }
 }
