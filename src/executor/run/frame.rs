@@ -459,7 +459,7 @@ impl Frame {
             }
         })?;
         level.keys.clear();
-        level.keys.reserve_exact(lengths.iter().sum());
+        level.keys.reserve_exact(keys.iter().zip(lengths).map(|(_, &length)| length).sum());
         for (key, &length) in keys.iter().zip(lengths) {
             level.keys.extend((0..length).map(|row| RowKey::below(*key, row)));
         }
