@@ -117,7 +117,7 @@ pub(super) fn agreed(world: &World, own: Option<Config>, resumed: bool) -> Outco
 /// Returns the memory limit, in bytes, that decides which data are in memory: the limit of rank 0. The memory of a machine is divided
 /// among the processes. Only the host of rank 0 has the checkpoint `resumed` for sure.
 pub(super) fn memory(world: Option<&World>, config: &Config, resumed: Option<&Path>) -> Outcome<u64> {
-    let Some(world) = world else { return Ok(memory_limit(config, resumed).usage()?) };
+    let Some(world) = world else { return memory_limit(config, resumed).usage() };
     let own = match (resumed, config.run.memory) {
         _ if world.rank() > 0 => 0,
         (None, None) => memory_limit(config, None).usage()? / world.size() as u64,

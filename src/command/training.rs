@@ -22,7 +22,7 @@ use unpadded::executor::Profile;
 use unpadded::metrics::{Better, Metric, Unit};
 use unpadded::parallel::World;
 use unpadded::recipes::{
-    ByteSize, Case, Config, Evaluation, HeldOutTexts, Model, Preparation, finished, prepare, prepare_resumed,
+    Case, Config, Evaluation, HeldOutTexts, Model, Preparation, finished, prepare, prepare_resumed,
 };
 use unpadded::train::{Progress, Report, StopReason, Trainer, Until};
 
@@ -196,8 +196,7 @@ impl Training<'_> {
             );
         };
         let value = report.best.map_or(f64::NAN, |best| best.value);
-        let limit = config.run.memory.map_or(u64::MAX, ByteSize::bytes);
-        let model = Model::new(best.clone())?.memory_limit(limit);
+        let model = Model::new(best.clone())?;
         let mut untested = None;
         let tested = match &test {
             Some(path) => {

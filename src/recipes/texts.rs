@@ -70,7 +70,7 @@ impl<R: Record> Texts<R> {
         Some(match loader.may_wait() {
             false => format!("{larger}; the token ids are in memory"),
             true => format!(
-                "{larger}; each epoch reads them, and shuffles within a window of {}, a quarter of the limit",
+                "{larger}; each epoch reads them again, with at most {} of token ids in memory, a quarter of the limit",
                 memory::shown(memory.ids() as u128)
             ),
         })

@@ -16,8 +16,11 @@ const VOCABULARY: usize = 900;
 pub(crate) struct Family {
     pub(crate) name: &'static str,
     pub(crate) build: fn(&Builder) -> Var,
-    pub(crate) feeds: &'static [(&'static str, fn(&[usize], &mut Random) -> Variable)],
+    pub(crate) feeds: &'static [(&'static str, MakeFeed)],
 }
+
+/// A function that makes the value of a feed for sequences of the given lengths.
+pub(crate) type MakeFeed = fn(&[usize], &mut Random) -> Variable;
 
 fn rows(lengths: &[usize], random: &mut Random) -> Variable {
     let lod = Lod::from_lengths1(lengths).unwrap();
