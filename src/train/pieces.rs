@@ -216,20 +216,24 @@ impl Trainer {
     /// fits only without them, so this method runs directly before the batch runs.
     fn shortage(&mut self, batch: &Batch) -> Result<Option<Deficit>> {
         let compiled = self.compiled.as_ref().ok_or_else(unprepared)?;
-        let budget = self.budget(compiled.parts.is_some());
-        if budget.limit == 0 {
+        let in_parts = compiled.parts.is_some();
+        let sums = if in_parts { self.bytes_of_sums(0) } else { 0 };
+        let whole = self.budget(in_parts);
+        if whole.limit == 0 {
             return Ok(None);
         }
+        // The rows that all pieces of the step collect belong to the batch, although no division makes them fewer.
+        let (budget, collected) = (Budget { sums, ..whole }, whole.sums.saturating_sub(sums));
         // A batch that does not fit the model is an error of its run.
         let runner = &mut self.compiled.as_mut().ok_or_else(unprepared)?.runner;
         let Ok(memory) = runner.memory(batch).map(|memory| budget.with_training(memory)) else {
             return Ok(None);
         };
-        let alone = MemoryUse { kept: 0, ..memory };
+        let alone = MemoryUse { kept: 0, sums: whole.sums, ..memory };
         if alone.total() > self.largest.total() {
             self.largest = alone;
         }
-        let (needed, left) = (memory.of_batch(), budget.left(&memory));
+        let (needed, left) = (memory.of_batch().saturating_add(collected), budget.left(&memory));
         if left == 0 {
             let fixed = memory.fixed();
             let expected = format!(
@@ -248,7 +252,8 @@ impl Trainer {
         }
         let runner = &mut self.compiled.as_mut().ok_or_else(unprepared)?.runner;
         let empty = runner.share(batch, &[])?;
-        let base = runner.memory(&empty).map_or(0, |memory| memory.of_batch()).min(needed);
+        let base = runner.memory(&empty).map_or(0, |memory| memory.of_batch());
+        let base = base.saturating_add(collected).min(needed);
         Ok(Some(Deficit { needed, left, base }))
     }
 
@@ -268,6 +273,7 @@ impl Trainer {
     pub(super) fn pieces(&mut self, batch: Batch, whole: &[(String, String)]) -> Result<Vec<Piece>> {
         let mut pieces = Vec::new();
         let mut left = vec![Piece::whole(batch, self.runner()?)];
+        let mut longest = None;
         while let Some(piece) = left.pop() {
             let Some(short) = self.shortage(&piece.batch)? else {
                 pieces.push(piece);
@@ -286,8 +292,16 @@ impl Trainer {
                 );
                 return Err(self.too_large(&piece.batch, short).noted(note));
             }
+            let runner = self.runner()?;
+            if longest.is_none() {
+                let lengths = runner.lengths(&piece.batch)?;
+                let at = (0..lengths.len()).max_by_key(|&i| (lengths[i], std::cmp::Reverse(i)));
+                longest = at.map(|at| runner.share(&piece.batch, &[at])).transpose()?;
+            }
             if piece.sequences.len() < 2 {
-                return Err(self.too_large(&piece.batch, short));
+                // If the rows that all pieces collect exceed the limit, the longest sample has most of them.
+                let of_all = longest.filter(|_| short.base > short.left);
+                return Err(self.too_large(&of_all.unwrap_or(piece.batch), short));
             }
             left.extend(self.cut(piece, short)?.into_iter().rev());
         }
