@@ -100,7 +100,7 @@ impl Bench {
         if !console.quiet {
             said.iter().for_each(terminal::say);
         }
-        let trainer = if config.run.memory.is_none() { memory::limited(trainer, 1) } else { trainer };
+        let trainer = if config.run.memory.is_none() { memory::limited(trainer) } else { trainer };
         let mut trainer = trainer.progress(Progress::Quiet);
         let fit = |trainer: &mut Trainer, more: u64| -> Outcome<Report> {
             let until = Until::Steps(trainer.position().step + more);

@@ -25,10 +25,10 @@ pub(super) fn peak() -> Option<usize> {
     line.trim().trim_end_matches("kB").trim().parse::<usize>().ok()?.checked_mul(1024)
 }
 
-/// Limits the memory of a trainer to 80 % of the machine's memory, divided among `ranks` processes.
-pub(super) fn limited(trainer: Trainer, ranks: usize) -> Trainer {
-    let limit = ByteSize::of_machine().map(|size| (size.bytes() / ranks.max(1) as u64).max(1));
-    limit.into_iter().fold(trainer, Trainer::memory_limit)
+/// Limits the memory of a trainer to 80 % of the machine's memory. The limit is the same on any number of processes, since it decides
+/// about the bits of a training.
+pub(super) fn limited(trainer: Trainer) -> Trainer {
+    ByteSize::of_machine().into_iter().fold(trainer, |trainer, size| trainer.memory_limit(size.bytes()))
 }
 
 /// Describes the memory of a training: the computed memory of the largest step, and the peak of the process.

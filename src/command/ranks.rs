@@ -114,15 +114,13 @@ pub(super) fn agreed(world: &World, own: Option<Config>, resumed: bool) -> Outco
     Ok(config)
 }
 
-/// Returns the memory limit, in bytes, that decides which data are in memory: the limit of rank 0. The memory of a machine is divided
-/// among the processes. Only the host of rank 0 has the checkpoint `resumed` for sure.
+/// Returns the memory limit, in bytes, that decides which data are in memory: the limit of rank 0, since the checkpoint `resumed` may be
+/// on its host alone.
 pub(super) fn memory(world: Option<&World>, config: &Config, resumed: Option<&Path>) -> Outcome<u64> {
-    let Some(world) = world else { return memory_limit(config, resumed).usage() };
-    let own = match (resumed, config.run.memory) {
-        _ if world.rank() > 0 => 0,
-        (None, None) => memory_limit(config, None).usage()? / world.size() as u64,
-        _ => memory_limit(config, resumed).usage()?,
+    let Some(world) = world.filter(|world| world.size() > 1) else {
+        return memory_limit(config, resumed).usage();
     };
+    let own = if world.rank() == 0 { memory_limit(config, resumed).usage()? } else { 0 };
     let first = world.broadcast("memory limit of rank 0", &own.to_le_bytes())?;
     Ok(first[..].try_into().map_or(own, u64::from_le_bytes))
 }

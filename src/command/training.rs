@@ -112,7 +112,7 @@ impl Training<'_> {
             trainer = trainer.progress(Progress::Quiet);
         }
         if let (None, false) = (config.run.memory, resumes) {
-            trainer = memory::limited(trainer, world.as_ref().map_or(1, World::size));
+            trainer = memory::limited(trainer);
         }
         if let Some(world) = world {
             trainer = ranks::distributed(trainer, world)?;
