@@ -117,6 +117,7 @@ fn check(texts: &Texts) -> Outcome<()> {
     let said: Vec<String> =
         prepared.said.iter().filter(|line| Some(*line) != shown.as_ref()).cloned().collect();
     let largest = LargestStep::of(prepared, &config).usage()?;
+    largest.has_room()?;
     console.object(|| {
         json::object([
             ("dataset", dataset.into()),
@@ -168,6 +169,25 @@ impl LargestStep {
         Ok(largest)
     }
 
+    /// Returns the memory that the limit leaves beside the eighth that a training keeps free.
+    fn usable(&self) -> u64 {
+        self.limit - self.limit / 8
+    }
+
+    /// Checks that the limit has room for a step beside the parameters, the optimizer and the data, as a training does.
+    fn has_room(&self) -> Outcome<()> {
+        let MemoryUse { parameters, state, data, sums, .. } = self.memory;
+        let fixed = parameters + state + data + sums;
+        if (fixed as u64) < self.usable() {
+            return Ok(());
+        }
+        bad(format!(
+            "memory limit: expected more than {} for parameters, optimizer and data, got {}",
+            megabytes(fixed + fixed / 7),
+            megabytes(self.limit as usize)
+        ))
+    }
+
     fn json(&self) -> Value {
         let Self { memory, texts, limit } = self;
         json::object([
@@ -181,8 +201,7 @@ impl LargestStep {
 
     fn shown(&self) -> String {
         let Self { memory, texts, limit } = self;
-        // A training leaves an eighth of its limit free.
-        let over = match memory.total() as u64 > *limit - *limit / 8 {
+        let over = match memory.total() as u64 > self.usable() {
             true => format!(
                 "; the limit is {}: batches that do not fit are divided, texts that do not fit by themselves are refused",
                 megabytes(*limit as usize)

@@ -165,3 +165,17 @@ fn an_abort_with_memory_left_stays_an_abort() {
     assert!(sent.success());
     assert_eq!(child.wait().unwrap().signal(), Some(6));
 }
+
+#[test]
+fn a_check_refuses_a_limit_that_the_model_exceeds() {
+    let place = Place::new("check-limit");
+    place.write("reviews.tsv", &reviews());
+    let check =
+        |memory: &str| place.command(&["data", "check", "reviews.tsv", "--set", memory]).output().unwrap();
+    let refused = check("memory=200kB");
+    let said = String::from_utf8_lossy(&refused.stderr);
+    assert_eq!(refused.status.code(), Some(2), "{said}");
+    assert!(said.contains("memory limit: expected more than "), "{said}");
+    assert!(said.contains("for parameters, optimizer and data, got 0.2 MB"), "{said}");
+    assert_eq!(check("memory=2GB").status.code(), Some(0));
+}
