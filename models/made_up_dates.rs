@@ -180,7 +180,7 @@ pub(crate) fn dates(seed: u64, count: usize, part: Part) -> Vec<Pair> {
             1 => written.to_lowercase(),
             _ => written,
         };
-        found.push(Pair { source, target: day.iso() });
+        found.push(Pair::new(source, day.iso()));
     }
     found
 }
@@ -210,13 +210,13 @@ fn no_day_is_in_two_parts_and_no_writing_means_two() {
     let parts = [Part::Train, Part::Dev, Part::Test].map(|part| dates(5, 4_000, part));
     let mut meant = std::collections::HashMap::new();
     for (i, part) in parts.iter().enumerate() {
-        for Pair { source, target } in part {
+        for Pair { source, target, .. } in part {
             let (of, first) = meant.entry(target.clone()).or_insert_with(|| (i, source.clone()));
             assert_eq!(*of, i, "{target}: {first}, {source}");
         }
     }
     let mut days = std::collections::HashMap::new();
-    for Pair { source, target } in parts.iter().flatten() {
+    for Pair { source, target, .. } in parts.iter().flatten() {
         assert_eq!(days.entry(source.clone()).or_insert(target), &target, "{source}");
     }
     assert!(dates(5, 50, Part::Dev) == parts[1][..50] && dates(6, 50, Part::Dev) != parts[1][..50]);

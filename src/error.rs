@@ -339,6 +339,14 @@ impl Error {
         self
     }
 
+    /// Returns the index of the sample that the error is about, if it is known.
+    pub(crate) fn sample(&self) -> Option<u64> {
+        match self.0.row {
+            Some(Row::OfSample(sample, _)) => Some(sample),
+            _ => None,
+        }
+    }
+
     /// Sets the name of the variable, if no name is known yet.
     #[must_use]
     pub fn variable(self, name: impl Into<String>) -> Self {

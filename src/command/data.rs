@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use clap::{Args, Subcommand};
 
-use super::memory::{megabytes, of_step};
+use super::memory::{limited, megabytes, of_step};
 use super::outcome::{Ending, Outcome, UsageError, bad};
 use super::request::whole;
 use super::scores::Table;
@@ -117,7 +117,6 @@ fn check(texts: &Texts) -> Outcome<()> {
     let said: Vec<String> =
         prepared.said.iter().filter(|line| Some(*line) != shown.as_ref()).cloned().collect();
     let largest = LargestStep::of(prepared, &config).usage()?;
-    largest.has_room()?;
     console.object(|| {
         json::object([
             ("dataset", dataset.into()),
@@ -152,6 +151,9 @@ impl LargestStep {
     /// Finds the largest step, in the order of the file.
     fn of(prepared: Preparation, config: &Config) -> unpadded::Result<Self> {
         let Preparation { mut trainer, train, dev, .. } = prepared;
+        if config.run.memory.is_none() {
+            trainer = limited(trainer);
+        }
         let machine = || ByteSize::of_machine().map_or(u64::MAX, ByteSize::bytes);
         let limit = config.run.memory.map_or_else(machine, ByteSize::bytes);
         let mut largest = Self { memory: MemoryUse::default(), texts: 0..0, limit };
@@ -172,20 +174,6 @@ impl LargestStep {
     /// Returns the memory that the limit leaves beside the eighth that a training keeps free.
     fn usable(&self) -> u64 {
         self.limit - self.limit / 8
-    }
-
-    /// Checks that the limit has room for a step beside the parameters, the optimizer and the data, as a training does.
-    fn has_room(&self) -> Outcome<()> {
-        let MemoryUse { parameters, state, data, sums, .. } = self.memory;
-        let fixed = parameters + state + data + sums;
-        if (fixed as u64) < self.usable() {
-            return Ok(());
-        }
-        bad(format!(
-            "memory limit: expected more than {} for parameters, optimizer and data, got {}",
-            megabytes(fixed + fixed / 7),
-            megabytes(self.limit as usize)
-        ))
     }
 
     fn json(&self) -> Value {

@@ -193,9 +193,6 @@ impl RepeatedTraining {
     fn train(&self, config: &Config, name: &str, prepared: Preparation) -> Outcome<Option<Value>> {
         let folder = Folder::take(self.path.join(name))?;
         let resumes = run::last(folder.path()).is_file();
-        if !resumes {
-            folder.clear()?;
-        }
         let training =
             Training { config, folder: &folder, resumes, quiet: self.console.quiet, deadline: None };
         let (trainer, data, scoring) = parts(prepared);

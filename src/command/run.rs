@@ -30,6 +30,8 @@ const OURS: [&str; 6] =
 pub(crate) struct Folder {
     path: PathBuf,
     _lock: File,
+    /// Whether this process has created the folder.
+    created: bool,
 }
 
 /// Returns the path of `last.ckpt`, the checkpoint to resume from, in a run folder. The functions below return the paths of
@@ -126,16 +128,17 @@ impl Folder {
         if path.exists() && !path.is_dir() {
             return bad(format!("run folder `{name}`: expected a folder, or nothing yet, got a file"));
         }
+        let created = !path.exists();
         fs::create_dir_all(&path).map_err(io)?;
         let lock = File::create(path.join(LOCK)).map_err(io)?;
         match lock.try_lock() {
-            Ok(()) => Ok(Self { path, _lock: lock }),
+            Ok(()) => Ok(Self { path, _lock: lock, created }),
             Err(TryLockError::WouldBlock) => bad(format!(
                 "run folder `{name}`: expected one that is not in use, got one that another training writes to; --run names another"
             )),
             // If the file system supports no locks, the training runs without this lock; the checkpoint file has its own
             // lock.
-            Err(TryLockError::Error(_)) => Ok(Self { path, _lock: lock }),
+            Err(TryLockError::Error(_)) => Ok(Self { path, _lock: lock, created }),
         }
     }
 
@@ -151,6 +154,13 @@ impl Folder {
             }
         }
         Ok(())
+    }
+
+    /// Removes the folder if this process has created it and nothing has been written to it.
+    pub(crate) fn abandon(&self) {
+        if self.created && is_new(&self.path) {
+            fs::remove_file(self.path.join(LOCK)).and_then(|()| fs::remove_dir(&self.path)).ok();
+        }
     }
 
     pub(crate) fn path(&self) -> &Path {

@@ -14,7 +14,7 @@ use super::training::{ScoredTraining, Training, check_new, parts};
 use super::{file, json, ranks, scores as show};
 use unpadded::data::Fold;
 use unpadded::parallel::World;
-use unpadded::recipes::{Answer, Case, Config, Preparation, Truth, prepare_within};
+use unpadded::recipes::{Answer, ByteSize, Case, Config, Preparation, Truth, prepare_within};
 use unpadded::train::{Progress, Report, StopReason, Until};
 
 #[derive(Args)]
@@ -126,7 +126,7 @@ impl Train {
     /// training has ended.
     fn train(&self, world: &mut Option<World>) -> Outcome<Ending> {
         let first = world.as_ref().is_none_or(|world| world.rank() == 0);
-        let config = match world {
+        let mut config = match world {
             None => self.config()?,
             Some(world) => {
                 // The run folder exists only on the host of rank 0, so the other processes get the config of a resumed
@@ -138,6 +138,11 @@ impl Train {
         // The whole request is checked before the command writes a file.
         let last = self.resume.as_deref().map(run::last);
         let memory = ranks::memory(world.as_ref(), &config, last.as_deref())?;
+        if let Some(set) = config.run.memory.filter(|set| last.is_some() && set.bytes() != memory) {
+            let known = ByteSize::of_bytes(memory);
+            terminal::say(format!("memory limit: {known}, as in the training so far, not {set}"));
+            config.run.memory = Some(known);
+        }
         let prepared = prepare_within(&config, last.as_deref(), memory);
         let prepared = match &self.resume {
             Some(_) => prepared.usage()?,
@@ -155,9 +160,6 @@ impl Train {
             check_new(&path, self.overwrite)?;
         }
         let folder = Folder::take(path)?;
-        if self.overwrite {
-            folder.clear()?;
-        }
         if !self.console.quiet {
             prepared.said.iter().for_each(terminal::say);
             terminal::say(format!("run folder: {}", folder.path().display()));

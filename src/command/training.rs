@@ -130,6 +130,10 @@ impl Training<'_> {
             // best.ckpt is removed, since the resumed training may find a better epoch; last.ckpt also contains the best
             // parameters.
             std::fs::remove_file(run::best(folder.path())).ok();
+        } else {
+            // An earlier run in the folder is removed only if this training can begin.
+            trainer.check_data(&**train, &**dev).inspect_err(|_| folder.abandon()).usage()?;
+            folder.clear()?;
         }
         folder.write("config.toml", &config.commented())?;
         let log = Rc::new(RefCell::new((Log::begin(folder, trainer.history(), &config.to_toml())?, None)));

@@ -4,7 +4,7 @@ use std::borrow::Borrow;
 use std::fmt;
 use std::sync::Arc;
 
-use super::Fingerprint;
+use super::{FileLine, Fingerprint};
 use crate::error::{AtCaller, Error, Result};
 use crate::lod::Lod;
 use crate::reserve;
@@ -191,7 +191,7 @@ impl From<Csr> for Field {
 }
 
 /// One entry of a data set: a value for each feed.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Sample {
     /// The index of the sample in the data. Random operators, such as dropout, seed their draws with this index, so
@@ -199,6 +199,15 @@ pub struct Sample {
     pub number: u64,
     /// The fields of the sample: one field for each feed, in the order of the feeds' names.
     pub fields: Vec<Field>,
+    /// The line of a file from which the sample was read, for messages; `None` if the line is unknown.
+    pub(super) place: Option<FileLine>,
+}
+
+/// Two samples are equal even if they were read from different files or lines.
+impl PartialEq for Sample {
+    fn eq(&self, other: &Self) -> bool {
+        (self.number, &self.fields) == (other.number, &other.fields)
+    }
 }
 
 impl Sample {
@@ -210,7 +219,25 @@ impl Sample {
     /// assert_eq!(sample.rows(), 3);
     /// ```
     pub fn new(number: u64, fields: impl Into<Vec<Field>>) -> Self {
-        Self { number, fields: fields.into() }
+        Self { number, fields: fields.into(), place: None }
+    }
+
+    /// Sets the line of a file from which the sample was read; errors about the sample then name the line.
+    ///
+    /// ```
+    /// use unpadded::data::{Batch, FileLine, Sample};
+    /// let sample = Sample::new(0, [1i64.into()]).placed(Some(FileLine::new("some.tsv", 3)));
+    /// let error = Batch::new(&["words".into(), "label".into()], &[sample]).unwrap_err();
+    /// assert!(error.to_string().contains("sample 0 is at some.tsv:3"));
+    /// ```
+    #[must_use]
+    pub fn placed(self, place: Option<FileLine>) -> Self {
+        Self { place, ..self }
+    }
+
+    /// Adds to an error about the sample the line of the sample.
+    fn noted(&self, error: Error) -> Error {
+        noted(error, self.number, self.place.as_ref())
     }
 
     /// The memory that the sample takes, in bytes, if its vectors have no unused places.
@@ -275,13 +302,34 @@ pub struct Batch {
     /// The number of rows that the largest field would have if each sample were padded to the longest sample. A nested
     /// field would be padded twice: samples to the most sequences, and sequences to the longest sequence.
     pub padded: usize,
+    /// The lines of the files from which the samples were read, for messages; empty if no line is known.
+    places: Vec<Option<FileLine>>,
+}
+
+/// Adds to an error about the sample `number` the line of the sample, if it is known.
+fn noted(error: Error, number: u64, place: Option<&FileLine>) -> Error {
+    place.into_iter().fold(error, |error, place| error.noted(format!("sample {number} is at {place}")))
 }
 
 impl Batch {
     /// Makes a batch of values that are already batched; `numbers` has the index of each sample. `tokens` is the
     /// number of rows of the largest value; [`Self::padded`] is set to this number, too.
     pub fn of(values: Vec<(String, Variable)>, numbers: Vec<u64>, tokens: usize) -> Self {
-        Self { values, numbers, tokens, padded: tokens }
+        Self { values, numbers, tokens, padded: tokens, places: Vec::new() }
+    }
+
+    /// Makes the batch of some sequences of this batch, given by their indices; `values` are the feeds of these sequences.
+    pub(crate) fn share(&self, values: Vec<(String, Variable)>, sequences: &[usize], tokens: usize) -> Self {
+        let places = sequences.iter().filter_map(|&i| self.places.get(i).cloned()).collect();
+        let numbers = sequences.iter().filter_map(|&i| self.numbers.get(i).copied()).collect();
+        Self { places, ..Self::of(values, numbers, tokens) }
+    }
+
+    /// Adds to an error about a sample of this batch the line of the sample, if it is known.
+    pub(crate) fn noted(&self, error: Error) -> Error {
+        let Some(number) = error.sample() else { return error };
+        let place = self.numbers.iter().zip(&self.places).find(|(known, _)| **known == number);
+        noted(error, number, place.and_then(|(_, place)| place.as_ref()))
     }
 
     /// Makes a batch of samples; the batch has the samples in the given order.
@@ -313,7 +361,11 @@ impl Batch {
             }
             values.push((name.clone(), value));
         }
-        Ok(Self { values, numbers: samples.iter().map(|sample| sample.number).collect(), tokens, padded })
+        let numbers = samples.iter().map(|sample| sample.number).collect();
+        let known = samples.iter().any(|sample| sample.place.is_some());
+        let places =
+            if known { samples.iter().map(|sample| sample.place.clone()).collect() } else { Vec::new() };
+        Ok(Self { values, numbers, tokens, padded, places })
     }
 }
 
@@ -345,7 +397,7 @@ pub(super) fn check(names: &[String], kinds: &[Kind], sample: &Sample) -> Result
     if sample.fields.len() != names.len() {
         let expected = format!("{}, one for each of `{}`", names.len(), names.join("`, `"));
         let what = format!("fields of sample {}", sample.number);
-        return Err(Error::new(what, expected, sample.fields.len().to_string()));
+        return Err(sample.noted(Error::new(what, expected, sample.fields.len().to_string())));
     }
     for ((name, field), &before) in names.iter().zip(&sample.fields).zip(kinds) {
         let fault = if kind(field) == before {
@@ -354,7 +406,8 @@ pub(super) fn check(names: &[String], kinds: &[Kind], sample: &Sample) -> Result
             Some((format!("{before}, as before"), kind(field).to_string()))
         };
         if let Some((expected, got)) = fault {
-            return Err(Error::new(format!("field `{name}` of sample {}", sample.number), expected, got));
+            let what = format!("field `{name}` of sample {}", sample.number);
+            return Err(sample.noted(Error::new(what, expected, got)));
         }
     }
     Ok(())
@@ -374,7 +427,8 @@ pub(super) fn same_lengths(
         if let Some((part, (a, b))) = a.iter().zip(&b).enumerate().find(|(_, (a, b))| a != b) {
             let part = if level == 0 { String::new() } else { format!("part {part} of ") };
             let what = format!("length of {part}field `{}` of sample {}", names[1], sample.number);
-            return Err(Error::new(what, format!("{a}, as in field `{}`", names[0]), b.to_string()));
+            let error = Error::new(what, format!("{a}, as in field `{}`", names[0]), b.to_string());
+            return Err(sample.noted(error));
         }
     }
     Ok(())

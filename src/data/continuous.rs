@@ -209,7 +209,9 @@ impl Continuous {
         let values = vec![value(&self.names[0], x)?, value(&self.names[1], y)?];
         let first = (k as u64).wrapping_mul(self.streams as u64);
         let numbers = (0..self.streams as u64).map(|s| first.wrapping_add(s)).collect();
-        Ok(Batch { values, numbers, tokens, padded: self.streams.saturating_mul(longest) })
+        let mut batch = Batch::of(values, numbers, tokens);
+        batch.padded = self.streams.saturating_mul(longest);
+        Ok(batch)
     }
 }
 

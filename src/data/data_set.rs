@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use super::hold_out::{held_name, is_held};
 use super::memory::Whole;
 use super::plan::Plan;
-use super::{Field, Fingerprint, ReadOptions, Samples};
+use super::{Field, FileLine, Fingerprint, ReadOptions, Sample, Samples};
 use crate::error::{AtCaller, Error, ErrorKind, Result};
 use crate::reserve;
 
@@ -31,6 +31,11 @@ pub trait Record: Clone + Send + Sync + 'static {
 
     /// The memory that the record takes, in bytes.
     fn bytes(&self) -> usize;
+
+    /// Returns the line of the file from which the record was read, for messages. By default, the line is unknown (`None`).
+    fn file_line(&self) -> Option<FileLine> {
+        None
+    }
 
     /// Finds the files of these paths, and detects the format and the columns from the first lines. `window` is true if
     /// the records will be read from the files in each pass, instead of being held in memory.
@@ -253,8 +258,10 @@ impl<R: Record> DataSet<R> {
     #[track_caller]
     pub fn samples_by(&self, sample: &dyn Fn(usize, &R) -> Result<Vec<Field>>) -> Result<Samples> {
         self.some().at_caller()?;
-        let fields = self.records.iter().enumerate().map(|(number, record)| sample(number, record));
-        Samples::try_of(fields).at_caller()
+        let of = |(number, record): (usize, &R)| {
+            Ok(Sample::new(number as u64, sample(number, record)?).placed(record.file_line()))
+        };
+        Samples::try_of(self.records.iter().enumerate().map(of)).at_caller()
     }
 }
 

@@ -190,7 +190,7 @@ impl<R: Record> Files<R> {
     /// Returns the error for records that take more than `most` bytes.
     pub(crate) fn larger_than(&self, most: usize) -> Error {
         let what = format!("{} of `{}`", R::PLURAL, self.name());
-        let expected = format!("at most {}, as the memory limit allows", memory::shown(most as u128));
+        let expected = format!("at most {}, as the memory limit allows", memory::limit_shown(most as u128));
         Error::of(ErrorKind::Memory, what, expected, "more")
     }
 
@@ -236,7 +236,7 @@ impl<R: Record> Files<R> {
                 let mut known = RecordCount::default();
                 for record in self.records() {
                     let record = record?;
-                    let sample = Sample::new(known.size, sample(&record)?);
+                    let sample = Sample::new(known.size, sample(&record)?).placed(record.file_line());
                     known.add(&record);
                     largest = largest.max(Buffer::bytes_of(&sample));
                     if let Some(samples) = &mut flat {
@@ -258,7 +258,10 @@ impl<R: Record> Files<R> {
         let (files, sample) = (self.clone(), Arc::new(sample));
         let open = move || -> Result<SampleIterator> {
             let sample = Arc::clone(&sample);
-            let of = move |(number, record): (u64, Result<R>)| Ok(Sample::new(number, sample(&record?)?));
+            let of = move |(number, record): (u64, Result<R>)| {
+                let record = record?;
+                Ok(Sample::new(number, sample(&record)?).placed(record.file_line()))
+            };
             Ok(Box::new((0..).zip(files.records()).map(of)))
         };
         let stream = SampleStream::new(salt(known.fingerprint).finish(), open).size(known.size);

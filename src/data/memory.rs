@@ -87,13 +87,28 @@ fn resident() -> Option<u64> {
 
 /// Formats bytes as kilobytes (1,000 bytes), megabytes or gigabytes for messages.
 pub(crate) fn shown(bytes: u128) -> String {
-    let mb = bytes as f64 / 1e6;
-    match mb {
-        ..0.0995 => format!("{:.0} kB", mb * 1e3),
-        ..9.95 => format!("{mb:.1} MB"),
-        ..999.5 => format!("{mb:.0} MB"),
-        _ => format!("{:.1} GB", mb / 1e3),
-    }
+    rounded(bytes, f64::round)
+}
+
+/// Formats a number of bytes that does not fit, rounded up; in a message, it is larger than a limit by [`limit_shown`].
+pub(crate) fn excess_shown(bytes: u128) -> String {
+    rounded(bytes, f64::ceil)
+}
+
+/// Formats a limit, rounded down.
+pub(crate) fn limit_shown(bytes: u128) -> String {
+    rounded(bytes, f64::floor)
+}
+
+fn rounded(bytes: u128, round: fn(f64) -> f64) -> String {
+    let (unit, name, digits) = match bytes {
+        ..99_500 => (1e3, "kB", 0),
+        ..9_950_000 => (1e6, "MB", 1),
+        ..999_500_000 => (1e6, "MB", 0),
+        _ => (1e9, "GB", 1),
+    };
+    let scale = 10f64.powi(digits);
+    format!("{:.*} {name}", digits as usize, round(bytes as f64 / unit * scale) / scale)
 }
 
 /// The number of data sets that are being read into memory now. The second number is the memory of the process, in

@@ -118,7 +118,7 @@ pub use pairs::Pairs;
 pub use plan::Plan;
 pub(crate) use prefetch::until_stopped;
 pub(crate) use record_source::RecordSource;
-pub use records::{ColumnSpec, LabelledText, MalformedLines, Pair, Records, SkippedRecords};
+pub use records::{ColumnSpec, FileLine, LabelledText, MalformedLines, Pair, Records, SkippedRecords};
 pub use samples::Samples;
 pub use source::{SampleIterator, SampleStream, Source};
 pub use tag_scheme::{Chunk, TagScheme};

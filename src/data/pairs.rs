@@ -79,7 +79,7 @@ impl Pairs {
     /// are its reference translations.
     pub fn by_source(&self) -> Vec<(&str, Vec<&str>)> {
         let (mut places, mut found) = (HashMap::new(), Vec::<(&str, Vec<&str>)>::new());
-        for Pair { source, target } in &self.records {
+        for Pair { source, target, .. } in &self.records {
             let place = *places.entry(source.as_str()).or_insert(found.len());
             match found.get_mut(place) {
                 Some((_, targets)) => targets.push(target),
@@ -149,7 +149,7 @@ pub(super) fn end_ids(to: &Vocabulary, [start, stop]: [&str; 2]) -> Result<[i64;
 
 /// Returns three lists of token ids: of the source, of the decoder's input, and of the decoder's target.
 pub(super) fn sample(
-    Pair { source, target }: &Pair,
+    Pair { source, target, .. }: &Pair,
     name: &str,
     [cut_source, cut_target]: [&Tokenizer; 2],
     [from, to]: [&Vocabulary; 2],
@@ -197,9 +197,8 @@ mod tests {
 
     #[test]
     fn sources_are_held_out_whole() {
-        let lines: Vec<Pair> = (0..300)
-            .map(|i| Pair { source: format!("s{}", i % 100 * (i % 3)), target: format!("t{i}") })
-            .collect();
+        let lines: Vec<Pair> =
+            (0..300).map(|i| Pair::new(format!("s{}", i % 100 * (i % 3)), format!("t{i}"))).collect();
         let all = Pairs::new("some", lines);
         let ((rest, held), (_, other)) =
             (all.clone().hold_out_pairs(50, 1), all.clone().hold_out_pairs(50, 2));

@@ -1,5 +1,7 @@
 //! Parallel files: line `n` of each file belongs to line `n` of every other file.
 
+use std::sync::Arc;
+
 use super::lines::Reason;
 use super::records::{Records, Stream, to_first_error, unbroken};
 use super::{MalformedLines, Pair, TextFile};
@@ -107,6 +109,7 @@ pub(super) fn records<R: 'static>(
 /// Reads two parallel files as pairs. If line `n` is blank in both files, it is skipped in both files.
 pub(super) fn pairs(source: &TextFile, target: &TextFile) -> Result<Stream<Pair>> {
     let names = [source.name(), target.name()];
+    let file: Arc<str> = Arc::from(names[0].as_str());
     records(&[source, target], move |number, lines| {
         let [source, target] = lines else { return Ok(None) };
         let blank = |at: usize, other: usize| {
@@ -118,7 +121,7 @@ pub(super) fn pairs(source: &TextFile, target: &TextFile) -> Result<Stream<Pair>
             (true, true) => Ok(None),
             (true, false) => blank(0, 1),
             (false, true) => blank(1, 0),
-            (false, false) => Ok(Some(Pair { source: source.clone(), target: target.clone() })),
+            (false, false) => Ok(Some(Pair::new(source.as_str(), target.as_str()).placed(&file, number))),
         }
     })
 }

@@ -51,6 +51,26 @@ pub enum MalformedLines {
     Collect,
 }
 
+/// The line of a file from which a record or a sample was read, for messages: `reviews.tsv:17`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FileLine {
+    pub(super) file: Arc<str>,
+    pub(super) line: u64,
+}
+
+impl FileLine {
+    /// Makes the place of a line; lines are counted from 1.
+    pub fn new(file: impl Into<Arc<str>>, line: u64) -> Self {
+        Self { file: file.into(), line }
+    }
+}
+
+impl fmt::Display for FileLine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.file, self.line)
+    }
+}
+
 /// A text and its label.
 #[derive(Debug, Clone)]
 pub struct LabelledText {
@@ -64,8 +84,8 @@ pub struct LabelledText {
     /// The group of the text, from the column [`ReadOptions::group`](super::ReadOptions::group): all texts of a group
     /// are held out together.
     pub(super) group: Option<String>,
-    /// The file and the last line of the record, for error messages; `None` if file and line are unknown.
-    place: Option<(Arc<str>, u64)>,
+    /// The last line of the record; `None` if the line is unknown.
+    pub(super) place: Option<FileLine>,
 }
 
 impl LabelledText {
@@ -76,12 +96,7 @@ impl LabelledText {
 
     /// Sets the line that the text was read from; line 0 means that the line is unknown.
     pub(crate) fn placed(self, file: &Arc<str>, line: u64) -> Self {
-        Self { place: (line > 0).then(|| (Arc::clone(file), line)), ..self }
-    }
-
-    /// Returns the file and the last line of the record, if they are known.
-    pub(crate) fn place(&self) -> Option<String> {
-        self.place.as_ref().map(|(file, line)| format!("{file}:{line}"))
+        Self { place: (line > 0).then(|| FileLine::new(Arc::clone(file), line)), ..self }
     }
 }
 
@@ -101,12 +116,42 @@ impl Hash for LabelledText {
 }
 
 /// A pair of texts that belong together, such as a sentence and its translation.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct Pair {
     /// The source text, such as the text before a tab.
     pub source: String,
     /// The target text, such as the text behind a tab.
     pub target: String,
+    /// The last line of the record; `None` if the line is unknown.
+    pub(super) place: Option<FileLine>,
+}
+
+impl Pair {
+    /// Returns a pair of a source and a target, without the line it was read from.
+    pub fn new(source: impl Into<String>, target: impl Into<String>) -> Self {
+        Self { source: source.into(), target: target.into(), place: None }
+    }
+
+    /// Sets the line that the pair was read from; line 0 means that the line is unknown.
+    pub(super) fn placed(self, file: &Arc<str>, line: u64) -> Self {
+        Self { place: (line > 0).then(|| FileLine::new(Arc::clone(file), line)), ..self }
+    }
+}
+
+/// Two pairs are equal even if they were read from different files or lines.
+impl PartialEq for Pair {
+    fn eq(&self, other: &Self) -> bool {
+        (&self.source, &self.target) == (&other.source, &other.target)
+    }
+}
+
+impl Eq for Pair {}
+
+impl Hash for Pair {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        (&self.source, &self.target).hash(state);
+    }
 }
 
 /// Joins the cells of a text with tabs. If there are several cells, a tab or a line break within a cell becomes a
@@ -235,7 +280,7 @@ pub(super) fn pair(line: &str) -> Result<Option<Pair>, Reason> {
         return Ok(None);
     }
     let (source, target) = two_cells(line, "text, one tab and text")?;
-    Ok(Some(Pair { source: source.to_owned(), target: target.to_owned() }))
+    Ok(Some(Pair::new(source, target)))
 }
 
 /// Parses a pair from a line of two columns; a third column is ignored.
@@ -251,7 +296,7 @@ pub(super) fn translation(line: &str) -> Result<Option<Pair>, Reason> {
         return Err(Reason { expected: expected.to_owned(), got });
     }
     let (source, target) = two_cells(two, expected)?;
-    Ok(Some(Pair { source: source.to_owned(), target: target.to_owned() }))
+    Ok(Some(Pair::new(source, target)))
 }
 
 /// A parser of lines into records.

@@ -3,8 +3,8 @@
 
 use std::sync::Arc;
 
-use super::Fingerprint;
 use super::batch::{Field, Sample};
+use super::{FileLine, Fingerprint};
 use crate::error::Result;
 use crate::reserve;
 use crate::tensor::Csr;
@@ -37,6 +37,8 @@ pub(super) struct FlatSamples {
     sparse: Vec<Csr>,
     /// The memory of the numbers in `sparse`, in bytes.
     sparse_bytes: usize,
+    /// The files that the samples were read from.
+    files: Vec<Arc<str>>,
     fingerprint: Fingerprint,
 }
 
@@ -65,6 +67,7 @@ impl FlatSamples {
     fn push(&mut self, sample: &Sample) {
         self.fingerprint = sample.fingerprint(self.fingerprint);
         self.count(sample.number as usize);
+        self.put_file_line(sample.place.as_ref());
         for field in &sample.fields {
             self.field(field);
         }
@@ -84,6 +87,27 @@ impl FlatSamples {
         self.sparse.shrink_to_fit();
         let fingerprint = self.fingerprint.finish();
         Samples { flat: Arc::new(self), fingerprint }
+    }
+
+    /// Appends the place of a sample: 0 if it is unknown; else the line, and how many files are before the file in the list.
+    fn put_file_line(&mut self, place: Option<&FileLine>) {
+        let Some(FileLine { file, line }) = place else { return self.count(0) };
+        self.count(*line as usize);
+        // Samples come file by file, so the file of a sample is almost always the last file so far.
+        let known = self.files.iter().rposition(|known| known == file).unwrap_or_else(|| {
+            self.files.push(Arc::clone(file));
+            self.files.len() - 1
+        });
+        self.count(known);
+    }
+
+    fn file_line(&self, bytes: &mut SampleBytes<'_>) -> Option<Option<FileLine>> {
+        let line = bytes.count()? as u64;
+        Some(if line == 0 {
+            None
+        } else {
+            Some(FileLine::new(Arc::clone(self.files.get(bytes.count()?)?), line))
+        })
     }
 
     fn field(&mut self, field: &Field) {
@@ -166,11 +190,12 @@ impl FlatSamples {
         let end = *self.ends.get(i)?;
         let start = i.checked_sub(1).and_then(|before| self.ends.get(before)).copied().unwrap_or(0);
         let mut bytes = SampleBytes(self.bytes.get(start..end)?);
-        let (number, mut fields) = (bytes.count()? as u64, Vec::new());
+        let (number, place) = (bytes.count()? as u64, self.file_line(&mut bytes)?);
+        let mut fields = Vec::new();
         while !bytes.0.is_empty() {
             fields.push(self.read(&mut bytes)?);
         }
-        Some(Sample { number, fields })
+        Some(Sample::new(number, fields).placed(place))
     }
 
     fn read(&self, bytes: &mut SampleBytes<'_>) -> Option<Field> {
@@ -286,11 +311,11 @@ impl Samples {
         self.flat.size()
     }
 
-    /// Stores the samples of an iterator that may return errors; each item is the fields of a sample, numbered from 0.
-    pub(super) fn try_of(fields: impl Iterator<Item = Result<Vec<Field>>>) -> Result<Self> {
+    /// Stores the samples of an iterator that may return errors.
+    pub(super) fn try_of(samples: impl Iterator<Item = Result<Sample>>) -> Result<Self> {
         let mut flat = FlatSamples::default();
-        for (number, fields) in (0..).zip(fields) {
-            flat.try_push(&Sample { number, fields: fields? })?;
+        for sample in samples {
+            flat.try_push(&sample?)?;
         }
         Ok(flat.end())
     }
@@ -313,7 +338,7 @@ impl From<Vec<Sample>> for Samples {
 impl FromIterator<Vec<Field>> for Samples {
     /// Makes a sample of each list of fields; the samples are numbered from 0.
     fn from_iter<I: IntoIterator<Item = Vec<Field>>>(fields: I) -> Self {
-        (0..).zip(fields).map(|(number, fields)| Sample { number, fields }).collect()
+        (0..).zip(fields).map(|(number, fields)| Sample::new(number, fields)).collect()
     }
 }
 

@@ -7,7 +7,7 @@ use super::data_set::Passes;
 use super::lines::Reason;
 use super::records::{self, Stream, at_least_one, shown};
 use super::tag_spelling::TagSurvey;
-use super::{DataSet, Field, Limits, Samples, Tagging, TextFile, Vocabulary, parallel};
+use super::{DataSet, Field, FileLine, Limits, Samples, Tagging, TextFile, Vocabulary, parallel};
 use crate::error::{AtCaller, Error, ErrorKind, Result};
 use crate::reserve;
 
@@ -67,6 +67,17 @@ impl TaggedText {
             TextLocation::Line(line) => format!("{file}:{line}"),
             TextLocation::Record(number) => format!("tags of record {number} of `{file}`"),
         })
+    }
+
+    /// Returns the line of the first word; `None` if the text was not read from a line.
+    pub(super) fn line(&self) -> Option<FileLine> {
+        let FileLocation { file, at } = self.place.as_ref()?;
+        match at {
+            TextLocation::LineOfFirst(line) | TextLocation::Line(line) => {
+                Some(FileLine::new(Arc::clone(file), *line))
+            }
+            TextLocation::Record(_) => None,
+        }
     }
 
     /// Splits a line into words at spaces and tabs, as in training files; other white space is part of a word.

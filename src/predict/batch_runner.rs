@@ -109,8 +109,7 @@ impl BatchRunner {
             tokens = own.rows().max(tokens);
             values.push((name.clone(), own));
         }
-        let numbers = sequences.iter().filter_map(|&i| batch.numbers.get(i).copied()).collect();
-        Ok(Batch { values, numbers, tokens, padded: tokens })
+        Ok(batch.share(values, sequences, tokens))
     }
 
     /// Makes sure that `carried` has a value for each carried state, for a batch of `sequences` sequences.
@@ -162,7 +161,7 @@ impl BatchRunner {
         }
         let run = how(&feeds).numbers(&batch.numbers);
         let ran = executor.run_data(scope, &run, made);
-        ran.and_then(|()| then(executor)).map_err(|e| failed(scope, &run, e))
+        ran.and_then(|()| then(executor)).map_err(|e| batch.noted(failed(scope, &run, e)))
     }
 
     /// Adds the last batch to a metric, and checks that the update leaves the metric's number of sums unchanged.
@@ -174,7 +173,7 @@ impl BatchRunner {
         let values = values.collect::<Result<Vec<_>>>()?;
         let named = |e: Error| e.of_sample(|row| sample(batch, values.first()?, row));
         let sums = metric.sums().len();
-        metric.update(&values, self.sequences(batch)).map_err(named)?;
+        metric.update(&values, self.sequences(batch)).map_err(|e| batch.noted(named(e)))?;
         check_count(metric, sums)
     }
 

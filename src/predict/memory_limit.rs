@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use crate::data::memory::shown;
+use crate::data::memory::{excess_shown, limit_shown};
 use crate::error::{Error, ErrorKind, Result};
 use crate::executor::MemoryUse;
 
@@ -36,9 +36,11 @@ impl MemoryLimit {
         if total <= limit {
             return Ok(());
         }
-        let (expected, got) = (format!("at most {}", shown(limit as u128)), shown(total as u128));
+        let (expected, got) =
+            (format!("at most {}", limit_shown(limit as u128)), excess_shown(total as u128));
         let error =
             Error::of(ErrorKind::Memory, "memory of a batch", expected, format!("{got} for {rows} rows"));
-        Err(error.noted("split the text, or raise the memory limit").over_limit())
+        let note = format!("split the text, or raise the memory limit to {got}");
+        Err(error.noted(note).over_limit())
     }
 }

@@ -45,10 +45,15 @@ impl ByteSize {
         self.0
     }
 
+    /// Returns the size of a number of bytes; 0 counts as 1.
+    pub fn of_bytes(bytes: u64) -> Self {
+        Self(bytes.max(1))
+    }
+
     /// Returns 80 % of the memory of the machine, or of the container's limit if it is smaller; `None` if the operating system
     /// reports neither.
     pub fn of_machine() -> Option<Self> {
-        memory::total().map(|bytes| Self((bytes / 10 * 8).max(1)))
+        memory::total().map(|bytes| Self::of_bytes(bytes / 10 * 8))
     }
 }
 

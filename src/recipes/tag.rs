@@ -217,7 +217,13 @@ impl TrainedModel for Tagger {
                 let mut tags = |words: &[&str]| Ok(self.found(predictor, std::iter::once(words))?.0);
                 (tag_windows::tags(words, decoding.overlap, &mut tags)?, Vec::new())
             }
-            (found, _) => found?,
+            (found, _) => {
+                found.map_err(|error| match error.is_over_limit() && !labelled && decoding.overlap == 0 {
+                    true => error
+                        .noted("`decoding.overlap`, such as 50, tags a longer text in overlapping windows"),
+                    false => error,
+                })?
+            }
         };
         let (tags, mut at) = (predictor.vocabulary(TAGS)?, found.iter());
         let answer = |(i, words): (usize, Vec<&str>)| Answer::Tags {

@@ -331,8 +331,8 @@ impl Trainer {
     /// example, before you write other files of a run.
     ///
     /// # Errors
-    /// Returns an error if data in memory have lengths that do not fit the feeds, or if a resumed training gets other data than
-    /// before.
+    /// Returns an error if data in memory have lengths that do not fit the feeds, if a resumed training gets other data than
+    /// before, or if the [memory limit](Self::memory_limit) has no room beside the parameters, the optimizer's state and the data.
     #[track_caller]
     pub fn check_data(&mut self, train: &dyn Data, dev: &dyn Data) -> Result<()> {
         let caller = Location::caller();
@@ -345,6 +345,7 @@ impl Trainer {
         let twice = std::ptr::addr_eq(train, dev);
         let held = train.held_bytes() + if twice { 0 } else { dev.held_bytes() };
         self.held_data = (held, train.batches_ahead().max(dev.batches_ahead()));
+        self.has_room()?;
         [train, dev].into_iter().try_for_each(|data| self.check(data))?;
         self.must_remeasure(dev)
     }

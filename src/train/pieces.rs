@@ -7,7 +7,7 @@ use std::ops::Range;
 use super::progress::BatchCounts;
 use super::trainer::Trainer;
 use super::unprepared;
-use crate::data::memory::shown;
+use crate::data::memory::{excess_shown, limit_shown, shown};
 use crate::data::{Batch, Batches, Data};
 use crate::error::{CallerSetting, Error, ErrorKind, Result};
 use crate::executor::MemoryUse;
@@ -108,6 +108,13 @@ struct Deficit {
     left: usize,
     /// The bytes of the step of an empty batch, such as the gradients of the parameters.
     base: usize,
+    /// The bytes of the parameters, the optimizer's state and the data.
+    fixed: usize,
+}
+
+/// Returns the memory limit with which `bytes` fit beside the memory that the limit leaves free.
+fn limit_of(bytes: usize) -> u128 {
+    (bytes + bytes / (RESERVE - 1) + RESERVE) as u128
 }
 
 impl Trainer {
@@ -235,13 +242,7 @@ impl Trainer {
         }
         let (needed, left) = (memory.of_batch().saturating_add(collected), budget.left(&memory));
         if left == 0 {
-            let fixed = memory.fixed();
-            let expected = format!(
-                "more than {} for parameters, optimizer and data",
-                shown((fixed + fixed / (RESERVE - 1)) as u128)
-            );
-            let error = Error::of(ErrorKind::Memory, "memory limit", expected, shown(budget.limit as u128));
-            return Err(self.of_limit(error));
+            return Err(self.too_low(memory.fixed()));
         }
         if needed <= left {
             // Batches of other shapes may have left buffers that are larger than this batch needs.
@@ -254,7 +255,25 @@ impl Trainer {
         let empty = runner.share(batch, &[])?;
         let base = runner.memory(&empty).map_or(0, |memory| memory.of_batch());
         let base = base.saturating_add(collected).min(needed);
-        Ok(Some(Deficit { needed, left, base }))
+        Ok(Some(Deficit { needed, left, base, fixed: memory.fixed() }))
+    }
+
+    /// Checks that the limit leaves memory for batches beside the parameters, the optimizer's state and the data.
+    pub(super) fn has_room(&self) -> Result<()> {
+        let budget = self.budget(false);
+        let memory = budget.with_training(MemoryUse::of_program(&self.state.program));
+        match budget.limit > 0 && budget.left(&memory) == 0 {
+            true => Err(self.too_low(memory.fixed())),
+            false => Ok(()),
+        }
+    }
+
+    /// Returns the error for a limit that the parameters, the optimizer's state and the data exceed, which take `fixed` bytes.
+    fn too_low(&self, fixed: usize) -> Error {
+        let expected =
+            format!("more than {} for parameters, optimizer and data", excess_shown(limit_of(fixed)));
+        let got = limit_shown(self.state.position.memory.into());
+        self.of_limit(Error::of(ErrorKind::Memory, "memory limit", expected, got))
     }
 
     fn of_limit(&self, error: Error) -> Error {
@@ -328,7 +347,7 @@ impl Trainer {
 
     /// Cuts a piece into pieces with about equal numbers of rows: as many as the shortage requires, if memory is proportional
     /// to rows.
-    fn cut(&self, piece: Piece, Deficit { needed, left, base }: Deficit) -> Result<Vec<Piece>> {
+    fn cut(&self, piece: Piece, Deficit { needed, left, base, .. }: Deficit) -> Result<Vec<Piece>> {
         let runner = self.runner()?;
         let lengths = runner.lengths(&piece.batch)?;
         let count = (needed - base).div_ceil(left.saturating_sub(base).max(1)).clamp(2, lengths.len());
@@ -353,30 +372,33 @@ impl Trainer {
     }
 
     /// Returns the error for a batch that does not fit and cannot be divided.
-    fn too_large(&self, batch: &Batch, Deficit { needed, left, base }: Deficit) -> Error {
+    fn too_large(&self, batch: &Batch, Deficit { needed, left, base, fixed }: Deficit) -> Error {
         let expected = format!(
             "at most {} for a step, of the memory limit of {}",
-            shown(left as u128),
-            shown(self.state.position.memory.into())
+            limit_shown(left as u128),
+            limit_shown(self.state.position.memory.into())
         );
         let lengths = self.runner().and_then(|runner| runner.lengths(batch)).unwrap_or_default();
         let (count, rows) = (lengths.len(), lengths.iter().sum::<usize>());
         let got = match count {
-            1 => format!("{} for {rows} tokens", shown(needed as u128)),
-            _ => format!("{} for {count} samples with {rows} tokens", shown(needed as u128)),
+            1 => format!("{} for {rows} tokens", excess_shown(needed as u128)),
+            _ => format!("{} for {count} samples with {rows} tokens", excess_shown(needed as u128)),
         };
         let error = match batch.numbers[..] {
             [sample] if count == 1 => {
                 let error = Error::of(ErrorKind::Memory, "memory", expected, got).row(0);
-                error.of_sample(|_| Some((sample, None)))
+                batch.noted(error.of_sample(|_| Some((sample, None))))
             }
             _ => Error::of(ErrorKind::Memory, "memory of a batch", expected, got),
         };
         // Memory grows at least in proportion to the rows, so this number of rows fits.
         let fit = rows as u128 * left.saturating_sub(base) as u128 / (needed - base).max(1) as u128;
+        let limit = excess_shown(limit_of(needed + fixed));
         let error = error.noted(match count {
-            1 => format!("about {fit} tokens fit; shorten the sample, or raise the limit"),
-            _ => format!("about {fit} tokens fit; make smaller batches, or raise the limit"),
+            1 => format!("about {fit} tokens fit; shorten the sample, or raise the memory limit to {limit}"),
+            _ => {
+                format!("about {fit} tokens fit; make smaller batches, or raise the memory limit to {limit}")
+            }
         });
         self.of_limit(error)
     }

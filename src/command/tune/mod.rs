@@ -281,9 +281,6 @@ impl Search<'_> {
         }
         let folder = Folder::take(path)?;
         let resumes = run::last(folder.path()).is_file();
-        if !resumes {
-            folder.clear()?;
-        }
         let left = (self.state.budget - self.before).max(0.0);
         let deadline = Duration::try_from_secs_f64(left).ok().and_then(|left| self.begun.checked_add(left));
         let training = Training { config: &config, folder: &folder, resumes, quiet: true, deadline };

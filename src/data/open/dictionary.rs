@@ -12,7 +12,7 @@ pub(crate) fn are_pronunciations<'a>(pairs: impl IntoIterator<Item = &'a Pair>) 
     /// Maximum number of characters of a phoneme. A phoneme may have marks, such as a tie, a length or a tone.
     const LONGEST: usize = 6;
     let (mut words, mut letters, mut phonemes, mut signs) = (0usize, 0usize, 0usize, 0usize);
-    for Pair { source, target } in pairs.into_iter().take(LOOKED_AT) {
+    for Pair { source, target, .. } in pairs.into_iter().take(LOOKED_AT) {
         if source.contains(char::is_whitespace) {
             return false;
         }
@@ -57,7 +57,7 @@ pub(super) fn reader(stress: bool) -> impl FnMut(&str) -> Result<Option<Pair>, R
         if phonemes.is_empty() || phonemes.iter().any(String::is_empty) {
             return Err(Reason { expected: "a word and its phonemes".to_owned(), got: format!("{line:?}") });
         }
-        let pair = Pair { source: spelling(word).to_owned(), target: phonemes.join(" ") };
+        let pair = Pair::new(spelling(word), phonemes.join(" "));
         Ok(known.insert(pair.clone()).then_some(pair))
     }
 }
@@ -80,8 +80,7 @@ mod tests {
     #[test]
     fn pronunciations_are_words_with_short_signs() {
         let are = |lines: &[(&str, &str)]| {
-            let pair =
-                |&(source, target): &(&str, &str)| Pair { source: source.into(), target: target.into() };
+            let pair = |&(source, target): &(&str, &str)| Pair::new(source, target);
             are_pronunciations(&lines.iter().map(pair).collect::<Vec<_>>())
         };
         assert!(are(&[("alma", "ɒ l m ɒ"), ("gyár", "ɟ aː r"), ("x", "i k s")]));

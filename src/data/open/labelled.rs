@@ -13,7 +13,7 @@ use crate::data::data_set::Record;
 use crate::data::lines::quoted;
 use crate::data::plan::Plan;
 use crate::data::records::{OneLine, Records, SkippedRecords, Stream, of_columns, to_first_error};
-use crate::data::{Fingerprint, Folder, LabelledText, MalformedLines, TextFile};
+use crate::data::{FileLine, Fingerprint, Folder, LabelledText, MalformedLines, TextFile};
 use crate::error::{Error, ErrorKind, Result};
 
 /// A file of labelled texts: the file has the labels, or all texts of the file have one label.
@@ -462,6 +462,10 @@ impl Inputs {
 
 impl Record for LabelledText {
     const PLURAL: &'static str = "texts";
+
+    fn file_line(&self) -> Option<FileLine> {
+        self.place.clone()
+    }
 
     fn bytes(&self) -> usize {
         let group = self.group.as_ref().map_or(0, String::len);

@@ -1,6 +1,7 @@
 //! Opens pairs of texts (a source and a target) from a path.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use super::column::{Column, SOURCE, TARGET};
 use super::guess::{Guess, Task, alike, guess};
@@ -9,8 +10,8 @@ use super::paths::{PathContent, find, prepared, two};
 use super::{dictionary, fields, languages, objects, table};
 use crate::data::data_set::Record;
 use crate::data::plan::{Opener, Plan};
-use crate::data::records::{OneLine, Stream};
-use crate::data::{Fingerprint, Pair, TextFile, parallel};
+use crate::data::records::{OneLine, Records, Stream};
+use crate::data::{FileLine, Fingerprint, Pair, TextFile, parallel};
 use crate::error::{Error, ErrorKind, Result};
 
 fn wanted(options: &ReadOptions) -> [Column<'_>; 2] {
@@ -80,27 +81,29 @@ impl Form {
 
     fn records(&self, file: &TextFile) -> Result<Stream<Pair>> {
         match self {
-            Self::Dictionary(stress) => Ok(Box::new(file.records(OneLine(dictionary::reader(*stress)))?)),
+            Self::Dictionary(stress) => Ok(placed(file, file.records(OneLine(dictionary::reader(*stress)))?)),
             Self::Fields(picked) => {
-                let [source, target] = objects::two(&picked.names)?;
+                let ([source, target], name) = (objects::two(&picked.names)?, Arc::from(file.name()));
                 picked.records(file, move |object| {
-                    Ok(Pair {
-                        source: fields::text(object, &source)?,
-                        target: fields::text(object, &target)?,
-                    })
+                    let pair = Pair::new(fields::text(object, &source)?, fields::text(object, &target)?);
+                    Ok(pair.placed(&name, object.line))
                 })
             }
             Self::Lines => {
                 let advised = |e: Error| {
                     e.noted("of other columns, `source` and `target` (`data.text` and `data.label` in a config) give the numbers")
                 };
-                Ok(Box::new(file.translations()?.map(move |pair| pair.map_err(advised))))
+                Ok(Box::new(placed(file, file.translations()?).map(move |pair| pair.map_err(advised))))
             }
-            Self::Cells(table) => {
-                Ok(Box::new(table.records(file, |cell| Pair { source: cell(0), target: cell(1) })?))
-            }
+            Self::Cells(table) => Ok(placed(file, table.records(file, |cell| Pair::new(cell(0), cell(1)))?)),
         }
     }
+}
+
+/// Stores in each pair the line that the pair was read from.
+fn placed(file: &TextFile, records: Records<Pair>) -> Stream<Pair> {
+    let name = Arc::from(file.name());
+    Box::new(records.with_lines().map(move |one| one.map(|(pair, line)| pair.placed(&name, line))))
 }
 
 /// Pairs two parallel files: line n of the first file is the source, line n of the second file the target.
@@ -138,6 +141,10 @@ fn of_file(mut file: TextFile, all: &mut ReadOptions, several: bool) -> Result<O
 
 impl Record for Pair {
     const PLURAL: &'static str = "pairs";
+
+    fn file_line(&self) -> Option<FileLine> {
+        self.place.clone()
+    }
 
     fn bytes(&self) -> usize {
         size_of::<Self>() + self.source.len() + self.target.len()

@@ -15,7 +15,7 @@ use crate::data::lines::Reason;
 use crate::data::plan::{Opener, Plan};
 use crate::data::records::Stream;
 use crate::data::tagged_texts::{self, TextLocation};
-use crate::data::{Fingerprint, TaggedText, Tagging, TextFile, tag_spelling};
+use crate::data::{FileLine, Fingerprint, TaggedText, Tagging, TextFile, tag_spelling};
 use crate::error::{Error, ErrorKind, Result};
 
 /// The file names in a folder of parallel files: the words, the tags and the labels of the texts.
@@ -126,6 +126,10 @@ impl Objects {
 
 impl Record for TaggedText {
     const PLURAL: &'static str = "texts";
+
+    fn file_line(&self) -> Option<FileLine> {
+        self.line()
+    }
 
     fn bytes(&self) -> usize {
         let words = |of: &Vec<String>| of.iter().map(|word| size_of::<String>() + word.len()).sum::<usize>();

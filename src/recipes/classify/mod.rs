@@ -25,8 +25,8 @@ use super::training::{
 };
 use super::{embedded, net, rows};
 use crate::data::{
-    Fingerprint, LabelledFiles, LabelledText, Limits, Loader, Passes, QuestionKind, ReadOptions, TokenCounts,
-    Tokenizer, Vocabulary,
+    Fingerprint, LabelledFiles, LabelledText, Limits, Loader, Passes, QuestionKind, ReadOptions, Record as _,
+    TokenCounts, Tokenizer, Vocabulary,
 };
 use crate::error::{Error, ErrorKind, Result};
 use crate::predict::Predictor;
@@ -274,7 +274,7 @@ impl TrainedModel for Classifier {
         };
         let (name, tokens) = (files.name(), |text: &str| self.reader.cut.tokens(text).count());
         let place = |number: u64, text: &LabelledText| {
-            text.place().unwrap_or_else(|| format!("record {number} of `{name}`"))
+            text.file_line().map_or_else(|| format!("record {number} of `{name}`"), |place| place.to_string())
         };
         let said = read_as(files.read_as()).into_iter().collect();
         let scored = match &self.learnt {
@@ -390,8 +390,8 @@ impl Classifier {
 
 /// Adds the location of a text in its file to an error about the text, if the location is known.
 fn placed(error: Error, text: &LabelledText) -> Error {
-    match text.place() {
-        Some(place) => error.within(&place),
+    match text.file_line() {
+        Some(place) => error.within(&place.to_string()),
         None => error,
     }
 }
@@ -408,8 +408,8 @@ fn loader(
     let feeds = [reader.feeds(), vec![LABEL]].concat();
     let (reader, learnt, name) = (reader.clone(), learnt.clone(), texts.name().into_owned());
     let sample = move |text: &LabelledText| {
-        let of = |e: Error| match text.place() {
-            Some(place) => e.noted(format!("of {}", Preview::cut(&text.text))).within(&place),
+        let of = |e: Error| match text.file_line() {
+            Some(place) => e.noted(format!("of {}", Preview::cut(&text.text))).within(&place.to_string()),
             None => e.noted(format!("of {} in `{name}`", Preview::cut(&text.text))),
         };
         let mut fields = reader.fields(&text.text).map_err(of)?;

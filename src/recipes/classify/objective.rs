@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::data::{Field, LabelledText, TokenCounts, Vocabulary};
+use crate::data::{Field, FileLine, LabelledText, Record as _, TokenCounts, Vocabulary};
 use crate::error::{Error, ErrorKind, Result};
 use crate::predict::Predictor;
 use crate::recipes::config::{Config, nearest};
@@ -114,7 +114,7 @@ pub(super) struct Labels<'a> {
     /// differences from the mean.
     moments: (f64, f64, f64),
     /// The first error about a label cell that is no number, with the location of the text if the location is known.
-    wrong: Option<(Error, Option<String>)>,
+    wrong: Option<(Error, Option<FileLine>)>,
 }
 
 impl<'a> Labels<'a> {
@@ -153,7 +153,7 @@ impl<'a> Labels<'a> {
                     *squares += difference * (f64::from(number) - *mean);
                 }
                 Err(error) => {
-                    self.wrong.get_or_insert_with(|| (error, text.place()));
+                    self.wrong.get_or_insert_with(|| (error, text.file_line()));
                 }
             },
         }
@@ -166,7 +166,7 @@ impl<'a> Labels<'a> {
             self;
         if let Some((error, place)) = wrong {
             return Err(match place {
-                Some(place) => error.within(&place),
+                Some(place) => error.within(&place.to_string()),
                 None => error.noted(format!("in `{name}`")),
             });
         }

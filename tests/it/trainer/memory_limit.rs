@@ -70,7 +70,7 @@ fn a_divided_step_is_that_of_the_whole_batch() {
 #[test]
 fn a_divided_training_has_the_same_bits_on_any_machine() {
     let of = |limit: u64| trainer().memory_limit(limit);
-    let limit = least(&|limit| of(limit).fit(&train(), &dev(), Until::Epochs(1)));
+    let limit = least(&|limit| of(limit).fit(&train(), &dev(), Until::Epochs(3)));
     let mut whole = of(limit);
     let report = fit(&mut whole, Until::Epochs(3));
     let expected = state(&mut whole, &report, "limit");
@@ -162,7 +162,7 @@ fn what_cannot_be_divided_is_refused() {
         "{text}"
     );
     assert!(
-        text.contains(" tokens fit; ") && text.contains("shorten the sample, or raise the limit"),
+        text.contains(" tokens fit; ") && text.contains("shorten the sample, or raise the memory limit to "),
         "{text}"
     );
     // An operator that reads a whole batch.
