@@ -86,7 +86,7 @@ impl Folder {
         Ok(self)
     }
 
-    /// The path below the folder and the file, for every file, sorted by path.
+    /// Every file with its path below the folder, sorted by path.
     pub fn files(&self) -> &[(String, TextFile)] {
         &self.files
     }

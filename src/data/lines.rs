@@ -64,7 +64,8 @@ impl Lines {
         Self { name, input, encoding, guessed: false, max, number: 0, read: 0, bytes, room }
     }
 
-    /// Sets whether the encoding was guessed. If Windows-1252 was guessed, a line of UTF-8 is an error.
+    /// Sets whether the encoding was guessed. If Windows-1252 was guessed, a line of valid UTF-8 with characters beyond
+    /// ASCII is an error.
     pub(super) fn guessed(self, guessed: bool) -> Self {
         Self { guessed, ..self }
     }
@@ -84,7 +85,7 @@ impl Lines {
     pub(super) fn next(&mut self) -> Result<Option<Result<Cow<'_, str>, Reason>>> {
         self.bytes.clear();
         self.number += 1;
-        // The line end may take two bytes more than the longest line.
+        // The longest accepted line has `max` bytes, and its line end has at most two bytes.
         let most = self.max.saturating_add(2);
         let read = self.read_line(most)?;
         if read == 0 {

@@ -1,4 +1,4 @@
-//! The laws of the loader, and failures in threads.
+//! Tests of the loader's guarantees, and of failures in threads.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::data::{Field, SampleStream, Samples};
 
-/// Samples of the given lengths, whose ids encode the sample and the position.
+/// The fields of samples with the given lengths; each id encodes its sample and its position.
 fn fields(lengths: &[usize]) -> Vec<Vec<Field>> {
     let one = |(i, &n): (usize, &usize)| {
         let ids = (0..n).map(|t| (i * 1000 + t) as i64).collect::<Vec<_>>();
@@ -65,7 +65,7 @@ proptest! {
         };
         let loader = make(0);
         let batches = all(&loader, epoch, 0);
-        // The epoch is resumed at batch `from`, with and without prefetch, by another loader, as in another process.
+        // Another loader, with or without prefetch, resumes the epoch at batch `from`, as another process would.
         let rest = batches.get(from as usize..).unwrap_or_default();
         prop_assert_eq!(&all(&make(ahead), epoch, from)[..], rest);
         prop_assert_eq!(loader.fingerprint(), make(ahead).fingerprint());

@@ -5,8 +5,8 @@ use std::collections::HashSet;
 use crate::data::Pair;
 use crate::data::lines::Reason;
 
-/// Returns whether pairs are words with their pronunciations. Then each source is one word, and each target is
-/// phonemes with spaces in between, about as many as the word has letters.
+/// Returns whether pairs are words with their pronunciations. A word with its pronunciation has one word as the source.
+/// Its target has phonemes between spaces, about as many as the word has letters.
 pub(crate) fn are_pronunciations<'a>(pairs: impl IntoIterator<Item = &'a Pair>) -> bool {
     const LOOKED_AT: usize = 1_000;
     /// Maximum number of characters of a phoneme. A phoneme may have marks, such as a tie, a length or a tone.

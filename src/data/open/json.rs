@@ -1,5 +1,5 @@
-//! Reads records of JSON. A record may be an object or a list in a line, or an element of a list. Such a list is the
-//! whole file, or a field of the file's only object.
+//! Reads records of JSON. A record is an object or a list in a line of its own, or an element of a list of records. A
+//! list of records is the whole file, or a field of the file's only object.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -131,7 +131,7 @@ fn ends_in_line(walk: &mut Walk) -> Result<(bool, Option<u8>)> {
     Ok((ends, walk.peek()?))
 }
 
-/// The fields of a file that is one object, by their kinds.
+/// The fields of a file that is one object, grouped by kind.
 #[derive(Default)]
 struct Lists {
     /// The names of the fields that are lists of records.
@@ -413,7 +413,7 @@ impl Source {
         };
         into.clear();
         into.push(b'{');
-        // The line and the name of the record in the first column; all other columns must have this name.
+        // The line and the name of the record in the first column; each other column must have a value with this name.
         let (mut first, mut value) = (None, Vec::new());
         for (name, list) in columns.iter_mut() {
             let found = (list.next(&mut value)?, list.key.take());
