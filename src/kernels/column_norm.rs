@@ -27,7 +27,7 @@ pub struct ColumnNorm<'a, T> {
 /// threads of rayon's pool divide the work; the bits do not depend on the number of threads.
 ///
 /// # Panics
-/// Unless `mean` and `variance` have one number per column.
+/// If `mean` or `variance` does not have one number per column.
 pub fn column_moments<T: Float>(x: View<'_, T>, mean: &mut [T], variance: &mut [T], threads: usize) {
     let width = x.width();
     assert!(mean.len() == width && variance.len() == width, "moments of {width} columns");

@@ -36,7 +36,8 @@ pub struct Transitions {
 impl Transitions {
     /// Returns the bytes of the transitions between `tags` tags.
     pub fn bytes_of(tags: usize) -> usize {
-        // The scores, their exponentials in both orders, and the exponentials of the ends.
+        // The scores, the factors of pairs in both orders (`forth` and `back`), and the factors of the first and the
+        // last tag.
         (3 * tags + 4).saturating_mul(tags.next_multiple_of(LANES)).saturating_mul(size_of::<f64>())
     }
 
