@@ -10,7 +10,7 @@ use crate::metrics::Unit;
 pub struct ByLength {
     /// The name of the score, such as `wrong texts`, `wrong tags` or `chrF`.
     pub of: &'static str,
-    /// What the length counts, such as `length in tokens`.
+    /// The name of the length, with what it counts, such as `length in tokens`.
     pub by: &'static str,
     /// The unit of the score; a score with [`Unit::Share`] is shown in percent.
     pub unit: Unit,

@@ -7,7 +7,7 @@ use super::settings::{Setting, Value};
 use crate::data::memory;
 use crate::error::Error;
 
-/// The units of sizes: names in lower case, and bytes.
+/// The units of sizes: the name of each unit in lower case, and its number of bytes.
 const UNITS: [(&str, u64); 13] = [
     ("b", 1),
     ("k", 1_000),
@@ -45,8 +45,8 @@ impl ByteSize {
         self.0
     }
 
-    /// Returns 80 % of the memory of the machine, or of the container's limit if it is smaller; `None` if the operating system
-    /// reports neither.
+    /// Returns 80 % of the memory of the machine, or 80 % of the container's memory limit if this limit is smaller; `None` if
+    /// the operating system reports neither.
     pub fn of_machine() -> Option<Self> {
         memory::total().map(|bytes| Self((bytes / 10 * 8).max(1)))
     }
@@ -78,7 +78,7 @@ impl FromStr for ByteSize {
     }
 }
 
-/// Formats the size exactly, in the largest decimal unit that divides it.
+/// Formats the size exactly, in the largest decimal unit that divides the size without a remainder.
 impl fmt::Display for ByteSize {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let units = [("TB", 1_000_000_000_000), ("GB", 1_000_000_000), ("MB", 1_000_000), ("kB", 1_000)];

@@ -230,8 +230,8 @@ mod tests {
         let tags = Vocabulary::labels(["O", "B-PER", "I-PER", "B-LOC", "I-LOC"]).unwrap();
         let of = tagging("IOB2");
         let scored = scored(&tags, &of, &TEXTS);
-        // By conlleval, 2 of 3 predicted chunks are right, of 4 true chunks. By the strict rule, `I-PER` after `O` is
-        // no chunk: 1 of 2 predicted chunks is right.
+        // There are 4 true chunks. By conlleval, 2 of 3 predicted chunks are right. By the strict rule, `I-PER` after `O`
+        // is no chunk, so 1 of 2 predicted chunks is right.
         assert_eq!((scored.headline, scored.get("chunk F1")), ("chunk F1", Some(4.0 / 7.0)));
         assert_eq!(scored.get("strict chunk F1"), Some(2.0 / 6.0));
         assert_eq!(scored.get("token accuracy"), Some(5.0 / 8.0));

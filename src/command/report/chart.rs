@@ -133,8 +133,8 @@ fn drawn(title: &str, epochs: &[u64], lines: &[Line<'_>], best: Option<usize>, n
     out + "</svg>\n"
 }
 
-/// Returns the indices of the drawn epochs: all epochs, or, if there are too many, evenly spaced epochs with the last and
-/// the best.
+/// Returns the indices of the epochs to draw. If there are too many epochs, the list has evenly spaced epochs, the last
+/// epoch and the best epoch; otherwise, it has all epochs.
 fn kept(count: usize, best: Option<usize>) -> Vec<usize> {
     let each = count.div_ceil(POINTS).max(1);
     (0..count).filter(|&i| i % each == 0 || i + 1 == count || best == Some(i)).collect()

@@ -224,7 +224,7 @@ impl<'a> Labels<'a> {
     }
 }
 
-/// Refuses labels that are many distinct numbers: such data need a regression.
+/// Returns an error if the labels are many distinct numbers, since numbers need a regression.
 fn are_no_numbers(counted: &BTreeMap<String, [u64; 2]>, texts: u64, name: &str) -> Result<()> {
     let many = counted.len() > FEW && 2 * counted.len() as u64 > texts;
     if !many || !counted.keys().all(|label| number(label).is_ok()) {

@@ -46,7 +46,7 @@ impl<'a> LabelSets<'a> {
     }
 
     /// Scores a text: `tokens` is the length of the text in tokens, `row` has the probability of each label, and
-    /// `found` tells whether each label is predicted.
+    /// `found` has, for each label, whether the label is predicted.
     pub(super) fn add(
         &mut self,
         truth: &str,
