@@ -13,7 +13,8 @@ pub(super) fn megabytes(bytes: usize) -> String {
     }
 }
 
-/// Returns the memory of a step beside the model: its values and gradients, packed weights, scratch memory, and the batch.
+/// Returns the memory that a step takes in addition to the model and the data: values and gradients, packed weights, scratch
+/// memory, and the batch.
 pub(super) fn of_step(memory: &MemoryUse) -> usize {
     memory.total() - memory.parameters - memory.state - memory.data
 }

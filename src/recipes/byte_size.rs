@@ -26,7 +26,7 @@ const UNITS: [(&str, u64); 13] = [
 
 const EXPECTED: &str = "a size with its unit, as \"500 MB\" or \"4 GB\"";
 
-/// A size of memory in bytes. As text, it has a unit: `500 MB` (1 MB is 1,000,000 bytes), `1.5 GB`, `2 GiB` (1 GiB is 2³⁰ bytes).
+/// A size of memory in bytes. As text, a size has a unit: `500 MB` (1 MB is 1,000,000 bytes), `1.5 GB`, `2 GiB` (1 GiB is 2³⁰ bytes).
 ///
 /// ```
 /// use unpadded::recipes::ByteSize;

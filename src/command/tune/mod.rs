@@ -270,7 +270,8 @@ impl Search<'_> {
         Ok(interrupted)
     }
 
-    /// Trains a trial in its run folder up to rung `rung`. If the training is complete, the command writes its report.
+    /// Trains a trial in its run folder up to rung `rung`. If the training is complete, the function also
+    /// writes the report of the trial.
     fn fitted(&self, trial: &Trial, rung: usize) -> Outcome<(Report, Option<Better>)> {
         let config = self.config(trial)?;
         config.check()?;

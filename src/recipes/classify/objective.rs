@@ -56,7 +56,7 @@ pub(super) enum Objective {
 }
 
 impl Objective {
-    /// Returns what a trained model predicts, by the config of its training.
+    /// Returns the objective of a trained model, as the config of the training sets it.
     pub(super) fn of(predictor: &Predictor, config: &Config) -> Result<Self> {
         Ok(match config.data.target {
             Target::Label => Self::Label(predictor.vocabulary(LABELS)?.clone()),

@@ -27,7 +27,7 @@ pub(super) struct LabelSets<'a> {
     sample: Bootstrap,
     lengths: ByLength,
     /// The sum of −ln p over all labels of all texts, and the number of terms in this sum; p is the predicted
-    /// probability that the text has the label or, if the text does not have the label, that it does not.
+    /// probability of the truth: that the text has the label, or that the text does not have the label.
     loss: [f64; 2],
     unseen: Vec<UnseenLabel>,
 }
