@@ -129,7 +129,7 @@ pub trait Float:
     fn exp_with<A: Arithmetic>(self) -> Self;
     /// Returns the logistic function `1 / (1 + exp(-x))`, vectorisable.
     fn sigmoid_with<A: Arithmetic>(self) -> Self;
-    /// `tanh`, vectorisable.
+    /// Returns the hyperbolic tangent of this number, vectorisable.
     fn tanh_with<A: Arithmetic>(self) -> Self;
     /// Returns `1 + exp(-x)`, the denominator of `sigmoid`, vectorisable. Divisions are slow; with the denominator, a
     /// caller can combine several divisions into one.

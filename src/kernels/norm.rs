@@ -91,7 +91,10 @@ pub fn norm_rows_gradient<T: Float>(
     assert!(same(dout.rows(), dout.width()), "the shape of a gradient");
     assert!(dx.as_ref().is_none_or(|(dx, _)| same(dx.rows(), dx.width())), "the shape of a gradient");
     let fits = |side: &Option<(&mut [T], Assign)>| side.as_ref().is_none_or(|(side, _)| side.len() == width);
-    assert!(norm.gain.is_none_or(|gain| gain.len() == width) && fits(&dgain) && fits(&dbias), "the lengths of gains and biases");
+    assert!(
+        norm.gain.is_none_or(|gain| gain.len() == width) && fits(&dgain) && fits(&dbias),
+        "the lengths of gains and biases"
+    );
     let summed = dgain.is_some() || dbias.is_some();
     let numbers = norm_gradient_numbers(rows, width, summed);
     // If `norm` has no gain, these ones take its place.

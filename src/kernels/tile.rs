@@ -70,8 +70,8 @@ pub(super) fn of_rows(path: Path, size: Size) -> TileFn {
     sized(path, size, false)
 }
 
-/// Returns the function of a transposed tile: it reads `rows` columns of `a` (at most [`max_rows`]) as rows, and one panel
-/// of [`PANEL_VECTORS`] vectors. The sums of a transposed tile start at 0 and have no bias.
+/// Returns the function of a transposed tile. The function reads `rows` columns of `a` (at most [`max_rows`]) as rows,
+/// and one panel of [`PANEL_VECTORS`] vectors. The sums of a transposed tile start at 0 and have no bias.
 pub(super) fn of_columns(path: Path, rows: usize) -> TileFn {
     sized(path, Size { rows, panels: 1, vectors: PANEL_VECTORS }, true)
 }
