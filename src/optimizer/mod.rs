@@ -231,7 +231,8 @@ fn append(
     Ok(Minimization { gradients, rate, norm })
 }
 
-/// Appends operators that clip gradients in place: a gradient's variable then holds the clipped gradient.
+/// The gradients to clip, and the arguments for the clipping operators. The operators clip in place: a gradient's
+/// variable then holds the clipped gradient.
 #[derive(Clone, Copy)]
 struct Clip<'a> {
     registry: &'a Registry,
@@ -244,7 +245,7 @@ impl<'a> Clip<'a> {
         Append { role: Role::Update, caller: self.caller.to_string(), ..Append::forward(kind) }
     }
 
-    /// Appends the clipping of every number of every gradient to the range from −limit to limit.
+    /// Appends operators that clip every number of every gradient to the range from −limit to limit.
     fn value(&self, program: &mut Program, limit: f64) -> Result<()> {
         for &(param, grad) in self.gradients {
             let storage = program.spec(grad)?.storage.to_string();
@@ -259,7 +260,7 @@ impl<'a> Clip<'a> {
         Ok(())
     }
 
-    /// Appends the clipping by the norm of all gradients of `self` together, and returns the variable of this norm before
+    /// Appends operators that clip by the global norm of `self.gradients`; returns the variable of the norm before
     /// clipping.
     fn norm(&self, program: &mut Program, max_norm: f64) -> Result<VarId> {
         let clip = Append {

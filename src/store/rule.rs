@@ -13,7 +13,7 @@ use crate::program::description::initialize::ZEROS;
 use crate::program::{Append, Initializer, OpDesc, Program, Role, VarDesc, VarKind, VarRole};
 use crate::tensor::{DType, StorageKind};
 
-/// The kinds of update operators in which the update of a row depends on other rows; the store refuses them.
+/// The kinds of update operators in which the update of a row depends on other rows; the store refuses these operators.
 const WHOLE: [&str; 1] = ["lamb"];
 
 /// The update rule of a key for merged gradients: the update operator of one parameter, with its learning rate and clipping
@@ -71,7 +71,7 @@ impl Rule {
         let updates = || program.root().ops.iter().filter(|op| op.role == Role::Update);
         let update = update_of(program, param);
         let update = update.ok_or_else(|| named(refused("one that an optimizer moves", "none")))?;
-        // The rule needs no input for the history of updates, since the store keeps a history for each key.
+        // The input for the history of updates is not counted, since the store keeps a history for each key.
         let others = update.reads().count() - update.input(HISTORY).len();
         let slots = update.input("grad").first().zip(update.input("rate").first());
         let (Some((&grad, &rate)), 2) = (slots, others) else {
@@ -267,8 +267,8 @@ pub(super) const VALUE: &str = "value";
 /// The name of the operator slot for the history of updates. The name of the history's variable is made from this name and the
 /// name of the value.
 pub(super) const HISTORY: &str = "history";
-/// The name of the operator slot for the number of updates per row. The name of the variable is made from it, as for
-/// [`HISTORY`].
+/// The name of the operator slot for the number of updates per row. The name of the variable is made from this name and
+/// the name of the value, as for [`HISTORY`].
 pub(super) const SETTLED: &str = "settled";
 
 #[track_caller]

@@ -22,8 +22,8 @@ use crate::with_float;
 const NAME: &str = "name:";
 const NUMBER: &str = "number:";
 
-/// Returns the name of a key's value in the program of a saved file. A state's name is the slot, ` of ` and the name of the
-/// value; no value has such a name.
+/// Returns the name of a key's value in the program of a saved file. A state's name is the slot, ` of ` and the name of
+/// the value. The names of states and of values differ, since the name of a value begins with [`NAME`] or [`NUMBER`].
 fn named(key: &Key) -> String {
     match key {
         Key::Name(name) => format!("{NAME}{name}"),

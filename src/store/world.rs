@@ -102,8 +102,8 @@ impl WorldStore {
         Ok(())
     }
 
-    /// Sends `said`, a description of this rank's call for a key, to the other ranks; returns an error if another rank has
-    /// another description.
+    /// Sends `said`, a description of this rank's call for a key, to the other ranks; returns an error if another rank
+    /// has a different description.
     fn agree(&mut self, call: Request, key: &Key, said: Result<String>) -> Result<()> {
         let mut letter = Letter::new();
         letter.put(said.as_deref().unwrap_or_default().as_bytes());
@@ -214,7 +214,8 @@ impl WorldStore {
         };
         let all = self.meet(Request::Push, Some(key), letters)?;
         let merged = own.and_then(|own| self.merged(key, &all, own, weight));
-        // If the previous gradient could not be applied in this exchange, the other ranks get this error in the next exchange.
+        // If the previous gradient could not be applied in this exchange, its error stays in `pushed`, and the other
+        // ranks get that error in the next exchange.
         self.pushed.get_or_insert_with(|| (key.clone(), merged.map_err(|e| e.variable(key.to_string()))));
         Ok(())
     }

@@ -8,11 +8,11 @@ use crate::operator::call::Direct;
 use crate::operator::{Attributes, CheckCase, Fusion, Mode, Op, Operand, Registry, RunFacts};
 use crate::tensor::{DType, Storage};
 
-/// The tolerance for results of a fused operator in f64, relative to the largest number, since the fused operator adds up sums
-/// in another order.
+/// The tolerance for results of a fused operator in f64, relative to the largest number. The results may differ by
+/// rounding, since the fused operator adds up numbers in a different order.
 const ROUNDING: f64 = 1e-12;
 
-/// Returns the distinct fusions that an operator declares, over the attributes of all its check cases.
+/// Returns the distinct fusions that an operator declares with the attributes of any of its check cases.
 pub(super) fn of_kind(registry: &Registry, kind: &str, samples: &[CheckCase]) -> Vec<Fusion> {
     let mut found: Vec<Fusion> = Vec::new();
     for sample in samples {

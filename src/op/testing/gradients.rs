@@ -32,7 +32,7 @@ impl Case<'_> {
                     let Some(gradient) = &gradients[slot][k] else {
                         return Err(Broken(format!("`{name}`[{k}]: no gradient")));
                     };
-                    // Of a sparse operand, the central differences vary only the stored numbers.
+                    // The central differences vary only the stored numbers of a sparse operand.
                     let value = operand.value.storage();
                     let sparse = value.kind() != StorageKind::Dense;
                     let read = if sparse { stored } else { numbers };

@@ -109,7 +109,7 @@ impl Case<'_> {
     }
 }
 
-/// Returns, for each sequence, the range of the rows that belong to one piece.
+/// Returns, for each sequence, the range of its rows that belong to the piece with the index `piece`.
 fn piece_of(lod: &Arc<Lod>, piece: usize, rows: usize) -> Vec<Range<usize>> {
     let first = piece.saturating_mul(rows);
     let of = |w: &[usize]| {

@@ -10,7 +10,7 @@ use crate::ops::elementwise::arithmetic::{Combine, Elements};
 /// With fewer numbers than this, a second thread costs more time than it saves.
 const WORTH_A_THREAD: usize = 1 << 16;
 
-/// Which arguments of a function f(x, y) make the result 0 if they are 0, whatever the other argument is.
+/// The arguments of a function f(x, y) that, if they are 0, make the result 0 for any value of the other argument.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::ops) enum Zeros {
     /// Neither argument makes the result 0 alone: only f(0, 0) is 0, as in a sum.
@@ -307,7 +307,7 @@ mod tests {
     use super::*;
     use crate::ops::elementwise::arithmetic::{Div, Function, Maximum, slopes, value};
 
-    /// Makes a sparse matrix with some rows without entries, some with few and some with very many entries.
+    /// Makes a sparse matrix with rows that have no entries, few entries and very many entries.
     fn matrix(columns: usize) -> (Vec<i64>, Vec<i64>, Vec<f32>) {
         let (mut indptr, mut indices) = (vec![0], Vec::new());
         for step in [0, 1, 2, 7, columns, 3] {

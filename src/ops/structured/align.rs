@@ -36,8 +36,8 @@ operator! {
     /// last level of the output has the new lengths; the levels above the last one do not change. A sequence with only blanks
     /// becomes empty. `ids` gets no gradient.
     ///
-    /// The operator computes the offsets of the last level from the ids (`Op::levels`). So in a step block the ids must not
-    /// depend on a memory.
+    /// The offsets of the output's last level are computed from the ids (`Op::levels`). In a step block, the offsets of
+    /// all steps are computed before the first step runs, so the ids must not depend on a memory.
     ///
     /// ```
     /// use unpadded::op::{Attributes, Operand};

@@ -205,7 +205,7 @@ impl LinearChainCrf {
     }
 }
 
-/// Writes the tags of one sequence, the rows `rows`, to `to`; returns an error if a tag is not below `count`.
+/// Writes the tags of the rows `rows`, which are one sequence, to `to`; returns an error if a tag is not below `count`.
 fn path(tags: &Ids<'_>, rows: Range<usize>, count: usize, to: &mut Vec<usize>) -> Result<()> {
     to.clear();
     for row in rows {
@@ -257,13 +257,13 @@ struct CrfInputs<'a, T> {
     tags: &'a Ids<'a>,
     sequences: Sequences<'a>,
     dcost: View<'a, T>,
-    /// Whether the gradient of the transitions, the sums over pairs of tags, is requested.
+    /// Whether the gradient of the transitions is requested; this gradient consists of the sums over pairs of tags.
     pairs: bool,
 }
 
 impl<T: RowValue> CrfInputs<'_, T> {
-    /// Computes the gradients of several blocks: writes the gradient of the blocks' emissions to `to`, which starts at the
-    /// first row of the first block, and the sums over pairs of tags to each block.
+    /// Computes the gradients of several blocks. The gradient of the emissions is written to `to`, whose first row is
+    /// the first row of the first block; the sums over pairs of tags are written to each block.
     fn share(
         self,
         blocks: &mut [Block],

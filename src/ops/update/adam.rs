@@ -65,8 +65,8 @@ update_rule! {
     /// Adam, or AdamW if `decoupled`: steps along the mean of the gradients, divided by the root of the mean of the squared
     /// gradients.
     ///
-    /// The number of the step is t = 1, 2, …; in Adam, d = grad + weight_decay · param; in AdamW (`decoupled`), d = grad, and
-    /// first param −= rate · weight_decay · param. The formulas are:
+    /// The number of the step is t = 1, 2, …. In Adam, d = grad + weight_decay · param. In AdamW (`decoupled`), d =
+    /// grad, and each step begins with param −= rate · weight_decay · param. The formulas are:
     ///
     /// - moment1 += (1 − beta1) · (d − moment1);
     /// - moment2 = beta2 · moment2 + (1 − beta2) · d²;

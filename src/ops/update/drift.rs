@@ -106,8 +106,8 @@ pub(in crate::ops) struct Spread {
     central: [f64; 4],
 }
 
-/// The maximum standard deviation of the values c, relative to their mean, for which the expansion is accurate: above this
-/// maximum, the sixth power exceeds 1e-8.
+/// The maximum standard deviation of the values c, relative to their mean, for which the expansion is accurate: above
+/// this maximum, the term of the sixth power, which the expansion leaves out, may exceed 1e-8.
 const CLOSE: f64 = 0.016;
 
 impl Spread {

@@ -54,8 +54,8 @@ impl<T: RowValue> MergedRows<T> {
 }
 
 impl<T> MergedRows<T> {
-    /// Returns the most memory for merging `rows` rows of a table, `height` rows of `width` numbers, as part of the scratch value
-    /// `S`.
+    /// Returns the maximum memory for merging `rows` rows of a gradient, as part of the scratch value `S`. The table
+    /// has `height` rows of `width` numbers.
     pub(in crate::ops) fn memory<S: 'static>(rows: usize, (height, width): (usize, usize)) -> CallMemory {
         let merged = rows.min(height).saturating_mul(width * size_of::<T>());
         let bytes = rows.saturating_mul(RowMerge::BYTES_PER_ROW).saturating_add(merged);
@@ -63,7 +63,8 @@ impl<T> MergedRows<T> {
     }
 }
 
-/// Returns the memory of an update beside its operands: the merged rows of a gradient that is selected rows.
+/// Returns the memory that an update needs in addition to its operands: the merged rows of a gradient that is selected
+/// rows.
 pub(in crate::ops) fn memory(sizes: &CallSizes<'_>) -> CallMemory {
     let (table, rows) = (sizes.input(GRAD), sizes.stored(GRAD));
     with_float!(sizes.dtype(GRAD), T => Ok(MergedRows::<T>::memory::<Scratch<T>>(rows, table)))
@@ -164,8 +165,8 @@ const PARAM: usize = 0;
 const STATE: usize = 1;
 const SETTLED: usize = 2;
 
-/// Runs the operator `settle`: applies missed updates to the rows that `ids` collects and to one of every [`SWEEP`] rows or,
-/// without `ids`, to all rows.
+/// Runs the operator `settle`, which applies missed updates. With `ids`, missed updates are applied to the rows that
+/// `ids` collects and to one of every [`SWEEP`] rows; without `ids`, to all rows.
 pub(in crate::ops) fn settle(
     run: &mut Forward<'_>,
     rule: &dyn Rule,
@@ -436,7 +437,8 @@ impl<T: Float> Settling<'_, T> {
         self.rule.rests() && fields[1..].iter_mut().all(|state| is_zero(state.row(row)))
     }
 
-    /// Applies the combined missed updates in `owed`, one entry per row, to the first rows of `ids`.
+    /// Applies the combined missed updates in `owed`, which has one entry per row, to the first `owed.len()` rows of
+    /// `ids`.
     fn pay(&self, fields: &mut [ViewMut<'_, T>], ids: &[i64], owed: &[RowDebt<'_>]) {
         self.rule.settle(owed, self.block(fields, ids, owed.len()));
     }
@@ -476,7 +478,7 @@ fn is_zero<T: Float>(numbers: &[T]) -> bool {
     numbers.chunks(16).all(|part| !part.iter().fold(false, |any, &x| any | (x != T::ZERO)))
 }
 
-/// Applies a rule to the rows of the gradient, if the parameter and its states are row-sparse.
+/// Applies a rule to the rows of the gradient; the parameter and its states are row-sparse.
 fn row_sparse<T: RowValue>(
     run: &mut Forward<'_>,
     rule: &dyn Kernel<T>,

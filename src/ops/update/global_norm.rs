@@ -112,8 +112,8 @@ fn gradient_squares<T: RowValue>(run: &mut Forward<'_>, k: usize) -> Result<f64>
     sum
 }
 
-/// Returns Σ x² over all elements, summed as a tree: the rows are halved down to one row, then the columns down to [`RUN`]
-/// columns.
+/// Returns Σ x² over all elements, summed as a tree. The rows are divided into halves until a part has one row; then
+/// the columns are divided until a part has at most [`RUN`] columns.
 fn squares<T: Float>(x: View<'_, T>, threads: usize) -> f64 {
     let (rows, width) = (x.rows(), x.width());
     if rows == 0 || width == 0 {

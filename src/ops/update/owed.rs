@@ -6,8 +6,8 @@
 //! rates, not on the row. So one recurrence, backwards from the last update, computes the effect for every number of missed
 //! updates (gap).
 //!
-//! Each step also settles one of every [`SWEEP`] rows, so that no row misses more than about [`SWEEP`] updates. So the history
-//! needs only the rates of the last [`KEPT`] updates.
+//! Each step also settles one of every [`SWEEP`] rows, so that no row misses more than about [`SWEEP`] updates.
+//! Therefore, the history needs only the rates of the last [`KEPT`] updates.
 
 use std::any::Any;
 use std::ops::Range;
@@ -39,7 +39,8 @@ pub struct RowDebt<'a> {
     pub moves: &'a Moves,
     /// The number of updates that `moves` combines.
     pub updates: usize,
-    /// The number of missed updates after the first `updates`: in these, the state no longer moves the parameter.
+    /// The number of missed updates after the first `updates`; in the last `rest` updates, the state no longer moves
+    /// the parameter.
     pub rest: usize,
     /// The factor by which decay multiplies the parameter in the last `rest` updates.
     pub kept: f64,
@@ -114,8 +115,8 @@ pub(in crate::ops) struct Ledger {
 
 impl Default for Ledger {
     fn default() -> Self {
-        // The number of updates in a part is small relative to the number of its first update, so that the bias correction of
-        // the moments hardly changes within a part.
+        // The number of updates in a part is small relative to the index of the part's first update, so that the bias
+        // correction of the moments hardly changes within a part.
         let next = |at: &u64| Some(at + (at / 20).max(1)).filter(|&at| at <= KEPT as u64);
         let parts: Vec<u64> = std::iter::successors(Some(0), next).collect();
         let of_parts = vec![None; parts.len() - 1];
@@ -186,7 +187,8 @@ impl Ledger {
             if updates.end > self.count {
                 break;
             }
-            // The loop begins at `start`, so all updates of the visited parts are still in the history.
+            // The loop begins with the first part at or after `start`, so all updates of the visited parts are still in
+            // the history.
             if self.of_parts[part].is_none() {
                 let moves = moves_of(rule, history, updates);
                 self.of_parts[part] = Some(Some(moves).filter(|moves| rule.is_known(moves)));
@@ -195,8 +197,8 @@ impl Ledger {
         false
     }
 
-    /// Returns a combined effect of the updates from `update` on that ends at `end` or earlier, and the number of combined
-    /// updates; `None` if no accurate effect is known.
+    /// Returns the combined effect of several updates from `update` on, and the number of these updates. The last of
+    /// these updates is before `end`. Returns `None` if no accurate effect is known.
     pub(in crate::ops) fn part(
         &self,
         rule: &dyn DeferredRule,

@@ -74,7 +74,7 @@ impl RuleKind {
 
     fn found(&self) -> Result<&dyn Op> {
         let unknown =
-            || Error::of(ErrorKind::Program, "attribute `rule`", "one read by a registry", &*self.kind);
+            || Error::of(ErrorKind::Program, "attribute `rule`", "a rule that a registry has resolved", &*self.kind);
         self.found.as_deref().ok_or_else(unknown)
     }
 }
@@ -129,7 +129,8 @@ pub(crate) fn settle_attributes(
     Settle { rule, settings, dtype, shape }.attributes()
 }
 
-/// Returns whether an operator is an update rule that can apply missed updates later: it has the output `settled`.
+/// Returns whether an operator is an update rule that can apply missed updates later; such a rule has the output
+/// `settled`.
 fn waits(declaration: &Declaration) -> bool {
     declaration.signature.outputs.iter().any(|slot| slot.name == "settled" && slot.arity == Arity::Optional)
 }

@@ -3,7 +3,7 @@
 use super::{Decay, Group, Optimizer, Options, Schedule, SparseMode, UpdateRule, betas};
 use crate::error::Result;
 
-/// The kind of second moment by whose root the step is divided.
+/// The kind of the second moment; the step is divided by the root of this moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Second {
     /// Adam: the current second moment, a running mean of squared gradients.
