@@ -37,8 +37,8 @@ pub(crate) struct BatchRunner {
 }
 
 impl BatchRunner {
-    /// Makes a runner. The executor must fetch the carried states after a batch; `looked_at` are the variables that metrics
-    /// read.
+    /// Makes a runner. The executor must be compiled to return the carried states after a batch. `looked_at` has the
+    /// variables that metrics read.
     pub(crate) fn new(executor: Executor, looked_at: impl Iterator<Item = VarId>) -> Self {
         let program = executor.program();
         let feeds = program.vars().filter(|(_, v)| v.role == VarRole::Feed);
@@ -55,8 +55,8 @@ impl BatchRunner {
         }
     }
 
-    /// Checks, before any batch is read, that feeds with shared sequences have equal lengths in `data`, if `data` knows the
-    /// lengths.
+    /// Checks that feeds with shared sequences have equal lengths in `data`, before any batch is read. If `data` does
+    /// not know the lengths, nothing is checked.
     pub(crate) fn check(&self, data: &dyn Data) -> Result<()> {
         self.alike.iter().try_for_each(|([a, b], levels)| data.same_lengths([a, b], *levels))
     }
@@ -154,7 +154,7 @@ impl BatchRunner {
         self.carry(carried, sequences)?;
         let Self { executor, feeds, carried: states, seeds, persistent, .. } = self;
         let bound = Binding { program: executor.program(), feeds, states, seeds };
-        // A user's own data type may not record the line that made it: an error then has the caller's line.
+        // A user's own data type need not record the line that made the data. An error then has the caller's line.
         let made = data.made_at().unwrap_or(Location::caller());
         let feeds = bound.feeds(batch, carried, made)?;
         for (var, value) in persistent {
@@ -208,7 +208,8 @@ struct Binding<'p, 'a> {
 }
 
 impl<'a> Binding<'_, 'a> {
-    /// Returns the feeds of a run: the values of a batch, the carried states and the seeds. `made` is the line that made the data.
+    /// Returns the feeds of a run: the values of a batch, the carried states and the seeds. `made` is the source line
+    /// that made the data.
     fn feeds(
         &self,
         batch: &'a Batch,

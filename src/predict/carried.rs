@@ -34,7 +34,7 @@ pub(super) fn fed(
     }
 }
 
-/// Returns zeros for variable `id`, which is batched, with `rows` rows.
+/// Returns zeros for the batched variable `id`, with `rows` rows.
 pub(super) fn zeros(program: &Program, id: VarId, rows: usize, lod: Option<Arc<Lod>>) -> Result<Variable> {
     let spec = program.spec(id)?;
     let mut shape: Vec<usize> = spec.shape.iter().map(|e| e.known().unwrap_or(rows)).collect();

@@ -17,12 +17,12 @@ type LanguageModel = dyn Fn(&[i64], i64) -> f64 + Send + Sync;
 
 /// A beam search for the likeliest labellings of sequences of frames, from the logits of a network that was trained by CTC.
 ///
-/// In each frame, the logits give a probability to every class; one class is the *blank*. A path takes one class in each frame;
-/// the labelling of a path is the path after merging runs of one class and then removing the blanks. The probability of a
-/// labelling is the sum of the probabilities of its paths. A labelling may have many paths, so the likeliest path need not
-/// belong to the likeliest labelling. After each frame, the search keeps the best prefixes of labellings, at most as many as
-/// the beam width. For each prefix, the search adds up the probabilities of its paths in two sums: paths that end in a blank,
-/// and all other paths. The score of a labelling is
+/// In each frame, the logits give a probability to every class; one class is the *blank*. A path takes one class in
+/// each frame. To get the labelling of a path, consecutive equal classes are merged, and then the blanks are removed.
+/// The probability of a labelling is the sum of the probabilities of its paths. A labelling may have many paths, so the
+/// likeliest path need not belong to the likeliest labelling. After each frame, the search keeps the best prefixes of
+/// labellings, at most as many as the beam width. For each prefix, the search keeps two sums of probabilities: one over
+/// the paths that end in a blank, and one over all other paths of the prefix. The score of a labelling is
 ///
 /// ```text
 /// ln p(labels) + weight · Σ model(labels before, label) + bonus · number of labels
@@ -96,9 +96,9 @@ impl CtcBeam {
         Self { n_best, ..self }
     }
 
-    /// Adds a language model: the score gains `weight` times the natural logarithm of the probability of each label after the
-    /// labels before it. If the model returns negative infinity for a label, the search never appends this label to this prefix,
-    /// whatever the weight.
+    /// Adds a language model: the score gains `weight` times the natural logarithm of the probability of each label
+    /// after the labels before it. If the model returns negative infinity for a label, the search never appends this
+    /// label to this prefix, whatever the weight is.
     ///
     /// Several threads call the model at once. While the search keeps a prefix, it calls the model once for each next label. If
     /// the search drops a prefix and keeps it again later, it may repeat these calls; the model must then return the same
@@ -126,7 +126,8 @@ impl CtcBeam {
     /// logit is negative infinity is never taken. A sequence without frames has one labelling, which is empty and has score 0.
     /// A sequence has fewer labellings than `n_best` if no more exist, and none if the language model forbids every labelling.
     ///
-    /// The threads of rayon's pool divide the sequences among them; the result does not depend on the number of threads.
+    /// The sequences are divided among the threads of rayon's pool; the result does not depend on the number of
+    /// threads.
     ///
     /// # Errors
     /// It is an error if the logits are sparse, have no LoD, or are of another shape or dtype; if a row of logits has NaN,
@@ -177,9 +178,7 @@ impl CtcBeam {
         }
         match shape {
             [_, classes] if blank < classes => Ok(*classes),
-            [_, classes] => {
-                Err(Error::new("blank", format!("one of {classes} classes, from 0 on"), blank.to_string()))
-            }
+            [_, classes] => Err(Error::new("blank", format!("a class below {classes}"), blank.to_string())),
             other => Err(Error::new("shape of the logits of CTC", "[frames, classes]", format!("{other:?}"))),
         }
     }
@@ -364,9 +363,9 @@ impl<'a> Search<'a> {
 }
 
 impl Prefix {
-    /// Returns the probability of the paths to which a class `next` appends a new label. If the last
-    /// label of the prefix is `next`, the result includes only the paths that end in a blank: two equal labels without a blank
-    /// between them merge into one.
+    /// Returns the probability of all paths of this prefix to which the class `next` appends a new label. If the last
+    /// label of the prefix is `next`, the result includes only the paths that end in a blank: two equal labels without
+    /// a blank between them merge into one.
     fn before(&self, next: usize, prefixes: &Prefixes) -> f64 {
         if prefixes.nodes[self.node].label == next { self.blank } else { self.both }
     }
@@ -517,7 +516,8 @@ fn log_softmax<T: Copy + Into<f64>>(logits: &[T], logs: &mut [f64]) -> Result<()
     }
     let sum: f64 = logs.iter().map(|log| (log - highest).exp()).sum();
     let ln = sum.ln();
-    // Subtract twice: `highest + ln` would round `ln` away beside a large logit.
+    // Subtracts `highest` and `ln` one after the other: in the sum `highest + ln`, a large `highest` would round `ln`
+    // away.
     logs.iter_mut().for_each(|log| *log = *log - highest - ln);
     Ok(())
 }

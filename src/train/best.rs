@@ -1,4 +1,4 @@
-//! The choice of the best epoch, and the check that values by different criteria are never compared.
+//! The choice of the best epoch, and the check that values of different criteria are never compared.
 
 use std::collections::BTreeMap;
 
@@ -82,7 +82,7 @@ impl Trainer {
         } else {
             self.state.best.clear();
         }
-        // Epochs that were not better by the old criterion do not count as epochs without an improvement.
+        // Epochs that were no improvement by the old criterion no longer count for the patience.
         if self.state.criterion.replace(criterion).is_some() {
             (*since_best, *stalled) = (0, 0);
         }

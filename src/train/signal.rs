@@ -9,9 +9,9 @@ use signal_hook::{SigId, flag, low_level};
 
 use crate::error::Result;
 
-/// The number of trainings that catch interrupts, and `idle`: the flag that is true while no training catches interrupts.
-/// Installing a handler removes the system's default action for good. While no training runs, a handler of this module
-/// therefore does the default action itself.
+/// The number of trainings that catch interrupts, and the flag `idle`, which is true while no training catches
+/// interrupts. Installing a handler removes the system's default action for good. While no training runs, a handler of
+/// this module therefore does the default action itself.
 static RUNNING: Mutex<Option<Running>> = Mutex::new(None);
 
 struct Running {

@@ -39,7 +39,7 @@ pub(crate) fn beam(
         }
         if parents.len().saturating_mul(classes) > MOST_LOGITS {
             let expected = format!(
-                "at most {} of {classes} tokens each: a narrower beam, or fewer sources",
+                "at most {} with {classes} logits each; use a narrower beam or fewer sources",
                 MOST_LOGITS / classes
             );
             let got = parents.len().to_string();

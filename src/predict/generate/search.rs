@@ -58,7 +58,7 @@ struct HypothesisEnd {
     stopped: bool,
 }
 
-/// The buffers of a thread; the sources that the thread works on use them in turn.
+/// The buffers of a thread; the sources that the thread works on use the buffers one after another.
 #[derive(Default)]
 pub(super) struct Scratch {
     logits: Vec<f32>,
@@ -126,8 +126,8 @@ impl<'a> Search<'a> {
             let what = format!("attention of source {} at step {step}", self.source);
             return Err(Error::new(
                 what,
-                "as much for each of its hypotheses at each step",
-                "something else",
+                "the same number of weights for each hypothesis at each step",
+                "different numbers of weights",
             ));
         };
         for (sum, &value) in self.covered.iter_mut().zip(rows.into_iter().flatten()) {
@@ -173,7 +173,8 @@ impl<'a> Search<'a> {
         excluded.sort_unstable();
         stops.extend(rules.stop().filter(|_| stop).map(|token| with(token, row[token])));
         stops.pop_if(|stop| stop.logit == f32::NEG_INFINITY);
-        // All other tokens are not required tokens, so these continuations belong to the group of the hypothesis itself.
+        // No other token adds a required token to the hypothesis, so the continuations by these tokens stay in the
+        // group of the hypothesis.
         let best = &mut groups[met.count_ones() as usize];
         let mut from = 0;
         for end in excluded.iter().copied().chain([row.len()]) {
