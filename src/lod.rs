@@ -54,7 +54,7 @@ impl Lod {
     /// which have paragraphs, sentences, words and characters.
     pub const MAX_LEVELS: usize = 6;
 
-    /// Makes a LoD of the offsets of every level, from the top level on.
+    /// Makes a LoD from the offsets of every level; the top level comes first.
     ///
     /// # Errors
     /// Fails if there is no level, if there are more than [`Lod::MAX_LEVELS`] levels, or if the offsets of a level are
@@ -64,8 +64,8 @@ impl Lod {
         build(levels).map(Arc::new).at_caller()
     }
 
-    /// Makes a LoD with the levels of `upper` and a new last level with these offsets. If `upper` is `None`, the new
-    /// level is the only level.
+    /// Makes a LoD with the levels of `upper` and a new last level, which has the offsets `offsets`. If `upper` is
+    /// `None`, the new level is the only level.
     ///
     /// # Errors
     /// Fails if the offsets are not valid, or if the number of sequences of the new level is not the last offset of `upper`.
@@ -75,7 +75,7 @@ impl Lod {
         Ok(Arc::new(Lod { upper, offsets }))
     }
 
-    /// Adds a new last level below this LoD: the rows of this LoD become sequences.
+    /// Makes a LoD with a new last level below this LoD: the rows of this LoD become sequences.
     ///
     /// # Errors
     /// Fails as [`Lod::extend`] does.
@@ -84,7 +84,7 @@ impl Lod {
         Self::extend(Some(Arc::clone(self)), offsets)
     }
 
-    /// Makes a LoD of the lengths of the sequences of every level, from the top level on.
+    /// Makes a LoD from the sequence lengths of every level; the top level comes first.
     ///
     /// # Errors
     /// Fails if a sum of lengths overflows, or if the sum of the lengths of a level is not the number of sequences of
@@ -95,7 +95,7 @@ impl Lod {
         Self::new(levels.collect::<Result<_>>().at_caller()?)
     }
 
-    /// Makes a LoD of one level, of the lengths of the sequences.
+    /// Makes a LoD of one level from the lengths of its sequences.
     ///
     /// # Errors
     /// Fails if the sum of the lengths overflows.
@@ -178,8 +178,8 @@ impl Lod {
         self.upper.as_ref()
     }
 
-    /// The offsets of the last level. There is one offset more than there are sequences; the last offset is the number of
-    /// rows.
+    /// The offsets of the last level. The number of offsets is one more than the number of sequences; the last offset
+    /// is the number of rows.
     pub fn offsets(&self) -> &[usize] {
         &self.offsets
     }
@@ -261,9 +261,9 @@ impl Lod {
         Ok(offsets)
     }
 
-    /// Finds the first sequence whose length in this LoD and in `other` differs. Returns the level, the index of the sequence
-    /// in the level, and both lengths; `None` if both LoDs are equal. Both LoDs must have equal numbers of levels and of
-    /// top-level sequences.
+    /// Finds the first sequence that has different lengths in this LoD and in `other`. Returns the level, the index of
+    /// the sequence in the level, and both lengths; `None` if both LoDs are equal. Both LoDs must have the same number
+    /// of levels and the same number of top-level sequences.
     pub(crate) fn first_difference(&self, other: &Lod) -> Option<(usize, usize, [usize; 2])> {
         self.all().into_iter().zip(other.all()).enumerate().find_map(|(level, (a, b))| {
             let mut pairs = lengths(a).zip(lengths(b)).enumerate();

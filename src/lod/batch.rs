@@ -143,8 +143,8 @@ impl Lod {
         self.take_rows(order)
     }
 
-    /// Repeats each top-level sequence: sequence *i* occurs `times[i]` times in succession; a sequence with 0 is left
-    /// out.
+    /// Repeats each top-level sequence: sequence *i* occurs `times[i]` times in succession; if `times[i]` is 0, the
+    /// sequence is left out.
     ///
     /// ```
     /// use unpadded::Lod;

@@ -1,4 +1,4 @@
-//! A LoD by example: the message of each rule, ranges, shared levels. The laws of LoDs are tested in
+//! Tests LoDs by examples: the error message of each rule, ranges, shared levels. The laws of LoDs are tested in
 //! `tests/it/lod_laws.rs`.
 
 use serde::Deserialize;

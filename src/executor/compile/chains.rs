@@ -23,9 +23,9 @@ pub(crate) fn outside(code: Vec<Instr>, slots: &[SlotDesc]) -> (Vec<Instr>, Vec<
     (sorted.into_iter().map(|(_, instr)| instr).collect(), chains)
 }
 
-/// Finds chains as [`outside`] does, for the root block, whose instructions are grouped by operator. A sum that is moved joins
-/// the group of the last operator of its chain. Matrix products of the root block are in no chain: a weight may be large, and
-/// every chunk would read it again.
+/// Finds chains as [`outside`] does, for the root block, whose instructions are grouped by operator. A sum that is
+/// moved joins the group of the last operator of its chain. Matrix products of the root block are in no chain: a weight
+/// may be large, and every chunk would read the weight again.
 pub(crate) fn root(groups: Vec<Vec<Instr>>, slots: &[SlotDesc]) -> (Vec<Vec<Instr>>, Vec<Chain>) {
     let mut sorted_groups: Vec<Vec<Instr>> = groups.iter().map(|_| Vec::new()).collect();
     let numbered = groups.into_iter().enumerate();
@@ -125,8 +125,8 @@ impl Sorted<'_> {
         self.touched.clear();
     }
 
-    /// Returns the slot of a view; for an alias, the slot whose buffer the alias shares. `None` for a value that is passed from
-    /// step to step: no call outside the loop writes it.
+    /// Returns the slot of a view; for an alias, the slot whose buffer the alias shares. `None` for a value that is
+    /// passed from step to step, because no call outside the loop writes this value.
     fn slot(&self, r: &Ref) -> Option<usize> {
         match r.access {
             Access::Slot(mut s) => {
@@ -152,7 +152,7 @@ impl Sorted<'_> {
         self.sums.push(instr);
     }
 
-    /// Returns whether an instruction gives the same result before the waiting sums as after the waiting sums.
+    /// Returns whether an instruction may run before the waiting sums: its result is then the same as after the sums.
     fn free(&self, instr: &Instr) -> bool {
         let Instr::Op(op) = instr else { return self.sums.is_empty() };
         let in_order = |r: &Ref| self.slot(r).is_some_and(|s| self.written.contains(&s));

@@ -17,7 +17,8 @@ use crate::executor::rewrite::needs::{gradient_reads, needed_values};
 use crate::operator::{BlockId, Extent, LevelId, Reach, VarId};
 use crate::program::{OpDesc, Role, StepDesc, grad_name};
 
-/// The order of a loop's rows: step-major over the sequences of a level. If `reverse`, each sequence runs from its end.
+/// The order of a loop's rows: step-major over the sequences of a level. If `reverse` is true, the loop runs each
+/// sequence from its end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Order {
     level: LevelId,
@@ -41,8 +42,8 @@ pub(crate) struct Layouts {
     calls: HashMap<usize, RankedLayout>,
     /// The variables of step blocks that share the memory of a variable outside the loop, each with the outer variable.
     pub(crate) taken: HashMap<VarId, VarId>,
-    /// The variables outside a loop whose rows stay in the step-major order in which the loop wrote them, each with the
-    /// corresponding variable of the loop's block.
+    /// The variables outside a loop that stay in the step-major order in which the loop wrote their rows. Each variable
+    /// is mapped to the corresponding variable of the loop's block.
     pub(crate) left: HashMap<VarId, VarId>,
     /// The step blocks whose frames must provide row keys (for random numbers) to calls outside the block.
     pub(crate) keyed: Vec<BlockId>,
@@ -112,9 +113,9 @@ impl Finder<'_> {
         Ok(())
     }
 
-    /// Returns the step-major order in which a row-wise call can run without a copy. The order is the common order of all
-    /// batched variables that the call reads. `None` if the variables that the call reads have no common order, or if its
-    /// results are wider than these variables.
+    /// Returns the step-major order in which a row-wise call can run without a copy. The order is the common order of
+    /// all batched variables that the call reads. `None` if the variables that the call reads have no common order, if
+    /// a result must be in the batch's order, or if the results are wider than the variables that the call reads.
     fn order(&self, call: &ScheduledCall) -> Result<Option<RankedLayout>> {
         let mut found: Option<RankedLayout> = None;
         let (mut read_width, mut write_width) = (0, 0);

@@ -54,7 +54,7 @@ pub(crate) struct Slots {
     starts: HashMap<(BlockId, usize), usize>,
     /// For each memory, the slot that holds the previous values of all steps as one array; the key is as in `starts`.
     spread: HashMap<(BlockId, usize), usize>,
-    /// The slots with rows in an order of a step block (step-major or by rank), for each step block.
+    /// For each step block, the slots whose rows are in an order of the block: step-major, or by rank.
     pub(crate) of_block: HashMap<BlockId, Vec<usize>>,
     pub(crate) copies: Vec<Copy>,
     /// The storage of each value that is not dense, by pool number.
@@ -95,7 +95,7 @@ impl Slots {
     /// Returns the reference (slot, rows, width, first column) to a variable in the batch's order.
     ///
     /// # Errors
-    /// If no instruction reads or writes the variable, so that it has no slot.
+    /// Fails if no instruction reads or writes the variable: the variable then has no slot.
     pub(crate) fn reference(&self, source: &Source<'_>, var: VarId) -> Result<Ref> {
         let (whole, column) = self.views.get(&var).copied().unwrap_or((var, 0));
         let access = self.access.get(&whole).copied().ok_or_else(|| {
@@ -236,7 +236,8 @@ impl Maker<'_> {
         self.add_kept(var, spec, home, (false, None))
     }
 
-    /// Adds a slot; the scope may keep its value from run to run, or it may share the buffer of another slot.
+    /// Adds a slot. `persistent` is whether the scope keeps its value from run to run; `alias` is the slot whose buffer
+    /// the new slot shares.
     fn add_kept(
         &mut self,
         var: VarId,

@@ -45,11 +45,11 @@ pub(crate) struct Source<'a> {
 }
 
 impl<'a> Source<'a> {
-    /// Parses the operators of a rewritten program that run. `nexts` are variables of the root block whose values the next run
-    /// reads, like the next value of a memory.
+    /// Parses the operators of a rewritten program that run. `nexts` are variables of the root block. The next run
+    /// reads their values, as a step reads the values that the previous step computed.
     ///
     /// # Errors
-    /// If the registry does not contain an operator that runs, or the program has no tensor for a variable.
+    /// Fails if the registry does not contain an operator that runs, or if the program has no tensor for a variable.
     pub(crate) fn new(
         rewritten: &'a Rewritten,
         registry: &Registry,
@@ -94,7 +94,7 @@ impl<'a> Source<'a> {
     fn parse(&self, id: OpId, desc: &OpDesc, registry: &Registry) -> Result<ParsedOp> {
         let op = match self.rewritten.instance(id.block, id.number) {
             Some(op) => op.clone(),
-            // Returns the registry's own error about an unknown operator.
+            // The operator is not registered, so this second attempt returns the registry's error.
             None => registry.parse(&desc.kind, &desc.attributes)?,
         };
         let signature = op.signature();

@@ -97,7 +97,8 @@ struct Text<'a> {
     plan: &'a Plan,
     loops: HashMap<BlockId, &'a Loop>,
     passed: HashMap<(BlockId, usize), Ref>,
-    /// Collects the variables of a block that are columns of another variable, and the gradients that equal another gradient.
+    /// For each block, the variables that are columns of another variable (`views`), and the gradients that equal
+    /// another gradient (`same`).
     views: ByBlock<(VarId, (VarId, usize))>,
     same: ByBlock<(VarId, VarId)>,
     out: String,
@@ -202,7 +203,7 @@ impl<'a> Text<'a> {
         self.inside(|text| text.line(&format!("before its output has room{when}")));
     }
 
-    /// Prints the operands that a call reads, then its outputs with their positions.
+    /// Returns two texts: the operands that a call reads, and its outputs with their positions.
     fn operands(&self, op: &OpInstr, desc: &OpDesc) -> (String, String) {
         let signature = op.op.signature();
         let backward = op.pass == Pass::Backward;
@@ -366,7 +367,7 @@ impl<'a> Text<'a> {
         self.line(&text);
     }
 
-    /// Prints the gradients to which the steps of a loop add.
+    /// Prints the gradients that are set to zero before a loop.
     fn zeroed(&mut self, inner: &Loop) {
         if !inner.zero.is_empty() {
             let names: Vec<String> = inner.zero.iter().map(|view| self.slot_name(view)).collect();

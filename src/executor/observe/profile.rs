@@ -140,9 +140,9 @@ impl Entry {
 /// ```
 ///
 /// # Cost
-/// Without a profile, a call costs one additional branch, and no memory. With a profile, each call costs two readings of the
-/// clock and a count of bytes, together under a microsecond. For an LSTM(256) over 64 sequences, that is less than the
-/// variation between runs.
+/// Without a profile, a call costs one additional branch, and no memory. With a profile, each call costs two readings
+/// of the clock and a count of bytes, together under a microsecond. For an LSTM(256) over 64 sequences, this cost is
+/// less than the variation between runs.
 ///
 /// # Meaning of the numbers
 /// *Time* is wall-clock time. If `n` threads run the steps of a loop side by side, each thread counts 1/n of its time, so all

@@ -127,8 +127,8 @@ pub(crate) enum Instr {
     Levels(Box<OpInstr>),
     /// A loop over the steps of a step block or of a gradient block.
     Loop(Box<Loop>),
-    /// Starts a gradient to which a loop adds: fills it with zeros; a gradient of selected rows starts with no rows. The second
-    /// field of `Zero` is the number of the instruction in the plan.
+    /// Sets a gradient to which a loop adds to its first value: zeros, or no rows for a gradient of selected rows. The
+    /// second field of `Zero` is the number of the instruction in the plan.
     Zero(Ref, usize),
     /// Moves rows from a loop's step-major order into the batch's order.
     Reorder {
@@ -249,8 +249,8 @@ pub(crate) struct Loop {
     pub(crate) after: Vec<Instr>,
     /// The chains of the loop's instructions: groups of calls that run chunk by chunk.
     pub(crate) chains: Chains,
-    /// The memories whose previous values are also copied into one array, since instructions outside the loop read it: after
-    /// the steps, or before them ([`Self::spreads_first`]).
+    /// The memories whose previous values are also copied into one array, because instructions outside the loop read
+    /// this array. The values are copied after the steps, or before the steps if [`Self::spreads_first`] is true.
     pub(crate) spread: Vec<usize>,
     /// Moves of rows from the loop's order back into the batch's order.
     pub(crate) scatter: Vec<Move>,
@@ -260,7 +260,8 @@ pub(crate) struct Loop {
     pub(crate) flush: Vec<Ref>,
     /// The slots whose rows are in an order of this loop: step-major, or by the rank of the sequence.
     pub(crate) slots: Vec<usize>,
-    /// The slots among `slots` that hold values during the steps. The buffer of another slot may hold such a value in the steps.
+    /// The slots among `slots` that hold values during the steps. During the steps, the buffer of any other slot may
+    /// hold a value of one of these slots.
     pub(crate) in_steps: Vec<usize>,
     /// Whether lanes (threads that each run some of the sequences) may run the loop: every row belongs to one lane, and no
     /// gradient is summed across sequences.
@@ -280,8 +281,8 @@ pub(crate) struct Loop {
 }
 
 impl Loop {
-    /// Returns whether the previous values of memories are copied into one array before the steps, because an instruction before
-    /// the loop reads it.
+    /// Returns whether the previous values of memories are copied into one array before the steps, because an
+    /// instruction before the loop reads this array.
     pub(crate) fn spreads_first(&self) -> bool {
         let previous = |read: &Ref| matches!(read.access, Access::Previous { .. });
         let reads = |instr: &Instr| match instr {
@@ -343,6 +344,6 @@ pub(crate) struct Plan {
     pub(crate) same: Vec<(VarId, VarId)>,
     /// The program after rewriting: the given program with some operators fused or merged.
     pub(crate) program: Program,
-    /// Messages about operators that could have been fused, each with the reason why they were not.
+    /// Messages about operators that were not fused although they declare a fusion, each with the reason.
     pub(crate) refused: Vec<String>,
 }

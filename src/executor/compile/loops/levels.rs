@@ -69,7 +69,7 @@ impl StepLevels {
         Ok(Some(vars.map(|&var| columns.whole_of(var)).collect()))
     }
 
-    /// Returns the position of a level in the list of outer levels followed by made levels.
+    /// Returns the position of a level in a list: first the levels from outside, then the made levels.
     fn position(&self, level: LevelId) -> Result<usize> {
         let outside = self.inner.iter().position(|inner| inner.inner == level);
         let here = self.made.iter().position(|made| made.level == level).map(|i| self.inner.len() + i);
