@@ -50,8 +50,8 @@ impl Parallel {
         Error::of(ErrorKind::Format, format!("{name}:{}", number.unwrap_or(0)), expected, got)
     }
 
-    /// Returns an error about a file that has more or fewer lines than the first file; `None` if all files have equally
-    /// many lines.
+    /// Returns an error about a file that has more or fewer lines than the first file; `None` if all files have the
+    /// same number of lines.
     fn uneven(&mut self) -> Result<Option<Error>> {
         for (file, count) in self.files.iter_mut().zip(&mut self.counts) {
             for line in file {
@@ -69,8 +69,8 @@ impl Parallel {
         Ok(others.iter().find(|(_, count)| count != all).as_ref().map(of))
     }
 
-    /// If the files have different numbers of lines, returns an error that says so, since this is the likely cause of
-    /// `error`. Otherwise, returns `error`.
+    /// Returns an error about different numbers of lines in the files, if the numbers differ: this is the likely cause
+    /// of `error`. Otherwise, returns `error`.
     fn explained(&mut self, error: Error) -> Error {
         match self.uneven() {
             Ok(Some(uneven)) => uneven,
@@ -104,7 +104,7 @@ pub(super) fn records<R: 'static>(
     Ok(to_first_error(std::iter::from_fn(move || read().transpose())))
 }
 
-/// Reads two parallel files as pairs. If line `n` is blank in both files, it is skipped in both files.
+/// Reads two parallel files as pairs. A line that is blank in both files is skipped.
 pub(super) fn pairs(source: &TextFile, target: &TextFile) -> Result<Stream<Pair>> {
     let names = [source.name(), target.name()];
     records(&[source, target], move |number, lines| {

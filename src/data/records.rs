@@ -37,7 +37,7 @@ pub(super) fn at_least_one<R: 'static>(
     }))
 }
 
-/// What happens with malformed lines.
+/// The treatment of malformed lines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum MalformedLines {
@@ -69,12 +69,12 @@ pub struct LabelledText {
 }
 
 impl LabelledText {
-    /// Returns a text with a label, without a group and without the file it was read from.
+    /// Returns a text with a label, but without a group and without a place in a file.
     pub fn new(text: impl Into<String>, label: impl Into<String>) -> Self {
         Self { text: text.into(), label: label.into(), group: None, place: None }
     }
 
-    /// Sets the line that the text was read from; line 0 means that the line is unknown.
+    /// Sets the file and the line from which the text was read; line 0 means that the line is unknown.
     pub(crate) fn placed(self, file: &Arc<str>, line: u64) -> Self {
         Self { place: (line > 0).then(|| (Arc::clone(file), line)), ..self }
     }
@@ -324,8 +324,7 @@ where
     }
 }
 
-/// The number of records that were skipped because they are malformed, and why the first of these records are
-/// malformed.
+/// The number of records that were skipped because they are malformed, and the reasons for the first of these records.
 #[derive(Debug, Clone, PartialEq, Default)]
 #[non_exhaustive]
 pub struct SkippedRecords {
@@ -407,7 +406,7 @@ impl<R> Records<R> {
     /// Reads all remaining records; at least one must remain.
     ///
     /// # Errors
-    /// The first error in the file; also an error if no record remains.
+    /// Fails with the first error in the file, or if no record remains.
     #[track_caller]
     pub fn read_all(&mut self) -> Result<Vec<R>> {
         let records: Vec<R> = self.by_ref().collect::<Result<_>>()?;

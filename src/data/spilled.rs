@@ -48,7 +48,7 @@ pub(super) struct SpilledIds {
 fn failed(path: &std::path::Path, what: &'static str, error: &std::io::Error) -> Error {
     let folder = path.parent().map_or_else(String::new, |folder| folder.display().to_string());
     Error::io(format!("temporary file `{}`", path.display()), what, error)
-        .noted(format!("`TMPDIR` names another folder than `{folder}`"))
+        .noted(format!("set `TMPDIR` to use another folder than `{folder}`"))
 }
 
 impl Spilling {

@@ -111,7 +111,7 @@ impl Tokenizer {
     /// ```
     ///
     /// # Errors
-    /// If the file cannot be read, has another format, or the feature `tokenizers` is off.
+    /// Fails if the file cannot be read, has another format, or the feature `tokenizers` is off.
     #[track_caller]
     pub fn hugging_face(path: impl AsRef<Path>) -> Result<Self> {
         let name = path.as_ref().display().to_string();
@@ -155,7 +155,7 @@ impl Tokenizer {
     /// Returns the tokenizer with this name, as [`Self::name`] returns it.
     ///
     /// # Errors
-    /// If no tokenizer has this name, or if the tokenizer needs the feature `tokenizers`, which is off.
+    /// Fails if no tokenizer has this name, or if the tokenizer needs the feature `tokenizers`, which is off.
     #[track_caller]
     pub fn from_name(name: &str) -> Result<Self> {
         if let Some(json) = name.strip_prefix(HUGGING_FACE) {
@@ -201,7 +201,7 @@ impl Tokenizer {
     /// appended, because the file has its own token for unknown text or can encode every text.
     ///
     /// # Errors
-    /// As [`Vocabulary::of`].
+    /// Fails as [`Vocabulary::of`] does.
     #[track_caller]
     pub fn vocabulary<T: AsRef<str>>(
         &self,

@@ -187,8 +187,8 @@ impl Vocabulary {
     /// is a separate entry.
     ///
     /// # Errors
-    /// If a special token is repeated, if there are more than `max_size` special tokens, or if the limits leave no
-    /// token of the texts.
+    /// Fails if a special token is repeated, if there are more than `max_size` special tokens, or if the limits leave
+    /// no token of the texts.
     #[track_caller]
     pub fn of<T: AsRef<str>>(tokens: impl IntoIterator<Item = T>, limits: &Limits) -> Result<Self> {
         let mut counted = TokenCounts::default();
@@ -209,7 +209,7 @@ impl Vocabulary {
     /// ```
     ///
     /// # Errors
-    /// If there are no labels.
+    /// Fails if there are no labels.
     #[track_caller]
     pub fn labels<T: AsRef<str>>(labels: impl IntoIterator<Item = T>) -> Result<Self> {
         let mut counted = TokenCounts::default();
@@ -254,7 +254,7 @@ impl Vocabulary {
     /// with this name, for example in the vocabulary of a `tokenizer.json`.
     ///
     /// # Errors
-    /// If no token has this name; the message lists the special tokens.
+    /// Fails if no token has this name; the message lists the special tokens.
     #[track_caller]
     pub fn special(&self, name: &str) -> Result<i64> {
         if let Some(id) = self.find_special(name) {
@@ -277,7 +277,8 @@ impl Vocabulary {
     /// Returns the id of a token of a text, or the id of [`Self::UNKNOWN`] if the token has no entry.
     ///
     /// # Errors
-    /// If the token has no entry, and the vocabulary has no [`Self::UNKNOWN`]; the message lists some known tokens.
+    /// Fails if the token has no entry, and the vocabulary has no [`Self::UNKNOWN`]; the message lists some known
+    /// tokens.
     #[track_caller]
     pub fn lookup(&self, token: &str) -> Result<i64> {
         if let Some(id) = self.id(token).or(self.unknown) {
@@ -293,7 +294,7 @@ impl Vocabulary {
     /// Returns the ids of several tokens, each looked up by [`Self::lookup`].
     ///
     /// # Errors
-    /// As [`Self::lookup`].
+    /// Fails as [`Self::lookup`] does.
     #[track_caller]
     pub fn ids<T: AsRef<str>>(&self, tokens: impl IntoIterator<Item = T>) -> Result<Vec<i64>> {
         let ids = tokens.into_iter().map(|token| self.lookup(token.as_ref()));
@@ -318,7 +319,7 @@ impl Vocabulary {
     /// ```
     ///
     /// # Errors
-    /// If a token has no entry, and the vocabulary has no [`Self::UNKNOWN`].
+    /// Fails if a token has no entry, and the vocabulary has no [`Self::UNKNOWN`].
     #[doc(alias = "CountVectorizer")]
     #[track_caller]
     pub fn bags<T: AsRef<str>, I: IntoIterator<Item = T>>(

@@ -96,7 +96,7 @@ impl WatchedFile {
     /// Opens the file for reading, after checking that it has not changed.
     ///
     /// # Errors
-    /// If the file was removed, replaced by something that is not a file, or changed since [`Self::new`].
+    /// Fails if the file was removed, replaced by something that is not a file, or changed since [`Self::new`].
     pub(super) fn open(self: &Arc<Self>) -> Result<Reading> {
         let what = || format!("file `{}`", self.path.display());
         let wrong = |e: io::Error| match e.kind() {

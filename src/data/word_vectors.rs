@@ -81,7 +81,7 @@ impl WordVectors {
     /// encoding than UTF-8.
     ///
     /// # Errors
-    /// The errors of [`Self::of`]; also if the file does not exist.
+    /// Fails as [`Self::of`] does, or if the file does not exist.
     #[doc(alias = "glove")]
     #[doc(alias = "word2vec")]
     #[track_caller]
@@ -102,11 +102,11 @@ impl WordVectors {
     /// ```
     ///
     /// # Errors
-    /// If the file cannot be read or has no vector; if it has more or fewer vectors than the first line declares; if a
-    /// vector has another width than the first vector; if the vector of a token has a cell that is not a number, or a
-    /// number that is not finite in `f32`. The message has the line; for a binary file, it has the number of the vector
-    /// and the position of the vector's first byte. If [`TextFile::malformed`] is set to skip, malformed vectors are
-    /// skipped instead.
+    /// Fails if the file cannot be read or has no vector; if it has more or fewer vectors than the first line declares;
+    /// if a vector has another width than the first vector; if the vector of a token has a cell that is not a number,
+    /// or a number that is not finite in `f32`. The message has the line; for a binary file, it has the number of the
+    /// vector and the position of the vector's first byte. If [`TextFile::malformed`] is set to skip, malformed vectors
+    /// are skipped instead.
     #[track_caller]
     pub fn of(file: &TextFile, vocabulary: &Vocabulary) -> Result<Self> {
         VectorSearch::new(vocabulary).read(file).at_caller()
@@ -159,7 +159,8 @@ impl WordVectors {
     /// are unchanged.
     ///
     /// # Errors
-    /// If `table` does not have one row per token of the vocabulary, or if its width is not the width of the vectors.
+    /// Fails if `table` does not have one row per token of the vocabulary, or if its width is not the width of the
+    /// vectors.
     #[track_caller]
     pub fn fill(&self, table: &mut Array2<f32>) -> Result<()> {
         if table.dim() != (self.found.len(), self.width) {

@@ -146,9 +146,9 @@ struct Lists {
 }
 
 impl Lists {
-    /// If no value of an object is a list of records, detects whether the values are columns or records; else `None`.
-    /// All values must have one form: columns that are lists, columns that are objects with numbers as names, or
-    /// records with numbers as names.
+    /// Detects whether the values of the object are all columns or all records; else `None`. Columns are lists of
+    /// single values, or objects whose fields are named by numbers. Records are objects that are themselves named by
+    /// numbers.
     fn whole(&self, of_lists: bool) -> Option<Arrangement> {
         let numbered = |name: &String| name.parse::<u64>().is_ok();
         let all = self.others.len();

@@ -11,7 +11,7 @@ impl Vocabulary {
     /// has as many special tokens as the vocabulary had.
     ///
     /// # Errors
-    /// If a special token in `limits` is repeated.
+    /// Fails if a special token in `limits` is repeated.
     pub(super) fn grown(&self, mut counts: HashMap<String, u64>, limits: &Limits) -> Result<Self> {
         let count_of = |special: &str| {
             let place = self.special_tokens().position(|own| own == special);

@@ -69,8 +69,8 @@ impl Names {
     /// ```
     ///
     /// # Errors
-    /// If a given prefix matches no parameter, or two parameters get equal names. If a parameter is row-sparse, since a file
-    /// stores only whole tables.
+    /// Fails if a given prefix matches no parameter, or two parameters get equal names. If a parameter is row-sparse,
+    /// since a file stores only whole tables.
     #[track_caller]
     pub fn table(&self, program: &Program) -> Result<BTreeMap<String, Vec<String>>> {
         let entries = self.entries(program, &parameters(program)).at_caller()?;

@@ -34,9 +34,9 @@ pub struct ImportReport {
 /// value in the checkpoint.
 ///
 /// # Errors
-/// If the file cannot be read, is damaged, or contains a number that is not finite. If the file's tensors do not match the
-/// program's parameters; the message then lists every missing or unexpected tensor, and every wrong shape or dtype. After an
-/// error, the checkpoint is unchanged.
+/// Fails if the file cannot be read, is damaged, or contains a number that is not finite. If the file's tensors do not
+/// match the program's parameters; the message then lists every missing or unexpected tensor, and every wrong shape or
+/// dtype. After an error, the checkpoint is unchanged.
 #[track_caller]
 pub fn import(path: impl AsRef<Path>, names: &Names, checkpoint: &mut Checkpoint) -> Result<ImportReport> {
     import_file(path.as_ref(), names, checkpoint).at_caller()

@@ -33,8 +33,8 @@ pub struct ExportReport {
 /// bytes. The metadata in the file is `format: pt` (which other libraries require) and the version of this crate.
 ///
 /// # Errors
-/// If a parameter has no value in the checkpoint or is row-sparse, if a name is invalid ([`Names::table`]), or if the file
-/// cannot be written.
+/// Fails if a parameter has no value in the checkpoint or is row-sparse, if a name is invalid ([`Names::table`]), or if
+/// the file cannot be written.
 #[track_caller]
 pub fn export(checkpoint: &Checkpoint, names: &Names, path: impl AsRef<Path>) -> Result<ExportReport> {
     export_file(checkpoint, names, path.as_ref()).at_caller()

@@ -1,5 +1,5 @@
-//! Writes a copy of a Parquet file with added columns. The existing columns are copied without decoding, one row group
-//! after another.
+//! Writes a copy of a Parquet file with added columns. The existing columns are copied without decoding, row group by
+//! row group.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -119,7 +119,7 @@ impl Answers {
         })
     }
 
-    /// Starts the output file. The types of the added columns must be decided by now.
+    /// Starts the output file. After this call, the types of the added columns are fixed.
     fn begin(&mut self) -> Outcome<()> {
         let Some(out) = self.waiting.take() else { return Ok(()) };
         let about = self.file.metadata().file_metadata();
