@@ -133,7 +133,8 @@ impl Direct {
         self
     }
 
-    /// Sets the position of each operand's first row in its sequence, for operands that are windows of sequences.
+    /// Sets the position of the first row of each sequence of the batch, for operands that are windows of longer
+    /// sequences.
     pub(crate) fn placed(mut self, places: &[u64]) -> Self {
         self.places = places.to_vec();
         self
