@@ -156,7 +156,8 @@ pub(super) fn prepare() {
     }));
 }
 
-/// Handles the aborts of the C library, which aborts where it can return no error, such as at the first destructor of a thread.
+/// Handles the aborts of the C library. The C library aborts where it cannot return an error, for example when a thread
+/// registers its first destructor.
 /// If the system has no memory, an abort ends the process with a message, like any other refusal. Every other abort stays
 /// an abort.
 #[cfg(target_os = "linux")]
@@ -207,8 +208,8 @@ fn is_refusal(panic: &PanicHookInfo<'_>) -> bool {
     !text.starts_with("failed printing to") && names_refusal(text)
 }
 
-/// Returns whether a text contains the system's error for a lack of threads (EAGAIN) or of memory (ENOMEM), in one of the two
-/// forms of the standard library.
+/// Returns whether a text contains the system's error for a lack of threads (EAGAIN) or of memory (ENOMEM). The standard
+/// library writes the number of the error in two forms.
 fn names_refusal(text: &str) -> bool {
     let again = if cfg!(target_os = "linux") { 11 } else { 35 };
     [again, 12].iter().any(|code| {

@@ -174,8 +174,8 @@ impl LargestStep {
         self.limit - self.limit / 8
     }
 
-    /// Checks, as a training does, that the limit is larger than the parameters, the optimizer and the data together, so
-    /// that some memory is left for a step.
+    /// Checks that the limit leaves memory for a step. As in a training, the limit must be larger than the parameters, the
+    /// optimizer and the data together.
     fn has_room(&self) -> Outcome<()> {
         let MemoryUse { parameters, state, data, sums, .. } = self.memory;
         let fixed = parameters + state + data + sums;

@@ -46,7 +46,7 @@ impl Console {
         if self.quiet { Ok(()) } else { self.result(text) }
     }
 
-    /// With `--json`, writes the result as one line of JSON.
+    /// Writes the result as one line of JSON, if `--json` is set.
     pub(crate) fn object(self, value: impl FnOnce() -> Value) -> Outcome<()> {
         if self.json { print(value()) } else { Ok(()) }
     }

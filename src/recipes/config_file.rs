@@ -55,7 +55,7 @@ impl Config {
 }
 
 impl Space {
-    /// Reads the table `[space]` of a config file: each setting has a list of values, or a range
+    /// Reads the table `[space]` of a config file. Each setting in the table has a list of values, or a range
     /// `{ from = …, to = …, log = true }`. Returns `None` if the file has no table `[space]`.
     ///
     /// # Errors

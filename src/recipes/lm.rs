@@ -234,7 +234,7 @@ fn prepare(config: &Config, paths: Paths) -> Result<Preparation> {
     let stream = |text: &Prose, count| text.stream(config.training.batch, &cut, &tokens, count);
     let (of_train, of_dev) = (stream(&train, length)?, stream(&dev, dev_length)?);
     // The number of batches is taken from the data and not computed from the batch size: a short text is cut into fewer
-    // streams than the batch size, so it has more batches.
+    // streams than the batch size, so the text has more batches.
     let batches = of_train.batch_count().and_then(|count| usize::try_from(count).ok()).unwrap_or(usize::MAX);
     let steps = (config.training.epochs as usize).saturating_mul(batches);
     let (trainer, metric) = network(config, tokens.len(), steps)?;

@@ -184,8 +184,8 @@ pub fn memory_limit(config: &Config, resumed: Option<&Path>) -> Result<u64> {
 }
 
 /// Completes the checkpoint of a finished training for prediction. For a classifier with several labels per text, the
-/// threshold of each label with the highest F1 on `dev` is stored in a note of the checkpoint. The checkpoint of any
-/// other model is returned unchanged.
+/// function chooses a threshold for each label, the threshold with the highest F1 on `dev`, and stores the thresholds in
+/// a note of the checkpoint. The checkpoint of any other model is returned unchanged.
 ///
 /// # Errors
 /// If the batches of `dev` cannot be read, or do not fit the model.
@@ -246,8 +246,8 @@ pub fn scores(config: &Config, model: &Model) -> Result<Evaluation> {
     model.scores(config, path, &mut |_| ()).at_caller()
 }
 
-/// Compares each later model with the first model on the texts of `data.test`: by a paired bootstrap test of the
-/// headline figure (1,000 samples; Riezler and Maxwell, 2005), and by the texts with different answers.
+/// Compares each later model with the first model on the texts of `data.test`. The comparison has the p value of a paired
+/// bootstrap test of the headline figure (1,000 samples; Riezler and Maxwell, 2005), and the texts with different answers.
 ///
 /// # Errors
 /// The errors of [`scores`]; also if the models have different tasks.

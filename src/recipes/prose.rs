@@ -58,8 +58,8 @@ impl Prose {
         })
     }
 
-    /// Describes for people the part of the text that is in memory; `None` if the whole text is in memory, or if the config sets
-    /// the window. `data` has the ids of this text.
+    /// Describes for people the part of the text that is in memory. Returns `None` if the whole text is in memory, or if the
+    /// config sets the window. `data` has the ids of this text.
     pub(super) fn said_of_memory(
         &self,
         data: &Continuous,
@@ -144,8 +144,8 @@ impl Prose {
         })
     }
 
-    /// Returns the token ids as parallel streams: `count` is the number of tokens; there is one stream per 16 windows,
-    /// and there are 1 to `most` streams.
+    /// Returns the token ids as parallel streams. `count` is the number of tokens. There is one stream per 16 windows,
+    /// but at least one stream and at most `most` streams.
     pub(super) fn stream(
         &self,
         most: usize,

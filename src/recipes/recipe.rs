@@ -46,8 +46,8 @@ pub(super) struct Query {
 
 /// A trained model of a task: answers texts and scores files with a predictor.
 pub(super) trait TrainedModel: Send + Sync {
-    /// Returns the tokenizer of the texts that the model reads, and the tokenizer of the texts that it writes; `None`
-    /// for models that read words or rows of features.
+    /// Returns the tokenizers of the texts that the model reads and of the texts that it writes, in this order. Returns
+    /// `None` for models that read words or rows of features.
     fn tokenizers(&self) -> Option<[&Tokenizer; 2]>;
 
     /// Returns the texts of a path with their right answers, as batches for [`Predictor::evaluate`].

@@ -288,7 +288,7 @@ pub(super) fn prepare(config: &Config, paths: Paths) -> Result<Preparation> {
     })
 }
 
-/// Returns a row as a text with its right answer: the text has the entries as in a line of the file, and the right answer
+/// Returns a row as a text with its right answer. The text has the entries as in a line of the file, and the right answer
 /// is the label.
 fn case(row: &LabelledRow, first: FirstIndex) -> Case {
     let entry = |(index, value): (&i64, &f32)| format!("{}:{value}", index.saturating_add(first.number()));

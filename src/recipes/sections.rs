@@ -214,7 +214,7 @@ section! {
         min_count: usize = 2;
         /// Vocabulary size: at most this many known tokens, the most frequent ones (default: no limit).
         max_size: Option<usize> = None;
-        /// Pre-trained word vectors: a file of GloVe, word2vec or fastText, whose width `model.embedding` must be (default: vectors start at random).
+        /// Pre-trained word vectors: a file of GloVe, word2vec or fastText; `model.embedding` must be the width of these vectors (default: vectors start at random).
         vectors: Option<String> = None;
         /// Freeze the word vectors: training does not change them.
         freeze: bool = false;

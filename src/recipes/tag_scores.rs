@@ -257,7 +257,7 @@ mod tests {
         assert_eq!((one.figures, one.tables, one.confusions), (two.figures, two.tables, two.confusions));
     }
 
-    /// A tag that is not of the scheme is a chunk of one word, which the model cannot predict.
+    /// Checks that a tag that is not of the scheme counts as a chunk of one word, which the model cannot predict.
     #[test]
     fn a_tag_of_no_scheme_is_wrong() {
         let tags = Vocabulary::labels(["O", "B-PER", "I-PER"]).unwrap();

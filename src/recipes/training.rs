@@ -233,8 +233,8 @@ pub(super) fn options(config: &Config, [text, label]: [Column; 2]) -> Result<Rea
     Ok(if data.binary { options.binary() } else { options })
 }
 
-/// Returns the options for a file that a trained model reads: the settings of the config and, where the config sets none,
-/// the options of the training files.
+/// Returns the options for a file that a trained model reads. Where the config sets no option, the option is the option of
+/// the training files.
 pub(super) fn options_of(
     config: &Config,
     columns: [Column; 2],

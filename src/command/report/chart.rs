@@ -243,8 +243,8 @@ fn legend(out: &mut String, lines: &[Line<'_>], log: bool) {
     out.push_str("</g>\n");
 }
 
-/// Writes the elements that appear while the mouse pointer is near an epoch: the values of the epoch instead of the legend,
-/// a vertical line, and points.
+/// Writes the elements that appear while the mouse pointer is near an epoch. The elements are the values of the epoch, which
+/// replace the legend, a vertical line, and points.
 fn reading(
     out: &mut String,
     (epoch, best, named): (u64, bool, bool),

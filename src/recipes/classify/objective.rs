@@ -74,8 +74,8 @@ impl Objective {
         }
     }
 
-    /// Converts the label cell of a text to a field of a sample: the id of the label, a sparse row with 1 for each
-    /// label, or a number.
+    /// Converts the label cell of a text to a field of a sample. The field is the id of the label, a sparse row with 1
+    /// for each label, or a number.
     pub(super) fn field(&self, label: &str) -> Result<Field> {
         match self {
             Self::Label(labels) => Ok(labels.lookup(label)?.into()),

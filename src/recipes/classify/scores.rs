@@ -45,7 +45,7 @@ impl<'a> LabelSets<'a> {
         }
     }
 
-    /// Scores a text: `tokens` is the length of the text in tokens, `row` has the probability of each label, and
+    /// Scores a text. `tokens` is the length of the text in tokens, `row` has the probability of each label, and
     /// `found` has, for each label, whether the label is predicted.
     pub(super) fn add(
         &mut self,
