@@ -153,14 +153,15 @@ impl Checkpoint {
     /// Loads a checkpoint from a file. The operators of its program need not be registered.
     ///
     /// # Errors
-    /// If the file is damaged, is not a checkpoint, or was written by a later version, or if its parts are inconsistent. The
-    /// error names the file and the section.
+    /// If the file is damaged, is not a checkpoint, or was written by a later version, or if the parts of the checkpoint are
+    /// inconsistent. The error names the file and the section.
     #[track_caller]
     pub fn load(path: impl AsRef<Path>) -> Result<Self> {
         Self::load_file(path.as_ref()).at_caller()
     }
 
-    /// Loads as [`Self::load`] does, but is not generic, so that it is compiled once instead of in every crate that calls it.
+    /// Loads a checkpoint as [`Self::load`] does. This function is not generic, so it is compiled only once, not in every
+    /// calling crate.
     fn load_file(path: &Path) -> Result<Self> {
         Self::read(wire::open(path)?)
     }
@@ -168,7 +169,7 @@ impl Checkpoint {
     /// Reads the position of the training in a checkpoint file, without the tensors.
     ///
     /// # Errors
-    /// If the file is damaged before the position ends, or is not a checkpoint.
+    /// If the file is not a checkpoint, or is damaged before the end of the section `position`.
     pub(crate) fn position_in(path: &Path) -> Result<Position> {
         let mut reader = wire::open(path)?;
         while let Some(section) = reader.next_section()?.map(str::to_owned) {
@@ -192,7 +193,7 @@ impl Checkpoint {
     /// Moves all tensors into a scope; afterwards, [`Self::tensors`] is empty.
     ///
     /// # Errors
-    /// If the scope has a variable of the checkpoint, but with a different shape, dtype or storage.
+    /// If a variable in the scope has the name of a tensor in the checkpoint, but a different shape, dtype or storage.
     #[track_caller]
     pub fn restore(&mut self, scope: &mut Scope) -> Result<()> {
         // Tensors are moved one at a time, so that at most one tensor is in memory twice.

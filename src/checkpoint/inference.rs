@@ -11,10 +11,10 @@ use crate::ops;
 use crate::optimizer::averages;
 
 impl Checkpoint {
-    /// Returns a checkpoint for inference only: it has the operators that outputs and metrics need, and the parameters that
-    /// these operators read. These are the parameters that a [`Predictor`](crate::predict) uses: the parameters of the best
-    /// epoch, if they were kept. A checkpoint for inference has no optimizer state, gradients, updates or data position, so
-    /// no training can resume from it.
+    /// Returns a checkpoint for inference only. The returned checkpoint has the operators that outputs and metrics need, and
+    /// the parameters that these operators read. Each parameter has the value that a [`Predictor`](crate::predict) uses: the
+    /// value after the best epoch, if the parameters of that epoch were kept. A checkpoint for inference has no optimizer
+    /// state, gradients, updates or data position, so no training can resume from it.
     ///
     /// ```no_run
     /// # use unpadded::checkpoint::Checkpoint;
@@ -105,7 +105,7 @@ impl Checkpoint {
             program.find(name).ok_or_else(missing)
         };
         let mut wanted: Vec<VarId> = named.map(find).collect::<Result<_>>()?;
-        // All variables of a step block are computed when the block runs.
+        // Variables of step blocks are left out: a step block computes all of its variables when it runs.
         wanted.retain(|&id| program.var(id).block == BlockId(0));
         wanted.extend(program.carried_states().map(|state| state.after));
         let program = program.inference(&wanted)?.shortened(&wanted);

@@ -43,7 +43,7 @@ impl SparseSums {
     /// Appends a piece to the earlier pieces of the metric `name`, which has `count` sums in total.
     ///
     /// # Errors
-    /// If the piece does not have as many indices as sums, or if its `count` differs from the earlier pieces.
+    /// If the piece does not have as many indices as sums, or if `count` differs from the `count` of the earlier pieces.
     pub(super) fn join(
         all: &mut BTreeMap<String, Self>,
         (name, count): (String, u64),

@@ -275,7 +275,7 @@ fn remembered(build: impl FnOnce(&Builder, Var, Var)) -> Result<Case> {
 #[test]
 fn a_memory_may_not_decide() {
     let refused = "sequence_erase #1 in block 1: variable `sequence_expand_as`: what decides sequences that are made in a step: \
-                   expected values that no memory reaches, since the rows of every step are counted before the first, \
+                   expected values that no memory reaches, because the rows of all steps are counted before the first step, \
                    got one that `";
     let outcome = remembered(|step, spread, _| drop(step.sequence_erase(spread, &[1]).list()));
     let error = outcome.err().unwrap().to_string();

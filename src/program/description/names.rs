@@ -25,7 +25,7 @@ pub(in crate::program) struct Names {
     numbers: Numbers,
 }
 
-/// Two indices always count as equal, since the comparison of programs compares the names of the variables itself.
+/// Two indices always count as equal: a comparison of two programs already compares the names of their variables.
 impl PartialEq for Names {
     fn eq(&self, _: &Self) -> bool {
         true

@@ -142,9 +142,9 @@ impl Program {
         &self.blocks[0]
     }
 
-    /// All parameters. The parameters include parameters that [`stop_gradient`](crate::Builder::stop_gradient) excludes from
-    /// training, and averages that a layer updates, such as a batch norm's running mean. The states of an optimizer are not
-    /// parameters.
+    /// Iterates over all parameters. Among the parameters are parameters that [`stop_gradient`](crate::Builder::stop_gradient)
+    /// excludes from training, and averages that a layer updates, such as a batch norm's running mean. The states of an
+    /// optimizer are not parameters.
     ///
     /// ```
     /// use unpadded::layers::init;

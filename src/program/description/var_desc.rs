@@ -73,7 +73,7 @@ pub enum VarRole {
     Step,
     /// The variable is a literal of the program; the program contains its value.
     Literal,
-    /// An operator computes the variable's value: the value of a carried state after the batch
+    /// The variable is the value of a carried state after the batch, which an operator computes
     /// ([`Program::carried_states`](crate::program::Program::carried_states)).
     Carried,
 }
