@@ -50,8 +50,8 @@ pub fn bandwidth(threads: usize) -> Bandwidth {
     static KNOWN: Mutex<Vec<(usize, Bandwidth)>> = Mutex::new(Vec::new());
     let cores = std::thread::available_parallelism().map_or(1, NonZero::get);
     let threads = threads.clamp(1, cores);
-    // A panic leaves the list of results valid, so the code ignores a poisoned lock. The measurement runs on new
-    // threads, not on rayon's pool: a rayon thread that waited for the pool could take another task that needs this
+    // A panic leaves the list of results valid, so the code ignores a poisoned lock. The measurement starts new threads
+    // instead of using rayon's pool: a thread of rayon's pool that waits for other tasks may run a task that needs this
     // lock, which would be a deadlock.
     let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some((_, found)) = known.iter().find(|(of, _)| *of == threads) {

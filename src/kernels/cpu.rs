@@ -98,8 +98,9 @@ impl Cpu {
         self.l2 / 2
     }
 
-    /// Returns whether a matrix of `bytes` bytes exceeds a core's own cache, and its product with `rows` rows has too
-    /// few multiply-adds to let every thread stream the whole matrix.
+    /// Returns whether threads should divide a matrix of `bytes` bytes, instead of each streaming the whole matrix. The
+    /// result is true if the matrix does not fit into a core's own cache, and if its product with `rows` rows has too
+    /// few multiply-adds to hide the wait for the streamed numbers.
     pub fn streams(&self, bytes: usize, rows: usize) -> bool {
         bytes >= self.l2 && rows <= self.shared
     }

@@ -158,12 +158,12 @@ impl Sizes {
     }
 }
 
-/// Returns the bytes of the scratch of [`affine_gradient`] for a weight of `k` rows and `n` columns.
+/// Returns the size in bytes of the scratch of [`affine_gradient`] for a weight of `k` rows and `n` columns.
 pub fn affine_gradient_bytes<T: Float>(k: usize, n: usize, transpose: Transpose, threads: usize) -> usize {
     threads * room_bytes::<T>(k, false, n, transpose)
 }
 
-/// Returns the bytes of the scratch of [`picked_gradient`] for a weight of `k` rows and `n` columns.
+/// Returns the size in bytes of the scratch of [`picked_gradient`] for a weight of `k` rows and `n` columns.
 pub(super) fn picked_gradient_bytes<T: Float>(k: usize, n: usize) -> usize {
     room_bytes::<T>(k, true, n, Transpose::No)
 }

@@ -19,8 +19,8 @@ pub struct Hints {
     /// then needs no separate memory.
     pub accumulates: bool,
     /// The ranges of columns of the first input, one range per output, in order and without overlap: each output IS its
-    /// range of columns, number for number. `None` if the outputs are not columns of the first input. In a step block,
-    /// the outputs are then views of the first input, and `forward` and `backward` are not called.
+    /// range of columns, number for number. In a step block, these outputs are views of the first input, and `forward`
+    /// and `backward` are not called. `None` if the outputs are not columns of the first input.
     pub columns: Option<Vec<Range<usize>>>,
     /// Whether the operator implements [`Op::prepare`](crate::operator::Op::prepare).
     pub prepares: bool,

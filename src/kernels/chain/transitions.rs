@@ -34,7 +34,7 @@ pub struct Transitions {
 }
 
 impl Transitions {
-    /// Returns the bytes of the transitions between `tags` tags.
+    /// Returns the size in bytes of the transitions between `tags` tags.
     pub fn bytes_of(tags: usize) -> usize {
         // The scores, the factors of pairs in both orders (`forth` and `back`), and the factors of the first and the
         // last tag.

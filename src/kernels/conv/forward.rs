@@ -15,7 +15,7 @@ pub struct ConvRoom<T> {
 }
 
 impl<T> ConvRoom<T> {
-    /// Returns the bytes of a room for a convolution of `rows` rows, whose weights have `k` rows.
+    /// Returns the size in bytes of a room for a convolution of `rows` rows, with weights of `k` rows.
     pub fn bytes_of(rows: usize, k: usize) -> usize {
         let (stride, block) = tile::<T>(k);
         stride * block.min(rows) * size_of::<T>()

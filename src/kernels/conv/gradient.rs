@@ -32,7 +32,7 @@ impl<T: Float> ConvGradient<T> {
         threads * (of_thread + size_of::<ThreadRoom<T>>()) + width * groups * size_of::<T>()
     }
 
-    /// Returns the bytes of the scratch for the gradient of `count` padding rows, for weights of `k` rows.
+    /// Returns the size in bytes of the scratch for the gradient of `count` padding rows, with weights of `k` rows.
     pub fn padding_bytes_of(count: usize, k: usize) -> usize {
         count * k * size_of::<T>()
     }
