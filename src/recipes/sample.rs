@@ -66,7 +66,8 @@ impl Bootstrap {
 
     /// Returns the 95 % bootstrap interval of each figure; `None` if there are fewer than two texts. The ends of an
     /// interval are the 2.5th and the 97.5th percentile over 1,000 samples of the texts, drawn with replacement (Efron,
-    /// "Bootstrap methods: another look at the jackknife", 1979). Up to 10,000 texts, the intervals do not depend on the order of the texts.
+    /// "Bootstrap methods: another look at the jackknife", 1979). Up to
+    /// 10,000 texts, the intervals do not depend on the order of the texts.
     pub(super) fn intervals(&self, columns: usize, figures: &[FigureFn]) -> Vec<Option<[f64; 2]>> {
         if self.groups.len() < 2 {
             return vec![None; figures.len()];
