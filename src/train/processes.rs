@@ -132,8 +132,11 @@ impl Trainer {
     pub(super) fn of_processes(&self) -> Option<String> {
         let world = self.others()?;
         let parts = self.parts_a_batch();
-        let why =
-            if self.parts.is_some() { "" } else { " (results depend on the number of parts, which `parts` sets)" };
+        let why = if self.parts.is_some() {
+            ""
+        } else {
+            " (results depend on the number of parts, which `parts` sets)"
+        };
         Some(format!("{} processes, {parts} parts of each batch{why}", world.size()))
     }
 
