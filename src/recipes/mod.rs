@@ -146,7 +146,8 @@ fn prepare_by(config: &Config, resumed: Option<&Path>, memory: u64) -> Result<Pr
             (Some(_), None) => None,
         };
         if let Some(got) = got {
-            let expected = "none unless a part of `data.train` is held out: groups only decide which texts are held out";
+            let expected =
+                "none unless a part of `data.train` is held out: groups only decide which texts are held out";
             return Err(Error::new("data.group", expected, got));
         }
     }

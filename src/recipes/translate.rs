@@ -171,8 +171,9 @@ impl BySource {
 
     /// Returns a message that equal sources are grouped only within windows; `None` if there was only one window.
     fn said(&self) -> Option<String> {
-        (self.windows > 1)
-            .then(|| format!("pairs with equal sources are grouped only within blocks of {} pairs", Self::MOST))
+        (self.windows > 1).then(|| {
+            format!("pairs with equal sources are grouped only within blocks of {} pairs", Self::MOST)
+        })
     }
 }
 
