@@ -1,8 +1,9 @@
 //! Optimizers: settings that append parameter updates to a program.
 //!
-//! An [`Optimizer`] holds only settings, no state of the training. Each update rule is an operator (`sgd`, `adagrad`, `adam`,
-//! …): [`Optimizer::minimize`] appends one update operator per parameter, after the backward operators and the clipping. So a
-//! printed or saved program contains the operators and states of its training, and the training can be resumed.
+//! An [`Optimizer`] holds only settings, no state of the training. Each update rule is an operator (`sgd`, `adagrad`,
+//! `adam`, …): [`Optimizer::minimize`] appends one update operator per parameter, after the backward operators and the
+//! clipping. Therefore, a printed or saved program contains the operators and states of its training, and the training
+//! can be resumed.
 //!
 //! ```
 //! use unpadded::optimizer::{Adam, Optimizer, Schedule};
@@ -171,7 +172,8 @@ fn append(
     let mut history = None;
     let mut owing = Vec::new();
     for &(param, grad) in &gradients {
-        // The attribute `storage` is set only for row-sparse parameters, so that custom rules need not support it.
+        // The attribute `storage` is set only for row-sparse parameters, so that custom rules need not support this
+        // attribute.
         let row_sparse = program.var(param).is_row_sparse();
         let name = program.var(param).name.clone();
         let mut attributes = options.grouped(&name, &every);

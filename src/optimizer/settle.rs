@@ -43,8 +43,8 @@ pub(super) fn before_readers(
     // The loop visits positions from last to first, so that an insertion does not change the positions that the loop visits
     // later.
     for at in (0..program.root().ops.len()).rev() {
-        // The reader is cloned, since it may read several parameters, and the first inserted `settle` takes the reader's
-        // position.
+        // The reader is cloned, since the reader may read several parameters, and the first inserted `settle` takes the
+        // reader's position.
         let reader = program.root().ops[at].clone();
         if reader.role != Role::Forward {
             continue;
@@ -107,7 +107,7 @@ fn settle(
     program.append(registry, BlockId(0), request).map(drop)
 }
 
-/// Collects in `to` the rows of `param` that an operator, or an operator of its step block, reads.
+/// Collects in `to` the rows of `param` that an operator reads, either itself or in its step block.
 fn rows_read(
     program: &Program,
     registry: &Registry,

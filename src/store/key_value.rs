@@ -29,7 +29,7 @@ impl From<u64> for Key {
     }
 }
 
-/// Prints a key: a name unchanged, a number as `#7`.
+/// Prints a key: a name is unchanged, and the number 7 becomes `#7`.
 impl fmt::Display for Key {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -156,7 +156,7 @@ pub trait KeyValueStore {
     fn restore(&mut self, path: &Path) -> Result<()>;
 }
 
-/// Adds the name of a key to an error.
+/// A method that adds the name of a key to an error.
 pub(super) trait OfKey {
     #[track_caller]
     fn of_key(self, key: &Key) -> Self;

@@ -79,7 +79,8 @@ impl LocalStore {
 
 impl StoreState {
     fn read(&self) -> RwLockReadGuard<'_, BTreeMap<Key, Entry>> {
-        // The map is consistent even after a panic, since each write is one insertion or one exchange.
+        // The map is consistent even after a panic, since each write is one insertion into the map or one exchange of
+        // the map.
         self.keys.read().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -16,8 +16,8 @@ use crate::tensor::{DType, StorageKind};
 /// The kinds of update operators in which the update of a row depends on other rows; the store refuses these operators.
 const WHOLE: [&str; 1] = ["lamb"];
 
-/// The update rule of a key for merged gradients: the update operator of one parameter, with its learning rate and clipping
-/// by value, as an [`Optimizer`] appends them to a program.
+/// The update rule of a key: the operators that an [`Optimizer`] appends to a program for one parameter, which are the
+/// learning rate, the clipping by value and the update. The store applies the rule to merged gradients.
 ///
 /// The rows of a value are in several shards, so a rule has to update each row by itself: clipping by norms and LAMB are
 /// errors. A learning rate with an [adjustable scale](crate::optimizer::RATE_SCALE) is an error too.
@@ -262,7 +262,7 @@ pub(super) fn update_of(program: &Program, param: VarId) -> Option<&OpDesc> {
     updates.find(|op| op.writes().any(|var| var == param))
 }
 
-/// The name that the stored value's variable has in the program that updates the value.
+/// The name of the value's variable in the program that updates the value.
 pub(super) const VALUE: &str = "value";
 /// The name of the operator slot for the history of updates. The name of the history's variable is made from this name and the
 /// name of the value.

@@ -90,7 +90,8 @@ pub(super) fn save(keys: &BTreeMap<Key, Entry>, registry: &Registry, path: &Path
             SavedField::State(slot) => entry.whole(Some(slot))?,
             SavedField::Steps => Dense::from_vec(&[], vec![entry.steps() as i64])?,
         };
-        // Only finite tensors are written, since a file that cannot be restored would replace a file that can.
+        // Only finite tensors are written, since a file that cannot be restored would replace a file that can be
+        // restored.
         let value = Storage::from(value);
         value.check_finite(name)?;
         Ok(Cow::Owned(value))

@@ -30,8 +30,8 @@ pub struct WorldStore {
     entries: BTreeMap<Key, Entry>,
     /// The shape of the whole value of each key.
     shapes: BTreeMap<Key, Vec<usize>>,
-    /// The gradient that was pushed last, merged for the rows of this rank, or the error of the merge. The gradient is applied
-    /// once all ranks have merged their rows of the gradient.
+    /// The merged gradient of the last push, for the rows of this rank, or the error of the merge. The gradient is
+    /// applied once all ranks have merged their rows of the gradient.
     pushed: Option<(Key, Result<Storage>)>,
 }
 
@@ -55,7 +55,8 @@ impl WorldStore {
         (self.world.rank(), self.world.size())
     }
 
-    /// Exchanges the messages of a call with all ranks; applies the last pushed gradient if no rank has failed to merge it.
+    /// Exchanges the messages of a call with all ranks; applies the last pushed gradient if no rank has failed to merge
+    /// this gradient.
     fn meet(&mut self, call: Request, key: Option<&Key>, letters: Result<Letters>) -> Result<Vec<Vec<u8>>> {
         let merged = self
             .pushed

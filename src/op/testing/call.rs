@@ -35,7 +35,7 @@ pub(super) enum RowSubset {
 }
 
 impl RowSubset {
-    /// Returns the range of a variable's rows that belong to this part; for a constant, all rows.
+    /// Returns the range of the rows of a variable that belong to this part, or all rows of a constant.
     pub(super) fn of(&self, spec: &Spec, rows: usize) -> Range<usize> {
         match self {
             _ if !spec.batched() => 0..rows,

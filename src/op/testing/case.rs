@@ -51,8 +51,8 @@ impl CaseRun {
         Ok(CaseRun { direct, outputs, weights })
     }
 
-    /// Returns the gradients of the slots in `wanted`, computed by [`Direct`], which passes to the operator only the values
-    /// that it declares as read.
+    /// Returns the gradients of the slots in `wanted`, computed by [`Direct`]. `Direct` passes to the operator only the
+    /// values that the operator declares as read.
     pub(super) fn gradients(
         &self,
         wanted: &[usize],
@@ -173,8 +173,8 @@ pub(super) fn graded(op: &dyn Op, direct: &Direct) -> Vec<usize> {
     slots.filter(|(_, (slot, vars))| slot.gradient && float(vars)).map(|(i, _)| i).collect()
 }
 
-/// For each operand that has a gradient, calls `hold` with the operand's slot, its index in the slot, and its gradients in
-/// `got` and in `expected`.
+/// For each operand that has a gradient, calls `hold` with the operand's slot, the operand's index in the slot, and the
+/// operand's gradients in `got` and in `expected`.
 pub(super) fn each(
     got: &InputGradients,
     expected: &InputGradients,

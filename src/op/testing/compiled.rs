@@ -18,7 +18,7 @@ pub(super) const ROOT: BlockId = BlockId(0);
 /// The least size of an output, in elements, for which a batch is large enough to be divided over threads.
 const DIVIDED: usize = 3 << 14;
 
-/// A function that changes how an executor divides work over threads; it is called before the executor runs.
+/// A function that changes how an executor divides work over threads; the function is called before the executor runs.
 type Divide = fn(&mut Executor);
 
 /// The number of threads and the division of work for each run of a check case. A check case is so small that it runs on one
@@ -329,7 +329,7 @@ pub(super) fn run<'a>(
     Run { feeds, mode: case.mode, step: STEP, numbers, places: &[], stage }
 }
 
-/// Returns the feeds by reference, as the executor takes them.
+/// Returns the feeds with references to their values, as the executor requires.
 pub(super) fn by_reference(feeds: &[(VarId, Variable)]) -> Vec<(VarId, &Variable)> {
     feeds.iter().map(|(var, value)| (*var, value)).collect()
 }

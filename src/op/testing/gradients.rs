@@ -180,7 +180,7 @@ impl Case<'_> {
         })
     }
 
-    /// Checks that a gradient that is declared equal to the first output's gradient equals it, number for number.
+    /// Checks that a gradient equals the first output's gradient, number for number, if the operator declares so.
     pub(super) fn passes(&self) -> Outcome {
         for dtype in [DType::F32, DType::F64] {
             let ran = self.run_sample(dtype)?;

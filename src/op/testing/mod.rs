@@ -1,5 +1,5 @@
-//! The check of operators: compares all declarations of an operator with the operator's results, on its own check cases, called
-//! directly and in compiled programs.
+//! The check of operators, which compares all declarations of an operator with the operator's results. The operator is
+//! called on its check cases, directly and in compiled programs.
 //!
 //! The Cargo feature `testing`, off by default, enables this module. A program that only runs operators compiles neither the
 //! module nor the check cases of the catalogue. A crate with operators of its own enables the feature for its tests:
@@ -64,11 +64,11 @@
 //! |---|---|
 //! | `samples` | check cases can be built, have readable attributes, and include an empty sequence and an empty batch |
 //! | `shape and LoD` | outputs have the declared shape, dtype, storage and LoD, no NaN, and the same bits when run twice |
-//! | `operands` | `forward` accepts all operands that the shape rule accepts, and writes its outputs completely |
+//! | `operands` | `forward` accepts all operands (other dtypes, rows) that the shape rule accepts, and writes all outputs |
 //! | `columns` | outputs that are declared columns of the input equal these columns |
 //! | `shape only` | the numbers of a slot that is declared `shape_only` have no effect, not even NaN |
 //! | `gradient` | gradients equal central differences in f64, for a loss of all outputs and for a loss of each output |
-//! | `requests` | a gradient has the same bits if requested alone, can be added to an old value, has the declared storage |
+//! | `requests` | a gradient has the same bits if requested alone, adds to old values, and has the declared storage |
 //! | `f32` | f32 results equal f64 results within rounding |
 //! | `reads` | a gradient does not depend on values that the operator does not declare as read for this gradient |
 //! | `without gradient` | an output that is declared to pass no gradient has no effect on the gradients of the inputs |
@@ -77,20 +77,20 @@
 //! | `random` | an operator depends on the seed in at least one check case if it is declared random, else in none |
 //! | `sums` | an output that is declared a sum is x + y, bit for bit |
 //! | `total` | an output that is declared a sum or mean is the sum or mean of the first input's numbers, within rounding |
-//! | `passes` | a gradient that is declared to pass is equal to the gradient of the first output, bit for bit |
+//! | `passes` | a gradient with the declaration `passes` equals the gradient of the first output, bit for bit |
 //! | `accumulates` | a forward call that adds gives the old value plus the value of a forward call that writes, bit for bit |
 //! | `overwrites` | a gradient that is written over its input's value has the bits of a gradient in another buffer |
 //! | `separate gradients` | separate calls, one per gradient and in any order, give the bits of one call for all gradients |
 //! | `joins` | a backward call that also computes the outputs gives `forward`'s bits, and reads no output of `forward` |
 //! | `prepares` | the bits are the same with prepared constants; constants are prepared only if that is declared |
-//! | `merges` | one call replaces two calls that share an input; the shared input's gradient is the sum of two gradients |
-//! | `fusions` | the fused operator gives the results of the two operators that it replaces, within 1e-12 in f64 |
+//! | `merges` | one call gives the bits of two calls that share an input; the shared gradient is the sum of both |
+//! | `fusions` | on its check cases, a fused operator gives the f64 results of the two replaced operators within 1e-12 |
 //! | `pieces` | calls on pieces of sequences, from either end, give the bits of a call on whole sequences |
 //! | `compiled` | programs that call the operator in the root block give the same bits, on 1 and 3 threads, in used buffers |
-//! | `in a step` | programs that call the operator in a step block give the interpreter's outputs bit for bit |
+//! | `in a step` | step blocks (operator before, in or after the loop) give the bits of the interpreter's outputs |
 //!
-//! If an operator panics, it breaks the rule that is being checked, and the other rules are checked too. If a check case breaks
-//! the rule `shape and LoD`, the other rules are not checked on it.
+//! An operator that panics breaks the rule that is being checked; the other rules are checked too. If a check case
+//! breaks the rule `shape and LoD`, the other rules are not checked on this check case.
 
 mod call;
 mod case;
@@ -328,7 +328,8 @@ impl<'a> Kind<'a> {
                     let outcome = caught(|| run(&case));
                     let over = rule == SHAPES && outcome.is_err();
                     self.note(place, rule, outcome);
-                    // If an operator cannot be called, all other rules are skipped, since each would fail for the same reason.
+                    // If an operator cannot be called, all other rules are skipped, since each rule would fail for the
+                    // same reason.
                     if over {
                         continue 'modes;
                     }

@@ -218,8 +218,8 @@ impl Case<'_> {
                     step.spec_of_tensor(bound[slot][k]).map_or(0, known),
                     direct.input_specs()[slot][k].lod.len(),
                 );
-                // In the step block, a variable from outside the loop that is not a step input has only its levels below the
-                // level of the loop.
+                // The spec of a variable from outside the loop, which is not a step input, has all levels. In the step
+                // block, such a variable has only the levels below the level of the loop.
                 let levels = if levels == outer { outer - way.level.unwrap_or(0) } else { levels };
                 bound[slot][k] = moved(bound[slot][k], memory, levels);
             }

@@ -1,4 +1,5 @@
-//! Finds the entries of a sparse matrix that have columns in a set of ids, such as the row indices of selected rows.
+//! Finds the entries of a sparse matrix whose column is in a set of ids. The ids are, for example, the row indices of
+//! selected rows.
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::kernels::sparse::CsrView;

@@ -9,9 +9,9 @@
 //! broadcast: a vector to all rows, a single number to all rows and columns, one number per row to all columns. A sparse
 //! operand cannot be broadcast.
 //!
-//! Numbers that a sparse operand does not store are 0, and `mul` and `div` skip these zeros: with dense operands, 0 · ∞
-//! and 0 / 0 would be NaN. A sparse operand has a gradient at its stored numbers only; a dense operand has a dense
-//! gradient.
+//! Numbers that a sparse operand does not store are 0, and `mul` and `div` skip these zeros. So the result has no NaN
+//! from 0 · ∞ or 0 / 0, unlike the result of dense operands. A sparse operand has a gradient at its stored numbers
+//! only; a dense operand has a dense gradient.
 
 use crate::error::Result;
 use crate::kernels::sparse::{intersection, union};
@@ -139,8 +139,8 @@ fn forward<T: RowValue>(run: &mut Forward<'_>, zeros: Zeros, value: Combine<T>) 
     }
 }
 
-/// Computes the dense result f(sparse, dense), where the slot `sparse` has the sparse operand and the other slot the dense
-/// operand.
+/// Computes the dense result f(sparse, dense), where the slot `sparse` has the sparse operand, and the other slot has
+/// the dense operand.
 fn dense<T: RowValue>(run: &mut Forward<'_>, sparse: usize, f: MeetKernel<T>) -> Result<()> {
     let (out, dense, threads) = (run.output::<T>(OUT)?, run.input::<T>(1 - sparse)?, run.run().threads);
     let zero = [T::ZERO];
@@ -149,7 +149,7 @@ fn dense<T: RowValue>(run: &mut Forward<'_>, sparse: usize, f: MeetKernel<T>) ->
     Ok(())
 }
 
-/// Computes the result f(this, other) as selected rows, where `this` is the operand in `slot`, stored as selected rows, and
+/// Computes the result f(this, other) as selected rows. `this` is the operand in `slot`, which is selected rows;
 /// `other` is the other operand.
 fn rows<T: RowValue>(run: &mut Forward<'_>, slot: usize, zeros: Zeros, f: MeetKernel<T>) -> Result<()> {
     run.fill_rows(OUT, |run, out| {
@@ -196,8 +196,8 @@ fn merged<'a>(x: &'a [i64], y: &'a [i64]) -> impl Iterator<Item = (i64, bool)> +
     })
 }
 
-/// Computes the result f(this, other) as a sparse matrix, where `this` is the operand in `slot`, a sparse matrix, and `other`
-/// is the other operand.
+/// Computes the result f(this, other) as a sparse matrix. `this` is the operand in `slot`, which is a sparse matrix;
+/// `other` is the other operand.
 fn entries<T: RowValue>(run: &mut Forward<'_>, slot: usize, zeros: Zeros, f: MeetKernel<T>) -> Result<()> {
     let threads = run.run().threads;
     run.fill_csr(OUT, |run, out| {

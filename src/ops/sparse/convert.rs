@@ -297,8 +297,8 @@ fn entries_of_rows<T: RowValue>(x: &RowBuffer, columns: usize, out: &mut CsrBuff
 }
 
 operator! {
-    /// Converts `x` to selected rows. From a dense `x`, the output stores only the rows that have a number other than
-    /// 0. `x` is a table of known height, not a batch.
+    /// Converts `x` to selected rows. From a dense `x`, the output stores only the rows with at least one nonzero
+    /// number. `x` is a table of known height, not a batch.
     ///
     /// The gradient of a dense `x` is the output's gradient in the rows that the output stores, and 0 elsewhere.
     ///

@@ -51,8 +51,9 @@ operator! {
     /// ```
     ///
     /// # Errors
-    /// It is an error if the levels above the last one differ, if `logits` holds no floats or `labels` no whole numbers, or if
-    /// `blank` is not below the number of classes; at a run, if a label is the blank or not below the number of classes.
+    /// It is an error if the levels above the last one differ, if `logits` holds no floats or `labels` no whole
+    /// numbers, or if `blank` is not below the number of classes; when the program runs, it is also an error if a label
+    /// is the blank or not below the number of classes.
     #[derive(Clone)]
     pub(in crate::ops) struct CtcLoss = ctc_loss { blank: usize = 0, zero_infinity: bool = false }
     inputs { LOGITS = logits: one, LABELS = labels: one.without_gradient() }

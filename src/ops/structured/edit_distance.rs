@@ -35,8 +35,8 @@ operator! {
     /// ```
     ///
     /// # Errors
-    /// It is an error if `found` or `reference` does not hold one whole number per row, or their levels above the last one
-    /// differ; at a run, with `normalised`, if a reference has no rows.
+    /// It is an error if `found` or `reference` does not hold one whole number per row, or their levels above the last
+    /// one differ; when the program runs with `normalised`, it is also an error if a reference has no rows.
     pub(in crate::ops) struct EditDistance = edit_distance { normalised: bool = false }
     inputs { FOUND = found: one.without_gradient(), REFERENCE = reference: one.without_gradient() }
     outputs { OUT = out: one.without_gradient() }

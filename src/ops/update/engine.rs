@@ -18,7 +18,7 @@ use crate::operator::{CallMemory, CallSizes, Debt, Forward, MOST_TABLES, RowBuff
 use crate::tensor::StorageKind;
 use crate::with_float;
 
-/// The minimum number of elements per thread: with fewer, another thread costs more time than it saves.
+/// The minimum number of elements per thread. With fewer elements, an additional thread costs more time than it saves.
 const GRAIN: usize = 1 << 15;
 
 /// The maximum number of update rules for which a thread keeps a ledger from step to step, including rules of programs that ran
@@ -28,7 +28,7 @@ const RULES: usize = 16;
 /// Views of the parameter and its states.
 type Fields<'a, T> = ArrayVec<ViewMut<'a, T>, MOST_TABLES>;
 
-/// Scratch memory for merging rows with equal row numbers; it is used again at every step.
+/// Scratch memory for merging rows with equal row numbers; the memory is used again at every step.
 #[derive(Default)]
 pub(in crate::ops) struct MergedRows<T> {
     plan: RowMerge,
@@ -128,7 +128,7 @@ fn update_of<T: RowValue>(
     result
 }
 
-/// Scratch memory for the rows of an update; it is used again at every step.
+/// Scratch memory for the rows of an update; the memory is used again at every step.
 #[derive(Default)]
 struct Scratch<T> {
     merged: MergedRows<T>,
@@ -229,7 +229,7 @@ fn settle_of<T: RowValue>(
     Ok(())
 }
 
-/// Scratch memory for applying missed updates (settling); it is used again at every step.
+/// Scratch memory for applying missed updates (settling); the memory is used again at every step.
 #[derive(Default)]
 struct Debts {
     /// Update rules and their ledgers, one ledger per rule. Parameters of one optimizer may have rules with different rates and
@@ -301,7 +301,8 @@ impl Debts {
 struct Books<'a> {
     ledger: &'a Ledger,
     history: History<'a>,
-    /// Whether one step with the combined effect of the missed updates is accurate enough for every row to be settled.
+    /// Whether one step with the combined effect of the missed updates is accurate enough for all rows that are
+    /// settled.
     at_once: bool,
 }
 

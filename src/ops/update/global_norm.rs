@@ -19,7 +19,7 @@ use crate::with_float;
 const EPSILON: f64 = 1e-6;
 /// The maximum number of elements that one loop adds up; a longer range is divided into two halves first.
 const RUN: usize = 1 << 12;
-/// The minimum number of elements per thread: with fewer, another thread costs more time than it saves.
+/// The minimum number of elements per thread. With fewer elements, an additional thread costs more time than it saves.
 const GRAIN: usize = 1 << 16;
 
 operator! {

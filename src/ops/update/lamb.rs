@@ -18,7 +18,7 @@ use crate::with_float;
 
 /// The maximum number of elements that one loop adds up; a longer range is divided into two halves first.
 const RUN: usize = 1 << 12;
-/// The minimum number of elements per thread: with fewer, another thread costs more time than it saves.
+/// The minimum number of elements per thread. With fewer elements, an additional thread costs more time than it saves.
 const GRAIN: usize = 1 << 15;
 
 operator! {
@@ -266,7 +266,8 @@ impl<T: Float> Sweep for Apply<'_, T> {
     }
 }
 
-/// Scratch memory: the positions of the gradient's rows in the parameter and in each moment; it is used again at every step.
+/// Scratch memory: the positions of the gradient's rows in the parameter and in each moment; the memory is used again
+/// at every step.
 #[derive(Default)]
 struct TouchedRows([Vec<usize>; 3]);
 

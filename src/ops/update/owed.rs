@@ -1,10 +1,10 @@
 //! Missed updates of a row: the updates in which the row has no gradient, although the dense rule would move the row. Missed
 //! updates are applied later, when the row is read.
 //!
-//! For each row, the state `settled` stores the number of updates that have been applied to the row. When the row is next read,
-//! the row is settled: all its missed updates are applied at once. The effect of missed updates depends on their learning
-//! rates, not on the row. So one recurrence, backwards from the last update, computes the effect for every number of missed
-//! updates (gap).
+//! For each row, the state `settled` stores the number of updates that have been applied to the row. When the row is
+//! next read, the row is settled: all its missed updates are applied at once. The effect of missed updates depends on
+//! their learning rates, not on the row. Therefore, one recurrence, backwards from the last update, computes the effect
+//! for every number of missed updates (gap).
 //!
 //! Each step also settles one of every [`SWEEP`] rows, so that no row misses more than about [`SWEEP`] updates.
 //! Therefore, the history needs only the rates of the last [`KEPT`] updates.
@@ -105,8 +105,8 @@ pub(in crate::ops) struct Ledger {
     first: Vec<Option<(u64, Moves)>>,
     /// The index of the first update of each part; the parts are ranges that together cover the first [`KEPT`] updates.
     parts: Vec<u64>,
-    /// The combined effect of the updates of each part. The outer `None` means not computed yet. The inner `None` means not
-    /// accurate enough, so that the updates of the part are made one by one.
+    /// The combined effect of the updates of each part. The outer `None` means that the effect is not computed yet. The
+    /// inner `None` means that the effect is not accurate enough; the updates of the part are then made one by one.
     of_parts: Vec<Option<Option<Moves>>>,
     /// The number of updates of the history for which the ledger was computed, and the mark of this history.
     count: u64,
@@ -265,9 +265,9 @@ impl<T: Float, const FIELDS: usize> ElementStep<T, FIELDS> for Remains<T, FIELDS
     }
 }
 
-/// Returns momentum / divisor: the factor by which an update multiplies the quotient of two states, if it multiplies the first
-/// state by `momentum` and the second state by `divisor`. Returns `None` if the factor is 0.999 or more, because then the
-/// quotient hardly falls.
+/// Returns momentum / divisor: the factor by which an update multiplies the quotient of two states, if the update
+/// multiplies the first state by `momentum` and the second state by `divisor`. Returns `None` if the factor is 0.999 or
+/// more, because then the quotient hardly falls.
 pub(in crate::ops) fn falling_by(momentum: f64, divisor: f64) -> Option<f64> {
     Some(momentum / divisor).filter(|&by| by < 0.999)
 }

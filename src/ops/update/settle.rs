@@ -18,8 +18,9 @@ use crate::ops::lookup::ids::ids;
 use crate::tensor::{DType, Variable};
 
 operator! {
-    /// Applies the missed updates of rows of a parameter, before an operator reads the rows. In the mode `exact`, an update
-    /// rule skips rows without a gradient, although the dense rule would move such rows: a skipped row misses the update.
+    /// Applies the missed updates of rows of a parameter, before an operator reads the rows. In the mode `exact`, an
+    /// update rule skips rows without a gradient. If the dense rule would move a skipped row, the row misses the
+    /// update.
     ///
     /// `ids` holds the indices of the rows that will be read: whole numbers, or the columns of a sparse matrix's entries. Without
     /// `ids`, the missed updates of all rows are applied. Each call also settles one of every 8192 rows, in turn, so that no row
