@@ -223,7 +223,10 @@ impl<'a> Lane<'a> {
     /// If this lane is a part of a split loop: only a lane of the whole arena may grow buffers.
     #[must_use]
     pub fn try_reserve(&mut self, buffer: usize, elements: usize) -> bool {
-        assert!(self.part.is_none() && buffer < self.count, "only a lane of the whole arena may grow buffers");
+        assert!(
+            self.part.is_none() && buffer < self.count,
+            "only a lane of the whole arena may grow buffers"
+        );
         // SAFETY: a lane that is no part of a split loop is the only borrow of the arena, and `&mut self` rules out lent
         // regions.
         let buffer = unsafe { &mut *self.buffers.add(buffer) };

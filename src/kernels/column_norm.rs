@@ -111,9 +111,9 @@ pub fn norm_columns_sums<T: Float>(
     );
 }
 
-/// Computes the gradient of the input, `dx = (dout − all − (x − mean) · scale · along) · scale · gain`. `along` is the gradient
-/// of the gain divided by the number of rows, and `all` is the gradient of the bias divided by the number of rows. Both are 0
-/// if mean and scale are constants.
+/// Computes the gradient of the input, `dx = (dout − all − (x − mean) · scale · along) · scale · gain`. `along` is the
+/// gradient of the gain, divided by the number of rows; `all` is the gradient of the bias, divided by the number of
+/// rows. Both are 0 if mean and scale are constants.
 ///
 /// # Panics
 /// If two arguments do not have matching shapes.

@@ -32,8 +32,8 @@ pub struct CtcRoom {
     beta: Vec<f64>,
 }
 
-/// The number of padding entries before the states of a frame. The predecessors of state s are the states s − 1 and s −
-/// 2. Before state 0, the padding replaces them, with probability 0.
+/// The number of padding entries before the states of a frame. A state may follow each of the two states before it. For
+/// states 0 and 1, padding entries with probability 0 replace the missing states.
 const BEFORE: usize = 2;
 
 impl CtcRoom {

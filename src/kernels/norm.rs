@@ -65,9 +65,8 @@ pub fn norm_rows<T: Float>(x: View<'_, T>, norm: RowNorm<'_, T>, bias: Option<&[
     sweep(Normalised { x, norm, bias, out });
 }
 
-/// Returns the length of the scratch of [`norm_rows_gradient`]. The scratch holds a gain. If `summed` is set, because
-/// the gradient of the gain or of the bias is requested, the scratch also holds two sums per column for each block of
-/// rows.
+/// Returns the length of the scratch of [`norm_rows_gradient`]. The scratch holds a gain. Set `summed` if the gradient
+/// of the gain or of the bias is requested; the scratch then also holds two sums per column for each block of rows.
 pub fn norm_gradient_numbers(rows: usize, width: usize, summed: bool) -> usize {
     width + if summed { rows.div_ceil(SUM_ROWS) * 2 * width } else { 0 }
 }

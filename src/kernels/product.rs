@@ -247,8 +247,8 @@ fn share_columns<T: Float>(
 /// the columns in these panels ([`PackedMatrix::columns`]).
 ///
 /// # Panics
-/// If `b` does not have the panels, `a` is not M × K, or `b` not K × N, or if `c` or `bias` does not have exactly the
-/// columns in the panels.
+/// If `b` does not have these panels, if `a` is not M × K or `b` not K × N, or if `c` or `bias` does not have exactly
+/// the columns in the panels.
 pub fn product_panels<T: Float>(
     a: View<'_, T>,
     b: &PackedMatrix<T>,

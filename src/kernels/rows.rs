@@ -179,8 +179,8 @@ impl RowMerge {
         self.starts[i]
     }
 
-    /// Merges rows: `out[i]` is the sum of the rows of `values` at the positions [`Self::occurrences`] of `i`, added in the
-    /// order of these positions.
+    /// Merges rows: `out[i]` is the sum of the rows of `values` at the positions that [`Self::occurrences`] returns for
+    /// `i`, added in the order of these positions.
     ///
     /// # Panics
     /// If `values` does not have the planned number of rows, or if `out` does not have one row per distinct id, as wide

@@ -103,9 +103,9 @@ impl CheckCase {
         self
     }
 
-    /// Returns the standard check cases of row-wise operators, with a variable `x` of `width` numbers per row. The
-    /// cases differ in `x`, which has sequences with an empty sequence among them, two LoD levels, only empty
-    /// sequences, no sequences, no LoD, or rows of zeros, or is a constant. `add` adds further operands to each case.
+    /// Returns the standard check cases of row-wise operators, with a variable `x` of `width` numbers per row. Each
+    /// case has another `x`: sequences of which one is empty, two LoD levels, only empty sequences, no sequence, rows
+    /// without a LoD, rows of zeros, or a constant. `add` adds further operands to each case.
     ///
     /// # Errors
     /// Fails if `add` fails.
@@ -119,9 +119,9 @@ impl CheckCase {
     }
 
     /// Returns the standard check cases of operators on sparse rows, with a csr variable `x` of `columns` columns. The
-    /// matrix has empty rows and columns, a stored zero, and repeated and unsorted entries. The cases differ in `x`,
-    /// which has sequences with an empty sequence among them, two LoD levels, only empty sequences, no sequences, no
-    /// LoD, or no entries, or is a constant. `add` adds further operands to each case.
+    /// matrix has empty rows and columns, a stored zero, and repeated and unsorted entries. Each case has another `x`:
+    /// sequences of which one is empty, two LoD levels, only empty sequences, no sequence, rows without a LoD, a row
+    /// without entries, or a constant. `add` adds further operands to each case.
     ///
     /// # Errors
     /// Fails if `add` fails.
@@ -134,9 +134,9 @@ impl CheckCase {
         cases_of_csr(attributes, columns, &add).at_caller()
     }
 
-    /// Returns the standard check cases of sequence-wise operators: sequences with an empty sequence among them, two
-    /// LoD levels, only empty sequences, and no sequences. `bind` adds the operands to each case, as sequences with the
-    /// given LoD; [`numbers`] makes rows for the operands.
+    /// Returns the standard check cases of sequence-wise operators: sequences of which one is empty, two LoD levels,
+    /// only empty sequences, and no sequences. `bind` adds the operands to each case, as sequences with the given LoD;
+    /// [`numbers`] makes rows for the operands.
     ///
     /// # Errors
     /// Fails if `bind` fails.

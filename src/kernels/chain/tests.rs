@@ -191,8 +191,8 @@ fn thousands_of_paths_are_found_in_time_and_too_many_are_refused() {
     assert!(error.contains("rows · tags · paths") && error.contains("12 rows of"), "{error}");
 }
 
-/// Checks that scores count even if e^score underflows: the score of an allowed pair, and the score of the only path if
-/// the tags with better starts or better ends have no whole path.
+/// Checks that scores count even if e^score underflows. In the first case, e^score of an allowed pair underflows. In
+/// the second case, the numbers of the only allowed path underflow.
 #[test]
 fn scores_far_below_others_still_count() {
     let no = f64::NEG_INFINITY;
