@@ -222,12 +222,12 @@ impl<R: Record> DataSet<R> {
         if self.records.is_empty() { Err(none::<R>(&self.name)) } else { Ok(()) }
     }
 
-    /// Hold-out: holds out about one in `one_in` records, and returns the rest, then the held-out records. If `one_in`
-    /// is 0, nothing is held out. Only the seed and the record itself decide whether the record is held out. A held-out
-    /// record therefore stays held out when other records are added. For a labelled text, the group decides or, without
-    /// a group, the text. For a pair, the source decides; for a tagged text, the words decide; for a row, the query
-    /// number decides (without a query, the entries). For example, the texts of one group are either all held out, or
-    /// all in the rest.
+    /// Hold-out: holds out about one in `one_in` records, and returns the remaining records, then the held-out records.
+    /// If `one_in` is 0, nothing is held out. Only the seed and the record itself decide whether the record is held
+    /// out. A held-out record therefore stays held out when other records are added. For a labelled text, the group
+    /// decides or, without a group, the text. For a pair, the source decides; for a tagged text, the words decide; for
+    /// a row, the query number decides (without a query, the entries). For example, the texts of one group are either
+    /// all held out or all kept.
     ///
     /// ```
     /// use unpadded::data::{LabelledTexts, TextFile};

@@ -96,7 +96,7 @@ pub struct Survey {
     pub words: Result<Vocabulary>,
 }
 
-/// A hold-out, and the part of the records that is kept: the held-out records, or the rest.
+/// A hold-out, and the part of the records that is kept: the held-out records or the remaining records.
 #[derive(Debug, Clone, Copy)]
 struct HoldOutChoice {
     one_in: u64,
@@ -161,9 +161,9 @@ impl<R: Record> Files<R> {
         &self.read_as
     }
 
-    /// Hold-out: holds out about one in `one_in` records, and returns the rest, then the held-out records. If `one_in`
-    /// is 0, nothing is held out. Only the seed and the record itself decide whether the record is held out.
-    /// [`DataSet::hold_out`](super::DataSet::hold_out) with the same seed holds out the same records.
+    /// Hold-out: holds out about one in `one_in` records, and returns the remaining records, then the held-out records.
+    /// If `one_in` is 0, nothing is held out. Only the seed and the record itself decide whether the record is held
+    /// out. [`DataSet::hold_out`](super::DataSet::hold_out) with the same seed holds out the same records.
     #[must_use]
     pub fn hold_out(self, one_in: u64, seed: u64) -> (Self, Self) {
         let (mut rest, mut out) = (Self { known: None, ..self.clone() }, Self { known: None, ..self });

@@ -45,9 +45,9 @@ struct Group {
 }
 
 impl<R: Record> DataSet<R> {
-    /// Holds out one fold: returns the rest, then the fold. Only the seed and the records decide the folds, not the
-    /// order of the records. Two records that [`Self::hold_out`] never separates are in the same fold. All folds have
-    /// about the same number of records, and about the same number of records per label.
+    /// Holds out one fold: returns the remaining records, then the records of the fold. Only the seed and the records
+    /// decide the folds, not the order of the records. Two records that [`Self::hold_out`] never separates are in the
+    /// same fold. All folds have about the same number of records, and about the same number of records per label.
     pub(crate) fn hold_out_fold(self, fold: Fold, seed: u64) -> (Self, Self) {
         let key = |record: &R| record.held_out_by(Fingerprint::default().number(seed)).finish();
         let mut groups: HashMap<u64, Group> = HashMap::new();

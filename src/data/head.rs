@@ -20,7 +20,7 @@ const PIECE: u64 = 1 << 18;
 #[derive(Clone, Default)]
 pub(super) struct Head(Arc<Mutex<Option<Opened>>>);
 
-/// An opened file: the first bytes, in pieces, and a reader of the rest.
+/// An opened file: the first bytes, in pieces, and a reader of the remaining bytes.
 struct Opened {
     name: Arc<str>,
     pieces: VecDeque<Arc<[u8]>>,

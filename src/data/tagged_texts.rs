@@ -133,7 +133,7 @@ impl TaggedTexts {
     /// blank in all files is skipped.
     ///
     /// # Errors
-    /// Fails if a file cannot be read or has no text; if one file ends before the others; if a text has a different
+    /// Fails if a file cannot be read or has no text; if one file ends before another file; if a text has a different
     /// number of tags and words, no label, or a label but no words. The message has the file and the line.
     #[track_caller]
     pub fn of_parallel(words: &TextFile, tags: &TextFile, labels: Option<&TextFile>) -> Result<Self> {
@@ -307,7 +307,7 @@ pub(super) fn of_lines(
         match label {
             Some("") => wrong(2, "a label".to_owned()),
             Some(label) if text.words.is_empty() => {
-                wrong(0, format!("words, of which the label is {}", shown(label)))
+                wrong(0, format!("words for the label {}", shown(label)))
             }
             label => {
                 text.label = label.map(str::to_owned);
@@ -373,7 +373,7 @@ mod tests {
         refused(of("O O O\n\nO\n", "a\n\n \n"), "label:3: expected a label, got a blank line");
         refused(
             of("O O O\n\nO\n", "a\nb\nc\n"),
-            "seq.in:2: expected words, of which the label is \"b\", got a blank line",
+            "seq.in:2: expected words for the label \"b\", got a blank line",
         );
         refused(
             of("O O O\nO\nO\n", "a\n\nc\n"),

@@ -1,5 +1,5 @@
 //! A file that is read repeatedly and must not change meanwhile. The size and the modification time are checked when
-//! the file is opened, and the checksum of the bytes whenever a reader reaches the end of the file.
+//! the file is opened. The checksum of the bytes is checked whenever a reader reaches the end of the file.
 
 use std::fmt;
 use std::fs::{self, File, Metadata};

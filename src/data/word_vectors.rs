@@ -12,7 +12,7 @@ use super::{SkippedRecords, TextFile, Vocabulary};
 use crate::error::{AtCaller, Error, Result};
 use crate::reserve;
 
-/// Where the vector of a token is stored: the index of a row.
+/// The place of a token's vector: the index of a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum VectorPlace {
     No,
@@ -26,17 +26,17 @@ enum VectorPlace {
 ///
 /// The format of the file is detected from the first bytes:
 ///
-/// | form | a vector |
+/// | format | a vector |
 /// |---|---|
-/// | text, as of GloVe | a line of the word and its numbers |
-/// | text, as of word2vec and fastText (`.vec`) | a line of the word and its numbers; line 1: count and width of vectors |
-/// | binary, as of word2vec | the word, a space and little-endian `f32`; line 1 as in the form above |
+/// | text, as in GloVe files | a line with the word and the numbers of the vector |
+/// | text, as of word2vec and fastText (`.vec`) | as above, but line 1 has the count and the width of the vectors |
+/// | binary, as in word2vec files | the word, a space and little-endian `f32` numbers; line 1 as above |
 ///
 /// A whole fastText model (`.bin`) is refused; fastText also writes a `.vec` file, which has the vectors. A file in a
-/// format of the table may be compressed with gzip or zip. In a text format, words may contain spaces, because the
-/// vector is the last numbers of the line. The first line may declare the count and the width of the vectors. If the
-/// first line is already a vector, the width is the count of numbers in this vector. A first line of two whole numbers
-/// is always read as count and width.
+/// format of the table may be compressed with gzip or zip. In a text format, words may contain spaces, because the last
+/// numbers of the line are the vector. The first line may declare the count and the width of the vectors. If the first
+/// line is already a vector, the width is the count of numbers in this vector. A first line of two whole numbers is
+/// always read as count and width.
 ///
 /// A token gets the vector of the same word in the file, otherwise the vector of its lower-case form. If the file has
 /// several vectors of a word, the first one is used. The file is streamed: only the vectors of the vocabulary's tokens
@@ -67,7 +67,7 @@ pub struct WordVectors {
     width: usize,
     /// The vectors that were found, row after row.
     rows: Vec<f32>,
-    /// For each token of the vocabulary, where its vector is stored.
+    /// For each token of the vocabulary, the place of its vector.
     found: Vec<VectorPlace>,
     skipped: SkippedRecords,
 }
@@ -155,8 +155,8 @@ impl WordVectors {
         covered as f64 / all.max(1) as f64
     }
 
-    /// Writes the vector of each token into the row of `table` with the token's id; the rows of tokens without a vector
-    /// are unchanged.
+    /// Writes the vector of each token into the row of `table` whose index is the token's id; the rows of tokens
+    /// without a vector are unchanged.
     ///
     /// # Errors
     /// Fails if `table` does not have one row per token of the vocabulary, or if its width is not the width of the

@@ -75,7 +75,7 @@ pub(super) fn picked(
     Ok(FieldChoice { names: named(file, &example, wanted, options)?, notes, layout: Some(layout) })
 }
 
-/// Adds to the first record those wanted fields that only later records have, since some fields may be missing in a
+/// Adds to the first record the wanted fields that only later records have, since some fields may be missing in a
 /// record.
 fn completed(
     file: &TextFile,

@@ -121,7 +121,7 @@ fn of(path: &Path) -> Result<PathContent> {
     if path.is_dir() {
         return Ok(PathContent::Folder(path.to_owned()));
     }
-    // The path `some.zip!file` means the member `file` of a zip; messages name the member in this form, too.
+    // The path `some.zip!file` means the member `file` of a zip; messages name the member in the same way.
     if !path.exists()
         && let Some((zip, member)) = path.to_str().and_then(|path| within(path).or(path.split_once('!')))
     {

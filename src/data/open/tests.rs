@@ -292,7 +292,7 @@ fn a_stream_is_what_is_read_at_once() -> Result<()> {
     let limits = Limits { min_count: 20, ..Limits::default() };
     assert_eq!(in_files.vocabulary(&cut, &limits)?, whole.vocabulary(&cut, &limits)?);
     assert_eq!((in_files.labels()?, in_files.read_as()), (whole.labels()?, whole.read_as()));
-    // The texts in files and the texts in memory are held out alike, also in a second hold-out of the rest.
+    // The texts in files and the texts in memory are held out alike, also in a second hold-out of the remaining texts.
     let (rest, held) = in_files.clone().hold_out(3, 5);
     let (whole_rest, whole_held) = whole.clone().hold_out(3, 5);
     assert_eq!((texts(&rest)?, texts(&held)?), (whole_rest.records().into(), whole_held.records().into()));

@@ -1,4 +1,4 @@
-//! How vocabularies are stored in files and checkpoints.
+//! The format of vocabularies in files and checkpoints.
 
 use std::path::Path;
 

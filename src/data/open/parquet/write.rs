@@ -33,7 +33,7 @@ enum Chunks {
     Packed(Bounded<Bytes>),
 }
 
-/// An added column, with its cells for those rows of the current row group that have an answer so far.
+/// An added column, with its cells for the rows of the current row group that have an answer so far.
 struct Column {
     name: String,
     kind: Kind,
