@@ -48,7 +48,7 @@ operator! {
     /// ```
     ///
     /// # Errors
-    /// It is an error if the rows or the widths of the inputs do not match.
+    /// It is an error if the numbers of rows or the widths of the inputs do not match.
     pub(in crate::ops) struct GruCell = gru_cell { flip: bool = false }
     inputs { X = x: one, H = h: one, H_PREV = h_prev: one }
     outputs { OUT = out: one }
@@ -127,7 +127,8 @@ impl GruCell {
         };
         let gates = |slot: usize| (!run.in_place(slot)).then(|| run.input::<T>(slot)).transpose();
         let (xw, hw) = (gates(Self::X)?, gates(Self::H)?);
-        // The numbers of the old state `h_prev` are read only for the gradients of the gates.
+        // The numbers of the old state `h_prev` are read only for the gradients of the gates. If these gradients are
+        // not requested, `dout` is only a placeholder for `h_prev`.
         let h_prev =
             if run.wants(Self::X) || run.wants(Self::H) { run.input::<T>(Self::H_PREV)? } else { dout };
         let (dx, dh, dh_prev) =

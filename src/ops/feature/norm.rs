@@ -86,7 +86,7 @@ operator! {
     impl Builder, Var { fn rms_norm(&self, x: Var, gain: Option<Var>, epsilon: f64) -> Var; }
 }
 
-/// Reads the attribute epsilon, which must be above 0: in a row of zeros, the divisor is the root of epsilon.
+/// Reads an attribute that must be above 0, such as epsilon: in a row of zeros, the divisor is the root of epsilon.
 pub(in crate::ops) fn above_zero(attributes: &Attributes, name: &str) -> Result<f64> {
     let number = attributes.float(name)?;
     if number > 0.0 && number.is_finite() {
@@ -95,7 +95,7 @@ pub(in crate::ops) fn above_zero(attributes: &Attributes, name: &str) -> Result<
     Err(Error::new(format!("attribute `{name}`"), "a number above 0", number.to_string()))
 }
 
-/// Checks that `epsilon` is above 0 in the dtype of `x` too.
+/// Checks that `epsilon` is also above 0 and finite after rounding to the dtype of `x`.
 pub(in crate::ops) fn above_zero_in(s: &InferShape<'_>, x: usize, epsilon: f64) -> Result<()> {
     let added = epsilon as f32;
     if s.input(x).dtype != DType::F32 || (added > 0.0 && added.is_finite()) {
