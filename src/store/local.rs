@@ -27,8 +27,8 @@ pub struct LocalStore(Arc<StoreState>);
 struct StoreState {
     registry: Registry,
     shards: usize,
-    /// The write lock is held while keys are added or replaced. It is also held while a file is saved, so that no key
-    /// changes until the file has all keys.
+    /// The write lock is held while keys are added or replaced. The write lock is also held while a file is saved, so
+    /// that no key changes until the file has all keys.
     keys: RwLock<BTreeMap<Key, Entry>>,
     /// The rounds of the current workers; the weak reference is empty after all workers have left.
     rounds: Mutex<Weak<Rounds>>,

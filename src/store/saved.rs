@@ -112,8 +112,8 @@ struct Loaded {
 /// shards. The argument `shapes` has the shape of the whole value of each key.
 ///
 /// # Errors
-/// Returns an error if a file is damaged, missing or incomplete; if the keys, shapes, dtypes or rules in the file differ from
-/// the store's.
+/// Returns an error if a file is damaged, missing or incomplete; if the keys, shapes, dtypes or rules in the file
+/// differ from the keys, shapes, dtypes or rules of the store.
 pub(super) fn restore(
     known: &BTreeMap<Key, Entry>,
     shapes: &BTreeMap<Key, Vec<usize>>,

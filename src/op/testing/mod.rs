@@ -68,7 +68,7 @@
 //! | `columns` | outputs that are declared columns of the input equal these columns |
 //! | `shape only` | the numbers of a slot that is declared `shape_only` have no effect, not even NaN |
 //! | `gradient` | gradients equal central differences in f64, for a loss of all outputs and for a loss of each output |
-//! | `requests` | a gradient has the same bits if requested alone, adds to old values, and has the declared storage |
+//! | `requests` | a gradient has the same bits if requested alone, can be added to old values, and has the declared storage |
 //! | `f32` | f32 results equal f64 results within rounding |
 //! | `reads` | a gradient does not depend on values that the operator does not declare as read for this gradient |
 //! | `without gradient` | an output that is declared to pass no gradient has no effect on the gradients of the inputs |

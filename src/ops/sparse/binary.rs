@@ -59,7 +59,7 @@ impl<F: OnSparse> DeclaredOp for SparseBinary<F> {
     }
 }
 
-/// Returns the storage of the result of operands with the storages `x` and `y`.
+/// Returns the storage of the result if the operands have the storages `x` and `y`.
 fn storage(zeros: Zeros, x: StorageKind, y: StorageKind) -> StorageKind {
     match (x, y) {
         (StorageKind::Dense, y) if zeros.of(Y) => y,

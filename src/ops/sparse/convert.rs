@@ -149,7 +149,7 @@ pub(in crate::ops) fn at_entries<T: Float>(x: &CsrBuffer, from: View<'_, T>, to:
     }
 }
 
-/// Writes or adds to `to` the rows of the dense table `from` that `x` selects.
+/// Writes or adds to `to` the rows that `x` selects from the dense table `from`.
 pub(in crate::ops) fn at_rows<T: Float>(x: &RowBuffer, from: View<'_, T>, to: &mut [T], assign: Assign) {
     for (&id, to) in x.ids().iter().zip(to.chunks_exact_mut(x.width().max(1))) {
         assign.put_row(to, from.row(id as usize));

@@ -126,7 +126,7 @@ impl NAdam {
 }
 
 setting! { NAdam:
-    /// Sets epsilon, which is added to the root of the second moment before the step is divided by the root.
+    /// Sets epsilon, which is added to the root of the second moment; the step is divided by this sum.
     epsilon,
     /// Sets the momentum decay: with a larger number, the momentum rises faster from half of beta1 to beta1.
     momentum_decay,
@@ -150,7 +150,7 @@ impl Lamb {
 }
 
 setting! { Lamb:
-    /// Sets epsilon, which is added to the root of the second moment before the step is divided by the root.
+    /// Sets epsilon, which is added to the root of the second moment; the step is divided by this sum.
     epsilon,
     /// Weight decay: adds `weight_decay` · parameter to the step of Adam, before the step is scaled to the norm of the
     /// parameter.
