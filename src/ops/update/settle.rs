@@ -75,7 +75,7 @@ impl RuleKind {
 
     fn found(&self) -> Result<&dyn Op> {
         let unknown =
-            || Error::of(ErrorKind::Program, "attribute `rule`", "a rule that a registry has resolved", &*self.kind);
+            || Error::of(ErrorKind::Program, "attribute `rule`", "a rule from a registry", &*self.kind);
         self.found.as_deref().ok_or_else(unknown)
     }
 }
