@@ -38,7 +38,7 @@ pub(crate) fn describe(metric: &dyn Metric, program: &Program) -> Option<MetricD
     })
 }
 
-/// Makes the metric that `desc`, a description from a file, describes.
+/// Makes a metric from `desc`, its description in a file.
 ///
 /// # Errors
 /// If the kind of metric is unknown, as in a file of a later release, or the variables or attributes do not fit the kind.
