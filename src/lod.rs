@@ -354,7 +354,7 @@ fn check(upper: Option<&Lod>, offsets: &[usize]) -> Result<()> {
     };
     check_depth(level + 1)?;
     match offsets.first() {
-        None => return refuse("at least the 0 they start with".into(), "none".into()),
+        None => return refuse("at least the offset 0".into(), "none".into()),
         Some(0) => {}
         Some(first) => return refuse("to start with 0".into(), first.to_string()),
     }

@@ -190,7 +190,7 @@ impl Lod {
         if k >= levels.len() - 1 {
             let expected = match levels.len() {
                 1 => "a LoD of two levels or more".into(),
-                n => format!("a level below {}, which has one under it", n - 1),
+                n => format!("a level less than {}, the last level", n - 1),
             };
             return Err(Error::new(
                 "LoD level to flatten",

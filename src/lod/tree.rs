@@ -65,7 +65,7 @@ impl Lod {
                 match node {
                     SeqPos::Rows(_) if deeper => {
                         let what = format!("tree, depth {}, place {place}", level + 1);
-                        let expected = "a sequence of sequences, as others at this depth";
+                        let expected = "a sequence of sequences, like the other nodes at this depth";
                         return Err(Error::new(what, expected, "a leaf: the depth is ragged"));
                     }
                     SeqPos::Rows(rows) => lengths.push(*rows),

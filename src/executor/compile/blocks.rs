@@ -67,8 +67,8 @@ impl Blocks {
     /// Fails if no forward loop runs the step block before its gradient block.
     pub(crate) fn forward(&self, block: BlockId) -> Result<&Forward> {
         self.forward.get(&block).ok_or_else(|| {
-            let (expected, got) = ("its forward run first", "none before it");
-            Error::of(ErrorKind::Program, "gradient of a recurrent", expected, got)
+            let (expected, got) = ("a forward loop that runs before it", "none");
+            Error::of(ErrorKind::Program, "gradient of a recurrent loop", expected, got)
         })
     }
 

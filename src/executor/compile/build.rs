@@ -381,14 +381,14 @@ impl Analysis<'_> {
     /// Returns the extent that counts the sequences over which a step block runs.
     fn sequences(&self, step: &StepDesc) -> Result<Extent> {
         let program = self.source.program;
-        let none = || Error::of(ErrorKind::Program, "step inputs", "one", "none");
+        let none = || Error::of(ErrorKind::Program, "step inputs", "at least one", "none");
         let lod = &program.spec(step.inputs.first().ok_or_else(none)?.outer)?.lod;
         let parent = program.block(step.block).parent.unwrap_or_default();
         match lod.iter().position(|&l| l == step.level) {
             Some(0) => Ok(program.top(parent)),
             Some(at) => Ok(Extent::Rows(lod[at - 1])),
             None => {
-                let (expected, got) = ("one of the step input's", format!("level {}", step.level.0));
+                let (expected, got) = ("a level of the step input", format!("level {}", step.level.0));
                 Err(Error::of(ErrorKind::Program, "step level", expected, got))
             }
         }

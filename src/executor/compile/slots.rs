@@ -100,7 +100,7 @@ impl Slots {
         let (whole, column) = self.views.get(&var).copied().unwrap_or((var, 0));
         let access = self.access.get(&whole).copied().ok_or_else(|| {
             let name = &source.program.var(var).name;
-            Error::of(ErrorKind::Program, "variable", "one that something computes", "one without a place")
+            Error::of(ErrorKind::Program, "variable", "one that an operator computes", "one without a slot")
                 .variable(name)
         })?;
         let spec = source.program.spec(var)?;
@@ -119,7 +119,7 @@ impl Slots {
     pub(crate) fn start(&self, block: BlockId, memory: usize, spec: &Spec) -> Result<Ref> {
         let slot = self.starts.get(&(block, memory));
         slot.map(|&slot| within(slot, spec)).ok_or_else(|| {
-            Error::of(ErrorKind::Program, "memory", "one with a place", format!("memory {memory}"))
+            Error::of(ErrorKind::Program, "memory", "one with a slot", format!("memory {memory}"))
         })
     }
 
@@ -392,8 +392,8 @@ impl Maker<'_> {
     /// copied and stay in the loop's order.
     fn leave(&mut self, outer: VarId, inner: VarId) -> Result<()> {
         let Access::Slot(slot) = self.slots.reference(self.source, inner)?.access else {
-            let (what, got) = ("gradient that a loop hands back", "one that it passes to a step");
-            return Err(Error::of(ErrorKind::Program, what, "one in memory of its own", got));
+            let (what, got) = ("gradient that a loop returns", "a gradient that a step passes on");
+            return Err(Error::of(ErrorKind::Program, what, "a gradient in its own memory", got));
         };
         let alias = self.alias(slot, Home::Whole, self.source.program.spec(outer)?);
         self.slots.ranked.insert(outer, alias);

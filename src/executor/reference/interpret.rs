@@ -540,7 +540,7 @@ impl<'a> Interpreter<'a> {
         around: Option<&OuterValues<'_>>,
     ) -> Result<Sequences> {
         let missing =
-            || Error::of(ErrorKind::Program, RECURRENT, "a step input with the level that is run", "none");
+            || Error::of(ErrorKind::Program, RECURRENT, "a step input with the level of the loop", "none");
         let first = step.inputs.first().ok_or_else(missing)?.outer;
         let lod = values.value(self.program, first, around)?.lod().ok_or_else(missing)?;
         let at = self.program.spec(first)?.lod.iter().position(|&l| l == step.level).ok_or_else(missing)?;

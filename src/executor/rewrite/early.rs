@@ -1,4 +1,5 @@
-//! Finds the operators that must move before a fused operator, because it reads gradients that they compute.
+//! Finds the operators that must move before a fused operator, because the fused operator reads gradients that these
+//! operators compute.
 
 use std::collections::{HashMap, HashSet};
 
@@ -25,7 +26,7 @@ impl Draft<'_> {
         let mut due: Vec<VarId> =
             gradients.flat_map(|b| b.vars.clone()).filter(|&v| v != VarId::NONE).collect();
         if due.is_empty() {
-            return Ok(Err("nothing asks for a gradient of its result".to_owned()));
+            return Ok(Err("no gradient of its result is computed".to_owned()));
         }
         let mut writers: HashMap<VarId, Vec<usize>> = HashMap::new();
         for (i, op) in ops.iter().enumerate().skip(from) {

@@ -30,7 +30,7 @@ use crate::program::{
     OpDesc, RECURRENT, Role, SlotVars, StepDesc, StepGradient, StopGradient, VarRole, grad_name,
 };
 
-/// Properties of a step block's variables that decide what may be merged.
+/// Properties of a step block's variables that decide which operators may be merged.
 struct StepFacts {
     classes: Classes,
     /// Variables that leave the step or enter an inner loop, and therefore cannot become columns of another variable.
@@ -50,7 +50,8 @@ struct Columns {
     grad: Option<VarId>,
 }
 
-/// The operator that splits a merged variable into the results of its nodes, and the backward operator of the split.
+/// The operator that splits a merged variable into the results of the merged nodes, and the backward operator of the
+/// split.
 struct Cut {
     forward: OpDesc,
     backward: OpDesc,

@@ -25,7 +25,7 @@ impl Draft<'_> {
             ops.position(|op| op.role == role && op.step.as_ref().is_some_and(|step| step.block == block))
         };
         let (Some(forward), backward) = (run(Role::Forward), run(Role::Backward)) else {
-            return Ok(Err(format!("block {} is inside another one", block.0)));
+            return Ok(Err(format!("block {} is inside another block", block.0)));
         };
         let facts = self.instance(block, number)?.facts();
         if facts.reach != Reach::Row || facts.random {
@@ -63,7 +63,7 @@ impl Draft<'_> {
             for bound in desc.inputs.iter().filter(|b| b.slot.ends_with(&grad_name(""))) {
                 for &var in bound.vars.iter().filter(|&&v| v != VarId::NONE) {
                     let Some(pair) = gradient.outputs.iter().find(|pair| pair.inner == var) else {
-                        return Ok(Err(format!("{} is no gradient from outside", self.shown(var))));
+                        return Ok(Err(format!("{} is not a gradient from outside", self.shown(var))));
                     };
                     outside.insert(var, pair.outer);
                     gradient.outputs.retain(|pair| pair.inner != var);
@@ -135,7 +135,7 @@ impl Draft<'_> {
                 return Some(format!("a memory keeps {}", self.shown(var)));
             }
             if !rows(var) {
-                return Some(format!("{} has not one row a step", self.shown(var)));
+                return Some(format!("{} does not have one row per step", self.shown(var)));
             }
             let others = std::iter::once((block, Some(number)));
             let theirs = self.gradient_block(block).map(|there| (there, back.map(|(_, at)| at)));
@@ -154,7 +154,7 @@ impl Draft<'_> {
                 false => desc.block != block,
                 true => input || (rows(var) && self.writer(block, var).is_some()),
             };
-            (!fine).then(|| format!("{} is a value of one step alone", self.shown(var)))
+            (!fine).then(|| format!("{} has a value only within one step", self.shown(var)))
         })
     }
 

@@ -83,7 +83,7 @@ impl Machine {
         counts
     }
 
-    /// Checks all feeds against their descriptions, binds their levels, and returns the number of sequences in the batch.
+    /// Checks all feeds against their specs, binds their levels, and returns the number of sequences in the batch.
     fn check_feeds(
         &mut self,
         program: &Program,
@@ -177,8 +177,8 @@ fn check_feed(spec: &Spec, value: &Variable) -> Result<Option<usize>> {
     Ok(spec.batched().then(|| value.lod().map_or(shape[0], |lod| lod.sequences())))
 }
 
-/// Binds the levels of a feed; a level that an earlier feed has bound must have equal offsets. `before` finds the name of that
-/// earlier feed.
+/// Binds the levels of a feed; a level that an earlier feed has bound must have equal offsets. `before` returns the
+/// name of the earlier feed.
 fn bind_levels<'a>(
     table: &mut LevelTable,
     spec: &Spec,

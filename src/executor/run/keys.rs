@@ -35,7 +35,7 @@ impl Frame {
         }
     }
 
-    /// Returns the keys of the rows of a call that works on `at`.
+    /// Returns the keys of the rows of a call that works on the rows `at`.
     pub(super) fn keys(&self, at: FrameRows, rows: Extent) -> &[RowKey] {
         if at == FrameRows::Sequences && !matches!(rows, Extent::Rows(_)) {
             return &self.sequence_keys;
@@ -55,8 +55,8 @@ impl Frame {
         if let Extent::Rows(id) = rows
             && let Some((above, row)) = self.above_made(at, id, row)
         {
-            // For sequences that an operator makes in the step, a row has the outer row of the entry or row from which its
-            // sequence is made.
+            // If an operator of the step made the sequence of a row, the row belongs to the same outer row as the entry
+            // or row from which the sequence was made.
             return self.outside(instr, FrameRows::All, above, row);
         }
         let Extent::Rows(id) = rows else {
@@ -93,8 +93,7 @@ impl Frame {
 }
 
 impl RunState<'_> {
-    /// Returns what identifies the sequences of the batch: the index of each sequence in the data, and the position of its
-    /// first row.
+    /// Returns, for each sequence of the batch, its index in the data and the position of its first row.
     fn names(&self) -> Names<'_> {
         Names { numbers: &self.numbers, places: &self.places }
     }

@@ -22,7 +22,7 @@ impl Threads {
     /// Starts a pool for `threads` threads (0: one per core), with at most one system thread per core.
     ///
     /// # Errors
-    /// If the threads cannot be started, or `threads` is above [`MOST_THREADS`].
+    /// Fails if the threads cannot be started, or if `threads` is above [`MOST_THREADS`].
     #[track_caller]
     pub(crate) fn new(threads: usize) -> Result<Self> {
         if threads > MOST_THREADS {

@@ -1,4 +1,4 @@
-//! Thresholds of effort above which threads share work, since waking threads takes time.
+//! Thresholds of effort: threads share only work above a threshold, since waking threads takes time.
 //!
 //! An idle thread falls asleep after about 20 µs. Waking it costs the waking thread about 10 µs, and the woken thread starts
 //! about 30 µs later. A run that uses the thread pool waits for one thread to wake, and its caller must be woken at the end.

@@ -55,8 +55,8 @@ impl StepLevels {
             return Ok(None);
         };
         if class == Class::Constant {
-            let (what, got) = ("operator that makes sequences in a step", "one without rows of the step");
-            return Err(Error::of(ErrorKind::Program, what, "an input", got));
+            let (what, got) = ("operator that makes sequences in a step", "an operator without one");
+            return Err(Error::of(ErrorKind::Program, what, "an input with rows of the step", got));
         }
         for &(level, upper) in &parsed.made {
             let above = upper.map(|upper| self.position(upper)).transpose()?;
@@ -74,8 +74,8 @@ impl StepLevels {
         let outside = self.inner.iter().position(|inner| inner.inner == level);
         let here = self.made.iter().position(|made| made.level == level).map(|i| self.inner.len() + i);
         outside.or(here).ok_or_else(|| {
-            let (what, got) = ("level above one that is made in a step", format!("level {}", level.0));
-            Error::of(ErrorKind::Program, what, "one of the step", got)
+            let (what, got) = ("level above a level that is made in a step", format!("level {}", level.0));
+            Error::of(ErrorKind::Program, what, "a level of the step", got)
         })
     }
 
