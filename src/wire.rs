@@ -379,8 +379,7 @@ impl<R: Read> Reader<R> {
     /// is read, so a malformed field is refused before later fields take memory.
     ///
     /// # Errors
-    /// Fails if the file is damaged, or if the body is longer than `most` bytes or than [`LONGEST`], or does not encode
-    /// a `T`.
+    /// Fails if the file is damaged, if the body is longer than `most` bytes, or if the body does not encode a `T`.
     #[track_caller]
     pub(crate) fn read_stored<T: FieldType>(&mut self, most: u64) -> Result<T> {
         self.at_most(most).at_caller()?;
@@ -444,7 +443,7 @@ fn unwritable(target: &str, error: &io::Error) -> Error {
 /// Opens a file of this crate for reading.
 ///
 /// # Errors
-/// Fails if the file cannot be opened, or as [`Reader::new`] does.
+/// Fails if the file cannot be opened, or if [`Reader::new`] fails.
 #[track_caller]
 pub fn open(path: &Path) -> Result<Reader<BufReader<File>>> {
     let source = format!("file `{}`", path.display());

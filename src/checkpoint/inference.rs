@@ -23,7 +23,7 @@ impl Checkpoint {
     /// ```
     ///
     /// # Errors
-    /// If the checkpoint has no outputs, if an output is not computed in the forward pass, or if a parameter is missing.
+    /// Fails if the checkpoint has no outputs, if an output is not computed in the forward pass, or if a parameter is missing.
     #[track_caller]
     pub fn for_inference(self) -> Result<Self> {
         self.bare().at_caller()
@@ -34,7 +34,7 @@ impl Checkpoint {
     /// postponed updates.
     ///
     /// # Errors
-    /// If the checkpoint lacks a parameter that may have postponed updates, or a state variable of the parameter's update
+    /// Fails if the checkpoint lacks a parameter that may have postponed updates, or a state variable of the parameter's update
     /// rule, such as a momentum.
     #[track_caller]
     pub fn settled(self) -> Result<Self> {
@@ -72,11 +72,11 @@ impl Checkpoint {
     }
 
     /// Returns the checkpoint with the parameters to predict with. These are the parameters of the best epoch, if they were
-    /// kept. Otherwise, they are the averages of the parameters if the training has averages, else the last parameters,
-    /// settled.
+    /// kept. Otherwise, they are the averages of the parameters. If the training has no averages, they are the last parameters
+    /// after settling.
     ///
     /// # Errors
-    /// As [`Self::settled`].
+    /// Fails as [`Self::settled`] does.
     pub(crate) fn predicting(self) -> Result<Self> {
         if self.predicts_as_it_is() {
             return Ok(self);

@@ -391,8 +391,8 @@ impl Dense {
         Ok((sums, heads))
     }
 
-    /// Writes the rows of this tensor into a tensor of zeros of shape `shape`, whose rows have the width of this
-    /// tensor: row *i* becomes row `at[i]`.
+    /// Returns a tensor of shape `shape` in which row *i* of this tensor is row `at[i]`, and all other rows are zeros.
+    /// The rows of both tensors have the same width.
     pub(super) fn place(&self, at: &mut dyn Iterator<Item = usize>, shape: &[usize]) -> Result<Self> {
         let (mut out, w) = (Self::zeros(self.dtype(), shape)?, self.width());
         for_dtype!(self.dtype(), T => {

@@ -125,7 +125,7 @@ impl Builder {
     }
 
     /// Returns the source line that errors name: in a layer call, the line of the outermost layer call. Outside of layer calls,
-    /// it is the line of the user's code that called the current method; that method must be `#[track_caller]`.
+    /// errors name the line of the user's code that called the current method; that method must be `#[track_caller]`.
     #[track_caller]
     pub(super) fn here(&self) -> &'static Location<'static> {
         let layer = self.state.borrow().scopes.lines.first().copied();

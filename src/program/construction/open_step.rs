@@ -37,9 +37,9 @@ pub(super) struct OpenStep {
     pub(super) place: Place,
     pub(super) desc: StepDesc,
     pub(super) memories: Vec<OpenMemory>,
-    /// For each variable that holds the previous value of a memory, the index of the memory in `memories`. `taken` has the
-    /// variables that hold the next value of a memory.
+    /// For each variable that holds the previous value of a memory, the index of the memory in `memories`.
     pub(super) numbers: HashMap<VarId, usize>,
+    /// The variables that hold the next value of a memory.
     pub(super) taken: HashSet<VarId>,
     /// The outer variables that [`Step::last`](crate::program::Step::last) returned; each holds the final value of a memory.
     pub(super) lasts: HashSet<VarId>,

@@ -66,8 +66,8 @@ impl OpenState {
 /// of another builder.
 static NUMBERS: AtomicU64 = AtomicU64::new(0);
 
-/// The numbers of the builders of all threads, each with the errors of calls that other threads made with the builder's
-/// variables.
+/// The builders of all threads, by number. The value is a list of errors: the errors of calls that other threads made with the
+/// builder's variables.
 static ALL: Mutex<BTreeMap<u64, Vec<Error>>> = Mutex::new(BTreeMap::new());
 
 fn all_builders() -> MutexGuard<'static, BTreeMap<u64, Vec<Error>>> {

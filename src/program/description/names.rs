@@ -15,12 +15,13 @@ use crate::operator::extent::VarId;
 #[derive(Clone, Default)]
 pub(in crate::program) struct Names {
     state: RandomState,
-    /// The first variable for each hash of a name. `others` has the further variables with an equal hash.
+    /// For each hash of a name, the first variable whose name has this hash.
     first: HashMap<u64, VarId>,
+    /// The variables whose names have the same hash as the name of a variable in `first`.
     others: Vec<VarId>,
     /// The number of variables that the index contains.
     indexed: usize,
-    /// A variable that may have been renamed after it was indexed, with the name in the index.
+    /// A variable that may have been renamed after it was indexed, and the name under which the index contains the variable.
     loose: Option<(VarId, String)>,
     numbers: Numbers,
 }

@@ -42,7 +42,7 @@ pub enum Role {
     /// The operator computes its outputs from its inputs.
     Forward,
     /// The operator computes gradients. A backward operator reads the forward operator's slots and the gradients `SLOT@grad` of
-    /// the output slots. It writes the gradients `SLOT@grad` of the input slots.
+    /// the output slots. The backward operator writes the gradients `SLOT@grad` of the input slots.
     Backward,
     /// The operator, such as weight decay, clipping or an update rule, runs after all gradients are known and checked.
     Update,

@@ -187,7 +187,7 @@ impl Program {
         }
     }
 
-    /// Returns the extent that counts the top-level sequences in a block: the sequences of the batch, or in a step block the
+    /// Returns the extent that counts the top-level sequences in a block: the sequences of the batch or, in a step block, the
     /// sequences that have not ended.
     pub fn top(&self, block: BlockId) -> Extent {
         if block.0 == 0 { Extent::Batch } else { Extent::Alive(block) }

@@ -24,9 +24,10 @@ pub enum Entries {
     Fed,
     /// The variable stores the same number of entries as another variable.
     As(VarId),
-    /// The variable stores at most the sum of the entries of the listed variables; a dense variable counts with its rows.
+    /// The variable stores at most the sum of the entries of the listed variables; for a dense variable, the number of its rows
+    /// is added.
     Together(Vec<VarId>),
-    /// The variable stores no more entries than any of the listed variables.
+    /// The variable stores at most the number of entries of the listed variable with the fewest entries.
     Least(Vec<VarId>),
     /// The variable stores at most all numbers (csr, coo) or all rows (selected rows) of its shape.
     Everything,

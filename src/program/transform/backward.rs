@@ -1,6 +1,6 @@
-//! Differentiation as a transformation of the program: a forward operator that the loss depends on gets a backward operator. All
-//! backward operators are appended after the forward operators. Each step block that a gradient reaches gets a block of gradient
-//! operators, also if it is nested in another step block.
+//! Differentiation as a transformation of the program: a forward operator that the loss depends on gets a backward operator.
+//! All backward operators are appended after the forward operators. Each step block that a gradient reaches gets a block of
+//! gradient operators, even if the step block is nested in another step block.
 //!
 //! A variable has at most one gradient, which is named by [`grad_name`]. If several backward operators contribute to a gradient,
 //! the operator that runs first writes the gradient, and the other operators add to the gradient. A variable that the loss does
