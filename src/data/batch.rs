@@ -94,8 +94,7 @@ impl Field {
         }
     }
 
-    /// Returns what is wrong with this field, as the expected value and the found value; `None` if the field is well
-    /// formed.
+    /// Returns the fault of this field, as the expected value and the found value; `None` if the field is well formed.
     fn fault(&self) -> Option<(String, String)> {
         match self {
             Self::Sparse { indices, values, .. } if indices.len() != values.len() => {
@@ -202,7 +201,7 @@ pub struct Sample {
 }
 
 impl Sample {
-    /// Makes a sample of its index in the data and its fields.
+    /// Makes a sample from its index in the data and its fields.
     ///
     /// ```
     /// use unpadded::data::{Field, Sample};

@@ -220,9 +220,9 @@ impl Columns {
         Ok(found)
     }
 
-    /// Chooses the other of two columns for the tags if only that column has tags of a scheme, such as IOB2. In a file
-    /// with more columns, returns an error if other columns have tags of a scheme, but the tag column has none. Also
-    /// returns an error for CoNLL-2009.
+    /// In a file with two columns, swaps the word column and the tag column if only the word column has tags of a
+    /// scheme. In a file with more columns, returns an error if other columns have tags of a scheme, but the tag column
+    /// has none. Also returns an error for CoNLL-2009.
     fn take_scheme(&mut self, first: &First, is_set: bool) -> Result<()> {
         let gives = "`tags` (`data.label` in a config) gives";
         if first.is_of_2009() {
@@ -480,8 +480,8 @@ impl Block {
     }
 }
 
-/// Translates a bracketed tag, such as `(kind*`, to IOB2. `open` is the kind of the open chunk, such as `NP`, and is
-/// updated.
+/// Translates a bracketed tag, such as `(kind*`, to IOB2. `open` is the kind of the open chunk, such as `NP`; this
+/// function updates `open`.
 fn inside(open: &mut Option<String>, tag: &str) -> Result<String, Reason> {
     let wrong = |expected: &str| Err(Reason { expected: expected.to_owned(), got: format!("`{tag}`") });
     let Some((begun, ends)) = bracket(tag) else {

@@ -264,8 +264,8 @@ impl<R: Record> Files<R> {
             Ok(Box::new((0..).zip(files.records()).map(of)))
         };
         let stream = SampleStream::new(salt(known.fingerprint).finish(), open).size(known.size);
-        // A buffer below its limit takes a further sample. The limit is reduced here by the largest sample, because the
-        // buffer may exceed the limit by nearly this sample.
+        // The buffer takes a further sample while it is below its limit, so it may exceed the limit by nearly the
+        // largest sample. The limit is therefore reduced by the largest sample.
         Ok(match self.samples_within {
             Some(most) => stream.buffer_within(most.saturating_sub(largest)),
             None => stream,

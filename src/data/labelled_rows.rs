@@ -48,7 +48,7 @@ pub enum Target<'a> {
 }
 
 impl LabelledRows {
-    /// Reads the rows of LIBSVM files, one file after another, as [`TextFile::libsvm`] does. To get the number of
+    /// Reads the rows of LIBSVM files, in the order of the files, as [`TextFile::libsvm`] does. To get the number of
     /// skipped malformed lines, call [`TextFile::libsvm`], [`Records::skipped`](super::Records::skipped) and
     /// [`DataSet::new`] instead.
     ///

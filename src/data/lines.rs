@@ -122,7 +122,7 @@ impl Lines {
                 let what = format!("{}:{}", self.name, self.number);
                 return Err(reserve::refused(&what, self.bytes.len() + there));
             }
-            // These bytes are in the buffer of the input already.
+            // The bytes that are read here are already in the buffer of the input.
             let piece = self.input.by_ref().take(there as u64).read_until(b'\n', &mut self.bytes);
             read += piece.map_err(|e| self.broken(&e))?;
             if there == 0 || self.bytes.ends_with(b"\n") {

@@ -19,8 +19,9 @@ pub enum Batching {
     /// rows of its longest field. A sample with more rows than the maximum is a batch of its own.
     Tokens(usize),
     /// As many consecutive samples as fit the memory limit of the training
-    /// ([`Trainer::memory_limit`](crate::train::Trainer::memory_limit)). A sample that does not fit by itself is a batch of its
-    /// own, which the training refuses. Only a trainer can make these batches, because they depend on the model.
+    /// ([`Trainer::memory_limit`](crate::train::Trainer::memory_limit)). If a single sample does not fit, it is a batch
+    /// of its own, and the training refuses this batch. Only a trainer can make these batches, because they depend on
+    /// the model.
     Memory,
 }
 
@@ -285,8 +286,8 @@ impl Batched {
         Ok(std::mem::replace(&mut self.waiting, rest))
     }
 
-    /// Returns how many waiting samples, at most `samples`, have at most `most` rows in total. Returns at least 1,
-    /// unless no sample is left.
+    /// Returns the largest number of waiting samples, up to `samples`, that have at most `most` rows in total. Returns
+    /// at least 1, unless no sample is left.
     fn within(&mut self, samples: usize, most: usize) -> Result<usize> {
         let mut rows = 0usize;
         for count in 0..samples {
@@ -301,8 +302,8 @@ impl Batched {
     }
 
     /// Returns the largest number of waiting samples that fit the memory limit as one batch, but at least 1. The search
-    /// starts at the number of samples of the last batch, and doubles its distance from this number until it knows an
-    /// interval. Then it halves the interval.
+    /// starts at the number of samples of the last batch, and doubles its distance from this number until an interval
+    /// contains the result. Then it halves the interval.
     fn fitting(&mut self, last: usize) -> Result<usize> {
         let (mut fit, mut too_many) = (0, usize::MAX);
         let (mut count, mut distance) = (last, 1);

@@ -21,7 +21,7 @@ impl Draws {
         Self { key: [key as u32, (key >> 32) as u32] }
     }
 
-    /// Returns a random number from 0 to `bound` - 1, which depends on the position `place`; 0 if `bound` is 0.
+    /// Returns the random number from 0 to `bound` - 1 for the position `place`; 0 if `bound` is 0.
     fn below(self, place: u64, bound: usize) -> usize {
         let [low, high, ..] = philox([place as u32, (place >> 32) as u32, 0, 0], self.key);
         let word = u128::from(high) << 32 | u128::from(low);

@@ -123,7 +123,8 @@ impl Pairs {
     /// - the input of the decoder: the id of `ends[0]`, then the token ids of the target;
     /// - the target of the decoder: the token ids of the target, then the id of `ends[1]`.
     ///
-    /// The first tokenizer and vocabulary are for source texts, the second for target texts.
+    /// The first tokenizer and vocabulary are for source texts; the second tokenizer and vocabulary are for target
+    /// texts.
     ///
     /// # Errors
     /// Fails as [`Loader::new`] does, or if there is no pair, or if a vocabulary lacks a token or one of the `ends`.

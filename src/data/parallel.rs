@@ -69,8 +69,8 @@ impl Parallel {
         Ok(others.iter().find(|(_, count)| count != all).as_ref().map(of))
     }
 
-    /// Returns an error about different numbers of lines in the files, if the numbers differ: this is the likely cause
-    /// of `error`. Otherwise, returns `error`.
+    /// Returns an error about the numbers of lines if the files have different numbers of lines, because this
+    /// difference is the likely cause of `error`. Otherwise, returns `error`.
     fn explained(&mut self, error: Error) -> Error {
         match self.uneven() {
             Ok(Some(uneven)) => uneven,

@@ -47,7 +47,7 @@ pub enum MalformedLines {
     /// The record of a malformed line is skipped; [`Records::skipped`] counts the skipped records.
     Skip,
     /// Malformed lines are collected: all lines are read, and the last item is an error with the number of malformed
-    /// records and the reasons of the first [`SkippedRecords::SHOWN`].
+    /// records and the reasons for the first [`SkippedRecords::SHOWN`] of these records.
     Collect,
 }
 
@@ -148,7 +148,7 @@ impl ColumnSpec {
         Self { separator: separator.into(), ..self }
     }
 
-    /// Sets the text that begins a comment line, which is skipped (default: `None`, no comments).
+    /// Sets the text at the start of comment lines, which are skipped (default: `None`, no comments).
     #[must_use]
     pub fn comment(self, comment: impl Into<String>) -> Self {
         Self { comment: Some(comment.into()), ..self }
@@ -161,7 +161,7 @@ pub(in crate::data) fn is_blank(c: char) -> bool {
     matches!(c, ' ' | '\t' | '\r')
 }
 
-/// Returns the words of a line, which spaces and tabs separate.
+/// Returns the words of a line; spaces and tabs separate words.
 pub(super) fn words(line: &str) -> impl Iterator<Item = &str> {
     line.split(is_blank).filter(|word| !word.is_empty())
 }

@@ -31,7 +31,7 @@ pub struct Samples {
 #[derive(Debug, Default)]
 pub(super) struct FlatSamples {
     bytes: Vec<u8>,
-    /// The position in `bytes` behind each sample.
+    /// For each sample, the position in `bytes` behind the sample.
     ends: Vec<usize>,
     /// The sequences of sparse rows of all samples. The bytes of a sample contain the index of its sequence in this
     /// list.

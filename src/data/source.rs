@@ -56,7 +56,7 @@ pub struct SampleStream {
     open: Box<dyn Fn() -> Result<SampleIterator> + Send + Sync>,
     size: Option<u64>,
     fingerprint: u64,
-    /// All samples, if they fit into memory.
+    /// All samples, if they are in memory; else `None`.
     held: Option<Samples>,
     buffer_bytes: Option<usize>,
 }

@@ -52,7 +52,7 @@ fn failed(path: &std::path::Path, what: &'static str, error: &std::io::Error) ->
 }
 
 impl Spilling {
-    /// Creates a temporary file for ids below `below`.
+    /// Creates a temporary file for ids that are less than `below`.
     pub(super) fn new(below: usize) -> Result<Self> {
         static NUMBER: AtomicU64 = AtomicU64::new(0);
         let width = match below {

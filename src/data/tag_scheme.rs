@@ -29,8 +29,8 @@ pub enum TagScheme {
     Ioe1,
     /// IOE2: `E` for the last word of a chunk, `I` for the other words of the chunk.
     Ioe2,
-    /// IOBES: `B`, `I` and `E` for the first, the inner and the last words of a chunk, `S` for a chunk of a single
-    /// word.
+    /// IOBES: `B` for the first word of a chunk, `I` for the inner words, `E` for the last word, and `S` for a chunk of
+    /// a single word.
     Iobes,
     /// The tag of a word is the kind of its chunk; adjacent words with equal tags are one chunk.
     Plain,

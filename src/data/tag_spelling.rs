@@ -189,7 +189,7 @@ pub(super) struct TagSurvey {
     pub(super) tagging: Tagging,
     /// The number of sentences that break the scheme.
     pub(super) broken: usize,
-    /// The index and the tags of the first sentence that breaks the scheme; `None` if no sentence does.
+    /// The index and the tags of the first sentence that breaks the scheme; `None` if all sentences keep the scheme.
     first: Option<(usize, Vec<String>)>,
     /// The number of all sentences.
     all: usize,

@@ -85,7 +85,7 @@ impl TaggedText {
 ///
 /// A pattern such as `data/*.conll` reads several files; `some.zip!file` reads a file in a zip. The options name a
 /// column by its number, counted from 1, or by its name: in CoNLL-U, a column has a number and a name; in JSON and
-/// Parquet, only a name.
+/// Parquet, a column has only a name.
 ///
 /// ```
 /// use unpadded::data::{Data, Limits, TaggedTexts, TextFile};
@@ -112,9 +112,9 @@ impl TaggedTexts {
     /// first column has numbers. In CoNLL-U, the words are in the column `form`, and the tags are in the column `upos`;
     /// comments, ranges of words (such as `3-4`) and empty nodes are skipped. In other files whose first column numbers
     /// the words, the words are in the second column, and the tags are in the first column with tags of a scheme, such
-    /// as `B-NP`. CoNLL-U Plus is detected by the line `# global.columns`, CoNLL-2012 by the line `#begin document`. A
-    /// first line of known column names, such as `Token POS NER`, is a header. Tags in brackets, such as `(PER*`, are
-    /// read as `B-PER` and `I-PER`.
+    /// as `B-NP`. CoNLL-U Plus is detected by the line `# global.columns`, and CoNLL-2012 is detected by the line
+    /// `#begin document`. A first line of known column names, such as `Token POS NER`, is a header. Tags in brackets,
+    /// such as `(PER*`, are read as `B-PER` and `I-PER`.
     ///
     /// # Errors
     /// Fails if the file cannot be read, has no text or fewer than two columns, or if a line has another number of

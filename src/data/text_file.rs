@@ -19,7 +19,8 @@ use super::records::{
 };
 use crate::error::{AtCaller, Error, ErrorKind, Result};
 
-/// A text file, plain or compressed with gzip or zip. The encoding is UTF-8 unless [`Self::encoding`] sets another.
+/// A text file, plain or compressed with gzip or zip. The encoding is UTF-8 unless [`Self::encoding`] sets another
+/// encoding.
 ///
 /// ```
 /// use unpadded::data::TextFile;
@@ -67,8 +68,8 @@ impl TextFile {
         Origin::file(path.as_ref()).map(|origin| Self::of(origin, None)).at_caller()
     }
 
-    /// Returns a file that is embedded in the program by `include_str!` or `include_bytes!`; error messages call it
-    /// `name`.
+    /// Returns a file that is embedded in the program by `include_str!` or `include_bytes!`; error messages show `name`
+    /// as the name of the file.
     pub fn embedded(name: &str, contents: &'static (impl AsRef<[u8]> + ?Sized)) -> Self {
         Self::of(Origin::Embedded { name: name.into(), bytes: contents.as_ref() }, None)
     }

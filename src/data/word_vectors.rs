@@ -40,7 +40,7 @@ enum VectorPlace {
 ///
 /// A token gets the vector of the same word in the file, otherwise the vector of its lower-case form. If the file has
 /// several vectors of a word, the first one is used. The file is streamed: only the vectors of the vocabulary's tokens
-/// are in memory. In the lines of other words, the numbers are counted but not parsed.
+/// are in memory. In the lines of other words, the numbers are counted, but only the first number is parsed.
 ///
 /// ```
 /// use unpadded::data::{Limits, TextFile, Vocabulary, WordVectors};

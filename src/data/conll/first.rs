@@ -227,7 +227,8 @@ impl First {
             let alike = known == Some(self.count) && self.share() >= EVEN[1];
             return (even || alike) && (self.count > 1 || self.has_blocks());
         }
-        // Lines with the same number of words between spaces are not enough: the lines could be texts of equal length.
+        // The same number of words in each line does not prove that there are columns: the lines could be texts of
+        // equal length.
         let tagged = (0..self.count).any(|at| self.all(at, is_of_scheme));
         let some = self.share() >= EVEN[1] && known == Some(self.count);
         even && (self.has_blocks() || tagged || self.is_numbered()) || some
@@ -455,7 +456,7 @@ impl First {
     }
 
     /// Returns the first tag column of a file with word numbers. The tag columns are the run of last columns in which
-    /// all cells are tags of a scheme. If the last column has other cells, it is returned.
+    /// all cells are tags of a scheme. If the last column has other cells, the last column is returned.
     pub(super) fn first_tags(&self) -> usize {
         let is = |at: &usize| self.all(*at, is_of_scheme);
         (2..self.count).rev().take_while(is).last().unwrap_or(self.count.saturating_sub(1))

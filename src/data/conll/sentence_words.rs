@@ -75,7 +75,7 @@ impl Parser<SentenceWords> for Marked {
 pub(in crate::data) struct KnownColumns<'a> {
     /// The columns of the training data or of an earlier file; `None` if there is no earlier file.
     pub(in crate::data) like: Option<&'a Columns>,
-    /// The name or the number of the column of the words, as set by the user; `None` if it is not set.
+    /// The name or the number that the user set for the column of the words; `None` if the user set neither.
     pub(in crate::data) words: Option<&'a str>,
     /// Whether a setting or the file name shows that the file has columns.
     pub(in crate::data) columns: bool,
@@ -104,8 +104,8 @@ impl Columns {
                 };
                 let words = words.or_else(|| named(|like| like.words));
                 let tags = named(|like| like.tags).filter(|tags| words != Some(tags));
-                // The detection fails if the file has no column of tags. It is then tried again with the last column as
-                // the tag column.
+                // The detection fails if the file has no column of tags. The detection is then tried again with the
+                // last column as the tag column.
                 Self::of(file, words, tags, None, None)
                     .or_else(|_| Self::of(file, words, Some(&first.count.to_string()), None, None))?
             }

@@ -52,7 +52,7 @@ fn runs_of_tabs_align_columns_where_no_cell_is_empty() {
     assert_eq!(read("c.conll", "is\t\tO\nso\t\tO\n", None).unwrap().1, ["1: is/O so/O"]);
     let missing = "a\tN\tO\n".repeat(20) + "b\t\tN\tO\n\tN\tO\tX\n";
     refused(missing.leak(), "c.conll:22: expected 3 columns between runs of tabs, got an empty one in");
-    // All lines have the same number of tabs, so a value is missing.
+    // All lines have the same number of tabs, so the empty cells are missing values.
     refused(
         "is\tV\t\tO\nso\t\tX\tO\n",
         "c.conll:1: expected 4 columns between tabs, got an empty one in \"is\\tV\\t\\tO\"",
@@ -110,8 +110,8 @@ fn comments_and_numbers_are_no_words() {
     assert_eq!(said, expected);
     assert_eq!(texts, ["2: Anna/B-PER ruft/O Bonn/B-ORG", "7: Nein/O"]);
     assert_eq!(read("de.tsv", text, Some("4")).unwrap().1[0], "2: Anna/O ruft/O Bonn/B-LOC");
-    // The last column has the tags. If all columns behind the words have tags of a scheme, the first of these columns
-    // has the tags.
+    // Usually, the last column has the tags. If all columns behind the words have tags of a scheme, the first of these
+    // columns has the tags.
     assert_eq!(read("n", "1 a N O\n2 b V B-X\n", None).unwrap().1, ["1: a/O b/B-X"]);
     // A `#` with a tag is a word, and numbers are words if no other column has words.
     assert_eq!(read("n", "# O\n1 O\n\n# B-X\n", None).unwrap().1, ["1: #/O 1/O", "4: #/B-X"]);

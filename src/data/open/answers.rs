@@ -79,8 +79,8 @@ pub(super) struct AnswerColumns {
 }
 
 impl AnswerColumns {
-    /// Sets the names of the added columns. If the file already has the name, the added column gets the prefix
-    /// `predicted_`. Returns a note for the user if an answer does not get a column of its own.
+    /// Sets the names of the added columns. If the file already has a name, the added column of this name gets the
+    /// prefix `predicted_`. Returns a note for the user if an answer does not get a column of its own.
     pub(super) fn name(&mut self, added: &[&str]) -> Option<String> {
         let columns = matches!(self.form, Form::Columns(_));
         let own = |name: &&str| {

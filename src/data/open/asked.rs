@@ -318,8 +318,8 @@ fn by_header(
     if cells.iter().any(|cell| cell.is_empty() || number(cell)) {
         return Ok(None);
     }
-    // If the header names two languages, the training data decides the source: by the language, else by the position of
-    // the column.
+    // If the header names two languages, the source is the column whose language is the source in the training data,
+    // else the column at the same position as in the training data.
     let languages: Vec<usize> =
         (0..cells.len()).filter(|&at| once(at) && cells.get(at).is_some_and(|cell| language(cell))).collect();
     if let (true, [first, _, ..]) = (text.what == "source", &languages[..]) {

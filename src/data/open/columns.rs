@@ -313,8 +313,8 @@ impl Columns<'_> {
     }
 
     /// Finds the wanted columns of a later file of a data set; `wanted` has the names or numbers from the earlier file.
-    /// If this file has a header with known names, the header overrides column numbers, and also names that this file
-    /// lacks. Without such a header, [`Self::pick`] finds the columns.
+    /// If this file has a header with known names, the header overrides column numbers, and also column names that this
+    /// file lacks. Without such a header, [`Self::pick`] finds the columns.
     pub(super) fn pick_alike(&self, wanted: &[Column<'_>]) -> Result<ColumnChoice> {
         let fits = wanted.iter().all(|one| one.given.is_some_and(|given| is_name(given) && self.has(given)));
         if fits || self.header == Some(false) || !self.names_itself(wanted) {
@@ -343,7 +343,7 @@ impl Columns<'_> {
         Err(Error::of(ErrorKind::Format, what, expected, got).noted(advice).noted(text.advice()))
     }
 
-    /// Returns whether the first record has a cell of this name.
+    /// Returns whether the first record has a cell with this name.
     fn has(&self, name: &str) -> bool {
         self.rows.first().is_some_and(|row| row.iter().any(|cell| cell.trim() == name.trim()))
     }
@@ -535,8 +535,8 @@ fn counted(columns: usize) -> String {
     if columns == 1 { "1 column".to_owned() } else { format!("{columns} columns") }
 }
 
-/// Returns the error for the user's name `given` of a column that is not in `names`; the error suggests the nearest
-/// name.
+/// Returns the error for a column name `given` that the user set, but that is not in `names`; the error suggests the
+/// nearest name.
 pub(super) fn missing(what: String, given: &str, names: &[impl AsRef<str>]) -> Error {
     let names = || names.iter().map(|name| name.as_ref().trim());
     let error =

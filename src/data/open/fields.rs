@@ -16,7 +16,7 @@ use crate::data::records::of_columns;
 pub(super) enum Value<'a> {
     Null,
     Truth(bool),
-    /// A number, with the digits that the file has.
+    /// A number, with the same digits as in the file.
     Number(Cow<'a, str>),
     Text(Cow<'a, str>),
     List(Vec<Value<'a>>),

@@ -123,7 +123,7 @@ fn list_or_lines(file: &TextFile) -> Result<Arrangement> {
     })
 }
 
-/// Returns whether the next value ends in the line in which it begins, and the first byte behind the value. If the
+/// Returns whether the next value ends in the line in which it begins, and also the first byte behind the value. If the
 /// value does not end in the line, the byte is the first byte behind the line.
 fn ends_in_line(walk: &mut Walk) -> Result<(bool, Option<u8>)> {
     walk.peek()?;

@@ -30,8 +30,8 @@ pub enum FileFormat {
     /// A file with a word and its tags per line, in columns, and blank lines between sentences, as in the CoNLL shared
     /// tasks.
     Columns,
-    /// A folder of parallel files with a sentence per line: `seq.in` has the words, `seq.out` the tags, and `label`, if
-    /// it exists, the label of each sentence.
+    /// A folder of parallel files with a sentence per line: `seq.in` has the words, `seq.out` has the tags, and
+    /// `label`, if it exists, has the label of each sentence.
     Parallel,
     /// A file per class, with a text per line.
     FilePerClass,
@@ -152,7 +152,7 @@ pub struct ReadOptions {
     pub(super) told: Option<Box<ReadOptions>>,
     /// Notes for the user: the decisions about a file and the reasons for them.
     pub(super) notes: Vec<String>,
-    /// The detected properties of the current file, which other files need not have.
+    /// The detected properties of the current file; other files may have other properties.
     pub(super) found: Box<DetectedFormat>,
 }
 
@@ -239,8 +239,8 @@ impl ReadOptions {
         Self { encoding: Some(encoding), ..self }
     }
 
-    /// Sets the handling of malformed records: an error at the first one (the default, [`MalformedLines::Error`]),
-    /// skip, or collect all errors.
+    /// Sets the handling of malformed records: an error at the first malformed record (the default,
+    /// [`MalformedLines::Error`]), skipping, or collecting all errors.
     #[must_use]
     pub fn malformed(self, policy: MalformedLines) -> Self {
         Self { malformed: policy, ..self }

@@ -62,7 +62,7 @@ struct Finding {
 
 impl Finding {
     /// Adds a path as the part that `name` names. An exact name (`train.tsv`) replaces a name that only contains the
-    /// part (`train-small.tsv`); two exact names, or two inexact ones, are an error.
+    /// part (`train-small.tsv`); two exact names, or two inexact names, of the same part are an error.
     fn add(&mut self, of: &Path, name: &str, path: PathBuf) -> Result<()> {
         let Some(place) = part(name) else {
             self.left_out.push(path);

@@ -110,8 +110,8 @@ fn matching(path: &Path) -> Result<Vec<PathBuf>> {
     Ok(found)
 }
 
-/// Splits a path such as `some.zip!member` into an existing file and the name of a member; the longest path before a
-/// `!` that is an existing file is used.
+/// Splits a path such as `some.zip!member` into an existing file and the name of a member; if several paths before a
+/// `!` are existing files, the longest path is used.
 fn within(path: &str) -> Option<(&str, &str)> {
     let mut parts = path.rmatch_indices('!').map(|(at, mark)| (&path[..at], &path[at + mark.len()..]));
     parts.find(|(file, _)| Path::new(file).is_file())
@@ -172,13 +172,14 @@ fn in_encoding(
 /// bytes of the file are read.
 ///
 /// # Errors
-/// Fails if neither UTF-8 nor Windows-1252 is likely. Otherwise, the text would be decoded wrongly without any message.
+/// Fails if neither UTF-8 nor Windows-1252 is likely. Without this error, the text would be decoded wrongly without any
+/// message.
 fn encoding(file: &TextFile, most: u64, known: Option<Encoding>) -> Result<Encoding> {
     const PIECE: u64 = 1 << 16;
     /// Number of bytes that are used to guess the likeliest encoding; pieces of pure ASCII are not counted.
     const GUESSED: usize = 1 << 20;
-    /// Valid UTF-8 characters beyond ASCII count as chance if there are more than this many malformed sequences per
-    /// valid character.
+    /// Valid UTF-8 characters beyond ASCII are considered accidental if there are more than this many malformed
+    /// sequences per valid character.
     const CHANCE: usize = 10;
     /// The known encoding is kept if at most one in this many lines has a malformed sequence.
     const FEW: usize = 10;

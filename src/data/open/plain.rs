@@ -144,7 +144,7 @@ fn lines_apart(inputs: Vec<Opener<String>>) -> Opener<String> {
 }
 
 /// Text for a language model in files that may be larger than memory. Each pass opens the files again and reads pieces
-/// of about a mebibyte. The pieces joined are exactly the text of [`PlainText`].
+/// of about a mebibyte. The pieces together are exactly the text of [`PlainText`].
 #[derive(Clone)]
 pub struct PlainFiles {
     name: String,
@@ -221,7 +221,7 @@ impl PlainFiles {
     }
 
     /// Divides the text into training data and validation data, as [`PlainText::cut_off`] does: the validation data is
-    /// the last part of the text, about 1/`one_in` of all. `cut_off` reads the files twice.
+    /// the last part of the text, about 1/`one_in` of the whole text. `cut_off` reads the files twice.
     ///
     /// # Errors
     /// Fails if a file is malformed or cannot be read.
@@ -275,7 +275,7 @@ impl PlainText {
     }
 
     /// Reads the text of a file. The path may also be a folder, a zip or a pattern such as `data/*.txt`: all files are
-    /// read, in order. From a table, JSON Lines or Parquet, one column of all records is read, in order.
+    /// read, in order. From a table, JSON Lines or Parquet, one column is read, in the order of the records.
     ///
     /// # Errors
     /// Fails if there is no file, or if a file cannot be read.
@@ -355,8 +355,8 @@ impl PlainText {
         &self.read_as
     }
 
-    /// Divides the text into training data and validation data. The validation data is the last part of the text,
-    /// about 1/`one_in` of all; it begins at the start of a line if possible. Returns the training data, then the
+    /// Divides the text into training data and validation data. The validation data is the last part of the text, about
+    /// 1/`one_in` of the whole text; it begins at the start of a line if possible. Returns the training data, then the
     /// validation data; with `one_in` 0, the validation data is empty.
     #[must_use]
     pub fn cut_off(self, one_in: u64) -> (Self, Self) {

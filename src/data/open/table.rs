@@ -322,7 +322,7 @@ fn is_spaced(file: &TextFile, separator: char) -> Result<bool> {
 
 impl Dialect {
     /// Detects the separator and the meaning of quotation marks. The options or the first line (such as `sep=;`) may
-    /// set the separator; else it is detected: it cuts most of the first records into the same number of cells.
+    /// set the separator; else it is the one that cuts most of the first records into the same number of cells.
     pub(super) fn of(file: &TextFile, format: FileFormat, options: &ReadOptions) -> Result<Self> {
         let tabs = format == FileFormat::Tsv;
         if let Some(separator) = options.separator {
@@ -348,7 +348,7 @@ impl Dialect {
         let mut found = fits.iter().filter(tight);
         let best = match found.next() {
             Some(best) => best,
-            // If all separators that fit are used as in prose, the usual separator of the format is used.
+            // If no separator fits, or all that fit are used as in prose, the usual separator of the format is used.
             None => return Self::quoted(file, usual, tabs, Vec::new()),
         };
         let other = found.find(|fit| fit.separator != best.separator);

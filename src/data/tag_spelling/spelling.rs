@@ -7,7 +7,7 @@
 /// - the separator: another separator, as in `B_kind` and `B/kind`, or no separator, as in `Bkind`;
 /// - the order: first the kind, as in `kind-B`;
 /// - the kind: left out, so that the tag is only the letter `B`;
-/// - the case: small letters;
+/// - the case: lower-case letters;
 /// - brackets around the tag, as in `<B-kind>`;
 /// - the letters: the letters of BILOU (`L` for `E`, `U` for `S`), BMES (`M` for `I`) or BMEWO (`M` for `I`, `W` for
 ///   `S`);

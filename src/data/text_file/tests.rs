@@ -196,7 +196,7 @@ fn a_file_that_changes_is_an_error_when_it_is_read_again() {
     let path = Temporary::new("changes.tsv", b"a\t1\nb\t2\n");
     let write = |bytes: &[u8]| std::fs::write(&path.0, bytes).unwrap();
     let modified = std::fs::metadata(&path.0).unwrap().modified().unwrap();
-    // The time of modification is set to the old time, as by a copy that keeps times.
+    // The modification time is set to the old time, as a copy that keeps times does.
     let same_time =
         || std::fs::File::options().write(true).open(&path.0).unwrap().set_modified(modified).unwrap();
     let open = || TextFile::open(&path.0).unwrap();

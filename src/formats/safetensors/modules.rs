@@ -51,7 +51,7 @@ fn cut(name: &str) -> (&str, &str) {
     name.rsplit_once('.').unwrap_or(("", name))
 }
 
-/// Adds the parameters that an operator of a layer that is not recurrent reads, such as the operator of a linear layer.
+/// Adds the parameters of a layer that is not recurrent, such as a linear layer; `op` is the operator of the layer.
 fn rows(program: &Program, op: &OpDesc, found: &mut BTreeMap<String, TorchModule>) {
     let slots: &[(&str, &str, &str, Form)] = match op.kind.as_str() {
         "linear" if op.attributes.get("transposed") == Some(&Literal::Bool(true)) => {

@@ -29,9 +29,9 @@ pub struct ImportReport {
 
 /// Imports the values of a safetensors file into the parameters of a checkpoint. Floats are converted to the parameter's dtype.
 ///
-/// The checkpoint must be [for inference](Checkpoint::for_inference), or of a training before its first step. After the first
-/// step, the optimizer state and the best epoch would not fit the imported values. The import also sets parameters that have no
-/// value in the checkpoint.
+/// The checkpoint must be [for inference](Checkpoint::for_inference), or must belong to a training before its first
+/// step. After the first step, the optimizer state and the best epoch would not fit the imported values. The import
+/// also sets parameters that have no value in the checkpoint.
 ///
 /// # Errors
 /// Fails if the file cannot be read, is damaged, or contains a number that is not finite. Also fails if the file's

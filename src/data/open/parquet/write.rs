@@ -45,7 +45,7 @@ struct Column {
     known: HashMap<String, ByteArray>,
 }
 
-/// The type of an added column, which the first nonempty answer decides.
+/// The type of an added column; the first nonempty answer decides the type.
 #[derive(Clone, Copy, PartialEq)]
 enum Kind {
     Open,
@@ -54,7 +54,7 @@ enum Kind {
     Words,
 }
 
-/// Writes answers as added columns of a copy of a Parquet file.
+/// A writer of answers as added columns in a copy of a Parquet file.
 pub(in crate::data::open) struct Answers {
     name: String,
     file: Box<dyn FileReader>,

@@ -313,7 +313,8 @@ fn questions_are_texts_of_the_same_columns() {
             ("one.txt", b"a text alone\nand one more\n"),
         ],
     );
-    // The options are from training data with a header, and from training data without one.
+    // The first options are from training data with a header; the second options are from training data without a
+    // header.
     let named = ReadOptions::new().or_note(r#"{"text":["premise","hypothesis"],"label":"label"}"#).unwrap();
     let numbered = ReadOptions::new().or_note(r#"{"text":["1","2"],"label":"3"}"#).unwrap();
     let read = |name: &str, options: &ReadOptions| {

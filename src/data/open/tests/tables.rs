@@ -120,7 +120,8 @@ fn encodings_are_read_or_named_and_never_mixed() {
     let cyrillic = encoding_rs::WINDOWS_1251.encode(&text).0.into_owned();
     let chinese = encoding_rs::GBK.encode("这部电影非常好看\t好\n不好看的电影\t坏\n").0.into_owned();
     let both: Vec<u8> = [b"caf\xe9 noir\ty\nna\xefve\ty\n".as_slice(), "café\tn\n".as_bytes()].concat();
-    // The malformed byte is behind the first bytes, which alone are read to detect the encoding of a file in a window.
+    // The malformed byte is behind the first 256 KiB. Only these bytes are read to detect the encoding of a file that
+    // is read record by record.
     let late = ["plain text\ty\nmore text\tn\n".repeat(20_000).as_bytes(), b"caf\xe9\ty\n"].concat();
     let refuted = [
         "caf\u{e9} noir\ty\nna\u{ef}ve\tn\n".repeat(20_000).chars().map(|c| c as u8).collect(),
