@@ -306,9 +306,7 @@ pub(super) fn of_lines(
         let wrong = |at: usize, expected: String| Err((at, Reason { expected, got: "a blank line".into() }));
         match label {
             Some("") => wrong(2, "a label".to_owned()),
-            Some(label) if text.words.is_empty() => {
-                wrong(0, format!("words for the label {}", shown(label)))
-            }
+            Some(label) if text.words.is_empty() => wrong(0, format!("words for the label {}", shown(label))),
             label => {
                 text.label = label.map(str::to_owned);
                 Ok(Some(text))
