@@ -122,8 +122,8 @@ macro_rules! catalogue {
 }
 
 catalogue! {
-    /// Arithmetic on two variables, element by element; a constant operand is broadcast over the rows or columns of the other
-    /// operand.
+    /// Arithmetic on two variables, element by element; one operand may be broadcast over the rows or columns of the
+    /// other operand.
     [Add, Sub, Mul, Div, DivNoNan, Maximum, Minimum] {
         Binary<arithmetic::Add>,
         Binary<arithmetic::Sub>,
@@ -241,7 +241,7 @@ catalogue! {
         attention::dot::DotAttentionOp,
         attention::rotary::Rotary,
     }
-    /// One step of a recurrent cell.
+    /// Operators that compute one step of a recurrent cell.
     [LstmCell, GruCell] {
         cell::lstm::LstmCell,
         cell::gru::GruCell,

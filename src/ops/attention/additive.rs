@@ -101,7 +101,7 @@ operator! {
     ///
     /// # Errors
     /// It is an error if `keys` has no LoD; if `query` and `v` do not have one row for each sequence of `keys`; if the widths
-    /// or dtypes do not fit.
+    /// or the dtypes do not match.
     pub(in crate::ops) struct AdditiveAttention = additive_attention {}
     inputs { QUERY = query: one, KEYS = keys: one, VALUES = values: one, V = v: one }
     outputs { OUT = out: one, WEIGHTS = weights: one }

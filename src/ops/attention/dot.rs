@@ -71,8 +71,9 @@ impl DotAttention {
 
     /// Relative position bias: a number for each head and each distance j − i, added to the score of query i and key j
     /// (default: none). The shape of the bias is `[heads, 2r + 1]`, for the distances −r … r; distances below −r use the first
-    /// number of a head, distances above r the last number. Source: Shaw et al., "Self-attention with relative position
-    /// representations" (2018); like T5, this crate adds one number to the score instead of a vector to the key.
+    /// number of the head, and distances above r use the last number. Source: Shaw et al., "Self-attention with
+    /// relative position representations" (2018); the paper adds a vector to the key, but this crate, like T5, adds a
+    /// number to the score.
     #[must_use]
     pub fn bias(self, bias: Var) -> Self {
         Self { bias: Some(bias), ..self }
@@ -224,11 +225,11 @@ impl Op for DotAttentionOp {
             Ok::<_, Error>(own.lod == sequences.lod && own.rows() == sequences.rows())
         };
         if !single && (q.lod.is_empty() || !alike()?) {
-            let expected = format!("as many sequences as `k` has, or a row for each of them; `k` is {k}");
+            let expected = format!("one sequence, or one row, for each sequence of `k`; `k` is {k}");
             return Err(s.mismatch(Self::Q, &expected));
         }
         if single && (self.before.is_some() || self.after.is_some() || s.optional(Self::BIAS).is_some()) {
-            let expected = "sequences of queries: a bound or a bias needs their places";
+            let expected = "sequences of queries, because `before`, `after` and a bias need positions";
             return Err(s.mismatch(Self::Q, expected));
         }
         if let Some(bias) = s.optional(Self::BIAS) {

@@ -12,7 +12,7 @@ use crate::kernels::{
 use crate::lod::Lod;
 use crate::operator::{CallMemory, CallSizes, Pass, Sequences};
 
-/// The least number of multiply-adds of an attention call for which a second thread saves time.
+/// The minimum number of multiply-adds in an attention call for which a second thread saves time.
 const WORTH_A_THREAD: usize = 1 << 19;
 
 /// The rows of the queries that attend to each sequence of keys.

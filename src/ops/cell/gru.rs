@@ -20,8 +20,9 @@ pub enum UpdateGate {
 
 operator! {
     /// Computes the elementwise part of a GRU step: returns the new state, from the old state and the gates r, z, n before
-    /// activation. `x` `[rows, 3H]` is the product of the step's input and the input weights, `h` `[rows, 3H]` the product of
-    /// the old state and the recurrent weights; both include a bias. `h_prev` `[rows, H]` is the old state.
+    /// activation. `x` `[rows, 3H]` is the product of the step's input and the input weights, and `h` `[rows, 3H]` is
+    /// the product of the old state and the recurrent weights; both products include a bias. `h_prev` `[rows, H]` is
+    /// the old state.
     ///
     /// r = σ(x_r + h_r), z = σ(x_z + h_z), n = tanh(x_n + r ∘ h_n), out = (1 − z) ∘ n + z ∘ h_prev;
     ///

@@ -35,7 +35,7 @@ pub(in crate::ops) trait Function: DeclaredOp {
     /// Computes the function at x and y.
     fn value<T: Float>(x: T, y: T) -> T;
     /// Computes the derivative with respect to x, multiplied by the output's gradient `g`. If [`Self::READS`] does not
-    /// list the slot of x or y, this argument may be 0 instead of the value.
+    /// list the slot of an argument, the argument may be 0 instead of its value.
     fn dx<T: Float>(x: T, y: T, g: T) -> T;
     /// Computes the derivative with respect to y, multiplied by the output's gradient `g`.
     fn dy<T: Float>(x: T, y: T, g: T) -> T;

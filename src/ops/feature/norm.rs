@@ -27,9 +27,9 @@ operator! {
     /// For row i: out_i = (x_i − m_i) / √(v_i + epsilon) ∘ gain + bias, with the mean m_i and the variance v_i = Σ_j (x_ij −
     /// m_i)² / n of the n numbers of row i. `gain` and `bias` are `[n]`, for rows of n numbers; by default, gain is 1 and bias
     /// is 0. The operator computes each row alone; x may have any LoD, which the output keeps, and an empty sequence stays
-    /// empty. The gradients of gain and bias are sums over rows, added up in blocks of 256 rows: the bits of the result do not
-    /// depend on the number of threads. In f32, the squares of numbers beyond about 10¹⁹ are infinite: a row with such a number
-    /// has an infinite variance, and its output is the bias.
+    /// empty. The gradients of gain and bias are sums over rows. These sums are computed in fixed blocks of 256 rows,
+    /// so their bits do not depend on the number of threads. In f32, the squares of numbers beyond about 10¹⁹ are
+    /// infinite: a row with such a number has an infinite variance, and its output is the bias.
     ///
     /// ```
     /// use ndarray::array;
@@ -61,9 +61,9 @@ operator! {
     ///
     /// For row i: out_i = x_i / √(Σ_j x_ij² / n + epsilon) ∘ gain, over the n numbers of row i; `gain` is `[n]`, and is 1 by
     /// default. The operator computes each row alone; x may have any LoD, which the output keeps, and an empty sequence stays
-    /// empty. The gradient of the gain is a sum over rows, added up in blocks of 256 rows: the bits of the result do not depend
-    /// on the number of threads. In f32, the squares of numbers beyond about 10¹⁹ are infinite: a row with such a number
-    /// becomes 0.
+    /// empty. The gradient of the gain is a sum over rows. This sum is computed in fixed blocks of 256 rows, so its
+    /// bits do not depend on the number of threads. In f32, the squares of numbers beyond about 10¹⁹ are infinite: a
+    /// row with such a number becomes 0.
     ///
     /// ```
     /// use ndarray::array;

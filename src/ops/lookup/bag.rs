@@ -52,7 +52,7 @@ impl LookupBag {
         Self { padding_id: padding_id.into(), ..self }
     }
 
-    /// Storage of the table's gradient: dense (default), or selected rows, one for each id that occurs.
+    /// Storage of the table's gradient: dense (default), or selected rows, with one row for each id that occurs.
     #[must_use]
     pub fn gradient(self, gradient: StorageKind) -> Self {
         Self { gradient, ..self }
@@ -542,8 +542,8 @@ fn divide<T: Float>(
     );
 }
 
-/// Returns, by bisection, the first index after the start of the range for which `below` is false, or the last index of the range
-/// if `below` is true for all of them. Once `below` is false, it must be false for all larger indices.
+/// Returns the first index after the start of the range for which `below` is false, by bisection. If `below` is true for all
+/// indices, returns the last index of the range. Once `below` is false, it must be false for all larger indices.
 fn middle(range: Range<usize>, below: impl Fn(usize) -> bool) -> usize {
     let (mut low, mut high) = (range.start + 1, range.end - 1);
     while low < high {

@@ -87,8 +87,9 @@ impl<T: RowValue> TableGradient<'_, '_, T> {
     }
 }
 
-/// A function of the backward call, the index of a row, and this row of x. It calls its last argument once for each class that
-/// the row's loss uses, with the class and the derivative of the loss with respect to the class's score.
+/// A function of the backward call, the index of a row, and this row of x. The function calls its last argument once
+/// for each class that the row's loss uses. This argument receives the class and the derivative of the loss with
+/// respect to the class's score.
 type Terms<'a, T> = dyn FnMut(&Backward<'_>, usize, &[T], &mut dyn FnMut(usize, T)) -> Result<()> + 'a;
 
 /// Computes the requested gradients of x, the class table and the bias; `terms` lists the classes of each row, usually

@@ -50,11 +50,11 @@ operator! {
     /// The share of each row, which is the row's weight in the mean loss, is computed by a separate operator,
     /// `cross_entropy_share`, which reads the labels but not the logits.
     ///
-    /// The operator divides the rows of x into chunks, and computes one chunk after another. Sums over rows are added up in
-    /// fixed blocks of rows, so the bits of these sums do not depend on the number of threads. For each chunk, the operator
-    /// computes the losses, then the gradient of the logits in the memory of the logits, then the chunk's part of the gradients
-    /// of x, W and b. A separate backward call would compute the logits again, so the compiler merges the forward and the
-    /// backward call into one call, which computes the logits once.
+    /// The operator divides the rows of x into chunks, and computes one chunk after another. Sums over rows are
+    /// computed in fixed blocks of rows, so the bits of these sums do not depend on the number of threads. For each
+    /// chunk, the operator computes the losses, then the gradient of the logits, which replaces the logits in memory,
+    /// and then the chunk's part of the gradients of x, W and b. A separate backward call would compute the logits
+    /// again, so the compiler merges the forward and the backward call into one call, which computes the logits once.
     ///
     /// ```
     /// use ndarray::array;

@@ -87,8 +87,9 @@ operator! {
     /// ```
     ///
     /// # Errors
-    /// It is an error if rows, widths or dtypes do not match, if `samples` is 0, or if the gradient is neither dense nor
-    /// selected rows; at a run, it is an error if a label is negative or not below the number of classes.
+    /// It is an error if numbers of rows, LoDs, widths or dtypes do not match, if `samples` is 0, or if the gradient is
+    /// neither dense nor selected rows; at a run, it is an error if a label is negative or not below the number of
+    /// classes.
     #[derive(Clone, Copy)]
     pub(in crate::ops) struct Nce = nce { samples: usize => at_least_one, sparse: bool = false }
     inputs { X = x: one, WEIGHT = weight: one, BIAS = bias: optional, LABELS = labels: one.without_gradient() }
@@ -103,18 +104,19 @@ operator! {
 
 operator! {
     /// Sampled softmax: the cross-entropy of a softmax over a row's label and a few sampled classes, not over all classes (Jean
-    /// et al., 2015; it is the ranking objective that Ma and Collins, 2018, show to be consistent). Returns two outputs: the
-    /// loss and the sampled classes of each row.
+    /// et al., 2015). This loss is the ranking objective, which Ma and Collins (2018) show to be consistent. Returns
+    /// two outputs: the loss and the sampled classes of each row.
     ///
-    /// The loss has the scores s_k = x_i · W_k + b_k, the label y, S samples c_1 … c_S and Δ_k = s_k − ln(S · P(k)), which
-    /// corrects for the expected number of samples of class k: loss_i = −ln(e^Δ_y / (e^Δ_y + Σ_j e^Δ_c_j)).
+    /// The loss has the scores s_k = x_i · W_k + b_k, the label y, S samples c_1 … c_S and Δ_k = s_k − ln(S · P(k)).
+    /// The term ln(S · P(k)) corrects for the expected number of samples of class k. The formula is loss_i = −ln(e^Δ_y
+    /// / (e^Δ_y + Σ_j e^Δ_c_j)).
     ///
     /// Samples are drawn from the same distribution as in [`nce`](Self::nce), so number the classes by frequency, the
     /// most frequent class first. A sample that equals the label is used like any other sample: then, for any S, the
-    /// loss is least if the softmax over all classes is the distribution of the labels. If samples that equal the label
-    /// were skipped, the trained model would give frequent classes too large a probability. During inference, no
-    /// classes are sampled: the loss is the cross-entropy of the softmax over all classes, and the returned samples are
-    /// −1.
+    /// expected loss is smallest if the softmax over all classes equals the distribution of the labels. If samples that
+    /// equal the label were skipped, the trained model would give frequent classes too large a probability. During
+    /// inference, no classes are sampled: the loss is the cross-entropy of the softmax over all classes, and the
+    /// returned samples are −1.
     ///
     /// The shapes are x `[rows, width]`, `weight` W `[classes, width]` and `bias` b `[classes]`. The operator computes each row
     /// alone: the rows may have any LoD, which the loss `[rows]` and the samples `[rows, S]` keep. The gradient of W is
@@ -137,8 +139,9 @@ operator! {
     /// ```
     ///
     /// # Errors
-    /// It is an error if rows, widths or dtypes do not match, if `samples` is 0, or if the gradient is neither dense nor
-    /// selected rows; at a run, it is an error if a label is negative or not below the number of classes.
+    /// It is an error if numbers of rows, LoDs, widths or dtypes do not match, if `samples` is 0, or if the gradient is
+    /// neither dense nor selected rows; at a run, it is an error if a label is negative or not below the number of
+    /// classes.
     #[derive(Clone, Copy)]
     pub(in crate::ops) struct SampledSoftmax = sampled_softmax { samples: usize => at_least_one, sparse: bool = false }
     inputs { X = x: one, WEIGHT = weight: one, BIAS = bias: optional, LABELS = labels: one.without_gradient() }

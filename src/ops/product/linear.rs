@@ -22,9 +22,9 @@ operator! {
     /// contrast, the layer `layers::Linear` creates the weight and the bias.
     ///
     /// out = x · W + b, with x `[rows, in]`, W `[in, out]`, b `[out]`. The operator computes each row alone; the rows of x may
-    /// have any LoD, which the output keeps. There may be several weights, with one bias for each weight or no biases: the
-    /// weights are concatenated, out = x · [W₁ W₂ …] + [b₁ b₂ …]. With the attribute `transposed`, each weight input is Wᵀ,
-    /// `[out, in]`.
+    /// have any LoD, which the output keeps. There may be several weights, with one bias for each weight or without
+    /// biases. The weights are then concatenated: out = x · [W₁ W₂ …] + [b₁ b₂ …]. With the attribute `transposed`,
+    /// each weight input is Wᵀ, `[out, in]`.
     ///
     /// ```
     /// use ndarray::array;
@@ -215,7 +215,7 @@ impl Op for Linear {
                 };
                 let mut weights = std::mem::take(prepare.keep::<PackedMatrix<T>>());
                 let constant = |k| {
-                    let expected = || Error::new("weight", "one that stays the same", "another");
+                    let expected = || Error::new("weight", "a constant", "a variable that changes");
                     prepare.constant_at::<T>(Self::WEIGHT, k).ok_or_else(expected)
                 };
                 pack(&mut weights, prepare.count(Self::WEIGHT), constant, self.transposed, purpose)?;

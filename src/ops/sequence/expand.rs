@@ -98,7 +98,7 @@ impl Op for SequenceExpand {
             let names: Vec<String> = above.iter().map(|level| level.0.to_string()).collect();
             return Err(s.mismatch(
                 Self::X,
-                &format!("lod({}), or one level more: a row or sequence for each of `y`'s", names.join(", ")),
+                &format!("lod({}), or one level more: one entry per sequence of `y`", names.join(", ")),
             ));
         }
         s.set(Self::OUT, out);

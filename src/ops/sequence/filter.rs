@@ -58,7 +58,7 @@ operator! {
 builder_methods! { SequenceFilterPlain, Builder, Var;
     /// Filters the rows of `x`: keeps the rows for which `keep` is not 0, in their order. The sequences of the last
     /// level become shorter. [`sequence_filter_all`](crate::Builder::sequence_filter_all) filters several variables at
-    /// once and lists the errors.
+    /// once, and its page lists the errors.
     ///
     /// ```
     /// use unpadded::op::{Attributes, Operand};
@@ -231,7 +231,7 @@ impl Op for SequencePlace {
         s.has_lod(Self::X)?;
         let (x, keep) = (s.input(Self::X), s.input(Self::KEEP));
         if x.upper_levels() != keep.upper_levels() {
-            return Err(s.mismatch(Self::X, &format!("sequences below the levels of `keep`, {keep}")));
+            return Err(s.mismatch(Self::X, &format!("the levels of `keep` above the last, {keep}")));
         }
         let last = keep.lod.last().copied();
         s.set(Self::OUT, last.map_or_else(|| x.clone(), |level| x.with_last_level(level)));
@@ -245,7 +245,7 @@ impl Op for SequencePlace {
             for (i, rows) in run.sequences(Self::KEEP)?.iter().enumerate() {
                 let (from, places) = (of_x.rows(i), rows.clone().filter(|&row| keep.holds(row)).count());
                 if from.len() != places {
-                    let expected = format!("{places} rows of `x`, as many as `keep` has places in it");
+                    let expected = format!("{places} rows of `x`, one per position that `keep` keeps");
                     return Err(Error::new(format!("sequence {i}"), expected, from.len().to_string()));
                 }
                 let mut from = from;
@@ -307,7 +307,7 @@ mod tests {
         let error = op.call(&[Operand::batch("x", x), Operand::batch("keep", keep)]).err();
         let said = error.map(|error| error.to_string()).unwrap_or_default();
         assert!(
-            said.contains("sequence 1: expected 2 rows of `x`, as many as `keep` has places in it, got 1"),
+            said.contains("sequence 1: expected 2 rows of `x`, one per position that `keep` keeps, got 1"),
             "{said}"
         );
         Ok(())

@@ -153,7 +153,7 @@ impl Op for LodAppend {
         if lengths.lod.len() != x.lod.len() || lengths.upper_levels() != x.upper_levels() {
             return Err(s.mismatch(
                 Self::LENGTHS,
-                "whole numbers in sequences below the same levels as `x`'s sequences",
+                "whole numbers in sequences, with the levels of `x` above the last level",
             ));
         }
         let level = s.level_from_data(&lengths.lod)?;

@@ -117,7 +117,7 @@ pub(super) fn near(attributes: &Attributes, name: &str) -> Result<i64> {
     let (length, dilation) = (count(attributes, "length")?, count_or_one(attributes, "dilation")?);
     let reach = (length - 1).checked_mul(dilation).filter(|&reach| reach <= FURTHEST);
     let Some(reach) = reach else {
-        let got = format!("{length} of them, each {dilation} behind the one before");
+        let got = format!("{length} rows, each {dilation} rows after the row before");
         let expected = format!("rows that are at most {FURTHEST} apart");
         return Err(Error::of(ErrorKind::Program, "context", expected, got));
     };

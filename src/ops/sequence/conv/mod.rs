@@ -152,7 +152,7 @@ impl Op for SequenceConv {
         if Some(rows) != height || !columns.is_multiple_of(groups) {
             let height = height.map_or_else(|| "more than can be counted".to_owned(), |n| n.to_string());
             let expected = format!(
-                "{height} rows, the length {} by {width} / {groups}, of columns that {groups} groups divide",
+                "{height} rows (length {} · {width} / {groups}), and columns that {groups} groups divide",
                 self.length
             );
             return Err(s.mismatch(Self::FILTER, &expected));
