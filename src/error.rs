@@ -29,8 +29,8 @@ struct Details {
     expected: String,
     got: String,
     place: Place,
-    /// Whether the line in `place` is the line of the constructor's caller. If so, [`Error::at`] replaces the line by
-    /// the line that it gets.
+    /// Whether the line in `place` is the line of the constructor's caller. If so, [`Error::at`] replaces this line by
+    /// the line of its argument.
     made: bool,
     row: Option<Row>,
     notes: Vec<Note>,
@@ -439,7 +439,7 @@ impl fmt::Debug for Error {
 }
 
 impl Error {
-    /// Writes this error, or each of several combined errors in a line of its own, followed by the number of errors.
+    /// Writes a single error; writes each of several combined errors in its own line, followed by the number of errors.
     fn each(&self, f: &mut dyn fmt::Write, in_code: bool, before_note: &str) -> fmt::Result {
         for error in self.all() {
             error.message(f, in_code)?;

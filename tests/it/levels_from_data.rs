@@ -377,7 +377,7 @@ fn a_listing_shows_the_calls() {
     let at = |text: &str| listing.find(text).unwrap_or_else(|| panic!("no `{text}` in\n{listing}"));
     let offsets = at("sequence_erase #0 (ids.step) -> the offsets of level");
     assert!(at("before the loop, one step after the other") < offsets);
-    assert!(offsets < at("before its output has room, for one step after the other"));
+    assert!(offsets < at("before memory is reserved for its output, for one step after the other"));
     // An operator that depends on no memory runs over all steps at once.
     let all = at("before the loop, over all steps at once");
     assert!(all < at("sequence_erase #0 (ids.step) -> sequence_erase:") && all < at("embedding #1"));

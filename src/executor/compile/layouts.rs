@@ -38,7 +38,8 @@ pub(crate) struct RankedLayout {
 #[derive(Debug, Default)]
 pub(crate) struct Layouts {
     ranked: HashMap<VarId, RankedLayout>,
-    /// The step-major order in which a call of the root block runs without a copy of its rows, by the number of the call.
+    /// For the number of a call of the root block: the step-major order in which the call runs without a copy of its
+    /// rows.
     calls: HashMap<usize, RankedLayout>,
     /// The variables of step blocks that share the memory of a variable outside the loop, each with the outer variable.
     pub(crate) taken: HashMap<VarId, VarId>,

@@ -298,8 +298,8 @@ fn of_op(op: &OpInstr) -> Entry {
 }
 
 impl Profile {
-    /// Adds an entry with the totals that the threads recorded for it, if there are any; returns its wall-clock time in
-    /// seconds.
+    /// Adds an entry with the totals that the threads recorded for the entry, unless they recorded no call. Returns the
+    /// entry's wall-clock time in seconds.
     fn add(&mut self, mut entry: Entry, of: impl Fn(&Recorder) -> &[Totals]) -> f64 {
         let index = entry.instruction;
         self.names[index].clone_from(&entry.operator);

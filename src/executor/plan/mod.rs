@@ -39,8 +39,9 @@ pub(crate) enum LoopRows {
     All,
     /// The instruction runs once, on one row or one sub-sequence per sequence.
     Sequences,
-    /// The instruction runs step by step before the loop, on the rows of one step at a time. The inputs of an operator that
-    /// makes a level are computed step by step like this, since the offsets of all steps must be known before the first step.
+    /// The instruction runs step by step before the loop, on the rows of one step at a time. The inputs of an operator
+    /// that makes a level are computed in this way, since the offsets of all steps must be known before the first step
+    /// of the loop.
     Steps,
 }
 
@@ -127,7 +128,7 @@ pub(crate) enum Instr {
     Levels(Box<OpInstr>),
     /// A loop over the steps of a step block or of a gradient block.
     Loop(Box<Loop>),
-    /// Sets a gradient to which a loop adds to its first value: zeros, or no rows for a gradient of selected rows. The
+    /// Sets the first value of a gradient to which a loop adds: zeros, or no rows for a gradient of selected rows. The
     /// second field of `Zero` is the number of the instruction in the plan.
     Zero(Ref, usize),
     /// Moves rows from a loop's step-major order into the batch's order.

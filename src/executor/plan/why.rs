@@ -49,7 +49,7 @@ impl fmt::Display for Pin {
             Pin::Mixed => "mixes rows of sequences with rows of steps",
             Pin::Repeated => "has one row per sequence, but its loop runs at each step of an outer loop",
             Pin::Leaves => "has one row per sequence, but leaves the step as one row per entry",
-            Pin::Random => "has a row a sequence, but draws other numbers at every step",
+            Pin::Random => "has one row per sequence, but draws new numbers at every step",
             Pin::Makes => "makes other sequences at every step",
             Pin::Foreign => "its sequences have no LoD over all steps at once",
             Pin::Passes => "writes what the step passes on",

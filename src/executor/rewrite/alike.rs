@@ -38,8 +38,8 @@ pub(super) struct Key {
 
 /// Returns the groups of nodes to be merged; a group comes after the groups whose results it reads.
 ///
-/// Equivalent nodes have the same position in trees of the same shape, so a group has one node of each such tree. All groups
-/// order their nodes by the roots of the trees, so that the columns of all groups match.
+/// Equivalent nodes have the same position in trees of the same shape, so a group has one node of each of these trees.
+/// All groups order their nodes by the roots of the trees, so that the columns of all groups match.
 pub(super) fn groups(nodes: &[Node]) -> Vec<Vec<usize>> {
     let set_of = alike(nodes);
     // The operator that reads a node has a higher number than the node.

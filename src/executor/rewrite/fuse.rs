@@ -253,7 +253,7 @@ impl Draft<'_> {
     }
 
     /// Returns, as text, a use of a variable that prevents fusion: the variable is fetched, or an operator that is not
-    /// in `taken` reads the variable. `None` if there is no such use.
+    /// in `taken` reads the variable. `None` if no use prevents fusion.
     fn in_the_way(&self, var: VarId, taken: &[Option<usize>]) -> Option<String> {
         if self.wanted.contains(&var) {
             return Some(format!("{} is fetched", self.shown(var)));

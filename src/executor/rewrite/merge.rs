@@ -1,6 +1,6 @@
-//! Merging: operators of a step block that share an input become one operator, if their kind declares it ([`Hints::merges`]). An
-//! example is the products of a cell that is written gate by gate. The outputs of the merged operators become columns of one
-//! variable.
+//! Merging: operators of a step block that share an input become one operator, if the kind of the operators declares
+//! the merge ([`Hints::merges`]). An example is the products of a cell that is written gate by gate. The outputs of the
+//! merged operators become columns of one variable.
 //!
 //! To keep `x·W + h·U` in one array, three groups are merged: the products `x·W`, the products `h·U`, and the additions.
 //! Merging additions is correct because the columns of a sum are the sums of columns.
@@ -13,8 +13,8 @@
 //!
 //! Products and additions form trees, as in this example. Trees are merged only if they have equal shapes (the module `alike`).
 //!
-//! Only products that run at every step, and sums of such products, are merged. An operator that runs before or after a loop
-//! already needs only one call for all steps.
+//! Only products that run at every step, and sums of these products, are merged. An operator that runs before or after
+//! a loop already needs only one call for all steps.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;

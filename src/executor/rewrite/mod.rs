@@ -1,6 +1,6 @@
-//! Rewriting before compilation: one operator replaces several. Fusion replaces an operator and the producer of one of its
-//! inputs, if the operator declares it ([`Hints::fusions`]). Merging replaces several operators of one kind, if the kind declares
-//! it ([`Hints::merges`]).
+//! Rewriting before compilation: one operator replaces several. Fusion replaces an operator and the producer of one of
+//! its inputs, if the operator declares the fusion ([`Hints::fusions`]). Merging replaces several operators of one
+//! kind, if the kind declares the merge ([`Hints::merges`]).
 //!
 //! Rewriting works on a copy: the given program does not change.
 //!

@@ -1,5 +1,5 @@
-//! Sinking: moves an operator out of a step block into the root block, if no memory depends on it; it then runs over all steps
-//! at once.
+//! Sinking: moves an operator out of a step block into the root block, if no memory depends on the operator. The moved
+//! operator runs over all steps at once.
 
 use std::collections::HashMap;
 

@@ -80,8 +80,8 @@ pub(crate) struct Frame {
     pub(super) keys: Vec<RowKey>,
     /// The row keys of the sequences, in rank order.
     pub(super) sequence_keys: Vec<RowKey>,
-    /// The number of levels that come from outside the block; in `levels`, these come before the levels that operators of the
-    /// block make.
+    /// The number of levels that come from outside the block; in `levels`, these levels come before the levels that
+    /// operators of the block make.
     given: usize,
     /// For a loop inside a loop: the first row of a level in a visit (run of the inner loop). The key is the index of the level
     /// and the frame's `base` in that visit. Each visit has its own rows, so that the backward pass finds the values of the
@@ -229,8 +229,9 @@ impl Frame {
         }
     }
 
-    /// For a static level, returns the first row of step 0 and two positions in the joint list of the bounds of all static
-    /// levels: where the level's sequence bounds begin, and where its step bounds begin. `None` for any other level.
+    /// For a static level, returns the first row of step 0, and two positions in the joint list of the bounds of all
+    /// static levels. The level's sequence bounds begin at the first position, and its step bounds at the second.
+    /// `None` for any other level.
     pub(super) fn runs(&self, level: LevelId) -> Option<(usize, usize, usize)> {
         let mut first = 0;
         for this in self.levels.iter().filter(|this| this.statics) {

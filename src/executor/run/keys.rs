@@ -1,5 +1,5 @@
-//! Row keys: a row key identifies a row of the data; random operators draw numbers by it, and messages name a sample by it. A
-//! row in a step block has the key of the corresponding row outside the block.
+//! Row keys: a row key identifies a row of the data. Random operators derive random numbers from the key, and messages
+//! name a sample by the key. A row in a step block has the key of the corresponding row outside the block.
 
 use crate::error::Error;
 use crate::executor::plan::{Loop, OpInstr};
@@ -75,9 +75,9 @@ impl Frame {
         Some((Extent::Rows(inner.outer), *level.map.get(place)?))
     }
 
-    /// Returns the entry or row from which an operator of the step made a sequence: the sequence that contains row `row` of
-    /// level `id`. The result is the extent that counts such entries or rows, and the index over all steps. `None` if no
-    /// operator of the step makes the level.
+    /// Returns the entry or row from which an operator of the step made a sequence: the sequence that contains row
+    /// `row` of level `id`. The result is the extent that counts these entries or rows, and the index of the entry or
+    /// row over all steps. `None` if no operator of the step makes the level.
     fn above_made(&self, at: FrameRows, id: LevelId, row: usize) -> Option<(Extent, usize)> {
         let level = &self.levels[self.made_index(id)?];
         let place = self.stepped(at, Extent::Rows(id)).0 - level.base + row;
@@ -98,8 +98,8 @@ impl RunState<'_> {
         Names { numbers: &self.numbers, places: &self.places }
     }
 
-    /// Returns the key of the row with the index `row` in `extent`. With a `block`, the index counts the rows of the current
-    /// step of this step block; without one, it counts the rows of the root block.
+    /// Returns the key of the row with the index `row` in `extent`. With a `block`, the index counts the rows of the
+    /// current step of this step block; without a `block`, the index counts the rows of the root block.
     pub(super) fn key(&self, block: Option<BlockId>, extent: Extent, row: usize) -> RowKey {
         match block {
             None => root_key(&self.levels, self.names(), extent, row),

@@ -136,7 +136,7 @@ impl RunMemory {
         }
     }
 
-    /// Moves the levels that the last run made to `spare`, so that the next run can reuse their memory.
+    /// Moves to `spare` the levels that the last run made, so that the next run can reuse their memory.
     pub(super) fn set_aside(&mut self, plan: &Plan) {
         for instr in &plan.code {
             let Instr::Levels(op) = instr else { continue };

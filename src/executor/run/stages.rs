@@ -250,8 +250,8 @@ fn updating(instr: &Instr) -> Option<&OpInstr> {
     }
 }
 
-/// Returns whether an update operator writes a slot without reading it first, such as a learning rate or a norm that
-/// later updates use. When the gradients are checked, this slot has no value yet.
+/// Returns whether an update operator writes a slot without reading it first, such as the slot of a learning rate or of
+/// a norm that later updates use. When the gradients are checked, this slot has no value yet.
 fn writes_anew(op: &OpInstr, slot: usize) -> bool {
     let anew = |(i, r): (usize, &Ref)| {
         r.access == Access::Slot(slot) && !op.op.signature().outputs.get(i).is_some_and(|s| s.updated)
