@@ -51,8 +51,8 @@ impl AdaptiveSoftmax {
         Self { ends, divide: 4, head_bias: true, name: None }
     }
 
-    /// Sets the divisor `divide` of the widths (default: 4): the vectors of the k-th further cluster are as wide as the input
-    /// divided by `divide`^k, and at least 1 wide.
+    /// Sets the divisor `divide` of the widths (default: 4). The vectors of the k-th further cluster are as wide as the
+    /// input divided by `divide`^k, and at least 1 wide.
     #[must_use]
     pub fn divide(self, divide: usize) -> Self {
         Self { divide, ..self }

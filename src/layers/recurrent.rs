@@ -79,8 +79,8 @@ pub(super) trait Cell<const STATES: usize> {
         [self.options().hidden; STATES]
     }
 
-    /// Returns the name and the initializer of the input's bias and of the state's bias, as in `b_ih` and `b_hh`; `None` for
-    /// a bias that the cell does not have.
+    /// Returns the name and the initializer of each of the biases `b_ih` and `b_hh`; `None` for a bias that the cell
+    /// does not have.
     fn biases(&self) -> [Option<(&'static str, Initializer)>; 2];
 
     /// Makes the layer's parameters for the input `x`; `None` if `x` is unknown or does not fit.

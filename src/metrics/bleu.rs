@@ -165,7 +165,7 @@ impl Metric for Bleu {
     }
 }
 
-/// Tokenizes a text by the rules `13a` of the NIST evaluation (mteval-v13a), the default of sacreBLEU: each ASCII
+/// Tokenizes a text by the rules `13a` of the NIST evaluation (mteval-v13a), the default of sacreBLEU. Each ASCII
 /// punctuation mark or symbol is a separate token, except apostrophes, most hyphens, and full stops and commas between
 /// digits.
 ///

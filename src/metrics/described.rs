@@ -51,8 +51,8 @@ pub(crate) fn metric_of(
 }
 
 impl Unit {
-    /// Returns the unit of each metric that a checkpoint describes, by the name of the metric; a metric that cannot be made
-    /// with the operators in `registry` is left out.
+    /// Returns the unit of each metric that a checkpoint describes, by the name of the metric. A metric that cannot be
+    /// made with the operators in `registry` is left out.
     pub fn of_metrics(checkpoint: &Checkpoint, registry: &Registry) -> Vec<(String, Self)> {
         let unit = |desc: &MetricDesc| {
             let metric = metric_of(desc, &checkpoint.program, registry).ok()?;

@@ -14,7 +14,7 @@
 //! | [`TopK`] | logits and labels | the share of rows whose label is among the k largest logits |
 //! | [`Precision`], [`Recall`], [`F1`] | logits and labels | the value of one class, or the micro or macro average |
 //! | [`ConfusionMatrix`] | logits and labels | the accuracy; a table of labels against guesses |
-//! | [`RocAuc`] | logits and labels | the probability that a row of the class has a higher score for the class than a row of another class |
+//! | [`RocAuc`] | logits and labels | the probability that a row of the class ranks above a row of another class |
 //! | [`CalibrationError`] | logits and labels | the mean distance between the probabilities and the accuracy of guesses |
 //! | [`LabelSetF1`] | logits and targets of several labels | micro-averaged F1 over all labels of all rows, at the best threshold |
 //! | [`MeanError`] | predicted and target numbers | the mean absolute, squared or root mean squared error |
@@ -142,8 +142,9 @@ pub trait Metric {
     /// of the sums are zero.
     fn sums(&mut self) -> &mut [f64];
 
-    /// Adds the sums ([`Self::sums`]) of another metric of the same kind and options that has seen other batches, such as the
-    /// metric of another worker. After merging, the value is the value over the batches of both metrics.
+    /// Adds the sums ([`Self::sums`]) of another metric, such as another worker's metric over other batches. Both
+    /// metrics must have the same kind and options. After merging, the value is the value over the batches of both
+    /// metrics.
     ///
     /// The caller must ensure that both metrics have the same kind and options, because only the number of sums can be checked.
     /// For example, merging an `Accuracy` into a `Loss` is not detected: both have two sums.
@@ -350,9 +351,9 @@ impl Loss {
         }
     }
 
-    /// Weights the losses: the metric divides the sum of the losses by the sum of `share`, not by the number of rows: Σ loss /
-    /// Σ share. [`Builder::cross_entropy_with`](crate::program::Builder) returns both losses and shares; the share of an
-    /// ignored row is 0. For a scalar loss, `share` is a scalar, the weight of the batch: Σ share · loss / Σ share.
+    /// Weights the losses: the metric becomes Σ loss / Σ share, instead of the mean over rows.
+    /// [`Builder::cross_entropy_with`](crate::program::Builder) returns both losses and shares; the share of an ignored
+    /// row is 0. For a scalar loss, `share` is a scalar, the weight of the batch: Σ share · loss / Σ share.
     #[must_use]
     pub fn weighted(self, share: Var) -> Self {
         let (losses, over) = match self.over {

@@ -30,7 +30,7 @@ pub(crate) struct BatchRunner {
     carried: Vec<CarriedState>,
     /// Values that the runner feeds in addition to the data of a batch: see [`BatchLoss`](crate::executor::BatchLoss).
     pub(crate) seeds: Vec<(VarId, Variable)>,
-    /// Copies of the persistent variables that metrics read, made before the last run; `None` before the first run.
+    /// For each persistent variable that metrics read, a copy from before the last run; `None` before the first run.
     persistent: BTreeMap<VarId, Option<Variable>>,
     /// Pairs of feeds that share the sequences of their first levels; each pair has the number of shared levels.
     alike: Vec<([String; 2], usize)>,
@@ -124,7 +124,8 @@ impl BatchRunner {
         Ok(())
     }
 
-    /// Returns the memory of a training step on a batch, the batch included. The values of the last run cannot be used afterwards.
+    /// Returns the memory of a training step on a batch, including the batch. The values of the last run cannot be used
+    /// afterwards.
     ///
     /// # Errors
     /// Fails if a feed is missing or does not fit.

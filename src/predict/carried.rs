@@ -8,8 +8,8 @@ use crate::operator::VarId;
 use crate::program::{CarriedState, Program};
 use crate::tensor::{Dense, Variable};
 
-/// Returns the value of a carried state for `sequences` sequences: zeros if `before` is `None` (first batch), else the first
-/// `sequences` sequences of `before`.
+/// Returns the value of a carried state for `sequences` sequences. The value is zeros if `before` is `None` (first
+/// batch), else the first `sequences` sequences of `before`.
 ///
 /// # Errors
 /// It is an error if `before` has fewer than `sequences` sequences.

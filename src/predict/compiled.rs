@@ -1,4 +1,5 @@
-//! Compiled programs of a predictor: one for each list of outputs, and one more for each thread that predicts at the same time.
+//! The compiled programs of a predictor: for each list of outputs, one program per thread that predicts at the same
+//! time.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -50,8 +51,8 @@ impl CompiledModel {
         Ok(MemoryUse { batch: feeds.saturating_add(outputs), ..memory })
     }
 
-    /// Returns the values of `wanted`. If a feed has a LoD and more than `most` rows, or the batch does not fit the memory limit,
-    /// the batch runs in windows if the program can.
+    /// Returns the values of `wanted`. If a feed has a LoD and more than `most` rows, or the batch does not fit the
+    /// memory limit, the batch runs in windows if the program can run in windows.
     ///
     /// # Errors
     /// Fails if the batch does not fit the memory limit and the program cannot run in windows.

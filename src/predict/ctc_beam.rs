@@ -9,10 +9,11 @@ use rayon::prelude::*;
 use crate::error::{AtCaller, Error, ErrorKind, Result};
 use crate::tensor::{DType, Element, Variable};
 
-/// ln 0.
+/// The natural logarithm of 0.
 const NEVER: f64 = f64::NEG_INFINITY;
 
-/// A language model: returns the natural logarithm of the probability of a label after the labels of a prefix.
+/// A language model: a function of a prefix and the next label. It returns the natural logarithm of the label's
+/// probability.
 type LanguageModel = dyn Fn(&[i64], i64) -> f64 + Send + Sync;
 
 /// A beam search for the likeliest labellings of sequences of frames, from the logits of a network that was trained by CTC.
@@ -69,8 +70,8 @@ pub struct CtcBeam {
 pub struct CtcLabels {
     /// The labels: classes other than the blank.
     pub labels: Vec<i64>,
-    /// The score: the natural logarithm of the sum of the probabilities of all kept paths of the labelling, plus the terms of
-    /// the language model and the bonus.
+    /// The score: the natural logarithm of the labelling's probability (the sum over the paths that the search kept),
+    /// plus the terms of the language model and the bonus.
     pub score: f64,
 }
 
@@ -161,7 +162,8 @@ impl CtcBeam {
             Ok(search.best())
         };
         let decoded: Vec<Result<_>> = lod.offsets().par_windows(2).map(sequence).collect();
-        // If several sequences fail, the error of the first of them is returned, whichever thread failed first.
+        // If several sequences fail, the error of the first failed sequence is returned, even if the thread of another
+        // sequence failed earlier.
         decoded.into_iter().collect()
     }
 
@@ -204,7 +206,7 @@ struct Prefix {
     label: f64,
     /// The probability of all paths of this prefix: `blank` and `label` together.
     both: f64,
-    /// The sum of the language model's terms and of the bonus, over the labels of this prefix.
+    /// The language model's terms plus the bonus, summed over the labels of this prefix.
     extra: f64,
     /// For each next label, the term of the language model plus the bonus. An entry is NaN until the model is called for this
     /// label; the vector is empty before the first call.
@@ -275,8 +277,8 @@ impl<'a> Search<'a> {
         inside
     }
 
-    /// Adds a candidate for each kept prefix and each next label. Skips the pairs (kept prefix, label) in `inside`: each pair is
-    /// another kept prefix, which `stay` has already added.
+    /// Adds a candidate for each kept prefix and each next label. Skips the pairs (kept prefix, label) in `inside`: the
+    /// longer prefix of such a pair is itself a kept prefix, which `stay` has already added.
     fn extend(&mut self, inside: &[(usize, usize)]) -> Result<()> {
         let Self { beam, prefixes, kept, logs, found } = self;
         // If the beam is full already, a candidate with a lower score than all candidates so far is never kept.
@@ -374,9 +376,9 @@ impl Prefix {
 /// The node of the empty prefix.
 const ROOT: usize = 0;
 
-/// The tree of prefixes: a node is the prefix of its parent node, followed by one label. A node is freed when the search keeps
-/// neither its prefix nor a longer prefix that begins with it. The tree therefore never has more labels than all kept prefixes
-/// together.
+/// The tree of prefixes: a node is the prefix of its parent node, followed by one label. A node is freed when the
+/// search keeps neither the node's prefix nor a longer prefix that begins with the node's prefix. The tree therefore
+/// never has more labels than all kept prefixes together.
 struct Prefixes {
     nodes: Vec<Node>,
     /// The indices of the freed nodes, which are used again.

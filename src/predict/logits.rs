@@ -77,8 +77,8 @@ pub(super) fn log_sum_exp(row: &[f32], largest: f32) -> f64 {
     f64::from(largest) + sweep(Sum(row, largest)).ln()
 }
 
-/// Calls `found` with the index and the value of each logit that is at least the threshold, in ascending order of the
-/// index, from index `from` on. Each call of `found` returns the threshold for the logits that follow.
+/// Calls `found` for each logit that is at least the threshold, from index `from` on. The arguments of `found` are the
+/// index, in ascending order, and the logit. Each call returns the threshold for the logits that follow.
 pub(super) fn from_threshold(row: &[f32], from: usize, threshold: f32, found: impl FnMut(usize, f32) -> f32) {
     struct Scan<'a, F>(&'a [f32], usize, f32, F);
     impl<F: FnMut(usize, f32) -> f32> Sweep for Scan<'_, F> {

@@ -70,7 +70,8 @@ pub struct Predictor {
     turns: Turns,
 }
 
-/// A function of a compiled model, the values of its feeds, and the outputs and carried states to compute.
+/// A function that gets a compiled model, the values of the model's feeds, and the outputs and carried states to
+/// compute.
 type CompiledCall<'a> = &'a mut dyn FnMut(&mut CompiledModel, &[(VarId, &Variable)], &[VarId]) -> Result<()>;
 
 /// The values of the carried states before a batch.

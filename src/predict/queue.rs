@@ -50,7 +50,7 @@ use crate::tensor::{StorageKind, Variable};
 pub struct Queue {
     predictor: Predictor,
     state: Mutex<State>,
-    /// Notified when a request is answered, and when a waiting thread may begin to run the requests.
+    /// Notifies the waiting threads when requests are answered; one of these threads may then run the next requests.
     changed: Condvar,
     /// For each list of outputs, whether these outputs are computed for each sample independently of the other samples.
     by_sample: Mutex<BTreeMap<Vec<String>, bool>>,
@@ -187,7 +187,8 @@ impl Queue {
         }
         let Some(found) = self.computed_by_sample(outputs) else { return false };
         let mut known = lock(&self.by_sample);
-        // Each order of the same output names is a separate list, so the number of remembered lists is limited.
+        // Each order of the same output names is a separate list, so there may be very many lists; at most `KNOWN`
+        // lists are remembered.
         if known.len() < KNOWN {
             known.insert(outputs.to_vec(), found);
         }

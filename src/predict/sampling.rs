@@ -48,17 +48,17 @@ impl Sampling {
         Self { top_k: top_k.into(), ..self }
     }
 
-    /// Top-p: only the likeliest tokens can be drawn, as few as have probabilities that sum to at least `top_p`
-    /// (default: 1, for all tokens).
+    /// Top-p: keeps the likeliest tokens until their probabilities sum to at least `top_p`. Only kept tokens can be
+    /// drawn (default: 1, which keeps all tokens).
     #[must_use]
     pub fn top_p(self, top_p: f64) -> Self {
         Self { top_p, ..self }
     }
 
-    /// Typical sampling: only the most typical tokens can be drawn, as few as have probabilities that sum to at least
-    /// `typical` (default: 1, for all tokens). A token with a smaller `|-ln p - H|` is more typical, where p is the
-    /// probability of the token and `H` is the entropy of the distribution. The likeliest token may therefore be
-    /// excluded. (C. Meister, T. Pimentel, G. Wiher, R. Cotterell, Locally typical sampling, 2022.)
+    /// Typical sampling: keeps the most typical tokens until their probabilities sum to at least `typical`. Only kept
+    /// tokens can be drawn (default: 1, which keeps all tokens). A token with a smaller `|-ln p - H|` is more typical,
+    /// where p is the probability of the token and `H` is the entropy of the distribution. The likeliest token may
+    /// therefore be excluded. (C. Meister, T. Pimentel, G. Wiher, R. Cotterell, Locally typical sampling, 2022.)
     #[must_use]
     pub fn typical(self, typical: f64) -> Self {
         Self { typical, ..self }
@@ -189,8 +189,8 @@ fn rank(x: f32) -> u32 {
 }
 
 impl Scratch {
-    /// Returns the class at which the cumulated weights reach the share `share` (0 to 1) of their sum; `most` is the finite
-    /// maximum of the logits.
+    /// Returns the class at which the cumulative sum of the weights reaches the fraction `share` (0 to 1) of the total.
+    /// `most` is the finite maximum of the logits.
     fn pick(&mut self, sampling: Sampling, logits: &[f32], most: f32, share: f64) -> Option<usize> {
         let Sampling { temperature, top_k, top_p, typical } = sampling;
         let scale = (1.0 / temperature).min(f64::MAX);
@@ -230,8 +230,8 @@ impl Scratch {
         self.ranks.extend(each.map(|(&weight, &x)| if weight > above { rank(x) } else { 0 }));
     }
 
-    /// Keeps the best-ranked classes, as few as have contributions that sum to at least `enough`. `adds` returns the
-    /// contribution of a class from its weight.
+    /// Keeps the best-ranked classes until their contributions sum to at least `enough`. The weights of all other
+    /// classes become 0. `adds` returns the contribution of a class from its weight.
     fn keep_best(&mut self, enough: f64, adds: impl Fn(f32) -> f64) {
         let Self { weights, ranks, sums, keys } = self;
         let looked_at = |rank: &&u32| **rank > 0;
@@ -266,7 +266,7 @@ impl Scratch {
         }
     }
 
-    /// Returns the first class at which the cumulated weights exceed `share` times the sum of all weights.
+    /// Returns the first class at which the cumulative sum of the weights exceeds `share` times the total.
     fn at(&self, share: f64) -> Option<usize> {
         let (sought, mut upto, mut start) = (share * self.total(), 0.0, 0);
         for (block, sum) in block_sums(&self.weights) {
@@ -288,9 +288,9 @@ impl Scratch {
     }
 }
 
-/// Returns the largest key for which the contributions of this key and of all larger keys reach `enough`; if all keys
-/// together do not reach `enough`, returns the least key. Each round of the search halves the number of keys that are
-/// left.
+/// Returns the largest key for which the contributions of this key and of all larger keys sum to at least `enough`. If
+/// even the sum over all keys is smaller, returns the least key. Each round of the search halves the number of keys
+/// that are left.
 fn least(keys: &mut [u64], adds: impl Fn(u64) -> f64, enough: f64) -> u64 {
     let (mut open, mut have) = (keys, 0.0);
     while open.len() > FEW {
@@ -347,8 +347,8 @@ mod tests {
         close(typical, [0.0, 2.0 / 5.0, 3.0 / 5.0, 0.0]);
         assert_eq!((typical[0], typical[3]), (0, 0));
         close(counts(Sampling { typical: 0.25, ..all }, &logits), [0.0, 0.0, 1.0, 0.0]);
-        // Among the two likeliest classes (3/7 and 4/7), the entropy is 0.683. The value -ln p of the first class
-        // differs from it by 0.164, of the second class by 0.123.
+        // Among the two likeliest classes (3/7 and 4/7), the entropy is 0.683. For the first class, -ln p differs from
+        // the entropy by 0.164; for the second class, by 0.123.
         let both = Sampling { top_k: Some(2), typical: 0.5, ..all };
         close(counts(both, &logits), [0.0, 0.0, 0.0, 1.0]);
         assert_eq!(counts(all, &[f32::NEG_INFINITY, f32::MAX, f32::NEG_INFINITY, f32::MIN]), [0, 4000, 0, 0]);

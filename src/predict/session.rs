@@ -43,7 +43,8 @@ use crate::tensor::Variable;
 /// ```
 pub struct Session {
     stepping: Arc<Stepping>,
-    /// The id that a compiled step stores with this session's constant values; a new id each time these values change.
+    /// The id that a compiled step stores with this session's constant values; the session gets a new id each time
+    /// these values change.
     id: u64,
     sequences: usize,
     begun: Option<StepStart>,
@@ -126,7 +127,7 @@ impl Session {
     pub fn step(&mut self, feeds: &[(&str, &Variable)]) -> Result<()> {
         if self.steps >= self.most_steps {
             let expected = format!("at most {}, the limit of this session", self.most_steps);
-            let got = format!("one more than the {} that were made", self.steps);
+            let got = format!("another step after {}", self.steps);
             return Err(Error::new("steps of a session", expected, got));
         }
         if self.begun.is_none() {

@@ -205,8 +205,8 @@ impl Stepping {
         Ok(Engine { executor, weights: self.model.weights.clone(), placed, of: 0 })
     }
 
-    /// Takes a compiled step from the pool, if possible the one that holds the constant values of session `of`; compiles a new
-    /// step if the pool is empty.
+    /// Takes a compiled step from the pool; compiles a new step if the pool is empty. If the pool has the step that
+    /// holds the constant values of session `of`, takes this step.
     pub(super) fn take(&self, of: u64) -> Result<Engine> {
         let idle = {
             let mut idle = lock(&self.idle);

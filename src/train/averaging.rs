@@ -31,7 +31,8 @@ impl Averaging {
         Self { decay: 1.0, start: 0, except: Vec::new() }
     }
 
-    /// Sets the first step that counts for the average, counted from 0; before this step, the average equals the parameter.
+    /// Sets the first step that the average includes; before this step, the average equals the parameter. The first
+    /// step of a training is step 0.
     #[must_use]
     pub fn since(self, step: u64) -> Self {
         Self { start: step, ..self }
@@ -46,9 +47,9 @@ impl Averaging {
 }
 
 impl Trainer {
-    /// Parameter averaging (EMA, SWA): evaluation, the choice of the best epoch and prediction use averages of the parameters
-    /// over the steps; the steps themselves train the parameters. The averages are state variables of the program, so they are
-    /// saved and resumed like the optimizer's state.
+    /// Parameter averaging (EMA, SWA): evaluation, the choice of the best epoch and prediction use averages of the
+    /// parameters over the steps. The steps themselves train the parameters, not the averages. The averages are state
+    /// variables of the program, so they are saved and resumed like the optimizer's state.
     ///
     /// When the training starts, a parameter with a sparse gradient (selected rows) is an error that names the parameter: its
     /// average would update the whole table at every step. Exclude such a parameter with [`Averaging::except`], or make its

@@ -51,9 +51,8 @@ use signal::Interrupts;
 pub use signal::interrupt_signals;
 
 impl Trainer {
-    /// Trains on `train` until it has made the epochs or steps of `until`, and evaluates on `dev` at the end of each
-    /// epoch. If the training has already made them (0 epochs, or a finished training that was resumed), `fit` only
-    /// evaluates.
+    /// Trains on `train` until the end that `until` sets, and evaluates on `dev` after each epoch. If the training has
+    /// already reached this end (0 epochs, or a finished training that was resumed), `fit` only evaluates.
     ///
     /// [Carried states](crate::Builder::carried_state) start from zeros in each epoch and in each evaluation. If a batch has
     /// fewer sequences than the previous batch, it continues the states of the first sequences, and the other states are
@@ -365,11 +364,11 @@ impl Trainer {
         self.reported(found).map(Option::unwrap_or_default).map_err(|e| e.called(caller))
     }
 
-    /// Returns the memory that a training step on a batch takes, before the step: the parameters, the optimizer's
-    /// state, the batch, its values and gradients, and, if the step is in parts, the sums of the gradients. A step in
-    /// [parts](Self::parts) counts as if the batch were one part, which is an upper bound. The samples that data hold
-    /// in memory are counted after [`Self::check_data`] or [`Self::fit`]. Here, the batch is never divided because of
-    /// the memory limit.
+    /// Returns the memory that a training step on a batch takes, before the step is made. The memory includes the
+    /// parameters, the optimizer's state, the batch, its values and gradients, and, if the step is in parts, the sums
+    /// of the gradients. A step in [parts](Self::parts) counts as if the batch were one part, which is an upper bound.
+    /// The samples that data hold in memory are counted after [`Self::check_data`] or [`Self::fit`]. Here, the batch is
+    /// never divided because of the memory limit.
     ///
     /// # Errors
     /// Returns an error if a setting or a feed does not fit the model.

@@ -90,9 +90,9 @@ impl Trainer {
         self
     }
 
-    /// Sets the number of parts into which each batch is divided: a power of two (default: 1; with
-    /// [`distributed`](Self::distributed), the number of processes, rounded up to a power of two). The gradients of the parts
-    /// are summed along a fixed binary tree.
+    /// Sets the number of parts into which each batch is divided, a power of two. The default is 1; with
+    /// [`distributed`](Self::distributed), the default is the number of processes, rounded up to a power of two. The
+    /// gradients of the parts are summed along a fixed binary tree.
     ///
     /// The results of a training depend on the number of parts, but not on the number of processes: with 8 parts, 1, 2, 3 and 8
     /// processes compute bit-identical parameters. A checkpoint of one process can be resumed on several processes. Each part
@@ -425,8 +425,8 @@ impl Trainer {
         all.map_or_else(|| self.loss_parts().map(BatchLoss::zero), Ok)
     }
 
-    /// Replaces the gradients of the last run by the sums over the parts, times `factor`, plus the gradients of terms that do
-    /// not depend on rows.
+    /// Replaces the gradients of the last run by the sums over the parts, times `factor`. The gradients of loss terms
+    /// that do not depend on rows are added to the sums.
     fn set_gradients(&mut self, mut sums: Sums, factor: f64, whole: &Whole) -> Result<()> {
         let Self { compiled, state, trained, .. } = self;
         let CompiledTraining { runner, .. } = compiled.as_mut().ok_or_else(unprepared)?;

@@ -187,9 +187,9 @@ impl Trainer {
         })
     }
 
-    /// Returns the bytes of the sums of the gradients in a step in parts: one sum for each level of the tree of parts, one
-    /// gradient that is added, and with several parts one message to other processes. `collected` has the bytes of the selected rows
-    /// that the step collects.
+    /// Returns the bytes of the sums of the gradients in a step in parts. The bytes include one sum for each level of
+    /// the tree of parts, one gradient to be added, and, with several parts, one message to other processes.
+    /// `collected` has the bytes of the selected rows that the step collects.
     fn bytes_of_sums(&self, collected: usize) -> usize {
         let program = &self.state.program;
         let bytes = |(_, gradient): &(VarId, VarId)| {

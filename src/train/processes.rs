@@ -116,8 +116,7 @@ impl Trainer {
         Ok(())
     }
 
-    /// Returns the number of threads of this process; by default, the processes on one machine divide the cores of the
-    /// machine among themselves.
+    /// Returns the number of threads of this process; by default, the processes on a machine share its cores equally.
     pub(super) fn threads_here(&self) -> usize {
         match self.others() {
             Some(world) if self.threads == 0 => {
@@ -281,7 +280,8 @@ impl Trainer {
         self.with_sums(|trainer| trainer.state.bytes_from(&mut trainer.scope))
     }
 
-    /// Returns the names of the statistics of layers: variables that the forward pass of a training step updates.
+    /// Returns the names of the statistics of layers: variables that a training step updates with values of its forward
+    /// pass.
     pub(super) fn statistics(&self) -> Vec<String> {
         let program = &self.state.program;
         let forward: Vec<_> = program
@@ -367,8 +367,8 @@ impl Trainer {
         Ok(())
     }
 
-    /// Adds the batches of a pass to the metrics: each part has its own sums, and the sums of all parts are merged along the
-    /// tree of parts. Returns `false` if an interrupt ended the pass before the end of the data.
+    /// Adds the batches of a pass to the metrics. Each part has its own sums, and the sums of all parts are merged
+    /// along the tree of parts. Returns `false` if an interrupt ended the pass before the end of the data.
     pub(super) fn infer_in_parts(&mut self, data: &dyn Data, stop: Stop) -> Result<bool> {
         let parts = self.parts_a_batch() as usize;
         let others = self.others().cloned();

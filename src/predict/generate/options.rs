@@ -112,7 +112,8 @@ impl Generation {
         Self { first: number, ..self }
     }
 
-    /// Returns the number of sources for which [`Self::prefixes`] has set prefixes; `None` if it was not called.
+    /// Returns the number of sources for which [`Self::prefixes`] has set prefixes; `None` if `prefixes` was not
+    /// called.
     pub(in crate::predict) fn sources(&self) -> Option<usize> {
         match &self.prefixes {
             Prefixes::All(_) => None,
@@ -120,9 +121,9 @@ impl Generation {
         }
     }
 
-    /// Sets the repetition penalty, which changes the logit of each token that a hypothesis already has: a positive logit is
-    /// divided by `penalty`, and a negative logit is multiplied by `penalty`. A penalty of 1 changes nothing. (N. Keskar, B.
-    /// McCann, L. Varshney, C. Xiong, R. Socher, CTRL, 2019.)
+    /// Sets the repetition penalty, which changes the logit of each token that a hypothesis already has. A positive
+    /// logit is divided by `penalty`, and a negative logit is multiplied by `penalty`. A penalty of 1 changes nothing.
+    /// (N. Keskar, B. McCann, L. Varshney, C. Xiong, R. Socher, CTRL, 2019.)
     #[must_use]
     pub fn repetition(self, penalty: f64) -> Self {
         Self { repetition: penalty, ..self }

@@ -149,8 +149,8 @@ impl Rules {
         &self.banned
     }
 
-    /// Returns the logits of a hypothesis after the repetition penalty, and the largest of these logits. If the penalty is 1,
-    /// the result is `logits` itself; else it is a changed copy in `room`.
+    /// Returns the logits of a hypothesis after the repetition penalty, and the largest of these logits. If the penalty
+    /// is 1, the result is `logits` itself; else the result is a changed copy in `room`.
     pub(super) fn penalised<'a>(
         &self,
         logits: &'a [f32],

@@ -52,7 +52,8 @@ pub(crate) fn sample(
         parents.clear();
         tokens.clear();
         for (i, mut line) in std::mem::take(&mut active).into_iter().enumerate() {
-            // If several sources fail, the error of the first of them is returned, whichever thread failed first.
+            // If several sources fail, the error of the first failed source is returned, even if the thread of another
+            // source failed earlier.
             let Some(token) = std::mem::replace(&mut line.next, Ok(None))? else { continue };
             let stopped = rules.stop() == Some(token);
             if !stopped {

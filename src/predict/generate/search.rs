@@ -41,7 +41,8 @@ pub(super) struct Search<'a> {
 
 /// A hypothesis that the search continues.
 pub(super) struct Running {
-    /// The rank of the parent, which this hypothesis continues, among the source's running hypotheses of the previous step.
+    /// The rank of the hypothesis that this hypothesis continues, among the source's running hypotheses of the previous
+    /// step.
     pub(super) parent: usize,
     /// The last token of the hypothesis.
     pub(super) token: usize,
@@ -144,7 +145,7 @@ impl<'a> Search<'a> {
         let most = largest(row).map_err(|wrong| wrong_logit(wrong, self.source, step))?;
         let (row, most) = rules.penalised(row, most, tokens.back(last), logits);
         if most == f32::NEG_INFINITY {
-            return Ok(()); // a dead end
+            return Ok(()); // a dead end: no token is possible
         }
         let log_sum = log_sum_exp(row, most);
         let with = |token: usize, logit: f32| {

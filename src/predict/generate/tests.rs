@@ -120,7 +120,8 @@ fn required_tokens_are_found_by_narrow_beams() {
 fn greedy_is_the_narrowest_beam() {
     let greedy = Sampling { temperature: 0.0, ..Sampling::default() };
     for (case, options) in many_options().iter().enumerate() {
-        // A beam takes required tokens early, and sampling takes them late.
+        // A beam takes required tokens early, and sampling takes them late, so options with required tokens are left
+        // out.
         if options.required.is_empty() {
             for kinds in [1000, 3] {
                 let mut model = FunctionModel::random(4, case as u64, kinds);
