@@ -212,12 +212,12 @@ impl Error {
         self.0.over_limit
     }
 
-    /// The kind of the error; of several combined errors, the kind of the first.
+    /// Returns the kind of the error; of several combined errors, the kind of the first error.
     pub fn kind(&self) -> ErrorKind {
         self.0.kind
     }
 
-    /// The place of the error, as far as it is known.
+    /// Returns the place of the error, as far as the place is known.
     pub fn place(&self) -> &Place {
         &self.0.place
     }
@@ -271,7 +271,7 @@ impl Error {
         self
     }
 
-    /// The thing that is wrong, in words: the first argument of [`Error::new`].
+    /// Returns the thing that is wrong, in words: the first argument of [`Error::new`].
     pub(crate) fn what(&self) -> &str {
         &self.0.what
     }
@@ -457,8 +457,8 @@ impl Error {
 }
 
 impl std::error::Error for Error {
-    /// The error of the operating system or of another library that caused this error; `None` if there is no known
-    /// cause.
+    /// Returns the error of the operating system or of another library that caused this error; `None` if there is no
+    /// known cause.
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         let cause = self.0.cause.0.as_ref()?;
         Some(&**cause)

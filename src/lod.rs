@@ -173,38 +173,39 @@ impl Lod {
         }
     }
 
-    /// The LoD without the last level; every call returns the same `Arc`, without a copy. `None` if there is only one level.
+    /// Returns the LoD without the last level; every call returns the same `Arc`, without a copy. `None` if there is
+    /// only one level.
     pub fn upper(&self) -> Option<&Arc<Lod>> {
         self.upper.as_ref()
     }
 
-    /// The offsets of the last level. The number of offsets is one more than the number of sequences; the last offset
-    /// is the number of rows.
+    /// Returns the offsets of the last level. The number of offsets is one more than the number of sequences; the last
+    /// offset is the number of rows.
     pub fn offsets(&self) -> &[usize] {
         &self.offsets
     }
 
-    /// The number of levels, at least 1.
+    /// Returns the number of levels, at least 1.
     pub fn levels(&self) -> usize {
         1 + self.above().count()
     }
 
-    /// The number of rows: the last offset of the last level.
+    /// Returns the number of rows: the last offset of the last level.
     pub fn rows(&self) -> usize {
         last(&self.offsets)
     }
 
-    /// The batch size: the number of sequences of the top level.
+    /// Returns the batch size: the number of sequences of the top level.
     pub fn sequences(&self) -> usize {
         self.above().last().unwrap_or(self).last_len()
     }
 
-    /// The number of sequences of the last level.
+    /// Returns the number of sequences of the last level.
     pub fn last_len(&self) -> usize {
         self.offsets.len() - 1
     }
 
-    /// The offsets of level `k`; level 0 is the top level.
+    /// Returns the offsets of level `k`; level 0 is the top level.
     ///
     /// # Errors
     /// Fails if there is no level `k`.
@@ -213,7 +214,7 @@ impl Lod {
         self.level_to(k).map(Lod::offsets).at_caller()
     }
 
-    /// The lengths of the sequences of level `k`.
+    /// Returns the lengths of the sequences of level `k`.
     ///
     /// # Errors
     /// Fails if there is no level `k`.
@@ -222,7 +223,7 @@ impl Lod {
         self.level(k).map(lengths)
     }
 
-    /// The number of sequences of level `k`; for `k` equal to [`Lod::levels`], the number of rows.
+    /// Returns the number of sequences of level `k`; for `k` equal to [`Lod::levels`], the number of rows.
     ///
     /// # Errors
     /// Fails if `k` is greater than [`Lod::levels`].
@@ -231,7 +232,7 @@ impl Lod {
         if k == self.levels() { Ok(self.rows()) } else { self.level_to(k).map(Lod::last_len).at_caller() }
     }
 
-    /// The range of the rows of sequence `i` of level `k`.
+    /// Returns the range of the rows of sequence `i` of level `k`.
     ///
     /// # Errors
     /// Fails if there is no level `k`, or if level `k` has no sequence `i`.
@@ -248,7 +249,7 @@ impl Lod {
         })
     }
 
-    /// The offsets of level `k`, counted in rows instead of in sequences of the next level.
+    /// Returns the offsets of level `k`, counted in rows instead of in sequences of the next level.
     ///
     /// # Errors
     /// Fails if there is no level `k`.
@@ -271,7 +272,8 @@ impl Lod {
         })
     }
 
-    /// The index of the top-level sequence that contains sequence `i` of level `k`, or row `i` if `k` is [`Lod::levels`].
+    /// Returns the index of the top-level sequence that contains sequence `i` of level `k`, or row `i` if `k` is
+    /// [`Lod::levels`].
     pub(crate) fn top_of(&self, k: usize, i: usize) -> usize {
         let upwards = std::iter::once(self).chain(self.above()).skip(self.levels().saturating_sub(k));
         upwards
@@ -293,7 +295,7 @@ impl Lod {
         Ok(ids)
     }
 
-    /// The offsets of every level, from the top level on.
+    /// Returns the offsets of every level, from the top level on.
     pub fn to_levels(&self) -> Vec<Vec<usize>> {
         self.all().into_iter().map(<[usize]>::to_vec).collect()
     }
@@ -338,7 +340,7 @@ impl Lod {
         std::iter::successors(self.upper.as_deref(), |lod| lod.upper.as_deref())
     }
 
-    /// The offsets of every level, from the top level on.
+    /// Returns the offsets of every level, from the top level on.
     fn all(&self) -> Vec<&[usize]> {
         let mut all: Vec<&[usize]> = std::iter::once(self).chain(self.above()).map(Lod::offsets).collect();
         all.reverse();

@@ -189,18 +189,19 @@ impl Executor {
         self.machine.divide_everything();
     }
 
-    /// The program that was given to [`Self::new`].
+    /// Returns the program that was given to [`Self::new`].
     pub fn program(&self) -> &Program {
         &self.program
     }
 
-    /// The current size of all buffers in bytes. Buffers grow to the size that the largest batch so far needed, and never
-    /// shrink.
+    /// Returns the current size of all buffers in bytes. Buffers grow to the size that the largest batch so far needed,
+    /// and never shrink.
     pub fn bytes(&self) -> usize {
         self.machine.bytes()
     }
 
-    /// Returns the memory of all buffers to the system. The values and gradients of the last run cannot be used afterwards.
+    /// Gives the memory of all buffers back to the system. The values and gradients of the last run cannot be used
+    /// afterwards.
     pub(crate) fn release(&mut self) {
         self.done = None;
         if self.bytes() > 0 {
@@ -246,8 +247,9 @@ impl Executor {
         MemoryUse::of_program(&self.program).of_run(&self.plan, counts, self.machine.threads(), &held)
     }
 
-    /// The compiled program as text. The text shows each instruction with its position, outputs and buffers, and the variables
-    /// that share a buffer. For each recurrent loop, the text shows the calls before, in and after the loop, with the reasons.
+    /// Returns the compiled program as text. The text shows each instruction with its position, outputs and buffers,
+    /// and the variables that share a buffer. For each recurrent loop, the text shows the calls before, in and after
+    /// the loop, with the reasons.
     pub fn listing(&self) -> Listing<'_> {
         Listing::of(&self.plan)
     }

@@ -186,9 +186,9 @@ impl BatchLoss {
         }
     }
 
-    /// Returns the factor and the weight of a part's gradient, such that the weighted mean over `parts` parts is the gradient
-    /// of the whole batch. The gradient that the head computes must be added in each part, because it is part of the result
-    /// even if no part has a row.
+    /// Returns the factor and the weight of a part's gradient. Each part's gradient is multiplied by its factor; the
+    /// weighted mean over `parts` parts is then the gradient of the whole batch. The gradient that the head computes
+    /// must be added in each part, because it is part of the result even if no part has a row.
     pub(crate) fn in_mean(&self, whole: &Whole, part: &Totals, all: &Totals, parts: f64) -> (f64, f64) {
         match self.late {
             Some(i) if self.terms.totals[i].kind == Total::Mean => {

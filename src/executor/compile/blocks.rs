@@ -107,8 +107,8 @@ impl Blocks {
         views
     }
 
-    /// Pairs of gradients that are equal: a gradient, and the gradient whose memory it shares. The pairs are sorted by variable
-    /// number.
+    /// Returns pairs of equal gradients: a gradient, and the gradient whose memory it shares. The pairs are sorted by
+    /// variable number.
     pub(crate) fn same(&self) -> Vec<(VarId, VarId)> {
         let pairs = self.backward.values().flat_map(|found| &found.same.0);
         let mut same: Vec<(VarId, VarId)> = pairs.map(|(&var, &of)| (var, of)).collect();

@@ -56,7 +56,8 @@ impl Analysis<'_> {
         self.slots.reference(self.source, var)
     }
 
-    /// Adds the copies from step-major order into the batch's order that operator `now` of the root block needs.
+    /// Adds the copies that operator `now` of the root block needs. A copy moves rows from step-major order into the
+    /// batch's order.
     fn copies(&self, now: usize, out: &mut Vec<Instr>) -> Result<()> {
         for &Copy { var, from, ranked, .. } in self.slots.copies.iter().filter(|copy| copy.before == now) {
             let to = self.reference(var)?;
@@ -460,8 +461,8 @@ fn lanes_can_run(instr: &Instr, step: &StepDesc, levels: &[InnerLevel]) -> bool 
         && !op.wiring.inputs.iter().chain(&op.wiring.outputs).flatten().any(pools)
 }
 
-/// Returns whether a lane can run a call that reads static sub-sequences on only the lane's sequences. All operands
-/// must have the same number of sequences.
+/// Returns whether a lane can run, on only its own sequences, a call that reads static sub-sequences. All operands must
+/// have the same number of sequences.
 fn lanes_can_cut(op: &OpInstr) -> bool {
     let views = || op.reads.iter().chain(&op.writes).filter(|r| r.rows.known().is_none());
     if op.reach == Reach::Row || !views().any(|r| matches!(r.rows, Extent::Rows(_))) {

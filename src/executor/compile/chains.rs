@@ -16,8 +16,8 @@ use crate::program::Role;
 /// The minimum number of rows in a chunk: with fewer rows, the overhead of the calls is larger than the gain.
 const LEAST_ROWS: usize = 8;
 
-/// Finds the chains of the instructions outside the loop of a step block, and moves sums over all rows to the end of the chain
-/// that they interrupt.
+/// Finds the chains of the instructions outside the loop of a step block. A sum over all rows that interrupts a chain
+/// is moved to the end of the chain.
 pub(crate) fn outside(code: Vec<Instr>, slots: &[SlotDesc]) -> (Vec<Instr>, Vec<Chain>) {
     let (sorted, chains) = sort(code.into_iter().map(|instr| (0, instr)), slots, &member);
     (sorted.into_iter().map(|(_, instr)| instr).collect(), chains)
@@ -104,11 +104,13 @@ struct Sorted<'a> {
     slots: &'a [SlotDesc],
     out: Vec<Grouped>,
     chains: Vec<Chain>,
-    /// The calls of the chain that is being collected, and the sums that wait for the end of the chain.
+    /// The calls of the chain that is being collected.
     open: Vec<Grouped>,
+    /// The sums that wait for the end of the chain.
     sums: Vec<Instr>,
-    /// The slots that the waiting sums write, and the slots that the waiting sums read or write.
+    /// The slots that the waiting sums write.
     written: HashSet<usize>,
+    /// The slots that the waiting sums read or write.
     touched: HashSet<usize>,
 }
 

@@ -89,8 +89,8 @@ fn order_of(step: &StepDesc) -> Order {
 }
 
 impl Finder<'_> {
-    /// Returns whether a gradient must be in the batch's order, because another operator adds to the gradient, or because the
-    /// gradient is fetched.
+    /// Returns whether a gradient must be in the batch's order: another operator adds to the gradient, or the gradient
+    /// is fetched.
     fn is_shared(&self, var: VarId) -> bool {
         self.source.is_gradient(var)
             && (self.contributions.get(&var) != Some(&1) || self.source.is_wanted(var))
@@ -195,8 +195,8 @@ impl Finder<'_> {
         Ok(())
     }
 
-    /// Lets a variable of a step block share the memory of a variable outside the loop, if the outer variable is in the order
-    /// of the loop.
+    /// Lets a variable of a step block share the memory of a variable outside the loop. If the outer variable is not in
+    /// the order of the loop, nothing changes.
     fn take(&mut self, outer: VarId, inner: VarId, step: &StepDesc) {
         if self.layouts.ranked(outer).is_some_and(|ranked| ranked.order == order_of(step)) {
             self.layouts.taken.insert(inner, outer);

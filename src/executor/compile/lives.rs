@@ -58,8 +58,7 @@ impl Lives {
         (first / PARTS, if last == FOREVER { FOREVER } else { last / PARTS })
     }
 
-    /// Returns the slots of a step block that an operator of the root block touches in some parts, given the number of the
-    /// operator.
+    /// Returns the slots of a step block that operator `operator` of the root block touches in the parts `parts`.
     pub(crate) fn touched(
         &self,
         slots: &Slots,

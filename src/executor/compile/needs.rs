@@ -259,7 +259,7 @@ impl<'p> Counting<'p> {
         }
     }
 
-    /// Returns the term for `factor` entries for each row that an extent counts.
+    /// Returns a term: the number of rows that an extent counts, multiplied by `factor`.
     fn rows_of(&mut self, rows: Extent, factor: usize) -> EntryTerm {
         match rows {
             Extent::Known(rows) => (self.needs.index(Quantity::One), rows.saturating_mul(factor)),
@@ -403,9 +403,9 @@ impl<'p> Counting<'p> {
         }
     }
 
-    /// Returns the levels of the root block that belong to a level of a loop and to the levels above this level in the
-    /// loop, top first. `None` if the loop runs over a level of an outer step block, or if one of the outer levels
-    /// belongs to an outer step block.
+    /// Returns the root block's levels for a level of a loop and for the levels above it in the loop, top first. `None`
+    /// if the loop runs over a level of an outer step block, or if one of the outer levels belongs to an outer step
+    /// block.
     fn root_levels(&self, instr: &Loop, inner: &InnerLevel) -> Option<Vec<LevelId>> {
         if self.inner(instr.desc.level).is_some() || self.is_made_in_step(instr.desc.level) {
             return None;

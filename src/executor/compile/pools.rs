@@ -16,8 +16,9 @@ pub(crate) fn pooled(op: &OpInstr) -> impl Iterator<Item = usize> {
     })
 }
 
-/// Lets values of one storage share a pool number if their lifetimes do not overlap, and updates the pool numbers in the
-/// instructions `code`. Returns the pool number of each slot (`None` for a dense slot), and the storage of each pool number.
+/// Lets values of one storage share a pool number if their lifetimes do not overlap. Also updates the pool numbers in
+/// the instructions `code`. Returns the pool number of each slot (`None` for a dense slot), and the storage of each
+/// pool number.
 pub(crate) fn assign(
     made: &Slots,
     lives: &[(usize, usize)],

@@ -20,8 +20,8 @@ pub(crate) struct Copy {
     pub(crate) var: VarId,
     pub(crate) from: usize,
     pub(crate) ranked: RankedLayout,
-    /// The number of the operator before which the copy is made, counted from 1 among the operators that run. The number is one
-    /// above the last operator if the copy is made for a fetched variable.
+    /// The number of the operator before which the copy is made, counted from 1 among the operators that run. For a
+    /// fetched variable, this is the number of the last operator plus 1.
     pub(crate) before: usize,
 }
 

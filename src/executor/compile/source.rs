@@ -45,7 +45,7 @@ pub(crate) struct Source<'a> {
 }
 
 impl<'a> Source<'a> {
-    /// Parses the operators of a rewritten program that run. `nexts` are variables of the root block. The next run
+    /// Parses the operators that run in a rewritten program. `nexts` are variables of the root block. The next run
     /// reads their values, as a step reads the values that the previous step computed.
     ///
     /// # Errors
@@ -174,7 +174,7 @@ impl<'a> Source<'a> {
     /// Returns the step block of a `recurrent`, and for a backward `recurrent` also its gradient block.
     ///
     /// # Errors
-    /// If the `recurrent` has no step block.
+    /// Fails if the `recurrent` has no step block.
     pub(crate) fn step(&self, id: OpId) -> Result<(&'a StepDesc, Option<&'a StepGradient>)> {
         let step = self.desc(id).step.as_deref();
         let none = || Error::of(ErrorKind::Program, RECURRENT, "a step block", "none");

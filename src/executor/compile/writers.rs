@@ -203,8 +203,8 @@ impl WriterFinder<'_> {
         Ok(())
     }
 
-    /// Marks as written the gradients of memories' next values: for `which`, either all memories that pass a gradient
-    /// to the previous step, or all other memories.
+    /// Marks as written the gradients of memories' next values. `which` selects the memories: either all memories that
+    /// pass a gradient to the previous step, or all other memories.
     fn memories(&mut self, gradient: &StepGradient, which: Passes) {
         let passing = |previous: Option<VarId>| match previous {
             Some(_) => Passes::ToTheStepBefore,

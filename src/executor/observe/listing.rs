@@ -97,9 +97,9 @@ struct Text<'a> {
     plan: &'a Plan,
     loops: HashMap<BlockId, &'a Loop>,
     passed: HashMap<(BlockId, usize), Ref>,
-    /// For each block, the variables that are columns of another variable (`views`), and the gradients that equal
-    /// another gradient (`same`).
+    /// For each block, the variables that are columns of another variable.
     views: ByBlock<(VarId, (VarId, usize))>,
+    /// For each block, the gradients that equal another gradient.
     same: ByBlock<(VarId, VarId)>,
     out: String,
     depth: usize,

@@ -203,7 +203,7 @@ pub(crate) struct MemoryGradientPlan {
     pub(crate) initial: Option<(Ref, Assign)>,
 }
 
-/// A level of sequences in a step block that comes from a level outside the block.
+/// In a step block, a level of sequences that comes from a level outside the block.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct InnerLevel {
     pub(crate) outer: LevelId,
@@ -218,8 +218,8 @@ pub(crate) struct InnerLevel {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct MadeLevel {
     pub(crate) level: LevelId,
-    /// The index of the level above this level, among inner levels followed by made levels. `None` for a level with one
-    /// sequence per entry.
+    /// The index of the level above this level, in the list of the inner levels and, after them, the made levels.
+    /// `None` for a level with one sequence per entry.
     pub(crate) above: Option<usize>,
     /// Whether the rows of all steps together have a LoD with this level. The flag is false if a level above this level is
     /// static, because a static level has the same rows at every step.

@@ -172,8 +172,8 @@ pub(crate) struct Needs {
     pub(crate) packed: Vec<(usize, usize)>,
     /// The bounds for the levels whose offsets depend on values.
     pub(crate) bounds: Vec<LevelBound>,
-    /// The bytes of the row orders, levels and row keys of loops: the index of a quantity, and the bytes by which the
-    /// quantity is multiplied.
+    /// The bytes of the row orders, levels and row keys of loops, as pairs: the index of a quantity, and the number of
+    /// bytes by which the quantity is multiplied.
     pub(crate) orders: Vec<(usize, usize)>,
 }
 

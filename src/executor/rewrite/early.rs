@@ -10,9 +10,9 @@ use crate::operator::{BlockId, LevelId, VarId};
 use crate::program::{OpDesc, RECURRENT, Role, grad_name};
 
 impl Draft<'_> {
-    /// Returns the operators of the root block, from `from` on, that must run before `joint` because they compute the gradients
-    /// that `joint` reads. The inner error is the reason why these operators cannot move: they depend on the results of
-    /// `forward` (which `joint` replaces), or on values or levels that are computed later.
+    /// Returns the operators of the root block, from `from` on, that must run before `joint`. These operators compute
+    /// the gradients that `joint` reads. The inner error is the reason why these operators cannot move: they depend on
+    /// the results of `forward` (which `joint` replaces), or on values or levels that are computed later.
     pub(crate) fn early(
         &self,
         joint: &OpDesc,

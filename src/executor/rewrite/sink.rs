@@ -10,7 +10,7 @@ use crate::program::{OpDesc, Role, SlotVars, StepDesc, StopGradient, VarPair, Va
 
 const ROOT: BlockId = BlockId(0);
 
-/// Maps variables of a step block to variables of the root block that have the rows of all steps.
+/// Maps each variable of a step block to the variable of the root block with the rows of all steps.
 type RootVars = HashMap<VarId, VarId>;
 /// A result, or the reason (as text) why an operator cannot be moved.
 type SinkResult<T> = std::result::Result<T, String>;

@@ -201,8 +201,8 @@ fn bind_levels<'a>(
     Ok(())
 }
 
-/// Returns the error about a feed whose offsets differ from the offsets of the feed `first`, although the two feeds share their
-/// levels. The message names the first sequence whose lengths differ.
+/// Returns the error about a feed whose offsets differ from the offsets of the feed `first`. The two feeds must have
+/// equal offsets, because they share their levels. The message names the first sequence whose lengths differ.
 fn other_lengths(known: &Lod, lod: &Lod, numbers: &[u64], first: &str) -> Error {
     let Some((level, i, [expected, got])) = known.first_difference(lod) else {
         return Error::new("LoD of a feed", format!("{known:.8}, as `{first}` has"), format!("{lod:.8}"));

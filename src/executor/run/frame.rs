@@ -243,8 +243,8 @@ impl Frame {
         None
     }
 
-    /// Returns the rows of a static level (which has the same rows at every step) that belong to the sequences of a step;
-    /// `None` if the level is not static, or if `at` is not a step.
+    /// Returns the rows of a static level that belong to the sequences of a step. A static level has the same rows at
+    /// every step. `None` if the level is not static, or if `at` is not a step.
     fn run(&self, at: FrameRows, rows: Extent) -> Option<Range<usize>> {
         let (FrameRows::Step { t, from, to }, Extent::Rows(level)) = (at, rows) else { return None };
         let level = self.level(level).filter(|level| level.statics)?;
@@ -271,7 +271,8 @@ impl Frame {
         }
     }
 
-    /// Returns the range of the rows `at`, as first row and row count, in a buffer that holds the rows of all steps.
+    /// Returns the range of the rows `at`, as first row and row count. The range is in a buffer that holds the rows of
+    /// all steps.
     pub(crate) fn stepped(&self, at: FrameRows, rows: Extent) -> (usize, usize) {
         let (base, starts) = self.rows(rows);
         if let (FrameRows::Step { t, .. }, Some(run)) = (at, self.run(at, rows)) {
@@ -286,8 +287,8 @@ impl Frame {
         }
     }
 
-    /// Returns the range of the rows `at`, as first row and row count, in a buffer that holds one row per sequence, or the rows
-    /// of one step at a time.
+    /// Returns the range of the rows `at`, as first row and row count. The range is in a buffer that holds one row per
+    /// sequence, or the rows of one step at a time.
     pub(crate) fn sequence(&self, at: FrameRows, rows: Extent) -> (usize, usize) {
         if let Some(run) = self.run(at, rows) {
             return (run.start, run.len());

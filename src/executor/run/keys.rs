@@ -134,7 +134,7 @@ impl RunState<'_> {
         }
     }
 
-    /// If an error names a row of a call, adds the row's sample.
+    /// Adds the row's sample to an error that names a row of a call.
     pub(super) fn named(&self, instr: &OpInstr, here: Option<CallRows>, error: Error) -> Error {
         error.of_sample(|row| {
             let row = row + here.and_then(|here| here.only).map_or(0, |(from, _)| from);

@@ -97,7 +97,7 @@ impl Machine {
         self.worth = Worth::EVERYTHING;
     }
 
-    /// Returns to the system the memory that is kept from run to run. The recording of a profile continues.
+    /// Gives the memory that is kept from run to run back to the system. The recording of a profile continues.
     pub(crate) fn release(&mut self, program: &Program, plan: &Plan) {
         let recorders: Vec<_> = self.workers.iter_mut().map(|worker| worker.recorder.take()).collect();
         *self = Self { worth: self.worth, ..Self::new(program, plan, self.threads.clone()) };
@@ -121,7 +121,7 @@ impl Machine {
         self.arena.buffer_bytes(buffer)
     }
 
-    /// The number of threads of a run.
+    /// Returns the number of threads of a run.
     pub(crate) fn threads(&self) -> usize {
         self.threads.number
     }

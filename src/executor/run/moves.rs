@@ -109,7 +109,8 @@ impl RunState<'_> {
         }
     }
 
-    /// For each sequence, copies the memory's value after the last step; for a sequence without steps, the initial value.
+    /// Copies, for each sequence, the memory's value after the last step; for a sequence without steps, the initial
+    /// value.
     pub(super) fn last_values(
         &self,
         block: BlockId,

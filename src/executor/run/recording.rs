@@ -120,8 +120,8 @@ impl RunState<'_> {
             _ => None,
         };
         let selected = || instr.wiring.inputs.iter().flatten().filter_map(pooled);
-        // If a call reads selected rows of a table, an operand with the same number of rows as the table counts only
-        // with the selected rows.
+        // A call with selected rows touches only these rows of a table. An operand is regarded as the table if it has
+        // as many rows as the table.
         let numbers = |region: &Region| {
             let tables = selected().filter_map(PooledStorage::rows);
             let rows = tables.filter(|s| s.height() == region.extent.rows).map(|s| s.ids().len()).next();

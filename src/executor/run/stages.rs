@@ -126,7 +126,7 @@ impl<'p> RunState<'p> {
         Ok(())
     }
 
-    /// Returns the estimated effort of some stages, counted in numbers that their calls write; `usize::MAX` if the
+    /// Returns the estimated effort of some stages, as a count of numbers that their calls write; `usize::MAX` if the
     /// effort is unknown before the run.
     pub(super) fn effort(&self, stages: Stages) -> usize {
         let code = self.plan.code.iter().filter(|instr| stages.have(instr));
@@ -250,8 +250,8 @@ fn updating(instr: &Instr) -> Option<&OpInstr> {
     }
 }
 
-/// Returns whether an update operator writes a slot without reading it first, such as the slot of a learning rate or of
-/// a norm that later updates use. When the gradients are checked, this slot has no value yet.
+/// Returns whether an update operator writes a slot without reading it first. An example is the slot of a learning rate
+/// or of a norm that later updates use. When the gradients are checked, this slot has no value yet.
 fn writes_anew(op: &OpInstr, slot: usize) -> bool {
     let anew = |(i, r): (usize, &Ref)| {
         r.access == Access::Slot(slot) && !op.op.signature().outputs.get(i).is_some_and(|s| s.updated)

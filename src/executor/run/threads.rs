@@ -72,7 +72,7 @@ impl Threads {
         self.run(&mut || items.par_chunks_mut(range).zip(&mut *rooms).enumerate().for_each(do_range));
     }
 
-    /// The number of threads for which work is divided.
+    /// Returns the number of threads for which work is divided.
     pub(crate) fn number(&self) -> usize {
         self.number
     }

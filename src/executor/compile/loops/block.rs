@@ -36,7 +36,7 @@ impl<'a> StepBlock<'a> {
         Self { source, step, leaving }
     }
 
-    /// The operators of the block.
+    /// Returns the operators of the block.
     pub(crate) fn ops(&self) -> impl DoubleEndedIterator<Item = (OpId, &'a OpDesc)> {
         self.source.ops(self.step.block)
     }
@@ -95,7 +95,7 @@ impl<'a> GradientBlock<'a> {
         Self { source, step, gradient, forward, leaving }
     }
 
-    /// The operators of the block.
+    /// Returns the operators of the block.
     pub(crate) fn ops(&self) -> impl DoubleEndedIterator<Item = (OpId, &'a OpDesc)> {
         self.source.ops(self.gradient.block)
     }
@@ -143,7 +143,7 @@ pub(crate) struct Backward {
     pub(crate) memories: Vec<MemoryReads>,
 }
 
-/// The place in memory of a gradient.
+/// The place where a gradient is stored in memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum GradientHome {
     /// The gradient has memory of its own.

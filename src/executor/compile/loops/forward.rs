@@ -20,7 +20,7 @@ use crate::program::{StepDesc, decided_late};
 /// Analyses a step block. `visits` is how often the loop of the step block runs in a run: once or many times.
 ///
 /// # Errors
-/// If an operator cannot run in a step block, or if the offsets of sequences depend on a memory.
+/// Fails if an operator cannot run in a step block, or if the offsets of sequences depend on a memory.
 pub(crate) fn forward(
     source: &Source<'_>,
     saved: &SavedValues,

@@ -79,8 +79,8 @@ impl StepLevels {
         })
     }
 
-    /// Returns whether the rows of all steps together have a LoD with this level. The rows of all steps have a LoD if the level
-    /// comes from a step input, or if an operator makes the level below a level of a step input.
+    /// Returns whether the rows of all steps together have a LoD with this level. They have a LoD with this level if
+    /// the level comes from a step input, or if an operator makes the level below a level of a step input.
     fn is_over_all(&self, level: LevelId) -> bool {
         self.over_all.contains(&level) || self.made.iter().any(|made| made.level == level && made.over_all)
     }
