@@ -18,7 +18,7 @@ use crate::printable::Escaping;
 /// The result type of this crate's functions that can fail.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// An error, which is displayed as a message in one line, with the place if it is known.
+/// An error. It is displayed in one line: the message, and the place if the place is known.
 #[derive(Clone, PartialEq)]
 pub struct Error(Box<Details>);
 
@@ -29,13 +29,12 @@ struct Details {
     expected: String,
     got: String,
     place: Place,
-    /// Whether the line in `place` is the line of the constructor's caller. [`Error::at`] replaces the line of the
-    /// constructor's caller by any other line.
+    /// Whether the line in `place` is the line of the constructor's caller. If so, [`Error::at`] replaces this line by
+    /// the line of its argument.
     made: bool,
     row: Option<Row>,
     notes: Vec<Note>,
-    /// If a program has several errors: all errors, the first of which is a copy of this error. Empty for a single
-    /// error.
+    /// All errors of a program that has several errors; the first is a copy of this error. Empty for a single error.
     several: Vec<Error>,
     cause: Cause,
     /// Whether a computation exceeds a memory limit that the user has set.
@@ -208,17 +207,17 @@ impl Error {
         self
     }
 
-    /// Returns whether a computation exceeds a memory limit, in contrast to memory that the system refuses.
+    /// Returns whether the computation exceeds a memory limit. If the system refuses memory, the result is `false`.
     pub(crate) fn is_over_limit(&self) -> bool {
         self.0.over_limit
     }
 
-    /// The kind of the error; of several combined errors, the kind of the first.
+    /// Returns the kind of the error; of several combined errors, the kind of the first error.
     pub fn kind(&self) -> ErrorKind {
         self.0.kind
     }
 
-    /// The place of the error, as far as it is known.
+    /// Returns the place of the error, as far as the place is known.
     pub fn place(&self) -> &Place {
         &self.0.place
     }
@@ -244,8 +243,8 @@ impl Error {
         self.at(Place { caller: Some(caller.to_string()), ..Place::default() })
     }
 
-    /// Sets the line to `line`, at which the user's code made an object such as a data loader; the error is about this
-    /// object. A `line` of this library is ignored.
+    /// Sets the line to `line`, where the user's code made the object that the error is about, such as a data loader. A
+    /// `line` of this library is ignored.
     #[must_use]
     pub(crate) fn made_at(self, line: &Location<'_>) -> Self {
         if is_own(line.file()) { self } else { self.called(line) }
@@ -272,7 +271,7 @@ impl Error {
         self
     }
 
-    /// The thing that is wrong, in words: the first argument of [`Error::new`].
+    /// Returns the thing that is wrong, in words: the first argument of [`Error::new`].
     pub(crate) fn what(&self) -> &str {
         &self.0.what
     }
@@ -314,7 +313,7 @@ impl Error {
     }
 
     /// Sets the index of the row that the error is about: the index in the call of an operator, or in the batch of a
-    /// metric. A run then replaces this index by the index of the sample to which the row belongs.
+    /// metric. A run later replaces the index of the row by the index of the sample to which the row belongs.
     ///
     /// ```
     /// use unpadded::Error;
@@ -356,9 +355,9 @@ impl Error {
 
 /// Returns whether `line`, a source file with or without a line number, belongs to this library.
 pub(crate) fn is_own(line: &str) -> bool {
-    // The name of a source file begins with the path of the source folder, as it was passed to the compiler. If a
-    // function is passed to the standard library, as in `map(Var::tanh)`, its caller is a line of the standard library
-    // (`/rustc/`).
+    // The path of every source file of this library begins with the path of the library's source folder. If a function
+    // is passed to the standard library, as in `map(Var::tanh)`, its caller is a line of the standard library, whose
+    // path begins with `/rustc/`.
     line.starts_with(file!().trim_end_matches("error.rs")) || line.starts_with("/rustc/")
 }
 
@@ -423,7 +422,7 @@ impl Error {
     }
 }
 
-/// Shows the message and the notes in one line; if this error combines several errors, each has a line of its own. The
+/// Shows the message and the notes in one line; if this error combines several errors, each error has its own line. The
 /// format `{:#}`, for users of a program, omits the line of code and the notes that name items of this library. Control
 /// characters in names from files are escaped ([`Printable`](crate::Printable)).
 ///
@@ -438,8 +437,8 @@ impl fmt::Display for Error {
     }
 }
 
-/// Shows the message, and each note in a line of its own. `fn main() -> unpadded::Result<()>` and `unwrap` print errors
-/// in this form.
+/// Shows the message, and each note in its own line. `fn main() -> unpadded::Result<()>` and `unwrap` print errors with
+/// this format.
 impl fmt::Debug for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let in_code = !f.alternate();
@@ -448,7 +447,7 @@ impl fmt::Debug for Error {
 }
 
 impl Error {
-    /// Writes this error, or each of several combined errors in a line of its own, followed by the number of errors.
+    /// Writes a single error; writes each of several combined errors in its own line, followed by the number of errors.
     fn each(&self, f: &mut dyn fmt::Write, in_code: bool, before_note: &str) -> fmt::Result {
         for error in self.all() {
             error.message(f, in_code)?;
@@ -466,8 +465,8 @@ impl Error {
 }
 
 impl std::error::Error for Error {
-    /// The error of the operating system or of another library that caused this error; `None` if there is no known
-    /// cause.
+    /// Returns the error of the operating system or of another library that caused this error; `None` if there is no
+    /// known cause.
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         let cause = self.0.cause.0.as_ref()?;
         Some(&**cause)

@@ -1,9 +1,10 @@
 //! Sequence models over variable-length text, without padding.
 //!
-//! A batch is a [`Variable`]: the rows of all sequences, one after another, and a [`Lod`], the nested offsets at which the
-//! sequences begin. A model is a [`Program`]: plain data that a [`Builder`] builds. An [`Executor`](executor::Executor) runs
-//! the program on the parameters in a [`Scope`](executor::Scope); a [`Trainer`](train::Trainer) makes its own executor and
-//! scope. The [`guide`] has a page on a first model, and answers to frequent questions.
+//! A batch is a [`Variable`]. It has the rows of all sequences, one after another, and a [`Lod`]: the nested offsets at
+//! which the sequences begin. A model is a [`Program`]: plain data that a [`Builder`] builds. An
+//! [`Executor`](executor::Executor) runs the program on the parameters in a [`Scope`](executor::Scope); a
+//! [`Trainer`](train::Trainer) makes its own executor and scope. The [`guide`] has a page on a first model, and answers
+//! to frequent questions.
 //!
 //! # The map
 //!

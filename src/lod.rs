@@ -54,7 +54,7 @@ impl Lod {
     /// which have paragraphs, sentences, words and characters.
     pub const MAX_LEVELS: usize = 6;
 
-    /// Makes a LoD of the offsets of every level, from the top level on.
+    /// Makes a LoD from the offsets of every level; the top level comes first.
     ///
     /// # Errors
     /// Fails if there is no level, if there are more than [`Lod::MAX_LEVELS`] levels, or if the offsets of a level are
@@ -64,8 +64,8 @@ impl Lod {
         build(levels).map(Arc::new).at_caller()
     }
 
-    /// Makes a LoD with the levels of `upper` and a new last level with these offsets. If `upper` is `None`, the new
-    /// level is the only level.
+    /// Makes a LoD with the levels of `upper` and a new last level, which has the offsets `offsets`. If `upper` is
+    /// `None`, the new level is the only level.
     ///
     /// # Errors
     /// Fails if the offsets are not valid, or if the number of sequences of the new level is not the last offset of `upper`.
@@ -75,7 +75,7 @@ impl Lod {
         Ok(Arc::new(Lod { upper, offsets }))
     }
 
-    /// Adds a new last level below this LoD: the rows of this LoD become sequences.
+    /// Makes a LoD with a new last level below this LoD: the rows of this LoD become sequences.
     ///
     /// # Errors
     /// Fails as [`Lod::extend`] does.
@@ -84,7 +84,7 @@ impl Lod {
         Self::extend(Some(Arc::clone(self)), offsets)
     }
 
-    /// Makes a LoD of the lengths of the sequences of every level, from the top level on.
+    /// Makes a LoD from the sequence lengths of every level; the top level comes first.
     ///
     /// # Errors
     /// Fails if a sum of lengths overflows, or if the sum of the lengths of a level is not the number of sequences of
@@ -95,7 +95,7 @@ impl Lod {
         Self::new(levels.collect::<Result<_>>().at_caller()?)
     }
 
-    /// Makes a LoD of one level, of the lengths of the sequences.
+    /// Makes a LoD of one level from the lengths of its sequences.
     ///
     /// # Errors
     /// Fails if the sum of the lengths overflows.
@@ -173,38 +173,39 @@ impl Lod {
         }
     }
 
-    /// The LoD without the last level; every call returns the same `Arc`, without a copy. `None` if there is only one level.
+    /// Returns the LoD without the last level; every call returns the same `Arc`, without a copy. `None` if there is
+    /// only one level.
     pub fn upper(&self) -> Option<&Arc<Lod>> {
         self.upper.as_ref()
     }
 
-    /// The offsets of the last level. There is one offset more than there are sequences; the last offset is the number of
-    /// rows.
+    /// Returns the offsets of the last level. The number of offsets is one more than the number of sequences; the last
+    /// offset is the number of rows.
     pub fn offsets(&self) -> &[usize] {
         &self.offsets
     }
 
-    /// The number of levels, at least 1.
+    /// Returns the number of levels, at least 1.
     pub fn levels(&self) -> usize {
         1 + self.above().count()
     }
 
-    /// The number of rows: the last offset of the last level.
+    /// Returns the number of rows: the last offset of the last level.
     pub fn rows(&self) -> usize {
         last(&self.offsets)
     }
 
-    /// The batch size: the number of sequences of the top level.
+    /// Returns the batch size: the number of sequences of the top level.
     pub fn sequences(&self) -> usize {
         self.above().last().unwrap_or(self).last_len()
     }
 
-    /// The number of sequences of the last level.
+    /// Returns the number of sequences of the last level.
     pub fn last_len(&self) -> usize {
         self.offsets.len() - 1
     }
 
-    /// The offsets of level `k`; level 0 is the top level.
+    /// Returns the offsets of level `k`; level 0 is the top level.
     ///
     /// # Errors
     /// Fails if there is no level `k`.
@@ -213,7 +214,7 @@ impl Lod {
         self.level_to(k).map(Lod::offsets).at_caller()
     }
 
-    /// The lengths of the sequences of level `k`.
+    /// Returns the lengths of the sequences of level `k`.
     ///
     /// # Errors
     /// Fails if there is no level `k`.
@@ -222,7 +223,7 @@ impl Lod {
         self.level(k).map(lengths)
     }
 
-    /// The number of sequences of level `k`; for `k` equal to [`Lod::levels`], the number of rows.
+    /// Returns the number of sequences of level `k`; for `k` equal to [`Lod::levels`], the number of rows.
     ///
     /// # Errors
     /// Fails if `k` is greater than [`Lod::levels`].
@@ -231,7 +232,7 @@ impl Lod {
         if k == self.levels() { Ok(self.rows()) } else { self.level_to(k).map(Lod::last_len).at_caller() }
     }
 
-    /// The range of the rows of sequence `i` of level `k`.
+    /// Returns the range of the rows of sequence `i` of level `k`.
     ///
     /// # Errors
     /// Fails if there is no level `k`, or if level `k` has no sequence `i`.
@@ -248,7 +249,7 @@ impl Lod {
         })
     }
 
-    /// The offsets of level `k`, counted in rows instead of in sequences of the next level.
+    /// Returns the offsets of level `k`, counted in rows instead of in sequences of the next level.
     ///
     /// # Errors
     /// Fails if there is no level `k`.
@@ -261,9 +262,9 @@ impl Lod {
         Ok(offsets)
     }
 
-    /// Finds the first sequence whose length in this LoD and in `other` differs. Returns the level, the index of the sequence
-    /// in the level, and both lengths; `None` if both LoDs are equal. Both LoDs must have equal numbers of levels and of
-    /// top-level sequences.
+    /// Finds the first sequence that has different lengths in this LoD and in `other`. Returns the level, the index of
+    /// the sequence in the level, and both lengths; `None` if both LoDs are equal. Both LoDs must have the same number
+    /// of levels and the same number of top-level sequences.
     pub(crate) fn first_difference(&self, other: &Lod) -> Option<(usize, usize, [usize; 2])> {
         self.all().into_iter().zip(other.all()).enumerate().find_map(|(level, (a, b))| {
             let mut pairs = lengths(a).zip(lengths(b)).enumerate();
@@ -271,7 +272,8 @@ impl Lod {
         })
     }
 
-    /// The index of the top-level sequence that contains sequence `i` of level `k`, or row `i` if `k` is [`Lod::levels`].
+    /// Returns the index of the top-level sequence that contains sequence `i` of level `k`, or row `i` if `k` is
+    /// [`Lod::levels`].
     pub(crate) fn top_of(&self, k: usize, i: usize) -> usize {
         let upwards = std::iter::once(self).chain(self.above()).skip(self.levels().saturating_sub(k));
         upwards
@@ -293,7 +295,7 @@ impl Lod {
         Ok(ids)
     }
 
-    /// The offsets of every level, from the top level on.
+    /// Returns the offsets of every level, from the top level on.
     pub fn to_levels(&self) -> Vec<Vec<usize>> {
         self.all().into_iter().map(<[usize]>::to_vec).collect()
     }
@@ -338,7 +340,7 @@ impl Lod {
         std::iter::successors(self.upper.as_deref(), |lod| lod.upper.as_deref())
     }
 
-    /// The offsets of every level, from the top level on.
+    /// Returns the offsets of every level, from the top level on.
     fn all(&self) -> Vec<&[usize]> {
         let mut all: Vec<&[usize]> = std::iter::once(self).chain(self.above()).map(Lod::offsets).collect();
         all.reverse();
@@ -354,7 +356,7 @@ fn check(upper: Option<&Lod>, offsets: &[usize]) -> Result<()> {
     };
     check_depth(level + 1)?;
     match offsets.first() {
-        None => return refuse("at least the 0 they start with".into(), "none".into()),
+        None => return refuse("at least the offset 0".into(), "none".into()),
         Some(0) => {}
         Some(first) => return refuse("to start with 0".into(), first.to_string()),
     }

@@ -1,9 +1,9 @@
 //! The interface for authors of operators and update rules: the contract of an operator, the access to the inputs and outputs
 //! of a call, and the check of operators.
 //!
-//! This module may change more from release to release than the rest of the crate, because the compiler needs further
-//! declarations. Models do not need this module: models call operators as methods of [`Builder`](crate::Builder) and
-//! [`Var`](crate::Var), and [`ops`](crate::ops) lists these methods.
+//! This module may change more from release to release than the rest of the crate, because new features of the compiler
+//! may need new declarations from operators. Models do not need this module: models call operators as methods of
+//! [`Builder`](crate::Builder) and [`Var`](crate::Var), and [`ops`](crate::ops) lists these methods.
 //!
 //! | to write | start at |
 //! |---|---|

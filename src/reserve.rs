@@ -1,8 +1,9 @@
 //! Fallible reservations: memory whose size comes from outside (files, texts, settings) is reserved here before it is filled,
 //! so that a refusal of the system is an error.
 //!
-//! A failed reservation calls the same global allocator as `Vec::push`, which cannot return an error. The allocator of the
-//! command ends the process in the second case; [`is_fallible`] distinguishes the two cases.
+//! A reservation and a `Vec::push` call the same global allocator, but only a reservation can return an error. If the
+//! system refuses memory to any other call, the allocator of the command ends the process; [`is_fallible`]
+//! distinguishes reservations from other calls.
 
 use std::cell::Cell;
 use std::collections::HashMap;
@@ -14,7 +15,7 @@ thread_local! {
     static FALLIBLE: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Returns whether the running allocation of this thread belongs to a reservation whose failure becomes an error.
+/// Returns whether this thread is allocating memory for a reservation, whose failure becomes an error.
 #[doc(hidden)]
 pub fn is_fallible() -> bool {
     FALLIBLE.get()
@@ -44,8 +45,8 @@ pub(crate) fn fits_exactly<T>(vector: &mut Vec<T>, more: usize) -> bool {
     vector.try_reserve_exact(more).is_ok()
 }
 
-/// Reserves memory for at least `more` further items, and some for growth; returns `false` and leaves the vector unchanged
-/// if the system refuses.
+/// Reserves memory for at least `more` further items, and some more for growth. Returns `false` and leaves the vector
+/// unchanged if the system refuses.
 #[must_use]
 pub(crate) fn fits<T>(vector: &mut Vec<T>, more: usize) -> bool {
     if vector.capacity() - vector.len() >= more {
@@ -55,7 +56,7 @@ pub(crate) fn fits<T>(vector: &mut Vec<T>, more: usize) -> bool {
     vector.try_reserve(more).is_ok()
 }
 
-/// Reserves memory for at least `more` further items, and some for growth. `what` names the contents in the error.
+/// Reserves memory for at least `more` further items, and some more for growth. `what` names the contents in the error.
 ///
 /// # Errors
 /// Fails if the system refuses the memory.

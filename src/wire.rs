@@ -5,10 +5,10 @@
 //! section = length of name u8 | name | length of body u64 | crc32 of these u32 | body | crc32 of body u32
 //! ```
 //!
-//! Numbers are little-endian. A section with an empty name marks the end of the file; if it is missing, the file was
-//! cut off. The body of a section may be any bytes. Structured data, such as a program, is encoded as a record
-//! (`wire/record.rs`). The fields of a record have numbers, so that a later release can add a field. This module does
-//! not depend on programs or tensors.
+//! Numbers are little-endian. A section with an empty name marks the end of the file. If a file lacks this section,
+//! the file was cut short. The body of a section may be any bytes. Structured data, such as a program, is encoded as a
+//! record (`wire/record.rs`). The fields of a record have numbers, so that a later release can add a field. This
+//! module does not depend on programs or tensors.
 //!
 //! **The format version** is the version of the sections' layout and of the encoding of records. New fields and new
 //! sections do not need a new version, because readers skip unknown fields and sections.
@@ -45,7 +45,7 @@ const SMALLEST: u64 = 8 + 4 + (1 + 8 + 4 + 4);
 /// Maximum number of bytes of a body that are read at once.
 const PIECE: usize = 1 << 16;
 
-/// Returns the error for a body of `size` bytes whose last `left` bytes do not belong to the record.
+/// Returns the error that the last `left` bytes of a body of `size` bytes do not belong to the record.
 fn longer(size: u64, left: u64) -> Error {
     damaged("structured section", format!("{} bytes", size - left), format!("{size} bytes"))
 }
@@ -239,7 +239,8 @@ impl<R: Read> Reader<R> {
         Ok(reader)
     }
 
-    /// Returns the error for contents that are not the expected contents; the message begins with the name of the file.
+    /// Returns the error that the file does not contain what was expected; the message begins with the name of the
+    /// file.
     #[track_caller]
     pub fn refused(&self, what: &str, expected: impl Into<String>, got: impl Into<String>) -> Error {
         damaged(format!("{}: {what}", self.source), expected, got)
@@ -313,8 +314,8 @@ impl<R: Read> Reader<R> {
         Ok(self.open.as_ref().map(|open| open.name.as_str()))
     }
 
-    /// The number of bytes of the open section's body that are not read yet. At least this number of bytes remains in
-    /// the file.
+    /// Returns the number of bytes of the open section's body that are not read yet. At least this number of bytes
+    /// remains in the file.
     pub fn section_left(&self) -> u64 {
         self.open.as_ref().map_or(0, |open| open.left)
     }
@@ -323,7 +324,7 @@ impl<R: Read> Reader<R> {
     /// [`Self::end_section`].
     ///
     /// # Errors
-    /// Fails if the rest of the body has fewer bytes, or if the file cannot be read.
+    /// Fails if fewer bytes of the body are left, or if the file cannot be read.
     #[track_caller]
     pub fn read(&mut self, bytes: &mut [u8]) -> Result<()> {
         let Some(mut open) = self.open.take() else {
@@ -343,8 +344,8 @@ impl<R: Read> Reader<R> {
         outcome.at_caller()
     }
 
-    /// Reads the next `count` bytes of the open section's body. Memory is allocated piece by piece, only for bytes that
-    /// were read.
+    /// Reads the next `count` bytes of the open section's body. Memory is allocated piece by piece, so a forged
+    /// `count` cannot allocate much more memory than the file has bytes.
     ///
     /// # Errors
     /// Fails as [`Self::read`] does.
@@ -378,8 +379,7 @@ impl<R: Read> Reader<R> {
     /// is read, so a malformed field is refused before later fields take memory.
     ///
     /// # Errors
-    /// Fails if the file is damaged, or if the body is longer than `most` bytes or than [`LONGEST`], or does not encode
-    /// a `T`.
+    /// Fails if the file is damaged, if the body is longer than `most` bytes, or if the body does not encode a `T`.
     #[track_caller]
     pub(crate) fn read_stored<T: FieldType>(&mut self, most: u64) -> Result<T> {
         self.at_most(most).at_caller()?;
@@ -393,8 +393,8 @@ impl<R: Read> Reader<R> {
             return Err(error);
         }
         let left = unused + self.section_left();
-        // The checksum is verified before an error of the decoding is returned: for damaged bytes, a wrong checksum is
-        // the better message.
+        // The checksum is verified before an error of the decoding is returned: if bytes are damaged, the error about
+        // the checksum helps more.
         self.end_section()?;
         let value = value.and_then(|value| if left > 0 { Err(longer(size, left)) } else { Ok(value) });
         value.map_err(|e| self.refused(&what, "what this release writes there", format!("{e:#}")))
@@ -443,12 +443,12 @@ fn unwritable(target: &str, error: &io::Error) -> Error {
 /// Opens a file of this crate for reading.
 ///
 /// # Errors
-/// Fails if the file cannot be opened, or as [`Reader::new`] does.
+/// Fails if the file cannot be opened, or if [`Reader::new`] fails.
 #[track_caller]
 pub fn open(path: &Path) -> Result<Reader<BufReader<File>>> {
     let source = format!("file `{}`", path.display());
     let failed = |e: io::Error| Error::io(&source, "read", &e);
-    // The file is checked to be a regular file before it is opened, because opening a pipe waits for a writer.
+    // Only a regular file is opened, because opening a pipe would wait for a writer.
     if !fs::metadata(path).map_err(failed).at_caller()?.is_file() {
         return Err(Error::of(ErrorKind::Io, source, "a file", "a folder or a device"));
     }

@@ -97,8 +97,8 @@ impl Checkpoint {
     /// Saves the checkpoint to a file; if saving fails, the file is not changed.
     ///
     /// # Errors
-    /// If the parts of the checkpoint are inconsistent (such as a tensor that the program does not declare), or the file cannot
-    /// be written. After an error, an existing file at `path` is unchanged.
+    /// Fails if the parts of the checkpoint are inconsistent (such as a tensor that the program does not declare), or if the
+    /// file cannot be written. After an error, an existing file at `path` is unchanged.
     #[track_caller]
     pub fn save(&self, path: impl AsRef<Path>) -> Result<()> {
         self.check_all(&unfit).at_caller()?;
@@ -109,7 +109,7 @@ impl Checkpoint {
     /// copied at a time.
     ///
     /// # Errors
-    /// If [`Self::save`] would fail, or if the scope lacks a persistent variable of the program.
+    /// Fails if [`Self::save`] would fail, or if the scope lacks a persistent variable of the program.
     #[track_caller]
     pub fn save_from(&self, scope: &mut Scope, path: impl AsRef<Path>) -> Result<()> {
         self.save_to(scope, &Target::find(path.as_ref()).at_caller()?).at_caller()
@@ -141,7 +141,7 @@ impl Checkpoint {
     /// Returns the bytes that [`Self::save`] writes to a file.
     ///
     /// # Errors
-    /// If the parts of the checkpoint are inconsistent.
+    /// Fails if the parts of the checkpoint are inconsistent.
     #[track_caller]
     pub fn to_bytes(&self) -> Result<Vec<u8>> {
         self.check_all(&unfit).at_caller()?;
@@ -153,14 +153,15 @@ impl Checkpoint {
     /// Loads a checkpoint from a file. The operators of its program need not be registered.
     ///
     /// # Errors
-    /// If the file is damaged, is not a checkpoint, or was written by a later version, or if its parts are inconsistent. The
-    /// error names the file and the section.
+    /// Fails if the file is damaged, is not a checkpoint, or was written by a later version, or if the parts of the checkpoint
+    /// are inconsistent. The error names the file and the section.
     #[track_caller]
     pub fn load(path: impl AsRef<Path>) -> Result<Self> {
         Self::load_file(path.as_ref()).at_caller()
     }
 
-    /// Loads as [`Self::load`] does, but is not generic, so that it is compiled once instead of in every crate that calls it.
+    /// Loads a checkpoint as [`Self::load`] does. This function is not generic, so it is compiled only once, not in every
+    /// calling crate.
     fn load_file(path: &Path) -> Result<Self> {
         Self::read(wire::open(path)?)
     }
@@ -168,7 +169,7 @@ impl Checkpoint {
     /// Reads the position of the training in a checkpoint file, without the tensors.
     ///
     /// # Errors
-    /// If the file is damaged before the position ends, or is not a checkpoint.
+    /// Fails if the file is not a checkpoint, or is damaged before the end of the section `position`.
     pub(crate) fn position_in(path: &Path) -> Result<Position> {
         let mut reader = wire::open(path)?;
         while let Some(section) = reader.next_section()?.map(str::to_owned) {
@@ -183,7 +184,7 @@ impl Checkpoint {
     /// Loads a checkpoint from the bytes of a file, as [`Self::load`] does from a file.
     ///
     /// # Errors
-    /// As [`Self::load`].
+    /// Fails as [`Self::load`] does.
     #[track_caller]
     pub fn from_bytes(bytes: &[u8]) -> Result<Self> {
         Self::read(Reader::new("bytes of a checkpoint", bytes, bytes.len() as u64)?).at_caller()
@@ -192,7 +193,7 @@ impl Checkpoint {
     /// Moves all tensors into a scope; afterwards, [`Self::tensors`] is empty.
     ///
     /// # Errors
-    /// If the scope has a variable of the checkpoint, but with a different shape, dtype or storage.
+    /// Fails if a variable in the scope has the name of a tensor in the checkpoint, but a different shape, dtype or storage.
     #[track_caller]
     pub fn restore(&mut self, scope: &mut Scope) -> Result<()> {
         // Tensors are moved one at a time, so that at most one tensor is in memory twice.

@@ -1,4 +1,5 @@
-//! Converts feed values to bytes and back: the state of a model that reads a text step by step.
+//! Converts the state of a model that reads a text step by step to bytes and back. The state is the values of feeds, and the
+//! number of steps.
 
 use std::collections::BTreeMap;
 
@@ -35,7 +36,7 @@ pub(crate) fn feeds_to_bytes<'a>(
 /// feed name.
 ///
 /// # Errors
-/// If the bytes are damaged, come from a later version, or contain a value for a name that is not a feed of the program.
+/// Fails if the bytes are damaged, come from a later version, or contain a value for a name that is not a feed of the program.
 pub(crate) fn feeds_from_bytes(program: &Program, bytes: &[u8]) -> Result<(u64, BTreeMap<String, Variable>)> {
     let mut reader = Reader::new("saved state", bytes, bytes.len() as u64)?;
     let (mut steps, mut values) = (None, BTreeMap::new());

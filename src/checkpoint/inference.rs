@@ -11,10 +11,10 @@ use crate::ops;
 use crate::optimizer::averages;
 
 impl Checkpoint {
-    /// Returns a checkpoint for inference only: it has the operators that outputs and metrics need, and the parameters that
-    /// these operators read. These are the parameters that a [`Predictor`](crate::predict) uses: the parameters of the best
-    /// epoch, if they were kept. A checkpoint for inference has no optimizer state, gradients, updates or data position, so
-    /// no training can resume from it.
+    /// Returns a checkpoint for inference only. The returned checkpoint has the operators that outputs and metrics need, and
+    /// the parameters that these operators read. Each parameter has the value that a [`Predictor`](crate::predict) uses: the
+    /// value after the best epoch, if the parameters of that epoch were kept. A checkpoint for inference has no optimizer
+    /// state, gradients, updates or data position, so no training can resume from it.
     ///
     /// ```no_run
     /// # use unpadded::checkpoint::Checkpoint;
@@ -23,7 +23,7 @@ impl Checkpoint {
     /// ```
     ///
     /// # Errors
-    /// If the checkpoint has no outputs, if an output is not computed in the forward pass, or if a parameter is missing.
+    /// Fails if the checkpoint has no outputs, if an output is not computed in the forward pass, or if a parameter is missing.
     #[track_caller]
     pub fn for_inference(self) -> Result<Self> {
         self.bare().at_caller()
@@ -34,7 +34,7 @@ impl Checkpoint {
     /// postponed updates.
     ///
     /// # Errors
-    /// If the checkpoint lacks a parameter that may have postponed updates, or a state variable of the parameter's update
+    /// Fails if the checkpoint lacks a parameter that may have postponed updates, or a state variable of the parameter's update
     /// rule, such as a momentum.
     #[track_caller]
     pub fn settled(self) -> Result<Self> {
@@ -72,11 +72,11 @@ impl Checkpoint {
     }
 
     /// Returns the checkpoint with the parameters to predict with. These are the parameters of the best epoch, if they were
-    /// kept. Otherwise, they are the averages of the parameters if the training has averages, else the last parameters,
-    /// settled.
+    /// kept. Otherwise, they are the averages of the parameters. If the training has no averages, they are the last parameters
+    /// after settling.
     ///
     /// # Errors
-    /// As [`Self::settled`].
+    /// Fails as [`Self::settled`] does.
     pub(crate) fn predicting(self) -> Result<Self> {
         if self.predicts_as_it_is() {
             return Ok(self);
@@ -105,7 +105,7 @@ impl Checkpoint {
             program.find(name).ok_or_else(missing)
         };
         let mut wanted: Vec<VarId> = named.map(find).collect::<Result<_>>()?;
-        // All variables of a step block are computed when the block runs.
+        // Variables of step blocks are left out: a step block computes all of its variables when it runs.
         wanted.retain(|&id| program.var(id).block == BlockId(0));
         wanted.extend(program.carried_states().map(|state| state.after));
         let program = program.inference(&wanted)?.shortened(&wanted);

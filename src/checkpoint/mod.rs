@@ -3,9 +3,9 @@
 //! A checkpoint file has a magic number, a version, and sections with checksums (`src/wire.rs`). Its sections:
 //!
 //! ```text
-//! program      the program that trains, as in a program's own file
+//! program      the training program, encoded as in a program file
 //! position     the position of the training
-//! sums         one per piece of the sums of a metric with many sums: indices and sums, without zeros
+//! sums         one or more per metric with many sums: a piece of the sums, as indices and values, without zeros
 //! notes        name -> text
 //! outputs      name -> variable
 //! vocabulary   one per vocabulary: its name, the vocabulary
@@ -13,7 +13,7 @@
 //! metric       one per metric that a predictor can compute
 //! epoch        one per finished epoch: its scores
 //! purpose      the purpose of a checkpoint for inference; absent for a training
-//! tensor       one per persistent variable of the program (for inference, if the program reads it): head, numbers
+//! tensor       one per persistent variable of the program (for inference: only variables that are read): head, numbers
 //! best         one per parameter, with its value after the best epoch: head, numbers
 //! rows         instead of `tensor` for a row-sparse variable: head of rows, row numbers, numbers
 //! best_rows    instead of `best` for a row-sparse variable: head of rows, row numbers, numbers
@@ -27,8 +27,8 @@
 //!
 //! The sections `program`, `position`, `notes` and `outputs` must each occur exactly once, and `program` must be the first.
 //! Names are sorted and no byte depends on a clock, so that equal states are saved as equal bytes. Structured sections are
-//! stored as records (`src/wire.rs`), one struct of the module `stored` per kind of record. Later releases may add fields with
-//! a default, or sections with new names: a reader checks the checksum of an unknown section and then skips it.
+//! stored as records (`src/wire.rs`); the module `stored` has one struct for each kind of record. Later releases may add fields
+//! with a default, or sections with new names: a reader checks the checksum of an unknown section and then skips it.
 
 #[allow(clippy::module_inception)]
 mod checkpoint;

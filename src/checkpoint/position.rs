@@ -54,7 +54,7 @@ pub struct Position {
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 #[non_exhaustive]
 pub struct Best {
-    /// The value in this epoch of the metric that selects the best epoch.
+    /// The value that the metric for choosing the best epoch had in this epoch.
     pub value: f64,
     /// The number of the epoch, counted from 1.
     pub epoch: u64,

@@ -9,7 +9,7 @@ pub enum Purpose {
     /// The checkpoint can resume a training; a predictor can load it, too.
     #[default]
     Training,
-    /// The checkpoint is a model to predict with, or to start another training from its parameters.
+    /// The checkpoint is a model: it can predict, and another training can start from its parameters.
     Inference,
 }
 

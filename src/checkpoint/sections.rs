@@ -28,7 +28,7 @@ pub(super) fn longest(section: &str) -> u64 {
 /// A function that makes an error from three texts: the subject, what was expected, and what was found.
 pub(super) type MakeError<'a> = &'a dyn Fn(&str, &str, &str) -> Error;
 
-/// Makes the error that a checkpoint is inconsistent, for a checkpoint that was not read from a file.
+/// Returns the error that a checkpoint in memory (not one read from a file) is inconsistent.
 pub(super) fn unfit(what: &str, expected: &str, got: &str) -> Error {
     Error::of(ErrorKind::Program, format!("checkpoint: {what}"), expected, got)
 }

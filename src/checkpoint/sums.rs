@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::sections::MakeError;
 use crate::error::{Error, Result};
 
-/// The maximum number of sums in one section, which is 12 MiB of indices and sums.
+/// The maximum number of sums in one section. With their indices, these sums take 12 MiB.
 const PIECE: usize = 1 << 19;
 
 /// Sums stored sparsely: sums that are +0 are left out. A sum may be NaN or infinite, as in
@@ -43,7 +43,8 @@ impl SparseSums {
     /// Appends a piece to the earlier pieces of the metric `name`, which has `count` sums in total.
     ///
     /// # Errors
-    /// If the piece does not have as many indices as sums, or if its `count` differs from the earlier pieces.
+    /// Fails if the numbers of indices and sums in the piece differ, or if `count` differs from the `count` of the earlier
+    /// pieces.
     pub(super) fn join(
         all: &mut BTreeMap<String, Self>,
         (name, count): (String, u64),

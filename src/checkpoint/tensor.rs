@@ -83,8 +83,8 @@ const ID: u64 = size_of::<i64>() as u64;
 /// The number of row indices that are converted to or from bytes at once.
 const PIECE: usize = 1 << 12;
 
-/// Reads a tensor section: the name and the value of a variable of the program. Memory is allocated only after dtype and shape
-/// are checked against the program, and the size against the section.
+/// Reads a tensor section: the name and the value of a variable of the program. Before memory is allocated, dtype and shape are
+/// checked against the program, and the size is checked against the length of the section.
 pub(super) fn read(
     reader: &mut Reader<impl Read>,
     section: &str,
@@ -94,8 +94,9 @@ pub(super) fn read(
         ROWS | BEST_ROWS => rows_body(reader, section, program),
         _ => body(reader, section, program),
     };
-    // A damaged section should cause a checksum error, which helps more than an error about a shape, so the section is read to
-    // its end. A section that is longer than any valid section is not read: its length must be forged.
+    // After an error, the section is still read to its end: if the section is damaged, the checksum error is returned instead,
+    // which helps more than an error about a shape. A section that is longer than any valid section is not read to its end,
+    // because its length must be forged.
     if outcome.is_ok() || reader.section_left() <= LONGEST {
         reader.end_section()?;
     }

@@ -1,13 +1,14 @@
 //! The global allocator of the command. It passes every call on to the allocator of the system. If the system refuses memory,
 //! the command ends with a message and exit code 1 instead of an abort.
 //!
-//! The refusal of a reservation ([`is_fallible`]) is returned to its caller, who makes an error of it. After any other
-//! refusal no caller can go on: `Vec::push` and `Box::new` would call `handle_alloc_error`, which aborts, and its hook is
-//! not stable. So the allocator itself writes the message and ends the process. It allocates nothing, runs no destructor and does not
-//! unwind: the state of the files is as after a kill, which `--resume` can handle.
+//! If the system refuses a reservation ([`is_fallible`]), the allocator returns the refusal to the caller, who reports an
+//! error. After any other refusal, the caller cannot continue: `Vec::push` and `Box::new` would call `handle_alloc_error`,
+//! which aborts the process, and the hook that could change the abort is not stable in Rust. The allocator itself therefore
+//! writes the message and ends the process, without allocating, running destructors or unwinding. The files are then in the
+//! same state as after a kill, which `--resume` can handle.
 //!
-//! A flag of the thread, which the library sets, marks reservations. A limit by size would not do: dependencies make
-//! large allocations that cannot fail, too.
+//! The library sets a flag of the thread during a reservation. The size of an allocation could not replace this flag,
+//! because dependencies also make large allocations whose callers cannot handle a refusal.
 #![allow(unsafe_code)]
 
 use std::alloc::{GlobalAlloc, Layout, System};
@@ -21,7 +22,8 @@ static ALLOCATOR: Allocator = Allocator;
 
 struct Allocator;
 
-/// Returns the memory that the system gave for a call. Without memory, ends the process, unless the caller can go on.
+/// Returns `memory`, the system's answer to a request for `bytes` bytes. If `memory` is null and the caller cannot handle
+/// a refusal, this function ends the process instead.
 fn checked(memory: *mut u8, bytes: usize) -> *mut u8 {
     if memory.is_null() && !is_fallible() {
         end(Shortage::Bytes(bytes));
@@ -154,8 +156,10 @@ pub(super) fn prepare() {
     }));
 }
 
-/// Handles the aborts of the C library, which aborts where it can return no error, such as at the first destructor of a thread.
-/// If the system has no memory, an abort ends the process as any other refusal does. Every other abort stays an abort.
+/// Handles the aborts of the C library. The C library aborts where it cannot return an error, for example when a thread
+/// registers its first destructor.
+/// If the system has no memory, an abort ends the process with a message, like any other refusal. Every other abort stays
+/// an abort.
 #[cfg(target_os = "linux")]
 fn catch_aborts() {
     use std::ffi::{c_int, c_void};
@@ -178,8 +182,8 @@ fn catch_aborts() {
     }
     /// Calls only what a signal handler may call.
     extern "C" fn handle(_: c_int) {
-        // SAFETY: the mapping is new, and nothing uses it. If it is granted, the process ends by the default action once the
-        // handler returns: until then, the signal that is raised here is blocked.
+        // SAFETY: the mapping is new, and nothing uses the mapping. If the system grants the mapping, the handler raises the
+        // signal again with the default action. The signal is blocked until the handler returns, and then ends the process.
         unsafe {
             let memory = mmap(std::ptr::null_mut(), HEAP, 0, PRIVATE_AND_ANONYMOUS, -1, 0);
             if memory.addr() == usize::MAX {
@@ -200,12 +204,12 @@ fn is_refusal(panic: &PanicHookInfo<'_>) -> bool {
     let payload = panic.payload();
     let text = payload.downcast_ref::<String>().map(String::as_str);
     let text = text.or(payload.downcast_ref::<&str>().copied()).unwrap_or_default();
-    // A terminal that takes no more output has the error EAGAIN, too.
+    // Printing to a terminal that accepts no more output also fails with EAGAIN.
     !text.starts_with("failed printing to") && names_refusal(text)
 }
 
-/// Returns whether a text contains the system's error for a lack of threads (EAGAIN) or of memory (ENOMEM), in one of the two
-/// forms of the standard library.
+/// Returns whether a text contains the system's error for a lack of threads (EAGAIN) or of memory (ENOMEM). The standard
+/// library writes the number of the error in two forms.
 fn names_refusal(text: &str) -> bool {
     let again = if cfg!(target_os = "linux") { 11 } else { 35 };
     [again, 12].iter().any(|code| {
@@ -216,8 +220,8 @@ fn names_refusal(text: &str) -> bool {
 /// Number of bytes of stack that are used once at the start.
 const STACK: usize = 512 << 10;
 
-/// Uses a large part of the stack once, because the stack of the main thread grows while it is used: without memory for it, a
-/// later call would end by a signal.
+/// Uses a large part of the stack once, so that the system provides the memory now. The stack of the main thread grows on
+/// use; if the system had no memory for a later growth, a signal would end the process.
 #[inline(never)]
 fn grow_stack() {
     std::hint::black_box([0u8; STACK]);

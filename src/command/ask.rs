@@ -25,7 +25,7 @@ struct Lines {
     strict: bool,
 }
 
-/// The numbers of answered lines and of lines without an answer, so far.
+/// The number of all lines so far, and the number of lines without an answer.
 struct Tally<'a> {
     how: &'a Lines,
     lines: u64,
@@ -43,7 +43,7 @@ impl Lines {
     ) -> Outcome<Ending> {
         let mut done = Tally { how: self, lines: 0, failed: 0 };
         terminal::lines(most, |lines| {
-            // Each run of lines between unreadable lines is one batch.
+            // Consecutive readable lines are one batch; an unreadable line is a batch of its own.
             for part in lines.chunk_by(|one, next| one.text.is_ok() && next.text.is_ok()) {
                 let texts: Result<Vec<&str>, &String> =
                     part.iter().map(|line| line.text.as_deref()).collect();

@@ -19,8 +19,8 @@ use unpadded::train::{Progress, Report, StopReason, Trainer, Until};
 const ROUNDS: usize = 5;
 /// The number of warm-up steps before the measurements.
 const WARM: u64 = 5;
-/// The maximum number of held-out texts for measuring prediction, all texts in one call (`ASKED`) or one text per call
-/// (`ALONE`).
+/// The maximum numbers of held-out texts for measuring prediction: `ASKED` for one call with all texts, `ALONE` for calls
+/// with one text each.
 const ASKED: usize = 1_000;
 const ALONE: usize = 200;
 /// The maximum number of operators in the printed table.

@@ -77,7 +77,7 @@ impl Texts {
             config
         };
         self.set.iter().try_for_each(|flag| super::file::set(&mut config, flag))?;
-        // Batches by memory need a trainer; statistics are of batches of `training.batch` texts.
+        // The statistics are for batches of `training.batch` texts, because batches by memory need a trainer.
         config.training.batching = BatchRule::Texts;
         Ok(config)
     }
@@ -141,14 +141,14 @@ fn check(texts: &Texts) -> Outcome<()> {
 /// The largest training step over some texts.
 struct LargestStep {
     memory: MemoryUse,
-    /// The numbers of the texts in the training part, counted from 0.
+    /// The positions of the step's texts in the training part, counted from 0.
     texts: Range<usize>,
     /// The memory limit of the training in bytes.
     limit: u64,
 }
 
 impl LargestStep {
-    /// Finds the largest step, in the order of the file.
+    /// Returns the step with the most memory; the batches are in the order of the file.
     fn of(prepared: Preparation, config: &Config) -> unpadded::Result<Self> {
         let Preparation { mut trainer, train, dev, .. } = prepared;
         if config.run.memory.is_none() {
@@ -171,7 +171,7 @@ impl LargestStep {
         Ok(largest)
     }
 
-    /// Returns the memory that the limit leaves beside the eighth that a training keeps free.
+    /// Returns the memory limit without the eighth that a training keeps free.
     fn usable(&self) -> u64 {
         self.limit - self.limit / 8
     }

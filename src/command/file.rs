@@ -8,7 +8,7 @@ use super::outcome::{Outcome, UsageError, bad, plain};
 use unpadded::recipes::{Config, Model, Value};
 
 /// Loads the config of a run folder, to resume its training. An empty or truncated config is an error, since the training
-/// would continue with other settings.
+/// would otherwise continue with default settings.
 pub(crate) fn resumed(folder: &Path) -> Outcome<Config> {
     let path = super::run::config(folder);
     let config = Config::load(&path).usage()?;
@@ -87,7 +87,8 @@ pub(crate) fn set(config: &mut Config, flag: &str) -> Outcome<()> {
     if matches!(value, Value::List(_)) && takes_lists(config, name) {
         return bad(format!("--set {flag}: {}", plain(&e)));
     }
-    // A value that is a number may be meant as a text, such as a column with the name 2: the shell removes quotation marks.
+    // A number may be meant as a text, such as the name of the column `2`: the shell removes the quotation marks that would
+    // make the value a text.
     match config.set(name, &Value::Text(text.to_owned())) {
         Ok(()) => Ok(()),
         Err(_) => bad(format!("--set {flag}: {}", plain(&e))),

@@ -266,7 +266,7 @@ fn labels(
     page.calibration = Some(sums.iter().filter(|(.., count)| *count > 0).map(bin).collect());
     page.confusion = Some(confusion);
     wrong.sort_by(|a, b| b.0.total_cmp(&a.0));
-    // The weights of words need words; a model of rows of features has no words.
+    // Word weights are computed only if the model reads words; a model of rows of features reads none.
     let mut weigher = match model.tokenizer() {
         Some(_) => Some(Weigher::new(checkpoint, threads)?),
         None => None,

@@ -17,8 +17,8 @@ impl Interrupts {
     pub(super) fn catch() -> Outcome<Self> {
         let (came, first) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
         for signal in interrupt_signals() {
-            // The order of the two actions matters. The first action ends the program if the flag is set; the second action
-            // sets the flag.
+            // The order of the first two actions matters. The first action ends the program if the flag `came` is set, and
+            // the second action sets this flag; in the other order, the first signal would already end the program.
             flag::register_conditional_shutdown(signal, 128 + signal, came.clone())?;
             flag::register(signal, came.clone())?;
             flag::register_usize(signal, first.clone(), usize::try_from(signal)?)?;

@@ -13,7 +13,8 @@ pub(super) fn megabytes(bytes: usize) -> String {
     }
 }
 
-/// Returns the memory of a step beside the model: its values and gradients, packed weights, scratch memory, and the batch.
+/// Returns the memory that a step takes in addition to the model and the data: values and gradients, packed weights, scratch
+/// memory, and the batch.
 pub(super) fn of_step(memory: &MemoryUse) -> usize {
     memory.total() - memory.parameters - memory.state - memory.data
 }
@@ -25,8 +26,8 @@ pub(super) fn peak() -> Option<usize> {
     line.trim().trim_end_matches("kB").trim().parse::<usize>().ok()?.checked_mul(1024)
 }
 
-/// Limits the memory of a trainer to 80 % of the machine's memory. The limit is the same on any number of processes, since it decides
-/// about the bits of a training.
+/// Limits the memory of a trainer to 80 % of the machine's memory. The limit does not depend on the number of processes: it
+/// decides how batches are divided, and therefore the bits of the trained model.
 pub(super) fn limited(trainer: Trainer) -> Trainer {
     ByteSize::of_machine().into_iter().fold(trainer, |trainer, size| trainer.memory_limit(size.bytes()))
 }

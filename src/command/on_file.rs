@@ -16,10 +16,10 @@ use unpadded::recipes::{Config, Model, Task};
 
 /// The maximum number of failing records that are reported one by one.
 const SHOWN: u64 = 20;
-/// The maximum number of bytes of text in a batch of records, since the whole batch is in memory.
+/// The number of bytes of text at which a batch of records is complete, since the whole batch is in memory.
 const BYTES_TOGETHER: usize = 1 << 16;
-/// The maximum number of bytes of text in a batch, for translators and taggers. Taggers also read the characters of each
-/// word.
+/// The number of bytes of text at which a batch is complete, for translators and taggers. This number is smaller, because
+/// the memory of these models grows with all words or characters of a batch.
 const WORDS_TOGETHER: usize = 1 << 14;
 
 /// The file of records to answer, and the output of the answers.
@@ -89,7 +89,7 @@ impl OnFile<'_> {
             size += question.as_ref().map_or(0, |question| question.text.as_ref().map_or(0, String::len));
             waiting.extend(question);
             if ended || waiting.len() >= self.batch || size >= most {
-                // If reading fails later, the answers to the records before the error are already written.
+                // The answers of each batch are written at once, so they are kept if the command fails to read a later record.
                 done.answer(&mut questions, &waiting)?;
                 waiting.clear();
                 size = 0;

@@ -3,7 +3,7 @@
 /// The result of a subcommand; the error is an error of the library or a message.
 pub(crate) type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
 
-/// The possible endings of a command without an error.
+/// The ways in which a command can end without an error.
 pub(crate) enum Ending {
     Done,
     /// An interrupt ended the training; the training is saved and can be resumed.
@@ -12,7 +12,7 @@ pub(crate) enum Ending {
     Signal(u8),
 }
 
-/// The error for an invalid request, found before any work has begun.
+/// The error for a request that the command refuses as invalid, before it begins any work.
 #[derive(Debug)]
 pub(crate) struct BadInput(pub(crate) String);
 

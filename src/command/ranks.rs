@@ -114,8 +114,8 @@ pub(super) fn agreed(world: &World, own: Option<Config>, resumed: bool) -> Outco
     Ok(config)
 }
 
-/// Returns the memory limit, in bytes, that decides which data are in memory: the limit of rank 0, since the checkpoint `resumed` may be
-/// on its host alone.
+/// Returns the memory limit in bytes, which decides which data are in memory. All processes get the limit of rank 0, since
+/// the checkpoint `resumed` may exist only on the host of rank 0.
 pub(super) fn memory(world: Option<&World>, config: &Config, resumed: Option<&Path>) -> Outcome<u64> {
     let Some(world) = world.filter(|world| world.size() > 1) else {
         return memory_limit(config, resumed).usage();

@@ -20,7 +20,8 @@ pub(super) fn record(model: &Model, number: u64, line: &str) -> Option<String> {
         .or_else(|| columns(model.task(), line, known))
 }
 
-/// Detects a label of the model: beside a separator, or before the text as in fastText files (`__label__spam`).
+/// Detects a label of the model in a line: a label beside a separator, or a label before the text, as in fastText files
+/// (`__label__spam`).
 fn labelled(line: &str, known: impl Fn(&str) -> bool) -> Option<String> {
     for (separator, name) in [('\t', "tab"), (',', "comma"), (';', "semicolon"), ('|', "bar")] {
         let Some((first, rest)) = line.split_once(separator) else { continue };

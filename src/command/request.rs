@@ -82,7 +82,7 @@ impl TrainingRequest {
         self.set.iter().any(|flag| flag.split_once('=').is_some_and(|(name, _)| name.trim() == setting))
     }
 
-    /// If no flag sets the task, adds a note to an error of `prepare`: the task is `lm`, because `--from` names a language
+    /// Adds a note to an error of `prepare` if no flag sets the task: the task is `lm`, because `--from` names a language
     /// model.
     pub(crate) fn of_task(&self, config: &Config, error: unpadded::Error) -> unpadded::Error {
         match (&self.from, &self.train) {

@@ -14,7 +14,7 @@ use unpadded::Printable;
 use unpadded::data::TextFile;
 use unpadded::recipes::Answer;
 
-/// The maximum number of bytes of text in a batch of lines that are answered together.
+/// The number of bytes of text at which a batch of lines is complete.
 const BYTES_TOGETHER: usize = 1 << 18;
 
 /// Output of a command: the result to standard output, messages to standard error.
@@ -46,7 +46,7 @@ impl Console {
         if self.quiet { Ok(()) } else { self.result(text) }
     }
 
-    /// With `--json`, writes the result as one line of JSON.
+    /// Writes the result as one line of JSON, if `--json` is set.
     pub(crate) fn object(self, value: impl FnOnce() -> Value) -> Outcome<()> {
         if self.json { print(value()) } else { Ok(()) }
     }
@@ -115,7 +115,7 @@ pub(crate) struct Line {
     pub(crate) text: Result<String, String>,
 }
 
-/// Passes the lines of standard input to `each` in batches: a batch has the lines that have arrived so far, at most `most`.
+/// Passes the lines of standard input to `each` in batches; a batch has at most `most` of the lines that have arrived so far.
 pub(crate) fn lines(most: usize, mut each: impl FnMut(&[Line]) -> Outcome<()>) -> Outcome<()> {
     let mut input = BufReader::with_capacity(1 << 16, io::stdin().lock());
     if io::stdin().is_terminal() {
@@ -128,7 +128,7 @@ pub(crate) fn lines(most: usize, mut each: impl FnMut(&[Line]) -> Outcome<()>) -
         let ended = line.is_none();
         size += line.as_ref().map_or(0, |line| line.text.as_ref().map_or(0, String::len));
         waiting.extend(line);
-        // A batch ends when no further whole line has arrived, since a person or a program may wait for the answer.
+        // A batch ends when no further whole line has arrived, since a person or a program may be waiting for the answers.
         let more = input.buffer().contains(&b'\n') && size < BYTES_TOGETHER;
         if !waiting.is_empty() && (ended || waiting.len() >= most || !more) {
             each(&waiting)?;

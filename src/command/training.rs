@@ -45,7 +45,7 @@ pub(crate) struct TrainingResult {
     profile: Option<Profile>,
 }
 
-/// The data for the scores and the report, which are computed after the training.
+/// The data from which the scores and the report are computed after the training.
 pub(crate) struct Scoring {
     pub(crate) name: String,
     pub(crate) metric: &'static str,
@@ -246,7 +246,8 @@ impl Training<'_> {
     }
 }
 
-/// Checks that a training may begin in a folder: the folder is new, or the user allows to overwrite its run.
+/// Checks that a training may begin in a folder: the folder is new, or the user allows the command to overwrite
+/// the run in the folder.
 pub(crate) fn check_new(path: &Path, overwrite: bool) -> Outcome<()> {
     if run::is_new(path) {
         return Ok(());

@@ -105,8 +105,8 @@ impl Origin {
         self.unwrap().map(|(wrapping, _)| wrapping)
     }
 
-    /// Opens a reader of the bytes: gzip is unpacked, a zip is not. A known format that is not text, such as a PDF
-    /// document, is an error, but a zip is not.
+    /// Opens a reader of the bytes; a gzip file is unpacked, but a zip is not. A file of a known format that is not
+    /// text, such as a PDF document, is an error, unless the file is a zip.
     pub(super) fn bytes(&self) -> Result<(Wrapping, Bytes)> {
         let (wrapping, bytes) = self.unwrap()?;
         let bytes: Bytes = match wrapping {
@@ -186,7 +186,7 @@ impl Origin {
     }
 }
 
-/// Returns whether a path has a name that macOS adds to zips and folders: `__MACOSX/`, `._NAME` or `.DS_Store`.
+/// Returns whether a part of a path is a name that macOS adds to zips and folders: `__MACOSX`, `._NAME` or `.DS_Store`.
 pub(super) fn debris(name: &str) -> bool {
     name.split('/').any(|part| part == "__MACOSX" || part.starts_with("._") || part == ".DS_Store")
 }

@@ -31,7 +31,7 @@ pub enum Field {
     /// any order, and values of repeated columns are added. A batch of `n` sparse rows is an `f32` csr of shape
     /// `[n, columns]` without LoD.
     Sparse {
-        /// The number of columns of the sparse row, equal in all samples.
+        /// The number of columns of the sparse row; all samples have the same number of columns.
         columns: usize,
         /// The column of each entry, from 0 to `columns - 1`.
         indices: Vec<i64>,
@@ -94,8 +94,7 @@ impl Field {
         }
     }
 
-    /// Returns what is wrong with this field, as the expected value and the found value; `None` if the field is well
-    /// formed.
+    /// Returns the fault of this field, as the expected value and the found value; `None` if the field is well formed.
     fn fault(&self) -> Option<(String, String)> {
         match self {
             Self::Sparse { indices, values, .. } if indices.len() != values.len() => {
@@ -195,7 +194,7 @@ impl From<Csr> for Field {
 #[non_exhaustive]
 pub struct Sample {
     /// The index of the sample in the data. Random operators, such as dropout, seed their draws with this index, so
-    /// that a sample gets equal draws in every batch.
+    /// that a sample gets the same draws in every batch.
     pub number: u64,
     /// The fields of the sample: one field for each feed, in the order of the feeds' names.
     pub fields: Vec<Field>,
@@ -211,7 +210,7 @@ impl PartialEq for Sample {
 }
 
 impl Sample {
-    /// Makes a sample of its index in the data and its fields.
+    /// Makes a sample from its index in the data and its fields.
     ///
     /// ```
     /// use unpadded::data::{Field, Sample};
@@ -240,13 +239,13 @@ impl Sample {
         noted(error, self.number, self.place.as_ref())
     }
 
-    /// The memory that the sample takes, in bytes, if its vectors have no unused places.
+    /// The memory that the sample takes, in bytes, if its vectors have no unused capacity.
     pub(super) fn bytes(&self) -> usize {
         let fields = self.fields.len() * size_of::<Field>();
         size_of::<Self>() + fields + self.fields.iter().map(Field::bytes).sum::<usize>()
     }
 
-    /// Releases the unused places of the sample's vectors.
+    /// Releases the unused capacity of the sample's vectors.
     pub(super) fn shrink(&mut self) {
         self.fields.shrink_to_fit();
         for field in &mut self.fields {
@@ -300,7 +299,8 @@ pub struct Batch {
     /// sequences: if a batch has words and the characters of each word, the words count.
     pub tokens: usize,
     /// The number of rows that the largest field would have if each sample were padded to the longest sample. A nested
-    /// field would be padded twice: samples to the most sequences, and sequences to the longest sequence.
+    /// field would be padded at both levels: each sample to the largest number of sequences, and each sequence to the
+    /// longest sequence.
     pub padded: usize,
     /// The lines of the files from which the samples were read, for messages; empty if no line is known.
     places: Vec<Option<FileLine>>,
@@ -336,9 +336,9 @@ impl Batch {
     ///
     /// # Errors
     /// Fails if there is no sample, or if a sample does not have exactly one field per name. Also fails if a field
-    /// differs from the first sample in its kind or in its number of columns. A sparse row is an error if an index is
-    /// outside of its columns, or if it does not have one value per index. Sequences of sparse rows must be `f32`. The
-    /// message has the index of the sample.
+    /// differs from the same field of the first sample in its kind or in its number of columns. A sparse row is an
+    /// error if an index is outside of the row's columns, or if the row does not have one value per index. Sequences of
+    /// sparse rows must be `f32`. The message has the index of the sample.
     #[track_caller]
     pub fn new<S: Borrow<Sample>>(names: &[String], samples: &[S]) -> Result<Self> {
         let samples: Vec<&Sample> = samples.iter().map(Borrow::borrow).collect();
@@ -434,7 +434,7 @@ pub(super) fn same_lengths(
     Ok(())
 }
 
-/// One field of all samples of a batch; the field has one kind in all samples.
+/// The values of one field in all samples of a batch; all values have the same kind.
 struct Column<'a> {
     samples: &'a [&'a Sample],
     field: usize,

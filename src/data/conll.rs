@@ -1,5 +1,5 @@
-//! Reads files with a word and its tags per line, as in the CoNLL shared tasks and in CoNLL-U. The columns of such a
-//! file are detected.
+//! Reads files with a word and its tags per line, as in the CoNLL shared tasks and in CoNLL-U. Detects the columns of
+//! these files.
 
 mod first;
 mod line;
@@ -38,7 +38,7 @@ pub(super) struct Columns {
     /// The column of the words, counted from 0.
     words: usize,
     tags: usize,
-    /// Whether the first column has the number of each word in its sentence.
+    /// Whether the first column numbers the words of each sentence.
     numbered: bool,
     /// Whether comment lines that begin with `#` may precede sentences.
     comments: bool,
@@ -90,7 +90,8 @@ impl Columns {
         header: Option<bool>,
         like: Option<&Self>,
     ) -> Result<Self> {
-        // With `like`, the settings are not used: a column name of the first file may be missing in this file.
+        // With `like`, the settings `words` and `tags` are not used: they may name columns of the first file's header,
+        // and this file may have no header.
         let given = match like {
             Some(like) => ColumnSettings {
                 words: None,
@@ -219,9 +220,9 @@ impl Columns {
         Ok(found)
     }
 
-    /// In a file with two columns, chooses the first column for the tags if only this column has tags of a scheme such
-    /// as IOB2. In a file with more columns, returns an error if other columns have tags of a scheme, but the tag
-    /// column has none. Also returns an error for CoNLL-2009.
+    /// In a file with two columns, swaps the word column and the tag column if only the word column has tags of a
+    /// scheme. In a file with more columns, returns an error if other columns have tags of a scheme, but the tag column
+    /// has none. Also returns an error for CoNLL-2009.
     fn take_scheme(&mut self, first: &First, is_set: bool) -> Result<()> {
         let gives = "`tags` (`data.label` in a config) gives";
         if first.is_of_2009() {
@@ -479,8 +480,8 @@ impl Block {
     }
 }
 
-/// Translates a bracketed tag, such as `(kind*`, to IOB2. `open` is the kind of the open chunk, such as `NP`, and is
-/// updated.
+/// Translates a bracketed tag, such as `(kind*`, to IOB2. `open` is the kind of the open chunk, such as `NP`; this
+/// function updates `open`.
 fn inside(open: &mut Option<String>, tag: &str) -> Result<String, Reason> {
     let wrong = |expected: &str| Err(Reason { expected: expected.to_owned(), got: format!("`{tag}`") });
     let Some((begun, ends)) = bracket(tag) else {

@@ -251,7 +251,7 @@ impl HeldIds {
         Ok(())
     }
 
-    /// Ends the text, and releases the memory that growth has left unused.
+    /// Ends the text, and releases the unused capacity of the vectors.
     fn end(mut self) -> Ids {
         self.narrow.shrink_to_fit();
         self.wide.shrink_to_fit();
@@ -295,7 +295,7 @@ fn numbered(ids: impl IntoIterator<Item = Result<i64>>) -> impl Iterator<Item = 
 }
 
 impl Data for Continuous {
-    /// Returns equal batches in every epoch, because a shuffled order would break the state that a model passes from
+    /// Returns the same batches in every epoch, because a shuffled order would break the state that a model passes from
     /// batch to batch.
     fn batches(&self, _epoch: Option<u64>, from: u64) -> Result<Batches> {
         let (text, count) = (self.clone(), self.longest().div_ceil(self.steps));

@@ -16,8 +16,8 @@ pub trait Record: Clone + Send + Sync + 'static {
     /// The plural noun for the records in messages, such as `texts`.
     const PLURAL: &'static str;
 
-    /// Adds to a fingerprint the part of the record that decides whether the record is held out. Of records that are
-    /// equal in this part, either all or none are held out.
+    /// Adds to a fingerprint the part of the record that decides whether the record is held out. If several records are
+    /// equal in this part, either all or none of them are held out.
     fn held_out_by(&self, fingerprint: Fingerprint) -> Fingerprint;
 
     /// The stratum of the record for a cross-validation, such as the label. Each stratum is spread about equally over
@@ -44,8 +44,8 @@ pub trait Record: Clone + Send + Sync + 'static {
     /// Fails if there is no file, or if the first lines of a file do not match the format.
     fn plan(paths: &[PathBuf], options: &ReadOptions, window: bool) -> Result<Plan<Self>>;
 
-    /// Returns a change to apply to every record, such as a repair of tags, if all records together show that it is
-    /// necessary. By default, there is no change (`None`).
+    /// Returns a change for every record, such as a repair of tags, if the records as a whole need the change. By
+    /// default, there is no change (`None`).
     ///
     /// # Errors
     /// Fails if the records contradict each other, or if a file is malformed.
@@ -122,8 +122,8 @@ impl<R> DataSet<R> {
         &self.records
     }
 
-    /// The options with the format and the columns that [`Self::open`] detected, to read other files of the data set in the same
-    /// way.
+    /// The options with the format and the columns that [`Self::open`] detected. With these options, other files of the
+    /// data set are read in the same way.
     pub fn read_as(&self) -> &ReadOptions {
         &self.read_as
     }
@@ -227,11 +227,12 @@ impl<R: Record> DataSet<R> {
         if self.records.is_empty() { Err(none::<R>(&self.name)) } else { Ok(()) }
     }
 
-    /// Hold-out: holds out about one in `one_in` records, and returns the rest, then the held-out records. If `one_in`
-    /// is 0, nothing is held out. Only the seed and the record decide, so a held-out record stays held out when other
-    /// records are added. A labelled text is held out by its group or, without a group, by its text. A pair is held out
-    /// by its source, a tagged text by its words, and a row by its query number (without a query, by its entries).
-    /// For example, the texts of one group are either all held out, or all in the rest.
+    /// Hold-out: holds out about one in `one_in` records, and returns the remaining records, then the held-out records.
+    /// If `one_in` is 0, nothing is held out. Only the seed and the record itself decide whether the record is held
+    /// out. A held-out record therefore stays held out when other records are added. For a labelled text, the group
+    /// decides or, without a group, the text. For a pair, the source decides; for a tagged text, the words decide; for
+    /// a row, the query number decides (without a query, the entries). For example, the texts of one group are either
+    /// all held out or all kept.
     ///
     /// ```
     /// use unpadded::data::{LabelledTexts, TextFile};
@@ -250,8 +251,8 @@ impl<R: Record> DataSet<R> {
         self.hold_out_where(|record| is_held(one_in, seed, |f| record.held_out_by(f)))
     }
 
-    /// Makes a sample of each record: `sample` gets the index of the record, from 0, and the record, and returns the
-    /// fields.
+    /// Makes a sample of each record: `sample` gets the index of the record, counted from 0, and the record, and
+    /// returns the fields.
     ///
     /// # Errors
     /// Fails if there is no record, or with the first error of `sample`.

@@ -92,7 +92,8 @@ impl Encoding {
         }
     }
 
-    /// Returns UTF-16, little-endian or big-endian, if the bytes begin with its byte order mark; else `None`.
+    /// Returns UTF-16, little-endian or big-endian, if the bytes begin with the byte order mark of this encoding; else
+    /// `None`.
     pub(super) fn marked(first: &[u8]) -> Option<Self> {
         let found = [(&[0xff, 0xfe], UTF_16LE), (&[0xfe, 0xff], UTF_16BE)];
         let found = found.into_iter().find(|(mark, _)| first.starts_with(*mark));
@@ -123,8 +124,8 @@ impl Encoding {
         }
     }
 
-    /// Decodes the bytes of a line, or returns the reason why the line is malformed. Lines in a named encoding, such
-    /// as `gbk`, are already converted to UTF-8 before this call. If the encoding is Windows-1252 and was `guessed`, a
+    /// Decodes the bytes of a line, or returns the reason why the line is malformed. Lines in a named encoding, such as
+    /// `gbk`, are already converted to UTF-8 before this call. If the encoding is Windows-1252 and `guessed` is true, a
     /// line of valid UTF-8 with characters beyond ASCII is an error, because the file mixes UTF-8 and Windows-1252.
     pub(super) fn decode(self, guessed: bool, bytes: &[u8]) -> Result<Cow<'_, str>, Reason> {
         let is_utf_8 = |line: &[u8]| !line.is_ascii() && std::str::from_utf8(line).is_ok();

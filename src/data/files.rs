@@ -20,8 +20,8 @@ use super::{
 use crate::error::{AtCaller, Error, ErrorKind, Result};
 
 /// Records in files that may be larger than memory: each pass reads the files anew and holds one record in memory.
-/// `Files` reads the formats of [`DataSet`](super::DataSet), with equal options. The files must not change between
-/// passes.
+/// `Files` reads the same formats as [`DataSet`](super::DataSet), with the same options. The files must not change
+/// between passes.
 ///
 /// ```
 /// use unpadded::data::{Data, LabelledFiles, Limits, Tokenizer};
@@ -46,7 +46,7 @@ pub struct Files<R> {
     parts: Vec<HoldOutChoice>,
     /// The number of records and their fingerprint, if [`LabelledFiles::survey`] has computed both; else `None`.
     known: Option<RecordCount>,
-    /// The memory, in bytes, that the samples may take; `None` if each pass makes them anew.
+    /// The memory, in bytes, that the samples may take; `None` if each pass makes the samples anew.
     samples_within: Option<usize>,
 }
 
@@ -96,7 +96,7 @@ pub struct Survey {
     pub words: Result<Vocabulary>,
 }
 
-/// A hold-out, and the part of the records that is kept: the held-out records, or the rest.
+/// A hold-out, and the part of the records that is kept: the held-out records or the remaining records.
 #[derive(Debug, Clone, Copy)]
 struct HoldOutChoice {
     one_in: u64,
@@ -133,7 +133,8 @@ impl<R: Record> Files<R> {
         Self::of_plan(R::plan(paths, options, true)?)
     }
 
-    /// Makes the data set of a plan; a pass over the records shows whether they are changed.
+    /// Makes the data set of a plan. [`Record::settled`] may read all records to decide whether every record needs a
+    /// change.
     pub(super) fn of_plan(plan: Plan<R>) -> Result<Self> {
         let Plan { name, mut options, mut open } = plan;
         let all =
@@ -154,14 +155,15 @@ impl<R: Record> Files<R> {
         held.fold(self.name.clone(), |name, _| held_name(&name))
     }
 
-    /// The options with the detected format and columns, to read other files of the data set in the same way.
+    /// The options with the detected format and columns. With these options, other files of the data set are read in
+    /// the same way.
     pub fn read_as(&self) -> &ReadOptions {
         &self.read_as
     }
 
-    /// Hold-out: holds out about one in `one_in` records, and returns the rest, then the held-out records. If `one_in`
-    /// is 0, nothing is held out. Only the seed and the record decide; [`DataSet::hold_out`](super::DataSet::hold_out)
-    /// with an equal seed holds out the same records.
+    /// Hold-out: holds out about one in `one_in` records, and returns the remaining records, then the held-out records.
+    /// If `one_in` is 0, nothing is held out. Only the seed and the record itself decide whether the record is held
+    /// out. [`DataSet::hold_out`](super::DataSet::hold_out) with the same seed holds out the same records.
     #[must_use]
     pub fn hold_out(self, one_in: u64, seed: u64) -> (Self, Self) {
         let (mut rest, mut out) = (Self { known: None, ..self.clone() }, Self { known: None, ..self });
@@ -220,9 +222,9 @@ impl<R: Record> Files<R> {
         self.samples_of(|f| f.number(salt), sample).at_caller()
     }
 
-    /// Makes a stream of samples that are numbered from 0; there must be at least one record. Unless the files were
-    /// surveyed, this call reads all records and makes a sample of each, to find errors. `salt` adds all other inputs
-    /// of `sample`, such as vocabularies, to the fingerprint.
+    /// Makes a stream of samples that are numbered from 0; there must be at least one record. To find errors, this call
+    /// reads all records and makes a sample of each, unless the files were surveyed and `samples_within` is `None`.
+    /// `salt` adds all other inputs of `sample`, such as vocabularies, to the fingerprint.
     fn samples_of(
         &self,
         salt: impl FnOnce(Fingerprint) -> Fingerprint,
@@ -265,7 +267,8 @@ impl<R: Record> Files<R> {
             Ok(Box::new((0..).zip(files.records()).map(of)))
         };
         let stream = SampleStream::new(salt(known.fingerprint).finish(), open).size(known.size);
-        // The buffer takes a further sample as long as it is not full, so it exceeds its limit by less than the largest sample.
+        // The buffer takes a further sample while it is below its limit, so it may exceed the limit by nearly the
+        // largest sample. The limit is therefore reduced by the largest sample.
         Ok(match self.samples_within {
             Some(most) => stream.buffer_within(most.saturating_sub(largest)),
             None => stream,

@@ -1,4 +1,4 @@
-//! Fingerprints of data sets: equal on every machine and in every release.
+//! Fingerprints of data sets. A data set has the same fingerprint on every machine and in every release.
 
 /// A fingerprint: one number computed from numbers and text, in order. A fingerprint distinguishes data, but is not
 /// cryptographic: equal fingerprints can be constructed on purpose.

@@ -9,7 +9,7 @@ use super::kind::is_markup;
 use super::lines::quoted;
 use crate::error::{AtCaller, Error, ErrorKind, Result};
 
-/// The files of a folder or a zip, and of all folders in it, sorted by path. Hidden files are skipped.
+/// The files of a folder or a zip, including the files of all inner folders, sorted by path. Hidden files are skipped.
 #[derive(Debug, Clone)]
 pub struct Folder {
     name: String,
@@ -24,8 +24,8 @@ impl Folder {
     /// Finds all files of a folder or a zip.
     ///
     /// # Errors
-    /// Fails if the path is neither a folder nor a zip, cannot be read, or has no file. Pipes, broken links and links
-    /// to folders within the folder are errors, too.
+    /// Fails if the path is neither a folder nor a zip, cannot be read, or has no file. Also fails if the folder
+    /// contains a pipe, a broken link or a link to a folder.
     #[track_caller]
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
@@ -72,7 +72,7 @@ impl Folder {
         self.filled(&format!("some that end with `.{extension}`"))
     }
 
-    /// Keeps only the files that `wanted` accepts by their path below the folder.
+    /// Keeps only the files for whose path below the folder `wanted` returns true.
     pub(super) fn retain(mut self, wanted: impl Fn(&str) -> bool) -> Result<Self> {
         self.files.retain(|(below, _)| wanted(below));
         self.filled("at least one")
@@ -86,7 +86,7 @@ impl Folder {
         Ok(self)
     }
 
-    /// The path below the folder and the file, for every file, sorted by path.
+    /// Every file with its path below the folder, sorted by path.
     pub fn files(&self) -> &[(String, TextFile)] {
         &self.files
     }

@@ -36,7 +36,8 @@ impl fmt::Display for Fold {
     }
 }
 
-/// Records that must be in one fold: they are equal in the content that decides hold-out, such as the text.
+/// A group of records that must be in the same fold: the records are equal in the content that decides the hold-out,
+/// such as the text.
 struct Group {
     key: u64,
     records: usize,
@@ -45,9 +46,10 @@ struct Group {
 }
 
 impl<R: Record> DataSet<R> {
-    /// Holds out one fold: returns the rest, then the fold. Only the seed and the records decide the folds, not the
-    /// order of the records. Records that [`Self::hold_out`] never separates are in one fold. Folds have about equal
-    /// numbers of records, and about equal numbers of records per label.
+    /// Holds out one fold: returns the remaining records, then the records of the fold. The folds depend on the seed
+    /// and on the records, but not on the order of the records. Two records that [`Self::hold_out`] never separates are
+    /// in the same fold. All folds have about the same number of records, and about the same number of records per
+    /// label.
     pub(crate) fn hold_out_fold(self, fold: Fold, seed: u64) -> (Self, Self) {
         let key = |record: &R| record.held_out_by(Fingerprint::default().number(seed)).finish();
         let mut groups: HashMap<u64, Group> = HashMap::new();
@@ -63,8 +65,8 @@ impl<R: Record> DataSet<R> {
     }
 }
 
-/// Assigns groups to folds, and returns the keys of the groups in fold `fold`. A group is assigned to the fold that has
-/// the smallest share of the group's labels so far. If several folds have equal shares, the fold with the fewest
+/// Assigns groups to folds, and returns the keys of the groups in fold `fold`. A group is assigned to the fold that, so
+/// far, has the smallest share of the group's labels. If several folds have the same share, the fold with the fewest
 /// records gets the group.
 fn dealt(mut groups: Vec<Group>, fold: Fold) -> Vec<u64> {
     // Large groups are assigned first, so that small groups even out the sizes of the folds. Groups of equal size and
@@ -146,7 +148,7 @@ mod tests {
 
     #[test]
     fn texts_of_a_group_are_in_one_fold() {
-        // Forty authors with one to seven texts each; a quarter of the texts of every author are rare.
+        // Forty authors have 4, 8 or 12 texts each; a quarter of the texts of every author are rare.
         let mut records = Vec::new();
         for author in 0..40 {
             for i in 0..4 * (author % 3 + 1) {

@@ -1,5 +1,4 @@
-//! Unpacks gzip files. A gzip file has one or more compressed members, one after another, and may have zeros behind a
-//! member.
+//! Unpacks gzip files. A gzip file has one or more successive compressed members, and may have zeros behind a member.
 
 use std::io::{self, BufRead, BufReader, Read};
 

@@ -10,7 +10,7 @@ use super::archive::Bytes;
 use super::kind::FailedReader;
 use crate::error::{Error, Result};
 
-/// Maximum number of bytes at the start of a file that the detection reads; smaller in tests.
+/// The maximum number of bytes that the detection reads from the start of a file; smaller in tests.
 const MOST: usize = if cfg!(test) { 1 << 20 } else { 1 << 26 };
 /// Number of bytes in a piece of the head.
 const PIECE: u64 = 1 << 18;
@@ -20,7 +20,7 @@ const PIECE: u64 = 1 << 18;
 #[derive(Clone, Default)]
 pub(super) struct Head(Arc<Mutex<Option<Opened>>>);
 
-/// An opened file: the first bytes, in pieces, and a reader of the rest.
+/// An opened file: the first bytes, in pieces, and a reader of the remaining bytes.
 struct Opened {
     name: Arc<str>,
     pieces: VecDeque<Arc<[u8]>>,

@@ -82,7 +82,7 @@ impl HuggingFace {
         for (token, id) in known {
             if let Some(place) = tokens.get_mut(id as usize) {
                 if !place.is_empty() {
-                    return Err(wrong("one token a number", format!("`{place}` and `{token}` of {id}")));
+                    return Err(wrong("one token per id", format!("`{place}` and `{token}` with id {id}")));
                 }
                 *place = token;
             }
@@ -99,7 +99,7 @@ impl HuggingFace {
         // unknown text.
         match found.cutter.encode("\u{10fffd}", false) {
             Ok(_) => Ok(found),
-            Err(e) => Err(wrong("a token for what is not known", format!("none ({e})"))),
+            Err(e) => Err(wrong("a token for unknown text", format!("none ({e})"))),
         }
     }
 

@@ -1,4 +1,4 @@
-//! Detects, by the first bytes, files that are not text, before such a file is read as text.
+//! Detects files that are not text. The first bytes of a file decide, before the file is read as text.
 
 use std::io::{self, Cursor, Read};
 
@@ -68,8 +68,8 @@ const STARTS: [(&[u8], &str, &str); 32] = [
     ),
 ];
 
-/// Returns the kind of a file that is not text, such as `a PDF document`, by the first bytes, and advice for the user.
-/// Returns `None` if the file may be text.
+/// Detects from the first bytes whether a file is not text. Returns the kind of the file, such as `a PDF document`, and
+/// advice for the user; `None` if the file may be text.
 fn foreign(first: &[u8]) -> Option<(&'static str, &'static str)> {
     let found = STARTS.iter().find(|(start, ..)| first.starts_with(start));
     match found {
@@ -84,8 +84,8 @@ fn foreign(first: &[u8]) -> Option<(&'static str, &'static str)> {
     is_tar.then_some(("a tar archive", "unpack it by `tar -xf FILE`"))
 }
 
-/// Returns the kind of an HTML page or an XML document, by the first bytes, and advice for the user; `None` for other
-/// files.
+/// Detects from the first bytes whether a file is an HTML page or an XML document. Returns the kind and advice for the
+/// user; `None` for other files.
 fn markup(first: &[u8]) -> Option<(&'static str, &'static str)> {
     let text = first.strip_prefix(b"\xef\xbb\xbf").unwrap_or(first).trim_ascii_start();
     // An HTML page has no tab in its first line; a table whose first text is an HTML page has a tab there.
@@ -151,7 +151,7 @@ fn unless(
     })
 }
 
-/// A reader that returns an error once, and then the end.
+/// A reader that returns an error once, and no bytes after the error.
 pub(super) struct FailedReader(pub(super) Option<io::Error>);
 
 impl Read for FailedReader {

@@ -48,7 +48,7 @@ pub enum Target<'a> {
 }
 
 impl LabelledRows {
-    /// Reads the rows of LIBSVM files, one file after another, as [`TextFile::libsvm`] does. To get the number of
+    /// Reads the rows of LIBSVM files, in the order of the files, as [`TextFile::libsvm`] does. To get the number of
     /// skipped malformed lines, call [`TextFile::libsvm`], [`Records::skipped`](super::Records::skipped) and
     /// [`DataSet::new`] instead.
     ///
@@ -82,8 +82,8 @@ impl LabelledRows {
             .map_or(0, |largest| largest.saturating_add(1))
     }
 
-    /// Removes all entries in column `columns` and later columns, which only test rows may have. Returns the number of
-    /// removed entries.
+    /// Removes all entries in column `columns` and in later columns. Only test rows may have entries there. Returns the
+    /// number of removed entries.
     pub fn drop_beyond(&mut self, columns: usize) -> usize {
         let within = |index: i64| usize::try_from(index).is_ok_and(|index| index < columns);
         let mut dropped = 0;

@@ -8,10 +8,10 @@ use crate::error::{AtCaller, Error, ErrorKind, Result};
 
 /// A data set of texts with one label each, in memory.
 ///
-/// [`DataSet::open`] reads a file of columns between tabs or commas, of JSON Lines, of Parquet or of trees. A folder or
-/// a zip may have a file per class (a text per line) or a folder per class (a text per file). A pattern such as
-/// `data/*.tsv` gives several files, and `some.zip!file` gives a file in a zip. [`FileFormat`](super::FileFormat) lists
-/// the formats.
+/// [`DataSet::open`] reads a file with columns between tabs or commas, or a file of JSON Lines, Parquet or trees. A
+/// folder or a zip may have a file per class (a text per line) or a folder per class (a text per file). A pattern such
+/// as `data/*.tsv` gives several files, and `some.zip!file` gives a file in a zip. [`FileFormat`](super::FileFormat)
+/// lists the formats.
 ///
 /// ```
 /// use unpadded::data::{Data, LabelledTexts, Limits, TextFile, Tokenizer};
@@ -42,8 +42,8 @@ impl LabelledTexts {
     }
 
     /// Reads one file per class, with a text per line. [`Folder::file_per_class`](super::Folder::file_per_class)
-    /// returns such labels and files. White space around texts, blank lines and repeated texts of a class are removed;
-    /// the texts are sorted. Messages show `name` as the name of the data set.
+    /// returns the labels and the files for `classes`. White space around texts, blank lines and repeated texts of a
+    /// class are removed; the texts are sorted. Messages show `name` as the name of the data set.
     ///
     /// # Errors
     /// Fails if a file cannot be read, has no line, or has a malformed line.

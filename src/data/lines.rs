@@ -64,7 +64,8 @@ impl Lines {
         Self { name, input, encoding, guessed: false, max, number: 0, read: 0, bytes, room }
     }
 
-    /// Sets whether the encoding was guessed. If Windows-1252 was guessed, a line of UTF-8 is an error.
+    /// Sets whether the encoding was guessed. If Windows-1252 was guessed, a line of valid UTF-8 with characters beyond
+    /// ASCII is an error.
     pub(super) fn guessed(self, guessed: bool) -> Self {
         Self { guessed, ..self }
     }
@@ -84,7 +85,7 @@ impl Lines {
     pub(super) fn next(&mut self) -> Result<Option<Result<Cow<'_, str>, Reason>>> {
         self.bytes.clear();
         self.number += 1;
-        // The line end may take two bytes more than the longest line.
+        // The longest accepted line has `max` bytes, and its line end has at most two bytes.
         let most = self.max.saturating_add(2);
         let read = self.read_line(most)?;
         if read == 0 {
@@ -121,7 +122,7 @@ impl Lines {
                 let what = format!("{}:{}", self.name, self.number);
                 return Err(reserve::refused(&what, self.bytes.len() + there));
             }
-            // These bytes are in the buffer of the input already.
+            // The bytes that are read here are already in the buffer of the input.
             let piece = self.input.by_ref().take(there as u64).read_until(b'\n', &mut self.bytes);
             read += piece.map_err(|e| self.broken(&e))?;
             if there == 0 || self.bytes.ends_with(b"\n") {

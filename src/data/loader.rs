@@ -19,8 +19,9 @@ pub enum Batching {
     /// rows of its longest field. A sample with more rows than the maximum is a batch of its own.
     Tokens(usize),
     /// As many consecutive samples as fit the memory limit of the training
-    /// ([`Trainer::memory_limit`](crate::train::Trainer::memory_limit)). A sample that does not fit by itself is a batch of its
-    /// own, which the training refuses. Only a trainer can make these batches, because they depend on the model.
+    /// ([`Trainer::memory_limit`](crate::train::Trainer::memory_limit)). If a single sample does not fit, it is a batch
+    /// of its own, and the training refuses this batch. Only a trainer can make these batches, because they depend on
+    /// the model.
     Memory,
 }
 
@@ -57,7 +58,7 @@ impl Loader {
     ///
     /// # Errors
     /// Fails if there is no name, or if a name is repeated. Samples in memory are checked at once: the call fails if
-    /// there is no sample, or if [`Batch::new`] would refuse the first sample together with a later one. Streamed
+    /// there is no sample, or if [`Batch::new`] would refuse a batch of the first sample and a later sample. Streamed
     /// samples are checked when they are read.
     #[track_caller]
     pub fn new(source: impl Source + 'static, names: &[&str]) -> Result<Self> {
@@ -190,7 +191,7 @@ impl Data for Loader {
 
     fn held_bytes(&self) -> usize {
         match (self.source.in_memory(), self.buffer) {
-            // A shuffled epoch has a list of all numbers.
+            // A shuffled epoch holds the indices of all samples.
             (Some(samples), _) => {
                 samples.bytes() + self.seed.map_or(0, |_| samples.len() * size_of::<usize>())
             }
@@ -238,12 +239,12 @@ impl Data for Loader {
     }
 }
 
-/// The number of samples that the first batch by memory is tried with.
+/// The number of samples at which the search for the first batch within the memory limit starts.
 const FIRST: usize = 32;
 
 /// The size of batches.
 enum BatchSize {
-    /// At most this many samples and rows.
+    /// At most `samples` samples, and at most `rows` rows.
     Rows { samples: usize, rows: usize },
     /// As many samples as `fits` allows; `last` is the number of samples of the last batch.
     Fitting { fits: FitsMemory, last: usize },
@@ -265,7 +266,7 @@ struct Batched {
 }
 
 impl Batched {
-    /// Reads samples until `count` samples wait; fewer behind the last sample.
+    /// Reads samples until `waiting` has `count` samples; behind the last sample, `waiting` has fewer.
     fn wait_for(&mut self, count: usize) -> Result<()> {
         while self.waiting.len() < count {
             let Some(sample) = self.samples.as_mut().and_then(Iterator::next).transpose()? else { break };
@@ -285,7 +286,8 @@ impl Batched {
         Ok(std::mem::replace(&mut self.waiting, rest))
     }
 
-    /// Returns the number of waiting samples that have at most `most` rows, but at least one sample.
+    /// Returns the largest number of waiting samples, up to `samples`, that have at most `most` rows in total. Returns
+    /// at least 1, unless no sample is left.
     fn within(&mut self, samples: usize, most: usize) -> Result<usize> {
         let mut rows = 0usize;
         for count in 0..samples {
@@ -299,8 +301,9 @@ impl Batched {
         Ok(samples)
     }
 
-    /// Returns the largest number of waiting samples that fit the memory limit, but at least one sample. The search starts at
-    /// the number of samples of the last batch, doubles the distance from it, and then halves the interval.
+    /// Returns the largest number of waiting samples that fit the memory limit as one batch, but at least 1. The search
+    /// starts at the number of samples of the last batch, and doubles its distance from this number until an interval
+    /// contains the result. Then it halves the interval.
     fn fitting(&mut self, last: usize) -> Result<usize> {
         let (mut fit, mut too_many) = (0, usize::MAX);
         let (mut count, mut distance) = (last, 1);

@@ -8,7 +8,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use crate::error::{Error, ErrorKind, Result};
 
 const MIB: u64 = 1 << 20;
-/// Number of bytes of memory that reading data leaves free, for the rest of the program and for other processes.
+/// The number of bytes of memory that must stay free while data is read, for the rest of the program and for other
+/// processes.
 const FLOOR: u64 = 64 * MIB;
 /// Number of bytes that are read from files between two checks of the available memory.
 const EACH: u64 = 16 * MIB;
@@ -29,8 +30,8 @@ pub(crate) fn available() -> Option<u64> {
     [of_machine, of_groups(unused), of_process()].into_iter().flatten().min()
 }
 
-/// Returns the memory of the machine in bytes, or the limit of the process's control group if it is smaller; `None` if the operating
-/// system reports neither.
+/// Returns the memory of the machine in bytes, or the limit of the process's control group if this limit is smaller;
+/// `None` if the operating system reports neither.
 pub(crate) fn total() -> Option<u64> {
     let of_machine = fs::read_to_string("/proc/meminfo").ok().and_then(|text| kilobytes(&text, "MemTotal"));
     [of_machine, of_groups(|group| group.limit)].into_iter().flatten().min()
@@ -44,8 +45,8 @@ fn of_process() -> Option<u64> {
     Some(limit.saturating_sub(kilobytes(&status, "VmSize")?))
 }
 
-/// The memory limit of a control group, and the memory that it uses, in bytes. Cached pages of files do not count as used, because
-/// the system can drop them.
+/// The memory limit of a control group, and the memory that the group uses, in bytes. Cached pages of files do not
+/// count as used, because the system can drop them.
 struct GroupMemory {
     limit: u64,
     used: u64,
@@ -74,8 +75,8 @@ fn of_groups(of: fn(GroupMemory) -> u64) -> Option<u64> {
             }
             _ => return None,
         };
-        // Both folders are tried, because in a container, the root folder of the control groups is the folder of the
-        // container's group.
+        // Both folders are tried: in a container, the root folder of the control groups is the folder of the
+        // container's own group.
         [format!("{root}{path}"), root.to_owned()].into_iter().filter_map(|folder| left(folder, names)).min()
     };
     groups.lines().filter_map(least).min()
@@ -111,8 +112,8 @@ fn rounded(bytes: u128, round: fn(f64) -> f64) -> String {
     format!("{:.*} {name}", digits as usize, round(bytes as f64 / unit * scale) / scale)
 }
 
-/// The number of data sets that are being read into memory now. The second number is the memory of the process, in
-/// bytes, when the reading of the first of these data sets began.
+/// The first number counts the data sets that are being read into memory now. The second number is the memory of the
+/// process, in bytes, at the time when the reading of the first of these data sets began.
 static WHOLE: Mutex<(usize, Option<u64>)> = Mutex::new((0, None));
 
 fn whole() -> MutexGuard<'static, (usize, Option<u64>)> {

@@ -3,17 +3,17 @@
 //! | from | to | by |
 //! |---|---|---|
 //! | a path, a pattern or a list of them | a data set, whose format and columns are detected | `open` and `open_with` of a [`DataSet`]: [`LabelledTexts`], [`Pairs`], [`TaggedTexts`], [`LabelledRows`]; and of [`PlainText`], with [`ReadOptions`] and [`FileFormat`] |
-//! | a folder or a JSON file that comes divided | the paths of training, validation and test data | [`DataPaths`] |
+//! | a folder or a JSON file that is divided already | the paths of training, validation and test data | [`DataPaths`] |
 //! | a file, plain or compressed with gzip or zip | records | [`TextFile`], [`Folder`] |
 //! | text | tokens | [`Tokenizer`] |
 //! | tokens, labels | numbers | [`Vocabulary`] |
-//! | labelled texts | vocabularies, a part held out, a loader | [`LabelledTexts`] in memory, [`LabelledFiles`] in files that are larger |
-//! | texts and their translations | vocabularies, a part held out, the translations of each, a loader | [`Pairs`] in memory, [`PairFiles`] in files that are larger |
-//! | words with tags, in columns or parallel files | chunks, vocabularies, a part held out, samples | [`TaggedTexts`] in memory, [`TaggedFiles`] in files that are larger, [`TagScheme`], [`Tagging`] |
+//! | labelled texts | vocabularies, a part held out, a loader | [`LabelledTexts`] in memory, [`LabelledFiles`] in files larger than memory |
+//! | texts and their translations | vocabularies, a part held out, all translations of each text, a loader | [`Pairs`] in memory, [`PairFiles`] in files larger than memory |
+//! | words with tags, in columns or parallel files | chunks, vocabularies, a part held out, samples | [`TaggedTexts`] in memory, [`TaggedFiles`] in files larger than memory, [`TagScheme`], [`Tagging`] |
 //! | files of pre-trained word vectors | the rows of an embedding's table | [`WordVectors`] |
 //! | LIBSVM files | columns, classes, a part held out, a loader of sparse batches | [`LabelledRows`] |
 //! | samples in memory, or read anew in each epoch | batches | [`Loader`] of [`Samples`] or [`SampleStream`] |
-//! | one long text | batches of its pieces, for language models | [`Continuous`] of [`PlainText`] in memory, or of [`PlainFiles`] that are larger |
+//! | one long text | batches of its pieces, for language models | [`Continuous`] of [`PlainText`] in memory, or of [`PlainFiles`] larger than memory |
 //!
 //! A training reads its data only through the trait [`Data`]. The order of samples depends only on the seed and the
 //! epoch, so that an epoch can be resumed at any batch. Streaming needs bounded memory: a line, a shuffle buffer, and a
@@ -152,9 +152,9 @@ pub trait Data: Send + Sync {
     /// Fails if the data cannot be opened. A later error is the last item of the iterator.
     fn batches(&self, epoch: Option<u64>, from: u64) -> Result<Batches>;
 
-    /// Returns the batches of an epoch as [`Self::batches`] does, for a training with a memory limit: data that make batches as
-    /// large as fit ([`Batching::Memory`]) call `fits` once for the function that says whether a batch fits. By default, the
-    /// batches do not depend on the memory limit.
+    /// Returns the batches of an epoch as [`Self::batches`] does, for a training with a memory limit. Data that makes
+    /// the largest batches that fit ([`Batching::Memory`]) calls `fits` once. `fits` returns a function that decides
+    /// whether a batch fits the memory limit. By default, the batches do not depend on the memory limit.
     ///
     /// # Errors
     /// Fails as [`Self::batches`] does, or if `fits` fails.

@@ -21,7 +21,7 @@ impl Draws {
         Self { key: [key as u32, (key >> 32) as u32] }
     }
 
-    /// Returns a random number from 0 to `bound` - 1, which depends on the position `place`; 0 if `bound` is 0.
+    /// Returns the random number from 0 to `bound` - 1 for the position `place`; 0 if `bound` is 0.
     fn below(self, place: u64, bound: usize) -> usize {
         let [low, high, ..] = philox([place as u32, (place >> 32) as u32, 0, 0], self.key);
         let word = u128::from(high) << 32 | u128::from(low);
@@ -39,16 +39,16 @@ pub(super) fn permutation(draws: Draws, n: usize) -> Vec<usize> {
     order
 }
 
-/// The size of a shuffle buffer: a number of samples, and the memory of the samples in bytes. The buffer is filled until it
-/// reaches one of the two.
+/// The size of a shuffle buffer: a number of samples, and the memory of the samples in bytes. The buffer is filled
+/// until it reaches one of these two limits.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct BufferSize {
     pub(super) samples: usize,
     pub(super) bytes: usize,
 }
 
-/// A shuffle buffer: the iterator returns a random sample of the buffer, and the next samples of the stream take the free
-/// place.
+/// A shuffle buffer: the iterator returns a random sample of the buffer, and refills the buffer with the next samples
+/// of the stream.
 pub(super) struct Buffer {
     samples: SampleIterator,
     draws: Draws,
@@ -63,7 +63,8 @@ impl Buffer {
         Self { samples, draws, room, held: Vec::new(), bytes: 0, drawn: 0 }
     }
 
-    /// The memory that a sample takes in the buffer, in bytes. The list of samples may have twice as many places as samples.
+    /// The memory that a sample takes in the buffer, in bytes. A second [`Sample`] is counted, because the capacity of
+    /// the list of samples may be twice the number of samples.
     pub(super) fn bytes_of(sample: &Sample) -> usize {
         sample.bytes() + size_of::<Sample>()
     }

@@ -9,11 +9,12 @@ use crate::error::{AtCaller, Error, Result};
 /// A data set of pairs of a source and a target text, such as sentences and their translations, in memory. A source
 /// text may occur in several pairs with different targets.
 ///
-/// [`DataSet::open`] reads these paths: a file of columns between tabs or commas; JSON Lines or Parquet; a pronouncing
-/// dictionary in the format of CMUdict, without stress marks; a pattern of several files, such as `data/*.tsv`; two
-/// parallel files `train.{de,en}`, the source first; a file in a zip, `some.zip!file`. In columns between tabs without
-/// a header, the source is the first column and the target the second, as in [`Pairs::of_lines`]. A zip with several
-/// files is read if all its files but one are notes, that is, their names begin with `_`.
+/// [`DataSet::open`] reads these paths: a file with columns between tabs or commas; JSON Lines or Parquet; a
+/// pronouncing dictionary in the format of CMUdict, without stress marks; a pattern of several files, such as
+/// `data/*.tsv`; two parallel files `train.{de,en}`, the source first; a file in a zip, `some.zip!file`. In columns
+/// between tabs without a header, the source is the first column and the target is the second column, as in
+/// [`Pairs::of_lines`]. A zip with several files is read if the names of all files but one begin with `_`; these files
+/// are notes.
 ///
 /// ```
 /// use unpadded::data::{Data, Limits, Pairs, TextFile, Tokenizer, Vocabulary};
@@ -38,7 +39,7 @@ impl Pairs {
     /// Reads lines of `source<TAB>target`; a third column is allowed, as in [`TextFile::translations`].
     ///
     /// # Errors
-    /// If the file cannot be read, has no pair, or has a malformed line.
+    /// Fails if the file cannot be read, has no pair, or has a malformed line.
     #[track_caller]
     pub fn of_lines(file: &TextFile) -> Result<Self> {
         Ok(Self::new(&file.name(), file.translations()?.read_all().at_caller()?))
@@ -92,7 +93,7 @@ impl Pairs {
     /// Returns the vocabulary of the source texts, built by [`Tokenizer::vocabulary`].
     ///
     /// # Errors
-    /// As [`Vocabulary::of`].
+    /// Fails as [`Vocabulary::of`] does.
     #[track_caller]
     pub fn sources(&self, tokenizer: &Tokenizer, limits: &Limits) -> Result<Vocabulary> {
         self.vocabulary(tokenizer, limits, |pair| &pair.source).at_caller()
@@ -101,7 +102,7 @@ impl Pairs {
     /// Returns the vocabulary of the target texts, built by [`Tokenizer::vocabulary`].
     ///
     /// # Errors
-    /// As [`Vocabulary::of`].
+    /// Fails as [`Vocabulary::of`] does.
     #[track_caller]
     pub fn targets(&self, tokenizer: &Tokenizer, limits: &Limits) -> Result<Vocabulary> {
         self.vocabulary(tokenizer, limits, |pair| &pair.target).at_caller()
@@ -122,10 +123,11 @@ impl Pairs {
     /// - the input of the decoder: the id of `ends[0]`, then the token ids of the target;
     /// - the target of the decoder: the token ids of the target, then the id of `ends[1]`.
     ///
-    /// The first tokenizer and vocabulary are for source texts, the second for target texts.
+    /// The first tokenizer and vocabulary are for source texts; the second tokenizer and vocabulary are for target
+    /// texts.
     ///
     /// # Errors
-    /// The errors of [`Loader::new`]; also if there is no pair, or if a vocabulary lacks a token or one of the `ends`.
+    /// Fails as [`Loader::new`] does, or if there is no pair, or if a vocabulary lacks a token or one of the `ends`.
     #[track_caller]
     pub fn loader(
         &self,
@@ -147,7 +149,7 @@ pub(super) fn end_ids(to: &Vocabulary, [start, stop]: [&str; 2]) -> Result<[i64;
     Ok([to.special(start)?, to.special(stop)?])
 }
 
-/// Returns three lists of token ids: of the source, of the decoder's input, and of the decoder's target.
+/// Returns three lists of token ids: the ids of the source, of the decoder's input, and of the decoder's target.
 pub(super) fn sample(
     Pair { source, target, .. }: &Pair,
     name: &str,

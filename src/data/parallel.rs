@@ -52,8 +52,8 @@ impl Parallel {
         Error::of(ErrorKind::Format, format!("{name}:{}", number.unwrap_or(0)), expected, got)
     }
 
-    /// Returns an error about a file that has more or fewer lines than the first file; `None` if all files have equally
-    /// many lines.
+    /// Returns an error about a file that has more or fewer lines than the first file; `None` if all files have the
+    /// same number of lines.
     fn uneven(&mut self) -> Result<Option<Error>> {
         for (file, count) in self.files.iter_mut().zip(&mut self.counts) {
             for line in file {
@@ -71,8 +71,8 @@ impl Parallel {
         Ok(others.iter().find(|(_, count)| count != all).as_ref().map(of))
     }
 
-    /// If the files have different numbers of lines, returns an error that says so, since this is the likely cause of
-    /// `error`. Otherwise, returns `error`.
+    /// Returns an error about the numbers of lines if the files have different numbers of lines, because this
+    /// difference is the likely cause of `error`. Otherwise, returns `error`.
     fn explained(&mut self, error: Error) -> Error {
         match self.uneven() {
             Ok(Some(uneven)) => uneven,
@@ -106,7 +106,7 @@ pub(super) fn records<R: 'static>(
     Ok(to_first_error(std::iter::from_fn(move || read().transpose())))
 }
 
-/// Reads two parallel files as pairs. If line `n` is blank in both files, it is skipped in both files.
+/// Reads two parallel files as pairs. A line that is blank in both files is skipped.
 pub(super) fn pairs(source: &TextFile, target: &TextFile) -> Result<Stream<Pair>> {
     let names = [source.name(), target.name()];
     let file: Arc<str> = Arc::from(names[0].as_str());

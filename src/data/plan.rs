@@ -1,4 +1,4 @@
-//! The plan for reading the records of a data set: each pass over the records follows it.
+//! The plan for reading the records of a data set: each pass over the records follows the plan.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use super::ReadOptions;
 use super::records::{Stream, to_first_error};
 use crate::error::Result;
 
-/// The plan for reading a data set: its files, and how their records are read.
+/// The plan for reading a data set: the files of the data set, and the way in which the records are read.
 pub struct Plan<R> {
     /// The name that messages show for the data set.
     pub(super) name: String,
@@ -20,7 +20,7 @@ pub struct Plan<R> {
 pub(super) type Opener<R> = Box<dyn Fn() -> Result<Stream<R>> + Send + Sync>;
 
 impl<R: Send + 'static> Plan<R> {
-    /// Returns a plan that reads the records of several inputs, one input after another.
+    /// Returns a plan that reads the records of several inputs, in the order of the inputs.
     pub(super) fn of(name: String, options: ReadOptions, inputs: Vec<Opener<R>>) -> Self {
         let inputs: Arc<[Opener<R>]> = inputs.into();
         let open = move || -> Stream<R> {

@@ -65,8 +65,8 @@ fn made_by_a_thread(
     Ok(receiver)
 }
 
-/// An iterator over the batches that a thread has made. Dropping the iterator does not wait for the thread, which a
-/// read from a pipe may block forever.
+/// An iterator over the batches that a thread has made. Dropping the iterator does not wait for the thread, because a
+/// read from a pipe may block the thread forever.
 struct BatchReceiver(Receiver<Result<Batch>>);
 
 impl Iterator for BatchReceiver {

@@ -37,7 +37,7 @@ pub(super) fn at_least_one<R: 'static>(
     }))
 }
 
-/// What happens with malformed lines.
+/// The treatment of malformed lines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum MalformedLines {
@@ -47,7 +47,7 @@ pub enum MalformedLines {
     /// The record of a malformed line is skipped; [`Records::skipped`] counts the skipped records.
     Skip,
     /// Malformed lines are collected: all lines are read, and the last item is an error with the number of malformed
-    /// records and the reasons of the first [`SkippedRecords::SHOWN`].
+    /// records and the reasons for the first [`SkippedRecords::SHOWN`] of these records.
     Collect,
 }
 
@@ -89,12 +89,12 @@ pub struct LabelledText {
 }
 
 impl LabelledText {
-    /// Returns a text with a label, without a group and without the file it was read from.
+    /// Returns a text with a label, but without a group and without a place in a file.
     pub fn new(text: impl Into<String>, label: impl Into<String>) -> Self {
         Self { text: text.into(), label: label.into(), group: None, place: None }
     }
 
-    /// Sets the line that the text was read from; line 0 means that the line is unknown.
+    /// Sets the file and the line from which the text was read; line 0 means that the line is unknown.
     pub(crate) fn placed(self, file: &Arc<str>, line: u64) -> Self {
         Self { place: (line > 0).then(|| FileLine::new(Arc::clone(file), line)), ..self }
     }
@@ -193,7 +193,7 @@ impl ColumnSpec {
         Self { separator: separator.into(), ..self }
     }
 
-    /// Sets the text that begins a comment line, which is skipped (default: `None`, no comments).
+    /// Sets the text at the start of comment lines, which are skipped (default: `None`, no comments).
     #[must_use]
     pub fn comment(self, comment: impl Into<String>) -> Self {
         Self { comment: Some(comment.into()), ..self }
@@ -206,7 +206,7 @@ pub(in crate::data) fn is_blank(c: char) -> bool {
     matches!(c, ' ' | '\t' | '\r')
 }
 
-/// Returns the words of a line, which spaces and tabs separate.
+/// Returns the words of a line; spaces and tabs separate words.
 pub(super) fn words(line: &str) -> impl Iterator<Item = &str> {
     line.split(is_blank).filter(|word| !word.is_empty())
 }
@@ -369,8 +369,7 @@ where
     }
 }
 
-/// The number of records that were skipped because they are malformed, and why the first of these records are
-/// malformed.
+/// The number of records that were skipped because they are malformed, and the reasons for the first of these records.
 #[derive(Debug, Clone, PartialEq, Default)]
 #[non_exhaustive]
 pub struct SkippedRecords {
@@ -452,7 +451,7 @@ impl<R> Records<R> {
     /// Reads all remaining records; at least one must remain.
     ///
     /// # Errors
-    /// The first error in the file; also an error if no record remains.
+    /// Fails with the first error in the file, or if no record remains.
     #[track_caller]
     pub fn read_all(&mut self) -> Result<Vec<R>> {
         let records: Vec<R> = self.by_ref().collect::<Result<_>>()?;

@@ -27,13 +27,14 @@ pub struct Samples {
     pub(super) fingerprint: u64,
 }
 
-/// The bytes of samples.
+/// The bytes of all samples, and the position of each sample in these bytes.
 #[derive(Debug, Default)]
 pub(super) struct FlatSamples {
     bytes: Vec<u8>,
-    /// The position in `bytes` behind each sample.
+    /// For each sample, the position in `bytes` behind the sample.
     ends: Vec<usize>,
-    /// The sequences of sparse rows of all samples; the bytes of a sample have the index of its sequence.
+    /// The sequences of sparse rows of all samples. The bytes of a sample contain the index of its sequence in this
+    /// list.
     sparse: Vec<Csr>,
     /// The memory of the numbers in `sparse`, in bytes.
     sparse_bytes: usize,
@@ -42,7 +43,7 @@ pub(super) struct FlatSamples {
     fingerprint: Fingerprint,
 }
 
-/// The first byte of each field.
+/// The first byte of a field; it shows the kind of the field.
 const INT: u8 = 0;
 const FLOAT: u8 = 1;
 const INTS: u8 = 2;
@@ -57,7 +58,7 @@ impl FlatSamples {
     /// # Errors
     /// Fails if the system refuses the memory.
     pub(super) fn try_push(&mut self, sample: &Sample) -> Result<()> {
-        // The bytes of a sample in this form are never more than the bytes of its fields.
+        // The flat bytes of a sample are never more than the memory of its fields.
         reserve::items(&mut self.bytes, sample.bytes(), "samples")?;
         reserve::items(&mut self.ends, 1, "samples")?;
         self.push(sample);
@@ -80,7 +81,7 @@ impl FlatSamples {
         self.bytes.len() + self.ends.len() * size_of::<usize>() + sparse
     }
 
-    /// Ends the samples, and releases the memory that growth has left unused.
+    /// Ends the samples, and releases the unused capacity of the vectors.
     pub(super) fn end(mut self) -> Samples {
         self.bytes.shrink_to_fit();
         self.ends.shrink_to_fit();
@@ -157,7 +158,7 @@ impl FlatSamples {
         }
     }
 
-    /// Appends a number, seven bits per byte; the highest bit of a byte tells that more bytes follow.
+    /// Appends a number, seven bits per byte; the highest bit of a byte is set if more bytes follow.
     fn count(&mut self, mut number: usize) {
         while number > 0x7f {
             self.bytes.push(number as u8 | 0x80);
@@ -228,9 +229,9 @@ impl FlatSamples {
     }
 }
 
-/// Returns the number of bytes that each of these integers fits into: 1, 2, 4 or 8. An integer below 0 needs 8 bytes.
+/// Returns the number of bytes into which each of these integers fits: 1, 2, 4 or 8. An integer below 0 needs 8 bytes.
 fn width<'a>(ids: impl Iterator<Item = &'a i64>) -> usize {
-    // The bits of all integers together have as many leading zeros as the largest integer.
+    // The bitwise or of all integers has as many leading zeros as the largest integer.
     match ids.fold(0, |bits, &id| bits | id as u64) {
         0..=0xff => 1,
         0x100..=0xffff => 2,
@@ -363,7 +364,7 @@ mod tests {
             ids().prop_map(Field::Ints),
             floats().prop_map(Field::Floats),
             prop::collection::vec(ids(), 0..5).prop_map(Field::Nested),
-            // The number of values may be wrong: the loader reports it.
+            // The number of values may differ from the number of indices; the loader reports this error.
             (0usize..300, ids(), floats()).prop_map(|(columns, indices, values)| Field::Sparse {
                 columns,
                 indices,

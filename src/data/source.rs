@@ -11,7 +11,7 @@ pub trait Source: Send + Sync {
     /// Iterates over the samples; every pass has the same order.
     ///
     /// # Errors
-    /// If the source cannot be opened. An error that occurs later is an item of the iterator.
+    /// Fails if the source cannot be opened. An error that occurs later is an item of the iterator.
     fn open(&self) -> Result<SampleIterator>;
 
     /// Returns the number of samples; `None` if the number is unknown until all samples are read.
@@ -51,12 +51,12 @@ impl Source for Samples {
     }
 }
 
-/// A stream of samples: each epoch reads the samples again, and the samples are never all in memory at once.
+/// A stream of samples: each epoch reads the samples again, so that not all samples need to be in memory at once.
 pub struct SampleStream {
     open: Box<dyn Fn() -> Result<SampleIterator> + Send + Sync>,
     size: Option<u64>,
     fingerprint: u64,
-    /// All samples, if they fit into memory.
+    /// All samples, if they are in memory; else `None`.
     held: Option<Samples>,
     buffer_bytes: Option<usize>,
 }

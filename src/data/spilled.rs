@@ -48,11 +48,11 @@ pub(super) struct SpilledIds {
 fn failed(path: &std::path::Path, what: &'static str, error: &std::io::Error) -> Error {
     let folder = path.parent().map_or_else(String::new, |folder| folder.display().to_string());
     Error::io(format!("temporary file `{}`", path.display()), what, error)
-        .noted(format!("`TMPDIR` names another folder than `{folder}`"))
+        .noted(format!("set `TMPDIR` to use another folder than `{folder}`"))
 }
 
 impl Spilling {
-    /// Creates a temporary file for ids below `below`.
+    /// Creates a temporary file for ids that are less than `below`.
     pub(super) fn new(below: usize) -> Result<Self> {
         static NUMBER: AtomicU64 = AtomicU64::new(0);
         let width = match below {

@@ -29,8 +29,8 @@ pub enum TagScheme {
     Ioe1,
     /// IOE2: `E` for the last word of a chunk, `I` for the other words of the chunk.
     Ioe2,
-    /// IOBES: `B`, `I` and `E` for the first, the inner and the last words of a chunk, `S` for a chunk of a single
-    /// word.
+    /// IOBES: `B` for the first word of a chunk, `I` for the inner words, `E` for the last word, and `S` for a chunk of
+    /// a single word.
     Iobes,
     /// The tag of a word is the kind of its chunk; adjacent words with equal tags are one chunk.
     Plain,
@@ -69,7 +69,7 @@ impl TagScheme {
     /// too.
     ///
     /// # Errors
-    /// If there is no scheme with this name.
+    /// Fails if there is no scheme with this name.
     #[track_caller]
     pub fn from_name(name: &str) -> Result<Self> {
         let lower = name.to_lowercase();
@@ -129,7 +129,7 @@ impl TagScheme {
         }
     }
 
-    /// Returns the position of the first tag that breaks the scheme: a tag with a wrong letter, or one that may not
+    /// Returns the position of the first tag that breaks the scheme: a tag with a wrong letter, or a tag that may not
     /// follow the previous tag. Returns the number of tags if the last tag may not end a sentence, and `None` if the
     /// whole sentence keeps the scheme. The tags must be in the standard spelling.
     pub(super) fn breach(self, sentence: &[String]) -> Option<usize> {
@@ -182,7 +182,7 @@ impl TagScheme {
     /// Returns the kind of chunk that a tag names; `None` for the tag `O`.
     ///
     /// # Errors
-    /// If `tag` is not a tag of the scheme.
+    /// Fails if `tag` is not a tag of the scheme.
     #[track_caller]
     pub fn kind(self, tag: &str) -> Result<Option<&str>> {
         Ok(Some(self.tag(tag).at_caller()?.kind).filter(|_| tag != "O"))
@@ -192,7 +192,7 @@ impl TagScheme {
     /// rule of the CoNLL shared tasks: a tag other than `O` begins a chunk if it follows `O` or a tag of another kind.
     ///
     /// # Errors
-    /// If one of `tags` is not a tag of the scheme.
+    /// Fails if one of `tags` is not a tag of the scheme.
     #[track_caller]
     pub fn chunks<'a>(self, tags: &[&'a str]) -> Result<Vec<Chunk<'a>>> {
         let mut found: Vec<Chunk<'a>> = Vec::new();
@@ -222,7 +222,7 @@ impl TagScheme {
     /// ```
     ///
     /// # Errors
-    /// If a tag is not a tag of the scheme.
+    /// Fails if a tag is not a tag of the scheme.
     #[track_caller]
     pub fn strict_chunks<'a>(self, tags: &[&'a str]) -> Result<Vec<Chunk<'a>>> {
         let mut chunks = self.chunks(tags).at_caller()?;
@@ -240,7 +240,7 @@ impl TagScheme {
     /// transitions of a conditional random field has the same layout.
     ///
     /// # Errors
-    /// If a token of `tags` is not a tag of the scheme.
+    /// Fails if a token of `tags` is not a tag of the scheme.
     #[track_caller]
     pub fn transitions(self, tags: &Vocabulary) -> Result<ndarray::Array2<f32>> {
         let known: Vec<Tag<'_>> = (0..tags.len() as i64)
@@ -334,7 +334,8 @@ mod tests {
         }
     }
 
-    /// The transitions allow a sequence of tags if and only if `written` returns the sequence for some list of chunks.
+    /// Checks that the transitions allow a sequence of tags if and only if `written` returns the sequence for some list
+    /// of chunks.
     #[test]
     fn transitions_allow_what_chunks_are_written_as() {
         for (scheme, _) in TagScheme::ALL {

@@ -67,7 +67,7 @@ impl Tagging {
     /// standard spelling.
     ///
     /// # Errors
-    /// If a tag is not in this spelling.
+    /// Fails if a tag is not in this spelling.
     #[track_caller]
     pub fn standard(&self, tags: &Vocabulary) -> Result<Vocabulary> {
         if self.scheme == TagScheme::Plain || self.spelling == TagSpelling::STANDARD {
@@ -96,7 +96,7 @@ impl Tagging {
     /// tags already keep that scheme.
     ///
     /// # Errors
-    /// If the tags break the scheme of `known`, and either the user has set that scheme or the tags keep no other
+    /// Fails if the tags break the scheme of `known`, and either the user has set that scheme or the tags keep no other
     /// scheme. The message has the location of the first sentence that breaks the scheme, and the number of such
     /// sentences.
     pub(super) fn translated(
@@ -180,23 +180,23 @@ impl fmt::Display for Tagging {
 pub(super) type Sentences<'a> = &'a AllSentences<'a>;
 type AllSentences<'a> = dyn Fn(&mut dyn FnMut(&[String])) -> Result<()> + 'a;
 
-/// A function that returns the location of a word in its file, given the index of the sentence and of the word in the
-/// sentence.
+/// A function that returns the location of a word in its file, given the index of the sentence and the index of the
+/// word in the sentence.
 pub(super) type WordLocation<'a> = &'a dyn Fn(usize, usize) -> Result<String>;
 
-/// The tag scheme and spelling that were detected in sentences, and how many sentences break the scheme.
+/// The tag scheme and spelling that were detected in sentences, and the number of sentences that break the scheme.
 pub(super) struct TagSurvey {
     pub(super) tagging: Tagging,
     /// The number of sentences that break the scheme.
     pub(super) broken: usize,
-    /// The index and the tags of the first sentence that breaks the scheme; `None` if no sentence does.
+    /// The index and the tags of the first sentence that breaks the scheme; `None` if all sentences keep the scheme.
     first: Option<(usize, Vec<String>)>,
     /// The number of all sentences.
     all: usize,
     origin: Origin,
 }
 
-/// Where a scheme comes from, for error messages.
+/// The origin of a scheme, for error messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Origin {
     /// The scheme was detected in the sentences.
@@ -208,12 +208,12 @@ enum Origin {
 }
 
 impl TagSurvey {
-    /// Detects the scheme of these sentences. Tags are plain unless all or most of them have one spelling of the tags
-    /// of schemes, such as `B-kind`. If `set` is given, it is the scheme; otherwise, the detected scheme is the one
-    /// that the fewest sentences break.
+    /// Detects the scheme of these sentences. Tags are plain unless all or most of them have the same spelling of a
+    /// scheme's tags, such as `B-kind`. If `set` is given, the scheme is `set`; otherwise, the scheme is the one that
+    /// the fewest sentences break.
     ///
     /// # Errors
-    /// If the sentences cannot be read from their files.
+    /// Fails if the sentences cannot be read from their files.
     pub(super) fn of(sentences: Sentences<'_>, set: Option<TagScheme>) -> Result<Self> {
         let mut found: HashMap<String, u64> = HashMap::new();
         let mut all = 0;
@@ -241,7 +241,7 @@ impl TagSurvey {
                 }
                 counts.iter().filter(|(tag, _)| spelling.parse(tag).is_some()).map(|(_, count)| count).sum()
             };
-            // If several spellings fit equally many tags, the first of them is chosen.
+            // If several spellings fit the same number of tags, the first of these spellings is chosen.
             let best = TagSpelling::of(&tags).into_iter().rev().max_by_key(kept);
             return match scheme {
                 TagScheme::Plain => Ok(plain(None)),
@@ -251,8 +251,8 @@ impl TagSurvey {
         if counts.keys().all(|tag| *tag == standard.outside) {
             return Self::spelled(standard, sentences);
         }
-        // Counts the tags of chunks that have a spelling. A nonstandard spelling counts 0 if no tag begins or continues
-        // a chunk.
+        // Counts the chunk tags in the spelling `spelling`. For a nonstandard spelling, the count is 0 if no tag begins
+        // or continues a chunk.
         let count = |spelling: &TagSpelling| -> u64 {
             let begun = |tag: &&str| matches!(spelling.parse(tag), Some(('B' | 'I', _)));
             // Tags with a separator between letter and kind count even if no letter is `B` or `I`, since all chunks may
@@ -356,7 +356,7 @@ impl TagSurvey {
                 one.all += 1;
             }
         })?;
-        // If equally many sentences break two schemes, a scheme that uses all the tags' letters is preferred.
+        // If the same number of sentences break two schemes, a scheme that has all letters of the tags is preferred.
         let others = |of: &Self| {
             let known =
                 |&letter: &char| letter == 'O' || of.tagging.scheme.letters().contains(&(letter as u8));
@@ -435,7 +435,7 @@ fn in_memory<'a>(sentences: &'a [&'a [String]]) -> Box<AllSentences<'a>> {
 
 impl TagScheme {
     /// Detects the scheme and the spelling of the tags in these sentences. If the tags fit several schemes, the result
-    /// is the first in the order IOB2, IOBES, IOE2, IOB1, IOE1; tags that fit no scheme are plain.
+    /// is the first of these schemes in the order IOB2, IOBES, IOE2, IOB1, IOE1; tags that fit no scheme are plain.
     ///
     /// ```
     /// use unpadded::data::TagScheme;
@@ -447,9 +447,9 @@ impl TagScheme {
     /// ```
     ///
     /// # Errors
-    /// If most tags are tags of a scheme but some sentences break the scheme, or if most tags are plain but some look
-    /// like tags of a scheme. The message has the first sentence with a wrong tag, and the number of sentences with a
-    /// wrong tag.
+    /// Fails if most tags are tags of a scheme but some sentences break the scheme, or if most tags are plain but some
+    /// look like tags of a scheme. The message has the first sentence with a wrong tag, and the number of sentences
+    /// with a wrong tag.
     #[track_caller]
     pub fn of<'a>(sentences: impl IntoIterator<Item = &'a [String]>) -> Result<Tagging> {
         let sentences: Vec<&[String]> = sentences.into_iter().collect();

@@ -20,7 +20,7 @@ pub struct TaggedText {
     pub tags: Vec<String>,
     /// The label of the whole text, such as an intent; `None` for a text without a label.
     pub label: Option<String>,
-    /// Where the text was read from, for error messages; `None` for a text made in memory.
+    /// The place from which the text was read, for error messages; `None` for a text made in memory.
     place: Option<FileLocation>,
 }
 
@@ -31,14 +31,14 @@ impl PartialEq for TaggedText {
     }
 }
 
-/// The file of a text, and where in the file the text is.
+/// The file of a text, and the place of the text in the file.
 #[derive(Debug, Clone)]
 struct FileLocation {
     file: Arc<str>,
     at: TextLocation,
 }
 
-/// Where in a file a text is.
+/// The place of a text in a file.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum TextLocation {
     /// The line of the first word, in a file with one word per line and no other lines between the words.
@@ -55,7 +55,7 @@ impl TaggedText {
         Self { words, tags, label: None, place: None }
     }
 
-    /// Sets where the text was read from.
+    /// Sets the place from which the text was read.
     pub(super) fn placed(self, file: &Arc<str>, at: TextLocation) -> Self {
         Self { place: Some(FileLocation { file: Arc::clone(file), at }), ..self }
     }
@@ -91,12 +91,12 @@ impl TaggedText {
 /// [`DataSet::open`] reads:
 /// - a file of columns ([`TaggedTexts::of_columns`]);
 /// - JSON Lines or Parquet with a list of words and a list of tags;
-/// - a folder of parallel files ([`TaggedTexts::of_parallel`]): each line of `seq.in` has the words of a text, the same
-///   line of `seq.out` the tags of these words, and the same line of the optional file `label` the label of the text.
+/// - a folder of parallel files ([`TaggedTexts::of_parallel`]): line `n` of `seq.in` has the words of a text, line `n`
+///   of `seq.out` has the tags of these words, and line `n` of the optional file `label` has the label of the text.
 ///
 /// A pattern such as `data/*.conll` reads several files; `some.zip!file` reads a file in a zip. The options name a
 /// column by its number, counted from 1, or by its name: in CoNLL-U, a column has a number and a name; in JSON and
-/// Parquet, only a name.
+/// Parquet, a column has only a name.
 ///
 /// ```
 /// use unpadded::data::{Data, Limits, TaggedTexts, TextFile};
@@ -114,22 +114,22 @@ impl TaggedText {
 pub type TaggedTexts = DataSet<TaggedText>;
 
 impl TaggedTexts {
-    /// Reads columns with one word per line, as in the CoNLL shared tasks: the first column has the word, the last
-    /// column its tag. A blank line ends a text. If most of the first lines have a tab, only tabs separate columns;
+    /// Reads columns with one word per line, as in the CoNLL shared tasks: the first column has the word, and the last
+    /// column has its tag. A blank line ends a text. If most of the first lines have a tab, only tabs separate columns;
     /// otherwise spaces and tabs do. Lines that begin with `-DOCSTART-` are skipped; in CoNLL-2003, such a line begins
     /// a document.
     ///
     /// A file is read as CoNLL-U if its name ends with `.conllu`, or if its lines have ten columns between tabs and the
-    /// first column has numbers. In CoNLL-U, the words are the column `form`, and the tags the column `upos`; comments,
-    /// ranges of words (such as `3-4`) and empty nodes are skipped. In other files whose first column numbers the
-    /// words, the words are the second column. The tags of such a file are the first column with tags of a scheme, such
-    /// as `B-NP`. CoNLL-U Plus is detected by the line `# global.columns`, CoNLL-2012 by the line `#begin document`. A
-    /// first line of known column names, such as `Token POS NER`, is a header. Tags in brackets, such as `(PER*`, are
-    /// read as `B-PER` and `I-PER`.
+    /// first column has numbers. In CoNLL-U, the words are in the column `form`, and the tags are in the column `upos`;
+    /// comments, ranges of words (such as `3-4`) and empty nodes are skipped. In other files whose first column numbers
+    /// the words, the words are in the second column, and the tags are in the first column with tags of a scheme, such
+    /// as `B-NP`. CoNLL-U Plus is detected by the line `# global.columns`, and CoNLL-2012 is detected by the line
+    /// `#begin document`. A first line of known column names, such as `Token POS NER`, is a header. Tags in brackets,
+    /// such as `(PER*`, are read as `B-PER` and `I-PER`.
     ///
     /// # Errors
-    /// If the file cannot be read, has no text or fewer than two columns, or if a line has another number of columns
-    /// than most lines.
+    /// Fails if the file cannot be read, has no text or fewer than two columns, or if a line has another number of
+    /// columns than most lines.
     #[track_caller]
     pub fn of_columns(file: &TextFile) -> Result<Self> {
         Columns::of(file, None, None, None, None)
@@ -144,8 +144,8 @@ impl TaggedTexts {
     /// blank in all files is skipped.
     ///
     /// # Errors
-    /// If a file cannot be read or has no text; if one file ends before the others; if a text has a different number of
-    /// tags and words, no label, or a label but no words. The message has the file and the line.
+    /// Fails if a file cannot be read or has no text; if one file ends before another file; if a text has a different
+    /// number of tags and words, no label, or a label but no words. The message has the file and the line.
     #[track_caller]
     pub fn of_parallel(words: &TextFile, tags: &TextFile, labels: Option<&TextFile>) -> Result<Self> {
         let read = || reserve::collected(of_lines(words, tags, labels)?, &words.name());
@@ -160,7 +160,7 @@ impl TaggedTexts {
     /// Returns the vocabulary of the words; `form` returns the form in which a word is counted, such as its lower case.
     ///
     /// # Errors
-    /// As [`Vocabulary::of`].
+    /// Fails as [`Vocabulary::of`] does.
     #[track_caller]
     pub fn words(&self, form: impl Fn(&str) -> String, limits: &Limits) -> Result<Vocabulary> {
         let words = self.records.iter().flat_map(|text| text.words.iter().map(|word| form(word)));
@@ -170,7 +170,7 @@ impl TaggedTexts {
     /// Returns the vocabulary of the characters in the words.
     ///
     /// # Errors
-    /// As [`Vocabulary::of`].
+    /// Fails as [`Vocabulary::of`] does.
     #[track_caller]
     pub fn characters(&self, limits: &Limits) -> Result<Vocabulary> {
         let words = self.records.iter().flat_map(|text| &text.words);
@@ -181,7 +181,7 @@ impl TaggedTexts {
     /// Returns the tags of several data sets, sorted, with their counts.
     ///
     /// # Errors
-    /// If the texts have no tag.
+    /// Fails if the texts have no tag.
     #[track_caller]
     pub fn tags<'a>(all: impl IntoIterator<Item = &'a TaggedTexts>) -> Result<Vocabulary> {
         let texts = all.into_iter().flat_map(|of| &of.records);
@@ -192,8 +192,8 @@ impl TaggedTexts {
     /// spelling is detected.
     ///
     /// # Errors
-    /// If texts break the scheme. The message has the file and the line of the first text that breaks the scheme, and
-    /// the number of such texts.
+    /// Fails if texts break the scheme. The message has the file and the line of the first text that breaks the scheme,
+    /// and the number of such texts.
     #[track_caller]
     pub fn scheme<'a>(all: impl IntoIterator<Item = &'a TaggedTexts>) -> Result<Tagging> {
         let all: Vec<&dyn Passes<TaggedText>> = all.into_iter().map(|of| of as _).collect();
@@ -203,7 +203,7 @@ impl TaggedTexts {
     /// Returns the labels of several data sets, sorted, with their counts.
     ///
     /// # Errors
-    /// If no text has a label.
+    /// Fails if no text has a label.
     #[track_caller]
     pub fn labels<'a>(all: impl IntoIterator<Item = &'a TaggedTexts>) -> Result<Vocabulary> {
         let all: Vec<&TaggedTexts> = all.into_iter().collect();
@@ -220,7 +220,7 @@ impl TaggedTexts {
     /// label. Without a vocabulary of characters or of labels, the sample has no ids of characters or of the label.
     ///
     /// # Errors
-    /// If there is no text, or if a vocabulary lacks a word, a character, a tag or a label.
+    /// Fails if there is no text, or if a vocabulary lacks a word, a character, a tag or a label.
     #[track_caller]
     pub fn samples(
         &self,
@@ -240,7 +240,7 @@ impl TaggedTexts {
 /// spelling is detected.
 ///
 /// # Errors
-/// The errors of [`TaggedTexts::scheme`]; also if a file cannot be read.
+/// Fails as [`TaggedTexts::scheme`] does, or if a file cannot be read.
 pub(crate) fn scheme(all: &[&dyn Passes<TaggedText>]) -> Result<Tagging> {
     let set = all.iter().find_map(|of| of.options().scheme);
     let sentences = |visit: &mut dyn FnMut(&[String])| {
@@ -293,8 +293,8 @@ pub(super) fn sample(
     Ok(fields)
 }
 
-/// Opens two or three parallel files as texts: a line of `words` has the words of a text, the same line of `tags` the
-/// tags, and the same line of `labels`, if given, the label.
+/// Opens two or three parallel files as texts: a line of `words` has the words of a text, the same line of `tags` has
+/// the tags, and the same line of `labels`, if given, has the label.
 pub(super) fn of_lines(
     words: &TextFile,
     tags: &TextFile,
@@ -317,9 +317,7 @@ pub(super) fn of_lines(
         let wrong = |at: usize, expected: String| Err((at, Reason { expected, got: "a blank line".into() }));
         match label {
             Some("") => wrong(2, "a label".to_owned()),
-            Some(label) if text.words.is_empty() => {
-                wrong(0, format!("words, of which the label is {}", shown(label)))
-            }
+            Some(label) if text.words.is_empty() => wrong(0, format!("words for the label {}", shown(label))),
             label => {
                 text.label = label.map(str::to_owned);
                 Ok(Some(text))
@@ -384,7 +382,7 @@ mod tests {
         refused(of("O O O\n\nO\n", "a\n\n \n"), "label:3: expected a label, got a blank line");
         refused(
             of("O O O\n\nO\n", "a\nb\nc\n"),
-            "seq.in:2: expected words, of which the label is \"b\", got a blank line",
+            "seq.in:2: expected words for the label \"b\", got a blank line",
         );
         refused(
             of("O O O\nO\nO\n", "a\n\nc\n"),

@@ -19,7 +19,8 @@ use super::records::{
 };
 use crate::error::{AtCaller, Error, ErrorKind, Result};
 
-/// A text file, plain or compressed with gzip or zip. The encoding is UTF-8 unless [`Self::encoding`] sets another.
+/// A text file, plain or compressed with gzip or zip. The encoding is UTF-8 unless [`Self::encoding`] sets another
+/// encoding.
 ///
 /// ```
 /// use unpadded::data::TextFile;
@@ -60,14 +61,15 @@ impl TextFile {
     /// Opens a file without reading the contents. If the file changes after this call, reading it is an error.
     ///
     /// # Errors
-    /// If the file does not exist, or if the path is a folder, or a pipe or a device, which can be read only once.
+    /// Fails if the file does not exist, or if the path is a folder, a pipe or a device. A pipe or a device can be read
+    /// only once.
     #[track_caller]
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
         Origin::file(path.as_ref()).map(|origin| Self::of(origin, None)).at_caller()
     }
 
-    /// Returns a file that is embedded in the program by `include_str!` or `include_bytes!`; error messages call it
-    /// `name`.
+    /// Returns a file that is embedded in the program by `include_str!` or `include_bytes!`; error messages show `name`
+    /// as the name of the file.
     pub fn embedded(name: &str, contents: &'static (impl AsRef<[u8]> + ?Sized)) -> Self {
         Self::of(Origin::Embedded { name: name.into(), bytes: contents.as_ref() }, None)
     }
@@ -91,7 +93,7 @@ impl TextFile {
     /// of a JSON file in a zip.
     ///
     /// # Errors
-    /// If the file is neither a zip nor a JSON object, or is damaged; if the zip has no file with this name (the
+    /// Fails if the file is neither a zip nor a JSON object, or is damaged; if the zip has no file with this name (the
     /// message lists some files of the zip). A JSON list that does not exist is an error only when the records are
     /// read.
     #[track_caller]
@@ -205,7 +207,7 @@ impl TextFile {
             .then(|| format!("encoding {name}, {why}; `encoding` (`data.encoding` in a config) sets another"))
     }
 
-    /// Sets what happens with malformed lines: they are an error, skipped, or collected (default:
+    /// Sets the treatment of malformed lines: they are an error, skipped, or collected (default:
     /// [`MalformedLines::Error`]).
     #[must_use]
     pub fn malformed(mut self, policy: MalformedLines) -> Self {
@@ -246,7 +248,7 @@ impl TextFile {
     /// the whole file is read.
     ///
     /// # Errors
-    /// If the file cannot be read.
+    /// Fails if the file cannot be read.
     #[track_caller]
     pub fn fingerprint(&self) -> Result<u64> {
         let f = Fingerprint::default().number(self.origin.fingerprint().at_caller()?);
@@ -267,7 +269,7 @@ impl TextFile {
         self.checked(self.raw()?)
     }
 
-    /// As [`Self::bytes`], but the bytes are not decoded to UTF-8.
+    /// Returns the same as [`Self::bytes`], but the bytes are not decoded to UTF-8.
     fn raw(&self) -> Result<(Arc<str>, Bytes)> {
         self.head.take().map_or_else(|| self.opened(), Ok)
     }
@@ -277,7 +279,8 @@ impl TextFile {
         self.checked(self.raw_sample()?)
     }
 
-    /// As [`Self::sample`], but the bytes are not decoded to UTF-8, so that the encoding can be detected.
+    /// Returns the same as [`Self::sample`], but the bytes are not decoded to UTF-8, so that the encoding can be
+    /// detected.
     pub(super) fn raw_sample(&self) -> Result<(Arc<str>, Bytes)> {
         self.head.sample(|| self.opened())
     }
@@ -393,7 +396,7 @@ impl TextFile {
     /// Reads lines of `text<TAB>label`; blank lines are skipped.
     ///
     /// # Errors
-    /// If the file cannot be opened. A malformed line is an error item of the iterator.
+    /// Fails if the file cannot be opened. A malformed line is an error item of the iterator.
     #[track_caller]
     pub fn labelled(&self) -> Result<Records<LabelledText>> {
         self.records(OneLine(labelled))
@@ -402,7 +405,7 @@ impl TextFile {
     /// Reads lines of `source<TAB>target`; blank lines are skipped.
     ///
     /// # Errors
-    /// If the file cannot be opened. A malformed line is an error item of the iterator.
+    /// Fails if the file cannot be opened. A malformed line is an error item of the iterator.
     #[track_caller]
     pub fn pairs(&self) -> Result<Records<Pair>> {
         self.records(OneLine(pair))
@@ -412,7 +415,7 @@ impl TextFile {
     /// Tatoeba. Blank lines are skipped.
     ///
     /// # Errors
-    /// If the file cannot be opened. A malformed line is an error item of the iterator.
+    /// Fails if the file cannot be opened. A malformed line is an error item of the iterator.
     #[track_caller]
     pub fn translations(&self) -> Result<Records<Pair>> {
         self.records(OneLine(translation))
@@ -432,7 +435,7 @@ impl TextFile {
     /// ```
     ///
     /// # Errors
-    /// If the file cannot be opened. A malformed line is an error item of the iterator.
+    /// Fails if the file cannot be opened. A malformed line is an error item of the iterator.
     #[track_caller]
     pub fn columns(&self, spec: ColumnSpec) -> Result<Records<Vec<Vec<String>>>> {
         self.records(Block::new(move |sentence: &mut Vec<Vec<String>>, line: &str| spec.add(sentence, line)))
@@ -444,8 +447,8 @@ impl TextFile {
     /// rounded to `f32`.
     ///
     /// A line is malformed in three cases: the label is no finite number, or is several numbers such as `1,3`; an index
-    /// is repeated, no whole number, or below the first index; a value is not finite in `f32`. The message numbers the
-    /// pairs `index:value` of a line from 1 on; `qid` is not counted.
+    /// is repeated, is not a whole number, or is below the first index; a value is not finite in `f32`. The message
+    /// numbers the pairs `index:value` of a line from 1 on; `qid` is not counted.
     ///
     /// ```
     /// use unpadded::data::{FirstIndex, TextFile};
@@ -463,7 +466,7 @@ impl TextFile {
     /// In a zip with several files, choose a file by [`Self::member`].
     ///
     /// # Errors
-    /// If the file cannot be opened. A malformed line is an error item of the iterator.
+    /// Fails if the file cannot be opened. A malformed line is an error item of the iterator.
     #[track_caller]
     pub fn libsvm(&self, first: FirstIndex) -> Result<Records<LabelledRow>> {
         let mut lines = LibsvmLine::new(first);
@@ -473,7 +476,7 @@ impl TextFile {
     /// Reads every line unchanged, including blank lines.
     ///
     /// # Errors
-    /// If the file cannot be opened. A malformed line is an error item of the iterator.
+    /// Fails if the file cannot be opened. A malformed line is an error item of the iterator.
     #[track_caller]
     pub fn lines(&self) -> Result<Records<String>> {
         self.records(OneLine(|line: &str| Ok(Some(line.to_owned()))))
@@ -482,7 +485,7 @@ impl TextFile {
     /// Reads documents with one sentence per line; a blank line ends a document.
     ///
     /// # Errors
-    /// If the file cannot be opened. A malformed line is an error item of the iterator.
+    /// Fails if the file cannot be opened. A malformed line is an error item of the iterator.
     #[track_caller]
     pub fn documents(&self) -> Result<Records<Vec<String>>> {
         self.records(Block::new(|document: &mut Vec<String>, line: &str| {
@@ -495,13 +498,13 @@ impl TextFile {
     /// end with `\r\n`. A malformed line is always an error, even if [`Self::malformed`] is set to skip.
     ///
     /// # Errors
-    /// If the file cannot be read, is empty, has a malformed line, or is longer than [`Self::max_text`].
+    /// Fails if the file cannot be read, is empty, has a malformed line, or is longer than [`Self::max_text`].
     #[track_caller]
     pub fn text(&self) -> Result<String> {
         self.pieces(Some(self.max_text)).and_then(Iterator::collect).at_caller()
     }
 
-    /// Returns the text in pieces, as [`Lines::pieces`]; the first item is an error if the file is empty.
+    /// Returns the text in pieces, as [`Lines::pieces`] does; the first item is an error if the file is empty.
     pub(super) fn pieces(&self, held: Option<usize>) -> Result<Stream<String>> {
         let lines = self.lines_of()?;
         let name = Arc::clone(&lines.name);

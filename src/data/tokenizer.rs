@@ -80,8 +80,8 @@ impl Tokenizer {
     }
 
     /// Returns a reversible tokenizer of words and marks. Letters and digits in a row are one piece, together with an
-    /// apostrophe right after the last letter; every other mark is a piece. A piece that follows another piece without
-    /// a space begins with U+FFED.
+    /// apostrophe right after the last letter; every other mark is a piece of its own. A piece that follows another
+    /// piece without a space begins with U+FFED.
     ///
     /// ```
     /// use unpadded::data::Tokenizer;
@@ -111,7 +111,7 @@ impl Tokenizer {
     /// ```
     ///
     /// # Errors
-    /// If the file cannot be read, has another format, or the feature `tokenizers` is off.
+    /// Fails if the file cannot be read or has another format, or if the feature `tokenizers` is off.
     #[track_caller]
     pub fn hugging_face(path: impl AsRef<Path>) -> Result<Self> {
         let name = path.as_ref().display().to_string();
@@ -152,10 +152,10 @@ impl Tokenizer {
         format!("{name}{}", if self.lowercase { LOWERCASE } else { "" })
     }
 
-    /// Returns the tokenizer with this name, as [`Self::name`] returns it.
+    /// Returns the tokenizer for a name that [`Self::name`] returned.
     ///
     /// # Errors
-    /// If no tokenizer has this name, or if the tokenizer needs the feature `tokenizers`, which is off.
+    /// Fails if no tokenizer has this name, or if the tokenizer needs the feature `tokenizers`, which is off.
     #[track_caller]
     pub fn from_name(name: &str) -> Result<Self> {
         if let Some(json) = name.strip_prefix(HUGGING_FACE) {
@@ -195,13 +195,13 @@ impl Tokenizer {
         }
     }
 
-    /// Builds a vocabulary from the tokens of these texts, within the limits, as [`Vocabulary::of`]. With a
+    /// Builds a vocabulary from the tokens of these texts, within the limits, as [`Vocabulary::of`] does. With a
     /// `tokenizer.json`, the vocabulary has all tokens of the file with the ids in the file, whatever the limits are.
     /// If the limits have special tokens that the file lacks, these tokens are appended. [`Vocabulary::UNKNOWN`] is not
     /// appended, because the file has its own token for unknown text or can encode every text.
     ///
     /// # Errors
-    /// As [`Vocabulary::of`].
+    /// Fails as [`Vocabulary::of`] does.
     #[track_caller]
     pub fn vocabulary<T: AsRef<str>>(
         &self,
@@ -219,10 +219,10 @@ impl Tokenizer {
         counted.within(limits).at_caller()
     }
 
-    /// Joins tokens to a text. Characters are joined without spaces, other tokens with spaces, but without a space
-    /// before a marked [piece](Self::pieces). Tokens of a `tokenizer.json` are joined by the decoder in the file,
-    /// without special tokens. Joining characters restores the tokenized text. Joining pieces or uncut words restores a
-    /// text with single spaces between words.
+    /// Joins tokens to a text. Characters are joined without spaces. Other tokens are joined with spaces, but there is
+    /// no space before a [piece](Self::pieces) that begins with U+FFED. Tokens of a `tokenizer.json` are joined by the
+    /// decoder in the file, without special tokens. Joining characters restores the tokenized text. Joining pieces, or
+    /// tokens that were cut at white space, restores the text with single spaces between words.
     pub fn join<T: AsRef<str>>(&self, tokens: impl IntoIterator<Item = T>) -> String {
         #[cfg(feature = "tokenizers")]
         if let Cut::HuggingFace(of) = &self.cut {

@@ -47,8 +47,8 @@ impl Limits {
     }
 
     /// Sets the special tokens (default: [`Vocabulary::UNKNOWN`], which represents every token without an entry).
-    /// Special tokens are the first entries, even if no text contains them. A token of a text that is spelt like a
-    /// special token is a separate entry.
+    /// Special tokens are the first entries, even if no text contains them. If a text has a token that is spelt like a
+    /// special token, this token is a separate entry.
     #[must_use]
     pub fn specials(self, specials: impl IntoIterator<Item = impl Into<String>>) -> Self {
         Self { specials: specials.into_iter().map(Into::into).collect(), ..self }
@@ -61,7 +61,7 @@ impl Limits {
     }
 
     /// Sets the base vocabulary, to which the new tokens are added (default: none). Tokens of the base vocabulary keep
-    /// their ids, whatever the other limits are. The count of such a token is its count in the base plus its count in
+    /// their ids, whatever the other limits are. The count of a base token is its count in the base plus its count in
     /// the new texts.
     #[must_use]
     pub fn base(self, base: impl Into<Option<Vocabulary>>) -> Self {
@@ -71,8 +71,8 @@ impl Limits {
 
 /// A vocabulary: a list of special tokens and tokens of texts; the id of a token is its position in the list.
 ///
-/// [`Self::special`] looks up special tokens, [`Self::id`] tokens of texts. Therefore, a token `</s>` that occurs in a
-/// text is not the special token `</s>`, which ends a text.
+/// [`Self::special`] looks up special tokens, and [`Self::id`] looks up tokens of texts. Therefore, a token `</s>` that
+/// occurs in a text is not the special token `</s>`, which ends a text.
 ///
 /// ```
 /// use unpadded::data::{Limits, Vocabulary};
@@ -123,7 +123,7 @@ impl TokenCounts {
         *self.0.entry(token.to_owned()).or_default() += count;
     }
 
-    /// Makes a vocabulary of labels from the counted tokens, as [`Vocabulary::labels`].
+    /// Makes a vocabulary of labels from the counted tokens, as [`Vocabulary::labels`] does.
     pub(crate) fn labels(self) -> Result<Vocabulary> {
         let counted = self.within(&Limits { specials: Vec::new(), ..Limits::default() })?;
         let mut entries: Vec<_> = counted.tokens.into_iter().zip(counted.counts).collect();
@@ -132,7 +132,7 @@ impl TokenCounts {
             .map_err(|label| Error::new("labels", "each once", format!("`{label}` twice")))
     }
 
-    /// Returns the share of all counted occurrences with a token in the vocabulary `known`, from 0 to 1; `None` if
+    /// Returns the share of the counted occurrences whose token is in the vocabulary `known`, from 0 to 1; `None` if
     /// nothing was counted.
     pub(crate) fn coverage(&self, known: &Vocabulary) -> Option<f64> {
         let all: u64 = self.0.values().sum();
@@ -183,12 +183,12 @@ impl Vocabulary {
     pub const UNKNOWN: &'static str = "<unk>";
 
     /// Builds a vocabulary from the tokens of texts: special tokens come first, then the other tokens by descending
-    /// count; tokens with equal counts are sorted by their text. A token of a text that is spelt like a special token
-    /// is a separate entry.
+    /// count; tokens with equal counts are sorted by their text. If a text has a token that is spelt like a special
+    /// token, this token is a separate entry.
     ///
     /// # Errors
-    /// If a special token is repeated, if there are more than `max_size` special tokens, or if the limits leave no
-    /// token of the texts.
+    /// Fails if a special token is repeated, if there are more than `max_size` special tokens, or if the limits leave
+    /// no token of the texts.
     #[track_caller]
     pub fn of<T: AsRef<str>>(tokens: impl IntoIterator<Item = T>, limits: &Limits) -> Result<Self> {
         let mut counted = TokenCounts::default();
@@ -209,7 +209,7 @@ impl Vocabulary {
     /// ```
     ///
     /// # Errors
-    /// If there are no labels.
+    /// Fails if there are no labels.
     #[track_caller]
     pub fn labels<T: AsRef<str>>(labels: impl IntoIterator<Item = T>) -> Result<Self> {
         let mut counted = TokenCounts::default();
@@ -254,7 +254,7 @@ impl Vocabulary {
     /// with this name, for example in the vocabulary of a `tokenizer.json`.
     ///
     /// # Errors
-    /// If no token has this name; the message lists the special tokens.
+    /// Fails if no token has this name; the message lists the special tokens.
     #[track_caller]
     pub fn special(&self, name: &str) -> Result<i64> {
         if let Some(id) = self.find_special(name) {
@@ -277,7 +277,8 @@ impl Vocabulary {
     /// Returns the id of a token of a text, or the id of [`Self::UNKNOWN`] if the token has no entry.
     ///
     /// # Errors
-    /// If the token has no entry, and the vocabulary has no [`Self::UNKNOWN`]; the message lists some known tokens.
+    /// Fails if the token has no entry, and the vocabulary has no [`Self::UNKNOWN`]; the message lists some known
+    /// tokens.
     #[track_caller]
     pub fn lookup(&self, token: &str) -> Result<i64> {
         if let Some(id) = self.id(token).or(self.unknown) {
@@ -293,19 +294,19 @@ impl Vocabulary {
     /// Returns the ids of several tokens, each looked up by [`Self::lookup`].
     ///
     /// # Errors
-    /// As [`Self::lookup`].
+    /// Fails as [`Self::lookup`] does.
     #[track_caller]
     pub fn ids<T: AsRef<str>>(&self, tokens: impl IntoIterator<Item = T>) -> Result<Vec<i64>> {
         let ids = tokens.into_iter().map(|token| self.lookup(token.as_ref()));
         let mut ids = reserve::collected(ids, "ids of a text").at_caller()?;
-        // The vector grew while ids were added, so up to half of its memory may be unused; every text in memory has a
-        // vector of ids.
+        // The vector grew while ids were added, so up to half of its memory may be unused. The unused memory is
+        // released here, because every text in memory has a vector of ids.
         ids.shrink_to_fit();
         Ok(ids)
     }
 
-    /// Returns bags of words: a sparse `f32` matrix with one row per text and one column per token, which has the count
-    /// of the token in the text.
+    /// Returns bags of words: a sparse `f32` matrix with one row per text and one column per token. The column of a
+    /// token has the count of the token in the text.
     ///
     /// ```
     /// use unpadded::data::{Limits, Vocabulary};
@@ -318,7 +319,7 @@ impl Vocabulary {
     /// ```
     ///
     /// # Errors
-    /// If a token has no entry, and the vocabulary has no [`Self::UNKNOWN`].
+    /// Fails if a token has no entry, and the vocabulary has no [`Self::UNKNOWN`].
     #[doc(alias = "CountVectorizer")]
     #[track_caller]
     pub fn bags<T: AsRef<str>, I: IntoIterator<Item = T>>(

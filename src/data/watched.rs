@@ -1,5 +1,5 @@
 //! A file that is read repeatedly and must not change meanwhile. The size and the modification time are checked when
-//! the file is opened, and the checksum of the bytes whenever a reader reaches the end of the file.
+//! the file is opened. The checksum of the bytes is checked whenever a reader reaches the end of the file.
 
 use std::fmt;
 use std::fs::{self, File, Metadata};
@@ -96,7 +96,7 @@ impl WatchedFile {
     /// Opens the file for reading, after checking that it has not changed.
     ///
     /// # Errors
-    /// If the file was removed, replaced by something that is not a file, or changed since [`Self::new`].
+    /// Fails if the file was removed, replaced by something that is not a file, or changed since [`Self::new`].
     pub(super) fn open(self: &Arc<Self>) -> Result<Reading> {
         let what = || format!("file `{}`", self.path.display());
         let wrong = |e: io::Error| match e.kind() {

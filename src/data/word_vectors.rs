@@ -12,7 +12,7 @@ use super::{SkippedRecords, TextFile, Vocabulary};
 use crate::error::{AtCaller, Error, Result};
 use crate::reserve;
 
-/// Where the vector of a token is stored: the index of a row.
+/// The place of a token's vector: the index of a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum VectorPlace {
     No,
@@ -26,21 +26,21 @@ enum VectorPlace {
 ///
 /// The format of the file is detected from the first bytes:
 ///
-/// | form | a vector |
+/// | format | a vector |
 /// |---|---|
-/// | text, as of GloVe | a line of the word and its numbers |
-/// | text, as of word2vec and fastText (`.vec`) | a line of the word and its numbers; line 1: count and width of vectors |
-/// | binary, as of word2vec | the word, a space and little-endian `f32`; line 1 as in the form above |
+/// | text, as in GloVe files | a line with the word and the numbers of the vector |
+/// | text, as of word2vec and fastText (`.vec`) | as above, but line 1 has the count and the width of the vectors |
+/// | binary, as in word2vec files | the word, a space and little-endian `f32` numbers; line 1 as above |
 ///
 /// A whole fastText model (`.bin`) is refused; fastText also writes a `.vec` file, which has the vectors. A file in a
-/// format of the table may be compressed with gzip or zip. In a text format, words may contain spaces, because the
-/// vector is the last numbers of the line. The first line may declare the count and the width of the vectors. If the
-/// first line is already a vector, the width is the count of numbers in this vector. A first line of two whole numbers
-/// is always read as count and width.
+/// format of the table may be compressed with gzip or zip. In a text format, words may contain spaces, because the last
+/// numbers of the line are the vector. The first line may declare the count and the width of the vectors. If the first
+/// line is already a vector, the width is the count of numbers in this vector. A first line of two whole numbers is
+/// always read as count and width.
 ///
 /// A token gets the vector of the same word in the file, otherwise the vector of its lower-case form. If the file has
 /// several vectors of a word, the first one is used. The file is streamed: only the vectors of the vocabulary's tokens
-/// are in memory. In the lines of other words, the numbers are counted but not parsed.
+/// are in memory. In the lines of other words, the numbers are counted, but only the first number is parsed.
 ///
 /// ```
 /// use unpadded::data::{Limits, TextFile, Vocabulary, WordVectors};
@@ -67,7 +67,7 @@ pub struct WordVectors {
     width: usize,
     /// The vectors that were found, row after row.
     rows: Vec<f32>,
-    /// For each token of the vocabulary, where its vector is stored.
+    /// For each token of the vocabulary, the place of its vector.
     found: Vec<VectorPlace>,
     skipped: SkippedRecords,
 }
@@ -81,7 +81,7 @@ impl WordVectors {
     /// encoding than UTF-8.
     ///
     /// # Errors
-    /// The errors of [`Self::of`]; also if the file does not exist.
+    /// Fails as [`Self::of`] does, or if the file does not exist.
     #[doc(alias = "glove")]
     #[doc(alias = "word2vec")]
     #[track_caller]
@@ -102,11 +102,11 @@ impl WordVectors {
     /// ```
     ///
     /// # Errors
-    /// If the file cannot be read or has no vector; if it has more or fewer vectors than the first line declares; if a
-    /// vector has another width than the first vector; if the vector of a token has a cell that is not a number, or a
-    /// number that is not finite in `f32`. The message has the line; for a binary file, it has the number of the vector
-    /// and the position of the vector's first byte. If [`TextFile::malformed`] is set to skip, malformed vectors are
-    /// skipped instead.
+    /// Fails if the file cannot be read or has no vector; if it has more or fewer vectors than the first line declares;
+    /// if a vector has another width than the first vector; if the vector of a token has a cell that is not a number,
+    /// or a number that is not finite in `f32`. The message has the line; for a binary file, it has the number of the
+    /// vector and the position of the vector's first byte. If [`TextFile::malformed`] is set to skip, malformed vectors
+    /// are skipped instead.
     #[track_caller]
     pub fn of(file: &TextFile, vocabulary: &Vocabulary) -> Result<Self> {
         VectorSearch::new(vocabulary).read(file).at_caller()
@@ -155,11 +155,12 @@ impl WordVectors {
         covered as f64 / all.max(1) as f64
     }
 
-    /// Writes the vector of each token into the row of `table` with the token's id; the rows of tokens without a vector
-    /// are unchanged.
+    /// Writes the vector of each token into the row of `table` whose index is the token's id; the rows of tokens
+    /// without a vector are unchanged.
     ///
     /// # Errors
-    /// If `table` does not have one row per token of the vocabulary, or if its width is not the width of the vectors.
+    /// Fails if `table` does not have one row per token of the vocabulary, or if its width is not the width of the
+    /// vectors.
     #[track_caller]
     pub fn fill(&self, table: &mut Array2<f32>) -> Result<()> {
         if table.dim() != (self.found.len(), self.width) {

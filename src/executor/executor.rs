@@ -50,10 +50,10 @@ use crate::tensor::{DType, Element, Storage, StorageKind, Variable};
 /// ```
 ///
 /// # A run in two halves
-/// A run [until the gradients](Stage::Gradients) does not change the scope. After a run until the gradients, the gradients can
-/// be read ([`gradient`](Self::gradient)) and replaced ([`set_gradient`](Self::set_gradient)); then [`update`](Self::update)
-/// applies the updates. If no gradient is replaced, a run until the gradients plus `update` gives bit-identical results to one
-/// whole run.
+/// A run [until the gradients](Stage::Gradients) does not change the scope. After a run until the gradients, the
+/// gradients can be read ([`gradient`](Self::gradient)) and replaced ([`set_gradient`](Self::set_gradient)); then
+/// [`update`](Self::update) applies the updates. If no gradient is replaced, a run until the gradients plus `update`
+/// gives the same results, bit for bit, as one whole run.
 ///
 /// The example trains two replicas of a model, each on half of a batch, as processes on several machines would:
 ///
@@ -131,8 +131,8 @@ impl Executor {
     /// fetched variable nor an update needs are left out.
     ///
     /// # Errors
-    /// If the program is not well formed, an operator is not registered, threads cannot be started, or `threads` is more than
-    /// [`Self::MOST_THREADS`].
+    /// Fails if the program is not well formed, if an operator is not registered, if threads cannot be started, or if
+    /// `threads` is more than [`Self::MOST_THREADS`].
     #[track_caller]
     pub fn new(program: &Program, registry: &Registry, fetch: &[VarId], threads: usize) -> Result<Self> {
         Self::on(program, registry, fetch, Threads::new(threads).at_caller()?)
@@ -149,8 +149,8 @@ impl Executor {
         Self::stepping(program, registry, fetch, &[], threads)
     }
 
-    /// Compiles a program that is one step: the next run reads the values of `nexts` after this run, like the next values of
-    /// memories.
+    /// Compiles a program that computes one step. The next run reads the values that `nexts` have after this run, as a
+    /// step reads the values that the previous step computed.
     #[track_caller]
     pub(crate) fn stepping(
         program: &Program,
@@ -189,18 +189,19 @@ impl Executor {
         self.machine.divide_everything();
     }
 
-    /// The program that was given to [`Self::new`].
+    /// Returns the program that was given to [`Self::new`].
     pub fn program(&self) -> &Program {
         &self.program
     }
 
-    /// The current size of all buffers in bytes. Buffers grow to the size that the largest batch so far needed, and never
-    /// shrink.
+    /// Returns the current size of all buffers in bytes. Buffers grow to the size that the largest batch so far needed,
+    /// and never shrink.
     pub fn bytes(&self) -> usize {
         self.machine.bytes()
     }
 
-    /// Returns the memory of all buffers to the system. The values and gradients of the last run cannot be used afterwards.
+    /// Gives the memory of all buffers back to the system. The values and gradients of the last run cannot be used
+    /// afterwards.
     pub(crate) fn release(&mut self) {
         self.done = None;
         if self.bytes() > 0 {
@@ -214,7 +215,7 @@ impl Executor {
     /// After this call, the values and gradients of the last run cannot be used.
     ///
     /// # Errors
-    /// The errors of [`Self::run`] that are about feeds.
+    /// Fails if [`Self::run`] would fail because of a feed.
     #[track_caller]
     pub fn counts(&mut self, feeds: &[(VarId, &Variable)]) -> Result<RowCounts> {
         let mut counts = RowCounts::default();
@@ -222,41 +223,43 @@ impl Executor {
         Ok(counts)
     }
 
-    /// Computes the counts of a batch as [`Self::counts`] does, in the memory of earlier counts.
+    /// Computes the counts of a batch as [`Self::counts`] does, and reuses the memory of `counts`.
     ///
     /// # Errors
-    /// The errors of [`Self::counts`].
+    /// Fails as [`Self::counts`] does.
     #[track_caller]
     pub fn count_into(&mut self, feeds: &[(VarId, &Variable)], counts: &mut RowCounts) -> Result<()> {
         self.done = None;
         self.machine.counts_for(&self.program, &self.plan, feeds, counts).at_caller()
     }
 
-    /// Returns the counts of the last run: the rows of all levels that operators made, and the memory of values that are not
-    /// dense. This memory is not smaller after an earlier, larger batch.
+    /// Returns the counts of the last run: the rows of all levels that operators made, and the memory of values that
+    /// are not dense. This memory does not shrink: after a larger batch, it stays as large as that batch needed.
     pub fn counts_of_run(&self) -> RowCounts {
         self.machine.counts(&self.plan)
     }
 
-    /// Returns the memory that a run takes for a batch with these counts, parameters and state included, beside the feeds
-    /// themselves. It is computed before the run, without an allocation, and counts a whole training step. Buffers that earlier
-    /// batches made larger stay as large ([`MemoryUse::kept`]).
+    /// Returns the memory that a run takes for a batch with these counts. The figures include the parameters and the
+    /// state, but not the feeds. They are computed before the run, without an allocation, for a whole training step. A
+    /// buffer that an earlier batch made larger keeps its size ([`MemoryUse::kept`]).
     pub fn memory(&self, counts: &RowCounts) -> MemoryUse {
         let held = |buffer| self.machine.buffer_bytes(buffer);
         MemoryUse::of_program(&self.program).of_run(&self.plan, counts, self.machine.threads(), &held)
     }
 
-    /// The compiled program as text. The text shows each instruction with its position, outputs and buffers, and the variables
-    /// that share a buffer. For each recurrent loop, the text shows the calls before, in and after the loop, with the reasons.
+    /// Returns the compiled program as text. The text shows each instruction with its position, outputs and buffers,
+    /// and the variables that share a buffer. For each recurrent loop, the text shows the calls before, in and after
+    /// the loop, with the reasons.
     pub fn listing(&self) -> Listing<'_> {
         Listing::of(&self.plan)
     }
 
-    /// Sets the value of a feed for [`Self::run_placed`]; the value stays until another value is set. The feed must be one of
-    /// the variables to fetch. Returns the number of sequences of the value; `None` if its rows are not rows of the batch.
+    /// Sets the value of a feed for [`Self::run_placed`]; the value stays until another value is set. The feed must be
+    /// one of the variables to fetch. Returns the number of sequences of the value; `None` if the rows of the value are
+    /// not rows of the batch.
     ///
     /// # Errors
-    /// If the value does not have the dtype or shape of the feed, or its LoD is invalid.
+    /// Fails if the value does not have the dtype or shape of the feed, or if the LoD of the value is invalid.
     #[track_caller]
     pub(crate) fn place(&mut self, feed: VarId, value: &Variable) -> Result<Option<usize>> {
         self.machine.place(&self.program, &self.plan, feed, value)
@@ -266,8 +269,8 @@ impl Executor {
     /// leaves the scope unchanged.
     ///
     /// # Errors
-    /// If a feed is missing, has another dtype or shape, or its LoD does not fit; if an operator rejects the data; if the loss
-    /// or a gradient is not finite, which is checked before any update.
+    /// Fails if a feed is missing, has another dtype or shape, or has a LoD that does not fit; if an operator rejects
+    /// the data; or if the loss or a gradient is not finite. The check for finite numbers is made before any update.
     #[track_caller]
     pub fn run(&mut self, scope: &mut Scope, run: &Run<'_>) -> Result<()> {
         self.run_data(scope, run, Location::caller())
@@ -283,7 +286,7 @@ impl Executor {
     /// Runs a forward pass in inference mode. [`Self::place`] must have set all feeds before.
     ///
     /// # Errors
-    /// As [`Self::run`].
+    /// Fails as [`Self::run`] does.
     #[track_caller]
     pub(crate) fn run_placed(&mut self, scope: &mut Scope, placed: PlacedFeeds<'_>) -> Result<()> {
         self.run_with(scope, &Run::infer(&[]), Some(placed), Location::caller())
@@ -327,7 +330,8 @@ impl Executor {
     /// [`Program::storage_report`](crate::Program::storage_report); a sparse value counts only its stored entries.
     ///
     /// # Errors
-    /// If the variable was not one of the variables to fetch: another variable may have overwritten its memory.
+    /// Fails if the variable was not one of the variables to fetch, because another variable may have overwritten its
+    /// memory.
     #[track_caller]
     pub fn bytes_of(&self, var: impl Into<VarId>) -> Result<usize> {
         let var = var.into();
@@ -347,9 +351,9 @@ impl Executor {
     /// the updates.
     ///
     /// # Errors
-    /// If the last run did not end successfully at [`Stage::Gradients`]; if [`Self::update`] has already used the gradients; if
-    /// no update changes the parameter; if the program computes values after an update, so that its gradients do not all exist
-    /// at one time.
+    /// Fails if the last run did not end successfully at [`Stage::Gradients`]; if [`Self::update`] has already used the
+    /// gradients; if no update changes the parameter; or if the program computes values after an update, because its
+    /// gradients then do not all exist at one time.
     #[track_caller]
     pub fn gradient(&mut self, param: impl Into<VarId>) -> Result<Storage> {
         let caller = Location::caller();
@@ -361,7 +365,7 @@ impl Executor {
     /// gradient for a dense gradient, or selected rows (any number) for selected rows.
     ///
     /// # Errors
-    /// If [`Self::gradient`] would fail, or if the value has another storage, dtype or shape than the gradient.
+    /// Fails if [`Self::gradient`] would fail, or if the value has another storage, dtype or shape than the gradient.
     #[track_caller]
     pub fn set_gradient(&mut self, param: impl Into<VarId>, value: impl Into<Storage>) -> Result<()> {
         let (param, value, caller) = (param.into(), value.into(), Location::caller());
@@ -389,8 +393,10 @@ impl Executor {
     /// and the step number of the first half. The second half can run only once per first half, even if a number is not finite
     /// or an update fails.
     ///
-    /// If [`Self::gradient`] would fail; if a variable is missing in `scope` or has another shape; if the program has no
-    /// updates. If the loss or a gradient is not finite: no update has run then, and the scope is unchanged.
+    /// # Errors
+    /// Fails if [`Self::gradient`] would fail; if a variable is missing in `scope` or has another shape; if the program
+    /// has no updates; or if the loss or a gradient is not finite. If a number is not finite, no update has run, and
+    /// the scope is unchanged.
     #[track_caller]
     pub fn update(&mut self, scope: &mut Scope) -> Result<()> {
         let caller = Location::caller();
@@ -434,7 +440,7 @@ impl Executor {
         match grad.and_then(|grad| Some((grad, self.plan.of_var[grad.0 as usize]?))) {
             Some((_, slot)) if self.plan.slots[slot].persistent => {
                 let got =
-                    format!("`{}`, which is moved by a variable of the scope", self.program.var(param).name);
+                    format!("`{}`, whose update reads a variable of the scope", self.program.var(param).name);
                 Err(Error::of(ErrorKind::Program, "gradient", "one that the program computes", got))
             }
             Some((grad, slot)) => Ok(GradientSlot { slot, grad }),
@@ -448,7 +454,8 @@ impl Executor {
     /// Returns the value of a fetched variable after a run.
     ///
     /// # Errors
-    /// If the variable was not one of the variables to fetch, or the run ended before the stage that computes the variable.
+    /// Fails if the variable was not one of the variables to fetch, or if the run ended before the stage that computes
+    /// the variable.
     #[track_caller]
     pub fn fetch(&mut self, var: impl Into<VarId>) -> Result<Variable> {
         let (id, caller) = (var.into(), Location::caller());
@@ -460,7 +467,7 @@ impl Executor {
     /// Calls a function with the numbers of a fetched dense variable, without the allocation that [`Self::fetch`] needs.
     ///
     /// # Errors
-    /// If [`Self::fetch`] would fail, or if the variable has another dtype or is sparse.
+    /// Fails if [`Self::fetch`] would fail, or if the variable has another dtype or is sparse.
     #[track_caller]
     pub(crate) fn numbers<T: Element + Plain, R>(
         &mut self,
@@ -476,7 +483,7 @@ impl Executor {
     /// Returns the first number of a fetched float variable after a run, such as a loss or a metric, without an allocation.
     ///
     /// # Errors
-    /// If [`Self::fetch`] would fail, or if the variable is not a float tensor.
+    /// Fails if [`Self::fetch`] would fail, or if the variable is not a float tensor.
     #[track_caller]
     pub fn scalar(&mut self, var: impl Into<VarId>) -> Result<f64> {
         let (id, caller) = (var.into(), Location::caller());
@@ -486,7 +493,7 @@ impl Executor {
         number.map_err(|got| wrong(got).called(caller))
     }
 
-    /// Returns the slot of a variable that can be fetched after the last run; an error if it cannot.
+    /// Returns the slot of a variable; an error if the variable cannot be fetched after the last run.
     fn fetched(&self, id: VarId) -> Result<usize> {
         let wrong = |expected: &str, got: String| Error::of(ErrorKind::Program, "fetch", expected, got);
         if !self.wanted.contains(&id) {
@@ -513,7 +520,7 @@ impl Executor {
     /// Returns the number of rows of a root block variable in the last run; the variable need not be fetched.
     ///
     /// # Errors
-    /// If the variable is not a tensor.
+    /// Fails if the variable is not a tensor.
     pub(crate) fn rows(&self, var: VarId) -> Result<usize> {
         Ok(self.machine.rows(self.program.spec(var)?))
     }

@@ -8,7 +8,8 @@ use crate::program::{Program, VarRole};
 /// The allowance for small lists, such as the operands of calls.
 const LISTS: usize = 64 << 10;
 
-/// The most scratch vectors whose calls share them in the figures; a further vector counts once per call.
+/// The maximum number of scratch vectors that the figures count once for all calls that share them; a further vector
+/// counts once per call.
 const MOST_SHARED: usize = 128;
 
 /// The memory of a run in bytes, by kind: see [`Executor::memory`](crate::executor::Executor::memory).
@@ -19,10 +20,11 @@ pub struct MemoryUse {
     pub parameters: usize,
     /// The state of the optimizer, and other variables that are kept from run to run and that no gradient updates.
     pub state: usize,
-    /// The values and gradients of the batch, and the old memory of the largest one that grows during the run.
+    /// The values and gradients of the batch. In addition, the old memory of the largest buffer that grows during the
+    /// run.
     pub buffers: usize,
-    /// The memory that earlier batches left in buffers beyond what this batch needs. Of the buffers that grow for this batch, the
-    /// old memory of the largest one counts, too, because it is copied.
+    /// The memory that earlier batches left in buffers beyond what this batch needs. The old memory of a buffer that
+    /// grows for this batch exists until it is copied, so the largest old memory counts, too.
     pub kept: usize,
     /// The values and gradients of the batch that are not dense, such as selected rows.
     pub selected: usize,
@@ -95,7 +97,8 @@ impl MemoryUse {
         let of = |quantity: usize, unit: usize| counts.values[quantity].saturating_mul(unit);
         let needs = &plan.needs;
         let line = |bytes: usize| bytes.checked_next_multiple_of(64).unwrap_or(bytes);
-        // Of the memory that grows while it has contents, one buffer or value at a time exists twice.
+        // A buffer or value that grows while it has contents exists twice until its contents are copied. Only one of
+        // them grows at a time.
         let (mut buffers, mut twice, mut kept, mut copied) = (0usize, 0, 0, 0);
         for needs in needs.buffers.chunk_by(|a, b| a.buffer == b.buffer) {
             let bytes = |need: &BufferNeed| of(need.quantity, need.unit);

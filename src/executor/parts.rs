@@ -51,7 +51,7 @@ impl BatchLoss {
     /// Divides a differentiated program into a body and a head, as `terms` describes, and compiles the head.
     ///
     /// # Errors
-    /// If an operator is not registered.
+    /// Fails if an operator is not registered.
     pub(crate) fn new(
         program: &Program,
         registry: &Registry,
@@ -95,7 +95,7 @@ impl BatchLoss {
     /// Returns the totals of one part, after the body (or its forward half) has run on the part.
     ///
     /// # Errors
-    /// If a total is not finite.
+    /// Fails if a total is not finite.
     pub(crate) fn read(&self, body: &mut Executor) -> Result<Totals> {
         let read = |total: &TotalVar| {
             let value = body.scalar(total.var)?;
@@ -128,7 +128,7 @@ impl BatchLoss {
         if self.by_value {
             return None;
         }
-        // Returns the value of the first feed whose rows are counted by such an extent.
+        // Returns the value of the first feed for whose extent of rows `such` is true.
         let fed = |such: &dyn Fn(Extent) -> bool| {
             let feeds = self.body.vars().filter(|(_, var)| var.role == VarRole::Feed);
             let mut feeds = feeds.filter(|(_, var)| var.spec().is_some_and(|spec| such(spec.rows())));
@@ -145,11 +145,11 @@ impl BatchLoss {
         self.terms.totals.iter().map(count).collect::<Option<_>>().map(Totals)
     }
 
-    /// Returns the values for the body's gradient feeds, for one part. With `None` for `whole` all values are 1, and the factor
-    /// is applied [after the parts](Self::is_late).
+    /// Returns the values for the body's gradient feeds, for one part. If `whole` is `None`, all values are 1, and the
+    /// gradients are multiplied by the factor [after the parts](Self::is_late).
     ///
     /// # Errors
-    /// If the body lacks the feed of a gradient.
+    /// Fails if the body lacks the feed of a gradient.
     pub(crate) fn seeds(
         &self,
         whole: Option<(&Whole, &Totals)>,
@@ -166,8 +166,8 @@ impl BatchLoss {
             .collect()
     }
 
-    /// Returns the weight of a part's gradient in the sum over parts: the number of rows for a mean, else 1. [`Self::factor`]
-    /// multiplies that sum.
+    /// Returns the weight of a part's gradient in the sum over parts: the number of rows for a mean, else 1. The sum is
+    /// later multiplied by [`Self::factor`].
     pub(crate) fn weight(&self, part: &Totals) -> f64 {
         match self.late {
             Some(i) if self.terms.totals[i].kind == Total::Mean => part.0[i][1],
@@ -186,9 +186,9 @@ impl BatchLoss {
         }
     }
 
-    /// Returns the factor and the weight of a part's gradient, such that the weighted mean over `parts` parts is the gradient
-    /// of the whole batch. The gradient that the head computes must be added in each part, because it is part of the result
-    /// even if no part has a row.
+    /// Returns the factor and the weight of a part's gradient. Each part's gradient is multiplied by its factor; the
+    /// weighted mean over `parts` parts is then the gradient of the whole batch. The gradient that the head computes
+    /// must be added in each part, because it is part of the result even if no part has a row.
     pub(crate) fn in_mean(&self, whole: &Whole, part: &Totals, all: &Totals, parts: f64) -> (f64, f64) {
         match self.late {
             Some(i) if self.terms.totals[i].kind == Total::Mean => {
@@ -212,7 +212,7 @@ impl BatchLoss {
     /// operators draw for step `step`.
     ///
     /// # Errors
-    /// If the loss is not finite.
+    /// Fails if the loss is not finite.
     pub(crate) fn whole(&mut self, scope: &mut Scope, all: &Totals, step: u64) -> Result<Whole> {
         let whole = self.of_counted(scope, all, step)?;
         match whole.loss.is_finite() {
@@ -225,7 +225,7 @@ impl BatchLoss {
     /// loss is not.
     ///
     /// # Errors
-    /// If the run of the head fails.
+    /// Fails if the run of the head fails.
     pub(crate) fn of_counted(&mut self, scope: &mut Scope, all: &Totals, step: u64) -> Result<Whole> {
         let values: Vec<f64> =
             self.terms.totals.iter().zip(&all.0).map(|(t, &sums)| value(t.kind, sums)).collect();
@@ -284,7 +284,7 @@ fn share(kind: Total, [_, part]: [f64; 2], [_, all]: [f64; 2]) -> f64 {
     }
 }
 
-/// Returns a number as a value of a variable that has no rows, in the variable's shape.
+/// Returns a value for a variable without rows: an array in the variable's shape that is filled with a number.
 fn scalar(program: &Program, var: VarId, value: f64) -> Result<Variable> {
     let spec = program.spec(var)?;
     let shape: Vec<usize> = spec.shape.iter().map(|extent| extent.known().unwrap_or(1)).collect();

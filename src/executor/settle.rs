@@ -1,4 +1,4 @@
-//! Settling: applies the postponed updates of the rows of parameters.
+//! Settling: applies the postponed updates of parameter rows.
 
 use super::executor::Executor;
 use super::run::request::Run;
@@ -7,8 +7,8 @@ use crate::error::{AtCaller, Result};
 use crate::operator::Registry;
 use crate::program::Program;
 
-/// Applies the updates that rows of parameters have postponed. With the [mode](crate::optimizer::SparseMode) `exact`, the
-/// update of a row that a training step does not read is postponed until the program reads the row. Call `settle` before you
+/// Applies the postponed updates of parameter rows. With the [mode](crate::optimizer::SparseMode) `exact`, the update
+/// of a row that a training step does not read is postponed until the program reads the row. Call `settle` before you
 /// read or set a parameter in the scope of a training; a [`Trainer`](crate::train) calls it automatically.
 ///
 /// Afterwards, the parameters and the optimizer state have the values that dense gradients would have given, up to rounding. If
@@ -35,7 +35,8 @@ use crate::program::Program;
 /// ```
 ///
 /// # Errors
-/// If the scope lacks a parameter whose updates can be postponed, or a state variable of the parameter's update rule.
+/// Fails if the scope lacks a parameter whose updates can be postponed, or a state variable of the parameter's update
+/// rule.
 #[track_caller]
 pub fn settle(program: &Program, registry: &Registry, scope: &mut Scope, threads: usize) -> Result<()> {
     let Some(all) = program.settling() else { return Ok(()) };

@@ -42,9 +42,9 @@ impl<T> Additive<'_, T> {
     }
 }
 
-/// Computes the attention `weights` (m × 1): for each sequence, the softmax over its keys of Σ_c columns_c · tanh(query_c +
-/// key_c). Also computes `out` (n × e): for each sequence, the sum of its values, weighted by `weights`; zeros for a
-/// sequence without keys.
+/// Computes the attention `weights` (m × 1): for each sequence, the softmax over its keys of Σ_c columns_c ·
+/// tanh(query_c + key_c). Also computes `out` (n × e): for each sequence, the sum of its values, weighted by `weights`.
+/// The row of a sequence without keys is zero.
 ///
 /// # Panics
 /// If two arguments do not have matching shapes.
@@ -258,7 +258,7 @@ impl<T: Float> Descend<'_, '_, T> {
 mod tests {
     use super::*;
 
-    /// Compares the results for one sequence of two keys and one sequence without keys with the formula.
+    /// Compares the results with the formula, for one sequence of two keys and for one sequence without keys.
     #[test]
     fn weights_and_values_are_those_of_the_formula() {
         let (query, columns) = ([0.5, -1.0, 3.0, 3.0], [2.0, 1.0, 1.0, 1.0]);

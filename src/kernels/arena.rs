@@ -21,8 +21,8 @@ use memory::Memory;
 use super::fork::join;
 use super::view::{Extent2, View, ViewMut};
 
-/// The element types that a buffer may have: types for which all zero bytes are a valid value. The trait is sealed: a buffer
-/// of a type without valid zeros would be undefined behaviour.
+/// The element types that a buffer may have: types for which a value of only zero bytes is valid. The trait is sealed:
+/// a buffer of a type without valid zeros would be undefined behaviour.
 ///
 /// ```compile_fail
 /// impl unpadded::kernels::arena::Plain for &'static str {}
@@ -97,8 +97,8 @@ struct Raw {
     taken: bool,
 }
 
-/// Scratch for the list of regions that one call of an operator reads and writes. The caller keeps this scratch between
-/// calls, so that lending regions allocates no memory.
+/// Scratch for the lists of the regions that one call of an operator reads and writes. The caller keeps this scratch
+/// between calls, so that lending regions allocates no memory.
 #[derive(Default)]
 pub struct OperandRoom {
     reads: Vec<Raw>,
@@ -210,7 +210,7 @@ impl<'a> Lane<'a> {
             states.len()
         );
         let sequences = cuts.last().copied().unwrap_or(0);
-        assert!(steps.are_apart(sequences), "the first rows of the steps or of runs decrease");
+        assert!(steps.are_apart(sequences), "the start rows of the steps or of the runs decrease");
         let shares = steps.shares.len();
         assert!(shares == self.count, "{shares} shares for {} buffers", self.count);
         let buffers = Address(self.buffers);
@@ -223,7 +223,10 @@ impl<'a> Lane<'a> {
     /// If this lane is a part of a split loop: only a lane of the whole arena may grow buffers.
     #[must_use]
     pub fn try_reserve(&mut self, buffer: usize, elements: usize) -> bool {
-        assert!(self.part.is_none() && buffer < self.count, "only a whole lane makes room");
+        assert!(
+            self.part.is_none() && buffer < self.count,
+            "only a lane of the whole arena may grow buffers"
+        );
         // SAFETY: a lane that is no part of a split loop is the only borrow of the arena, and `&mut self` rules out lent
         // regions.
         let buffer = unsafe { &mut *self.buffers.add(buffer) };
@@ -422,7 +425,7 @@ impl Raw {
         assert!(at <= rows, "cut at row {at} of {rows}");
         let size = element_size(self.element);
         let offset = if at == rows || width == 0 { 0 } else { at * stride * size };
-        // SAFETY: the address is a row inside the region, and lending checked the region.
+        // SAFETY: the address is the start of a row inside the region, and lending checked the region.
         let second = unsafe { self.start.add(offset) };
         (
             Raw { extent: Extent2 { rows: at, ..self.extent }, ..self },

@@ -17,8 +17,8 @@ use super::product::{emptied, lengthen, product};
 use super::products::{PackedMatrix, Transpose};
 use super::view::{View, ViewMut};
 
-/// The number of queries in a tile. The tile sizes, [`KEYS`] and this number, decide the order of summation and so the bits
-/// of results. Both sizes are therefore constants, equal on every machine.
+/// The number of queries in a tile. This number and [`KEYS`] decide the order of summation, and therefore the bits of
+/// results. Both tile sizes are constants, so that results have the same bits on every machine.
 const QUERIES: usize = 64;
 const KEYS: usize = 128;
 /// The number of independent partial sums, or partial maxima, per row: the number of elements in the longest vector
@@ -35,8 +35,8 @@ pub struct AttentionScores<'a, T> {
     pub before: usize,
     /// The last key that query i attends to is key i + `after`.
     pub after: usize,
-    /// The bias of the score of query i and key j, indexed by j − i from −r to r: 2r + 1 numbers, or empty for no bias. A
-    /// key at a distance beyond r gets the first or the last number.
+    /// The biases of the scores: 2r + 1 numbers, one per distance j − i from −r to r between query i and key j; empty
+    /// for no bias. At a larger distance, the first or the last number applies.
     pub bias: &'a [T],
 }
 
@@ -101,8 +101,9 @@ impl<T: Float> Default for AttentionRoom<T> {
 }
 
 impl<T: Float> AttentionRoom<T> {
-    /// Returns the bytes of a room for up to `queries` queries and `keys` keys of a sequence, of `width` numbers, with values of
-    /// `values` numbers; in the forward pass, or in the backward pass.
+    /// Returns the size in bytes of a room for sequences of up to `queries` queries and `keys` keys. A query or a key
+    /// has `width` numbers, and a value has `values` numbers. The room is for the backward pass if `backward` is set,
+    /// else for the forward pass.
     pub fn bytes_of(queries: usize, keys: usize, (width, values): (usize, usize), backward: bool) -> usize {
         let (q, k) = (queries.min(QUERIES), keys.min(KEYS));
         let packed = PackedMatrix::<T>::bytes_of;
@@ -133,7 +134,7 @@ pub struct AttentionInputs<'a, T> {
 /// If a query attends to no key, the query's rows of `out` and `log_sums` are zero.
 ///
 /// # Panics
-/// If the inputs do not have matching shapes, or unless `out` is n × e and `log_sums` is n × 1.
+/// If the inputs do not have matching shapes, if `out` is not n × e, or if `log_sums` is not n × 1.
 pub fn attention<T: Float>(
     AttentionInputs { q, k, v }: AttentionInputs<'_, T>,
     scores: AttentionScores<'_, T>,
@@ -232,8 +233,8 @@ pub fn attention_backward<T: Float>(
     if let Some((dq, assign)) = &mut gradients.q {
         assign.put_nothing(dq.reborrow());
     }
-    // For each query i, the term that the gradients of all its scores subtract: Σ_c dout_ic · out_ic (equal to Σ_j p_ij ·
-    // ∂loss/∂p_ij), minus the gradient of the query's log-sum-exp.
+    // For each query i, the number that is subtracted in the gradient of each of its scores: Σ_c dout_ic · out_ic
+    // (equal to Σ_j p_ij · ∂loss/∂p_ij), minus the gradient of the query's log-sum-exp.
     emptied(&mut room.sums, n).resize(n, T::ZERO);
     if let Some(dout) = dout {
         sweep(Dots { x: dout, y: out, to: &mut room.sums });
@@ -440,7 +441,7 @@ impl<T: Float> Sweep for OnlineSoftmax<'_, T> {
             let before = self.most[at];
             let found = largest(row);
             let most = if found > before { found } else { before };
-            // If the maximum is still −∞, all scores so far are −∞, and subtracting it would give NaN.
+            // If the maximum is still −∞, all scores so far are −∞, and subtracting the maximum would give NaN.
             let less = if most == T::NEG_INFINITY { T::ZERO } else { most };
             let sum = exponentials::<T, A>(row, less);
             if before == most || before == T::NEG_INFINITY {
@@ -509,7 +510,7 @@ impl<T: Float> Sweep for Recomputation<'_, T> {
     }
 }
 
-/// Computes the dot product Σ x · y of each row of two matrices.
+/// Computes, for each row index, the dot product Σ x · y of the row of `x` and the row of `y`.
 struct Dots<'a, T> {
     x: View<'a, T>,
     y: View<'a, T>,

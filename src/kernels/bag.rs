@@ -114,7 +114,7 @@ pub fn bag_first_maximum<T: Float>(
 ) {
     bags.check(best.rows());
     assert!(u32::try_from(bags.rows.len()).is_ok(), "{} rows in bags", bags.rows.len());
-    assert!(which.len() >= bags.len() * table.width(), "room for a place of each column");
+    assert!(which.len() >= bags.len() * table.width(), "room for one index per column of each bag");
     assert_eq!(best.width(), table.width(), "the width of a bag");
     sweep(Largest { bags, table, out: best, which: Some(which) });
 }
@@ -163,7 +163,7 @@ pub struct BagGradient<'a, T> {
 pub enum BagTarget {
     /// The output has one row for each distinct table row, in the order of the plan.
     Listed,
-    /// The output is the gradient of the table, or a part that begins at table row `first`.
+    /// The output is the gradient of the table, or the part of this gradient that begins at table row `first`.
     Table {
         /// The index of the table row that is the first row of the output.
         first: usize,
@@ -325,7 +325,7 @@ fn add_rows<A: Arithmetic, T: Float>(
     }
 }
 
-/// Computes the sum of `N` columns in registers, stores it, and returns `N`.
+/// Sums `N` columns over the rows in registers, stores the sums, and returns `N`.
 #[inline(always)]
 fn add_columns<A: Arithmetic, T: Float, const N: usize>(
     rows: Range<usize>,

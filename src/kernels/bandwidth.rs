@@ -17,8 +17,9 @@ const SUMS: usize = 32;
 const SAMPLES: usize = 5;
 /// The minimum duration of a sample; each sample reads its block of memory at least once.
 const SAMPLE: Duration = Duration::from_micros(800);
-/// The maximum number of bytes that the threads read together to measure main memory, so that the measurement stays short.
-/// If the third-level cache is larger than this maximum, the measured bandwidth of main memory is too high.
+/// The maximum number of bytes that the threads read together to measure main memory. This maximum keeps the
+/// measurement short. If the third-level cache is larger than this maximum, the measured bandwidth of main memory is
+/// too high.
 const MOST: usize = 128 << 20;
 
 /// The peak read bandwidth of several threads together, in bytes per second, and the sizes of the caches.
@@ -33,11 +34,13 @@ pub struct Bandwidth {
     pub memory: f64,
     /// The size of one core's second-level cache, in bytes.
     pub l2_size: usize,
-    /// The bytes of third-level cache for all measured threads together; 0 if the CPU has no third-level cache.
+    /// The size in bytes of the third-level cache that all measured threads have together; 0 if the CPU has no
+    /// third-level cache.
     pub l3_size: usize,
 }
 
-/// Measures the read bandwidth of each cache level and of main memory, with `threads` threads at once, at most one per core.
+/// Measures the read bandwidth of the second and third cache levels and of main memory, with `threads` threads at once,
+/// at most one per core.
 ///
 /// The result is the best of 5 samples of contiguous reads, with the instructions that the kernels use on this CPU. The
 /// first call for a number of threads takes about a tenth of a second and starts threads of its own; later calls return the
@@ -47,8 +50,9 @@ pub fn bandwidth(threads: usize) -> Bandwidth {
     static KNOWN: Mutex<Vec<(usize, Bandwidth)>> = Mutex::new(Vec::new());
     let cores = std::thread::available_parallelism().map_or(1, NonZero::get);
     let threads = threads.clamp(1, cores);
-    // A panic leaves the list of results valid, so the code ignores a poisoned lock. The measurement runs on new threads, so
-    // it cannot deadlock: a rayon thread that waits here takes no other task that needs this lock.
+    // A panic leaves the list of results valid, so the code ignores a poisoned lock. The measurement starts new threads
+    // instead of using rayon's pool: a thread of rayon's pool that waits for other tasks may run a task that needs this
+    // lock, which would be a deadlock.
     let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some((_, found)) = known.iter().find(|(of, _)| *of == threads) {
         return *found;
@@ -85,8 +89,8 @@ fn on_all<T: Send>(threads: usize, run: &(impl Fn(usize) -> T + Sync)) -> Vec<T>
     })
 }
 
-/// Returns the bytes per second of all threads together, as the best sample; each thread reads the first `words` of its own
-/// numbers.
+/// Returns the number of bytes per second that all threads read together, in the best sample. Each thread reads the
+/// first `words` numbers of its own list.
 fn fastest(numbers: &[Vec<u64>], words: usize) -> f64 {
     let sample = || {
         let rates = on_all(numbers.len(), &|thread| {

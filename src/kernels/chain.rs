@@ -2,10 +2,10 @@
 //! tag of a row and each pair of successive tags has a score. The module computes sums and maxima of scores over all paths
 //! of a sequence.
 //!
-//! The sums are computed from the factors e^score, and not from logarithms. Each row is divided by its largest number or by its
-//! sum, so that a step needs a matrix product and no exponential. `vanished.rs` bounds the probability that underflows; if
-//! underflow could change the result, the sequence is computed again with logarithms. All arithmetic is in f64, even if the
-//! scores are f32.
+//! The sums are computed from the factors e^score, and not from logarithms, because a step is then a matrix product
+//! without exponentials of pairs. Each row is divided by its largest number or by its sum, which keeps the numbers in
+//! the range of f64. `vanished.rs` bounds the probability mass that underflows; if underflow could change the result,
+//! the sequence is computed again with logarithms. All arithmetic is in f64, even if the scores are f32.
 
 mod best;
 mod marginals;

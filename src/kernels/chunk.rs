@@ -85,7 +85,7 @@ impl<const WHOLE: bool> Columns<WHOLE> {
         }
     }
 
-    /// Stores a chunk in the columns `self` of a view, moved to the right by `first` columns.
+    /// Stores a chunk in a view, `first` columns to the right of the columns `self`.
     #[inline(always)]
     pub(super) fn write<T: Float>(self, out: &mut ViewMut<'_, T>, first: usize, chunk: &[T; CHUNK]) {
         let out = &mut out.row(self.row)[first + self.from..];
@@ -124,9 +124,9 @@ pub(super) fn lies<'a, T: Float>(apart: Option<View<'a, T>>, there: &'a Output<'
 /// The view that receives an output, and whether the output is written or added; `None` if the output is not requested.
 pub(super) type Output<'a, T> = Option<(ViewMut<'a, T>, Assign)>;
 
-/// Replaces each element by the denominator of its `sigmoid`. The loops of this function and of [`tangents`] are short, so
-/// the CPU overlaps several iterations. An iteration of a loop over a whole cell has more instructions than the CPU's
-/// reorder buffer, so each iteration would wait for its own results.
+/// Replaces each element by the denominator of its `sigmoid`. The loops of this function and of [`tangents`] are short,
+/// so the CPU overlaps several iterations. A loop over a whole cell would have more instructions per iteration than fit
+/// into the CPU's reorder buffer, so each iteration would wait for its own results.
 #[inline(always)]
 pub(super) fn logistics<A: Arithmetic, T: Float>(x: &mut [T; CHUNK]) {
     for x in x {

@@ -27,7 +27,7 @@ pub struct ColumnNorm<'a, T> {
 /// threads of rayon's pool divide the work; the bits do not depend on the number of threads.
 ///
 /// # Panics
-/// Unless `mean` and `variance` have one number per column.
+/// If `mean` or `variance` does not have one number per column.
 pub fn column_moments<T: Float>(x: View<'_, T>, mean: &mut [T], variance: &mut [T], threads: usize) {
     let width = x.width();
     assert!(mean.len() == width && variance.len() == width, "moments of {width} columns");
@@ -111,9 +111,9 @@ pub fn norm_columns_sums<T: Float>(
     );
 }
 
-/// Computes the gradient of the input, `dx = (dout − all − (x − mean) · scale · along) · scale · gain`. `along` is the gradient
-/// of the gain divided by the number of rows, and `all` is the gradient of the bias divided by the number of rows. Both are 0
-/// if mean and scale are constants.
+/// Computes the gradient of the input, `dx = (dout − all − (x − mean) · scale · along) · scale · gain`. `along` is the
+/// gradient of the gain, divided by the number of rows; `all` is the gradient of the bias, divided by the number of
+/// rows. Both are 0 if mean and scale are constants.
 ///
 /// # Panics
 /// If two arguments do not have matching shapes.

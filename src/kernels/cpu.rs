@@ -98,8 +98,9 @@ impl Cpu {
         self.l2 / 2
     }
 
-    /// Returns whether a matrix of `bytes` bytes exceeds a core's own cache, and `rows` rows are too few for every thread to
-    /// stream the whole matrix.
+    /// Returns whether threads should divide a matrix of `bytes` bytes, instead of each streaming the whole matrix. The
+    /// result is true if the matrix does not fit into a core's own cache, and if its product with `rows` rows has too
+    /// few multiply-adds to hide the wait for the streamed numbers.
     pub fn streams(&self, bytes: usize, rows: usize) -> bool {
         bytes >= self.l2 && rows <= self.shared
     }
@@ -153,8 +154,8 @@ fn mesh() -> bool {
     false
 }
 
-/// Returns the size in bytes of a core's second-level cache, and of one core's share of the third-level cache. The share counts
-/// only cores that this process may use.
+/// Returns the size in bytes of a core's second-level cache, and of one core's share of the third-level cache. If more
+/// CPUs share the third level than this process may use, only the usable CPUs count.
 fn caches() -> [usize; 2] {
     let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     let mut found = [None; 2];
@@ -172,7 +173,7 @@ fn caches() -> [usize; 2] {
     }
 }
 
-/// Returns the level, the size in bytes and the number of sharing logical CPUs of each data cache.
+/// Returns, for each data cache, its level, its size in bytes and the number of logical CPUs that share it.
 #[cfg(target_arch = "x86_64")]
 fn described() -> Vec<(usize, usize, usize)> {
     use raw_cpuid::{CacheType, CpuId};
@@ -186,7 +187,7 @@ fn described() -> Vec<(usize, usize, usize)> {
     .collect()
 }
 
-/// Reads the properties of the caches from the files of Linux; other systems get the usual sizes.
+/// Reads the properties of the caches from the files in `/sys` of Linux; on other systems, the list is empty.
 #[cfg(not(target_arch = "x86_64"))]
 fn described() -> Vec<(usize, usize, usize)> {
     let read = |index: usize, name: &str| {
@@ -213,7 +214,7 @@ fn described() -> Vec<(usize, usize, usize)> {
 pub(super) mod tests {
     use super::*;
 
-    /// Returns very different CPUs: one of AMD, one of Intel, a small one, and one with minimal block sizes.
+    /// Very different CPUs: one of AMD, one of Intel, a small one, and one with minimal block sizes.
     pub(in crate::kernels) const CPUS: [Cpu; 4] = [
         Cpu { l2: 512 << 10, l3: 16 << 20, shared: 8, memory: 22 },
         Cpu { l2: 2 << 20, l3: 24 << 20, shared: 43, memory: 64 },

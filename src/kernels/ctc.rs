@@ -32,12 +32,13 @@ pub struct CtcRoom {
     beta: Vec<f64>,
 }
 
-/// The number of padding entries before the states of a frame. State 0 has no two predecessors, so the padding counts as
-/// predecessors with probability 0.
+/// The number of padding entries before the states of a frame. A state may follow each of the two states before it. For
+/// states 0 and 1, padding entries with probability 0 replace the missing states.
 const BEFORE: usize = 2;
 
 impl CtcRoom {
-    /// Returns the bytes of a room for sequences of up to `frames` frames of `classes` classes with up to `labels` labels.
+    /// Returns the size in bytes of a room for `classes` classes, and for sequences of up to `frames` frames and
+    /// `labels` labels.
     pub fn bytes_of(frames: usize, classes: usize, labels: usize) -> usize {
         let states = 2 * labels + 1;
         let width = states + BEFORE;
@@ -224,8 +225,8 @@ impl<T: Float> Sweep for CtcForward<'_, T> {
             if grown < SMALL {
                 return log_forth(logits, room);
             }
-            // A sum grows at most by the probabilities of the three states that may follow a state. Their classes differ, so
-            // the probabilities add up to at most 1.
+            // The factor by which a sum grows is at most the total probability of the three states that may follow a
+            // state. Their classes differ, so this total is at most 1.
             let most_grown = (3.0 * most_own).min(1.0).ln();
             let grown = grown.ln();
             vanished.step(most_grown, grown);
@@ -276,8 +277,8 @@ fn from(room: &CtcRoom, state: usize, on: bool) -> impl Iterator<Item = usize> +
     [at(0), at(1), at(2).filter(|_| far)].into_iter().flatten().filter(move |&other| other < count)
 }
 
-/// Computes the gradients from probabilities, and returns whether underflow certainly did not change them. If underflow may
-/// have changed the gradients, the caller computes them again with logarithms.
+/// Computes the gradients from probabilities, and returns whether underflow certainly did not change the gradients. If
+/// underflow may have changed the gradients, the caller computes them again with logarithms.
 struct CtcBackward<'a> {
     room: &'a mut CtcRoom,
     classes: usize,
@@ -392,8 +393,8 @@ mod tests {
     use super::*;
     use crate::kernels::numbers;
 
-    /// Enumerates all alignments of labels to frames. Returns ln of the sum of their probabilities, and, for each frame and
-    /// class, the share of this sum that has the class in the frame.
+    /// Enumerates all alignments of labels to frames. Returns ln of the sum of their probabilities, and, for each frame
+    /// and class, the share of this sum that comes from alignments with the class in the frame.
     fn all_ways(likely: &[Vec<f64>], labels: &[usize], blank: usize) -> (f64, Vec<Vec<f64>>) {
         let (frames, classes) = (likely.len(), likely.first().map_or(1, Vec::len));
         let mut ways = Vec::new();

@@ -17,7 +17,7 @@ use super::view::{View, ViewMut};
 
 /// The minimum number of columns of the result per thread.
 pub(super) const PANEL: usize = 32;
-/// The number of rows of products that are computed in scratch before they are added to `c`.
+/// The number of rows of a product that are computed in scratch before they are added to `c`.
 const ADDED_ROWS: usize = 256;
 
 impl Products for f64 {
@@ -79,10 +79,11 @@ pub(super) fn product(
     multiply((a, Transpose::No), b, bias, c.reborrow(), assign);
 }
 
-/// Computes `c = bias + a·b`, or adds the finished sums to `c`; `a` may be stored transposed.
+/// Computes `c = bias + a·b`, or adds the finished sums to `c`; `a` may be stored transposed. `bias` has one number per
+/// column of `c`.
 ///
 /// # Panics
-/// Unless `a` is M × K, `b` K × N, `bias` N and `c` M × N.
+/// If `a` is not M × K, `b` not K × N, or `c` not M × N.
 fn multiply(
     (a, transpose): (View<'_, f64>, Transpose),
     b: View<'_, f64>,
@@ -151,7 +152,7 @@ fn share(all: Gradients<'_, f64>, threads: usize) {
     join(|| share(a, left), || share(b, threads - left));
 }
 
-/// Adds the products of the rows, one block of rows after another.
+/// Adds the products of the rows, block by block.
 fn blocks(all: Gradients<'_, f64>) {
     let Gradients { x, dy, dw: (mut dw, assign, transpose), .. } = all;
     let mut picked = Vec::new();

@@ -59,7 +59,8 @@ impl<T: Float> Sweep for Finite<'_, T> {
     }
 }
 
-/// The loop checks a whole block of elements at a time: a loop that may stop after each element does not vectorise.
+/// Returns whether every element is finite. The loop checks a whole block of elements at a time: a loop that may stop
+/// after each element does not vectorise.
 #[inline(always)]
 fn finite<T: Float>(x: &[T]) -> bool {
     let (parts, rest) = x.as_chunks::<64>();

@@ -103,13 +103,13 @@ pub trait Float:
     fn to_f64(self) -> f64;
     /// Returns e to the power of this number.
     fn exp(self) -> Self;
-    /// Natural logarithm.
+    /// Returns the natural logarithm of this number.
     fn ln(self) -> Self;
-    /// Square root.
+    /// Returns the square root of this number.
     fn sqrt(self) -> Self;
-    /// Hyperbolic tangent.
+    /// Returns the hyperbolic tangent of this number.
     fn tanh(self) -> Self;
-    /// Magnitude.
+    /// Returns the magnitude of this number.
     fn abs(self) -> Self;
     /// Returns the larger of two numbers; if one of the two is NaN, returns the other number.
     fn max(self, other: Self) -> Self;
@@ -125,14 +125,14 @@ pub trait Float:
     /// Returns whether the number is neither infinite nor NaN.
     fn is_finite(self) -> bool;
 
-    /// `exp`, vectorisable.
+    /// Returns e to the power of this number, vectorisable.
     fn exp_with<A: Arithmetic>(self) -> Self;
     /// Returns the logistic function `1 / (1 + exp(-x))`, vectorisable.
     fn sigmoid_with<A: Arithmetic>(self) -> Self;
-    /// `tanh`, vectorisable.
+    /// Returns the hyperbolic tangent of this number, vectorisable.
     fn tanh_with<A: Arithmetic>(self) -> Self;
-    /// Returns `1 + exp(-x)`, the denominator of `sigmoid`, vectorisable. With the denominator, a caller can combine several
-    /// divisions into one, since divisions are slow.
+    /// Returns `1 + exp(-x)`, the denominator of `sigmoid`, vectorisable. Divisions are slow; with the denominator, a
+    /// caller can combine several divisions into one.
     fn logistic_with<A: Arithmetic>(self) -> Self;
     /// Returns the numerator and the denominator of `tanh`, vectorisable. The denominator is between 1 and 1e9.
     fn tangent_with<A: Arithmetic>(self) -> (Self, Self);

@@ -1,16 +1,16 @@
 //! Flushing: tiny numbers of a recurrent memory, or of a memory's gradient, become zero when they pass from one step to the
 //! next.
 //!
-//! Along a long sequence, a fading gradient becomes subnormal, and subnormal arithmetic is ten to thirty times slower than
-//! normal arithmetic. The threshold is well above the smallest normal number, since the product of a tiny normal gradient
-//! and a weight is subnormal again.
+//! Along a long sequence, a fading gradient becomes subnormal, and subnormal arithmetic is ten to thirty times slower
+//! than normal arithmetic. The threshold is well above the smallest normal number, since the product of a tiny normal
+//! gradient and a weight may be subnormal again.
 
 use super::elementwise::update;
 use super::float::Float;
 use super::view::ViewMut;
 
-/// Sets every element whose magnitude is below [`Float::FLUSH_BELOW`] to +0: below 1e-30 in f32, no element in f64. NaN
-/// stays.
+/// Sets every element to +0 whose magnitude is below [`Float::FLUSH_BELOW`], which is 1e-30 in f32. In f64, no element
+/// changes. NaN stays NaN.
 pub fn flush<T: Float>(x: ViewMut<'_, T>) {
     if T::FLUSH_BELOW > T::ZERO {
         update(x, |x| if x.abs() < T::FLUSH_BELOW { T::ZERO } else { x });

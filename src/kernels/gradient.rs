@@ -30,7 +30,7 @@ const PACKED_FROM: usize = 3;
 /// bits do not depend on the number of threads.
 ///
 /// # Panics
-/// Unless `x` is R × K, `dy` R × N, `dw` K × N (transposed: N × K), and `db` has N numbers.
+/// If `x` is not R × K, `dy` not R × N, or `dw` not K × N (transposed: N × K), or if `db` does not have N numbers.
 pub fn affine_gradient<T: Float>(
     dy: View<'_, T>,
     weight: Option<(View<'_, T>, WeightGradient<'_, T>)>,
@@ -93,7 +93,7 @@ pub(super) fn by_tiles(
 ) {
     let Some(threads) = divided(&mut all, threads) else { return };
     room.0.resize_with(room.0.len().max(threads), Vec::new);
-    // The scratch of a thread has the size for one thread with all columns, so that it suffices for any number of threads.
+    // Each thread's scratch is large enough for all columns, so that it suffices for any number of threads.
     let picked = matches!(all.x, RowSource::Picked(_));
     let Sizes { panel, left, turned } = Sizes::of(on, all.x.width(), picked, all.dy.width(), all.dw.2);
     let size = panel + left + turned + ALIGNMENT / size_of::<f32>();
@@ -158,12 +158,12 @@ impl Sizes {
     }
 }
 
-/// Returns the bytes of the scratch of [`affine_gradient`] for a weight of `k` rows and `n` columns.
+/// Returns the size in bytes of the scratch of [`affine_gradient`] for a weight of `k` rows and `n` columns.
 pub fn affine_gradient_bytes<T: Float>(k: usize, n: usize, transpose: Transpose, threads: usize) -> usize {
     threads * room_bytes::<T>(k, false, n, transpose)
 }
 
-/// Returns the bytes of the scratch of [`picked_gradient`] for a weight of `k` rows and `n` columns.
+/// Returns the size in bytes of the scratch of [`picked_gradient`] for a weight of `k` rows and `n` columns.
 pub(super) fn picked_gradient_bytes<T: Float>(k: usize, n: usize) -> usize {
     room_bytes::<T>(k, true, n, Transpose::No)
 }
@@ -183,8 +183,8 @@ fn part((path, cpu): PathCpu, k: usize) -> usize {
 }
 
 /// Computes the gradients in three nested loops: over blocks of rows, over parts of the columns of `x`, and over packed
-/// panels of `dy`. The parts of `x` are packed if `dy` has enough panels. Without packing, the few columns of `x` that a
-/// tile reads are far apart in memory, and compete for few sets of the cache.
+/// panels of `dy`. The parts of `x` are packed if `dy` has enough panels. Without packing, successive rows of the few
+/// columns that a tile reads are far apart in memory, and compete for few sets of the cache.
 fn blocks((path, cpu): PathCpu, all: Gradients<'_, f32>, room: &mut [f32]) {
     let Gradients { x, dy, dw: (mut dw, assign, transpose), mut db } = all;
     let (width, most) = (PANEL_VECTORS * lanes(path), max_rows(path, PANEL_VECTORS));
@@ -238,7 +238,8 @@ fn blocks((path, cpu): PathCpu, all: Gradients<'_, f32>, room: &mut [f32]) {
     }
 }
 
-/// The left matrix of the product `xᵀ·dy`, which is the rows of `x`. Each tile of the product reads a few columns of `x`.
+/// The left matrix of the product `xᵀ·dy`, stored as the rows of `x`. Each tile of the product reads a few columns of
+/// `x`.
 #[derive(Clone, Copy)]
 enum LeftSide<'a> {
     AsItLies(View<'a, f32>),
@@ -319,8 +320,8 @@ fn copy_rows<const WIDTH: usize>(rows: RowSource<'_, f32>, to: &mut [f32]) {
     });
 }
 
-/// Packs rows of at most `width` columns into a panel, padded with zeros, and sums the rows for the bias's gradient if it is
-/// requested.
+/// Packs rows of at most `width` columns into a panel, padded with zeros, and sums the rows for the bias's gradient if
+/// this gradient is requested.
 struct Pack<'a> {
     dy: View<'a, f32>,
     panel: &'a mut [f32],
@@ -363,7 +364,8 @@ impl Pack<'_> {
     }
 }
 
-/// Transposes a part of a gradient: writes or adds columns, stored in rows of `width` numbers, to the rows of `to`.
+/// Transposes a part of a gradient: writes or adds the columns of `from` to the rows of `to`. Each row of `from` has
+/// `width` numbers.
 struct Turn<'a> {
     from: &'a [f32],
     width: usize,
@@ -442,9 +444,9 @@ fn multiply(
     for part in even_blocks(k, most) {
         ahead.ask(share, width);
         let (a, a_stride) = x.tile(&part);
-        // SAFETY: `part` is a range of columns of `x` and of rows of `dw`. The panel has as many rows as `x`, and `columns`
-        // limits the columns that are written to `dw`. The CPU has the instructions of `path`: it is `Path::best`, or, in
-        // tests, one of the available paths.
+        // SAFETY: `part` is a range of columns of `x` and of rows of `dw`. The panel has as many rows as `x`, and
+        // `columns` limits the columns that are written to `dw`. The CPU has the instructions of `path`: `path` is
+        // `Path::best`, or, in tests, one of the available paths.
         unsafe {
             tile::of_columns(path, part.len())(&Tile {
                 k: rows,

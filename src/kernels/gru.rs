@@ -160,7 +160,7 @@ pub fn gru_backward<T: Float>(
             }
             None => assert!(
                 matches!(gradient, Some((_, Assign::Write))),
-                "gates are given, or their gradient is written where they lie"
+                "expected the gates, or a buffer with the gates that their gradient overwrites"
             ),
         }
     }

@@ -12,7 +12,7 @@ use super::view::{View, ViewMut};
 /// Computes the new states `h` and `c` from the gate inputs `pre` and the previous cell state.
 ///
 /// # Panics
-/// Unless `pre` is n × 4H and all other arguments are n × H.
+/// If `pre` is not n × 4H, or another argument is not n × H.
 pub fn lstm_forward<T: Float>(pre: View<'_, T>, c_prev: View<'_, T>, h: ViewMut<'_, T>, c: ViewMut<'_, T>) {
     check(pre, c_prev);
     assert_eq!((h.rows(), h.width()), (c_prev.rows(), c_prev.width()), "the shape of h");
@@ -91,7 +91,7 @@ pub fn lstm_backward<T: Float>(inputs: LstmBackward<'_, T>, dpre: Output<'_, T>,
         Some(pre) => check(pre, inputs.c_prev),
         None => assert!(
             matches!(dpre, Some((_, Assign::Write))),
-            "gates are given, or their gradient is written where they lie"
+            "expected the gates, or a buffer with the gates that their gradient overwrites"
         ),
     }
     let state = (inputs.c_prev.rows(), inputs.c_prev.width());

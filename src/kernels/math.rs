@@ -10,8 +10,8 @@ use super::path::{Arithmetic, Path, Sweep, sweep_on};
 
 /// The constant 1.5·2^23: adding it to a number rounds the number to an integer, which is then in the low bits of the sum.
 const ROUND: f32 = 12_582_912.0;
-/// The larger of two numbers whose sum is ln 2. This part of ln 2 has few bits, so that its multiples are exact even without
-/// a fused multiply-add.
+/// The larger of two numbers whose sum is ln 2. It has few significant bits, so that its products with the integers n
+/// are exact even without a fused multiply-add.
 const LN2_HIGH: f32 = 0.693_359_4;
 const LN2_LOW: f32 = -2.121_944_4e-4;
 
@@ -49,8 +49,9 @@ pub fn exp<A: Arithmetic>(x: f32) -> f32 {
     (p + 1.0) * power_of_two(half) * power_of_two(k.wrapping_sub(half))
 }
 
-/// Returns `1 + exp(-x)`, the denominator of `sigmoid`; infinity if `sigmoid` would be far below the normal numbers. A
-/// product of two denominators may overflow to infinity earlier: a quotient below 1e-29 then becomes 0.
+/// Returns `1 + exp(-x)`, the denominator of `sigmoid`; infinity if `sigmoid` would be far below the smallest normal
+/// number. If a caller multiplies two denominators, the product may overflow to infinity although both are finite; a
+/// quotient below 1e-29 then becomes 0.
 #[inline(always)]
 pub fn logistic<A: Arithmetic>(x: f32) -> f32 {
     // The two comparisons are false for NaN, so NaN passes unchanged. One factor 2^k is enough: from 2^128 on the result is
@@ -73,7 +74,7 @@ pub fn tangent<A: Arithmetic>(x: f32) -> (f32, f32) {
     (m.copysign(x), m + 2.0)
 }
 
-/// Hyperbolic tangent.
+/// Returns the hyperbolic tangent of x.
 #[inline(always)]
 pub fn tanh<A: Arithmetic>(x: f32) -> f32 {
     let (numerator, denominator) = tangent::<A>(x);

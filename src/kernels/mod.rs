@@ -94,7 +94,7 @@ fn more_threads_than_work_are_left_asleep() {
     assert_eq!(helpers(usize::MAX, 1, 1000), 1000);
 }
 
-/// Numbers without a pattern, in -1..1, for tests.
+/// Returns numbers without a pattern, between -1 and 1, for tests.
 #[cfg(test)]
 fn numbers<T: Float>(len: usize, seed: u64) -> Vec<T> {
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;

@@ -12,9 +12,11 @@ use super::prefetch;
 use super::product::emptied;
 use super::view::{View, ViewMut};
 
-/// The number of independent partial sums: enough vectors that no addition waits for the previous addition.
+/// The number of independent partial sums. They fill enough vectors that an addition need not wait for the previous
+/// one.
 const LANES: usize = 32;
-/// The distance in bytes from the row that is summed to the row that is prefetched; at least the next row is prefetched.
+/// The distance in bytes from the row that is summed to the row that is prefetched. If a row is longer, the next row is
+/// prefetched.
 const AHEAD: usize = 8192;
 /// Below this number of elements, a second thread costs more than it gains.
 const WORTH_A_THREAD: usize = 1 << 16;
@@ -59,12 +61,12 @@ pub fn norm_rows<T: Float>(x: View<'_, T>, norm: RowNorm<'_, T>, bias: Option<&[
     let width = x.width();
     assert_eq!((out.rows(), out.width()), (x.rows(), width), "the shape of normalised rows");
     let fits = |side: Option<&[T]>| side.is_none_or(|side| side.len() == width);
-    assert!(fits(norm.gain) && fits(bias), "a gain and a bias of {width}");
+    assert!(fits(norm.gain) && fits(bias), "a gain and a bias of {width} numbers");
     sweep(Normalised { x, norm, bias, out });
 }
 
-/// Returns the length of the scratch of [`norm_rows_gradient`]: a gain, and the sums of each block of rows if the gradient of a
-/// gain or a bias is requested.
+/// Returns the length of the scratch of [`norm_rows_gradient`]. The scratch holds a gain. Set `summed` if the gradient
+/// of the gain or of the bias is requested; the scratch then also holds two sums per column for each block of rows.
 pub fn norm_gradient_numbers(rows: usize, width: usize, summed: bool) -> usize {
     width + if summed { rows.div_ceil(SUM_ROWS) * 2 * width } else { 0 }
 }
@@ -88,10 +90,13 @@ pub fn norm_rows_gradient<T: Float>(
     assert!(same(dout.rows(), dout.width()), "the shape of a gradient");
     assert!(dx.as_ref().is_none_or(|(dx, _)| same(dx.rows(), dx.width())), "the shape of a gradient");
     let fits = |side: &Option<(&mut [T], Assign)>| side.as_ref().is_none_or(|(side, _)| side.len() == width);
-    assert!(norm.gain.is_none_or(|gain| gain.len() == width) && fits(&dgain) && fits(&dbias), "widths");
+    assert!(
+        norm.gain.is_none_or(|gain| gain.len() == width) && fits(&dgain) && fits(&dbias),
+        "the lengths of gains and biases"
+    );
     let summed = dgain.is_some() || dbias.is_some();
     let numbers = norm_gradient_numbers(rows, width, summed);
-    // A `norm` without a gain has a gain of ones.
+    // If `norm` has no gain, these ones take its place.
     emptied(room, numbers).resize(width, T::ONE);
     room.resize(numbers, T::ZERO);
     let (ones, sums) = room.split_at_mut(width);
@@ -114,7 +119,7 @@ pub fn norm_rows_gradient<T: Float>(
     }
 }
 
-/// Divides the rows among threads, by splitting them in half recursively at the ends of blocks.
+/// Divides the rows among threads: splits the rows in half recursively, at the end of a block of rows.
 fn share<T: Float>(mut all: Gradients<'_, T>, threads: usize) {
     let blocks = all.x.rows().div_ceil(SUM_ROWS);
     if threads < 2 || blocks < 2 {
@@ -174,7 +179,7 @@ fn half<T: Float, const FROM: usize, const TO: usize>(lanes: [T; FROM]) -> [T; T
     sums
 }
 
-/// Returns [`LANES`] columns of a row; columns beyond the end of the row are `with`.
+/// Returns [`LANES`] columns of a row; columns beyond the end of the row have the value `with`.
 #[inline(always)]
 fn filled<T: Float>(row: &[T], with: T) -> [T; LANES] {
     let mut out = [with; LANES];
@@ -204,7 +209,7 @@ impl<T: Float> Sums<T> {
     }
 }
 
-/// Σ x.
+/// Returns the sum Σ x.
 #[inline(always)]
 fn sum<T: Float>(x: &[T]) -> T {
     let (chunks, rest) = x.as_chunks::<LANES>();
@@ -329,8 +334,8 @@ impl<T: Float> Sweep for Gradients<'_, T> {
             };
             let Some((dx, assign)) = &mut self.dx else { continue };
             ahead(dx.as_view(), row);
-            // The two terms that are subtracted from g · gain: the mean of g · gain, and its projection on the normalised
-            // row.
+            // The two terms that are subtracted from g · gain: the mean of g · gain, and the projection of g · gain on
+            // the normalised row.
             let all = if centre == Centre::Mean { all * share } else { T::ZERO };
             let along = along * scale * scale * share;
             Moved { mean, scale, all, along }.put::<A>(x, dout, gain, dx.row(row), *assign);

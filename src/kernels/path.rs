@@ -57,7 +57,8 @@ impl Path {
     }
 }
 
-/// The arithmetic of a path: computes `a·b + c` by a fused instruction if the path has one, and never by a call into libm.
+/// The arithmetic of a path. It computes `a·b + c` by a fused instruction if the path has one, and never by a call into
+/// libm.
 pub trait Arithmetic: Copy {
     /// Returns `a·b + c`, rounded once or twice.
     fn mul_add<T: Float>(a: T, b: T, c: T) -> T;
@@ -93,7 +94,7 @@ pub trait Sweep {
     /// Whether the loop is compiled only for the portable path, as every loop over f64 is. f64 serves only to check f32, and
     /// each further path would cost compile time. A loop over `T: Float` sets `T::PORTABLE`.
     const PORTABLE: bool;
-    /// The loop.
+    /// Runs the loop with the arithmetic `A` of a path.
     fn run<A: Arithmetic>(self) -> Self::Output;
 }
 

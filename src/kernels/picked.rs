@@ -54,7 +54,7 @@ impl<'a, T: Float> RowSource<'a, T> {
         }
     }
 
-    /// Rows `from..to`.
+    /// Returns the operand restricted to the rows `from..to`.
     pub(super) fn rows_range(&self, from: usize, to: usize) -> Self {
         match *self {
             RowSource::Lying(x) => RowSource::Lying(x.rows_range(from, to)),

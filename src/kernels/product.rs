@@ -26,8 +26,8 @@ const WORTH_A_THREAD: usize = 1 << 19;
 /// The alignment of the start of the panels, in bytes: one cache line.
 pub(super) const ALIGNMENT: usize = 64;
 
-/// Makes scratch memory at least `len` numbers long, with exactly the memory that they take. If it must grow, the old memory is
-/// freed first, and all numbers are zero.
+/// Makes scratch memory at least `len` numbers long. If the memory must grow, the old memory is freed first; the new
+/// memory is exactly `len` numbers long, and all numbers are zero.
 pub fn lengthen<T: Float>(room: &mut Vec<T>, len: usize) {
     if room.len() < len {
         *room = Vec::new();
@@ -36,7 +36,8 @@ pub fn lengthen<T: Float>(room: &mut Vec<T>, len: usize) {
     }
 }
 
-/// Empties scratch memory and makes room for exactly `len` elements. If it must grow, the old memory is freed first.
+/// Empties scratch memory and makes its capacity at least `len` elements. If the capacity must grow, the old memory is
+/// freed first, and the new capacity is exactly `len`.
 pub fn emptied<T>(room: &mut Vec<T>, len: usize) -> &mut Vec<T> {
     room.clear();
     if room.capacity() < len {
@@ -198,7 +199,7 @@ fn pack_transposed(b: View<'_, f32>, panel: &mut [f32], (width, first): (usize, 
 /// Computes `c = a·b`, or adds the finished sums to `c`.
 ///
 /// # Panics
-/// Unless `a` is M × K, `b` K × N and `c` M × N.
+/// If `a` is not M × K, `b` not K × N, or `c` not M × N.
 pub fn product<T: Float>(a: View<'_, T>, b: &PackedMatrix<T>, c: ViewMut<'_, T>, assign: Assign) {
     product_panels(a, b, 0..b.panels(), None, c, assign);
 }
@@ -208,7 +209,7 @@ pub fn product<T: Float>(a: View<'_, T>, b: &PackedMatrix<T>, c: ViewMut<'_, T>,
 /// depend on the number of threads.
 ///
 /// # Panics
-/// Unless `a` is M × K, `b` K × N, `bias` N and `c` M × N.
+/// If `a` is not M × K, `b` not K × N, or `c` not M × N, or if `bias` does not have N numbers.
 pub fn affine<T: Float>(
     a: View<'_, T>,
     b: &PackedMatrix<T>,
@@ -246,7 +247,8 @@ fn share_columns<T: Float>(
 /// the columns in these panels ([`PackedMatrix::columns`]).
 ///
 /// # Panics
-/// Unless `a` is M × K, `b` is K × N, and `c` and `bias` have the columns in the panels.
+/// If `b` does not have these panels, if `a` is not M × K or `b` not K × N, or if `c` or `bias` does not have exactly
+/// the columns in the panels.
 pub fn product_panels<T: Float>(
     a: View<'_, T>,
     b: &PackedMatrix<T>,
@@ -300,7 +302,7 @@ pub(super) fn product_by_tiles(
     let bias = bias.map_or(std::ptr::null(), <[f32]>::as_ptr);
     let block = cpu.product_block(rows, width);
     let cuts = k.div_ceil(block.k).max(1);
-    // If the sums are added to `c` and are cut into parts, they are computed in scratch until they are finished.
+    // If long sums are cut into parts and are added to `c`, scratch holds the sums until they are finished.
     let mut room = MaybeUninit::<[f32; ADDED_ROWS * MAX_COLUMNS]>::uninit();
     let apart = assign == Assign::Add && cuts > 1;
     for rows in even_blocks(rows, if apart { block.rows.min(ADDED_ROWS) } else { block.rows }) {

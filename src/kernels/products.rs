@@ -36,15 +36,15 @@ impl Transpose {
     }
 }
 
-/// The right-hand matrix of a product, K × N, prepared for fast reading. In f32 it is stored as one panel of columns after
-/// another, in f64 row by row.
+/// The right-hand matrix of a product, K × N, prepared for fast reading. In f32, the matrix is stored panel by panel,
+/// and a panel is a few columns. In f64, the matrix is stored row by row.
 #[derive(Debug)]
 pub struct PackedMatrix<T> {
     pub(super) data: Vec<T>,
     pub(super) start: usize,
     pub(super) k: usize,
     pub(super) n: usize,
-    /// Number of columns per panel.
+    /// The number of columns per panel.
     pub(super) width: usize,
     pub(super) path: Path,
 }

@@ -29,7 +29,7 @@ const WORD: usize = 32;
 /// ```
 ///
 /// # Panics
-/// Unless `values` has one number for each index.
+/// If `values` does not have one number for each index.
 pub fn project_csr_row<T: Float>(indices: &[i64], values: &[T], seed: u64, out: &mut [T]) {
     assert_eq!(indices.len(), values.len(), "one value for each index");
     sweep(Project { indices, values, seed, out });
@@ -39,7 +39,7 @@ pub fn project_csr_row<T: Float>(indices: &[i64], values: &[T], seed: u64, out: 
 /// depends only on k.
 ///
 /// # Panics
-/// Unless `dvalues` has one number for each index.
+/// If `dvalues` does not have one number for each index.
 pub fn project_gradient<T: Float>(indices: &[i64], seed: u64, dout: &[T], dvalues: &mut [T]) {
     assert_eq!(indices.len(), dvalues.len(), "one value for each index");
     sweep(Gradient { indices, seed, dout, dvalues });
@@ -179,8 +179,8 @@ mod tests {
         assert!(short.iter().zip(&long).all(|(s, l)| *s == 2.0 * l));
     }
 
-    /// The mean of n signs has a standard deviation of 1/√n; the mean product of the signs of two columns, two seeds or two
-    /// neighbours has this standard deviation, too.
+    /// The mean of n signs has a standard deviation of 1/√n; the mean product of the signs of two columns, of two seeds
+    /// or of two neighbouring positions has this standard deviation, too. The test allows four standard deviations.
     #[test]
     fn signs_are_fair_and_do_not_depend_on_each_other() {
         const K: usize = 1000;

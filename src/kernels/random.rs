@@ -124,8 +124,9 @@ impl<T: Float> Sweep for Fill<'_, T> {
     fn run<A: Arithmetic>(self) {
         const BLOCKS: usize = 32;
         for (chunk, out) in self.out.chunks_mut(4 * BLOCKS).enumerate() {
-            // The words are stored as one array per word of a block, so that the blocks become the lanes of a vector. The
-            // loop computes all blocks, even unused ones, so that its length is a constant.
+            // A block has four words. The words are stored in four arrays, one for each position in a block, so that
+            // the blocks become the lanes of a vector. The loop computes all blocks, even unused ones, so that its
+            // length is a constant.
             let mut words = [[0; BLOCKS]; 4];
             let [w0, w1, w2, w3] = &mut words;
             for i in 0..BLOCKS {

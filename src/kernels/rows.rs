@@ -9,7 +9,8 @@ use super::view::{View, ViewMut};
 /// Gathers rows of `src` by index: `out[i] = src[index[i]]`.
 ///
 /// # Panics
-/// If an index is not a row of `src`; or unless `out` has one row per index, as wide as the rows of `src`.
+/// If an index is not the index of a row of `src`; or if `out` does not have one row per index, as wide as the rows of
+/// `src`.
 pub fn gather_rows<T: Copy>(src: View<'_, T>, index: &[usize], mut out: ViewMut<'_, T>) {
     assert_eq!((out.rows(), out.width()), (index.len(), src.width()), "the shape of gathered rows");
     for (out, &i) in out.iter_mut().zip(index) {
@@ -43,7 +44,8 @@ struct Digit {
 }
 
 impl Digit {
-    /// The maximum number of bits of a digit: the counts of all values of a digit stay in the nearest cache.
+    /// The maximum number of bits of a digit. With this maximum, the counts of all values of a digit stay in the
+    /// nearest cache.
     const MOST: u32 = 11;
 
     /// Returns the digits that cover `bits` bits of a key from bit `from` on, the lowest digit first.
@@ -77,7 +79,7 @@ fn to<T>(list: &mut Vec<T>, len: usize) {
 }
 
 impl RowMerge {
-    /// The memory of a plan for each row to merge.
+    /// The size of a plan in bytes per row to merge.
     pub const BYTES_PER_ROW: usize = 4 * size_of::<u64>() + 2 * size_of::<u32>();
 
     /// Returns a plan for no rows.
@@ -131,7 +133,8 @@ impl RowMerge {
         let bits = u64::BITS - keys.iter().fold(0, |bits, &key| bits | (key ^ first)).leading_zeros();
         spare_keys.resize(keys.len(), 0);
         if bits <= PLACE_BITS {
-            // If the differing bits and the position fit into one number, each pass moves only half the bytes.
+            // If the differing bits and the position fit into one number, each pass moves only this number instead of a
+            // key and a position.
             let differing = (1 << bits) - 1;
             for (place, key) in keys.iter_mut().enumerate() {
                 *key = (*key & differing) << PLACE_BITS | place as u64;
@@ -163,7 +166,7 @@ impl RowMerge {
     /// Returns the positions in the batch of the `i`-th distinct id, in ascending order.
     ///
     /// # Panics
-    /// If there are not more than `i` distinct ids.
+    /// If there are at most `i` distinct ids.
     pub fn occurrences(&self, i: usize) -> &[u32] {
         &self.order[self.starts[i]..self.starts[i + 1]]
     }
@@ -176,12 +179,12 @@ impl RowMerge {
         self.starts[i]
     }
 
-    /// Merges rows: `out[i]` is the sum of the rows of `values` at the positions [`Self::occurrences`] of `i`, added in the
-    /// order of these positions.
+    /// Merges rows: `out[i]` is the sum of the rows of `values` at the positions that [`Self::occurrences`] returns for
+    /// `i`, added in the order of these positions.
     ///
     /// # Panics
-    /// Unless `values` has the planned number of rows, and `out` has one row per distinct id, as wide as the rows of
-    /// `values`.
+    /// If `values` does not have the planned number of rows, or if `out` does not have one row per distinct id, as wide
+    /// as the rows of `values`.
     pub fn merge<T: Float>(&self, values: View<'_, T>, out: ViewMut<'_, T>) {
         self.merge_range(values, 0..self.ids().len(), out);
     }

@@ -70,8 +70,8 @@ pub(super) fn of_rows(path: Path, size: Size) -> TileFn {
     sized(path, size, false)
 }
 
-/// Returns the function of a transposed tile: it reads `rows` columns of `a` (at most [`max_rows`]) as rows, and one panel
-/// of [`PANEL_VECTORS`] vectors. The sums of a transposed tile start at 0 and have no bias.
+/// Returns the function of a transposed tile. The function reads `rows` columns of `a` (at most [`max_rows`]) as rows,
+/// and one panel of [`PANEL_VECTORS`] vectors. The sums of a transposed tile start at 0 and have no bias.
 pub(super) fn of_columns(path: Path, rows: usize) -> TileFn {
     sized(path, Size { rows, panels: 1, vectors: PANEL_VECTORS }, true)
 }
@@ -146,9 +146,9 @@ unsafe fn tile<V, const ROWS: usize, const COLUMNS: usize, const VECTORS: usize,
     // it is read.
     unsafe {
         let zero = V::splat(0.0);
-        // Code that uses the sums must consist of short loops of at most two levels, which the compiler unrolls, so that the
-        // sums stay in registers. A tile with its sums in memory is half as fast. If `c` has fewer columns than the panels,
-        // the sums are therefore loaded and stored through `room`.
+        // Code that uses the sums must consist of short loops, nested at most two deep. The compiler unrolls these
+        // loops, so that the sums stay in registers. A tile with its sums in memory is half as fast. If `c` has fewer
+        // columns than the panels, the sums are therefore loaded and stored through `room`.
         let mut sums = [[zero; COLUMNS]; ROWS];
         let mut room = MaybeUninit::<[[V; COLUMNS]; ROWS]>::uninit();
         let room = room.as_mut_ptr().cast::<f32>();

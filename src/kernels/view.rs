@@ -10,11 +10,11 @@ use std::marker::PhantomData;
 /// The number of rows, the width and the stride of a view, without its address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Extent2 {
-    /// Number of rows.
+    /// The number of rows.
     pub rows: usize,
-    /// Number of elements per row.
+    /// The number of elements per row.
     pub width: usize,
-    /// Number of elements from the start of one row to the start of the next; at least `width`.
+    /// The number of elements from the start of one row to the start of the next; at least `width`.
     pub stride: usize,
 }
 
@@ -108,7 +108,7 @@ impl<'a, T> View<'a, T> {
         self.extent.stride
     }
 
-    /// Row `i`.
+    /// Returns row `i`.
     ///
     /// # Panics
     /// If the view has no row `i`.
@@ -137,7 +137,7 @@ impl<'a, T> View<'a, T> {
         })
     }
 
-    /// Rows `from..to`.
+    /// Returns a view of the rows `from..to`.
     ///
     /// # Panics
     /// If the range `from..to` is not within the rows of the view.
@@ -222,7 +222,7 @@ impl<'a, T> ViewMut<'a, T> {
         ViewMut { start: self.start, extent: self.extent, life: PhantomData }
     }
 
-    /// Row `i`.
+    /// Returns row `i`.
     ///
     /// # Panics
     /// If the view has no row `i`.

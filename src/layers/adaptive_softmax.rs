@@ -1,5 +1,5 @@
-//! The adaptive softmax: rare classes are grouped in clusters, and the loss computes the classes of a cluster only for rows
-//! with a label in the cluster.
+//! The adaptive softmax: rare classes are grouped in clusters, and the loss computes the logits of a cluster only for
+//! rows with a label in the cluster.
 
 use super::layer::at_least_one;
 use crate::error::Error;
@@ -7,11 +7,12 @@ use crate::layers::{Instance, Layer, Linear};
 use crate::program::construction::vars::unknown_of;
 use crate::program::{Builder, Var};
 
-/// An adaptive softmax over many classes, which must be ordered from the most frequent to the rarest. The loss costs about as
-/// much as a softmax over the frequent classes alone (Grave et al., "Efficient softmax approximation for GPUs", 2017). A linear
-/// layer, the head, computes the logits of the first cluster of classes, and one logit for each further cluster. The loss
-/// computes a further cluster only for rows with a label in the cluster. A cluster of rarer classes is computed from narrower
-/// vectors: p(class) = softmax(x · W_head)_cluster · softmax((x · P_cluster) · W_cluster)_class.
+/// An adaptive softmax over many classes, which must be ordered from the most frequent to the rarest. The loss costs
+/// about as much as a softmax over the frequent classes alone (Grave et al., "Efficient softmax approximation for
+/// GPUs", 2017). A linear layer, the head, computes the logits of the first cluster of classes, and one logit for each
+/// further cluster. The loss computes the logits of a further cluster only for rows with a label in the cluster. The
+/// logits of rarer classes are computed from narrower vectors: p(class) = softmax(x · W_head)_cluster · softmax((x ·
+/// P_cluster) · W_cluster)_class.
 ///
 /// ```
 /// use unpadded::layers::{AdaptiveSoftmax, Embedding};
@@ -50,8 +51,8 @@ impl AdaptiveSoftmax {
         Self { ends, divide: 4, head_bias: true, name: None }
     }
 
-    /// Sets the divisor `divide` of the widths (default: 4): the vectors of the k-th further cluster are as wide as the input
-    /// divided by `divide`^k, and at least 1 wide.
+    /// Sets the divisor `divide` of the widths (default: 4). The vectors of the k-th further cluster are as wide as the
+    /// input divided by `divide`^k, and at least 1 wide.
     #[must_use]
     pub fn divide(self, divide: usize) -> Self {
         Self { divide, ..self }
@@ -145,7 +146,7 @@ impl AdaptiveSoftmax {
             return Some(());
         }
         let what = "clusters of the weights of layer `adaptive_softmax`";
-        net.refuse(Error::new(what, format!("{cutoffs}, one a cutoff"), clusters.to_string()));
+        net.refuse(Error::new(what, format!("{cutoffs}, one per cutoff"), clusters.to_string()));
         None
     }
 
@@ -173,8 +174,8 @@ fn classes(net: &Builder, logits: Var, of: &str, expected: usize) -> Var {
 }
 
 impl Instance<AdaptiveSoftmax> {
-    /// Computes the loss −ln p(label) of each row of `x`, `[rows]`. The classes of a cluster are computed only for the rows
-    /// with a label in the cluster.
+    /// Computes the loss −ln p(label) of each row of `x`, `[rows]`. The logits of a further cluster are computed only
+    /// for the rows with a label in the cluster.
     ///
     /// # Errors
     /// If `x` has no LoD or does not hold rows of floats, `labels` does not have one whole number per row of `x`, the cutoffs

@@ -60,8 +60,8 @@ impl Attention {
         Self { width: Some(width), ..self }
     }
 
-    /// Makes the layer cross-attention to the rows of `memory`, such as an encoder's output. The input of the layer has as many
-    /// sequences as `memory`, of any lengths, or has one row per sequence of `memory`.
+    /// Makes cross-attention: the layer attends to the rows of `memory`, such as an encoder's output. The input of the
+    /// layer has as many sequences as `memory`, of any lengths, or has one row per sequence of `memory`.
     #[must_use]
     pub fn over(self, memory: Var) -> Self {
         Self { memory: Some(memory), ..self }

@@ -147,8 +147,8 @@ builder_methods! { Conv, Builder, Var;
     /// ```
     ///
     /// # Errors
-    /// If `x` has no LoD or does not hold rows of floats, an option is 0, or the number of groups does not divide the numbers
-    /// of columns of input and output.
+    /// If `x` has no LoD or does not hold rows of floats, an option is 0, or the number of groups does not divide the
+    /// number of columns of the input and of the output.
     #[doc(alias("conv1d", "tcn"))]
     pub fn conv(&self, x: Var, options: Conv) -> Var {
         self.layer(options).run(self, x)

@@ -42,10 +42,10 @@ impl Embedding {
         Self { sparse: true, ..self }
     }
 
-    /// Makes the table row-sparse: only the rows that training has touched are in memory and in checkpoints, so that ids may be
-    /// hashes of words, and the vocabulary may be as large as the range of the hash. The table is a [row-sparse
-    /// parameter](Builder::row_sparse_parameter): its initial values have the same distribution as the values of a dense table,
-    /// but are different numbers. The gradient of the table is [sparse](Self::sparse).
+    /// Makes the table row-sparse: only the rows that training has touched are in memory and in checkpoints. Ids may
+    /// therefore be hashes of words, and the vocabulary may be as large as the range of the hash. The table is a
+    /// [row-sparse parameter](Builder::row_sparse_parameter): its initial values have the same distribution as the
+    /// values of a dense table, but are different numbers. The gradient of the table is [sparse](Self::sparse).
     ///
     /// ```
     /// use unpadded::layers::Embedding;
@@ -154,7 +154,7 @@ impl Embedding {
         self.padding.and_then(|id| i64::try_from(id).ok())
     }
 
-    /// Returns whether the gradient of the table is sparse: stores only the rows that were looked up.
+    /// Returns whether the gradient of the table is sparse. A sparse gradient stores only the rows that were looked up.
     pub(super) fn is_sparse(&self) -> bool {
         self.sparse
     }

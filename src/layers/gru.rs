@@ -21,8 +21,8 @@ pub struct Gru {
 #[doc(alias = "reset_after")]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Reset {
-    /// The reset gate multiplies the state's product, as in PyTorch: n = tanh(x·W_n + r ∘ (h·U_n + b)). So the product of the
-    /// state, h·U_n, has a bias b of its own, the second bias of the layer.
+    /// The reset gate multiplies the product of the state with its weight, as in PyTorch: n = tanh(x·W_n + r ∘ (h·U_n +
+    /// b)). The product h·U_n has its own bias b, the second bias of the layer.
     #[default]
     After,
     /// The reset gate multiplies the state, as in the paper of Cho et al. (2014): n = tanh(x·W_n + (r ∘ h)·U_n).
@@ -53,7 +53,7 @@ impl Gru {
         Self { reset, ..self }
     }
 
-    /// Sets the effect of an open update gate: keeps or replaces the state (default: [`UpdateGate::Keeps`]).
+    /// Sets the effect of an open update gate: the gate keeps or replaces the state (default: [`UpdateGate::Keeps`]).
     #[must_use]
     pub fn update(self, update: UpdateGate) -> Self {
         Self { update, ..self }

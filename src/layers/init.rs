@@ -14,7 +14,7 @@ use crate::program::Initializer;
 use crate::program::description::initialize;
 pub use crate::program::description::initialize::evaluate;
 
-/// Zeros.
+/// Zero initialization: every number is 0.
 pub fn zeros() -> Initializer {
     Initializer::new(initialize::ZEROS, Attributes::new())
 }
@@ -34,8 +34,8 @@ pub fn normal(std: f64) -> Initializer {
     Initializer::new(initialize::NORMAL, Attributes::new().with("std", std))
 }
 
-/// Xavier (Glorot) initialization: numbers are uniformly distributed in ±√(6 / (in + out)), so that the outputs of a layer have
-/// about the variance of its inputs.
+/// Xavier (Glorot) initialization: numbers are uniformly distributed in ±√(6 / (in + out)), so that a layer's outputs
+/// have about the same variance as its inputs.
 #[doc(alias = "glorot")]
 pub fn xavier() -> Initializer {
     xavier_gates(1)

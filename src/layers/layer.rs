@@ -155,7 +155,7 @@ enum Weights<W> {
 }
 
 impl Builder {
-    /// Makes an instance of a layer, which has weights of its own and can be called many times.
+    /// Makes an instance of a layer. The instance has its own weights and can be called many times.
     pub fn layer<L: Layer>(&self, layer: L) -> Instance<L> {
         let scope = match (layer.kind(), layer.name()) {
             ("", None) => self.scope_name(),

@@ -21,8 +21,8 @@ pub struct Lstm {
     activations: [Activation; 3],
 }
 
-/// The weights of an LSTM with a state of H numbers: the weights of the input gate i, the forget gate f, the candidate g and
-/// the output gate o, side by side, and the weights that options add.
+/// The weights of an LSTM with a state of H numbers: the weights of the input gate i, the forget gate f, the candidate
+/// g and the output gate o, side by side, and further weights that options add.
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[non_exhaustive]
 pub struct LstmWeights {
@@ -79,9 +79,9 @@ impl Lstm {
         self
     }
 
-    /// Adds peepholes: a weight times the cell state is added to each gate, number by number. The gates i and f read the old
-    /// cell state, the gate o reads the new cell state (Gers and Schmidhuber, 2000). The weights of peepholes are the parameter
-    /// `peephole` `[3H]`, which starts at zero.
+    /// Adds peepholes: each number of the cell state, times a weight, is added to the same number of each gate. The
+    /// gates i and f read the old cell state, the gate o reads the new cell state (Gers and Schmidhuber, 2000). The
+    /// weights of peepholes are the parameter `peephole` `[3H]`, which starts at zero.
     #[must_use]
     pub fn peepholes(self) -> Self {
         Self { peepholes: true, ..self }

@@ -64,13 +64,13 @@ impl Norm {
     /// Batch norm: normalizes each column by the mean and variance of the column over all rows of the batch. The gain starts at
     /// 1, the bias at 0.
     ///
-    /// out_ij = (x_ij − m_j) / √(v_j + epsilon) · gain_j + bias_j. While training, m and v are the mean and the variance of a
-    /// column over the rows of all sequences of the batch; there is no padding. Beside its weights, a batch norm has the
-    /// running `mean` and `variance`, which start at 0 and 1. At the end of each training step, after the check that all
-    /// gradients are finite, running mean ← (1 − momentum) · running mean + momentum · batch mean, and likewise for the
-    /// variance (default momentum: 0.1). Inference and evaluation normalize by the running mean and variance, so that the
-    /// result for a row does not depend on the rest of the batch. The batch variance that enters the running variance has the
-    /// divisor n − 1 for n rows, as in PyTorch's `BatchNorm1d`.
+    /// out_ij = (x_ij − m_j) / √(v_j + epsilon) · gain_j + bias_j. While training, m and v are the mean and the
+    /// variance of a column over the rows of all sequences of the batch; there is no padding. In addition to its
+    /// weights, a batch norm has the running `mean` and `variance`, which start at 0 and 1. At the end of each training
+    /// step, after the check that all gradients are finite, running mean ← (1 − momentum) · running mean + momentum ·
+    /// batch mean, and likewise for the variance (default momentum: 0.1). Inference and evaluation normalize by the
+    /// running mean and variance, so that the result for a row does not depend on the rest of the batch. The batch
+    /// variance that enters the running variance has the divisor n − 1 for n rows, as in PyTorch's `BatchNorm1d`.
     ///
     /// A batch without rows, or with one row, has no variance. Even while training, such a batch is normalized by the running
     /// mean and variance, and leaves both unchanged. If a training step has several batches (gradient accumulation), each
@@ -166,7 +166,7 @@ impl Layer for Norm {
         {
             let expected = match self.kind {
                 Kind::Batch => "a number from 0 to 1",
-                _ => "none: batch norm alone keeps a mean and a variance that move",
+                _ => "none: only a batch norm has a running mean and variance",
             };
             net.refuse(Error::new("momentum of layer `norm`", expected, momentum.to_string()));
             return None;

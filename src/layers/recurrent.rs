@@ -25,7 +25,7 @@ pub struct RecurrentWeights {
     pub b_hh: Option<Var>,
 }
 
-/// The name by which errors call the width of a state.
+/// The name of the width of a state in error messages.
 pub(super) const STATE: &str = "numbers of state";
 
 /// The options that every recurrent layer has.
@@ -79,8 +79,8 @@ pub(super) trait Cell<const STATES: usize> {
         [self.options().hidden; STATES]
     }
 
-    /// Returns the name and the initializer of the input's bias and of the state's bias, as in `b_ih` and `b_hh`; `None` for
-    /// a bias that the cell does not have.
+    /// Returns the name and the initializer of each of the biases `b_ih` and `b_hh`; `None` for a bias that the cell
+    /// does not have.
     fn biases(&self) -> [Option<(&'static str, Initializer)>; 2];
 
     /// Makes the layer's parameters for the input `x`; `None` if `x` is unknown or does not fit.
@@ -222,7 +222,8 @@ macro_rules! recurrent_layer {
 }
 pub(super) use recurrent_layer;
 
-/// Defines the methods of [`Builder`] and [`Var`] that append a recurrent layer. `$state` are the names of the layer's states.
+/// Defines the methods of [`Builder`] and [`Var`] that append a recurrent layer. The `$state` arguments are the names
+/// of the layer's states.
 macro_rules! recurrent_methods {
     (
         $layer:ident, [$($state:ident: $var:ty),+];
@@ -237,7 +238,7 @@ macro_rules! recurrent_methods {
                 self.layer(options.into()).run(self, x)
             }
 
-            #[doc = concat!("[`Builder::", stringify!($run), "`], and the states after each sequence's last step")]
+            #[doc = concat!("Returns the output of [`Builder::", stringify!($run), "`], and the states after each sequence's last step")]
             #[doc = concat!("(", stringify!($($state),+), "), one row per sequence. An empty sequence has its initial states.")]
             ///
             /// # Errors

@@ -20,8 +20,9 @@ pub struct Sru {
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[non_exhaustive]
 pub struct SruWeights {
-    /// The weights `[in, 3H]` of the candidate, the forget gate and the reset gate, side by side. If the input does not have H
-    /// numbers per row, the weight is `[in, 4H]`, whose last H columns W_x project the input to H numbers.
+    /// The weights `[in, 3H]` of the candidate, the forget gate and the reset gate, side by side. If the input does not
+    /// have H numbers per row, the weight has the shape `[in, 4H]`, and its last H columns W_x project the input to H
+    /// numbers.
     pub weight: Var,
     /// The weights v_f and v_r of the state in the forget gate and in the reset gate, `[2H]`.
     pub of_state: Var,

@@ -191,7 +191,7 @@ fn operators_name_the_line_that_called_the_layer() {
     });
 }
 
-/// A layer as in a user's crate, with a layer of this crate and a step block in it.
+/// Appends a layer as a user's crate may define it: it contains a layer of this crate and a step block.
 #[track_caller]
 fn counted(net: &Builder, x: Var, width: usize) -> Var {
     net.part("counted", |net| {
@@ -279,7 +279,7 @@ fn final_states_of_stacked_and_bidirectional_layers() {
     for state in states.iter().flatten() {
         assert_eq!(net.spec(*state).unwrap().to_string(), "f32[batch, 4]");
     }
-    // The initial states of a decoder.
+    // The states can be the initial states of another stack, such as a decoder.
     let y = net.stacked(x, Stacked::new(Gru::new(4), 4).initial(states));
     assert_eq!(net.spec(y).unwrap().width(), 4);
 }
@@ -326,7 +326,7 @@ fn a_tied_layer_has_no_weight_of_its_own() {
     let ids = net.feed("ids", DType::I64, &[], 1);
     let x = net.feed("x", DType::F32, &[4], 1);
     let table = net.layer(Embedding::new(9, 4).sparse());
-    // The table exists only after the embedding's first call.
+    // The first call of the tied layer makes the table, before any call of the embedding.
     let logits = x.linear(Linear::tied(&table));
     let again = table.of(ids).linear(Linear::tied(&table).without_bias());
     assert_eq!(net.describe(logits), "`linear`: f32[rows1, 9] lod(1)");
@@ -343,7 +343,7 @@ fn a_tied_layer_has_no_weight_of_its_own() {
     );
 }
 
-/// Options whose sizes overflow are refused, not computed.
+/// Checks that options whose sizes overflow record an error.
 #[test]
 fn numbers_that_overflow_are_refused() {
     const MOST: usize = usize::MAX;
@@ -355,7 +355,7 @@ fn numbers_that_overflow_are_refused() {
     );
     let qrnn = QrnnWeights { weight, bias };
     let sru = SruWeights { weight, of_state: bias, bias };
-    // Asked at once, since it is the error of the last call.
+    // `refused` returns the error of the last call, so it must be called directly after each call of a layer.
     let said = |var: Var| var.refused().to_string();
     for (error, expected) in [
         (
@@ -407,7 +407,7 @@ fn an_adaptive_softmax_takes_the_weights_of_its_cutoffs_alone() {
             assert!(error.to_string().contains(expected), "{error}");
         }
     };
-    let clusters = "clusters of the weights of layer `adaptive_softmax`: expected 2, one a cutoff, got";
+    let clusters = "clusters of the weights of layer `adaptive_softmax`: expected 2, one per cutoff, got";
     refused(AdaptiveWeights { clusters: Vec::new(), ..of(12, &[3, 7]) }, &format!("{clusters} 0"));
     refused(of(12, &[3]), &format!("{clusters} 1"));
     refused(of(12, &[3, 5, 7]), &format!("{clusters} 3"));

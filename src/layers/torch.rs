@@ -102,7 +102,7 @@ pub(crate) fn added(a: &Dense, b: &Dense) -> Result<Dense> {
     if a.shape() != b.shape() {
         return Err(Error::new(
             "biases",
-            format!("two of one shape, {:?}", a.shape()),
+            format!("two biases of the shape {:?}", a.shape()),
             format!("{:?}", b.shape()),
         ));
     }

@@ -70,7 +70,8 @@ impl TransformerBlock {
         Self { norm_after: true, ..self }
     }
 
-    /// Sets the dropout rate, for the outputs of attention and feed-forward network, and between the two linear layers.
+    /// Sets the dropout rate for the outputs of the attention and of the feed-forward network, and between the two
+    /// linear layers of the network.
     #[must_use]
     pub fn dropout(self, rate: f64) -> Self {
         Self { dropout: rate, ..self }

@@ -143,8 +143,8 @@ impl Lod {
         self.take_rows(order)
     }
 
-    /// Repeats each top-level sequence: sequence *i* occurs `times[i]` times in succession; a sequence with 0 is left
-    /// out.
+    /// Repeats each top-level sequence: sequence *i* occurs `times[i]` times in succession; if `times[i]` is 0, the
+    /// sequence is left out.
     ///
     /// ```
     /// use unpadded::Lod;
@@ -190,7 +190,7 @@ impl Lod {
         if k >= levels.len() - 1 {
             let expected = match levels.len() {
                 1 => "a LoD of two levels or more".into(),
-                n => format!("a level below {}, which has one under it", n - 1),
+                n => format!("a level less than {}, the last level", n - 1),
             };
             return Err(Error::new(
                 "LoD level to flatten",

@@ -1,4 +1,4 @@
-//! A LoD by example: the message of each rule, ranges, shared levels. The laws of LoDs are tested in
+//! Tests LoDs by examples: the error message of each rule, ranges, shared levels. The laws of LoDs are tested in
 //! `tests/it/lod_laws.rs`.
 
 use serde::Deserialize;
@@ -13,7 +13,7 @@ fn refused(levels: &[&[usize]], expected: &str) {
 #[test]
 fn each_rule_has_its_message() {
     refused(&[], "LoD: expected at least one level, got none");
-    refused(&[&[]], "offsets of LoD level 0: expected at least the 0 they start with, got none");
+    refused(&[&[]], "offsets of LoD level 0: expected at least the offset 0, got none");
     refused(&[&[1, 2]], "offsets of LoD level 0: expected to start with 0, got 1");
     refused(
         &[&[0, 3], &[0, 2, 1, 4]],

@@ -22,8 +22,8 @@ impl fmt::Debug for Lod {
     }
 }
 
-/// Shows the lengths of the sequences of every level, from the top level on. A precision, as in `{lod:.8}` in messages,
-/// limits the number of lengths that are shown per level.
+/// Shows the lengths of the sequences of every level, from the top level on. A precision limits the number of lengths
+/// that are shown per level; messages use `{lod:.8}`.
 impl fmt::Display for Lod {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let shown = f.precision().unwrap_or(usize::MAX);
@@ -58,7 +58,7 @@ impl Serialize for Lod {
     }
 }
 
-/// [`Lod::new`] checks the offsets that were read.
+/// Reads the offsets of every level, and checks them as [`Lod::new`] does.
 impl<'de> Deserialize<'de> for Lod {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Self, D::Error> {
         build(Vec::deserialize(deserializer)?).map_err(serde::de::Error::custom)

@@ -28,7 +28,7 @@ pub enum SeqPos {
     Sequences(Vec<SeqPos>),
 }
 
-/// Drops the tree without recursion, which could overflow the stack for a deep tree.
+/// Drops the tree without recursion, because recursion could overflow the stack for a deep tree.
 impl Drop for SeqPos {
     fn drop(&mut self) {
         let mut waiting = match self {
@@ -44,8 +44,8 @@ impl Drop for SeqPos {
 }
 
 impl Lod {
-    /// Makes a LoD of a tree whose leaves all have equal depth. If the tree has no leaf, the depth is unknown, and the
-    /// LoD has the fewest possible levels.
+    /// Makes a LoD from a tree whose leaves all have the same depth. If the tree has no leaf, the depth is unknown, and
+    /// the LoD has the fewest possible levels.
     ///
     /// # Errors
     /// Fails if the root is a leaf, if leaves have different depths, or if there are more than [`Lod::MAX_LEVELS`]
@@ -65,7 +65,7 @@ impl Lod {
                 match node {
                     SeqPos::Rows(_) if deeper => {
                         let what = format!("tree, depth {}, place {place}", level + 1);
-                        let expected = "a sequence of sequences, as others at this depth";
+                        let expected = "a sequence of sequences, like the other nodes at this depth";
                         return Err(Error::new(what, expected, "a leaf: the depth is ragged"));
                     }
                     SeqPos::Rows(rows) => lengths.push(*rows),
@@ -85,8 +85,8 @@ impl Lod {
     }
 
     /// Converts the LoD to a tree. [`Lod::from_tree`] converts the tree back to this LoD, with one exception. If at
-    /// least the last two levels have no sequences, the tree does not show how many such levels there are. The LoD of
-    /// the tree then has fewer levels.
+    /// least the last two levels have no sequences, the tree does not show how many levels without sequences there are.
+    /// The LoD of the tree then has fewer levels.
     pub fn to_tree(&self) -> SeqPos {
         let mut nodes: Vec<SeqPos> = lengths(&self.offsets).map(SeqPos::Rows).collect();
         for upper in self.above() {

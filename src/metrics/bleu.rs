@@ -165,8 +165,9 @@ impl Metric for Bleu {
     }
 }
 
-/// Tokenizes a text by the rules `13a` of the NIST evaluation (mteval-v13a), the default of sacreBLEU: ASCII punctuation and
-/// symbols are tokens of their own, except full stops and commas between digits, apostrophes and most hyphens.
+/// Tokenizes a text by the rules `13a` of the NIST evaluation (mteval-v13a), the default of sacreBLEU. Each ASCII
+/// punctuation mark or symbol is a separate token, except apostrophes, most hyphens, and full stops and commas between
+/// digits.
 ///
 /// ```
 /// use unpadded::metrics::tokens_13a;

@@ -11,11 +11,10 @@ use crate::tensor::{DType, Variable};
 pub(super) const CALIBRATION: &str = "calibration_error";
 pub(super) const BINS: &str = "bins";
 
-/// The expected calibration error (Guo et al., "On calibration of modern neural networks", 2017): each row is in one of
-/// several bins of equal width, by the probability of its guess (the largest of softmax(logits)). The error is the mean over
-/// all rows of |share
-/// of right guesses in the row's bin − mean probability in the row's bin|. A row with an infinite or NaN largest logit has no
-/// softmax, and is an error.
+/// The expected calibration error (Guo et al., "On calibration of modern neural networks", 2017). The rows are divided
+/// into bins of equal width by the probability of the guess (the largest of softmax(logits)). The error of a row is the
+/// absolute difference between the share of right guesses and the mean probability in the bin of the row; the metric is
+/// the mean of the errors of all rows. A row with an infinite or NaN largest logit has no softmax, and is an error.
 ///
 /// ```
 /// use ndarray::array;
@@ -78,7 +77,7 @@ impl CalibrationError {
         Self { name: name.to_owned(), ..self }
     }
 
-    /// Returns the bins of a reliability diagram that have rows, by ascending probability.
+    /// Returns the bins that have rows, by ascending probability, for a reliability diagram.
     pub fn reliability(&self) -> Vec<CalibrationBin> {
         let of = |bin: &[f64]| CalibrationBin {
             rows: bin[0] as u64,

@@ -116,7 +116,7 @@ impl Metric for ChunkF1 {
         let wrong =
             |expected: &str, got: String| Error::new(format!("metric `{}`", self.name), expected, got);
         let [found, there] = values else {
-            return Err(wrong("tags found and tags there", format!("{} values", values.len())));
+            return Err(wrong("predicted tags and reference tags", format!("{} values", values.len())));
         };
         let (Some(lod), true) = (there.lod(), found.lod() == there.lod() && found.rows() == there.rows())
         else {
@@ -251,7 +251,7 @@ mod tests {
         assert_eq!(lines[3].split_whitespace().collect::<Vec<_>>(), ["all", "25.00", "33.33", "28.57", "3"]);
         // The tag `I-A` after `O` begins a chunk, so the predicted chunk is right.
         assert_eq!(scored(TagScheme::Iob2, &["O I-A I-A"], &["O B-A I-A"]).value(), 1.0);
-        // In the next cases, some predicted chunks are too short or of another kind than the reference chunks.
+        // In the next two cases, some predicted chunks are too short, or have another kind than the reference chunks.
         assert_eq!(scored(TagScheme::Iob1, &["I-A I-A B-A"], &["I-A I-A I-A"]).value(), 0.0);
         assert_eq!(scored(TagScheme::Iobes, &["S-A B-B E-B"], &["S-A B-A E-A"]).value(), 0.5);
         assert_eq!(scored(TagScheme::Plain, &["A A O"], &["A A O"]).value(), 1.0);
@@ -265,7 +265,7 @@ mod tests {
         let ids = |ids: &[i64]| Variable::from_sequences(&[ids.to_vec()]).unwrap();
         for (values, expected) in [
             (vec![ids(&[0]), ids(&[0, 1])], "tags in the same sequences"),
-            (vec![ids(&[0])], "tags found and tags there"),
+            (vec![ids(&[0])], "predicted tags and reference tags"),
             (vec![ids(&[0, 2]), ids(&[0, 1])], "0 to below 2"),
             (vec![ids(&[0, 1]), ids(&[0, -1])], "0 to below 2"),
         ] {

@@ -134,7 +134,8 @@ impl Counts {
 }
 
 impl Average {
-    /// Returns the average over `classes` of `share`, a metric of the counts of a class such as its precision.
+    /// Returns the average of `share` over `classes`. `share` is a function of the counts of a class, such as the
+    /// precision.
     pub(super) fn of(self, classes: impl Iterator<Item = Counts>, share: impl Fn(Counts) -> f64) -> f64 {
         let mut classes = classes;
         match self {
@@ -217,8 +218,8 @@ impl PerClass {
     }
 }
 
-/// Declares metrics of the counts of classes. A line has the documentation, the type, the name in files, the name in output,
-/// and the function of the counts.
+/// Declares metrics that are computed from the counts of classes. A line has the documentation, the type, the name in
+/// files, the name in output, and the function of the counts.
 macro_rules! of_classes {
     ($($(#[doc = $text:literal])* $type:ident = $kind:ident, $called:literal, $share:path;)*) => {$(
         $(#[doc = $text])*
@@ -284,8 +285,8 @@ macro_rules! of_classes {
 }
 
 of_classes! {
-    /// Precision: hits / guesses of a class. Precision is the share of the rows guessed as the class that have the class as
-    /// label; 0 without such guesses. A row with a NaN logit has no guess.
+    /// Precision: hits / guesses of a class. Of the rows whose guess is the class, precision is the share whose label
+    /// is the class, too; 0 without such rows. A row with a NaN logit has no guess.
     ///
     /// ```
     /// use ndarray::array;
@@ -301,8 +302,8 @@ of_classes! {
     /// # Ok::<(), unpadded::Error>(())
     /// ```
     Precision = PRECISION, "precision", Counts::precision;
-    /// Recall: hits / labels of a class. Recall is the share of the rows labelled with the class that are guessed as the class;
-    /// 0 without such labels.
+    /// Recall: hits / labels of a class. Of the rows whose label is the class, recall is the share whose guess is the
+    /// class, too; 0 without such rows.
     ///
     /// ```
     /// use ndarray::array;

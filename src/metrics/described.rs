@@ -38,7 +38,7 @@ pub(crate) fn describe(metric: &dyn Metric, program: &Program) -> Option<MetricD
     })
 }
 
-/// Makes the metric that `desc`, a description from a file, describes.
+/// Makes a metric from `desc`, its description in a file.
 ///
 /// # Errors
 /// If the kind of metric is unknown, as in a file of a later release, or the variables or attributes do not fit the kind.
@@ -51,8 +51,8 @@ pub(crate) fn metric_of(
 }
 
 impl Unit {
-    /// Returns the unit of each metric that a checkpoint describes, by the name of the metric; a metric that cannot be made
-    /// with the operators in `registry` is left out.
+    /// Returns the unit of each metric that a checkpoint describes, by the name of the metric. A metric that cannot be
+    /// made with the operators in `registry` is left out.
     pub fn of_metrics(checkpoint: &Checkpoint, registry: &Registry) -> Vec<(String, Self)> {
         let unit = |desc: &MetricDesc| {
             let metric = metric_of(desc, &checkpoint.program, registry).ok()?;

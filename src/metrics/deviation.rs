@@ -97,13 +97,14 @@ impl Metric for MeanError {
         let wrong =
             |expected: &str, got: String| Error::new(format!("metric `{}`", self.name), expected, got);
         let [found, wanted] = values else {
-            return Err(wrong("numbers and those that they are to be", format!("{} values", values.len())));
+            return Err(wrong("predicted numbers and target numbers", format!("{} values", values.len())));
         };
-        // The shapes `[rows]` and `[rows, 1]` have the same numbers, so only the number of numbers is compared.
+        // The shapes `[rows]` and `[rows, 1]` are equivalent, so only the number of rows and the total number of
+        // elements are compared.
         let numbers = |of: &Variable| of.shape().iter().product::<usize>();
         if (found.rows(), numbers(found)) != (wanted.rows(), numbers(wanted)) {
             let got = format!("shapes {:?} and {:?}", found.shape(), wanted.shape());
-            return Err(wrong("numbers of one shape", got));
+            return Err(wrong("numbers of the same shape", got));
         }
         same_sequences(&self.name, found, wanted)?;
         if let Some(other) = values.iter().find(|value| !value.dtype().is_float()) {

@@ -16,7 +16,7 @@ pub(super) const EXACT: &str = "exact_match";
 pub(super) fn pairs(metric: &str, values: &[Variable]) -> Result<Vec<[Vec<i64>; 2]>> {
     let wrong = |expected: &str, got: String| Error::new(format!("metric `{metric}`"), expected, got);
     let [found, reference] = values else {
-        return Err(wrong("sequences and what they are to be", format!("{} values", values.len())));
+        return Err(wrong("predicted sequences and reference sequences", format!("{} values", values.len())));
     };
     let parts = |of: &Variable| -> Result<Vec<Vec<i64>>> {
         one_a_row(metric, of)?;
@@ -33,7 +33,7 @@ pub(super) fn pairs(metric: &str, values: &[Variable]) -> Result<Vec<[Vec<i64>; 
     let (found, reference) = (parts(found)?, parts(reference)?);
     if found.len() != reference.len() {
         return Err(wrong(
-            &format!("{} sequences, as many as they are to be", reference.len()),
+            &format!("{} sequences, as many as references", reference.len()),
             found.len().to_string(),
         ));
     }
@@ -118,8 +118,8 @@ impl Metric for ErrorRate {
     }
 }
 
-/// Exact match: the share of sequences that equal their reference in every row. The variables of exact match have the form of
-/// the variables of [`ErrorRate`].
+/// Exact match: the share of sequences that equal their reference in every row. The variables must fulfil the
+/// conditions that [`ErrorRate`] lists.
 ///
 /// ```
 /// use unpadded::metrics::{ExactMatch, Metric};
@@ -196,8 +196,8 @@ mod tests {
     use super::*;
     use crate::Builder;
 
-    /// Returns the edit distance by its recursive definition: an edit at the first position, then the edit distance of the
-    /// rest.
+    /// Returns the edit distance by its recursive definition: an edit at the first position, plus the edit distance of
+    /// the remaining tokens.
     fn by_definition(a: &[u8], b: &[u8]) -> usize {
         match (a.split_first(), b.split_first()) {
             (None, _) => b.len(),
@@ -228,11 +228,8 @@ mod tests {
         let mut rate = ErrorRate::new(a, b);
         let ids = |all: &[Vec<i64>]| Variable::from_sequences(all).unwrap();
         for (values, expected) in [
-            (
-                vec![ids(&[vec![1]]), ids(&[vec![1], vec![2]])],
-                "2 sequences, as many as they are to be, got 1",
-            ),
-            (vec![ids(&[vec![1]])], "sequences and what they are to be, got 1 values"),
+            (vec![ids(&[vec![1]]), ids(&[vec![1], vec![2]])], "2 sequences, as many as references, got 1"),
+            (vec![ids(&[vec![1]])], "predicted sequences and reference sequences, got 1 values"),
             (
                 vec![ids(&[vec![1]]), Variable::from_sequences(&[vec![1.0f32]]).unwrap()],
                 "sequences of whole numbers",

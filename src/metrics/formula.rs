@@ -99,7 +99,7 @@ impl Formula {
         Ok(Self { loss, leaves, steps, literals })
     }
 
-    /// Returns the variable of which the loss is the mean over rows; `None` if the loss is another function.
+    /// If the loss is the mean of a variable over rows, returns this variable; else returns `None`.
     pub(super) fn mean_of(&self) -> Option<Var> {
         match &self.leaves[..] {
             [Leaf { var, fetched, counts: Counts::Numbers, .. }] if *var == self.loss => Some(*fetched),

@@ -16,9 +16,9 @@ const LARGEST: f64 = 10.0;
 /// Micro-averaged F1 of sets of labels, at the threshold with the highest F1. F1 is 2 · hits / (labels + guesses), counted
 /// over all labels of all rows; 0 without labels and guesses.
 ///
-/// A label is guessed if its logit is at least the threshold, which is one of 401 thresholds from −10 to 10 in steps of 0.05. A
-/// label is true if its target is above 0.5. Because the best threshold is used, F1 can be high even if all probabilities of
-/// rare labels are small: it is enough that true labels have larger probabilities than other labels.
+/// The threshold is one of 401 numbers from −10 to 10 in steps of 0.05. A label is guessed if its logit is at least the
+/// threshold. A label is true if its target is above 0.5. Because the best threshold is used, F1 can be high even if
+/// all probabilities of rare labels are small. F1 is high if true labels have larger probabilities than other labels.
 ///
 /// ```
 /// use ndarray::array;
@@ -79,7 +79,7 @@ impl Metric for LabelSetF1 {
         };
         if logits.shape() != targets.shape() {
             let got = format!("shapes {:?} and {:?}", logits.shape(), targets.shape());
-            return Err(wrong("logits and targets of one shape", got));
+            return Err(wrong("logits and targets of the same shape", got));
         }
         if let Some(other) = values.iter().find(|value| !value.dtype().is_float()) {
             return Err(wrong("floats", other.dtype().to_string()));

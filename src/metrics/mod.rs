@@ -1,9 +1,9 @@
-//! Metrics that stream over ragged batches: a metric accumulates sums, so that batches of any sizes give the value over all
-//! rows.
+//! Streaming metrics over ragged batches. A metric accumulates sums, so its value over batches of any sizes equals its
+//! value over all rows at once.
 //!
-//! A [`Metric`] names the variables that it reads, gets the values of these variables after each batch, and returns its value
-//! over all batches at any time. No row is padding, so nothing has to be masked; options of a metric exclude rows that *should*
-//! not count (a label to ignore). Batches and sequences may be empty.
+//! A [`Metric`] names the variables that it reads, gets the values of these variables after each batch, and returns its
+//! value over all batches at any time. No row is padding, so nothing has to be masked; an option of a metric can
+//! exclude rows that *should* not count, such as the rows with a label to ignore. Batches and sequences may be empty.
 //!
 //! | metric | reads | value |
 //! |---|---|---|
@@ -14,16 +14,16 @@
 //! | [`TopK`] | logits and labels | the share of rows whose label is among the k largest logits |
 //! | [`Precision`], [`Recall`], [`F1`] | logits and labels | the value of one class, or the micro or macro average |
 //! | [`ConfusionMatrix`] | logits and labels | the accuracy; a table of labels against guesses |
-//! | [`RocAuc`] | logits and labels | the probability that a row of the class has a higher score for it than another row |
+//! | [`RocAuc`] | logits and labels | the probability that a row of the class ranks above a row of another class |
 //! | [`CalibrationError`] | logits and labels | the mean distance between the probabilities and the accuracy of guesses |
 //! | [`LabelSetF1`] | logits and targets of several labels | micro-averaged F1 over all labels of all rows, at the best threshold |
-//! | [`MeanError`] | numbers and numbers | the mean absolute, squared or root mean squared error |
-//! | [`ChunkF1`] | tags and tags | F1 of chunks, as in the CoNLL evaluation |
-//! | [`TokenAccuracy`] | tags and tags | the share of tokens with the right tag |
-//! | [`ErrorRate`] | sequences and sequences | edits per reference token: word and phoneme error rates |
-//! | [`ExactMatch`] | sequences and sequences | the share of sequences that equal their reference |
-//! | [`Bleu`] | sequences and sequences | BLEU, equal to sacreBLEU's value; also of texts |
-//! | [`ChrF`] | texts | chrF2, equal to sacreBLEU's value; not a trainer's metric |
+//! | [`MeanError`] | predicted and target numbers | the mean absolute, squared or root mean squared error |
+//! | [`ChunkF1`] | predicted and reference tags | F1 of chunks, as in the CoNLL evaluation |
+//! | [`TokenAccuracy`] | predicted and reference tags | the share of tokens with the right tag |
+//! | [`ErrorRate`] | predicted and reference sequences | edits per reference token: word and phoneme error rates |
+//! | [`ExactMatch`] | predicted and reference sequences | the share of sequences that equal their reference |
+//! | [`Bleu`] | predicted and reference sequences | BLEU, equal to sacreBLEU's value; texts can be added, too |
+//! | [`ChrF`] | texts | chrF2, equal to sacreBLEU's value; a trainer cannot use it |
 //!
 //! To write a metric of your own, implement the trait [`Metric`]:
 //!
@@ -142,8 +142,9 @@ pub trait Metric {
     /// of the sums are zero.
     fn sums(&mut self) -> &mut [f64];
 
-    /// Adds the sums ([`Self::sums`]) of another metric of the same kind and options that has seen other batches, such as the
-    /// metric of another worker. After merging, the value is the value over the batches of both metrics.
+    /// Adds the sums ([`Self::sums`]) of another metric, such as another worker's metric over other batches. Both
+    /// metrics must have the same kind and options. After merging, the value is the value over the batches of both
+    /// metrics.
     ///
     /// The caller must ensure that both metrics have the same kind and options, because only the number of sums can be checked.
     /// For example, merging an `Accuracy` into a `Loss` is not detected: both have two sums.
@@ -245,8 +246,8 @@ enum LossValues {
     /// The loss is one number per batch: holds the formula of the loss over several batches, or an error if the loss has no
     /// formula.
     Batch(Result<Arc<Formula>>),
-    /// It is unknown whether the loss is one number per row or one number per batch: the builder is gone, or belongs to
-    /// another thread.
+    /// It is unknown whether the loss is one number per row or one number per batch, because the builder is gone or
+    /// belongs to another thread.
     Unknown,
 }
 
@@ -280,8 +281,8 @@ impl Loss {
     /// batches together. An operator of the loss that reads a whole batch, such as `gather_rows`, still reads each batch
     /// alone. The name of the metric is `loss`.
     ///
-    /// The function of a scalar loss is derived from the program of the builder. So make the metric before [`Builder::finish`],
-    /// on the thread of the builder.
+    /// The function of a scalar loss is derived from the program of the builder. Therefore, make the metric before
+    /// [`Builder::finish`], on the thread of the builder.
     pub fn new(losses: Var) -> Self {
         let made = Builder::found(losses).and_then(|net| {
             let program = net.program().ok()?;
@@ -350,9 +351,9 @@ impl Loss {
         }
     }
 
-    /// Weights the losses: the metric divides the sum of the losses by the sum of `share`, not by the number of rows: Σ loss /
-    /// Σ share. [`Builder::cross_entropy_with`](crate::program::Builder) returns both losses and shares; the share of an
-    /// ignored row is 0. For a scalar loss, `share` is a scalar, the weight of the batch: Σ share · loss / Σ share.
+    /// Weights the losses: the metric becomes Σ loss / Σ share, instead of the mean over rows.
+    /// [`Builder::cross_entropy_with`](crate::program::Builder) returns both losses and shares; the share of an ignored
+    /// row is 0. For a scalar loss, `share` is a scalar, the weight of the batch: Σ share · loss / Σ share.
     #[must_use]
     pub fn weighted(self, share: Var) -> Self {
         let (losses, over) = match self.over {
@@ -412,7 +413,7 @@ impl Metric for Loss {
             }
             _ => {
                 let shapes: Vec<&[usize]> = values.iter().map(Variable::shape).collect();
-                return Err(self.wrong("losses and as many shares", format!("{shapes:?}")));
+                return Err(self.wrong("one share for each loss", format!("{shapes:?}")));
             }
         };
         // A batch with the weight 0, such as a batch without rows, does not count, even if its loss is NaN.
@@ -460,8 +461,8 @@ impl Loss {
     /// Makes the error for a scalar loss if its program was not available when the metric was made.
     fn unknown(&self, loss: &Variable) -> Error {
         let got = format!("one number of shape {:?} for the whole batch", loss.shape());
-        let why = "the builder of the loss was gone, or was another thread's, when the metric was made, so what the number is \
-                   computed from is not known: make the metric before `Builder::finish`, on the builder's thread";
+        let why = "when the metric was made, the builder of the loss was gone or belonged to another thread, so the formula of the \
+                   loss is unknown: make the metric before `Builder::finish`, on the builder's thread";
         self.wrong("one loss per row", got).noted(why).noted(BY_SHARE)
     }
 

@@ -110,10 +110,11 @@ impl Metric for TopK {
 /// a row of another class. A pair of equal scores counts as a half. The AUC is 0.5 if the class or the other classes have no
 /// rows.
 ///
-/// The score of a class is ln(p / (1 − p)), where p is the probability of the class in softmax(logits). The score of a certain
-/// or impossible class is infinite. Scores s are counted in 16,384 bins of equal width in s / (1 + |s|), so that the metric can
-/// stream and be merged; two rows in one bin count as equal. The error of the AUC is at most half the share of pairs that are
-/// in one bin. A bin is 0.0001 wide for scores around 0, and 0.015 wide for scores around 10.
+/// The score of a class is ln(p / (1 − p)), where p is the probability of the class in softmax(logits). The score of a
+/// certain or impossible class is infinite. Scores s are counted in 16,384 bins of equal width in s / (1 + |s|), so
+/// that the metric can stream and be merged; two scores in the same bin count as equal. The error of the AUC is at most
+/// half the share of pairs whose two scores are in the same bin. A bin is 0.0001 wide for scores around 0, and 0.015
+/// wide for scores around 10.
 ///
 /// ```
 /// use ndarray::array;
@@ -206,7 +207,7 @@ impl Metric for RocAuc {
         let Some(logits) = values.first() else { return Ok(()) };
         let classes = logits.shape().get(1).copied().unwrap_or(0);
         if self.class >= classes || classes < 2 {
-            return Err(wrong("a class of two or more", format!("class {} of {classes}", self.class)));
+            return Err(wrong("one of at least two classes", format!("class {} of {classes}", self.class)));
         }
         let numbers = logits.storage().as_dense()?.cast(DType::F64);
         let numbers = numbers.as_slice::<f64>()?;

@@ -25,8 +25,8 @@ impl Sums {
         Self { count, values: Vec::new() }
     }
 
-    /// Returns all sums. If there are too many sums, or too little memory, the slice is empty; [`Self::room`] makes this an
-    /// error.
+    /// Returns all sums. If there are too many sums, or too little memory, the slice is empty; [`Self::room`] returns
+    /// an error for this.
     pub(super) fn all(&mut self) -> &mut [f64] {
         let count = self.count.filter(|&count| count <= MOST).unwrap_or(0);
         if self.values.is_empty() && reserve::fits_exactly(&mut self.values, count) {

@@ -1,4 +1,5 @@
-//! Every metric over batches of different sizes against its value over all rows at once, computed in another way.
+//! Tests every metric over batches of different sizes against its value over all rows at once, which is computed in
+//! another way.
 
 use ndarray::{Array1, Array2};
 
@@ -7,7 +8,7 @@ use crate::lod::Lod;
 use crate::operator::Registry;
 use crate::program::Builder;
 
-/// Logits and labels of 23 rows over 4 classes; label 3 never occurs, one row has a NaN.
+/// Returns the logits and labels of 23 rows for 4 classes; label 3 never occurs, and one row has a NaN logit.
 fn rows() -> (Array2<f32>, Vec<i64>) {
     let number = |i: usize| ((i * 7919 + 13) % 101) as f32 / 10.0;
     let mut logits = Array2::from_shape_fn((23, 4), |(r, c)| number(4 * r + c));
@@ -36,7 +37,8 @@ fn stream(metric: &mut dyn Metric, batches: &[&[usize]], value: &dyn Fn(usize, u
     }
 }
 
-/// Batches of different sizes, with empty sequences and an empty batch; 23 rows each.
+/// Three divisions of 23 rows into batches: the lengths of the sequences in each batch. Some sequences are empty, and
+/// one batch is empty.
 const CUTS: [&[&[usize]]; 3] = [&[&[23]], &[&[1, 0, 4], &[], &[0], &[17, 1]], &[&[20], &[2, 1]]];
 
 fn check(mut metric: impl Metric, value: &dyn Fn(usize, usize) -> Vec<Variable>, expected: f64) {
@@ -47,7 +49,7 @@ fn check(mut metric: impl Metric, value: &dyn Fn(usize, usize) -> Vec<Variable>,
         let got = metric.value();
         assert!((got - expected).abs() < 1e-9, "{} of {cut:?}: {got}, expected {expected}", metric.name());
     }
-    // In the middle another metric continues with the saved sums.
+    // The metric sees other rows in the middle; the saved sums are then restored, and the metric continues.
     metric.sums().fill(0.0);
     stream(&mut metric, &CUTS[1][..2], value);
     let kept = metric.sums().to_vec();
@@ -82,7 +84,7 @@ fn classification_is_that_of_all_rows_at_once() {
     let counted: Vec<_> = pairs.iter().copied().filter(|p| p.0 != 1).collect();
     check(Accuracy::new(x, y).ignoring(1), &part, share(&counted));
 
-    // From precision and recall, by the textbook definition.
+    // Computes F1 from precision and recall, by the textbook definition.
     let f1 = |pairs: &[(i64, Option<i64>)], class: i64| {
         let hits = pairs.iter().filter(|p| p.0 == class && p.1 == Some(class)).count() as f64;
         let (of, as_) = (
@@ -106,7 +108,7 @@ fn classification_is_that_of_all_rows_at_once() {
     assert_eq!(f1.value(), 1.0);
 }
 
-/// Softmax of the logits of a row.
+/// Returns the softmax of the logits of a row.
 fn probabilities(logits: ndarray::ArrayView1<'_, f32>) -> Vec<f64> {
     let exps: Vec<f64> = logits.iter().map(|&x| f64::from(x).exp()).collect();
     exps.iter().map(|x| x / exps.iter().sum::<f64>()).collect()
@@ -116,13 +118,13 @@ fn probabilities(logits: ndarray::ArrayView1<'_, f32>) -> Vec<f64> {
 fn ranks_and_probabilities_are_those_of_all_rows_at_once() {
     let ((mut logits, labels), (x, y)) = (rows(), vars());
     logits[[5, 2]] = 1.25;
-    logits[[7, 1]] = logits[[7, 0]]; // A tie.
+    logits[[7, 1]] = logits[[7, 0]]; // two equal logits
     let part = |from: usize, to: usize| {
         let cut = logits.slice(ndarray::s![from..to, ..]).to_owned();
         vec![Variable::dense(cut), Variable::dense(Array1::from(labels[from..to].to_vec()))]
     };
     for k in 0..5 {
-        // By sorting; a stable sort keeps the earlier of two equal scores first.
+        // Finds the hits by sorting; a stable sort keeps the earlier of two equal scores first.
         let hit = |row: usize| {
             let mut order: Vec<usize> = (0..4).collect();
             order.sort_by(|&a, &b| logits[[row, b]].total_cmp(&logits[[row, a]]));
@@ -174,7 +176,7 @@ fn ranks_and_probabilities_are_those_of_all_rows_at_once() {
 }
 
 trait Over: Metric {
-    /// The value over these values alone.
+    /// Returns the value of the metric over these values alone.
     fn value_over(&mut self, values: &[Variable]) -> f64 {
         self.sums().fill(0.0);
         self.update(values, 1).unwrap();
@@ -187,7 +189,7 @@ impl<M: Metric + ?Sized> Over for M {}
 #[test]
 fn the_area_under_the_curve_is_the_share_of_pairs_in_order() {
     let (x, y) = vars();
-    // Scores from -6 to 6, many equal, of two classes that overlap.
+    // The scores of two classes that overlap, from -6 to 6.5; many scores are equal.
     let rows: Vec<(f32, i64)> = (0..400)
         .map(|i| {
             ((i * 37 % 97) as f32 / 8.0 - 6.0 + (i % 3) as f32 / 4.0, i64::from(i * 37 % 97 + i % 50 > 70))
@@ -221,7 +223,8 @@ fn the_area_under_the_curve_is_the_share_of_pairs_in_order() {
         auc.value()
     );
     assert!((0.6..0.99).contains(&auc.value()));
-    // The AUC of the other class is the same by symmetry; halves merge.
+    // By symmetry, the other class has the same AUC. Merging the sums over two parts of the rows gives the AUC of all
+    // rows.
     let all = auc.value();
     assert!((RocAuc::new(x, y, 0).value_over(&values(0, 400)) - all).abs() < 1e-3);
     let mut other = RocAuc::new(x, y, 1);
@@ -240,7 +243,8 @@ fn the_area_under_the_curve_is_the_share_of_pairs_in_order() {
     assert_eq!(auc.value(), 1.0);
     let error = auc.update(&sure(f32::NAN, 1), 1).unwrap_err().to_string();
     assert!(error.contains("scores that are numbers") && auc.sums().iter().sum::<f64>() == 2.0, "{error}");
-    // With several classes, the score is infinite where all other classes are impossible, or another class is certain.
+    // With several classes, the score is infinite if the class or another class is certain, or if all other classes are
+    // impossible.
     let of = |scores: [f32; 3]| {
         [Variable::dense(ndarray::arr2(&[scores])), Variable::dense(ndarray::array![1i64])]
     };
@@ -264,7 +268,7 @@ fn the_area_under_the_curve_is_the_share_of_pairs_in_order() {
         assert!(error.contains("scores that are numbers"), "{error}");
     }
     let error = RocAuc::new(x, y, 2).update(&sure(1.0, 1), 1).unwrap_err().to_string();
-    assert!(error.contains("a class of two or more, got class 2 of 2"), "{error}");
+    assert!(error.contains("one of at least two classes, got class 2 of 2"), "{error}");
 }
 
 #[test]
@@ -285,7 +289,7 @@ fn errors_of_numbers_are_those_of_all_rows_at_once() {
     let mut error = MeanError::absolute(x, y);
     let one = |rows: usize| Variable::dense(Array1::<f32>::zeros(rows));
     let said = error.update(&[one(2), one(3)], 1).unwrap_err().to_string();
-    assert!(said.contains("numbers of one shape, got shapes [2] and [3]"), "{said}");
+    assert!(said.contains("numbers of the same shape, got shapes [2] and [3]"), "{said}");
     let said = error.update(&[one(2), Variable::dense(Array1::<i64>::zeros(2))], 1).unwrap_err().to_string();
     assert!(said.contains("floats, got i64") && error.sums() == [0.0, 0.0], "{said}");
 }
@@ -370,7 +374,7 @@ fn what_does_not_fit_is_refused_and_leaves_the_sums() {
         &[whole.clone(), whole],
         "metric `exact match`: expected one value for each row",
     );
-    // Each metric that reads labels, and a label on either side of the range of classes.
+    // Each metric that reads labels refuses a label below and a label above the range of classes.
     type Of = fn(Var, Var) -> Box<dyn Metric>;
     let kinds: [Of; 5] = [
         |x, y| Box::new(Accuracy::new(x, y)),
@@ -391,7 +395,7 @@ fn what_does_not_fit_is_refused_and_leaves_the_sums() {
     assert_eq!(left_out.sums(), [1.0, 1.0]);
     let two = Variable::dense(ndarray::array![1.0f32, 2.0]);
     let one = Variable::dense(ndarray::array![1.0f32]);
-    refuse(&mut Loss::new(x).weighted(y), &[two, one], "losses and as many shares, got [[2], [1]]");
+    refuse(&mut Loss::new(x).weighted(y), &[two, one], "one share for each loss, got [[2], [1]]");
 }
 
 #[test]
@@ -446,7 +450,7 @@ fn logits_without_a_softmax_have_no_calibration() {
         assert!(said.contains("logits that are numbers, the largest of them finite"), "{said}");
         assert!(said.contains("row 1") && error.sums().iter().all(|&sum| sum == 0.0), "{said}");
     }
-    // An impossible class leaves a softmax over the other classes.
+    // If a class is impossible, the softmax is computed over the other classes.
     error.update(&of([low, 0.0]), 1).unwrap();
     assert_eq!(error.sums().iter().sum::<f64>(), 2.0 + 1.5 + 2.0);
 }

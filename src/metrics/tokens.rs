@@ -70,7 +70,7 @@ impl Metric for TokenAccuracy {
     fn update(&mut self, values: &[Variable], _: usize) -> Result<()> {
         let pairs = pairs(&self.name, values)?;
         if let Some([found, there]) = pairs.iter().find(|[found, there]| found.len() != there.len()) {
-            let expected = format!("tags in the same sequences, {} in this one", there.len());
+            let expected = format!("{} tags in a sequence, as many as reference tags", there.len());
             return Err(Error::new(format!("metric `{}`", self.name), expected, found.len().to_string()));
         }
         for [found, there] in &pairs {
@@ -105,7 +105,7 @@ mod tests {
         let mut accuracy = TokenAccuracy::new(a, b);
         let ids = |ids: &[i64]| Variable::from_sequences(&[ids.to_vec()]).unwrap();
         let error = format!("{:#}", accuracy.update(&[ids(&[1]), ids(&[1, 2])], 1).unwrap_err());
-        assert!(error.contains("token accuracy") && error.contains("same sequences"), "{error}");
+        assert!(error.contains("token accuracy") && error.contains("as many as reference tags"), "{error}");
         assert_eq!((accuracy.value(), accuracy.sums), (0.0, [0.0; 2]));
     }
 }

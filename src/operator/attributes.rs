@@ -195,7 +195,7 @@ macro_rules! readers {
     ($($attribute:ident, $reader:ident -> $type:ty: $expected:literal, $read:expr;)*) => {
         impl<'a> LiteralRef<'a> {
             $(
-                #[doc = concat!("As ", $expected, ".")]
+                #[doc = concat!("Returns the literal as ", $expected, ".")]
                 ///
                 /// # Errors
                 /// Fails if the literal has another type.
@@ -208,7 +208,7 @@ macro_rules! readers {
 
         impl Attributes {
             $(
-                #[doc = concat!("The attribute of this name: ", $expected, ".")]
+                #[doc = concat!("Returns the attribute `name`, which is ", $expected, ".")]
                 ///
                 /// # Errors
                 /// Fails if the attribute is missing or has another type.
@@ -265,7 +265,8 @@ fn list<'a, T>(literal: &'a Literal, item: impl Fn(&'a Literal) -> Option<T>) ->
     if let Literal::List(values) = literal { values.iter().map(item).collect() } else { None }
 }
 
-/// A type that an attribute of an operator can have: read from [`Attributes`] and written to [`Attributes`].
+/// A type that an attribute of an operator can have. Its values are read from [`Attributes`] and written to
+/// [`Attributes`].
 pub trait Attribute: Sized {
     /// Reads a value from the attribute `name`.
     ///
@@ -323,7 +324,7 @@ impl Attribute for Transpose {
     }
 }
 
-/// The attribute of an `Option` may be missing, which reads as `None`.
+/// An attribute of the type `Option` may be missing; a missing attribute reads as `None`.
 impl<T: Attribute> Attribute for Option<T> {
     fn read(attributes: &Attributes, name: &str) -> Result<Self> {
         match attributes.get(name) {

@@ -39,14 +39,14 @@ pub struct Direct {
     inputs: Vec<Vec<Variable>>,
     input_specs: Vec<Vec<Spec>>,
     literals: Vec<Vec<Literal>>,
-    /// The row-sparse parameters with given first values: for each, its input slot, its index in the slot, and the first
-    /// values of unlisted rows. Other row-sparse parameters start with zeros.
+    /// The row-sparse parameters whose initial values are given: for each parameter, its input slot, its index in the
+    /// slot, and the initial values of its unlisted rows. Other row-sparse parameters start with zeros.
     starts: Vec<(usize, usize, RowStart)>,
     output_specs: Vec<Vec<Spec>>,
     updated: Vec<Vec<Variable>>,
     levels: LevelTable,
-    /// The count of distinct LoD levels of the operands, which have the indices from 0 on; the levels that the operator makes
-    /// have the next indices.
+    /// The number of distinct LoD levels of the operands. These levels have the indices from 0 on, and the levels that
+    /// the operator makes have the next indices.
     bound: u32,
     batch: usize,
     numbers: Vec<u64>,
@@ -133,7 +133,8 @@ impl Direct {
         self
     }
 
-    /// Sets the position of each operand's first row in its sequence, for operands that are windows of sequences.
+    /// Sets the position of the first row of each sequence of the batch, for operands that are windows of longer
+    /// sequences.
     pub(crate) fn placed(mut self, places: &[u64]) -> Self {
         self.places = places.to_vec();
         self
@@ -148,8 +149,8 @@ impl Direct {
         self
     }
 
-    /// Treats variable `k` of an input slot, which is given as selected rows, as a row-sparse parameter. The rows that are not
-    /// listed have the first values `start`.
+    /// Treats variable `k` of an input slot, which is given as selected rows, as a row-sparse parameter. The rows that
+    /// are not listed have the initial values `start`.
     pub(crate) fn starting(mut self, slot: usize, k: usize, start: RowStart) -> Self {
         self.starts.push((slot, k, start));
         self
@@ -288,8 +289,8 @@ impl Direct {
         }
     }
 
-    /// Returns the index in the data set of the top-level sequence that contains row `row`, and the row's position in this
-    /// sequence; `None` if no operand is batched.
+    /// Finds the top-level sequence that contains row `row`. Returns the sequence's index in the data set, and the
+    /// row's position in the sequence; `None` if no operand is batched.
     fn sample(&self, row: usize) -> Option<(u64, Option<usize>)> {
         let spec = self.input_specs.iter().flatten().find(|spec| spec.batched())?;
         let names = Names { numbers: &self.numbers, places: &self.places };
@@ -385,7 +386,7 @@ impl Direct {
                 let storage = match (place, values.next().flatten()) {
                     (_, Some(dense)) => Storage::from(dense),
                     (OperandPosition::Pooled(i), None) => stored(&pool[*i], spec)?,
-                    _ => return Err(Error::new("outputs", "one a spec", "fewer")),
+                    _ => return Err(Error::new("outputs", "one per spec", "fewer")),
                 };
                 vars.push(Variable::new(storage, self.levels.lod(&spec.lod).cloned())?);
             }
@@ -394,8 +395,9 @@ impl Direct {
         Ok(out)
     }
 
-    /// The selected rows that an update rule reads are gradients, which may list a row several times, so they are bound
-    /// unchanged. For all other operators, the repeated rows of an input are added up.
+    /// Returns how selected rows that list a row several times are bound. An update rule reads gradients, which may
+    /// list a row several times, so its selected rows are bound unchanged. For all other operators, the repeated rows
+    /// of an input are added up.
     fn repeated(&self) -> DuplicateRows {
         let updates = self.op.signature().outputs.iter().any(|slot| slot.updated);
         if updates { DuplicateRows::Kept } else { DuplicateRows::Added }
@@ -428,10 +430,10 @@ impl Direct {
         }
     }
 
-    /// Runs `backward` of the operator for the input slots for which `wanted` returns true. `outputs` has the forward outputs;
-    /// `gradients` has the gradient of each output, or `None` if no gradient reaches the output. A gradient is added to the value
-    /// in `before`, if there is one. A dense value in `before` stays dense, even if the operator can write the gradient as
-    /// selected rows.
+    /// Runs `backward` of the operator for the input slots for which `wanted` returns true. `outputs` has the forward
+    /// outputs; `gradients` has the gradient of each output, or `None` if no gradient reaches the output. If `before`
+    /// has a value for a gradient, the gradient is added to this value. A dense value in `before` stays dense, even if
+    /// the operator can write the gradient as selected rows.
     ///
     /// # Errors
     /// Fails if the operator returns an error.

@@ -209,8 +209,8 @@ macro_rules! shared_methods {
                 self.read(place, self.call.signature.inputs[slot].name, spec).at_caller()
             }
 
-            /// Returns the view of the variable in an optional input slot. Returns `None` if no variable is bound, or if the
-            /// operator does not declare to read it.
+            /// Returns the view of the variable in an optional input slot. Returns `None` if no variable is bound, or
+            /// if the operator does not declare to read the slot.
             ///
             /// # Errors
             /// Fails if the variable in the slot does not hold `T`.
@@ -261,7 +261,7 @@ macro_rules! shared_methods {
                 self.call.levels.lod(&self.call.inputs[slot].get(k)?.lod)
             }
 
-            /// Returns the sequences of the last LoD level of input slot `slot` that this call covers.
+            /// Returns the sequences that this call covers, at the last LoD level of input slot `slot`.
             ///
             /// # Errors
             /// Fails if the variable has no LoD.
@@ -270,7 +270,7 @@ macro_rules! shared_methods {
                 self.sequences_at(slot, 0)
             }
 
-            /// Returns the sequences of the last LoD level of variable `k` of input slot `slot` that this call covers.
+            /// Returns the sequences that this call covers, at the last LoD level of variable `k` of input slot `slot`.
             ///
             /// # Errors
             /// Fails if the variable has no LoD.

@@ -16,9 +16,10 @@ pub struct Declaration {
     pub attributes: &'static [&'static str],
     /// The slots that the operator reads and writes.
     pub signature: Signature,
-    /// The kinds that this type replaces for other storages of the inputs: for example, `sparse_linear` replaces `linear`. If
-    /// a call appends an operator of a listed kind to variables that only this type has a kernel for, the builder appends an
-    /// operator of this type instead. The listed kinds have the same slots and attributes as this type.
+    /// The kinds that this type replaces for other storages of the inputs: for example, `sparse_linear` replaces
+    /// `linear`. If an operator of a listed kind is appended, but only this type has a kernel for the storages of the
+    /// inputs, the builder appends an operator of this type instead. The listed kinds have the same slots and
+    /// attributes as this type.
     pub stands_for: &'static [&'static str],
 }
 

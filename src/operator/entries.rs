@@ -9,8 +9,8 @@ use crate::kernels::sparse::{CsrMut, CsrView};
 use crate::reserve;
 use crate::tensor::{DType, StorageKind};
 
-/// A sparse matrix, stored by rows in canonical form: the columns of a row ascend, without repetition. A coo variable of a
-/// program is stored in this form, too.
+/// A sparse matrix, stored by rows in canonical form: the columns of a row ascend, without repetition. A coo variable
+/// of a program is stored as a `CsrBuffer`, too.
 #[derive(Debug, Clone, Default)]
 pub struct CsrBuffer {
     columns: usize,
@@ -107,7 +107,7 @@ impl CsrBuffer {
         CsrMut { indptr: &mut self.indptr, indices: &mut self.indices, values: T::of_mut(&mut self.numbers) }
     }
 
-    /// Copies the positions of the entries of another matrix, with zeros as values.
+    /// Copies the positions of the entries of another matrix, and sets all values to zero.
     pub fn zeros_at<T: RowValue>(&mut self, like: &CsrBuffer) {
         let out = self.fill::<T>(like.columns);
         out.indptr.extend_from_slice(&like.indptr);
@@ -232,7 +232,7 @@ impl PooledStorage {
         }
     }
 
-    /// Copies the positions of the entries, or the row numbers, of another value, with zeros as numbers.
+    /// Copies the positions of the entries, or the row numbers, of another value, and sets all numbers to zero.
     ///
     /// # Errors
     /// Fails if the other value has another storage.
@@ -244,8 +244,8 @@ impl PooledStorage {
                 return Err(Error::of(
                     ErrorKind::Program,
                     "storage of a gradient",
-                    "its variable's",
-                    "another",
+                    "the storage of its variable",
+                    "another storage",
                 ));
             }
         }

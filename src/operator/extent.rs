@@ -215,7 +215,8 @@ impl Spec {
 }
 
 impl Spec {
-    /// Returns the spec with `level`, which an operator made, in place of the last level; the rows are the rows of `level`.
+    /// Returns the spec with its last level replaced by `level`, a level that an operator made. The rows are the rows
+    /// of `level`.
     ///
     /// ```
     /// use unpadded::op::{Extent, Spec};

@@ -69,7 +69,7 @@ impl Facts {
         Facts { reach: Reach::Sequence, lod, ..Self::row_wise() }
     }
 
-    /// Returns the facts of an operator that reaches over the batch, with the given effect on the LoD.
+    /// Returns the facts of an operator with the reach [`Reach::Batch`] and the given effect on the LoD.
     pub const fn batch_wide(lod: LodEffect) -> Self {
         Facts { reach: Reach::Batch, lod, ..Self::row_wise() }
     }
@@ -186,16 +186,18 @@ impl ReadSlots {
     }
 }
 
-/// An upper bound of the count that a sparse output stores: entries of a matrix, or selected rows.
+/// An upper bound of the number of entries (of a matrix) or of selected rows that a sparse output stores.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StorageBound {
     /// At most all numbers (or all rows) of the output's dense form.
     Everything,
-    /// At most the sum of the counts that the inputs in these slots store; a dense input counts with its number of rows.
+    /// At most the number of entries or selected rows that the inputs in these slots store together; a dense input
+    /// counts with its number of rows.
     Together(&'static [usize]),
-    /// At most this number for each row of the input in a slot: the slot, and the number.
+    /// At most a given number for each row of an input. The fields are the slot of the input, and the number.
     PerRow(usize, usize),
-    /// At most the smallest of the counts that the inputs in these slots store; dense inputs are ignored.
+    /// At most the smallest number of entries or selected rows that an input in these slots stores; dense inputs are
+    /// ignored.
     Least(&'static [usize]),
 }
 

@@ -18,9 +18,9 @@ pub struct Hints {
     /// [`Forward::assign`](crate::operator::Forward::assign) returns `Assign::Add`. An output that is only added to another value
     /// then needs no separate memory.
     pub accumulates: bool,
-    /// The columns of the first input that the outputs ARE, number for number: one range per output, in order, without overlap.
-    /// `None` if the outputs are not columns of the first input. In a step block, the outputs are then views of the first input,
-    /// and `forward` and `backward` are not called.
+    /// The ranges of columns of the first input, one range per output, in order and without overlap: each output IS its
+    /// range of columns, number for number. In a step block, these outputs are views of the first input, and `forward`
+    /// and `backward` are not called. `None` if the outputs are not columns of the first input.
     pub columns: Option<Vec<Range<usize>>>,
     /// Whether the operator implements [`Op::prepare`](crate::operator::Op::prepare).
     pub prepares: bool,

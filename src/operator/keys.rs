@@ -1,4 +1,5 @@
-//! Row keys, which identify a row independently of its batch. Random numbers depend on the key, and errors name the row by it.
+//! Row keys, which identify a row independently of its batch. Random numbers depend on the key of a row, and error
+//! messages name a row by its key.
 
 use std::sync::Arc;
 
@@ -64,8 +65,8 @@ impl Keys<'_> {
         }
     }
 
-    /// Returns the index in the data set of a row's top-level sequence and, if sequences may have several rows, the row's
-    /// position in the sequence. Returns `None` if the row has no key.
+    /// Returns a row's top-level sequence, as an index in the data set, and the row's position in the sequence. The
+    /// position is `None` if each row is a sequence. Returns `None` if the row has no key.
     pub(crate) fn sample(&self, row: usize) -> Option<(u64, Option<usize>)> {
         let many = match self {
             Keys::Listed(keys) if row >= keys.len() => return None,

@@ -1,4 +1,5 @@
-//! Literals (constants of the program) in an operator's input slots: how the operator reads them.
+//! The literals (constants of the program) in an operator's input slots, and the methods by which the operator reads
+//! them.
 
 use super::signature::{Signature, Slot};
 use crate::error::{AtCaller, Error, ErrorKind, Result};

@@ -8,7 +8,7 @@ use super::context::Pass;
 use crate::operator::extent::{Extent, LevelId, Spec};
 use crate::tensor::{DType, StorageKind};
 
-/// The most sizes of scratch memory that a call declares; further sizes are added to the last one.
+/// The maximum number of sizes of scratch memory that a call declares; further sizes are added to the last size.
 const MOST_SCRATCH: usize = 12;
 
 /// The memory that the calls of an operator take beside their operands, in bytes.
@@ -28,9 +28,9 @@ impl CallMemory {
         Self { prepared: bytes, ..Self::default() }
     }
 
-    /// Adds the bytes of a vector in the scratch value `S`, of all threads together. All calls of a run share the vector, so the
-    /// largest call counts. An operator declares the vectors of a scratch value always in the same order, unused ones with 0
-    /// bytes.
+    /// Adds the bytes of a vector in the scratch value `S`, for all threads together. All calls of a run share the
+    /// vector, so only the largest call counts. An operator always declares the vectors of a scratch value in the same
+    /// order; an unused vector has 0 bytes.
     #[must_use]
     pub fn scratch<S: 'static>(mut self, bytes: usize) -> Self {
         if let Err(full) = self.scratch.try_push((TypeId::of::<S>(), bytes))
@@ -118,13 +118,14 @@ impl CallSizes<'_> {
         self.size(self.outputs.get(slot))
     }
 
-    /// Returns the most entries, or selected rows, that the sparse variables of input slot `slot` store together; 0 if the
-    /// variables are dense.
+    /// Returns the maximum number of entries, or of selected rows, that the sparse variables of input slot `slot` store
+    /// together; 0 if the variables are dense.
     pub fn stored(&self, slot: usize) -> usize {
         (self.stored)(CallSlot::Input(slot))
     }
 
-    /// Returns the most entries, or selected rows, that the sparse variables of output slot `slot` store together.
+    /// Returns the maximum number of entries, or of selected rows, that the sparse variables of output slot `slot`
+    /// store together.
     pub fn stored_output(&self, slot: usize) -> usize {
         (self.stored)(CallSlot::Output(slot))
     }

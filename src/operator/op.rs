@@ -37,8 +37,8 @@ pub trait Operators {
 ///   rule. For offsets that depend on data, `levels` computes the offsets.
 /// - `forward` WRITES every number of its outputs. The contents of an output before the call are undefined (they may be NaN),
 ///   unless the slot is declared [`Slot::updated`](crate::operator::Slot::updated).
-/// - `backward` computes only the gradients that the call needs. `backward` WRITES or ADDS each gradient, as
-///   [`Backward::gradient`] returns. A call of `backward` may need any single gradient alone.
+/// - `backward` computes only the gradients that the call needs. `backward` WRITES or ADDS each gradient, as the result
+///   of [`Backward::gradient`] requires. A call of `backward` may need any single gradient alone.
 /// - `forward` and `backward` take `&self`. `forward` and `backward` may be called at the same time on disjoint ranges of rows
 ///   (for a sequence-wise operator: of whole sequences). Each of the two methods must give a row (a sequence) THE SAME BITS in
 ///   every batch, unless the facts declare [`Facts::batch_dependent`].
@@ -94,14 +94,14 @@ pub trait Op: DeclaredOp {
         Gradient::reads_all()
     }
 
-    /// Returns the upper bound of the count of numbers that output slot `output` stores if the output is sparse: see
-    /// [`Program::storage_report`](crate::Program::storage_report).
+    /// Returns an upper bound of the number of entries, or of selected rows, that output slot `output` stores if the
+    /// output is sparse: see [`Program::storage_report`](crate::Program::storage_report).
     fn stored(&self, _output: usize) -> StorageBound {
         StorageBound::Everything
     }
 
-    /// Returns the upper bound of the number of rows in the gradient of input slot `wrt`, if the gradient of this dense input is
-    /// selected rows.
+    /// Returns an upper bound of the number of rows in the gradient of input slot `wrt`, if the input is dense and its
+    /// gradient is selected rows.
     fn stored_gradient(&self, _wrt: usize) -> StorageBound {
         StorageBound::Everything
     }
@@ -122,7 +122,7 @@ pub trait Op: DeclaredOp {
     /// Fails for errors in the data, as `forward` does. The default implementation always fails.
     fn settle(&self, _run: &mut Forward<'_>) -> Result<()> {
         let expected = "an update rule that makes them (`Op::settle`)";
-        Err(Error::of(ErrorKind::Program, "moves that rows owe", expected, "one that does not"))
+        Err(Error::of(ErrorKind::Program, "updates that rows have missed", expected, "one that does not"))
     }
 
     /// Looks up the operators that the attributes name. A registry with these `operators` calls `resolve` when it makes this
@@ -158,9 +158,9 @@ pub trait Op: DeclaredOp {
         CallMemory::default()
     }
 
-    /// For an operator that makes new sequences: returns the input slot whose rows bound the rows of the new sequences, and the
-    /// most new rows for each row of the variables in this slot. `None` if no bound is known. The bound counts the new rows before
-    /// a run if values decide them.
+    /// For an operator that makes new sequences: returns a bound of the number of new rows. The bound is an input slot,
+    /// and the maximum number of new rows for each row of the variables in this slot. Returns `None` if no bound is
+    /// known. If values decide the number of new rows, the bound replaces this number before a run.
     fn most_rows(&self, _inputs: &[Vec<Spec>]) -> Option<(usize, usize)> {
         None
     }

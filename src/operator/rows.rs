@@ -126,7 +126,8 @@ macro_rules! with_float {
     };
 }
 
-/// Selected rows: row numbers, which may repeat, and a row of values for each row number. Sparse gradients have this form.
+/// Selected rows: row numbers, which may repeat, and a row of values for each row number. A sparse gradient is stored
+/// as selected rows.
 #[derive(Debug, Clone, Default)]
 pub struct RowBuffer {
     height: usize,
@@ -166,8 +167,8 @@ impl RowBuffer {
         &self.rows
     }
 
-    /// Returns whether the row numbers are known to be sorted and distinct. The order is known after [`Self::set_merged`] or
-    /// [`Self::refill`], and for a buffer without rows after [`Self::reset`].
+    /// Returns whether the row numbers are known to be sorted and distinct. The result is true after
+    /// [`Self::set_merged`] or [`Self::refill`], and for a buffer without rows after [`Self::reset`].
     pub fn merged(&self) -> bool {
         self.distinct
     }
@@ -192,7 +193,7 @@ impl RowBuffer {
         Ok(ViewMut::new(numbers, self.rows.len(), self.width))
     }
 
-    /// Reserves exactly the memory of `rows` more rows.
+    /// Reserves exactly the memory for `rows` more rows.
     pub fn reserve<T: RowValue>(&mut self, rows: usize) {
         self.rows.reserve_exact(rows);
         T::of_mut(&mut self.numbers).reserve_exact(rows.saturating_mul(self.width));

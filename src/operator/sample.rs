@@ -103,9 +103,9 @@ impl CheckCase {
         self
     }
 
-    /// Returns the standard check cases of row-wise operators, with a variable `x` of `width` numbers per row. The cases
-    /// differ in `x`: it has an empty sequence among others, two LoD levels, only empty sequences, no sequences, no LoD or
-    /// rows of zeros, or it is a constant. `add` adds further operands to each case.
+    /// Returns the standard check cases of row-wise operators, with a variable `x` of `width` numbers per row. Each
+    /// case has another `x`: sequences of which one is empty, two LoD levels, only empty sequences, no sequence, rows
+    /// without a LoD, rows of zeros, or a constant. `add` adds further operands to each case.
     ///
     /// # Errors
     /// Fails if `add` fails.
@@ -118,10 +118,10 @@ impl CheckCase {
         cases_of_rows(attributes, width, &add).at_caller()
     }
 
-    /// Returns the standard check cases of operators on sparse rows, with a csr variable `x` of `columns` columns. The matrix has
-    /// empty rows and columns, a stored zero, and repeated and unsorted entries. The cases differ in `x`: it has an empty
-    /// sequence among others, two LoD levels, only empty sequences, no sequences, no LoD or no entries, or it is a constant.
-    /// `add` adds further operands to each case.
+    /// Returns the standard check cases of operators on sparse rows, with a csr variable `x` of `columns` columns. The
+    /// matrix has empty rows and columns, a stored zero, and repeated and unsorted entries. Each case has another `x`:
+    /// sequences of which one is empty, two LoD levels, only empty sequences, no sequence, rows without a LoD, a row
+    /// without entries, or a constant. `add` adds further operands to each case.
     ///
     /// # Errors
     /// Fails if `add` fails.
@@ -134,9 +134,9 @@ impl CheckCase {
         cases_of_csr(attributes, columns, &add).at_caller()
     }
 
-    /// Returns the standard check cases of sequence-wise operators: an empty sequence among others, two LoD levels, only empty
-    /// sequences, and no sequences. `bind` adds the operands to each case, as sequences with the given LoD; [`numbers`] makes
-    /// rows for the operands.
+    /// Returns the standard check cases of sequence-wise operators: sequences of which one is empty, two LoD levels,
+    /// only empty sequences, and no sequences. `bind` adds the operands to each case, as sequences with the given LoD;
+    /// [`numbers`] makes rows for the operands.
     ///
     /// # Errors
     /// Fails if `bind` fails.
@@ -203,7 +203,7 @@ pub fn sparse_numbers(rows: usize, columns: usize, salt: usize) -> Result<Csr> {
     Csr::new([rows, columns], indptr, indices, ndarray::Array1::from(values))
 }
 
-/// Makes the cases of [`CheckCase::of_csr`]; it is compiled only once for all callers.
+/// Makes the cases of [`CheckCase::of_csr`]. The function is compiled only once for all callers.
 fn cases_of_csr(
     attributes: &Attributes,
     columns: usize,
@@ -232,7 +232,7 @@ fn cases_of_csr(
     .collect()
 }
 
-/// Makes the cases of [`CheckCase::of_sequences`]; it is compiled only once for all callers.
+/// Makes the cases of [`CheckCase::of_sequences`]. The function is compiled only once for all callers.
 fn cases_of_sequences(
     attributes: &Attributes,
     bind: &dyn Fn(CheckCase, Arc<Lod>) -> Result<CheckCase>,

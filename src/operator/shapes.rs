@@ -156,7 +156,11 @@ impl<'a> InferShape<'a> {
     pub fn level_from_data(&mut self, upper: &[LevelId]) -> Result<LevelId> {
         room_below(upper)?;
         let Phase::Build { next } = &mut self.phase else {
-            return Err(Error::new("level from data", "a rule that is not asked at a run", "one that is"));
+            return Err(Error::new(
+                "level from data",
+                "a shape rule that runs only when the program is built",
+                "a shape rule that runs at every run",
+            ));
         };
         let id = fresh(next);
         self.made += 1;

@@ -191,8 +191,8 @@ impl Slot {
         Slot { arity: Arity::Any, ..Self::one(name) }
     }
 
-    /// Returns an input slot that takes one [literal](crate::Builder::literal), a constant of the program. The operator reads it
-    /// by `literal` of the contexts.
+    /// Returns an input slot that takes one [literal](crate::Builder::literal), a constant of the program. The operator
+    /// reads the literal by the method `literal` of the contexts.
     pub const fn literal(name: &'static str) -> Self {
         Self::one(name).literals()
     }
@@ -221,8 +221,8 @@ impl Slot {
         Slot { shape_only: true, ..self }
     }
 
-    /// Allows the slot to hold a row-sparse parameter. The operator reads it by `table` of the contexts, or updates it by
-    /// [`Forward::update_tables`](crate::operator::Forward::update_tables).
+    /// Allows the slot to hold a row-sparse parameter. The operator reads the parameter by the method `table` of the
+    /// contexts, or updates the parameter by [`Forward::update_tables`](crate::operator::Forward::update_tables).
     #[must_use]
     pub const fn table(self) -> Self {
         Slot { table: true, ..self }

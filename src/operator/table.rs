@@ -1,4 +1,5 @@
-//! Row-sparse tables, which store only the rows that an update has touched; all other rows have first values that are computed.
+//! Row-sparse tables, which store only the rows that an update has touched. All other rows have their initial values,
+//! which are computed when a row is read.
 
 use std::collections::HashMap;
 
@@ -8,7 +9,7 @@ use crate::kernels::random::philox;
 use crate::reserve;
 use crate::tensor::{DType, Dense, Element, SelectedRows};
 
-/// The distribution of the first values of a table's rows.
+/// The distribution of the initial values of a table's rows.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum RowNumbers {
     /// All values are 0.
@@ -31,8 +32,8 @@ pub(crate) enum RowNumbers {
     },
 }
 
-/// The first values of rows that no update has touched. The first values depend only on the program's seed, the variable's
-/// name, the row's index and the column.
+/// The initial values of rows that no update has touched. The initial values depend only on the program's seed, the
+/// variable's name, the row's index and the column.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct RowStart {
     numbers: RowNumbers,
@@ -41,12 +42,12 @@ pub(crate) struct RowStart {
 }
 
 impl RowStart {
-    /// Returns first values that are all 0.
+    /// Returns initial values that are all 0.
     pub(crate) fn zeros() -> Self {
         Self { numbers: RowNumbers::Zeros, key: [0; 2], word: 0 }
     }
 
-    /// Returns first values for a program with the seed `seed` and a variable with the name hash `name`.
+    /// Returns the initial values for a program with the seed `seed` and a variable with the name hash `name`.
     pub(crate) fn new(numbers: RowNumbers, seed: u64, name: u64) -> Self {
         let ([s0, s1], [n0, n1]) = (halves(seed), halves(name));
         // The generator's counter has no room for both the name and the row's number, so the name is part of the key.
@@ -54,7 +55,7 @@ impl RowStart {
         Self { numbers, key: [k0, k1], word }
     }
 
-    /// Fills `out` with the first values of row `id`.
+    /// Fills `out` with the initial values of row `id`.
     fn fill<T: RowValue>(&self, id: i64, out: &mut [T]) {
         match self.numbers {
             RowNumbers::Zeros => out.fill(T::ZERO),
@@ -92,9 +93,9 @@ fn halves(x: u64) -> [u32; 2] {
     [x as u32, (x >> 32) as u32]
 }
 
-/// A row-sparse parameter, or an optimizer's state for a row-sparse parameter. The table stores the touched rows, in the order of
-/// the first touches; all other rows have computed first values. The memory of the table grows with the number of touched rows;
-/// the height of the table needs no memory.
+/// A row-sparse parameter, or an optimizer's state for a row-sparse parameter. The table stores the touched rows, in
+/// the order of the first touches; all other rows have computed initial values. The memory of the table grows with the
+/// number of touched rows; the height of the table needs no memory.
 #[derive(Debug, Clone)]
 pub struct RowTable {
     /// The height of the table, then the dimensions of a row.
@@ -173,9 +174,9 @@ impl RowTable {
         Ok(TableRows { table: self, numbers })
     }
 
-    /// Stores the rows `ids` in the table, and writes their positions to `places`. A row that was not touched before gets its
-    /// first values. `near` has a guessed position for each row, from a table in which the same rows were touched. A wrong guess
-    /// is corrected by a lookup.
+    /// Stores the rows `ids` in the table, and writes their positions to `places`. A row that was not touched before
+    /// gets its initial values. `near` has a guessed position for each row, from a table in which the same rows were
+    /// touched. A wrong guess is corrected by a lookup.
     ///
     /// # Errors
     /// Fails if the table holds another dtype.
@@ -243,8 +244,8 @@ impl RowTable {
         Dense::from_vec(shape, rows.copied().collect::<Vec<T>>())
     }
 
-    /// Replaces all touched rows by `rows`; all other rows of the table have their first values again. If `rows` lists a row
-    /// several times, the row's values are added up.
+    /// Replaces all touched rows by `rows`; all other rows of the table have their initial values again. If `rows`
+    /// lists a row several times, the row's values are added up.
     ///
     /// # Errors
     /// Fails if the rows have another shape or dtype. After an error, the table is unchanged.
@@ -293,7 +294,7 @@ impl<T: RowValue> TableRows<'_, T> {
 
 /// Returns the error that a slot does not hold a row-sparse variable.
 pub(crate) fn no_table(slot: &str) -> Error {
-    let expected = "a row-sparse parameter, or the optimizer's state beside one";
+    let expected = "a row-sparse parameter, or an optimizer's state for a row-sparse parameter";
     Error::of(ErrorKind::Program, format!("slot `{slot}`"), expected, "a variable in another storage")
 }
 

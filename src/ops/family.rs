@@ -1,4 +1,4 @@
-//! The macro `family!`, which makes one operator for each type that a generic wrapper is applied to.
+//! The macro `family!`: with it, a generic wrapper type `Wrapper<F>` is one operator for each type `F`.
 
 /// Implements `DeclaredOp` for a generic wrapper type: `Wrapper<F>` is one operator, with the declaration of `F`.
 macro_rules! family {

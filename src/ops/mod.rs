@@ -122,8 +122,8 @@ macro_rules! catalogue {
 }
 
 catalogue! {
-    /// Arithmetic on two variables, element by element; a constant operand is broadcast over the rows or columns of the other
-    /// operand.
+    /// Arithmetic on two variables, element by element; one operand may be broadcast over the rows or columns of the
+    /// other operand.
     [Add, Sub, Mul, Div, DivNoNan, Maximum, Minimum] {
         Binary<arithmetic::Add>,
         Binary<arithmetic::Sub>,
@@ -164,7 +164,7 @@ catalogue! {
         Unary<activation::Square>,
         Unary<activation::Tanh>,
     }
-    /// Products.
+    /// Products of matrices and vectors: linear layers, matrix products, and outer, matrix-vector and dot products.
     [Linear, TransposedLinear, MatmulPlain, Matmul, Outer, Matvec, DotProduct, TransposedDot, RandomProjection] {
         product::linear::Linear,
         product::matmul::Matmul,
@@ -176,7 +176,8 @@ catalogue! {
         sparse::transposed::TransposedDot,
         sparse::projection::RandomProjection,
     }
-    /// Sums and means over the columns of a row, and over all rows.
+    /// Reductions: sums and means of all numbers, sums over all rows, and sums, means, maxima, softmax and cumulative
+    /// sums over the columns of each row.
     [Sum, Mean, SumRows, SumFeatures, MeanFeatures, MaxFeatures, TopK, Argmax, CumulativeSumFeatures, PlainSoftmax, LogSoftmax] {
         feature::top_k::TopK,
         feature::argmax::Argmax,
@@ -197,7 +198,7 @@ catalogue! {
         feature::batch_norm::BatchNorm,
         feature::batch_norm::RunningAverage,
     }
-    /// Columns.
+    /// Operators that concatenate, split and slice columns.
     [Concat, Split, Slice] {
         feature::columns::Concat,
         feature::columns::Split,
@@ -240,7 +241,7 @@ catalogue! {
         attention::dot::DotAttentionOp,
         attention::rotary::Rotary,
     }
-    /// One step of a recurrent cell.
+    /// Operators that compute one step of a recurrent cell.
     [LstmCell, GruCell] {
         cell::lstm::LstmCell,
         cell::gru::GruCell,
@@ -272,8 +273,8 @@ catalogue! {
         structured::align::CtcAlign,
         structured::edit_distance::EditDistance,
     }
-    /// Dropout. Operators that draw random numbers: a number depends on the seed, the step, the operator, the sequence, the
-    /// position and the column, not on the batch.
+    /// Dropout, which draws random numbers. Each random number depends on the seed, the step, the operator, the
+    /// sequence, the position and the column, but not on the other sequences of the batch.
     [Dropout, VariationalDropout] {
         random::dropout::Dropout,
     }
@@ -293,8 +294,8 @@ catalogue! {
         sparse::convert::ToCsr,
         sparse::convert::ToSelectedRows,
     }
-    // Operators that no model calls by name: sparse kernels, which replace dense operators above, operators for carried states,
-    // and parameter updates.
+    // No model calls these operators by name. They are the sparse kernels, which replace dense operators of the lists
+    // above; the operator for carried states; and the parameter updates.
     [] {
         SparseBinary<arithmetic::Add>,
         SparseBinary<arithmetic::Sub>,

@@ -1,4 +1,5 @@
-//! Tests that the catalogue has the operators that the builder appends by itself, with the expected slots and results.
+//! Tests that the catalogue has the operators that the builder appends without a call by the user. The test checks the
+//! slots and the results of these operators.
 
 use ndarray::array;
 

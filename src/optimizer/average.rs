@@ -14,8 +14,8 @@ const AVERAGE_WEIGHTS: &str = "average_weights";
 /// step.
 ///
 /// # Errors
-/// Returns an error if the parameter is row-sparse or its gradient is selected rows, since the average would move every row of
-/// the table at every step. Returns an error if the operator refuses `attributes`.
+/// Returns an error if the parameter is row-sparse or its gradient is selected rows, since the averages of all rows of
+/// the table would change at every step. Returns an error if the operator refuses `attributes`.
 pub(crate) fn average(
     program: &mut Program,
     registry: &Registry,

@@ -1,8 +1,9 @@
 //! Optimizers: settings that append parameter updates to a program.
 //!
-//! An [`Optimizer`] holds only settings, no state of the training. Each update rule is an operator (`sgd`, `adagrad`, `adam`,
-//! …): [`Optimizer::minimize`] appends one update operator per parameter, after the backward operators and the clipping. So a
-//! printed or saved program contains the operators and states of its training, and the training can be resumed.
+//! An [`Optimizer`] holds only settings, no state of the training. Each update rule is an operator (`sgd`, `adagrad`,
+//! `adam`, …): [`Optimizer::minimize`] appends one update operator per parameter, after the backward operators and the
+//! clipping. Therefore, a printed or saved program contains the operators and states of its training, and the training
+//! can be resumed.
 //!
 //! ```
 //! use unpadded::optimizer::{Adam, Optimizer, Schedule};
@@ -171,7 +172,8 @@ fn append(
     let mut history = None;
     let mut owing = Vec::new();
     for &(param, grad) in &gradients {
-        // The attribute `storage` is set only for row-sparse parameters, so that custom rules need not support it.
+        // The attribute `storage` is set only for row-sparse parameters, so that custom rules need not support this
+        // attribute.
         let row_sparse = program.var(param).is_row_sparse();
         let name = program.var(param).name.clone();
         let mut attributes = options.grouped(&name, &every);
@@ -231,7 +233,8 @@ fn append(
     Ok(Minimization { gradients, rate, norm })
 }
 
-/// Appends operators that clip gradients in place: a gradient's variable then holds the clipped gradient.
+/// The gradients to clip, and the arguments for the clipping operators. The operators clip in place: a gradient's
+/// variable then holds the clipped gradient.
 #[derive(Clone, Copy)]
 struct Clip<'a> {
     registry: &'a Registry,
@@ -244,7 +247,7 @@ impl<'a> Clip<'a> {
         Append { role: Role::Update, caller: self.caller.to_string(), ..Append::forward(kind) }
     }
 
-    /// Appends the clipping of every number of every gradient to the range from −limit to limit.
+    /// Appends operators that clip every number of every gradient to the range from −limit to limit.
     fn value(&self, program: &mut Program, limit: f64) -> Result<()> {
         for &(param, grad) in self.gradients {
             let storage = program.spec(grad)?.storage.to_string();
@@ -259,7 +262,7 @@ impl<'a> Clip<'a> {
         Ok(())
     }
 
-    /// Appends the clipping by the norm of all gradients of `self` together, and returns the variable of this norm before
+    /// Appends operators that clip by the global norm of `self.gradients`; returns the variable of the norm before
     /// clipping.
     fn norm(&self, program: &mut Program, max_norm: f64) -> Result<VarId> {
         let clip = Append {

@@ -66,9 +66,9 @@ impl Options {
     }
 }
 
-/// A parameter group: settings for some parameters, added to any optimizer by its method [`group`](super::Sgd::group). If the
-/// group does not set an option, the option of the optimizer applies to its parameters. The settings of the group become
-/// attributes of the update operators, so a saved program contains the settings.
+/// A parameter group: settings for some parameters, added to any optimizer by its method [`group`](super::Sgd::group).
+/// If the group does not set an option, the option of the optimizer applies to the parameters of the group. The
+/// settings of the group become attributes of the update operators, so a saved program contains the settings.
 ///
 /// ```
 /// use unpadded::optimizer::{AdamW, Group, Optimizer};

@@ -8,7 +8,7 @@ use crate::program::{Initializer, OpDesc, Program, SlotVars, VarDesc, VarKind, V
 use crate::tensor::DType;
 
 /// The name of the state that multiplies the learning rate of every step, if an optimizer is
-/// [`adjustable`](super::Sgd::adjustable): an f32 scalar, which is 1 at the start. The state [`RATE_SCALE`] is saved with the
+/// [`adjustable`](super::Sgd::adjustable). The state is an f32 scalar, which is 1 at the start, and is saved with the
 /// training. Between steps, you may set the state to any finite number that is not negative.
 ///
 /// ```

@@ -1,12 +1,13 @@
-//! Inserts operators `settle` before operators that read a parameter: `settle` applies the moves that the read rows have
-//! missed.
+//! Inserts operators `settle` before operators that read a parameter. A `settle` applies the missed updates of the rows
+//! that the next operator reads.
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::operator::{Attributes, BlockId, Registry, Spec, VarId};
 use crate::ops::settle_attributes;
 use crate::program::{Append, OpDesc, Program, RECURRENT, Role, StepDesc};
 
-/// A parameter whose rows may have missed moves, because its gradient is selected rows and its update mode is exact.
+/// A parameter whose rows may have missed updates, because the parameter's gradient is selected rows and its update
+/// mode is exact.
 pub(super) struct Owing {
     pub(super) param: VarId,
     /// The state variables of the parameter's update rule, in the order of the output slots.
@@ -29,8 +30,8 @@ enum Rows {
 /// block.
 ///
 /// # Errors
-/// Returns an error if no operator reads one of the parameters, since the missed moves of this parameter would never be
-/// applied.
+/// Returns an error if no operator reads one of the parameters, since the missed updates of this parameter would never
+/// be applied.
 pub(super) fn before_readers(
     program: &mut Program,
     registry: &Registry,
@@ -42,8 +43,8 @@ pub(super) fn before_readers(
     // The loop visits positions from last to first, so that an insertion does not change the positions that the loop visits
     // later.
     for at in (0..program.root().ops.len()).rev() {
-        // The reader is cloned, since it may read several parameters, and the first inserted `settle` takes the reader's
-        // position.
+        // The reader is cloned, since the reader may read several parameters, and the first inserted `settle` takes the
+        // reader's position.
         let reader = program.root().ops[at].clone();
         if reader.role != Role::Forward {
             continue;
@@ -67,7 +68,7 @@ pub(super) fn before_readers(
         }
     }
     let Some(&param) = unread.first() else { return Ok(()) };
-    let expected = "one that the program reads, before which untouched rows make the moves that they owe, or `.lazy()` on the \
+    let expected = "one that the program reads, so that missed updates of rows are applied before a read, or `.lazy()` on the \
                     optimizer (then only touched rows and their state move)";
     let error = Error::of(
         ErrorKind::Program,
@@ -106,7 +107,7 @@ fn settle(
     program.append(registry, BlockId(0), request).map(drop)
 }
 
-/// Collects in `to` the rows of `param` that an operator, or an operator of its step block, reads.
+/// Collects in `to` the rows of `param` that an operator reads, either itself or in its step block.
 fn rows_read(
     program: &Program,
     registry: &Registry,
@@ -141,8 +142,8 @@ fn rows_read(
     Ok(())
 }
 
-/// Replaces the ids variable of a step block by the variable outside of the block that it comes from. Returns all rows if the ids
-/// are neither a step input nor a static input.
+/// Replaces an ids variable of a step block by the variable outside of the block from which the ids come. Returns all
+/// rows if the ids are neither a step input nor a static input.
 fn outside(program: &Program, step: &StepDesc, rows: Rows) -> Rows {
     let Rows::Of(ids) = rows else { return Rows::All };
     if program.var(ids).block != step.block {

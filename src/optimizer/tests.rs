@@ -1,4 +1,4 @@
-//! The operators that each optimizer appends, and its errors.
+//! Tests of the operators that each optimizer appends, and of the errors of each optimizer.
 
 use super::*;
 use crate::operator::Spec;
@@ -11,7 +11,8 @@ fn zeros() -> Initializer {
     Initializer::new("zeros", Attributes::new())
 }
 
-/// A loss that depends on `a` and `b`, and a parameter that it does not depend on.
+/// Makes a program with a loss that depends on `a` and `b`, and with a parameter `idle` on which the loss does not
+/// depend.
 fn model() -> (Program, Var) {
     let net = Builder::new();
     let a = net.parameter("a", DType::F32, &[1, 3], zeros());
@@ -21,7 +22,8 @@ fn model() -> (Program, Var) {
     (net.finish().unwrap(), loss)
 }
 
-/// A table that is looked up, with a gradient of selected rows.
+/// Makes a program that looks up rows of a table; returns the program, and the table with its gradient of selected
+/// rows.
 fn table() -> (Program, Vec<(VarId, VarId)>) {
     let net = Builder::new();
     let table = net.parameter("table", DType::F32, &[9, 2], zeros());

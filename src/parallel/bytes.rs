@@ -31,7 +31,7 @@ impl Message {
         }
     }
 
-    /// Writes some consecutive numbers of an array.
+    /// Writes the numbers of an array at the positions `part`.
     pub(crate) fn numbers(&mut self, array: &Dense, part: std::ops::Range<usize>) -> Result<()> {
         match array.dtype() {
             DType::F64 => self.put(&array.as_slice::<f64>()?[part], |x| x.to_le_bytes()),
@@ -138,7 +138,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Adds the array `other` to the array `sum`, in place; the two must have one dtype and shape.
+/// Adds the array `other` to the array `sum`, in place; the two arrays must have the same dtype and shape.
 pub(crate) fn add_to(sum: &mut Dense, other: &Dense) -> Result<()> {
     fn add<T: Plain + Element + std::ops::AddAssign>(sum: &mut Dense, other: &Dense) -> Result<()> {
         sum.as_mut_slice::<T>()?.iter_mut().zip(other.as_slice::<T>()?).for_each(|(sum, &x)| *sum += x);
@@ -148,5 +148,5 @@ pub(crate) fn add_to(sum: &mut Dense, other: &Dense) -> Result<()> {
 }
 
 fn foreign() -> Error {
-    Error::of(ErrorKind::Format, "message of another process", "one of this version", "other bytes")
+    Error::of(ErrorKind::Format, "message of another process", "a message of this version", "other bytes")
 }

@@ -13,9 +13,9 @@ pub trait Communicator {
     /// Returns the number of ranks.
     fn size(&self) -> usize;
 
-    /// Sends `messages[r]` to each rank r, and waits for a message from each rank r, which it stores in `received[r]`. Both
-    /// slices have one entry per rank; the entries of the calling rank are not used. Messages of any length arrive complete,
-    /// and the messages from one rank to another arrive in the order of the calls.
+    /// Sends `messages[r]` to each rank r, and waits for a message from each rank r, to store the message in
+    /// `received[r]`. Both slices have one entry per rank; the entries of the calling rank are not used. Messages of
+    /// any length arrive complete, and the messages from one rank to another arrive in the order of the calls.
     ///
     /// `doing` describes the work for which the messages are exchanged. A transport that must end the process prints `doing`.
     ///

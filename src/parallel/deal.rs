@@ -9,10 +9,10 @@ pub(crate) fn parts_of(rank: usize, size: usize, parts: usize) -> Range<usize> {
     first(rank)..first(rank + 1)
 }
 
-/// Divides the sequences of a batch into parts, starting with the longest sequence. Returns, for each part, the ascending indices
-/// of its sequences. Each sequence is added to the part with the fewest tokens so far; if parts are equal, to the part with the
-/// fewest sequences, then to the first part. The result depends only on the lengths and the number of parts, not on the number of
-/// ranks.
+/// Divides the sequences of a batch into parts, starting with the longest sequence. Returns, for each part, the
+/// ascending indices of its sequences. Each sequence is added to the part with the fewest tokens so far. If several
+/// parts have the fewest tokens, the part with the fewest sequences among them gets the sequence; if several remain,
+/// the first. The result depends only on the lengths and the number of parts, not on the number of ranks.
 pub(crate) fn by_tokens(lengths: &[usize], parts: usize) -> Vec<Vec<usize>> {
     let mut order: Vec<usize> = (0..lengths.len()).collect();
     order.sort_by_key(|&i| std::cmp::Reverse(lengths[i]));
@@ -32,8 +32,8 @@ pub(crate) fn by_tokens(lengths: &[usize], parts: usize) -> Vec<Vec<usize>> {
     dealt.into_iter().map(sorted).collect()
 }
 
-/// Puts sequence i into part i mod `parts`, and returns the indices of the sequences in each part. Sequence i of every batch is
-/// then in one part, which is needed if a state is carried from batch to batch.
+/// Puts sequence i into part i mod `parts`, and returns the indices of the sequences in each part. Sequence i is then
+/// in the same part in every batch, as carried states require.
 pub(crate) fn in_turn(sequences: usize, parts: usize) -> Vec<Vec<usize>> {
     (0..parts).map(|part| (part..sequences).step_by(parts).collect()).collect()
 }

@@ -234,7 +234,7 @@ fn assembled(shares: &[Share<'_>], received: &[Vec<u8>], specs: &[GradientSpec])
         .collect()
 }
 
-/// Merges selected rows without common row numbers, by ascending row number.
+/// Merges sets of selected rows by ascending row number; each row number is in one set only.
 fn sorted<T: RowValue + Element>(sets: &[SelectedRows], spec: &GradientSpec) -> Result<Storage> {
     let width: usize = spec.shape.iter().skip(1).product();
     let mut places: Vec<(i64, &[T])> = Vec::new();

@@ -1,9 +1,9 @@
 //! Ranks that are MPI processes (the feature `mpi`), started by `mpirun`.
 //!
-//! An exchange begins with one short message to each rank. The short message contains the length of the full message, and the
-//! full message itself if it is short. MPI sends a short message without waiting for the receiver. A long message follows in
-//! pieces, but only after the other rank's short message has arrived. Therefore no long send waits for a late rank, which
-//! matters because MPI cannot cancel a send. All MPI requests are polled: no MPI call blocks.
+//! An exchange begins with one short message to each rank. The short message contains the length of the full message,
+//! and the full message itself if it is short. MPI sends a short message without waiting for the receiver. A long
+//! message follows in pieces, but only after the other rank's short message has arrived. Therefore no long send waits
+//! for a late rank. This matters because MPI cannot cancel a send. All MPI requests are polled: no MPI call blocks.
 //!
 //! If an exchange fails on a rank, the rank sends the reason to all other ranks. The failed rank then receives the pending
 //! messages of the other ranks, until each of these ranks has reported a failure, too. If requests are still pending after
@@ -25,7 +25,7 @@ use crate::error::{Error, ErrorKind, Result};
 
 const DATA: Tag = 1;
 const FAILURE: Tag = 2;
-/// The message tag of the last exchange, after which all ranks end MPI.
+/// The message tag of the final exchange, after which all ranks end MPI.
 const ENDING: Tag = 3;
 
 /// The maximum size in bytes of a message that is sent together with its length. Open MPI completes a send of up to 256 bytes
@@ -64,7 +64,8 @@ pub struct Mpi {
     rank: usize,
     size: usize,
     failed: bool,
-    /// The time limit of the last exchange, after which all ranks end MPI.
+    /// The time limit of the most recent exchange. It is also the limit for the final exchange, after which all ranks
+    /// end MPI.
     patience: Duration,
 }
 
@@ -415,7 +416,8 @@ impl Communicator for Mpi {
 }
 
 impl Drop for Mpi {
-    /// Ends MPI and waits for all ranks to do so. After a failure the wait would never end, so MPI is left running.
+    /// Waits until all ranks have dropped their `Mpi`, then ends MPI. After a failure, this wait would never end, so
+    /// MPI is left running.
     fn drop(&mut self) {
         if !self.failed && std::thread::panicking() {
             self.leave("it panicked");

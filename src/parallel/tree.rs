@@ -24,9 +24,9 @@ pub(crate) fn subtrees(range: Range<usize>) -> Vec<Range<usize>> {
 /// part of the subtree has sequences.
 type SubtreeSum<'a, T> = dyn FnMut(&Range<usize>) -> Option<Result<Option<T>>> + 'a;
 
-/// Returns the sum over the parts `of` (a subtree): the sum that `node` returns or, if `node` returns `None`, the sum of the
-/// two halves. `node` must return the sum of every single part. The returned sum is `None` if no part of the subtree has
-/// sequences.
+/// Returns the sum over the parts `of`, which form a subtree. If `node` returns the sum of the subtree, this sum is
+/// returned; else the sums of the two halves are added. `node` must return the sum of every single part. The returned
+/// sum is `None` if no part of the subtree has sequences.
 pub(crate) fn sum<T>(
     of: Range<usize>,
     node: &mut SubtreeSum<'_, T>,

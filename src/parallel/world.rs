@@ -13,7 +13,7 @@ const DEADLINE: Duration = Duration::from_secs(300);
 /// The longest allowed deadline; adding it to the current time cannot overflow the clock.
 const LONGEST: Duration = Duration::from_secs(u32::MAX as u64);
 
-/// All ranks (processes) of a training, from the view of one rank. Clones of a `World` refer to one world.
+/// All ranks (processes) of a training, from the view of one rank. Clones of a `World` refer to the same world.
 #[derive(Clone)]
 pub struct World(Rc<RefCell<Inner>>);
 
@@ -162,8 +162,9 @@ impl World {
         Ok(all.into_iter().next().unwrap_or_default())
     }
 
-    /// Sends this rank's result to every rank, and returns the results of all ranks. If any rank failed, every rank returns an
-    /// error: a failed rank its own error, and the other ranks the error of the failed rank with the lowest number.
+    /// Sends this rank's result to every rank, and returns the results of all ranks. If any rank failed, every rank
+    /// returns an error: a failed rank returns its own error, and each other rank returns the error of the failed rank
+    /// with the lowest number.
     ///
     /// # Errors
     /// As [`Self::exchange`].

@@ -30,15 +30,15 @@ pub(crate) struct BatchRunner {
     carried: Vec<CarriedState>,
     /// Values that the runner feeds in addition to the data of a batch: see [`BatchLoss`](crate::executor::BatchLoss).
     pub(crate) seeds: Vec<(VarId, Variable)>,
-    /// Copies of the persistent variables that metrics read, made before the last run; `None` before the first run.
+    /// For each persistent variable that metrics read, a copy from before the last run; `None` before the first run.
     persistent: BTreeMap<VarId, Option<Variable>>,
     /// Pairs of feeds that share the sequences of their first levels; each pair has the number of shared levels.
     alike: Vec<([String; 2], usize)>,
 }
 
 impl BatchRunner {
-    /// Makes a runner. The executor must fetch the carried states after a batch; `looked_at` are the variables that metrics
-    /// read.
+    /// Makes a runner. The executor must be compiled to return the carried states after a batch. `looked_at` has the
+    /// variables that metrics read.
     pub(crate) fn new(executor: Executor, looked_at: impl Iterator<Item = VarId>) -> Self {
         let program = executor.program();
         let feeds = program.vars().filter(|(_, v)| v.role == VarRole::Feed);
@@ -55,8 +55,8 @@ impl BatchRunner {
         }
     }
 
-    /// Checks, before any batch is read, that feeds with shared sequences have equal lengths in `data`, if `data` knows the
-    /// lengths.
+    /// Checks that feeds with shared sequences have equal lengths in `data`, before any batch is read. If `data` does
+    /// not know the lengths, nothing is checked.
     pub(crate) fn check(&self, data: &dyn Data) -> Result<()> {
         self.alike.iter().try_for_each(|([a, b], levels)| data.same_lengths([a, b], *levels))
     }
@@ -123,7 +123,8 @@ impl BatchRunner {
         Ok(())
     }
 
-    /// Returns the memory of a training step on a batch, the batch included. The values of the last run cannot be used afterwards.
+    /// Returns the memory of a training step on a batch, including the batch. The values of the last run cannot be used
+    /// afterwards.
     ///
     /// # Errors
     /// Fails if a feed is missing or does not fit.
@@ -153,7 +154,7 @@ impl BatchRunner {
         self.carry(carried, sequences)?;
         let Self { executor, feeds, carried: states, seeds, persistent, .. } = self;
         let bound = Binding { program: executor.program(), feeds, states, seeds };
-        // A user's own data type may not record the line that made it: an error then has the caller's line.
+        // A user's own data type need not record the line that made the data. An error then has the caller's line.
         let made = data.made_at().unwrap_or(Location::caller());
         let feeds = bound.feeds(batch, carried, made)?;
         for (var, value) in persistent {
@@ -207,7 +208,8 @@ struct Binding<'p, 'a> {
 }
 
 impl<'a> Binding<'_, 'a> {
-    /// Returns the feeds of a run: the values of a batch, the carried states and the seeds. `made` is the line that made the data.
+    /// Returns the feeds of a run: the values of a batch, the carried states and the seeds. `made` is the source line
+    /// that made the data.
     fn feeds(
         &self,
         batch: &'a Batch,

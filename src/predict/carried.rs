@@ -8,8 +8,8 @@ use crate::operator::VarId;
 use crate::program::{CarriedState, Program};
 use crate::tensor::{Dense, Variable};
 
-/// Returns the value of a carried state for `sequences` sequences: zeros if `before` is `None` (first batch), else the first
-/// `sequences` sequences of `before`.
+/// Returns the value of a carried state for `sequences` sequences. The value is zeros if `before` is `None` (first
+/// batch), else the first `sequences` sequences of `before`.
 ///
 /// # Errors
 /// It is an error if `before` has fewer than `sequences` sequences.
@@ -34,7 +34,7 @@ pub(super) fn fed(
     }
 }
 
-/// Returns zeros for variable `id`, which is batched, with `rows` rows.
+/// Returns zeros for the batched variable `id`, with `rows` rows.
 pub(super) fn zeros(program: &Program, id: VarId, rows: usize, lod: Option<Arc<Lod>>) -> Result<Variable> {
     let spec = program.spec(id)?;
     let mut shape: Vec<usize> = spec.shape.iter().map(|e| e.known().unwrap_or(rows)).collect();

@@ -1,4 +1,5 @@
-//! Compiled programs of a predictor: one for each list of outputs, and one more for each thread that predicts at the same time.
+//! The compiled programs of a predictor: for each list of outputs, one program per thread that predicts at the same
+//! time.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -34,7 +35,7 @@ impl CompiledModel {
         self.executor.program()
     }
 
-    /// Returns the memory of a run on a batch, the batch and its outputs included.
+    /// Returns the memory of a run on a batch, including the batch and its outputs.
     pub(super) fn memory(&mut self, values: &[(VarId, &Variable)], wanted: &[VarId]) -> Result<MemoryUse> {
         let counts = self.executor.counts(values)?;
         let memory = self.executor.memory(&counts);
@@ -50,8 +51,8 @@ impl CompiledModel {
         Ok(MemoryUse { batch: feeds.saturating_add(outputs), ..memory })
     }
 
-    /// Returns the values of `wanted`. If a feed has a LoD and more than `most` rows, or the batch does not fit the memory limit,
-    /// the batch runs in windows if the program can.
+    /// Returns the values of `wanted`. If a feed has a LoD and more than `most` rows, or the batch does not fit the
+    /// memory limit, the batch runs in windows if the program can run in windows.
     ///
     /// # Errors
     /// Fails if the batch does not fit the memory limit and the program cannot run in windows.
@@ -70,7 +71,8 @@ impl CompiledModel {
             let memory = self.memory(values, wanted)?;
             fits = limit.check(&memory, rows);
             if fits.is_err() {
-                // The memory of a window is about its share of the rows; half of the limit is a margin.
+                // The memory of a window is about proportional to its number of rows. Half of the memory that is left
+                // is a margin.
                 let fixed = memory.parameters.saturating_add(memory.batch);
                 let left = bytes.saturating_sub(fixed) / 2;
                 let share = rows as u128 * left as u128 / (memory.total() - fixed).max(1) as u128;
@@ -78,7 +80,8 @@ impl CompiledModel {
             }
         }
         let Self { executor, threads, weights, windows } = self;
-        // A window has a row of each sequence, so more sequences than rows are divided by the caller.
+        // A window has at least one row of each sequence. If a batch that does not fit has more sequences than `most`,
+        // its windows would not fit either: the batch is an error, and the caller must divide it.
         let sequences = values.iter().map(|(_, value)| value.batch_size()).max().unwrap_or(0);
         let windows = match rows > most && (fits.is_ok() || sequences <= most) {
             true => {
@@ -88,7 +91,7 @@ impl CompiledModel {
             false => None,
         };
         if let Some(windows) = windows {
-            executor.counts(values)?; // the feeds are checked as a whole
+            executor.counts(values)?; // checks the feeds of the whole batch
             return windows.run(weights, values, wanted, most);
         }
         fits?;

@@ -9,20 +9,21 @@ use rayon::prelude::*;
 use crate::error::{AtCaller, Error, ErrorKind, Result};
 use crate::tensor::{DType, Element, Variable};
 
-/// ln 0.
+/// The natural logarithm of 0.
 const NEVER: f64 = f64::NEG_INFINITY;
 
-/// A language model: returns the natural logarithm of the probability of a label after the labels of a prefix.
+/// A language model: a function of a prefix and the next label. It returns the natural logarithm of the label's
+/// probability.
 type LanguageModel = dyn Fn(&[i64], i64) -> f64 + Send + Sync;
 
 /// A beam search for the likeliest labellings of sequences of frames, from the logits of a network that was trained by CTC.
 ///
-/// In each frame, the logits give a probability to every class; one class is the *blank*. A path takes one class in each frame;
-/// the labelling of a path is the path after merging runs of one class and then removing the blanks. The probability of a
-/// labelling is the sum of the probabilities of its paths. A labelling may have many paths, so the likeliest path need not
-/// belong to the likeliest labelling. After each frame, the search keeps the best prefixes of labellings, at most as many as
-/// the beam width. For each prefix, the search adds up the probabilities of its paths in two sums: paths that end in a blank,
-/// and all other paths. The score of a labelling is
+/// In each frame, the logits give a probability to every class; one class is the *blank*. A path takes one class in
+/// each frame. To get the labelling of a path, consecutive equal classes are merged, and then the blanks are removed.
+/// The probability of a labelling is the sum of the probabilities of its paths. A labelling may have many paths, so the
+/// likeliest path need not belong to the likeliest labelling. After each frame, the search keeps the best prefixes of
+/// labellings, at most as many as the beam width. For each prefix, the search keeps two sums of probabilities: one over
+/// the paths that end in a blank, and one over all other paths of the prefix. The score of a labelling is
 ///
 /// ```text
 /// ln p(labels) + weight · Σ model(labels before, label) + bonus · number of labels
@@ -69,8 +70,8 @@ pub struct CtcBeam {
 pub struct CtcLabels {
     /// The labels: classes other than the blank.
     pub labels: Vec<i64>,
-    /// The score: the natural logarithm of the sum of the probabilities of all kept paths of the labelling, plus the terms of
-    /// the language model and the bonus.
+    /// The score: the natural logarithm of the labelling's probability (the sum over the paths that the search kept),
+    /// plus the terms of the language model and the bonus.
     pub score: f64,
 }
 
@@ -96,9 +97,9 @@ impl CtcBeam {
         Self { n_best, ..self }
     }
 
-    /// Adds a language model: the score gains `weight` times the natural logarithm of the probability of each label after the
-    /// labels before it. If the model returns negative infinity for a label, the search never appends this label to this prefix,
-    /// whatever the weight.
+    /// Adds a language model: the score gains `weight` times the natural logarithm of the probability of each label
+    /// after the labels before it. If the model returns negative infinity for a label, the search never appends this
+    /// label to this prefix, whatever the weight is.
     ///
     /// Several threads call the model at once. While the search keeps a prefix, it calls the model once for each next label. If
     /// the search drops a prefix and keeps it again later, it may repeat these calls; the model must then return the same
@@ -126,7 +127,8 @@ impl CtcBeam {
     /// logit is negative infinity is never taken. A sequence without frames has one labelling, which is empty and has score 0.
     /// A sequence has fewer labellings than `n_best` if no more exist, and none if the language model forbids every labelling.
     ///
-    /// The threads of rayon's pool divide the sequences among them; the result does not depend on the number of threads.
+    /// The sequences are divided among the threads of rayon's pool; the result does not depend on the number of
+    /// threads.
     ///
     /// # Errors
     /// It is an error if the logits are sparse, have no LoD, or are of another shape or dtype; if a row of logits has NaN,
@@ -160,7 +162,8 @@ impl CtcBeam {
             Ok(search.best())
         };
         let decoded: Vec<Result<_>> = lod.offsets().par_windows(2).map(sequence).collect();
-        // If several sequences fail, the error of the first of them is returned, whichever thread failed first.
+        // If several sequences fail, the error of the first failed sequence is returned, even if the thread of another
+        // sequence failed earlier.
         decoded.into_iter().collect()
     }
 
@@ -177,9 +180,7 @@ impl CtcBeam {
         }
         match shape {
             [_, classes] if blank < classes => Ok(*classes),
-            [_, classes] => {
-                Err(Error::new("blank", format!("one of {classes} classes, from 0 on"), blank.to_string()))
-            }
+            [_, classes] => Err(Error::new("blank", format!("a class below {classes}"), blank.to_string())),
             other => Err(Error::new("shape of the logits of CTC", "[frames, classes]", format!("{other:?}"))),
         }
     }
@@ -205,7 +206,7 @@ struct Prefix {
     label: f64,
     /// The probability of all paths of this prefix: `blank` and `label` together.
     both: f64,
-    /// The sum of the language model's terms and of the bonus, over the labels of this prefix.
+    /// The language model's terms plus the bonus, summed over the labels of this prefix.
     extra: f64,
     /// For each next label, the term of the language model plus the bonus. An entry is NaN until the model is called for this
     /// label; the vector is empty before the first call.
@@ -276,8 +277,8 @@ impl<'a> Search<'a> {
         inside
     }
 
-    /// Adds a candidate for each kept prefix and each next label. Skips the pairs (kept prefix, label) in `inside`: each pair is
-    /// another kept prefix, which `stay` has already added.
+    /// Adds a candidate for each kept prefix and each next label. Skips the pairs (kept prefix, label) in `inside`: the
+    /// longer prefix of such a pair is itself a kept prefix, which `stay` has already added.
     fn extend(&mut self, inside: &[(usize, usize)]) -> Result<()> {
         let Self { beam, prefixes, kept, logs, found } = self;
         // If the beam is full already, a candidate with a lower score than all candidates so far is never kept.
@@ -364,9 +365,9 @@ impl<'a> Search<'a> {
 }
 
 impl Prefix {
-    /// Returns the probability of the paths to which a class `next` appends a new label. If the last
-    /// label of the prefix is `next`, the result includes only the paths that end in a blank: two equal labels without a blank
-    /// between them merge into one.
+    /// Returns the probability of all paths of this prefix to which the class `next` appends a new label. If the last
+    /// label of the prefix is `next`, the result includes only the paths that end in a blank: two equal labels without
+    /// a blank between them merge into one.
     fn before(&self, next: usize, prefixes: &Prefixes) -> f64 {
         if prefixes.nodes[self.node].label == next { self.blank } else { self.both }
     }
@@ -375,9 +376,9 @@ impl Prefix {
 /// The node of the empty prefix.
 const ROOT: usize = 0;
 
-/// The tree of prefixes: a node is the prefix of its parent node, followed by one label. A node is freed when the search keeps
-/// neither its prefix nor a longer prefix that begins with it. The tree therefore never has more labels than all kept prefixes
-/// together.
+/// The tree of prefixes: a node is the prefix of its parent node, followed by one label. A node is freed when the
+/// search keeps neither the node's prefix nor a longer prefix that begins with the node's prefix. The tree therefore
+/// never has more labels than all kept prefixes together.
 struct Prefixes {
     nodes: Vec<Node>,
     /// The indices of the freed nodes, which are used again.
@@ -517,7 +518,8 @@ fn log_softmax<T: Copy + Into<f64>>(logits: &[T], logs: &mut [f64]) -> Result<()
     }
     let sum: f64 = logs.iter().map(|log| (log - highest).exp()).sum();
     let ln = sum.ln();
-    // Subtract twice: `highest + ln` would round `ln` away beside a large logit.
+    // Subtracts `highest` and `ln` one after the other: in the sum `highest + ln`, a large `highest` would round `ln`
+    // away.
     logs.iter_mut().for_each(|log| *log = *log - highest - ln);
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! Makes a trained model a generator: each step feeds the last generated tokens to the model's step block.
+//! Turns a trained model into a generator: each step feeds the last generated tokens to the model's step block.
 
 use std::sync::Arc;
 
@@ -12,8 +12,8 @@ use crate::lod::Lod;
 use crate::operator::VarId;
 use crate::tensor::{DType, Variable, with_element};
 
-/// A generator of token sequences. At each step, a model that was trained to predict the next token gets the last chosen token
-/// as its input, and scores the next one. The model itself needs no code for generation.
+/// A generator of token sequences. At each step, a model that was trained to predict the next token gets the last
+/// chosen token as its input, and scores the next token. The model itself needs no code for generation.
 ///
 /// The result of a source depends neither on the other sources in the batch nor on the number of threads.
 ///
@@ -79,7 +79,7 @@ impl Generator {
         }
         let spec = program.spec(fed)?;
         if spec.dtype != DType::I64 || spec.shape.len() != 1 {
-            let error = Error::new("feed of the tokens", "one i64 a row", spec.to_string());
+            let error = Error::new("feed of the tokens", "one i64 per row", spec.to_string());
             return Err(error.variable(tokens));
         }
         let scores = program.spec(stepping.stepped.outputs[0])?;
@@ -173,7 +173,7 @@ impl Generator {
     }
 }
 
-/// A generation that runs on a model: the state of the model has one row for each hypothesis.
+/// A model that runs step by step for a generation: the state of the model has one row for each hypothesis.
 struct ModelSteps<'a> {
     generator: &'a Generator,
     engine: Option<Engine>,
@@ -280,8 +280,8 @@ impl Steps for ModelSteps<'_> {
     }
 }
 
-/// Returns rows of the value that the variable `left` has after the last step: the rows with the indices `rows`, in this order.
-/// An index may occur several times.
+/// Returns the rows of the variable `left` at the indices `rows`, in this order, after the last step. An index may
+/// occur several times.
 fn gathered(engine: &mut Engine, left: VarId, like: &Variable, rows: &[usize]) -> Result<Variable> {
     let mut shape = like.shape().to_vec();
     let width: usize = shape.iter().skip(1).product();

@@ -2,8 +2,8 @@
 
 use crate::kernels::{Arithmetic, Float, Sweep, sweep};
 
-/// The number of logits that one iteration of a pass compares. A sum uses `SUMS` lanes, half as many. The results are the same on
-/// every CPU, because the number of lanes and the order in which they are added are fixed.
+/// The number of logits that one iteration of a pass compares. A sum uses `SUMS` lanes, half of this number. The number
+/// of lanes and the order in which the lanes are added are fixed, so the results are the same on every CPU.
 const BLOCK: usize = 32;
 const SUMS: usize = BLOCK / 2;
 
@@ -43,14 +43,15 @@ fn is_wrong(x: f32) -> bool {
     x.is_nan() || x == f32::INFINITY
 }
 
-/// Returns the index of the largest logit, the first of equal ones; `None` if all logits are negative infinity.
+/// Returns the index of the first logit that equals `largest`, the maximum of the row; `None` if all logits are
+/// negative infinity.
 pub(super) fn first_largest(row: &[f32], largest: f32) -> Option<usize> {
     let possible = largest > f32::NEG_INFINITY;
     possible.then(|| row.iter().position(|&x| x == largest)).flatten()
 }
 
-/// Computes `ln Σ e^x` over a row of logits x; `largest` is the maximum of the row and must be finite. The result is at least
-/// `largest`: a logit minus the result is the logarithm of a probability, and must not be above 0.
+/// Computes `ln Σ e^x` over a row of logits x; `largest` is the maximum of the row and must be finite. The result is at
+/// least `largest`. A logit minus the result is therefore at most 0, as the logarithm of a probability must be.
 pub(super) fn log_sum_exp(row: &[f32], largest: f32) -> f64 {
     struct Sum<'a>(&'a [f32], f32);
     impl Sweep for Sum<'_> {
@@ -76,8 +77,8 @@ pub(super) fn log_sum_exp(row: &[f32], largest: f32) -> f64 {
     f64::from(largest) + sweep(Sum(row, largest)).ln()
 }
 
-/// Calls `found` with the index and the value of each logit that is at least the threshold, in ascending order from index
-/// `from` on. After each such logit, `found` returns the threshold for the logits that follow.
+/// Calls `found` for each logit that is at least the threshold, from index `from` on. The arguments of `found` are the
+/// index, in ascending order, and the logit. Each call returns the threshold for the logits that follow.
 pub(super) fn from_threshold(row: &[f32], from: usize, threshold: f32, found: impl FnMut(usize, f32) -> f32) {
     struct Scan<'a, F>(&'a [f32], usize, f32, F);
     impl<F: FnMut(usize, f32) -> f32> Sweep for Scan<'_, F> {
@@ -125,7 +126,7 @@ pub(super) fn weigh(row: &[f32], largest: f32, scale: f64, weights: &mut Vec<f32
     sweep(Weigh(row, largest, scale, weights));
 }
 
-/// Returns each block of weights and its sum, in order; the last block may have fewer weights.
+/// Iterates over the blocks of weights, in order, with the sum of each block; the last block may have fewer weights.
 pub(super) fn block_sums(weights: &[f32]) -> impl Iterator<Item = (&[f32], f64)> {
     weights.chunks(BLOCK).map(|block| (block, block.iter().map(|&w| f64::from(w)).sum()))
 }
@@ -149,7 +150,8 @@ mod tests {
             assert!((log_sum_exp(&row, most) - sum.ln()).abs() < 1e-6, "{len}");
             for from in [0, len / 3, len] {
                 let mut found = vec![];
-                // The threshold rises to each number that is found, so only numbers larger than all before are found.
+                // The threshold rises above each logit that is found, so each later logit that is found is larger than
+                // all earlier ones.
                 from_threshold(&row, from, -5.0, |i, x| {
                     found.push(i);
                     x + 0.001

@@ -27,7 +27,7 @@ impl MemoryLimit {
         Some(self.0.load(Ordering::Relaxed)).filter(|&bytes| bytes < usize::MAX)
     }
 
-    /// Checks that a run on `rows` rows fits.
+    /// Checks that the memory of a run on `rows` rows is within the limit.
     ///
     /// # Errors
     /// Fails if the run takes more memory than the limit.

@@ -13,7 +13,7 @@ use crate::program::{CarriedState, Program, RECURRENT, VarRole};
 pub(super) struct Model {
     /// The part of the program that computes the outputs and the carried states.
     pub(super) program: Program,
-    /// The part of the program that computes the values for the metrics and the carried states.
+    /// The part of the program that computes the carried states and the values for the metrics.
     pub(super) scored: Program,
     pub(super) metrics: Vec<MetricDesc>,
     pub(super) registry: Registry,
@@ -22,9 +22,9 @@ pub(super) struct Model {
     pub(super) vocabularies: BTreeMap<String, Vocabulary>,
     pub(super) notes: BTreeMap<String, String>,
     pub(super) outputs: BTreeMap<String, VarId>,
-    /// Outputs of step blocks, which have a value only at each step.
+    /// The outputs inside step blocks. They have one value per step, so only sessions and generators return them.
     pub(super) of_steps: BTreeMap<String, VarId>,
-    /// The carried states, which start a batch with their values after the previous batch.
+    /// The carried states: each batch starts with their values after the previous batch.
     pub(super) carried: Vec<CarriedState>,
 }
 

@@ -15,7 +15,7 @@ use crate::tensor::Variable;
 /// A metric, and the source line that made it.
 pub(crate) type Measure = CallerSetting<Box<dyn Metric>>;
 
-/// The state of a pass that each batch changes: carried states and metrics.
+/// The carried states and the metrics of a pass; each batch updates them.
 pub(crate) struct BatchState<'a> {
     pub(crate) carried: &'a mut BTreeMap<String, Variable>,
     pub(crate) metrics: &'a mut [Measure],
@@ -66,8 +66,8 @@ impl BatchRunner {
     }
 }
 
-/// Calls `run` with each of the `batches` of the data and the number of the batch, from 0 on. Returns `false` if `stop` was set before the
-/// end of the data.
+/// Calls `run` for each batch of the data, with the number of the batch (counted from 0) and the batch. Returns `false`
+/// if `stop` was set before the end of the data.
 ///
 /// # Errors
 /// If the data or `run` fails, or if the data have no batch.

@@ -23,10 +23,10 @@ use crate::tensor::Variable;
 
 /// A predictor: a trained model to predict with.
 ///
-/// A predictor holds the parameters of the best epoch if the checkpoint has them, else the last parameters. It runs only the
-/// operators that the requested outputs need: no labels are fed, and nothing is updated. Several threads may predict at once,
-/// with one predictor or with clones of it. Clones share one copy of the parameters. Each batch that runs at the same time as
-/// other batches needs its own memory for activations, which later batches use again.
+/// A predictor holds the parameters of the best epoch if the checkpoint has them, else the last parameters. It runs
+/// only the operators that the requested outputs need: no labels are fed, and nothing is updated. Several threads may
+/// predict at once, with one predictor or with clones of it. Clones share one copy of the parameters. Each batch that
+/// runs at the same time as other batches needs its own memory for activations; later batches reuse this memory.
 ///
 /// ```
 /// use unpadded::checkpoint::Checkpoint;
@@ -59,7 +59,7 @@ pub struct Predictor {
     threads: usize,
     started: Arc<OnceLock<Threads>>,
     idle: Arc<IdleModels>,
-    /// For each list of outputs, the model in the form that sessions run row by row.
+    /// For each list of outputs, the model prepared to run row by row in sessions and generators.
     stepping: Arc<Mutex<BTreeMap<Vec<String>, Arc<Stepping>>>>,
     /// The maximum number of rows in memory at once: a batch with more rows runs in windows, if the program can run in windows.
     most_rows: usize,
@@ -70,7 +70,8 @@ pub struct Predictor {
     turns: Turns,
 }
 
-/// A function of a compiled model, the values of its feeds, and the outputs and carried states to compute.
+/// A function that gets a compiled model, the values of the model's feeds, and the outputs and carried states to
+/// compute.
 type CompiledCall<'a> = &'a mut dyn FnMut(&mut CompiledModel, &[(VarId, &Variable)], &[VarId]) -> Result<()>;
 
 /// The values of the carried states before a batch.
@@ -82,8 +83,8 @@ enum InitialStates<'a> {
     Left(&'a [Variable]),
 }
 
-/// The default number of rows in memory at once: enough rows for full speed; a model of usual width then needs some tens of
-/// megabytes.
+/// The default maximum number of rows in memory at once. This number is enough for full speed, and a model of usual
+/// width then needs some tens of megabytes.
 const MOST_ROWS: usize = 16_384;
 
 impl Predictor {
@@ -136,19 +137,20 @@ impl Predictor {
         Self { threads, started: Arc::default(), idle: Arc::default(), stepping: Arc::default(), ..self }
     }
 
-    /// Sets the maximum number of rows of sequences in memory at once (default: 16,384). If the model can run in windows, a batch
-    /// with more rows runs in windows, and each window passes its states to the next window. A model cannot run in windows if it
-    /// combines rows of a forward and of a backward layer, attends to all rows of a sequence, or nests sequences. Results do not
-    /// depend on this limit.
+    /// Sets the maximum number of rows of sequences in memory at once (default: 16,384). If the model can run in
+    /// windows, a batch with more rows runs in windows, and each window passes its states to the next window. A model
+    /// cannot run in windows if it combines rows of a forward layer with rows of a backward layer, attends to all rows
+    /// of a sequence, or has nested sequences. Results do not depend on this limit.
     #[must_use]
     pub fn most_rows(self, most_rows: usize) -> Self {
         Self { most_rows: most_rows.max(1), ..self }
     }
 
-    /// Memory limit: sets the maximum memory of a batch in bytes, as [`Self::memory`] computes it (default: no limit). A batch that
-    /// does not fit runs in windows if the model can ([`Self::most_rows`]); else it is an error of the kind
-    /// [`ErrorKind::Memory`], before anything is computed. Sessions and generators check the part that they run once, such as an
-    /// encoder. All clones share the limit; batches that run at the same time have the limit each.
+    /// Memory limit: sets the maximum memory of a batch in bytes, as [`Self::memory`] computes it (default: no limit).
+    /// A batch that does not fit runs in windows if the model can ([`Self::most_rows`]); else it is an error of the
+    /// kind [`ErrorKind::Memory`], before anything is computed. Sessions and generators check the part that they run
+    /// once, such as an encoder. All clones share the setting, but the limit applies to each batch: two batches that
+    /// run at the same time may take twice the limit.
     #[must_use]
     pub fn memory_limit(self, bytes: u64) -> Self {
         self.limit.set(bytes);
@@ -253,7 +255,7 @@ impl Predictor {
         Ok(found)
     }
 
-    /// Returns the model in the form that sessions run row by row, for the given outputs.
+    /// Returns the model prepared to run row by row, for the given outputs.
     pub(super) fn stepping(&self, outputs: &[&str]) -> Result<Arc<Stepping>> {
         let names: Vec<String> = outputs.iter().map(|&name| name.to_owned()).collect();
         let known = || self.stepping.lock().unwrap_or_else(PoisonError::into_inner);
@@ -406,7 +408,7 @@ impl Predictor {
         for value in &found {
             let numbers = value.as_slice::<f32>()?;
             if numbers.len() != value.rows() * entries {
-                let expected = format!("rows of {entries} numbers, one for each of `{vocabulary}`");
+                let expected = format!("rows of {entries} numbers, one for each entry of `{vocabulary}`");
                 let got = format!("the shape {:?}", value.shape());
                 return Err(Error::new(format!("output `{output}`"), expected, got));
             }

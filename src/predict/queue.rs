@@ -15,10 +15,11 @@ use crate::tensor::{StorageKind, Variable};
 /// results of each request are bit-identical to a run of the request alone. A request starts at once if no other request is
 /// running.
 ///
-/// Requests are joined if they have the same outputs and the same feeds, if every feed and output has a row or a sequence for
-/// each sample, and if no operator for these outputs reads the whole batch or draws random numbers. All other requests run
-/// alone, one after another. If a joined batch fails, each of its requests is run alone. An error, or a panic in an operator,
-/// therefore fails only the request that causes it. Carried states start from zeros in each request.
+/// Requests are joined if they have the same outputs and the same feeds, if every feed and every output has one row or
+/// one sequence per sample, and if no operator for these outputs reads the whole batch or draws random numbers. All
+/// other requests run alone, one after another. If a joined batch fails, each of its requests is run alone. An error,
+/// or a panic in an operator, therefore fails only the request that causes it. Carried states start from zeros in each
+/// request.
 ///
 /// ```
 /// # use unpadded::checkpoint::Checkpoint;
@@ -49,7 +50,7 @@ use crate::tensor::{StorageKind, Variable};
 pub struct Queue {
     predictor: Predictor,
     state: Mutex<State>,
-    /// Notified when a request is answered, and when a waiting thread may begin to run the requests.
+    /// Notifies the waiting threads when requests are answered; one of these threads may then run the next requests.
     changed: Condvar,
     /// For each list of outputs, whether these outputs are computed for each sample independently of the other samples.
     by_sample: Mutex<BTreeMap<Vec<String>, bool>>,
@@ -82,7 +83,7 @@ enum Answer {
 /// The number of rows at which a batch is full: no more requests are added, since a batch of this size already runs fast.
 const ROWS: usize = 8192;
 
-/// The most lists of outputs for which the queue remembers whether requests can be joined.
+/// The maximum number of lists of outputs for which the queue remembers whether requests can be joined.
 const KNOWN: usize = 256;
 
 impl Predictor {
@@ -186,7 +187,8 @@ impl Queue {
         }
         let Some(found) = self.computed_by_sample(outputs) else { return false };
         let mut known = lock(&self.by_sample);
-        // Each order of the same output names is a separate list, so the number of remembered lists is limited.
+        // Each order of the same output names is a separate list, so there may be very many lists; at most `KNOWN`
+        // lists are remembered.
         if known.len() < KNOWN {
             known.insert(outputs.to_vec(), found);
         }
@@ -211,7 +213,7 @@ impl Queue {
         Some(rows && ops.all(by_itself))
     }
 
-    /// Runs the requests, joined if possible, and stores their answers.
+    /// Runs the requests, joined into one batch if possible, and stores their answers.
     fn answer(&self, requests: &[Arc<Request>]) {
         let joined = catch_unwind(AssertUnwindSafe(|| self.joined(requests)));
         if let Ok(Some(answers)) = joined {
@@ -288,7 +290,7 @@ fn alike(a: &Request, b: &Request) -> bool {
     a.samples.is_some() && b.samples.is_some() && a.outputs == b.outputs && kind(a) == kind(b)
 }
 
-/// Returns whether each sample has a row or a sequence of its own in a variable.
+/// Returns whether a variable has one row or one sequence for each sample.
 fn of_samples(spec: &Spec) -> bool {
     (!spec.lod.is_empty() || spec.rows() == Extent::Batch) && spec.storage == StorageKind::Dense
 }

@@ -48,17 +48,17 @@ impl Sampling {
         Self { top_k: top_k.into(), ..self }
     }
 
-    /// Top-p: only the likeliest tokens can be drawn: the fewest whose probabilities sum to at least `top_p` (default: 1, for all
-    /// tokens).
+    /// Top-p: keeps the likeliest tokens until their probabilities sum to at least `top_p`. Only kept tokens can be
+    /// drawn (default: 1, which keeps all tokens).
     #[must_use]
     pub fn top_p(self, top_p: f64) -> Self {
         Self { top_p, ..self }
     }
 
-    /// Typical sampling: only the most typical tokens can be drawn: the fewest whose probabilities sum to at least `typical`
-    /// (default: 1, for all tokens). A token with a smaller `|-ln p - H|` is more typical, where p is the probability of the
-    /// token and `H` is the entropy of the distribution. The likeliest token may therefore be untypical. (C. Meister, T.
-    /// Pimentel, G. Wiher, R. Cotterell, Locally typical sampling, 2022.)
+    /// Typical sampling: keeps the most typical tokens until their probabilities sum to at least `typical`. Only kept
+    /// tokens can be drawn (default: 1, which keeps all tokens). A token with a smaller `|-ln p - H|` is more typical,
+    /// where p is the probability of the token and `H` is the entropy of the distribution. The likeliest token may
+    /// therefore be excluded. (C. Meister, T. Pimentel, G. Wiher, R. Cotterell, Locally typical sampling, 2022.)
     #[must_use]
     pub fn typical(self, typical: f64) -> Self {
         Self { typical, ..self }
@@ -95,8 +95,8 @@ pub struct Sampler {
     room: Scratch,
 }
 
-/// Two samplers are equal if their settings, seeds and numbers of draws so far are equal; equal samplers draw the same from the
-/// same logits.
+/// Two samplers are equal if their settings, seeds and numbers of draws so far are equal; equal samplers draw the same
+/// classes from the same logits.
 impl PartialEq for Sampler {
     fn eq(&self, other: &Self) -> bool {
         let state = |one: &Self| (one.sampling, one.seed, one.drawn);
@@ -112,14 +112,14 @@ impl Sampler {
     #[track_caller]
     pub fn draw(&mut self, logits: &[f32]) -> Result<i64> {
         let drawn = self.draw_at(0, self.drawn, logits)?;
-        // At temperature 0, the draw uses no random number.
+        // At temperature 0, a draw uses no random number, so it is not counted.
         self.drawn += u64::from(self.sampling.temperature != 0.0);
         Ok(drawn)
     }
 
-    /// Makes draw `step` of the random sequence `sequence`, independently of all earlier draws. The draw depends only on the
-    /// seed, `sequence`, `step` and the logits; several sequences can therefore be drawn in any order and on any thread.
-    /// [`Self::draw`] makes the draws of sequence 0, step by step.
+    /// Returns draw number `step` of the random sequence `sequence`, independently of all earlier draws. The draw
+    /// depends only on the seed, `sequence`, `step` and the logits; several sequences can therefore be drawn in any
+    /// order and on any thread. [`Self::draw`] makes the draws of sequence 0, step by step.
     ///
     /// ```
     /// use unpadded::predict::Sampling;
@@ -156,7 +156,8 @@ impl Sampler {
 
 /// The maximum number of buckets into which classes are divided by rank; only the classes of one bucket are then sorted.
 const GROUPS: usize = 2048;
-/// The maximum number of sort keys that are sorted; a longer list of keys is first halved until it has at most this length.
+/// The maximum number of sort keys that are sorted; a longer list of keys is first halved repeatedly until it has at
+/// most this length.
 const FEW: usize = 32;
 
 /// The buffers of a draw, kept from draw to draw.
@@ -166,7 +167,7 @@ struct Scratch {
     weights: Vec<f32>,
     /// The rank of each class, where a larger rank is better; a class that cannot be drawn has rank 0.
     ranks: Vec<u32>,
-    /// For each bucket of ranks, the sum of the contributions of its classes, which `keep_best` computes from their weights.
+    /// For each bucket of ranks, the number of its classes (for top-k) or the sum of their weights.
     sums: Vec<f64>,
     /// The sort keys of the classes in one bucket; see [`key`].
     keys: Vec<u64>,
@@ -188,8 +189,8 @@ fn rank(x: f32) -> u32 {
 }
 
 impl Scratch {
-    /// Returns the class at which the cumulated weights reach the share `share` (0 to 1) of their sum; `most` is the finite
-    /// maximum of the logits.
+    /// Returns the class at which the cumulative sum of the weights reaches the fraction `share` (0 to 1) of the total.
+    /// `most` is the finite maximum of the logits.
     fn pick(&mut self, sampling: Sampling, logits: &[f32], most: f32, share: f64) -> Option<usize> {
         let Sampling { temperature, top_k, top_p, typical } = sampling;
         let scale = (1.0 / temperature).min(f64::MAX);
@@ -229,8 +230,8 @@ impl Scratch {
         self.ranks.extend(each.map(|(&weight, &x)| if weight > above { rank(x) } else { 0 }));
     }
 
-    /// Keeps the fewest best-ranked classes whose contributions sum to at least `enough`; `adds` maps a weight to its
-    /// contribution.
+    /// Keeps the best-ranked classes until their contributions sum to at least `enough`. The weights of all other
+    /// classes become 0. `adds` returns the contribution of a class from its weight.
     fn keep_best(&mut self, enough: f64, adds: impl Fn(f32) -> f64) {
         let Self { weights, ranks, sums, keys } = self;
         let looked_at = |rank: &&u32| **rank > 0;
@@ -265,7 +266,7 @@ impl Scratch {
         }
     }
 
-    /// Returns the first class at which the cumulated weights exceed `share`.
+    /// Returns the first class at which the cumulative sum of the weights exceeds `share` times the total.
     fn at(&self, share: f64) -> Option<usize> {
         let (sought, mut upto, mut start) = (share * self.total(), 0.0, 0);
         for (block, sum) in block_sums(&self.weights) {
@@ -282,13 +283,14 @@ impl Scratch {
             upto += sum;
             start += block.len();
         }
-        // Reached only if rounding has made `share` equal to the sum of all weights.
+        // This line is reached only if rounding has made `sought` at least the sum of all weights.
         self.weights.iter().rposition(|&weight| weight > 0.0)
     }
 }
 
-/// Returns the largest key for which the contributions of this key and of all larger keys reach `enough`; if all keys together
-/// do not reach it, returns the least key. Each round of the search halves the number of keys that are left.
+/// Returns the largest key for which the contributions of this key and of all larger keys sum to at least `enough`. If
+/// even the sum over all keys is smaller, returns the least key. Each round of the search halves the number of keys
+/// that are left.
 fn least(keys: &mut [u64], adds: impl Fn(u64) -> f64, enough: f64) -> u64 {
     let (mut open, mut have) = (keys, 0.0);
     while open.len() > FEW {
@@ -345,8 +347,8 @@ mod tests {
         close(typical, [0.0, 2.0 / 5.0, 3.0 / 5.0, 0.0]);
         assert_eq!((typical[0], typical[3]), (0, 0));
         close(counts(Sampling { typical: 0.25, ..all }, &logits), [0.0, 0.0, 1.0, 0.0]);
-        // Among the two likeliest classes (3/7 and 4/7), the entropy is 0.683: the first class differs from it by 0.166, the
-        // second by 0.123.
+        // Among the two likeliest classes (3/7 and 4/7), the entropy is 0.683. For the first class, -ln p differs from
+        // the entropy by 0.164; for the second class, by 0.123.
         let both = Sampling { top_k: Some(2), typical: 0.5, ..all };
         close(counts(both, &logits), [0.0, 0.0, 0.0, 1.0]);
         assert_eq!(counts(all, &[f32::NEG_INFINITY, f32::MAX, f32::NEG_INFINITY, f32::MIN]), [0, 4000, 0, 0]);

@@ -12,9 +12,9 @@ use crate::lod::Lod;
 use crate::operator::{LevelId, VarId};
 use crate::tensor::Variable;
 
-/// A session: streaming inference, one step at a time. One or several sequences are fed row by row, and the session keeps the
-/// memories of the step block from row to row. The output of a step is bit-identical to the row of the output that a run over
-/// the whole sequence computes.
+/// A session: streaming inference, one step at a time. One or several sequences are fed row by row, and the session
+/// keeps the memories of the step block from row to row. The output of a step is bit-identical to the same row of the
+/// output of a run over the whole sequence.
 ///
 /// A session holds only its memories; it shares the predictor's weights and compiled steps. The predictor compiles one step for
 /// each thread that runs a step at the same time as other threads, and reuses compiled steps. After the first step of a session,
@@ -43,7 +43,8 @@ use crate::tensor::Variable;
 /// ```
 pub struct Session {
     stepping: Arc<Stepping>,
-    /// The id that a compiled step stores with this session's constant values; a new id each time these values change.
+    /// The id that a compiled step stores with this session's constant values; the session gets a new id each time
+    /// these values change.
     id: u64,
     sequences: usize,
     begun: Option<StepStart>,
@@ -67,8 +68,8 @@ impl Predictor {
     /// takes the inputs that are not fed row by row, such as the text to translate.
     ///
     /// # Errors
-    /// If an output is unknown, or if an operator cannot run row by row: a loop from the end, or an operator that reads later
-    /// rows or the whole sequence. The error names the operator.
+    /// If an output is unknown, or if an operator cannot run row by row: a loop that runs from the end, or an operator
+    /// that reads later rows or the whole sequence. The error names the operator.
     #[track_caller]
     pub fn session(&self, outputs: &[&str]) -> Result<Session> {
         self.sessions(1, outputs)
@@ -126,7 +127,7 @@ impl Session {
     pub fn step(&mut self, feeds: &[(&str, &Variable)]) -> Result<()> {
         if self.steps >= self.most_steps {
             let expected = format!("at most {}, the limit of this session", self.most_steps);
-            let got = format!("one more than the {} that were made", self.steps);
+            let got = format!("another step after {}", self.steps);
             return Err(Error::new("steps of a session", expected, got));
         }
         if self.begun.is_none() {
@@ -242,8 +243,8 @@ impl Session {
         feeds_to_bytes(self.steps, self.stepping.fed().map(names).zip(values)).at_caller()
     }
 
-    /// Continues from bytes that [`Self::save`] returned for a session of the same model. The names and the shapes of the
-    /// states are checked against the model, but the parameters of the model are not.
+    /// Continues from bytes that [`Self::save`] returned for a session of the same model. The names and the shapes of
+    /// the states are checked against the model. Whether the model has the same parameters is not checked.
     ///
     /// # Errors
     /// If the bytes are damaged, or if the model or the number of sequences of the saved session differs from this session. After
@@ -257,7 +258,13 @@ impl Session {
         for id in self.stepping.fed() {
             let name = &program.var(id).name;
             let missing = || {
-                Error::of(ErrorKind::Format, "saved state", "one of this model", "another's").variable(name)
+                Error::of(
+                    ErrorKind::Format,
+                    "saved state",
+                    "a state of this model",
+                    "a state of another model",
+                )
+                .variable(name)
             };
             let value = values.remove(name).ok_or_else(missing)?;
             let of = value.lod().map_or(value.rows(), |lod| lod.sequences());
@@ -270,7 +277,7 @@ impl Session {
                 let Some(lod) = part else { break };
                 match levels.iter().find(|(known, _)| *known == level) {
                     Some((_, known)) if !Lod::same(Some(known), Some(lod)) => {
-                        let expected = format!("{known:.8}, as another one has");
+                        let expected = format!("{known:.8}, as another state has");
                         let error = Error::of(
                             ErrorKind::Format,
                             "LoD of a saved state",
@@ -287,9 +294,13 @@ impl Session {
             all.push(value);
         }
         if let Some(name) = values.keys().next() {
-            return Err(
-                Error::of(ErrorKind::Format, "saved state", "one of this model", "another's").variable(name)
-            );
+            return Err(Error::of(
+                ErrorKind::Format,
+                "saved state",
+                "a state of this model",
+                "a state of another model",
+            )
+            .variable(name));
         }
         let states = all.split_off(self.stepping.stepped.kept.len());
         self.begun = Some(StepStart { kept: all, states });

@@ -1,4 +1,4 @@
-//! A model in the form that runs row by row: its programs, and the pool of idle compiled steps.
+//! A model that runs row by row: its two programs, and the pool of idle compiled steps.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -23,9 +23,10 @@ pub(super) struct Stepping {
     pub(super) outputs: Vec<String>,
     /// The feeds that each step reads, row by row.
     pub(super) rows: Vec<VarId>,
-    /// The feeds of the part that runs once, without carried states.
+    /// The feeds of the part that runs once, except the carried states.
     pub(super) once: Vec<VarId>,
-    /// The variables that the part that runs once computes: values that every step reads, and initial values of memories.
+    /// The variables that are computed once, before the first step: values that every step reads, and initial values of
+    /// memories.
     computed: Vec<VarId>,
     threads: Threads,
     limit: MemoryLimit,
@@ -101,7 +102,7 @@ impl Stepping {
         Ok(stepping)
     }
 
-    /// Returns the names of variables, for error messages.
+    /// Returns the names of variables.
     pub(super) fn names(&self, ids: &[VarId]) -> Vec<&str> {
         ids.iter().map(|&id| self.model.program.var(id).name.as_str()).collect()
     }
@@ -204,8 +205,8 @@ impl Stepping {
         Ok(Engine { executor, weights: self.model.weights.clone(), placed, of: 0 })
     }
 
-    /// Takes a compiled step from the pool, if possible the one that holds the constant values of session `of`; compiles a new
-    /// step if the pool is empty.
+    /// Takes a compiled step from the pool; compiles a new step if the pool is empty. If the pool has the step that
+    /// holds the constant values of session `of`, takes this step.
     pub(super) fn take(&self, of: u64) -> Result<Engine> {
         let idle = {
             let mut idle = lock(&self.idle);

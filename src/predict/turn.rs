@@ -5,8 +5,9 @@ use std::thread::ThreadId;
 
 use crate::error::{Error, ErrorKind, Result};
 
-/// A lock that one thread at a time holds. A thread that already holds the lock gets an error, not a deadlock: while the thread
-/// waits for a thread pool, it may run another task, which may ask for the lock again.
+/// A lock that one thread at a time holds. If the thread that holds the lock asks for the lock again, it gets an error
+/// instead of a deadlock. This happens if the thread waits for a thread pool and meanwhile runs another task that needs
+/// the lock.
 #[derive(Default)]
 pub(super) struct Turns {
     taken: Mutex<Option<ThreadId>>,
@@ -26,11 +27,11 @@ impl Turns {
         let mut taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
         while let Some(thread) = *taken {
             if thread == me {
-                let got = "a second one on its thread, while the first runs";
-                let expected = "one call after the other; clones have states of their own";
+                let got = "a second call on the same thread, while the first call runs";
+                let expected = "one call after the other; each clone has its own states";
                 return Err(Error::of(
                     ErrorKind::Program,
-                    "call that continues from the last one",
+                    "call that continues from the last call",
                     expected,
                     got,
                 ));

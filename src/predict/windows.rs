@@ -1,4 +1,5 @@
-//! Inference of long sequences in windows of rows: the memory does not grow with the length of the sequences.
+//! Inference of long sequences in windows of rows: the memory of intermediate values does not grow with the length of
+//! the sequences.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -60,8 +61,9 @@ impl Windows {
         Ok(Self { level, passes: passes.into_iter().map(compiled).collect::<Result<_>>()?, starts, rest })
     }
 
-    /// Returns the values of `outputs` for a batch of checked feeds; at most `most` rows are in a window. A window has at least
-    /// one row of each sequence that has rows left, even if these are more than `most` rows.
+    /// Returns the values of `outputs` for a batch of checked feeds; a window has at most `most` rows. However, a
+    /// window has at least one row of each sequence that has rows left, even if there are more than `most` such
+    /// sequences.
     ///
     /// # Errors
     /// If an operator rejects its data.
@@ -181,8 +183,7 @@ struct Cut<'a> {
     lengths: Vec<usize>,
 }
 
-/// A window. It has the position in each sequence at which the window begins, the index in the batch of each row of the window,
-/// and the LoD of the window.
+/// A window: its start position in each sequence, the batch index of each of its rows, and its LoD.
 type Window<'a> = (&'a [u64], &'a [usize], Arc<Lod>);
 
 impl<'a> Cut<'a> {

@@ -47,8 +47,8 @@ impl Program {
         Self::load_file(path.as_ref()).at_caller()
     }
 
-    /// Reads a program as [`Self::load`] does. The function is not generic over the path, so it is compiled once and not again in
-    /// every calling crate.
+    /// Reads a program as [`Self::load`] does. This function is not generic, so it is compiled only once, not in every calling
+    /// crate.
     fn load_file(path: &Path) -> Result<Self> {
         Self::read(wire::open(path)?)
     }
@@ -177,8 +177,8 @@ mod tests {
         assert!(other.to_string().contains("one of f32, f64"), "{other}");
     }
 
-    /// The test corrects the checksum, so that every changed byte reaches the decoder. A program that still loads must print
-    /// without a panic.
+    /// The test changes each byte and corrects the checksum, so that the decoder reads the changed byte. A program that still
+    /// loads must print without a panic.
     #[test]
     fn no_changed_byte_panics() {
         let body = program().to_section().unwrap();

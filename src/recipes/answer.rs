@@ -51,7 +51,7 @@ impl Answer {
     /// The names of the columns for the two cells that [`Self::cells`] returns for a label.
     pub(super) const LABEL: [&'static str; 2] = ["label", "probability"];
 
-    /// Returns the probabilities of the labels in [`Self::Labels`]; for every other answer, the list is empty.
+    /// Returns the probabilities of the predicted labels of [`Self::Labels`]; for every other answer, the list is empty.
     pub fn probabilities(&self) -> Vec<f32> {
         let Answer::Labels { labels, all, .. } = self else { return Vec::new() };
         all.iter().filter(|(label, _)| labels.contains(label)).map(|(_, p)| *p).collect()

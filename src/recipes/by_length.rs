@@ -10,12 +10,12 @@ use crate::metrics::Unit;
 pub struct ByLength {
     /// The name of the score, such as `wrong texts`, `wrong tags` or `chrF`.
     pub of: &'static str,
-    /// What the length counts, such as `length in tokens`.
+    /// The name of the length, with what it counts, such as `length in tokens`.
     pub by: &'static str,
     /// The unit of the score; a score with [`Unit::Share`] is shown in percent.
     pub unit: Unit,
-    /// For each range, by its shortest length: the number of texts, the sum of their scores, and the sum of their
-    /// weights, by which the sum of scores is divided for the mean.
+    /// The key is the shortest length of a range. The value has the number of texts in the range, the sum of their
+    /// weighted scores, and the sum of their weights; the mean score is the second number divided by the third.
     sums: BTreeMap<usize, (u64, f64, f64)>,
 }
 

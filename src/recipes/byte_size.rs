@@ -7,7 +7,7 @@ use super::settings::{Setting, Value};
 use crate::data::memory;
 use crate::error::Error;
 
-/// The units of sizes: names in lower case, and bytes.
+/// The units of sizes: the name of each unit in lower case, and its number of bytes.
 const UNITS: [(&str, u64); 13] = [
     ("b", 1),
     ("k", 1_000),
@@ -26,7 +26,7 @@ const UNITS: [(&str, u64); 13] = [
 
 const EXPECTED: &str = "a size with its unit, as \"500 MB\" or \"4 GB\"";
 
-/// A size of memory in bytes. As text, it has a unit: `500 MB` (1 MB is 1,000,000 bytes), `1.5 GB`, `2 GiB` (1 GiB is 2³⁰ bytes).
+/// A size of memory in bytes. As text, a size has a unit: `500 MB` (1 MB is 1,000,000 bytes), `1.5 GB`, `2 GiB` (1 GiB is 2³⁰ bytes).
 ///
 /// ```
 /// use unpadded::recipes::ByteSize;
@@ -50,8 +50,8 @@ impl ByteSize {
         Self(bytes.max(1))
     }
 
-    /// Returns 80 % of the memory of the machine, or of the container's limit if it is smaller; `None` if the operating system
-    /// reports neither.
+    /// Returns 80 % of the memory of the machine, or 80 % of the container's memory limit if this limit is smaller; `None` if
+    /// the operating system reports neither.
     pub fn of_machine() -> Option<Self> {
         memory::total().map(|bytes| Self::of_bytes(bytes / 10 * 8))
     }
@@ -83,7 +83,7 @@ impl FromStr for ByteSize {
     }
 }
 
-/// Formats the size exactly, in the largest decimal unit that divides it.
+/// Formats the size exactly, in the largest decimal unit that divides the size without a remainder.
 impl fmt::Display for ByteSize {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let units = [("TB", 1_000_000_000_000), ("GB", 1_000_000_000), ("MB", 1_000_000), ("kB", 1_000)];

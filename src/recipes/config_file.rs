@@ -55,7 +55,7 @@ impl Config {
 }
 
 impl Space {
-    /// Reads the table `[space]` of a config file: each setting has a list of values, or a range
+    /// Reads the table `[space]` of a config file. Each setting in the table has a list of values, or a range
     /// `{ from = …, to = …, log = true }`. Returns `None` if the file has no table `[space]`.
     ///
     /// # Errors
@@ -240,7 +240,7 @@ fn values(name: &str, value: &DeValue<'_>) -> Result<Values> {
                 _ => wrong("another value of `log` than true or false"),
             }
         }
-        _ => wrong("a single value: one that is the same in all trials is in a table above"),
+        _ => wrong("a single value: set a value for all trials in a table above `[space]`"),
     }
 }
 
@@ -341,7 +341,7 @@ mod tests {
             "run.toml:5: model.dropout: expected a share",
             "run.toml:6: training.rate: expected two numbers above 0 in `from` and `to`, the smaller one first",
             "run.toml:7: training.batch: expected a list of values, or `{ from",
-            "run.toml:8: space: expected a setting of `text`, `model` or `training`, but the number of epochs, got",
+            "run.toml:8: space: expected a setting of `text`, `model` or `training` except `training.epochs`, got",
             "run.toml:9: space: expected a setting of",
             "run.toml:10: training.clip: expected",
             "run.toml:11: model.cell: expected one of `lstm`",

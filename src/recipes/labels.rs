@@ -9,7 +9,7 @@ use crate::data::Vocabulary;
 use crate::error::{Error, ErrorKind, Result};
 use crate::metrics::{Counts, Unit, ratio};
 
-/// How the settings `data.text` and `data.label` are passed to the read options.
+/// The functions that pass the settings `data.text` and `data.label` to the read options.
 pub(super) const COLUMNS: [Column; 2] = [|o, column| o.text(column), |o, column| o.label(column)];
 /// The name of the vocabulary of labels.
 pub(super) const LABELS: &str = "labels";

@@ -216,8 +216,8 @@ fn prepare(config: &Config, paths: Paths) -> Result<Preparation> {
     let cut = tokenizer(config)?;
     from.same_cut(CUT, &cut)?;
     let (name, as_read) = (whole.name().to_owned(), whole.read_as());
-    // The end of the text is held out, not lines from everywhere: the training lines around a held-out line would
-    // reveal what it says.
+    // The held-out part is the end of the text. If single lines were held out, the training lines around a held-out line
+    // would reveal its content.
     let (train, dev) = match dev {
         Some(dev) => (whole, dev),
         None => whole.cut_off(one_in(config))?,
@@ -233,8 +233,8 @@ fn prepare(config: &Config, paths: Paths) -> Result<Preparation> {
     let tokens = net::known(train.vocabulary(&cut, &limits), config)?;
     let stream = |text: &Prose, count| text.stream(config.training.batch, &cut, &tokens, count);
     let (of_train, of_dev) = (stream(&train, length)?, stream(&dev, dev_length)?);
-    // A short text is cut into fewer streams than the batch size, so it has more batches than the batch size would
-    // give.
+    // The number of batches is taken from the data and not computed from the batch size: a short text is cut into fewer
+    // streams than the batch size, so the text has more batches.
     let batches = of_train.batch_count().and_then(|count| usize::try_from(count).ok()).unwrap_or(usize::MAX);
     let steps = (config.training.epochs as usize).saturating_mul(batches);
     let (trainer, metric) = network(config, tokens.len(), steps)?;
@@ -289,8 +289,9 @@ fn data(config: &Config, predictor: &Predictor, cut: &Tokenizer, path: &str) -> 
     Ok(TestData { data: Box::new(data), said: text.read_as().into_iter().collect() })
 }
 
-/// The columns of a bootstrap sample, in which each window is a text: the sum of −ln p over the tokens, the number of
-/// tokens, and the number of characters and of bytes, divided among the windows.
+/// The columns of a bootstrap sample, which counts each window as a text: the sum of −ln p over the tokens, the number of
+/// tokens, the number of characters, and the number of bytes. A window's characters and bytes are estimated: the totals of
+/// the text are divided among the windows in proportion to their tokens.
 const NATS: usize = 0;
 const COUNTED: usize = 1;
 const LETTERS: usize = 2;
@@ -340,7 +341,8 @@ fn scores(
         let batch = batch?;
         let [(_, x), (_, y)] = &batch.values[..] else { continue };
         let feeds = [(FEEDS[0], x)];
-        // The first window starts from new states, each later window from the states at the end of the previous window.
+        // The first window starts from new states; each later window starts from the states at the end of the previous
+        // window.
         let found = match number {
             0 => predictor.run(&feeds, &[LOGITS])?,
             _ => predictor.run_on(&feeds, &[LOGITS])?,
@@ -419,7 +421,8 @@ fn network(config: &Config, tokens: usize, steps: usize) -> Result<(Trainer, &'s
     let x = net.feed(FEEDS[0], DType::I64, &[], 1);
     let y = net.feed_like(FEEDS[1], DType::I64, &[], x);
     let table = net.layer(match model.tied {
-        // With tied weights, the output layer changes every row of the table in each step, so its gradients are dense.
+        // With tied weights, the output layer changes every row of the table in each step, so the table has dense
+        // gradients.
         true => Embedding::new(tokens, model.embedding).named(net::WORDS),
         false => net::table(tokens, net::WORDS, config),
     });

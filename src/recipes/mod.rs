@@ -89,8 +89,8 @@ use crate::train::Trainer;
 /// Reads the texts of a config, and builds the model and its trainer.
 ///
 /// # Errors
-/// If the config is invalid, or if the texts cannot be read or do not fit the task. The test texts are read and
-/// checked, too, as by [`scores`].
+/// If the config is invalid, or if the texts cannot be read or do not fit the task. The test texts are also read and
+/// checked, in the same way as by [`scores`].
 #[track_caller]
 pub fn prepare(config: &Config) -> Result<Preparation> {
     memory_limit(config, None).and_then(|memory| prepare_by(config, None, memory)).at_caller()
@@ -108,9 +108,10 @@ pub fn prepare_resumed(config: &Config, checkpoint: impl AsRef<Path>) -> Result<
     memory_limit(config, resumed).and_then(|memory| prepare_by(config, resumed, memory)).at_caller()
 }
 
-/// As [`prepare`] or, with a checkpoint `resumed`, as [`prepare_resumed`]: `memory` is the memory limit in bytes that decides which
-/// data are in memory, as [`memory_limit`] returns it. The processes of a distributed training need the same limit, and read
-/// `resumed` only if the training was started from another model.
+/// Prepares a training within a given memory limit: as [`prepare`] or, with a checkpoint `resumed`, as [`prepare_resumed`].
+/// `memory` is the limit in bytes that [`memory_limit`] returns; it decides which data are in memory. All processes of a
+/// distributed training must pass the same limit. A process reads `resumed` only if the training was started from another
+/// model (`training.from`).
 ///
 /// # Errors
 /// The errors of [`prepare_resumed`].
@@ -145,7 +146,8 @@ fn prepare_by(config: &Config, resumed: Option<&Path>, memory: u64) -> Result<Pr
             (Some(_), None) => None,
         };
         if let Some(got) = got {
-            let expected = "none unless a part of `data.train` is held out, or its folds: groups decide that division alone";
+            let expected =
+                "none unless a part of `data.train` is held out: groups only decide which texts are held out";
             return Err(Error::new("data.group", expected, got));
         }
     }
@@ -169,8 +171,9 @@ fn prepare_by(config: &Config, resumed: Option<&Path>, memory: u64) -> Result<Pr
     Ok(prepared)
 }
 
-/// Returns the memory limit of a training in bytes: the limit in the training checkpoint `resumed`, which decided about the batches
-/// so far; without a checkpoint, the setting `memory`, or else 80 % of the memory of the machine or container.
+/// Returns the memory limit of a training in bytes. With a training checkpoint `resumed`, it is the limit in the checkpoint,
+/// by which the training has divided its batches so far. Otherwise, it is the setting `memory` or, without this setting,
+/// 80 % of the memory of the machine or container.
 ///
 /// # Errors
 /// If the checkpoint cannot be read.
@@ -182,8 +185,8 @@ pub fn memory_limit(config: &Config, resumed: Option<&Path>) -> Result<u64> {
 }
 
 /// Completes the checkpoint of a finished training for prediction. For a classifier with several labels per text, the
-/// threshold of each label with the highest F1 on `dev` is stored in a note of the checkpoint. The checkpoint of any
-/// other model is returned unchanged.
+/// function chooses a threshold for each label, the threshold with the highest F1 on `dev`, and stores the thresholds in
+/// a note of the checkpoint. The checkpoint of any other model is returned unchanged.
 ///
 /// # Errors
 /// If the batches of `dev` cannot be read, or do not fit the model.
@@ -244,8 +247,8 @@ pub fn scores(config: &Config, model: &Model) -> Result<Evaluation> {
     model.scores(config, path, &mut |_| ()).at_caller()
 }
 
-/// Compares each later model with the first model on the texts of `data.test`: by a paired bootstrap test of the
-/// headline figure (1,000 samples; Riezler and Maxwell, 2005), and by the texts with different answers.
+/// Compares each later model with the first model on the texts of `data.test`. The comparison has the p value of a paired
+/// bootstrap test of the headline figure (1,000 samples; Riezler and Maxwell, 2005), and the texts with different answers.
 ///
 /// # Errors
 /// The errors of [`scores`]; also if the models have different tasks.

@@ -206,8 +206,8 @@ impl Model {
     }
 
     /// Memory limit: sets the maximum memory of the model's computation for one batch, in bytes (default: no limit). Texts that do
-    /// not fit together are answered in smaller batches, and long texts in windows if the model can; a text that does not fit
-    /// by itself is an error.
+    /// not fit together are answered in smaller batches. A long text is divided into windows if the model allows it; any
+    /// other text that does not fit by itself is an error.
     #[must_use]
     pub fn memory_limit(self, bytes: u64) -> Self {
         Self { predictor: self.predictor.memory_limit(bytes), ..self }

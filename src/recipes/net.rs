@@ -141,8 +141,8 @@ pub(super) fn smoothed(logits: Var, labels: Var, config: &Config) -> Option<Var>
     (label_smoothing > 0.0).then(|| logits.cross_entropy_with(labels, options).0)
 }
 
-/// Returns an embedding table of token vectors with the given name. Its gradients are sparse, unless the config
-/// averages parameters, which changes every row in each step.
+/// Returns an embedding table of token vectors with the given name. The table's gradients are sparse, unless the config
+/// sets averaging of the parameters, since averaging changes every row in each step.
 pub(super) fn table(tokens: usize, name: &str, config: &Config) -> Embedding {
     let table = Embedding::new(tokens, config.model.embedding).named(name);
     if config.training.averaging == Average::None { table.sparse() } else { table }
@@ -183,7 +183,7 @@ pub(super) const WORDS: &str = "words";
 pub(super) const TABLE: &str = "words.weight";
 
 /// Copies the pre-trained word vectors of the file `text.vectors` into the model. Returns a line for people with the
-/// share of running words that have a vector; `None` if `text.vectors` is not set.
+/// share of running words (all occurrences of words) that have a vector; `None` if `text.vectors` is not set.
 pub(super) fn vectors(config: &Config, trainer: &mut Trainer, words: &Vocabulary) -> Result<Option<String>> {
     let Some(path) = &config.text.vectors else { return Ok(None) };
     let found = WordVectors::open(path, words)?;

@@ -12,7 +12,8 @@ pub(super) struct Pieces<'a> {
 }
 
 impl<'a> Pieces<'a> {
-    /// Maximum number of tokens that are kept; a character may consist of up to four tokens.
+    /// The number of earlier tokens that are kept, and the number of tokens after which text is no longer kept back. A
+    /// character may consist of up to four tokens.
     const LOOKED_AT: usize = 8;
 
     pub(super) fn new(cut: &'a Tokenizer) -> Self {

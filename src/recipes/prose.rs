@@ -12,7 +12,8 @@ use crate::error::Result;
 
 /// The names of the feeds: the tokens, and the next tokens.
 pub(super) const FEEDS: [&str; 2] = ["x", "y"];
-/// How the setting `data.text` is passed to the read options; a language model reads no label column.
+/// The functions that pass the settings `data.text` and `data.label` to the read options; the second function does nothing,
+/// since a language model reads no label column.
 pub(super) const COLUMNS: [Column; 2] = [|o, column| o.text(column), |o, _| o];
 /// The number of tokens per window, within which gradients are propagated.
 pub(super) const STEPS: usize = 64;
@@ -44,8 +45,8 @@ impl TokenWindow {
 }
 
 impl Prose {
-    /// Opens the text of a path. The text stays in its files if the config sets `data.window`, or if it would take more than its
-    /// share of the memory limit; otherwise it is read into memory.
+    /// Opens the text of a path. The text stays in its files if the config sets `data.window`, or if the text would exceed the
+    /// share of the memory limit for texts; otherwise, the text is read into memory.
     pub(super) fn open(path: impl AsRef<Path>, config: &Config, memory: DataMemory) -> Result<Self> {
         let (path, options) = (path.as_ref(), options(config, COLUMNS)?);
         if let Some(window) = config.data.window {
@@ -57,8 +58,8 @@ impl Prose {
         })
     }
 
-    /// Describes for people the part of the text that is in memory; `None` if the whole text is in memory, or if the config sets
-    /// the window. `data` has the ids of this text.
+    /// Describes for people the part of the text that is in memory. Returns `None` if the whole text is in memory, or if the
+    /// config sets the window. `data` has the ids of this text.
     pub(super) fn said_of_memory(
         &self,
         data: &Continuous,
@@ -143,8 +144,8 @@ impl Prose {
         })
     }
 
-    /// Returns the token ids as parallel streams: `count` is the number of tokens; there is one stream per 16 windows,
-    /// and there are 1 to `most` streams.
+    /// Returns the token ids as parallel streams. `count` is the number of tokens. There is one stream per 16 windows,
+    /// but at least one stream and at most `most` streams.
     pub(super) fn stream(
         &self,
         most: usize,

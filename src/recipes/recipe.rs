@@ -38,7 +38,7 @@ pub(super) trait Recipe: Sync {
 /// What a model reads from a record of a file, and which columns its answer adds.
 pub(super) struct Query {
     pub(super) asking: QuestionKind,
-    /// How the settings `data.text` and `data.label` are passed to the read options.
+    /// The functions that pass the settings `data.text` and `data.label` to the read options.
     pub(super) columns: [Column; 2],
     /// The names of the columns that an answer adds.
     pub(super) adds: Vec<String>,
@@ -46,8 +46,8 @@ pub(super) struct Query {
 
 /// A trained model of a task: answers texts and scores files with a predictor.
 pub(super) trait TrainedModel: Send + Sync {
-    /// Returns the tokenizer of the texts that the model reads, and the tokenizer of the texts that it writes; `None`
-    /// for models that read words or rows of features.
+    /// Returns the tokenizers of the texts that the model reads and of the texts that it writes, in this order. Returns
+    /// `None` for models that read words or rows of features.
     fn tokenizers(&self) -> Option<[&Tokenizer; 2]>;
 
     /// Returns the texts of a path with their right answers, as batches for [`Predictor::evaluate`].
@@ -84,8 +84,8 @@ pub(super) trait TrainedModel: Send + Sync {
     /// If the answers of this model and of the added model cannot be joined.
     fn join(&mut self, _predictor: &Predictor, _other: Predictor) -> Result<()> {
         let expected =
-            "classifiers of texts, or taggers: their probabilities have a mean, their tags have votes";
-        Err(Error::of(ErrorKind::Program, "models to join", expected, "models whose answers have neither"))
+            "classifiers of texts, or taggers: probabilities are averaged, and tags are elected by votes";
+        Err(Error::of(ErrorKind::Program, "models to join", expected, "models with answers of another kind"))
     }
 
     /// Continues a text by `tokens` tokens; the callback `each` gets each piece of the new text.

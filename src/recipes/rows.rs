@@ -131,15 +131,15 @@ impl TrainedModel for Classifier {
     }
 }
 
-/// Returns the options for reading rows: the settings of the config; options that the config does not set will be
-/// detected.
+/// Returns the options for reading rows, from the settings of the config. Options that the config does not set are
+/// detected when a file is read.
 fn options(config: &Config) -> Result<ReadOptions> {
     let set = config.data.first_index.and_then(|first| FirstIndex::of_number(i64::try_from(first).ok()?));
     let options = super::training::options(config, labels::COLUMNS)?;
     Ok(set.into_iter().fold(options, ReadOptions::first_index))
 }
 
-/// Reads a file of rows, which may take their share of the memory limit.
+/// Reads a file of rows; returns an error if the rows exceed their share of the memory limit.
 fn within(path: &Path, options: &ReadOptions, memory: DataMemory) -> Result<LabelledRows> {
     match RecordSource::read(&[path.to_owned()], options, memory.rows())? {
         RecordSource::Memory(rows) => Ok(rows),
@@ -288,7 +288,7 @@ pub(super) fn prepare(config: &Config, paths: Paths) -> Result<Preparation> {
     })
 }
 
-/// Returns a row as a text with its right answer: the text has the entries as in a line of the file, the right answer
+/// Returns a row as a text with its right answer. The text has the entries as in a line of the file, and the right answer
 /// is the label.
 fn case(row: &LabelledRow, first: FirstIndex) -> Case {
     let entry = |(index, value): (&i64, &f32)| format!("{}:{value}", index.saturating_add(first.number()));

@@ -64,9 +64,10 @@ impl Bootstrap {
         total
     }
 
-    /// Returns for each figure the 2.5th and the 97.5th percentile over 1,000 samples of the texts, drawn with
-    /// replacement (Efron, "Bootstrap methods: another look at the jackknife", 1979); `None` if there are fewer than
-    /// two texts. Up to 10,000 texts, the intervals do not depend on the order of the texts.
+    /// Returns the 95 % bootstrap interval of each figure; `None` if there are fewer than two texts. The ends of an
+    /// interval are the 2.5th and the 97.5th percentile over 1,000 samples of the texts, drawn with replacement (Efron,
+    /// "Bootstrap methods: another look at the jackknife", 1979). Up to
+    /// 10,000 texts, the intervals do not depend on the order of the texts.
     pub(super) fn intervals(&self, columns: usize, figures: &[FigureFn]) -> Vec<Option<[f64; 2]>> {
         if self.groups.len() < 2 {
             return vec![None; figures.len()];
@@ -90,9 +91,9 @@ impl Bootstrap {
         values.into_iter().map(percentiles).collect()
     }
 
-    /// Returns the two-sided p value for the difference of a figure between two models on the same texts, by the paired
-    /// bootstrap test of sacreBLEU (Riezler and Maxwell, "On some pitfalls in automatic evaluation and significance
-    /// testing for MT", 2005). The p value is the share of 1,000 samples in which the difference is at least as far
+    /// Returns the two-sided p value for the difference of a figure between two models on the same texts. The test is the
+    /// paired bootstrap test of sacreBLEU (Riezler and Maxwell, "On some pitfalls in automatic evaluation and
+    /// significance testing for MT", 2005). The p value is the share of 1,000 samples in which the difference is at least as far
     /// from the mean difference as the observed difference is from 0. Returns `None` if the models have different
     /// numbers of texts, or fewer than two texts.
     pub(super) fn paired(&self, other: &Self, columns: usize, figure: FigureFn) -> Option<f64> {

@@ -214,7 +214,7 @@ section! {
         min_count: usize = 2;
         /// Vocabulary size: at most this many known tokens, the most frequent ones (default: no limit).
         max_size: Option<usize> = None;
-        /// Pre-trained word vectors: a file of GloVe, word2vec or fastText, whose width `model.embedding` must be (default: vectors start at random).
+        /// Pre-trained word vectors: a file of GloVe, word2vec or fastText; `model.embedding` must be the width of these vectors (default: vectors start at random).
         vectors: Option<String> = None;
         /// Freeze the word vectors: training does not change them.
         freeze: bool = false;
@@ -314,7 +314,7 @@ section! {
         length_penalty: f64 = 0.6;
         /// N best: the number of translations in an answer, best first; at most `beam`.
         n_best: usize = 1;
-        /// Scores in the answer: the score by which translations are ranked; with several translations (`n_best`) they are always in it.
+        /// Scores in the answer: the score by which translations are ranked; with several translations (`n_best`), the answer always contains the scores.
         scores: bool = false;
         /// Overlap in words, for taggers: a text that exceeds the memory limit of a prediction is read in windows with this many further words at either end; 0 refuses the text, as does a tagger that also predicts labels of texts.
         overlap: usize = 0;

@@ -146,7 +146,7 @@ impl Setting for Fold {
     }
 }
 
-/// A list with a single text is written as a text, without brackets.
+/// A setting whose value is a list of texts. A list with a single text is written as this text, without brackets.
 impl Setting for Vec<String> {
     fn expected() -> String {
         "a text in quotes, or a list of them".into()

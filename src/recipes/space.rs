@@ -127,7 +127,7 @@ model.dropout = { from = 0.1, to = 0.5 }
     pub(super) fn add(&mut self, config: &Config, name: &str, values: Values) -> Result<()> {
         let section = name.split_once('.').map_or("", |(section, _)| section);
         if Config::has(config.run.task, name) && (!SECTIONS.contains(&section) || name == EPOCHS) {
-            let expected = "a setting of `text`, `model` or `training`, but the number of epochs";
+            let expected = "a setting of `text`, `model` or `training` except `training.epochs`";
             return Err(Error::new("space", expected, format!("`{name}`")));
         }
         let ends: &[Value] = match &values {

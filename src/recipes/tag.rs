@@ -201,7 +201,7 @@ impl TrainedModel for Tagger {
         texts: &[&str],
         decoding: &DecodingConfig,
     ) -> Result<Vec<Answer>> {
-        // The label of a text needs the whole text.
+        // A tagger that also predicts labels of texts reads each text as a whole, so its texts are not divided.
         let labelled = predictor.outputs().any(|output| output == LABELS);
         let may_divide = |e: &Error| e.is_over_limit() && decoding.overlap > 0 && !labelled;
         // A record of a file has one word per line and ends with a line break, because a word may contain spaces.
@@ -273,7 +273,8 @@ fn found<'a, W: AsRef<str> + 'a>(
     let ids: Vec<Vec<i64>> = ids.collect::<Result<_>>()?;
     let (ids, mut characters) = (Variable::from_sequences(&ids)?, None);
     if let Ok(spelt) = predictor.vocabulary(CHARACTERS) {
-        // A list per word would take several times the memory of the ids.
+        // The character ids of all words are in one list, since a list per word would take several times the memory of the
+        // ids.
         let in_words: Vec<usize> = texts.clone().flatten().map(|w| w.as_ref().chars().count()).collect();
         let mut ids = reserve::vector(in_words.iter().sum(), "characters of words")?;
         for word in texts.clone().flatten() {

@@ -230,8 +230,8 @@ mod tests {
         let tags = Vocabulary::labels(["O", "B-PER", "I-PER", "B-LOC", "I-LOC"]).unwrap();
         let of = tagging("IOB2");
         let scored = scored(&tags, &of, &TEXTS);
-        // By conlleval, 2 of 3 predicted chunks are right, of 4 true chunks. By the strict rule, `I-PER` after `O` is
-        // no chunk: 1 of 2 predicted chunks is right.
+        // There are 4 true chunks. By conlleval, 2 of 3 predicted chunks are right. By the strict rule, `I-PER` after `O`
+        // is no chunk, so 1 of 2 predicted chunks is right.
         assert_eq!((scored.headline, scored.get("chunk F1")), ("chunk F1", Some(4.0 / 7.0)));
         assert_eq!(scored.get("strict chunk F1"), Some(2.0 / 6.0));
         assert_eq!(scored.get("token accuracy"), Some(5.0 / 8.0));
@@ -257,7 +257,7 @@ mod tests {
         assert_eq!((one.figures, one.tables, one.confusions), (two.figures, two.tables, two.confusions));
     }
 
-    /// A tag that is not of the scheme is a chunk of one word, which the model cannot predict.
+    /// Checks that a tag that is not of the scheme counts as a chunk of one word, which the model cannot predict.
     #[test]
     fn a_tag_of_no_scheme_is_wrong() {
         let tags = Vocabulary::labels(["O", "B-PER", "I-PER"]).unwrap();

@@ -1,14 +1,14 @@
-//! Tags of a text that exceeds the memory limit, in windows of words that overlap.
+//! Tagging of a text that exceeds the memory limit, in overlapping windows of words.
 
 use crate::error::Result;
 
-/// Tags a text in windows of equal size: half of the text, a quarter, and so on, until a window fits. A model that reads in both
-/// directions gets `overlap` further words at either end of a window, whose tags in this window are discarded. `tag` returns the
-/// tags of words.
+/// Tags a text in windows of equal size: half of the text, a quarter, and so on, until a window fits the memory limit. Each
+/// window is read with `overlap` further words at either end, because a model may read in both directions; the tags of the
+/// further words are discarded. `tag` returns the tags of words.
 ///
 /// # Errors
-/// Fails with the error of `tag`. If the window exceeds the memory limit, a smaller window is tried, unless the window has fewer words
-/// than its overlap.
+/// The errors of `tag`. If a window exceeds the memory limit, a smaller window is tried first, unless the window has at most
+/// `overlap` words without the further words.
 pub(super) fn tags<W>(
     words: &[W],
     overlap: usize,
@@ -45,7 +45,8 @@ mod tests {
     use super::*;
     use crate::error::{Error, ErrorKind};
 
-    /// Tags each word by the sum of the word and its two neighbours, in at most `most` words.
+    /// Returns, as the tag of each word, the sum of the word and its two neighbours. Returns an error for more than `most`
+    /// words. Sets `seen` to the largest number of words of all calls.
     fn sums(most: usize, seen: &mut usize, words: &[i64]) -> Result<Vec<i64>> {
         if words.len() > most {
             let got = words.len().to_string();
@@ -71,7 +72,7 @@ mod tests {
         let words = [1; 100];
         let error = tags(&words, 5, &mut |words| sums(8, &mut 0, words)).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Memory);
-        // An overlap that is too small shows at the seams.
+        // Without an overlap, the tags at the ends of the windows are wrong.
         let cut = tags(&words, 0, &mut |words| sums(8, &mut 0, words)).unwrap();
         assert!(cut.iter().filter(|&&sum| sum == 2).count() > 2 && cut.len() == 100);
     }

@@ -21,6 +21,7 @@ pub(super) struct TextScores {
     spoken: bool,
     /// Whether the tokens of the written texts are separated by white space.
     whitespace: bool,
+    /// The smallest and the largest number of references of a text.
     several: [usize; 2],
     /// The total number of references of all texts.
     references: usize,

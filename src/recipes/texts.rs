@@ -32,9 +32,9 @@ pub(super) struct TextSurvey {
 }
 
 impl<R: Record> Texts<R> {
-    /// Opens the records of a path. The records stay in the files if the config sets `data.window`, or if they would take more
-    /// than their share of the memory limit; otherwise they are read into memory. Records in files have the same samples, in the
-    /// same order, as records in memory, if their samples fit into memory.
+    /// Opens the records of a path. The records stay in the files if the config sets `data.window`, or if the records would
+    /// exceed the share of the memory limit for texts; otherwise, the records are read into memory. If the samples of all
+    /// records fit into memory, records in files give the same samples in the same order as records in memory.
     pub(super) fn open(
         path: impl AsRef<Path>,
         (config, memory): (&Config, DataMemory),
@@ -44,7 +44,7 @@ impl<R: Record> Texts<R> {
         if let Some(window) = config.data.window {
             return Ok(Self::InFiles(Files::open_with([path], options)?, Some(window)));
         }
-        // The folds of a cross-validation are made of records in memory.
+        // A fold needs all records in memory, so the memory limit is ignored.
         let most = if config.data.fold.is_some() { usize::MAX } else { memory.texts() };
         Ok(match RecordSource::read(&[path.to_owned()], options, most)? {
             RecordSource::Memory(records) => Self::Held(records),
@@ -57,8 +57,8 @@ impl<R: Record> Texts<R> {
         Self::open(path, (config, DataMemory::set_by(config)), like).map_err(|e| as_in_training(e, like))
     }
 
-    /// Describes for people the part of the data that is in memory; `None` if all data are in memory, or if the config sets the
-    /// window. `loader` is the loader of these records.
+    /// Describes for people the part of the data that is in memory. Returns `None` if all data are in memory, or if the config
+    /// sets the window. `loader` is the loader of these records.
     pub(super) fn said_of_memory(&self, loader: &Loader, memory: DataMemory) -> Option<String> {
         let Self::InFiles(files, None) = self else { return None };
         let larger = format!(
@@ -144,7 +144,7 @@ impl<R: Record> Texts<R> {
         Ok(self.batches(loader, config))
     }
 
-    /// Sets the batch size of a loader; records in files are shuffled within a window.
+    /// Sets the batch size of a loader and, for records in files, the shuffle window of the config.
     pub(super) fn batches(&self, loader: Loader, config: &Config) -> Loader {
         match self {
             Self::Held(_) => batches(loader, config),

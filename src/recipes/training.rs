@@ -51,7 +51,7 @@ pub struct TestData {
 #[derive(Debug, Clone, PartialEq, Default)]
 #[non_exhaustive]
 pub struct HeldOutTexts {
-    /// The first held-out texts, at most [`Self::MOST`] and of about 16 MiB.
+    /// The first held-out texts: at most [`Self::MOST`] texts, with about 16 MiB of text at most.
     pub cases: Vec<Case>,
     /// The number of all held-out texts.
     pub count: usize,
@@ -64,7 +64,7 @@ pub struct HeldOutTexts {
 impl HeldOutTexts {
     /// Maximum number of held-out texts that are kept in memory.
     pub const MOST: usize = 5_000;
-    /// Length in bytes of the texts that are kept; a text that would exceed it is the last one.
+    /// The number of bytes of text after which no further text is kept; the last kept text may exceed this number.
     const MOST_BYTES: usize = 1 << 24;
 
     pub(super) fn add(&mut self, case: impl FnOnce() -> Case) {
@@ -133,12 +133,12 @@ pub(super) struct Paths {
     pub(super) memory: DataMemory,
 }
 
-/// The memory limit of a training, and the shares of it that the data may take.
+/// The memory limit of a training in bytes; its methods return the shares of the limit that data may take.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct DataMemory(pub(super) u64);
 
 impl DataMemory {
-    /// The memory limit that a config sets; without this setting, the data may take any memory.
+    /// Returns the memory limit that a config sets; if the config sets none, the data may take any amount of memory.
     pub(super) fn set_by(config: &Config) -> Self {
         Self(config.run.memory.map_or(u64::MAX, ByteSize::bytes))
     }
@@ -147,19 +147,19 @@ impl DataMemory {
         usize::try_from(self.0 / divisor).unwrap_or(usize::MAX)
     }
 
-    /// The memory that the texts of one part of the data may take, in bytes. The texts are in memory only until the training
-    /// begins.
+    /// Returns the maximum memory, in bytes, for the texts of one part of the data. The texts are in memory only until the
+    /// training begins.
     pub(super) fn texts(self) -> usize {
         self.share(8)
     }
 
-    /// The memory that the token ids of one part of the data may take, in bytes.
+    /// Returns the maximum memory, in bytes, for the token ids of one part of the data.
     pub(super) fn ids(self) -> usize {
         self.share(4)
     }
 
-    /// The memory that the rows of features of one part of the data may take, in bytes. The samples of the rows take up to as much
-    /// memory again.
+    /// Returns the maximum memory, in bytes, for the rows of features of one part of the data. The samples that are made of the
+    /// rows take up to the same amount of memory in addition.
     pub(super) fn rows(self) -> usize {
         self.share(8)
     }
@@ -233,8 +233,8 @@ pub(super) fn options(config: &Config, [text, label]: [Column; 2]) -> Result<Rea
     Ok(if data.binary { options.binary() } else { options })
 }
 
-/// Returns the options for a file that a trained model reads: the settings of the config; for settings that are not
-/// set, the options of the training files.
+/// Returns the options for a file that a trained model reads. Where the config sets no option, the option is the option of
+/// the training files.
 pub(super) fn options_of(
     config: &Config,
     columns: [Column; 2],
@@ -326,7 +326,8 @@ pub(super) fn batches(loader: Loader, config: &Config) -> Loader {
     loader.batching(Batching::Sequences(config.training.batch))
 }
 
-/// Makes a loader of training batches: shuffled, made in advance, and with the batching of the config.
+/// Returns a loader of training batches, which shuffles the texts, makes batches in advance, and has the batching of the
+/// config.
 pub(super) fn of_training(loader: Loader, config: &Config) -> Loader {
     let loader = loader.shuffle(config.run.seed).prefetch(4);
     match config.training.batching {

@@ -145,8 +145,8 @@ fn loader(
 /// A function that is called once per window, with the pairs of the window.
 type EachWindow<'a> = &'a mut dyn FnMut(&Pairs) -> Result<()>;
 
-/// Collects pairs in windows of at most 65,536 pairs, which limits the memory. Pairs with equal sources are grouped
-/// only within a window.
+/// A collector of pairs in windows of at most 65,536 pairs; the size of a window limits the memory. Pairs with equal
+/// sources are grouped only within a window.
 #[derive(Default)]
 struct BySource {
     window: Vec<Pair>,
@@ -171,8 +171,9 @@ impl BySource {
 
     /// Returns a message that equal sources are grouped only within windows; `None` if there was only one window.
     fn said(&self) -> Option<String> {
-        (self.windows > 1)
-            .then(|| format!("equal sources are put together within blocks of {} pairs", Self::MOST))
+        (self.windows > 1).then(|| {
+            format!("pairs with equal sources are grouped only within blocks of {} pairs", Self::MOST)
+        })
     }
 }
 

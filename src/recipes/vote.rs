@@ -59,7 +59,7 @@ impl Voters {
         self.others.is_empty()
     }
 
-    /// Returns the joint answers of all taggers: the voted tags of the words, and the mean probability of each label;
+    /// Returns the joint answers of all taggers: the voted tags of the words, and the mean probability of each label.
     /// `lengths` has the number of words in each text. The first parameter has the answers of the first tagger; `found`
     /// computes the answers of one of the other taggers.
     pub(super) fn join(
@@ -111,8 +111,8 @@ fn vote(found: &[&[i64]], may: &Array2<f32>) -> Vec<i64> {
     // The first model's votes weigh slightly more, to break ties; over a whole text, this extra weight is less than one
     // vote.
     let own = 0.5 / (first.len() as f64 + 1.0);
-    // For each word, the voted tags; each tag has the best sum of votes up to this word, and the index of the tag that
-    // precedes it in the sequence with this sum.
+    // One list per word, with an entry for each voted tag: the tag, the best sum of votes up to this word, and the index
+    // of the preceding tag in the sequence with this sum.
     let mut words: Vec<Vec<(i64, f64, usize)>> = Vec::with_capacity(first.len());
     for at in 0..first.len() {
         let mut candidates: Vec<(i64, f64, usize)> = Vec::new();

@@ -28,7 +28,7 @@ pub(super) struct Entry {
     /// Whether the rows that a gradient does not select get pending moves: changes that are applied later.
     owes: bool,
     shards: Vec<Mutex<Shard>>,
-    /// Whether some gradient was applied only to a part of the rows, because its update failed.
+    /// Whether some gradient was applied only to a part of the rows, because the update failed.
     broken: AtomicBool,
 }
 
@@ -152,7 +152,7 @@ impl Entry {
     }
 
     fn shard(&self, s: usize) -> MutexGuard<'_, Shard> {
-        // A poisoned lock does not show that a shard is inconsistent; the field `broken` shows it.
+        // A poisoned lock does not mean that a shard is inconsistent; the field `broken` records an inconsistent shard.
         self.shards[s].lock().unwrap_or_else(PoisonError::into_inner)
     }
 

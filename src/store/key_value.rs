@@ -29,7 +29,7 @@ impl From<u64> for Key {
     }
 }
 
-/// Prints a key: a name unchanged, a number as `#7`.
+/// Prints a key: a name is unchanged, and the number 7 becomes `#7`.
 impl fmt::Display for Key {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -51,7 +51,7 @@ impl fmt::Display for Key {
 /// distributed systems", 2015, arXiv:1512.01274) and Li et al., "Scaling distributed machine learning with the parameter
 /// server", OSDI 2014.
 pub trait KeyValueStore {
-    /// Makes a key with a first value of f32 or f64: a dense value, or selected rows (all other rows are zeros).
+    /// Makes a key with an initial value of f32 or f64: a dense value, or selected rows (all other rows are zeros).
     ///
     /// # Errors
     /// Returns an error if the key exists, or if the value is not of f32 or f64, is neither dense nor selected rows, or is not
@@ -78,8 +78,8 @@ pub trait KeyValueStore {
         self.init(key, value.into())
     }
 
-    /// Sets the update rule of a key; the store applies the rule to pushed gradients, or, without a rule, adds pushed gradients
-    /// to the value. The store keeps the states of the rule together with the value.
+    /// Sets the update rule of a key, which the store applies to pushed gradients. For a key without a rule, the store
+    /// adds pushed gradients to the value. The store keeps the states of the rule together with the value.
     ///
     /// # Errors
     /// Returns an error if the key does not exist, if the key has a rule already, or if a round of the key is under way.
@@ -112,8 +112,8 @@ pub trait KeyValueStore {
     #[track_caller]
     fn row_sparse_pull(&mut self, key: &Key, ids: Vec<i64>) -> Result<Dense>;
 
-    /// Sums `numbers` over all workers, position by position: waits for the other workers, which must all pass equally many
-    /// numbers. In asynchronous mode, the method returns `numbers` unchanged.
+    /// Sums `numbers` over all workers, position by position. The method waits for the other workers; all workers must
+    /// pass lists of the same length. In asynchronous mode, the method returns `numbers` unchanged.
     ///
     /// # Errors
     /// Returns an error if the call waits for a worker that has left, or another worker passes more or fewer numbers.
@@ -156,7 +156,7 @@ pub trait KeyValueStore {
     fn restore(&mut self, path: &Path) -> Result<()>;
 }
 
-/// Adds the name of a key to an error.
+/// A method that adds the name of a key to an error.
 pub(super) trait OfKey {
     #[track_caller]
     fn of_key(self, key: &Key) -> Self;

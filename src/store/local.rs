@@ -27,7 +27,8 @@ pub struct LocalStore(Arc<StoreState>);
 struct StoreState {
     registry: Registry,
     shards: usize,
-    /// The write lock is held while keys are added or replaced, and while a saved file reads all keys at one moment.
+    /// The write lock is held while keys are added or replaced. The write lock is also held while a file is saved, so
+    /// that no key changes until the file has all keys.
     keys: RwLock<BTreeMap<Key, Entry>>,
     /// The rounds of the current workers; the weak reference is empty after all workers have left.
     rounds: Mutex<Weak<Rounds>>,
@@ -48,8 +49,9 @@ impl LocalStore {
         Ok(Self(Arc::new(StoreState { registry, shards, keys, rounds: Mutex::new(Weak::new()) })))
     }
 
-    /// Makes `workers` workers of the store, numbered from 0, which synchronize as `mode` says. A worker that is dropped, for
-    /// example because its thread panics, has left the store: workers that would wait for this worker get an error.
+    /// Makes `workers` workers of the store, numbered from 0, which synchronize according to `mode`. A worker that is
+    /// dropped, for example because its thread panics, has left the store: workers that would wait for this worker get
+    /// an error.
     ///
     /// # Errors
     /// Returns an error if `workers` is 0 or more than 1024, or if some worker of an earlier call has not left.
@@ -77,7 +79,8 @@ impl LocalStore {
 
 impl StoreState {
     fn read(&self) -> RwLockReadGuard<'_, BTreeMap<Key, Entry>> {
-        // The map is consistent even after a panic, since each write is one insertion or one exchange.
+        // The map is consistent even after a panic, since each write is one insertion into the map or one exchange of
+        // the map.
         self.keys.read().unwrap_or_else(PoisonError::into_inner)
     }
 

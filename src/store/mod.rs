@@ -17,10 +17,11 @@
 //!   trainer on all samples.
 //! - *A key without a rule* adds the weighted sum of the gradients, Σ wᵢ·gᵢ, to the value.
 //!
-//! In exact mode, a rule gives the same numbers for gradients of selected rows as for dense gradients. Rows without a gradient
-//! have pending moves, which are applied when the rows are pulled, and for all rows when the store is saved. The numbers do not
-//! depend, except for rounding, on which rows were pulled or saved in between, nor on the number of shards. If one key gets
-//! both dense gradients and selected rows, each dense gradient first applies the pending moves of all rows, which costs time.
+//! In exact mode, a rule gives the same numbers for gradients of selected rows as for dense gradients. Rows without a
+//! gradient have pending moves, which are applied when the rows are pulled, and for all rows when the store is saved.
+//! Except for rounding, the values do not depend on which rows were pulled or saved in between, nor on the number of
+//! shards. If one key gets both dense gradients and selected rows, each dense gradient first applies the pending moves
+//! of all rows, which costs time.
 //!
 //! Gradients are summed in the order of the worker indices, so the bits of the sum do not depend on which worker pushes first.
 //! If all gradients are selected rows, the merged gradient is selected rows too; rows with equal row numbers are summed before
@@ -28,13 +29,14 @@
 //! to the key before; in asynchronous mode, each push of a worker counts as one merged gradient.
 //!
 //! # Failures
-//! A gradient is checked before any part of it is applied: the key, the shape, the dtype, the row numbers, and that all numbers
-//! and the sum are finite. So no invalid gradient leaves a value half updated. Keys are independent of each other: if a trainer
-//! dies between two pushes, some keys are one round ahead of other keys. A worker that is dropped, for example by a panic of
-//! its thread, has left the store. Workers that would wait for a worker that has left get an error, and so do all workers in a
-//! round whose sum is not finite. After such an error, the values are the values of the last complete round; new
-//! [workers](LocalStore::workers) can continue from these values. If an update operator fails or panics after some rows of a
-//! value, the key of this value refuses every call until the store is [restored](KeyValueStore::restore).
+//! A gradient is checked before any part of the gradient is applied: the key, the shape, the dtype, the row numbers,
+//! and that all numbers and the sum are finite. So no invalid gradient leaves a value half updated. Keys are
+//! independent of each other: if a trainer dies between two pushes, some keys are one round ahead of other keys. A
+//! worker that is dropped, for example by a panic of its thread, has left the store. Workers that would wait for a
+//! worker that has left get an error, and so do all workers in a round whose sum is not finite. After one of these
+//! errors, the values are the values of the last complete round; new [workers](LocalStore::workers) can continue from
+//! these values. If an update operator fails or panics after some rows of a value, the key of this value refuses every
+//! call until the store is [restored](KeyValueStore::restore).
 //!
 //! # Over several processes
 //! In a `WorldStore`, row r of a value, with the rule's states of row r, is only on rank r modulo the number of ranks, so a
@@ -44,14 +46,14 @@
 //! of the table. The values are bit-identical to the values of a [`LocalStore`] with as many synchronous workers as ranks (and,
 //! for exact rules, with as many shards as ranks).
 //!
-//! All ranks of a `WorldStore` must make the same calls in the same order. If a call fails on one rank, all ranks return
-//! an error that names the rank, from this call or from a later one. The ranks can then make further calls. No rank applies a
-//! gradient before all ranks have merged their rows of it.
+//! All ranks of a `WorldStore` must make the same calls in the same order. If a call fails on one rank, all ranks
+//! return an error that names the rank, from this call or from a later one. The ranks can then make further calls. No
+//! rank applies a gradient before all ranks have merged their rows of the gradient.
 //!
-//! [`share`] with an empty scope initializes each parameter row by row, and [`StoreTrainer`] holds only the rows that a batch
-//! reads. [`save`](KeyValueStore::save) writes a file for each rank beside the path, in a folder that all ranks see, then an
-//! index file at the path; so the path names a complete set of files at each moment. A saved set of files can be restored by
-//! any number of ranks, or by a [`LocalStore`].
+//! [`share`] with an empty scope initializes each parameter row by row, and [`StoreTrainer`] holds only the rows of an
+//! embedding table that a batch reads. [`save`](KeyValueStore::save) writes a file for each rank beside the path, in a
+//! folder that all ranks see, then an index file at the path. Therefore, the path names a complete set of files at each
+//! moment. A saved set of files can be restored by any number of ranks, or by a [`LocalStore`].
 //! ```
 //! use ndarray::array;
 //! use unpadded::optimizer::Adam;

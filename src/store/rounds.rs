@@ -15,9 +15,9 @@ pub enum Consistency {
     /// The round of a key ends when each worker has pushed a gradient: the store merges the gradients in the order of the
     /// worker indices, and applies the rule once. After a push, a pull of the same worker waits for the end of the round.
     Synchronous,
-    /// Each gradient is applied as soon as a worker pushes it, shard by shard. A pull during a push may return a value in which
-    /// only some rows are updated, so a checkpoint of pulled values may have such values, too. In a file that the store saves,
-    /// each gradient was applied to all rows or to none.
+    /// Each gradient is applied as soon as a worker pushes it, shard by shard. A pull during a push may return a value
+    /// in which only some rows are updated, so a checkpoint of pulled values may have partly updated values, too. In a
+    /// file that the store saves, each gradient was applied to all rows or to none.
     Asynchronous {
         /// The largest number of rounds by which a worker may be ahead of the slowest worker: if the worker is further ahead,
         /// [`end_round`](super::KeyValueStore::end_round) waits. With `None`, `end_round` never waits. Source: Ho et al., "More
@@ -68,7 +68,7 @@ struct Round {
 }
 
 /// All gradients of a complete round, in the order of the worker indices. If a `Merge` is dropped before it was
-/// [ended](Self::end), because its worker panics, the other workers get an error.
+/// [ended](Self::end), because the worker panics, the other workers get an error.
 pub(super) struct Merge<'a> {
     rounds: &'a Rounds,
     key: &'a Key,
@@ -107,7 +107,7 @@ impl Rounds {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        // No code panics while it changes the state, so the state is consistent even in a poisoned lock.
+        // No panic can occur while the state is changed, so the state is consistent even in a poisoned lock.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -13,11 +13,11 @@ use crate::program::description::initialize::ZEROS;
 use crate::program::{Append, Initializer, OpDesc, Program, Role, VarDesc, VarKind, VarRole};
 use crate::tensor::{DType, StorageKind};
 
-/// The kinds of update operators in which the update of a row depends on other rows; the store refuses them.
+/// The kinds of update operators in which the update of a row depends on other rows; the store refuses these operators.
 const WHOLE: [&str; 1] = ["lamb"];
 
-/// The update rule of a key for merged gradients: the update operator of one parameter, with its learning rate and clipping
-/// by value, as an [`Optimizer`] appends them to a program.
+/// The update rule of a key: the operators that an [`Optimizer`] appends to a program for one parameter, which are the
+/// learning rate, the clipping by value and the update. The store applies the rule to merged gradients.
 ///
 /// The rows of a value are in several shards, so a rule has to update each row by itself: clipping by norms and LAMB are
 /// errors. A learning rate with an [adjustable scale](crate::optimizer::RATE_SCALE) is an error too.
@@ -71,7 +71,7 @@ impl Rule {
         let updates = || program.root().ops.iter().filter(|op| op.role == Role::Update);
         let update = update_of(program, param);
         let update = update.ok_or_else(|| named(refused("one that an optimizer moves", "none")))?;
-        // The rule needs no input for the history of updates, since the store keeps a history for each key.
+        // The input for the history of updates is not counted, since the store keeps a history for each key.
         let others = update.reads().count() - update.input(HISTORY).len();
         let slots = update.input("grad").first().zip(update.input("rate").first());
         let (Some((&grad, &rate)), 2) = (slots, others) else {
@@ -262,13 +262,13 @@ pub(super) fn update_of(program: &Program, param: VarId) -> Option<&OpDesc> {
     updates.find(|op| op.writes().any(|var| var == param))
 }
 
-/// The name that the stored value's variable has in the program that updates the value.
+/// The name of the value's variable in the program that updates the value.
 pub(super) const VALUE: &str = "value";
 /// The name of the operator slot for the history of updates. The name of the history's variable is made from this name and the
 /// name of the value.
 pub(super) const HISTORY: &str = "history";
-/// The name of the operator slot for the number of updates per row. The name of the variable is made from it, as for
-/// [`HISTORY`].
+/// The name of the operator slot for the number of updates per row. The name of the variable is made from this name and
+/// the name of the value, as for [`HISTORY`].
 pub(super) const SETTLED: &str = "settled";
 
 #[track_caller]

@@ -22,8 +22,8 @@ use crate::with_float;
 const NAME: &str = "name:";
 const NUMBER: &str = "number:";
 
-/// Returns the name of a key's value in the program of a saved file. A state's name is the slot, ` of ` and the name of the
-/// value; no value has such a name.
+/// Returns the name of a key's value in the program of a saved file. A state's name is the slot, ` of ` and the name of
+/// the value. The names of states and of values differ, since the name of a value begins with [`NAME`] or [`NUMBER`].
 fn named(key: &Key) -> String {
     match key {
         Key::Name(name) => format!("{NAME}{name}"),
@@ -90,7 +90,8 @@ pub(super) fn save(keys: &BTreeMap<Key, Entry>, registry: &Registry, path: &Path
             SavedField::State(slot) => entry.whole(Some(slot))?,
             SavedField::Steps => Dense::from_vec(&[], vec![entry.steps() as i64])?,
         };
-        // Only finite tensors are written, since a file that cannot be restored would replace a file that can.
+        // Only finite tensors are written, since a file that cannot be restored would replace a file that can be
+        // restored.
         let value = Storage::from(value);
         value.check_finite(name)?;
         Ok(Cow::Owned(value))
@@ -111,8 +112,8 @@ struct Loaded {
 /// shards. The argument `shapes` has the shape of the whole value of each key.
 ///
 /// # Errors
-/// Returns an error if a file is damaged, missing or incomplete; if the keys, shapes, dtypes or rules in the file differ from
-/// the store's.
+/// Returns an error if a file is damaged, missing or incomplete; if the keys, shapes, dtypes or rules in the file
+/// differ from the keys, shapes, dtypes or rules of the store.
 pub(super) fn restore(
     known: &BTreeMap<Key, Entry>,
     shapes: &BTreeMap<Key, Vec<usize>>,

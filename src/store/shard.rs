@@ -36,7 +36,8 @@ impl Settling {
     fn new(rule: &Rule, update: &Program, registry: &Registry) -> Result<Option<Self>> {
         let Some((mut some, ids)) = rule.settling(update, registry)? else { return Ok(None) };
         let Some(all) = some.settling() else { return Ok(None) };
-        // The operators get the role `Update`, since such operators run although no later operator reads the rows.
+        // The operators get the role `Update`, since operators with this role run even if no later operator reads the
+        // rows that they write.
         some.blocks[0].ops.iter_mut().for_each(|op| op.role = Role::Update);
         let compiled = |program| Executor::new(program, registry, &[], 1);
         Ok(Some(Self { some: compiled(&some)?, ids, all: compiled(&all)?, owes: false }))

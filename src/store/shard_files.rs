@@ -156,8 +156,8 @@ pub(super) fn clear(path: &Path, set: Option<&ShardFiles>) {
     }
 }
 
-/// Computes the checksum of a file: FNV-1a of 64 bits. CRC-32 cannot be used here: bytes that end with their own CRC-32 all
-/// have the same CRC-32.
+/// Computes the checksum of a file: FNV-1a of 64 bits. CRC-32 cannot be used here: all files that end with the CRC-32
+/// of their preceding bytes have the same CRC-32.
 ///
 /// # Errors
 /// Returns an error if the file cannot be read.

@@ -1,5 +1,5 @@
-//! Trainers of one model with a shared store: each computes gradients on its part of the data, and the store updates the
-//! parameters.
+//! Trainers of one model with a shared store: each trainer computes gradients on its part of the data, and the store
+//! updates the parameters.
 
 use std::panic::Location;
 

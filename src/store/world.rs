@@ -30,8 +30,8 @@ pub struct WorldStore {
     entries: BTreeMap<Key, Entry>,
     /// The shape of the whole value of each key.
     shapes: BTreeMap<Key, Vec<usize>>,
-    /// The gradient that was pushed last, merged for the rows of this rank, or the error of the merge. The gradient is applied
-    /// once all ranks have merged their rows of the gradient.
+    /// The merged gradient of the last push, for the rows of this rank, or the error of the merge. The gradient is
+    /// applied once all ranks have merged their rows of the gradient.
     pushed: Option<(Key, Result<Storage>)>,
 }
 
@@ -55,7 +55,8 @@ impl WorldStore {
         (self.world.rank(), self.world.size())
     }
 
-    /// Exchanges the messages of a call with all ranks; applies the last pushed gradient if no rank has failed to merge it.
+    /// Exchanges the messages of a call with all ranks; applies the last pushed gradient if no rank has failed to merge
+    /// this gradient.
     fn meet(&mut self, call: Request, key: Option<&Key>, letters: Result<Letters>) -> Result<Vec<Vec<u8>>> {
         let merged = self
             .pushed
@@ -102,8 +103,8 @@ impl WorldStore {
         Ok(())
     }
 
-    /// Sends `said`, a description of this rank's call for a key, to the other ranks; returns an error if another rank has
-    /// another description.
+    /// Sends `said`, a description of this rank's call for a key, to the other ranks; returns an error if another rank
+    /// has a different description.
     fn agree(&mut self, call: Request, key: &Key, said: Result<String>) -> Result<()> {
         let mut letter = Letter::new();
         letter.put(said.as_deref().unwrap_or_default().as_bytes());
@@ -214,7 +215,8 @@ impl WorldStore {
         };
         let all = self.meet(Request::Push, Some(key), letters)?;
         let merged = own.and_then(|own| self.merged(key, &all, own, weight));
-        // If the previous gradient could not be applied in this exchange, the other ranks get this error in the next exchange.
+        // If the previous gradient could not be applied in this exchange, its error stays in `pushed`, and the other
+        // ranks get that error in the next exchange.
         self.pushed.get_or_insert_with(|| (key.clone(), merged.map_err(|e| e.variable(key.to_string()))));
         Ok(())
     }

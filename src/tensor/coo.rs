@@ -79,22 +79,22 @@ impl Coo {
         Self::new(shape, coordinates, flat.gather_rows(&kept)?)
     }
 
-    /// The dtype of the values.
+    /// Returns the dtype of the values.
     pub fn dtype(&self) -> DType {
         self.values.dtype()
     }
 
-    /// The shape of the tensor, as if it were dense.
+    /// Returns the shape that the tensor has as a dense tensor.
     pub fn shape(&self) -> &[usize] {
         &self.shape
     }
 
-    /// The coordinates of each entry, of shape `[entries, rank]`.
+    /// Returns the coordinates of each entry; the shape is `[entries, rank]`.
     pub fn coordinates(&self) -> ArrayView2<'_, i64> {
         self.coordinates.view()
     }
 
-    /// The value of each entry, of shape `[entries]`.
+    /// Returns the value of each entry; the shape is `[entries]`.
     pub fn values(&self) -> &Dense {
         &self.values
     }

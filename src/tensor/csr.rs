@@ -40,13 +40,13 @@ pub struct Csr {
 }
 
 impl Csr {
-    /// The memory of the numbers, in bytes.
+    /// Returns the size in bytes of the offsets, the indices and the values.
     pub(crate) fn bytes(&self) -> usize {
         let indices = self.indptr.len() + self.indices.len();
         indices * size_of::<i64>() + self.values.len() * self.values.dtype().size_of()
     }
 
-    /// Makes a matrix from its arrays: `indptr` has `rows + 1` elements, `indices` and `values` have an element per
+    /// Makes a matrix from its arrays: `indptr` has `rows + 1` elements; `indices` and `values` have one element per
     /// entry.
     ///
     /// # Errors
@@ -108,28 +108,28 @@ impl Csr {
         Self::new([rows, columns], pointers(&row_of, rows).at_caller()?, indices, flat.gather_rows(&kept)?)
     }
 
-    /// The dtype of the values.
+    /// Returns the dtype of the values.
     pub fn dtype(&self) -> DType {
         self.values.dtype()
     }
 
-    /// The number of rows and the number of columns.
+    /// Returns the number of rows and the number of columns.
     pub fn shape(&self) -> &[usize] {
         &self.shape
     }
 
-    /// For each row, the position in [`Self::indices`] at which the entries of the row start. The last element is the
-    /// number of all entries.
+    /// Returns, for each row, the position in [`Self::indices`] at which the entries of the row start. The last
+    /// element is the number of all entries.
     pub fn indptr(&self) -> &[i64] {
         &self.indptr
     }
 
-    /// The column of each entry.
+    /// Returns the column of each entry.
     pub fn indices(&self) -> &[i64] {
         &self.indices
     }
 
-    /// The value of each entry, of shape `[entries]`.
+    /// Returns the value of each entry; the shape is `[entries]`.
     pub fn values(&self) -> &Dense {
         &self.values
     }

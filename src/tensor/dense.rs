@@ -17,8 +17,8 @@ use crate::reserve;
 
 /// A dense tensor of any dtype and rank. The first dimension is the number of rows.
 ///
-/// The numbers are in standard layout, so that all numbers can be borrowed as one slice. Arrays of another layout are
-/// copied when a tensor is made of them.
+/// The numbers are in standard layout, so that all numbers can be borrowed as one slice. Making a tensor from an array
+/// of another layout copies the array.
 ///
 /// ```
 /// use ndarray::array;
@@ -46,7 +46,7 @@ pub(crate) enum Data {
     BF16(ArrayD<bf16>),
 }
 
-/// Evaluates `$body` for the dtype of `$data`, with `$array` as the typed array.
+/// Evaluates `$body` for `$data` of any dtype; `$array` is the array with the Rust type of the numbers.
 macro_rules! each {
     ($data:expr, $array:ident => $body:expr) => {
         match $data {
@@ -113,7 +113,7 @@ impl Dense {
         for_dtype!(dtype, T => Self::from_vec(shape, blank::<T>(n).at_caller()?))
     }
 
-    /// The dtype.
+    /// Returns the dtype of the numbers.
     pub fn dtype(&self) -> DType {
         match self.0 {
             Data::F32(_) => DType::F32,
@@ -128,23 +128,23 @@ impl Dense {
         }
     }
 
-    /// The shape: the extent of each dimension. The first extent is the number of rows; the shape of a single number is
-    /// empty.
+    /// Returns the shape: the extent of each dimension. The first extent is the number of rows; the shape of a single
+    /// number is empty.
     pub fn shape(&self) -> &[usize] {
         each!(&self.0, array => array.shape())
     }
 
-    /// The number of rows: the first extent; 1 for a single number without dimensions.
+    /// Returns the number of rows: the first extent; 1 for a single number without dimensions.
     pub fn rows(&self) -> usize {
         self.shape().first().copied().unwrap_or(1)
     }
 
-    /// The width: the number of elements per row, which is the product of all extents but the first.
+    /// Returns the width: the number of elements per row, which is the product of all extents but the first.
     pub fn width(&self) -> usize {
         self.shape().iter().skip(1).product()
     }
 
-    /// The number of elements.
+    /// Returns the number of elements.
     pub fn len(&self) -> usize {
         each!(&self.0, array => array.len())
     }
@@ -213,17 +213,17 @@ impl Dense {
         each!(self.0, array => Ok(Self(Sealed::wrap(array.into_shape_with_order(shape).map_err(|_| layout())?))))
     }
 
-    /// Converts the numbers to another dtype. A number becomes the nearest float of a narrower float dtype. In an
-    /// integer dtype, a number beyond the range becomes the nearest bound, and NaN becomes 0. A bool becomes 0 or 1;
-    /// any number but 0 becomes true.
+    /// Converts the numbers to another dtype. In a narrower float dtype, a number becomes the nearest float. In an
+    /// integer dtype, a number beyond the range becomes the nearest bound, and NaN becomes 0. A bool becomes 0 or 1.
+    /// In the dtype bool, any number except 0 becomes true.
     #[must_use]
     pub fn cast(&self, dtype: DType) -> Self {
         if dtype == self.dtype() {
             return self.clone();
         }
         let mut out = for_dtype!(dtype, T => Self(T::wrap(ArrayD::default(self.shape()))));
-        // Numbers are converted in pieces, with a `Number` in between. So each dtype needs one loop that reads and one
-        // loop that writes, instead of a loop for each pair of dtypes.
+        // A piece of the tensor is read into an array of `Number`, then written in the new dtype. Each dtype therefore
+        // needs one loop that reads and one loop that writes, instead of a loop for each pair of dtypes.
         let mut piece = [Number::Integer(0); 256];
         for start in (0..self.len()).step_by(piece.len()) {
             let numbers = &mut piece[..(self.len() - start).min(256)];
@@ -363,9 +363,9 @@ impl Dense {
         })
     }
 
-    /// Adds up runs of rows. `order` has the indices of the rows; a run is a longest part of `order` in which `same` is
-    /// true for all neighbors. Returns the sum of each run as a row, and the index of each run's first row. 16-bit
-    /// floats are added in `f32`, integers wrap around, and the sum of bools is "or".
+    /// Adds up runs of rows. `order` has the indices of the rows; a run is a part of `order` in which `same` is true
+    /// for all neighbors, and which cannot be extended. Returns the sum of each run as a row, and the index of each
+    /// run's first row. 16-bit floats are added in `f32`, integers wrap around, and the sum of bools is "or".
     pub(super) fn sum_runs(
         &self,
         order: &[usize],
@@ -391,8 +391,8 @@ impl Dense {
         Ok((sums, heads))
     }
 
-    /// Writes the rows of this tensor into a tensor of zeros of shape `shape`, whose rows have the width of this
-    /// tensor: row *i* becomes row `at[i]`.
+    /// Returns a tensor of shape `shape` in which row *i* of this tensor is row `at[i]`, and all other rows are zeros.
+    /// The rows of both tensors have the same width.
     pub(super) fn place(&self, at: &mut dyn Iterator<Item = usize>, shape: &[usize]) -> Result<Self> {
         let (mut out, w) = (Self::zeros(self.dtype(), shape)?, self.width());
         for_dtype!(self.dtype(), T => {
@@ -460,8 +460,8 @@ fn reserved<T>(n: usize) -> Result<Vec<T>> {
     }
 }
 
-/// Returns a vector of `n` zeros. A large vector is first allocated on trial, so that too little memory is an error and
-/// not an abort. Then `vec!` allocates memory that the system has zeroed.
+/// Returns a vector of `n` zeros. The memory for a large vector is first reserved and freed again, so that too little
+/// memory is an error and not an abort. Then `vec!` allocates memory that the system has zeroed.
 fn blank<T: Element>(n: usize) -> Result<Vec<T>> {
     if n >= 1 << 20 {
         drop(reserved::<T>(n)?);

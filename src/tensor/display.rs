@@ -7,8 +7,9 @@ use ndarray::ArrayD;
 
 use super::{Coo, Csr, DType, Dense, SelectedRows, with_element};
 
-/// Of a long list, the first 8 and the last 4 entries are shown.
+/// The number of entries that are shown from the start of a long list.
 const FIRST: usize = 8;
+/// The number of entries that are shown from the end of a long list.
 const LAST: usize = 4;
 
 /// Iterates over the positions of a list that are shown: all positions, or the first and the last positions, with

@@ -53,7 +53,7 @@ named!(
 stored_by_name!(DType);
 
 impl DType {
-    /// The size of one number in bytes.
+    /// Returns the size in bytes of one number.
     pub const fn size_of(self) -> usize {
         match self {
             Self::F64 | Self::I64 => 8,
@@ -75,8 +75,8 @@ pub trait Element: sealed::Sealed + Copy + Send + Sync + Default + fmt::Debug + 
     const DTYPE: DType;
 }
 
-/// The intermediate form of a number that is converted from one dtype to another dtype. One of the two variants
-/// represents any number of any dtype without loss.
+/// The intermediate form of a number that is converted from one dtype to another dtype. Every number of every dtype
+/// fits one of the two variants without loss.
 #[derive(Clone, Copy, PartialEq, PartialOrd)]
 pub(crate) enum Number {
     Integer(i64),
@@ -260,7 +260,7 @@ element!(
     bool,
     (|x: bool| x),
     (|a: bool, b: bool| a | b),
-    // The difference of two bools is true if it is not 0, which is the case if the bools differ.
+    // The difference of two bools is true if the bools differ, because a number that is not 0 counts as true.
     (|a: bool, b: bool| a != b),
     (|a: bool, b: bool| a & b),
     (|x: bool| x),

@@ -1,8 +1,8 @@
-//! Macros for enums that are serialized by the name of a variant. New variants, or another order of variants, thus
-//! leave files readable.
+//! Macros for enums that are serialized by the name of a variant. Old files thus stay readable if variants are added
+//! or reordered.
 //!
-//! Serde's derive leaves the choice between the name and the position of a variant to the format, and bincode writes
-//! the position.
+//! Serde's derive is not used: with it, the format chooses between the name and the position of a variant, and bincode
+//! writes the position.
 
 /// Implements the serialization of an enum by the functions `name()` and `from_str` of the enum.
 macro_rules! stored_by_name {
@@ -31,7 +31,7 @@ macro_rules! named {
             /// All variants.
             pub const ALL: [$type; [$($name),+].len()] = [$(<$type>::$variant),+];
 
-            /// The name of this variant in listings and files.
+            /// Returns the name of this variant in listings and files.
             pub const fn name(self) -> &'static str {
                 match self {
                     $(<$type>::$variant => $name,)+

@@ -74,27 +74,27 @@ impl SelectedRows {
         Self::new(dense.rows(), rows, dense.gather_rows(&kept)?)
     }
 
-    /// The dtype of the values.
+    /// Returns the dtype of the values.
     pub fn dtype(&self) -> DType {
         self.value.dtype()
     }
 
-    /// The shape of the table: the height, then the extents of a row.
+    /// Returns the shape of the table: the height, then the extents of a row.
     pub fn shape(&self) -> &[usize] {
         &self.shape
     }
 
-    /// The height: the number of rows of the table, stored or not.
+    /// Returns the height: the number of all rows of the table, whether stored or not.
     pub fn height(&self) -> usize {
         self.shape[0]
     }
 
-    /// The row number of each stored row.
+    /// Returns the row number of each stored row.
     pub fn row_ids(&self) -> &[i64] {
         &self.rows
     }
 
-    /// The stored rows: one row for each row number.
+    /// Returns the stored rows: one row for each row number.
     pub fn value(&self) -> &Dense {
         &self.value
     }
@@ -182,7 +182,7 @@ mod tests {
 
     #[test]
     fn duplicates_are_added_in_their_order() {
-        // If 1 is added before the large numbers cancel, it is lost in rounding.
+        // The large numbers must cancel before 1 is added; otherwise, rounding loses the 1.
         let value = Array1::from(vec![1e20f64, -1e20, 1.0]);
         let merged = SelectedRows::new(1, vec![0; 3], value).unwrap().merge().unwrap();
         assert_eq!(merged.value().as_slice::<f64>().unwrap(), [1.0]);

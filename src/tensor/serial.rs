@@ -1,5 +1,5 @@
-//! Serialization of sparse tensors, storages and variables. The parts of a value are written one by one; the
-//! constructor checks the parts that are read.
+//! Serialization of sparse tensors, storages and variables. A value is written as its parts, one after another. When a
+//! value is read, its constructor checks the parts.
 
 use std::sync::Arc;
 
@@ -64,8 +64,8 @@ impl<'de> Deserialize<'de> for SelectedRows {
     }
 }
 
-/// A storage is written as a tuple of the name of its kind and the tensor. Files thus do not depend on the order of the
-/// enum's variants.
+/// A storage is written as a tuple of the name of its kind and the tensor. The name is written so that files do not
+/// depend on the order of the enum's variants.
 impl Serialize for Storage {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut parts = serializer.serialize_tuple(2)?;

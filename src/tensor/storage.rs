@@ -37,7 +37,7 @@ pub enum Storage {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[non_exhaustive]
 pub enum StorageKind {
-    /// Every number.
+    /// Dense: every number is stored.
     #[default]
     Dense,
     /// Selected rows: some rows of a table.
@@ -52,7 +52,7 @@ named!(StorageKind, "storage", Dense = "dense", SelectedRows = "selected_rows", 
 stored_by_name!(StorageKind);
 
 impl Storage {
-    /// The kind of this storage.
+    /// Returns the kind of this storage.
     pub fn kind(&self) -> StorageKind {
         match self {
             Self::Dense(_) => StorageKind::Dense,
@@ -62,7 +62,7 @@ impl Storage {
         }
     }
 
-    /// The dtype of the values.
+    /// Returns the dtype of the values.
     pub fn dtype(&self) -> DType {
         match self {
             Self::Dense(x) => x.dtype(),
@@ -72,7 +72,7 @@ impl Storage {
         }
     }
 
-    /// The shape of the tensor, as if it were dense.
+    /// Returns the shape that the tensor has as a dense tensor.
     pub fn shape(&self) -> &[usize] {
         match self {
             Self::Dense(x) => x.shape(),
@@ -82,8 +82,8 @@ impl Storage {
         }
     }
 
-    /// The first extent of the shape; for selected rows, this is the height. The result is 1 for a single number
-    /// without dimensions.
+    /// Returns the number of rows, which is the first extent of the shape; for selected rows, this is the height. The
+    /// result is 1 for a single number without dimensions.
     pub fn rows(&self) -> usize {
         self.shape().first().copied().unwrap_or(1)
     }
@@ -185,7 +185,7 @@ impl Storage {
     ///
     /// # Errors
     /// Fails if the range ends before it starts or beyond the last row, or if the tensor has no dimensions. Also fails
-    /// for selected rows, which are rows of a table and not of a batch.
+    /// for selected rows, because they are rows of a table and not of a batch.
     #[track_caller]
     pub fn slice_rows(&self, part: Range<usize>) -> Result<Self> {
         match self {
@@ -226,7 +226,7 @@ impl Storage {
         }
     }
 
-    /// The stored numbers, in their dtype and layout.
+    /// Returns the tensor of the stored numbers, without a conversion.
     pub(crate) fn numbers(&self) -> &Dense {
         match self {
             Self::Dense(x) => x,

@@ -1,4 +1,4 @@
-//! Sparse tensors against dense tensors, over random patterns; errors; and damaged parts.
+//! Tests of sparse tensors: comparison with dense tensors for random entries, error messages, and damaged parts.
 
 mod damage;
 mod laws;
@@ -8,10 +8,10 @@ use ndarray::Array2;
 
 use super::*;
 
-/// The row, the column and the value of an entry. A list of entries is in any order, and may have repeats.
+/// The row, the column and the value of an entry. A list of entries may have any order, and may repeat positions.
 type Triple = (usize, usize, i8);
 
-/// A csr matrix that stores the entries of each row in the listed order.
+/// Makes a csr matrix that stores the entries of each row in the listed order.
 fn csr(shape: [usize; 2], triples: &[Triple], dtype: DType) -> Csr {
     let mut rows = vec![Vec::new(); shape[0]];
     for &(row, column, value) in triples.iter().filter(|_| shape[0] * shape[1] > 0) {
@@ -21,7 +21,7 @@ fn csr(shape: [usize; 2], triples: &[Triple], dtype: DType) -> Csr {
     Csr::new(shape, indptr, indices, values.cast(dtype)).unwrap()
 }
 
-/// The numbers of a tensor of any dtype, as `f64`.
+/// Converts the numbers of a tensor of any dtype to `f64`.
 fn wide(dense: &Dense) -> Array2<f64> {
     Array2::try_from(dense.cast(DType::F64)).unwrap()
 }

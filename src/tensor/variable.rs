@@ -101,12 +101,12 @@ impl Variable {
         Self::flat(numbers, Lod::from_lengths(&[outer, inner])?).at_caller()
     }
 
-    /// The tensor.
+    /// Returns the tensor.
     pub fn storage(&self) -> &Storage {
         &self.storage
     }
 
-    /// The LoD of the rows; `None` if the rows are not grouped into sequences.
+    /// Returns the LoD of the rows; `None` if the rows are not grouped into sequences.
     pub fn lod(&self) -> Option<&Arc<Lod>> {
         self.lod.as_ref()
     }
@@ -127,22 +127,22 @@ impl Variable {
         Self::new(self.storage, lod)
     }
 
-    /// The dtype of the values.
+    /// Returns the dtype of the values.
     pub fn dtype(&self) -> DType {
         self.storage.dtype()
     }
 
-    /// The shape of the tensor, as if it were dense.
+    /// Returns the shape that the tensor has as a dense tensor.
     pub fn shape(&self) -> &[usize] {
         self.storage.shape()
     }
 
-    /// The number of rows: the first extent of the shape; 1 for a single number without dimensions.
+    /// Returns the number of rows: the first extent of the shape; 1 for a single number without dimensions.
     pub fn rows(&self) -> usize {
         self.storage.rows()
     }
 
-    /// The size of the numbers, of the indices of a sparse tensor, and of the LoD offsets, in bytes.
+    /// Returns the size in bytes of the variable: the numbers, the indices of a sparse tensor, and the LoD offsets.
     pub fn bytes(&self) -> usize {
         let (number, index) = (self.dtype().size_of(), size_of::<i64>());
         let width = || self.shape().iter().skip(1).product::<usize>();
@@ -156,7 +156,7 @@ impl Variable {
         values + levels.map(|lod| size_of_val(lod.offsets())).sum::<usize>()
     }
 
-    /// The batch size: the number of sequences of the top LoD level; without a LoD, the number of rows.
+    /// Returns the batch size: the number of sequences of the top LoD level; without a LoD, the number of rows.
     pub fn batch_size(&self) -> usize {
         self.lod.as_ref().map_or_else(|| self.rows(), |lod| lod.sequences())
     }
@@ -193,8 +193,8 @@ impl Variable {
     /// the range.
     ///
     /// # Errors
-    /// Fails if the range ends before it starts or beyond the last sequence. Also fails for selected rows, which are
-    /// rows of a table and not of a batch.
+    /// Fails if the range ends before it starts or beyond the last sequence. Also fails for selected rows, because
+    /// they are rows of a table and not of a batch.
     #[track_caller]
     pub fn slice_sequences(&self, part: Range<usize>) -> Result<Self> {
         match &self.lod {
@@ -210,8 +210,8 @@ impl Variable {
     /// rows.
     ///
     /// # Errors
-    /// Fails if a listed index is not less than the batch size. Also fails for selected rows, which are rows of a table
-    /// and not of a batch.
+    /// Fails if a listed index is not less than the batch size. Also fails for selected rows, because they are rows of
+    /// a table and not of a batch.
     #[track_caller]
     pub fn take_sequences(&self, sequences: &[usize]) -> Result<Self> {
         let (rows, lod) = match &self.lod {

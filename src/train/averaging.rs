@@ -17,21 +17,22 @@ pub struct Averaging {
 }
 
 impl Averaging {
-    /// An exponential moving average (EMA): after each step, average = decay · average + (1 − decay) · parameter, with a decay
-    /// above 0 and below 1, such as 0.999. After the first step, the average equals the parameter.
+    /// Exponential moving average (EMA): after each step, average = decay · average + (1 − decay) · parameter. The
+    /// decay is above 0 and below 1, such as 0.999. After the first step, the average equals the parameter.
     pub fn ema(decay: f64) -> Self {
         // The field `decay` is 1 for the mean, so a user's decay of 1 is stored as NaN, which the check rejects.
         Self { decay: if decay == 1.0 { f64::NAN } else { decay }, start: 0, except: Vec::new() }
     }
 
-    /// The mean over all steps (Polyak and Juditsky, 1992), or over late steps with [`since`](Self::since). The mean over late
-    /// steps is "stochastic weight averaging" (Izmailov et al., 2018, arXiv:1803.05407), but every step counts, not only the
-    /// last step of each epoch or cycle.
+    /// Mean of the parameters over all steps (Polyak and Juditsky, 1992), or only over late steps if
+    /// [`since`](Self::since) is set. The mean over late steps is "stochastic weight averaging" (Izmailov et al., 2018,
+    /// arXiv:1803.05407), but every step counts, not only the last step of each epoch or cycle.
     pub fn mean() -> Self {
         Self { decay: 1.0, start: 0, except: Vec::new() }
     }
 
-    /// Sets the first step that counts for the average, counted from 0; before this step, the average equals the parameter.
+    /// Sets the first step that the average includes; before this step, the average equals the parameter. The first
+    /// step of a training is step 0.
     #[must_use]
     pub fn since(self, step: u64) -> Self {
         Self { start: step, ..self }
@@ -46,9 +47,9 @@ impl Averaging {
 }
 
 impl Trainer {
-    /// Parameter averaging (EMA, SWA): evaluation, the choice of the best epoch and prediction use averages of the parameters
-    /// over the steps; the steps themselves train the parameters. The averages are state variables of the program, so they are
-    /// saved and resumed like the optimizer's state.
+    /// Parameter averaging (EMA, SWA): evaluation, the choice of the best epoch and prediction use averages of the
+    /// parameters over the steps. The steps themselves train the parameters, not the averages. The averages are state
+    /// variables of the program, so they are saved and resumed like the optimizer's state.
     ///
     /// When the training starts, a parameter with a sparse gradient (selected rows) is an error that names the parameter: its
     /// average would update the whole table at every step. Exclude such a parameter with [`Averaging::except`], or make its
@@ -86,7 +87,7 @@ impl Trainer {
     fn append_averages(&mut self, averaging: &Averaging, caller: String) -> Result<()> {
         let Averaging { decay, start, except } = averaging;
         if averages(&self.state.program).next().is_some() {
-            return Err(Error::new("averages of the parameters", "one kind of them", "a second one"));
+            return Err(Error::new("averages of the parameters", "one kind of average", "a second one"));
         }
         if !(*decay > 0.0 && *decay <= 1.0) {
             return Err(Error::new("decay of an average", "a number above 0 and below 1", decay.to_string()));

@@ -1,4 +1,4 @@
-//! The choice of the best epoch, and the check that values by different criteria are never compared.
+//! The choice of the best epoch, and the check that values of different criteria are never compared.
 
 use std::collections::BTreeMap;
 
@@ -14,9 +14,9 @@ use crate::program::VarRole;
 use crate::tensor::Storage;
 
 impl Trainer {
-    /// Allows a resumed training to choose the best epoch by other development data or by another metric; by default,
-    /// [`fit`](Self::fit) returns an error. The best epoch's parameters are then evaluated again by the new criterion; the
-    /// epoch stays the best until a later epoch is better.
+    /// Allows a resumed training to choose the best epoch by other development data or by another metric. By default,
+    /// [`fit`](Self::fit) returns an error if either has changed. The best epoch's parameters are then evaluated again
+    /// by the new criterion; the epoch stays the best until a later epoch is better.
     #[must_use]
     pub fn remeasure_best(mut self) -> Self {
         self.remeasure = true;
@@ -30,8 +30,8 @@ impl Trainer {
         Ok(Criterion { metric, better: compiled.better, data: dev.fingerprint() })
     }
 
-    /// Returns whether the best epoch so far must be evaluated again: either the checkpoint has no criterion, or the criterion
-    /// differs from this run's criterion and `remeasure_best` was called.
+    /// Returns whether the best epoch so far must be evaluated again. This is true if the checkpoint has no criterion,
+    /// or if its criterion differs from this run's criterion and `remeasure_best` was called.
     ///
     /// # Errors
     /// Returns an error if the checkpoint's criterion differs from this run's criterion and `remeasure_best` was not called.
@@ -56,7 +56,7 @@ impl Trainer {
             ("development data", expected, got)
         };
         Err(Error::new(what, expected, got).noted_in_code(
-            "`Trainer::remeasure_best` (`--remeasure-best` of the programs) continues with these, and measures that epoch anew",
+            "`Trainer::remeasure_best` (`--remeasure-best` of the programs) continues with the new data and metric, and evaluates the best epoch again",
         ))
     }
 
@@ -82,7 +82,7 @@ impl Trainer {
         } else {
             self.state.best.clear();
         }
-        // Epochs that were not better by the old criterion do not count as epochs without an improvement.
+        // Epochs that were no improvement by the old criterion no longer count for the patience.
         if self.state.criterion.replace(criterion).is_some() {
             (*since_best, *stalled) = (0, 0);
         }

@@ -51,8 +51,8 @@ use signal::Interrupts;
 pub use signal::interrupt_signals;
 
 impl Trainer {
-    /// Trains on `train` until the number of epochs or steps `until`, and evaluates on `dev` at the end of each epoch. If the
-    /// training has already reached this number (0 epochs, or a finished training that was resumed), `fit` only evaluates.
+    /// Trains on `train` until the end that `until` sets, and evaluates on `dev` after each epoch. If the training has
+    /// already reached this end (0 epochs, or a finished training that was resumed), `fit` only evaluates.
     ///
     /// [Carried states](crate::Builder::carried_state) start from zeros in each epoch and in each evaluation. If a batch has
     /// fewer sequences than the previous batch, it continues the states of the first sequences, and the other states are
@@ -166,8 +166,8 @@ impl Trainer {
             let (epoch, from) = (self.state.position.epoch, self.state.position.batch);
             let batches = self.batches_of(train, Some(epoch), from)?;
             let (mut batches, given_up) = match self.others() {
-                // Several processes must stop after the same step, so the stop flag of one process does not end the reading of
-                // its data.
+                // Several processes must stop after the same step, so the stop flag of one process must not stop the
+                // reading of its data early.
                 Some(_) => (batches, Arc::default()),
                 None => until_stopped(train, batches, &self.stop)?,
             };
@@ -188,8 +188,8 @@ impl Trainer {
                 }
 
                 let before = self.divided;
-                // A step: forward pass, backward pass, check that all numbers are finite, and updates; then metrics and carried
-                // states.
+                // A step makes the forward pass, the backward pass and the updates, checks that all numbers are finite,
+                // and changes the metrics and the carried states.
                 let made = self.at_rate(|trainer| trainer.step(train, batch, &mut batches));
                 if given_up.load(Ordering::SeqCst) {
                     continue;
@@ -277,8 +277,8 @@ impl Trainer {
         made
     }
 
-    /// Makes a step of one batch; `before` has the values of the carried states before the batch. The parameters are updated
-    /// last, since a metric may return an error for the batch.
+    /// Makes a step on one batch; `before` has the values of the carried states before the batch. The parameters are
+    /// updated last, since a metric may return an error for the batch.
     fn alone(
         &mut self,
         data: &dyn Data,
@@ -304,8 +304,8 @@ impl Trainer {
         );
         if refusing {
             ran = ran.and_then(|()| compiled.runner.executor.update(scope)).or_else(|error| {
-                // A number that is not finite is reported before the error of a metric: the step is then run again, to find the
-                // operator that produced the number.
+                // If a number is not finite, the error about this number is returned instead of the error of the
+                // metric. The step runs again to find the operator that produced the number.
                 let then = |executor: &mut Executor| match finite(executor, *loss, trained) {
                     Err(first) if first.kind() == ErrorKind::NotFinite => Err(first),
                     _ => Err(error),
@@ -365,10 +365,11 @@ impl Trainer {
         self.reported(found).map(Option::unwrap_or_default).map_err(|e| e.called(caller))
     }
 
-    /// Returns the memory that a training step on a batch takes, before the step: the parameters, the optimizer's state, the batch,
-    /// its values and gradients, and, if the step is in parts, the sums of the gradients. A step in [parts](Self::parts) counts
-    /// as if the batch were one part, which is an upper bound. The samples that data hold in memory are counted after
-    /// [`Self::check_data`] or [`Self::fit`]. The memory limit divides no batch here.
+    /// Returns the memory that a training step on a batch takes, before the step is made. The memory includes the
+    /// parameters, the optimizer's state, the batch, its values and gradients, and, if the step is in parts, the sums
+    /// of the gradients. A step in [parts](Self::parts) counts as if the batch were one part, which is an upper bound.
+    /// The samples that data hold in memory are counted after [`Self::check_data`] or [`Self::fit`]. Here, the batch is
+    /// never divided because of the memory limit.
     ///
     /// # Errors
     /// Returns an error if a setting or a feed does not fit the model.
@@ -416,7 +417,8 @@ impl Trainer {
     ) -> Result<Option<T>> {
         let training = self.sums_of_metrics();
         self.collected = 0;
-        // The buffers of divided steps would count beside the buffers of the evaluation.
+        // If they were kept, the buffers of divided steps would use memory in addition to the buffers of the
+        // evaluation.
         let divided = self.compiled.iter_mut().flat_map(|compiled| &mut compiled.divided);
         divided.for_each(|divided| divided.runner.executor.release());
         self.metrics.iter_mut().for_each(|m| m.sums().fill(0.0));

@@ -35,8 +35,8 @@ pub(super) struct StepParts {
     pub(super) own: Range<usize>,
 }
 
-/// The values that are computed over all parts of a step before the gradients of any part. The struct also has the totals of
-/// each part and batch.
+/// The values that a step computes over all its parts before it computes any gradient, and the totals of each part and
+/// batch.
 struct PartTotals {
     whole: Whole,
     totals: Vec<Vec<Totals>>,
@@ -52,9 +52,9 @@ pub(super) struct PartResult {
 }
 
 impl Trainer {
-    /// Gradient accumulation: makes one step of `batches` batches, equal to a step of one large batch. The memory holds the
-    /// activations of one batch at a time, plus the sum of the gradients. The position's `step` counts updates, not batches;
-    /// the last step of an epoch may have fewer batches. An interrupt, [`every`](Self::every) and
+    /// Gradient accumulation: makes one step from `batches` batches; the step equals a step on one large batch. The
+    /// memory holds the activations of one batch at a time, plus the sum of the gradients. The position's `step` counts
+    /// updates, not batches; the last step of an epoch may have fewer batches. An interrupt, [`every`](Self::every) and
     /// [`Until::Steps`](super::Until) take effect at the end of a step.
     ///
     /// The step equals the step on one batch of all samples for every loss that is computed from sums and means over rows. A
@@ -90,9 +90,9 @@ impl Trainer {
         self
     }
 
-    /// Sets the number of parts into which each batch is divided: a power of two (default: 1; with
-    /// [`distributed`](Self::distributed), the number of processes, rounded up to a power of two). The gradients of the parts
-    /// are summed along a fixed binary tree.
+    /// Sets the number of parts into which each batch is divided, a power of two. The default is 1; with
+    /// [`distributed`](Self::distributed), the default is the number of processes, rounded up to a power of two. The
+    /// gradients of the parts are summed along a fixed binary tree.
     ///
     /// The results of a training depend on the number of parts, but not on the number of processes: with 8 parts, 1, 2, 3 and 8
     /// processes compute bit-identical parameters. A checkpoint of one process can be resumed on several processes. Each part
@@ -179,7 +179,8 @@ impl Trainer {
         Ok(())
     }
 
-    /// Makes a step of the batch `first` and, with gradient accumulation, the next batches; each batch is divided into parts.
+    /// Makes a step on the batch `first` and, with gradient accumulation, on the next batches. Each batch is divided
+    /// into parts.
     pub(super) fn in_parts(
         &mut self,
         data: &dyn Data,
@@ -271,8 +272,8 @@ impl Trainer {
         Ok(StepParts { shares, occupied, own })
     }
 
-    /// Computes the values that depend on all parts. If the loss needs only the numbers of rows of the parts, no forward pass
-    /// runs; else a forward pass runs over each part.
+    /// Computes the values that depend on all parts. If the loss needs only the number of rows of each part, no forward
+    /// pass is made; else a forward pass runs over each part.
     fn known(&mut self, data: &dyn Data, dealt: &StepParts) -> Result<PartTotals> {
         let counted: Option<Vec<Vec<Totals>>> =
             dealt.shares.iter().map(|shares| self.counted(shares)).collect::<Result<_>>()?;
@@ -305,7 +306,8 @@ impl Trainer {
         Ok(PartTotals { whole, totals, all })
     }
 
-    /// Computes the sums of the gradients over this process's parts, one sum for each subtree of the tree of parts.
+    /// Computes the sums of the gradients over this process's parts: one sum for each of the largest [`subtrees`] that
+    /// cover these parts.
     fn gradients(
         &mut self,
         data: &dyn Data,
@@ -332,7 +334,8 @@ impl Trainer {
             let sum = parallel::sum(of.clone(), &mut single, &mut add_sums)?;
             sums.push((of, sum));
         }
-        // An update is possible only after a run: if no part has a sequence, the first part runs on a batch without sequences.
+        // An update is possible only after a run. If no part of this process has a sequence, its first part therefore
+        // runs on a batch without sequences.
         if sums.iter().all(|(_, sum)| sum.is_none()) {
             let metrics = self.sums_of_metrics();
             self.part(data, dealt.own.start, &dealt.shares[dealt.own.start], known)?;
@@ -350,8 +353,8 @@ impl Trainer {
         known: Option<&PartTotals>,
     ) -> Result<(Sums, PartResult)> {
         let (mut sums, mut totals) = (Sums::new(), self.loss_parts()?.zero());
-        // If a batch has a single part, it adds to the metrics directly. If it has several parts, the sums of each part are
-        // collected and merged later.
+        // If each batch is a single part, the run of the part adds to the metrics directly. With several parts, the
+        // sums of the metrics are collected part by part and merged later.
         let several = self.parts_a_batch() > 1;
         let before = if several { self.sums_of_metrics() } else { Vec::new() };
         if several {
@@ -422,8 +425,8 @@ impl Trainer {
         all.map_or_else(|| self.loss_parts().map(BatchLoss::zero), Ok)
     }
 
-    /// Replaces the gradients of the last run by the sums over the parts, times `factor`, plus the gradients of terms that do
-    /// not depend on rows.
+    /// Replaces the gradients of the last run by the sums over the parts, times `factor`. The gradients of loss terms
+    /// that do not depend on rows are added to the sums.
     fn set_gradients(&mut self, mut sums: Sums, factor: f64, whole: &Whole) -> Result<()> {
         let Self { compiled, state, trained, .. } = self;
         let CompiledTraining { runner, .. } = compiled.as_mut().ok_or_else(unprepared)?;
@@ -440,8 +443,8 @@ impl Trainer {
         Ok(())
     }
 
-    /// Returns the totals of each piece, computed from the numbers of rows in the feeds; `None` if the loss needs more than
-    /// numbers of rows.
+    /// Returns the totals of each piece, computed from the numbers of rows in the feeds; `None` if the loss needs other
+    /// values, too.
     fn counted(&self, pieces: &[Piece]) -> Result<Option<Vec<Totals>>> {
         let parts = self.loss_parts()?;
         let counted = pieces.iter().map(|Piece { batch, .. }| {
@@ -524,7 +527,7 @@ fn sum_of(zero: Totals, parts: &[Totals]) -> Totals {
     })
 }
 
-/// Adds the gradients of two parts, which have one gradient per parameter each.
+/// Adds the gradients of two parts; each part has one gradient per parameter.
 fn add_sums(sum: Sums, mut other: Sums) -> Result<Sums> {
     let add = |(param, own): (VarId, Vec<WeighedGradient>)| {
         let gradients = [own, other.remove(&param).unwrap_or_default()].map(gradients_of);
@@ -539,8 +542,8 @@ pub(super) fn gradients_of(sum: Vec<WeighedGradient>) -> Gradients {
     sum.into_iter().map(|part| part.gradient).collect()
 }
 
-/// Adds the parameter's gradient of the last run to `sums`, times `weight`. Gradients of selected rows are only collected here;
-/// they are merged at the end of the part.
+/// Adds the parameter's gradient of the last run to `sums`, times `weight`. Gradients of selected rows are only
+/// collected here, and merged later.
 fn add(sums: &mut Sums, executor: &mut Executor, param: VarId, weight: f64, name: &str) -> Result<()> {
     let gradient = executor.gradient(param)?;
     gradient.check_finite("gradient").map_err(|_| not_finite("gradient of a batch", name))?;

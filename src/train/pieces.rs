@@ -15,8 +15,8 @@ use crate::operator::VarId;
 use crate::predict::BatchRunner;
 use crate::tensor::{StorageKind, Variable};
 
-/// One share in this many of the memory limit is left for packed weights and scratch memory. They depend on the machine and the
-/// number of threads, so they cannot decide how a batch is divided.
+/// The divisor of the reserve: 1/`RESERVE` of the memory limit is left for packed weights and scratch memory. Their
+/// size depends on the machine and the number of threads, so it must not decide how a batch is divided.
 const RESERVE: usize = 8;
 
 /// Consecutive sequences of a batch that run together.
@@ -77,7 +77,8 @@ impl Piece {
     }
 }
 
-/// The memory limit of a training, and the memory that the training takes beside the runs of its program, in bytes.
+/// The memory limit of a training, and the memory that the training takes in addition to the runs of its program, in
+/// bytes.
 #[derive(Clone, Copy)]
 struct Budget {
     /// The limit; 0 means no limit.
@@ -101,7 +102,8 @@ impl Budget {
     }
 }
 
-/// The bytes of a batch's step, and of the memory that the limit leaves for it.
+/// The number of bytes that the step of a batch needs, and the number of bytes that the memory limit leaves for the
+/// step.
 #[derive(Clone, Copy)]
 struct Deficit {
     needed: usize,
@@ -118,15 +120,16 @@ fn limit_of(bytes: usize) -> u128 {
 }
 
 impl Trainer {
-    /// Memory limit: limits the memory of the training, in bytes (default: no limit). A batch whose step does not fit is divided
-    /// into pieces of whole sequences, and the gradients of the pieces are summed, as in [`accumulate`](Self::accumulate): up to
-    /// rounding, the step equals the step of the whole batch. Batches that fit are computed as without a limit.
+    /// Memory limit: limits the memory of the training, in bytes (default: no limit). A batch whose step does not fit
+    /// is divided into pieces of whole sequences, and the gradients of the pieces are summed, as in
+    /// [`accumulate`](Self::accumulate): up to rounding, the step equals the step of the whole batch. Batches that fit
+    /// are computed as if there were no limit.
     ///
     /// The limit counts the parameters, the state of the optimizer, the samples in memory, and the step of a batch, as
-    /// [`Self::memory`] does. An eighth of the limit is left for packed weights and scratch memory. The program itself is not
-    /// counted. Only the batch and the limit decide the division, not the machine. The checkpoint has the limit, and a resumed
-    /// training uses the limit of its checkpoint. Each process of a [distributed](Self::distributed) training has the limit;
-    /// the smallest limit of all processes counts.
+    /// [`Self::memory`] does. An eighth of the limit is left for packed weights and scratch memory. The program itself
+    /// is not counted. Only the batch and the limit decide how a batch is divided, not the machine. The checkpoint has
+    /// the limit, and a resumed training uses the limit of its checkpoint. In a [distributed](Self::distributed)
+    /// training, the limit applies to each process; if the processes have different limits, the smallest limit applies.
     ///
     /// A sequence that does not fit by itself is an error. A batch that does not fit is an error, too, if the loss
     /// cannot be computed in parts, has a [weight](Self::weight), or depends on an operator that reads a whole batch.
@@ -167,21 +170,23 @@ impl Trainer {
         Budget { limit, data, ahead, sums: if in_parts { self.bytes_of_sums(self.collected) } else { 0 } }
     }
 
-    /// Returns the batches of an epoch; data that make batches by memory get a function that computes the memory of a batch.
+    /// Returns the batches of an epoch. Data that make batches by memory get a function that returns whether a batch
+    /// fits the limit.
     pub(super) fn batches_of(&self, data: &dyn Data, epoch: Option<u64>, from: u64) -> Result<Batches> {
         data.batches_that_fit(epoch, from, &|| {
             let in_parts = self.is_in_parts();
-            // The rows that earlier steps have collected must not decide the batches: a resumed training has none.
+            // The rows that earlier steps have collected must not decide the batches: a resumed training has not made
+            // these steps, and must make the same batches.
             let sums = if in_parts { self.bytes_of_sums(0) } else { 0 };
             let budget = Budget { sums, ..self.budget(in_parts) };
             if budget.limit == 0 {
                 let expected = "a memory limit for batches by memory (`Trainer::memory_limit`)";
                 return Err(Error::new("memory limit", expected, "none"));
             }
-            // The function needs a program of its own, because batches may be made in advance on another thread.
+            // The function needs its own program, because batches may be made in advance on another thread.
             let mut runner = self.compile(in_parts)?.runner;
             Ok(Box::new(move |batch: &Batch| {
-                // A batch that does not fit the model is an error of its step.
+                // If a batch does not fit the model, its step returns the error.
                 let Ok(memory) = runner.memory(batch) else { return Ok(true) };
                 let memory = budget.with_training(memory);
                 Ok(memory.of_batch() <= budget.left(&memory))
@@ -189,9 +194,9 @@ impl Trainer {
         })
     }
 
-    /// Returns the bytes of the sums of the gradients in a step in parts: one sum for each level of the tree of parts, one
-    /// gradient that is added, and with several parts one message to other processes. `collected` has the bytes of the selected rows
-    /// that the step collects.
+    /// Returns the bytes of the sums of the gradients in a step in parts. The bytes include one sum for each level of
+    /// the tree of parts, one gradient to be added, and, with several parts, one message to other processes.
+    /// `collected` has the bytes of the selected rows that the step collects.
     fn bytes_of_sums(&self, collected: usize) -> usize {
         let program = &self.state.program;
         let bytes = |(_, gradient): &(VarId, VarId)| {
@@ -199,28 +204,29 @@ impl Trainer {
             Some(spec.rows().known()?.saturating_mul(spec.width()).saturating_mul(spec.dtype.size_of()))
         };
         let gradients = self.trained.iter().filter_map(bytes).fold(0, usize::saturating_add);
-        // Selected rows exist three times at the end of a step: of all pieces, merged, and as the gradient of the update.
+        // At the end of a step, selected rows exist three times: as collected from all pieces, as merged rows, and as
+        // the gradient of the update.
         let selected = collected.saturating_mul(3);
-        // The number of processes does not count: it must not change how a batch is divided.
+        // The number of processes is left out, because it must not change how a batch is divided.
         let (levels, several) = (self.parts_a_batch().trailing_zeros() as usize, self.parts_a_batch() > 1);
         gradients.saturating_mul(levels + 2 + usize::from(several)).saturating_add(selected)
     }
 
-    /// Computes the selected rows that the gradients of a step collect: the rows of all its batches.
+    /// Computes the bytes of the selected rows that the gradients of a step collect, over all batches of the step.
     pub(super) fn count_collected(&mut self, batches: &[Batch]) -> Result<()> {
         self.collected = 0;
         if self.state.position.memory == 0 {
             return Ok(());
         }
         let runner = &mut self.compiled.as_mut().ok_or_else(unprepared)?.runner;
-        // A batch that does not fit the model is an error of its run.
+        // If a batch does not fit the model, its run returns the error.
         let selected = batches.iter().filter_map(|batch| Some(runner.memory(batch).ok()?.selected));
         self.collected = selected.fold(0, usize::saturating_add);
         Ok(())
     }
 
-    /// Returns the shortage of memory for a batch; `None` if the batch fits. Buffers of earlier batches are released if the batch
-    /// fits only without them, so this method runs directly before the batch runs.
+    /// Returns the shortage of memory for a batch; `None` if the batch fits. If the batch fits only without the buffers
+    /// of earlier batches, the method releases these buffers. Call it directly before the batch runs.
     fn shortage(&mut self, batch: &Batch) -> Result<Option<Deficit>> {
         let compiled = self.compiled.as_ref().ok_or_else(unprepared)?;
         let in_parts = compiled.parts.is_some();
@@ -229,9 +235,10 @@ impl Trainer {
         if whole.limit == 0 {
             return Ok(None);
         }
-        // The rows that all pieces of the step collect belong to the batch, although no division makes them fewer.
+        // The selected rows that all pieces of the step collect count as memory of the batch, although dividing the
+        // batch does not reduce them.
         let (budget, collected) = (Budget { sums, ..whole }, whole.sums.saturating_sub(sums));
-        // A batch that does not fit the model is an error of its run.
+        // If a batch does not fit the model, its run returns the error.
         let runner = &mut self.compiled.as_mut().ok_or_else(unprepared)?.runner;
         let Ok(memory) = runner.memory(batch).map(|memory| budget.with_training(memory)) else {
             return Ok(None);
@@ -280,7 +287,8 @@ impl Trainer {
         self.memory_limit.iter().fold(error, |error, told| error.called(told.line))
     }
 
-    /// Returns whether the step of a batch fits the memory limit, as [`Self::shortage`] does.
+    /// Returns whether the step of a batch fits the memory limit; like [`Self::shortage`], may release buffers of
+    /// earlier batches.
     pub(super) fn fits(&mut self, batch: &Batch) -> Result<bool> {
         self.shortage(batch).map(|shortage| shortage.is_none())
     }
@@ -318,7 +326,8 @@ impl Trainer {
                 longest = at.map(|at| runner.share(&piece.batch, &[at])).transpose()?;
             }
             if piece.sequences.len() < 2 {
-                // If the rows that all pieces collect exceed the limit, the longest sample has most of them.
+                // If the selected rows that all pieces collect exceed the limit, the error is about the longest sample,
+                // which has the most rows.
                 let of_all = longest.filter(|_| short.base > short.left);
                 return Err(self.too_large(&of_all.unwrap_or(piece.batch), short));
             }
@@ -327,7 +336,7 @@ impl Trainer {
         Ok(pieces)
     }
 
-    /// Returns the line about the first step that was divided.
+    /// Returns the progress line about the first step that was divided.
     pub(super) fn first_division(&self, made: &BatchCounts) -> String {
         let limit = shown(self.state.position.memory.into());
         format!(
@@ -336,7 +345,7 @@ impl Trainer {
         )
     }
 
-    /// Returns the line about a resumed training whose checkpoint has another limit than this trainer.
+    /// Returns the progress line for a resumed training whose checkpoint has another limit than this trainer.
     pub(super) fn other_limit(&self) -> Option<String> {
         let (known, own) = (self.state.position.memory, **self.memory_limit.as_ref()?);
         let known_limit = if known == 0 { "none".to_owned() } else { shown(known.into()) };
@@ -345,8 +354,8 @@ impl Trainer {
         })
     }
 
-    /// Cuts a piece into pieces with about equal numbers of rows: as many as the shortage requires, if memory is proportional
-    /// to rows.
+    /// Cuts a piece into smaller pieces with about the same number of rows. The number of pieces is the smallest that
+    /// removes the shortage, if memory is proportional to rows.
     fn cut(&self, piece: Piece, Deficit { needed, left, base, .. }: Deficit) -> Result<Vec<Piece>> {
         let runner = self.runner()?;
         let lengths = runner.lengths(&piece.batch)?;
@@ -355,7 +364,8 @@ impl Trainer {
         let (mut cuts, mut before) = (vec![0], 0);
         for (i, length) in lengths.iter().enumerate() {
             before += length + 1;
-            // A piece ends where its share of the rows is reached, and where each piece after it still has a sequence.
+            // A piece ends when its share of the rows is reached, or when only one sequence is left for each later
+            // piece.
             let (made, after) = (cuts.len(), lengths.len() - i - 1);
             if made < count && (before * count >= rows * made || after == count - made) {
                 cuts.push(i + 1);
@@ -391,7 +401,7 @@ impl Trainer {
             }
             _ => Error::of(ErrorKind::Memory, "memory of a batch", expected, got),
         };
-        // Memory grows at least in proportion to the rows, so this number of rows fits.
+        // The memory above `base` grows at least in proportion to the rows, so this number of rows fits.
         let fit = rows as u128 * left.saturating_sub(base) as u128 / (needed - base).max(1) as u128;
         let limit = excess_shown(limit_of(needed + fixed));
         let error = error.noted(match count {
@@ -403,7 +413,7 @@ impl Trainer {
         self.of_limit(error)
     }
 
-    /// Makes a step of a batch that does not fit, by the program for steps in parts.
+    /// Makes a step on a batch that does not fit the memory limit, with the program for steps in parts.
     pub(super) fn in_pieces(&mut self, data: &dyn Data, batch: Batch) -> Result<BatchCounts> {
         let Some(mut whole) = self.compiled.take() else { return Err(unprepared()) };
         whole.runner.executor.release();

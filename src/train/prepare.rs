@@ -16,8 +16,8 @@ impl Trainer {
     pub(super) fn without_gradient(&self) -> Vec<String> {
         let warned = self.blocked.iter().map(|operator| {
             format!(
-                "warning: {}: what is before it is not trained by this path (if it is meant, `stop_gradient` of its output says \
-                 so)",
+                "warning: {}: parameters before this operator are not trained through it (if this is intended, call \
+                 `stop_gradient` on its output)",
                 ends_at(operator)
             )
         });
@@ -36,13 +36,14 @@ impl Trainer {
         let warned = warned.map(|(operator, line)| {
             format!(
                 "warning: `{operator}`, called at {line}, reads a whole batch, and sees {batches} batches of development \
-                 data by themselves: the loss and the metrics may differ from one batch's"
+                 data by themselves: the loss and the metrics may differ from the results on one batch"
             )
         });
         Ok(warned.collect())
     }
 
-    /// Returns the operators that read a whole batch and on which the metrics depend, each with its line.
+    /// Returns each operator that reads a whole batch and on which a metric depends, with the source line of the
+    /// operator.
     pub(super) fn whole_in_evaluation(&self) -> Result<Vec<(String, String)>> {
         let looked_at = self.metrics.iter().flat_map(|metric| metric.variables()).map(Var::id);
         whole_batch(&self.state.program, &self.registry, looked_at)
@@ -60,7 +61,8 @@ impl Trainer {
         }
     }
 
-    /// Checks all settings of the trainer, and compiles its program, for steps in parts if `in_parts` is true.
+    /// Checks all settings of the trainer, and compiles its program. If `in_parts` is true, the program makes steps in
+    /// parts.
     pub(super) fn compile(&self, in_parts: bool) -> Result<CompiledTraining> {
         let Self { state, metrics, .. } = self;
         let program = &state.program;
@@ -145,7 +147,7 @@ impl Trainer {
 }
 
 impl Trainer {
-    /// Returns the terms of the loss, in the form that steps in parts need.
+    /// Returns the terms of the loss, which steps in parts need.
     fn terms(&self) -> Result<LossTerms> {
         let program = &self.state.program;
         match &self.weight {
@@ -184,8 +186,8 @@ impl Trainer {
     fn own(&self, var: Var) -> Result<&Spec> {
         let (spec, desc) = (self.made(var)?, self.state.program.var(var.id()));
         if desc.block != BlockId(0) {
-            let got = format!("`{}`, one of a step block", desc.name);
-            return Err(Error::of(ErrorKind::Program, "variable", "one of the root block", got));
+            let got = format!("`{}`, a variable of a step block", desc.name);
+            return Err(Error::of(ErrorKind::Program, "variable", "a variable of the root block", got));
         }
         Ok(spec)
     }
@@ -240,7 +242,7 @@ impl Trainer {
     pub fn take_profile(&mut self) -> Option<Profile> {
         let compiled = self.compiled.as_mut()?;
         let whole = compiled.runner.executor.take_profile()?;
-        // If most batches are divided because of the memory limit, the profile of the divided steps is the profile.
+        // If more runs were made for divided steps than for whole steps, returns the profile of the divided steps.
         let divided = compiled.divided.as_mut().and_then(|divided| divided.runner.executor.take_profile());
         Some(divided.filter(|divided| divided.runs > whole.runs).unwrap_or(whole))
     }

@@ -17,7 +17,7 @@ use crate::predict::each_batch;
 use crate::program::Role;
 use crate::tensor::{DType, Storage, Variable};
 
-/// The most parts of a batch: a larger number is a mistake, since no training has this many processes.
+/// The maximum number of parts of a batch: a larger number is a mistake, since no training has this many processes.
 pub(crate) const MOST_PARTS: u64 = 1 << 16;
 
 impl Trainer {
@@ -79,7 +79,7 @@ impl Trainer {
     }
 
     /// Returns whether the training stops after the last step. A single process stops after its own interrupt. Several
-    /// processes stop after a step in which all learned that one of them was interrupted.
+    /// processes stop after a step in which all processes have received the message that one of them was interrupted.
     pub(super) fn is_stopping(&self) -> bool {
         match self.others() {
             Some(_) => self.stopping,
@@ -116,7 +116,7 @@ impl Trainer {
         Ok(())
     }
 
-    /// Returns the number of threads of this process; by default, the processes on one machine divide its cores among them.
+    /// Returns the number of threads of this process; by default, the processes on a machine share its cores equally.
     pub(super) fn threads_here(&self) -> usize {
         match self.others() {
             Some(world) if self.threads == 0 => {
@@ -131,8 +131,11 @@ impl Trainer {
     pub(super) fn of_processes(&self) -> Option<String> {
         let world = self.others()?;
         let parts = self.parts_a_batch();
-        let why =
-            if self.parts.is_some() { "" } else { " (`parts` sets their number, which decides the bits)" };
+        let why = if self.parts.is_some() {
+            ""
+        } else {
+            " (results depend on the number of parts, which `parts` sets)"
+        };
         Some(format!("{} processes, {parts} parts of each batch{why}", world.size()))
     }
 
@@ -160,13 +163,14 @@ impl Trainer {
         world.gather("measures of the processes", &message.0)?.iter().map(of).collect()
     }
 
-    /// Checks that all processes have the same settings; if the states of the processes differ, sends the state of rank 0 to
-    /// all.
+    /// Checks that all processes have the same settings; if the states of the processes differ, sends the state of rank
+    /// 0 to all processes.
     pub(super) fn synchronize(&mut self, train: &dyn Data, dev: &dyn Data, until: Until) -> Result<()> {
         let Some(world) = self.others().cloned() else { return Ok(()) };
         self.carried.clear();
         self.stopping = false;
-        // The machines of the processes may differ, and with them the limits; the division of a batch must not.
+        // The processes may run on different machines with different limits. All processes use the smallest limit,
+        // because all must divide a batch in the same way.
         let own = self.memory_limit.as_deref().copied().unwrap_or(u64::MAX);
         let all = world.agree("memory limit", Ok(own.to_le_bytes().to_vec()))?;
         let least = all.iter().filter_map(|bytes| Some(u64::from_le_bytes(bytes[..].try_into().ok()?))).min();
@@ -201,7 +205,7 @@ impl Trainer {
             false => Checkpoint::from_bytes(&all[0]).and_then(|state| self.take(state)),
         };
         let resumed = self.resumed;
-        // The state of rank 0 may have set another number of parts.
+        // The state of rank 0 may have another number of parts, so the program must be compiled again.
         self.compiled = None;
         world.agree("state of the training", taken.map(|()| Vec::new()))?;
         self.resumed = self.agreed(resumed && self.is_first(), "state of the training")?;
@@ -249,7 +253,7 @@ impl Trainer {
             let var = program.find(&name).map(|id| program.var(id));
             let dtype = var.filter(|var| !var.is_row_sparse()).and_then(|var| Some(var.spec()?.dtype));
             match dtype {
-                // Numbers are read a piece at a time: a table may be as large as half of the memory.
+                // The numbers are read without a copy of the whole value, because a table may take half of the memory.
                 Some(DType::F32) => {
                     self.scope.read::<f32, _>(&name, |x| digest_of(&mut sum, x, |x| x.to_bits().into()))?
                 }
@@ -276,7 +280,8 @@ impl Trainer {
         self.with_sums(|trainer| trainer.state.bytes_from(&mut trainer.scope))
     }
 
-    /// Returns the names of the statistics of layers: variables that the forward pass of a training step updates.
+    /// Returns the names of the statistics of layers: variables that a training step updates with values of its forward
+    /// pass.
     pub(super) fn statistics(&self) -> Vec<String> {
         let program = &self.state.program;
         let forward: Vec<_> = program
@@ -292,7 +297,7 @@ impl Trainer {
         moved.map(|var| program.var(var).name.clone()).collect()
     }
 
-    /// Returns the carried states of a part: its state variables that pass from batch to batch.
+    /// Returns the carried states of a part, by the names of the state variables.
     pub(super) fn carried_of(&mut self, part: usize) -> &mut BTreeMap<String, Variable> {
         let parts = self.parts_a_batch() as usize;
         if parts == 1 {
@@ -362,8 +367,8 @@ impl Trainer {
         Ok(())
     }
 
-    /// Adds the batches of a pass to the metrics: each part has its own sums, and the sums of all parts are merged along the
-    /// tree of parts. Returns `false` if an interrupt ended the pass before the end of the data.
+    /// Adds the batches of a pass to the metrics. Each part has its own sums, and the sums of all parts are merged
+    /// along the tree of parts. Returns `false` if an interrupt ended the pass before the end of the data.
     pub(super) fn infer_in_parts(&mut self, data: &dyn Data, stop: Stop) -> Result<bool> {
         let parts = self.parts_a_batch() as usize;
         let others = self.others().cloned();

@@ -112,7 +112,7 @@ impl<'a> Console<'a> {
             }
             Progress::Auto | Progress::Lines => ProgressOutput::Lines(Box::new(std::io::stderr())),
         };
-        // A bar without text is useless, so a bar shows its first text at once.
+        // A bar without text is useless, so a bar shows its first text earlier than the plain lines.
         let first = if matches!(to, ProgressOutput::Bar(_)) { REDRAW } else { FIRST };
         Self {
             to,
@@ -168,7 +168,7 @@ impl<'a> Console<'a> {
         self.padded = self.padded.saturating_add(made.padded);
     }
 
-    /// Shows a step if the last output is long enough ago; only then calls `scores`.
+    /// Shows a step if enough time has passed since the last output; only then calls `scores`.
     pub(super) fn step(&mut self, position: &Position, rate: Option<f64>, scores: impl FnOnce() -> Scores) {
         let now = Instant::now();
         if now < self.next || matches!(self.to, ProgressOutput::Nothing) {

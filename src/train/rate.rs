@@ -41,9 +41,9 @@ impl Trainer {
         self.adjustable()
     }
 
-    /// Multiplies the learning rate of each step by `factor(position)`, which must be finite and at least 0; the `step` of the
-    /// position is the index of the next step, counted from 0. The optimizer's schedule and [`Self::plateau`] apply, too: the
-    /// factor multiplies their rate.
+    /// Multiplies the learning rate of each step by `factor(position)`, which must be finite and at least 0. The `step`
+    /// of the position is the index of the next step, counted from 0. The optimizer's schedule and [`Self::plateau`]
+    /// apply, too: the factor multiplies their rate.
     ///
     /// A checkpoint cannot hold a function: call `rate_by` again when the training is resumed.
     ///

@@ -45,8 +45,9 @@ pub struct Report {
     pub seconds: f64,
     /// The number of tokens per second of training time.
     pub tokens_per_s: f64,
-    /// The computed memory of the largest step of this run ([`Trainer::memory`](super::Trainer::memory)); zeros without a
-    /// [memory limit](super::Trainer::memory_limit). A step that was divided counts as the whole batch.
+    /// The computed memory of the largest step of this run ([`Trainer::memory`](super::Trainer::memory)); zeros without
+    /// a [memory limit](super::Trainer::memory_limit). A step that was divided counts with the memory of its whole
+    /// batch.
     pub memory: MemoryUse,
     /// The number of steps of this run that were divided because of the memory limit.
     pub divided: u64,

@@ -11,7 +11,7 @@ use crate::error::{AtCaller, Error, ErrorKind, Result};
 use crate::metrics::describe;
 use crate::wire::Target;
 
-/// The advice in the error if a training differs from its checkpoint only by the learning rate.
+/// The advice in the error for a training that differs from its checkpoint only in the learning rate.
 const OTHER_RATE: &str =
     "only the learning rate differs: `Trainer::change_rate` continues with the rate of the model being built";
 
@@ -28,7 +28,7 @@ impl Trainer {
         let held = self.held.as_ref().is_some_and(|held| held.is(&target));
         let target = if held { target } else { target.lock().at_caller()? };
         target.check().at_caller()?;
-        // With several processes, `fit` has already gathered the carried states when it returned.
+        // With several processes, `fit` has gathered the carried states before it returned.
         if self.others().is_none() {
             self.gather_carried().at_caller()?;
         }
@@ -99,8 +99,8 @@ impl Trainer {
     pub fn resume(&mut self, path: impl AsRef<Path>) -> Result<()> {
         let path = path.as_ref();
         self.held = None;
-        // The file is locked before it is read: another training that saves in between would lose its save when this training
-        // saves.
+        // The file is locked before it is read. Without the lock, another training could save to the file after this
+        // read, and the next save of this training would overwrite that save.
         let own = self.file.as_deref().and_then(|file| Target::find(file).ok());
         let own = own.filter(|own| self.is_first() && Target::find(path).is_ok_and(|from| from.is(own)));
         let held = own.map(Target::lock).transpose().at_caller()?;
@@ -144,7 +144,7 @@ impl Trainer {
         for name in ours.keys().chain(theirs.keys()) {
             if let Some((expected, got)) = other_entries(theirs.get(name), ours.get(name)) {
                 let what = format!("vocabulary `{name}`");
-                let note = "make it of the same data, or take it out of the checkpoint";
+                let note = "make the vocabulary from the same data, or remove it from the checkpoint";
                 return Err(Error::new(what, expected, got).noted(note));
             }
         }
@@ -170,7 +170,7 @@ impl Trainer {
         let Checkpoint { best, criterion, history, carried, position, metrics, .. } = from;
         let ours = std::mem::take(&mut self.state);
         // The checkpoint's descriptions of metrics are checked when the sums of the metrics are restored; the next save
-        // replaces them.
+        // replaces the descriptions.
         self.state = Checkpoint { best, criterion, history, carried, position, metrics, ..ours };
         self.metrics.iter_mut().for_each(|metric| metric.sums().fill(0.0));
         self.carried.clear();
@@ -220,8 +220,8 @@ impl Trainer {
     fn bare(&mut self) -> Result<Checkpoint> {
         let mut whole = Checkpoint { metrics: self.described(), ..self.state.clone() };
         if whole.best.is_empty() {
-            // Without a best epoch, the last parameters are stored as the best parameters, since pending moves of rows are
-            // applied to the best parameters.
+            // Without a best epoch, the last parameters are stored as the best parameters. As for a best epoch, pending
+            // moves of rows are applied, and averages are used if there are any.
             whole.best = self.parameters()?;
         }
         let bare = whole.for_inference()?;

@@ -9,9 +9,9 @@ use signal_hook::{SigId, flag, low_level};
 
 use crate::error::Result;
 
-/// The number of trainings that catch interrupts, and `idle`: the flag that is true while no training catches interrupts.
-/// Installing a handler removes the system's default action for good. While no training runs, a handler of this module
-/// therefore does the default action itself.
+/// The number of trainings that catch interrupts, and the flag `idle`, which is true while no training catches
+/// interrupts. Installing a handler removes the system's default action for good. While no training runs, a handler of
+/// this module therefore does the default action itself.
 static RUNNING: Mutex<Option<Running>> = Mutex::new(None);
 
 struct Running {
@@ -61,8 +61,8 @@ impl Running {
     }
 }
 
-/// Returns the signals that interrupt a program: SIGINT, SIGTERM and SIGHUP; without SIGHUP if it was ignored when the program
-/// started, as with `nohup`.
+/// Returns the signals that interrupt a program: SIGINT, SIGTERM and SIGHUP. SIGHUP is left out if it was ignored when
+/// the program started, as with `nohup`.
 pub fn interrupt_signals() -> Vec<c_int> {
     [SIGINT, SIGTERM].into_iter().chain(hangup()).collect()
 }
@@ -80,8 +80,8 @@ fn heed_file_limit() -> Result<()> {
     Ok(())
 }
 
-/// Returns SIGHUP, the signal of a closed terminal; returns nothing if SIGHUP was ignored when the program started, as with
-/// `nohup` (known from `/proc`, if it exists).
+/// Returns SIGHUP, the signal of a closed terminal. Returns `None` if SIGHUP was ignored when the program started, as
+/// with `nohup`; this is read from `/proc`, if it exists.
 #[cfg(unix)]
 fn hangup() -> Option<c_int> {
     use signal_hook::consts::SIGHUP;

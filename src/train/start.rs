@@ -46,7 +46,8 @@ pub struct ParameterMismatch {
     pub in_checkpoint: String,
 }
 
-/// Prints `3 loaded; only in the model: a, b; of another shape: c (f32[2] in the model, f32[3] in the checkpoint)`.
+/// Prints a line such as `3 loaded; only in the model: a, b; of another shape: c (f32[2] in the model, f32[3] in the
+/// checkpoint)`.
 impl fmt::Display for LoadedParameters {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} loaded", self.loaded.len())?;
@@ -72,10 +73,10 @@ impl LoadedParameters {
 }
 
 impl Trainer {
-    /// Fine-tuning: copies the parameters of another training's checkpoint into the model, matched by name. If the checkpoint
-    /// has the parameters of its best epoch, these are copied. The model and the checkpoint must have the same parameters, with
-    /// the same shapes and dtypes; vocabularies of the same name must be equal. The optimizer's state and the position in the
-    /// data are not copied: the training starts at step 0.
+    /// Fine-tuning: copies the parameters of another training's checkpoint into the model, matched by name. If the
+    /// checkpoint has the parameters of its best epoch, these parameters are copied. The model and the checkpoint must
+    /// have the same parameters, with the same shapes and dtypes; vocabularies of the same name must be equal. The
+    /// optimizer's state and the position in the data are not copied: the training starts at step 0.
     ///
     /// # Errors
     /// Returns an error if this training has already made a step; if parameters or vocabularies differ (the error lists all

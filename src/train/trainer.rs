@@ -99,7 +99,8 @@ pub struct Trainer {
     pub(super) accumulate: Option<CallerSetting<u64>>,
     pub(super) parts: Option<CallerSetting<u64>>,
     pub(super) memory_limit: Option<CallerSetting<u64>>,
-    /// The selected rows that the gradients of the current step in parts collect, in bytes; 0 outside of such a step.
+    /// The bytes of the selected rows that the gradients of the current step in parts collect; 0 while no step in parts
+    /// runs.
     pub(super) collected: usize,
     /// The computed memory of the largest step of this run, and the number of steps that were divided.
     pub(super) largest: MemoryUse,
@@ -131,7 +132,7 @@ pub struct Trainer {
 
     /// The lock of the checkpoint file, held from [`Self::resume`] until `fit` takes it over.
     pub(super) held: Option<Target>,
-    /// The position in the checkpoint file; `None` if this trainer has neither saved nor loaded one.
+    /// The position in the checkpoint file; `None` if this trainer has neither saved nor loaded the file.
     pub(super) saved: Option<Position>,
     /// Whether the position was loaded from a checkpoint: the data must then be the data of that checkpoint.
     pub(super) resumed: bool,

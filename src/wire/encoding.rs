@@ -5,7 +5,7 @@ use bincode::{Decode, Encode};
 
 use crate::error::{Error, ErrorKind, Result};
 
-/// The encoding of a number has the size of its type, in little-endian order.
+/// The encoding of a number has as many bytes as the type of the number, in little-endian order.
 const CONFIG: Configuration<LittleEndian, Fixint> = standard().with_fixed_int_encoding();
 
 /// Appends the encoding of a number to `out`.
@@ -20,7 +20,7 @@ pub(super) fn put_number<T: Encode>(number: T, out: &mut Vec<u8>) {
 /// # Errors
 /// Fails if bytes are missing or left over, or if the bytes do not encode a `T`.
 pub(super) fn number<T: Decode<()>>(bytes: &[u8]) -> Result<T> {
-    let wrong = |got: String| Error::of(ErrorKind::Format, "stored number", "one in its own bytes", got);
+    let wrong = |got: String| Error::of(ErrorKind::Format, "stored number", "the bytes of one number", got);
     match bincode::decode_from_slice(bytes, CONFIG) {
         Ok((number, read)) if read == bytes.len() => Ok(number),
         Ok((_, read)) => Err(wrong(format!("{} bytes behind it", bytes.len() - read))),

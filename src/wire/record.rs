@@ -5,19 +5,19 @@
 //! record  = field...        each field at most once
 //! field   = number u8 | length u32 | value
 //! list    = item...         item = length u32 | value
-//! variant = one field, whose number says which
-//! map     = list of records: 1 the name, 2 the value; names ascend
-//! value   = a number or a truth value as bincode has it: its bytes, little-endian; a text as UTF-8; a list, a record, a variant,
-//!           a map
+//! variant = one field, whose number is the number of the variant
+//! map     = list of records, in ascending order of names: field 1 is the name, field 2 is the value
+//! value   = a number or bool as bincode encodes it (the bytes, little-endian), a text in UTF-8, a list, a record,
+//!           a variant, or a map
 //! ```
 //!
 //! A reader skips fields with unknown numbers, which are from a later release. A field that is missing in a file gets
-//! its default; without a default, the missing field is an error. A later release may add a field with a default that
-//! keeps the meaning of old files. A later release must not change the type of a field or reuse a number. Fields are
-//! written in the order of their numbers, so equal values are encoded to equal bytes.
+//! its default value; if the field has no default, the missing field is an error. A later release may add a field if
+//! the default of the field keeps the meaning of old files. A later release must not change the type of a field or
+//! reuse a number. Fields are written in the order of their numbers, so equal values are encoded to equal bytes.
 //!
-//! A reader does not trust its input. Each length is checked against the remaining bytes of the enclosing value. Memory
-//! is allocated only for bytes that were read, and the nesting depth of values is limited.
+//! A reader does not trust its input. Each length is checked against the remaining bytes of the enclosing value.
+//! Memory is allocated piece by piece while bytes are read, and the nesting depth of values is limited.
 
 use std::collections::BTreeMap;
 use std::fmt::Display;
@@ -28,8 +28,8 @@ use super::encoding::{number, put_number};
 use crate::error::{Error, ErrorKind, Result};
 use crate::reserve;
 
-/// Maximum nesting depth of values. The record of a program has a depth of about ten; a literal in the program adds up
-/// to twice the maximum depth of literals.
+/// Maximum nesting depth of values. The record of a program has a depth of about ten. Each level of lists in a literal
+/// adds two levels, up to twice the maximum depth of literals.
 const DEEPEST: u32 = 64;
 
 /// Maximum number of bytes that are read at once into a growing buffer.
@@ -40,7 +40,7 @@ pub(crate) trait FieldType: Sized {
     /// Appends the encoding of the value to `out`.
     fn put(&self, out: &mut Vec<u8>);
 
-    /// Decodes a value, whose encoding is all remaining bytes of the source.
+    /// Decodes a value from all remaining bytes of the source.
     ///
     /// # Errors
     /// Fails if the bytes do not encode a value of this type.
@@ -52,7 +52,7 @@ pub(crate) trait FieldType: Sized {
         put_item(self, out);
     }
 
-    /// The value of a field that is missing in a record; `None` if a missing field is an error.
+    /// Returns the value for a field that is missing in a record; `None` if a missing field is an error.
     fn missing() -> Option<Self> {
         None
     }
@@ -63,7 +63,7 @@ fn put_item<T: FieldType>(value: &T, out: &mut Vec<u8>) {
     behind_length(out, |out| value.put(out));
 }
 
-/// Calls `put` to append bytes to `out`, and writes the number of these bytes before them.
+/// Appends to `out` the number of bytes that `put` appends, then these bytes.
 fn behind_length(out: &mut Vec<u8>, put: impl FnOnce(&mut Vec<u8>)) {
     let start = out.len();
     out.extend_from_slice(&[0; 4]);
@@ -145,7 +145,7 @@ impl Source<'_> {
         Ok(bytes)
     }
 
-    /// The number of bytes of the value that are not read yet.
+    /// Returns the number of bytes of the value that are not read yet.
     pub(crate) fn left(&self) -> u64 {
         self.left
     }
@@ -161,8 +161,8 @@ impl Source<'_> {
         }
     }
 
-    /// Reads the length of a value, then decodes the value. The value belongs to a field whose number was read before,
-    /// or is an item of a list.
+    /// Reads the length of a value, then decodes the value. The value is an item of a list, or belongs to a field
+    /// whose number was already read.
     pub(crate) fn item<T: FieldType>(&mut self) -> Result<T> {
         let length = self.length()?;
         let Some(depth) = self.depth.checked_sub(1) else {
@@ -196,8 +196,8 @@ impl Source<'_> {
         Ok(length)
     }
 
-    /// Decodes the value of a field into `place`. A field that occurs twice is an error; `what` is the name of the
-    /// field in the message.
+    /// Decodes the value of a field into `place`; fails if the field occurred before. The error calls the field
+    /// `what`.
     pub(crate) fn once<T: FieldType>(&mut self, place: &mut Option<T>, what: &str) -> Result<()> {
         match place.replace(self.item().map_err(|e| e.noted(format!("in {what}")))?) {
             None => Ok(()),

@@ -1,5 +1,5 @@
-//! Atomic writes of files: a file is either written completely or not changed. The file is written under a unique
-//! temporary name first; a lock ensures that only one training writes the file.
+//! Atomic writes of files: a file is either written completely or not changed. New contents are first written to a
+//! temporary file with a unique name. A lock ensures that only one training writes a file.
 
 use std::ffi::OsString;
 use std::fs::{self, File, Metadata, TryLockError};
@@ -29,8 +29,8 @@ pub fn write_atomically(
 pub(crate) struct Target {
     /// The path as given by the caller, for error messages.
     shown: String,
-    /// The folder of the file, as an absolute path without links. A change of the working directory thus does not
-    /// change the target.
+    /// The folder of the file, as an absolute path without links. The target therefore stays the same if the working
+    /// directory changes.
     folder: PathBuf,
     name: OsString,
     path: PathBuf,
@@ -45,7 +45,7 @@ struct Lock {
 }
 
 impl Target {
-    /// Makes the target of a path; nothing is written yet.
+    /// Returns the target for a path, without writing anything.
     ///
     /// # Errors
     /// Fails if the path exists but is not a file, or if the folder of the path does not exist.
@@ -53,7 +53,8 @@ impl Target {
         let shown = format!("file `{}`", path.display());
         let failed = |e: io::Error| unwritable(&shown, &e);
         let refused = |got: &str| Err(Error::of(ErrorKind::Io, &shown, "the path of a file", got));
-        // A rename would replace a link or a device itself. Links are therefore followed, and devices are refused.
+        // A rename to a path replaces the link or the device at this path. Links are therefore followed, and devices
+        // are refused.
         let led;
         let path = match fs::symlink_metadata(path) {
             Ok(about) if about.is_symlink() => match fs::canonicalize(path) {
@@ -96,8 +97,8 @@ impl Target {
     /// Fails if another target, of this process or of another process, holds the lock.
     pub(crate) fn lock(mut self) -> Result<Self> {
         let path = self.beside("lock");
-        // The previous owner of the lock removes the lock file, perhaps between the opening and the locking below; the
-        // loop then tries again.
+        // The previous owner of the lock may remove the lock file after it is opened below, and before it is locked.
+        // The loop then tries again.
         for _ in 0..100 {
             let opened = match lockable(&path) {
                 Err(e) if e.kind() == io::ErrorKind::NotFound => {
@@ -139,8 +140,8 @@ impl Target {
         Ok(self)
     }
 
-    /// Checks that the file can be written, by trying the steps of a write. Obstacles are thus reported before hours of
-    /// training.
+    /// Checks that the file can be written, by trying the steps of a write. An obstacle is thus reported before the
+    /// training, not hours later.
     ///
     /// # Errors
     /// Fails if no file can be created in the folder, if an existing file cannot be replaced, or if an existing file is
@@ -151,7 +152,7 @@ impl Target {
         let tried = self.temporary(false).and_then(|(_, temporary)| fs::remove_file(temporary));
         if let Err(e) = tried {
             if e.kind() == io::ErrorKind::InvalidFilename {
-                let expected = "a shorter name, as a temporary one beside it has 22 bytes more";
+                let expected = "a shorter name, as the name of the temporary file is 22 bytes longer";
                 return wrong(expected, &format!("{} bytes", self.name.len()));
             }
             return wrong("a folder that files can be written in", &format!("one where that fails: {e}"));
@@ -160,8 +161,8 @@ impl Target {
             return Ok(());
         }
         // Replacing a file needs the permission to remove it. In a sticky folder, only the owner has this permission;
-        // an immutable file cannot be removed by anybody. `remove_dir` checks this permission, then fails in any case,
-        // because the path is not a folder. The file is thus never removed here.
+        // nobody can remove an immutable file. `remove_dir` checks this permission, but never removes the file: it
+        // fails in any case, because the path is not a folder.
         if let Err(e) = fs::remove_dir(&self.path)
             && e.kind() == io::ErrorKind::PermissionDenied
         {
@@ -169,12 +170,12 @@ impl Target {
             return wrong("a file that may be replaced", &got);
         }
         if mounted(&self.path) {
-            let got = "one that is mounted there: mount its folder in its place";
+            let got = "a mounted file: mount the folder of the file instead";
             return wrong("a file that can be replaced", got);
         }
         let mut first = Vec::new();
         let read = File::open(&self.path).and_then(|f| f.take(MAGIC.len() as u64).read_to_end(&mut first));
-        let expected = "a new file, or one of `unpadded` to replace";
+        let expected = "a new file, or an existing file of `unpadded`";
         match read {
             Err(e) => wrong(expected, &format!("one that cannot be read: {e}")),
             Ok(_) if first.is_empty() || first == MAGIC => Ok(()),
@@ -197,7 +198,7 @@ impl Target {
         write: impl FnOnce(BufWriter<File>) -> Result<BufWriter<File>>,
     ) -> Result<()> {
         let failed = |e: io::Error| unwritable(&self.shown, &e);
-        self.clear(); // first: it may take the room that this needs
+        self.clear(); // first, because old temporary files may take the disk space that the new file needs
         let replaced = fs::metadata(&self.path).ok();
         let (file, temporary) = self.temporary(replaced.is_some()).map_err(failed)?;
         let outcome = (|| {
@@ -213,8 +214,8 @@ impl Target {
             let _ = fs::remove_file(&temporary);
             return outcome;
         }
-        // A rename is durable only after the folder is synced. Systems other than Unix cannot open a folder, a folder
-        // may not be readable, and some file systems cannot sync a folder; these errors are ignored.
+        // A rename is durable only after the folder is synced. Three kinds of errors are ignored: systems other than
+        // Unix cannot open a folder, a folder may not be readable, and some file systems cannot sync a folder.
         use io::ErrorKind::{InvalidInput, PermissionDenied, Unsupported};
         match File::open(&self.folder).and_then(|folder| folder.sync_all()) {
             Err(e) if cfg!(unix) && !matches!(e.kind(), InvalidInput | PermissionDenied | Unsupported) => {
@@ -246,13 +247,13 @@ impl Target {
         }
         loop {
             // The name contains a random number. A process number would not be unique, because processes in two
-            // containers may have one number.
+            // containers may have the same number.
             let path = self.beside(&format!("{:016x}.tmp", RandomState::new().hash_one(0)));
             match options.open(&path) {
                 Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {}
                 Err(e) => return Err(e),
-                // Between the creation and the locking, another process may have locked the file to remove it; then
-                // another file is created.
+                // Between the creation and the locking, another process may have locked the file to remove it. In this
+                // case, the loop creates another file.
                 Ok(file) => match file.try_lock() {
                     Err(TryLockError::WouldBlock) => {}
                     _ if !path.exists() => {}
@@ -276,8 +277,9 @@ impl Target {
             if !middle.is_some_and(ours) {
                 continue;
             }
-            // If a process is still writing the file, the process holds the lock, and this lock fails. The lock is held
-            // until the file is removed, so that no process uses the file in between.
+            // If a process is still writing the file, the process holds the lock, so `try_lock` fails. Otherwise, this
+            // process keeps the lock until the file is removed, so that no other process uses the file in the
+            // meantime.
             if let Ok(file) = lockable(&entry.path())
                 && file.try_lock().is_ok()
             {
@@ -291,8 +293,8 @@ impl Target {
 
 impl Drop for Lock {
     fn drop(&mut self) {
-        // The lock file is removed before the lock is released: a process that has opened the file before then detects
-        // the removal (`leads_to`). Only Unix can detect a removal, so other systems keep the lock file.
+        // The lock file is removed before the lock is released. A process that opened the lock file earlier then
+        // detects the removal (`leads_to`). Only Unix can detect a removal, so other systems keep the lock file.
         if cfg!(unix) && leads_to(&self.path, &self.file) {
             let _ = fs::remove_file(&self.path);
         }
@@ -308,7 +310,7 @@ fn lockable(path: &Path) -> io::Result<File> {
     }
 }
 
-/// Returns whether the opened `file` still has the path `path`.
+/// Returns whether the open `file` is still the file at `path`.
 #[cfg(unix)]
 fn leads_to(path: &Path, file: &File) -> bool {
     use std::os::unix::fs::MetadataExt;
@@ -341,8 +343,8 @@ fn hand_on(replaced: &Metadata, file: &File) {
 #[cfg(not(unix))]
 fn hand_on(_: &Metadata, _: &File) {}
 
-/// Returns whether a file is mounted at this path, which is possible in containers. A mounted file can be written, but
-/// not replaced.
+/// Returns whether a file is mounted at this path; containers can mount a single file. A mounted file can be written,
+/// but not replaced.
 fn mounted(path: &Path) -> bool {
     let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
     let path = path.to_string_lossy().replace('\\', "\\134").replace(' ', "\\040");

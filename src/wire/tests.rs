@@ -1,4 +1,4 @@
-//! Damaged, foreign and absurd files.
+//! Tests the reading of damaged files, foreign files, and files with absurd lengths.
 
 use super::*;
 
@@ -102,8 +102,8 @@ fn absurd_lengths_allocate_nothing() {
     assert!(refused(&bytes).contains("section `x`: expected 4611686018427387908 more bytes, got 9"));
 }
 
-/// A body that is written in pieces gives the same file as a body that is written at once; a length other than declared
-/// is an error.
+/// A body that is written in pieces gives the same file as a body that is written at once. Writing a body of another
+/// length than declared is an error.
 #[test]
 fn bodies_are_streamed() {
     let whole = file(&[("x", b"some bytes")]);

@@ -223,7 +223,7 @@ fn what_does_not_fit_is_written_down_with_its_line() {
 
     let net = Builder::new();
     let _ = net.carried_state(2);
-    let never = "variable `state_0`: carried state: expected what it is after the batch, by `carry`, got nothing of it";
+    let never = "variable `state_0`: carried state: expected a `carry` that sets its next value, got none";
     refused(net.clone(), line!() - 2, never);
     assert!(net.check().is_ok() && net.program().is_ok()); // it may still be said
 
@@ -274,7 +274,7 @@ fn what_does_not_fit_is_written_down_with_its_line() {
     let loss = x.mean();
     let _ = net.carried_state(2);
     let error = Trainer::new(net, loss, &Adam::new(0.1)).err().unwrap().to_string();
-    assert!(error.contains("expected what it is after the batch"), "{error}");
+    assert!(error.contains("expected a `carry` that sets its next value"), "{error}");
 }
 
 /// Files may contain anything.

@@ -292,7 +292,7 @@ fn a_history_that_cannot_be_is_refused() {
             let message = refused(&with("epoch", field, &values));
             assert!(message.contains("section `epoch`"), "{message}");
             assert!(
-                message.contains(&format!("scores of an epoch: expected {names}, one a name, got {got}")),
+                message.contains(&format!("scores of an epoch: expected {names}, one per name, got {got}")),
                 "{message}"
             );
         }

@@ -275,7 +275,7 @@ fn remembered(build: impl FnOnce(&Builder, Var, Var)) -> Result<Case> {
 #[test]
 fn a_memory_may_not_decide() {
     let refused = "sequence_erase #1 in block 1: variable `sequence_expand_as`: what decides sequences that are made in a step: \
-                   expected values that no memory reaches, since the rows of every step are counted before the first, \
+                   expected values that no memory reaches, because the rows of all steps are counted before the first step, \
                    got one that `";
     let outcome = remembered(|step, spread, _| drop(step.sequence_erase(spread, &[1]).list()));
     let error = outcome.err().unwrap().to_string();
@@ -377,7 +377,7 @@ fn a_listing_shows_the_calls() {
     let at = |text: &str| listing.find(text).unwrap_or_else(|| panic!("no `{text}` in\n{listing}"));
     let offsets = at("sequence_erase #0 (ids.step) -> the offsets of level");
     assert!(at("before the loop, one step after the other") < offsets);
-    assert!(offsets < at("before its output has room, for one step after the other"));
+    assert!(offsets < at("before memory is reserved for its output, for one step after the other"));
     // An operator that depends on no memory runs over all steps at once.
     let all = at("before the loop, over all steps at once");
     assert!(all < at("sequence_erase #0 (ids.step) -> sequence_erase:") && all < at("embedding #1"));

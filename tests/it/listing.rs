@@ -65,9 +65,9 @@ fn a_classifier() {
         linear@grad: is add@grad
         linear_2@grad: is add@grad
         dropout #15, backward (dropout@grad) -> embedding@grad: f32[rows0, 24] lod(0) in buffer 3
-        on rows in the loop's order, as they lie
+        on rows in the loop's order, without a copy
         embedding@grad from the loop's order to the batch's -> buffer 4
-        what reads it next, or fetches it, wants the batch's order
+        an operator or a fetch needs the batch's order
         embedding #16, backward (words, embedding@grad) -> embedding_0.weight@grad: f32[500, 24] selected_rows in selected rows 0",
     );
     // One buffer, many variables: their sizes as functions of rows.
@@ -164,7 +164,7 @@ fn a_loop_in_a_loop() {
     stands(
         &text,
         "zero -> buffer 36
-        the loop after it adds to it at every step",
+        the next loop adds to this gradient at every step",
     );
     assert!(text.contains("the loop, at every step, all sequences together"), "{text}");
 }

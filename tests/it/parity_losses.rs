@@ -257,7 +257,7 @@ fn options_of_norms_that_do_not_fit_are_refused() {
     };
     assert!(
         of(Norm::layer().momentum(0.5))
-            .contains("expected none: batch norm alone keeps a mean and a variance that move, got 0.5")
+            .contains("expected none: only a batch norm has a running mean and variance, got 0.5")
     );
     assert!(of(Norm::batch().momentum(1.5)).contains("1.5"));
     assert!(of(Norm::rms().bias_init(unpadded::layers::init::zeros())).contains("bias"));

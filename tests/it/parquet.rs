@@ -88,7 +88,7 @@ fn pages_are_read_however_they_are_written_and_packed() {
         assert_eq!(zstd.unwrap().records(), expected);
     } else {
         let known = "compression of `text` in file `parquet_reviews_zstd.parquet`: expected one by snappy, gzip, lz4, or none, got \
-                     zstd; `--features parquet-zstd` builds what reads it, with a compiler of C";
+                     zstd; build the program with `--features parquet-zstd`, which needs a C compiler";
         assert!(said(zstd).starts_with(known));
     }
     let brotli = said(LabelledTexts::open(fixture("reviews_brotli")));

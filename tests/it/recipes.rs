@@ -231,7 +231,7 @@ fn features_that_count_from_0_do_so_in_every_file() -> Result<()> {
     let prepared = prepare(&config(&zero))?;
     assert_eq!(
         prepared.said[1],
-        "read as `libsvm`; indices count from 0, since there is an index 0; the setting `first_index` says otherwise"
+        "read as `libsvm`; indices count from 0, since there is an index 0; the setting `first_index` overrides this"
     );
     assert!(prepared.said[0].contains("80 rows of 5 features"), "{:?}", prepared.said);
     assert!(prepared.held_out.cases.iter().any(|case| case.text.starts_with("0:1 ")));

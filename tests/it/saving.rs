@@ -204,7 +204,7 @@ fn what_is_no_checkpoint_is_not_replaced() {
     std::fs::write(&text, "some text\tlabel\n").unwrap();
     let error = refused_at_once(&text);
     assert!(
-        error.contains("expected a new file, or one of `unpadded` to replace, got a foreign one"),
+        error.contains("expected a new file, or an existing file of `unpadded`, got a foreign one"),
         "{error}"
     );
     assert_eq!(std::fs::read_to_string(&text).unwrap(), "some text\tlabel\n");

@@ -106,7 +106,7 @@ fn sparse_rows_beside_a_memory_are_refused_by_name() {
     assert_eq!(error.all().count(), 1, "{error}");
     let said = error.to_string();
     let expected = "sparse rows in a step, which are computed and read before its loop: expected operators on step \
-                    inputs and on what is around the step";
+                    inputs and on variables from outside the step";
     assert!(said.contains("variable `bags.step`") && said.contains(expected), "{said}");
     assert!(said.contains("`memory`, which the step computes"), "{said}");
 

@@ -187,7 +187,7 @@ fn a_memory_does_not_start_as_sparse_rows() {
     });
     let error = net.finish().unwrap_err().to_string();
     assert!(
-        error.contains("initial memory: expected dense rows: `to_dense` makes them so")
+        error.contains("initial memory: expected dense rows (call `to_dense` first)")
             && error.contains("`start`"),
         "{error}"
     );

@@ -110,12 +110,12 @@ fn what_is_no_tokenizer_is_refused() {
         said(&format!("{{\"model\": {{\"type\": \"WordLevel\", \"unk_token\": \"?\", \"vocab\": {vocab}}}}}"))
     };
     assert!(
-        of("{\"a\": 0, \"?\": 0}").contains("expected one token a number"),
+        of("{\"a\": 0, \"?\": 0}").contains("expected one token per id"),
         "{}",
         of("{\"a\": 0, \"?\": 0}")
     );
     assert!(of("{\"a\": 0, \"?\": 4000000000}").contains("expected tokens numbered from 0 on"));
-    assert!(of("{\"a\": 0}").contains("expected a token for what is not known"), "{}", of("{\"a\": 0}"));
+    assert!(of("{\"a\": 0}").contains("expected a token for unknown text"), "{}", of("{\"a\": 0}"));
     std::fs::remove_file(&path).ok();
     let missing = Tokenizer::hugging_face("no/tokenizer.json").unwrap_err().to_string();
     assert!(missing.contains("tokenizer `no/tokenizer.json`"), "{missing}");

@@ -33,8 +33,8 @@ record! {
 }
 
 record! {
-    /// A piece of one metric's sums, without sums that are +0. A metric with many sums has several pieces, with ascending
-    /// indices.
+    /// A piece of one metric's sums, without sums that are +0. A metric may have several pieces; the indices ascend from piece
+    /// to piece.
     pub(super) struct StoredSums {
         1 name: String,
         2 count: u64,
@@ -233,7 +233,7 @@ impl TryFrom<StoredEpoch> for EpochScores {
             true => Ok(names.into_iter().zip(values).collect()),
             false => Err(Error::new(
                 "scores of an epoch",
-                format!("{}, one a name", names.len()),
+                format!("{}, one per name", names.len()),
                 values.len().to_string(),
             )),
         };

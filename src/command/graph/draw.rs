@@ -114,7 +114,7 @@ fn block(program: &Program, id: BlockId, all: bool, drawn: &mut HashMap<BlockId,
     let (mut nodes, mut from) = (Vec::new(), HashMap::new());
     let runs = program.blocks().flat_map(|(_, block)| &block.ops).filter_map(|op| op.step.as_deref());
     let runs: Vec<_> = runs.filter(|step| step.block == id).collect();
-    // A memory of the step block maps to the variable of the previous step that gives its value.
+    // Maps each memory of the step block to the variable whose value in the previous step is the value of the memory.
     let left: HashMap<VarId, VarId> =
         runs.iter().flat_map(|step| &step.memories).map(|memory| (memory.previous, memory.next)).collect();
     // Only variables that operators of the block read get a box; other variables of the step block get none.

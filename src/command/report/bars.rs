@@ -100,7 +100,7 @@ pub(super) fn lengths(told: &Lengths) -> String {
         put(
             &mut out,
             format_args!(
-                " Padding each batch to its longest text would have made {} rows of {}: <b>{}</b> of them were never computed.",
+                " Padding each batch to its longest text would have made {} rows out of {}; <b>{}</b> of the rows would have been padding.",
                 count(told.padded),
                 count(told.tokens),
                 percent((told.padded - told.tokens) as f64 / told.padded as f64)
@@ -312,7 +312,7 @@ mod tests {
     #[test]
     fn the_padding_that_was_avoided_is_told() {
         let told = lengths(&Lengths { lengths: vec![2, 3, 40], tokens: 45, padded: 120 });
-        assert!(told.contains("120 rows of 45: <b>62.5\u{a0}%</b>"), "{told}");
+        assert!(told.contains("120 rows out of 45; <b>62.5\u{a0}%</b>"), "{told}");
         assert!(!lengths(&Lengths { lengths: vec![0], tokens: 0, padded: 0 }).contains("Padding"));
         assert_eq!(lengths(&Lengths::default()), "");
     }

@@ -133,8 +133,8 @@ fn drawn(title: &str, epochs: &[u64], lines: &[Line<'_>], best: Option<usize>, n
     out + "</svg>\n"
 }
 
-/// Returns the indices of the drawn epochs: all epochs, or, if there are too many, evenly spaced epochs with the last and
-/// the best.
+/// Returns the indices of the epochs to draw. If there are too many epochs, the list has evenly spaced epochs, the last
+/// epoch and the best epoch; otherwise, it has all epochs.
 fn kept(count: usize, best: Option<usize>) -> Vec<usize> {
     let each = count.div_ceil(POINTS).max(1);
     (0..count).filter(|&i| i % each == 0 || i + 1 == count || best == Some(i)).collect()
@@ -243,8 +243,8 @@ fn legend(out: &mut String, lines: &[Line<'_>], log: bool) {
     out.push_str("</g>\n");
 }
 
-/// Writes the elements that appear while the mouse pointer is near an epoch: the values of the epoch instead of the legend,
-/// a vertical line, and points.
+/// Writes the elements that appear while the mouse pointer is near an epoch. The elements are the values of the epoch, which
+/// replace the legend, a vertical line, and points.
 fn reading(
     out: &mut String,
     (epoch, best, named): (u64, bool, bool),

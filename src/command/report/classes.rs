@@ -233,8 +233,8 @@ pub(super) fn calibration(bins: &[Bin]) -> String {
     put(
         &mut out,
         format_args!(
-            "</svg>\n<p class=\"note\">Expected calibration error <b>{}</b>: so far, on average, lie stated probability and share of right \
-         answers from each other, over {}. On the dotted line they are equal; below it the model is too sure.</p>\n</figure>\n",
+            "</svg>\n<p class=\"note\">Expected calibration error <b>{}</b>: the mean difference between the stated probability and the share \
+         of right answers, over {}. On the dotted line both are equal; below the dotted line the model is too sure.</p>\n</figure>\n",
             number(error),
             counted(bins.iter().map(|b| b.count).sum(), "prediction", "predictions")
         ),

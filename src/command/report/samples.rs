@@ -39,8 +39,8 @@ pub(super) fn mistakes(mistakes: &[Mistake]) -> String {
     out + "</section>\n"
 }
 
-/// Writes a text whose words are shaded by weight. With `signed`, the shade is relative to the largest weight of the text;
-/// otherwise the weight itself is the shade.
+/// Writes a text whose words are shaded by weight. With `signed`, the shade is relative to the largest absolute weight of
+/// the text; without `signed`, the weight itself, from 0 to 1, is the shade.
 fn shaded(out: &mut String, words: &[(String, f32)], signed: bool) {
     let shown = words.get(..WORDS).unwrap_or(words);
     let finite = |w: f32| if w.is_finite() { w } else { 0.0 };

@@ -186,8 +186,8 @@ impl Tune {
         };
         if let Some(test) = self.test.as_ref().or(config.data.test.as_ref()) {
             return bad(format!(
-                "test set: expected none while settings are searched, got `{test}`: a set that decides measures nothing; \
-                 `unpadded train {}/best.toml --test {test}` measures at the end",
+                "test set: expected none while settings are searched, got `{test}`: the test set must not choose settings; \
+                 `unpadded train {}/best.toml --test {test}` scores it at the end",
                 path.display()
             ));
         }
@@ -270,7 +270,8 @@ impl Search<'_> {
         Ok(interrupted)
     }
 
-    /// Trains a trial in its run folder up to rung `rung`. If the training is complete, the command writes its report.
+    /// Trains a trial in its run folder up to rung `rung`. If the training is complete, the function also
+    /// writes the report of the trial.
     fn fitted(&self, trial: &Trial, rung: usize) -> Outcome<(Report, Option<Better>)> {
         let config = self.config(trial)?;
         config.check()?;

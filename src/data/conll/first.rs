@@ -11,7 +11,7 @@ use crate::data::records::{OneLine, shown};
 use crate::data::tag_spelling::is_scheme;
 use crate::error::{Error, ErrorKind, Result};
 
-/// Maximum number of lines at the start of a file that are read to detect the columns.
+/// The maximum number of lines that are read from the start of a file to detect its columns.
 const LOOKED_AT: usize = 1000;
 
 /// Known header names of the column of the words.
@@ -43,7 +43,7 @@ const TAGS: [&str; 22] = [
     "ne",
 ];
 
-/// The tags that words such as `#`, which are symbols, may have.
+/// The usual tags of words that are symbols, such as `#`.
 const SYMBOLS: [&str; 4] = ["SYM", "PUNCT", "#", "X"];
 
 /// Known header names of a column with the number of the sentence.
@@ -81,8 +81,8 @@ fn most(words: &[&String], separator: Separator) -> (usize, usize) {
 }
 
 /// Returns whether the file aligns its columns with runs of tabs: some cells between tabs are empty, but nearly all
-/// lines have equally many nonempty cells. The result is `false` if empty cells are missing values: then all lines
-/// have equally many tabs, but different columns are empty.
+/// lines have the same number of nonempty cells. The result is `false` if empty cells are missing values: all lines
+/// then have the same number of tabs, but their empty cells are in different columns.
 fn are_aligned(words: &[&String]) -> bool {
     let empty = |line: &&String| -> Vec<bool> { cells(line, Separator::Tabs).map(str::is_empty).collect() };
     let rows: Vec<Vec<bool>> = words.iter().map(empty).collect();
@@ -157,9 +157,9 @@ impl First {
         Error::of(ErrorKind::Format, format!("columns of file `{}`", self.name), expected, got.into())
     }
 
-    /// Returns the names of the columns if the first line is a header, else `None`. A header has a known name or the
-    /// user's name for the word column, and also for the tag column. The name of the tag column must not occur as a
-    /// tag in later lines.
+    /// Returns the names of the columns if the first line is a header, else `None`. In a header, the word column and
+    /// the tag column each have a known name or the name that the user set. The name of the tag column must not occur
+    /// as a tag in later lines.
     fn header(&self, given: ColumnSettings<'_>) -> Result<Option<Vec<String>>> {
         let Some((at, line)) = self.lines.iter().enumerate().find(|(_, line)| begins(line)) else {
             return Ok(None);
@@ -219,15 +219,16 @@ impl First {
     /// Returns whether the lines have columns, rather than running text. `known` is the number of columns of an earlier
     /// file; `None` if there is no earlier file.
     pub(super) fn are_columns(&self, known: Option<usize>) -> bool {
-        /// The minimum share of lines that must have the most frequent number of columns. The second share is for a
-        /// file whose number of columns equals the number in an earlier file.
+        /// The minimum share of lines with the most frequent number of columns. The second share is for a file that has
+        /// as many columns as an earlier file.
         const EVEN: [f64; 2] = [0.9, 0.5];
         let even = self.share() >= EVEN[0];
         if self.count < 2 || self.separator != Separator::Spaces {
             let alike = known == Some(self.count) && self.share() >= EVEN[1];
             return (even || alike) && (self.count > 1 || self.has_blocks());
         }
-        // Equal numbers of words between spaces are not enough: the lines could be texts of equal length.
+        // The same number of words in each line does not prove that there are columns: the lines could be texts of
+        // equal length.
         let tagged = (0..self.count).any(|at| self.all(at, is_of_scheme));
         let some = self.share() >= EVEN[1] && known == Some(self.count);
         even && (self.has_blocks() || tagged || self.is_numbered()) || some
@@ -287,8 +288,8 @@ impl First {
         let Some(Some(start @ (0 | 1))) = all.first().and_then(|ids| ids.first()).copied() else {
             return false;
         };
-        // A few errors in the numbering are accepted here: the reader of the sentences reports missing blank lines and
-        // words.
+        // A few errors in the numbering are accepted here: the reader of the sentences reports each missing word and
+        // each missing blank line.
         let begun = all.iter().filter(|ids| ids.first().is_none_or(|id| *id == Some(start))).count();
         let pairs = || all.iter().flat_map(|ids| ids.windows(2));
         let goes_on = |pair: &&[Option<usize>]| matches!(pair, [Some(id), Some(next)] if id.checked_add(1) == Some(*next));
@@ -301,7 +302,7 @@ impl First {
             && counted * 2 >= pairs().count()
     }
 
-    /// Returns whether the first column has the number of each word in its sentence.
+    /// Returns whether the first column numbers the words of each sentence.
     pub(super) fn is_numbered(&self) -> bool {
         self.counts(0)
     }
@@ -328,7 +329,7 @@ impl First {
     }
 
     /// Returns whether comments that begin with `#` precede sentences. Such a comment has a key, such as `# id 5`, or
-    /// does not have as many columns as the words.
+    /// does not have as many columns as the lines of words.
     pub(super) fn has_comments(&self) -> bool {
         let mut before = "";
         self.lines.iter().any(|line| {
@@ -338,8 +339,8 @@ impl First {
         })
     }
 
-    /// Returns whether a sentence begins with a line of `#` that has a cell in the tag column, but the cell is no tag
-    /// of a scheme.
+    /// Returns whether a sentence begins with a line that looks like a comment, but has a cell in the tag column. A
+    /// line whose cell is a tag of a scheme is not counted.
     pub(super) fn has_hashes(&self, tags: usize) -> bool {
         let mut before = "";
         self.lines.iter().any(|line| {
@@ -350,9 +351,9 @@ impl First {
         })
     }
 
-    /// Returns whether each sentence begins with a comment of `#`, and some of these comments have as many columns as
-    /// the words. No other lines begin with `#`, and no cell in the tag column of these comments is also the tag of a
-    /// word.
+    /// Returns whether each sentence begins with a comment with `#`, and some of these comments have as many columns as
+    /// the lines of words. No other lines begin with `#`, and no cell in the tag column of these comments is also the
+    /// tag of a word.
     pub(super) fn has_titles(&self, tags: usize) -> bool {
         let blocks: Vec<&[String]> =
             self.lines.split(|line| line.trim().is_empty()).filter(|b| !b.is_empty()).collect();
@@ -454,8 +455,8 @@ impl First {
         self.count >= 14 && self.is_numbered() && self.all(8, head) && self.all(9, head)
     }
 
-    /// In a file with word numbers, returns the first of the successive last columns that have tags of a scheme. If
-    /// the last column has no such tags, returns the last column.
+    /// Returns the first tag column of a file with word numbers. The tag columns are the run of last columns in which
+    /// all cells are tags of a scheme. If the last column has other cells, the last column is returned.
     pub(super) fn first_tags(&self) -> usize {
         let is = |at: &usize| self.all(*at, is_of_scheme);
         (2..self.count).rev().take_while(is).last().unwrap_or(self.count.saturating_sub(1))

@@ -1,4 +1,4 @@
-//! Cuts the lines of a file with words and tags in columns into cells, and detects marks of documents and comments.
+//! Cuts the lines of a file with columns into cells, and detects the marks of documents and of comments.
 
 use serde::{Deserialize, Serialize};
 
@@ -65,7 +65,7 @@ pub(super) fn is_of_scheme(tag: &str) -> bool {
     tag == "O" || tag.split_once('-').is_some_and(letter)
 }
 
-/// Returns whether a word is the mark of a document, as `-DOCSTART-` or `-DOCEND-`.
+/// Returns whether a word is the mark of a document, such as `-DOCSTART-` or `-DOCEND-`.
 pub(super) fn is_document(word: &str) -> bool {
     let inner = word.strip_prefix('-').and_then(|word| word.strip_suffix('-')).unwrap_or_default();
     let (doc, rest) = inner.split_at_checked(3).unwrap_or_default();
@@ -83,7 +83,7 @@ pub(super) fn first_word(line: &str) -> &str {
     line.split(is_blank).find(|word| !word.is_empty()).unwrap_or_default()
 }
 
-/// Returns whether a word may begin a comment: it has only characters of `#%;/@`.
+/// Returns whether a word may begin a comment: each of its characters is one of `#%;/@`.
 pub(super) fn may_mark(word: &str) -> bool {
     !word.is_empty() && word.bytes().all(|byte| b"#%;/@".contains(&byte))
 }

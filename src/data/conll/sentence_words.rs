@@ -13,7 +13,7 @@ use crate::error::{Error, ErrorKind, Result};
 pub(in crate::data) struct SentenceWords {
     pub(in crate::data) text: String,
     pub(in crate::data) words: Vec<u64>,
-    /// The line number of the header, in the first sentence of a file with a header; else `None`.
+    /// In the first sentence of a file with a header, the line number of the header; else `None`.
     pub(in crate::data) header: Option<u64>,
 }
 
@@ -31,7 +31,7 @@ impl Marked {
     }
 }
 
-/// Joins words into a text with one word per line, the input format of models for words that may contain spaces.
+/// Joins words into a text with one word per line. Models whose words may contain spaces take this input format.
 pub(in crate::data) fn joined(words: &[String]) -> Result<String, Reason> {
     match words.iter().find(|word| word.trim().is_empty() || word.contains(['\n', '\r'])) {
         Some(word) => {
@@ -75,15 +75,15 @@ impl Parser<SentenceWords> for Marked {
 pub(in crate::data) struct KnownColumns<'a> {
     /// The columns of the training data or of an earlier file; `None` if there is no earlier file.
     pub(in crate::data) like: Option<&'a Columns>,
-    /// The name or the number of the column of the words, as set by the user; `None` if it is not set.
+    /// The name or the number that the user set for the column of the words; `None` if the user set neither.
     pub(in crate::data) words: Option<&'a str>,
     /// Whether a setting or the file name shows that the file has columns.
     pub(in crate::data) columns: bool,
 }
 
 impl Columns {
-    /// Detects the columns of a file of words. If the file has the columns of the earlier file `like`, the same column
-    /// has the words. Returns `None` for a file with a text per line.
+    /// Detects the columns of a file of words. If the file has the columns of the earlier file `like`, the words are in
+    /// the same column as in the earlier file. Returns `None` for a file with a text per line.
     pub(in crate::data) fn of_words(file: &TextFile, known: KnownColumns<'_>) -> Result<Option<Self>> {
         let KnownColumns { like, words, columns } = known;
         let names: &[String] = like.filter(|like| like.header).map_or(&[], |like| &like.names);
@@ -104,8 +104,8 @@ impl Columns {
                 };
                 let words = words.or_else(|| named(|like| like.words));
                 let tags = named(|like| like.tags).filter(|tags| words != Some(tags));
-                // The file may lack a column of tags, so the detection is tried again with the last column in its
-                // place.
+                // The detection fails if the file has no column of tags. The detection is then tried again with the
+                // last column as the tag column.
                 Self::of(file, words, tags, None, None)
                     .or_else(|_| Self::of(file, words, Some(&first.count.to_string()), None, None))?
             }

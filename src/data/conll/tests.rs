@@ -1,4 +1,4 @@
-//! Columns of small files.
+//! Tests of the columns of small files.
 
 use super::*;
 
@@ -6,7 +6,8 @@ fn file(name: &str, text: &'static str) -> TextFile {
     TextFile::embedded(name, text)
 }
 
-/// Returns the description of the columns and the sentences; each sentence as its first line and its words with tags.
+/// Returns the description of the columns, and the sentences; a sentence is shown as the number of its first line, then
+/// its words with their tags.
 fn read(name: &str, text: &'static str, tags: Option<&str>) -> Result<(String, Vec<String>)> {
     let file = file(name, text);
     let columns = Columns::of(&file, None, tags, None, None)?;
@@ -51,7 +52,7 @@ fn runs_of_tabs_align_columns_where_no_cell_is_empty() {
     assert_eq!(read("c.conll", "is\t\tO\nso\t\tO\n", None).unwrap().1, ["1: is/O so/O"]);
     let missing = "a\tN\tO\n".repeat(20) + "b\t\tN\tO\n\tN\tO\tX\n";
     refused(missing.leak(), "c.conll:22: expected 3 columns between runs of tabs, got an empty one in");
-    // All lines have the same number of tabs, so a value is missing.
+    // All lines have the same number of tabs, so the empty cells are missing values.
     refused(
         "is\tV\t\tO\nso\t\tX\tO\n",
         "c.conll:1: expected 4 columns between tabs, got an empty one in \"is\\tV\\t\\tO\"",
@@ -109,7 +110,8 @@ fn comments_and_numbers_are_no_words() {
     assert_eq!(said, expected);
     assert_eq!(texts, ["2: Anna/B-PER ruft/O Bonn/B-ORG", "7: Nein/O"]);
     assert_eq!(read("de.tsv", text, Some("4")).unwrap().1[0], "2: Anna/O ruft/O Bonn/B-LOC");
-    // The last column has the tags, unless all columns behind the words have tags of a scheme.
+    // Usually, the last column has the tags. If all columns behind the words have tags of a scheme, the first of these
+    // columns has the tags.
     assert_eq!(read("n", "1 a N O\n2 b V B-X\n", None).unwrap().1, ["1: a/O b/B-X"]);
     // A `#` with a tag is a word, and numbers are words if no other column has words.
     assert_eq!(read("n", "# O\n1 O\n\n# B-X\n", None).unwrap().1, ["1: #/O 1/O", "4: #/B-X"]);
@@ -155,8 +157,8 @@ fn comments_with_as_many_columns_as_words_are_no_words() {
     let (said, texts) = read("c", "# id 7 domain=en\nHe _ _ O\n\nParis _ _ B-LOC\n", None).unwrap();
     assert!(said.ends_with("lines with `#` are comments"), "{said}");
     assert_eq!(texts, ["2: He/O", "4: Paris/B-LOC"]);
-    // Lines with `#` are words if their tag is a tag of a scheme or of other words, or if they are not before
-    // sentences.
+    // A line with `#` is a word if its tag is a tag of a scheme or the tag of another word. A line with `#` that does
+    // not begin a sentence is a word, too.
     assert_eq!(read("c", "# O\na B-X\n\n# O\nb O\n", None).unwrap().1, ["1: #/O a/B-X", "4: #/O b/O"]);
     assert_eq!(read("c", "# N\na N\n\n# V\nb V\n", None).unwrap().1, ["1: #/N a/N", "4: #/V b/V"]);
     let (said, texts) = read("c", "# SYM\na N\n\nb N\n# SYM\n", None).unwrap();
@@ -200,7 +202,7 @@ fn tags_in_brackets_are_chunks() {
         "a (A*\n\nb *\n",
         "c.conll:2: expected the end `*)` of the chunk `(A*`, got the end of the sentence",
     );
-    // A parse in brackets is not a tag of chunks.
+    // A bracketed parse tree, such as `(S(NP*))`, is not a bracketed tag.
     assert_eq!(read("c", "a (S(NP*))\nb *)\n", None).unwrap().1, ["1: a/(S(NP*)) b/*)"]);
 }
 
@@ -224,7 +226,7 @@ fn a_header_names_the_columns() {
     let owned = |all: [&str; 2]| all.map(str::to_owned).to_vec();
     assert_eq!(texts, Some((owned(["He", "runs"]), owned(["O", "B-X"]))));
     assert_eq!(header(text, None, Some("pos"), None).unwrap().1.unwrap().1, ["PRP", "VB"]);
-    // An unknown name is a header if it is set.
+    // A line with unknown names is a header if the user sets these names or sets `header`.
     let text = "mot etiquette\n\nun O\n";
     assert_eq!(header(text, None, None, None).unwrap().1.unwrap().0, ["mot"]);
     assert_eq!(header(text, Some("mot"), Some("etiquette"), None).unwrap().1.unwrap().0, ["un"]);
@@ -249,7 +251,7 @@ fn a_header_names_the_columns() {
     let other = |text| Columns::of(&file("b", text), None, None, None, Some(&like));
     let error = other("tag word\nO un\n").unwrap_err().to_string();
     assert!(error.contains("expected `word`, `tag`, as in the file that was read before"), "{error}");
-    // A header in a later file, behind a file without header, must not name the column of the words as tags.
+    // The first file has no header. The header of a later file must not name the column of the words as the tags.
     let bare = Columns::of(&file("a", "it O\nruns X\n"), None, None, None, None).unwrap();
     let of = |text| Columns::of(&file("b", text), None, None, None, Some(&bare));
     assert!(of("word tag\nit O\nruns X\n").unwrap().header);

@@ -1,4 +1,4 @@
-//! The laws of the loader, and failures in threads.
+//! Tests of the loader's guarantees, and of failures in threads.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::data::{Field, SampleStream, Samples};
 
-/// Samples of the given lengths, whose ids encode the sample and the position.
+/// Returns the fields of samples with the given lengths; each id encodes its sample and its position.
 fn fields(lengths: &[usize]) -> Vec<Vec<Field>> {
     let one = |(i, &n): (usize, &usize)| {
         let ids = (0..n).map(|t| (i * 1000 + t) as i64).collect::<Vec<_>>();
@@ -21,7 +21,7 @@ fn samples(lengths: &[usize]) -> Samples {
     fields(lengths).into_iter().collect()
 }
 
-/// A stream of samples of these lengths, which each pass makes anew.
+/// Returns a stream of samples of these lengths; each pass makes the samples anew.
 fn streamed(lengths: &[usize]) -> SampleStream {
     let samples = samples(lengths);
     SampleStream::new(samples.fingerprint(), move || samples.open())
@@ -65,7 +65,7 @@ proptest! {
         };
         let loader = make(0);
         let batches = all(&loader, epoch, 0);
-        // The epoch is resumed at batch `from`, with and without prefetch, by another loader, as in another process.
+        // Another loader, with or without prefetch, resumes the epoch at batch `from`, as another process would.
         let rest = batches.get(from as usize..).unwrap_or_default();
         prop_assert_eq!(&all(&make(ahead), epoch, from)[..], rest);
         prop_assert_eq!(loader.fingerprint(), make(ahead).fingerprint());
@@ -179,7 +179,7 @@ fn samples_that_do_not_fit_are_refused() {
     assert!(loader.batches(None, 0).is_err());
 }
 
-/// A loader of a stream of ten samples, followed by the result of `last`.
+/// Returns a loader of a stream: ten samples, the result of `last`, and five more samples.
 fn ten_and(last: impl Fn() -> Result<Sample> + Clone + Send + Sync + 'static) -> Loader {
     let stream = SampleStream::new(0, move || {
         let last = last.clone();

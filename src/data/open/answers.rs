@@ -28,7 +28,7 @@ pub enum AnswerCell {
     Nothing,
 }
 
-/// A record of a file, with the text that the model predicts for.
+/// A record of a file, with the text for which the model predicts an answer.
 #[derive(Debug)]
 pub struct Question {
     /// The number of the record's first line in the file, counted from 1; in Parquet, the number of the row.
@@ -79,8 +79,8 @@ pub(super) struct AnswerColumns {
 }
 
 impl AnswerColumns {
-    /// Sets the names of the added columns. A name that the file has already gets the prefix `predicted_`. Returns a
-    /// note for the user if an answer does not get a column of its own.
+    /// Sets the names of the added columns. If the file already has a name, the added column of this name gets the
+    /// prefix `predicted_`. Returns a note for the user if an answer does not get a column of its own.
     pub(super) fn name(&mut self, added: &[&str]) -> Option<String> {
         let columns = matches!(self.form, Form::Columns(_));
         let own = |name: &&str| {
@@ -155,7 +155,7 @@ impl AnswerColumns {
     }
 
     /// Returns the lines behind the last record, for the output. In a file of columns, the words of a sentence that
-    /// could not be read lose their tags.
+    /// could not be read get `_` as their answer.
     pub(super) fn tail(&self, raw: Vec<Raw>) -> String {
         let Form::Columns(columns) = &self.form else {
             return raw.iter().flat_map(|line| [line.text.as_str(), line.end]).collect();

@@ -1,5 +1,5 @@
-//! Finds the text to predict for in the records of a file: the column of the text is detected by the header, or by its
-//! name or number in the training data.
+//! Finds the texts to predict for in the records of a file. The text column is found by the header, or by the name or
+//! the number that it has in the training data.
 
 use super::answers::Form;
 use super::column::{Column, LABEL, SOURCE, TARGET, TOKENS, language, plain};
@@ -69,7 +69,7 @@ impl AnswerPlan {
         Self::lines(Box::new(OneLine(row)), Form::Comment)
     }
 
-    /// The plan for a file of texts, with or without labels, or of source texts, with or without translations.
+    /// The plan for a file of texts (with or without labels) or of source texts (with or without translations).
     pub(super) fn texts(file: &TextFile, options: &mut ReadOptions, task: Task) -> Result<Self> {
         if options.format == Some(FileFormat::Plain) {
             return Ok(Self::plain());
@@ -106,9 +106,9 @@ impl AnswerPlan {
         opened
     }
 
-    /// The plan for a table. The text column has the name from the training data, else a known name, else the number
-    /// from the training data. If a text has several columns, these are the columns of the training data. If the file
-    /// is not a table, each line is a text.
+    /// The plan for a table. The text column is the column with the name from the training data, else the column with a
+    /// known name, else the column with the number from the training data. If a text has several columns, only the
+    /// columns of the training data are used. If the file is not a table, each line is a text.
     fn table(
         file: &TextFile,
         guess: &Guess,
@@ -276,7 +276,7 @@ fn remedied(error: Error, texts: &[Column<'_>]) -> Error {
     match texts {
         [text] => match text.given.filter(is_name) {
             Some(given) => error.noted(format!(
-                "`{given}` is the {} of the training; another column is set as by `--set {}=NAME`",
+                "`{given}` is the {} of the training; `--set {}=NAME` sets another column",
                 text.what,
                 text.setting()
             )),
@@ -294,8 +294,8 @@ fn has_names(rows: &[Vec<String>], texts: &[Column<'_>]) -> bool {
     rows.first().is_some_and(|first| first.iter().any(|cell| texts.iter().any(|text| text.names(cell))))
 }
 
-/// Finds the text column in the header: returns its name, and a note if its name or position differs from the training
-/// data. Returns `None` if there is no header, or no name in the header is known.
+/// Finds the text column in the header: returns the column's name, and a note if the name or the position differs from
+/// the training data. Returns `None` if there is no header, or if no name in the header is known.
 fn by_header(
     file: &str,
     rows: &[Vec<String>],
@@ -318,8 +318,8 @@ fn by_header(
     if cells.iter().any(|cell| cell.is_empty() || number(cell)) {
         return Ok(None);
     }
-    // If the header names two languages, the training data decides the source: by the language, else by the position of
-    // the column.
+    // If the header names two languages, the source is the column whose language is the source in the training data,
+    // else the column at the same position as in the training data.
     let languages: Vec<usize> =
         (0..cells.len()).filter(|&at| once(at) && cells.get(at).is_some_and(|cell| language(cell))).collect();
     if let (true, [first, _, ..]) = (text.what == "source", &languages[..]) {
@@ -369,14 +369,14 @@ fn by_place(
     (texts, label): (&[Column<'_>], Column<'_>),
 ) -> Result<table::Table> {
     let of = |wanted: &[Column<'_>]| table::Table::of(file, guess.format, options, wanted);
-    // The label column is detected together with the text columns, so that a label column is not taken for a text
+    // The label column is detected together with the text columns, so that a label column is not mistaken for a text
     // column.
     let both = of(&[texts, &[label]].concat());
     let named = |table: &table::Table| table.has_header() || label.given.is_some();
     match both {
         Ok(table) if named(&table) => Ok(table),
         both => match (of(texts), both) {
-            // Without a header, the label column is at another position than in the training data.
+            // The file has no header, and its label column is at another position than in the training data.
             (Ok(table), Err(e)) if !table.has_header() && table.has_column(label.given) => {
                 Err(guess.explain(e))
             }

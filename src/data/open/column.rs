@@ -6,7 +6,7 @@
 pub(super) struct Column<'a> {
     /// The role of the column, such as `text`. The option that sets the column has this name, too.
     pub(super) what: &'static str,
-    /// The set name or number of the column; `None` if the column is not set.
+    /// The name or the number that the user set for the column; `None` if the user set none.
     pub(super) given: Option<&'a str>,
     /// The usual names of the column in data sets, the likeliest first.
     pub(super) known: &'static [&'static str],
@@ -15,7 +15,7 @@ pub(super) struct Column<'a> {
 /// The rule that decides which cells of a record may be empty.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Empty {
-    /// The number of text columns, which are the first of the wanted columns.
+    /// The number of text columns; the text columns come first in the list of wanted columns.
     texts: usize,
     /// Whether the last text column is a second text.
     pub(super) pair: bool,
@@ -143,7 +143,7 @@ pub(super) const TOKENS: &[&str] = &["tokens", "words"];
 pub(super) const TAGS: &[&str] = &["tags", "ner_tags", "labels", "slots", "chunk_tags", "pos_tags", "ner"];
 pub(super) const INTENT: &[&str] = &["intent", "label", "class"];
 
-/// Languages that may be in headers, by their names and their codes of ISO 639.
+/// The names and the ISO 639 codes of the languages that headers may have.
 const LANGUAGES: &[&str] = &[
     "english",
     "en",
@@ -292,7 +292,7 @@ impl Column<'_> {
         }
     }
 
-    /// Returns whether a header cell is the set name or a known name of the column.
+    /// Returns whether a header cell is the name that the user set for the column, or a known name of the column.
     pub(super) fn names(&self, cell: &str) -> bool {
         self.known.contains(&&*plain(cell)) || self.given.is_some_and(|given| given.trim() == cell.trim())
     }

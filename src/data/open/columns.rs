@@ -83,8 +83,8 @@ impl Columns<'_> {
         };
         let width = self.width();
         let position = |name: &str| first.iter().position(|cell| cell.trim() == name.trim());
-        // A setting that is a number is the position of a column. The setting is a name if the table has no such
-        // position.
+        // If a setting is a number from 1 to the number of columns, it is the position of a column. Any other setting
+        // is the name of a column.
         let given: Vec<ColumnSetting<'_>> = wanted
             .iter()
             .map(|one| match one.given.map(|given| (given, given.trim().parse::<usize>().ok())) {
@@ -205,8 +205,8 @@ impl Columns<'_> {
             notes.extend(self.perhaps_a_header(wanted, &columns));
         }
         let name = |&column: &usize| match first.get(column) {
-            // If the name of the column is a number, the column's position is stored instead: the next file would take
-            // the name for a position.
+            // If the name of the column is a number, the column's position is stored instead, because the name would be
+            // read as a position in the next file.
             Some(cell) if header && is_name(cell) && often(column) == 1 => cell.trim().to_owned(),
             _ => (column + 1).to_string(),
         };
@@ -214,7 +214,8 @@ impl Columns<'_> {
         Ok(ColumnChoice { columns, names, width, header, notes })
     }
 
-    /// Returns the most frequent number of cells per record; of equally frequent numbers, the number that occurs first.
+    /// Returns the most frequent number of cells per record. If several numbers are equally frequent, returns the
+    /// number that occurs first.
     fn width(&self) -> usize {
         let mut counts: Vec<(usize, usize)> = Vec::new();
         for row in self.rows {
@@ -236,7 +237,8 @@ impl Columns<'_> {
             None => {}
         }
         if let Some(name) = given.iter().find_map(|given| match given {
-            // A setting that is a number beyond the last column is a name only if a cell of the first record equals it.
+            // A number beyond the last column is the name of a column only if a cell of the first record equals the
+            // number.
             ColumnSetting::Name(name) => Some(name).filter(|name| is_name(name) || self.has(name)),
             _ => None,
         }) {
@@ -284,7 +286,8 @@ impl Columns<'_> {
     /// Returns the positions of the wanted columns if the first record has a known name for each wanted column; else
     /// `None`.
     fn all_known(&self, wanted: &[Column<'_>], given: &[ColumnSetting<'_>]) -> Option<Vec<usize>> {
-        // The columns of a text in several columns have no known names; the known name of the label then decides.
+        // If a text has several columns, these columns have no known names; the known name of the label column then
+        // decides.
         if wanted.iter().all(|one| one.known.is_empty()) {
             return None;
         }
@@ -310,8 +313,8 @@ impl Columns<'_> {
     }
 
     /// Finds the wanted columns of a later file of a data set; `wanted` has the names or numbers from the earlier file.
-    /// If this file has a header with known names, the header overrides column numbers, and also names that this file
-    /// lacks. Without such a header, [`Self::pick`] finds the columns.
+    /// If this file has a header with known names, the header overrides column numbers, and also column names that this
+    /// file lacks. Without such a header, [`Self::pick`] finds the columns.
     pub(super) fn pick_alike(&self, wanted: &[Column<'_>]) -> Result<ColumnChoice> {
         let fits = wanted.iter().all(|one| one.given.is_some_and(|given| is_name(given) && self.has(given)));
         if fits || self.header == Some(false) || !self.names_itself(wanted) {
@@ -340,7 +343,7 @@ impl Columns<'_> {
         Err(Error::of(ErrorKind::Format, what, expected, got).noted(advice).noted(text.advice()))
     }
 
-    /// Returns whether the first record has a cell of this name.
+    /// Returns whether the first record has a cell with this name.
     fn has(&self, name: &str) -> bool {
         self.rows.first().is_some_and(|row| row.iter().any(|cell| cell.trim() == name.trim()))
     }
@@ -447,8 +450,8 @@ impl Columns<'_> {
         hardly && of_left * 4 <= of_right * 3 && (long(left) <= long(right) || of_left * 10 <= of_right)
     }
 
-    /// Returns an error if the detected column `label` has too many distinct values for labels; `None` if the labels
-    /// repeat often enough.
+    /// Returns an error if the detected column `label` has too many distinct values for a column of labels; `None` if
+    /// the labels repeat often enough.
     fn too_many_labels(&self, label: usize, header: bool) -> Option<Error> {
         const MANY: usize = 20;
         let rows = self.rows.get(usize::from(header)..).unwrap_or_default();
@@ -532,7 +535,8 @@ fn counted(columns: usize) -> String {
     if columns == 1 { "1 column".to_owned() } else { format!("{columns} columns") }
 }
 
-/// Returns the error for a set name `given` that is not among `names`; the error suggests the nearest name.
+/// Returns the error for a column name `given` that the user set, but that is not in `names`; the error suggests the
+/// nearest name.
 pub(super) fn missing(what: String, given: &str, names: &[impl AsRef<str>]) -> Error {
     let names = || names.iter().map(|name| name.as_ref().trim());
     let error =

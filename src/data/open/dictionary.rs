@@ -5,11 +5,12 @@ use std::collections::HashSet;
 use crate::data::Pair;
 use crate::data::lines::Reason;
 
-/// Returns whether pairs are words with their pronunciations. Then each source is one word, and each target is
-/// phonemes with spaces in between, about as many as the word has letters.
+/// Returns whether pairs are words with their pronunciations. The source is then one word. The target has about as many
+/// phonemes, between spaces, as the word has letters.
 pub(crate) fn are_pronunciations<'a>(pairs: impl IntoIterator<Item = &'a Pair>) -> bool {
     const LOOKED_AT: usize = 1_000;
-    /// Maximum number of characters of a phoneme. A phoneme may have marks, such as a tie, a length or a tone.
+    /// Maximum number of characters of a phoneme. A phoneme may have marks, such as a tie bar, a length mark or a tone
+    /// mark.
     const LONGEST: usize = 6;
     let (mut words, mut letters, mut phonemes, mut signs) = (0usize, 0usize, 0usize, 0usize);
     for Pair { source, target, .. } in pairs.into_iter().take(LOOKED_AT) {
@@ -25,7 +26,7 @@ pub(crate) fn are_pronunciations<'a>(pairs: impl IntoIterator<Item = &'a Pair>) 
         }
         (words, letters) = (words + 1, letters + source.chars().count());
     }
-    // If the targets were translations of words, they would have fewer and longer parts than phonemes.
+    // A translation of a word has fewer and longer parts than a pronunciation.
     words > 0 && phonemes > words && 2 * phonemes > letters && 5 * signs <= 12 * phonemes
 }
 

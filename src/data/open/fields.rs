@@ -16,7 +16,7 @@ use crate::data::records::of_columns;
 pub(super) enum Value<'a> {
     Null,
     Truth(bool),
-    /// A number, with the digits that the file has.
+    /// A number, with the same digits as in the file.
     Number(Cow<'a, str>),
     Text(Cow<'a, str>),
     List(Vec<Value<'a>>),
@@ -173,7 +173,8 @@ fn of_raw(raw: &RawValue, depth: usize) -> serde_json::Result<Value<'_>> {
     })
 }
 
-/// Parses a JSON record. The values of fields that are not in `wanted` become `Null`; `None` wants all fields.
+/// Parses a JSON record. The values of fields that are not in `wanted` become `Null`; if `wanted` is `None`, all fields
+/// keep their values.
 pub(super) fn record<'a>(json: &'a str, wanted: Option<&[String]>) -> serde_json::Result<Value<'a>> {
     if json.trim_start().starts_with('{') {
         return Ok(Value::Object(object(json, Fields { wanted, depth: DEEPEST })?));
@@ -276,9 +277,9 @@ pub(super) fn text_in(
 /// The character behind each label of a text with several labels.
 const BEHIND: char = '\u{1f}';
 
-/// Returns the label in a field, without white space around the label. If `lists` is true, the field may also be a list
-/// of labels or missing. A list is returned as one string with U+001F behind each label; an empty list becomes U+001F
-/// alone. A missing field is returned as an empty string.
+/// Returns the label in a field, without white space around the label. If `lists` is true, the field may also be
+/// missing, or be a list of labels. A list is returned as one string with U+001F behind each label; an empty list
+/// becomes U+001F alone. A missing field is returned as an empty string.
 pub(super) fn label(object: &Object<'_>, name: &str, lists: bool) -> Result<String, Reason> {
     let list = match at(object, name) {
         None | Some(Value::Null) if lists => return Ok(String::new()),

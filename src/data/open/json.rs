@@ -1,5 +1,5 @@
-//! Reads records of JSON. A record may be an object or a list in a line, or an element of a list. Such a list is the
-//! whole file, or a field of the file's only object.
+//! Reads records of JSON. A record is an object or a list in a line of its own, or an element of a list of records. A
+//! list of records is the whole file, or a field of the file's only object.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -123,7 +123,7 @@ fn list_or_lines(file: &TextFile) -> Result<Arrangement> {
     })
 }
 
-/// Returns whether the next value ends in the line in which it begins, and the first byte behind the value. If the
+/// Returns whether the next value ends in the line in which it begins, and also the first byte behind the value. If the
 /// value does not end in the line, the byte is the first byte behind the line.
 fn ends_in_line(walk: &mut Walk) -> Result<(bool, Option<u8>)> {
     walk.peek()?;
@@ -131,7 +131,7 @@ fn ends_in_line(walk: &mut Walk) -> Result<(bool, Option<u8>)> {
     Ok((ends, walk.peek()?))
 }
 
-/// The fields of a file that is one object, by their kinds.
+/// The fields of a file that is one object, grouped by kind.
 #[derive(Default)]
 struct Lists {
     /// The names of the fields that are lists of records.
@@ -146,9 +146,9 @@ struct Lists {
 }
 
 impl Lists {
-    /// If no value of an object is a list of records, detects whether the values are columns or records; else `None`.
-    /// All values must have one form: columns that are lists, columns that are objects with numbers as names, or
-    /// records with numbers as names.
+    /// Detects whether the values of the object are all columns or all records; else `None`. Columns are lists of
+    /// single values, or objects whose fields are named by numbers. Records are objects that are themselves named by
+    /// numbers.
     fn whole(&self, of_lists: bool) -> Option<Arrangement> {
         let numbered = |name: &String| name.parse::<u64>().is_ok();
         let all = self.others.len();
@@ -413,7 +413,7 @@ impl Source {
         };
         into.clear();
         into.push(b'{');
-        // The line and the name of the record in the first column; all other columns must have this name.
+        // The line and the name of the record in the first column; each other column must have a value with this name.
         let (mut first, mut value) = (None, Vec::new());
         for (name, list) in columns.iter_mut() {
             let found = (list.next(&mut value)?, list.key.take());

@@ -105,7 +105,7 @@ fn wanted(options: &ReadOptions) -> Vec<Column<'_>> {
 }
 
 impl Form {
-    /// Detects the format and the columns of a file that the options do not set.
+    /// Detects the format and the columns of a file, unless the options set them.
     fn of(file: &TextFile, options: &ReadOptions) -> Result<Self> {
         let guess = guess(file, options, Task::Labelled)?;
         let mut options = ReadOptions { format: Some(guess.format), notes: Vec::new(), ..options.clone() };
@@ -257,8 +257,8 @@ fn classes(folder: Folder, path: &Path) -> Result<(Folder, Vec<String>)> {
     Ok((folder, notes))
 }
 
-/// Returns whether each file of a folder is a class: there are several tables, the tables have only a text column, and
-/// their names have no digits.
+/// Returns whether each file of a folder is a class: there are several tables, each table has only a text column, and
+/// no file name has digits.
 fn are_classes(files: &[(String, TextFile)], options: &ReadOptions) -> Result<bool> {
     let numbered = |(below, _): &(String, TextFile)| below.contains(|c: char| c.is_ascii_digit());
     if files.len() < 2 || files.iter().any(numbered) {
@@ -364,8 +364,7 @@ fn folder(
     Ok(notes)
 }
 
-/// Prepares a file after the first table of a data set; adds a note if its format or columns differ from the first
-/// table.
+/// Prepares a later file of a data set; adds a note if the file's format or columns differ from the first table.
 fn later(
     file: TextFile,
     first: &str,
@@ -437,7 +436,7 @@ impl Inputs {
 
     /// Iterates over the records of all files, up to the first error.
     fn records(self: Arc<Self>) -> Stream<LabelledText> {
-        // If malformed records are collected, all files of classes that cannot be read are reported in one error.
+        // If malformed records are collected, one error reports all files in class folders that cannot be read.
         let (mut number, mut strays) = (0, SkippedRecords::default());
         let next = move || -> Option<Stream<LabelledText>> {
             let Some(input) = self.inputs.get(number) else {

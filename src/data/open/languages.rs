@@ -25,8 +25,8 @@ fn known(options: &ReadOptions) -> Option<[String; 2]> {
 /// that are set or detected. `of` reads a file with given options.
 ///
 /// # Errors
-/// Fails if `of` fails, or if the columns are named by other languages. Only the order of such columns would show which
-/// column is the source.
+/// Fails if `of` fails, or if the columns are named by other languages: only the order of the columns would then show
+/// which column is the source.
 pub(super) fn pick<T>(
     file: &TextFile,
     options: &ReadOptions,

@@ -75,7 +75,7 @@ pub(super) fn picked(
     Ok(FieldChoice { names: named(file, &example, wanted, options)?, notes, layout: Some(layout) })
 }
 
-/// Adds to the first record those wanted fields that only later records have, since some fields may be missing in a
+/// Adds to the first record the wanted fields that only later records have, since some fields may be missing in a
 /// record.
 fn completed(
     file: &TextFile,
@@ -157,7 +157,7 @@ fn of_lists(
     let rows: Vec<Vec<String>> = json::first(file, &layout, LOOKED_AT)?.iter().map_while(row).collect();
     let line = json::first_line(file, &layout)?;
     let columns = Columns { name: &file.name(), rows: &rows, line, header: options.header };
-    // If only the text is wanted, the label is detected, too, so that the label is not taken for the text.
+    // If only the text is wanted, the label is detected, too, so that the label is not mistaken for the text.
     let label = Column { what: "label", given: None, known: LABEL };
     let found = match wanted {
         [text] if text.what == "text" && text.given.is_none() && first.len() == 2 => {
@@ -226,7 +226,7 @@ fn given_name(file: &TextFile, example: &Object<'_>, one: &Column<'_>, given: &s
     Err(missing(what, given, &names(example)))
 }
 
-/// Finds the field for each wanted column in the object `example`, by the set name or by known names.
+/// Finds the field for each wanted column in the object `example`, by the name that the user set, or by known names.
 fn named(
     file: &TextFile,
     example: &Object<'_>,

@@ -8,7 +8,7 @@ use crate::data::lines::quoted;
 use crate::data::{Encoding, FirstIndex, MalformedLines, TagScheme, Tagging, TextFile};
 use crate::error::{Error, ErrorKind, Result};
 
-/// A part of the note on a doubtful header, by which this note is recognized among all notes.
+/// A part of the note on a doubtful header; this part identifies the note among all notes.
 pub(super) const DOUBT: &str = "is read as a record; if it is a header";
 
 /// The format of a data set's files or folders.
@@ -30,8 +30,8 @@ pub enum FileFormat {
     /// A file with a word and its tags per line, in columns, and blank lines between sentences, as in the CoNLL shared
     /// tasks.
     Columns,
-    /// A folder of parallel files with a sentence per line: `seq.in` has the words, `seq.out` the tags, and `label`, if
-    /// it exists, the label of each sentence.
+    /// A folder of parallel files with a sentence per line: `seq.in` has the words, `seq.out` has the tags, and
+    /// `label`, if it exists, has the label of each sentence.
     Parallel,
     /// A file per class, with a text per line.
     FilePerClass,
@@ -152,7 +152,7 @@ pub struct ReadOptions {
     pub(super) told: Option<Box<ReadOptions>>,
     /// Notes for the user: the decisions about a file and the reasons for them.
     pub(super) notes: Vec<String>,
-    /// The detected properties of the current file, which other files need not have.
+    /// The detected properties of the current file; other files may have other properties.
     pub(super) found: Box<DetectedFormat>,
 }
 
@@ -188,8 +188,8 @@ impl ReadOptions {
         !matches!(self.format, Some(FileFormat::JsonLines | FileFormat::Parquet))
     }
 
-    /// Returns these options for the next file, whose format is detected anew; the user's settings are kept, and notes
-    /// on other files are removed.
+    /// Returns these options for the next file, without notes on other files. If no user's settings are stored yet,
+    /// these options are stored as the user's settings.
     pub(super) fn told(&self) -> Self {
         let told = self.told.clone().unwrap_or_else(|| Box::new(self.clone()));
         Self { told: Some(told), notes: Vec::new(), ..self.clone() }
@@ -239,8 +239,8 @@ impl ReadOptions {
         Self { encoding: Some(encoding), ..self }
     }
 
-    /// Sets the handling of malformed records: an error at the first one (the default, [`MalformedLines::Error`]),
-    /// skip, or collect all errors.
+    /// Sets the handling of malformed records: an error at the first malformed record (the default,
+    /// [`MalformedLines::Error`]), skipping, or collecting all errors.
     #[must_use]
     pub fn malformed(self, policy: MalformedLines) -> Self {
         Self { malformed: policy, ..self }
@@ -255,7 +255,7 @@ impl ReadOptions {
     }
 
     /// Sets the separator between the columns of a table, such as `;`. By default, the separator is detected: comma,
-    /// semicolon, tab or bar, whichever cuts the first records into equal numbers of columns.
+    /// semicolon, tab or bar, whichever cuts each of the first records into the same number of columns.
     #[must_use]
     pub fn separator(self, separator: char) -> Self {
         Self { separator: Some(separator), ..self }
@@ -267,8 +267,8 @@ impl ReadOptions {
         self.texts([column])
     }
 
-    /// Sets several text columns: the text of a record is the cells of these columns, in this order, with a tab between
-    /// two cells.
+    /// Sets several text columns: the text of a record consists of the cells of these columns, in this order, with a
+    /// tab between two cells.
     ///
     /// Tabs and line breaks within a cell become spaces, so that a text has as many parts as there are text columns. A
     /// cell may be empty, and a JSON field may be null or missing, if another text column has text. Only tables, JSON
@@ -379,9 +379,10 @@ impl ReadOptions {
         Self { phrases, ..self }
     }
 
-    /// Repairs tagged texts: rewrites tags that break the tag scheme, in the way in which the script conlleval reads
-    /// such tags. For example, an `I` tag behind `O`, or behind a chunk of another kind, becomes the start of a chunk.
-    /// The display of [`DataSet::read_as`](crate::data::DataSet::read_as) shows the number of rewritten tags.
+    /// Repairs tagged texts: rewrites tags that break the tag scheme. The new tags mark the chunks that the script
+    /// conlleval reads from the old tags. For example, an `I` tag behind `O`, or behind a chunk of another kind,
+    /// becomes the start of a chunk. The display of [`DataSet::read_as`](crate::data::DataSet::read_as) shows the
+    /// number of rewritten tags.
     #[must_use]
     pub fn repair_tags(self) -> Self {
         Self { repair_tags: true, ..self }

@@ -21,7 +21,7 @@ fn wanted(options: &ReadOptions) -> [Column<'_>; 2] {
     ]
 }
 
-/// How the source and the target are found in a record of the file.
+/// The place of the source and of the target in a record of the file.
 enum Form {
     Dictionary(bool),
     Fields(objects::FieldChoice),
@@ -61,7 +61,7 @@ impl Form {
                 let pick = |options: &ReadOptions| table::Table::of(file, format, options, &wanted(options));
                 let names_of = |table: &table::Table| table.has_header().then(|| table.names().to_vec());
                 let table = languages::pick(file, options, pick, names_of);
-                // In a file of pairs without a header, a third column may be in some lines only.
+                // In a file of pairs without a header, only some of the lines may have a third column.
                 let plain = !given
                     && table
                         .as_ref()
@@ -106,7 +106,7 @@ fn placed(file: &TextFile, records: Records<Pair>) -> Stream<Pair> {
     Box::new(records.with_lines().map(move |one| one.map(|(pair, line)| pair.placed(&name, line))))
 }
 
-/// Pairs two parallel files: line n of the first file is the source, line n of the second file the target.
+/// Pairs two parallel files: line n of the first file is the source, and line n of the second file is the target.
 fn parallel(mut paths: [PathBuf; 2], options: &mut ReadOptions, window: bool) -> Result<Opener<Pair>> {
     languages::order(&mut paths, options)?;
     let open = |path: &Path| prepared(TextFile::open(path)?, options, window);
@@ -120,8 +120,8 @@ fn parallel(mut paths: [PathBuf; 2], options: &mut ReadOptions, window: bool) ->
     Ok(Box::new(move || parallel::pairs(&source, &target)))
 }
 
-/// Detects the format and the columns of a file of pairs. `all` has the options from earlier files; the options that
-/// are detected in this file are added to `all`.
+/// Detects the format and the columns of a file of pairs. `all` has the options from earlier files; unless this file
+/// has another format, `all` becomes the options that are detected in this file.
 fn of_file(mut file: TextFile, all: &mut ReadOptions, several: bool) -> Result<Opener<Pair>> {
     let mut options = alike(all, &file, Task::Pairs);
     let guess = guess(&file, &options, Task::Pairs)?;

@@ -29,7 +29,7 @@ const ROWS: usize = 64;
 /// The types of columns that can be read, for error messages.
 const READ: &str = "texts, numbers, truth values, or lists of these";
 
-/// A reader of bytes that refuses ranges beyond the end of the file, which a damaged file may declare.
+/// A reader of bytes that refuses ranges beyond the end of the file. A damaged file may declare such ranges.
 struct Bounded<R>(R);
 
 impl<R: ChunkReader> Bounded<R> {
@@ -112,7 +112,7 @@ fn reader<R: ChunkReader + 'static>(name: &str, bytes: R) -> Result<Box<dyn File
     Ok(Box::new(guarded(name, || SerializedFileReader::new(bytes))?))
 }
 
-/// The type of value that a column is converted to.
+/// The type to which the values of a column are converted.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Kind {
     Text,
@@ -121,7 +121,7 @@ enum Kind {
     Number,
 }
 
-/// A Parquet column that contains values; it may be nested in groups, and its rows may be lists.
+/// A Parquet column that contains values; it may be nested in groups, and its cells may be lists.
 struct Field {
     /// The path of the column: the names of the enclosing groups and the name of the column, joined by dots.
     name: String,
@@ -390,7 +390,7 @@ impl Rows {
         let advice = match by {
             UNCOMPRESSED | SNAPPY | GZIP(_) | LZ4 | LZ4_RAW => return Ok(()),
             ZSTD(_) if cfg!(feature = "parquet-zstd") => return Ok(()),
-            ZSTD(_) => "`--features parquet-zstd` builds what reads it, with a compiler of C",
+            ZSTD(_) => "build the program with `--features parquet-zstd`, which needs a C compiler",
             _ => "write it anew with another compression",
         };
         let by = by.to_string();
@@ -437,7 +437,7 @@ impl Rows {
         })
     }
 
-    /// Decodes the next rows of each wanted column into memory, at most 64.
+    /// Decodes the next rows, at most 64, of each wanted column into memory.
     fn fill(&mut self) -> Result<()> {
         let rows = self.left.min(ROWS);
         self.cells.clear();
@@ -503,7 +503,7 @@ pub(super) fn records<R: 'static>(
     })))
 }
 
-/// Reads the rows of a Parquet file, each as one text made of the given fields.
+/// A reader of the rows of a Parquet file as texts; the text of a row is made of the given fields.
 pub(super) struct RowTexts {
     rows: Rows,
     fields: Vec<String>,

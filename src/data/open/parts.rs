@@ -62,7 +62,7 @@ struct Finding {
 
 impl Finding {
     /// Adds a path as the part that `name` names. An exact name (`train.tsv`) replaces a name that only contains the
-    /// part (`train-small.tsv`); two exact names, or two inexact ones, are an error.
+    /// part (`train-small.tsv`); two exact names, or two inexact names, of the same part are an error.
     fn add(&mut self, of: &Path, name: &str, path: PathBuf) -> Result<()> {
         let Some(place) = part(name) else {
             self.left_out.push(path);
@@ -200,7 +200,7 @@ fn of_endings(stem: &str, names: [&str; 2]) -> String {
 /// parallel files.
 ///
 /// # Errors
-/// If the extensions do not show which file has the source texts: the user must choose.
+/// Fails if the extensions do not show which file has the source texts; the user must then choose.
 fn languages(folder: &Path, names: &[String]) -> Result<Option<[String; 2]>> {
     let all = || names.iter().filter(|name| part(name) == Some(0) && !is_note(name));
     let exact = all().any(|name| is_exact(name));
@@ -253,9 +253,9 @@ impl DataPaths {
     /// (`train-small.tsv`). All texts of any other path are training data.
     ///
     /// # Errors
-    /// If the path cannot be read, or if two files have equally exact names of the same part. If the folder has files
-    /// such as `train.de` and `train.en`, the message explains how to choose the source; files `train.src` and
-    /// `train.tgt` need no choice.
+    /// Fails if the path cannot be read, or if two files have names of the same part that are equally exact. Also fails
+    /// if the folder has files such as `train.de` and `train.en`; the message explains how to choose the source. Files
+    /// `train.src` and `train.tgt` need no choice.
     #[track_caller]
     pub fn find(path: impl AsRef<Path>) -> Result<Self> {
         Self::found(path.as_ref()).at_caller()

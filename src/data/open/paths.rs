@@ -7,7 +7,7 @@ use super::options::{FileFormat, ReadOptions};
 use crate::data::{Encoding, TextFile};
 use crate::error::{Error, ErrorKind, Result};
 
-/// What a path leads to: one file, or several files.
+/// The content of a path: one file, or several files.
 pub(super) enum PathContent {
     File(TextFile),
     /// A folder, or a zip with several files.
@@ -110,8 +110,8 @@ fn matching(path: &Path) -> Result<Vec<PathBuf>> {
     Ok(found)
 }
 
-/// Splits a path such as `some.zip!member` into an existing file and the name of a member; the longest existing file
-/// before a `!` is used.
+/// Splits a path such as `some.zip!member` into an existing file and the name of a member; if several paths before a
+/// `!` are existing files, the longest path is used.
 fn within(path: &str) -> Option<(&str, &str)> {
     let mut parts = path.rmatch_indices('!').map(|(at, mark)| (&path[..at], &path[at + mark.len()..]));
     parts.find(|(file, _)| Path::new(file).is_file())
@@ -121,7 +121,7 @@ fn of(path: &Path) -> Result<PathContent> {
     if path.is_dir() {
         return Ok(PathContent::Folder(path.to_owned()));
     }
-    // The path `some.zip!file` means the member `file` of a zip; messages name the member in this form, too.
+    // The path `some.zip!file` means the member `file` of a zip; messages name the member in the same way.
     if !path.exists()
         && let Some((zip, member)) = path.to_str().and_then(|path| within(path).or(path.split_once('!')))
     {
@@ -172,13 +172,14 @@ fn in_encoding(
 /// bytes of the file are read.
 ///
 /// # Errors
-/// If neither UTF-8 nor Windows-1252 is likely: the text would be decoded wrongly without any message.
+/// Fails if neither UTF-8 nor Windows-1252 is likely. Without this error, the text would be decoded wrongly without any
+/// message.
 fn encoding(file: &TextFile, most: u64, known: Option<Encoding>) -> Result<Encoding> {
     const PIECE: u64 = 1 << 16;
     /// Number of bytes that are used to guess the likeliest encoding; pieces of pure ASCII are not counted.
     const GUESSED: usize = 1 << 20;
-    /// Valid UTF-8 characters beyond ASCII count as chance if there are more than this many malformed sequences per
-    /// valid character.
+    /// Valid UTF-8 characters beyond ASCII are considered accidental if there are more than this many malformed
+    /// sequences per valid character.
     const CHANCE: usize = 10;
     /// The known encoding is kept if at most one in this many lines has a malformed sequence.
     const FEW: usize = 10;

@@ -32,8 +32,8 @@ pub struct PlainText {
     read_as: ReadOptions,
 }
 
-/// Opens a file of plain text, and detects its format and column. They are stored in `read_as`, unless an earlier file
-/// has set `read_as`.
+/// Opens a file of plain text, and detects its format and its text column. The format and the column are stored in
+/// `read_as`, unless an earlier file has set `read_as`.
 fn of_file(
     file: &TextFile,
     options: &ReadOptions,
@@ -72,8 +72,9 @@ fn of_file(
     Ok(guess.explained(found))
 }
 
-/// Returns the plan for reading the text of these paths in pieces; a piece with line ends consists of whole lines. `window` is true
-/// if the encoding is detected from the first bytes alone, `whole` if the text must not exceed the maximum length of a text.
+/// Returns the plan for reading the text of these paths in pieces; a piece with line ends consists of whole lines.
+/// `window` is true if the encoding is detected from the first bytes alone; `whole` is true if the text must not exceed
+/// the maximum length of a text.
 fn plan(paths: &[PathBuf], options: &ReadOptions, [window, whole]: [bool; 2]) -> Result<Plan<String>> {
     let (name, found) = find(paths)?;
     if options.text.len() > 1 {
@@ -115,7 +116,7 @@ fn plan(paths: &[PathBuf], options: &ReadOptions, [window, whole]: [bool; 2]) ->
     Ok(Plan::of(name, read_as, vec![lines_apart(inputs)]))
 }
 
-/// Reads the pieces of several inputs, one input after another. Between two inputs, a line feed is added if the
+/// Reads the pieces of several inputs, in the order of the inputs. Between two inputs, a line feed is added if the
 /// earlier input does not end with a line feed.
 fn lines_apart(inputs: Vec<Opener<String>>) -> Opener<String> {
     let inputs: Arc<[Opener<String>]> = inputs.into();
@@ -143,7 +144,7 @@ fn lines_apart(inputs: Vec<Opener<String>>) -> Opener<String> {
 }
 
 /// Text for a language model in files that may be larger than memory. Each pass opens the files again and reads pieces
-/// of about a mebibyte. The pieces joined are exactly the text of [`PlainText`].
+/// of about a mebibyte. The pieces together are exactly the text of [`PlainText`].
 #[derive(Clone)]
 pub struct PlainFiles {
     name: String,
@@ -162,11 +163,11 @@ impl fmt::Debug for PlainFiles {
 }
 
 impl PlainFiles {
-    /// Opens the text of several paths, one path after another; the formats are detected as by
+    /// Opens the text of several paths, in the order of the paths. The formats are detected as by
     /// [`PlainText::open_with`].
     ///
     /// # Errors
-    /// If there is no path or no file, or if the first lines do not match the format.
+    /// Fails if there is no path or no file, or if the first lines do not match the format.
     ///
     /// ```
     /// use unpadded::data::{PlainFiles, ReadOptions};
@@ -220,10 +221,10 @@ impl PlainFiles {
     }
 
     /// Divides the text into training data and validation data, as [`PlainText::cut_off`] does: the validation data is
-    /// the last part of the text, about 1/`one_in` of all. `cut_off` reads the files twice.
+    /// the last part of the text, about 1/`one_in` of the whole text. `cut_off` reads the files twice.
     ///
     /// # Errors
-    /// If a file is malformed or cannot be read.
+    /// Fails if a file is malformed or cannot be read.
     #[track_caller]
     pub fn cut_off(self, one_in: u64) -> Result<(Self, Self)> {
         self.cut(one_in).at_caller()
@@ -261,7 +262,7 @@ impl PlainFiles {
     }
 }
 
-/// A text that was read up to a limit of memory.
+/// A text that is held in memory if it fits a limit, and that is otherwise read from its files.
 pub(crate) enum PlainSource {
     Memory(PlainText),
     Files(PlainFiles),
@@ -274,19 +275,19 @@ impl PlainText {
     }
 
     /// Reads the text of a file. The path may also be a folder, a zip or a pattern such as `data/*.txt`: all files are
-    /// read, one after another. From a table, JSON Lines or Parquet, one column is read, one record after another.
+    /// read, in order. From a table, JSON Lines or Parquet, one column is read, in the order of the records.
     ///
     /// # Errors
-    /// If there is no file, or a file cannot be read.
+    /// Fails if there is no file, or if a file cannot be read.
     #[track_caller]
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
         Self::open_with([path], &ReadOptions::default())
     }
 
-    /// Reads the text of several paths, one path after another, with these options.
+    /// Reads the text of several paths, in the order of the paths, with these options.
     ///
     /// # Errors
-    /// As [`Self::open`]; also if there is no path, or if the options name a column that does not exist.
+    /// Fails as [`Self::open`] does, if there is no path, or if the options name a column that does not exist.
     #[track_caller]
     pub fn open_with<P: AsRef<Path>>(
         paths: impl IntoIterator<Item = P>,
@@ -354,8 +355,8 @@ impl PlainText {
         &self.read_as
     }
 
-    /// Divides the text into training data and validation data. The validation data is the last part of the text,
-    /// about 1/`one_in` of all; it begins at the start of a line if possible. Returns the training data, then the
+    /// Divides the text into training data and validation data. The validation data is the last part of the text, about
+    /// 1/`one_in` of the whole text; it begins at the start of a line if possible. Returns the training data, then the
     /// validation data; with `one_in` 0, the validation data is empty.
     #[must_use]
     pub fn cut_off(self, one_in: u64) -> (Self, Self) {

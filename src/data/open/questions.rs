@@ -17,7 +17,7 @@ use crate::data::records::{OneLine, Parser};
 use crate::data::{Encoding, TextFile};
 use crate::error::{AtCaller, Error, ErrorKind, Result};
 
-/// The type of input that the model predicts for.
+/// The type of input for which the model predicts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum QuestionKind {
@@ -31,11 +31,11 @@ pub enum QuestionKind {
     Row,
 }
 
-/// The records of a file to predict for. The file is read as a training file is read, with one record in memory at a
+/// A reader of a file's records for prediction. The file is read like a training file, with one record in memory at a
 /// time.
 ///
-/// Columns of labels are copied to the output, and never given to the model. The output has the same record order,
-/// columns and line ends as the file, and is encoded in UTF-8.
+/// Label columns are copied to the output; the model never gets them. The output has the same record order, columns and
+/// line ends as the file, and is encoded in UTF-8.
 ///
 /// ```
 /// use unpadded::data::{AnswerCell, QuestionKind, Questions, ReadOptions};
@@ -110,12 +110,12 @@ impl std::fmt::Debug for Questions {
 impl Questions {
     /// Opens a file for prediction: plain, or compressed with gzip or zip. The text is read from the column that the
     /// options name if the file has this column, otherwise from the detected column. A text of several columns
-    /// ([`ReadOptions::texts`]) is read from all these columns. In a file without columns, each line is the whole text,
-    /// with tabs between its parts.
+    /// ([`ReadOptions::texts`]) is read from all these columns. In a file without columns, each line is a whole text,
+    /// with tabs between the parts of the text.
     ///
     /// # Errors
-    /// If the records are not lines or rows, as in a file with one JSON list, or if the text column is missing. The
-    /// message names the option to set.
+    /// Fails if the records are not lines or rows, as in a file with one JSON list, or if the text column is missing.
+    /// The message names the option to set.
     #[track_caller]
     pub fn open(path: impl AsRef<Path>, options: &ReadOptions, asking: QuestionKind) -> Result<Self> {
         Self::of(path.as_ref(), options, asking).at_caller()
@@ -125,7 +125,7 @@ impl Questions {
         let (_, mut found) = find([path])?;
         let (Some(PathContent::File(file)), true) = (found.pop(), found.is_empty()) else {
             let what = format!("`{}`", path.display());
-            let expected = "one file, or one in a zip as `some.zip!file`: ask about one after another";
+            let expected = "one file, or one in a zip as `some.zip!file`: predict for one file at a time";
             return Err(Error::of(ErrorKind::Format, what, expected, "several"));
         };
         let trained = options.found.encoding.and_then(|name| name.parse().ok());
@@ -209,7 +209,7 @@ impl Questions {
     /// the added columns; a name that is already a column of the file gets the prefix `predicted_`.
     ///
     /// # Errors
-    /// If the output cannot be written.
+    /// Fails if the output cannot be written.
     #[track_caller]
     pub fn write_to(&mut self, out: Box<dyn Write + Send>, added: &[&str]) -> Result<()> {
         self.begin(out, added).at_caller()
@@ -229,11 +229,11 @@ impl Questions {
         self.write(&header, &names)
     }
 
-    /// Writes a record with its answer in the added columns; a column for which `answer` has no cell is empty. Write
-    /// the records in the order in which they were read.
+    /// Writes a record with its answer in the added columns; a column for which `answer` has no cell is empty. The
+    /// records must be written in the order in which they were read.
     ///
     /// # Errors
-    /// If the output cannot be written.
+    /// Fails if the output cannot be written.
     #[track_caller]
     pub fn answer(&mut self, question: &Question, answer: &[AnswerCell]) -> Result<()> {
         self.write(question, answer).at_caller()
@@ -266,7 +266,7 @@ impl Questions {
     /// Writes the lines after the last record, such as comments and blank lines, and flushes the output.
     ///
     /// # Errors
-    /// If the output cannot be written.
+    /// Fails if the output cannot be written.
     #[track_caller]
     pub fn finish(mut self) -> Result<()> {
         self.end().at_caller()
@@ -294,8 +294,8 @@ impl Questions {
             Records::Lines(lines) => {
                 let whole = matches!(self.adds.form, Form::Cells(_, true));
                 let mut question = lines.read(whole)?;
-                // If only a later record has a field with the name of an added column, the error is reported for this
-                // record.
+                // If a field with the name of an added column first occurs in a later record, the error is reported
+                // with this record.
                 if let Some(Question { raw, text, line, .. }) = &mut question
                     && let (Some(last), true) = (raw.last(), text.is_ok())
                     && let Some(Reason { expected, got }) = self.adds.refused(&last.text)

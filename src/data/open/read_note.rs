@@ -45,7 +45,7 @@ struct ReadNote {
     encoding: Option<String>,
 }
 
-/// The columns that a text is read from: one name, or a list of several names.
+/// The columns from which a text is read: one name, or a list of several names.
 #[derive(Serialize, Deserialize)]
 #[serde(untagged)]
 enum Texts {
@@ -84,8 +84,8 @@ impl ReadOptions {
     /// # Ok::<(), unpadded::Error>(())
     /// ```
     pub fn to_note(&self) -> String {
-        // The format is not stored: tables, JSON and folders are detected by their contents, and their columns have the
-        // same names.
+        // The format is stored only for tagged texts. Tables, JSON and folders are detected by their contents, and
+        // their columns have the same names.
         let of_words = |format: &FileFormat| *format == FileFormat::Columns || self.tokens.is_some();
         let stored = ReadNote {
             format: self.format.filter(of_words).map(|format| format.name().to_owned()),
@@ -130,11 +130,11 @@ impl ReadOptions {
         .to_string()
     }
 
-    /// Fills the options that are not set from `note`, a read note that [`Self::to_note`] returned. Options that are
-    /// set take precedence over the read note.
+    /// Fills the options that are not set with the properties in `note`, a read note that [`Self::to_note`] returned.
+    /// Options that are set take precedence over the read note.
     ///
     /// # Errors
-    /// If `note` is not a read note.
+    /// Fails if `note` is not a read note.
     #[track_caller]
     pub fn or_note(self, note: &str) -> Result<Self> {
         self.or_stored(note).at_caller()
@@ -206,7 +206,8 @@ mod tests {
         let again = ReadOptions::new().or_note(&note).unwrap();
         assert_eq!((again.columns.as_deref(), again.tagging.as_deref()), (Some(&columns), Some(&tagging)));
         assert_eq!(again.to_note(), note);
-        // If the set column of tags differs from the note, the layout of the columns in the note is discarded.
+        // If the tag column that the user set differs from the note, the layout of the columns in the note is
+        // discarded.
         let other = ReadOptions::new().tags("4").or_note(&note).unwrap();
         assert_eq!((other.tags.as_deref(), other.columns), (Some("4"), None));
         let texts = TaggedTexts::of_columns(&TextFile::embedded("d.conll", "a N\nb V\n")).unwrap();

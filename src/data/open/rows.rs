@@ -62,11 +62,11 @@ impl Record for LabelledRow {
                 match found {
                     true => (
                         FirstIndex::Zero,
-                        "since there is an index 0; the setting `first_index` says otherwise",
+                        "since there is an index 0; the setting `first_index` overrides this",
                     ),
                     false => (
                         FirstIndex::One,
-                        "since there is no index 0; the setting `first_index` says otherwise",
+                        "since there is no index 0; the setting `first_index` overrides this",
                     ),
                 }
             }
@@ -118,7 +118,7 @@ fn files(paths: &[PathBuf]) -> Result<(String, Vec<TextFile>)> {
 /// message.
 ///
 /// # Errors
-/// If the file has rows of numbered features.
+/// Fails if the file has rows of numbered features.
 pub(super) fn texts(file: &TextFile, wanted: &str) -> Result<()> {
     if !numbered(file).unwrap_or(false) {
         return Ok(());
@@ -143,7 +143,7 @@ fn numbered(file: &TextFile) -> Result<bool> {
     let lines = lines.map_while(Result::ok).filter(|line| !line.trim().is_empty());
     let mut rows = lines.take(LOOKED_AT).map(|line| LabelledRow::of_line(&line, FirstIndex::Zero)).peekable();
     let entries = |row: &LabelledRow| !row.indices.is_empty();
-    // A row may have no entries, but a file in which all lines are labels is not a file of rows.
+    // A row may have no entries, but a file in which each line has only a label is not a file of rows.
     let mut some = false;
     Ok(rows.peek().is_some()
         && rows.all(|row| {

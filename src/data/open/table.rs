@@ -1,5 +1,5 @@
-//! Tables, whose cells are between tabs, or, as in RFC 4180, between commas, semicolons or bars. A table is parsed
-//! line by line, even if a cell in quotation marks contains line ends.
+//! Reads tables. Cells are separated by tabs or, as in RFC 4180, by commas, semicolons or bars. A table is parsed line
+//! by line, even if a cell in quotation marks contains line ends.
 
 use std::collections::HashMap;
 
@@ -184,7 +184,7 @@ impl<R, F: FnMut(Vec<String>) -> Result<R, Reason> + Send> Parser<R> for Rows<F>
     }
 }
 
-/// How the cells of a table are written: the separator, and the meaning of quotation marks.
+/// The notation of a table's cells: the separator, and the meaning of quotation marks.
 #[derive(Debug, Clone)]
 pub(super) struct Dialect {
     separator: char,
@@ -214,7 +214,7 @@ fn declared(line: &str) -> Option<char> {
 /// A measure of how well a separator fits the first records.
 struct SeparatorFit {
     separator: char,
-    /// The share of the first records that have the most frequent column count above 1.
+    /// The share of the first records whose number of columns is the most frequent number above 1.
     share: f64,
     /// Whether the separator is used as in prose: each separator has a space after it, or digits on both sides.
     loose: bool,
@@ -322,7 +322,7 @@ fn is_spaced(file: &TextFile, separator: char) -> Result<bool> {
 
 impl Dialect {
     /// Detects the separator and the meaning of quotation marks. The options or the first line (such as `sep=;`) may
-    /// set the separator; else it is the one that cuts most of the first records into equally many cells.
+    /// set the separator; else it is the one that cuts most of the first records into the same number of cells.
     pub(super) fn of(file: &TextFile, format: FileFormat, options: &ReadOptions) -> Result<Self> {
         let tabs = format == FileFormat::Tsv;
         if let Some(separator) = options.separator {
@@ -348,7 +348,7 @@ impl Dialect {
         let mut found = fits.iter().filter(tight);
         let best = match found.next() {
             Some(best) => best,
-            // If no separator fits except as in prose, the usual separator of the format is used.
+            // If no separator fits, or all that fit are used as in prose, the usual separator of the format is used.
             None => return Self::quoted(file, usual, tabs, Vec::new()),
         };
         let other = found.find(|fit| fit.separator != best.separator);
@@ -363,7 +363,7 @@ impl Dialect {
         Self::quoted(file, best.separator, tabs, note.into_iter().collect())
     }
 
-    /// Detects the meaning of quotation marks for this separator; `tabs` allows quotation marks to be text.
+    /// Detects the meaning of quotation marks for this separator. If `tabs` is true, quotation marks may be text.
     fn quoted(file: &TextFile, separator: char, tabs: bool, mut notes: Vec<String>) -> Result<Self> {
         let quotes = if separator == '\t' && tabs {
             if are_quoted(file)? {
@@ -415,7 +415,7 @@ impl ReadOptions {
     }
 }
 
-/// How a table is read: the separator, the quotation marks, the header and the wanted columns.
+/// The decisions about a table: the separator, the quotation marks, the header and the wanted columns.
 #[derive(Debug, Clone)]
 pub(super) struct Table {
     dialect: Dialect,

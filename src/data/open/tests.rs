@@ -1,4 +1,4 @@
-//! Small files of each format, opened by their path.
+//! Tests that open small files of each format by their paths.
 
 use std::fs;
 use std::path::PathBuf;
@@ -211,7 +211,7 @@ fn several_files_are_one_data_set() {
     assert!(
         files.said(LabelledTexts::open(files.at("no-*.tsv"))).contains("expected at least one, got none")
     );
-    // A damaged UTF-8 file is not Windows-1252.
+    // A damaged UTF-8 file is not read as Windows-1252.
     let said = files.said(LabelledTexts::open(files.at("broken.txt")));
     assert!(said.starts_with("broken.txt:2: expected UTF-8"), "{said}");
 }
@@ -266,7 +266,7 @@ fn formats_are_mixed_by_the_endings_of_names() {
     let [tsv, json] = ["all/a.tsv", "all/b.jsonl"].map(|name| files.at(name));
     let like = LabelledTexts::open(&tsv).unwrap().read_as().clone();
     assert_eq!(texts(&LabelledTexts::open_with([&json], &like).unwrap()), [("fine", "yes")]);
-    // Conversely, what was detected in one file holds for other files of the same format.
+    // Conversely, the options that were detected in a JSON file can be used to read a table.
     let like = LabelledTexts::open(&json).unwrap().read_as().clone();
     assert_eq!(LabelledTexts::open_with([&tsv], &like).unwrap().records().len(), 2);
     for [one, other] in [["words.jsonl", "words.conll"], ["words.conll", "words.jsonl"]] {
@@ -292,7 +292,7 @@ fn a_stream_is_what_is_read_at_once() -> Result<()> {
     let limits = Limits { min_count: 20, ..Limits::default() };
     assert_eq!(in_files.vocabulary(&cut, &limits)?, whole.vocabulary(&cut, &limits)?);
     assert_eq!((in_files.labels()?, in_files.read_as()), (whole.labels()?, whole.read_as()));
-    // Both hold out the same texts, also in a second hold-out of the rest.
+    // The texts in files and the texts in memory are held out alike, also in a second hold-out of the remaining texts.
     let (rest, held) = in_files.clone().hold_out(3, 5);
     let (whole_rest, whole_held) = whole.clone().hold_out(3, 5);
     assert_eq!((texts(&rest)?, texts(&held)?), (whole_rest.records().into(), whole_held.records().into()));
@@ -311,7 +311,8 @@ fn a_stream_is_what_is_read_at_once() -> Result<()> {
     let streamed = || in_files.loader(feeds, &cut, (&words, &labels));
     assert_eq!(read(&streamed()?, None, 0)?, read(&in_memory, None, 0)?);
     assert_eq!(streamed()?.batch_count(), in_memory.batch_count());
-    // A survey, in one pass, finds the same as several passes; its parts are not read again before an epoch begins.
+    // A survey finds in one pass what separate calls find in several passes. The parts of a survey are not read again
+    // before an epoch begins.
     let mut seen = (Vec::new(), Vec::new());
     let survey = in_files.clone().survey((3, 5), &cut, &limits, &mut |text, held| match held {
         true => seen.1.push(text.clone()),
@@ -366,7 +367,8 @@ fn rows_of_numbers_are_no_texts() {
     assert!(said.contains("file `a9a`: expected labelled texts") && said.contains("LIBSVM"), "{said}");
 }
 
-/// A first record is a header only if all wanted columns have known names in it, or if it has a text above numbers alone.
+/// Checks that the first record is a header only if it has known names for all wanted columns, or a text above a column
+/// of numbers.
 #[test]
 fn headers_are_told_from_records() {
     let known = "line 1 is a header, since it has known names";
@@ -423,7 +425,7 @@ fn headers_are_told_from_records() {
     );
     let with = |name: &str, options: ReadOptions| LabelledTexts::open_with([files.at(name)], &options);
     assert_eq!(with("a.csv", ReadOptions::new().header(false)).unwrap().records().len(), 3);
-    // A number is a position before it is a name, and does not show a header.
+    // A number is read as a position if possible, else as a name. A number does not show that there is a header.
     let numbered = with("quoted.csv", ReadOptions::new().text("3").label("1")).unwrap();
     assert_eq!(texts(&numbered), [("It was fine.", "3"), ("It was dull.", "1")]);
     let named = with("quoted.csv", ReadOptions::new().text("opinion").label("1"));

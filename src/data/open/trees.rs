@@ -8,7 +8,7 @@ use crate::data::LabelledText;
 use crate::data::lines::Reason;
 use crate::data::records::shown;
 
-/// Maximum depth of a tree, in open brackets.
+/// Maximum depth of a tree: the number of brackets that may be open at once.
 const DEEPEST: usize = 1000;
 
 /// A node of a tree: the label of the node, and the range of the leaves below it.

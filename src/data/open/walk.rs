@@ -92,8 +92,8 @@ impl Walk {
         Ok(())
     }
 
-    /// Moves past the next value, and appends the bytes of the value to `keep` if `keep` is given. With a `depth` above
-    /// 0, the position is already inside a value, inside `depth` open brackets; the walk moves past the rest of the
+    /// Moves past the next value, and appends the bytes of the value to `keep` if `keep` is given. If `depth` is above
+    /// 0, the position is inside a value, within `depth` open brackets; the walk then moves past the rest of this
     /// value.
     pub(super) fn value(&mut self, depth: usize, keep: Option<&mut Vec<u8>>) -> Result<()> {
         self.value_to(depth, keep, u64::MAX).map(drop)
@@ -114,7 +114,7 @@ impl Walk {
             let (mut line, most) = (self.line, self.most);
             let buffer = self.buffer()?;
             if buffer.is_empty() {
-                // A number has no closing sign, so a number may end with the file.
+                // A number has no closing character, so the end of the file may end a number.
                 if depth == 0 && !string && any {
                     return Ok(true);
                 }

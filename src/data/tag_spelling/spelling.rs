@@ -1,16 +1,17 @@
-//! How tags are spelled: letters, separators and brackets.
+//! The spellings of tags: letters, separators and brackets.
 
-/// The spelling of tags: the letters, where the letter is in the tag, and the separator between the letter and the kind
-/// of the chunk.
+/// The spelling of tags: the letters, the position of the letter in the tag, and the separator between the letter and
+/// the kind of the chunk.
 ///
 /// The standard spelling is `B-kind`. Other spellings differ in one or several of these properties:
-/// - the separator: another one, as in `B_kind` and `B/kind`, or none, as in `Bkind`;
+/// - the separator: another separator, as in `B_kind` and `B/kind`, or no separator, as in `Bkind`;
 /// - the order: first the kind, as in `kind-B`;
 /// - the kind: left out, so that the tag is only the letter `B`;
-/// - the case: small letters;
+/// - the case: lower-case letters;
 /// - brackets around the tag, as in `<B-kind>`;
-/// - the letters: of BILOU (`L` for `E`, `U` for `S`), BMES (`M` for `I`) or BMEWO (`M` for `I`, `W` for `S`);
-/// - the tag of a word outside of chunks: another one than `O`, such as `_`, `0` or `OUT`.
+/// - the letters: the letters of BILOU (`L` for `E`, `U` for `S`), BMES (`M` for `I`) or BMEWO (`M` for `I`, `W` for
+///   `S`);
+/// - the tag of a word outside of chunks: another tag than `O`, such as `_`, `0` or `OUT`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TagSpelling {
     /// The letters that this spelling has in place of `I`, `E` and `S`.
@@ -24,7 +25,7 @@ pub struct TagSpelling {
     pub(super) outside: &'static str,
 }
 
-/// Where the letter is in a tag; the character is the separator between the letter and the kind.
+/// The position of the letter in a tag; the character is the separator between the letter and the kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum LetterPosition {
     Before(char),
@@ -51,7 +52,7 @@ const OUTSIDE: [&str; 18] = [
 ];
 
 impl TagSpelling {
-    /// `B-kind`.
+    /// The standard spelling, `B-kind`.
     pub const STANDARD: Self = Self {
         letters: ['I', 'E', 'S'],
         place: LetterPosition::Before('-'),
@@ -62,7 +63,7 @@ impl TagSpelling {
 
     /// Returns the spellings that these tags may have; the standard spelling is the first.
     pub(super) fn of(tags: &[&str]) -> Vec<Self> {
-        // Letters of known schemes are tried before mixtures of them.
+        // Letters of known schemes are tried before letters that mix several schemes.
         const LETTERS: [[char; 3]; 12] = [
             ['I', 'E', 'S'],
             ['I', 'L', 'U'],

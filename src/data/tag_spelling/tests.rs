@@ -1,4 +1,4 @@
-//! Spellings, plain tags, broken schemes and their repair.
+//! Tests of spellings, plain tags, broken schemes and the repair of tags.
 
 use super::*;
 
@@ -68,7 +68,7 @@ fn plain_tags_are_plain() {
         &["U-A U-B"],
         &["N-1 -RRB- :", "B- V-X"],
         &["B_A I_A NOUN"],
-        // No scheme allows these letters to follow each other.
+        // No scheme allows these sequences of letters.
         &["S B S", "B B"],
     ] {
         assert_eq!(of(sentences).unwrap().scheme, TagScheme::Plain, "{sentences:?}");
@@ -139,7 +139,7 @@ fn a_scheme_that_is_set_rules() {
 fn repair_is_offered_where_it_helps() {
     let said = |sentences: &[&str]| format!("{:#}", of(sentences).unwrap_err());
     assert!(said(&["B-A I-A", "O I-A", "B-A"]).contains("`repair_tags`"));
-    // Words of another spelling are unchanged; a first line may be a header.
+    // The message does not advise a repair if a tag has another spelling, or if the first line may be a header.
     let error = said(&["B-A I-A", "O N I-A", "B-A"]);
     assert!(
         !error.contains("repair_tags") && error.contains("`scheme` (`data.scheme` in a config)"),
@@ -212,8 +212,8 @@ fn tags_of_another_scheme_are_translated() {
     assert_eq!(found, of("IOBES", &["B-A B-B I-B O"]));
     let found = translated(&["B_A L_A U_A"], false, &["I-A I-A B-A", "O I-B"]).unwrap();
     assert_eq!(found, of("IOB1", &["B_A L_A U_A", "O U_B"]));
-    // The cases: the tags keep neither the known scheme nor another; the scheme is set; only one of the two schemes has
-    // kinds.
+    // In the first case, the tags keep neither the known scheme nor another scheme. In the second case, the user has
+    // set the scheme. In the third case, the known scheme has no kinds; in the last case, the known tags are plain.
     let said = |known, is_set, sentences| format!("{:#}", translated(known, is_set, sentences).unwrap_err());
     let error = said(begun, false, &["B-A O", "O I-A"]);
     assert!(error.starts_with("1:1: expected a tag of IOB2, which 1 of 2 sentences keep"), "{error}");

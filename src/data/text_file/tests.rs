@@ -1,4 +1,4 @@
-//! Files of all kinds: damaged, foreign, huge, empty.
+//! Tests of text files: damaged files, files of other formats, huge files and empty files.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -31,7 +31,7 @@ impl Drop for Temporary {
 }
 
 fn file(bytes: &[u8]) -> TextFile {
-    // Tests may leak a few bytes for the life of a program that embeds its text.
+    // The bytes are leaked, because an embedded text must live as long as the program.
     TextFile::embedded("f", Box::leak(bytes.to_vec().into_boxed_slice()))
 }
 
@@ -196,7 +196,7 @@ fn a_file_that_changes_is_an_error_when_it_is_read_again() {
     let path = Temporary::new("changes.tsv", b"a\t1\nb\t2\n");
     let write = |bytes: &[u8]| std::fs::write(&path.0, bytes).unwrap();
     let modified = std::fs::metadata(&path.0).unwrap().modified().unwrap();
-    // The time of modification is set to the old time, as by a copy that keeps times.
+    // The modification time is set to the old time, as a copy that keeps times does.
     let same_time =
         || std::fs::File::options().write(true).open(&path.0).unwrap().set_modified(modified).unwrap();
     let open = || TextFile::open(&path.0).unwrap();
@@ -217,7 +217,7 @@ fn a_file_that_changes_is_an_error_when_it_is_read_again() {
     said("4 bytes in the place of 8");
     write(b"a\t1\nb\t3\n");
     same_time();
-    // Size and time are unchanged; the checksum of the bytes shows the change at the end.
+    // Size and time are unchanged; at the end of the file, the checksum of the bytes shows the change.
     said("other bytes than it had");
     write(b"a\t1\nb\t2\n");
     same_time();
@@ -253,7 +253,7 @@ fn gzip_is_recognised_and_its_damage_too() {
     let text = (0..20_000).map(|i| format!("line {i}\t{}\n", i % 2)).collect::<String>();
     let packed = gzip(text.as_bytes());
     assert_eq!(file(&packed).text().unwrap(), text);
-    // Two members one after another are one text.
+    // Two successive members are one text.
     assert_eq!(file(&[gzip(b"a"), gzip(b"b")].concat()).text().unwrap(), "ab");
     assert_eq!(file(&[gzip(b"a"), vec![0; 1000]].concat()).text().unwrap(), "a");
     let behind = message(file(&[gzip(b"a"), b"more".to_vec()].concat()).text());
@@ -277,7 +277,7 @@ fn gzip_is_recognised_and_its_damage_too() {
 
 #[test]
 fn a_bomb_takes_no_more_memory_than_a_line() {
-    // A single line of 64 MiB, packed into 64 KB.
+    // The file is a single line of 64 MiB, which is packed into 64 KB.
     let packed = gzip(&vec![b'x'; 1 << 26]);
     let mut records = file(&packed).max_line(1 << 16).malformed(MalformedLines::Skip).labelled().unwrap();
     assert!(records.next().is_none() && records.skipped().count == 1);
@@ -381,7 +381,7 @@ fn a_damaged_zip_is_an_error_wherever_it_is_damaged() {
         flipped[at] ^= 4;
         assert!(file(&flipped).text().is_err(), "flipped at {at}");
     }
-    // A flipped bit anywhere gives an error or the text, but never a panic.
+    // A damaged byte anywhere gives an error or the unchanged text, but never a panic.
     for at in 0..whole.len() {
         let mut flipped = whole.clone();
         flipped[at] ^= 0xff;
@@ -389,7 +389,7 @@ fn a_damaged_zip_is_an_error_wherever_it_is_damaged() {
             assert_eq!(read, text, "flipped at {at}");
         }
     }
-    // The bit `encrypted`, in the central directory and at the file.
+    // The bit `encrypted` is set in the central directory and in the header of the file.
     let mut encrypted = whole.clone();
     let directory = whole.windows(4).position(|bytes| bytes == b"PK\x01\x02").unwrap();
     encrypted[directory + 8] |= 1;

@@ -7,11 +7,11 @@ use crate::error::{Error, Result};
 
 impl Vocabulary {
     /// Adds the counted tokens of other texts to the vocabulary: the known tokens stay, and new tokens within `limits`
-    /// are appended. The new special tokens are the special tokens in `limits`; known tokens keep their ids if `limits`
-    /// has as many special tokens as the vocabulary had.
+    /// are appended. The special tokens in `limits` replace the old special tokens; known tokens keep their ids if the
+    /// number of special tokens does not change.
     ///
     /// # Errors
-    /// If a special token in `limits` is repeated.
+    /// Fails if a special token in `limits` is repeated.
     pub(super) fn grown(&self, mut counts: HashMap<String, u64>, limits: &Limits) -> Result<Self> {
         let count_of = |special: &str| {
             let place = self.special_tokens().position(|own| own == special);
@@ -39,8 +39,8 @@ impl Vocabulary {
         Self::new(entries, specials, unknown.map(|id| id as i64)).map_err(twice)
     }
 
-    /// Returns the vocabulary with each token in another form, such as lower case; tokens with equal forms become one
-    /// token at the first token's position.
+    /// Returns the vocabulary with each token in another form, such as lower case; tokens with the same form become one
+    /// token, at the position of the first of these tokens.
     ///
     /// ```
     /// use unpadded::data::{Limits, Vocabulary};
@@ -77,8 +77,8 @@ impl Vocabulary {
         Self::new(entries, specials, unknown).unwrap_or_else(|_| self.clone())
     }
 
-    /// For each token, returns the id of the first token in `other` with an equal form; `None` if `other` has no such
-    /// token. A special token only matches a special token of the same name.
+    /// For each token, returns the id of the first token in `other` with the same form; `None` if no token in `other`
+    /// has this form. A special token matches only a special token of the same name.
     ///
     /// ```
     /// use unpadded::data::{Limits, Vocabulary};

@@ -1,4 +1,4 @@
-//! How vocabularies are stored in files and checkpoints.
+//! The format of vocabularies in files and checkpoints.
 
 use std::path::Path;
 
@@ -84,7 +84,7 @@ impl Vocabulary {
     /// Writes this vocabulary to a file; an existing file is replaced atomically.
     ///
     /// # Errors
-    /// If the file cannot be written.
+    /// Fails if the file cannot be written.
     #[track_caller]
     pub fn save(&self, path: impl AsRef<Path>) -> Result<()> {
         let body = record::to_bytes(&StoredVocabulary::from(self));
@@ -98,7 +98,7 @@ impl Vocabulary {
     /// Reads a vocabulary from a file that [`Self::save`] wrote.
     ///
     /// # Errors
-    /// If the file cannot be read, is damaged, or contains no vocabulary.
+    /// Fails if the file cannot be read, is damaged, or contains no vocabulary.
     #[track_caller]
     pub fn load(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();

@@ -158,8 +158,7 @@ impl VectorSearch<'_> {
         };
         let (word, numbers) = cut(line, width).ok_or_else(wrong)?;
         let mut cells = numbers.split(BLANK).filter(|cell| !cell.is_empty()).zip(1..);
-        // If the word contains a space and its last part is a number, the vector has more numbers than the first
-        // vector.
+        // If the word contains a space and its last part is a number, the line has more numbers than the first vector.
         let last = word.rsplit_once(BLANK).map(|(_, last)| last);
         if word.is_empty() || last.is_some_and(|last| last.parse().is_ok_and(f32::is_finite)) {
             return Err(wrong());

@@ -1,4 +1,4 @@
-//! Word vector files in each form: the vectors that are read, and the errors.
+//! Tests of word vector files in each format: the vectors that are read, and the errors.
 
 use std::io::Write;
 
@@ -10,7 +10,7 @@ use super::*;
 use crate::data::{Encoding, Limits, MalformedLines};
 
 fn file(bytes: &[u8]) -> TextFile {
-    // Tests may leak a few bytes for the life of a program that embeds its text.
+    // The bytes are leaked, because an embedded text must live as long as the program.
     TextFile::embedded("f", Box::leak(bytes.to_vec().into_boxed_slice()))
 }
 
@@ -22,7 +22,7 @@ fn read(bytes: &[u8], vocabulary: &Vocabulary) -> Result<WordVectors> {
     WordVectors::of(&file(bytes), vocabulary)
 }
 
-/// The vectors of a file, by their tokens.
+/// Returns the vectors of a file, each with its token.
 fn found(bytes: &[u8], tokens: &[&str]) -> Vec<(String, Vec<f32>)> {
     let vocabulary = words(tokens);
     let vectors = read(bytes, &vocabulary).unwrap();
@@ -36,7 +36,7 @@ fn refused(bytes: &[u8], expected: &str) {
     assert_eq!(error, expected);
 }
 
-/// A binary file: the first line, then the vectors, with `end` behind each vector.
+/// Returns a binary file: the first line, then the vectors, with `end` behind each vector.
 fn binary(first: &str, vectors: &[(&str, &[f32])], end: &str) -> Vec<u8> {
     let mut bytes = format!("{first}\n").into_bytes();
     for (word, vector) in vectors {
@@ -76,7 +76,7 @@ fn every_form_is_recognised_and_says_the_same() {
 
 #[test]
 fn a_binary_file_may_look_like_lines_at_first() {
-    // The first byte of the first number is a newline, and the first byte of the second is a digit.
+    // The first byte of the first number is a newline, and the first byte of the second number is a digit.
     let (first, second) =
         (f32::from_le_bytes([b'\n', 0, 0, 0x3f]), f32::from_le_bytes([b'1', 0xd0, b'.', 0x3f]));
     let bytes = binary("2 2", &[("a", &[first, second]), ("b", &[second, first])], "\n");
@@ -250,7 +250,7 @@ fn thousands_are_set_apart() {
 
 #[test]
 fn the_files_of_fasttext_are_told_apart() {
-    // The form that fastText writes: a space at the end of each line, and a word that contains a no-break space.
+    // The file is as fastText writes it: each line ends with a space, and a word contains a no-break space.
     let vec = "3 2\n</s> 0.5 -1.25 \nnew\u{a0}york 1 2 \nthe -0.0021 3e-05 \n";
     let expected = [("new\u{a0}york".to_owned(), vec![1.0, 2.0]), ("the".to_owned(), vec![-0.0021, 3e-5])];
     assert_eq!(found(vec.as_bytes(), &["the", "new\u{a0}york", "absent"]), expected);

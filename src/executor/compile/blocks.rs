@@ -64,18 +64,18 @@ impl Blocks {
     /// Returns the analysis of a step block (the body of a recurrent loop).
     ///
     /// # Errors
-    /// If no forward loop runs the step block before its gradient block.
+    /// Fails if no forward loop runs the step block before its gradient block.
     pub(crate) fn forward(&self, block: BlockId) -> Result<&Forward> {
         self.forward.get(&block).ok_or_else(|| {
-            let (expected, got) = ("its forward run first", "none before it");
-            Error::of(ErrorKind::Program, "gradient of a recurrent", expected, got)
+            let (expected, got) = ("a forward loop that runs before it", "none");
+            Error::of(ErrorKind::Program, "gradient of a recurrent loop", expected, got)
         })
     }
 
     /// Returns the analysis of a gradient block (the backward pass of a step block).
     ///
     /// # Errors
-    /// If the loop of the gradient block does not run.
+    /// Fails if the loop of the gradient block does not run.
     pub(crate) fn backward(&self, block: BlockId) -> Result<&Backward> {
         self.backward.get(&block).ok_or_else(|| {
             Error::of(ErrorKind::Program, "gradient block", "one that runs", format!("block {}", block.0))
@@ -99,7 +99,7 @@ impl Blocks {
             .flatten()
             .map(|(&k, &v)| (k, v))
             .collect();
-        // If a gradient equals columns of another gradient, it is a view of the columns, too.
+        // A gradient that equals a gradient stored as columns is a view of the same columns.
         for found in self.backward.values() {
             let of = |(&var, &of): (&VarId, &VarId)| Some((var, *found.columns.all().get(&of)?));
             views.extend(found.same.0.iter().filter_map(of));
@@ -107,8 +107,8 @@ impl Blocks {
         views
     }
 
-    /// Pairs of gradients that are equal: a gradient, and the gradient whose memory it shares. The pairs are sorted by variable
-    /// number.
+    /// Returns pairs of equal gradients: a gradient, and the gradient whose memory it shares. The pairs are sorted by
+    /// variable number.
     pub(crate) fn same(&self) -> Vec<(VarId, VarId)> {
         let pairs = self.backward.values().flat_map(|found| &found.same.0);
         let mut same: Vec<(VarId, VarId)> = pairs.map(|(&var, &of)| (var, of)).collect();

@@ -8,19 +8,19 @@ use crate::executor::plan::Home;
 use crate::operator::Extent;
 use crate::tensor::DType;
 
-/// The lifetimes during which one buffer is taken: first moment → last moment; no two overlap.
+/// The lifetimes during which one buffer is taken: first moment → last moment. No two lifetimes overlap.
 type Lives = BTreeMap<usize, usize>;
 type Life = (usize, usize);
 
-/// Returns the parts of the lifetimes in `lives` that overlap a given lifetime.
+/// Returns, for each lifetime in `lives` that overlaps a given lifetime, the moments that both have in common.
 fn overlap(lives: &Lives, (first, last): Life) -> impl Iterator<Item = Life> {
     let before = lives.range(..first).next_back();
     let all = before.into_iter().chain(lives.range(first..=last));
     all.filter(move |(_, end)| **end >= first).map(move |(&from, &to)| (from.max(first), to.min(last)))
 }
 
-/// The buffers of one dtype while buffers are assigned, as a tree. A node knows when all buffers below it are taken, so the
-/// search for a free buffer skips whole subtrees.
+/// The buffers of one dtype, as a tree, while buffers are assigned. A node has the lifetimes during which every buffer
+/// below it is taken, so the search for a free buffer skips whole subtrees.
 #[derive(Default)]
 struct BufferTree {
     /// The plan-wide number of each buffer (the plan numbers the buffers of all dtypes together).
@@ -86,11 +86,12 @@ impl BufferTree {
     }
 }
 
-/// Extends the lifetimes of the slots that chains touch. A chain runs chunk by chunk between two moments. All calls of a chain
-/// run on the first chunk of rows before any call runs on the second chunk, so the lifetime of a slot that the chain touches
-/// covers the whole chain. Slots that begin in one chain and have the same row layout may still share a buffer one after
-/// another, as without a chain. Returns the extended lifetimes and, for each slot, the earlier slot whose buffer it takes over
-/// (or `None`). The lifetime of the earlier slot is extended to cover the later slot.
+/// Extends the lifetimes of the slots that chains touch. A chain runs chunk by chunk between two moments. All calls of
+/// a chain run on the first chunk of rows before any call runs on the second chunk, so the lifetime of a slot that the
+/// chain touches covers the whole chain. Slots that begin in the same chain and have the same row layout may still
+/// share a buffer one after another, as they could without the chain. Returns the extended lifetimes and, for each
+/// slot, the earlier slot whose buffer it takes over (or `None`). The lifetime of the earlier slot is extended to cover
+/// the later slot.
 fn in_chains(slots: &[SlotDesc], own_lives: &[Life], chains: &[Life]) -> (Vec<Life>, Vec<Option<usize>>) {
     let first_with = |moment: usize| chains.partition_point(|chain| chain.1 < moment);
     let last_with = |moment: usize| chains.partition_point(|chain| chain.0 <= moment).checked_sub(1);
@@ -114,8 +115,8 @@ fn in_chains(slots: &[SlotDesc], own_lives: &[Life], chains: &[Life]) -> (Vec<Li
     };
     let mut touched: Vec<(usize, Life, usize)> = slots.iter().enumerate().filter_map(chain_of).collect();
     touched.sort_unstable();
-    // For each chain and row layout: the buffers of the chain's slots. A buffer is listed as the last moment at which it is
-    // taken, and the first slot in it.
+    // For each chain and row layout: the buffers of the chain's slots. An entry for a buffer is the last moment at
+    // which the buffer is taken, and the first slot in the buffer.
     let mut taken: HashMap<_, BinaryHeap<Reverse<(usize, usize)>>> = HashMap::new();
     for (chain, life, s) in touched {
         let SlotDesc { dtype, width, rows, home, .. } = slots[s];
@@ -185,7 +186,8 @@ pub(crate) fn assign(slots: &[SlotDesc], own_lives: &[Life], chains: &[Life]) ->
     (of_slot, dtypes)
 }
 
-/// Returns the estimated size of a slot, only to compare slots: the number of rows is not known at compile time.
+/// Returns an estimate of a slot's size. The estimate only serves to compare slots, because the number of rows is not
+/// known at compile time.
 fn size(slot: &SlotDesc) -> usize {
     const SEQUENCES: usize = 64;
     const ROWS: usize = 4096;
@@ -226,7 +228,7 @@ mod tests {
         assert_eq!(distinct(&others), 6, "{others:?}");
     }
 
-    /// The tree finds the same free buffer as a linear search through all buffers: the last one.
+    /// The tree finds the same buffer as a linear search through all buffers: the last free buffer.
     #[test]
     fn a_slot_gets_the_last_buffer_that_is_free() {
         let mut seed = 1u64;

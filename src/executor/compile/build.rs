@@ -1,5 +1,5 @@
-//! Builds the instructions of a plan: each call with its views of slots, and each loop with the rows that it moves. This module
-//! only reads the results of the compiler's analyses.
+//! Builds the instructions of a plan: a call has views of slots, and a loop has moves of rows into and out of its
+//! block. This module only reads the results of the compiler's analyses.
 
 use super::blocks::Blocks;
 use super::chains;
@@ -56,7 +56,8 @@ impl Analysis<'_> {
         self.slots.reference(self.source, var)
     }
 
-    /// Adds the copies that operator `now` of the root block needs: from step-major order into the batch's order.
+    /// Adds the copies that operator `now` of the root block needs. A copy moves rows from step-major order into the
+    /// batch's order.
     fn copies(&self, now: usize, out: &mut Vec<Instr>) -> Result<()> {
         for &Copy { var, from, ranked, .. } in self.slots.copies.iter().filter(|copy| copy.before == now) {
             let to = self.reference(var)?;
@@ -204,8 +205,8 @@ impl Analysis<'_> {
         Ok(instr)
     }
 
-    /// Returns the views of a call's results that the next step of the loop reads, so that their very small numbers can be set
-    /// to zero.
+    /// Returns the views of a call's results that the next step of the loop reads. Very small numbers in these results
+    /// are set to zero.
     fn flushed(&self, call: &ScheduledCall, parsed: &ParsedOp) -> Result<Vec<Ref>> {
         let mut flushed = Vec::new();
         if call.pass == Pass::Backward {
@@ -381,14 +382,14 @@ impl Analysis<'_> {
     /// Returns the extent that counts the sequences over which a step block runs.
     fn sequences(&self, step: &StepDesc) -> Result<Extent> {
         let program = self.source.program;
-        let none = || Error::of(ErrorKind::Program, "step inputs", "one", "none");
+        let none = || Error::of(ErrorKind::Program, "step inputs", "at least one", "none");
         let lod = &program.spec(step.inputs.first().ok_or_else(none)?.outer)?.lod;
         let parent = program.block(step.block).parent.unwrap_or_default();
         match lod.iter().position(|&l| l == step.level) {
             Some(0) => Ok(program.top(parent)),
             Some(at) => Ok(Extent::Rows(lod[at - 1])),
             None => {
-                let (expected, got) = ("one of the step input's", format!("level {}", step.level.0));
+                let (expected, got) = ("a level of the step input", format!("level {}", step.level.0));
                 Err(Error::of(ErrorKind::Program, "step level", expected, got))
             }
         }
@@ -408,7 +409,7 @@ impl Analysis<'_> {
     }
 }
 
-/// Returns the views of the variables in some slots.
+/// Collects the views of the variables in input or output slots of a call.
 struct Views<'a> {
     found: &'a Analysis<'a>,
     order: Option<RankedLayout>,
@@ -460,8 +461,8 @@ fn lanes_can_run(instr: &Instr, step: &StepDesc, levels: &[InnerLevel]) -> bool 
         && !op.wiring.inputs.iter().chain(&op.wiring.outputs).flatten().any(pools)
 }
 
-/// Returns whether a call that reads static sub-sequences can run on some of the sequences only: all operands must have the
-/// same number of sequences.
+/// Returns whether a lane can run, on only its own sequences, a call that reads static sub-sequences. All operands must
+/// have the same number of sequences.
 fn lanes_can_cut(op: &OpInstr) -> bool {
     let views = || op.reads.iter().chain(&op.writes).filter(|r| r.rows.known().is_none());
     if op.reach == Reach::Row || !views().any(|r| matches!(r.rows, Extent::Rows(_))) {

@@ -16,16 +16,16 @@ use crate::program::Role;
 /// The minimum number of rows in a chunk: with fewer rows, the overhead of the calls is larger than the gain.
 const LEAST_ROWS: usize = 8;
 
-/// Finds the chains of the instructions outside the loop of a step block, and moves sums over all rows to the end of the chain
-/// that they interrupt.
+/// Finds the chains of the instructions outside the loop of a step block. A sum over all rows that interrupts a chain
+/// is moved to the end of the chain.
 pub(crate) fn outside(code: Vec<Instr>, slots: &[SlotDesc]) -> (Vec<Instr>, Vec<Chain>) {
     let (sorted, chains) = sort(code.into_iter().map(|instr| (0, instr)), slots, &member);
     (sorted.into_iter().map(|(_, instr)| instr).collect(), chains)
 }
 
-/// Finds chains as [`outside`] does, for the root block, whose instructions are grouped by operator. A sum that is moved joins
-/// the group of the last operator of its chain. Matrix products of the root block are in no chain: a weight may be large, and
-/// every chunk would read it again.
+/// Finds chains as [`outside`] does, for the root block, whose instructions are grouped by operator. A sum that is
+/// moved joins the group of the last operator of its chain. Matrix products of the root block are in no chain: a weight
+/// may be large, and every chunk would read the weight again.
 pub(crate) fn root(groups: Vec<Vec<Instr>>, slots: &[SlotDesc]) -> (Vec<Vec<Instr>>, Vec<Chain>) {
     let mut sorted_groups: Vec<Vec<Instr>> = groups.iter().map(|_| Vec::new()).collect();
     let numbered = groups.into_iter().enumerate();
@@ -104,11 +104,13 @@ struct Sorted<'a> {
     slots: &'a [SlotDesc],
     out: Vec<Grouped>,
     chains: Vec<Chain>,
-    /// The calls of the chain that is being collected, and the sums that wait for the end of the chain.
+    /// The calls of the chain that is being collected.
     open: Vec<Grouped>,
+    /// The sums that wait for the end of the chain.
     sums: Vec<Instr>,
-    /// The slots that the waiting sums write, and the slots that the waiting sums read or write.
+    /// The slots that the waiting sums write.
     written: HashSet<usize>,
+    /// The slots that the waiting sums read or write.
     touched: HashSet<usize>,
 }
 
@@ -125,8 +127,8 @@ impl Sorted<'_> {
         self.touched.clear();
     }
 
-    /// Returns the slot of a view; for an alias, the slot whose buffer the alias shares. `None` for a value that is passed from
-    /// step to step: no call outside the loop writes it.
+    /// Returns the slot of a view; for an alias, the slot whose buffer the alias shares. `None` for a value that is
+    /// passed from step to step, because no call outside the loop writes this value.
     fn slot(&self, r: &Ref) -> Option<usize> {
         match r.access {
             Access::Slot(mut s) => {
@@ -152,7 +154,7 @@ impl Sorted<'_> {
         self.sums.push(instr);
     }
 
-    /// Returns whether an instruction gives the same result before the waiting sums as after the waiting sums.
+    /// Returns whether an instruction may run before the waiting sums: its result is then the same as after the sums.
     fn free(&self, instr: &Instr) -> bool {
         let Instr::Op(op) = instr else { return self.sums.is_empty() };
         let in_order = |r: &Ref| self.slot(r).is_some_and(|s| self.written.contains(&s));

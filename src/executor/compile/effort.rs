@@ -21,8 +21,8 @@ pub(crate) fn effort(op: &OpInstr, heavy: usize) -> Effort {
         let written = if op.selects() { 0 } else { sum(&mut op.writes.iter().filter_map(numbers)) };
         return Effort { rows: Extent::Known(1), row: written };
     };
-    // Each row is multiplied by all numbers of a packed constant, or contributes to all numbers of a constant that the call
-    // writes.
+    // Each row is multiplied by all numbers of a packed constant, or adds to all numbers of a result with a known
+    // number of rows, such as the gradient of a weight.
     let packed = op.constants.iter().filter(|_| op.prepared.is_some()).cloned().flatten();
     let constants = packed.map(|read| &op.reads[read]).chain(&op.writes);
     let products = sum(&mut constants.filter_map(numbers)) / MULTIPLY_ADDS;

@@ -28,7 +28,7 @@ struct Group<'a> {
     slots: &'a Slots,
     lives: &'a Lives,
     operator: usize,
-    /// The part of the loop of the root block in which an instruction runs; `None` for an instruction of the root block.
+    /// The part of the outermost loop that contains the instructions; `None` for instructions of the root block.
     part: Option<LoopPart>,
 }
 

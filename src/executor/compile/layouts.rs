@@ -17,7 +17,8 @@ use crate::executor::rewrite::needs::{gradient_reads, needed_values};
 use crate::operator::{BlockId, Extent, LevelId, Reach, VarId};
 use crate::program::{OpDesc, Role, StepDesc, grad_name};
 
-/// The order of a loop's rows: step-major over the sequences of a level. If `reverse`, each sequence runs from its end.
+/// The order of a loop's rows: step-major over the sequences of a level. If `reverse` is true, the loop runs each
+/// sequence from its end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Order {
     level: LevelId,
@@ -37,12 +38,13 @@ pub(crate) struct RankedLayout {
 #[derive(Debug, Default)]
 pub(crate) struct Layouts {
     ranked: HashMap<VarId, RankedLayout>,
-    /// The step-major order in which a call of the root block runs without a copy of its rows, by the number of the call.
+    /// For the number of a call of the root block: the step-major order in which the call runs without a copy of its
+    /// rows.
     calls: HashMap<usize, RankedLayout>,
     /// The variables of step blocks that share the memory of a variable outside the loop, each with the outer variable.
     pub(crate) taken: HashMap<VarId, VarId>,
-    /// The variables outside a loop whose rows stay in the step-major order in which the loop wrote them, each with the
-    /// corresponding variable of the loop's block.
+    /// The variables outside a loop that stay in the step-major order in which the loop wrote their rows. Each variable
+    /// is mapped to the corresponding variable of the loop's block.
     pub(crate) left: HashMap<VarId, VarId>,
     /// The step blocks whose frames must provide row keys (for random numbers) to calls outside the block.
     pub(crate) keyed: Vec<BlockId>,
@@ -87,8 +89,8 @@ fn order_of(step: &StepDesc) -> Order {
 }
 
 impl Finder<'_> {
-    /// Returns whether a gradient must be in the batch's order, because another operator adds to the gradient, or because the
-    /// gradient is fetched.
+    /// Returns whether a gradient must be in the batch's order: another operator adds to the gradient, or the gradient
+    /// is fetched.
     fn is_shared(&self, var: VarId) -> bool {
         self.source.is_gradient(var)
             && (self.contributions.get(&var) != Some(&1) || self.source.is_wanted(var))
@@ -112,9 +114,9 @@ impl Finder<'_> {
         Ok(())
     }
 
-    /// Returns the step-major order in which a row-wise call can run without a copy. The order is the common order of all
-    /// batched variables that the call reads. `None` if the variables that the call reads have no common order, or if its
-    /// results are wider than these variables.
+    /// Returns the step-major order in which a row-wise call can run without a copy. The order is the common order of
+    /// all batched variables that the call reads. `None` if the variables that the call reads have no common order, if
+    /// a result must be in the batch's order, or if the results are wider than the variables that the call reads.
     fn order(&self, call: &ScheduledCall) -> Result<Option<RankedLayout>> {
         let mut found: Option<RankedLayout> = None;
         let (mut read_width, mut write_width) = (0, 0);
@@ -193,8 +195,8 @@ impl Finder<'_> {
         Ok(())
     }
 
-    /// Lets a variable of a step block share the memory of a variable outside the loop, if the outer variable is in the order
-    /// of the loop.
+    /// Lets a variable of a step block share the memory of a variable outside the loop. If the outer variable is not in
+    /// the order of the loop, nothing changes.
     fn take(&mut self, outer: VarId, inner: VarId, step: &StepDesc) {
         if self.layouts.ranked(outer).is_some_and(|ranked| ranked.order == order_of(step)) {
             self.layouts.taken.insert(inner, outer);

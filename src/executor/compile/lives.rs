@@ -1,5 +1,6 @@
-//! Computes the lifetime of each slot: from the first to the last instruction that reads or writes the slot. A loop of the root
-//! block has three parts: values that only its steps use share memory with values that only the instructions after them use.
+//! Computes the lifetime of each slot: from the first to the last instruction that reads or writes the slot. A loop of
+//! the root block has three parts (before, in and after its steps). Values that only the steps use therefore share
+//! memory with values that only the instructions after the steps use.
 
 use std::collections::BTreeMap;
 
@@ -57,8 +58,7 @@ impl Lives {
         (first / PARTS, if last == FOREVER { FOREVER } else { last / PARTS })
     }
 
-    /// Returns the slots of a step block that an operator of the root block touches in some parts, given the number of the
-    /// operator.
+    /// Returns the slots of a step block that operator `operator` of the root block touches in the parts `parts`.
     pub(crate) fn touched(
         &self,
         slots: &Slots,
@@ -152,14 +152,15 @@ impl<'a> Touched<'a> {
                 let around = self.loops.iter().find(|l| l.desc.block == block);
                 if let Some(plan) = around.and_then(|l| l.memories.get(memory)) {
                     self.memory(plan);
-                    // A step reads the rows of the previous step.
+                    // In the steps, a call reads the rows that the previous step wrote. Outside the steps, a call reads
+                    // the array with the previous values of all steps.
                     if self.span != (LoopPart::Steps, LoopPart::Steps) {
                         plan.all.iter().for_each(|view| self.view(view));
                     }
                 }
             }
-            // The gradient that a step passes back is stored in the slot of the gradient of the memory's next value, which the
-            // loop touches.
+            // A gradient that a step passes to the previous step is stored in the slot of the gradient of the memory's
+            // next value. The loop touches this slot.
             Access::Passed { .. } => {}
         }
     }
@@ -174,7 +175,7 @@ impl<'a> Touched<'a> {
         }
     }
 
-    /// The loop touches the slot that holds the values of a memory at all steps.
+    /// Adds the slots of a memory: the slot of its values after each step, and the slot that the first step reads.
     fn memory(&mut self, plan: &MemoryPlan) {
         [plan.next, plan.start].iter().for_each(|view| self.view(view));
     }
@@ -200,7 +201,8 @@ impl<'a> Touched<'a> {
         self.step_loop(inner, [LoopPart::Before, LoopPart::Steps, LoopPart::After].map(|part| (part, part)));
     }
 
-    /// Reads a loop, whose parts are `before`, `steps` and `after`.
+    /// Reads a loop. `before`, `steps` and `after` are the parts of the root block's operator in which the parts of the
+    /// loop run.
     fn step_loop(&mut self, inner: &'a Loop, [before, steps, after]: [LoopParts; PARTS]) {
         self.loops.push(inner);
         let views = |this: &mut Self, views: &[Option<&Ref>]| {

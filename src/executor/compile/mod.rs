@@ -1,12 +1,12 @@
 //! The compiler: turns a program into a plan by a fixed order of analyses.
 //!
 //! Each analysis is one function in one file: it reads the results of earlier analyses and returns a result of its own.
-//! [`saved`] finds the forward values that are kept for the backward pass. [`blocks`] decides which operators leave each
-//! recurrent loop, and why. [`schedule`] lists the calls in the order of the run. [`layouts`] decides which rows stay in
-//! step-major order. [`writers`] decides which contribution to a gradient is written and which ones are added. [`slots`]
-//! assigns a slot to each variable. [`build`] makes the instructions from the results of all these analyses. [`lives`] and
-//! [`buffers`] decide which slots share a buffer; [`finish`] numbers the instructions. [`packed`] decides which calls share the
-//! memory of packed weights.
+//! [`saved`] finds the forward values that are kept for the backward pass. [`blocks`] decides which operators leave
+//! each recurrent loop, and why. [`schedule`] lists the calls in the order of the run. [`layouts`] decides which rows
+//! stay in step-major order. [`writers`] decides which contribution to a gradient is written and which contributions
+//! are added. [`slots`] assigns a slot to each variable. [`build`] makes the instructions from the results of all these
+//! analyses. [`lives`] and [`buffers`] decide which slots share a buffer; [`finish`] numbers the instructions.
+//! [`packed`] decides which calls share the memory of packed weights.
 
 mod blocks;
 mod buffers;
@@ -37,8 +37,8 @@ use crate::executor::rewrite::rewrite;
 use crate::operator::{Registry, VarId};
 use crate::program::Program;
 
-/// Compiles a program for the variables `wanted`. `nexts` are variables of the root block whose values the next run reads, like
-/// a memory that the next step reads.
+/// Compiles a program for the variables `wanted`. `nexts` are variables of the root block. The next run reads their
+/// values, as a step reads the values that the previous step computed.
 pub(crate) fn compile(
     program: &Program,
     registry: &Registry,

@@ -12,8 +12,8 @@ use crate::operator::{BlockId, CallSlot, Extent, LevelId, Pass, Spec, StorageBou
 use crate::program::Role;
 use crate::tensor::StorageKind;
 
-/// Returns the needs of the slots, and of the loops in `code`, whose instructions run at `moments`. `keyed` are the blocks whose
-/// frames have row keys for instructions outside the block.
+/// Returns the memory needs of the slots, and of the calls and loops in `code`. `moments[i]` is the moment of
+/// instruction `i` of `code`. `keyed` are the blocks whose frames have row keys for instructions outside the block.
 pub(crate) fn needs(
     slots: &[Slot],
     pools: &[StorageKind],
@@ -63,8 +63,8 @@ pub(crate) fn needs(
     counting.needs
 }
 
-/// Collects the operators of instructions, each with whether it runs step by step. Operators whose results another operator
-/// computes in training are left out.
+/// Passes the operator of each instruction to `found`, and whether the operator runs step by step. An operator is left
+/// out if another operator computes its results in training.
 fn gather_calls<'p>(code: &'p [Instr], in_loop: bool, found: &mut dyn FnMut(&'p OpInstr, bool)) {
     for instr in code {
         match instr {
@@ -108,7 +108,8 @@ impl<'p> Counting<'p> {
                 let unit = rows.saturating_mul(slot.width).saturating_mul(slot.dtype.size_of());
                 return self.buffer(slot, Quantity::One, unit);
             }
-            // A slot of a step block that other slots alias; the loop reserves it.
+            // The loop of the step block reserves a slot with the rows of `Extent::Alive`. The rows of `Extent::Data`
+            // are known only after the operator has run.
             (Home::Whole, Extent::Alive(_)) | (_, Extent::Data(_)) => return,
             (Home::Whole | Home::Stepped(_), rows) => self.total(rows),
             (Home::Sequence(block), Extent::Rows(level)) => self.largest_step(block, level),
@@ -118,7 +119,7 @@ impl<'p> Counting<'p> {
     }
 
     fn buffer(&mut self, slot: &Slot, quantity: Quantity, unit: usize) {
-        // A visit of a loop in a loop has some of the sequences that the quantity counts.
+        // One visit of a loop inside a loop has only some of the sequences that the quantity counts.
         let visited = match slot.home {
             Home::Sequence(block) => self.of_block(block).is_some_and(|instr| instr.parent.0 > 0),
             Home::Whole | Home::Stepped(_) => false,
@@ -153,13 +154,13 @@ impl<'p> Counting<'p> {
         }
     }
 
-    /// The row order, the levels and the keys of a loop's frame.
+    /// Adds the memory of a loop's frame: the row order, the levels and, if `keys` is true, the row keys.
     fn frame(&mut self, instr: &Loop, keys: bool) {
         let key = if keys { size_of::<RowKey>() } else { 0 };
         let word = size_of::<usize>();
         let (rows, longest) = (self.total(Extent::Rows(instr.desc.level)), self.longest(instr.desc.level));
         let sequences = self.sequences(instr.desc.block);
-        // The rank table has the sequences, the steps and the rows; the frame has the inverse of the sequences and of the rows.
+        // The rank table lists the sequences, steps and rows; the frame has the inverse lists of sequences and rows.
         self.order(rows, 2 * word + key);
         self.order(sequences, 2 * word + key);
         self.order(longest, word);
@@ -176,7 +177,7 @@ impl<'p> Counting<'p> {
                 let repeated = self.total(Extent::Rows(inner.inner));
                 self.order(repeated, key);
             }
-            // The offsets of all steps, the offsets of one step, and the bounds of static sequences.
+            // Three words: the offsets of all steps, the offsets of one step, and the bounds of static sequences.
             self.order(sequences, 3 * word);
             self.order(longest, word);
         }
@@ -245,7 +246,7 @@ impl<'p> Counting<'p> {
         self.needs.calls.push(need);
     }
 
-    /// The rows that an extent counts in the largest step of a loop.
+    /// Returns the number of rows that an extent counts in the largest step of a loop.
     fn in_step(&self, rows: Extent) -> Quantity {
         match rows {
             Extent::Alive(block) => self.sequences_of_visit(block),
@@ -258,7 +259,7 @@ impl<'p> Counting<'p> {
         }
     }
 
-    /// Returns the term of a number for each of some rows.
+    /// Returns a term: the number of rows that an extent counts, multiplied by `factor`.
     fn rows_of(&mut self, rows: Extent, factor: usize) -> EntryTerm {
         match rows {
             Extent::Known(rows) => (self.needs.index(Quantity::One), rows.saturating_mul(factor)),
@@ -299,7 +300,7 @@ impl<'p> Counting<'p> {
         self.loops.iter().copied().find(|instr| instr.desc.block == block)
     }
 
-    /// Returns the loop that binds a level of its step block, and the level outside the block.
+    /// Returns the loop that binds a level of its step block to a level outside the block, and the binding.
     fn inner(&self, level: LevelId) -> Option<(&'p Loop, &'p InnerLevel)> {
         self.loops.iter().find_map(|&instr| {
             instr
@@ -314,7 +315,7 @@ impl<'p> Counting<'p> {
         self.loops.iter().any(|instr| instr.levels.iter().any(|made| made.level == level))
     }
 
-    /// The number of rows that an extent counts over all steps of all visits.
+    /// Returns the number of rows that an extent counts over all steps of all visits.
     fn total(&self, extent: Extent) -> Quantity {
         match extent {
             Extent::Batch => Quantity::Batch,
@@ -331,8 +332,8 @@ impl<'p> Counting<'p> {
         }
     }
 
-    /// The number of rows of a level in the block around a loop. The calls there run at each step, or once for all sequences, so a
-    /// static level of that block counts with the larger of the two.
+    /// Returns the number of rows of a level in the block around a loop. The calls of that block run at each step, or
+    /// once for all sequences, so a static level of that block counts with the larger of the two numbers of rows.
     fn around(&self, level: LevelId) -> Quantity {
         match self.inner(level) {
             Some((instr, inner)) if inner.statics => {
@@ -343,12 +344,12 @@ impl<'p> Counting<'p> {
         }
     }
 
-    /// Returns whether every loop of a block runs in the steps of an outer loop, once per step: a visit has the rows of one step.
+    /// Returns whether every loop of a block runs in the steps of an outer loop. A visit then has the rows of one step.
     fn is_visited(&self, block: BlockId) -> bool {
         self.of_block(block).is_some() && !self.at_once.contains(&block)
     }
 
-    /// The largest number of sequences of a loop in one visit. The first step of an outer loop has all of its sequences.
+    /// Returns the largest number of sequences of a loop in one visit; an outer loop has all its sequences at step 0.
     fn sequences_of_visit(&self, block: BlockId) -> Quantity {
         match self.of_block(block).filter(|_| self.is_visited(block)).map(|instr| instr.sequences) {
             Some(Extent::Alive(outer)) => self.sequences_of_visit(outer),
@@ -357,13 +358,14 @@ impl<'p> Counting<'p> {
         }
     }
 
-    /// The number of sequences of a loop, in all visits.
+    /// Returns the number of sequences of a loop, in all visits together.
     fn sequences(&self, block: BlockId) -> Quantity {
         self.of_block(block).map_or(Quantity::Batch, |instr| self.in_loop(block, instr.sequences))
     }
 
-    /// The number of rows that an extent of the outer block counts for the loops of `block`. A loop that runs once for all
-    /// sequences of the outer block, and not at each step, has one row per sequence, and the rows of a static input once.
+    /// Returns the number of rows that an extent of the outer block counts for the loops of `block`. A loop that runs
+    /// once for all sequences of the outer block, and not at each step, has one row per sequence, and the rows of a
+    /// static input once.
     fn in_loop(&self, block: BlockId, extent: Extent) -> Quantity {
         let all = match extent {
             Extent::Rows(level) => self.around(level),
@@ -392,7 +394,7 @@ impl<'p> Counting<'p> {
         }
     }
 
-    /// The number of steps of the longest sequence of a level; for a level of a step block, at most.
+    /// Returns the number of steps of the longest sequence of a level; for a level of a step block, an upper bound.
     fn longest(&self, level: LevelId) -> Quantity {
         match self.inner(level) {
             Some((_, inner)) => self.longest(inner.outer),
@@ -401,8 +403,9 @@ impl<'p> Counting<'p> {
         }
     }
 
-    /// The root levels of a level of a loop and of the levels above it in the loop, top first; `None` if one of them belongs to
-    /// an outer step block.
+    /// Returns the root block's levels for a level of a loop and for the levels above it in the loop, top first. `None`
+    /// if the loop runs over a level of an outer step block, or if one of the outer levels belongs to an outer step
+    /// block.
     fn root_levels(&self, instr: &Loop, inner: &InnerLevel) -> Option<Vec<LevelId>> {
         if self.inner(instr.desc.level).is_some() || self.is_made_in_step(instr.desc.level) {
             return None;
@@ -430,7 +433,7 @@ impl<'p> Counting<'p> {
         }
     }
 
-    /// The rows of the largest step of a loop in a level; of a static level, the rows of all sequences.
+    /// Returns the number of rows of a level in the largest step of a loop; for a static level, in all sequences.
     fn largest_step(&self, block: BlockId, level: LevelId) -> Quantity {
         let found = self.of_block(block).and_then(|instr| {
             instr.inner.iter().find(|inner| inner.inner == level).map(|inner| (instr, inner))
@@ -453,7 +456,7 @@ struct Pools<'p> {
     slots: &'p [Slot],
     /// The storage of each pool number.
     kinds: &'p [StorageKind],
-    /// The need of each slot that a call has written, or that is a feed.
+    /// The need of each slot that a call has written, or that holds a feed.
     needs: Vec<Option<PoolNeed>>,
 }
 
@@ -464,12 +467,12 @@ impl Pools<'_> {
         self.slots.iter().position(uses).filter(|&at| !self.slots[at].persistent)
     }
 
-    /// Returns whether a slot holds selected rows, and not a matrix.
+    /// Returns whether a slot holds selected rows, and not a sparse matrix.
     fn by_rows(&self, slot: usize) -> bool {
         self.slots[slot].pool.is_some_and(|pool| self.kinds[pool] == StorageKind::SelectedRows)
     }
 
-    /// Returns the need of a slot without entries.
+    /// Returns the need of a slot that has no entries yet.
     fn empty(&self, slot: usize, counting: &mut Counting<'_>) -> PoolNeed {
         let Slot { pool, dtype, width, rows, .. } = self.slots[slot];
         let word = size_of::<i64>();
@@ -495,7 +498,7 @@ impl Pools<'_> {
         self.needs[slot].clone()
     }
 
-    /// Returns the sparse operands of a call.
+    /// Returns the operands of a call that are not dense, each with its need.
     fn operands(
         &mut self,
         moment: usize,
@@ -513,8 +516,8 @@ impl Pools<'_> {
         found
     }
 
-    /// Adds the entries that a call writes: to its outputs, or to the gradients of its inputs. An output that a call updates in
-    /// place keeps its entries.
+    /// Adds the entries that a call writes: to its outputs, or to the gradients of its inputs. An output that a call
+    /// updates in place keeps its number of entries.
     fn write(&mut self, moment: usize, call: &OpInstr, counting: &mut Counting<'_>) {
         let wiring = &call.wiring;
         let mut written = Vec::new();
@@ -542,7 +545,8 @@ impl Pools<'_> {
             }
             let entries = self.entries(slot, call, bound, moment, spec, counting);
             let empty = self.empty(slot, counting);
-            // A gradient of a matrix copies the positions of the entries at once.
+            // A forward call appends the entries of a matrix one after another; a gradient of a matrix copies the
+            // positions of all entries at once.
             let appended = call.pass == Pass::Forward && !self.by_rows(slot);
             let need = self.needs[slot].get_or_insert(empty);
             need.entries.extend(entries);
@@ -550,7 +554,7 @@ impl Pools<'_> {
         }
     }
 
-    /// Returns the terms of the entries that a call writes to a slot.
+    /// Returns the terms for the number of entries that a call writes to a slot.
     fn entries(
         &mut self,
         slot: usize,

@@ -20,7 +20,7 @@ pub(crate) fn assign(code: &mut [Instr], slots: &[SlotDesc]) -> usize {
         stores += 1;
         stores - 1
     };
-    // The stores of equal calls: calls of one kind, with matrices of equal shapes.
+    // The stores that calls of one kind share if they pack matrices of equal shapes.
     let mut shared: HashMap<_, Vec<usize>> = HashMap::new();
     for instr in code {
         let mut calls = Vec::new();

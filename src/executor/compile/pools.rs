@@ -16,8 +16,9 @@ pub(crate) fn pooled(op: &OpInstr) -> impl Iterator<Item = usize> {
     })
 }
 
-/// Lets values of one storage share a pool number if their lifetimes do not overlap, and updates the pool numbers in the
-/// instructions `code`. Returns the pool number of each slot (`None` for a dense slot), and the storage of each pool number.
+/// Lets values of one storage share a pool number if their lifetimes do not overlap. Also updates the pool numbers in
+/// the instructions `code`. Returns the pool number of each slot (`None` for a dense slot), and the storage of each
+/// pool number.
 pub(crate) fn assign(
     made: &Slots,
     lives: &[(usize, usize)],
@@ -32,7 +33,7 @@ pub(crate) fn assign(
     for slot in order {
         let (Some(own), (first, last)) = (slots[slot].pool, lives[slot]) else { continue };
         let kind = kinds[own];
-        // A value that the scope keeps does not share its pool number during the whole run.
+        // A value that the scope keeps has its pool number for the whole run, so no other value shares the number.
         let (first, last) = if slots[slot].persistent { (0, usize::MAX) } else { (first, last) };
         let free = |(known, until): &(StorageKind, usize)| *known == kind && *until < first;
         let place = places.iter().position(free).unwrap_or_else(|| {

@@ -109,7 +109,7 @@ pub(crate) fn schedule(source: &Source<'_>, blocks: &Blocks) -> Result<Schedule>
     root.collect()
 }
 
-/// The number of calls made so far, which is the number of the next call.
+/// Makes the items of the schedule. `calls` is the number of calls made so far, which is the number of the next call.
 struct Maker<'a> {
     source: &'a Source<'a>,
     blocks: &'a Blocks,

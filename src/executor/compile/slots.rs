@@ -20,8 +20,8 @@ pub(crate) struct Copy {
     pub(crate) var: VarId,
     pub(crate) from: usize,
     pub(crate) ranked: RankedLayout,
-    /// The number of the operator before which the copy is made, counted from 1 among the operators that run. The number is one
-    /// above the last operator if the copy is made for a fetched variable.
+    /// The number of the operator before which the copy is made, counted from 1 among the operators that run. For a
+    /// fetched variable, this is the number of the last operator plus 1.
     pub(crate) before: usize,
 }
 
@@ -54,7 +54,7 @@ pub(crate) struct Slots {
     starts: HashMap<(BlockId, usize), usize>,
     /// For each memory, the slot that holds the previous values of all steps as one array; the key is as in `starts`.
     spread: HashMap<(BlockId, usize), usize>,
-    /// The slots with rows in an order of a step block (step-major or by rank), for each step block.
+    /// For each step block, the slots whose rows are in an order of the block: step-major, or by rank.
     pub(crate) of_block: HashMap<BlockId, Vec<usize>>,
     pub(crate) copies: Vec<Copy>,
     /// The storage of each value that is not dense, by pool number.
@@ -95,12 +95,12 @@ impl Slots {
     /// Returns the reference (slot, rows, width, first column) to a variable in the batch's order.
     ///
     /// # Errors
-    /// If no instruction reads or writes the variable, so that it has no slot.
+    /// Fails if no instruction reads or writes the variable: the variable then has no slot.
     pub(crate) fn reference(&self, source: &Source<'_>, var: VarId) -> Result<Ref> {
         let (whole, column) = self.views.get(&var).copied().unwrap_or((var, 0));
         let access = self.access.get(&whole).copied().ok_or_else(|| {
             let name = &source.program.var(var).name;
-            Error::of(ErrorKind::Program, "variable", "one that something computes", "one without a place")
+            Error::of(ErrorKind::Program, "variable", "one that an operator computes", "one without a slot")
                 .variable(name)
         })?;
         let spec = source.program.spec(var)?;
@@ -119,7 +119,7 @@ impl Slots {
     pub(crate) fn start(&self, block: BlockId, memory: usize, spec: &Spec) -> Result<Ref> {
         let slot = self.starts.get(&(block, memory));
         slot.map(|&slot| within(slot, spec)).ok_or_else(|| {
-            Error::of(ErrorKind::Program, "memory", "one with a place", format!("memory {memory}"))
+            Error::of(ErrorKind::Program, "memory", "one with a slot", format!("memory {memory}"))
         })
     }
 
@@ -236,7 +236,8 @@ impl Maker<'_> {
         self.add_kept(var, spec, home, (false, None))
     }
 
-    /// Adds a slot; the scope may keep its value from run to run, or it may share the buffer of another slot.
+    /// Adds a slot. `persistent` is whether the scope keeps its value from run to run; `alias` is the slot whose buffer
+    /// the new slot shares.
     fn add_kept(
         &mut self,
         var: VarId,
@@ -391,8 +392,8 @@ impl Maker<'_> {
     /// copied and stay in the loop's order.
     fn leave(&mut self, outer: VarId, inner: VarId) -> Result<()> {
         let Access::Slot(slot) = self.slots.reference(self.source, inner)?.access else {
-            let (what, got) = ("gradient that a loop hands back", "one that it passes to a step");
-            return Err(Error::of(ErrorKind::Program, what, "one in memory of its own", got));
+            let (what, got) = ("gradient that a loop returns", "a gradient that a step passes on");
+            return Err(Error::of(ErrorKind::Program, what, "a gradient in its own memory", got));
         };
         let alias = self.alias(slot, Home::Whole, self.source.program.spec(outer)?);
         self.slots.ranked.insert(outer, alias);

@@ -45,11 +45,11 @@ pub(crate) struct Source<'a> {
 }
 
 impl<'a> Source<'a> {
-    /// Parses the operators of a rewritten program that run. `nexts` are variables of the root block whose values the next run
-    /// reads, like the next value of a memory.
+    /// Parses the operators that run in a rewritten program. `nexts` are variables of the root block. The next run
+    /// reads their values, as a step reads the values that the previous step computed.
     ///
     /// # Errors
-    /// If the registry does not contain an operator that runs, or the program has no tensor for a variable.
+    /// Fails if the registry does not contain an operator that runs, or if the program has no tensor for a variable.
     pub(crate) fn new(
         rewritten: &'a Rewritten,
         registry: &Registry,
@@ -94,7 +94,7 @@ impl<'a> Source<'a> {
     fn parse(&self, id: OpId, desc: &OpDesc, registry: &Registry) -> Result<ParsedOp> {
         let op = match self.rewritten.instance(id.block, id.number) {
             Some(op) => op.clone(),
-            // Returns the registry's own error about an unknown operator.
+            // The operator is not registered, so this second attempt returns the registry's error.
             None => registry.parse(&desc.kind, &desc.attributes)?,
         };
         let signature = op.signature();
@@ -174,7 +174,7 @@ impl<'a> Source<'a> {
     /// Returns the step block of a `recurrent`, and for a backward `recurrent` also its gradient block.
     ///
     /// # Errors
-    /// If the `recurrent` has no step block.
+    /// Fails if the `recurrent` has no step block.
     pub(crate) fn step(&self, id: OpId) -> Result<(&'a StepDesc, Option<&'a StepGradient>)> {
         let step = self.desc(id).step.as_deref();
         let none = || Error::of(ErrorKind::Program, RECURRENT, "a step block", "none");

@@ -1,4 +1,4 @@
-//! Tests of each analysis alone, on programs of a few lines, by its result as text.
+//! Tests each analysis alone, on programs of a few lines: compares the result, as text, with the expected text.
 
 use super::build::{Analysis, build};
 use super::text::Names;
@@ -52,7 +52,7 @@ fn analysed(program: &Program, wanted: &[VarId]) -> Analysed {
     }
 }
 
-/// A program, and the variables to fetch: its loss, and the gradients of parameters and watched feeds.
+/// Returns a program, and the variables to fetch: its loss, and the gradients of parameters and watched feeds.
 fn differentiated(build: impl Fn(&Builder) -> Var) -> (Program, Vec<VarId>) {
     let net = Builder::new();
     let loss = build(&net);
@@ -65,7 +65,7 @@ fn differentiated(build: impl Fn(&Builder) -> Var) -> (Program, Vec<VarId>) {
     (program, wanted)
 }
 
-/// A recurrent network over sequences of rows of 2 numbers, with a state of 3.
+/// Builds a recurrent network: a row of a sequence has 2 numbers, and the state has 3 numbers.
 fn recurrent(net: &Builder) -> Var {
     let x = net.feed("x", DType::F32, &[2], 1);
     net.watch(x);
@@ -91,7 +91,7 @@ fn saved_is_what_backward_operators_read() {
     // A product reads its input and its weight; tanh and sigmoid read their outputs.
     let expected = "x.step, memory, linear_0.weight, linear_1.weight, tanh, sigmoid";
     assert_text(&analysed(&program, &wanted).saved, &[expected]);
-    // Nothing, if only the loss is fetched.
+    // If only the loss is fetched, no value is saved.
     assert_text(&analysed(&program, &wanted[..1]).saved, &[]);
 }
 
@@ -185,7 +185,8 @@ fn gradients_between_loops_stay_in_step_major_order() {
             "tanh@grad: left as tanh.step@grad lies",
         ],
     );
-    // The backward calls of `tanh` read the outputs of the forward calls, in the batch's order.
+    // The two backward calls of `tanh` read outputs of forward calls, which are in the batch's order. Both gradients
+    // are therefore copied into the batch's order.
     let copied: Vec<&str> = found.slots.lines().filter(|line| line.contains("copied")).collect();
     assert_eq!(copied.len(), 2, "{copied:#?}");
 }
@@ -233,7 +234,8 @@ fn what_a_loop_in_a_loop_adds_to_is_zeroed_before() {
         });
         words.mean()
     });
-    // The gradient of `half` belongs to the outer block, which starts it at each of its runs; the weight's belongs to the root.
+    // The gradient of `half` belongs to the outer block, so it is set to zero at each run of this block. The gradient
+    // of `w` belongs to the root block, so it is set to zero once.
     assert_text(
         &analysed(&program, &wanted).writers,
         &[

@@ -1,6 +1,7 @@
-//! Decides for each contribution to a gradient whether it is written or added: the first contribution in the order of the run
-//! is written, all others are added. If the first contribution to the gradient of a constant runs many times, as in a loop
-//! inside a loop, it is added too, and the gradient is set to zero before.
+//! Decides for each contribution to a gradient whether it is written or added: the first contribution in the order of
+//! the run is written, and every other contribution is added. If the first contribution to the gradient of a constant
+//! is computed many times, as in a loop inside a loop, this contribution is added, too. The gradient is then set to
+//! zero before the first contribution.
 
 use std::collections::{HashMap, HashSet};
 
@@ -138,7 +139,7 @@ impl WriterFinder<'_> {
         Ok(())
     }
 
-    /// Decides whether a contribution to a gradient is written or added; after the first contribution, all others are added.
+    /// Decides whether a contribution to a gradient is written or added; every contribution after the first is added.
     fn assign(&mut self, var: VarId, site: Site) -> Assign {
         let first = self.written.insert(var);
         if first && site.visits == Visits::Many && self.is_constant(var) {
@@ -186,7 +187,7 @@ impl WriterFinder<'_> {
         Ok(())
     }
 
-    /// Marks the gradients of a gradient block that have a value before its first call.
+    /// Marks as written the gradients of a gradient block that have a value before the block's first call.
     fn begin(&mut self, id: OpId, step: &StepDesc, gradient: &StepGradient) -> Result<()> {
         let (forward, found) = (self.blocks.forward(step.block)?, self.blocks.backward(gradient.block)?);
         for &(var, home) in &found.homes {
@@ -202,8 +203,8 @@ impl WriterFinder<'_> {
         Ok(())
     }
 
-    /// Marks the gradients of the next values of memories: either of all memories that pass a gradient to the previous step, or
-    /// of all other memories.
+    /// Marks as written the gradients of memories' next values. `which` selects the memories: either all memories that
+    /// pass a gradient to the previous step, or all other memories.
     fn memories(&mut self, gradient: &StepGradient, which: Passes) {
         let passing = |previous: Option<VarId>| match previous {
             Some(_) => Passes::ToTheStepBefore,

@@ -179,7 +179,7 @@ mod tests {
         bandwidth: Bandwidth { l2: 100e9, l3: 50e9, memory: 20e9, l2_size: 1 << 20, l3_size: 1 << 25 },
     };
 
-    /// An entry of `calls` calls that took one second together.
+    /// Returns an entry of `calls` calls that took one second together.
     fn of(calls: u64, flops: u64, read: u64, written: u64) -> Entry {
         let cost = Cost { flops, read, written };
         Entry {
@@ -208,7 +208,7 @@ mod tests {
         // An entry whose dtype is not a float has a bound for bytes only.
         let ids = Entry { dtype: DType::I64, ..product };
         check(&ids, Some(Bound::L2(0.1)), "L2 10 %");
-        // An entry that takes less time than reading its operands would take: its calls did not read all of their operands.
+        // If an entry takes less time than reading its operands would take, its calls did not read all operands.
         check(&of(10_000, 1, 150_000_000_000, 0), Some(Bound::L3(3.0)), "L3 >100 %");
     }
 

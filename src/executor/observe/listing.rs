@@ -97,8 +97,9 @@ struct Text<'a> {
     plan: &'a Plan,
     loops: HashMap<BlockId, &'a Loop>,
     passed: HashMap<(BlockId, usize), Ref>,
-    /// Collects the variables of a block that are columns of another variable, and the gradients that equal another gradient.
+    /// For each block, the variables that are columns of another variable.
     views: ByBlock<(VarId, (VarId, usize))>,
+    /// For each block, the gradients that equal another gradient.
     same: ByBlock<(VarId, VarId)>,
     out: String,
     depth: usize,
@@ -155,12 +156,12 @@ impl<'a> Text<'a> {
             Instr::Loop(inner) => self.step_loop(inner),
             Instr::Zero(view, index) => {
                 self.line(&format!("[{index}] zero -> {}", self.place_of(view)));
-                self.inside(|text| text.line("the loop after it adds to it at every step"));
+                self.inside(|text| text.line("the next loop adds to this gradient at every step"));
             }
             Instr::Reorder { from, to, index, .. } => {
                 let (name, to) = (self.slot_name(from), self.place_of(to));
                 self.line(&format!("[{index}] {name} from the loop's order to the batch's -> {to}"));
-                self.inside(|text| text.line("what reads it next, or fetches it, wants the batch's order"));
+                self.inside(|text| text.line("an operator or a fetch needs the batch's order"));
             }
         }
     }
@@ -185,7 +186,7 @@ impl<'a> Text<'a> {
             notes.push(format!("over {value}, which nothing else reads"));
         }
         if op.order.is_some() {
-            notes.push("on rows in the loop's order, as they lie".to_owned());
+            notes.push("on rows in the loop's order, without a copy".to_owned());
         }
         notes.extend(line_of(&op.place));
         self.notes(&notes);
@@ -199,10 +200,10 @@ impl<'a> Text<'a> {
         let (reads, made) = (self.operands(op, desc).0, made.join(", "));
         self.line(&format!("[{}] {operator} ({reads}) -> the offsets of level {made}", op.index));
         let when = if op.span == LoopRows::Steps { ", for one step after the other" } else { "" };
-        self.inside(|text| text.line(&format!("before its output has room{when}")));
+        self.inside(|text| text.line(&format!("before memory is reserved for its output{when}")));
     }
 
-    /// Prints the operands that a call reads, then its outputs with their positions.
+    /// Returns two texts: the operands that a call reads, and its outputs with their positions.
     fn operands(&self, op: &OpInstr, desc: &OpDesc) -> (String, String) {
         let signature = op.op.signature();
         let backward = op.pass == Pass::Backward;
@@ -324,7 +325,7 @@ impl<'a> Text<'a> {
         self.notes(&notes);
         self.inside(|text| {
             text.gathers("gathered into step order", &inner.gather);
-            text.gathers("gathered, a row or sub-sequence a sequence", &inner.statics);
+            text.gathers("gathered, one row or sub-sequence per sequence", &inner.statics);
             text.zeroed(inner);
             text.memories(inner);
             let (code, chains) = (&inner.before, &inner.chains.before);
@@ -339,7 +340,7 @@ impl<'a> Text<'a> {
             text.section("after the loop, once a sequence", code, chains, Some(LoopRows::Sequences));
             text.no_calls(inner);
             text.scatters("back into the batch's order", &inner.scatter);
-            text.scatters("back, a row or sub-sequence a sequence", &inner.scatter_statics);
+            text.scatters("back, one row or sub-sequence per sequence", &inner.scatter_statics);
             text.ends(inner);
         });
     }
@@ -366,7 +367,7 @@ impl<'a> Text<'a> {
         self.line(&text);
     }
 
-    /// Prints the gradients to which the steps of a loop add.
+    /// Prints the gradients that are set to zero before a loop.
     fn zeroed(&mut self, inner: &Loop) {
         if !inner.zero.is_empty() {
             let names: Vec<String> = inner.zero.iter().map(|view| self.slot_name(view)).collect();

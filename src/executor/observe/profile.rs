@@ -140,9 +140,9 @@ impl Entry {
 /// ```
 ///
 /// # Cost
-/// Without a profile, a call costs one additional branch, and no memory. With a profile, each call costs two readings of the
-/// clock and a count of bytes, together under a microsecond. For an LSTM(256) over 64 sequences, that is less than the
-/// variation between runs.
+/// Without a profile, a call costs one additional branch, and no memory. With a profile, each call costs two readings
+/// of the clock and a count of bytes, together under a microsecond. For an LSTM(256) over 64 sequences, this cost is
+/// less than the variation between runs.
 ///
 /// # Meaning of the numbers
 /// *Time* is wall-clock time. If `n` threads run the steps of a loop side by side, each thread counts 1/n of its time, so all
@@ -298,8 +298,8 @@ fn of_op(op: &OpInstr) -> Entry {
 }
 
 impl Profile {
-    /// Adds an entry with the totals that the threads recorded for it, if there are any; returns its wall-clock time in
-    /// seconds.
+    /// Adds an entry with the totals that the threads recorded for the entry, unless they recorded no call. Returns the
+    /// entry's wall-clock time in seconds.
     fn add(&mut self, mut entry: Entry, of: impl Fn(&Recorder) -> &[Totals]) -> f64 {
         let index = entry.instruction;
         self.names[index].clone_from(&entry.operator);

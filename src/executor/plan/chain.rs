@@ -3,7 +3,7 @@
 use std::fmt;
 use std::ops::Range;
 
-/// A chain: the range of calls in an instruction list that run chunk by chunk.
+/// A chain: a range of calls in an instruction list. The calls run chunk by chunk.
 #[derive(Debug, Clone)]
 pub(crate) struct Chain {
     pub(crate) calls: Range<usize>,

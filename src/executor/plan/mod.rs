@@ -39,8 +39,9 @@ pub(crate) enum LoopRows {
     All,
     /// The instruction runs once, on one row or one sub-sequence per sequence.
     Sequences,
-    /// The instruction runs step by step before the loop, on the rows of one step at a time. The inputs of an operator that
-    /// makes a level are computed step by step like this, since the offsets of all steps must be known before the first step.
+    /// The instruction runs step by step before the loop, on the rows of one step at a time. The inputs of an operator
+    /// that makes a level are computed in this way, since the offsets of all steps must be known before the first step
+    /// of the loop.
     Steps,
 }
 
@@ -127,8 +128,8 @@ pub(crate) enum Instr {
     Levels(Box<OpInstr>),
     /// A loop over the steps of a step block or of a gradient block.
     Loop(Box<Loop>),
-    /// Starts a gradient to which a loop adds: fills it with zeros; a gradient of selected rows starts with no rows. The second
-    /// field of `Zero` is the number of the instruction in the plan.
+    /// Sets the first value of a gradient to which a loop adds: zeros, or no rows for a gradient of selected rows. The
+    /// second field of `Zero` is the number of the instruction in the plan.
     Zero(Ref, usize),
     /// Moves rows from a loop's step-major order into the batch's order.
     Reorder {
@@ -202,7 +203,7 @@ pub(crate) struct MemoryGradientPlan {
     pub(crate) initial: Option<(Ref, Assign)>,
 }
 
-/// A level of sequences in a step block that comes from a level outside the block.
+/// In a step block, a level of sequences that comes from a level outside the block.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct InnerLevel {
     pub(crate) outer: LevelId,
@@ -217,8 +218,8 @@ pub(crate) struct InnerLevel {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct MadeLevel {
     pub(crate) level: LevelId,
-    /// The index of the level above this level, among inner levels followed by made levels. `None` for a level with one
-    /// sequence per entry.
+    /// The index of the level above this level, in the list of the inner levels and, after them, the made levels.
+    /// `None` for a level with one sequence per entry.
     pub(crate) above: Option<usize>,
     /// Whether the rows of all steps together have a LoD with this level. The flag is false if a level above this level is
     /// static, because a static level has the same rows at every step.
@@ -249,8 +250,8 @@ pub(crate) struct Loop {
     pub(crate) after: Vec<Instr>,
     /// The chains of the loop's instructions: groups of calls that run chunk by chunk.
     pub(crate) chains: Chains,
-    /// The memories whose previous values are also copied into one array, since instructions outside the loop read it: after
-    /// the steps, or before them ([`Self::spreads_first`]).
+    /// The memories whose previous values are also copied into one array, because instructions outside the loop read
+    /// this array. The values are copied after the steps, or before the steps if [`Self::spreads_first`] is true.
     pub(crate) spread: Vec<usize>,
     /// Moves of rows from the loop's order back into the batch's order.
     pub(crate) scatter: Vec<Move>,
@@ -260,7 +261,8 @@ pub(crate) struct Loop {
     pub(crate) flush: Vec<Ref>,
     /// The slots whose rows are in an order of this loop: step-major, or by the rank of the sequence.
     pub(crate) slots: Vec<usize>,
-    /// The slots among `slots` that hold values during the steps. The buffer of another slot may hold such a value in the steps.
+    /// The slots among `slots` that hold values during the steps. During the steps, the buffer of any other slot may
+    /// hold a value of one of these slots.
     pub(crate) in_steps: Vec<usize>,
     /// Whether lanes (threads that each run some of the sequences) may run the loop: every row belongs to one lane, and no
     /// gradient is summed across sequences.
@@ -280,8 +282,8 @@ pub(crate) struct Loop {
 }
 
 impl Loop {
-    /// Returns whether the previous values of memories are copied into one array before the steps, because an instruction before
-    /// the loop reads it.
+    /// Returns whether the previous values of memories are copied into one array before the steps, because an
+    /// instruction before the loop reads this array.
     pub(crate) fn spreads_first(&self) -> bool {
         let previous = |read: &Ref| matches!(read.access, Access::Previous { .. });
         let reads = |instr: &Instr| match instr {
@@ -343,6 +345,6 @@ pub(crate) struct Plan {
     pub(crate) same: Vec<(VarId, VarId)>,
     /// The program after rewriting: the given program with some operators fused or merged.
     pub(crate) program: Program,
-    /// Messages about operators that could have been fused, each with the reason why they were not.
+    /// Messages about operators that were not fused although they declare a fusion, each with the reason.
     pub(crate) refused: Vec<String>,
 }

@@ -28,17 +28,18 @@ pub(crate) enum Quantity {
     Visits { level: LevelId, most: Box<[Quantity; 2]> },
     /// The number of rows of a level that an operator of a step block makes.
     Made(LevelId),
-    /// The largest number of rows that a step has of such a level.
+    /// The largest number of rows that one step has in a level that an operator of a step block makes.
     LargestMade(LevelId),
     /// The number of entries, or of selected rows, of a sparse feed.
     Fed(VarId),
 }
 
-/// The bytes of a slot in its buffer: `unit` for each of a quantity.
+/// The bytes that a slot needs in its buffer: `unit` times the value of a quantity.
 #[derive(Debug, Clone)]
 pub(crate) struct BufferNeed {
     pub(crate) buffer: usize,
-    /// The first instruction of the root block that uses the slot: a run that ends before it does not reserve the slot.
+    /// The first instruction of the root block that uses the slot. A run that ends before this instruction does not
+    /// reserve the slot.
     pub(crate) first: usize,
     /// The index of the quantity in [`Needs::quantities`].
     pub(crate) quantity: usize,
@@ -46,25 +47,26 @@ pub(crate) struct BufferNeed {
     pub(crate) growth: Growth,
 }
 
-/// When the buffer of a slot grows to the slot's size. A buffer that grows keeps its contents, so for a moment it exists twice.
+/// When the buffer of a slot grows to the slot's size. A buffer that grows keeps its contents, so its old and its new
+/// memory exist at the same time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Growth {
     /// Before the run.
     Before,
     /// Once an operator of the root block has made a level.
     Once,
-    /// From visit to visit of a loop: the need is an upper bound, or only the visits know it.
+    /// From visit to visit of a loop, because the need is an upper bound, or is known only during the visits.
     Visits,
 }
 
-/// A number of entries: a factor for each of a quantity.
+/// A term of a number of entries: the index of a quantity, and the factor by which the quantity is multiplied.
 pub(crate) type EntryTerm = (usize, usize);
 
-/// The most bytes of a value that is not dense.
+/// The maximum number of bytes of a value that is not dense.
 #[derive(Debug, Clone)]
 pub(crate) struct PoolNeed {
     pub(crate) pool: usize,
-    /// The terms of the number of entries, or of selected rows.
+    /// The terms whose sum is the number of entries, or of selected rows.
     pub(crate) entries: Vec<EntryTerm>,
     /// The bytes of an entry.
     pub(crate) entry: usize,
@@ -92,20 +94,21 @@ impl PoolNeed {
     }
 }
 
-/// An upper bound of a level whose offsets values decide.
+/// An upper bound for the size of a level whose offsets depend on values.
 #[derive(Debug, Clone)]
 pub(crate) struct LevelBound {
     pub(crate) level: LevelId,
-    /// The most rows: the sum of quantities, each with a factor.
+    /// The maximum number of rows: a sum of quantities, each multiplied by a factor.
     pub(crate) rows: Vec<(Quantity, usize)>,
-    /// The length of the longest sequence, as such a sum.
+    /// The maximum length of a sequence: a sum of quantities, each multiplied by a factor.
     pub(crate) longest: Vec<(Quantity, usize)>,
 }
 
 /// A call whose operator declares memory beside its operands.
 pub(crate) struct CallNeed {
     pub(crate) op: Arc<dyn Op>,
-    /// For each scratch size that the operator declares, its number: calls share the scratch memory of a number.
+    /// For each scratch vector that the operator declares, its number. Calls whose scratch vectors have the same number
+    /// share the memory.
     pub(crate) scratch: Vec<usize>,
     pub(crate) pass: Pass,
     /// The number of the store for the call's packed constants.
@@ -113,17 +116,18 @@ pub(crate) struct CallNeed {
     pub(crate) wanted: Vec<bool>,
     pub(crate) inputs: Vec<Vec<Spec>>,
     pub(crate) outputs: Vec<Vec<Spec>>,
-    /// For each extent of the call's rows, the index of its quantity.
+    /// For each extent of the operands' rows, the index of the quantity that counts these rows.
     pub(crate) rows: Vec<(Extent, usize)>,
     /// The slot of each sparse operand, and its need in the pool.
     pub(crate) stored: Vec<(CallSlot, PoolNeed)>,
-    /// For each last level of an input, the index of the quantity of its longest sequence.
+    /// For the last level of each input and output: the index of the quantity that is the length of the longest
+    /// sequence.
     pub(crate) longest: Vec<(LevelId, usize)>,
 }
 
 impl CallNeed {
-    /// Computes the memory of the call; `values` has the value of each quantity, and `pools` the bytes of each pool number after
-    /// a run. The order of the scratch sizes is always the same.
+    /// Computes the memory of the call; `values` has the value of each quantity, and `pools` the bytes that each pool
+    /// number takes after a run (empty before a run). The order of the scratch sizes is always the same.
     pub(crate) fn memory(&self, values: &[usize], pools: &[usize], threads: usize) -> CallMemory {
         let known = |extent: Extent| self.rows.iter().find(|(known, _)| *known == extent);
         let rows = |extent: Extent| match extent {
@@ -166,14 +170,15 @@ pub(crate) struct Needs {
     pub(crate) calls: Vec<CallNeed>,
     /// The stores for packed constants, in ascending order, each with a call (an index of `calls`) that uses the store.
     pub(crate) packed: Vec<(usize, usize)>,
-    /// The bounds of the levels whose offsets values decide.
+    /// The bounds for the levels whose offsets depend on values.
     pub(crate) bounds: Vec<LevelBound>,
-    /// The bytes of the row orders, levels and row keys of loops: the index of a quantity, and the bytes for each of it.
+    /// The bytes of the row orders, levels and row keys of loops, as pairs: the index of a quantity, and the number of
+    /// bytes by which the quantity is multiplied.
     pub(crate) orders: Vec<(usize, usize)>,
 }
 
 impl Needs {
-    /// Returns the index of a quantity, which is added if it is new.
+    /// Returns the index of a quantity; adds the quantity if it is new.
     pub(crate) fn index(&mut self, quantity: Quantity) -> usize {
         self.quantities.iter().position(|known| *known == quantity).unwrap_or_else(|| {
             self.quantities.push(quantity);

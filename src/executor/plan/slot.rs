@@ -27,7 +27,7 @@ pub(crate) struct Slot {
     pub(crate) life: (usize, usize),
     /// Whether the scope keeps the slot's value from run to run.
     pub(crate) persistent: bool,
-    /// The slot whose buffer this slot shares; `None` if it has a buffer of its own.
+    /// The slot whose buffer this slot shares; `None` if this slot has a buffer of its own.
     pub(crate) alias: Option<usize>,
     /// The pool number of a value that is not dense and so has no buffer; `None` for a dense slot.
     pub(crate) pool: Option<usize>,
@@ -38,8 +38,8 @@ pub(crate) struct Slot {
 pub(crate) enum Access {
     /// A slot.
     Slot(usize),
-    /// The previous value of a memory. At the first step it is the initial value; later it is the rows that the previous step
-    /// wrote to the slot of the next value.
+    /// The previous value of a memory. At the first step, this is the initial value; at later steps, the rows that the
+    /// previous step wrote to the slot of the next value.
     Previous { block: BlockId, memory: usize },
     /// The gradient of a memory that a step passes to the previous step.
     Passed { block: BlockId, memory: usize },

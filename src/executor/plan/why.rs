@@ -47,13 +47,13 @@ impl fmt::Display for Pin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Pin::Mixed => "mixes rows of sequences with rows of steps",
-            Pin::Repeated => "has a row a sequence, but each visit of the loop around has its own",
-            Pin::Leaves => "has a row a sequence, but leaves the step, where every entry has one",
-            Pin::Random => "has a row a sequence, but draws other numbers at every step",
+            Pin::Repeated => "has one row per sequence, but its loop runs at each step of an outer loop",
+            Pin::Leaves => "has one row per sequence, but leaves the step as one row per entry",
+            Pin::Random => "has one row per sequence, but draws new numbers at every step",
             Pin::Makes => "makes other sequences at every step",
             Pin::Foreign => "its sequences have no LoD over all steps at once",
             Pin::Passes => "writes what the step passes on",
-            Pin::Stepwise => "a loop that a memory reaches runs inside the step",
+            Pin::Stepwise => "a loop that depends on a memory runs inside the step",
         })
     }
 }

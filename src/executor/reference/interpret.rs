@@ -48,7 +48,7 @@ use crate::tensor::{DType, Dense, SelectedRows, Storage, StorageKind, Variable};
 /// ```
 ///
 /// # Errors
-/// If a feed or a parameter is missing, or an operator rejects its operands.
+/// Fails if a feed or a parameter is missing, or if an operator rejects its operands.
 #[track_caller]
 pub fn interpret(
     program: &Program,
@@ -198,7 +198,7 @@ impl<'a> Interpreter<'a> {
         }
     }
 
-    /// An operator bound to its operands, with its output variables by slot.
+    /// Binds an operator to its operands. Returns the operator, the bound call, and the output variables by slot.
     fn direct(&self, op: &OpDesc, values: &BlockValues, around: Option<&OuterValues<'_>>) -> Result<Bound> {
         let instance = self.registry.parse(&op.kind, &op.attributes)?;
         let signature = instance.signature();
@@ -242,7 +242,7 @@ impl<'a> Interpreter<'a> {
                     None
                 }
             }
-            // Errors name rows by the row keys of the first operand that has keys.
+            // Errors name rows by the row keys of the first batched operand.
             (Some(known), Some(_)) => {
                 let mut rows = op.reads().filter_map(|v| self.program.var(v).spec().filter(|s| s.batched()));
                 Some(rows.next().and_then(|spec| known.get(&spec.rows()).cloned()).unwrap_or_default())
@@ -403,7 +403,7 @@ impl<'a> Interpreter<'a> {
         Ok((results, steps))
     }
 
-    /// Starts the values of step `t` with the step's inputs.
+    /// Returns the values with which step `t` begins: the step inputs and static inputs, with their row keys.
     fn step(
         &self,
         step: &StepDesc,
@@ -540,14 +540,14 @@ impl<'a> Interpreter<'a> {
         around: Option<&OuterValues<'_>>,
     ) -> Result<Sequences> {
         let missing =
-            || Error::of(ErrorKind::Program, RECURRENT, "a step input with the level that is run", "none");
+            || Error::of(ErrorKind::Program, RECURRENT, "a step input with the level of the loop", "none");
         let first = step.inputs.first().ok_or_else(missing)?.outer;
         let lod = values.value(self.program, first, around)?.lod().ok_or_else(missing)?;
         let at = self.program.spec(first)?.lod.iter().position(|&l| l == step.level).ok_or_else(missing)?;
         Ok(Sequences { depth: at, offsets: lod.level(at)?.to_vec() })
     }
 
-    /// The gradient of a sparse value without contributions is zero at all stored entries.
+    /// Returns the gradient of a sparse value to which no operator has contributed: zeros at all stored entries.
     fn nothing_stored(&self, gradient: VarId, value: &Variable) -> Result<Storage> {
         match value.storage() {
             Storage::SelectedRows(rows) => {
@@ -558,8 +558,8 @@ impl<'a> Interpreter<'a> {
         }
     }
 
-    /// Returns the gradient of a variable without contributions: zeros. The gradient of a batched variable has as many rows as
-    /// the variable has in `values`.
+    /// Returns the gradient of a variable to which no operator has contributed: zeros. The gradient of a batched
+    /// variable has as many rows as the variable has in `values`.
     fn nothing(&self, var: VarId, values: Option<&BlockValues>) -> Result<Storage> {
         let spec = self.program.spec(var)?;
         if spec.storage == StorageKind::SelectedRows {

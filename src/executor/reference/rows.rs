@@ -8,7 +8,7 @@ use crate::operator::Spec;
 use crate::tensor::{Coo, Csr, Dense, SelectedRows, Storage, with_element};
 use crate::with_float;
 
-/// Returns `rows` rows of zeros in the row shape of a batched variable (or of a table).
+/// Returns `rows` rows of zeros; each row has the shape of a row of a batched variable or of a table.
 pub(crate) fn zeros(spec: &Spec, rows: usize) -> Result<Dense> {
     let mut shape = vec![rows];
     shape.extend(spec.shape.iter().skip(1).map(|e| e.known().unwrap_or(0)));
@@ -93,7 +93,7 @@ pub(crate) fn add_stored(a: &Storage, b: &Storage) -> Result<Storage> {
     })
 }
 
-/// Returns the sum of two gradients; it is sparse only if both gradients are sparse.
+/// Returns the sum of two gradients; the sum is sparse only if both gradients are sparse.
 pub(crate) fn add(a: &Storage, b: &Storage) -> Result<Storage> {
     if let (Storage::SelectedRows(a), Storage::SelectedRows(b)) = (a, b) {
         let rows = [a.row_ids(), b.row_ids()].concat();

@@ -27,7 +27,7 @@ pub(super) struct BlockValues {
     pub(super) entries: Vec<usize>,
 }
 
-/// The values of the blocks that contain a block, the innermost first.
+/// The values of the blocks that contain a block, innermost block first.
 #[derive(Clone, Copy)]
 pub(super) struct OuterValues<'a> {
     pub(super) values: &'a BlockValues,
@@ -35,7 +35,7 @@ pub(super) struct OuterValues<'a> {
 }
 
 impl BlockValues {
-    /// Returns the value of a variable of this block, or of a block that contains it.
+    /// Returns the value of a variable of this block, or of a block that contains this block.
     pub(super) fn value<'v>(
         &'v self,
         program: &Program,
@@ -48,7 +48,7 @@ impl BlockValues {
             around = outer.around;
         }
         found.ok_or_else(|| {
-            Error::of(ErrorKind::Program, "value", "one before the operator that reads it", "none")
+            Error::of(ErrorKind::Program, "value", "a value before an operator reads it", "none")
                 .variable(&program.var(var).name)
         })
     }
@@ -87,7 +87,8 @@ pub(super) fn sum(program: &Program, gradient: VarId, a: &Storage, b: &Storage) 
     if computed_sparse(program, gradient).is_some() { add_stored(a, b) } else { add(a, b) }
 }
 
-/// Returns the variable of a gradient if that variable is computed in the run and sparse; else `None`.
+/// Returns the variable to which a gradient belongs, if this variable is computed in the run and is sparse; else
+/// `None`.
 pub(super) fn computed_sparse(program: &Program, gradient: VarId) -> Option<VarId> {
     let of = program.var(gradient).gradient_of?;
     let computed = Some(program.var(of)).filter(|desc| !desc.is_row_sparse()).and_then(VarDesc::spec);

@@ -1,5 +1,5 @@
-//! Finds the operators of a step block that can be merged: products that share an input, and sums of such products at equal
-//! positions in trees of equal shape.
+//! Finds the operators of a step block that can be merged: products that share an input, and sums of these products at
+//! equal positions in trees of equal shape.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
@@ -38,8 +38,8 @@ pub(super) struct Key {
 
 /// Returns the groups of nodes to be merged; a group comes after the groups whose results it reads.
 ///
-/// Equivalent nodes have the same position in trees of the same shape, so a group has one node of each such tree. All groups
-/// order their nodes by the roots of the trees, so that the columns of all groups match.
+/// Equivalent nodes have the same position in trees of the same shape, so a group has one node of each of these trees.
+/// All groups order their nodes by the roots of the trees, so that the columns of all groups match.
 pub(super) fn groups(nodes: &[Node]) -> Vec<Vec<usize>> {
     let set_of = alike(nodes);
     // The operator that reads a node has a higher number than the node.
@@ -52,7 +52,7 @@ pub(super) fn groups(nodes: &[Node]) -> Vec<Vec<usize>> {
     for (i, &set) in set_of.iter().enumerate() {
         groups.entry(set).or_default().push(i);
     }
-    // If one node of a group is added to another node of the group, the two nodes cannot be merged.
+    // The results of two nodes of one tree are added together, so the two nodes cannot be merged.
     let within: HashSet<usize> = groups
         .values()
         .flat_map(|group| {
@@ -73,9 +73,10 @@ pub(super) fn groups(nodes: &[Node]) -> Vec<Vec<usize>> {
     groups
 }
 
-/// Returns for each node the first node that is equivalent to it: nodes are equivalent if they have equal keys, and equivalent
-/// operands and readers. The method is partition refinement. At first, all nodes with equal keys are one set; then each set
-/// whose nodes have neighbours (operands and reader) in different sets is divided, until no such set is left.
+/// Returns, for each node, the first equivalent node. Two nodes are equivalent if their keys are equal, and if their
+/// operands and readers are equivalent. The method is partition refinement. At first, all nodes with equal keys are one
+/// set; then each set whose nodes have neighbours (operands and reader) in different sets is divided, until no such set
+/// is left.
 fn alike(nodes: &[Node]) -> Vec<usize> {
     let (mut set_of, mut sets) = by_key(nodes);
     // The nodes that must be checked again because a neighbour was moved to another set.
@@ -160,7 +161,7 @@ fn divided(
     moved
 }
 
-/// Returns the product at the end of the path that follows the first operand of each sum.
+/// Returns the product that is reached by following the first operand of each sum.
 pub(super) fn leaf(nodes: &[Node], mut node: usize) -> &Node {
     while let Some(&operand) = nodes[node].operands.first() {
         node = operand;

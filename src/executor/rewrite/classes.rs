@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use crate::operator::{Extent, VarId};
 use crate::program::Program;
 
-/// The class of a variable in a step block: for which rows its value differs.
+/// The class of a variable in a step block: whether its value differs between sequences, and between steps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Class {
     /// The variable has no rows of the batch, and is the same at every step.

@@ -1,4 +1,5 @@
-//! Finds the operators that must move before a fused operator, because it reads gradients that they compute.
+//! Finds the operators that must move before a fused operator, because the fused operator reads gradients that these
+//! operators compute.
 
 use std::collections::{HashMap, HashSet};
 
@@ -9,9 +10,9 @@ use crate::operator::{BlockId, LevelId, VarId};
 use crate::program::{OpDesc, RECURRENT, Role, grad_name};
 
 impl Draft<'_> {
-    /// Returns the operators of the root block, from `from` on, that must run before `joint` because they compute the gradients
-    /// that `joint` reads. The inner error is the reason why these operators cannot move: they depend on the results of
-    /// `forward` (which `joint` replaces), or on values or levels that are computed later.
+    /// Returns the operators of the root block, from `from` on, that must run before `joint`. These operators compute
+    /// the gradients that `joint` reads. The inner error is the reason why these operators cannot move: they depend on
+    /// the results of `forward` (which `joint` replaces), or on values or levels that are computed later.
     pub(crate) fn early(
         &self,
         joint: &OpDesc,
@@ -25,7 +26,7 @@ impl Draft<'_> {
         let mut due: Vec<VarId> =
             gradients.flat_map(|b| b.vars.clone()).filter(|&v| v != VarId::NONE).collect();
         if due.is_empty() {
-            return Ok(Err("nothing asks for a gradient of its result".to_owned()));
+            return Ok(Err("no gradient of its result is computed".to_owned()));
         }
         let mut writers: HashMap<VarId, Vec<usize>> = HashMap::new();
         for (i, op) in ops.iter().enumerate().skip(from) {

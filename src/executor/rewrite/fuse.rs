@@ -1,6 +1,6 @@
-//! Fusion: one operator replaces an operator and the operator that computes its input. The operator must declare the fusion
-//! ([`Hints::fusions`]), and no other operator may read the value between the two. The fused operator works in chunks, and never
-//! holds the whole value between the two operators in memory.
+//! Fusion: one operator replaces two operators, of which the first computes an input of the second. The second operator
+//! must declare the fusion ([`Hints::fusions`]), and no other operator may read the value between the two operators.
+//! The fused operator works in chunks, and never holds the whole value between the two operators in memory.
 //!
 //! In training, the fused operator replaces the two backward operators as well: it computes outputs and gradients in one call,
 //! before its outputs are read. Therefore the gradient of the fused operator's output must be known before the fused operator
@@ -8,8 +8,8 @@
 //! gradient can be moved up. If the gradient depends on the losses, the operators are not fused. A run without the backward
 //! pass calls the forward operator instead of the fused operator.
 //!
-//! For fusion, an operator of a step block is moved out of the block if no memory depends on it ([`Draft::sink`]). The moved
-//! operator reads outputs of the loop; its backward operator is moved, too.
+//! For fusion, an operator of a step block is moved out of the block if no memory depends on the operator
+//! ([`Draft::sink`]). The moved operator reads outputs of the loop; its backward operator is moved, too.
 //!
 //! [`Hints::fusions`]: crate::operator::Hints::fusions
 
@@ -113,7 +113,7 @@ impl Draft<'_> {
         let all = root.zip(std::mem::take(&mut self.origins[0])).enumerate();
         let kept = all.filter(|(number, _)| live.contains(number)).map(|(_, op)| op);
         (self.program.blocks[0].ops, self.origins[0]) = kept.unzip();
-        let gone = || Ok(Outcome::Refused("they are not where they were".to_owned()));
+        let gone = || Ok(Outcome::Refused("they were not found again".to_owned()));
         let Some([(block, consumer), (home, producer)]) = self.pair(&self.live_writers()?, output, fusion)
         else {
             return gone();
@@ -147,7 +147,7 @@ impl Draft<'_> {
     /// Fuses two operators of the root block; the inner error is the reason why they cannot be fused.
     fn join(&mut self, output: VarId, fusion: &Fusion) -> Result<std::result::Result<(), String>> {
         const ROOT: BlockId = BlockId(0);
-        let gone = || Ok(Err("they are not where they were".to_owned()));
+        let gone = || Ok(Err("they were not found again".to_owned()));
         let Some(c) = self.writer(ROOT, output) else { return gone() };
         let consumer = self.ops(ROOT)[c].clone();
         let Some(&between) = consumer.input(fusion.slot).first() else { return gone() };
@@ -158,7 +158,7 @@ impl Draft<'_> {
             return Ok(Err(why));
         }
         let Some((mut op, instance)) = self.fused(&producer, &consumer, fusion) else {
-            return Ok(Err(format!("no operator `{}` with a slot for each of theirs", fusion.into)));
+            return Ok(Err(format!("no operator `{}` with all of their slots", fusion.into)));
         };
         let backward = match (back_c, back_p) {
             (None, None) => None,
@@ -173,7 +173,7 @@ impl Draft<'_> {
                 let mut written: Vec<VarId> = outputs.iter().flat_map(|b| b.vars.clone()).collect();
                 written.sort();
                 if a.outputs.len() != 1 || written.windows(2).any(|pair| pair[0] == pair[1]) {
-                    return Ok(Err("two of the gradients are one variable".to_owned()));
+                    return Ok(Err("two gradients are the same variable".to_owned()));
                 }
                 if !instance.hints().joins {
                     return Ok(Err(format!("`{}` cannot compute gradients with its outputs", fusion.into)));
@@ -217,13 +217,13 @@ impl Draft<'_> {
             }
         }
         let text = format!(
-            "{} and {} as {}: {} is never there as a whole",
+            "{} and {} as {}: {} is never in memory as a whole",
             self.name(ROOT, p),
             self.name(ROOT, c),
             fusion.into,
             self.shown(between)
         );
-        let without = format!("what it computes without {}", self.shown(between));
+        let without = format!("the output that does not need {}", self.shown(between));
         let ops = std::mem::take(&mut self.program.blocks[0].ops);
         let origins = std::mem::take(&mut self.origins[0]);
         let mut all: Vec<Option<(OpDesc, Origin)>> = ops.into_iter().zip(origins).map(Some).collect();
@@ -252,8 +252,8 @@ impl Draft<'_> {
         Ok(Ok(()))
     }
 
-    /// Returns, as text, a use of a variable that prevents fusion: the variable is fetched, or an operator reads it that is not
-    /// among the `taken` operators. `None` if there is no such use.
+    /// Returns, as text, a use of a variable that prevents fusion: the variable is fetched, or an operator that is not
+    /// in `taken` reads the variable. `None` if no use prevents fusion.
     fn in_the_way(&self, var: VarId, taken: &[Option<usize>]) -> Option<String> {
         if self.wanted.contains(&var) {
             return Some(format!("{} is fetched", self.shown(var)));
@@ -263,7 +263,8 @@ impl Draft<'_> {
         Some(format!("{} reads {} too", self.name(BlockId(0), other), self.shown(var)))
     }
 
-    /// Returns the operator that replaces two operators, with its slots bound; `None` if it lacks one of their slots.
+    /// Returns the operator that replaces two operators, with its slots bound. `None` if the replacing operator lacks a
+    /// slot of the two operators.
     fn fused(&self, producer: &OpDesc, consumer: &OpDesc, fusion: &Fusion) -> Option<(OpDesc, Arc<dyn Op>)> {
         let mut attributes = Attributes::new();
         for (name, value) in producer.attributes.iter().chain(consumer.attributes.iter()) {

@@ -1,6 +1,6 @@
-//! Merging: operators of a step block that share an input become one operator, if their kind declares it ([`Hints::merges`]). An
-//! example is the products of a cell that is written gate by gate. The outputs of the merged operators become columns of one
-//! variable.
+//! Merging: operators of a step block that share an input become one operator, if the kind of the operators declares
+//! the merge ([`Hints::merges`]). An example is the products of a cell that is written gate by gate. The outputs of the
+//! merged operators become columns of one variable.
 //!
 //! To keep `x·W + h·U` in one array, three groups are merged: the products `x·W`, the products `h·U`, and the additions.
 //! Merging additions is correct because the columns of a sum are the sums of columns.
@@ -13,8 +13,8 @@
 //!
 //! Products and additions form trees, as in this example. Trees are merged only if they have equal shapes (the module `alike`).
 //!
-//! Only products that run at every step, and sums of such products, are merged. An operator that runs before or after a loop
-//! already needs only one call for all steps.
+//! Only products that run at every step, and sums of these products, are merged. An operator that runs before or after
+//! a loop already needs only one call for all steps.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
@@ -30,7 +30,7 @@ use crate::program::{
     OpDesc, RECURRENT, Role, SlotVars, StepDesc, StepGradient, StopGradient, VarRole, grad_name,
 };
 
-/// Properties of a step block's variables that decide what may be merged.
+/// Properties of a step block's variables that decide which operators may be merged.
 struct StepFacts {
     classes: Classes,
     /// Variables that leave the step or enter an inner loop, and therefore cannot become columns of another variable.
@@ -50,7 +50,8 @@ struct Columns {
     grad: Option<VarId>,
 }
 
-/// The operator that splits a merged variable into the results of its nodes, and the backward operator of the split.
+/// The operator that splits a merged variable into the results of the merged nodes, and the backward operator of the
+/// split.
 struct Cut {
     forward: OpDesc,
     backward: OpDesc,

@@ -1,6 +1,6 @@
-//! Rewriting before compilation: one operator replaces several. Fusion replaces an operator and the producer of one of its
-//! inputs, if the operator declares it ([`Hints::fusions`]). Merging replaces several operators of one kind, if the kind declares
-//! it ([`Hints::merges`]).
+//! Rewriting before compilation: one operator replaces several. Fusion replaces an operator and the producer of one of
+//! its inputs, if the operator declares the fusion ([`Hints::fusions`]). Merging replaces several operators of one
+//! kind, if the kind declares the merge ([`Hints::merges`]).
 //!
 //! Rewriting works on a copy: the given program does not change.
 //!
@@ -28,7 +28,7 @@ pub(crate) struct Rewritten {
     pub(crate) program: Program,
     /// For each block, the origin of each of its operators in the given program.
     origins: Vec<Vec<Origin>>,
-    /// Messages about operators that could be fused, each with the reason why they are not.
+    /// Messages about operators that were not fused although they declare a fusion, each with the reason.
     pub(crate) refused: Vec<String>,
 }
 
@@ -137,7 +137,7 @@ impl<'a> Draft<'a> {
     /// Returns a parsed operator of a block.
     ///
     /// # Errors
-    /// If the operator is not registered.
+    /// Fails if the operator is not registered.
     fn instance(&self, block: BlockId, number: usize) -> Result<Arc<dyn Op>> {
         match &self.origins[block.0 as usize][number].instance {
             Some(instance) => Ok(instance.clone()),

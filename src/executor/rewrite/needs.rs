@@ -1,4 +1,5 @@
-//! Determines which values each call reads, from the declarations of its operator, and which operators run at all.
+//! Determines, from the declarations of operators, which values each call reads. Also determines which operators run at
+//! all.
 
 use std::collections::HashSet;
 

@@ -1,5 +1,5 @@
-//! Sinking: moves an operator out of a step block into the root block, if no memory depends on it; it then runs over all steps
-//! at once.
+//! Sinking: moves an operator out of a step block into the root block, if no memory depends on the operator. The moved
+//! operator runs over all steps at once.
 
 use std::collections::HashMap;
 
@@ -10,7 +10,7 @@ use crate::program::{OpDesc, Role, SlotVars, StepDesc, StopGradient, VarPair, Va
 
 const ROOT: BlockId = BlockId(0);
 
-/// Maps variables of a step block to variables of the root block that have the rows of all steps.
+/// Maps each variable of a step block to the variable of the root block with the rows of all steps.
 type RootVars = HashMap<VarId, VarId>;
 /// A result, or the reason (as text) why an operator cannot be moved.
 type SinkResult<T> = std::result::Result<T, String>;
@@ -25,7 +25,7 @@ impl Draft<'_> {
             ops.position(|op| op.role == role && op.step.as_ref().is_some_and(|step| step.block == block))
         };
         let (Some(forward), backward) = (run(Role::Forward), run(Role::Backward)) else {
-            return Ok(Err(format!("block {} is inside another one", block.0)));
+            return Ok(Err(format!("block {} is inside another block", block.0)));
         };
         let facts = self.instance(block, number)?.facts();
         if facts.reach != Reach::Row || facts.random {
@@ -63,7 +63,7 @@ impl Draft<'_> {
             for bound in desc.inputs.iter().filter(|b| b.slot.ends_with(&grad_name(""))) {
                 for &var in bound.vars.iter().filter(|&&v| v != VarId::NONE) {
                     let Some(pair) = gradient.outputs.iter().find(|pair| pair.inner == var) else {
-                        return Ok(Err(format!("{} is no gradient from outside", self.shown(var))));
+                        return Ok(Err(format!("{} is not a gradient from outside", self.shown(var))));
                     };
                     outside.insert(var, pair.outer);
                     gradient.outputs.retain(|pair| pair.inner != var);
@@ -135,7 +135,7 @@ impl Draft<'_> {
                 return Some(format!("a memory keeps {}", self.shown(var)));
             }
             if !rows(var) {
-                return Some(format!("{} has not one row a step", self.shown(var)));
+                return Some(format!("{} does not have one row per step", self.shown(var)));
             }
             let others = std::iter::once((block, Some(number)));
             let theirs = self.gradient_block(block).map(|there| (there, back.map(|(_, at)| at)));
@@ -154,7 +154,7 @@ impl Draft<'_> {
                 false => desc.block != block,
                 true => input || (rows(var) && self.writer(block, var).is_some()),
             };
-            (!fine).then(|| format!("{} is a value of one step alone", self.shown(var)))
+            (!fine).then(|| format!("{} has a value only within one step", self.shown(var)))
         })
     }
 

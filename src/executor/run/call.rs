@@ -106,8 +106,8 @@ impl RunState<'_> {
         if instr.reach == Reach::Row && !columns {
             let rows = instr.writes.first()?.rows;
             let alike = views.clone().all(|v| v.rows == rows || v.rows.known().is_some());
-            // The rows of the written region are counted: if a block has no sequence, a level may still count the rows of
-            // another step.
+            // The number of rows is taken from the written region, not from a level: if a block has no sequence, a
+            // level may still count the rows of another step.
             return alike.then(|| Units::Rows(writes.first().map_or(0, |region| region.extent.rows)));
         }
         // Calls in a chain are divided only by rows.
@@ -121,7 +121,7 @@ impl RunState<'_> {
         // lengths may differ).
         let mut below = ArrayVec::<_, 3>::new();
         let all = self.levels.get(last)?.offsets();
-        // In a lane, the sequences of the lane; otherwise all sequences.
+        // The call works on the sequences of the lane; outside lanes, on all sequences.
         let own_sequences = self.lane_sequences(instr, here).unwrap_or(0..all.len() - 1);
         let offsets = |level| self.levels.get(level)?.offsets().get(own_sequences.start..=own_sequences.end);
         below.push((Extent::Rows(last), offsets(last)?));
@@ -140,7 +140,8 @@ impl RunState<'_> {
         (views.clone().all(known) && writes.iter().zip(&instr.writes).all(fits)).then_some(units)
     }
 
-    /// Returns the version of each constant that a call reads; 0 for a constant that the scope does not keep.
+    /// Returns the version of each constant that a call reads. The version is 0 for a constant that the scope does not
+    /// keep.
     fn versions(&self, op: &OpInstr, lane: &Lane<'_>) -> impl Iterator<Item = u64> {
         let constants = op.reads.iter().enumerate().filter(|(i, _)| is_constant(op, *i));
         constants.map(|(_, read)| match read.access {

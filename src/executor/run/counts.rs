@@ -32,8 +32,8 @@ pub(crate) enum Certainty {
 }
 
 impl RowCounts {
-    /// Returns whether every count is exact. Otherwise some sizes depend on values that only the run computes, such as the rows
-    /// that `sequence_erase` keeps, and the counts are upper bounds.
+    /// Returns whether every count is exact. Otherwise some sizes depend on values that only the run computes, such as
+    /// the rows that `sequence_erase` keeps, and some counts are upper bounds or unknown.
     pub fn is_exact(&self) -> bool {
         self.known == Certainty::Exactly
     }
@@ -56,8 +56,8 @@ pub(crate) struct CountSource<'a> {
 }
 
 impl CountSource<'_> {
-    /// Writes the value of each quantity of a plan to `values`: an upper bound, or 0 without a bound, if only the run will know
-    /// the value. Returns how far the values are known.
+    /// Writes the value of each quantity of a plan to `values`. If only the run knows the value, writes an upper bound,
+    /// or 0 if there is no bound. Returns how far the values are known.
     pub(crate) fn fill(&self, needs: &Needs, values: &mut Vec<usize>) -> Certainty {
         let mut known = Certainty::Exactly;
         values.clear();
@@ -71,7 +71,8 @@ impl CountSource<'_> {
         values.extend(needs.quantities.iter().map(|quantity| self.value(quantity).unwrap_or(0)));
     }
 
-    /// The value of a quantity, or an upper bound; lowers `known`.
+    /// Returns the value of a quantity, or an upper bound (0 without a bound). If the result is not exact, lowers the
+    /// certainty in `known`.
     fn count(&self, quantity: &Quantity, needs: &Needs, known: &mut Certainty) -> usize {
         if let Some(value) = self.value(quantity) {
             return value;
@@ -109,7 +110,7 @@ impl CountSource<'_> {
         })
     }
 
-    /// The value of a quantity; `None` if only a run knows it.
+    /// Returns the value of a quantity; `None` if only a run knows the value.
     fn value(&self, quantity: &Quantity) -> Option<usize> {
         Some(match quantity {
             Quantity::One => 1,
@@ -128,7 +129,8 @@ impl CountSource<'_> {
                 let over = self.levels.get(*over)?.offsets();
                 let lods = self.chain(rows)?;
                 let steps = over.windows(2).map(|w| w[1] - w[0]).max().unwrap_or(0);
-                // A reversed loop has other steps; the bound for both is the larger one.
+                // The steps of a reversed loop have other rows. The larger of the two results is a bound for both
+                // directions.
                 let largest = |reverse: bool| {
                     let rows = |t: usize| {
                         let entries = over.windows(2).filter(|w| w[1] - w[0] > t);
@@ -157,7 +159,7 @@ impl CountSource<'_> {
     }
 }
 
-/// The first row of the sequence with number `at` of the top level of `lods`.
+/// Returns the first row of the sequence with number `at` of the top level of `lods`.
 fn first_row(lods: &[&Lod], at: usize) -> usize {
     lods.iter().fold(at, |at, lod| lod.offsets()[at])
 }

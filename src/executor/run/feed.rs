@@ -83,7 +83,7 @@ impl Machine {
         counts
     }
 
-    /// Checks all feeds against their descriptions, binds their levels, and returns the number of sequences in the batch.
+    /// Checks all feeds against their specs, binds their levels, and returns the number of sequences in the batch.
     fn check_feeds(
         &mut self,
         program: &Program,
@@ -177,8 +177,8 @@ fn check_feed(spec: &Spec, value: &Variable) -> Result<Option<usize>> {
     Ok(spec.batched().then(|| value.lod().map_or(shape[0], |lod| lod.sequences())))
 }
 
-/// Binds the levels of a feed; a level that an earlier feed has bound must have equal offsets. `before` finds the name of that
-/// earlier feed.
+/// Binds the levels of a feed; a level that an earlier feed has bound must have equal offsets. `before` returns the
+/// name of the earlier feed.
 fn bind_levels<'a>(
     table: &mut LevelTable,
     spec: &Spec,
@@ -201,8 +201,8 @@ fn bind_levels<'a>(
     Ok(())
 }
 
-/// Returns the error about a feed whose offsets differ from the offsets of the feed `first`, although the two feeds share their
-/// levels. The message names the first sequence whose lengths differ.
+/// Returns the error about a feed whose offsets differ from the offsets of the feed `first`. The two feeds must have
+/// equal offsets, because they share their levels. The message names the first sequence whose lengths differ.
 fn other_lengths(known: &Lod, lod: &Lod, numbers: &[u64], first: &str) -> Error {
     let Some((level, i, [expected, got])) = known.first_difference(lod) else {
         return Error::new("LoD of a feed", format!("{known:.8}, as `{first}` has"), format!("{lod:.8}"));

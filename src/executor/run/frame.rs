@@ -40,9 +40,9 @@ pub(crate) struct FrameLevel {
     known: bool,
     /// Whether the rows of all steps together (of a static level: of all sequences) have a LoD with this level.
     over_all: bool,
-    /// For a level that an operator makes: the length of each sequence. The index is the position of the entry or row from
-    /// which the sequence is made. In a loop inside a loop, each visit (run of the inner loop) uses other positions, so that
-    /// the backward pass finds the lengths.
+    /// For a level that an operator makes: the length of each sequence. The index is the position of the entry or row
+    /// from which the sequence is made. In a loop inside a loop, each visit (run of the inner loop) uses other
+    /// positions, so that the backward pass finds the lengths of every visit.
     lengths: Vec<usize>,
     /// The row in step-major buffers at which step 0 of this level begins.
     pub(crate) base: usize,
@@ -67,8 +67,8 @@ pub(crate) struct FrameLevel {
 #[derive(Debug, Default)]
 pub(crate) struct Frame {
     pub(crate) rank: RankTable,
-    /// The row in step-major buffers at which step 0 begins. In a loop inside a loop it can be above 0: the buffers hold the
-    /// rows of all visits (runs of the inner loop), one after another.
+    /// The row in step-major buffers at which step 0 begins. In a loop inside a loop, this row can be above 0, because
+    /// the buffers hold the rows of all visits (runs of the inner loop), one after another.
     pub(crate) base: usize,
     pub(crate) at: FrameRows,
     pub(crate) levels: Vec<FrameLevel>,
@@ -80,8 +80,8 @@ pub(crate) struct Frame {
     pub(super) keys: Vec<RowKey>,
     /// The row keys of the sequences, in rank order.
     pub(super) sequence_keys: Vec<RowKey>,
-    /// The number of levels that come from outside the block; in `levels`, these come before the levels that operators of the
-    /// block make.
+    /// The number of levels that come from outside the block; in `levels`, these levels come before the levels that
+    /// operators of the block make.
     given: usize,
     /// For a loop inside a loop: the first row of a level in a visit (run of the inner loop). The key is the index of the level
     /// and the frame's `base` in that visit. Each visit has its own rows, so that the backward pass finds the values of the
@@ -229,8 +229,9 @@ impl Frame {
         }
     }
 
-    /// For a static level, returns the first row of step 0 and two positions in the joint list of the bounds of all static
-    /// levels: where the level's sequence bounds begin, and where its step bounds begin. `None` for any other level.
+    /// For a static level, returns the first row of step 0, and two positions in the joint list of the bounds of all
+    /// static levels. The level's sequence bounds begin at the first position, and its step bounds at the second.
+    /// `None` for any other level.
     pub(super) fn runs(&self, level: LevelId) -> Option<(usize, usize, usize)> {
         let mut first = 0;
         for this in self.levels.iter().filter(|this| this.statics) {
@@ -242,8 +243,8 @@ impl Frame {
         None
     }
 
-    /// Returns the rows of a static level (which has the same rows at every step) that belong to the sequences of a step;
-    /// `None` if the level is not static, or if `at` is not a step.
+    /// Returns the rows of a static level that belong to the sequences of a step. A static level has the same rows at
+    /// every step. `None` if the level is not static, or if `at` is not a step.
     fn run(&self, at: FrameRows, rows: Extent) -> Option<Range<usize>> {
         let (FrameRows::Step { t, from, to }, Extent::Rows(level)) = (at, rows) else { return None };
         let level = self.level(level).filter(|level| level.statics)?;
@@ -256,8 +257,9 @@ impl Frame {
         self.run(at, Extent::Rows(level)).map(|run| run.len())
     }
 
-    /// Returns the range of sequences on which a call works at a step. With a static level `above`, the range counts the rows
-    /// of this level; without `above`, it counts positions in rank order. `None` means that the call works on all sequences.
+    /// Returns the range of sequences on which a call works at a step. With a static level `above`, the range counts
+    /// the rows of this level; without `above`, the range counts positions in rank order. `None` means that the call
+    /// works on all sequences.
     pub(super) fn sequences_at(&self, at: FrameRows, above: Option<LevelId>) -> Option<Range<usize>> {
         match (at, above) {
             (_, Some(level)) => self.run(at, Extent::Rows(level)),
@@ -269,7 +271,8 @@ impl Frame {
         }
     }
 
-    /// Returns the range of the rows `at`, as first row and row count, in a buffer that holds the rows of all steps.
+    /// Returns the range of the rows `at`, as first row and row count. The range is in a buffer that holds the rows of
+    /// all steps.
     pub(crate) fn stepped(&self, at: FrameRows, rows: Extent) -> (usize, usize) {
         let (base, starts) = self.rows(rows);
         if let (FrameRows::Step { t, .. }, Some(run)) = (at, self.run(at, rows)) {
@@ -284,8 +287,8 @@ impl Frame {
         }
     }
 
-    /// Returns the range of the rows `at`, as first row and row count, in a buffer that holds one row per sequence, or the rows
-    /// of one step at a time.
+    /// Returns the range of the rows `at`, as first row and row count. The range is in a buffer that holds one row per
+    /// sequence, or the rows of one step at a time.
     pub(crate) fn sequence(&self, at: FrameRows, rows: Extent) -> (usize, usize) {
         if let Some(run) = self.run(at, rows) {
             return (run.start, run.len());
@@ -363,7 +366,7 @@ impl Frame {
     /// Computes the inverse of [`Self::map`]: for each row outside the block, its position in the frame's order.
     ///
     /// # Errors
-    /// If the system refuses the memory.
+    /// Fails if the system refuses the memory.
     pub(crate) fn inverse(&self, rows: Extent, at: FrameRows, out: &mut Vec<usize>) -> Result<()> {
         if let Extent::Rows(level) = rows {
             return invert(self.level(level).map_or(&[], |l| &l.map), out);
@@ -392,8 +395,8 @@ impl Frame {
         Some(self.taken.get(i).copied().unwrap_or(0).max(last))
     }
 
-    /// Returns the largest number of rows of a step, in all visits so far, of a level that an operator makes; `None` if the frame does
-    /// not have the level.
+    /// Returns the largest number of rows that one step of any visit so far has in a level that an operator makes.
+    /// `None` if the frame does not have the level.
     pub(crate) fn largest_made(&self, level: LevelId) -> Option<usize> {
         self.levels.iter().find(|known| known.level == Some(level)).map(|level| level.largest)
     }
@@ -410,7 +413,7 @@ impl Frame {
     /// Records the lengths of the sequences that an operator makes in step `t`; the previous steps must be recorded before.
     ///
     /// # Errors
-    /// If the operator did not make exactly one sequence for each entry or row above the level.
+    /// Fails if the operator did not make exactly one sequence for each entry or row above the level.
     pub(crate) fn add_made(&mut self, i: usize, t: usize, offsets: &[usize]) -> Result<()> {
         let (base, starts) = self.above(i);
         let (from, to) = (base + starts[t], base + starts[t + 1]);
@@ -421,7 +424,8 @@ impl Frame {
         let all = base + starts.last().copied().unwrap_or(0);
         let level = &mut self.levels[i];
         if level.lengths.len() < to {
-            // The list grows at once to the sequences of all steps, if an operator of the loop makes none of them.
+            // If no operator of the loop makes the level above, the sequences of all steps are known, and the list
+            // grows to their number at once.
             level.lengths.reserve_exact(all.max(to) - level.lengths.len());
             level.lengths.resize(to, 0);
         }

@@ -1,5 +1,5 @@
-//! Row keys: a row key identifies a row of the data; random operators draw numbers by it, and messages name a sample by it. A
-//! row in a step block has the key of the corresponding row outside the block.
+//! Row keys: a row key identifies a row of the data. Random operators derive random numbers from the key, and messages
+//! name a sample by the key. A row in a step block has the key of the corresponding row outside the block.
 
 use crate::error::Error;
 use crate::executor::plan::{Loop, OpInstr};
@@ -35,7 +35,7 @@ impl Frame {
         }
     }
 
-    /// Returns the keys of the rows of a call that works on `at`.
+    /// Returns the keys of the rows of a call that works on the rows `at`.
     pub(super) fn keys(&self, at: FrameRows, rows: Extent) -> &[RowKey] {
         if at == FrameRows::Sequences && !matches!(rows, Extent::Rows(_)) {
             return &self.sequence_keys;
@@ -55,8 +55,8 @@ impl Frame {
         if let Extent::Rows(id) = rows
             && let Some((above, row)) = self.above_made(at, id, row)
         {
-            // For sequences that an operator makes in the step, a row has the outer row of the entry or row from which its
-            // sequence is made.
+            // If an operator of the step made the sequence of a row, the row belongs to the same outer row as the entry
+            // or row from which the sequence was made.
             return self.outside(instr, FrameRows::All, above, row);
         }
         let Extent::Rows(id) = rows else {
@@ -75,9 +75,9 @@ impl Frame {
         Some((Extent::Rows(inner.outer), *level.map.get(place)?))
     }
 
-    /// Returns the entry or row from which an operator of the step made a sequence: the sequence that contains row `row` of
-    /// level `id`. The result is the extent that counts such entries or rows, and the index over all steps. `None` if no
-    /// operator of the step makes the level.
+    /// Returns the entry or row from which an operator of the step made a sequence: the sequence that contains row
+    /// `row` of level `id`. The result is the extent that counts these entries or rows, and the index of the entry or
+    /// row over all steps. `None` if no operator of the step makes the level.
     fn above_made(&self, at: FrameRows, id: LevelId, row: usize) -> Option<(Extent, usize)> {
         let level = &self.levels[self.made_index(id)?];
         let place = self.stepped(at, Extent::Rows(id)).0 - level.base + row;
@@ -93,14 +93,13 @@ impl Frame {
 }
 
 impl RunState<'_> {
-    /// Returns what identifies the sequences of the batch: the index of each sequence in the data, and the position of its
-    /// first row.
+    /// Returns, for each sequence of the batch, its index in the data and the position of its first row.
     fn names(&self) -> Names<'_> {
         Names { numbers: &self.numbers, places: &self.places }
     }
 
-    /// Returns the key of the row with the index `row` in `extent`. With a `block`, the index counts the rows of the current
-    /// step of this step block; without one, it counts the rows of the root block.
+    /// Returns the key of the row with the index `row` in `extent`. With a `block`, the index counts the rows of the
+    /// current step of this step block; without a `block`, the index counts the rows of the root block.
     pub(super) fn key(&self, block: Option<BlockId>, extent: Extent, row: usize) -> RowKey {
         match block {
             None => root_key(&self.levels, self.names(), extent, row),
@@ -135,7 +134,7 @@ impl RunState<'_> {
         }
     }
 
-    /// If an error names a row of a call, adds the row's sample.
+    /// Adds the row's sample to an error that names a row of a call.
     pub(super) fn named(&self, instr: &OpInstr, here: Option<CallRows>, error: Error) -> Error {
         error.of_sample(|row| {
             let row = row + here.and_then(|here| here.only).map_or(0, |(from, _)| from);

@@ -32,8 +32,8 @@ impl<'p> RunState<'p> {
         let starts = frame.rank.starts();
         let effort = instr.body.iter().map(|i| i.effort(starts[steps])).fold(0, usize::saturating_add);
         let threads = helpers(effort, self.worth.steps, tools.workers.len());
-        // If few sequences are left, threads share columns instead of sequences. If the weights do not fit into a thread's own
-        // cache, this happens with more sequences left.
+        // If few sequences are left, threads share columns instead of sequences. If the weights do not fit into a
+        // thread's own cache, threads begin to share columns while more sequences are left.
         let cpu = cpu();
         let few = |rows: usize| {
             rows <= threads / 2 || threads > 1 && cpu.streams(instr.weights, rows.div_ceil(threads))
@@ -103,8 +103,8 @@ impl<'p> RunState<'p> {
         for i in 0..steps.len() {
             let t = if instr.backward { steps.end - 1 - i } else { steps.start + i };
             if starts[t + 1] - starts[t] <= from {
-                // The lane has no sequence at this step. In a forward loop later steps have even fewer sequences; in a backward
-                // loop, steps that follow may have more.
+                // The lane has no sequence at this step. In a forward loop, no later step has more sequences, so the
+                // lane ends; in a backward loop, the next steps may have more sequences.
                 if instr.backward { continue } else { break }
             }
             let here =
@@ -126,8 +126,8 @@ impl<'p> RunState<'p> {
     }
 }
 
-/// Divides the sequences, in rank order, into lanes of about equal work. The cost of a step for a lane is its number of rows
-/// plus a constant, which matters if few rows are left.
+/// Divides the sequences, in rank order, into lanes of about equal work. For a lane, the cost of a step is the number
+/// of its rows plus a constant. The constant matters if few rows are left.
 fn cut(starts: &[usize], sequences: usize, lanes: usize, cuts: &mut Vec<usize>) {
     const STEP: usize = 3;
     cuts.clear();

@@ -78,7 +78,7 @@ impl<'p> RunState<'p> {
         let at = block.0 as usize;
         let index = |this: &Self, level: LevelId| {
             this.frames[at].made_index(level).ok_or_else(|| {
-                Error::of(ErrorKind::Program, "level made in a step", "one of its loop", level.0.to_string())
+                Error::of(ErrorKind::Program, "level made in a step", "a loop's level", level.0.to_string())
             })
         };
         for t in 0..self.frames[at].rank.steps() {
@@ -136,7 +136,7 @@ impl RunMemory {
         }
     }
 
-    /// Moves the levels that the last run made to `spare`, so that the next run can reuse their memory.
+    /// Moves to `spare` the levels that the last run made, so that the next run can reuse their memory.
     pub(super) fn set_aside(&mut self, plan: &Plan) {
         for instr in &plan.code {
             let Instr::Levels(op) = instr else { continue };

@@ -87,17 +87,17 @@ impl Machine {
         }
     }
 
-    /// From the next run on, wakes all threads for every run, however small.
+    /// From the next run on, wakes all threads for every run, even for a small run.
     pub(crate) fn wake_all_threads(&mut self) {
         self.worth = Worth { run: 0, ..Worth::default() };
     }
 
-    /// From the next run on, divides all work that can be divided, however small.
+    /// From the next run on, divides all work that can be divided, even small work.
     pub(crate) fn divide_everything(&mut self) {
         self.worth = Worth::EVERYTHING;
     }
 
-    /// Returns the memory that is kept from run to run to the system. A profile is recorded on.
+    /// Gives the memory that is kept from run to run back to the system. The recording of a profile continues.
     pub(crate) fn release(&mut self, program: &Program, plan: &Plan) {
         let recorders: Vec<_> = self.workers.iter_mut().map(|worker| worker.recorder.take()).collect();
         *self = Self { worth: self.worth, ..Self::new(program, plan, self.threads.clone()) };
@@ -109,7 +109,8 @@ impl Machine {
         self.arena.bytes()
     }
 
-    /// Writes the bytes of the values that are not dense, by pool number, to `bytes`; 0 for a value that the scope keeps.
+    /// Writes to `bytes`, for each pool number, the bytes of the values that are not dense; 0 for a value that the
+    /// scope keeps.
     pub(super) fn pool_bytes(&self, bytes: &mut Vec<usize>) {
         bytes.clear();
         bytes.extend(self.pool.iter().map(PooledStorage::allocated));
@@ -120,7 +121,7 @@ impl Machine {
         self.arena.buffer_bytes(buffer)
     }
 
-    /// The number of threads of a run.
+    /// Returns the number of threads of a run.
     pub(crate) fn threads(&self) -> usize {
         self.threads.number
     }
@@ -169,7 +170,7 @@ impl Machine {
     /// before any buffer is exchanged, so that an error leaves the scope unchanged.
     ///
     /// # Errors
-    /// If a variable is missing, or has another shape or dtype.
+    /// Fails if a variable is missing, or has another shape or dtype.
     pub(crate) fn check_scope(&mut self, program: &Program, scope: &Scope) -> Result<()> {
         for variable in &mut self.persistent {
             let (name, spec) = (&program.var(variable.var).name, program.spec(variable.var)?);
@@ -205,7 +206,7 @@ impl Machine {
     /// Returns the value of a root block variable, with its rows in the batch's order.
     ///
     /// # Errors
-    /// If a sparse value has a row or column number that is out of range.
+    /// Fails if a sparse value has a row or column number that is out of range.
     pub(crate) fn value(&mut self, slot: &Slot, spec: &Spec) -> Result<Storage> {
         if let Some(pool) = slot.pool {
             return stored(&self.pool[pool], spec);
@@ -268,7 +269,7 @@ impl Machine {
     /// Sets the value of a root block variable; the value must have been checked before.
     ///
     /// # Errors
-    /// If a sparse value has another storage than the slot, or its numbers are neither f32 nor f64.
+    /// Fails if a sparse value has another storage than the slot, or if its numbers are neither f32 nor f64.
     pub(crate) fn set_value(&mut self, slot: &Slot, value: &Storage, repeated: DuplicateRows) -> Result<()> {
         match value {
             Storage::Dense(dense) => {

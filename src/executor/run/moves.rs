@@ -1,5 +1,5 @@
-//! The rows that a loop moves: from the batch's order to the loop's order and back, and for the first and last values of
-//! memories.
+//! Moves the rows of a loop: from the batch's order to the loop's order and back. Also moves the first and last values
+//! of memories.
 
 use std::ops::AddAssign;
 
@@ -64,7 +64,8 @@ impl RunState<'_> {
         Ok(())
     }
 
-    /// Moves rows in the root block from the order of a step block (`rows` counts them in that block) into the batch's order.
+    /// Moves rows of the root block from the order of a step block into the batch's order. `rows` is the extent that
+    /// counts these rows in the step block.
     pub(super) fn reorder(
         &self,
         block: BlockId,
@@ -89,7 +90,7 @@ impl RunState<'_> {
         helpers(to.extent.rows * to.extent.width, self.worth.call, tools.workers.len())
     }
 
-    /// Copies the previous values of all steps into one array, for instructions outside the loop.
+    /// Copies the previous values of memories at all steps into one array, which instructions outside the loop read.
     pub(super) fn spread(&mut self, instr: &Loop, lane: &mut Lane<'_>, tools: &mut Tools<'_>) {
         let block = instr.desc.block;
         for &m in &instr.spread {
@@ -108,7 +109,8 @@ impl RunState<'_> {
         }
     }
 
-    /// For each sequence, copies the memory's value after the last step; for a sequence without steps, the initial value.
+    /// Copies, for each sequence, the memory's value after the last step; for a sequence without steps, the initial
+    /// value.
     pub(super) fn last_values(
         &self,
         block: BlockId,
@@ -138,8 +140,9 @@ impl RunState<'_> {
         });
     }
 
-    /// Starts the gradient of a memory's next value before the loop. At the last step of each sequence, the rows are the
-    /// gradient of the memory's last value; all other rows are zero.
+    /// Prepares the gradient of a memory's next value, before the loop. The row of each sequence's last step gets the
+    /// gradient of the memory's last value. All other rows are set to zero, unless they already have contributions or a
+    /// later step writes them.
     pub(super) fn begin_gradient(
         &mut self,
         instr: &Loop,
@@ -195,8 +198,8 @@ struct Ends {
 }
 
 impl Ends {
-    /// Fills the gradient rows of each sequence's last step, and the gradients of the initial values. For a sequence without
-    /// steps, the initial value is the last value, so it gets the last value's gradient.
+    /// Fills the gradient rows of each sequence's last step, and the gradients of the initial values. For a sequence
+    /// without steps, the initial value is the last value, so the initial value gets the last value's gradient.
     fn fill<T: Plain + AddAssign + Default>(
         &self,
         rank: &RankTable,

@@ -31,7 +31,7 @@ impl RankTable {
     /// Rebuilds the table for the sequences that `offsets` delimits, and reuses its memory.
     ///
     /// # Errors
-    /// If the system refuses the memory.
+    /// Fails if the system refuses the memory.
     pub(crate) fn rebuild(&mut self, offsets: &[usize], reverse: bool) -> Result<()> {
         let count = offsets.len().saturating_sub(1);
         let length = |i: usize| offsets[i + 1] - offsets[i];

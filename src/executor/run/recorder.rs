@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use crate::operator::Cost;
 
-/// The maximum number of trace events that a thread keeps; events beyond it are dropped, but the totals still count them.
+/// The maximum number of trace events that a thread keeps; further events are dropped, but the totals still count them.
 pub(crate) const MOST_EVENTS: usize = 1 << 16;
 
 /// The totals of the calls of one instruction.
@@ -113,7 +113,7 @@ impl Recorder {
         }
     }
 
-    /// Records that packing an instruction's constants ends at this moment.
+    /// Records the packing of an instruction's constants, which ends at this moment.
     pub(crate) fn pack(&mut self, index: usize, start: Instant, cost: Cost) {
         let busy = start.elapsed();
         add(&mut self.packs[index], busy, self.share, 0, cost);
@@ -144,8 +144,9 @@ impl Recorder {
         around
     }
 
-    /// Ends the steps of the loop `index`, or a chain outside a loop (`None`); `around` is the result of [`Self::enter`]. At
-    /// the end of an outermost loop, the calls of each instruction in `within` become one event of the trace.
+    /// Ends the steps of the loop with number `index`; if `index` is `None`, ends a chain outside a loop. `around` is
+    /// the result of [`Self::enter`]. At the end of an outermost loop, the calls of each instruction in `within` become
+    /// one event of the trace.
     pub(crate) fn leave(&mut self, index: Option<usize>, within: impl Iterator<Item = usize>, around: usize) {
         let outermost = self.depth == 1;
         self.depth = around;

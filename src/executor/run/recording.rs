@@ -52,8 +52,8 @@ fn instructions(code: &[Instr]) -> usize {
     code.iter().map(|instr| 1 + inside(instr)).sum()
 }
 
-/// The times at which the three phases of a loop begin and end: the instructions before it, its steps, the instructions after
-/// it.
+/// The times at which the three phases of a loop begin and end: the instructions before the loop, the steps, and the
+/// instructions after the loop.
 pub(crate) struct Laps {
     wanted: bool,
     at: ArrayVec<Instant, 7>,
@@ -120,7 +120,8 @@ impl RunState<'_> {
             _ => None,
         };
         let selected = || instr.wiring.inputs.iter().flatten().filter_map(pooled);
-        // If a call has selected rows, only the selected rows count of an operand that is a table of equal height.
+        // A call with selected rows touches only these rows of a table. An operand is regarded as the table if it has
+        // as many rows as the table.
         let numbers = |region: &Region| {
             let tables = selected().filter_map(PooledStorage::rows);
             let rows = tables.filter(|s| s.height() == region.extent.rows).map(|s| s.ids().len()).next();
@@ -173,7 +174,7 @@ impl RunState<'_> {
         instr.op.cost(&work)
     }
 
-    /// Returns the number of bytes that a loop moves between the batch's order and the loop's order.
+    /// Returns the cost of a loop's moves: the bytes that the loop moves between the batch's order and its own order.
     pub(crate) fn moved(&self, instr: &Loop) -> Cost {
         let bytes =
             |m: &Move| self.count(m.outer.rows, None) * m.outer.width * self.dtype(&m.outer).size_of();

@@ -12,11 +12,12 @@ use crate::tensor::Variable;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum Stage {
-    /// Forward only.
+    /// The run ends after the forward pass.
     Forward,
-    /// Forward and backward pass; [`Executor::update`](crate::executor::Executor::update) can then apply the updates.
+    /// The run ends after the backward pass; [`Executor::update`](crate::executor::Executor::update) can then apply the
+    /// updates.
     Gradients,
-    /// Forward pass, backward pass and updates.
+    /// The run ends after the updates.
     Updates,
 }
 
@@ -50,11 +51,11 @@ pub struct Run<'a> {
     pub mode: Mode,
     /// The number of the training step, counted from 0.
     pub step: u64,
-    /// The index in the data of each sequence of the batch; empty means 0, 1, …. Random operators derive their random numbers
-    /// from these indices, so their results do not depend on how the data is divided into batches.
+    /// For each sequence of the batch, its index in the data; empty means 0, 1, …. Random operators derive their random
+    /// numbers from these indices, so their results do not depend on how the data is divided into batches.
     pub numbers: &'a [u64],
-    /// For sequences that are windows of longer sequences: the position of each window's first row in its whole sequence. Empty
-    /// means that all positions are 0.
+    /// For sequences that are windows of longer sequences: the position of each window's first row in the longer
+    /// sequence. Empty means that all positions are 0.
     pub places: &'a [u64],
     /// The stage after which the run ends.
     pub stage: Stage,
@@ -71,13 +72,13 @@ impl<'a> Run<'a> {
         Run { feeds, mode: Mode::Infer, step: 0, numbers: &[], places: &[], stage: Stage::Forward }
     }
 
-    /// Sets the index in the data of each sequence of the batch.
+    /// Sets, for each sequence of the batch, its index in the data.
     #[must_use]
     pub fn numbers(self, numbers: &'a [u64]) -> Self {
         Run { numbers, ..self }
     }
 
-    /// Sets the position of each window's first row in its whole sequence.
+    /// Sets the position of each window's first row in the longer sequence.
     #[must_use]
     pub fn places(self, places: &'a [u64]) -> Self {
         Run { places, ..self }

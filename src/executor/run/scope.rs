@@ -1,4 +1,4 @@
-//! Scopes: hold the parameters and the optimizer state, which are kept from run to run.
+//! Scopes hold the parameters and the optimizer state, which are kept from run to run.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -18,7 +18,8 @@ use crate::tensor::{DType, Dense, Element, Storage, StorageKind, elements, with_
 #[derive(Default, Clone)]
 pub struct Scope {
     arena: Arena,
-    /// The row-sparse variables; clones of a scope share the memory of a variable until one of them writes it.
+    /// The row-sparse variables; clones of a scope share the memory of a variable until one of the clones writes the
+    /// variable.
     tables: Vec<PooledStorage>,
     entries: BTreeMap<String, Entry>,
 }
@@ -68,7 +69,7 @@ impl Scope {
     /// Returns a scope with every persistent variable of `program`, each with its initial value.
     ///
     /// # Errors
-    /// If an initialiser is not registered, or does not fit the variable.
+    /// Fails if an initialiser is not registered, or does not fit the variable.
     #[track_caller]
     pub fn of(program: &Program) -> Result<Self> {
         let mut scope = Self::new();
@@ -79,8 +80,8 @@ impl Scope {
     /// Adds the persistent variables of `program` that the scope does not have yet, each with its initial value.
     ///
     /// # Errors
-    /// If an initialiser is not registered or does not fit the variable, or if the scope has a variable of this name with
-    /// another shape or dtype.
+    /// Fails if an initialiser is not registered or does not fit the variable, or if the scope has a variable of this
+    /// name with another shape or dtype.
     #[track_caller]
     pub fn initialize(&mut self, program: &Program) -> Result<()> {
         let mut kept = program.vars().filter(|(_, var)| var.persistable);
@@ -128,7 +129,7 @@ impl Scope {
     /// Sets the value of a program's variable; the scope need not have the variable yet.
     ///
     /// # Errors
-    /// As [`Self::set`].
+    /// Fails as [`Self::set`] does.
     pub(crate) fn set_of(&mut self, program: &Program, name: &str, value: Storage) -> Result<()> {
         if value.kind() == StorageKind::SelectedRows
             && !self.entries.contains_key(name)
@@ -147,13 +148,13 @@ impl Scope {
     /// Returns a copy of the value of a dense variable; [`Self::value`] works for any variable.
     ///
     /// # Errors
-    /// If the scope has no variable of this name, or the variable is row-sparse.
+    /// Fails if the scope has no variable of this name, or if the variable is row-sparse.
     #[track_caller]
     pub fn get(&mut self, name: &str) -> Result<Dense> {
         match self.value(name).at_caller()? {
             Storage::Dense(dense) => Ok(dense),
             other => {
-                let expected = "a dense one; `Scope::value` gives the rows of this one that were touched";
+                let expected = "a dense variable; `Scope::value` returns the touched rows of this variable";
                 let got = told(other.kind(), other.dtype(), other.shape());
                 Err(Error::new("variable in the scope", expected, got).variable(name)).at_caller()
             }
@@ -164,7 +165,7 @@ impl Scope {
     /// touched rows, by ascending row number; every other row still has its initial value.
     ///
     /// # Errors
-    /// If the scope has no variable of this name.
+    /// Fails if the scope has no variable of this name.
     #[track_caller]
     pub fn value(&mut self, name: &str) -> Result<Storage> {
         let entry = self.entry(name).at_caller()?.clone();
@@ -192,8 +193,9 @@ impl Scope {
     /// rows: the rows that differ from their initial values. If a row index occurs several times, its rows are added up.
     ///
     /// # Errors
-    /// If the variable exists with another shape, dtype or storage. If it does not exist and the value is not dense: only a
-    /// program ([`Self::initialize`]) defines the initial values of a row-sparse variable.
+    /// Fails if the variable exists with another shape, dtype or storage. Also fails if the variable does not exist and
+    /// the value is not dense, because only a program ([`Self::initialize`]) defines the initial values of a row-sparse
+    /// variable.
     #[track_caller]
     pub fn set(&mut self, name: &str, value: impl Into<Storage>) -> Result<()> {
         self.set_value(name, value.into()).map_err(|e| e.variable(name)).at_caller()
@@ -229,7 +231,7 @@ impl Scope {
     /// Adds the buffer of a dense variable.
     ///
     /// # Errors
-    /// If the system refuses the memory.
+    /// Fails if the system refuses the memory.
     fn add(&mut self, name: &str, dtype: DType, dims: Vec<usize>) -> Result<()> {
         let elements = elements(&dims, dtype)?;
         let buffer = with_element!(dtype, T => self.arena.add::<T>());
@@ -243,7 +245,7 @@ impl Scope {
     /// Calls a function with the numbers of a dense variable, without a copy.
     ///
     /// # Errors
-    /// If the scope has no dense variable of this name and dtype.
+    /// Fails if the scope has no dense variable of this name and dtype.
     pub(crate) fn read<T: Plain + Element, R>(
         &mut self,
         name: &str,
@@ -259,7 +261,7 @@ impl Scope {
     /// Calls a function that changes the numbers of a dense variable in place.
     ///
     /// # Errors
-    /// If the scope has no dense variable of this name and dtype.
+    /// Fails if the scope has no dense variable of this name and dtype.
     pub(crate) fn write<T: Plain + Element, R>(
         &mut self,
         name: &str,
@@ -291,11 +293,11 @@ impl Scope {
         })
     }
 
-    /// Finds a variable and checks its shape and dtype. Returns its location for [`Self::own`] and [`Self::lend`], which stays
-    /// valid as long as the scope exists.
+    /// Finds a variable and checks its shape and dtype. Returns the variable's location, which [`Self::own`] and
+    /// [`Self::lend`] take; the location stays valid as long as the scope exists.
     ///
     /// # Errors
-    /// If the scope lacks the variable, or has it with another shape or dtype.
+    /// Fails if the scope lacks the variable, or if the variable has another shape or dtype.
     pub(crate) fn find(&self, name: &str, spec: &Spec) -> Result<InScope> {
         let entry = self.entry(name)?;
         let known = spec.shape.iter().map(|e| e.known());

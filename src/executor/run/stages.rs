@@ -126,8 +126,8 @@ impl<'p> RunState<'p> {
         Ok(())
     }
 
-    /// Returns the estimated effort of some stages, counted in numbers that their calls write; `usize::MAX` if it is unknown
-    /// before the run.
+    /// Returns the estimated effort of some stages, as a count of numbers that their calls write; `usize::MAX` if the
+    /// effort is unknown before the run.
     pub(super) fn effort(&self, stages: Stages) -> usize {
         let code = self.plan.code.iter().filter(|instr| stages.have(instr));
         // The data determines how many rows a made level has, and how many rows an update changes.
@@ -135,14 +135,16 @@ impl<'p> RunState<'p> {
         if matches!(stages, Stages::Updates) || code.clone().any(unknown) {
             return usize::MAX;
         }
-        // All rows are estimated by the level with the most rows, since the rows of some levels are known only during the run.
+        // Every instruction is estimated with the rows of the largest level, since the rows of some levels are known
+        // only during the run.
         let rows = self.levels.most_rows().max(self.batch);
         code.map(|instr| instr.effort(rows)).fold(0, usize::saturating_add)
     }
 
-    /// Reserves memory for every buffer whose size is known from the levels so far, loops included. Without it, the buffers of
-    /// a loop in a loop would grow from visit to visit, and be copied each time. `end` is as in [`Self::reserve`]. A refusal is no
-    /// error here: the variable that cannot be reserved is named when its own memory is reserved.
+    /// Reserves memory for every buffer, also for buffers of loops, whose size follows from the levels that are known
+    /// so far. Without this reservation, the buffers of a loop in a loop would grow from visit to visit, and be copied
+    /// each time. `end` is as in [`Self::reserve`]. If the system refuses memory, this function returns no error: the
+    /// later reservation for a single variable fails, and its error names the variable.
     fn reserve_known(&self, lane: &mut Lane<'_>, end: usize, counts: &mut Vec<usize>) {
         let needs = &self.plan.needs;
         let source = CountSource { batch: self.batch, levels: &self.levels, frames: &[], fed: &[] };
@@ -161,7 +163,7 @@ impl<'p> RunState<'p> {
     /// instruction `end`.
     ///
     /// # Errors
-    /// If there is not enough memory for a slot.
+    /// Fails if there is not enough memory for a slot.
     fn reserve(&self, lane: &mut Lane<'_>, end: usize) -> Result<()> {
         let whole = |s: &&Slot| s.home == Home::Whole && s.pool.is_none() && s.life.0 <= end;
         for slot in self.plan.slots.iter().filter(whole) {
@@ -175,7 +177,7 @@ impl<'p> RunState<'p> {
     /// Reserves memory for `rows` rows of a slot.
     ///
     /// # Errors
-    /// If there is not enough memory.
+    /// Fails if there is not enough memory.
     pub(super) fn room_for(&self, slot: &Slot, rows: usize, lane: &mut Lane<'_>) -> Result<()> {
         if rows.checked_mul(slot.width).is_some_and(|n| lane.try_reserve(slot.buffer, n)) {
             return Ok(());
@@ -219,8 +221,8 @@ impl<'p> RunState<'p> {
         Ok(())
     }
 
-    /// Returns, of the slots with this pool number, the slot that is used last. This slot holds the gradient that an update
-    /// reads, since the gradient lives to the end of the run.
+    /// Returns the slot with this pool number whose lifetime begins last. This slot holds the gradient that an update
+    /// reads.
     fn pooled_last(&self, place: usize) -> Option<&Slot> {
         let slots = self.plan.slots.iter().filter(|slot| slot.pool == Some(place));
         slots.max_by_key(|slot| slot.life.0)
@@ -248,8 +250,8 @@ fn updating(instr: &Instr) -> Option<&OpInstr> {
     }
 }
 
-/// Returns whether an update operator writes a slot without reading it first, such as a learning rate or a norm that later
-/// updates use. A slot that updates only write has no value yet when the gradients are checked.
+/// Returns whether an update operator writes a slot without reading it first. An example is the slot of a learning rate
+/// or of a norm that later updates use. When the gradients are checked, this slot has no value yet.
 fn writes_anew(op: &OpInstr, slot: usize) -> bool {
     let anew = |(i, r): (usize, &Ref)| {
         r.access == Access::Slot(slot) && !op.op.signature().outputs.get(i).is_some_and(|s| s.updated)

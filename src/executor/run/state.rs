@@ -36,7 +36,7 @@ pub(crate) struct Preparation {
     pub(super) made: CallCache,
     /// The number of the instruction whose constants were prepared last.
     pub(super) by: usize,
-    /// The versions of the constants that were prepared; empty if they must be prepared again in every run.
+    /// The versions of the constants that were prepared; empty if the constants must be prepared again in every run.
     pub(super) of: Vec<u64>,
 }
 
@@ -69,12 +69,12 @@ impl RunMemory {
         kept
     }
 
-    /// The LoDs of the batch, before its run.
+    /// Returns the LoDs of the batch before its run, from which counts are computed.
     pub(super) fn source_of_batch(&self) -> CountSource<'_> {
         CountSource { batch: self.batch, levels: &self.levels, frames: &[], fed: &self.entries }
     }
 
-    /// The LoDs of the last run.
+    /// Returns the LoDs of the last run, from which counts are computed.
     pub(super) fn source(&self) -> CountSource<'_> {
         CountSource { frames: &self.frames, ..self.source_of_batch() }
     }
@@ -271,7 +271,7 @@ impl RunState<'_> {
     /// Reserves memory for the slots of a loop, once the numbers of rows are known.
     ///
     /// # Errors
-    /// If there is not enough memory for a slot.
+    /// Fails if there is not enough memory for a slot.
     pub(crate) fn make_room(&self, block: BlockId, slots: &[usize], lane: &mut Lane<'_>) -> Result<()> {
         let frame = &self.frames[block.0 as usize];
         for &s in slots {

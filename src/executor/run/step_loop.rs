@@ -148,8 +148,8 @@ impl<'p> RunState<'p> {
     fn bring_out(&mut self, instr: &'p Loop, lane: &mut Lane<'_>, tools: &mut Tools<'_>) -> Result<()> {
         let block = instr.desc.block;
         self.go(block, FrameRows::All)?;
-        // Gradients must be moved out of the loop in exactly this order, because the compiler has decided by it which
-        // contribution to a gradient is written first.
+        // Gradients must be moved out of the loop in exactly this order, because the compiler used this order to decide
+        // which contribution to a gradient is written first.
         for plan in &instr.gradients {
             self.end_gradient(block, plan, lane, tools)?;
         }

@@ -22,7 +22,7 @@ impl Threads {
     /// Starts a pool for `threads` threads (0: one per core), with at most one system thread per core.
     ///
     /// # Errors
-    /// If the threads cannot be started, or `threads` is above [`MOST_THREADS`].
+    /// Fails if the threads cannot be started, or if `threads` is above [`MOST_THREADS`].
     #[track_caller]
     pub(crate) fn new(threads: usize) -> Result<Self> {
         if threads > MOST_THREADS {
@@ -72,7 +72,7 @@ impl Threads {
         self.run(&mut || items.par_chunks_mut(range).zip(&mut *rooms).enumerate().for_each(do_range));
     }
 
-    /// The number of threads for which work is divided.
+    /// Returns the number of threads for which work is divided.
     pub(crate) fn number(&self) -> usize {
         self.number
     }

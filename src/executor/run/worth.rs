@@ -1,9 +1,9 @@
-//! Thresholds of effort above which threads share work, since waking threads takes time.
+//! Thresholds of effort: threads share only work above a threshold, since waking threads takes time.
 //!
-//! An idle thread falls asleep after about 20 µs. Waking it costs the waking thread about 10 µs, and the woken thread starts
-//! about 30 µs later. A run that uses the thread pool waits for one thread to wake, and its caller must be woken at the end.
-//! (The times were measured on two cores of a virtual machine.) Therefore a small amount of work stays on the thread that has
-//! it.
+//! An idle thread falls asleep after about 20 µs. Waking it costs the waking thread about 10 µs, and the woken thread
+//! starts about 30 µs later. A run that uses the thread pool waits for one thread to wake, and the caller of the run
+//! must be woken at the end. (The times were measured on two cores of a virtual machine.) Therefore a small amount of
+//! work stays on the thread that has it.
 
 /// The minimum [effort](crate::executor::plan::Effort) at which work is divided over threads.
 #[derive(Debug, Clone, Copy)]

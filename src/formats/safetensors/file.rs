@@ -109,7 +109,7 @@ impl File {
     }
 }
 
-/// Returns what an error of the safetensors library found wrong in a head, as text for a message.
+/// Describes, for a message, the fault of a head that an error of the safetensors library reports.
 fn told(error: &SafeTensorError) -> String {
     match error {
         SafeTensorError::InvalidOffset(name) => format!("a gap or an overlap before `{name}`"),

@@ -13,12 +13,12 @@
 //!
 //! Stacked recurrent layers, in one or both directions, become one module, as in PyTorch. For example, the weights of
 //! `Stacked::new(Lstm::new(16), 2).bidirectional()` are `lstm_0.weight_ih_l0`, `lstm_0.weight_ih_l0_reverse`,
-//! `lstm_0.weight_ih_l1` and so on. The import and the export detect stacked and bidirectional layers in the program. Two
-//! layers are the two directions of a level if they have one kind and size, read the same input, and the second layer runs
-//! backwards. A layer of the same kind and size that reads the outputs of a level, directly or through dropout, is the next
-//! level of the module. A layer that PyTorch does not have keeps its own names and layout, so that no PyTorch module loads its
-//! weights by mistake. Examples of layers that PyTorch lacks are an LSTM with peepholes or a clipped cell state, a GRU that
-//! resets before its product, and a layer with other activations.
+//! `lstm_0.weight_ih_l1` and so on. The import and the export detect stacked and bidirectional layers in the program.
+//! Two layers are the two directions of a level if they have the same kind and size, read the same input, and the
+//! second layer runs backwards. A layer of the same kind and size that reads the outputs of a level, directly or
+//! through dropout, is the next level of the module. A layer that PyTorch does not have keeps its own names and layout,
+//! so that no PyTorch module loads its weights by mistake. Examples of layers that PyTorch lacks are an LSTM with
+//! peepholes or a clipped cell state, a GRU that resets before its product, and a layer with other activations.
 //!
 //! In PyTorch, the names of weights come from the attributes of the user's module; [`Names`] maps the names of layers to these
 //! names.

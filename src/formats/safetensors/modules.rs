@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::operator::{BlockId, Literal, VarId};
 use crate::program::{Block, OpDesc, Program, RECURRENT, Role, VarDesc};
 
-/// For one parameter: the PyTorch module that it belongs to (named after the program's layer), and the parameter's tensors in
-/// the module.
+/// The PyTorch module to which a parameter belongs, and the parameter's tensors in the module. The module is named
+/// after the program's layer.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct TorchModule {
     pub(super) module: String,
@@ -14,7 +14,7 @@ pub(super) struct TorchModule {
     pub(super) form: Form,
 }
 
-/// How the PyTorch tensors of a parameter are computed from the parameter.
+/// The relation between a parameter and its PyTorch tensors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Form {
     /// One tensor, which is equal to the parameter.
@@ -25,8 +25,8 @@ pub(super) enum Form {
     Sum,
 }
 
-/// Returns, by parameter name, the PyTorch module of each parameter that belongs to one. If `begins` is true for a layer, the
-/// layer begins a new module.
+/// Returns the PyTorch module of each parameter that belongs to a module, by the parameter's name. If `begins` returns
+/// true for a layer, the layer begins a new module.
 pub(super) fn places(program: &Program, begins: impl Fn(&str) -> bool) -> BTreeMap<String, TorchModule> {
     let mut found = BTreeMap::new();
     for (_, op) in forward(program) {
@@ -51,7 +51,7 @@ fn cut(name: &str) -> (&str, &str) {
     name.rsplit_once('.').unwrap_or(("", name))
 }
 
-/// Adds the parameters of layers that are not recurrent, such as linear layers.
+/// Adds the parameters of a layer that is not recurrent, such as a linear layer; `op` is the operator of the layer.
 fn rows(program: &Program, op: &OpDesc, found: &mut BTreeMap<String, TorchModule>) {
     let slots: &[(&str, &str, &str, Form)] = match op.kind.as_str() {
         "linear" if op.attributes.get("transposed") == Some(&Literal::Bool(true)) => {

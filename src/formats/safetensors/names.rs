@@ -13,9 +13,9 @@ use crate::tensor::{DType, StorageKind};
 pub struct Names {
     /// Pairs of name prefixes: the prefix in the program, and the prefix in the file.
     renamed: Vec<(String, String)>,
-    /// Prefixes of parameter names; such parameters are left out.
+    /// Prefixes of parameter names; parameters with these prefixes are left out.
     without: Vec<String>,
-    /// Prefixes of tensor names in the file; such tensors are ignored.
+    /// Prefixes of tensor names in the file; tensors with these prefixes are ignored.
     ignored: Vec<String>,
 }
 
@@ -25,11 +25,11 @@ impl Names {
         Self::default()
     }
 
-    /// Maps the name prefix `ours` in the program to `theirs` in the file. The prefix can be a layer (`lstm_0` to
-    /// `encoder.rnn`), a scope with all its parameters, or one parameter. If several prefixes match a name, the longest one is
-    /// used. An empty `theirs` removes the prefix, which fits the file of a bare `nn.LSTM`; an empty `ours` adds the prefix
-    /// `theirs` to every name. A renamed recurrent layer becomes a separate module, even if it is stacked on a layer of its
-    /// kind and size.
+    /// Maps the name prefix `ours` in the program to `theirs` in the file. The prefix can be the name of a layer (for
+    /// example, `lstm_0` is mapped to `encoder.rnn`), of a scope with all its parameters, or of one parameter. If
+    /// several prefixes match a name, the longest one is used. An empty `theirs` removes the prefix, as for the file of
+    /// a bare `nn.LSTM`; an empty `ours` adds the prefix `theirs` to every name. A renamed recurrent layer becomes a
+    /// separate module, even if it is stacked on a layer of the same kind and size.
     #[must_use]
     pub fn rename(mut self, ours: &str, theirs: &str) -> Self {
         self.renamed.push((ours.to_owned(), theirs.to_owned()));
@@ -69,8 +69,8 @@ impl Names {
     /// ```
     ///
     /// # Errors
-    /// If a given prefix matches no parameter, or two parameters get equal names. If a parameter is row-sparse, since a file
-    /// stores only whole tables.
+    /// Fails if a given prefix matches no parameter, or if two parameters get equal names. Also fails if a parameter is
+    /// row-sparse, since a file stores only whole tables.
     #[track_caller]
     pub fn table(&self, program: &Program) -> Result<BTreeMap<String, Vec<String>>> {
         let entries = self.entries(program, &parameters(program)).at_caller()?;

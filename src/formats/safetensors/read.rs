@@ -29,14 +29,14 @@ pub struct ImportReport {
 
 /// Imports the values of a safetensors file into the parameters of a checkpoint. Floats are converted to the parameter's dtype.
 ///
-/// The checkpoint must be [for inference](Checkpoint::for_inference), or of a training before its first step. After the first
-/// step, the optimizer state and the best epoch would not fit the imported values. The import also sets parameters that have no
-/// value in the checkpoint.
+/// The checkpoint must be [for inference](Checkpoint::for_inference), or must belong to a training before its first
+/// step. After the first step, the optimizer state and the best epoch would not fit the imported values. The import
+/// also sets parameters that have no value in the checkpoint.
 ///
 /// # Errors
-/// If the file cannot be read, is damaged, or contains a number that is not finite. If the file's tensors do not match the
-/// program's parameters; the message then lists every missing or unexpected tensor, and every wrong shape or dtype. After an
-/// error, the checkpoint is unchanged.
+/// Fails if the file cannot be read, is damaged, or contains a number that is not finite. Also fails if the file's
+/// tensors do not match the program's parameters; the message then lists every missing or unexpected tensor, and every
+/// wrong shape or dtype. After an error, the checkpoint is unchanged.
 #[track_caller]
 pub fn import(path: impl AsRef<Path>, names: &Names, checkpoint: &mut Checkpoint) -> Result<ImportReport> {
     import_file(path.as_ref(), names, checkpoint).at_caller()
@@ -167,7 +167,8 @@ fn compared(file: &File, names: &Names, entries: &[Entry<'_>]) -> Result<ImportR
     Err(error.noted_in_code("`Names` says what layers are called there, and what to leave out"))
 }
 
-/// Returns whether numbers of dtype `stored` can be converted to dtype `ours`: they can if the two are float dtypes.
+/// Returns whether numbers of dtype `stored` can be converted to dtype `ours`: the two dtypes must be equal, or both
+/// must be float dtypes.
 fn becomes(stored: DType, ours: DType) -> bool {
     stored == ours || (stored.is_float() && ours.is_float())
 }

@@ -28,13 +28,14 @@ pub struct ExportReport {
     pub as_they_are: Vec<String>,
 }
 
-/// Exports the parameters of a checkpoint, in their own dtypes: the parameters of the best epoch if the checkpoint has them,
-/// else the current parameters. If the export fails, an existing file is not changed. Two exports of equal weights write equal
-/// bytes. The metadata in the file is `format: pt` (which other libraries require) and the version of this crate.
+/// Exports the parameters of a checkpoint, in their own dtypes: the parameters of the best epoch if the checkpoint has
+/// them, else the current parameters. If the export fails, an existing file is not changed. Two exports of equal
+/// weights write the same bytes. The metadata in the file is `format: pt` (which other libraries require) and the
+/// version of this crate.
 ///
 /// # Errors
-/// If a parameter has no value in the checkpoint or is row-sparse, if a name is invalid ([`Names::table`]), or if the file
-/// cannot be written.
+/// Fails if a parameter has no value in the checkpoint or is row-sparse, if a name is invalid ([`Names::table`]), or if
+/// the file cannot be written.
 #[track_caller]
 pub fn export(checkpoint: &Checkpoint, names: &Names, path: impl AsRef<Path>) -> Result<ExportReport> {
     export_file(checkpoint, names, path.as_ref()).at_caller()

@@ -13,7 +13,7 @@ struct Line([u8; 64]);
 enum Lines {
     /// Memory that belongs to one buffer.
     Own(Vec<Line>),
-    /// Memory that the buffers of several arenas share and only read.
+    /// Memory that buffers of several arenas share. No arena writes this memory.
     Common(Arc<Vec<Line>>),
 }
 
@@ -90,8 +90,8 @@ impl Memory {
         }
     }
 
-    /// Grows the memory to at least `bytes` bytes; existing bytes keep their values, and new bytes are zero. Returns `false` and
-    /// leaves the memory unchanged if the system refuses it.
+    /// Grows the memory to at least `bytes` bytes; existing bytes keep their values, and new bytes are zero. Returns
+    /// `false` and leaves the memory unchanged if the system refuses more memory.
     pub(super) fn grow(&mut self, bytes: usize) -> bool {
         if bytes <= self.bytes {
             return true;

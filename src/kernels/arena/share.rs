@@ -2,8 +2,8 @@
 
 use crate::kernels::view::Extent2;
 
-/// A rectangle of a buffer: `rows` rows from row `row` on, in the columns `column..column + width` of rows of width
-/// `stride`.
+/// A rectangle of a buffer whose rows have `stride` numbers: `rows` rows from row `row` on, in the columns
+/// `column..column + width`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Region {
     /// The index of the buffer in the arena.
@@ -96,7 +96,8 @@ pub struct StepRows<'a> {
 }
 
 impl StepRows<'_> {
-    /// Returns whether the runs of `sequences` sequences and of all steps do not overlap, so that lanes have disjoint rows.
+    /// Returns whether the start rows of the steps and of the sequences' runs never decrease. Lanes then have disjoint
+    /// rows.
     pub(super) fn are_apart(&self, sequences: usize) -> bool {
         let sorted = |first: usize, len: usize| {
             let end = first.saturating_add(len).saturating_add(1);
@@ -115,7 +116,7 @@ impl StepRows<'_> {
 /// The sequences of one lane of a split loop: the positions `from..to` in the order of the loop.
 #[derive(Clone, Copy)]
 pub struct LanePart<'a> {
-    /// First sequence.
+    /// The position of the first sequence of the lane.
     pub from: usize,
     /// The position after the last sequence of the lane.
     pub to: usize,
@@ -124,8 +125,8 @@ pub struct LanePart<'a> {
 }
 
 impl LanePart<'_> {
-    /// Returns whether this lane may read a region (or, if `write` is set, write it), because the rows belong to sequences
-    /// of the lane.
+    /// Returns whether this lane may read a region, or may write the region if `write` is set. A lane may read and
+    /// write the rows of its own sequences, and may read frozen buffers.
     #[inline]
     pub(super) fn has(&self, region: &Region, write: bool) -> bool {
         let (row, end) = (region.row, region.row.saturating_add(region.extent.rows));

@@ -49,7 +49,8 @@ fn what_was_written_is_lent_again() {
     assert_eq!(firsts, [1.0, 1.0, 1.0, 2.0, 0.0, 3.0]);
 }
 
-/// Two threads write their rows of one buffer; both read one region, and each thread reads rows of its own.
+/// Two threads write disjoint rows of one buffer. Both threads read one common region, and each thread also reads rows
+/// that the other thread does not read.
 #[test]
 fn halves_of_operands_are_written_together() {
     let (mut arena, mut room) = (arena(), OperandRoom::default());
@@ -143,7 +144,9 @@ fn a_lane_does_not_reach_another_lanes_rows() {
     arena.lane().split(&[0, 1, 3], steps, &mut [(), ()], &run).unwrap();
 }
 
-/// Two sequences have runs of two rows and of one row: once in the first buffer, and at each step in the second buffer.
+/// Returns the first number of each row after two lanes wrote the runs of their sequences. The first sequence has a run
+/// of two rows at both steps; the second sequence has a run of one row at the first step. If `from_first` is set, the
+/// second lane writes the rows of the first lane, and the function returns the panic.
 fn of_runs(from_first: bool) -> Result<Vec<f32>, Box<dyn std::any::Any + Send>> {
     std::panic::catch_unwind(|| {
         let mut arena = arena();
@@ -175,7 +178,7 @@ fn lanes_write_their_own_runs_of_rows() {
 }
 
 #[test]
-#[should_panic(expected = "of runs decrease")]
+#[should_panic(expected = "of the runs decrease")]
 fn runs_that_meet_are_refused() {
     let shares = [Share::Runs { first: 0, stride: 2 }];
     let run = |_: Lane<'_>, (): &mut ()| Ok::<(), ()>(());
@@ -195,7 +198,7 @@ fn sizes_beyond_counting_are_refused() {
 }
 
 #[test]
-#[should_panic(expected = "the first rows of the steps or of runs decrease")]
+#[should_panic(expected = "the start rows of the steps or of the runs decrease")]
 fn steps_that_share_rows_are_refused() {
     let shares = [Share::Stepped { base: 0, stride: 2 }];
     let run = |_: Lane<'_>, (): &mut ()| Ok::<(), ()>(());
@@ -203,7 +206,8 @@ fn steps_that_share_rows_are_refused() {
     arena().lane().split(&[0, 2, 4], steps, &mut [(), ()], &run).unwrap();
 }
 
-/// Clones read common buffers in the same memory, on any thread; a clone that writes has a copy of its own from then on.
+/// Clones read common buffers in the same memory, on any thread; a clone that calls `own` before it writes has its own
+/// copy from then on.
 #[test]
 fn clones_read_common_buffers() {
     let mut first = arena();
@@ -248,7 +252,7 @@ fn a_common_buffer_is_not_written() {
     arena.lane().operands(&mut room, &[], &[region(0, 0, 2, 0, 4, 4)]);
 }
 
-/// After `own`, a buffer may be written and has a new version; an exchange keeps the version.
+/// `own` gives a buffer a new version; `exchange` moves the version together with the buffer.
 #[test]
 fn versions_tell_values_apart() {
     let (mut first, mut other) = (arena(), arena());

@@ -84,7 +84,7 @@ impl<T: Float> Sweep for Attend<'_, '_, T> {
         let Self { single, out, room } = self;
         single.scores::<A>(room);
         let most = room.iter().fold(T::NEG_INFINITY, |most, &x| if x > most { x } else { most });
-        // If the maximum is −∞, all scores are −∞, and subtracting it would give NaN.
+        // If the maximum is −∞, all scores are −∞, and subtracting the maximum would give NaN.
         let less = if most == T::NEG_INFINITY { T::ZERO } else { most };
         let mut sum = T::ZERO;
         for weight in room.iter_mut() {
@@ -128,7 +128,8 @@ impl<T: Float> Sweep for Descend<'_, '_, '_, T> {
         let [dq, mut dk, mut dv] = gradients;
         let (k, v, seen) = (single.keys, single.values, single.seen.clone());
         let SingleResult { out, log_sum, dout, dlog_sum } = result;
-        // The term that the gradients of all scores subtract: Σ dout · out, minus the gradient of the log-sum-exp.
+        // The number that is subtracted in the gradient of each score: Σ dout · out, minus the gradient of the
+        // log-sum-exp.
         let reaches = dout.map_or(T::ZERO, |dout| dot::<T, A>(dout, out)) - dlog_sum.unwrap_or(T::ZERO);
         single.scores::<A>(room);
         for gradient in [&mut dk, &mut dv] {

@@ -167,7 +167,7 @@ fn tiles_are_the_whole_in_f32() {
     check::<f32>(2e-4);
 }
 
-/// Scores far from zero, and a tile whose largest score is far below the largest score of the previous tile.
+/// The scores are far from zero, and the largest score of one tile is far below the largest score of the previous tile.
 #[test]
 fn large_scores_overflow_nothing() {
     let (n, m) = (2, 2 * KEYS);

@@ -5,8 +5,8 @@ use crate::kernels::numbers;
 use crate::kernels::view::Extent2;
 
 const HEIGHT: usize = 40;
-/// The starts of bags with no, one, few and many rows, some of them repeated. One bag has more rows than [`AHEAD`] and than
-/// [`BLOCK`].
+/// The starts of bags with no row, with one row, with few rows and with many rows. A bag may contain a table row more
+/// than once. One bag has more rows than [`AHEAD`] and than [`BLOCK`].
 const STARTS: [usize; 7] = [0, 0, 1, 4, 4, 64, 70];
 
 fn rows() -> Vec<i64> {
@@ -144,7 +144,7 @@ fn rows_get_the_sum_over_their_occurrences() {
                     assert!(near(got, expected), "width {width}, row {id}: {got} for {expected}");
                 }
             }
-            // The gradient in two parts, added to a table that is not zero.
+            // The two parts of the gradient are added to a table that is not zero.
             let mut table = vec![1.0; HEIGHT * width];
             let (middle, all) = (plan.ids().len() / 2, plan.ids().len());
             let first = plan.ids()[middle] as usize;

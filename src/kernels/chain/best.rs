@@ -24,7 +24,8 @@ pub struct BestPaths {
     /// (`counts_before`).
     counts: Vec<usize>,
     counts_before: Vec<usize>,
-    /// The predecessor of each stored path, by row, tag and rank: the path's tag and rank in the previous row, as one index.
+    /// For each stored path, by row, tag and rank: the tag and rank of its predecessor in the previous row, as one
+    /// index.
     back: Vec<u32>,
     /// For each of the best paths: its score, and the index of its tag and rank in the last row.
     ends: Vec<(f64, usize)>,
@@ -34,7 +35,8 @@ pub struct BestPaths {
 }
 
 impl BestPaths {
-    /// Returns the bytes to find the `most` best paths of sequences of up to `longest` rows of `tags` tags.
+    /// Returns the size in bytes of the scratch for the `most` best paths, for `tags` tags and sequences of up to
+    /// `longest` rows.
     pub fn bytes_of(longest: usize, tags: usize, most: usize) -> usize {
         let per_row = per_row(tags.next_multiple_of(LANES), tags, most);
         let path = size_of::<u32>().saturating_mul(per_row) + size_of::<usize>();
@@ -64,8 +66,8 @@ impl BestPaths {
     }
 }
 
-/// A cursor into a sorted list of paths that continue with the same pair of tags: it points to the best path that is not merged
-/// yet. The merge takes the path of the greatest cursor next.
+/// A cursor into a sorted list of paths that continue with the same pair of tags: the cursor points to the best path
+/// that is not merged yet. The merge takes the path of the greatest cursor next.
 #[derive(Debug)]
 struct NextPath {
     score: f64,

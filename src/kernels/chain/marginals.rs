@@ -25,7 +25,7 @@ pub struct ChainRoom {
 }
 
 impl ChainRoom {
-    /// Returns the bytes of a room for sequences of up to `longest` rows of `tags` tags.
+    /// Returns the size in bytes of a room for `tags` tags and sequences of up to `longest` rows.
     pub fn bytes_of(longest: usize, tags: usize) -> usize {
         let stride = tags.next_multiple_of(LANES);
         longest.saturating_mul(3 * stride + 1).saturating_mul(size_of::<f64>())
@@ -60,7 +60,7 @@ impl PairSums {
         self.whole[row * self.stride + tag] += more;
     }
 
-    /// Sets the sum of every pair that is not forbidden to NaN.
+    /// Sets all sums to NaN, except for forbidden pairs.
     fn spoil(&mut self, transitions: &Transitions) {
         for (sum, &score) in self.whole.iter_mut().zip(&transitions.scores) {
             if score != f64::NEG_INFINITY {
@@ -92,8 +92,9 @@ pub fn log_sum<T: Float>(transitions: &Transitions, rows: View<'_, T>, room: &mu
     sweep(LogSum { transitions, rows, room }).0
 }
 
-/// Computes the probability of each tag in each row, and passes the probabilities to `each`, row by row. Returns the result
-/// of [`log_sum`]. Also adds the probability of each pair of successive tags, times a weight, to `pairs`.
+/// Computes the probability of each tag in each row, and passes the probabilities to `each`, row by row. Returns the
+/// result of [`log_sum`]. If `pairs` is given, also adds the probability of each pair of successive tags, times the
+/// given weight, to the sums.
 ///
 /// All probabilities are 0 if every path is forbidden, and NaN if the sum over all paths is NaN. If the sum is NaN, the sums
 /// in `pairs` also become NaN, except for forbidden pairs, so that the NaN is visible after summing over all sequences.
@@ -367,8 +368,8 @@ impl Sweep for BackwardSums<'_> {
                     vanished.step(growth[1], most.ln());
                 }
             }
-            // The bound on underflow is relative to Σ alpha · beta of this row. This sum is small if the tags that are
-            // likely after the start of the sequence are unlikely before its end.
+            // The bound on underflow is relative to Σ alpha · beta of this row. This sum is small if the tags with a
+            // large `alpha` have a small `beta`.
             let part: f64 =
                 alpha[at..at + stride].iter().zip(&beta[at..at + stride]).map(|(a, b)| a * b).sum();
             if part.min(part * sums[row]) < SMALL {
@@ -430,7 +431,7 @@ impl Sweep for Multiplied<'_, '_> {
     }
 }
 
-/// Computes the probabilities of tags and pairs if `alpha` and the row scores are logarithms.
+/// Computes the probabilities of tags and pairs from the logarithms in `alpha` and the row scores in `rows`.
 #[inline(never)]
 fn by_logarithms(
     transitions: &Transitions,

@@ -25,7 +25,8 @@ fn of(scores: &[f64], tags: usize, forbidden: &[i64]) -> Transitions {
     transitions
 }
 
-/// Scores of rows and transitions at several scales: near each other, and so far apart that numbers vanish.
+/// Returns cases of tags, rows, the scale of the row scores, the scale of the pair scores, and the forbidden pairs. At
+/// small scales, the scores are near each other; at large scales, they are so far apart that numbers underflow.
 fn cases() -> Vec<(usize, usize, f64, f64, Vec<i64>)> {
     let mut cases = Vec::new();
     for (tags, rows) in [(1, 3), (2, 5), (3, 4), (4, 1), (17, 2), (5, 0)] {
@@ -84,7 +85,8 @@ fn sums_and_marginals_are_those_over_all_paths() {
 
 #[test]
 fn what_only_seems_to_vanish_is_found() {
-    // Tag 0 has no successor, and the last tag must be 1: only the path with the smallest numbers remains.
+    // Each tag is followed only by itself, and the last tag must be 1. The only path has tag 1 in every row, and its
+    // numbers are the smallest.
     let no = f64::NEG_INFINITY;
     let transitions = of(&[0.0, no, no, 0.0, 0.0, 0.0, no, 0.0], 2, &[]);
     for (count, score) in [(3usize, -200.0), (9, -100.0), (400, -50.0)] {
@@ -114,7 +116,7 @@ fn numbers_that_are_none_stay_so() {
         marginals(&transitions, View::new(&scores, 3, 2), &mut room, None, |_, likely| {
             assert!(likely.iter().all(|x| x.is_nan()));
         });
-        // The sums of pairs are right, too, over several sequences; forbidden pairs have a sum of zero.
+        // The sums of pairs over several sequences are NaN, too; forbidden pairs have a sum of zero.
         let (one_less, mut sums) = (of(&[0.0; 8], 2, &[1]), PairSums::default());
         sums.start(&one_less);
         for scores in [[0.0; 6], scores, [0.0; 6]] {
@@ -125,7 +127,7 @@ fn numbers_that_are_none_stay_so() {
             assert!(if (row, tag) == (0, 1) { sum == 0.0 } else { sum.is_nan() }, "{row}, {tag}: {sum}");
         }
     }
-    // A row without an allowed tag, and a forbidden tag.
+    // The first sequence has no allowed tag; the second sequence allows only tag 0.
     let none = [f64::NEG_INFINITY; 4];
     assert_eq!(log_sum(&transitions, View::new(&none, 2, 2), &mut room), f64::NEG_INFINITY);
     let one = [0.0, f64::NEG_INFINITY, 0.5, f64::NEG_INFINITY];
@@ -189,8 +191,8 @@ fn thousands_of_paths_are_found_in_time_and_too_many_are_refused() {
     assert!(error.contains("rows · tags · paths") && error.contains("12 rows of"), "{error}");
 }
 
-/// Scores so far apart that e^score underflows: for a pair that is not forbidden, and for rows whose likely starts and ends
-/// hardly meet.
+/// Checks that scores count even if e^score underflows. In the first case, e^score of an allowed pair underflows. In
+/// the second case, the numbers of the only allowed path underflow.
 #[test]
 fn scores_far_below_others_still_count() {
     let no = f64::NEG_INFINITY;

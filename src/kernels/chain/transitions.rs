@@ -25,8 +25,8 @@ pub struct Transitions {
     pub(super) last: Vec<f64>,
     /// Three maxima: the largest score of a pair, the largest score of a first tag, and the largest score of a last tag.
     pub(super) most: [f64; 3],
-    /// The logarithm of the largest factor by which a step can grow a sum, forward and backward: the largest row sum of
-    /// `forth` and of `back`.
+    /// The logarithms of the largest factors by which a forward step and a backward step can grow a sum: the largest
+    /// row sum of `forth`, and the largest row sum of `back`.
     pub(super) growth: [f64; 2],
     /// The smallest number above 0 in `forth`, `first` and `last`; the smallest normal f64 if a factor in these tables may
     /// underflow.
@@ -34,9 +34,10 @@ pub struct Transitions {
 }
 
 impl Transitions {
-    /// Returns the bytes of the transitions between `tags` tags.
+    /// Returns the size in bytes of the transitions between `tags` tags.
     pub fn bytes_of(tags: usize) -> usize {
-        // The scores, their exponentials in both orders, and the exponentials of the ends.
+        // The scores, the factors of pairs in both orders (`forth` and `back`), and the factors of the first and the
+        // last tag.
         (3 * tags + 4).saturating_mul(tags.next_multiple_of(LANES)).saturating_mul(size_of::<f64>())
     }
 

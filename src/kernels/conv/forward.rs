@@ -15,7 +15,7 @@ pub struct ConvRoom<T> {
 }
 
 impl<T> ConvRoom<T> {
-    /// Returns the bytes of a room for a convolution of `rows` rows, whose weights have `k` rows.
+    /// Returns the size in bytes of a room for a convolution of `rows` rows, with weights of `k` rows.
     pub fn bytes_of(rows: usize, k: usize) -> usize {
         let (stride, block) = tile::<T>(k);
         stride * block.min(rows) * size_of::<T>()
@@ -49,7 +49,7 @@ pub fn conv_forward<T: Float>(
     let (k, n) = (first.k(), first.n());
     let width = k / taps.max(1);
     rows.check();
-    assert_eq!(rows.x.width(), width * weights.len(), "the width of what a convolution reads");
+    assert_eq!(rows.x.width(), width * weights.len(), "the width of the input of a convolution");
     assert_eq!((out.rows(), out.width()), (rows.x.rows(), n * weights.len()), "the shape of a convolution");
     assert!(bias.is_none_or(|bias| bias.len() == out.width()), "the length of a bias");
     let (stride, block) = tile::<T>(k);

@@ -25,13 +25,14 @@ pub struct ConvGradient<T> {
 }
 
 impl<T: Float> ConvGradient<T> {
-    /// Returns the bytes of the scratch for the gradient of a filter, whose groups have `width` and `n` columns.
+    /// Returns the size in bytes of the scratch for a filter's gradient. A group has `width` columns of the input and
+    /// `n` columns of the result.
     pub fn bytes_of(rows: usize, (width, n): (usize, usize), groups: usize, threads: usize) -> usize {
         let of_thread = picked_gradient_bytes::<T>(width, n) + rows * size_of::<usize>();
         threads * (of_thread + size_of::<ThreadRoom<T>>()) + width * groups * size_of::<T>()
     }
 
-    /// Returns the bytes of the scratch for the gradient of `count` padding rows, for weights of `k` rows.
+    /// Returns the size in bytes of the scratch for the gradient of `count` padding rows, with weights of `k` rows.
     pub fn padding_bytes_of(count: usize, k: usize) -> usize {
         count * k * size_of::<T>()
     }
@@ -62,7 +63,7 @@ pub fn conv_gradient<T: Float>(
 ) {
     let (width, n) = (rows.x.width() / groups, dy.width());
     rows.check();
-    assert_eq!(rows.x.width(), width * groups, "the width of what a convolution reads");
+    assert_eq!(rows.x.width(), width * groups, "the width of the input of a convolution");
     assert_eq!(dy.rows(), rows.x.rows(), "the rows of the gradient of a convolution");
     assert_eq!(n % groups, 0, "the width of the gradient of a convolution");
     let k = width * rows.window.taps;

@@ -1,10 +1,10 @@
 //! Convolutions over sequences of any length, stored one after the other without padding.
 //!
-//! Row t of the result is the product of a vector and the filter matrix: the vector is the rows in the [`Window`] of row t,
-//! side by side. The kernel takes one block of rows at a time, possibly of several sequences. It copies the vectors of the
-//! block into a tile that stays in the core's own cache, and multiplies the tile like any other matrix. Each number in the
-//! tile is used in one multiply-add per column of the filter. If a window reaches beyond its sequence, the missing rows
-//! count as zeros or as padding rows from the caller.
+//! Row t of the result is the product of a vector and the filter matrix. The vector consists of the rows in the
+//! [`Window`] of row t, side by side. The kernel takes one block of rows at a time, possibly of several sequences. It
+//! copies the vectors of the block into a tile that stays in the core's own cache, and multiplies the tile like any
+//! other matrix. Each number in the tile is used in one multiply-add per column of the filter. If a window reaches
+//! beyond its sequence, the missing rows count as zeros or as padding rows from the caller.
 
 mod depthwise;
 mod forward;

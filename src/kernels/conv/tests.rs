@@ -12,7 +12,7 @@ struct Case {
     window: Window,
     lengths: &'static [usize],
     groups: usize,
-    /// The widths of one group of the input and of the output.
+    /// The width of one group in the input, and its width in the output.
     group: (usize, usize),
 }
 
@@ -44,7 +44,8 @@ fn offsets(lengths: &[usize]) -> Vec<usize> {
     offsets
 }
 
-/// Calls `each` with a row, a tap and the number of the row that is read: a row of x, or after them a padding row.
+/// Calls `each` with a row, a tap and the index of the row that the tap reads. The rows of x come first, then the
+/// padding rows.
 fn naive(case: &Case, offsets: &[usize], mut each: impl FnMut(usize, usize, usize)) {
     let rows = offsets[offsets.len() - 1] - offsets[0];
     for pair in offsets.windows(2) {

@@ -53,7 +53,7 @@ impl Window {
         Self { start: -self.start, step: -self.step, taps: self.taps }
     }
 
-    /// Returns the row that tap `tap` reads for row `row` of a sequence.
+    /// Returns the row that tap `tap` reads for row `row`; `sequence` is the range of the rows of the row's sequence.
     #[inline(always)]
     pub(super) fn source(&self, sequence: &Range<usize>, row: usize, tap: usize) -> Source {
         let place = row as isize + self.offset(tap);

@@ -20,7 +20,7 @@ fn naive<T: Float>(x: View<'_, T>, dy: View<'_, T>) -> [Vec<f64>; 2] {
     dw
 }
 
-/// Computes the sums of the products, and of their magnitudes, by the gradient in f64.
+/// Computes the sums of the products, and of their magnitudes, with [`affine_gradient`] in f64.
 fn in_double(x: View<'_, f32>, dy: View<'_, f32>) -> [Vec<f64>; 2] {
     let of = |x: View<'_, f32>, map: fn(f64) -> f64| -> Vec<f64> {
         x.iter().flatten().map(|&x| map(f64::from(x))).collect()
@@ -36,7 +36,8 @@ fn in_double(x: View<'_, f32>, dy: View<'_, f32>) -> [Vec<f64>; 2] {
     })
 }
 
-/// How a type's gradients are computed, their expected values, and the magnitudes that bound their rounding errors.
+/// The function that computes a type's gradients, the function that returns their expected values and the magnitudes
+/// that bound their rounding errors, and the type's epsilon.
 struct Kind<T: Float> {
     gradients: fn(PathCpu, Gradients<'_, T>, &mut GradientRoom<T>, usize),
     expected: fn(View<'_, T>, View<'_, T>) -> [Vec<f64>; 2],
@@ -127,7 +128,8 @@ fn weight_gradients_match_the_sums_in_double_and_are_the_same_for_every_machine(
     }
 }
 
-/// Covers each number of columns of `x` that a tile takes, and each number of columns of `dy` that do not fill a panel.
+/// Covers each number of columns of `x` that a tile takes, and each number of columns of `dy` that is less than a
+/// panel.
 #[test]
 fn weight_gradients_of_any_size_match_the_sums_in_double() {
     for path in Path::available() {

@@ -20,7 +20,7 @@ fn naive<T: Float>(a: View<'_, T>, b: View<'_, T>, transpose: Transpose) -> [Vec
     out
 }
 
-/// Computes the sums of the products, and of their magnitudes, by the product in f64.
+/// Computes the sums of the products, and of their magnitudes, with [`product`] in f64.
 fn in_double(a: View<'_, f32>, b: View<'_, f32>, transpose: Transpose) -> [Vec<f64>; 2] {
     let of = |x: View<'_, f32>, map: fn(f64) -> f64| -> Vec<f64> {
         x.iter().flatten().map(|&x| map(f64::from(x))).collect()
@@ -37,7 +37,8 @@ fn in_double(a: View<'_, f32>, b: View<'_, f32>, transpose: Transpose) -> [Vec<f
 
 type Expected<T> = fn(View<'_, T>, View<'_, T>, Transpose) -> [Vec<f64>; 2];
 
-/// Checks that sums are off by at most a few roundings, `epsilon` each, relative to the sum of their magnitudes.
+/// Checks that each sum differs from the expected sum by at most a few roundings of `epsilon`, relative to the sum of
+/// the magnitudes of its terms.
 fn check<T: Float>(
     path: Path,
     (m, k, n): (usize, usize, usize),
@@ -80,7 +81,8 @@ fn check<T: Float>(
 
 #[test]
 fn every_cpu_makes_the_same_bits() {
-    // Long sums, a last panel that is not full, rows that make several blocks; written and added.
+    // The products have long sums, a last panel that is not full, or enough rows for several blocks. The results are
+    // written and added.
     for (m, k, n) in [(1, 2000, 40), (13, 3001, 33), (130, 1200, 70), (800, 300, 20)] {
         for path in Path::available() {
             let (a, b) = (numbers::<f32>(m * k, 4), numbers::<f32>(k * n, 5));
@@ -122,7 +124,7 @@ fn products_match_the_sums_in_double() {
     }
 }
 
-/// Covers each number of rows and of panels of a tile, and each number of columns that do not fill a panel.
+/// Covers each number of rows and of panels of a tile, and each number of columns that is less than a panel.
 #[test]
 fn products_of_any_size_match_the_sums_in_double() {
     for path in Path::available() {
@@ -188,7 +190,8 @@ fn parts_pack_as_the_whole<T: Float>(path: Path, len: fn(&PackedMatrix<T>) -> us
 
 #[test]
 fn bits_depend_on_neither_rows_nor_columns() {
-    // The products are large enough for a second thread. One width has panels of two vectors, the other panels of three.
+    // The products are large enough for a second thread. One width has panels of two vectors, the other width has
+    // panels of three vectors.
     for n in [150, 140] {
         for path in Path::available() {
             same_bits::<f32>(path, (57, 1100, n));
@@ -212,8 +215,8 @@ fn a_row_has_the_same_bits_in_a_batch_of_any_size() {
             c
         };
         let whole = run(0, most);
-        // All numbers of rows if the product is small; otherwise the numbers up to 80, and the numbers near multiples of 576,
-        // at which rows are cut.
+        // If the product is small, the test takes all numbers of rows. Otherwise it takes the numbers below 80, and the
+        // numbers at or just above a multiple of 576, at which `matrixmultiply` cuts rows.
         let sizes = (1..=most).filter(|rows| k * n < 20 || *rows < 80 || rows % 576 < 10);
         for rows in sizes {
             let from = (rows * 7919) % (most - rows + 1);

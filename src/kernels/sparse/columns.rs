@@ -46,7 +46,7 @@ impl<T> Default for Columns<T> {
 }
 
 impl<T: Float> Columns<T> {
-    /// Returns the most bytes of a plan for a matrix of `columns` columns with up to `entries` entries.
+    /// Returns the maximum size in bytes of a plan for a matrix of `columns` columns with up to `entries` entries.
     pub fn bytes_of(entries: usize, columns: usize) -> usize {
         let word = size_of::<i64>();
         let lists = (2 * entries.min(columns) + 1) * word;
@@ -62,7 +62,8 @@ impl<T: Float> Columns<T> {
     /// Plans the products `xᵀ·d` for any `d`.
     ///
     /// # Panics
-    /// If `x` has 2^32 entries or rows or more, or if a column index is negative or not below the number of columns of `x`.
+    /// If `x` has 2^32 entries or more, or 2^32 rows or more, or if a column index is negative or not below the number
+    /// of columns of `x`.
     pub fn prepare(&mut self, x: CsrView<'_, T>) {
         let entries = x.entries();
         let fits = u32::try_from(entries).is_ok() && u32::try_from(x.rows()).is_ok();
@@ -73,8 +74,8 @@ impl<T: Float> Columns<T> {
         self.starts.push(0);
         self.rows.resize(entries, 0);
         self.values.resize(entries, T::ZERO);
-        // A later matrix with fewer entries may have more columns with entries, or its entries may be sorted, so memory is
-        // reserved for both cases.
+        // Later, a matrix with fewer entries may have more columns with entries, or `prepare` may sort the entries
+        // instead of counting them. Memory is reserved for both cases.
         let most = entries.min(x.columns());
         self.ids.reserve(most);
         self.starts.reserve(most + 1);
@@ -147,7 +148,8 @@ impl<T: Float> Columns<T> {
     /// the work; the bits do not depend on the number of threads.
     ///
     /// # Panics
-    /// Unless `d` has as many rows as `x`, and `out` has one row per column id, as wide as the rows of `d`.
+    /// If `d` does not have as many rows as `x`, or if `out` does not have one row per column id, as wide as the rows
+    /// of `d`.
     pub fn product(&self, d: View<'_, T>, out: ViewMut<'_, T>, assign: Assign, threads: usize) {
         let x = self.transposed();
         super::csr_dense(x, d, out, assign, threads);
@@ -157,7 +159,8 @@ impl<T: Float> Columns<T> {
     /// unchanged.
     ///
     /// # Panics
-    /// Unless `d` has as many rows as `x`, and `out` has one row per column of `x`, as wide as the rows of `d`.
+    /// If `d` does not have as many rows as `x`, or if `out` does not have one row per column of `x`, as wide as the
+    /// rows of `d`.
     pub fn product_into(&self, d: View<'_, T>, out: ViewMut<'_, T>, threads: usize) {
         assert_eq!(d.rows(), self.height, "the rows of a transposed matrix's factor");
         assert_eq!((out.rows(), out.width()), (self.width, d.width()), "the shape of a transposed product");

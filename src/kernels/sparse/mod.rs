@@ -60,7 +60,7 @@ impl<'a, T> CsrView<'a, T> {
         let (Some(&first), Some(&last)) = (indptr.first(), indptr.last()) else {
             panic!("a sparse matrix without an indptr")
         };
-        assert!(first >= 0 && indptr.is_sorted(), "an indptr that falls");
+        assert!(first >= 0 && indptr.is_sorted(), "an indptr that decreases");
         let entries = first as usize..last as usize;
         assert!(entries.end <= indices.len(), "an indptr up to {last} with {} entries", indices.len());
         Self { columns, indptr, indices: &indices[entries.clone()], values: &values[entries] }
@@ -101,7 +101,7 @@ impl<'a, T> CsrView<'a, T> {
         self.values
     }
 
-    /// Rows `from..to`.
+    /// Returns the rows `from..to` as a matrix.
     ///
     /// # Panics
     /// If the range `from..to` is not within the rows of the matrix.
@@ -116,7 +116,7 @@ impl<'a, T> CsrView<'a, T> {
         }
     }
 
-    /// Returns the matrix with the given column indices and number of columns.
+    /// Returns a matrix with the same rows and values, but with the given column indices and number of columns.
     fn renamed(&self, columns: usize, indices: &'a [i64]) -> Self {
         assert_eq!(indices.len(), self.entries(), "columns of entries");
         Self { columns, indices, ..*self }

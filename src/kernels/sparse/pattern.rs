@@ -64,7 +64,8 @@ pub fn canonical<T: Float>(x: CsrView<'_, T>, mut out: CsrMut<'_, T>, room: &mut
     }
 }
 
-/// A function f(x, y) that computes the results for several pairs per call: two slices of arguments, and a slice for the results.
+/// A function f(x, y) that computes the results for several pairs per call. It takes two slices of arguments, and a
+/// slice for the results.
 type Combine<'a, T> = &'a dyn Fn(&[T], &[T], &mut [T]);
 
 /// The argument pairs of entries that have no values yet; `f` computes the results for 64 pairs per call.

@@ -1,6 +1,6 @@
-//! The product of two sparse matrices: each row of the result is a sum of sparse rows (Gustavson, "Two fast algorithms for
-//! sparse matrices", 1978). The kernel keeps one sum per column of the right factor, or, if the columns are too many, per
-//! column that has entries.
+//! The product of two sparse matrices: each row of the result is a sum of sparse rows (Gustavson, "Two fast algorithms
+//! for sparse matrices", 1978). The kernel keeps one sum per column of the right factor. If the right factor has too
+//! many columns, the kernel keeps sums only for the columns that have entries.
 
 use super::super::fork::join;
 use super::room::{Narrow, SparseRoom, ThreadSums};
@@ -101,7 +101,7 @@ impl<T: Float> Sweep for Multiply<'_, T> {
         let ThreadSums { sums, indptr, indices, values } = &mut self.parts[0];
         CsrMut { indptr, indices, values }.begin();
         sums.reach(self.y.columns());
-        // A row with more multiply-adds than this number has sums in nearly every block of columns.
+        // A row with at least this number of multiply-adds has sums in nearly every block of columns.
         let all = self.y.columns() as u64 / 8;
         for r in 0..self.x.rows() {
             let (columns, factors) = self.x.row(r);

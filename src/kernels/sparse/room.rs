@@ -37,8 +37,8 @@ pub(super) struct ThreadSums<T> {
 }
 
 impl<T: Float> SparseRoom<T> {
-    /// Returns the most bytes of the scratch for a product with `rows` rows and `entries` entries, whose right factor has `of_y`
-    /// columns and entries.
+    /// Returns the maximum size in bytes of the scratch for a product with `rows` rows and `entries` entries. `of_y`
+    /// has the number of columns and the number of entries of the right factor.
     pub fn bytes_of(rows: usize, entries: usize, of_y: (usize, usize), threads: usize) -> usize {
         let (word, (columns, of_y)) = (size_of::<i64>(), of_y);
         let narrow = columns > of_y.saturating_mul(COLUMNS_AN_ENTRY).max(ALWAYS);
@@ -132,7 +132,7 @@ impl<T: Float> Sums<T> {
                 return;
             };
             // The loop writes every sum to the next position, and advances the position only if the sum was changed: a
-            // branch would be mispredicted.
+            // branch on the sum would often be mispredicted.
             let mut count = 0;
             for (at, sum) in sums.iter_mut().enumerate() {
                 to_indices[count].write((b * BLOCK + at) as i64);

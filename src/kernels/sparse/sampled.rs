@@ -84,7 +84,7 @@ impl<T: Float> Sweep for Sampled<'_, T> {
     }
 }
 
-/// Returns the dot product of two rows, summed in partial sums by lane.
+/// Returns the dot product of two rows, computed as one partial sum per lane.
 #[inline(always)]
 fn dot<A: Arithmetic, T: Float>(a: &[T], b: &[T]) -> T {
     let mut sums = [[T::ZERO; LANES]; 2];
@@ -185,7 +185,8 @@ impl<T: Float> Sweep for LeftGradient<'_, T> {
 /// Σᵣ x[r][k] · dc[r][j]`, or this sum is added to `out[e]`. After the call, `columns` contains the plan of `x`.
 ///
 /// # Panics
-/// As [`sampled_left`], except that `out` has one number per entry of `y`; also if `x` has 2^32 entries or rows or more.
+/// As [`sampled_left`], except that `out` has one number per entry of `y`; also if `x` has 2^32 entries or more, or
+/// 2^32 rows or more.
 pub fn sampled_right<T: Float>(
     x: CsrView<'_, T>,
     y: CsrView<'_, T>,
@@ -291,7 +292,8 @@ mod tests {
             let (xs, ys, dcs) = (x.dense(), y.dense(), dc.dense());
             let dx = at_entries(&naive(&dcs, &turned(&ys, inner, width), [rows, width, inner]), x.view());
             let dy = at_entries(&naive(&turned(&xs, rows, inner), &dcs, [inner, rows, width]), y.view());
-            // Two matrices with the same entries have the same gradients, even if the column numbers of one are far larger.
+            // In the second pair of matrices, the same entries have far larger column indices; the gradients must have
+            // the same bits.
             let far = |x: &Sparse<T>| {
                 let mut far = x.clone();
                 far.columns = width << 30;

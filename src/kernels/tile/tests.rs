@@ -15,7 +15,7 @@ const SPARE: usize = 3;
 struct Use {
     add: bool,
     bias: bool,
-    /// The first `cut` terms of the sums are stored, and the sums continue from there.
+    /// The number of terms after which the sums are stored and then continued; 0 if the sums are not stored.
     cut: usize,
 }
 
@@ -33,7 +33,8 @@ fn in_double(a: &[f32], b: &[f32], rows: usize) -> [Vec<f64>; 2] {
     })
 }
 
-/// Numbers of existing columns: one of the last panel, all, and numbers between that end at every position of a vector.
+/// Returns numbers of existing columns: from one column of the last panel to all columns. The last existing column is
+/// at different positions of a vector.
 fn tails(first: usize, width: usize) -> impl Iterator<Item = usize> {
     (1..=width)
         .filter(move |columns| *columns == width || columns % 5 < 2)
@@ -64,7 +65,7 @@ fn check(path: Path, size: Size, transposed: bool, uses: &[Use]) {
             let null = std::ptr::null();
             let mut part = |from: usize, to: usize| {
                 let (first, last) = (from == 0, to == K);
-                // SAFETY: the arrays have the sizes that are given, and the path is one of this CPU's.
+                // SAFETY: the arrays have the given sizes, and this CPU can run the path.
                 unsafe {
                     let kept = stored.as_mut_ptr();
                     run(&Tile {
@@ -139,7 +140,7 @@ fn bits_depend_on_neither_cuts_nor_sizes() {
         let run = |rows: usize, cuts: &[usize]| {
             let mut c = vec![f32::NAN; rows * columns];
             for cut in cuts.windows(2) {
-                // SAFETY: the arrays have the sizes that are given, and the path is one of this CPU's.
+                // SAFETY: the arrays have the given sizes, and this CPU can run the path.
                 unsafe {
                     let to = c.as_mut_ptr();
                     of_rows(path, Size { rows, panels: 1, vectors: PANEL_VECTORS })(&Tile {

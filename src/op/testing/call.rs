@@ -1,6 +1,6 @@
-//! Calls an operator as the executor does: on a part of the rows, with outputs that are added to old values, with a gradient
-//! that overwrites its input, and with prepared constants. [`Direct`] holds the operands of a call; its own calls have none
-//! of these options.
+//! Calls of an operator with the options that the executor uses: a part of the rows, outputs that are added to old
+//! values, a gradient that overwrites its input, and prepared constants. [`Direct`] holds the operands of a call; the
+//! methods of `Direct` that call an operator have none of these options.
 
 use std::ops::Range;
 
@@ -29,13 +29,13 @@ fn signature_slots(op: &dyn Op) -> std::ops::Range<usize> {
 pub(super) enum RowSubset {
     /// A range of rows, for a row-wise operator.
     Rows(Range<usize>),
-    /// A range of sequences, for a sequence-wise operator: `of` is the range of sequences, `counted` the extent that counts
-    /// sequences, `rows` the rows of these sequences.
+    /// A range of sequences, for a sequence-wise operator: `of` is the range of sequences, and `rows` is the range of
+    /// the rows of these sequences. `counted` is the row extent of variables with one row per sequence.
     Sequences { of: Range<usize>, counted: Extent, rows: Range<usize> },
 }
 
 impl RowSubset {
-    /// Returns the range of a variable's rows that belong to this part; for a constant, all rows.
+    /// Returns the range of the rows of a variable that belong to this part, or all rows of a constant.
     pub(super) fn of(&self, spec: &Spec, rows: usize) -> Range<usize> {
         match self {
             _ if !spec.batched() => 0..rows,
@@ -333,7 +333,7 @@ pub(super) fn prepare(
     for (slot, (vars, specs)) in direct.inputs().iter().zip(direct.input_specs()).enumerate() {
         let first = lent.reads;
         let values = vars.iter().map(|v| bound.has_input(slot).then(|| v.storage()));
-        // The operand of a slot with rows of the batch is empty here, since its buffer may not exist before a run.
+        // Batched operands are empty here, since their buffers may not exist before a run.
         lent.slot(values, specs, Some(&none))?;
         let constant = !specs.iter().any(Spec::batched);
         constants.push(first..if constant { lent.reads } else { first });

@@ -10,7 +10,8 @@ use crate::operator::context::Scratch;
 use crate::operator::{CheckCase, Gradient, Mode, Op, Operand, Registry, RowKey, RunFacts, Spec};
 use crate::tensor::{DType, Storage, StorageKind, Variable};
 
-/// The default stream of a call's random numbers: stream, seed and step are parts of the key of a random number.
+/// The default stream of a call's random numbers. Stream, seed and step are parts of the key that determines a random
+/// number.
 pub(super) const STREAM: u64 = 5;
 pub(super) const SEED: u64 = 11;
 pub(super) const STEP: u64 = 3;
@@ -23,7 +24,7 @@ pub(super) struct Case<'a> {
     pub(super) op: Arc<dyn Op>,
     pub(super) sample: CheckCase,
     pub(super) mode: Mode,
-    /// Whether the check case is also run as a batch of copies that is large enough to be divided over threads.
+    /// Whether the check also runs a batch of copies of the check case that is large enough to be divided over threads.
     pub(super) wide: bool,
 }
 
@@ -50,8 +51,8 @@ impl CaseRun {
         Ok(CaseRun { direct, outputs, weights })
     }
 
-    /// Returns the gradients of the slots in `wanted`, computed by [`Direct`], which passes to the operator only the values
-    /// that it declares as read.
+    /// Returns the gradients of the slots in `wanted`, computed by [`Direct`]. `Direct` passes to the operator only the
+    /// values that the operator declares as read.
     pub(super) fn gradients(
         &self,
         wanted: &[usize],
@@ -172,8 +173,8 @@ pub(super) fn graded(op: &dyn Op, direct: &Direct) -> Vec<usize> {
     slots.filter(|(_, (slot, vars))| slot.gradient && float(vars)).map(|(i, _)| i).collect()
 }
 
-/// For each operand that has a gradient, calls `hold` with the operand's slot, its index in the slot, and its gradients in
-/// `got` and in `expected`.
+/// For each operand that has a gradient, calls `hold` with the operand's slot, the operand's index in the slot, and the
+/// operand's gradients in `got` and in `expected`.
 pub(super) fn each(
     got: &InputGradients,
     expected: &InputGradients,

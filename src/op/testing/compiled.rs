@@ -18,7 +18,7 @@ pub(super) const ROOT: BlockId = BlockId(0);
 /// The least size of an output, in elements, for which a batch is large enough to be divided over threads.
 const DIVIDED: usize = 3 << 14;
 
-/// A function that changes how an executor divides work over threads; it is called before the executor runs.
+/// A function that changes how an executor divides work over threads; the function is called before the executor runs.
 type Divide = fn(&mut Executor);
 
 /// The number of threads and the division of work for each run of a check case. A check case is so small that it runs on one
@@ -147,7 +147,8 @@ struct Weighted {
     slot: usize,
     k: usize,
     fed: VarId,
-    /// Whether all rows of the output have the same row of weights, because the number of rows is unknown before a run.
+    /// Whether one row of weights is fed for all rows of the output, because the number of rows is unknown before a
+    /// run.
     repeated: bool,
 }
 
@@ -318,7 +319,7 @@ pub(super) fn copies(operands: &[Operand], count: usize) -> Option<Vec<Operand>>
     operands.iter().any(|o| o.batched).then(|| operands.iter().map(more).collect()).flatten()
 }
 
-/// Describes a run of the program with these feeds, for the interpreter.
+/// Returns the description of a run with these feeds, for the executor or the interpreter.
 pub(super) fn run<'a>(
     case: &Case<'_>,
     feeds: &'a [(VarId, &'a Variable)],
@@ -328,7 +329,7 @@ pub(super) fn run<'a>(
     Run { feeds, mode: case.mode, step: STEP, numbers, places: &[], stage }
 }
 
-/// Returns the feeds by reference, as the executor takes them.
+/// Returns the feeds with references to their values, as the executor requires.
 pub(super) fn by_reference(feeds: &[(VarId, Variable)]) -> Vec<(VarId, &Variable)> {
     feeds.iter().map(|(var, value)| (*var, value)).collect()
 }
@@ -345,14 +346,14 @@ impl Case<'_> {
             let direct = Direct::new(self.op.clone(), &operands)?;
             let alone = WeightedProgram::new(self, &direct)?;
             let batches = self.batches(&direct, &operands, dtype);
-            // A list with, for each batch, the numbers of its sequences, the direct call with its outputs, and the gradients.
+            // For each batch: the numbers of its sequences, the direct call with its outputs, and the gradients.
             let mut known = Vec::new();
             for (number, operands) in batches.into_iter().enumerate() {
                 let numbers = self.numbers_of(&operands);
                 let ran = match alone.reference(self, &operands, &numbers) {
                     Ok(ran) => ran,
-                    // An error of the direct call breaks the rule for the check case itself; for copies of the check case, it
-                    // does so only if sequences do not depend on each other.
+                    // For the check case itself, an error of the direct call breaks the rule. For copies of the check
+                    // case, an error breaks the rule only if sequences do not depend on each other.
                     Err(error) if number == 0 || self.op.facts().reach < Reach::Batch => {
                         return Err(error.into());
                     }

@@ -8,11 +8,11 @@ use crate::operator::call::Direct;
 use crate::operator::{Attributes, CheckCase, Fusion, Mode, Op, Operand, Registry, RunFacts};
 use crate::tensor::{DType, Storage};
 
-/// The tolerance for results of a fused operator in f64, relative to the largest number, since the fused operator adds up sums
-/// in another order.
+/// The tolerance for results of a fused operator in f64, relative to the largest number. The results may differ by
+/// rounding, since the fused operator adds up numbers in a different order.
 const ROUNDING: f64 = 1e-12;
 
-/// Returns the distinct fusions that an operator declares, over the attributes of all its check cases.
+/// Returns the distinct fusions that an operator declares with the attributes of any of its check cases.
 pub(super) fn of_kind(registry: &Registry, kind: &str, samples: &[CheckCase]) -> Vec<Fusion> {
     let mut found: Vec<Fusion> = Vec::new();
     for sample in samples {
@@ -35,7 +35,7 @@ struct Pair {
     consumer: Arc<dyn Op>,
 }
 
-/// Returns the operands of one of the two replaced operators, renamed to the slots of this operator.
+/// Returns the operands of one of the two replaced operators, with the slot names of the replaced operator.
 fn under(names: &[(&str, &str)], operands: &[Operand]) -> Vec<Operand> {
     let own = |o: &Operand| {
         let (name, _) = names.iter().find(|(_, third)| *third == o.slot)?;
@@ -44,7 +44,7 @@ fn under(names: &[(&str, &str)], operands: &[Operand]) -> Vec<Operand> {
     operands.iter().filter_map(own).collect()
 }
 
-/// The call of the fused operator (`third`), and the calls of the two operators that it replaces.
+/// The call of the fused operator (`third`), and the calls of the two operators that the fused operator replaces.
 struct Calls<'a> {
     third: &'a CaseRun,
     producer: &'a Direct,
@@ -105,7 +105,8 @@ impl Case<'_> {
         self.fused_gradients(&pair, fusion, calls, between.storage())
     }
 
-    /// Returns one of the two replaced operators, with the attributes that it has in common with the fused operator.
+    /// Returns one of the two replaced operators, with the attributes that the replaced and the fused operator have in
+    /// common.
     fn part(&self, kind: &str) -> crate::error::Result<Arc<dyn Op>> {
         let known = self.registry.declaration(kind).map_or(&[][..], |declaration| declaration.attributes);
         let mut own = Attributes::new();

@@ -32,7 +32,7 @@ impl Case<'_> {
                     let Some(gradient) = &gradients[slot][k] else {
                         return Err(Broken(format!("`{name}`[{k}]: no gradient")));
                     };
-                    // Of a sparse operand, the central differences vary only the stored numbers.
+                    // The central differences vary only the stored numbers of a sparse operand.
                     let value = operand.value.storage();
                     let sparse = value.kind() != StorageKind::Dense;
                     let read = if sparse { stored } else { numbers };
@@ -180,7 +180,7 @@ impl Case<'_> {
         })
     }
 
-    /// Checks that a gradient that is declared equal to the first output's gradient equals it, number for number.
+    /// Checks that a gradient equals the first output's gradient, number for number, if the operator declares so.
     pub(super) fn passes(&self) -> Outcome {
         for dtype in [DType::F32, DType::F64] {
             let ran = self.run_sample(dtype)?;

@@ -10,7 +10,8 @@ use crate::operator::{Reach, Spec, Total};
 use crate::tensor::{DType, Dense, Storage, StorageKind};
 use crate::with_float;
 
-/// Whether the rule could be checked on the check case; false if the rule does not apply to its operands.
+/// Whether the rule could be checked on the check case; false if the rule does not apply to the operands of the check
+/// case.
 pub(super) type Coverage = bool;
 
 const BOTH: [DType; 2] = [DType::F32, DType::F64];
@@ -116,8 +117,8 @@ impl Case<'_> {
         Ok(())
     }
 
-    /// Checks a backward call that also computes the outputs: it writes the bits of a forward call, and reads no output of a
-    /// forward call.
+    /// Checks a backward call that also computes the outputs: the outputs have the bits of a forward call, and the call
+    /// reads no output of a forward call.
     pub(super) fn joins(&self) -> Outcome {
         for dtype in BOTH {
             let ran = self.run_sample(dtype)?;

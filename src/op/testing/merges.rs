@@ -1,5 +1,5 @@
-//! Checks of merged calls: one call replaces two calls that share an input, and its output is split into the outputs of the two
-//! calls.
+//! Checks of merged calls: one call replaces two calls that share an input, and the output of the one call is split
+//! into the outputs of the two calls.
 
 use super::case::{Case, CaseRun};
 use super::values::{Outcome, beside, ensure, filled, near, same_bits};

@@ -1,5 +1,5 @@
-//! The check of operators: compares all declarations of an operator with the operator's results, on its own check cases, called
-//! directly and in compiled programs.
+//! The check of operators, which compares all declarations of an operator with the operator's results. The operator is
+//! called on its check cases, directly and in compiled programs.
 //!
 //! The Cargo feature `testing`, off by default, enables this module. A program that only runs operators compiles neither the
 //! module nor the check cases of the catalogue. A crate with operators of its own enables the feature for its tests:
@@ -58,37 +58,39 @@
 //!
 //! # The rules
 //!
+//! Two results have *the same bits* if they are bit-identical.
+//!
 //! | rule | requirement |
 //! |---|---|
-//! | `samples` | samples can be built, have readable attributes, and include an empty sequence and a batch of no sequence |
+//! | `samples` | check cases can be built, have readable attributes, and include an empty sequence and an empty batch |
 //! | `shape and LoD` | outputs have the declared shape, dtype, storage and LoD, no NaN, and the same bits when run twice |
-//! | `operands` | `forward` accepts what the shape rule accepts (other dtypes, other rows), and writes its outputs completely |
+//! | `operands` | `forward` accepts all operands (other dtypes, rows) that the shape rule accepts, and writes all outputs |
 //! | `columns` | outputs that are declared columns of the input equal these columns |
-//! | `shape only` | if only the shape of a slot is declared to be read, its numbers have no effect, not even NaN |
-//! | `gradient` | gradients equal central differences in f64, of all outputs together and of each output alone |
-//! | `requests` | a gradient has the same bits if others are requested too, is added if requested, and has its declared storage |
+//! | `shape only` | the numbers of a slot that is declared `shape_only` have no effect, not even NaN |
+//! | `gradient` | gradients equal central differences in f64, for a loss of all outputs and for a loss of each output |
+//! | `requests` | a gradient has the same bits if requested alone, can be added to old values, and has the declared storage |
 //! | `f32` | f32 results equal f64 results within rounding |
-//! | `reads` | a gradient reads nothing that it is not declared to read |
-//! | `without gradient` | the gradient of an output that passes none does not change the gradients of the inputs |
-//! | `batch independence` | a sequence alone has the bits that it has in the batch |
-//! | `reach` | ranges of rows, or of sequences, have the bits of the whole call |
-//! | `random` | an operator that is declared random depends on the seed in at least one sample; any other operator never does |
+//! | `reads` | a gradient does not depend on values that the operator does not declare as read for this gradient |
+//! | `without gradient` | an output that is declared to pass no gradient has no effect on the gradients of the inputs |
+//! | `batch independence` | a call on one sequence gives the bits that the call on the batch gives for this sequence |
+//! | `reach` | a call on a range of rows, or of sequences, gives the bits of the whole call |
+//! | `random` | an operator depends on the seed in at least one check case if it is declared random, else in none |
 //! | `sums` | an output that is declared a sum is x + y, bit for bit |
-//! | `total` | an output that is declared a sum or a mean is the sum or mean of the first input's numbers, within rounding |
-//! | `passes` | a gradient that is declared the output's gradient equals it, bit for bit |
-//! | `accumulates` | an adding forward call gives the old value plus the value that it would have written, bit for bit |
-//! | `overwrites` | a gradient that is written over its input's value has the same bits |
-//! | `separate gradients` | gradients that are declared separate have the same bits if each is computed alone, in any order |
-//! | `joins` | a backward call that computes the outputs too has forward's bits, without an output of a forward call |
+//! | `total` | an output that is declared a sum or mean is the sum or mean of the first input's numbers, within rounding |
+//! | `passes` | a gradient with the declaration `passes` equals the gradient of the first output, bit for bit |
+//! | `accumulates` | a forward call that adds gives the old value plus the value of a forward call that writes, bit for bit |
+//! | `overwrites` | a gradient that is written over its input's value has the bits of a gradient in another buffer |
+//! | `separate gradients` | separate calls, one per gradient and in any order, give the bits of one call for all gradients |
+//! | `joins` | a backward call that also computes the outputs gives `forward`'s bits, and reads no output of `forward` |
 //! | `prepares` | the bits are the same with prepared constants; constants are prepared only if that is declared |
-//! | `merges` | one call replaces two with a shared input: all bits are equal, except that the shared gradient is the sum |
-//! | `fusions` | on the samples of the fused operator, the two operators that it replaces give its results within 1e-12 in f64 |
-//! | `pieces` | sequences that are computed piece by piece, from either end, have the bits of whole sequences |
-//! | `compiled` | programs that call it in the root block give the same bits, on 1 and 3 threads, in used buffers |
-//! | `in a step` | step blocks over each level give the interpreter's bits: before the loop, in it, and as a static input |
+//! | `merges` | one call gives the bits of two calls that share an input; the shared gradient is the sum of both |
+//! | `fusions` | on its check cases, a fused operator gives the f64 results of the two replaced operators within 1e-12 |
+//! | `pieces` | calls on pieces of sequences, from either end, give the bits of a call on whole sequences |
+//! | `compiled` | programs that call the operator in the root block give the same bits, on 1 and 3 threads, in used buffers |
+//! | `in a step` | step blocks (operator before, in or after the loop) give the bits of the interpreter's outputs |
 //!
-//! If an operator panics, it breaks the rule that is being checked, and the other rules are checked too. If a check case breaks
-//! the rule `shape and LoD`, the other rules are not checked on it.
+//! An operator that panics breaks the rule that is being checked; the other rules are checked too. If a check case
+//! breaks the rule `shape and LoD`, the other rules are not checked on this check case.
 
 mod call;
 mod case;
@@ -149,7 +151,7 @@ pub struct Failure {
     pub kind: String,
     /// The name of the check case; `None` if the failure concerns all check cases of the operator.
     pub sample: Option<String>,
-    /// The mode in which the check case was run; `None` if the failure does not concern a run.
+    /// The mode in which the check case was run; `None` if the rule is not checked in each mode.
     pub mode: Option<Mode>,
     /// The name of the broken rule, from the table in the [module](self).
     pub rule: &'static str,
@@ -326,7 +328,8 @@ impl<'a> Kind<'a> {
                     let outcome = caught(|| run(&case));
                     let over = rule == SHAPES && outcome.is_err();
                     self.note(place, rule, outcome);
-                    // If an operator cannot be called, all other rules are skipped, since each would fail for the same reason.
+                    // If an operator cannot be called, all other rules are skipped, since each rule would fail for the
+                    // same reason.
                     if over {
                         continue 'modes;
                     }
@@ -376,7 +379,7 @@ impl<'a> Kind<'a> {
     }
 }
 
-/// Returns the edge cases, such as an empty sequence, that none of the check cases has.
+/// Returns a message for each edge case, such as an empty sequence, that no check case has.
 fn gaps(samples: &[CheckCase]) -> impl Iterator<Item = &'static str> {
     let batched = || samples.iter().flat_map(|s| &s.operands).filter(|o| o.batched);
     let lods = || batched().filter_map(|o| o.value.lod());

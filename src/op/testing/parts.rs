@@ -1,5 +1,5 @@
-//! Checks that results have the same bits in any batch and in any part of a batch, and that random numbers depend on the key of
-//! a row.
+//! Checks that results have the same bits in any batch and in any part of a batch, and that only operators that are
+//! declared random depend on random numbers.
 
 use std::sync::Arc;
 
@@ -211,7 +211,7 @@ impl Case<'_> {
     }
 }
 
-/// Returns, for each row, the key from which random numbers are drawn; the keys do not depend on the batch.
+/// Returns, for each row, the key of its random numbers; a key does not depend on the other sequences of the batch.
 fn row_keys(lod: Option<&Arc<Lod>>, rows: usize, numbers: &[u64]) -> Vec<RowKey> {
     let number = |i: usize| numbers.get(i).copied().unwrap_or_default();
     match lod {

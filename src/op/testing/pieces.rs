@@ -1,4 +1,5 @@
-//! Checks that an operator that can run on sequences piece by piece gives the bits of a call on the whole sequences.
+//! Checks of operators that can run on sequences piece by piece: the results have the bits of a call on the whole
+//! sequences.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -12,8 +13,8 @@ use crate::operator::{Mode, Operand, Pieces, Reach, RunFacts};
 use crate::tensor::{DType, Dense, Storage, Variable};
 
 impl Case<'_> {
-    /// Checks that calls on pieces in forward order, and in backward order for operators that allow it, give the result of a
-    /// call on the whole sequences.
+    /// Checks that calls on pieces give the result of a call on the whole sequences. The pieces are in forward order
+    /// and, if the operator has the hint `pieces_from_end`, in backward order.
     pub(super) fn pieces(&self) -> Outcome {
         let ran = self.run_sample(DType::F32)?;
         let hints = self.op.hints();
@@ -109,7 +110,7 @@ impl Case<'_> {
     }
 }
 
-/// Returns, for each sequence, the range of the rows that belong to one piece.
+/// Returns, for each sequence, the range of its rows that belong to the piece with the index `piece`.
 fn piece_of(lod: &Arc<Lod>, piece: usize, rows: usize) -> Vec<Range<usize>> {
     let first = piece.saturating_mul(rows);
     let of = |w: &[usize]| {

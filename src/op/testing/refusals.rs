@@ -40,8 +40,8 @@ impl Case<'_> {
         Ok(())
     }
 
-    /// Checks that a call succeeds if the shape rule accepts its operands. If `same` is true, the data are the data of the
-    /// check case, and `forward` may not fail.
+    /// Checks that a call succeeds if the shape rule accepts its operands. If `same` is true, the operands hold the
+    /// data of the check case, and an error of `forward` breaks the rule.
     fn taken(&self, operands: &[Operand], what: &str, same: bool) -> Outcome {
         let Ok(direct) = Direct::new(self.op.clone(), operands) else { return Ok(()) };
         let outputs = match direct.run_as(self.run_facts(), &self.numbers()).keyed(STREAM, None).forward() {
@@ -65,7 +65,8 @@ impl Case<'_> {
     }
 }
 
-/// Returns the operand with one more row in its first sequence; `None` if it has no sequence.
+/// Returns a variable of ones like the operand, with one more row in the first sequence. Returns `None` if the operand
+/// is not batched, or has no LoD or no rows.
 fn longer(operand: &Operand) -> Result<Option<Variable>> {
     let (value, Some(lod)) = (&operand.value, operand.value.lod()) else { return Ok(None) };
     if !operand.batched || value.rows() == 0 {

@@ -16,7 +16,8 @@ use crate::ops::Pool;
 use crate::program::{Builder, Program, Recurrence, Step, Var, VarRole, backward};
 use crate::tensor::{DType, Dense, Storage, StorageKind, Variable};
 
-/// The tolerance for gradients, since the interpreter adds up the sums over steps in another order.
+/// Returns the tolerance for gradients, which differ by rounding: the interpreter adds up the sums over steps in a
+/// different order.
 fn rounding(dtype: DType) -> f64 {
     if dtype == DType::F32 { 4e-6 } else { 1e-12 }
 }
@@ -55,8 +56,8 @@ impl fmt::Display for Way {
     }
 }
 
-/// Returns the ways to check in the dtype `dtype`, for operands with `depth` levels. Ways with a computation in the loop are
-/// checked in f32 and f64, each other way in only one of the two dtypes.
+/// Returns the ways to check in the dtype `dtype`, for operands with `depth` levels. The ways over a level with the
+/// operator in the loop are checked in f32 and in f64; every other way is checked in one of the two dtypes.
 fn ways(depth: usize, dtype: DType) -> Vec<Way> {
     let single = dtype == DType::F32;
     let (over, fixed) = match single {
@@ -133,7 +134,7 @@ impl Case<'_> {
         let slots = || vars.iter().zip(direct.input_specs());
         let batched = || slots().flat_map(|(vars, specs)| vars.iter().copied().zip(specs));
         let batched = || batched().filter(|(_, spec)| spec.batched());
-        // An operator with sparse rows as output is computed before the loop.
+        // An operator with a batched operand or output that is sparse must be computed before the loop.
         let made = direct.output_specs().iter().flatten().filter(|spec| spec.batched());
         let sparse = |spec: &Spec| spec.storage != StorageKind::Dense;
         if way.at != AtLoop::Before && (batched().any(|(_, spec)| sparse(spec)) || made.clone().any(sparse)) {
@@ -217,8 +218,8 @@ impl Case<'_> {
                     step.spec_of_tensor(bound[slot][k]).map_or(0, known),
                     direct.input_specs()[slot][k].lod.len(),
                 );
-                // In the step block, a variable from outside the loop that is not a step input has only its levels below the
-                // level of the loop.
+                // The spec of a variable from outside the loop, which is not a step input, has all levels. In the step
+                // block, such a variable has only the levels below the level of the loop.
                 let levels = if levels == outer { outer - way.level.unwrap_or(0) } else { levels };
                 bound[slot][k] = moved(bound[slot][k], memory, levels);
             }

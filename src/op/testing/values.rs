@@ -26,7 +26,7 @@ pub(super) fn within(outcome: Outcome, place: impl FnOnce() -> String) -> Outcom
     outcome.map_err(|Broken(words)| Broken(format!("{}: {words}", place())))
 }
 
-/// Returns irregular numbers between -1 and 1, in the given shape; another `salt` gives other numbers.
+/// Returns irregular numbers between -1 and 1, in the given shape; a different `salt` gives different numbers.
 pub(super) fn filled(shape: &[usize], dtype: DType, salt: usize) -> Result<Dense> {
     let len: usize = shape.iter().product();
     let numbers = (0..len).map(|i| (((i + 1) * (2 * salt + 3)) as f64 * 1.618).sin()).collect();
@@ -197,8 +197,8 @@ pub(super) fn same_numbers(got: &Storage, expected: &Storage, name: impl Display
     same_bits(&got.reshape(&shape)?.into(), expected, name)
 }
 
-/// Checks that every number differs from the expected number by at most `tolerance` times the largest expected number, or times 1
-/// if that is larger.
+/// Checks that every number differs from the expected number by at most `tolerance` · s. Here s is the largest
+/// magnitude of the finite expected numbers, or 1 if 1 is larger.
 pub(super) fn near(got: &Storage, expected: &Storage, tolerance: f64, name: impl Display) -> Outcome {
     let (a, b) = (numbers(got)?, numbers(expected)?);
     let scale = b.iter().filter(|b| b.is_finite()).fold(1.0, |m: f64, b| m.max(b.abs()));

@@ -12,7 +12,7 @@ use crate::with_float;
 /// The treatment of selected rows that list a row several times.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum DuplicateRows {
-    /// Keeps a row that is listed several times, as in gradients.
+    /// Keeps every occurrence of a row that is listed several times, as in gradients.
     Kept,
     /// Adds up the values of a row that is listed several times, as forward operators require.
     Added,
@@ -68,7 +68,7 @@ impl Intake {
             (PooledStorage::Rows(buffer), Storage::SelectedRows(rows)) => self.rows::<T>(buffer, rows, repeated),
             (PooledStorage::Csr(buffer), Storage::Csr(csr)) => self.csr::<T>(buffer, csr),
             (PooledStorage::Csr(buffer), Storage::Coo(coo)) => self.coo::<T>(buffer, coo),
-            _ => Err(Error::new("value", "one of the buffer's storage", value.kind().to_string())),
+            _ => Err(Error::new("value", "a value with the buffer's storage", value.kind().to_string())),
         })
     }
 
@@ -112,7 +112,7 @@ impl Intake {
     fn coo<T: Incoming>(&mut self, buffer: &mut CsrBuffer, coo: &Coo) -> Result<()> {
         let &[rows, columns] = coo.shape() else {
             let got = format!("shape {:?}", coo.shape());
-            return Err(Error::new("coo of a program", "two dimensions", got));
+            return Err(Error::new("a coo tensor of a program", "two dimensions", got));
         };
         let (at, values) = (coo.coordinates(), coo.values().as_slice::<T>()?);
         let ByRows { indptr, indices, values: sorted, room } = T::by_rows(self);

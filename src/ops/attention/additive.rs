@@ -52,7 +52,7 @@ builder_methods! { AdditiveAttentionPlain, Builder, Var;
     /// `keys`.
     ///
     /// The shapes: `query` is `[rows, a]`, with one row for each sequence of `keys`, like the state of a decoder in a step
-    /// block; `keys` is `[rows, a]`; `values` has as many rows as `keys`, and the LoD of `keys`; `v` is a constant `[a]`, or
+    /// block; `keys` is `[rows, a]`; `values` has the number of rows and the LoD of `keys`; `v` is a constant `[a]`, or
     /// `[rows, a]` with one row per query. For sequence i of `keys`, and each key j of sequence i:
     ///
     /// s_j = Σ_c v_c · tanh(query_ic + key_jc); weight_j = exp(s_j) / Σ_k exp(s_k); out_i = Σ_j weight_j · value_j.
@@ -65,7 +65,8 @@ builder_methods! { AdditiveAttentionPlain, Builder, Var;
     /// computes one row of v's gradient per query, and the sequences in a step block stay independent.
     ///
     /// # Errors
-    /// It is an error if `keys` has no LoD; if the rows or widths do not fit; if the dtypes differ or are not floats.
+    /// It is an error if `keys` has no LoD; if the numbers of rows or the widths do not match; if the dtypes differ or
+    /// are not floats.
     pub fn additive_attention_with(&self, query: Var, keys: Var, values: Var, v: Var) -> (Var, Var) {
         let rows = self.spec(v).is_some_and(|spec| spec.batched());
         let v = if rows { v } else { self.add(self.fill_like(query, 0.0), v) };
@@ -74,7 +75,7 @@ builder_methods! { AdditiveAttentionPlain, Builder, Var;
 }
 
 operator! {
-    /// Additive attention with one row of column weights `v` per query: see
+    /// Additive attention with one row of `v` per query: see
     /// [`additive_attention_with`](crate::Builder::additive_attention_with).
     ///
     /// For row i of `query` and of `v`, and the keys j of sequence i of `keys`: s_j = Σ_c v_ic · tanh(query_ic + key_jc);
@@ -100,7 +101,7 @@ operator! {
     ///
     /// # Errors
     /// It is an error if `keys` has no LoD; if `query` and `v` do not have one row for each sequence of `keys`; if the widths
-    /// or dtypes do not fit.
+    /// or the dtypes do not match.
     pub(in crate::ops) struct AdditiveAttention = additive_attention {}
     inputs { QUERY = query: one, KEYS = keys: one, VALUES = values: one, V = v: one }
     outputs { OUT = out: one, WEIGHTS = weights: one }

@@ -62,8 +62,8 @@ impl DotAttention {
         Self { after: Some(0), ..self }
     }
 
-    /// Window: a query attends to at most this number of keys before its position and, unless `causal` or `after` was called
-    /// first, after its position.
+    /// Window: a query attends to at most this number of keys before its position. The same bound is set for the keys
+    /// after its position, unless `causal` or `after` was called before `window`.
     #[must_use]
     pub fn window(self, keys: usize) -> Self {
         Self { before: Some(keys), after: Some(self.after.unwrap_or(keys)), ..self }
@@ -71,8 +71,9 @@ impl DotAttention {
 
     /// Relative position bias: a number for each head and each distance j − i, added to the score of query i and key j
     /// (default: none). The shape of the bias is `[heads, 2r + 1]`, for the distances −r … r; distances below −r use the first
-    /// number of a head, distances above r the last number. Source: Shaw et al., "Self-attention with relative position
-    /// representations" (2018); like T5, this crate adds one number to the score instead of a vector to the key.
+    /// number of the head, and distances above r use the last number. Source: Shaw et al., "Self-attention with
+    /// relative position representations" (2018); the paper adds a vector to the key, but this crate, like T5, adds a
+    /// number to the score.
     #[must_use]
     pub fn bias(self, bias: Var) -> Self {
         Self { bias: Some(bias), ..self }
@@ -119,11 +120,12 @@ operator! {
     /// s_ij = scale · q_i · k_j + bias_{j−i}, for i − before ≤ j ≤ i + after;
     /// log_sum_i = ln Σ_j exp(s_ij); out_i = Σ_j exp(s_ij − log_sum_i) · v_j.
     ///
-    /// `k` and `v` have the same rows and LoD; `q` and `k` have the same number of sequences in the last level, of any lengths,
-    /// and the same levels above the last level. As an alternative, `q` has one row for each sequence of `k`, like the state of
-    /// a decoder in a step block: then queries have no positions, so `before`, `after` and the bias are not allowed. The
-    /// attended values and the sums ln Σ exp have the rows and the LoD of `q`; the sums are `[rows, h]`. A query that attends
-    /// to no key, as in a sequence without keys, has zeros as the attended values.
+    /// `k` and `v` have the same number of rows and the same LoD. `q` and `k` have the same number of sequences in the
+    /// last level, and the same levels above the last level; the sequences of `q` may have other lengths than the
+    /// sequences of `k`. As an alternative, `q` has one row for each sequence of `k`, like the state of a decoder in a
+    /// step block: then queries have no positions, so `before`, `after` and the bias are not allowed. The attended
+    /// values and the sums ln Σ exp have one row per query and the LoD of `q`; the sums are `[rows, h]`. For a query
+    /// that attends to no key, for example in a sequence without keys, the attended values are zeros.
     ///
     /// Each sequence is computed in tiles of 64 queries and 128 keys, so the memory of attention grows with the number of rows,
     /// not with the square of this number. In a tile, a key outside of the window of a query has the weight 0. The weight 0
@@ -148,8 +150,9 @@ operator! {
     /// ```
     ///
     /// # Errors
-    /// It is an error if the sequences or widths do not fit; if the widths are not multiples of the number of heads; if the
-    /// bias is not `[heads, 2r + 1]`; if `before`, `after` or a bias is given and q has one row per sequence.
+    /// It is an error if the sequences or the widths of `q`, `k` and `v` do not match; if the widths are not multiples
+    /// of the number of heads; if the bias is not `[heads, 2r + 1]`; if `before`, `after` or a bias is given and q has
+    /// one row per sequence.
     pub(in crate::ops) struct DotAttentionOp = dot_attention {
         heads: usize => some_heads,
         scale: Option<f64> => finite_scale,
@@ -222,11 +225,11 @@ impl Op for DotAttentionOp {
             Ok::<_, Error>(own.lod == sequences.lod && own.rows() == sequences.rows())
         };
         if !single && (q.lod.is_empty() || !alike()?) {
-            let expected = format!("as many sequences as `k` has, or a row for each of them; `k` is {k}");
+            let expected = format!("one sequence, or one row, for each sequence of `k`; `k` is {k}");
             return Err(s.mismatch(Self::Q, &expected));
         }
         if single && (self.before.is_some() || self.after.is_some() || s.optional(Self::BIAS).is_some()) {
-            let expected = "sequences of queries: a bound or a bias needs their places";
+            let expected = "sequences of queries, because `before`, `after` and a bias need positions";
             return Err(s.mismatch(Self::Q, expected));
         }
         if let Some(bias) = s.optional(Self::BIAS) {

@@ -1,5 +1,5 @@
-//! Divides attention over threads: by heads and, if there are too few heads for the threads, by sequences. No two threads write
-//! the same rows and columns of a result.
+//! Divides the work of attention among threads: by heads and, if there are fewer heads than threads, also by sequences.
+//! Only one thread writes each number of a result.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -12,10 +12,10 @@ use crate::kernels::{
 use crate::lod::Lod;
 use crate::operator::{CallMemory, CallSizes, Pass, Sequences};
 
-/// The least number of multiply-adds of an attention call for which a second thread saves time.
+/// The minimum number of multiply-adds in an attention call for which a second thread saves time.
 const WORTH_A_THREAD: usize = 1 << 19;
 
-/// For each sequence of keys, the rows of its queries.
+/// The rows of the queries that attend to each sequence of keys.
 #[derive(Clone, Copy)]
 pub(super) enum Queries<'a> {
     Sequences(Sequences<'a>),
@@ -43,7 +43,7 @@ impl<'a> Queries<'a> {
     }
 }
 
-/// The settings of an attention call; all sequences and heads have these settings.
+/// The settings of an attention call, which are the same for all sequences and heads.
 #[derive(Clone, Copy)]
 pub(super) struct Geometry {
     pub(super) heads: usize,
@@ -64,7 +64,7 @@ pub(super) struct Inputs<'a, T> {
     pub(super) keys: Sequences<'a>,
 }
 
-/// Scratch memory of attention: one `AttentionRoom` per thread, and the sums of the bias's gradient.
+/// Scratch memory of attention: one `AttentionRoom` per thread, and the buffer in which the bias's gradient is summed.
 pub(super) struct Rooms<T> {
     rooms: Vec<AttentionRoom<T>>,
     bias: Vec<T>,
@@ -77,7 +77,9 @@ impl<T> Default for Rooms<T> {
 }
 
 impl<T: Float> Rooms<T> {
-    /// Returns the memory of a call on sequences of up to `queries` queries and `keys` keys, with heads of `widths` numbers.
+    /// Returns the memory of a call on sequences of at most `queries` queries and `keys` keys. `widths` holds the
+    /// columns per head of the keys and of the values; `bias` is the shape of the bias's gradient, (0, 0) if the
+    /// gradient is not requested.
     pub(super) fn memory(
         sizes: &CallSizes<'_>,
         (queries, keys): (usize, usize),
@@ -98,14 +100,15 @@ impl<T: Float> Rooms<T> {
     }
 }
 
-/// A range of heads of a range of sequences: the unit of work that is divided over threads.
+/// A block of work: the heads `heads` of the sequences `sequences`. Blocks are divided among threads.
 #[derive(Clone)]
 struct HeadBlock {
     heads: Range<usize>,
     sequences: Range<usize>,
 }
 
-/// The index of the head, or of the sequence, at which a `HeadBlock` is divided into two blocks.
+/// Where a `HeadBlock` is divided into two blocks: the index of the first head, or of the first sequence, of the second
+/// block.
 enum Cut {
     Heads(usize),
     Sequences(usize),
@@ -135,7 +138,8 @@ impl<'a, T: Float> Inputs<'a, T> {
     }
 
     /// Returns where to divide a `HeadBlock`, so that the first block has about `left` / `parts` of the work; all heads have
-    /// equal work. Returns `None` if the block has one head and cannot be divided by sequences.
+    /// equal work. Returns `None` if the block has one head and cannot be divided by sequences, because it has one
+    /// sequence or `sequences` is false.
     fn cut(&self, part: &HeadBlock, (left, parts): (usize, usize), sequences: bool) -> Option<Cut> {
         if part.heads.len() > 1 {
             let heads = part.heads.len() * left / parts;
@@ -183,7 +187,8 @@ fn span(sequences: &Range<usize>, rows: impl Fn(usize) -> Range<usize>) -> Range
     }
 }
 
-/// Returns the rows `rows` and the columns `columns` of `view`, where `first_row` is the row index of the view's first row.
+/// Returns a part of `view`: the rows `rows` and the columns `columns`. `rows` are row indices of the whole variable,
+/// and `view` starts at row `first_row` of the variable.
 fn within<'v, T>(
     view: &'v mut ViewMut<'_, T>,
     rows: Range<usize>,
@@ -302,7 +307,7 @@ pub(super) fn backward<T: Float>(
     let threads = inputs.threads(threads);
     let mut sums = std::mem::take(&mut rooms.bias);
     sums.clear();
-    // Each number of the bias's gradient is added up over the sequences, first to last.
+    // Each number of the bias's gradient is summed over the sequences in their order.
     let bias = dbias.as_ref().map(|(dbias, _)| {
         sums.resize(dbias.rows() * dbias.width(), T::ZERO);
         ViewMut::new(&mut sums, dbias.rows(), dbias.width())

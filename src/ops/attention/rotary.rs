@@ -14,13 +14,14 @@ use crate::with_float;
 
 operator! {
     /// Rotary position embedding: in each head of d columns, rotates columns c and c + d/2 of row t of a sequence by the angle
-    /// t · base^(−2c/d). So the dot product of a query and a key depends on the distance between their two positions.
+    /// t · base^(−2c/d). If queries and keys are both rotated, the dot product of a query and a key depends on their
+    /// positions only through the distance between the two positions.
     ///
     /// Source: Su et al., "RoFormer" (2021); as in GPT-NeoX, each pair has one column in the first half of a head and one
     /// column in the second half. `x` is `[rows, heads · d]` with d even; the output has the shape and LoD of `x`. With a =
-    /// x_c, b = x_(c + d/2) and the angle of the row and pair: out_c = a cos − b sin, out_(c + d/2) = b cos + a sin. The
-    /// position t is counted from 0 in each sequence of the last level; an empty sequence stays empty. The method `rotary` uses
-    /// the `base` 10,000.
+    /// x_c, b = x_(c + d/2) and the angle α of the row and the pair: out_c = a cos α − b sin α, out_(c + d/2) = b cos
+    /// α + a sin α. The position t is counted from 0 in each sequence of the last level; an empty sequence stays empty.
+    /// The method `rotary` uses the `base` 10,000.
     ///
     /// ```
     /// use ndarray::array;
@@ -34,7 +35,8 @@ operator! {
     /// ```
     ///
     /// # Errors
-    /// It is an error if `x` has no LoD, holds no floats, or the width of a head is not even; if `base` is not above 0.
+    /// It is an error if `x` has no LoD or holds no floats; if the width of a head is not even; if `base` is not
+    /// above 0.
     #[doc(alias = "RoPE")]
     pub(in crate::ops) struct Rotary = rotary { heads: usize, base: f64 => base }
     inputs { X = x: one }
@@ -57,7 +59,7 @@ impl Op for Rotary {
     }
 
     fn memory(&self, sizes: &CallSizes<'_>) -> CallMemory {
-        // A cosine and a sine for each pair of columns of a head.
+        // The scratch memory holds a cosine and a sine for each position and each pair of columns of a head.
         let numbers = sizes.longest(Self::X) * sizes.input(Self::X).1 / self.heads;
         with_float!(sizes.dtype(Self::X), T => {
             Ok(CallMemory::default().scratch::<Turns<T>>(sizes.threads() * numbers * size_of::<T>()))
@@ -134,8 +136,8 @@ impl<T> Default for Turns<T> {
 }
 
 impl<T: Float> Turns<T> {
-    /// Extends the stored cosines and sines to the first `places` positions; recomputes all after a change of `pairs` or
-    /// `base`.
+    /// Ensures that the cosines and sines of the first `places` positions are stored. Computes all of them again if
+    /// `pairs` or `base` changed, or if fewer positions are stored.
     fn learn(&mut self, pairs: usize, base: f64, places: usize) {
         if self.of != (pairs, base) {
             (self.of, self.angles) = ((pairs, base), vec![]);

@@ -20,8 +20,9 @@ pub enum UpdateGate {
 
 operator! {
     /// Computes the elementwise part of a GRU step: returns the new state, from the old state and the gates r, z, n before
-    /// activation. `x` `[rows, 3H]` is the product of the step's input and the input weights, `h` `[rows, 3H]` the product of
-    /// the old state and the recurrent weights; both include a bias. `h_prev` `[rows, H]` is the old state.
+    /// activation. `x` `[rows, 3H]` is the product of the step's input and the input weights, and `h` `[rows, 3H]` is
+    /// the product of the old state and the recurrent weights; both products include a bias. `h_prev` `[rows, H]` is
+    /// the old state.
     ///
     /// r = σ(x_r + h_r), z = σ(x_z + h_z), n = tanh(x_n + r ∘ h_n), out = (1 − z) ∘ n + z ∘ h_prev;
     ///
@@ -48,7 +49,7 @@ operator! {
     /// ```
     ///
     /// # Errors
-    /// It is an error if the rows or the widths of the inputs do not match.
+    /// It is an error if the numbers of rows or the widths of the inputs do not match.
     pub(in crate::ops) struct GruCell = gru_cell { flip: bool = false }
     inputs { X = x: one, H = h: one, H_PREV = h_prev: one }
     outputs { OUT = out: one }
@@ -127,7 +128,8 @@ impl GruCell {
         };
         let gates = |slot: usize| (!run.in_place(slot)).then(|| run.input::<T>(slot)).transpose();
         let (xw, hw) = (gates(Self::X)?, gates(Self::H)?);
-        // The numbers of the old state `h_prev` are read only for the gradients of the gates.
+        // The numbers of the old state `h_prev` are read only for the gradients of the gates. If these gradients are
+        // not requested, `dout` is only a placeholder for `h_prev`.
         let h_prev =
             if run.wants(Self::X) || run.wants(Self::H) { run.input::<T>(Self::H_PREV)? } else { dout };
         let (dx, dh, dh_prev) =

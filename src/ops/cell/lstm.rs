@@ -37,7 +37,7 @@ operator! {
     /// ```
     ///
     /// # Errors
-    /// It is an error if the rows or the widths of the inputs do not match.
+    /// It is an error if the numbers of rows or the widths of the inputs do not match.
     pub(in crate::ops) struct LstmCell = lstm_cell {}
     inputs { PRE = pre: one, C_PREV = c_prev: one }
     outputs { H = h: one, C = c: one }
@@ -98,7 +98,8 @@ fn backward<T: RowValue>(run: &mut Backward<'_>) -> Result<()> {
     }
     let pre = if run.in_place(LstmCell::PRE) { None } else { Some(run.input::<T>(LstmCell::PRE)?) };
     let c = run.output::<T>(LstmCell::C)?;
-    // The numbers of `c_prev` are read only for the gradients of the gates.
+    // The numbers of `c_prev` are read only for the gradients of the gates. If these gradients are not requested, `c`
+    // is only a placeholder for `c_prev`.
     let c_prev = if run.wants(LstmCell::PRE) { run.input::<T>(LstmCell::C_PREV)? } else { c };
     let (dpre, dc_prev) = (run.gradient::<T>(LstmCell::PRE)?, run.gradient::<T>(LstmCell::C_PREV)?);
     lstm_backward(LstmBackward { pre, c_prev, c, dh, dc }, dpre, dc_prev);

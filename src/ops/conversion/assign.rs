@@ -39,7 +39,7 @@ pub(in crate::ops) fn copy(run: &mut Forward<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Adds or copies the gradient of an operator's first output to the gradient of its first input.
+/// Copies the gradient of an operator's first output to the gradient of the first input, or adds it.
 pub(in crate::ops) fn copy_back(run: &mut Backward<'_>) -> Result<()> {
     with_float!(run.dtype(Assign::X), T => {
         let (dx, dout) = (run.gradient::<T>(Assign::X)?, run.output_gradient::<T>(Assign::OUT)?);
@@ -139,7 +139,8 @@ impl Op for Cast {
     fn samples() -> Result<Vec<CheckCase>> {
         let to = |dtype: DType| Cast { dtype }.attributes();
         let mut samples = CheckCase::of_rows(&to(DType::F64), 2, |sample, _| Ok(sample))?;
-        // No gradient check in f32: f32 is too coarse for a gradient that is estimated from differences of outputs.
+        // The gradient is not checked in f32, because f32 is too coarse to estimate a gradient from differences of
+        // outputs.
         samples.extend(CheckCase::of_rows(&to(DType::F32), 2, |sample, _| Ok(sample.without_gradient()))?);
         let ids = Variable::from_sequences(&[vec![1i64, 0], vec![], vec![300]])?;
         let dtypes = [DType::F32, DType::I8, DType::I16, DType::Bool];

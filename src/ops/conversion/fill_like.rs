@@ -9,8 +9,9 @@ use crate::with_float;
 operator! {
     /// Returns a variable with the shape of `x` in which every number is `value`.
     ///
-    /// out = `value`, with the shape, dtype and LoD of x; the numbers of x are not read. Row-wise. The backward pass starts
-    /// with this operator, since the gradient of the loss with respect to the loss itself is 1.
+    /// out = `value`, with the shape, dtype and LoD of x; the numbers of x are not read. The operator computes each row
+    /// alone. The backward pass starts with this operator, since the gradient of the loss with respect to the loss
+    /// itself is 1.
     ///
     /// ```
     /// use unpadded::op::{Attributes, Operand};

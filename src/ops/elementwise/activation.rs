@@ -155,8 +155,8 @@ functions! {
             s * (T::ONE + x * (T::ONE - s))
         };
 
-    /// GELU of every element, by the tanh approximation of x · Φ(x): out = x · (1 + tanh(√(2/π) · (x + 0.044715 x³))) / 2, with
-    /// Φ the normal distribution function.
+    /// GELU of every element: x · Φ(x), where Φ is the distribution function of the standard normal distribution. The
+    /// operator computes the tanh approximation: out = x · (1 + tanh(√(2/π) · (x + 0.044715 x³))) / 2.
     ///
     /// ```
     /// use ndarray::array;
@@ -334,7 +334,7 @@ fn gelu_inner<T: Float>(x: T) -> T {
     T::from_f64(ROOT_2_OVER_PI) * (x + T::from_f64(GELU_CUBIC) * x * x * x)
 }
 
-/// Computes ln(1 + x) for x from 0 to 1, where the factor x / ((1 + x) − 1) corrects the rounding of 1 + x.
+/// Computes ln(1 + x) for x from 0 to 1. The factor x / ((1 + x) − 1) corrects the rounding of 1 + x.
 #[inline(always)]
 fn log_of_one_more<T: Float>(x: T) -> T {
     let u = T::ONE + x;

@@ -28,21 +28,21 @@ impl Builder {
 pub(in crate::ops) trait Function: DeclaredOp {
     /// The slots that the derivative with respect to x reads, then the slots that the derivative with respect to y reads.
     const READS: [ReadSlots; 2] = [ReadSlots::nothing(); 2];
-    /// Whether the derivative with respect to x, and the derivative with respect to y, is 1 everywhere.
+    /// Whether the derivative is 1 everywhere: first with respect to x, then with respect to y.
     const PASSES: [bool; 2] = [false, false];
     /// Whether the function is x + y.
     const SUMS: bool = false;
     /// Computes the function at x and y.
     fn value<T: Float>(x: T, y: T) -> T;
-    /// Computes the product of the derivative with respect to x and `g`, the gradient of the output. An argument may be 0
-    /// instead of its value if [`Self::READS`] does not list its slot.
+    /// Computes the derivative with respect to x, multiplied by the output's gradient `g`. If [`Self::READS`] does not
+    /// list the slot of an argument, the argument may be 0 instead of its value.
     fn dx<T: Float>(x: T, y: T, g: T) -> T;
-    /// Computes the product of the derivative with respect to y and `g`, the gradient of the output.
+    /// Computes the derivative with respect to y, multiplied by the output's gradient `g`.
     fn dy<T: Float>(x: T, y: T, g: T) -> T;
 }
 
-/// Declares functions of two numbers as operators; each entry has a documentation, a type, a method, the value, both
-/// derivatives and the constants of [`Function`] that differ from the defaults.
+/// Declares functions of two numbers as operators. Each entry has the documentation, a type, a method, the value, both
+/// derivatives, and the constants of [`Function`] that differ from the defaults.
 macro_rules! functions {
     ($(
         $(#[doc = $text:literal])*
@@ -52,13 +52,14 @@ macro_rules! functions {
     )*) => {$(
         $crate::operator! {
             $(#[doc = $text])*
-            /// The operands x and y have the same rows (the same LoD), or one operand is a constant: a vector or one number,
-            /// which is broadcast over the rows of the other operand. An operand of width 1 is broadcast over the columns. The
-            /// output has the rows and LoD of the operand with rows, and the width of the wider operand. The gradient of a
-            /// broadcast operand is the sum over all rows and columns that use it, first to last.
+            /// The operands x and y have the same number of rows and the same LoD, or one operand is a constant: a
+            /// vector or one number, which is broadcast over the rows of the other operand. An operand of width 1 is
+            /// broadcast over the columns. The output has the number of rows and the LoD of the operand that is not
+            /// broadcast over rows, and the width of the wider operand. The gradient of a broadcast operand is a sum
+            /// over all rows and columns that use the operand, added in their order.
             ///
             /// # Errors
-            /// It is an error if the rows, widths or dtypes of x and y do not match.
+            /// It is an error if the numbers of rows, the LoDs, the widths or the dtypes of x and y do not match.
             pub(in crate::ops) struct $type = $kind {}
             inputs { X = x: one, Y = y: one }
             outputs { OUT = out: one }
@@ -169,7 +170,8 @@ functions! {
         slopes |g| g / y, -(g * x / (y * y));
 
     /// Divides x by y, element by element: out = x / y; where y is 0, out and the gradients of x and y are 0. This division is
-    /// for quotients of two sums over rows, such as a weighted mean: the divisor is 0 if no row of the batch counts.
+    /// for quotients of two sums over rows, such as a weighted mean: the divisor is 0 if every row of the batch has the
+    /// weight 0.
     ///
     /// ```
     /// use ndarray::array;
@@ -187,8 +189,8 @@ functions! {
         value |x, y| if y == T::ZERO { T::ZERO } else { x / y };
         slopes |g| if y == T::ZERO { T::ZERO } else { g / y }, if y == T::ZERO { T::ZERO } else { -(g * x / (y * y)) };
 
-    /// The maximum of two variables, element by element: out = max(x, y); if x or y is NaN, out is NaN. The larger of both
-    /// numbers gets the whole gradient; if both numbers are equal, x gets the gradient.
+    /// The maximum of two variables, element by element: out = max(x, y); if x or y is NaN, out is NaN. The larger of
+    /// the two numbers gets the whole gradient; if both numbers are equal, x gets the gradient.
     ///
     /// ```
     /// use ndarray::array;
@@ -206,8 +208,8 @@ functions! {
         value |x, y| if y > x { y } else if x >= y { x } else { x + y };
         slopes |g| if y > x { T::ZERO } else { g }, if y > x { g } else { T::ZERO };
 
-    /// The minimum of two variables, element by element: out = min(x, y); if x or y is NaN, out is NaN. The smaller of both
-    /// numbers gets the whole gradient; if both numbers are equal, x gets the gradient.
+    /// The minimum of two variables, element by element: out = min(x, y); if x or y is NaN, out is NaN. The smaller of
+    /// the two numbers gets the whole gradient; if both numbers are equal, x gets the gradient.
     ///
     /// ```
     /// use ndarray::array;
@@ -230,7 +232,7 @@ functions! {
 pub(in crate::ops) struct Binary<F>(F);
 family!(Binary);
 
-/// Infers the spec of the result of a function of x and y, element by element; an operand may be broadcast over rows or columns.
+/// Infers the spec of the result of an elementwise function of x and y, with broadcasting over rows and columns.
 pub(in crate::ops) fn together(s: &InferShape<'_>) -> Result<Spec> {
     s.same_dtype(X, Y)?;
     let (x, y) = (s.input(X), s.input(Y));
@@ -259,8 +261,8 @@ impl<F: Function> Op for Binary<F> {
     }
 
     fn gradient(&self, wrt: usize, inputs: &[Vec<Spec>]) -> Gradient {
-        // The gradient of a broadcast operand is a sum over rows or columns, so the output's gradient does not simply pass to
-        // this operand.
+        // The gradient of a broadcast operand is a sum over rows or columns, so the operand does not get the output's
+        // gradient unchanged.
         let size = |slot: usize| (inputs[slot][0].rows(), inputs[slot][0].width());
         Gradient::reading(F::READS[wrt]).passes(F::PASSES[wrt] && size(X) == size(Y))
     }
@@ -279,10 +281,11 @@ impl<F: Function> Op for Binary<F> {
     }
 }
 
-/// Returns the check cases of all functions; the code is not generic, so it is compiled once.
+/// Returns the check cases of every function. `samples` is not generic, so that it is compiled only once.
 #[cfg(feature = "testing")]
 fn samples() -> Result<Vec<CheckCase>> {
-    // The numbers y are not near 0, since divisors near 0 are not checked.
+    // The numbers of y are not near 0, because y is a divisor in `div`, and the gradient check is inaccurate near a
+    // divisor of 0.
     let y = |rows, width| numbers(rows, width, 1).mapv(|v| if v < 0.0 { v - 0.5 } else { v + 0.5 });
     let none = Attributes::new();
     let like = |sample: CheckCase, x: &Variable, width| {
@@ -345,7 +348,8 @@ fn backward<T: RowValue>(
     Ok(())
 }
 
-/// Computes the gradient of a broadcast operand: the sum over the rows and columns to which the operand was broadcast.
+/// Computes the gradient of an operand. If the operand was broadcast, its gradient is the sum over the rows and columns
+/// to which the operand was broadcast.
 fn gradient<T: Float>(
     f: Combine<T>,
     x: View<'_, T>,
@@ -429,8 +433,9 @@ pub(in crate::ops) struct Elements<'a, T> {
     pub(in crate::ops) assign: Assign,
 }
 
-/// A kernel that computes a [`Function`] or one of its derivatives for the elements of a row. The kernel is called through a
-/// pointer, once per row, so that the loops over rows and threads are compiled once for all functions.
+/// A kernel that computes a [`Function`] or one of its derivatives for the elements of one row, or of all rows if the
+/// rows are contiguous. The kernel is called through a pointer, so that the loops over rows are compiled once for all
+/// functions.
 pub(in crate::ops) type Combine<T> = fn(Elements<'_, T>);
 
 /// Returns the kernel that computes a function's value.
@@ -461,7 +466,7 @@ impl<F: Fn(T, T, T) -> T, T: Float, const READS_G: bool> Sweep for ElementLoop<'
     fn run<A: Arithmetic>(self) {
         let Self { f, elements: Elements { x, y, g, to, assign } } = self;
         let n = to.len();
-        // The slice of g has the length n, so that the compiler drops the bounds checks.
+        // The slice of `g` is cut to the length n, so that the compiler drops the bounds checks.
         let g = if READS_G { &g[..n] } else { g };
         let g = |i: usize| if READS_G { g[i] } else { T::ZERO };
         match (x.len() == n, y.len() == n) {

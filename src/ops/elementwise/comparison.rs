@@ -34,13 +34,14 @@ macro_rules! comparisons {
             /// comparison. NaN is compared as in Rust: NaN is not equal to, less than or greater than any number or NaN.
             ///
             /// x holds f32, f64, i32 or i64; y is a variable of the same dtype, or a number. If y is a variable, x and y have
-            /// the same rows (the same LoD), or one operand is a constant: a vector or one number, which is broadcast over the
-            /// rows of the other operand. An operand of width 1 is broadcast over the columns. The output has the rows and LoD
-            /// of the operand with rows, and the width of the wider operand. If y is a number, it is converted to the dtype of
-            /// x: for floats it is rounded; for integers it must be a whole number in the range of the dtype.
+            /// the same number of rows and the same LoD, or one operand is a constant: a vector or one number, which is
+            /// broadcast over the rows of the other operand. An operand of width 1 is broadcast over the columns. The
+            /// output has the number of rows and the LoD of the operand that is not broadcast over rows, and the width
+            /// of the wider operand. If y is a number, it is converted to the dtype of x: for floats it is rounded; for
+            /// integers it must be a whole number in the range of the dtype.
             ///
             /// # Errors
-            /// It is an error if the rows, widths or dtypes of x and y do not match.
+            /// It is an error if the numbers of rows, the LoDs, the widths or the dtypes of x and y do not match.
             pub(in crate::ops) struct $type = $kind { number: Option<f64> }
             inputs { X = x: one.without_gradient(), Y = y: optional.without_gradient() }
             outputs { OUT = out: one.without_gradient() }
@@ -232,7 +233,7 @@ fn infer_shape(s: &mut InferShape<'_>, number: Option<f64>) -> Result<()> {
     Ok(())
 }
 
-/// Returns the check cases of all comparisons; the code is not generic, so it is compiled once.
+/// Returns the check cases of every comparison. The function is not generic, so that it is compiled only once.
 #[cfg(feature = "testing")]
 fn samples() -> Result<Vec<CheckCase>> {
     let none = Attributes::new();

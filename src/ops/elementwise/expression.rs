@@ -6,8 +6,9 @@ use std::ops::{Add, Div, Mul, Neg, Sub};
 use crate::program::construction::vars::unknown_of;
 use crate::program::{Builder, Var};
 
-/// Implements an expression such as `+` between two variables, and between a variable and a number on either side. A number in
-/// an expression is `f64` or `i32`: if `f32` were accepted too, the type of `1.0` in `(1.0 - x).tanh()` would be ambiguous.
+/// Implements an expression such as `+` for two variables, for a variable and a number, and for a number and a
+/// variable. A number in an expression is `f64` or `i32`: if `f32` were accepted too, the type of `1.0` in
+/// `(1.0 - x).tanh()` would be ambiguous.
 macro_rules! operators {
     ($($operator:ident, $name:ident: $text:literal, |$x:ident, $number:ident| $right:expr, $left:expr;)*) => {$(
         #[doc = $text]
@@ -50,10 +51,10 @@ macro_rules! operators {
 }
 
 operators! {
-    Add, add: "[`Builder::add`]; with a number [`Builder::scale`].", |x, c| x.scale(1.0, c), x.scale(1.0, c);
-    Sub, sub: "[`Builder::sub`]; with a number [`Builder::scale`].", |x, c| x.scale(1.0, -c), x.scale(-1.0, c);
-    Mul, mul: "[`Builder::mul`]; with a number [`Builder::scale`].", |x, c| x.scale(c, 0.0), x.scale(c, 0.0);
-    Div, div: "[`Builder::div`]; by a number [`Builder::scale`] by its reciprocal.",
+    Add, add: "Appends [`Builder::add`]; with a number, [`Builder::scale`].", |x, c| x.scale(1.0, c), x.scale(1.0, c);
+    Sub, sub: "Appends [`Builder::sub`]; with a number, [`Builder::scale`].", |x, c| x.scale(1.0, -c), x.scale(-1.0, c);
+    Mul, mul: "Appends [`Builder::mul`]; with a number, [`Builder::scale`].", |x, c| x.scale(c, 0.0), x.scale(c, 0.0);
+    Div, div: "Appends [`Builder::div`]; with a number as the divisor, [`Builder::scale`] by the reciprocal of the number.",
         |x, c| x.scale(1.0 / c, 0.0), x.reciprocal().scale(c, 0.0);
 }
 

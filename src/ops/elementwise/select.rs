@@ -1,4 +1,4 @@
-//! `select`: takes the number of x or of y, element by element, as a condition decides.
+//! `select`: chooses between the number of x and the number of y for each element, by a condition.
 
 use crate::error::Result;
 use crate::kernels::{Assign, View};
@@ -12,10 +12,11 @@ operator! {
     /// Selects the number of x where the condition is not 0, else the number of y, element by element: out = condition ? x : y.
     ///
     /// The condition holds numbers or bools, such as the output of a comparison: one for each number of x, or one for each row
-    /// of x. The operator computes each row alone: the condition, x and y have the same rows, of any LoD, and the output has
-    /// the LoD of the condition. The operator does not read the numbers that are not selected, so a NaN or an infinity among
-    /// the numbers that are not selected has no effect. The gradient of x is the output's gradient where x is selected, else 0;
-    /// the gradient of y is the output's gradient where y is selected, else 0. The condition gets no gradient.
+    /// of x. The operator computes each row alone: the condition, x and y have the same number of rows and the same
+    /// LoD, and the output keeps this LoD. The operator does not read the numbers that are not selected, so a NaN or an
+    /// infinity among the numbers that are not selected has no effect. The gradient of x is the output's gradient where
+    /// x is selected, else 0; the gradient of y is the output's gradient where y is selected, else 0. The condition
+    /// gets no gradient.
     ///
     /// ```
     /// use ndarray::array;
@@ -32,8 +33,8 @@ operator! {
     /// ```
     ///
     /// # Errors
-    /// It is an error if x and y are not floats of one dtype, with the same rows and the same width; if the condition has other
-    /// rows, or its width is neither 1 nor the width of x.
+    /// It is an error if x and y are not floats of one dtype, or differ in the number of rows, the LoD or the width; if
+    /// the condition does not have the number of rows and the LoD of x, or its width is neither 1 nor the width of x.
     #[doc(alias = "where")]
     pub(in crate::ops) struct Select = select {}
     inputs { CONDITION = condition: one.without_gradient(), X = x: one, Y = y: one }
@@ -81,8 +82,8 @@ impl Condition<'_> {
         }
     }
 
-    /// Fills `holds` with whether the condition is true in each column of row `row`: one bool per column, or one bool if the
-    /// condition has width 1.
+    /// Writes to `holds` whether the condition is true in each column of row `row`: one bool per column of the
+    /// condition.
     fn row(self, row: usize, holds: &mut Vec<bool>) {
         holds.clear();
         match self {
@@ -95,7 +96,7 @@ impl Condition<'_> {
     }
 }
 
-/// Returns the bool of `holds` for column `column`; if `holds` has a single bool, it counts for all columns.
+/// Returns the bool of `holds` for column `column`; if `holds` has a single bool, returns this bool for every column.
 fn at(holds: &[bool], column: usize) -> bool {
     if let [one] = holds { *one } else { holds[column] }
 }

@@ -25,7 +25,8 @@ pub(in crate::ops) enum SlopeSource {
 pub(in crate::ops) trait Function: DeclaredOp + Copy {
     /// The number that [`Self::slope`] receives: x, f(x) or none.
     const SLOPE_FROM: SlopeSource;
-    /// Whether all arguments in the check cases are positive, because the function is defined only for positive numbers.
+    /// Whether the check cases have only positive arguments, because the function or its derivative is not defined for
+    /// every number.
     const POSITIVE: bool;
     /// Returns the attributes of the operator in the function's check cases.
     fn sample() -> Attributes;
@@ -169,8 +170,8 @@ impl<F: Function, T: Float> Sweep for Slopes<'_, F, T> {
 }
 
 /// Declares functions of one number as operators. Each entry has the documentation, a type, a method, the value, the
-/// derivative and the parameters. A parameter has its value in the check cases and, if its range is limited, a function that
-/// reads the attribute.
+/// derivative and the parameters. Each parameter has the value that the check cases use. A parameter with a limited
+/// range also has the function that reads and checks the attribute.
 macro_rules! functions {
     ($(
         $(#[doc = $text:literal])*

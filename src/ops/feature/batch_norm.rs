@@ -195,7 +195,7 @@ impl BatchNorm {
     }
 }
 
-/// Scratch memory of a call: vectors of one number per column.
+/// Scratch memory of a call: three vectors with one number per column.
 #[derive(Default)]
 struct Scratch<T> {
     scale: Vec<T>,

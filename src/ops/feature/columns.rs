@@ -35,7 +35,7 @@ operator! {
     /// ```
     ///
     /// # Errors
-    /// It is an error if there are no variables, or if the rows or dtypes of the variables differ.
+    /// It is an error if there are no variables, or if the variables differ in dtype, LoD or number of rows.
     pub(in crate::ops) struct Concat = concat {}
     inputs { X = x: many }
     outputs { OUT = out: one }

@@ -1,12 +1,12 @@
-//! Layers without parameters and weight normalization, composed of other operators: `glu`, `swiglu`, `bilinear`, `weight_norm`.
+//! The methods `glu`, `swiglu`, `bilinear` and `weight_norm`, which are composed of other operators.
 
 use crate::builder_methods;
 use crate::error::Error;
 use crate::program::{Builder, Var};
 
 impl Builder {
-    /// Slices `x` into the left and the right half of its columns; returns two variables without a spec if the number of
-    /// columns is odd.
+    /// Slices `x` into the left and the right half of its columns. If the number of columns is odd, records an error
+    /// and returns two variables without a spec.
     #[track_caller]
     pub(in crate::ops) fn halves(&self, x: Var, kind: &str) -> (Var, Var) {
         let Some(spec) = self.spec(x) else { return (self.unknown(), self.unknown()) };
@@ -77,19 +77,19 @@ builder_methods! { Gated, Builder, Var;
     /// ```
     ///
     /// # Errors
-    /// It is an error if the rows or dtypes of x and y differ, or if the shape of the weight does not match the widths of x and
-    /// y.
+    /// It is an error if x and y differ in dtype, LoD or number of rows, or if the shape of the weight does not match
+    /// the widths of x and y.
     pub fn bilinear(&self, x: Var, weight: Var, y: Var) -> Var {
         self.matvec(self.product(x, weight, None), y)
     }
 
-    /// Weight normalization: computes a weight from the direction and the length of its columns (Salimans and Kingma, "Weight
-    /// normalization", 2016): W_·j = gain_j · v_·j / ‖v_·j‖. The parameters v `[in, out]` and gain `[out]` are trained; W is
-    /// computed from both parameters.
+    /// Weight normalization: computes each column of a weight from a direction and a length (Salimans and Kingma,
+    /// "Weight normalization", 2016): W_·j = gain_j · v_·j / ‖v_·j‖. The parameters v `[in, out]` and gain `[out]` are
+    /// trained; W is computed from both parameters.
     ///
     /// Each column of W computes one output, as in PyTorch's `weight_norm` with `dim=0`, where weights are `[out, in]`.
-    /// `weight_norm` is composed of arithmetic on constants, which is computed once per run, independently of the batch. Each
-    /// length has 10⁻¹² added to its square, so that a column of zeros stays zero.
+    /// `weight_norm` is composed of arithmetic on constants, which is computed once per run, independently of the
+    /// batch. To the square of each length ‖v_·j‖, 10⁻¹² is added, so that a column of zeros stays zero.
     ///
     /// ```
     /// use unpadded::layers::init;

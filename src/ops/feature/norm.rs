@@ -27,9 +27,9 @@ operator! {
     /// For row i: out_i = (x_i − m_i) / √(v_i + epsilon) ∘ gain + bias, with the mean m_i and the variance v_i = Σ_j (x_ij −
     /// m_i)² / n of the n numbers of row i. `gain` and `bias` are `[n]`, for rows of n numbers; by default, gain is 1 and bias
     /// is 0. The operator computes each row alone; x may have any LoD, which the output keeps, and an empty sequence stays
-    /// empty. The gradients of gain and bias are sums over rows, added up in blocks of 256 rows: the bits of the result do not
-    /// depend on the number of threads. In f32, the squares of numbers beyond about 10¹⁹ are infinite: a row with such a number
-    /// has an infinite variance, and its output is the bias.
+    /// empty. The gradients of gain and bias are sums over rows. These sums are computed in fixed blocks of 256 rows,
+    /// so their bits do not depend on the number of threads. In f32, the squares of numbers beyond about 10¹⁹ are
+    /// infinite: a row with such a number has an infinite variance, and its output is the bias.
     ///
     /// ```
     /// use ndarray::array;
@@ -61,9 +61,9 @@ operator! {
     ///
     /// For row i: out_i = x_i / √(Σ_j x_ij² / n + epsilon) ∘ gain, over the n numbers of row i; `gain` is `[n]`, and is 1 by
     /// default. The operator computes each row alone; x may have any LoD, which the output keeps, and an empty sequence stays
-    /// empty. The gradient of the gain is a sum over rows, added up in blocks of 256 rows: the bits of the result do not depend
-    /// on the number of threads. In f32, the squares of numbers beyond about 10¹⁹ are infinite: a row with such a number
-    /// becomes 0.
+    /// empty. The gradient of the gain is a sum over rows. This sum is computed in fixed blocks of 256 rows, so its
+    /// bits do not depend on the number of threads. In f32, the squares of numbers beyond about 10¹⁹ are infinite: a
+    /// row with such a number becomes 0.
     ///
     /// ```
     /// use ndarray::array;
@@ -86,7 +86,7 @@ operator! {
     impl Builder, Var { fn rms_norm(&self, x: Var, gain: Option<Var>, epsilon: f64) -> Var; }
 }
 
-/// Reads the attribute epsilon, which must be above 0: in a row of zeros, the divisor is the root of epsilon.
+/// Reads an attribute that must be above 0, such as epsilon: in a row of zeros, the divisor is the root of epsilon.
 pub(in crate::ops) fn above_zero(attributes: &Attributes, name: &str) -> Result<f64> {
     let number = attributes.float(name)?;
     if number > 0.0 && number.is_finite() {
@@ -95,7 +95,7 @@ pub(in crate::ops) fn above_zero(attributes: &Attributes, name: &str) -> Result<
     Err(Error::new(format!("attribute `{name}`"), "a number above 0", number.to_string()))
 }
 
-/// Checks that `epsilon` is above 0 in the dtype of `x` too.
+/// Checks that `epsilon` is also above 0 and finite after rounding to the dtype of `x`.
 pub(in crate::ops) fn above_zero_in(s: &InferShape<'_>, x: usize, epsilon: f64) -> Result<()> {
     let added = epsilon as f32;
     if s.input(x).dtype != DType::F32 || (added > 0.0 && added.is_finite()) {

@@ -16,9 +16,10 @@ const OUT: usize = 0;
 pub(in crate::ops) trait Reduction: DeclaredOp {
     /// Whether the gradient of the reduction depends on the numbers that were reduced.
     const NEEDS_X: bool = false;
-    /// A hint for the compiler: the reduction is the sum or the mean of the numbers; `None` for other reductions.
+    /// A hint for the compiler: whether the operator computes the sum or the mean of all numbers of a variable; `None`
+    /// for all other operators.
     const TOTAL: Option<Total> = None;
-    /// Reduces `n` numbers, which are the numbers of `rows`, to one number.
+    /// Reduces the numbers of `rows`, `n` in total, to one number.
     fn reduce<'a, T: Float>(rows: impl Iterator<Item = &'a [T]>, n: usize) -> T;
     /// Returns the derivative of the reduction with respect to element `j` of a row of `n` numbers; `best` is the index of
     /// the first maximum, and is used only if [`Self::NEEDS_X`].
@@ -77,7 +78,7 @@ reductions! {
         slope |_, _, _| T::ONE;
 
     /// Computes the mean of all n numbers of a variable: out = Σ_ij x_ij / n, or 0 if n = 0; the output is one number without a
-    /// LoD. The sum over the numbers is computed as by `sum`: row by row, in f64.
+    /// LoD. The sum is computed as in the operator `sum`: row by row, in f64.
     ///
     /// ```
     /// use ndarray::array;

@@ -13,8 +13,9 @@ operator! {
     /// Softmax over the columns of each row: `out_j = e^(x_j − m) / Σ_k e^(x_k − m)`, where m is the maximum of the row.
     ///
     /// The rows of x may have any LoD, which the output keeps. For a row in which every number is -inf (a fully masked row),
-    /// the softmax is 0 in every column, and no gradient passes. For a row in which every number is -inf,
-    /// [`sequence_softmax`](Self::sequence_softmax) and [`cross_entropy`](Self::cross_entropy) give NaN.
+    /// the softmax is 0 in every column, and no gradient passes. In contrast,
+    /// [`sequence_softmax`](Self::sequence_softmax) gives NaN for a sequence in which every number is -inf, and
+    /// [`cross_entropy`](Self::cross_entropy) gives NaN for a row in which every logit is -inf.
     ///
     /// ```
     /// use ndarray::array;

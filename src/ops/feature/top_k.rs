@@ -13,9 +13,9 @@ operator! {
     ///
     /// In row i, values_ij is the j-th largest number, and ids_ij (i64) is the index of the column that holds values_ij. Among
     /// equal numbers the lowest column comes first; NaN comes before all numbers. [`argmax`](Self::argmax) returns only the index
-    /// of the column that holds the row's largest number. The operator computes each row alone; x may have any LoD, which the
-    /// outputs `values` and `ids`, each `[rows, k]`, keep. The gradient of `values` passes to the k selected numbers of each row
-    /// of x; all other numbers get the gradient 0.
+    /// of the column that holds the row's largest number. The operator computes each row alone; x may have any LoD; the
+    /// outputs `values` and `ids`, each `[rows, k]`, keep this LoD. The gradient of `values` passes to the k selected
+    /// numbers of each row of x; all other numbers get the gradient 0.
     ///
     /// ```
     /// use ndarray::array;

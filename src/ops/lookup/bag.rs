@@ -1,4 +1,4 @@
-//! `embedding_bag`: pools the rows of a table that each bag of ids names, without copying the rows.
+//! `embedding_bag`: for each bag of ids, pools the table rows that the ids name. Rows of a dense table are not copied.
 
 use std::ops::Range;
 
@@ -39,8 +39,8 @@ impl LookupBag {
         Self { pool, ..self }
     }
 
-    /// Weights: a factor for the row of each id, applied before the sum; the variable has the rows and LoD of the ids (default:
-    /// 1).
+    /// Weights: a factor for the row of each id, applied before the sum; the variable has one number per id and the LoD of the
+    /// ids (default: 1).
     #[must_use]
     pub fn weights(self, weights: impl Into<Option<Var>>) -> Self {
         Self { weights: weights.into(), ..self }
@@ -52,7 +52,7 @@ impl LookupBag {
         Self { padding_id: padding_id.into(), ..self }
     }
 
-    /// Storage of the table's gradient: dense (default), or selected rows, one for each id that occurs.
+    /// Storage of the table's gradient: dense (default), or selected rows, with one row for each id that occurs.
     #[must_use]
     pub fn gradient(self, gradient: StorageKind) -> Self {
         Self { gradient, ..self }
@@ -61,7 +61,7 @@ impl LookupBag {
 
 operator! {
     /// Pools the rows of `table` `[height, width]` that the ids of each bag name; the output has one row per bag. A bag is a
-    /// sequence of the last level of `ids`. The rows of the table are not copied before they are pooled. The layer
+    /// sequence of the last level of `ids`. The rows of a dense table are not copied before they are pooled. The layer
     /// [`embedding_bag`](Self::embedding_bag) creates the table.
     ///
     /// For a bag with the ids i_1 … i_n and the weights w_1 … w_n, and the table W:
@@ -82,9 +82,9 @@ operator! {
     /// the ids without its last level.
     ///
     /// The gradient of a table row is a sum with one term per occurrence of the row's id, added first to last. If the gradient is
-    /// stored as selected rows, it has one row for each id that occurs, in ascending order; then its cost does not depend on the
-    /// height of the table. `table` may be a [row-sparse parameter](crate::Builder::row_sparse_parameter), whose gradient is
-    /// always stored as selected rows.
+    /// stored as selected rows, it has one row for each id that occurs, in ascending order; the cost of this gradient does not
+    /// depend on the height of the table. `table` may be a [row-sparse parameter](crate::Builder::row_sparse_parameter), whose
+    /// gradient is always stored as selected rows.
     ///
     /// ```
     /// use ndarray::array;
@@ -248,8 +248,8 @@ impl Op for EmbeddingBag {
 /// Scratch memory, which the next call reuses: the ids of a call, the factor of each id, and the bag of each id.
 #[derive(Default)]
 struct Scratch<T> {
-    /// The ids without padding, bag by bag; `starts` holds the start of each bag as an index in this list, followed by the length
-    /// of this list.
+    /// All ids except the padding id, bag by bag; `starts` holds the start of each bag as an index in this list, followed by
+    /// the length of this list.
     rows: Vec<i64>,
     starts: Vec<usize>,
     /// The distinct rows that the ids name, if the table is row-sparse; `places` holds, for each id, the index of the id's row in
@@ -261,7 +261,7 @@ struct Scratch<T> {
     /// For each id, the index of the bag that contains the id.
     bags: Vec<u32>,
     plan: RowMerge,
-    /// For each bag and each column, the id whose row holds the first maximum; `best` holds the maximum itself.
+    /// For each bag and each column, the index in `rows` of the id with the first maximum; `best` holds the maximum.
     which: Vec<u32>,
     best: Vec<T>,
 }
@@ -276,7 +276,7 @@ impl<T: Float> Scratch<T> {
         }
     }
 
-    /// Collects the ids without padding; returns an error if an id names no row of the table.
+    /// Collects all ids except the padding id; returns an error if an id names no row of the table.
     fn collect(
         &mut self,
         op: &EmbeddingBag,
@@ -294,7 +294,7 @@ impl<T: Float> Scratch<T> {
         }
     }
 
-    /// Collects the ids without padding; the error is the index of the first id that names no row of the table.
+    /// Collects all ids except the padding id; the error is the row of the first id that names no row of the table.
     fn gather<I: Copy + Into<i64>>(
         &mut self,
         op: &EmbeddingBag,
@@ -322,7 +322,7 @@ impl<T: Float> Scratch<T> {
         Ok(())
     }
 
-    /// Collects the weights of the ids without padding; without weights, does nothing.
+    /// Collects the weights of all ids except the padding id; does nothing if there are no weights.
     fn weigh(&mut self, op: &EmbeddingBag, ids: &Ids<'_>, weights: Option<View<'_, T>>) {
         let Some(weights) = weights else { return };
         let kept = weights.iter().enumerate().filter(|(row, _)| op.padding_id != Some(ids.get(*row)));
@@ -350,7 +350,7 @@ impl<T: Float> Scratch<T> {
         Ok(())
     }
 
-    /// Finds, for each bag and each column, the id with the first maximum.
+    /// Finds the id with the first maximum, for each bag and each column.
     fn find_maxima(&mut self, dense: Option<View<'_, T>>, width: usize) {
         let count = self.starts.len() - 1;
         let (mut which, mut best) = (std::mem::take(&mut self.which), std::mem::take(&mut self.best));
@@ -364,7 +364,7 @@ impl<T: Float> Scratch<T> {
 }
 
 impl<T: RowValue> Scratch<T> {
-    /// Gathers the rows that the ids name from a row-sparse table.
+    /// Copies the rows that the ids name from a row-sparse table to `gathered`.
     fn gather_rows(&mut self, table: &RowTable) -> Result<()> {
         let Self { rows, plan, gathered, places, .. } = self;
         check_count(rows.len())?;
@@ -380,8 +380,7 @@ impl<T: RowValue> Scratch<T> {
     }
 }
 
-/// # Errors
-/// Returns an error if the number of ids is 2³² or more.
+/// Returns an error if the number of ids is 2³² or more, because ids and bags are numbered with `u32`.
 fn check_count(ids: usize) -> Result<()> {
     match u32::try_from(ids) {
         Ok(_) => Ok(()),
@@ -511,8 +510,7 @@ impl EmbeddingBag {
 /// The minimum number of gradient elements per thread: with fewer, another thread costs more time than it saves.
 const GRAIN: usize = 1 << 15;
 
-/// Computes the gradient of the table; the distinct rows are divided over threads, so that one thread computes the whole sum of
-/// a row.
+/// Computes the gradient of the table. The distinct rows are divided among threads; one thread computes the whole sum of a row.
 fn divide<T: Float>(
     gradient: BagGradient<'_, T>,
     dout: View<'_, T>,
@@ -544,8 +542,8 @@ fn divide<T: Float>(
     );
 }
 
-/// Returns, by bisection, the first index after the start of the range for which `below` is false, or the last index of the range
-/// if there is none. Once `below` is false, it must be false for all larger indices.
+/// Returns the first index after the start of the range for which `below` is false, by bisection. If `below` is true for all
+/// indices, returns the last index of the range. Once `below` is false, it must be false for all larger indices.
 fn middle(range: Range<usize>, below: impl Fn(usize) -> bool) -> usize {
     let (mut low, mut high) = (range.start + 1, range.end - 1);
     while low < high {

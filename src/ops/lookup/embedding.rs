@@ -21,9 +21,9 @@ operator! {
     /// row alone; the ids may have any LoD, which the output keeps.
     ///
     /// The gradient of a row of W is the sum of the output's gradients over all occurrences of the row's id. With `sparse`, the
-    /// gradient of W is stored as selected rows, one row per id in the order of the ids, so that its cost does not depend on the
-    /// height of the table. If `padding_id` is set, this id is looked up like any other id, but the row that it names gets no
-    /// gradient.
+    /// gradient of W is stored as selected rows: one row per occurrence of an id, in the order of the ids. The cost of
+    /// this gradient does not depend on the height of the table. If `padding_id` is set, this id is looked up like any
+    /// other id, but its row of W gets no gradient.
     ///
     /// `weight` may be a [row-sparse parameter](crate::Builder::row_sparse_parameter): a row that is not stored yet has its
     /// initial value, and the gradient is always stored as selected rows. `weight` may also be selected rows that the program
@@ -119,8 +119,8 @@ impl Op for Embedding {
             let attributes = Embedding { padding_id: None, sparse }.attributes();
             Ok(CheckCase::new(name, attributes).batch("ids", ids).constant("weight", weight.clone()))
         };
-        // Gradients are not checked here: the gradient of the padding row is zero by definition, but the derivative by this row
-        // is not.
+        // Gradients are not checked here: the gradient of the padding row is zero by definition, but the derivative
+        // with respect to this row is not zero.
         let padding = Embedding { padding_id: Some(0), sparse: false }.attributes();
         let padding = CheckCase::new("padding, i32, a column", padding).without_gradient();
         Ok(vec![
@@ -194,7 +194,7 @@ impl<T: RowValue> Weight<'_, T> {
     }
 }
 
-/// Returns the stored rows of selected rows; returns no rows if the buffer was never filled.
+/// Returns the rows that the selected rows `rows` store; returns no rows if the buffer was never filled.
 fn rows_of<T: RowValue>(rows: &RowBuffer) -> Result<View<'_, T>> {
     if rows.dtype().is_none() { Ok(View::new(&[], 0, rows.width())) } else { rows.values::<T>() }
 }

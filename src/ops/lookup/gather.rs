@@ -15,8 +15,8 @@ use crate::tensor::{DType, Variable};
 use crate::with_float;
 
 operator! {
-    /// Gathers the row of `x` for each id in `ids`: out_i = x\[ids_i\]; an id may occur several times, and the output has the
-    /// rows and the LoD of `ids`.
+    /// Gathers the row of `x` for each id in `ids`: out_i = x\[ids_i\]; an id may occur several times. The output has
+    /// one row per id, and the LoD of `ids`.
     ///
     /// `x` is a constant table `[height, width]` or a batched variable; the row index of a batched variable counts from 0 through
     /// all sequences. If `x` is a table, `gather_rows` computes a dense gradient; [`lookup`](Self::lookup) can compute the
@@ -52,9 +52,9 @@ operator! {
 operator! {
     /// Adds row i of `x` to row ids_i of a matrix of zeros: out\[ids_i\] += x_i.
     ///
-    /// `x` has the rows of `ids`, with any LoD; the output is a constant `[height, width]` without a LoD. Rows of `x` with
-    /// equal ids are added up first to last, so that the result does not depend on the number of threads. The gradient of row i
-    /// of `x` is row ids_i of the output's gradient: dx_i = dout\[ids_i\].
+    /// `x` has one row per id, and the LoD of `ids`, which may be any LoD. The output is a constant `[height, width]`
+    /// without a LoD. Rows of `x` with equal ids are added up first to last, so that the result does not depend on the
+    /// number of threads. The gradient of row i of `x` is row ids_i of the output's gradient: dx_i = dout\[ids_i\].
     ///
     /// ```
     /// use ndarray::array;
@@ -69,8 +69,8 @@ operator! {
     /// ```
     ///
     /// # Errors
-    /// It is an error if `ids` are not whole numbers, one per row, or if `x` holds no floats or does not have the rows of `ids`;
-    /// at a run, it is an error if an id is negative or not below the height.
+    /// It is an error if `ids` are not whole numbers, one per row, or if `x` holds no floats or does not have one row
+    /// per id and the LoD of `ids`; at a run, it is an error if an id is negative or not below the height.
     pub(in crate::ops) struct ScatterRows = scatter_rows { height: usize }
     inputs { IDS = ids: one.without_gradient(), X = x: one }
     outputs { OUT = out: one }

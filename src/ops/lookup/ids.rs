@@ -39,7 +39,8 @@ impl Ids<'_> {
         }
     }
 
-    /// Checks the id of row `row` and returns it as an index into a table with `height` rows; errors name the table by `table`.
+    /// Checks the id of row `row` and returns it as an index into a table with `height` rows; errors call the table
+    /// `table`.
     ///
     /// # Errors
     /// Returns an error if the id is negative or not below the height.

@@ -34,7 +34,8 @@ operator! {
     /// ```
     ///
     /// # Errors
-    /// It is an error if `logits` and `labels` have different rows, or if the labels are not whole numbers, one per row.
+    /// It is an error if `logits` and `labels` differ in LoD or in their number of rows, or if the labels are not whole
+    /// numbers, one per row.
     pub(in crate::ops) struct Accuracy = accuracy { ignore_index: Option<i64> }
     inputs { LOGITS = logits: one.without_gradient(), LABELS = labels: one.without_gradient() }
     outputs { OUT = out: one.without_gradient() }

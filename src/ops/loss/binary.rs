@@ -49,7 +49,8 @@ builder_methods! { BinaryCrossEntropyPlain, Builder, Var;
     /// ```
     ///
     /// # Errors
-    /// It is an error if `x` and `y` are not floats of one dtype, with the same rows and the same width.
+    /// It is an error if `x` and `y` are not floats of one dtype, or differ in the number of rows, the LoD or the
+    /// width.
     #[doc(alias = "bce")]
     pub fn binary_cross_entropy(&self, x: Var, y: Var) -> Var {
         self.binary_cross_entropy_with(x, y, BinaryCrossEntropy::default())
@@ -63,10 +64,10 @@ operator! {
     /// loss_i = −Σ_j w_j · (p_j · y_ij · ln s + (1 − y_ij) · ln(1 − s)) / n,
     ///
     /// Here n is the number of columns. The loss is computed from the logits without a logarithm of 0, even for very large or
-    /// very small logits. Each row has its own loss: `x` and `y` have equal rows and widths and one LoD, which the loss
-    /// `[rows, 1]` keeps. A row without columns has the loss 0. The `mean` of this loss equals PyTorch's `BCEWithLogitsLoss`
-    /// with `reduction='mean'`. To weight rows, multiply the loss by one weight per row. The targets get no gradient; `cast`
-    /// converts whole numbers to float targets.
+    /// very small logits. Each row has its own loss: `x` and `y` have the same number of rows, the same width and the
+    /// same LoD. The loss `[rows, 1]` keeps this LoD. A row without columns has the loss 0. The `mean` of this loss
+    /// equals PyTorch's `BCEWithLogitsLoss` with `reduction='mean'`. To weight rows, multiply the loss by one weight
+    /// per row. The targets get no gradient; `cast` converts whole numbers to float targets.
     ///
     /// ```
     /// use ndarray::array;
@@ -83,8 +84,8 @@ operator! {
     /// ```
     ///
     /// # Errors
-    /// It is an error if `x` and `y` are not floats of one dtype, with the same rows and the same width, or if there is not one
-    /// weight per column.
+    /// It is an error if `x` and `y` are not floats of one dtype, or differ in the number of rows, the LoD or the
+    /// width, or if there is not one weight per column.
     #[derive(Clone, Copy)]
     pub(in crate::ops) struct LogisticLoss = binary_cross_entropy {}
     inputs {
@@ -145,8 +146,8 @@ impl Default for FocalLoss {
 }
 
 impl FocalLoss {
-    /// Gamma: the exponent of the error in the loss (default: 2); a larger gamma gives well-classified targets less weight, and 0
-    /// gives the binary cross-entropy.
+    /// Gamma: the exponent of the error in the loss (default: 2); a larger gamma gives well-classified targets less
+    /// weight. With gamma 0, the loss is the binary cross-entropy, weighted by alpha.
     #[must_use]
     pub fn gamma(self, gamma: f64) -> Self {
         Self { gamma, ..self }
@@ -172,7 +173,8 @@ builder_methods! { FocalLossPlain, Builder, Var;
     /// ```
     ///
     /// # Errors
-    /// It is an error if `x` and `y` are not floats of one dtype, with the same rows and the same width.
+    /// It is an error if `x` and `y` are not floats of one dtype, or differ in the number of rows, the LoD or the
+    /// width.
     pub fn focal_loss(&self, x: Var, y: Var) -> Var {
         self.focal_loss_with(x, y, FocalLoss::default())
     }
@@ -184,8 +186,8 @@ operator! {
     ///
     /// The loss has s = sigmoid(x_ij), the binary cross-entropy c_ij and the error q_ij = s · (1 − y_ij) + (1 − s) · y_ij:
     /// loss_i = Σ_j (alpha · y_ij + (1 − alpha) · (1 − y_ij)) · q_ij^gamma · c_ij / n, over the n columns. Each row has its own
-    /// loss: `x` and `y` have equal rows and widths and one LoD, which the loss `[rows, 1]` keeps. A row without columns has
-    /// the loss 0. The targets `y` get no gradient.
+    /// loss: `x` and `y` have the same number of rows, the same width and the same LoD. The loss `[rows, 1]` keeps this
+    /// LoD. A row without columns has the loss 0. The targets `y` get no gradient.
     ///
     /// ```
     /// use ndarray::array;
@@ -201,8 +203,8 @@ operator! {
     /// ```
     ///
     /// # Errors
-    /// It is an error if `x` and `y` are not floats of one dtype, with the same rows and the same width; if gamma is below 0,
-    /// or alpha is not from 0 to 1.
+    /// It is an error if `x` and `y` are not floats of one dtype, or differ in the number of rows, the LoD or the
+    /// width; if gamma is below 0, or alpha is not from 0 to 1.
     #[derive(Clone, Copy)]
     pub(in crate::ops) struct Focal = focal_loss { gamma: f64 => not_negative, alpha: Option<f64> => share }
     inputs { X = x: one, Y = y: one.without_gradient() }
@@ -261,8 +263,8 @@ impl Pointwise for Focal {
     fn dx<T: Float, A: Arithmetic>(self, x: T, y: T, _: Weights<T>) -> T {
         let (weight, missing, entropy) = self.terms::<T, A>(x, y);
         let (s, rest) = (x.sigmoid_with::<A>(), (-x).sigmoid_with::<A>());
-        // The derivative of the cross-entropy by x is s − y = s · (1 − y) − (1 − s) · y; the derivative of the error q is s ·
-        // (1 − s) · (1 − 2 · y).
+        // The derivative of the cross-entropy with respect to x is s − y = s · (1 − y) − (1 − s) · y; the derivative of
+        // the error q is s · (1 − s) · (1 − 2 · y).
         let of_entropy = s * (T::ONE - y) - rest * y;
         let of_missing = s * rest * (T::ONE - y - y);
         let power = missing.powf(T::from_f64(self.gamma));
@@ -282,9 +284,9 @@ operator! {
     /// Computes the mean hinge loss of each row, from scores `x` and targets `y` of −1 or 1: loss_i = Σ_j max(0, 1 − y_ij ·
     /// x_ij) / n.
     ///
-    /// Each row has its own loss: `x` and `y` have equal rows and widths and one LoD, which the loss `[rows, 1]` keeps. A row
-    /// without columns has the loss 0. The targets `y` get no gradient. To convert targets of 0 and 1 to targets of −1 and 1,
-    /// compute `2 · y − 1`.
+    /// Each row has its own loss: `x` and `y` have the same number of rows, the same width and the same LoD. The loss
+    /// `[rows, 1]` keeps this LoD. A row without columns has the loss 0. The targets `y` get no gradient. To convert
+    /// targets of 0 and 1 to targets of −1 and 1, compute `2 · y − 1`.
     ///
     /// ```
     /// use ndarray::array;
@@ -300,7 +302,8 @@ operator! {
     /// ```
     ///
     /// # Errors
-    /// It is an error if `x` and `y` are not floats of one dtype, with the same rows and the same width.
+    /// It is an error if `x` and `y` are not floats of one dtype, or differ in the number of rows, the LoD or the
+    /// width.
     #[derive(Clone, Copy)]
     pub(in crate::ops) struct Hinge = hinge {}
     inputs { X = x: one, Y = y: one.without_gradient() }

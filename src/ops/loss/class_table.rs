@@ -6,15 +6,15 @@ use crate::kernels::{Assign, Float, View, ViewMut};
 use crate::operator::{Backward, Extent, InferShape, RowBuffer, RowValue, Spec};
 use crate::ops::lookup::ids;
 
-/// The slots of all operators that use a class table.
+/// The input and output slots, which are the same for all operators that use a class table.
 pub(in crate::ops) const X: usize = 0;
 pub(in crate::ops) const WEIGHT: usize = 1;
 pub(in crate::ops) const BIAS: usize = 2;
 pub(in crate::ops) const LABELS: usize = 3;
 pub(in crate::ops) const LOSS: usize = 0;
 
-/// Checks x `[rows, width]`, a table `[height, width]`, a bias `[height]` and labels; returns the height, and the spec of one
-/// loss per row.
+/// Checks the specs of x `[rows, width]`, a table `[height, width]`, a bias `[height]` and labels. Returns the height,
+/// and the spec of one loss per row.
 pub(in crate::ops) fn check(s: &InferShape<'_>) -> Result<(usize, Spec)> {
     s.is_float(X)?;
     s.same_dtype(X, WEIGHT)?;
@@ -87,12 +87,13 @@ impl<T: RowValue> TableGradient<'_, '_, T> {
     }
 }
 
-/// A function of the backward call, the index of a row, and this row of x. It calls its last argument once for each class that
-/// the row's loss uses, with the class and the derivative of the loss with respect to the class's score.
+/// A function of the backward call, the index of a row, and this row of x. The function calls its last argument once
+/// for each class that the row's loss uses. This argument receives the class and the derivative of the loss with
+/// respect to the class's score.
 type Terms<'a, T> = dyn FnMut(&Backward<'_>, usize, &[T], &mut dyn FnMut(usize, T)) -> Result<()> + 'a;
 
-/// Computes the requested gradients of x, the class table and the bias; `terms` lists the classes and derivatives of each row,
-/// usually `per_row` of them.
+/// Computes the requested gradients of x, the class table and the bias; `terms` lists the classes of each row, usually
+/// `per_row` classes, and their derivatives.
 pub(in crate::ops) fn gradients<T: RowValue>(
     run: &mut Backward<'_>,
     per_row: usize,

@@ -16,7 +16,7 @@ operator! {
     /// `ends` are the ends of the clusters, ascending; the last end is the number of classes. With \[2, 5, 9\], cluster 0 has the
     /// classes 0 and 1, cluster 1 the classes 2 to 4, cluster 2 the classes 5 to 8. In the `head` softmax, a class of cluster 0
     /// keeps its index, and cluster k ≥ 1 has the index ends_0 + k − 1. The operator computes each row alone: all three outputs
-    /// are i64, with the rows and the LoD of `labels`; no gradient passes.
+    /// hold one i64 per label, and have the LoD of `labels`; no gradient passes.
     ///
     /// ```
     /// use unpadded::op::{Attributes, Operand};

@@ -31,8 +31,8 @@ impl CrossEntropy {
         Self { ignore_index: ignore_index.into(), ..self }
     }
 
-    /// Class weights: for each class, the factor of the loss of a row with this label, shape `[classes]` (default: 1); the
-    /// weights get no gradient.
+    /// Class weights: for each class, the factor of the losses of all rows with this label, shape `[classes]` (default:
+    /// 1); the weights get no gradient.
     #[must_use]
     pub fn class_weights(self, class_weights: impl Into<Option<Var>>) -> Self {
         Self { class_weights: class_weights.into(), ..self }
@@ -63,7 +63,8 @@ builder_methods! { CrossEntropyPlain, Builder, Var;
     /// ```
     ///
     /// # Errors
-    /// It is an error if `logits` and `labels` have different rows, or the labels are not whole numbers, one per row.
+    /// It is an error if `logits` and `labels` differ in LoD or in their number of rows, or the labels are not whole
+    /// numbers, one per row.
     pub fn cross_entropy(&self, logits: Var, labels: Var) -> Var {
         self.cross_entropy_with(logits, labels, CrossEntropy::default()).0
     }
@@ -81,8 +82,8 @@ operator! {
     ///
     /// The loss and the share of a row are 0 if the label is `ignore_index`. The loss corresponds to PyTorch's
     /// `CrossEntropyLoss` with `reduction='none'`; PyTorch's mean is Σ loss / Σ share. The gradient of the logits is (1 − ε) ·
-    /// w_y · (p − onehot(y)) + ε/C · (p · Σ_c w_c − w), times the gradient of the loss. It is computed in one pass over the
-    /// logits; no softmax is stored.
+    /// w_y · (p − onehot(y)) + ε/C · (p · Σ_c w_c − w), multiplied by the gradient of the loss. The backward pass
+    /// computes this gradient from the logits; no softmax is stored.
     ///
     /// The operator computes each row alone; the rows may have any LoD. The outputs loss and share have the shape `[rows]` and
     /// the LoD of the logits.
@@ -103,8 +104,8 @@ operator! {
     /// ```
     ///
     /// # Errors
-    /// It is an error if `logits` and `labels` have different rows, the labels are not whole numbers, one per row, there is not
-    /// one weight per class, or the smoothing is not from 0 to 1.
+    /// It is an error if `logits` and `labels` differ in LoD or in their number of rows; if the labels are not whole
+    /// numbers, one per row; if there is not one weight per class; or if the smoothing is not from 0 to 1.
     #[derive(Clone, Copy)]
     pub(in crate::ops) struct SoftmaxCrossEntropy = cross_entropy { ignore_index: Option<i64>, label_smoothing: f64 => smoothing }
     inputs { LOGITS = logits: one, LABELS = labels: one.without_gradient(), WEIGHT = weight: optional.without_gradient() }
@@ -162,8 +163,8 @@ impl Op for SoftmaxCrossEntropy {
             producer_slots: &[("x", "x"), ("weight", "weight"), ("bias", "bias")],
             own_slots: &[("labels", "labels"), ("weight", "class_weights")],
             by_others: &[("share", "cross_entropy_share")],
-            // The fusion with `linear` avoids the memory of the logits: for two classes this saves little, for the vocabulary
-            // of a language model most of the memory.
+            // The fusion with `linear` avoids the memory of the logits: the fusion saves little memory for two classes,
+            // but most of the memory for the vocabulary of a language model.
             least_width: 256,
         }];
         Hints { fusions: FUSIONS, ..Hints::default() }

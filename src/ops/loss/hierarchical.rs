@@ -43,7 +43,8 @@ impl ClassTree {
     }
 
     /// Concatenates the steps of all paths into one list. Returns the index at which each path starts in the list, followed by
-    /// the list's length, and the list itself. A step is stored as the index of its node plus 1, negated for a right step.
+    /// the list's length, and the list itself. Both results are empty for a complete tree. A step is stored as the
+    /// index of its node plus 1, negated for a right step.
     pub(in crate::ops) fn listed(&self) -> (Vec<usize>, Vec<i64>) {
         let ClassTree::Paths(paths) = self else { return (Vec::new(), Vec::new()) };
         let mut starts = vec![0];
@@ -60,15 +61,15 @@ impl ClassTree {
 }
 
 operator! {
-    /// Hierarchical softmax: the negative log-likelihood of each row's label, with the probability of a class as a product of
-    /// decisions along its path in a binary tree (Morin and Bengio, "Hierarchical probabilistic neural network language model",
-    /// 2005).
+    /// Hierarchical softmax: the negative log-likelihood of each row's label. The probability of a class is the product
+    /// of the probabilities of all decisions on the path to the class in a binary tree (Morin and Bengio, "Hierarchical
+    /// probabilistic neural network language model", 2005).
     ///
     /// The nodes n on the path to the label have the scores s_n = x_i · W_n + b_n. The loss is loss_i = Σ_n ln(1 + e^∓s_n),
-    /// with − at a left step of the path and + at a right step. Here e^−loss_i is the probability of the label's class; the
-    /// probabilities of all classes add up to 1. Without given paths, the tree is the complete binary tree over C classes: node
-    /// k has the children 2k and 2k + 1, the leaf of class c is C + c, and node k uses row k − 1 of W. In the complete tree, a
-    /// row needs about log₂ C dot products instead of C.
+    /// where the sign is − at a left step of the path and + at a right step. Here e^−loss_i is the probability of the
+    /// label's class; the probabilities of all classes add up to 1. Without given paths, the tree is the complete
+    /// binary tree over C classes: node k has the children 2k and 2k + 1, the leaf of class c is C + c, and node k uses
+    /// row k − 1 of W. In the complete tree, a row needs about log₂ C dot products instead of C.
     ///
     /// The shapes are x `[rows, width]`, `weight` W `[nodes, width]` (C − 1 nodes in the complete tree) and `bias` b `[nodes]`.
     /// The operator computes each row alone: the rows may have any LoD, which the loss `[rows]` keeps. The gradient of W is
@@ -92,8 +93,9 @@ operator! {
     /// ```
     ///
     /// # Errors
-    /// It is an error if rows, widths or dtypes do not match; if the weight does not have one row per node, or a path names a
-    /// node that has no row; at a run, it is an error if a label is negative or not below the number of classes.
+    /// It is an error if numbers of rows, LoDs, widths or dtypes do not match; if the weight does not have one row per
+    /// node, or a path names a node that has no row; at a run, it is an error if a label is negative or not below the
+    /// number of classes.
     #[derive(Clone)]
     pub(in crate::ops) struct HierarchicalSigmoid = hierarchical_sigmoid {
         classes: usize,
@@ -106,11 +108,12 @@ operator! {
 }
 
 builder_methods! { HierarchicalSigmoidLoss, Builder, Var;
-    /// Hierarchical softmax: the negative log-likelihood of each row's label, with the probability of a class as a product of
-    /// decisions along its path in a binary tree. The loss of row i is Σ_n ln(1 + e^∓s_n), with the scores s_n = x_i · W_n +
-    /// b_n of the nodes n on the path to the label, − at a left step and + at a right step. Here e^−loss_i is the probability
-    /// of the label's class. The operator [`hierarchical_sigmoid`](crate::ops) has the full formula, with the shapes. The
-    /// gradient of W is selected rows: for each row of x, one row for each node on the path to the label.
+    /// Hierarchical softmax: the negative log-likelihood of each row's label. The probability of a class is the product
+    /// of the probabilities of all decisions on the path to the class in a binary tree. The loss of row i is Σ_n ln(1 +
+    /// e^∓s_n), with the scores s_n = x_i · W_n + b_n of the nodes n on the path to the label; the sign is − at a left
+    /// step and + at a right step. Here e^−loss_i is the probability of the label's class. The operator
+    /// [`hierarchical_sigmoid`](crate::ops) has the full formula, with the shapes. The gradient of W is selected rows:
+    /// for each row of x, one row for each node on the path to the label.
     ///
     /// ```
     /// use unpadded::layers::init;
@@ -135,8 +138,8 @@ builder_methods! { HierarchicalSigmoidLoss, Builder, Var;
     /// ```
     ///
     /// # Errors
-    /// It is an error if rows, widths or dtypes do not match; if the weight does not have one row per node, or a path names a
-    /// node that has no row.
+    /// It is an error if numbers of rows, LoDs, widths or dtypes do not match; if the weight does not have one row per
+    /// node, or a path names a node that has no row.
     #[doc(alias = "hsigmoid")]
     pub fn hierarchical_sigmoid(&self, x: Var, weight: Var, bias: Option<Var>, labels: Var, tree: ClassTree) -> Var {
         let (starts, steps) = tree.listed();
@@ -222,7 +225,7 @@ impl HierarchicalSigmoid {
         gradients::<T>(run, self.depth(), &mut |_, row, x, add| {
             let class = self.class(&labels, row)?;
             self.path::<T>(class, |node, sign| {
-                // The derivative of ln(1 + e^−s) by s is −sigmoid(−s), here with s = sign · score.
+                // The derivative of ln(1 + e^−s) with respect to s is −sigmoid(−s), here with s = sign · score.
                 let s = sign * table.score(node, x);
                 let e = (-s.abs()).exp();
                 let missing = if s > T::ZERO { e / (T::ONE + e) } else { T::ONE / (T::ONE + e) };

@@ -1,5 +1,5 @@
-//! `linear_cross_entropy`: `linear` and the `cross_entropy` of its output as one operator, which holds only a chunk of the
-//! logits in memory.
+//! `linear_cross_entropy`: computes `linear` and the `cross_entropy` of its output in one operator, which holds only a
+//! chunk of the logits in memory.
 
 use ndarray::{Array1, Array2, array};
 
@@ -26,10 +26,11 @@ use crate::with_float;
 const WORTH_DIVIDING: usize = 1 << 16;
 
 /// Returns the number of rows of a chunk, for logits with `classes` columns. A chunk has enough rows to make the matrix products
-/// take much longer than reading W, but no more rows than one block of a product per thread: more rows would not save a pass over
-/// W. With few classes, a chunk has up to a million logits. To limit memory, a chunk has at most eight million logits, unless
-/// [`SUM_ROWS`] / 2 rows have more logits. The number of rows of a chunk is a multiple of [`SUM_ROWS`], or half of [`SUM_ROWS`],
-/// so that sums over rows have the same bits on every machine.
+/// take much longer than reading W. But a chunk has no more rows than one block of a product per thread, because more
+/// rows would not save a pass over W. With few classes, a chunk may have more rows: up to 4096 rows with about a
+/// million logits in total. To limit memory, a chunk has at most eight million logits, unless [`SUM_ROWS`] / 2 rows
+/// have more logits. The number of rows of a chunk is a multiple of [`SUM_ROWS`], or half of [`SUM_ROWS`], so that sums
+/// over rows have the same bits on every machine.
 fn chunk_rows(cpu: Cpu, classes: usize, threads: usize) -> usize {
     let logits = |count: usize| count / classes.max(1);
     let most = logits(8 << 20) / SUM_ROWS * SUM_ROWS;
@@ -45,15 +46,15 @@ operator! {
     /// Computes the cross-entropy of a softmax over a linear layer, and holds only a chunk of the logits in memory.
     ///
     /// loss = `cross_entropy`(x · W + b, labels), with x `[rows, in]`, W `[in, classes]`, b `[classes]` and the attributes of
-    /// `cross_entropy`; with `transposed` the weight is Wᵀ, `[classes, in]`. Row-wise. The share of each row, which is the
-    /// row's weight in the mean loss, is computed by a separate operator, `cross_entropy_share`, which reads the labels but not
-    /// the logits.
+    /// `cross_entropy`; with `transposed` the weight is Wᵀ, `[classes, in]`. The loss of a row depends on no other row.
+    /// The share of each row, which is the row's weight in the mean loss, is computed by a separate operator,
+    /// `cross_entropy_share`, which reads the labels but not the logits.
     ///
-    /// The operator divides the rows of x into chunks, and computes one chunk after another. Sums over rows are added up in
-    /// fixed blocks of rows, so the bits of these sums do not depend on the number of threads. For each chunk, the operator
-    /// computes the losses, then the gradient of the logits in the memory of the logits, then the chunk's part of the gradients
-    /// of x, W and b. A separate backward call would compute the logits again, so the compiler merges the forward and the
-    /// backward call into one call, which computes the logits once.
+    /// The operator divides the rows of x into chunks, and computes one chunk after another. Sums over rows are
+    /// computed in fixed blocks of rows, so the bits of these sums do not depend on the number of threads. For each
+    /// chunk, the operator computes the losses, then the gradient of the logits, which replaces the logits in memory,
+    /// and then the chunk's part of the gradients of x, W and b. A separate backward call would compute the logits
+    /// again, so the compiler merges the forward and the backward call into one call, which computes the logits once.
     ///
     /// ```
     /// use ndarray::array;
@@ -261,7 +262,7 @@ fn sizes(s: &InferShape<'_>, slot: usize, transposed: Transpose) -> Result<(usiz
 /// The matrix products with W that a call computes.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Products {
-    /// The logits.
+    /// The product that computes the logits.
     Logits,
     /// The product that computes the logits, and the product that computes the gradient of x.
     LogitsAndInputs,
@@ -396,7 +397,8 @@ fn all<T: RowValue>(
     }
 }
 
-/// Computes the losses of a chunk's rows, divided over threads; replaces the logits in `logits` by their gradient.
+/// Computes the logits and the losses of a chunk's rows, divided among threads. If the gradient of the losses is given,
+/// replaces the numbers of `logits` by the gradient of the logits, and computes the gradient of x.
 fn take<T: RowValue>(
     shared: &RowInputs<'_, T>,
     weights: &Weights<T>,
@@ -476,8 +478,8 @@ impl<T: Float> Sweep for Losses<'_, T> {
 
 operator! {
     /// Computes the share of each row, which is the row's weight in the mean loss: share_i = w_y, the weight of the class y (1
-    /// without `class_weights`), and 0 where the label y is `ignore_index`. The operator uses only the dtype and the number of
-    /// classes of `weight`, not the numbers.
+    /// without `class_weights`), and 0 where the label y is `ignore_index`. The operator uses only the dtype of
+    /// `weight` and its number of classes, not the numbers of `weight`.
     ///
     /// ```
     /// use ndarray::array;

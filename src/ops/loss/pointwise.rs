@@ -52,7 +52,7 @@ pub(in crate::ops) trait Pointwise: DeclaredOp + Copy {
 pub(in crate::ops) struct RowLoss<F>(F);
 family!(RowLoss);
 
-/// Checks that x and y are floats with the same rows and the same width; returns the spec of one number per row.
+/// Checks that x and y are floats with the same number of rows, LoD and width; returns the spec of one number per row.
 pub(in crate::ops) fn one_each(s: &InferShape<'_>, x: usize, y: usize) -> Result<Spec> {
     s.is_float(x)?;
     s.same_dtype(x, y)?;

@@ -9,9 +9,9 @@ use crate::ops::feature::norm::above_zero;
 operator! {
     /// Computes the mean squared error of each row: loss_i = Σ_j (x_ij − y_ij)² / n, over the n columns.
     ///
-    /// Each row has its own loss: `x` and `y` have equal rows and widths and one LoD, which the loss `[rows, 1]` keeps. A row
-    /// without columns has the loss 0. The `mean` of this loss is the mean squared error over all elements of the batch. The
-    /// gradient passes to `x` and to `y`.
+    /// Each row has its own loss: `x` and `y` have the same number of rows, the same width and the same LoD. The loss
+    /// `[rows, 1]` keeps this LoD. A row without columns has the loss 0. The `mean` of this loss is the mean squared
+    /// error over all elements of the batch. The gradient passes to `x` and to `y`.
     ///
     /// ```
     /// use ndarray::array;
@@ -28,7 +28,8 @@ operator! {
     /// ```
     ///
     /// # Errors
-    /// It is an error if `x` and `y` are not floats of one dtype, with the same rows and the same width.
+    /// It is an error if `x` and `y` are not floats of one dtype, or differ in the number of rows, the LoD or the
+    /// width.
     #[doc(alias = "mse")]
     #[derive(Clone, Copy)]
     pub(in crate::ops) struct SquaredError = squared_error {}
@@ -56,12 +57,13 @@ impl Pointwise for SquaredError {
 }
 
 operator! {
-    /// Computes the mean Huber loss of each row, which is robust to outliers. With d = x_ij − y_ij, it is the mean over the n
-    /// columns of d² / 2 where |d| ≤ delta, else of delta · (|d| − delta / 2) (Huber, "Robust estimation of a location
-    /// parameter", 1964).
+    /// Computes the mean Huber loss of each row, which is robust to outliers. With d_j = x_ij − y_ij and n columns:
+    /// loss_i = Σ_j h(d_j) / n, where h(d) is d² / 2 if |d| ≤ delta, else delta · (|d| − delta / 2) (Huber, "Robust
+    /// estimation of a location parameter", 1964).
     ///
-    /// Each row has its own loss: `x` and `y` have equal rows and widths and one LoD, which the loss `[rows, 1]` keeps. A row
-    /// without columns has the loss 0. The loss corresponds to PyTorch's `HuberLoss`. The gradient passes to `x` and to `y`.
+    /// Each row has its own loss: `x` and `y` have the same number of rows, the same width and the same LoD. The loss
+    /// `[rows, 1]` keeps this LoD. A row without columns has the loss 0. The loss corresponds to PyTorch's `HuberLoss`.
+    /// The gradient passes to `x` and to `y`.
     ///
     /// ```
     /// use ndarray::array;
@@ -77,8 +79,8 @@ operator! {
     /// ```
     ///
     /// # Errors
-    /// It is an error if `x` and `y` are not floats of one dtype, with the same rows and the same width, or if delta is not
-    /// above 0.
+    /// It is an error if `x` and `y` are not floats of one dtype, or differ in the number of rows, the LoD or the
+    /// width, or if delta is not above 0.
     #[derive(Clone, Copy)]
     pub(in crate::ops) struct Huber = huber { delta: f64 => above_zero }
     inputs { X = x: one, Y = y: one }
@@ -123,11 +125,12 @@ impl Pointwise for Huber {
 
 operator! {
     /// Computes the Kullback–Leibler divergence KL(y ‖ e^x) of each row, from a distribution `y` and the log-probabilities `x`:
-    /// loss_i = Σ_j y_ij · (ln y_ij − x_ij), without the terms of a y_ij of 0 or below.
+    /// loss_i = Σ_j y_ij · (ln y_ij − x_ij), over all columns j with y_ij > 0.
     ///
-    /// Each row has its own loss: `x` and `y` have equal rows and widths and one LoD, which the loss `[rows, 1]` keeps. `x` is,
-    /// for example, the output of `log_softmax`; the `mean` of this loss equals PyTorch's `KLDivLoss` with
-    /// `reduction='batchmean'`. The gradient passes to `x`, and to the numbers of `y` that are above 0.
+    /// Each row has its own loss: `x` and `y` have the same number of rows, the same width and the same LoD. The loss
+    /// `[rows, 1]` keeps this LoD. `x` is, for example, the output of `log_softmax`; the `mean` of this loss equals
+    /// PyTorch's `KLDivLoss` with `reduction='batchmean'`. The gradient passes to `x`, and to the numbers of `y` that
+    /// are above 0.
     ///
     /// ```
     /// use ndarray::array;
@@ -144,7 +147,8 @@ operator! {
     /// ```
     ///
     /// # Errors
-    /// It is an error if `x` and `y` are not floats of one dtype, with the same rows and the same width.
+    /// It is an error if `x` and `y` are not floats of one dtype, or differ in the number of rows, the LoD or the
+    /// width.
     #[derive(Clone, Copy)]
     pub(in crate::ops) struct KlDivergence = kl_divergence {}
     inputs { X = x: one, Y = y: one }

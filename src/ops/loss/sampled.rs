@@ -1,4 +1,5 @@
-//! `nce` and `sampled_softmax`: losses over many classes that score only the label of each row and a few sampled classes.
+//! `nce` and `sampled_softmax`: losses over many classes. For each row, the losses score only the label and a few
+//! sampled classes.
 
 use super::class_table::{BIAS, LABELS, LOSS, Table, WEIGHT, X, check, gradients};
 use crate::error::{Error, Result};
@@ -56,12 +57,13 @@ operator! {
     ///
     /// loss_i = ln(1 + e^−Δ_y) + Σ_j ln(1 + e^Δ_c_j).
     ///
-    /// Samples are drawn with replacement from C classes with the probability P(k) = ln((k + 2) / (k + 1)) / ln(C + 1) of class
-    /// k. So number the classes by frequency, the most frequent class first. The samples of a row depend on the seed, the step,
-    /// the operator, the row's sequence and the row's position, not on the other sequences of the batch. A sample that equals
-    /// the label is used like any other sample, since the method requires noise from the whole distribution P. During
-    /// inference, no classes are sampled: the sum over the samples is replaced by its expectation, Σ_k S · P(k) · ln(1 + e^Δ_k)
-    /// over all classes, and the returned samples are −1.
+    /// Samples are drawn with replacement from C classes; class k has the probability P(k) = ln((k + 2) / (k + 1)) /
+    /// ln(C + 1). This probability decreases with k, so number the classes by frequency, the most frequent class first.
+    /// The samples of a row depend on the seed, the step, the operator, the row's sequence and the row's position, not
+    /// on the other sequences of the batch. A sample that equals the label is used like any other sample, since the
+    /// method requires noise from the whole distribution P. During inference, no classes are sampled: the sum over the
+    /// samples is replaced by its expectation, Σ_k S · P(k) · ln(1 + e^Δ_k) over all classes, and the returned samples
+    /// are −1.
     ///
     /// The shapes are x `[rows, width]`, `weight` W `[classes, width]` and `bias` b `[classes]`. The operator computes each row
     /// alone: the rows may have any LoD, which the loss `[rows]` and the samples `[rows, S]` keep. The gradient of W is
@@ -85,8 +87,9 @@ operator! {
     /// ```
     ///
     /// # Errors
-    /// It is an error if rows, widths or dtypes do not match, if `samples` is 0, or if the gradient is neither dense nor
-    /// selected rows; at a run, it is an error if a label is negative or not below the number of classes.
+    /// It is an error if numbers of rows, LoDs, widths or dtypes do not match, if `samples` is 0, or if the gradient is
+    /// neither dense nor selected rows; at a run, it is an error if a label is negative or not below the number of
+    /// classes.
     #[derive(Clone, Copy)]
     pub(in crate::ops) struct Nce = nce { samples: usize => at_least_one, sparse: bool = false }
     inputs { X = x: one, WEIGHT = weight: one, BIAS = bias: optional, LABELS = labels: one.without_gradient() }
@@ -101,17 +104,19 @@ operator! {
 
 operator! {
     /// Sampled softmax: the cross-entropy of a softmax over a row's label and a few sampled classes, not over all classes (Jean
-    /// et al., 2015; it is the ranking objective that Ma and Collins, 2018, show to be consistent). Returns two outputs: the
-    /// loss and the sampled classes of each row.
+    /// et al., 2015). This loss is the ranking objective, which Ma and Collins (2018) show to be consistent. Returns
+    /// two outputs: the loss and the sampled classes of each row.
     ///
-    /// The loss has the scores s_k = x_i · W_k + b_k, the label y, S samples c_1 … c_S and Δ_k = s_k − ln(S · P(k)), which
-    /// corrects for the expected number of samples of class k: loss_i = −ln(e^Δ_y / (e^Δ_y + Σ_j e^Δ_c_j)).
+    /// The loss has the scores s_k = x_i · W_k + b_k, the label y, S samples c_1 … c_S and Δ_k = s_k − ln(S · P(k)).
+    /// The term ln(S · P(k)) corrects for the expected number of samples of class k. The formula is loss_i = −ln(e^Δ_y
+    /// / (e^Δ_y + Σ_j e^Δ_c_j)).
     ///
-    /// Samples are drawn from the distribution of [`nce`](Self::nce), so number the classes by frequency, the most frequent class
-    /// first. A sample that equals the label is used like any other sample: then, for any S, the loss is least if the softmax
-    /// over all classes is the distribution of the labels. If samples that equal the label were skipped, the trained model would
-    /// give frequent classes too large a probability. During inference, no classes are sampled: the loss is the cross-entropy of
-    /// the softmax over all classes, and the returned samples are −1.
+    /// Samples are drawn from the same distribution as in [`nce`](Self::nce), so number the classes by frequency, the
+    /// most frequent class first. A sample that equals the label is used like any other sample: then, for any S, the
+    /// expected loss is smallest if the softmax over all classes equals the distribution of the labels. If samples that
+    /// equal the label were skipped, the trained model would give frequent classes too large a probability. During
+    /// inference, no classes are sampled: the loss is the cross-entropy of the softmax over all classes, and the
+    /// returned samples are −1.
     ///
     /// The shapes are x `[rows, width]`, `weight` W `[classes, width]` and `bias` b `[classes]`. The operator computes each row
     /// alone: the rows may have any LoD, which the loss `[rows]` and the samples `[rows, S]` keep. The gradient of W is
@@ -134,8 +139,9 @@ operator! {
     /// ```
     ///
     /// # Errors
-    /// It is an error if rows, widths or dtypes do not match, if `samples` is 0, or if the gradient is neither dense nor
-    /// selected rows; at a run, it is an error if a label is negative or not below the number of classes.
+    /// It is an error if numbers of rows, LoDs, widths or dtypes do not match, if `samples` is 0, or if the gradient is
+    /// neither dense nor selected rows; at a run, it is an error if a label is negative or not below the number of
+    /// classes.
     #[derive(Clone, Copy)]
     pub(in crate::ops) struct SampledSoftmax = sampled_softmax { samples: usize => at_least_one, sparse: bool = false }
     inputs { X = x: one, WEIGHT = weight: one, BIAS = bias: optional, LABELS = labels: one.without_gradient() }
@@ -310,7 +316,7 @@ struct Rule {
     label_among_all: bool,
 }
 
-/// [`Contrast::loss`].
+/// A pointer to [`Contrast::loss`].
 type Loss<T> = fn(&mut [T], &[T]) -> T;
 
 impl<F: Contrast> ContrastOp<F> {
@@ -456,7 +462,7 @@ impl<F: Contrast> Op for ContrastOp<F> {
     }
 }
 
-/// Returns check cases for losses with a class table, for each set of attributes in `all`.
+/// Returns check cases of a loss with a class table; `all` lists the attributes of the cases.
 pub(in crate::ops) fn samples(all: &[Attributes], classes: usize, height: usize) -> Result<Vec<CheckCase>> {
     let cases: [(&str, &[&[usize]]); 4] = [
         ("sequences with an empty one", &[&[2, 0, 1]]),

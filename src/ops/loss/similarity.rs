@@ -12,8 +12,9 @@ use crate::{builder_methods, operator};
 operator! {
     /// Cosine similarity of row i of x and row i of y: out_i = x_i · y_i / (‖x_i‖ · ‖y_i‖), one number per row.
     ///
-    /// The operator computes each pair of rows alone: `x` and `y` have the same rows, of any LoD, which the output `[rows, 1]`
-    /// keeps. If the norm of x_i or y_i is below 10⁻⁸, the cosine of this pair is 0 and passes no gradient.
+    /// The operator computes each pair of rows alone: `x` and `y` have the same number of rows and the same LoD, which
+    /// the output `[rows, 1]` keeps. If the norm of x_i or y_i is below 10⁻⁸, the cosine of this pair is 0 and passes
+    /// no gradient.
     ///
     /// ```
     /// use ndarray::array;
@@ -30,7 +31,8 @@ operator! {
     /// ```
     ///
     /// # Errors
-    /// It is an error if `x` and `y` are not floats of one dtype, with the same rows and the same width.
+    /// It is an error if `x` and `y` are not floats of one dtype, or differ in the number of rows, the LoD or the
+    /// width.
     pub(in crate::ops) struct CosineSimilarity = cosine_similarity {}
     inputs { X = x: one, Y = y: one }
     outputs { OUT = out: one }
@@ -56,8 +58,8 @@ builder_methods! { CosineLoss, Builder, Var;
     /// ```
     ///
     /// # Errors
-    /// It is an error if `x`, `y` and `like` are not floats of one dtype with the same rows, or `x` and `y` have different
-    /// widths.
+    /// It is an error if `x`, `y` and `like` are not floats of one dtype, or differ in the number of rows or the LoD;
+    /// or if `x` and `y` have different widths.
     pub fn cosine_loss(&self, x: Var, y: Var, like: Var, margin: f64) -> Var {
         let c = self.cosine_similarity(x, y);
         let (far, near) = (self.scale(c, -1.0, 1.0), self.relu(self.scale(c, 1.0, -margin)));
@@ -72,8 +74,9 @@ builder_methods! { MarginRanking, Builder, Var;
     /// to exceed x by at least `margin` where `first` is −1. The formula is loss = max(0, margin − first · (x − y)), number by
     /// number.
     ///
-    /// `x`, `y` and `first` have the same rows, of any LoD, which the loss keeps. The method appends arithmetic operators,
-    /// which a compiled program runs together in one pass over the rows. The loss corresponds to PyTorch's `MarginRankingLoss`.
+    /// `x`, `y` and `first` have the same number of rows and the same LoD, which the loss keeps. The method appends
+    /// arithmetic operators, which a compiled program runs together in one pass over the rows. The loss corresponds to
+    /// PyTorch's `MarginRankingLoss`.
     ///
     /// ```
     /// use unpadded::{Builder, DType};
@@ -86,7 +89,8 @@ builder_methods! { MarginRanking, Builder, Var;
     /// ```
     ///
     /// # Errors
-    /// It is an error if `x`, `y` and `first` are not floats of one dtype, with the same rows and the same width.
+    /// It is an error if `x`, `y` and `first` are not floats of one dtype, or differ in the number of rows, the LoD or
+    /// the width.
     pub fn margin_ranking(&self, x: Var, y: Var, first: Var, margin: f64) -> Var {
         self.relu(self.scale(self.mul(first, self.sub(x, y)), -1.0, margin))
     }
@@ -182,8 +186,8 @@ impl<T: Float> Sweep for Cosines<'_, T> {
     }
 }
 
-/// The operands for the gradient of `own`, which is x or y. The gradient of x is (y / ‖y‖ − c · x / ‖x‖) / ‖x‖, where c is the
-/// cosine, times the output's gradient.
+/// The operands for the gradient of `own`, which is x or y. The gradient of x is (y / ‖y‖ − c · x / ‖x‖) / ‖x‖,
+/// multiplied by the output's gradient; c is the cosine.
 struct Turns<'a, T> {
     own: View<'a, T>,
     other: View<'a, T>,

@@ -18,13 +18,13 @@ use crate::with_float;
 use crate::{builder_methods, operator};
 
 operator! {
-    /// Computes x · W + b with given variables: `x` `[rows, in]`, `weight` `[in, out]`, `bias` `[out]`; the layer
-    /// `layers::Linear` creates weight and bias.
+    /// Computes x · W + b from variables of the caller: `x` `[rows, in]`, `weight` `[in, out]`, `bias` `[out]`. In
+    /// contrast, the layer `layers::Linear` creates the weight and the bias.
     ///
     /// out = x · W + b, with x `[rows, in]`, W `[in, out]`, b `[out]`. The operator computes each row alone; the rows of x may
-    /// have any LoD, which the output keeps. There may be several weights, with one bias for each weight or no biases: the
-    /// weights are concatenated, out = x · [W₁ W₂ …] + [b₁ b₂ …]. With the attribute `transposed`, each weight input is Wᵀ,
-    /// `[out, in]`.
+    /// have any LoD, which the output keeps. There may be several weights, with one bias for each weight or without
+    /// biases. The weights are then concatenated: out = x · [W₁ W₂ …] + [b₁ b₂ …]. With the attribute `transposed`,
+    /// each weight input is Wᵀ, `[out, in]`.
     ///
     /// ```
     /// use ndarray::array;
@@ -55,9 +55,9 @@ operator! {
 }
 
 builder_methods! { TransposedLinear, Builder, Var;
-    /// Computes x · Wᵀ + b with given variables: `x` `[rows, in]`, `weight` W `[out, in]`, `bias` `[out]`. So an embedding
-    /// table `[vocabulary, width]` can also compute logits from states (tied weights); the table's gradient is then the sum of
-    /// the gradients of both uses.
+    /// Computes x · Wᵀ + b from variables of the caller: `x` `[rows, in]`, `weight` W `[out, in]`, `bias` `[out]`. With
+    /// this method, an embedding table `[vocabulary, width]` can also compute logits from states (tied weights); the
+    /// table's gradient is then the sum of the gradients of both uses.
     ///
     /// ```
     /// use unpadded::{Builder, DType};
@@ -125,7 +125,8 @@ struct Scratch<T: Float> {
     bias: Vec<T>,
 }
 
-/// Infers the spec of a product of x and weights, which may have any storages; the output has the storage of `x`.
+/// Infers the spec of a product of x and weights. `x` and the weights may have any storages; the output has the storage
+/// of `x`.
 pub(in crate::ops) fn product_of(s: &InferShape<'_>, transposed: Transpose) -> Result<Spec> {
     s.is_float(Linear::X)?;
     s.same_dtype(Linear::X, Linear::WEIGHT)?;
@@ -214,7 +215,7 @@ impl Op for Linear {
                 };
                 let mut weights = std::mem::take(prepare.keep::<PackedMatrix<T>>());
                 let constant = |k| {
-                    let expected = || Error::new("weight", "one that stays the same", "another");
+                    let expected = || Error::new("weight", "a constant", "a variable that changes");
                     prepare.constant_at::<T>(Self::WEIGHT, k).ok_or_else(expected)
                 };
                 pack(&mut weights, prepare.count(Self::WEIGHT), constant, self.transposed, purpose)?;

@@ -142,7 +142,8 @@ impl Matmul {
     fn memory_of<T: RowValue>(&self, sizes: &CallSizes<'_>) -> CallMemory {
         let ((rows, width), (m, n)) = (sizes.input(Self::X), sizes.output(Self::OUT));
         let k = if self.transpose_x { rows } else { width };
-        // A product of an m × k matrix, which is transposed first if the flag is set, and a k × n matrix.
+        // The bytes of a product of an m × k matrix and a k × n matrix: of the packed right factor and, if `transposed`
+        // is set, of the transposed left factor.
         let product = |wanted: bool, transposed: bool, (m, k, n): (usize, usize, usize)| {
             let packed = if wanted { PackedMatrix::<T>::bytes_of(k, n) } else { 0 };
             (packed, if wanted && transposed { m * k * size_of::<T>() } else { 0 })

@@ -20,9 +20,9 @@ operator! {
     /// Computes the outer product of two vectors in each row; each row of the output is a matrix.
     ///
     /// out_i = x_i · y_iᵀ, so out\[i, a, b\] = x\[i, a\] · y\[i, b\], with x `[rows, m]`, y `[rows, n]` and out `[rows, m, n]`.
-    /// The operator computes each row alone: x and y have the same rows and LoD, which the output keeps. Together with
-    /// `matvec`, it implements a matrix memory (Schmidhuber, "Learning to control fast-weight memories", 1992): `outer` writes
-    /// C_t = f_t · C_{t−1} + v_t · k_tᵀ, and `matvec` reads C_t · q_t.
+    /// The operator computes each row alone: x and y have the same number of rows and the same LoD, which the output
+    /// keeps. Together with `matvec`, it implements a matrix memory (Schmidhuber, "Learning to control fast-weight
+    /// memories", 1992): `outer` writes C_t = f_t · C_{t−1} + v_t · k_tᵀ, and `matvec` reads C_t · q_t.
     ///
     /// ```
     /// use ndarray::array;
@@ -52,9 +52,9 @@ operator! {
     /// Multiplies the matrix in each row of x by the vector in the same row of y.
     ///
     /// out_i = x_i · y_i, so out\[i, a\] = Σ_b x\[i, a, b\] · y\[i, b\], with x `[rows, m, n]`, y `[rows, n]` and out
-    /// `[rows, m]`. The operator computes each row alone: x and y have the same rows and LoD, which the output keeps. The input
-    /// x may also be `[rows, m · n]`, with the lines of each matrix one after the other. To multiply all rows by one matrix,
-    /// use `product`.
+    /// `[rows, m]`. The operator computes each row alone: x and y have the same number of rows and the same LoD, which
+    /// the output keeps. The input x may also be `[rows, m · n]`, with the lines of each matrix one after the other. To
+    /// multiply all rows by one matrix, use `product`.
     ///
     /// ```
     /// use ndarray::array;
@@ -70,8 +70,8 @@ operator! {
     /// ```
     ///
     /// # Errors
-    /// It is an error if the rows of x are not matrices, or the rows of y not vectors, of floats of one dtype, or if rows or
-    /// widths do not match.
+    /// It is an error if the rows of x are not matrices of floats, or the rows of y are not vectors of floats; if the
+    /// dtypes of x and y differ; or if the numbers of rows, the LoDs or the widths do not match.
     pub(in crate::ops) struct Matvec = matvec {}
     inputs { X = x: one, Y = y: one }
     outputs { OUT = out: one }
@@ -214,7 +214,7 @@ fn products(work: &Work<'_>) -> u64 {
     }
 }
 
-/// Adds vectors as the operand `y` to a check case; the vectors have the rows of x.
+/// Adds the operand `y` to a check case: one vector for each row of x.
 fn beside(sample: CheckCase, x: &Variable, width: usize) -> Result<CheckCase> {
     let y = Variable::from(numbers(x.rows(), width, 1)).with_lod(x.lod().cloned())?;
     Ok(if sample.operands[0].batched { sample.batch("y", y) } else { sample.constant("y", y) })

@@ -81,7 +81,7 @@ fn rate(attributes: &Attributes, name: &str) -> Result<f64> {
     Ok(rate)
 }
 
-/// Draws the random numbers of a row; the forward and the backward pass draw the same numbers.
+/// Makes the closure that draws the random numbers of a row; the forward and the backward pass draw the same numbers.
 macro_rules! draw {
     ($dropout:expr, $run:expr) => {
         |row, numbers: &mut [f32]| {

@@ -11,14 +11,14 @@ use crate::ops::lookup::ids::{check, ids};
 use crate::tensor::{DType, Variable};
 
 operator! {
-    /// Removes the ids in `tokens` from `x`, so that the sequences of the last level become shorter.
+    /// Removes the ids in `tokens` from `x`; the sequences of the last level become shorter.
     ///
     /// The remaining ids of each sequence keep their order. The list `tokens` has, for example, the ids of padding or stop
     /// words, which an evaluation ignores. The output has the levels of x above the last level, and new lengths in the last
     /// level. A sequence in which all ids are removed becomes empty. No gradient passes, since x holds ids.
     ///
-    /// The operator computes the offsets of the output's last level from the ids in x (`Op::levels`). So in a step block, the
-    /// ids in `x` must not depend on a memory.
+    /// The operator computes the offsets of the output's last level from the ids in x (`Op::levels`). In a step block,
+    /// these offsets are computed before the first step, so the ids in `x` must not depend on a memory.
     ///
     /// ```
     /// use unpadded::op::{Attributes, Operand};

@@ -21,15 +21,16 @@ operator! {
     /// level `ref_level` of `y`; `None` means the last level of `y`.
     ///
     /// Let n_i be the length of sequence i in the level `ref_level` of y (by default the last level). There are two cases:
-    /// - If x has one row for each sequence of level `ref_level` of y, row i is repeated n_i times. The output then has one row
-    ///   per entry of this level, and the LoD of y down to this level; if this level is the last level of y, the output has the
-    ///   rows and the LoD (the same `Arc`) of y.
+    /// - If x has one row for each sequence of level `ref_level` of y, row i is repeated n_i times. The output then
+    ///   has Σ_i n_i rows, and the LoD of y down to level `ref_level`. If `ref_level` is the last level of y, the
+    ///   output has the number of rows and the LoD (the same `Arc`) of y.
     /// - If x has one sequence for each sequence of level `ref_level` of y, sequence i is repeated n_i times. The LoD of the
-    ///   output then is the LoD of y down to this level, followed by a level with the lengths of the copies.
+    ///   output then is the LoD of y down to level `ref_level`, followed by a level with the lengths of the copies.
     ///
-    /// If rows are repeated, the LoD of x is the levels of y above `ref_level` (no LoD if `ref_level` is 0). If sequences are
-    /// repeated, the LoD of x has one more level. With n_i = 0, row i or sequence i is dropped. The operator reads only the LoD
-    /// of y, not the numbers. The gradient of a row of x is the sum of the output's gradients over all copies of the row.
+    /// If rows are repeated, the LoD of x consists of the levels of y above `ref_level` (no LoD if `ref_level` is 0).
+    /// If sequences are repeated, the LoD of x has one level more than these levels. With n_i = 0, row i or sequence i
+    /// is dropped. The operator reads only the LoD of y, not the numbers. The gradient of a row of x is the sum of the
+    /// output's gradients over all copies of the row.
     ///
     /// `x` may have any dtype. A row of the output may depend on a row of another sequence of the batch, so `sequence_expand`
     /// in a step block is an error. In a step block, use [`sequence_expand_as`](Self::sequence_expand_as), which repeats rows
@@ -97,7 +98,7 @@ impl Op for SequenceExpand {
             let names: Vec<String> = above.iter().map(|level| level.0.to_string()).collect();
             return Err(s.mismatch(
                 Self::X,
-                &format!("lod({}), or one level more: a row or sequence for each of `y`'s", names.join(", ")),
+                &format!("lod({}), or one level more: one entry per sequence of `y`", names.join(", ")),
             ));
         }
         s.set(Self::OUT, out);

@@ -18,10 +18,10 @@ operator! {
     /// Repeats row i of `x` for every row of sequence i in the last level of `y`.
     ///
     /// `x` has one row for each sequence in the last level of `y`, and the LoD of `y` without the last level, like the output
-    /// of a pooling operator. The number of copies of row i is the length of sequence i, so the output has the LoD of `y` (the
-    /// same `Arc`). If sequence i of `y` is empty, row i of `x` has no copy in the output. The operator reads only the LoD of
-    /// `y`, not the numbers. `x` may have any dtype; the gradient of a row of `x` is the sum of the output's gradients over all
-    /// copies of the row.
+    /// of a pooling operator. The number of copies of row i is the length of sequence i of `y`, so the output has the
+    /// LoD of `y` (the same `Arc`). If sequence i of `y` is empty, row i of `x` has no copy in the output. The operator
+    /// reads only the LoD of `y`, not the numbers. `x` may have any dtype; the gradient of a row of `x` is the sum of
+    /// the output's gradients over all copies of the row.
     ///
     /// The operator computes each sequence alone, so it is allowed in a step block: attention uses it to combine the state of a
     /// decoder with every row of a static sequence. [`sequence_expand`](Self::sequence_expand) can also repeat whole sequences,

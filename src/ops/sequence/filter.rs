@@ -22,13 +22,14 @@ operator! {
     /// Filters several variables: keeps the rows for which `keep` is not 0, in the order of the rows. The sequences of the last
     /// level become shorter, and all outputs have the same LoD.
     ///
-    /// `keep` holds one number or bool per row, such as the output of a comparison; the filtered variables have the rows and
-    /// LoD of `keep`, and any dtype and row shape. The levels above the last level do not change; a sequence without a kept row
-    /// becomes empty. The gradient of a row that was removed is 0. [`sequence_place`](Self::sequence_place) puts the kept rows
-    /// back at their old positions, so that a model can apply some layers only to some rows.
+    /// `keep` holds one number or bool per row, such as the output of a comparison; the filtered variables have one row
+    /// for each row of `keep`, the LoD of `keep`, and any dtype and row shape. The levels above the last level do not
+    /// change; a sequence without a kept row becomes empty. The gradient of a row that was removed is 0.
+    /// [`sequence_place`](Self::sequence_place) puts the kept rows back at their old positions, so that a model can
+    /// apply some layers only to some rows.
     ///
-    /// The operator computes the offsets of the outputs' last level from the numbers in `keep` (`Op::levels`). So in a step
-    /// block, `keep` must not depend on a memory.
+    /// The operator computes the offsets of the outputs' last level from the numbers in `keep` (`Op::levels`). In a
+    /// step block, these offsets are computed before the first step, so `keep` must not depend on a memory.
     ///
     /// ```
     /// use unpadded::{Builder, DType};
@@ -42,8 +43,8 @@ operator! {
     /// ```
     ///
     /// # Errors
-    /// It is an error if `keep` has no LoD or more than one number per row, or if a variable does not have the rows of `keep`; in
-    /// a step block, it is an error if `keep` depends on a memory.
+    /// It is an error if `keep` has no LoD or more than one number per row, or if a variable does not have the number
+    /// of rows and the LoD of `keep`; in a step block, it is an error if `keep` depends on a memory.
     pub(in crate::ops) struct SequenceFilter = sequence_filter {}
     inputs { KEEP = keep: one.without_gradient(), X = x: many }
     outputs { OUT = out: many }
@@ -55,9 +56,9 @@ operator! {
 }
 
 builder_methods! { SequenceFilterPlain, Builder, Var;
-    /// Filters the rows of `x`: keeps the rows for which `keep` is not 0, in their order, so that the sequences of the last
-    /// level become shorter. [`sequence_filter_all`](crate::Builder::sequence_filter_all) filters several variables at once and
-    /// lists the errors.
+    /// Filters the rows of `x`: keeps the rows for which `keep` is not 0, in their order. The sequences of the last
+    /// level become shorter. [`sequence_filter_all`](crate::Builder::sequence_filter_all) filters several variables at
+    /// once, and its page lists the errors.
     ///
     /// ```
     /// use unpadded::op::{Attributes, Operand};
@@ -84,10 +85,10 @@ operator! {
     /// Puts the rows of `x` at the positions where `keep` is not 0, and rows of zeros at all other positions: the rows that
     /// [`sequence_filter`](Self::sequence_filter) removed become zeros.
     ///
-    /// The output has the rows and the LoD of `keep`. In each sequence of the last level, the k-th position where `keep` is not
-    /// 0 gets the k-th row of the same sequence of `x`. The input `x` holds floats, and has the levels of `keep` above the last
-    /// level. Empty sequences stay empty. The gradient of a row of `x` is the output's gradient at the position to which the
-    /// row was put.
+    /// The output has one row for each row of `keep`, and the LoD of `keep`. In each sequence of the last level, the
+    /// k-th position where `keep` is not 0 gets the k-th row of the same sequence of `x`. The input `x` holds floats;
+    /// `x` and `keep` have the same levels above the last level. Empty sequences stay empty. The gradient of a row of
+    /// `x` is the output's gradient at the position to which the row was put.
     ///
     /// ```
     /// use unpadded::op::{Attributes, Operand};
@@ -111,7 +112,7 @@ operator! {
     impl Builder, Var { fn sequence_place(&self, x: Var, keep: Var) -> Var; }
 }
 
-/// Makes a condition for check cases: i64 numbers from 0 to 2, which keep about two of three rows.
+/// Makes a condition for check cases: i64 numbers from 0 to 2, which keep about two thirds of the rows.
 fn keeping(lod: &Arc<Lod>, salt: usize) -> Result<Variable> {
     let keep = Array1::from_shape_fn(lod.rows(), |i| ((i * 5 + i / 3 + salt) % 3) as i64);
     Variable::sequences(keep, Arc::clone(lod))
@@ -230,7 +231,7 @@ impl Op for SequencePlace {
         s.has_lod(Self::X)?;
         let (x, keep) = (s.input(Self::X), s.input(Self::KEEP));
         if x.upper_levels() != keep.upper_levels() {
-            return Err(s.mismatch(Self::X, &format!("sequences below the levels of `keep`, {keep}")));
+            return Err(s.mismatch(Self::X, &format!("the levels of `keep` above the last, {keep}")));
         }
         let last = keep.lod.last().copied();
         s.set(Self::OUT, last.map_or_else(|| x.clone(), |level| x.with_last_level(level)));
@@ -244,7 +245,7 @@ impl Op for SequencePlace {
             for (i, rows) in run.sequences(Self::KEEP)?.iter().enumerate() {
                 let (from, places) = (of_x.rows(i), rows.clone().filter(|&row| keep.holds(row)).count());
                 if from.len() != places {
-                    let expected = format!("{places} rows of `x`, as many as `keep` has places in it");
+                    let expected = format!("{places} rows of `x`, one per position that `keep` keeps");
                     return Err(Error::new(format!("sequence {i}"), expected, from.len().to_string()));
                 }
                 let mut from = from;
@@ -306,7 +307,7 @@ mod tests {
         let error = op.call(&[Operand::batch("x", x), Operand::batch("keep", keep)]).err();
         let said = error.map(|error| error.to_string()).unwrap_or_default();
         assert!(
-            said.contains("sequence 1: expected 2 rows of `x`, as many as `keep` has places in it, got 1"),
+            said.contains("sequence 1: expected 2 rows of `x`, one per position that `keep` keeps, got 1"),
             "{said}"
         );
         Ok(())

@@ -47,14 +47,15 @@ operator! {
 operator! {
     /// Divides each sequence in the last level of `x` into pieces with the given `lengths`; the pieces are a new last level.
     ///
-    /// `lengths` holds whole numbers, and has the levels of `x` above the last level. The numbers in sequence i of `lengths`
-    /// are the lengths, in order, of the pieces of sequence i of `x`; these lengths add up to the number of rows of sequence i.
-    /// The output has the rows of `x`; its LoD is the LoD of `lengths` and a new last level with the lengths of the pieces. A
-    /// length of 0 makes an empty piece; an empty sequence may be divided into no pieces. `x` may have any dtype; the gradient
-    /// of row i of `x` is row i of the output's gradient.
+    /// `lengths` holds whole numbers in sequences; `lengths` and `x` have the same levels above the last level. The
+    /// numbers in sequence i of `lengths` are the lengths, in order, of the pieces of sequence i of `x`; these lengths
+    /// add up to the number of rows of sequence i. The output has the rows of `x`; its LoD is the LoD of `lengths` and
+    /// a new last level with the lengths of the pieces. A length of 0 makes an empty piece; an empty sequence may be
+    /// divided into no pieces. `x` may have any dtype; the gradient of row i of `x` is row i of the output's gradient.
     ///
-    /// The operator computes the offsets of the new level from the numbers in `lengths` (`Op::levels`). So in a step block
-    /// `lengths` must not depend on a memory, but `x` may depend on a memory.
+    /// The operator computes the offsets of the new level from the numbers in `lengths` (`Op::levels`). In a step
+    /// block, these offsets are computed before the first step, so `lengths` must not depend on a memory, but `x` may
+    /// depend on a memory.
     ///
     /// ```
     /// use unpadded::op::{Attributes, Operand};
@@ -68,9 +69,10 @@ operator! {
     /// ```
     ///
     /// # Errors
-    /// It is an error if `x` has no LoD, if `lengths` does not hold whole numbers in sequences with the levels of `x` above the
-    /// last level, or if `x` already has the largest number of levels; in a step block, if `lengths` depends on a memory; at a
-    /// run, if the lengths in a sequence do not add up to the number of rows of the sequence.
+    /// It is an error if `x` has no LoD, if `lengths` does not hold whole numbers in sequences, if `lengths` and `x`
+    /// have different levels above the last level, or if `x` already has the largest number of levels; in a step block,
+    /// if `lengths` depends on a memory; at a run, if the lengths in a sequence do not add up to the number of rows of
+    /// the sequence.
     pub(in crate::ops) struct LodAppend = lod_append {}
     inputs { X = x: one, LENGTHS = lengths: one.without_gradient() }
     outputs { OUT = out: one }
@@ -151,7 +153,7 @@ impl Op for LodAppend {
         if lengths.lod.len() != x.lod.len() || lengths.upper_levels() != x.upper_levels() {
             return Err(s.mismatch(
                 Self::LENGTHS,
-                "whole numbers in sequences below the same levels as `x`'s sequences",
+                "whole numbers in sequences, with the levels of `x` above the last level",
             ));
         }
         let level = s.level_from_data(&lengths.lod)?;

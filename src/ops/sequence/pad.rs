@@ -19,8 +19,8 @@ use crate::tensor::{DType, Dense, Element, Number, Variable, with_element};
 use crate::with_float;
 
 operator! {
-    /// Pads each sequence in the last level of `x` to `length` positions, with `pad_value` after the sequence; also returns the
-    /// lengths of the sequences.
+    /// Pads each sequence in the last level of `x` to `length` positions, with `pad_value` after the rows of the
+    /// sequence; also returns the lengths of the sequences.
     ///
     /// With n_s rows in sequence s, out_st is row t of sequence s for t < n_s, and `pad_value` for n_s ≤ t < `length`. The
     /// output has the shape `[sequences, length, …]`, where `[…]` is the shape of a row of x. The second output holds the
@@ -56,17 +56,19 @@ operator! {
     ///
     /// x has the shape `[sequences, positions, …]`. Sequence s of the output is the first n_s positions of row s of x, where
     /// n_s = `lengths`_s is a whole number. If n_s is negative or above the number of positions, the run fails and names the
-    /// sequence. The rows of the output have the shape `[…]`. The LoD of the output is the LoD of x with a new last level, the
-    /// lengths n_s. n_s = 0 gives an empty sequence. `x` may have any dtype. The gradient of x is 0 at the positions after the
-    /// end of a sequence.
+    /// sequence. The rows of the output have the shape `[…]`. The LoD of the output is the LoD of x, followed by a new
+    /// last level with the lengths n_s. A length of 0 gives an empty sequence. `x` may have any dtype. The gradient of
+    /// x is 0 at the positions after the end of a sequence.
     ///
-    /// Two variables that are unpadded with the same variable `lengths` get equal LoDs, so operators can combine them row by
-    /// row: the second call appends [`sequence_unpad_as`](Self::sequence_unpad_as) with the output of the first call as `y`.
-    /// The outputs of a call in a step block and of a call outside of the block cannot be combined row by row. For outputs that
-    /// can be combined, call `sequence_unpad_as` in the block, with the output from outside as `y`.
+    /// Two variables that are unpadded with the same variable `lengths` get the same LoD, so operators can combine the
+    /// two outputs row by row. For this, the second call appends [`sequence_unpad_as`](Self::sequence_unpad_as), with
+    /// the output of the first call as `y`. The output of a call in a step block and the output of a call outside of
+    /// the block cannot be combined row by row. To get outputs that can be combined, call `sequence_unpad_as` in the
+    /// block, with the output from outside of the block as `y`.
     ///
-    /// The operator computes the offsets of the last level from the numbers in `lengths` (`Op::levels`). So in a step block
-    /// `lengths` must not depend on a memory, but x may depend on a memory.
+    /// The operator computes the offsets of the last level from the numbers in `lengths` (`Op::levels`). In a step
+    /// block, these offsets are computed before the first step, so `lengths` must not depend on a memory, but x may
+    /// depend on a memory.
     ///
     /// ```
     /// use ndarray::array;

@@ -87,8 +87,8 @@ impl Pool {
         }
     }
 
-    /// Converts the accumulated value of all `len` rows of a sequence to the pooled row, in place: for the mean, divides the sum
-    /// by `len`.
+    /// Converts the accumulated value of all `len` rows of a sequence to the pooled row, in place: for `Mean` and
+    /// `Sqrt`, divides the sum by [`Self::divisor`].
     pub(in crate::ops) fn finish<T: Float>(self, len: usize, out: &mut [T]) {
         if matches!(self, Pool::Mean | Pool::Sqrt) {
             let divisor = self.divisor::<T>(len);

@@ -12,16 +12,17 @@ use crate::tensor::{DType, Dense, Variable};
 use crate::with_float;
 
 operator! {
-    /// Pools sequences that arrive piece by piece, with the result of `sequence_pool` on whole sequences.
+    /// Pools sequences that arrive piece by piece; the result equals the result of `sequence_pool` on the whole
+    /// sequences.
     ///
-    /// x holds the next piece of each sequence. `seen` holds the number of earlier rows of each sequence (i64; without `seen`,
-    /// no sequence has earlier rows), and `carried` holds the accumulated value of the earlier rows, one row per sequence. The
-    /// output `out` is the pooled value of all rows so far. The outputs `carried` and `seen` are inputs of the call for the
-    /// next piece. Rows are added one by one in the order of the sequence, so the output `out` for the last piece is
-    /// bit-identical to the result of `sequence_pool` on the whole sequences. With the attribute `from_end`, the last piece of
-    /// a sequence is passed first; only the pools `first` and `last` allow `from_end`. An empty piece does not change the
-    /// accumulated value of its sequence. Programs for inference in pieces contain `sequence_pool_piece` in place of
-    /// `sequence_pool`. The operator has no gradient.
+    /// x holds the next piece of each sequence. The input `seen` holds the number of earlier rows of each sequence
+    /// (i64); without `seen`, no sequence has earlier rows. The input `carried` holds the accumulated value of the
+    /// earlier rows, one row per sequence. The output `out` is the pooled value of all rows so far. The outputs
+    /// `carried` and `seen` are inputs of the call for the next piece. Rows are added one by one in the order of the
+    /// sequence, so the output `out` for the last piece is bit-identical to the result of `sequence_pool` on the whole
+    /// sequences. With the attribute `from_end`, the last piece of a sequence is passed first; only the pools `first`
+    /// and `last` allow `from_end`. An empty piece does not change the accumulated value of its sequence. Programs for
+    /// inference in pieces contain `sequence_pool_piece` in place of `sequence_pool`. The operator has no gradient.
     ///
     /// ```
     /// use ndarray::array;

@@ -13,13 +13,13 @@ use crate::tensor::{Dense, Variable};
 use crate::with_float;
 
 operator! {
-    /// Adds the `updates` of sequence i to row i of `x`; the id in the same row of `ids` is the column index.
+    /// Adds the `updates` of sequence i to row i of `x`; the column of each update is the id in the same row of `ids`.
     ///
     /// The output starts as a copy of x; then, for each row t of sequence i of the last level of `ids`, out_(i, ids_t) +=
-    /// updates_t. For an id that is repeated in a sequence, all its updates are added. `ids` and `updates` have one number per
-    /// row and the same LoD; x has one row of D numbers for each sequence of `ids`. x and the output have the LoD of `ids`
-    /// without its last level. An empty sequence of ids adds nothing to its row. The gradient of x is the output's gradient;
-    /// the gradient of updates_t is the output's gradient at row i, column ids_t.
+    /// updates_t. If an id is repeated in a sequence, all updates of the id are added. `ids` and `updates` have one
+    /// number per row, and the same LoD. x has one row of D numbers for each sequence of `ids`. x and the output have
+    /// the LoD of `ids` without its last level. An empty sequence of ids adds nothing to its row. The gradient of x is
+    /// the output's gradient; the gradient of updates_t is the output's gradient at row i, column ids_t.
     ///
     /// ```
     /// use ndarray::array;

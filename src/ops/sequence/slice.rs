@@ -18,7 +18,8 @@ use crate::ops::lookup::ids::{Ids, check, ids};
 use crate::tensor::{Variable, with_element};
 use crate::with_float;
 
-// The inputs `offset` and `length` are declared before `x`, because an error at a sequence names a row of the first input.
+// The inputs `offset` and `length` are declared before `x`, because an error about a sequence names the sequence by its
+// row in the first input.
 operator! {
     /// Cuts `length` rows, starting at row `offset`, out of each sequence of `x`'s last level.
     ///
@@ -28,8 +29,9 @@ operator! {
     /// last level of x. The output has the levels of x above the last one, and a new last level with the lengths in `length`.
     /// `x` may have any dtype. The gradient of x is 0 in the rows that are not in the output.
     ///
-    /// The operator computes the offsets of the last level from the numbers in `length` (`Op::levels`). So in a step block
-    /// `offset` and `length` must not depend on a memory, but x may depend on a memory.
+    /// The operator computes the offsets of the last level from the numbers in `length` (`Op::levels`). In a step
+    /// block, these offsets are computed before the first step, so `offset` and `length` must not depend on a memory,
+    /// but x may depend on a memory.
     ///
     /// ```
     /// use ndarray::array;

@@ -49,7 +49,7 @@ fn some(attributes: &Attributes, name: &str) -> Result<Vec<usize>> {
         return Err(Error::of(
             ErrorKind::Program,
             format!("attribute `{name}`"),
-            "numbers from 1, one at least",
+            "one or more numbers, each at least 1",
             got,
         ));
     }
@@ -70,7 +70,7 @@ impl Op for SequenceTopkPool {
         s.has_lod(Self::X)?;
         let x = s.input(Self::X);
         let Some(width) = x.width().checked_mul(self.counts.len()) else {
-            return Err(s.mismatch(Self::X, "rows whose width by the number of counts can be counted"));
+            return Err(s.mismatch(Self::X, "rows whose width times the number of counts fits into a usize"));
         };
         let mut out = x.drop_level(s.top())?;
         out.shape.truncate(1);
@@ -196,7 +196,7 @@ mod tests {
         for counts in [vec![], vec![2, 0]] {
             let attributes = SequenceTopkPool { counts, pad_value: 0.0 }.attributes();
             let error = catalogue.parse("sequence_topk_pool", &attributes).err().map(|e| e.to_string());
-            assert!(error.is_some_and(|error| error.contains("attribute `counts`: expected numbers from 1")));
+            assert!(error.is_some_and(|error| error.contains("attribute `counts`: expected one or more")));
         }
         let flat = catalogue.parse("sequence_topk_pool", &Attributes::new().with("counts", vec![1]))?;
         assert!(flat.call(&[Operand::batch("x", ndarray::array![[1.0]])]).is_err());

@@ -1,4 +1,5 @@
-//! `sequence_unpad_as`: removes the padding of sequences, whose lengths are in the LoD of another variable.
+//! `sequence_unpad_as`: removes the padding of sequences; the LoD of another variable holds the lengths of the
+//! sequences.
 
 use ndarray::{Array2, Array3};
 

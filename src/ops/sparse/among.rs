@@ -1,4 +1,5 @@
-//! Finds the entries of a sparse matrix that have columns in a set of ids, such as the row indices of selected rows.
+//! Finds the entries of a sparse matrix whose column is in a set of ids. The ids are, for example, the row indices of
+//! selected rows.
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::kernels::sparse::CsrView;
@@ -25,7 +26,7 @@ impl<T> Default for RenumberedColumns<T> {
 }
 
 impl<T: Float> RenumberedColumns<T> {
-    /// Returns the most bytes for a matrix with `rows` rows and `entries` entries.
+    /// Returns the maximum number of bytes for a matrix with `rows` rows and `entries` entries.
     pub(in crate::ops) fn bytes_of(rows: usize, entries: usize) -> usize {
         (rows + 1) * size_of::<i64>() + 2 * entries * (size_of::<i64>() + size_of::<T>())
     }
@@ -92,7 +93,8 @@ pub(in crate::ops) fn given(csr: Option<&CsrBuffer>) -> Result<&CsrBuffer> {
     csr.ok_or_else(|| Error::of(ErrorKind::Program, "operand", "a sparse matrix", "another storage"))
 }
 
-/// Returns the values of selected rows as a view. Without rows, the dtype may be unknown, so the view is empty.
+/// Returns the values of selected rows as a view. If there are no rows, the dtype may be unknown; the view is then
+/// empty.
 ///
 /// # Errors
 /// It is an error if the dtype of the rows is not `T`.

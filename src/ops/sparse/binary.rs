@@ -2,16 +2,16 @@
 //!
 //! | x, y | result |
 //! |---|---|
-//! | csr and csr, selected rows and selected rows | the same storage: what x or y stores, for `mul` what both store |
-//! | one sparse, one dense | for `mul`, and for `div` by a dense y: as the sparse operand is stored; else dense |
+//! | csr and csr, selected rows and selected rows | the same storage, with the positions of x or y (`mul`: of both) |
+//! | one sparse, one dense | for `mul`, and `div` by a dense y: the storage and positions of the sparse operand; else dense |
 //!
 //! A coo matrix has the memory layout of a csr matrix; the result of a csr and a coo operand is csr. A dense operand may be
 //! broadcast: a vector to all rows, a single number to all rows and columns, one number per row to all columns. A sparse
 //! operand cannot be broadcast.
 //!
-//! Numbers that a sparse operand does not store are 0, and `mul` and `div` skip these zeros: they do not compute the NaN that 0
-//! · ∞ and 0 / 0 give for dense operands. A sparse operand has a gradient at its stored numbers only; a dense operand has a
-//! dense gradient.
+//! Numbers that a sparse operand does not store are 0, and `mul` and `div` skip these zeros. So the result has no NaN
+//! from 0 · ∞ or 0 / 0, unlike the result of dense operands. A sparse operand has a gradient at its stored numbers
+//! only; a dense operand has a dense gradient.
 
 use crate::error::Result;
 use crate::kernels::sparse::{intersection, union};
@@ -36,7 +36,7 @@ const OUT: usize = 0;
 
 /// A [`Function`] of two arguments that has kernels for sparse variables.
 pub(in crate::ops) trait OnSparse: Function {
-    /// The arguments that make the result 0 if one of them is 0.
+    /// The arguments that, if they are 0, make the result 0 for any value of the other argument.
     const ZEROS: Zeros;
     /// The declaration of this function's operator on sparse variables.
     const DECLARATION: &'static Declaration;
@@ -59,7 +59,7 @@ impl<F: OnSparse> DeclaredOp for SparseBinary<F> {
     }
 }
 
-/// Returns the storage of the result of operands with the storages `x` and `y`.
+/// Returns the storage of the result if the operands have the storages `x` and `y`.
 fn storage(zeros: Zeros, x: StorageKind, y: StorageKind) -> StorageKind {
     match (x, y) {
         (StorageKind::Dense, y) if zeros.of(Y) => y,
@@ -83,7 +83,8 @@ impl<F: OnSparse> Op for SparseBinary<F> {
         let [this, other] = [&inputs[wrt][0], &inputs[1 - wrt][0]];
         let reads = Gradient::reading(F::READS[wrt]);
         if this.storage != StorageKind::Dense {
-            // The gradient of a sparse input has numbers at the entries of the input, so it reads the input.
+            // The gradient of a sparse input has numbers at the entries of the input, so the backward pass reads the
+            // input.
             return reads.input(wrt);
         }
         let whole = (this.rows(), this.width()) == (other.rows(), other.width());
@@ -138,8 +139,8 @@ fn forward<T: RowValue>(run: &mut Forward<'_>, zeros: Zeros, value: Combine<T>) 
     }
 }
 
-/// Computes the dense result f(sparse, dense), where the slot `sparse` has the sparse operand and the other slot the dense
-/// operand.
+/// Computes the dense result f(sparse, dense), where the slot `sparse` has the sparse operand, and the other slot has
+/// the dense operand.
 fn dense<T: RowValue>(run: &mut Forward<'_>, sparse: usize, f: MeetKernel<T>) -> Result<()> {
     let (out, dense, threads) = (run.output::<T>(OUT)?, run.input::<T>(1 - sparse)?, run.run().threads);
     let zero = [T::ZERO];
@@ -148,7 +149,7 @@ fn dense<T: RowValue>(run: &mut Forward<'_>, sparse: usize, f: MeetKernel<T>) ->
     Ok(())
 }
 
-/// Computes the result f(this, other) as selected rows, where `this` is the operand in `slot`, stored as selected rows, and
+/// Computes the result f(this, other) as selected rows. `this` is the operand in `slot`, which is selected rows;
 /// `other` is the other operand.
 fn rows<T: RowValue>(run: &mut Forward<'_>, slot: usize, zeros: Zeros, f: MeetKernel<T>) -> Result<()> {
     run.fill_rows(OUT, |run, out| {
@@ -195,8 +196,8 @@ fn merged<'a>(x: &'a [i64], y: &'a [i64]) -> impl Iterator<Item = (i64, bool)> +
     })
 }
 
-/// Computes the result f(this, other) as a sparse matrix, where `this` is the operand in `slot`, a sparse matrix, and `other`
-/// is the other operand.
+/// Computes the result f(this, other) as a sparse matrix. `this` is the operand in `slot`, which is a sparse matrix;
+/// `other` is the other operand.
 fn entries<T: RowValue>(run: &mut Forward<'_>, slot: usize, zeros: Zeros, f: MeetKernel<T>) -> Result<()> {
     let threads = run.run().threads;
     run.fill_csr(OUT, |run, out| {
@@ -319,7 +320,7 @@ fn at_stored<T: RowValue>(
     let own_rows = to.rows() > 1;
     let place = |i: usize| if own_rows { i } else { 0 };
     if let Some(g) = run.output_gradient_csr(OUT) {
-        // The sparse result has entries at the positions of the entries of the other operand, which is sparse.
+        // The result has its entries at the positions of the entries of the other operand, which is the sparse operand.
         let others = run.csr(1 - slot).map(|other| other.values::<T>()).transpose()?;
         let values = g.values::<T>()?;
         let (mut there, mut terms) = ([T::ZERO; MANY], [T::ZERO; MANY]);
@@ -424,8 +425,8 @@ macro_rules! on_sparse {
     )*};
     (text $kind:literal, $of:literal, $about:literal, $y:literal, $values:literal) => {
         concat!(
-            "[`", $of, "`](crate::Builder::", $of, ") where `x`, `y` or both are csr, coo or selected rows. ", $about, " It is \
-            appended where `", $of, "` is, to such variables.\n\n\
+            "[`", $of, "`](crate::Builder::", $of, ") of two variables of which at least one is csr, coo or selected rows. ", $about, " \
+            A call of `", $of, "` with such variables appends this operator instead.\n\n\
             ```\n\
             use ndarray::array;\n\
             use unpadded::op::{Attributes, Operand};\n\
@@ -440,7 +441,7 @@ macro_rules! on_sparse {
             # Ok::<(), unpadded::Error>(())\n\
             ```\n\n\
             # Errors\n\
-            If the rows, widths or dtypes do not fit, or rows or columns of a sparse one would have to be repeated.\n"
+            It is an error if the rows, widths or dtypes do not fit, or if a sparse operand would have to be broadcast.\n"
         )
     };
 }
@@ -449,16 +450,16 @@ const EVERY: &[Kernel] =
     &[&[CSR, CSR], &[CSR, DENSE], &[DENSE, CSR], &[ROWS, ROWS], &[ROWS, DENSE], &[DENSE, ROWS]];
 
 on_sparse! {
-    Add = "sparse_add" of "add", Neither, EVERY, "The sum of two sparse ones stores what either does; with a dense one it is dense.",
+    Add = "sparse_add" of "add", Neither, EVERY, "The sum of two sparse variables stores the positions that `x` or `y` stores; the sum with a dense variable is dense.",
         "Variable::new(Csr::new([2, 3], vec![0, 1, 1], vec![2], array![2.0])?, None)?" => "[6.0, 6.0]";
-    Sub = "sparse_sub" of "sub", Neither, EVERY, "The difference of two sparse ones stores what either does; with a dense one it is dense.",
+    Sub = "sparse_sub" of "sub", Neither, EVERY, "The difference of two sparse variables stores the positions that `x` or `y` stores; the difference with a dense variable is dense.",
         "Variable::new(Csr::new([2, 3], vec![0, 1, 1], vec![2], array![2.0])?, None)?" => "[2.0, 6.0]";
-    Mul = "sparse_mul" of "mul", OfEither, EVERY, "The product stores what both store: with a dense one, what the sparse one does.",
+    Mul = "sparse_mul" of "mul", OfEither, EVERY, "The product stores the positions that both variables store; a dense variable stores all positions.",
         "array![1.0, 10.0, 100.0]" => "[400.0, 6.0]";
-    Div = "sparse_div" of "div", OfX, &[&[CSR, DENSE], &[ROWS, DENSE]], "The quotient stores what `x` does; `y` is dense.",
+    Div = "sparse_div" of "div", OfX, &[&[CSR, DENSE], &[ROWS, DENSE]], "The quotient stores the positions of `x`; `y` is dense.",
         "array![1.0, 1.0, 2.0]" => "[2.0, 6.0]";
-    Maximum = "sparse_maximum" of "maximum", Neither, EVERY, "The maximum of two sparse ones stores what either does; with a dense one it is dense.",
+    Maximum = "sparse_maximum" of "maximum", Neither, EVERY, "The maximum of two sparse variables stores the positions that `x` or `y` stores; the maximum with a dense variable is dense.",
         "Variable::new(Csr::new([2, 3], vec![0, 1, 1], vec![2], array![7.0])?, None)?" => "[7.0, 6.0]";
-    Minimum = "sparse_minimum" of "minimum", Neither, EVERY, "The minimum of two sparse ones stores what either does; with a dense one it is dense.",
+    Minimum = "sparse_minimum" of "minimum", Neither, EVERY, "The minimum of two sparse variables stores the positions that `x` or `y` stores; the minimum with a dense variable is dense.",
         "Variable::new(Csr::new([2, 3], vec![0, 1, 1], vec![2], array![2.0])?, None)?" => "[2.0, 0.0]";
 }

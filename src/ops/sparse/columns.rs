@@ -200,7 +200,8 @@ impl Op for SparseSlice {
                     let entries = pair[0] as usize..pair[1] as usize;
                     let part = self.part(&x.indices()[entries.clone()]);
                     let dx = &mut dx[entries];
-                    // The entries outside of the slice have the gradient 0, so their numbers in dx are not changed.
+                    // The entries outside of the slice have the gradient 0, so the numbers of these entries in dx are
+                    // not changed.
                     assign.put_row(&mut dx[part], dout.row(row).1);
                 }
                 Ok(())

@@ -112,7 +112,7 @@ impl Op for ToDense {
     }
 }
 
-/// Adds the entries of a csr matrix to a dense matrix, each at the position of the entry.
+/// Adds the entries of a csr matrix to a dense matrix, each entry at its position.
 pub(in crate::ops) fn add_entries<T: Float>(
     indptr: &[i64],
     indices: &[i64],
@@ -149,7 +149,7 @@ pub(in crate::ops) fn at_entries<T: Float>(x: &CsrBuffer, from: View<'_, T>, to:
     }
 }
 
-/// Writes or adds to `to` the rows of the dense table `from` that `x` selects.
+/// Writes or adds to `to` the rows that `x` selects from the dense table `from`.
 pub(in crate::ops) fn at_rows<T: Float>(x: &RowBuffer, from: View<'_, T>, to: &mut [T], assign: Assign) {
     for (&id, to) in x.ids().iter().zip(to.chunks_exact_mut(x.width().max(1))) {
         assign.put_row(to, from.row(id as usize));
@@ -237,7 +237,7 @@ impl Op for ToCsr {
                 let Some(dout) = run.output_gradient_csr(OUT) else { return Ok(()) };
                 let dout = dout.values::<T>()?;
                 match run.rows(X) {
-                    // The zeros of x are not entries of the output, so they get no gradient.
+                    // The zeros that x stores are not entries of the output, so these zeros get no gradient.
                     Some(x) => {
                         let mut next = dout.iter();
                         for (dx, &x) in dx.iter_mut().zip(x.values::<T>()?.iter().flatten()) {
@@ -297,8 +297,8 @@ fn entries_of_rows<T: RowValue>(x: &RowBuffer, columns: usize, out: &mut CsrBuff
 }
 
 operator! {
-    /// Converts `x` to selected rows: of a dense `x`, the output stores the rows that have a number other than 0. `x` is a
-    /// table of known height, not a batch.
+    /// Converts `x` to selected rows. From a dense `x`, the output stores only the rows with at least one nonzero
+    /// number. `x` is a table of known height, not a batch.
     ///
     /// The gradient of a dense `x` is the output's gradient in the rows that the output stores, and 0 elsewhere.
     ///

@@ -167,7 +167,7 @@ fn column<'a, T>(y: View<'a, T>, spec: &Spec) -> View<'a, T> {
     if spec.shape.len() == 1 { View::new(y.row(0), y.width(), 1) } else { y }
 }
 
-/// Returns the scratch memory of a product: for the gradient of `y`, for `y` of selected rows, and for a sparse `y`.
+/// Returns the scratch memory of a product: for the gradient of `y`, for a selected-rows `y`, and for a csr or coo `y`.
 fn memory<T: RowValue>(sizes: &CallSizes<'_>) -> CallMemory {
     let (wanted, (rows, width)) = (sizes.wants(Y), sizes.input(X));
     let (entries, of_y) = (sizes.stored(X), (sizes.output(OUT).1, sizes.stored(Y)));

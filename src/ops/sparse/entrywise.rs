@@ -68,7 +68,7 @@ impl<F: KeepsZero> Op for Entrywise<F> {
     }
 
     fn gradient(&self, _: usize, _: &[Vec<Spec>]) -> Gradient {
-        // The gradient has numbers at the entries of the input, so it reads the input.
+        // The gradient has numbers at the entries of the input, so the backward pass reads the input.
         let gradient = Gradient::reads_nothing().input(X);
         if F::SLOPE_FROM == SlopeSource::Output { gradient.output(OUT) } else { gradient }
     }
@@ -229,8 +229,8 @@ macro_rules! entrywise {
     )*};
     (text $kind:literal, $of:literal, $x:literal, $value:literal, $($with:expr),*) => {
         concat!(
-            "[`", $of, "`](crate::Builder::", $of, ") of what a csr, coo or selected-rows `x` stores, as which the output is stored, \
-            too. It is appended where `", $of, "` is, to such a variable.\n\n\
+            "[`", $of, "`](crate::Builder::", $of, ") of the stored numbers of a csr, coo or selected-rows `x`; the output has the \
+            storage of `x`. A call of `", $of, "` with such a variable appends this operator instead.\n\n\
             ```\n\
             use ndarray::array;\n\
             use unpadded::op::{Attributes, Operand};\n\
@@ -245,7 +245,7 @@ macro_rules! entrywise {
             # Ok::<(), unpadded::Error>(())\n\
             ```\n\n\
             # Errors\n\
-            If `x` holds no floats or is dense, or the attributes make the function other than 0 at 0.\n"
+            It is an error if `x` holds no floats or is dense, or if the function with these attributes is not 0 at 0.\n"
         )
     };
 }

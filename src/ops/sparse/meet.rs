@@ -10,7 +10,7 @@ use crate::ops::elementwise::arithmetic::{Combine, Elements};
 /// With fewer numbers than this, a second thread costs more time than it saves.
 const WORTH_A_THREAD: usize = 1 << 16;
 
-/// Which arguments of a function f(x, y) make the result 0 if they are 0, whatever the other argument is.
+/// The arguments of a function f(x, y) that, if they are 0, make the result 0 for any value of the other argument.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::ops) enum Zeros {
     /// Neither argument makes the result 0 alone: only f(0, 0) is 0, as in a sum.
@@ -177,7 +177,7 @@ fn part<T>(row: &[T], columns: std::ops::Range<usize>) -> &[T] {
     if row.len() < 2 { row } else { &row[columns] }
 }
 
-/// The computation of f(sparse, dense, g) in every row of `to`, which can be divided over threads.
+/// The computation of f(sparse, dense, g) in every row of `to`. The computation can be divided over threads.
 pub(super) struct DenseKernel<'a, T> {
     pub(super) f: MeetKernel<T>,
     pub(super) sparse: Sparse<'a, T>,
@@ -186,7 +186,7 @@ pub(super) struct DenseKernel<'a, T> {
     /// The gradient of the output, as wide as the result; `None` if the kernel computes the value of f, not its derivative.
     pub(super) g: Option<View<'a, T>>,
     pub(super) to: ViewMut<'a, T>,
-    /// The index, in the whole result, of the first row of `to`.
+    /// The number of rows of the whole result before the first row of `to`.
     pub(super) first: usize,
     pub(super) assign: Assign,
 }
@@ -252,14 +252,15 @@ impl<T: RowValue> Row<'_, T> {
     }
 }
 
-/// The computation of f(value, other, g) for each entry of the sparse matrix `of`, which can be divided over threads.
+/// The computation of f(value, other, g) for each entry of the sparse matrix `of`. The computation can be divided over
+/// threads.
 pub(super) struct Entries<'a, T> {
     pub(super) f: MeetKernel<T>,
     pub(super) of: CsrView<'a, T>,
     pub(super) other: SecondOperand<'a, T>,
     pub(super) g: SecondOperand<'a, T>,
     pub(super) to: &'a mut [T],
-    /// The index, in the whole matrix, of the first row of `of`.
+    /// The number of rows of the whole matrix before the first row of `of`.
     pub(super) first: usize,
     pub(super) assign: Assign,
 }
@@ -307,7 +308,7 @@ mod tests {
     use super::*;
     use crate::ops::elementwise::arithmetic::{Div, Function, Maximum, slopes, value};
 
-    /// Makes a sparse matrix with some rows without entries, some with few and some with very many entries.
+    /// Makes a sparse matrix with rows that have no entries, few entries and very many entries.
     fn matrix(columns: usize) -> (Vec<i64>, Vec<i64>, Vec<f32>) {
         let (mut indptr, mut indices) = (vec![0], Vec::new());
         for step in [0, 1, 2, 7, columns, 3] {

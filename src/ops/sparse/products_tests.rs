@@ -1,5 +1,5 @@
-//! Tests that products, rows and columns of sparse matrices equal the results of the dense operators on the same numbers,
-//! over random patterns.
+//! Tests that products of sparse matrices, gathered rows, and concatenated or sliced columns equal the results of the
+//! dense operators on the same numbers. The matrices have entries at random positions.
 
 use std::sync::Arc;
 
@@ -69,7 +69,7 @@ fn run(
     let facts = RunFacts { threads, ..RunFacts::default() };
     let direct = Direct::new(Arc::clone(&op), operands)?.run_as(facts, &[]);
     let outputs = direct.forward()?;
-    // The output's gradient is stored as the output is, at the same positions.
+    // The output's gradient has the storage and the stored positions of the output.
     let out = outputs[0][0].storage();
     let shape = out.shape().to_vec();
     let all = |columns: usize, row: usize, column: usize| weight[row * columns + column];
@@ -99,7 +99,8 @@ fn run(
     Ok(Ran { outputs, gradients })
 }
 
-/// Checks that a call on sparse operands equals the dense operator's call on the same numbers, on one thread and on three.
+/// Checks that a call on sparse operands gives the results of the dense operator on the same numbers, on one thread and
+/// on three.
 fn alike(
     kind: &str,
     (twin, attributes): (&str, &Attributes),
@@ -193,7 +194,8 @@ fn alike(
     Ok(())
 }
 
-/// The rows, columns and percentage of entries of each matrix; the last matrix is large enough to be divided over threads.
+/// The number of rows, the number of columns and the percentage of entries of each matrix; the last matrix is large
+/// enough to be divided over threads.
 const CASES: [(usize, usize, f32); 6] =
     [(0, 5, 10.0), (4, 1, 50.0), (20, 30, 0.0), (33, 17, 20.0), (9, 200, 4.0), (300, 150, 30.0)];
 

@@ -16,10 +16,10 @@ use crate::with_float;
 const WORTH_A_THREAD: usize = 1 << 17;
 
 operator! {
-    /// Random projection: maps each row of a csr `x` to `width` numbers by random signs: out_ij = 1/√width · Σ_c x_ic · s(c, j).
-    /// Each sign s(c, j) is 1 or −1. A counter-based random number generator computes the sign from `seed`, c and j. The
-    /// distances between projected rows are about the distances between the rows of `x` (Achlioptas, "Database-friendly random
-    /// projections: Johnson-Lindenstrauss with binary coins", 2003).
+    /// Random projection: maps each row of a csr `x` to `width` numbers by random signs. The output is out_ij =
+    /// 1/√width · Σ_c x_ic · s(c, j). Each sign s(c, j) is 1 or −1. A counter-based random number generator computes
+    /// the sign from `seed`, c and j. The distance between two projected rows is about the distance between the two
+    /// rows of `x` (Achlioptas, "Database-friendly random projections: Johnson-Lindenstrauss with binary coins", 2003).
     ///
     /// The signs are not stored and not learned, so `x` may have up to 2^60 columns. `x` has a gradient
     /// at its entries only.
@@ -123,7 +123,7 @@ impl RandomProjection {
     }
 }
 
-/// The operands of the projection of a range of rows, for one thread.
+/// The operands for the projection of a range of rows on one thread.
 struct Project<'a, T> {
     x: CsrView<'a, T>,
     to: ViewMut<'a, T>,
@@ -148,7 +148,7 @@ impl<T: Float> Project<'_, T> {
     }
 }
 
-/// The operands of the gradient of x at the entries of a range of rows, for one thread.
+/// The operands for the gradient of x at the entries of a range of rows, on one thread.
 struct Slopes<'a, T> {
     x: CsrView<'a, T>,
     dout: View<'a, T>,

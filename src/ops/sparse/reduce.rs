@@ -26,8 +26,8 @@ pub(in crate::ops) trait OnSparse: Reduction {
     const DECLARATION: &'static Declaration;
 }
 
-/// Implements `DeclaredOp` for a wrapper type of reductions, such as `SparseWhole`: its declaration is the declaration of the
-/// wrapped reduction.
+/// Implements `DeclaredOp` for a wrapper type of reductions, such as `SparseWhole`. The wrapper has the declaration of
+/// the wrapped reduction.
 macro_rules! sparse_family {
     ($wrapper:ident) => {
         impl<R: OnSparse> DeclaredOp for $wrapper<R> {
@@ -65,7 +65,7 @@ impl<T: Float> Reduce<T> {
         Self { reduce: |rows, n| R::reduce(rows, n), slope: |n| R::slope(0, n, 0) }
     }
 
-    /// Reduces a row of `n` numbers; `row` holds the numbers of the row that are stored.
+    /// Reduces a row of `n` numbers; `row` holds only the stored numbers of the row.
     fn of_row(self, row: &[T], n: usize) -> T {
         (self.reduce)(&mut [row].into_iter(), n)
     }
@@ -237,8 +237,8 @@ macro_rules! on_sparse {
     )*};
     (text $kind:literal, $of:literal, $result:literal, $values:literal) => {
         concat!(
-            "[`", $of, "`](crate::Builder::", $of, ") of a csr, coo or selected-rows `x`; what it does not store is 0 and counts. ", $result,
-            " It is appended where `", $of, "` is, to such a variable.\n\n\
+            "[`", $of, "`](crate::Builder::", $of, ") of a csr, coo or selected-rows `x`; a number that `x` does not store counts as 0. ", $result,
+            " A call of `", $of, "` with such a variable appends this operator instead.\n\n\
             ```\n\
             use ndarray::array;\n\
             use unpadded::op::{Attributes, Operand};\n\
@@ -250,18 +250,18 @@ macro_rules! on_sparse {
             # Ok::<(), unpadded::Error>(())\n\
             ```\n\n\
             # Errors\n\
-            If `x` holds no floats or is dense.\n"
+            It is an error if `x` holds no floats or is dense.\n"
         )
     };
 }
 
 on_sparse! {
-    Sum = "sparse_sum" of "sum", "One dense number.", "[9.0]";
-    Mean = "sparse_mean" of "mean", "One dense number.", "[1.5]";
+    Sum = "sparse_sum" of "sum", "The result is one dense number.", "[9.0]";
+    Mean = "sparse_mean" of "mean", "The result is one dense number.", "[1.5]";
     SumFeatures = "sparse_sum_features" of "sum_features",
-        "A dense number for each row of a matrix; of selected rows the same rows, of one number each.", "[3.0, 6.0]";
+        "For a csr or coo matrix, the result is dense, with one number per row; for selected rows, the same rows with one number each.", "[3.0, 6.0]";
     MeanFeatures = "sparse_mean_features" of "mean_features",
-        "A dense number for each row of a matrix; of selected rows the same rows, of one number each.", "[1.0, 2.0]";
+        "For a csr or coo matrix, the result is dense, with one number per row; for selected rows, the same rows with one number each.", "[1.0, 2.0]";
 }
 
 operator! {

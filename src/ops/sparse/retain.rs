@@ -1,4 +1,4 @@
-//! `retain`: keeps the rows of a sparse table that ids select.
+//! `retain`: keeps only the rows of a sparse table whose row numbers are in a list of ids.
 
 use ndarray::array;
 

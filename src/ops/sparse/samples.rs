@@ -33,8 +33,8 @@ pub(super) fn of_storages(
 /// Makes check cases with two variables of four columns, one or both sparse, in all combinations of storages that have kernels.
 pub(super) fn of_two(zeros: Zeros) -> Result<Vec<CheckCase>> {
     let none = Attributes::new();
-    // Moves the numbers of the check cases away from 0: division by 0 is not checked, and `maximum` and `minimum` have a kink
-    // where x equals a number 0 that y does not store.
+    // Moves the numbers of the check cases away from 0, since division by 0 is not checked, and since `maximum` and
+    // `minimum` have a kink where x is 0 and y stores no number.
     let away = |v: f64| if v < 0.0 { v - 0.5 } else { v + 0.5 };
     let mut samples = of_storages(&none, &|mut sample| {
         sample.operands[0].value = changed(&sample.operands[0].value, &|v| if v == 0.0 { 0.375 } else { v })?;
@@ -71,8 +71,8 @@ pub(super) fn of_two(zeros: Zeros) -> Result<Vec<CheckCase>> {
         sample
     });
     samples = samples.iter().cloned().chain(swapped).collect();
-    // In the check cases below, the second variable is sparse too, with other entries and other stored rows than the first
-    // variable.
+    // In the check cases below, the second variable is sparse too; its entries and stored rows are at other positions
+    // than in the first variable.
     for sample in sparse {
         let first = &sample.operands[0];
         let (height, lod, batched) = (rows_of(&sample), first.value.lod().cloned(), first.batched);

@@ -60,7 +60,8 @@ operator! {
 impl Op for TakeRows {
     fn facts(&self) -> Facts {
         match self.of_batch {
-            // An id is the number of a row in the whole batch, so the output for a sequence depends on the rest of the batch.
+            // An id is the number of a row in the whole batch, so the output for a sequence depends on all sequences of
+            // the batch.
             true => Facts { batch_dependent: true, ..Facts::batch_wide(LodEffect::Keeps(Self::IDS)) },
             false => Facts::row_wise(),
         }
@@ -168,7 +169,8 @@ fn forward<T: RowValue>(run: &mut Forward<'_>) -> Result<()> {
 
 fn backward<T: RowValue>(run: &mut Backward<'_>) -> Result<()> {
     run.fill_gradient::<T>(TakeRows::X, 0, |run, dx, assign| {
-        // The gradients of equal ids are added up, so a gradient buffer is filled with zeros first if it is to be written.
+        // The loop below adds the gradients of equal ids, so with `Assign::Write` the buffer is filled with zeros
+        // first.
         if assign == Assign::Write {
             dx.fill(T::ZERO);
         }

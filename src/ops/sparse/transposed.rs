@@ -247,7 +247,8 @@ fn of_sparse<T: RowValue>(run: &mut Backward<'_>, room: &mut Scratch<T>) -> Resu
         let (x, d) = (given(run.csr(X))?.view::<T>()?, given(run.csr(D))?.view::<T>()?);
         let dc = given(run.output_gradient_csr(OUT))?;
         columns.prepare(x);
-        // A row of c is empty if the column of x with this number has no entries, so such rows of dc are left out.
+        // Row i of c is empty if column i of x has no entries, so the rows of dc for columns of x without entries are
+        // left out.
         indptr.clear();
         indptr.extend(columns.ids().iter().map(|&id| dc.indptr()[id as usize]));
         indptr.push(dc.entries() as i64);

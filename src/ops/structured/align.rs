@@ -23,7 +23,8 @@ builder_methods! { CtcGreedy, Builder, Var;
     /// ```
     ///
     /// # Errors
-    /// It is an error if `logits` holds no floats or has no LoD; in a step block, if `logits` depends on a memory.
+    /// It is an error if `logits` holds no floats or has no LoD; in a step block, it is also an error if `logits`
+    /// depends on a memory.
     pub fn ctc_greedy(&self, logits: Var, blank: usize) -> Var {
         self.ctc_align(self.argmax(logits), blank)
     }
@@ -36,8 +37,8 @@ operator! {
     /// last level of the output has the new lengths; the levels above the last one do not change. A sequence with only blanks
     /// becomes empty. `ids` gets no gradient.
     ///
-    /// The operator computes the offsets of the last level from the ids (`Op::levels`). So in a step block the ids must not
-    /// depend on a memory.
+    /// The offsets of the output's last level are computed from the ids (`Op::levels`). In a step block, the offsets of
+    /// all steps are computed before the first step runs, so the ids must not depend on a memory.
     ///
     /// ```
     /// use unpadded::op::{Attributes, Operand};
@@ -51,8 +52,8 @@ operator! {
     /// ```
     ///
     /// # Errors
-    /// It is an error if `ids` does not hold one whole number per row, or has no LoD; in a step block, if `ids` depends on a
-    /// memory.
+    /// It is an error if `ids` does not hold one whole number per row, or has no LoD; in a step block, it is also an
+    /// error if `ids` depends on a memory.
     pub(in crate::ops) struct CtcAlign = ctc_align { blank: usize = 0 }
     inputs { IDS = ids: one.without_gradient() }
     outputs { OUT = out: one.without_gradient() }

@@ -41,7 +41,7 @@ pub(super) fn memory<S: 'static>(sizes: &CallSizes<'_>, room: usize) -> CallMemo
         .scratch::<S>(sizes.threads().saturating_mul(room))
 }
 
-/// Returns the bytes for sums over all paths of the longest sequence.
+/// Returns the number of bytes for the sums over all paths of the longest sequence.
 pub(super) fn sums_of_longest(sizes: &CallSizes<'_>) -> usize {
     ChainRoom::bytes_of(sizes.longest(EMISSIONS), sizes.input(EMISSIONS).1)
 }
@@ -69,7 +69,7 @@ pub(super) fn samples(
     })
 }
 
-/// Makes a tag below `tags` for each row of the emissions.
+/// Makes a tag, a number less than `tags`, for each row of the emissions.
 pub(super) fn some_tags(emissions: &Variable, tags: usize) -> Result<Variable> {
     let tag = |row: usize| (row * row + row / 3) as i64 % tags as i64;
     let tags = Array1::from_shape_fn(emissions.rows(), tag);

@@ -21,11 +21,11 @@ operator! {
     /// Computes the cost of the tags of each sequence under a linear-chain conditional random field (CRF): −ln of the
     /// probability of the whole sequence of tags.
     ///
-    /// For the rows x_1 … x_n of a sequence, tags y_1 … y_n and transitions T `[tags + 2, tags]`, the score of a path y of tags
-    /// is s(y) = T(tags, y_1) + Σ_t x_t(y_t) + Σ_t T(y_{t−1}, y_t) + T(tags + 1, y_n). The last two rows of T hold the scores
-    /// of the first tag and of the last tag. The cost of y is ln Σ_y' e^s(y') − s(y), where the sum is over all paths y'
-    /// (Lafferty, McCallum and Pereira, "Conditional random fields: probabilistic models for segmenting and labeling sequence
-    /// data", 2001).
+    /// For the rows x_1 … x_n of a sequence, tags y_1 … y_n and transitions T `[tags + 2, tags]`, the score of a path y
+    /// of tags is s(y) = T(tags, y_1) + Σ_t x_t(y_t) + Σ_t T(y_{t−1}, y_t) + T(tags + 1, y_n). Row `tags` of T holds
+    /// the scores of the first tag, and row `tags + 1` holds the scores of the last tag. The cost of y is ln Σ_y'
+    /// e^s(y') − s(y), where the sum is over all paths y' (Lafferty, McCallum and Pereira, "Conditional random fields:
+    /// probabilistic models for segmenting and labeling sequence data", 2001).
     ///
     /// `emissions` (x) has the shape `[rows, tags]` and a LoD; `tags` (y) has one whole number per row. The cost `[sequences]`
     /// has the LoD of x without its last level. A sequence without rows has the cost 0. `forbidden` lists forbidden transitions
@@ -55,8 +55,8 @@ operator! {
     /// ```
     ///
     /// # Errors
-    /// It is an error if rows, widths or dtypes do not fit, or `emissions` has no LoD; at a run, if a tag is not below the number
-    /// of tags.
+    /// It is an error if rows, widths or dtypes do not fit, or `emissions` has no LoD; when the program runs, it is
+    /// also an error if a tag is not below the number of tags.
     #[doc(alias = "crf")]
     #[derive(Clone)]
     pub(in crate::ops) struct LinearChainCrf = linear_chain_crf { forbidden: Vec<i64> = Vec::new() }
@@ -205,7 +205,7 @@ impl LinearChainCrf {
     }
 }
 
-/// Writes the tags of one sequence, the rows `rows`, to `to`; returns an error if a tag is not below `count`.
+/// Writes the tags of the rows `rows`, which are one sequence, to `to`; returns an error if a tag is not below `count`.
 fn path(tags: &Ids<'_>, rows: Range<usize>, count: usize, to: &mut Vec<usize>) -> Result<()> {
     to.clear();
     for row in rows {
@@ -257,13 +257,13 @@ struct CrfInputs<'a, T> {
     tags: &'a Ids<'a>,
     sequences: Sequences<'a>,
     dcost: View<'a, T>,
-    /// Whether the gradient of the transitions, the sums over pairs of tags, is requested.
+    /// Whether the gradient of the transitions is requested; this gradient consists of the sums over pairs of tags.
     pairs: bool,
 }
 
 impl<T: RowValue> CrfInputs<'_, T> {
-    /// Computes the gradients of several blocks: writes the gradient of the blocks' emissions to `to`, which starts at the
-    /// first row of the first block, and the sums over pairs of tags to each block.
+    /// Computes the gradients of several blocks. The gradient of the emissions is written to `to`, whose first row is
+    /// the first row of the first block; the sums over pairs of tags are written to each block.
     fn share(
         self,
         blocks: &mut [Block],

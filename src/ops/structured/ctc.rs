@@ -25,11 +25,12 @@ operator! {
     /// labelling unsegmented sequence data with recurrent neural networks", 2006). Between two equal consecutive labels, an
     /// alignment must have a blank.
     ///
-    /// `logits` (x) has the shape `[frames, classes]`, where one of the classes is `blank`; `labels` has one class per row,
-    /// never the blank. `logits` and `labels` have the same LoD levels above the last one, and any lengths in the last level.
-    /// The cost `[sequences]` has the LoD of `logits` without its last level. The cost of a sequence without labels is −ln of
-    /// the probability of blanks in all its frames; a sequence without labels and frames has the cost 0. If a sequence has too
-    /// few frames for its labels, its cost is infinite (with `zero_infinity`: 0), and its gradient is 0.
+    /// `logits` (x) has the shape `[frames, classes]`, where one of the classes is `blank`; `labels` has one class per
+    /// row, never the blank. `logits` and `labels` have the same LoD levels above the last one; the lengths in the last
+    /// level may differ. The cost `[sequences]` has the LoD of `logits` without its last level. The cost of a sequence
+    /// without labels is −ln of the probability of blanks in all its frames; a sequence without labels and frames has
+    /// the cost 0. If a sequence has too few frames for its labels, its cost is infinite (with `zero_infinity`: 0), and
+    /// its gradient is 0.
     ///
     /// The sum over alignments is computed in f64 and scaled at each frame. If relevant numbers of a sequence could underflow,
     /// the sequence is computed with logarithms instead.
@@ -50,8 +51,9 @@ operator! {
     /// ```
     ///
     /// # Errors
-    /// It is an error if the levels above the last one differ, if `logits` holds no floats or `labels` no whole numbers, or if
-    /// `blank` is not below the number of classes; at a run, if a label is the blank or not below the number of classes.
+    /// It is an error if the levels above the last one differ, if `logits` holds no floats or `labels` no whole
+    /// numbers, or if `blank` is not below the number of classes; when the program runs, it is also an error if a label
+    /// is the blank or not below the number of classes.
     #[derive(Clone)]
     pub(in crate::ops) struct CtcLoss = ctc_loss { blank: usize = 0, zero_infinity: bool = false }
     inputs { LOGITS = logits: one, LABELS = labels: one.without_gradient() }
@@ -139,8 +141,8 @@ impl Op for CtcLoss {
     }
 }
 
-/// Checks that two inputs have a LoD and the same levels above the last one; returns the spec with one row per sequence of the
-/// first input.
+/// Checks that two inputs have a LoD and the same levels above the last one; returns the spec of the first input, with
+/// one row per sequence.
 pub(super) fn same_sequences(s: &InferShape<'_>, a: usize, b: usize) -> Result<Spec> {
     s.has_lod(a)?;
     s.has_lod(b)?;
@@ -168,8 +170,8 @@ impl CtcLoss {
             match ids::index(label, classes).filter(|&class| class != self.blank) {
                 Some(class) => to.push(class),
                 None => {
-                    // The error names the position of the label in its sequence, not a row: the rows of errors are rows of the
-                    // first input, the frames.
+                    // The error names the position of the label in its sequence, not a row, because the row number in
+                    // an error counts rows of the first input, which are frames.
                     let what = format!("label {} of sequence {sequence}", to.len());
                     let expected =
                         format!("at least 0 and below {classes}, and not {}, the blank", self.blank);

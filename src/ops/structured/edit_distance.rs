@@ -16,11 +16,12 @@ operator! {
     /// Computes the edit distance of each sequence to its reference: the fewest insertions, deletions and substitutions of one
     /// row that turn the sequence into its reference (Levenshtein, 1966).
     ///
-    /// `found` and `reference` hold one whole number per row. `found` and `reference` have the same LoD levels above the last
-    /// one, and any lengths in the last level. The distance, f32 `[sequences]`, has the LoD of `found` without its last level.
-    /// With `normalised`, the distance is divided by the number of rows of the reference. The distance between a sequence of n
-    /// rows and an empty sequence is n. The metric [`ErrorRate`](crate::metrics::ErrorRate) computes the edit distance over a
-    /// whole data set. `found` and `reference` get no gradient.
+    /// `found` and `reference` hold one whole number per row. `found` and `reference` have the same LoD levels above
+    /// the last one; the lengths in the last level may differ. The distance, f32 `[sequences]`, has the LoD of `found`
+    /// without its last level. With `normalised`, the distance is divided by the number of rows of the reference. The
+    /// distance between a sequence of n rows and an empty sequence is n. The metric
+    /// [`ErrorRate`](crate::metrics::ErrorRate) computes the edit distance over a whole data set. `found` and
+    /// `reference` get no gradient.
     ///
     /// ```
     /// use unpadded::op::{Attributes, Operand};
@@ -34,8 +35,8 @@ operator! {
     /// ```
     ///
     /// # Errors
-    /// It is an error if `found` or `reference` does not hold one whole number per row, or their levels above the last one
-    /// differ; at a run, with `normalised`, if a reference has no rows.
+    /// It is an error if `found` or `reference` does not hold one whole number per row, or their levels above the last
+    /// one differ; when the program runs with `normalised`, it is also an error if a reference has no rows.
     pub(in crate::ops) struct EditDistance = edit_distance { normalised: bool = false }
     inputs { FOUND = found: one.without_gradient(), REFERENCE = reference: one.without_gradient() }
     outputs { OUT = out: one.without_gradient() }

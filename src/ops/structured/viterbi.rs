@@ -42,8 +42,9 @@ operator! {
     /// ```
     ///
     /// # Errors
-    /// It is an error if widths or dtypes do not fit, `emissions` has no LoD, or n is not from 1 to 4096; at a run, if 4 · rows ·
-    /// tags · n bytes of memory, for the rows of one sequence, cannot be allocated.
+    /// It is an error if widths or dtypes do not fit, `emissions` has no LoD, or n is not from 1 to 4096; when the
+    /// program runs, it is also an error if 4 · rows · tags · n bytes of memory, for the rows of one sequence, cannot
+    /// be allocated.
     pub(in crate::ops) struct ViterbiDecode = viterbi_decode {
         n_best: usize => some_paths,
         forbidden: Vec<i64> = Vec::new(),

@@ -65,8 +65,8 @@ update_rule! {
     /// Adam, or AdamW if `decoupled`: steps along the mean of the gradients, divided by the root of the mean of the squared
     /// gradients.
     ///
-    /// The number of the step is t = 1, 2, …; in Adam, d = grad + weight_decay · param; in AdamW (`decoupled`), d = grad, and
-    /// first param −= rate · weight_decay · param. The formulas are:
+    /// The number of the step is t = 1, 2, …. In Adam, d = grad + weight_decay · param. In AdamW (`decoupled`), d =
+    /// grad, and each step begins with param −= rate · weight_decay · param. The formulas are:
     ///
     /// - moment1 += (1 − beta1) · (d − moment1);
     /// - moment2 = beta2 · moment2 + (1 − beta2) · d²;
@@ -76,12 +76,13 @@ update_rule! {
     /// "Decoupled weight decay regularization", 2019, arXiv:1711.05101; in the form of PyTorch's `torch.optim.Adam` and
     /// `AdamW`.
     ///
-    /// Every step changes the moments of every row, and therefore every row of the parameter. With a gradient of selected rows in
-    /// the mode `exact`, the steps of a row without a gradient are made when the row is next read: one formula replaces the k
-    /// missed steps, with a relative error of about 1e-8. Weight decay that is added to the gradient cannot be deferred: with
-    /// such decay, a gradient of selected rows is an error. In the mode `lazy`, only the rows of the gradient and their moments
-    /// change, as in PyTorch's `SparseAdam` (which adds epsilon before the bias correction of moment2; this operator adds epsilon
-    /// after it in both modes). The number t counts all steps of the program, including steps with an empty gradient.
+    /// Every step changes the moments of every row, and therefore every row of the parameter. With a gradient of
+    /// selected rows in the mode `exact`, the steps of a row without a gradient are made when the row is next read: one
+    /// formula replaces the k missed steps, with a relative error of about 1e-8. Weight decay that is added to the
+    /// gradient cannot be deferred: with such decay, a gradient of selected rows is an error. In the mode `lazy`, only
+    /// the rows of the gradient and their moments change, as in PyTorch's `SparseAdam`. `SparseAdam` adds epsilon
+    /// before the bias correction of moment2; this operator adds epsilon after the bias correction, in both modes. The
+    /// number t counts all steps of the program, including steps with an empty gradient.
     ///
     /// ```
     /// use ndarray::{arr0, array};

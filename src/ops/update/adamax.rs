@@ -91,7 +91,7 @@ impl ElementRule<3> for Adamax {
     }
 
     fn fall(&self) -> Option<[f64; 3]> {
-        // A value of `largest` below epsilon has no effect on later steps, so it need not be exact.
+        // A value of `largest` below epsilon has no effect on later steps, so the value need not be exact.
         Some([1.0, self.beta1, self.beta2])
     }
 

@@ -10,13 +10,14 @@ use crate::operator::{Attributes, CheckCase, Facts, Forward, InferShape, LodEffe
 use crate::with_float;
 
 operator! {
-    /// Averages a parameter over training steps: each step updates the average after the parameter; the parameter itself does
-    /// not change.
+    /// Averages a parameter over training steps. Each step first updates the parameter, then the average; this operator
+    /// does not change the parameter.
     ///
-    /// Up to step `start`, the average equals the parameter. In later steps, average ← average + w · (param − average), in
-    /// place. With decay < 1, w = 1 − decay: an exponential moving average. With decay = 1, w = 1 / (n + 1), where n is the
-    /// number of steps since `start`: the mean of the parameter since step `start` (Polyak and Juditsky, "Acceleration of
-    /// stochastic approximation by averaging", 1992). `average_weights` corresponds to PyTorch's `AveragedModel`.
+    /// Up to step `start`, the average equals the parameter. In later steps, average ← average + w · (param − average),
+    /// in place. With decay < 1, w = 1 − decay; the average is then an exponential moving average. With decay = 1, w =
+    /// 1 / (n + 1), where n is the number of steps since `start`; the average is then the mean of the parameter since
+    /// step `start` (Polyak and Juditsky, "Acceleration of stochastic approximation by averaging", 1992).
+    /// `average_weights` corresponds to PyTorch's `AveragedModel`.
     ///
     /// ```
     /// use ndarray::array;

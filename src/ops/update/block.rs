@@ -1,5 +1,5 @@
-//! Blocks of rows to update, and the loop over the elements of a block: the only code of updates that is compiled for each
-//! rule.
+//! Blocks of rows to update, and the loop over the elements of a block. The loop is the only code of updates that is
+//! compiled for each rule.
 
 use super::owed::{DeferredRule, Moment, RowDebt};
 use super::rule::ElementStep;
@@ -167,8 +167,9 @@ impl<T: Float, S: Steps<Step: ElementStep<T, N>>, const N: usize> Sweep for Move
 fn row<T: Float, const N: usize>(step: impl ElementStep<T, N>, fields: [&mut [T]; N], gradient: &[T]) {
     let width = gradient.len();
     let fields = fields.map(|field| &mut field[..width]);
-    // The loop indexes the gradient; an iterator over the gradient would add a bounds check per element in rules that do not
-    // read the gradient, because the length of the loop would not be the length of the fields.
+    // The loop indexes the gradient and the fields. With an iterator over the gradient, a rule that does not read the
+    // gradient would have a bounds check per element: the compiler would not know that the loop ends at the length of
+    // the fields.
     for i in 0..width {
         let mut old = [T::ZERO; N];
         for k in 0..N {

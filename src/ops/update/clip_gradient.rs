@@ -13,7 +13,7 @@ use crate::operator::{
 use crate::tensor::StorageKind;
 use crate::with_float;
 
-/// The minimum number of elements per thread: with fewer, another thread costs more time than it saves.
+/// The minimum number of elements per thread. With fewer elements, an additional thread costs more time than it saves.
 const GRAIN: usize = 1 << 16;
 
 operator! {
@@ -40,7 +40,7 @@ operator! {
     outputs { GRAD = grad: one.updated() }
 }
 
-/// Scratch memory for adding up repeated rows of a gradient; it is used again at every step.
+/// Scratch memory for adding up repeated rows of a gradient; the memory is used again at every step.
 #[derive(Default)]
 struct Sums<T> {
     plan: RowMerge,

@@ -25,8 +25,8 @@ impl Decay {
     /// No decay: the value for a rule without attributes of weight decay.
     pub const NONE: Decay = Decay { l1: 0.0, weight_decay: 0.0, decoupled: true };
 
-    /// Returns what an update does to a row without a gradient: nothing, a change that can be made later, or a change that cannot
-    /// be postponed. `rule` is the return value for the rule without weight decay.
+    /// Returns whether an update changes a row without a gradient, and whether the change can be made later. `rule` is
+    /// the return value for the rule without weight decay.
     pub fn owes(self, rule: Debt) -> Debt {
         match (self.l1 > 0.0, self.weight_decay > 0.0) {
             (true, _) => Debt::AtOnce("L1 decay"),

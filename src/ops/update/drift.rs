@@ -96,8 +96,9 @@ impl Drift {
 /// A weighted sum of 1 / (√v · c + ε) over many close values c, as a function of v. The sum is stored as the central moments of
 /// the values c: one expansion around the mean of c instead of one term per value.
 ///
-/// With the weights w, W = Σ w, the weighted mean a of c and μ_p = Σ w (c − a)^p / W, the sum is W / D · (1 + μ_2 q² − μ_3 q³ +
-/// μ_4 q⁴ − μ_5 q⁵) where D = √v · a + ε and q = √v / D: the Taylor series around c = a, up to the fifth power.
+/// Let w be the weights, W = Σ w, a the weighted mean of the values c, and μ_p = Σ w (c − a)^p / W. The sum is then W /
+/// D · (1 + μ_2 q² − μ_3 q³ + μ_4 q⁴ − μ_5 q⁵), where D = √v · a + ε and q = √v / D. This formula is the Taylor series
+/// around c = a, up to the fifth power.
 #[derive(Debug, Clone, Copy, Default)]
 pub(in crate::ops) struct Spread {
     weight: f64,
@@ -106,8 +107,8 @@ pub(in crate::ops) struct Spread {
     central: [f64; 4],
 }
 
-/// The maximum standard deviation of the values c, relative to their mean, for which the expansion is accurate: above this
-/// maximum, the sixth power exceeds 1e-8.
+/// The maximum standard deviation of the values c, relative to their mean, for which the expansion is accurate: above
+/// this maximum, the term of the sixth power, which the expansion leaves out, may exceed 1e-8.
 const CLOSE: f64 = 0.016;
 
 impl Spread {
@@ -187,7 +188,8 @@ mod tests {
     #[test]
     fn an_expansion_is_the_sum_of_its_terms() {
         let (mut spread, mut terms) = (Spread::default(), vec![]);
-        // Each new term is one Adam update before all other terms, so the other terms become one update older.
+        // Each new term belongs to an Adam update before the updates of all other terms, so the moments in the other
+        // terms are multiplied by the betas once more.
         for k in 0..400u32 {
             let step = f64::from(3000 - k);
             let (fall, slow) = (0.9, 0.999f64.sqrt());

@@ -45,14 +45,15 @@ pub trait ElementRule<const FIELDS: usize>: RuleSettings {
         moment.rate * self.rate_factor(moment.step)
     }
 
-    /// Returns what an update in the mode `exact` does to a row without a gradient: nothing, a change that can be made later, or
-    /// a change that cannot be postponed. A rule with weight decay returns the result of [`Decay::owes`].
+    /// Returns whether an update in the mode `exact` changes a row without a gradient, and whether the change can be
+    /// made later. A rule with weight decay returns the result of [`Decay::owes`].
     fn owes(&self) -> Debt {
         Debt::Nothing
     }
 
-    /// Returns the factor by which an update without a gradient multiplies each field. The first factor, of the parameter, is
-    /// ignored. `None`, the default, means that missed updates are made one by one, unless the rule combines them.
+    /// Returns the factor by which an update without a gradient multiplies each field. The first factor, of the
+    /// parameter, is ignored. `None`, the default, means that missed updates are made one by one, unless the rule
+    /// combines missed updates.
     fn fall(&self) -> Option<[f64; FIELDS]> {
         None
     }
@@ -73,7 +74,7 @@ pub trait ElementRule<const FIELDS: usize>: RuleSettings {
         self.fall().is_some()
     }
 
-    /// Returns the combined effect of no updates, to which [`earlier`](Self::earlier) adds one update after another.
+    /// Returns the effect of zero updates: the start value to which [`earlier`](Self::earlier) adds updates one by one.
     fn none(&self) -> Moves {
         [1.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0]
     }
@@ -191,8 +192,9 @@ pub mod parts {
     }
 }
 
-/// Declares an update operator, with the attributes, slots, shape rule, kernels and samples of all update rules. The caller of
-/// the macro implements the arithmetic, [`ElementRule`](crate::op::ElementRule), for the declared type.
+/// Declares an update operator, with the attributes, slots, shape rule, kernels and check cases that all update rules
+/// have. The caller of the macro implements the arithmetic, [`ElementRule`](crate::op::ElementRule), for the declared
+/// type.
 ///
 /// ```
 /// use unpadded::op::{Debt, ElementRule, ElementStep, Float, Moment, settings, testing};
@@ -291,7 +293,7 @@ macro_rules! update_rule {
                 $($setting)*
                 /// The factor of `rate` for this parameter; 1 by default.
                 rate_factor: f64 => $crate::op::settings::or_one,
-                /// The number of first steps in which `rate` is 0 for this parameter; 0 by default.
+                /// The number of steps, from the first step on, in which `rate` is 0 for this parameter; 0 by default.
                 held: usize => $crate::op::settings::steps,
             }
             inputs { GRAD = grad: one.without_gradient(), RATE = rate: one.without_gradient(), PAST = history: optional.without_gradient() }

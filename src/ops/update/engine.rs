@@ -18,7 +18,7 @@ use crate::operator::{CallMemory, CallSizes, Debt, Forward, MOST_TABLES, RowBuff
 use crate::tensor::StorageKind;
 use crate::with_float;
 
-/// The minimum number of elements per thread: with fewer, another thread costs more time than it saves.
+/// The minimum number of elements per thread. With fewer elements, an additional thread costs more time than it saves.
 const GRAIN: usize = 1 << 15;
 
 /// The maximum number of update rules for which a thread keeps a ledger from step to step, including rules of programs that ran
@@ -28,7 +28,7 @@ const RULES: usize = 16;
 /// Views of the parameter and its states.
 type Fields<'a, T> = ArrayVec<ViewMut<'a, T>, MOST_TABLES>;
 
-/// Scratch memory for merging rows with equal row numbers; it is used again at every step.
+/// Scratch memory for merging rows with equal row numbers; the memory is used again at every step.
 #[derive(Default)]
 pub(in crate::ops) struct MergedRows<T> {
     plan: RowMerge,
@@ -54,8 +54,8 @@ impl<T: RowValue> MergedRows<T> {
 }
 
 impl<T> MergedRows<T> {
-    /// Returns the most memory for merging `rows` rows of a table, `height` rows of `width` numbers, as part of the scratch value
-    /// `S`.
+    /// Returns the maximum memory for merging `rows` rows of a gradient, as part of the scratch value `S`. The table
+    /// has `height` rows of `width` numbers.
     pub(in crate::ops) fn memory<S: 'static>(rows: usize, (height, width): (usize, usize)) -> CallMemory {
         let merged = rows.min(height).saturating_mul(width * size_of::<T>());
         let bytes = rows.saturating_mul(RowMerge::BYTES_PER_ROW).saturating_add(merged);
@@ -63,7 +63,8 @@ impl<T> MergedRows<T> {
     }
 }
 
-/// Returns the memory of an update beside its operands: the merged rows of a gradient that is selected rows.
+/// Returns the memory that an update needs in addition to its operands: the merged rows of a gradient that is selected
+/// rows.
 pub(in crate::ops) fn memory(sizes: &CallSizes<'_>) -> CallMemory {
     let (table, rows) = (sizes.input(GRAD), sizes.stored(GRAD));
     with_float!(sizes.dtype(GRAD), T => Ok(MergedRows::<T>::memory::<Scratch<T>>(rows, table)))
@@ -127,7 +128,7 @@ fn update_of<T: RowValue>(
     result
 }
 
-/// Scratch memory for the rows of an update; it is used again at every step.
+/// Scratch memory for the rows of an update; the memory is used again at every step.
 #[derive(Default)]
 struct Scratch<T> {
     merged: MergedRows<T>,
@@ -164,8 +165,8 @@ const PARAM: usize = 0;
 const STATE: usize = 1;
 const SETTLED: usize = 2;
 
-/// Runs the operator `settle`: applies missed updates to the rows that `ids` collects and to one of every [`SWEEP`] rows or,
-/// without `ids`, to all rows.
+/// Runs the operator `settle`, which applies missed updates. With `ids`, missed updates are applied to the rows that
+/// `ids` collects and to one of every [`SWEEP`] rows; without `ids`, to all rows.
 pub(in crate::ops) fn settle(
     run: &mut Forward<'_>,
     rule: &dyn Rule,
@@ -228,7 +229,7 @@ fn settle_of<T: RowValue>(
     Ok(())
 }
 
-/// Scratch memory for applying missed updates (settling); it is used again at every step.
+/// Scratch memory for applying missed updates (settling); the memory is used again at every step.
 #[derive(Default)]
 struct Debts {
     /// Update rules and their ledgers, one ledger per rule. Parameters of one optimizer may have rules with different rates and
@@ -300,7 +301,8 @@ impl Debts {
 struct Books<'a> {
     ledger: &'a Ledger,
     history: History<'a>,
-    /// Whether one step with the combined effect of the missed updates is accurate enough for every row to be settled.
+    /// Whether one step with the combined effect of the missed updates is accurate enough for all rows that are
+    /// settled.
     at_once: bool,
 }
 
@@ -436,7 +438,8 @@ impl<T: Float> Settling<'_, T> {
         self.rule.rests() && fields[1..].iter_mut().all(|state| is_zero(state.row(row)))
     }
 
-    /// Applies the combined missed updates in `owed`, one entry per row, to the first rows of `ids`.
+    /// Applies the combined missed updates in `owed`, which has one entry per row, to the first `owed.len()` rows of
+    /// `ids`.
     fn pay(&self, fields: &mut [ViewMut<'_, T>], ids: &[i64], owed: &[RowDebt<'_>]) {
         self.rule.settle(owed, self.block(fields, ids, owed.len()));
     }
@@ -476,7 +479,7 @@ fn is_zero<T: Float>(numbers: &[T]) -> bool {
     numbers.chunks(16).all(|part| !part.iter().fold(false, |any, &x| any | (x != T::ZERO)))
 }
 
-/// Applies a rule to the rows of the gradient, if the parameter and its states are row-sparse.
+/// Applies a rule to the rows of the gradient; the parameter and its states are row-sparse.
 fn row_sparse<T: RowValue>(
     run: &mut Forward<'_>,
     rule: &dyn Kernel<T>,

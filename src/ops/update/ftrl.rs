@@ -51,12 +51,13 @@ update_rule! {
     /// - strength += σ;
     /// - param = 0 if |linear| ≤ l1, else −(linear − sign(linear) · l1) / (strength + l2).
     ///
-    /// McMahan et al., "Ad click prediction: a view from the trenches", KDD 2013, algorithm 1: `rate` is α in the paper, and
-    /// `strength` is 1 / η in the paper. `strength` starts at beta / rate in the paper, and at 0 in this operator. L1 and L2
-    /// regularise the sum of all losses so far, not one step, so this rule has no other weight decay. If the learning rate
-    /// changes, σ contains the change: a lower rate makes the steps of an element smaller, but does not move the element by
-    /// itself. As in the paper, an element without a gradient does not change. No element changes at a rate of 0. A parameter
-    /// that does not start at 0 loses its first value during training, faster if `beta` is large relative to the gradients.
+    /// McMahan et al., "Ad click prediction: a view from the trenches", KDD 2013, algorithm 1: `rate` is α in the
+    /// paper, and `strength` is 1 / η in the paper. `strength` starts at beta / rate in the paper, and at 0 in this
+    /// operator. L1 and L2 regularise the sum of all losses so far, not the loss of one step. This rule has no other
+    /// weight decay. If the learning rate changes, σ contains the change: a lower rate makes the steps of an element
+    /// smaller, but does not move the element by itself. As in the paper, an element without a gradient does not
+    /// change. No element changes at a rate of 0. A parameter that does not start at 0 loses its initial value during
+    /// training, faster if `beta` is large relative to the gradients.
     ///
     /// A gradient of selected rows gives results that are bit-identical to the results of an equal dense gradient.
     ///

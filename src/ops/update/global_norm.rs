@@ -19,7 +19,7 @@ use crate::with_float;
 const EPSILON: f64 = 1e-6;
 /// The maximum number of elements that one loop adds up; a longer range is divided into two halves first.
 const RUN: usize = 1 << 12;
-/// The minimum number of elements per thread: with fewer, another thread costs more time than it saves.
+/// The minimum number of elements per thread. With fewer elements, an additional thread costs more time than it saves.
 const GRAIN: usize = 1 << 16;
 
 operator! {
@@ -112,8 +112,8 @@ fn gradient_squares<T: RowValue>(run: &mut Forward<'_>, k: usize) -> Result<f64>
     sum
 }
 
-/// Returns Σ x² over all elements, summed as a tree: the rows are halved down to one row, then the columns down to [`RUN`]
-/// columns.
+/// Returns Σ x² over all elements, summed as a tree. The rows are divided into halves until a part has one row; then
+/// the columns are divided until a part has at most [`RUN`] columns.
 fn squares<T: Float>(x: View<'_, T>, threads: usize) -> f64 {
     let (rows, width) = (x.rows(), x.width());
     if rows == 0 || width == 0 {

@@ -13,10 +13,10 @@ use crate::tensor::DType;
 operator! {
     /// Records the learning rate of an update, after all parameters have been updated.
     ///
-    /// `history` is an f64 table `[16385, 2]`. Row 0 of `history` has the number of updates and a hash of all updates. Row 1 +
-    /// u mod 16384 has the learning rate of update u = 0, 1, … and the number of its training step, counted from 1.
-    /// [`settle`](crate::ops) applies the missed updates of every row at least once in 16384 updates, so the rates of older
-    /// updates are not needed.
+    /// `history` is an f64 table `[16385, 2]`. Row 0 of `history` has the number of updates and a hash of all updates.
+    /// Row 1 + (u mod 16384) has the learning rate of update u = 0, 1, … and the number of the update's training step,
+    /// counted from 1. [`settle`](crate::ops) applies the missed updates of every row at least once in 16384 updates,
+    /// so the rates of older updates are not needed.
     ///
     /// ```
     /// use ndarray::{Array2, arr0};

@@ -18,7 +18,7 @@ use crate::with_float;
 
 /// The maximum number of elements that one loop adds up; a longer range is divided into two halves first.
 const RUN: usize = 1 << 12;
-/// The minimum number of elements per thread: with fewer, another thread costs more time than it saves.
+/// The minimum number of elements per thread. With fewer elements, an additional thread costs more time than it saves.
 const GRAIN: usize = 1 << 15;
 
 operator! {
@@ -66,7 +66,7 @@ operator! {
         weight_decay: f64 => or_zero,
         /// The factor of `rate` for this parameter; 1 by default.
         rate_factor: f64 => or_one,
-        /// The number of first steps in which `rate` is 0 for this parameter; 0 by default.
+        /// The number of steps, from the first step on, in which `rate` is 0 for this parameter; 0 by default.
         held: usize => steps,
     }
     inputs { GRAD = grad: one.without_gradient(), RATE = rate: one.without_gradient() }
@@ -77,8 +77,8 @@ operator! {
 /// The formula of the step r of one element, before the step is scaled to the norm of the parameter.
 #[derive(Clone, Copy)]
 struct Step<T> {
-    /// The factors of Adam's moments and of the bias correction, computed with a learning rate of 1; the real rate is applied
-    /// later, with the norms.
+    /// The factors of Adam's moments and of the bias correction, computed with a learning rate of 1; the real rate is
+    /// applied later, together with the ratio of the norms.
     moments: Moments<T>,
     decay: T,
 }
@@ -159,8 +159,8 @@ impl Op for Lamb {
     }
 }
 
-/// Updates the moments, and returns the sums of the squares, added up as a tree: the rows are halved down to one row, then the
-/// columns down to [`RUN`] columns.
+/// Updates the moments, and returns the sums of the squares, added up as a tree. The rows are divided into halves until
+/// a part has one row; then the columns are divided until a part has at most [`RUN`] columns.
 fn gather<T: Float>(
     step: Step<T>,
     fields: [ViewMut<'_, T>; 3],
@@ -266,7 +266,8 @@ impl<T: Float> Sweep for Apply<'_, T> {
     }
 }
 
-/// Scratch memory: the positions of the gradient's rows in the parameter and in each moment; it is used again at every step.
+/// Scratch memory: the positions of the gradient's rows in the parameter and in each moment; the memory is used again
+/// at every step.
 #[derive(Default)]
 struct TouchedRows([Vec<usize>; 3]);
 

@@ -25,7 +25,8 @@ impl DeclaredOp for LearningRate {
             &Declaration {
                 stands_for: &[],
                 kind: "learning_rate",
-                text: "The rate of a step, by a `Schedule`: there are the formulas. Multiplied by `scale`, if it is there.",
+                text: "Computes the learning rate of a step from a `Schedule`, whose documentation has the formulas. \
+                       With the input `scale`, the rate is multiplied by `scale`.",
                 attributes: &[
                     "base", "warm_up", "kind", "every", "factor", "steps", "least", "start", "from",
                     "factors", "rise",

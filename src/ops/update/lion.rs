@@ -1,7 +1,7 @@
 //! `lion`: the update rule Lion, with steps of the size of the learning rate, in the direction of the sign of a momentum.
 //!
-//! The effect of k missed updates on a row without a gradient: `moment` is multiplied by beta2ᵏ and keeps its sign, so the
-//! parameter moves by minus this sign times the sum of the rates.
+//! The effect of k missed updates on a row without a gradient: `moment` is multiplied by beta2ᵏ and keeps its sign, so
+//! the parameter moves by −sign(`moment`) times the sum of the rates.
 
 use super::decay::sign;
 use super::element::ElementRule;

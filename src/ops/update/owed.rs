@@ -1,13 +1,13 @@
 //! Missed updates of a row: the updates in which the row has no gradient, although the dense rule would move the row. Missed
 //! updates are applied later, when the row is read.
 //!
-//! For each row, the state `settled` stores the number of updates that have been applied to the row. When the row is next read,
-//! the row is settled: all its missed updates are applied at once. The effect of missed updates depends on their learning
-//! rates, not on the row. So one recurrence, backwards from the last update, computes the effect for every number of missed
-//! updates (gap).
+//! For each row, the state `settled` stores the number of updates that have been applied to the row. When the row is
+//! next read, the row is settled: all its missed updates are applied at once. The effect of missed updates depends on
+//! their learning rates, not on the row. Therefore, one recurrence, backwards from the last update, computes the effect
+//! for every number of missed updates (gap).
 //!
-//! Each step also settles one of every [`SWEEP`] rows, so that no row misses more than about [`SWEEP`] updates. So the history
-//! needs only the rates of the last [`KEPT`] updates.
+//! Each step also settles one of every [`SWEEP`] rows, so that no row misses more than about [`SWEEP`] updates.
+//! Therefore, the history needs only the rates of the last [`KEPT`] updates.
 
 use std::any::Any;
 use std::ops::Range;
@@ -39,7 +39,8 @@ pub struct RowDebt<'a> {
     pub moves: &'a Moves,
     /// The number of updates that `moves` combines.
     pub updates: usize,
-    /// The number of missed updates after the first `updates`: in these, the state no longer moves the parameter.
+    /// The number of missed updates after the first `updates`; in the last `rest` updates, the state no longer moves
+    /// the parameter.
     pub rest: usize,
     /// The factor by which decay multiplies the parameter in the last `rest` updates.
     pub kept: f64,
@@ -104,8 +105,8 @@ pub(in crate::ops) struct Ledger {
     first: Vec<Option<(u64, Moves)>>,
     /// The index of the first update of each part; the parts are ranges that together cover the first [`KEPT`] updates.
     parts: Vec<u64>,
-    /// The combined effect of the updates of each part. The outer `None` means not computed yet. The inner `None` means not
-    /// accurate enough, so that the updates of the part are made one by one.
+    /// The combined effect of the updates of each part. The outer `None` means that the effect is not computed yet. The
+    /// inner `None` means that the effect is not accurate enough; the updates of the part are then made one by one.
     of_parts: Vec<Option<Option<Moves>>>,
     /// The number of updates of the history for which the ledger was computed, and the mark of this history.
     count: u64,
@@ -114,8 +115,8 @@ pub(in crate::ops) struct Ledger {
 
 impl Default for Ledger {
     fn default() -> Self {
-        // The number of updates in a part is small relative to the number of its first update, so that the bias correction of
-        // the moments hardly changes within a part.
+        // The number of updates in a part is small relative to the index of the part's first update, so that the bias
+        // correction of the moments hardly changes within a part.
         let next = |at: &u64| Some(at + (at / 20).max(1)).filter(|&at| at <= KEPT as u64);
         let parts: Vec<u64> = std::iter::successors(Some(0), next).collect();
         let of_parts = vec![None; parts.len() - 1];
@@ -186,7 +187,8 @@ impl Ledger {
             if updates.end > self.count {
                 break;
             }
-            // The loop begins at `start`, so all updates of the visited parts are still in the history.
+            // The loop begins with the first part at or after `start`, so all updates of the visited parts are still in
+            // the history.
             if self.of_parts[part].is_none() {
                 let moves = moves_of(rule, history, updates);
                 self.of_parts[part] = Some(Some(moves).filter(|moves| rule.is_known(moves)));
@@ -195,8 +197,8 @@ impl Ledger {
         false
     }
 
-    /// Returns a combined effect of the updates from `update` on that ends at `end` or earlier, and the number of combined
-    /// updates; `None` if no accurate effect is known.
+    /// Returns the combined effect of several updates from `update` on, and the number of these updates. The last of
+    /// these updates is before `end`. Returns `None` if no accurate effect is known.
     pub(in crate::ops) fn part(
         &self,
         rule: &dyn DeferredRule,
@@ -263,9 +265,9 @@ impl<T: Float, const FIELDS: usize> ElementStep<T, FIELDS> for Remains<T, FIELDS
     }
 }
 
-/// Returns momentum / divisor: the factor by which an update multiplies the quotient of two states, if it multiplies the first
-/// state by `momentum` and the second state by `divisor`. Returns `None` if the factor is 0.999 or more, because then the
-/// quotient hardly falls.
+/// Returns momentum / divisor: the factor by which an update multiplies the quotient of two states, if the update
+/// multiplies the first state by `momentum` and the second state by `divisor`. Returns `None` if the factor is 0.999 or
+/// more, because then the quotient hardly falls.
 pub(in crate::ops) fn falling_by(momentum: f64, divisor: f64) -> Option<f64> {
     Some(momentum / divisor).filter(|&by| by < 0.999)
 }

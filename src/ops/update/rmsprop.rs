@@ -1,9 +1,9 @@
 //! `rmsprop` and its variants: update rules that divide each gradient by the root mean square or the standard deviation of the
 //! gradients.
 //!
-//! The variants of RMSProp are four operators, since each variant has other states. The effect of k missed updates on a row
-//! without a gradient: `square` and `mean` are multiplied by alphaᵏ and `velocity` by momentumᵏ, and the parameter moves along
-//! the velocity until the velocity is negligible.
+//! The variants of RMSProp are four operators, since the variants have different states. The effect of k missed updates
+//! on a row without a gradient: `square` and `mean` are multiplied by alphaᵏ and `velocity` by momentumᵏ, and the
+//! parameter moves along the velocity until the velocity is negligible.
 
 use super::element::ElementRule;
 use super::owed::{Moment, fading};

@@ -48,9 +48,9 @@ impl SparseMode {
         }
     }
 
-    /// Infers the shapes of an update operator. `fields` is the number of updated outputs, and `storage` is their storage. `owes`
-    /// is what an update does to a row without a gradient: nothing, a change that can be made later, or a change that cannot be
-    /// postponed.
+    /// Infers the shapes of an update operator. `fields` is the number of updated outputs, and `storage` is their
+    /// storage. `owes` is what an update does to a row without a gradient: no change, a change that can be made later,
+    /// or a change that cannot be postponed.
     pub(in crate::ops) fn infer_shape(
         self,
         s: &mut InferShape<'_>,
@@ -91,7 +91,7 @@ impl SparseMode {
         }
         if owes == Debt::Later {
             if s.optional(HISTORY).is_none() {
-                let expected = "the updates before, for the moves that rows owe: `Optimizer::minimize` gives it, `lazy` needs none";
+                let expected = "the history of updates, from which missed updates of rows are computed (`Optimizer::minimize` adds it; `lazy` needs none)";
                 return Err(Error::of(ErrorKind::Program, "input `history`", expected, "none"));
             }
             history_fits(s, HISTORY)?;

@@ -19,8 +19,8 @@ use crate::operator::Attributes;
 /// - `cosine`: least + (base − least) · (1 + cos(π · t / steps)) / 2, and `least` from t = steps on;
 /// - `linear`: base + (least − base) · t / steps, and `least` from t = steps on;
 /// - `inverse_sqrt`: base · √(steps / (steps + t));
-/// - `one_cycle`: with top = rise · steps − 1, half a cosine wave from base / 25 up to base at t = top, then half a cosine wave
-///   down to base / 250 000 at t = steps − 1; later steps have the rate base / 250 000.
+/// - `one_cycle`: the rate rises along half a cosine wave from base / 25 to base at t = rise · steps − 1, then falls
+///   along half a cosine wave to base / 250 000 at t = steps − 1; later steps have the rate base / 250 000.
 ///
 /// The formulas equal the formulas of PyTorch's `StepLR`, `CosineAnnealingLR` (Loshchilov and Hutter, "SGDR", 2017,
 /// arXiv:1608.03983, without restarts) and `OneCycleLR` (Smith and Topin, "Super-convergence", 2017, arXiv:1708.07120). A

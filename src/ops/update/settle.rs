@@ -18,8 +18,9 @@ use crate::ops::lookup::ids::ids;
 use crate::tensor::{DType, Variable};
 
 operator! {
-    /// Applies the missed updates of rows of a parameter, before an operator reads the rows. In the mode `exact`, an update
-    /// rule skips rows without a gradient, although the dense rule would move such rows: a skipped row misses the update.
+    /// Applies the missed updates of rows of a parameter, before an operator reads the rows. In the mode `exact`, an
+    /// update rule skips rows without a gradient. If the dense rule would move a skipped row, the row misses the
+    /// update.
     ///
     /// `ids` holds the indices of the rows that will be read: whole numbers, or the columns of a sparse matrix's entries. Without
     /// `ids`, the missed updates of all rows are applied. Each call also settles one of every 8192 rows, in turn, so that no row
@@ -74,7 +75,7 @@ impl RuleKind {
 
     fn found(&self) -> Result<&dyn Op> {
         let unknown =
-            || Error::of(ErrorKind::Program, "attribute `rule`", "one read by a registry", &*self.kind);
+            || Error::of(ErrorKind::Program, "attribute `rule`", "a rule from a registry", &*self.kind);
         self.found.as_deref().ok_or_else(unknown)
     }
 }
@@ -129,7 +130,8 @@ pub(crate) fn settle_attributes(
     Settle { rule, settings, dtype, shape }.attributes()
 }
 
-/// Returns whether an operator is an update rule that can apply missed updates later: it has the output `settled`.
+/// Returns whether an operator is an update rule that can apply missed updates later; such a rule has the output
+/// `settled`.
 fn waits(declaration: &Declaration) -> bool {
     declaration.signature.outputs.iter().any(|slot| slot.name == "settled" && slot.arity == Arity::Optional)
 }

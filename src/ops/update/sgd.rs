@@ -22,8 +22,8 @@ impl<T: Float> ElementStep<T, 1> for Descend<T> {
     }
 }
 
-/// The parameter moves by −rate · (ahead · grad + along · velocity): ahead = 0 and along = 1 without Nesterov momentum; ahead =
-/// 1 and along = momentum with Nesterov momentum.
+/// The arithmetic of a step with momentum: the parameter moves by −rate · (ahead · grad + along · velocity). Without
+/// Nesterov momentum, ahead = 0 and along = 1; with Nesterov momentum, ahead = 1 and along = momentum.
 #[derive(Clone, Copy)]
 struct Roll<T> {
     rate: T,
@@ -87,8 +87,8 @@ impl ElementRule<1> for Sgd {
     }
 }
 
-/// The combined effect of several momentum updates without a gradient: a linear map from the old parameter and velocity to the
-/// new ones.
+/// The combined effect of several momentum updates without a gradient: a linear map from the old parameter and velocity
+/// to the new parameter and velocity.
 #[derive(Clone, Copy)]
 pub(in crate::ops) struct Coast<T> {
     param: [T; 2],

@@ -55,7 +55,7 @@ impl RmsProp {
 setting! { RmsProp:
     /// Sets alpha, the factor per step of the running mean of squared gradients: at least 0 and below 1.
     alpha,
-    /// Sets epsilon, which is added to the root by which the gradient is divided.
+    /// Sets epsilon, which is added to the root; the gradient is divided by this sum.
     epsilon,
     /// Sets the momentum, the factor per step of a parameter's velocity: at least 0 and below 1.
     momentum,

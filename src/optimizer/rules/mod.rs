@@ -1,7 +1,7 @@
 //! The optimizers of this crate, as settings with defaults.
 //!
-//! The method that sets an option accepts any number; [`Optimizer::minimize`] returns an error for a number out of range when
-//! it appends the update operators.
+//! The methods that set options accept any number. [`Optimizer::minimize`], which appends the update operators, returns
+//! an error for a number out of range.
 
 use super::{Group, Optimizer, Options, Schedule, SparseMode, UpdateRule};
 use crate::operator::Attributes;

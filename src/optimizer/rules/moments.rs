@@ -3,7 +3,7 @@
 use super::{Decay, Group, Optimizer, Options, Schedule, SparseMode, UpdateRule, betas};
 use crate::error::Result;
 
-/// The kind of second moment by whose root the step is divided.
+/// The kind of the second moment; the step is divided by the root of this moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Second {
     /// Adam: the current second moment, a running mean of squared gradients.
@@ -126,7 +126,7 @@ impl NAdam {
 }
 
 setting! { NAdam:
-    /// Sets epsilon, which is added to the root of the second moment before the step is divided by the root.
+    /// Sets epsilon, which is added to the root of the second moment; the step is divided by this sum.
     epsilon,
     /// Sets the momentum decay: with a larger number, the momentum rises faster from half of beta1 to beta1.
     momentum_decay,
@@ -150,7 +150,7 @@ impl Lamb {
 }
 
 setting! { Lamb:
-    /// Sets epsilon, which is added to the root of the second moment before the step is divided by the root.
+    /// Sets epsilon, which is added to the root of the second moment; the step is divided by this sum.
     epsilon,
     /// Weight decay: adds `weight_decay` · parameter to the step of Adam, before the step is scaled to the norm of the
     /// parameter.

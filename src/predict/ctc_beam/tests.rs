@@ -1,4 +1,4 @@
-//! The search against enumeration of every path, and against a plain version that prunes.
+//! Tests the search against an enumeration of all paths, and against a simple search with the same beam width.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use super::*;
 use crate::kernels::random::uniform01;
 use crate::lod::Lod;
 
-/// One sequence of random logits, some of them far apart.
+/// Returns the random logits of one sequence, between -4 and 4.
 fn random(seed: u64, frames: usize, classes: usize) -> Array2<f64> {
     Array2::from_shape_fn((frames, classes), |(i, j)| {
         8.0 * uniform01::<f64>(seed, [i as u32, j as u32, 0, 0]) - 4.0
@@ -26,14 +26,14 @@ fn decode_one(beam: &CtcBeam, logits: &Array2<f64>) -> Vec<CtcLabels> {
     all.remove(0)
 }
 
-/// The labelling of a path, by the definition.
+/// Returns the labelling of a path, by the definition.
 fn labelling(path: &[usize], blank: usize) -> Vec<i64> {
     let mut path = path.to_vec();
     path.dedup();
     path.into_iter().filter(|class| *class != blank).map(|class| class as i64).collect()
 }
 
-/// The probability of each labelling that has one: the sum over all paths.
+/// Returns the probability of each possible labelling: the sum of the probabilities of its paths.
 fn by_definition(logits: &Array2<f64>, blank: usize) -> BTreeMap<Vec<i64>, f64> {
     let (frames, classes) = logits.dim();
     let weights = logits.mapv(f64::exp);
@@ -63,7 +63,7 @@ fn said(labels: &[i64]) -> f64 {
     (0..labels.len()).map(|i| model(&labels[..i], labels[i])).sum()
 }
 
-/// The same labellings in the same order, with nearly the same scores.
+/// Checks that the labellings and their order are the same, and that the scores are nearly the same.
 fn same(found: &[CtcLabels], mut expected: Vec<(Vec<i64>, f64)>) {
     expected.sort_by(|a, b| b.1.total_cmp(&a.1));
     assert_eq!(found.len(), expected.len());
@@ -82,7 +82,7 @@ fn all_labellings_by_the_definition() {
     {
         let mut logits = random(seed as u64, *frames, *classes);
         if seed % 2 == 0 && *classes > 2 {
-            logits[[1, 2]] = NEVER; // no path takes it, be it the blank or not
+            logits[[1, 2]] = NEVER; // no path takes class 2, which is the blank in some cases
         }
         let defined = by_definition(&logits, *blank);
         let all = CtcBeam::new(usize::MAX).blank(*blank).n_best(usize::MAX);
@@ -104,7 +104,7 @@ fn all_labellings_by_the_definition() {
 
 #[test]
 fn labels_that_repeat() {
-    // 1 1 _ 1 is two labels; a single label needs no blank between.
+    // The path 1 1 blank 1 has the labelling [1, 1]: only the blank separates two equal labels.
     let logits = array![[0.0, 9.0], [0.0, 9.0], [9.0, 0.0], [0.0, 9.0]];
     let found = decode_one(&CtcBeam::new(4).n_best(3), &logits);
     assert_eq!(found[0].labels, [1, 1]);
@@ -112,13 +112,13 @@ fn labels_that_repeat() {
         &decode_one(&CtcBeam::new(9).n_best(9), &logits),
         by_definition(&logits, 0).into_iter().map(|(labels, p)| (labels, p.ln())).collect(),
     );
-    // Without any blank no label repeats.
+    // If no frame can be a blank, no label repeats.
     let logits = array![[NEVER, 0.0], [NEVER, 0.0], [NEVER, 0.0]];
     let found = decode_one(&CtcBeam::new(9).n_best(9), &logits);
     assert_eq!(found, [CtcLabels { labels: vec![1], score: 0.0 }]);
 }
 
-/// The search of the paper, on whole prefixes, pruned to `beams` prefixes.
+/// Runs the search of the paper with whole prefixes instead of a tree; keeps `beams` prefixes after each frame.
 fn plain(logits: &Array2<f64>, beams: usize, weight: f64, bonus: f64) -> Vec<(Vec<i64>, f64)> {
     let extra = |labels: &[i64]| {
         bonus * labels.len() as f64 + if weight == 0.0 { 0.0 } else { weight * said(labels) }
@@ -155,7 +155,7 @@ fn plain(logits: &Array2<f64>, beams: usize, weight: f64, bonus: f64) -> Vec<(Ve
     kept.into_iter().map(score).collect()
 }
 
-/// Prefixes that were dropped from a narrow beam come back, while longer prefixes that begin with them are kept.
+/// Tests narrow beams: the search drops a prefix, keeps longer prefixes that begin with it, and later keeps it again.
 #[test]
 fn few_beams_keep_what_the_plain_search_keeps() {
     for seed in 0..40 {
@@ -165,7 +165,7 @@ fn few_beams_keep_what_the_plain_search_keeps() {
         same(&decode_one(&beam, &logits), plain(&logits, beams, 0.0, 0.0));
         let found = decode_one(&beam.language_model(0.4, model).bonus(-0.1), &logits);
         same(&found, plain(&logits, beams, 0.4, -0.1));
-        // Best first, and a shorter list is the beginning of a longer list.
+        // The best labelling comes first, and a smaller `n_best` returns the beginning of the list.
         assert!(found.windows(2).all(|pair| pair[0].score >= pair[1].score));
         let fewer = CtcBeam::new(beams).n_best(2).language_model(0.4, model).bonus(-0.1);
         assert_eq!(decode_one(&fewer, &logits), found[..beams.min(2)]);
@@ -190,7 +190,7 @@ fn of_equal_scores_the_smaller_labels_come_first() {
     };
     assert_eq!(labels(9, 1), [vec![], vec![1], vec![2]]);
     assert_eq!(labels(2, 1), [vec![], vec![1]]);
-    // Three paths are [1] and three are [2]; [], [1, 2] and [2, 1] have one each.
+    // Three paths have the labelling [1], and three have [2]. One path each has [], [1, 2] and [2, 1].
     assert_eq!(labels(9, 2), [vec![1], vec![2], vec![], vec![1, 2], vec![2, 1]]);
     assert_eq!(labels(4, 2), [vec![1], vec![2], vec![], vec![1, 2]]);
 }
@@ -235,7 +235,7 @@ fn the_last_of_two_levels_on_any_number_of_threads() {
     assert_eq!(one, three);
     assert_eq!(one, beam.decode(&ragged(logits.clone(), &lengths)).unwrap());
     assert_eq!(one[1], [CtcLabels { labels: vec![], score: 0.0 }]);
-    // Each alone; f32 logits have the same results as the same numbers in f64.
+    // Each sequence alone has the same result. Logits in f32 have the same results as the same numbers in f64.
     let mut start = 0;
     for (length, found) in lengths.iter().zip(&one) {
         let alone = logits.slice(ndarray::s![start..start + length, ..]).to_owned();
@@ -269,7 +269,7 @@ fn what_does_not_fit() {
     let check = |message: String, expected: &str| assert!(message.starts_with(expected), "{message}");
     check(said(CtcBeam::new(0), &fine), "beams: expected at least 1, got 0");
     check(said(beam().n_best(0), &fine), "n_best: expected at least 1, got 0");
-    check(said(beam().blank(2), &fine), "blank: expected one of 2 classes, from 0 on, got 2");
+    check(said(beam().blank(2), &fine), "blank: expected a class below 2, got 2");
     check(said(beam().bonus(f64::NAN), &fine), "bonus for each label: expected a finite number, got NaN");
     let wrong = beam().language_model(f64::INFINITY, |_, _| 0.0);
     check(said(wrong, &fine), "weight of the language model: expected a finite number, got inf");
@@ -282,7 +282,7 @@ fn what_does_not_fit() {
     check(said(beam(), &flat), "shape of the logits of CTC: expected [frames, classes], got [1]");
     let whole = Variable::from_sequences(&[vec![1i64]]).unwrap();
     check(said(beam(), &whole), "dtype of the logits of CTC: expected f32 or f64, got i64");
-    check(said(beam(), &ragged(Array2::zeros((0, 0)), &[0])), "blank: expected one of 0 classes");
+    check(said(beam(), &ragged(Array2::zeros((0, 0)), &[0])), "blank: expected a class below 0");
     let sparse = fine.storage().clone().convert(crate::tensor::StorageKind::Csr).unwrap();
     check(
         said(beam(), &Variable::new(sparse, fine.lod().cloned()).unwrap()),

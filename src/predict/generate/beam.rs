@@ -39,7 +39,7 @@ pub(crate) fn beam(
         }
         if parents.len().saturating_mul(classes) > MOST_LOGITS {
             let expected = format!(
-                "at most {} of {classes} tokens each: a narrower beam, or fewer sources",
+                "at most {} with {classes} logits each; use a narrower beam or fewer sources",
                 MOST_LOGITS / classes
             );
             let got = parents.len().to_string();
@@ -53,7 +53,8 @@ pub(crate) fn beam(
         threads.divide(&mut active, &mut room, |_, search, room| {
             search.failed = search.step(said, room).err();
         });
-        // If several sources fail, the error of the first of them is returned, whichever thread failed first.
+        // If several sources fail, the error of the first failed source is returned, even if the thread of another
+        // source failed earlier.
         if let Some(error) = active.iter_mut().find_map(|search| search.failed.take()) {
             return Err(error);
         }

@@ -5,8 +5,8 @@ use crate::tensor::Variable;
 
 /// The generated hypotheses of each source, best first.
 ///
-/// Sampling returns one hypothesis per source, and beam search at most `n_best` per source. A source has fewer hypotheses, or
-/// none, if the options and the model's scores leave no more possible ones.
+/// Sampling returns one hypothesis per source, and beam search at most `n_best` per source. A source has fewer
+/// hypotheses, or none, if the options and the model's scores allow no more hypotheses.
 #[derive(Debug, Clone)]
 pub struct Hypotheses {
     tokens: Variable,
@@ -44,13 +44,13 @@ impl Hypotheses {
         Ok(Self { tokens: Variable::from_nested(&nested)?, scores, stopped })
     }
 
-    /// Returns the tokens of all hypotheses, of shape `[tokens]` in i64, with two levels: the hypotheses of each source, and
-    /// the tokens of each hypothesis.
+    /// Returns the tokens of all hypotheses: i64 of shape `[tokens]`, with two LoD levels. The first level has the
+    /// hypotheses of each source, the second level the tokens of each hypothesis.
     pub fn tokens(&self) -> &Variable {
         &self.tokens
     }
 
-    /// Returns the score of each hypothesis, in the order of the sources.
+    /// Returns the scores of all hypotheses, source by source.
     pub fn scores(&self) -> &[f64] {
         &self.scores
     }
@@ -83,7 +83,7 @@ impl Hypotheses {
         };
         let top = lod.level(0)?;
         if source >= self.sources() {
-            let expected = format!("one of {}, from 0 on", self.sources());
+            let expected = format!("an index below {}", self.sources());
             return Err(Error::new("source of the generated tokens", expected, source.to_string()));
         }
         Ok((top[source]..top[source + 1]).map(one).collect())

@@ -3,7 +3,7 @@
 use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;
 
-/// The tokens of hypotheses, as a tree: hypotheses with a common beginning share its tokens.
+/// The tokens of hypotheses, as a tree: hypotheses that begin with the same tokens share these tokens.
 #[derive(Default)]
 pub(super) struct Tokens(Vec<(Option<usize>, usize)>);
 
@@ -63,7 +63,7 @@ impl PartialEq for Candidate {
 
 impl Eq for Candidate {}
 
-/// The best candidates, at most `most`.
+/// The best candidates that were pushed; at most `most` are kept.
 pub(super) struct Best {
     most: usize,
     /// A heap with the worst of the kept candidates on top.

@@ -1,5 +1,5 @@
-//! Generation: a model continues sequences token by token, by sampling or by beam search. This module uses a model only through
-//! [`Steps`]: the scores of the next token.
+//! Generation: a model continues sequences token by token, by sampling or by beam search. This module uses a model only
+//! through the trait [`Steps`], which returns the scores of the next token.
 
 mod beam;
 mod generated;

@@ -2,10 +2,10 @@
 
 /// Options of generation: start and stop token, lengths, prefixes, banned and required tokens, repetition penalty.
 ///
-/// A model generates token by token: each *step* scores the next token. The model's input is the start token at the first step,
-/// and the previous token at each later step. A hypothesis is the tokens that were generated for a source; it ends with the
-/// stop token, or after `max_steps` tokens. The stop token counts as one of the `max_steps` tokens, and its probability counts
-/// in the score; the result has neither the stop token nor the start token.
+/// A model generates token by token: each *step* scores the next token. The model's input is the start token at the
+/// first step, and the previous token at each later step. A hypothesis is a sequence of tokens that is generated for a
+/// source; it ends with the stop token, or after `max_steps` tokens. The stop token counts as one of the `max_steps`
+/// tokens, and its probability counts in the score; the result has neither the stop token nor the start token.
 ///
 /// The score of a hypothesis, without length and coverage penalty, is the sum of the natural logarithms of its tokens'
 /// probabilities. The probabilities at a step are the softmax of the logits. A forbidden token is never taken, but it counts in
@@ -62,14 +62,16 @@ impl Generation {
         Self { stop: Some(stop), ..self }
     }
 
-    /// Sets the maximal length: a hypothesis ends after at most `max_steps` tokens; a forced prefix and the stop token count as
-    /// tokens. In the result, `Hypothesis::stopped` is true for a hypothesis that ended with the stop token.
+    /// Sets the maximal length: a hypothesis ends after at most `max_steps` tokens. The tokens of a forced prefix and
+    /// the stop token count, too. In the result, `Hypothesis::stopped` is true for a hypothesis that ended with the
+    /// stop token.
     #[must_use]
     pub fn max_steps(self, max_steps: usize) -> Self {
         Self { max_steps, ..self }
     }
 
-    /// Sets the minimal length: the stop token comes after at least `min_steps` tokens; a forced prefix counts as tokens.
+    /// Sets the minimal length: the stop token comes after at least `min_steps` tokens. The tokens of a forced prefix
+    /// count, too.
     #[must_use]
     pub fn min_steps(self, min_steps: usize) -> Self {
         Self { min_steps, ..self }
@@ -82,7 +84,7 @@ impl Generation {
         Self { prefixes: Prefixes::All(prefix.into()), ..self }
     }
 
-    /// Forces one prefix per source: a list of tokens for each source, which may be empty.
+    /// Forces one prefix per source: a list of tokens for each source. A list may be empty.
     #[must_use]
     pub fn prefixes(self, prefixes: impl Into<Vec<Vec<i64>>>) -> Self {
         Self { prefixes: Prefixes::Each(prefixes.into()), ..self }
@@ -94,9 +96,9 @@ impl Generation {
         Self { banned: banned.into(), ..self }
     }
 
-    /// Requires tokens, at most 64: every hypothesis has all required tokens, in any order. The stop token is allowed only
-    /// after all required tokens. When the number of steps that are left equals the number of missing required tokens, only
-    /// these tokens are allowed. A forced prefix may contain required tokens.
+    /// Requires tokens, at most 64: every hypothesis has all required tokens, in any order. The stop token is allowed
+    /// only after all required tokens. When the number of steps that are left equals the number of missing required
+    /// tokens, only the missing tokens are allowed. A forced prefix may contain required tokens.
     #[must_use]
     pub fn required(self, required: impl Into<Vec<i64>>) -> Self {
         Self { required: required.into(), ..self }
@@ -110,7 +112,8 @@ impl Generation {
         Self { first: number, ..self }
     }
 
-    /// Returns the number of sources for which [`Self::prefixes`] has set prefixes; `None` if it was not called.
+    /// Returns the number of sources for which [`Self::prefixes`] has set prefixes; `None` if `prefixes` was not
+    /// called.
     pub(in crate::predict) fn sources(&self) -> Option<usize> {
         match &self.prefixes {
             Prefixes::All(_) => None,
@@ -118,16 +121,16 @@ impl Generation {
         }
     }
 
-    /// Sets the repetition penalty, which changes the logit of each token that a hypothesis already has: a positive logit is
-    /// divided by `penalty`, and a negative logit is multiplied by `penalty`. A penalty of 1 changes nothing. (N. Keskar, B.
-    /// McCann, L. Varshney, C. Xiong, R. Socher, CTRL, 2019.)
+    /// Sets the repetition penalty, which changes the logit of each token that a hypothesis already has. A positive
+    /// logit is divided by `penalty`, and a negative logit is multiplied by `penalty`. A penalty of 1 changes nothing.
+    /// (N. Keskar, B. McCann, L. Varshney, C. Xiong, R. Socher, CTRL, 2019.)
     #[must_use]
     pub fn repetition(self, penalty: f64) -> Self {
         Self { repetition: penalty, ..self }
     }
 }
 
-/// Options of beam search, which searches the hypotheses with the best scores.
+/// Options of beam search, a search for the hypotheses with the best scores.
 ///
 /// For a source with `X` rows of attention, a finished hypothesis of `Y` tokens, including the stop token, has the score
 ///
@@ -137,14 +140,15 @@ impl Generation {
 ///
 /// where a sum of attention below 1e-6 counts as 1e-6 (Y. Wu et al., Google's neural machine translation system, 2016).
 ///
-/// At each step, the continuations of all running hypotheses of a source by one token are ranked by `ln p`. If several
-/// continuations have the same `ln p`, the continuation of the higher-ranked hypothesis comes first. Among continuations of one
-/// hypothesis, the larger logit comes first, then the smaller token. If a continuation by the stop token is among the best
-/// `width` continuations, its hypothesis is finished. The best `width` continuations by tokens other than the stop token are the
-/// new running hypotheses. After the last step, the running hypotheses count as finished, and their scores are compared with the
-/// scores of the stopped hypotheses. Of finished hypotheses with equal scores, the hypothesis that was finished at the earlier
-/// step is better. Of hypotheses that were finished at the same step, the higher-ranked hypothesis is better. If the width is at
-/// least the number of all continuations, the search finds the best of all possible hypotheses.
+/// At each step, each running hypothesis of a source is continued by each token, and all these continuations are ranked
+/// by `ln p`. If several continuations have the same `ln p`, the continuation of the higher-ranked hypothesis comes
+/// first. Among continuations of one hypothesis, the larger logit comes first, then the smaller token. If a
+/// continuation by the stop token is among the best `width` continuations, its hypothesis is finished. The best `width`
+/// continuations by tokens other than the stop token are the new running hypotheses. After the last step, the running
+/// hypotheses count as finished, and their scores are compared with the scores of the stopped hypotheses. Of finished
+/// hypotheses with equal scores, the hypothesis that was finished at the earlier step is better. Of hypotheses that
+/// were finished at the same step, the higher-ranked hypothesis is better. If the width is at least the number of all
+/// continuations, the search finds the best of all possible hypotheses.
 ///
 /// With `n` required tokens, the continuations are divided into `n + 1` groups by the number of required tokens that they have.
 /// The groups take turns to get one of the `width` places, and the group with the most required tokens begins. If all
@@ -186,7 +190,7 @@ impl Beam {
         Self { n_best, ..self }
     }
 
-    /// Sets the exponent of the length penalty, at least 0: without a penalty it is 0, and a larger exponent prefers longer
+    /// Sets the exponent of the length penalty (at least 0; default: 0, no penalty). A larger exponent prefers longer
     /// hypotheses.
     #[must_use]
     pub fn length(self, length: f64) -> Self {

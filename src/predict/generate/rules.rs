@@ -1,4 +1,5 @@
-//! The allowed continuations of a hypothesis: the options of a generation, checked against a model.
+//! The rules of a generation, which decide the allowed continuations of a hypothesis. The rules are made from the
+//! options and checked against a model.
 
 use super::options::{Generation, Prefixes};
 use crate::error::{Error, Result};
@@ -44,7 +45,7 @@ impl Rules {
         }
         let token = |what: &str, token: i64| match usize::try_from(token) {
             Ok(token) if token < classes => Ok(token),
-            _ => Err(Error::new(what, format!("one of {classes}, from 0 on"), token.to_string())),
+            _ => Err(Error::new(what, format!("a number from 0 on, below {classes}"), token.to_string())),
         };
         let set = |what: &str, tokens: &[i64]| {
             let mut set = tokens.iter().map(|&one| token(what, one)).collect::<Result<Vec<usize>>>()?;
@@ -148,8 +149,8 @@ impl Rules {
         &self.banned
     }
 
-    /// Returns the logits of a hypothesis after the repetition penalty, and the largest of these logits. If the penalty is 1,
-    /// the result is `logits` itself; else it is a changed copy in `room`.
+    /// Returns the logits of a hypothesis after the repetition penalty, and the largest of these logits. If the penalty
+    /// is 1, the result is `logits` itself; else the result is a changed copy in `room`.
     pub(super) fn penalised<'a>(
         &self,
         logits: &'a [f32],
@@ -162,7 +163,8 @@ impl Rules {
         }
         room.clear();
         room.extend_from_slice(logits);
-        // The penalty changes the model's logit, not the changed one, so that a token that occurs twice is changed once.
+        // Each new logit is computed from the model's logit, so that the penalty applies only once to a token that
+        // occurs twice.
         for (token, logit) in tokens.map(|token| (token, logits[token])).filter(|(_, x)| x.is_finite()) {
             let logit = f64::from(logit);
             let changed = if logit > 0.0 { logit / self.repetition } else { logit * self.repetition };

@@ -9,9 +9,9 @@ use crate::executor::Threads;
 use crate::predict::logits::{largest, log_sum_exp};
 use crate::predict::sampling::{Sampler, Sampling};
 
-/// Generates one hypothesis for each source: with temperature 0 the likeliest token at each step, else a random token. A random
-/// draw depends on the seed, the index of the source (from `numbers`) and the step, but neither on other sources nor on the
-/// number of threads.
+/// Generates one hypothesis for each source. Each step takes the likeliest token if the temperature is 0, else a random
+/// token. A random draw depends on the seed, the index of the source (from `numbers`) and the step, but neither on
+/// other sources nor on the number of threads.
 ///
 /// A source has no hypothesis if no token is possible at one of its steps.
 ///
@@ -52,7 +52,8 @@ pub(crate) fn sample(
         parents.clear();
         tokens.clear();
         for (i, mut line) in std::mem::take(&mut active).into_iter().enumerate() {
-            // If several sources fail, the error of the first of them is returned, whichever thread failed first.
+            // If several sources fail, the error of the first failed source is returned, even if the thread of another
+            // source failed earlier.
             let Some(token) = std::mem::replace(&mut line.next, Ok(None))? else { continue };
             let stopped = rules.stop() == Some(token);
             if !stopped {
@@ -71,7 +72,7 @@ pub(crate) fn sample(
     Hypotheses::new(found)
 }
 
-/// The hypothesis of a source while tokens are drawn.
+/// The hypothesis of a source while its tokens are drawn.
 struct Line {
     source: usize,
     number: u64,
@@ -83,7 +84,7 @@ struct Line {
     next: Result<Option<usize>>,
 }
 
-/// The buffers of a thread; the sources that the thread works on use them in turn.
+/// The buffers of a thread; the sources that the thread works on use the buffers one after another.
 struct Scratch {
     sampler: Sampler,
     changed: Vec<f32>,

@@ -41,7 +41,8 @@ pub(super) struct Search<'a> {
 
 /// A hypothesis that the search continues.
 pub(super) struct Running {
-    /// The rank of the parent, which this hypothesis continues, among the source's running hypotheses of the previous step.
+    /// The rank of the hypothesis that this hypothesis continues, among the source's running hypotheses of the previous
+    /// step.
     pub(super) parent: usize,
     /// The last token of the hypothesis.
     pub(super) token: usize,
@@ -58,7 +59,7 @@ struct HypothesisEnd {
     stopped: bool,
 }
 
-/// The buffers of a thread; the sources that the thread works on use them in turn.
+/// The buffers of a thread; the sources that the thread works on use the buffers one after another.
 #[derive(Default)]
 pub(super) struct Scratch {
     logits: Vec<f32>,
@@ -126,8 +127,8 @@ impl<'a> Search<'a> {
             let what = format!("attention of source {} at step {step}", self.source);
             return Err(Error::new(
                 what,
-                "as much for each of its hypotheses at each step",
-                "something else",
+                "the same number of weights for each hypothesis at each step",
+                "different numbers of weights",
             ));
         };
         for (sum, &value) in self.covered.iter_mut().zip(rows.into_iter().flatten()) {
@@ -144,7 +145,7 @@ impl<'a> Search<'a> {
         let most = largest(row).map_err(|wrong| wrong_logit(wrong, self.source, step))?;
         let (row, most) = rules.penalised(row, most, tokens.back(last), logits);
         if most == f32::NEG_INFINITY {
-            return Ok(()); // a dead end
+            return Ok(()); // a dead end: no token is possible
         }
         let log_sum = log_sum_exp(row, most);
         let with = |token: usize, logit: f32| {
@@ -173,7 +174,8 @@ impl<'a> Search<'a> {
         excluded.sort_unstable();
         stops.extend(rules.stop().filter(|_| stop).map(|token| with(token, row[token])));
         stops.pop_if(|stop| stop.logit == f32::NEG_INFINITY);
-        // All other tokens are not required tokens, so these continuations belong to the group of the hypothesis itself.
+        // No other token adds a required token to the hypothesis, so the continuations by these tokens stay in the
+        // group of the hypothesis.
         let best = &mut groups[met.count_ones() as usize];
         let mut from = 0;
         for end in excluded.iter().copied().chain([row.len()]) {

@@ -17,9 +17,9 @@ pub(crate) trait Steps {
     /// Returns the logits after the last `advance`: one row per hypothesis, one column per token, row-major.
     fn logits(&self) -> Result<&[f32]>;
 
-    /// Returns the attention at this step, for the coverage penalty: the weights of all hypotheses in one slice, and the offsets
-    /// at which the weights of each hypothesis begin and end. The weights of a hypothesis sum to about 1. Returns `None` if the
-    /// model has no attention output.
+    /// Returns the attention at this step, for the coverage penalty. The first slice has the weights of all hypotheses;
+    /// the second slice has the offsets at which the weights of each hypothesis begin and end. The weights of a
+    /// hypothesis sum to about 1. Returns `None` if the model has no attention output.
     fn attention(&self) -> Result<Option<(&[f32], &[usize])>>;
 }
 

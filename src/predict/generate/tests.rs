@@ -1,4 +1,4 @@
-//! Generation against exhaustive search, and against a slow search that sorts everything.
+//! Tests generation against exhaustive search, and against a slow search that sorts all continuations.
 
 mod reference;
 
@@ -25,7 +25,7 @@ fn searched(model: &mut FunctionModel, sources: usize, options: &Generation, one
     plain(&beam(model, sources, options, one, &one_thread()).unwrap())
 }
 
-/// Options that all matter, over 4 tokens.
+/// Returns options to test with a model of 4 tokens.
 fn many_options() -> Vec<Generation> {
     let plain = Generation::new(9).stop(0).max_steps(5);
     vec![
@@ -56,7 +56,7 @@ fn attentive(seed: u64, kinds: u32) -> FunctionModel {
         let total: f32 = weights.iter().sum();
         weights.into_iter().map(|w| w / total).collect::<Vec<f32>>()
     };
-    // The first source is empty.
+    // Source i has i rows of attention, so the first source is empty.
     FunctionModel::random(4, seed, kinds).attending(rows)
 }
 
@@ -100,7 +100,7 @@ fn narrow_beams_are_those_of_a_slow_search() {
 
 #[test]
 fn required_tokens_are_found_by_narrow_beams() {
-    // Token 4 is always unlikely, and token 3 is possible only after it.
+    // Token 4 is always unlikely, and token 3 is possible only after token 4.
     let mut model = FunctionModel::new(5, |_, history| {
         let after = history.last() == Some(&4);
         vec![2.0, 3.0, 2.5, if after { -3.0 } else { f32::NEG_INFINITY }, -8.0]
@@ -120,7 +120,8 @@ fn required_tokens_are_found_by_narrow_beams() {
 fn greedy_is_the_narrowest_beam() {
     let greedy = Sampling { temperature: 0.0, ..Sampling::default() };
     for (case, options) in many_options().iter().enumerate() {
-        // A beam takes required tokens early, and sampling takes them late.
+        // A beam takes required tokens early, and sampling takes them late, so options with required tokens are left
+        // out.
         if options.required.is_empty() {
             for kinds in [1000, 3] {
                 let mut model = FunctionModel::random(4, case as u64, kinds);
@@ -196,7 +197,7 @@ fn sources_do_not_depend_on_each_other() {
 
 #[test]
 fn threads_change_nothing() {
-    // Enough logits to be divided.
+    // There are enough logits to divide the work among threads.
     let options = Generation::new(9).stop(0).max_steps(3).min_steps(1).banned([4, 7]).required([11]);
     let sources = 70;
     let numbers: Vec<u64> = (0..sources as u64).collect();
@@ -233,7 +234,7 @@ fn limits_dead_ends_and_empty_batches_are_defined() {
     assert_eq!(drawn.tokens().as_slice::<i64>().unwrap(), [1, 1, 1]);
     let best = drawn.best().unwrap();
     assert!(best[1].unwrap().tokens.is_empty() && best[2].is_none());
-    assert!(drawn.hypotheses(3).unwrap_err().to_string().contains("one of 3"));
+    assert!(drawn.hypotheses(3).unwrap_err().to_string().contains("an index below 3"));
     for width in [1, 3, 100] {
         let found = searched(&mut model, 3, &options, &Beam::new(width).n_best(width));
         assert!(
@@ -241,22 +242,22 @@ fn limits_dead_ends_and_empty_batches_are_defined() {
         );
         assert_eq!((found[0].len(), found[0][0].0.as_slice()), (width.min(8), &[1, 1, 1][..]));
     }
-    // A dead end beside a finished hypothesis: the finished hypothesis stays.
+    // One hypothesis is finished, and the other reaches a dead end: the result has the finished hypothesis.
     let mut model = FunctionModel::new(3, |_, history| match history {
         [_] => vec![0.0, 1.0, NEVER],
         _ => vec![NEVER; 3],
     });
     let found = searched(&mut model, 1, &options, &Beam::new(2).n_best(2));
     assert!(found[0].len() == 1 && found[0][0].0.is_empty() && found[0][0].2);
-    // A prefix that is impossible in the model.
+    // The model excludes the prefix, so there is no hypothesis.
     let found = searched(&mut model, 1, &options.clone().prefix([2]), &Beam::new(2));
     assert!(found[0].is_empty());
-    // Bans that leave no token.
+    // The options leave no token, so there is no hypothesis.
     let drawn =
         sample(&mut model, 1, &[0], &options.clone().banned([1, 2]).min_steps(1), greedy, 0, &one_thread());
     model.steps = 0;
     assert!(drawn.unwrap().best().unwrap()[0].is_none());
-    // No sources.
+    // Without sources, the result is empty.
     let nothing = beam(&mut model, 0, &options, &Beam::new(2), &one_thread()).unwrap();
     assert_eq!((nothing.sources(), nothing.scores().len(), nothing.tokens().rows()), (0, 0, 0));
     let nothing = sample(&mut model, 0, &[], &options, greedy, 0, &one_thread()).unwrap();
@@ -271,9 +272,10 @@ fn a_beam_ends_as_soon_as_nothing_better_can_come() {
     assert_eq!(model.steps, 1);
     searched(&mut model, 1, &options, &Beam::new(3).n_best(3));
     assert_eq!(model.steps, 2);
-    // A length penalty under which the longest hypothesis may be the best.
+    // With this length penalty, the longest hypothesis may be the best.
     let found = searched(&mut model, 1, &options, &Beam::new(3).length(3.0));
-    // After two tokens it is -10 / (55/6)^3 = -0.0130 at best, of -0.0134 at once, and less after three.
+    // The hypothesis that stops at once has the score -0.0134. After two tokens, a running hypothesis can still get a
+    // better score, -10 / (55/6)^3 = -0.0130; after three tokens, it cannot.
     assert_eq!((model.steps, found[0][0].2), (3, true));
     searched(&mut model, 1, &options, &Beam::new(3).length(3.0).early());
     assert_eq!(model.steps, 2);
@@ -324,17 +326,17 @@ fn options_that_make_no_sense_are_refused_before_the_first_step() {
     }
     let options = [
         (Generation::new(-1), "start token: expected a number from 0 on, got -1"),
-        (plain().stop(5), "stop token: expected one of 5, from 0 on, got 5"),
+        (plain().stop(5), "stop token: expected a number from 0 on, below 5, got 5"),
         (plain().max_steps(0), "max_steps: expected at least 1, got 0"),
         (plain().min_steps(5), "min_steps: expected at most max_steps, 4, got 5"),
-        (plain().prefix([1, 5]), "token of a prefix: expected one of 5"),
+        (plain().prefix([1, 5]), "token of a prefix: expected a number from 0 on, below 5"),
         (plain().prefix([1, 0]), "token of a prefix: expected not the stop token"),
         (plain().prefix([1, 2]).banned([2]), "token of a prefix: expected none that is banned, got 2"),
         (plain().prefix([1; 5]), "max_steps: expected at least 5"),
         (plain().prefixes([vec![], vec![]]), "prefixes: expected one for each of 1 sources, got 2"),
-        (plain().banned([-3]), "banned token: expected one of 5"),
+        (plain().banned([-3]), "banned token: expected a number from 0 on, below 5"),
         (plain().banned([0]), "banned token: expected not the stop token"),
-        (plain().required([9]), "required token: expected one of 5"),
+        (plain().required([9]), "required token: expected a number from 0 on, below 5"),
         (plain().required([0]), "required token: expected not the stop token"),
         (plain().required([1]).banned([1]), "required token: expected none that is banned, got 1"),
         (plain().required([1, 2, 3]).prefix([1, 1, 1]), "max_steps: expected at least 5, for a prefix"),
@@ -362,19 +364,22 @@ fn options_that_make_no_sense_are_refused_before_the_first_step() {
 
 #[test]
 fn what_a_model_says_of_its_attention_has_to_fit() {
-    // One more row at each step.
+    // The attention has one more row at each step.
     let mut model = FunctionModel::random(3, 1, 9).attending(|_, history| vec![0.1; history.len()]);
     let options = Generation::new(1).max_steps(3);
     let got =
         beam(&mut model, 2, &options, &Beam::new(2).coverage(1.0), &one_thread()).unwrap_err().to_string();
-    assert!(got.starts_with("attention of source 0 at step 1: expected as much for each"), "{got}");
+    assert!(got.starts_with("attention of source 0 at step 1: expected the same number of weights"), "{got}");
 }
 
 #[test]
 fn a_beam_that_no_memory_holds_is_an_error() {
-    // At the first step one hypothesis, at the second one for each token.
+    // The first step has one hypothesis, and the second step has one hypothesis per token.
     let mut model = FunctionModel::random(1 << 15, 1, 1);
     let options = Generation::new(9).max_steps(3);
     let error = beam(&mut model, 1, &options, &Beam::new(1 << 15), &one_thread()).unwrap_err().to_string();
-    assert!(error.starts_with("hypotheses at step 1: expected at most 8192 of 32768 tokens each"), "{error}");
+    assert!(
+        error.starts_with("hypotheses at step 1: expected at most 8192 with 32768 logits each"),
+        "{error}"
+    );
 }

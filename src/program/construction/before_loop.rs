@@ -25,7 +25,7 @@ type Operands<'s> = Vec<(&'s str, Vec<VarId>)>;
 enum OuterUse {
     /// A step input: each step reads one entry of every sequence.
     Input,
-    /// A static input: every step reads the same row, or the same sub-sequence, of a sequence.
+    /// A static input: all steps of a sequence read the same row, or the same sub-sequence.
     Static,
 }
 
@@ -109,13 +109,12 @@ impl State {
                 } else if let Some(of) = outer(&step.desc.statics, var) {
                     (of, OuterUse::Static)
                 } else {
-                    let expected = "operators on step inputs and on what is around the step";
+                    let expected = "operators on step inputs and on variables from outside the step";
                     let got = format!("`{kind}` with `{name}`, which the step computes");
                     return refuse(expected, got);
                 };
                 if seen.is_some_and(|seen| seen != how) {
-                    let expected =
-                        "operators on step inputs alone, or on what stays the same over the steps alone";
+                    let expected = "operators on step inputs only, or on static inputs only";
                     return refuse(expected, format!("`{kind}` on both, with `{name}`"));
                 }
                 seen = Some(how);

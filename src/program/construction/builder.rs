@@ -38,9 +38,9 @@ use crate::tensor::{DType, StorageKind};
 /// |---|---|
 /// | the program | [`feed`](Self::feed) [`feed_like`](Self::feed_like) [`feed_stored`](Self::feed_stored) [`parameter`](Self::parameter) [`literal`](Self::literal) [`recurrent`](Self::recurrent) [`recurrent_with`](Self::recurrent_with) [`append`](Self::append) |
 /// | states that pass from batch to batch | [`carried_state`](Self::carried_state) [`carried_state_of`](Self::carried_state_of) [`carry`](Self::carry) |
-/// | its parts | [`layer`](Self::layer) [`layer_with`](Self::layer_with) [`scope`](Self::scope) [`part`](Self::part) |
-/// | its end, and questions | [`finish`](Self::finish) [`check`](Self::check) [`program`](Self::program) [`describe`](Self::describe) [`spec`](Self::spec) [`name_of`](Self::name_of) [`registry`](Self::registry) [`seed`](Self::seed) |
-/// | for those who write layers | [`refuse`](Self::refuse) [`unknown`](Self::unknown) [`watch`](Self::watch) [`stop_gradient`](Self::stop_gradient) |
+/// | parts of a model | [`layer`](Self::layer) [`layer_with`](Self::layer_with) [`scope`](Self::scope) [`part`](Self::part) |
+/// | finish, check, and inspect | [`finish`](Self::finish) [`check`](Self::check) [`program`](Self::program) [`describe`](Self::describe) [`spec`](Self::spec) [`name_of`](Self::name_of) [`registry`](Self::registry) [`seed`](Self::seed) |
+/// | for authors of layers | [`refuse`](Self::refuse) [`unknown`](Self::unknown) [`watch`](Self::watch) [`stop_gradient`](Self::stop_gradient) |
 /// | layers | [`linear`](Self::linear) [`attention`](Self::attention) [`conv`](Self::conv) [`norm`](Self::norm) [`highway`](Self::highway) [`embedding`](Self::embedding) [`embedding_bag`](Self::embedding_bag) [`lstm`](Self::lstm) [`lstm_states`](Self::lstm_states) [`gru`](Self::gru) [`gru_states`](Self::gru_states) [`rnn`](Self::rnn) [`rnn_states`](Self::rnn_states) [`mgu`](Self::mgu) [`mgu_states`](Self::mgu_states) [`qrnn`](Self::qrnn) [`sru`](Self::sru) [`transformer_block`](Self::transformer_block) [`stacked`](Self::stacked) [`stacked_states`](Self::stacked_states) [`bidirectional`](Self::bidirectional) [`bidirectional_states`](Self::bidirectional_states) |
 /// | arithmetic | [`add`](Self::add) [`sub`](Self::sub) [`mul`](Self::mul) [`div`](Self::div) [`div_no_nan`](Self::div_no_nan) [`maximum`](Self::maximum) [`minimum`](Self::minimum) |
 /// | comparisons | [`greater`](Self::greater) [`greater_equal`](Self::greater_equal) [`less`](Self::less) [`less_equal`](Self::less_equal) [`equal`](Self::equal) [`not_equal`](Self::not_equal) [`select`](Self::select) |
@@ -125,7 +125,7 @@ impl Builder {
     }
 
     /// Returns the source line that errors name: in a layer call, the line of the outermost layer call. Outside of layer calls,
-    /// it is the line of the user's code that called the current method; that method must be `#[track_caller]`.
+    /// errors name the line of the user's code that called the current method; that method must be `#[track_caller]`.
     #[track_caller]
     pub(super) fn here(&self) -> &'static Location<'static> {
         let layer = self.state.borrow().scopes.lines.first().copied();
@@ -230,20 +230,20 @@ impl Builder {
         self.fitting(seen).flatten()
     }
 
-    /// The number of the builder, unique in the process.
+    /// Returns the number of the builder, which is unique in the process.
     pub(crate) fn number(&self) -> u64 {
         self.number
     }
 
-    /// Returns the id of a variable, as [`Self::visible`] does; the block to which an operator on the variable is appended must
-    /// be able to read the variable.
+    /// Returns the id of a variable, as [`Self::visible`] does for the block to which an operator on the variable would be
+    /// appended.
     #[track_caller]
     pub(crate) fn reachable(&self, var: Var) -> Option<VarId> {
         let home = Builder { block: self.home([&var]), ..self.clone() };
         home.visible(var)
     }
 
-    /// The number of errors that the builder recorded.
+    /// Returns the number of errors that the builder recorded.
     pub(crate) fn errors(&self) -> usize {
         self.state.borrow().errors.len()
     }
@@ -310,8 +310,8 @@ impl Builder {
     /// batch. The feed's LoD levels are new; [`Self::feed_like`] declares a feed with the levels of another variable.
     ///
     /// # Errors
-    /// Records an error if the name is taken or if the method is called in a step block. The number of dimensions and levels is
-    /// limited, and a row has fewer than 2^63 bytes.
+    /// Records an error if the name is taken or if the method is called in a step block. Also records an error if there are too
+    /// many dimensions or levels, or if a row has 2^63 bytes or more.
     #[track_caller]
     pub fn feed(&self, name: &str, dtype: DType, dims: &[usize], lod_level: usize) -> Var {
         self.add_feed(name, |program| ragged(program, dtype, dims, lod_level))
@@ -437,8 +437,8 @@ impl Builder {
     }
 
     /// Makes differentiation compute the gradient of a variable that would get none, such as a feed: for gradient checks and
-    /// saliency. Call `watch` before the first operator that reads the variable: an operator on inputs without gradients marks
-    /// its outputs as without gradients.
+    /// saliency. Call `watch` before the first operator that reads the variable: if no input of an operator has a gradient, the
+    /// operator marks its outputs as variables without gradients.
     ///
     /// # Errors
     /// Records an error if the variable does not hold floats, or if an operator already reads the variable.
@@ -453,7 +453,7 @@ impl Builder {
         self.fitting(watched);
     }
 
-    /// Returns the dtype that `of` gives: a dtype, or the dtype of a variable; `None` if the variable is unknown.
+    /// Returns the dtype `of`, or the dtype of the variable `of`; `None` if the variable is unknown.
     #[track_caller]
     pub(super) fn dtype(&self, of: impl Into<DTypeSource>) -> Option<DType> {
         match of.into() {

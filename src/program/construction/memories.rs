@@ -184,7 +184,7 @@ impl State {
             return Err(error.variable(name()));
         }
         if spec.storage != StorageKind::Dense {
-            let expected = "dense rows: `to_dense` makes them so";
+            let expected = "dense rows (call `to_dense` first)";
             return Err(Error::new("initial memory", expected, spec.to_string()).variable(name()));
         }
         if spec.width() == 0 {

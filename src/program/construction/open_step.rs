@@ -37,9 +37,9 @@ pub(super) struct OpenStep {
     pub(super) place: Place,
     pub(super) desc: StepDesc,
     pub(super) memories: Vec<OpenMemory>,
-    /// For each variable that holds the previous value of a memory, the index of the memory in `memories`. `taken` has the
-    /// variables that hold the next value of a memory.
+    /// For each variable that holds the previous value of a memory, the index of the memory in `memories`.
     pub(super) numbers: HashMap<VarId, usize>,
+    /// The variables that hold the next value of a memory.
     pub(super) taken: HashSet<VarId>,
     /// The outer variables that [`Step::last`](crate::program::Step::last) returned; each holds the final value of a memory.
     pub(super) lasts: HashSet<VarId>,
@@ -116,7 +116,7 @@ impl OpenStep {
         self.desc.inputs.first().map(|pair| pair.inner)
     }
 
-    /// The error that the program is finished while this step block is still open.
+    /// Returns the error that the program is finished while this step block is still open.
     pub(super) fn unfinished(&self) -> Error {
         let expected = "to be finished before the program";
         Error::of(ErrorKind::Program, "step", expected, "a program that is finished in it")
@@ -130,7 +130,7 @@ impl OpenStep {
             || self.memories.iter().any(|memory| memory.initial == Some(outer))
     }
 
-    /// Returns whether the sequences that the steps run over are known, which they are unless a step input is wrong or unknown.
+    /// Returns whether the sequences that the steps run over are known: `false` if a step input does not fit or is unknown.
     pub(super) fn is_known(&self) -> bool {
         self.over.is_some()
     }
@@ -236,8 +236,8 @@ impl OpenStep {
         Ok(Some(inner))
     }
 
-    /// Returns the spec, in the outer block, of a step block's output. The LoD levels of the output are the levels down to
-    /// `over`, then the levels that the output has in the step block.
+    /// Returns the spec that an output of the step block has in the outer block. The LoD levels of the output are the levels
+    /// down to `over`, then the levels that the output has in the step block.
     pub(super) fn outer_spec(&self, program: &mut Program, inner: VarId) -> Result<Spec> {
         let spec = program.spec(inner)?.clone();
         if spec.storage != StorageKind::Dense {

@@ -101,10 +101,10 @@ impl InputArgument for &[Var] {
 ///
 /// - **Kind**: a string, or a plain word. A plain word means the same as the word in quotes; it does not name a constant.
 /// - **Attributes** are fields of a type that implements [`Attribute`](crate::operator::attributes::Attribute). Types of
-///   attributes are `bool`, `i64`, `usize`, `f64`, `String`, a `Vec` of `i64`, `usize` or `f64`, an `Option` of these, and types
-///   that a crate defines. After `rate: f64 = 0.5`, a stored program may lack the attribute, which is then 0.5; the append method
-///   still has the parameter. After `rate: f64 => read`, the function `fn read(&Attributes, &str) -> Result<f64>` reads the
-///   attribute and can refuse values.
+///   attributes are `bool`, `i64`, `usize`, `f64`, `String`, a `Vec` of `i64`, `usize` or `f64`, an `Option` of one of these,
+///   and types that a crate defines. If the declaration is `rate: f64 = 0.5`, a stored program may lack the attribute, whose
+///   value is then 0.5; the append method still has the parameter. If the declaration is `rate: f64 => read`, the function `fn
+///   read(&Attributes, &str) -> Result<f64>` reads the attribute and can refuse values.
 /// - **Slots**: each slot has a constant, a name that programs store, and the number of variables that it takes: `one`,
 ///   `optional`, `many` or `any`, or `literal` for a literal. A slot may have settings of [`Slot`](crate::operator::Slot):
 ///   `.without_gradient()`, `.updated()`, `.shape_only()`, `.any_storage()`, `.literals()`.
@@ -340,7 +340,7 @@ macro_rules! builder_methods {
             &$self:ident, $main:ident: $main_takes:ty $(, $parameter:ident: $takes:ty)* $(,)?
         ) -> $gives:ty $body:block
     )*) => {$(
-        #[doc = concat!("[`Builder::", stringify!($name), "`](crate::Builder::", stringify!($name), ") of it.")]
+        #[doc = concat!("Calls [`Builder::", stringify!($name), "`](crate::Builder::", stringify!($name), ") on this variable.")]
         #[track_caller]
         pub fn $name $(<$($generic)*>)? (self $(, $parameter: $takes)*) -> $gives {
             match $crate::Builder::of(self) {

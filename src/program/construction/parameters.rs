@@ -38,7 +38,7 @@ impl Builder {
 
     /// Adds a trainable table of the shape `[height, width]`. In memory and in checkpoints, the table has only the rows that an
     /// update has touched. Use a row-sparse parameter if ids are hashes, or if the full table does not fit into memory. The
-    /// height is at most 2^62; the height does not affect the use of memory.
+    /// height is at most 2^62, and has no effect on the use of memory.
     ///
     /// Reading a row that no update has touched returns the row's first value. The first value of a row depends only on the
     /// program's seed, the parameter's name, the row's index and the column. The first value does not depend on the batch, the

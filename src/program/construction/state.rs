@@ -55,9 +55,9 @@ pub(super) struct OpenState {
 }
 
 impl OpenState {
-    /// The error that no `carry` sets the state after the batch; `None` if there is a `carry`.
+    /// Returns the error that no `carry` sets the state after the batch; `None` if there is a `carry`.
     pub(super) fn missing(&self, program: &Program) -> Option<Error> {
-        let error = || wrong("what it is after the batch, by `carry`", "nothing of it");
+        let error = || wrong("a `carry` that sets its next value", "none");
         (!self.said).then(|| error().called(self.line).variable(&program.var(self.before).name))
     }
 }
@@ -66,8 +66,8 @@ impl OpenState {
 /// of another builder.
 static NUMBERS: AtomicU64 = AtomicU64::new(0);
 
-/// The numbers of the builders of all threads, each with the errors of calls that other threads made with the builder's
-/// variables.
+/// The builders of all threads, by number. The value is a list of errors: the errors of calls that other threads made with the
+/// builder's variables.
 static ALL: Mutex<BTreeMap<u64, Vec<Error>>> = Mutex::new(BTreeMap::new());
 
 fn all_builders() -> MutexGuard<'static, BTreeMap<u64, Vec<Error>>> {
@@ -141,7 +141,7 @@ fn name_elsewhere(var: Var) -> String {
     name().unwrap_or_else(|| "a variable".to_owned())
 }
 
-/// The error that a step block is finished, so that no operator can be appended to the step block.
+/// Returns the error that a step block is finished, so no operator can be appended to the step block.
 pub(super) fn finished() -> Error {
     Error::of(ErrorKind::Program, "step", "one that is being built", "a finished one")
 }

@@ -60,8 +60,8 @@ impl Builder {
         self.recurrent_with(Recurrence::default(), inputs, step_block)
     }
 
-    /// Runs a step block as [`Self::recurrent`] does, with options: over a LoD level above the last, so that each step reads a
-    /// whole (sub-)sequence, or in the reverse direction.
+    /// Runs a step block as [`Self::recurrent`] does, with options. The options can select a LoD level above the last level, so
+    /// that each step reads a whole (sub-)sequence, and the reverse direction.
     ///
     /// # Errors
     /// Records the errors of [`Self::recurrent`].

@@ -25,7 +25,7 @@ pub trait Outputs: Sized {
     fn unknown(unknown: Var, slots: usize) -> Self;
 }
 
-/// Returns the result of a method of a variable that has no builder on this thread: unknown variables.
+/// Returns unknown variables, for a method that is called on a variable whose builder is not on this thread.
 #[doc(hidden)]
 pub fn unknown_of<V: Outputs>(var: Var) -> V {
     V::unknown(Var::unknown(var.builder), 1)

@@ -38,7 +38,7 @@ impl CarriedState {
     }
 }
 
-/// The error that an operator does not declare a carried state correctly.
+/// Returns the error that an operator does not declare a carried state correctly.
 pub(in crate::program) fn wrong(expected: &str, got: &str) -> Error {
     Error::of(ErrorKind::Program, "carried state", expected, got)
 }
@@ -60,7 +60,7 @@ impl Program {
                     if desc.role == VarRole::Carried {
                         let fed = self.carried_by(op, number).map_err(|e| e.variable(&desc.name))?;
                         if !feeds.insert(fed) || !afters.insert(after) {
-                            let error = wrong("each feed, and what it becomes, once", "one twice");
+                            let error = wrong("a feed and an output that no other state has", "one twice");
                             return Err(error.variable(&desc.name));
                         }
                     }

@@ -150,7 +150,7 @@ impl Listing<'_, '_> {
             while let Some((title, id)) = self.later.pop() {
                 self.block(title, id, 0)?;
             }
-            // The first block that is not printed yet: no operator runs this block.
+            // If a block is not printed yet, no operator runs it. The first such block is printed next.
             match self.shown.iter().position(|shown| !shown) {
                 Some(block) => self.later.push(("unused block", BlockId(block as u32))),
                 None => return Ok(()),

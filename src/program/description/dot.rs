@@ -112,8 +112,8 @@ fn operator(out: &mut String, node: &str, op: &OpDesc) {
     let _ = writeln!(out, "  {node} [shape=box, color={colour}, label=\"{}\"];", escape(&op.kind));
 }
 
-/// Returns the edges of values that pass into a step block, out of it, or from step to step. An edge has a source, a target and a
-/// label.
+/// Returns the edges for values that pass into a step block, out of the step block, or from step to step. An edge has a source,
+/// a target and a label.
 fn crossings(step: &StepDesc) -> Vec<(VarId, VarId, &'static str)> {
     let mut all = Vec::new();
     all.extend(step.inputs.iter().map(|p| (p.outer, p.inner, "each step")));

@@ -10,10 +10,10 @@
 //! | `uniform` | `low`, `high` | uniform in low..high |
 //! | `normal` | `std` | normal around 0 |
 //! | `xavier_uniform` | `gain` = 1, `blocks` = 1 | uniform in ±gain·√(6 / (in + out)) |
-//! | `orthogonal` | `gain` = 1, `blocks` = 1 | orthonormal columns, or rows where there are fewer rows, times gain |
-//! | `lstm_bias` | `forget` | `[4H]`: `forget` for the forget gate, 0 for the others |
-//! | `gate_biases` | `values` | `[GH]`: the numbers of each of the G gates start at its value |
-//! | `chrono` | `t_max` | `[4H]`: ln u for the forget gate, −ln u for the input gate, u uniform in 1..`t_max` − 1 for each of the H numbers; 0 for the others |
+//! | `orthogonal` | `gain` = 1, `blocks` = 1 | orthonormal columns (orthonormal rows if there are fewer rows than columns), times `gain` |
+//! | `lstm_bias` | `forget` | `[4H]`: `forget` for the forget gate, 0 for the other gates |
+//! | `gate_biases` | `values` | `[GH]`: all H numbers of a gate are the value of that gate in `values` |
+//! | `chrono` | `t_max` | `[4H]`: ln u for the forget gate, −ln u for the input gate, where each of the H numbers has its own u, uniform in 1..`t_max` − 1; 0 for the other gates |
 //! | `embedding` | `std`, `padding` (none) | normal around 0; the row `padding` is 0 |
 //!
 //! Row-sparse parameters ([`Builder::row_sparse_parameter`](crate::Builder::row_sparse_parameter)) accept only `zeros`,
@@ -127,7 +127,7 @@ impl Start {
         }
     }
 
-    /// Returns whether [`Self::draw`] supports this initialiser: it computes the values in order, from first to last.
+    /// Returns whether [`Self::draw`] supports this initialiser. `draw` computes the values in order, from first to last.
     fn is_drawn(&self) -> bool {
         use Start::{Constant, Embedding, Normal, Uniform, XavierUniform};
         matches!(self, Constant(_) | Uniform { .. } | Normal { .. } | XavierUniform(_) | Embedding { .. })
@@ -244,7 +244,7 @@ pub(crate) fn row_by_row(
         {
             return out.fill(0.0);
         }
-        // Random numbers come in pairs, so a row with an odd first index skips the first number of a pair.
+        // Random numbers come in pairs. If the index of the row's first number is odd, the first number of a pair is skipped.
         let first = row as u64 * out.len() as u64;
         let skipped = usize::from(first % 2 == 1);
         drawn.resize((skipped + out.len()).next_multiple_of(2), 0.0);
@@ -257,7 +257,8 @@ pub(crate) fn row_by_row(
 /// same distribution as the values of [`evaluate`], but come from other random draws.
 ///
 /// # Errors
-/// Fails if the initialiser is unknown, if its attributes are wrong, or if a row depends on other rows or on the whole shape.
+/// Fails if the initialiser is unknown, if its attributes are wrong, or if it computes a row from other rows or from the whole
+/// shape.
 pub(crate) fn rows(initializer: &Initializer, dims: &[usize], seed: u64, name: &str) -> Result<RowStart> {
     let of = |start: Start| {
         let numbers = match start {
@@ -290,7 +291,7 @@ pub(crate) fn start_of(var: &VarDesc, dims: &[usize], seed: u64) -> Result<RowSt
     }
 }
 
-/// The error that a row-sparse variable cannot have this initialiser.
+/// Returns the error that a row-sparse variable cannot have this initialiser.
 fn whole(initializer: &Initializer, reason: &str) -> Error {
     let expected = format!(
         "{ZEROS}, {CONSTANT}, {UNIFORM}, {NORMAL} or {EMBEDDING}, which initialise each row on its own"
@@ -350,7 +351,7 @@ fn gate_values(given: &Attributes, dims: &[usize]) -> Result<Vec<f64>> {
     match dims {
         [width] if width % values.len() == 0 => Ok(values),
         _ => {
-            let expected = format!("[GH], as many numbers for each of {} gates", values.len());
+            let expected = format!("[GH], the same number of values for each of {} gates", values.len());
             Err(Error::new("shape", expected, format!("{dims:?}")))
         }
     }
@@ -422,9 +423,9 @@ impl Gates {
     }
 }
 
-/// Subtracts from a vector its projections on the vectors `others`, then scales the vector to norm 1. If the subtraction shrinks
-/// the vector by more than 30 %, it is repeated for full precision. Returns false if the third subtraction still shrinks the
-/// vector by more than 30 %, or for a zero vector.
+/// Subtracts from a vector its projections on the vectors `others`, then scales the vector to norm 1. If the subtraction
+/// shrinks the vector by 30 % or more, the subtraction is repeated for full precision. Returns false for a zero vector, or if
+/// the third subtraction still shrinks the vector by 30 % or more.
 fn orthonormalise(vector: &mut [f64], others: &[Vec<f64>]) -> bool {
     let mut before = dot(vector, vector).sqrt();
     for _ in 0..3 {

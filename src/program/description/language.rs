@@ -24,7 +24,8 @@ pub(crate) struct LanguageOp {
 /// own operator.
 pub(crate) const COPY: LanguageOp = LanguageOp { kind: "assign", inputs: &["x"], attributes: &[] };
 
-/// Fills a variable of the shape of `x` with the number `value`, for the gradient of a loss, which is 1.
+/// Makes a variable with the shape of `x` in which every number is `value`. Differentiation makes the gradient of the loss,
+/// which is 1, by this operator.
 pub(crate) const FILL: LanguageOp = LanguageOp { kind: "fill_like", inputs: &["x"], attributes: &["value"] };
 
 /// Copies `x`: the copy is the value of the feed `before` in the next batch.

@@ -15,17 +15,18 @@ use crate::operator::extent::VarId;
 #[derive(Clone, Default)]
 pub(in crate::program) struct Names {
     state: RandomState,
-    /// The first variable for each hash of a name. `others` has the further variables with an equal hash.
+    /// For each hash of a name, the first variable whose name has this hash.
     first: HashMap<u64, VarId>,
+    /// The variables whose names have the same hash as the name of a variable in `first`.
     others: Vec<VarId>,
     /// The number of variables that the index contains.
     indexed: usize,
-    /// A variable that may have been renamed after it was indexed, with the name in the index.
+    /// A variable that may have been renamed after it was indexed, and the name under which the index contains the variable.
     loose: Option<(VarId, String)>,
     numbers: Numbers,
 }
 
-/// Two indices always count as equal, since the comparison of programs compares the names of the variables itself.
+/// Two indices always count as equal: a comparison of two programs already compares the names of their variables.
 impl PartialEq for Names {
     fn eq(&self, _: &Self) -> bool {
         true

@@ -35,14 +35,14 @@ pub struct OpDesc {
     pub caller: String,
 }
 
-/// The role of an operator in the program: it decides when the operator runs.
+/// The role of an operator in the program. The role decides when the operator runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Role {
     /// The operator computes its outputs from its inputs.
     Forward,
     /// The operator computes gradients. A backward operator reads the forward operator's slots and the gradients `SLOT@grad` of
-    /// the output slots. It writes the gradients `SLOT@grad` of the input slots.
+    /// the output slots. The backward operator writes the gradients `SLOT@grad` of the input slots.
     Backward,
     /// The operator, such as weight decay, clipping or an update rule, runs after all gradients are known and checked.
     Update,
@@ -103,8 +103,9 @@ pub struct StepDesc {
     pub gradient: Option<Box<StepGradient>>,
 }
 
-/// The backward part of a `recurrent`: the operators of `block` compute the gradients of the step block's variables. The gradient
-/// block runs from the last step to the first step. At each step, it reads the step block's variables of that step.
+/// The backward part of a `recurrent`: the operators of `block` compute the gradients of the step block's variables. The
+/// gradient block runs from the last step to the first step. At each step, the gradient block reads the values that the step
+/// block's variables had at that step.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct StepGradient {

@@ -142,9 +142,9 @@ impl Program {
         &self.blocks[0]
     }
 
-    /// All parameters. The parameters include parameters that [`stop_gradient`](crate::Builder::stop_gradient) excludes from
-    /// training, and averages that a layer updates, such as a batch norm's running mean. The states of an optimizer are not
-    /// parameters.
+    /// Iterates over all parameters. Among the parameters are parameters that [`stop_gradient`](crate::Builder::stop_gradient)
+    /// excludes from training, and averages that a layer updates, such as a batch norm's running mean. The states of an
+    /// optimizer are not parameters.
     ///
     /// ```
     /// use unpadded::layers::init;
@@ -187,7 +187,7 @@ impl Program {
         }
     }
 
-    /// Returns the extent that counts the top-level sequences in a block: the sequences of the batch, or in a step block the
+    /// Returns the extent that counts the top-level sequences in a block: the sequences of the batch or, in a step block, the
     /// sequences that have not ended.
     pub fn top(&self, block: BlockId) -> Extent {
         if block.0 == 0 { Extent::Batch } else { Extent::Alive(block) }

@@ -15,18 +15,19 @@ use crate::operator::signature::Slot;
 use crate::operator::size::Size;
 use crate::tensor::StorageKind;
 
-/// A bound of the number of entries that a sparse variable stores. Csr and coo variables store matrix entries; selected rows
-/// store rows.
+/// An upper bound on the number of entries that a sparse variable stores. Csr and coo variables store matrix entries; selected
+/// rows store rows.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Entries {
     /// The variable is a feed: it stores exactly the entries that the caller feeds.
     Fed,
-    /// The variable stores as many entries as another variable.
+    /// The variable stores the same number of entries as another variable.
     As(VarId),
-    /// The variable stores at most the sum of the entries of the listed variables; a dense variable counts with its rows.
+    /// The variable stores at most the sum of the entries of the listed variables; for a dense variable, the number of its rows
+    /// is added.
     Together(Vec<VarId>),
-    /// The variable stores no more entries than any of the listed variables.
+    /// The variable stores at most the number of entries of the listed variable with the fewest entries.
     Least(Vec<VarId>),
     /// The variable stores at most all numbers (csr, coo) or all rows (selected rows) of its shape.
     Everything,
@@ -45,9 +46,9 @@ pub struct StoredVariable {
     /// The variable's size in bytes, as a function of extents (numbers of rows and of entries). For a sparse variable, the extent
     /// `Extent::Data` with the variable's number counts the stored entries.
     pub size: Size,
-    /// The bound of the number of stored entries; `None` for a dense variable.
+    /// The upper bound on the number of stored entries; `None` for a dense variable.
     pub entries: Option<Entries>,
-    /// The operator and slot for which the variable is a dense copy of a sparse variable; `None` if it is no dense copy.
+    /// If the variable is a dense copy of a sparse variable: the operator and the slot that read the copy; else `None`.
     pub fallback: Option<String>,
 }
 
@@ -117,7 +118,7 @@ impl StorageReport {
         }
     }
 
-    /// Returns a variable's count of rows or entries, as text for the report of a bound.
+    /// Returns the text for a variable in a bound: the number of its rows if it is dense, else "the entries of" and its name.
     fn count(&self, var: VarId) -> String {
         match self.get(var) {
             Some(variable) if variable.spec.storage == StorageKind::Dense => {
@@ -199,7 +200,7 @@ impl Program {
         Ok(StorageReport { variables })
     }
 
-    /// Returns the bounds of stored entries that operators declare for sparse outputs and for gradients in selected rows.
+    /// Returns the bounds on stored entries that operators declare for sparse outputs and for gradients in selected rows.
     fn bounds(&self, registry: &Registry) -> Result<HashMap<VarId, Entries>> {
         let mut bounds: HashMap<VarId, Entries> = HashMap::new();
         let sparse = |var: VarId| {
@@ -251,7 +252,7 @@ impl Program {
     }
 }
 
-/// Returns the bound of the sum of two gradients in selected rows: the sum stores the rows of both gradients.
+/// Returns the bound for the sum of two gradients in selected rows: the sum stores the rows of both gradients.
 fn together(a: Entries, b: Entries) -> Entries {
     let vars = |entries: Entries| match entries {
         Entries::As(var) => Some(vec![var]),

@@ -185,7 +185,7 @@ impl Program {
         let got = self.spec(var)?.storage.to_string();
         let error = Error::new(what, kinds.join(" or "), got).variable(&self.var(var).name);
         Err(match expected[..] {
-            [StorageKind::Dense] => error.noted("`to_dense` before it makes it so".to_owned()),
+            [StorageKind::Dense] => error.noted("call `to_dense` on the variable first".to_owned()),
             _ => error,
         })
     }

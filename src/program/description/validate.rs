@@ -25,8 +25,8 @@ use crate::tensor::StorageKind;
 const MAX_DEPTH: usize = 64;
 
 impl Program {
-    /// Checks a program that comes from a file or a user. All variable, block and level numbers must exist, names must be unique,
-    /// and blocks must be nested.
+    /// Checks a program that comes from a file or a user. All variable, block and level numbers must exist, names must be
+    /// unique, and blocks must be nested correctly.
     ///
     /// # Errors
     /// Fails with the first rule that the program breaks.
@@ -146,7 +146,7 @@ impl Program {
             ));
         }
         if desc.block.0 == 0 && matches!(spec.shape.first(), Some(Extent::Alive(_))) {
-            return Err(malformed("shape", "rows that a step block has, in one", spec.to_string()));
+            return Err(malformed("shape", "rows that exist outside of step blocks", spec.to_string()));
         }
         spec.check_size()
     }
@@ -266,8 +266,8 @@ impl Program {
         Ok(Border { home, above, sequences })
     }
 
-    /// Checks the backward part of a `recurrent`: it belongs to a forward step block, and its gradients are the gradients of that
-    /// block's variables.
+    /// Checks that the backward part of a `recurrent` belongs to a forward step block, and that its gradients are gradients of
+    /// the step block's variables.
     fn step_gradient(&self, step: &StepDesc, gradient: &StepGradient, runs: &Runs<'_>) -> Result<()> {
         let plain = StepDesc { gradient: None, ..step.clone() };
         if runs.forward.get(&step.block) != Some(&&plain) {
@@ -450,7 +450,7 @@ impl Program {
         if backward {
             return self.gradients(signature, desc, runs, &|slot| op.gradient(slot, &specs).storage);
         }
-        // Only a row-sparse parameter, or the state of one, may be selected rows that an operator updates in place.
+        // Only a row-sparse parameter, or its optimizer state, may be updated in place as selected rows.
         for (slot, vars) in signature.outputs.iter().zip(&outputs).filter(|(slot, _)| slot.updated) {
             for &var in vars {
                 let desc = self.has_var(var)?;
@@ -507,7 +507,7 @@ impl Program {
         Ok(grad.gradient_of == Some(of) && runs.by(grad.block) == home)
     }
 
-    /// Checks that no two operators run the same block: its variables would hold only the values of the operator that runs last.
+    /// Checks that no two operators run the same block: its variables would keep only the values of the last run.
     fn each_block_once(&self) -> Result<()> {
         let mut seen = HashSet::new();
         for step in self.blocks.iter().flat_map(|b| &b.ops).filter_map(|op| op.step.as_deref()) {
@@ -546,7 +546,7 @@ fn same_spec(declared: &Spec, given: &Spec, fresh: u32, named: &mut Vec<(LevelId
         && (declared.dtype, declared.storage) == (given.dtype, given.storage)
 }
 
-/// For each block, the `recurrent` that runs the block; if several run it, the first.
+/// For each block, the `recurrent` that runs the block; the first one if several run the block.
 struct Runs<'a> {
     /// The description of each step block.
     forward: HashMap<BlockId, &'a StepDesc>,

@@ -25,7 +25,7 @@ pub struct VarDesc {
     pub stop_gradient: bool,
     /// The initialiser of a persistable variable; `None` for a variable that is not persistable.
     pub initializer: Option<Initializer>,
-    /// The variable whose gradient this variable is; `None` if this variable is no gradient.
+    /// If this variable is a gradient, the variable to which the gradient belongs; else `None`.
     pub gradient_of: Option<VarId>,
 }
 
@@ -73,7 +73,7 @@ pub enum VarRole {
     Step,
     /// The variable is a literal of the program; the program contains its value.
     Literal,
-    /// An operator computes the variable's value: the value of a carried state after the batch
+    /// The variable is the value of a carried state after the batch, which an operator computes
     /// ([`Program::carried_states`](crate::program::Program::carried_states)).
     Carried,
 }

@@ -1,6 +1,6 @@
-//! Differentiation as a transformation of the program: a forward operator that the loss depends on gets a backward operator. All
-//! backward operators are appended after the forward operators. Each step block that a gradient reaches gets a block of gradient
-//! operators, also if it is nested in another step block.
+//! Differentiation as a transformation of the program: a forward operator that the loss depends on gets a backward operator.
+//! All backward operators are appended after the forward operators. Each step block that a gradient reaches gets a block of
+//! gradient operators, even if the step block is nested in another step block.
 //!
 //! A variable has at most one gradient, which is named by [`grad_name`]. If several backward operators contribute to a gradient,
 //! the operator that runs first writes the gradient, and the other operators add to the gradient. A variable that the loss does
@@ -79,8 +79,8 @@ pub fn differentiate(
 }
 
 fn run(program: &mut Program, registry: &Registry, loss: VarId) -> Result<HashMap<VarId, VarId>> {
-    // The update operators that a layer appended remain after the backward operators: updates run after all gradients are
-    // computed.
+    // Update operators that layers appended are moved behind the backward operators, because updates run after all gradients
+    // are computed.
     let (updates, forward): (Vec<OpDesc>, Vec<OpDesc>) =
         std::mem::take(&mut program.blocks[0].ops).into_iter().partition(|op| op.role == Role::Update);
     program.blocks[0].ops.clone_from(&forward);
@@ -100,7 +100,7 @@ fn run(program: &mut Program, registry: &Registry, loss: VarId) -> Result<HashMa
         ..Append::forward(FILL.kind)
     };
     let seed = program.append(registry, BlockId(0), one)?[0][0];
-    // The operator fills the gradient of the loss with 1 and has no forward operator, so its role is forward.
+    // The appended operator fills the gradient of the loss with 1. No forward operator belongs to it, so its role is forward.
     if let Some(op) = program.blocks[0].ops.last_mut() {
         op.role = Role::Forward;
     }
@@ -108,8 +108,8 @@ fn run(program: &mut Program, registry: &Registry, loss: VarId) -> Result<HashMa
     pass.grads.insert(loss, seed);
     pass.block(program, BlockId(0), &forward)?;
     program.blocks[0].ops.extend(updates);
-    // Only the gradient of a variable that no operator computes may be stored as selected rows: a backward operator reads all
-    // rows of a gradient.
+    // A gradient may be stored as selected rows only if no operator computes its variable. Otherwise, the backward operator of
+    // that operator reads the gradient, and needs all rows.
     let computed: HashSet<VarId> =
         program.blocks().flat_map(|(_, block)| &block.ops).flat_map(OpDesc::writes).collect();
     for (&grad, kinds) in &pass.storages {
@@ -195,7 +195,7 @@ impl Pass<'_> {
         Ok(Some(OpDesc { role: Role::Backward, inputs, outputs, ..op.clone() }))
     }
 
-    /// Returns the gradient of `var`, which is added to the program if it does not exist. Records the storage of the new
+    /// Returns the gradient of `var`; adds the gradient to the program if it does not exist. Records the storage of the new
     /// contribution.
     fn contribute(&mut self, program: &mut Program, var: VarId, storage: StorageKind) -> Result<VarId> {
         let grad = match self.grads.get(&var) {
@@ -226,8 +226,8 @@ impl Pass<'_> {
         self.blocks.insert(step.block, block);
         let reached = self.reach(program, step, &forward)?;
 
-        // The gradients of outputs and final memories are added first: the backward operators of the step block add to these
-        // gradients.
+        // The gradients of outputs and of next values of memories are made first, because the backward operators of the step
+        // block read them and add to them.
         let mut gradient = StepGradient {
             block,
             outputs: Vec::new(),

@@ -98,7 +98,7 @@ fn trained(program: &Program, writers: &Writers<'_>, beside: &HashMap<VarId, Vec
 }
 
 /// Returns whether an operator passes the gradient of its output `out` on to its inputs: `out` has a gradient (ids have none),
-/// and the user did not stop it.
+/// and the user did not stop the gradient.
 fn passed(
     program: &Program,
     op: &OpDesc,

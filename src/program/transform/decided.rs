@@ -9,12 +9,12 @@ use crate::operator::facts::LodEffect;
 use crate::operator::registry::Registry;
 use crate::program::description::program::{Append, Program, malformed};
 
-/// The error for an input that decides offsets but depends on the memory `memory`.
+/// Returns the error for an input that decides offsets but depends on the memory `memory`.
 #[track_caller]
 pub(crate) fn decided_late(memory: &str) -> Error {
     malformed(
         "what decides sequences that are made in a step",
-        "values that no memory reaches, since the rows of every step are counted before the first",
+        "values that no memory reaches, because the rows of all steps are counted before the first step",
         format!("one that `{memory}` reaches"),
     )
 }

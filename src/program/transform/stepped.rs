@@ -113,7 +113,7 @@ impl Program {
     }
 }
 
-/// The error that a program with this operator cannot be run row by row.
+/// Returns the error that a program with this operator cannot be run row by row.
 fn cannot(expected: impl Into<String>, got: impl Into<String>) -> Error {
     malformed("operator of a program that runs row by row", expected, got)
 }
@@ -189,7 +189,8 @@ impl Cut<'_> {
         Ok(facts)
     }
 
-    /// Assigns a loop over a deeper level, whose sequences are inside one row, to the program `step`, unchanged.
+    /// Assigns a loop over a deeper level to the program `step`, unchanged: each step reads whole sequences of the deeper
+    /// level.
     fn whole_loop(&mut self, op: OpDesc) -> Result<()> {
         let aligned = |var: VarId| !self.is_late(var) || self.levels_of(var).first() == Some(&self.level);
         if !op.reads().all(aligned) {
@@ -342,7 +343,7 @@ impl Cut<'_> {
             if !computed.contains(&var) {
                 let got = match self.is_late(var) {
                     true => "one that is known after the last row",
-                    false => "one that no row of the sequences reaches, or that the others do not need",
+                    false => "one that depends on no row of the sequences, or that no other output needs",
                 };
                 let error =
                     malformed("output of a program that runs row by row", "one with a row at each step", got);

@@ -209,7 +209,7 @@ impl Program {
     }
 }
 
-/// The error that a program with this operator cannot be run in windows.
+/// Returns the error that a program with this operator cannot be run in windows.
 fn cannot(expected: impl Into<String>, got: impl Into<String>) -> Error {
     malformed("operator for windows of sequences", expected, got)
 }

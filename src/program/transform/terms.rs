@@ -162,8 +162,9 @@ impl LossTerms {
         inputs.into_iter().try_for_each(|input| self.walk(program, registry, input))
     }
 
-    /// Records in `whole` each operator before the totals that declares that its output rows depend on all rows of a batch. With
-    /// `refuse`, an operator that computes rows from a value of the whole batch, such as a mean over all rows, is an error.
+    /// Records in `whole` each operator that the totals depend on and that declares that its output rows depend on all rows of
+    /// a batch. If `refuse` is true, fails if one of these operators computes rows from a value of the whole batch, such as a
+    /// mean over all rows.
     fn look_for_whole(&mut self, program: &Program, registry: &Registry, refuse: bool) -> Result<()> {
         let batched = |id: VarId| program.spec(id).is_ok_and(|spec| spec.batched());
         let mut needed: HashSet<VarId> = self.totals.iter().flat_map(|total| [total.var, total.of]).collect();
@@ -272,7 +273,7 @@ fn gradient_of(program: &Program, of: VarId) -> Option<VarId> {
     program.vars().find(|(_, var)| var.gradient_of == Some(of)).map(|(id, _)| id)
 }
 
-/// Removes the backward operators whose input gradients are no longer computed; returns all other operators.
+/// Returns `ops` without the backward operators that read only gradients that are no longer computed.
 fn only_reached(program: &Program, ops: Vec<OpDesc>, seeds: &[VarId]) -> Vec<OpDesc> {
     let mut there: HashSet<VarId> = seeds.iter().copied().collect();
     let mut kept = Vec::with_capacity(ops.len());
@@ -340,7 +341,7 @@ pub(crate) fn whole_batch(
     Ok(whole)
 }
 
-/// The error that a loss cannot be computed from totals.
+/// Returns the error that a loss cannot be computed from totals.
 fn unseen(program: &Program, loss: VarId, op: Option<&OpDesc>, got: &str) -> Error {
     let expected = "sums and means over rows (`sum`, `mean`) and operators on these, so that batches of any sizes add up to it";
     let error = Error::of(ErrorKind::Program, "loss", expected, got).variable(&program.var(loss).name);

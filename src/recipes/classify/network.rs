@@ -18,7 +18,7 @@ use crate::train::Trainer;
 
 /// The name of the feed of right answers: the label, labels or number of each text.
 pub(in crate::recipes) const LABEL: &str = "label";
-/// The name of the output of a regression, and of the output layer.
+/// The name of the output of a regression. The output layer of a regression has the same name.
 pub(super) const NUMBER: &str = "number";
 /// The name of the parameter with one weight per class for the loss.
 const CLASS_WEIGHTS: &str = "class_weights";
@@ -52,7 +52,8 @@ pub(super) fn network(
             let probabilities = logits.softmax();
             let trainer = net::trainer(net, loss, config, steps)?.output(PROBABILITIES, probabilities);
             match class_weights {
-                // Class weights are set when rare classes matter, and macro F1 gives all classes equal weight.
+                // The first metric is macro F1: class weights are set when rare classes matter, and macro F1 gives all
+                // classes equal weight.
                 Some(_) => (trainer.metric(macro_f1).metric(accuracy), "macro F1"),
                 None => (trainer.metric(accuracy), "accuracy"),
             }
@@ -115,7 +116,7 @@ fn vectors(
     };
     let (first, attention) = read(FIRST);
     if documents {
-        // The vectors of sentences are encoded and pooled to the vector of a document, as word vectors are to the
+        // Sentence vectors are encoded and pooled to the vector of a document, in the same way as word vectors to the
         // vector of a sentence (Yang et al., "Hierarchical attention networks for document classification", 2016).
         let states = Layers::new(net, model).of(first.dropout(model.dropout));
         return (Pooler::new(net, model).of(net, states).0, None);

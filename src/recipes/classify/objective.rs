@@ -56,7 +56,7 @@ pub(super) enum Objective {
 }
 
 impl Objective {
-    /// Returns what a trained model predicts, by the config of its training.
+    /// Returns the objective of a trained model, as the config of the training sets it.
     pub(super) fn of(predictor: &Predictor, config: &Config) -> Result<Self> {
         Ok(match config.data.target {
             Target::Label => Self::Label(predictor.vocabulary(LABELS)?.clone()),
@@ -74,8 +74,8 @@ impl Objective {
         }
     }
 
-    /// Converts the label cell of a text to a field of a sample: the id of the label, a sparse row with 1 for each
-    /// label, or a number.
+    /// Converts the label cell of a text to a field of a sample. The field is the id of the label, a sparse row with 1
+    /// for each label, or a number.
     pub(super) fn field(&self, label: &str) -> Result<Field> {
         match self {
             Self::Label(labels) => Ok(labels.lookup(label)?.into()),
@@ -224,7 +224,7 @@ impl<'a> Labels<'a> {
     }
 }
 
-/// Refuses labels that are many distinct numbers: such data need a regression.
+/// Returns an error if the labels are many distinct numbers, since numbers need a regression.
 fn are_no_numbers(counted: &BTreeMap<String, [u64; 2]>, texts: u64, name: &str) -> Result<()> {
     let many = counted.len() > FEW && 2 * counted.len() as u64 > texts;
     if !many || !counted.keys().all(|label| number(label).is_ok()) {

@@ -191,7 +191,8 @@ impl CharacterCounts {
     }
 }
 
-/// Returns the sentences of a text without blank sentences; with `Sentences::None`, returns the whole text as one.
+/// Returns the sentences of a text without blank sentences; with `Sentences::None`, returns the whole text as one
+/// sentence.
 fn sentences(text: &str, how: Sentences) -> Vec<&str> {
     let all: Vec<&str> = match how {
         Sentences::None => return vec![text],

@@ -27,7 +27,7 @@ pub(super) struct LabelSets<'a> {
     sample: Bootstrap,
     lengths: ByLength,
     /// The sum of −ln p over all labels of all texts, and the number of terms in this sum; p is the predicted
-    /// probability that the text has the label or, if the text does not have the label, that it does not.
+    /// probability of the truth: that the text has the label, or that the text does not have the label.
     loss: [f64; 2],
     unseen: Vec<UnseenLabel>,
 }
@@ -45,8 +45,8 @@ impl<'a> LabelSets<'a> {
         }
     }
 
-    /// Scores a text: `tokens` is the length of the text in tokens, `row` has the probability of each label, and
-    /// `found` tells whether each label is predicted.
+    /// Scores a text. `tokens` is the length of the text in tokens, `row` has the probability of each label, and
+    /// `found` has, for each label, whether the label is predicted.
     pub(super) fn add(
         &mut self,
         truth: &str,

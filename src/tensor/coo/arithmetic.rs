@@ -95,7 +95,8 @@ impl Coo {
         Ok(Self { values, ..sorted.into_owned() })
     }
 
-    /// The sum of all numbers. Floats are added in `f64`, integers wrap around, and the sum of bools is "or".
+    /// Returns the sum of all numbers. Floats are added in `f64`, integers wrap around, and bools are combined by
+    /// "or".
     ///
     /// # Errors
     /// Fails if `T` is not the Rust type of the dtype.

@@ -50,7 +50,7 @@ impl Coo {
         Self::new(&shape, coordinates, Dense::from_vec(&[values.len()], values)?)?.canonicalize()
     }
 
-    /// The number of stored entries. Stored zeros and entries at a repeated position count, too.
+    /// Returns the number of stored entries. Stored zeros count, and so does each of several entries at one position.
     #[doc(alias = "nnz")]
     pub fn entries(&self) -> usize {
         self.values.len()

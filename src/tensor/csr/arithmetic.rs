@@ -207,7 +207,7 @@ impl Csr {
         if other.dtype() != self.dtype() {
             return Err(Error::new("dense tensor to multiply by", self.dtype().name(), other.dtype().name()));
         }
-        // `steps` is the strides of the dense tensor, from row to row and from column to column.
+        // `steps` has the two strides of the dense tensor: from row to row, and from column to column.
         let [rows, columns] = self.shape;
         let step =
             |extent, whole, step| if extent == whole { Some(step) } else { (extent == 1).then_some(0) };

@@ -7,15 +7,15 @@ use crate::error::{AtCaller, Error, Result};
 use crate::tensor::{Dense, Element};
 
 impl Csr {
-    /// The number of stored entries. Stored zeros and entries at a repeated position count, too.
+    /// Returns the number of stored entries. Stored zeros count, and so does each of several entries at one position.
     #[doc(alias = "nnz")]
     #[doc(alias = "getnnz")]
     pub fn entries(&self) -> usize {
         self.indices.len()
     }
 
-    /// The density: the number of stored entries, divided by the number of positions. The density of a matrix without
-    /// positions is 0.
+    /// Returns the density: the number of stored entries, divided by the number of positions. The density of a matrix
+    /// without positions is 0.
     ///
     /// ```
     /// use unpadded::DType;
@@ -217,7 +217,7 @@ impl Csr {
         let mut distinct: Vec<i64> = columns.iter().map(|&column| column as i64).collect();
         distinct.sort_unstable();
         distinct.dedup();
-        // Only the listed columns get a number, because a table of all columns might not fit into memory.
+        // Only the listed columns are numbered anew, because a table of all columns might not fit into memory.
         let place = |column: i64| distinct.binary_search(&column).ok();
         let near = self.filtered(distinct.len(), |at| place(self.indices[at]).map(|place| place as i64))?;
         let places: Vec<usize> = columns.iter().filter_map(|&column| place(column as i64)).collect();

@@ -68,9 +68,10 @@ impl Dot<SelectedRows> for Csr {
 }
 
 impl Csr {
-    /// Computes the matrix product of this matrix with a dense tensor, selected rows or another csr matrix. The first
-    /// axis of the right side is summed over. The product with a csr matrix is a canonical csr matrix; other products
-    /// are dense. Each number of the result is a sum over the entries of a row of this matrix, in stored order.
+    /// Computes the matrix product of this matrix with a dense tensor, selected rows or another csr matrix. The sums
+    /// run over the first axis of the right side. The product with a csr matrix is a canonical csr matrix; other
+    /// products are dense. Each number of the result is a sum over the entries of a row of this matrix, in stored
+    /// order.
     ///
     /// ```
     /// use ndarray::array;
@@ -141,7 +142,7 @@ fn check(left: &Csr, summed: usize, dtype: DType, shape: &[usize]) -> Result<()>
     Err(Error::new("right side of a product with csr", expected, format!("{dtype} {shape:?}")))
 }
 
-/// Returns the matrix in the form that the kernels take.
+/// Returns the view of the matrix that the kernels read.
 #[track_caller]
 fn view<T: Element>(x: &Csr) -> Result<CsrView<'_, T>> {
     Ok(CsrView::new(x.shape[1], &x.indptr, &x.indices, x.values.as_slice()?))
@@ -200,8 +201,8 @@ fn sparse_product<T: Element>(x: &Csr, y: &Csr) -> Result<Csr> {
     let mut indptr = pointers(&[], x.shape[0]).at_caller()?;
     let (mut indices, mut values, mut pairs) = (Vec::new(), Vec::new(), Vec::new());
     for row in 0..x.shape[0] {
-        // Each pair of entries gives a product. The pairs are sorted by the column of the result, then by the order of
-        // the entries; the products of one column are added.
+        // An entry in column *k* of `x` is multiplied by each entry of row *k* of `y`. The pairs of entries are sorted
+        // by the column of the result, then by the order of the entries; the products of one column are added.
         pairs.clear();
         for i in x.range(row) {
             for j in y.range(x.indices[i] as usize) {

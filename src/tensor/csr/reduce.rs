@@ -7,7 +7,8 @@ use crate::tensor::dtype::sealed::Sealed;
 use crate::tensor::{DType, Dense, Element, with_element};
 
 impl Csr {
-    /// The sum of all numbers. Floats are added in `f64`, integers wrap around, and the sum of bools is "or".
+    /// Returns the sum of all numbers. Floats are added in `f64`, integers wrap around, and bools are combined by
+    /// "or".
     ///
     /// ```
     /// use unpadded::tensor::Csr;
@@ -81,8 +82,8 @@ impl Csr {
         Ok(norms.cast(self.dtype()))
     }
 
-    /// The largest number in the matrix; a position without an entry has the number 0. The result is NaN if a stored
-    /// value is NaN, and `None` if the matrix has no positions.
+    /// Returns the largest number in the matrix; a position without an entry has the number 0. The result is NaN if a
+    /// stored value is NaN, and `None` if the matrix has no positions.
     ///
     /// ```
     /// use unpadded::tensor::Csr;
@@ -98,8 +99,8 @@ impl Csr {
         self.extreme(|a, b| a > b)
     }
 
-    /// The smallest number in the matrix. For positions without an entry, NaN and matrices without positions, the rules
-    /// of [`max`](Self::max) apply.
+    /// Returns the smallest number in the matrix. The rules of [`max`](Self::max) for positions without an entry, for
+    /// NaN and for matrices without positions apply here, too.
     ///
     /// # Errors
     /// Fails if `T` is not the Rust type of the dtype.

@@ -30,7 +30,7 @@ impl<T: Element> TryFrom<CsMat<T>> for Csr {
     }
 }
 
-/// Converts to a matrix of `sprs`, which is stored by rows and in canonical form.
+/// Converts a matrix to a matrix of `sprs`. The result is stored by rows and is canonical.
 impl<T: Element> TryFrom<Csr> for CsMat<T> {
     type Error = Error;
 
@@ -42,7 +42,9 @@ impl<T: Element> TryFrom<Csr> for CsMat<T> {
         let values = values.as_slice::<T>()?.to_vec();
         match CsMat::try_new((rows, columns), place(indptr), place(indices), values) {
             Ok(matrix) => Ok(matrix),
-            Err((.., error)) => Err(Error::new("csr for sprs", "what it takes", error.to_string())),
+            Err((.., error)) => {
+                Err(Error::new("csr for sprs", "a matrix that `sprs` accepts", error.to_string()))
+            }
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Arithmetic on the stored values of sparse tensors: functions that map 0 to 0, and combinations of two lists of rows.
 //!
-//! 16-bit floats are computed in `f32`, and integers wrap around. A bool counts as 0 or 1; if the result should be a
-//! bool, any number but 0 is true.
+//! 16-bit floats are computed in `f32`, and integers wrap around. A bool counts as 0 or 1; if the result has the dtype
+//! bool, any number except 0 is true.
 
 use crate::error::{Error, Result};
 use crate::tensor::dtype::Number;
@@ -31,7 +31,7 @@ pub(in crate::tensor) enum Combine {
 }
 
 impl Combine {
-    /// The verb of the operation in errors, such as `multiply by`.
+    /// Returns the verb for the operation in error messages, such as `multiply by`.
     pub(in crate::tensor) fn verb(self) -> &'static str {
         match self {
             Self::Add => "add",
@@ -102,7 +102,7 @@ impl Dense {
         out
     }
 
-    /// Multiplies every number by a factor. It is an error if an integer dtype or bool cannot represent the factor.
+    /// Multiplies every number by a factor; fails if an integer dtype or bool cannot represent the factor.
     #[track_caller]
     pub(in crate::tensor) fn scaled(&self, factor: f64) -> Result<Self> {
         let dtype = self.dtype();
@@ -123,7 +123,7 @@ impl Dense {
         Ok(out)
     }
 
-    /// Applies a function `f` with `f(0) = 0` to every number; any other function is an error.
+    /// Applies a function `f` to every number; fails if `f(0)` is not 0.
     #[track_caller]
     pub(in crate::tensor) fn mapped<T: Element>(&self, f: impl Fn(T) -> T) -> Result<Self> {
         let zero = f(T::default());
@@ -139,7 +139,7 @@ impl Dense {
         Ok(out)
     }
 
-    /// The sum of all numbers. Floats are added in `f64`.
+    /// Returns the sum of all numbers. Floats are added in `f64`.
     #[track_caller]
     pub(in crate::tensor) fn total<T: Element>(&self) -> Result<T> {
         let numbers = self.as_slice::<T>()?;

@@ -42,8 +42,8 @@ impl Dense {
     }
 
     /// Reads a tensor from the bytes that [`Self::write_numbers`] wrote; `fill` must fill the slice that it gets with
-    /// the next bytes. Memory for all numbers is allocated at once, so the caller must first check that the file really
-    /// has as many bytes.
+    /// the next bytes. Memory for all numbers is allocated at once, so the caller must first check that the file
+    /// contains the bytes of all numbers.
     ///
     /// # Errors
     /// Fails if the shape is too large for memory, if the byte of a bool is neither 0 nor 1, or with the first error of
@@ -138,7 +138,7 @@ impl Serialize for Dense {
     }
 }
 
-/// The shape and the numbers that were read are checked by [`Dense::from_vec`].
+/// [`Dense::from_vec`] checks the shape and the numbers that were read.
 impl<'de> Deserialize<'de> for Dense {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         deserializer.deserialize_tuple(3, DenseVisitor)

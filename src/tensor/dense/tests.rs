@@ -1,4 +1,4 @@
-//! Dense tensors by example: creation, access, conversion, and errors.
+//! Tests the creation, access, conversion and errors of dense tensors by examples.
 
 use ndarray::{Array1, Array2, array};
 

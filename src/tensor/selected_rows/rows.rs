@@ -27,8 +27,8 @@ impl SelectedRows {
         Self::new(height, Vec::new(), Dense::zeros(dtype, &[&[0], row].concat())?)
     }
 
-    /// Makes a table from pairs (row number, numbers of the row). `row` is the shape of a row, whose numbers are in
-    /// row-major order. Rows with the same row number count as their sum.
+    /// Makes a table from pairs (row number, numbers of the row). `row` is the shape of a row; the numbers of a row
+    /// are in row-major order. Rows with the same row number count as their sum.
     ///
     /// ```
     /// use unpadded::tensor::SelectedRows;

@@ -1,4 +1,5 @@
-//! Random damaged parts: each is refused or gives a tensor whose methods return a result or an error, and never panic.
+//! Tests tensors that are made from randomly damaged parts. The constructor either returns an error, or makes a tensor
+//! whose methods return results or errors and never panic.
 
 use ndarray::Array2;
 
@@ -13,7 +14,7 @@ impl Random {
         (self.0 >> 33) % end
     }
 
-    /// A random extent: mostly small, sometimes too large for memory.
+    /// Returns a random extent, which is mostly small and sometimes too large for memory.
     fn extent(&mut self) -> usize {
         match self.below(12) {
             0 => usize::MAX,
@@ -54,7 +55,7 @@ impl Random {
     }
 }
 
-/// Keeps a result from being optimised away, and formats it: `Debug` must not panic either.
+/// Formats a result, because `Debug` must not panic either, and keeps the text from being optimised away.
 fn look<T: std::fmt::Debug>(result: crate::error::Result<T>) {
     let text = match result {
         Ok(value) => format!("{value:?}"),

@@ -1,5 +1,5 @@
-//! Each operation agrees with its dense counterpart. The numbers are small and whole, so that every dtype represents them
-//! exactly and every order of summation gives the same result.
+//! Tests that each operation on sparse tensors agrees with the operation on dense tensors. All numbers are small whole
+//! numbers, so that every dtype represents them exactly and every order of summation gives the same result.
 
 use ndarray::{Array1, Array2, Axis, concatenate, s};
 use proptest::prelude::*;
@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use super::{Triple, csr, wide};
 use crate::tensor::*;
 
-/// All dtypes but bool, whose sums differ, and i8, whose sums would wrap around.
+/// All dtypes except bool and i8: the sum of bools is "or", and sums of i8 would wrap around.
 const DTYPES: [DType; 7] =
     [DType::F32, DType::F64, DType::I16, DType::I32, DType::I64, DType::F16, DType::BF16];
 
@@ -23,7 +23,7 @@ fn dtypes() -> impl Strategy<Value = DType> {
     prop::sample::select(&DTYPES[..])
 }
 
-/// The numbers of a sparse matrix as a dense array.
+/// Returns the numbers of a sparse matrix as a dense array.
 fn means(csr: &Csr) -> Array2<f64> {
     wide(&csr.to_dense().unwrap())
 }

@@ -1,4 +1,4 @@
-//! Errors have the expected value and name the entry.
+//! Tests that errors contain the expected value and name the wrong entry.
 
 use ndarray::{arr0, array};
 
@@ -137,7 +137,7 @@ fn numbers_that_are_none_are_kept() {
     assert!(x.max::<f32>().unwrap().unwrap().is_nan() && x.min::<f32>().unwrap().unwrap().is_nan());
     assert!(x.sum::<f32>().unwrap().is_nan());
     assert!(!x.near(&x, 1.0).unwrap());
-    // Absent entries stay 0, even with an infinite factor.
+    // Positions without an entry stay 0, even if the factor is infinite.
     assert_eq!(x.scale(f64::INFINITY).unwrap().get::<f32>(0, 2).unwrap(), 0.0);
     let wide = Csr::from_triples([1, 1], [(0, 0, i32::MAX)]).unwrap();
     assert_eq!(wide.add(&wide).unwrap().get::<i32>(0, 0).unwrap(), -2);

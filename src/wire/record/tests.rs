@@ -1,4 +1,4 @@
-//! Records of other releases, and malformed bytes.
+//! Tests the decoding of records of other releases, and of malformed bytes.
 
 use super::*;
 
@@ -121,7 +121,7 @@ fn what_is_no_value_is_refused() {
     assert!(refused::<BTreeMap<String, u64>>(&same).contains("names that ascend"));
 }
 
-/// Half a million nested lists are an error, and the stack does not overflow.
+/// The test decodes half a million nested lists: this is an error, and does not overflow the stack.
 #[test]
 fn deep_nesting_is_an_error() {
     let nested = |depth: usize| (0..depth).fold(Kind::Known(true), |kind, _| Kind::List(vec![kind]));
@@ -130,7 +130,7 @@ fn deep_nesting_is_an_error() {
         refused::<Kind>(&to_bytes(&nested(40)))
             .contains("expected at most 64 values in each other, got more")
     );
-    // Nested lists without their ends: each list declares the length of the remaining bytes.
+    // The bytes end after the last list begins; each list declares the number of all remaining bytes as its length.
     let mut deep = Vec::new();
     for i in 0..500_000u32 {
         let left = (500_000 - i) * 9;

@@ -1,11 +1,11 @@
-//! Targets that can be written or not, replaced files, and locks.
+//! Tests targets that can be written, targets that cannot be written, replaced files, and locks.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::super::open;
 use super::*;
 
-/// An empty folder for a test.
+/// Makes an empty folder for a test.
 fn folder(name: &str) -> PathBuf {
     let folder = std::env::temp_dir().join(format!("unpadded-wire-{name}-{}", std::process::id()));
     let _ = fs::remove_dir_all(&folder);
@@ -13,7 +13,7 @@ fn folder(name: &str) -> PathBuf {
     folder
 }
 
-/// The names in a folder, sorted.
+/// Returns the names in a folder, sorted.
 fn names(folder: &Path) -> Vec<String> {
     let names = fs::read_dir(folder).unwrap().map(|e| e.unwrap().file_name().into_string().unwrap());
     let mut names: Vec<String> = names.collect();
@@ -25,7 +25,7 @@ fn lock(path: &Path) -> Result<Target> {
     Target::find(path)?.lock()
 }
 
-/// A target that cannot be written is an error before any work, and leaves no files.
+/// A target that cannot be written causes an error before `write` is called, and no files are left behind.
 #[test]
 fn where_no_file_can_be() {
     let folder = folder("where");
@@ -70,7 +70,7 @@ fn where_no_file_can_be() {
     for left in left {
         fs::write(folder.join(left), b"half").unwrap();
     }
-    // A temporary file that a process still writes stays, too.
+    // A temporary file that a process is still writing also stays.
     let busy = File::create(folder.join(".x.fedcba9876543210.tmp")).unwrap();
     busy.try_lock().unwrap();
     write_atomically(&folder.join("x"), |w| w.write_section("a", b"whole")).unwrap();
@@ -101,8 +101,8 @@ fn a_failed_write_leaves_the_old_file() {
     assert_eq!(open(&path).map(|_| ()).unwrap_err().kind(), ErrorKind::Io);
 }
 
-/// In every container, processes have the same numbers, so a process can have the number of a process that was killed
-/// while it wrote.
+/// Every container numbers its processes from 1. A process can therefore have the number of a process in another
+/// container that was killed while it wrote.
 #[test]
 fn what_a_process_of_the_same_number_left_is_no_obstacle() {
     let folder = folder("number");
@@ -144,7 +144,8 @@ fn one_at_a_time_holds_a_file_by_whatever_path() {
         std::os::unix::fs::symlink(".", folder.join("here")).unwrap();
         refused(&folder.join("link"));
         refused(&folder.join("here/link"));
-        // A save does not change the other link: the first save separates them.
+        // A save through one hard link does not change the file at the other hard link, because the save replaces the
+        // link.
         fs::hard_link(&x, folder.join("hard")).unwrap();
         let hard = lock(&folder.join("hard")).unwrap();
         hard.write(|w| w.write_section("a", b"other")).unwrap();
@@ -152,7 +153,7 @@ fn one_at_a_time_holds_a_file_by_whatever_path() {
         drop(hard);
         drop(held);
         assert_eq!(names(&folder), ["hard", "here", "link", "x", "y"]); // no lock file stays
-        // The lock file cannot be opened; the target works without a lock.
+        // If the lock file cannot be opened, the target works without a lock.
         std::os::unix::fs::symlink("nowhere", folder.join(".x.lock")).unwrap();
         let free = lock(&x).unwrap();
         assert!(free.lock.is_none());
@@ -161,7 +162,7 @@ fn one_at_a_time_holds_a_file_by_whatever_path() {
     fs::remove_dir_all(&folder).unwrap();
 }
 
-/// Holders remove the lock file while others open it.
+/// The threads lock and release one file repeatedly: a thread removes the lock file while other threads open it.
 #[test]
 fn never_two_hold_a_lock() {
     let folder = folder("race");
@@ -209,14 +210,15 @@ fn what_forbids_a_write_is_found_before_it() {
     fits.check().unwrap();
     for bytes in [234, 255, 300] {
         let (error, longer) = (refused(&"x".repeat(bytes)), "x".repeat(bytes));
-        let end =
-            format!("a shorter name, as a temporary one beside it has 22 bytes more, got {bytes} bytes");
+        let end = format!(
+            "a shorter name, as the name of the temporary file is 22 bytes longer, got {bytes} bytes"
+        );
         assert!(error.ends_with(&end), "{error}");
         assert!(write_atomically(&folder.join(longer), |_| panic!("nothing is written")).is_err());
     }
     fs::write(folder.join("text"), "text").unwrap();
     let foreign =
-        "expected a new file, or one of `unpadded` to replace, got a foreign one; it was left as it is";
+        "expected a new file, or an existing file of `unpadded`, got a foreign one; it was left as it is";
     assert!(refused("text").ends_with(foreign), "{}", refused("text"));
     fs::write(folder.join("empty"), "").unwrap();
     lock(&folder.join("empty")).unwrap().check().unwrap();

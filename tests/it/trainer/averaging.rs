@@ -120,7 +120,7 @@ fn what_cannot_be_averaged_is_named() {
     let (wrong, line) = (model().averaged(Averaging::mean().except(["bias"])), line!());
     refused(wrong, line, "parameter not to average: expected one that is trained (");
     let (wrong, line) = (model().averaged(Averaging::mean()).averaged(Averaging::mean()), line!());
-    refused(wrong, line, "averages of the parameters: expected one kind of them, got a second one");
+    refused(wrong, line, "averages of the parameters: expected one kind of average, got a second one");
     // The table of `trainer` is looked up sparsely.
     let (wrong, line) = (trainer().averaged(Averaging::ema(0.9)), line!());
     refused(

@@ -53,7 +53,7 @@ fn an_operator_without_a_gradient_is_warned_of_once() {
         "warning: no gradient flows through `crf_marginals`, called at tests/it/trainer/blocked.rs:{line}:"
     );
     assert!(found[0].starts_with(&said), "{found:?}");
-    assert!(found[0].contains("what is before it is not trained by this path"), "{found:?}");
+    assert!(found[0].contains("parameters before this operator are not trained through it"), "{found:?}");
     // Behind other operators without a gradient, and in a step block.
     let found = warnings(|net, h| h.crf_marginals(transitions(net), &[]).greater(0.5).mean());
     assert!(found.len() == 1 && found[0].contains("`crf_marginals`"), "{found:?}");

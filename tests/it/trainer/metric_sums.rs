@@ -260,7 +260,8 @@ fn a_scalar_loss_needs_the_thread_of_its_builder() {
         assert_eq!(scores.get("shown"), scores.get("here"));
         let mut trainer = trainer.metric(elsewhere(false).named("other"));
         let error = trainer.evaluate(&dev()).unwrap_err().to_string();
-        for words in ["metric `other`: expected one loss per row", "was another thread's", "`Loss::weighted`"]
+        for words in
+            ["metric `other`: expected one loss per row", "belonged to another thread", "`Loss::weighted`"]
         {
             assert!(error.contains(words), "{error}");
         }

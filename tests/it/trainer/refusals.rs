@@ -208,7 +208,10 @@ fn resuming_needs_the_same_model_vocabularies_and_data() {
     let said = "vocabulary `words`: expected the checkpoint's (3 entries, number 2 of them \"b\"), got 3 \
                 entries, number 2 of them \"c\" (at ";
     assert!(other.contains(said), "{other}");
-    assert!(other.contains("; make it of the same data, or take it out of the checkpoint"), "{other}");
+    assert!(
+        other.contains("; make the vocabulary from the same data, or remove it from the checkpoint"),
+        "{other}"
+    );
     let longer = resume(trainer().vocabulary("words", vocabulary(&["a", "b", "c"])));
     assert!(longer.contains("(3 entries), got 4 entries, number 3 of them \"c\""), "{longer}");
     let seed = resume(language_model().vocabulary("words", vocabulary(&["a", "b"])));

@@ -1,5 +1,5 @@
-//! Writes a copy of a Parquet file with added columns. The existing columns are copied without decoding, one row group
-//! after another.
+//! Writes a copy of a Parquet file with added columns. The existing columns are copied without decoding, row group by
+//! row group.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -33,7 +33,7 @@ enum Chunks {
     Packed(Bounded<Bytes>),
 }
 
-/// An added column, with its cells for those rows of the current row group that have an answer so far.
+/// An added column, with its cells for the rows of the current row group that have an answer so far.
 struct Column {
     name: String,
     kind: Kind,
@@ -45,7 +45,7 @@ struct Column {
     known: HashMap<String, ByteArray>,
 }
 
-/// The type of an added column, which the first nonempty answer decides.
+/// The type of an added column; the first nonempty answer decides the type.
 #[derive(Clone, Copy, PartialEq)]
 enum Kind {
     Open,
@@ -54,7 +54,7 @@ enum Kind {
     Words,
 }
 
-/// Writes answers as added columns of a copy of a Parquet file.
+/// A writer of answers as added columns in a copy of a Parquet file.
 pub(in crate::data::open) struct Answers {
     name: String,
     file: Box<dyn FileReader>,
@@ -119,7 +119,7 @@ impl Answers {
         })
     }
 
-    /// Starts the output file. The types of the added columns must be decided by now.
+    /// Starts the output file. After this call, the types of the added columns are fixed.
     fn begin(&mut self) -> Outcome<()> {
         let Some(out) = self.waiting.take() else { return Ok(()) };
         let about = self.file.metadata().file_metadata();

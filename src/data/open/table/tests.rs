@@ -1,4 +1,4 @@
-//! Cells, quotation marks and columns of small tables.
+//! Tests of the cells, quotation marks and columns of small tables.
 
 use super::super::column::LABEL;
 use super::*;
@@ -55,7 +55,7 @@ fn cells_between_tabs_are_quoted_as_in_csv_or_not_at_all() {
     }
     let (found, _) = read("t.tsv", "\"one\ttwo\nthree\tfour\"\ta\nno\tb\nyes\ta\n");
     assert_eq!(found[0], ["one\ttwo\nthree\tfour", "a"]);
-    // Texts that only begin with a quotation mark, which is part of the text.
+    // These texts begin with a quotation mark that is part of the text.
     for text in ["\"So\" he said\ta\nno\tb\n", "\"So what\ta\nno\"\tb\n", "\"So\"\ta\n\"no\"\tb\n"] {
         let (found, notes) = read("t.tsv", text);
         assert!(found[0][0].starts_with("\"So") && !notes.contains(marks), "{found:?} {notes}");

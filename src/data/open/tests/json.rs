@@ -1,4 +1,4 @@
-//! Files of JSON that are lists, or objects with lists in them, and the text of numbers.
+//! Tests of JSON files that are lists, or objects that contain lists, and of the text of numbers.
 
 use super::*;
 
@@ -185,7 +185,7 @@ fn one_error_says_what_a_file_is_and_where_it_is_broken() {
     ] {
         assert!(said(name).starts_with(expected), "{name}: {}", said(name));
     }
-    // All complete records are read, each with the number of its line.
+    // The records after a malformed record are read, too, and each error has the line number of its record.
     let found = said("bad.json");
     for expected in [
         "bad.json:4: expected an object, or a list of its fields, got no JSON (expected ident at column 11) in",

@@ -1,4 +1,4 @@
-//! Answers to the records of files: the output keeps all contents, in their order.
+//! Tests of answers to the records of a file: the output keeps the contents of the file, in the same order.
 
 use std::sync::{Arc, Mutex};
 
@@ -89,10 +89,11 @@ fn tables_keep_their_columns_and_quotation_marks() {
     assert_eq!(asked[..2], ["4: so; \"fine\"", "5: two\nlines"]);
     assert!(asked[2].starts_with("7: a.csv:7: expected 3 columns"), "{asked:?}");
     assert_eq!(asked[3], "8: last");
-    // The file has no column of labels, and another order of columns.
+    // This file has no label column, and its columns are in another order.
     let (text, _) = read("review,id\n\"a, b\",1\n", "b.csv", QuestionKind::Text, &trained);
     assert_eq!(text, "review,id,label,p\n\"a, b\",1,\"a,b\",0.5\n");
-    // Tabs without quotation marks; the columns of a training without a header have numbers.
+    // In this table of tabs, a quotation mark is text. The training data had no header, so its columns are given by
+    // numbers.
     let numbers = ReadOptions::new().text("2").label("1");
     let (text, asked) = read("x\ta \"b\nz\tc\n", "c.tsv", QuestionKind::Text, &numbers);
     assert_eq!((text.as_str(), &asked[0][..]), ("x\ta \"b\ta,b\t0.5\nz\tc\ta,b\t0.5\n", "1: a \"b"));
@@ -122,7 +123,7 @@ fn lines_of_json_get_fields_more() {
     assert!(said.contains("`jq -c '.[]'` writes it so"), "{said}");
 }
 
-/// The read note of a training on columns.
+/// Returns the read note of training data in columns.
 fn noted_columns(text: &str) -> String {
     let files = Files::new("questions-columns", &[("train.conll", text.as_bytes())]);
     TaggedTexts::open(files.at("train.conll")).unwrap().read_as().to_note()
@@ -151,12 +152,12 @@ fn columns_get_a_tag_for_each_word() {
     assert_eq!(words(universal, "d.conllu").0, tagged);
     let bare = universal.replace("\tX\t", "\t_\t");
     assert_eq!(words(&bare, "h.conllu").0, universal.replace("\tX\t", "\tT\t"));
-    // Words with spaces; a sentence that cannot be read has no tag that could be taken for an answer.
+    // A word may contain spaces. A sentence that cannot be read has no tag that could be mistaken for an answer.
     let spaced = "1\t10 000\t_\tNUM\t_\t_\t0\troot\t_\t_\n\n1\ta\t_\tX\t_\t_\t0\troot\t_\t_\nx\tb\t_\tX\t_\t_\t0\troot\t_\t_\n\n1\tc\t_\tX\t_\t_\t0\troot\t_\t\u{a0}\n\n";
     let (text, asked) = words(spaced, "g.conllu");
     assert_eq!(text, spaced.replacen("root\t_\t_", "root\t_\ttags=T", 1).replace("\u{a0}", "\u{a0}|tags=T"));
     assert!(asked.len() == 3 && asked[0] == "1: 10 000" && asked[1].contains("g.conllu:4"), "{asked:?}");
-    // Words alone, and running text.
+    // The first file has only words; the second file has running text.
     assert_eq!(words("a\nb\n\nc\n", "e.txt").0, "a\tT\nb\tT\n\nc\tT\n");
     assert_eq!(words("a b c d\nc d\ne\n", "f.txt").0, "a b c d\tT T T T\nc d\tT T\ne\tT\n");
 }
@@ -184,7 +185,7 @@ fn what_may_be_read_wrongly_is_refused() {
     assert!(ids.contains("numbers alone in column 1"), "{ids}");
     let numbers = said("d.conll", "17 a N\n12 b N\n\n14 c N\n", &ReadOptions::new(), QuestionKind::Words);
     assert!(numbers.contains("numbers alone"), "{numbers}");
-    // A dictionary's words, without their targets; malformed text stays, with a mark.
+    // Of a dictionary, only the words are read. Malformed text stays in the output, with replacement characters.
     let (_, asked) = read("GO  G OW1\nRUN  R AH1 N\n", "e.dict", QuestionKind::Source, &ReadOptions::new());
     assert_eq!(asked.len(), 2);
     assert!(asked[0].eq_ignore_ascii_case("1: go"), "{asked:?}");
@@ -198,7 +199,7 @@ fn what_may_be_read_wrongly_is_refused() {
     assert!(text.ends_with("\nnot json\n"), "{text}");
 }
 
-/// The description of how a file is read, and the output.
+/// Returns the description of the detected format and columns, and the output.
 fn read_as(
     text: &[u8],
     name: &str,
@@ -223,7 +224,7 @@ fn names_decide_which_column_is_asked() {
     };
     let named = r#"{"source":"en","target":"de"}"#;
     assert!(source("de,en\nrot,red\n", named)[0].contains("source in `en`"));
-    // Without names in the training the position decides, and a note has it.
+    // If the training data had no column names, the position decides, and a note explains this decision.
     let [said, text] = source("de,en\nrot,red\n", r#"{"source":"1","target":"2"}"#);
     assert!(said.contains("source in `de`") && said.contains("by its place"), "{said}");
     assert_eq!(text, "de,en,t,p\nrot,red,\"a,b\",0.5\n");
@@ -324,7 +325,7 @@ fn fields_are_added_by_the_same_names_in_all_lines() {
     let nested = "{\"text\":\"a\",\"m\":{\"label\":3}}\n{\"text\":\"the \\\"label\\\"\"}\n";
     let (text, _) = read(nested, "b.jsonl", QuestionKind::Text, &ReadOptions::new());
     assert_eq!(text.matches(",\"label\":\"a,b\"").count(), 2, "{text}");
-    // A field that no earlier line had stays in the output, and an error names it.
+    // A field that first occurs in a late line stays in the output, and an error names the field.
     let late = "{\"text\":\"a\"}\n".repeat(1001) + "{\"text\":\"b\",\"label\":\"x\"}\n";
     let (text, asked) = read(&late, "c.jsonl", QuestionKind::Text, &ReadOptions::new());
     assert!(text.ends_with("{\"text\":\"b\",\"label\":\"x\",\"p\":null}\n"), "{}", &text[text.len() - 80..]);
@@ -361,17 +362,18 @@ fn columns_are_those_of_the_training() {
     let words = |text: &str, name: &str, options: &ReadOptions| {
         read_as(text.as_bytes(), name, QuestionKind::Words, options, &["tags"])
     };
-    // The columns are found by the names from the training data, in another order.
+    // The columns are found by the names from the training data, even in another order.
     let [said, text] = words("ner\tpos\ttoken\nO\tN\tcat\n", "a.tsv", &named);
     assert!(said.contains("words in column 3 (token), tags in column 1 (ner)"), "{said}");
     assert_eq!(text, "ner\tpos\ttoken\ttags\nO\tN\tcat\tT\n");
-    // One sentence with a malformed line.
+    // The file is one sentence, which has a malformed line.
     let (text, asked) = read("a\tN\tO\nb\nc\tN\tO\n", "b.txt", QuestionKind::Words, &columns("false", ""));
     assert_eq!(text, "a\tN\tO\t_\nb\nc\tN\tO\t_\n");
     assert!(asked[0].contains("b.txt:2: expected 3 columns"), "{asked:?}");
     let (text, _) = read("the O\ncat B-X\n", "c.txt", QuestionKind::Words, &ReadOptions::new());
     assert_eq!(text, "the O T\ncat B-X T\n");
-    // Words alone by the name of the file; running text with equally many words in each line.
+    // The extension shows that the first file has only words. The second file is running text with the same number of
+    // words in each line.
     assert_eq!(words("the\ncat\n", "d.conll", &named)[1], "the\tT\ncat\tT\n");
     let [said, text] = words("the red cat\na big dog\n", "e.txt", &ReadOptions::new());
     assert!(
@@ -392,7 +394,7 @@ fn intents_are_comments_where_columns_have_some() {
         .replace("root\t_\t_", "root\t_\ttags=T")
         .replace("dep\t_\t_", "dep\t_\ttags=T");
     assert_eq!(words(universal, "a.conllu"), expected);
-    // A comment of the file stays, and is no answer.
+    // A comment of the file stays in the output, and is not mistaken for an answer.
     let known = universal.replace("# text = a b", "# intent = fare");
     assert!(words(&known, "b.conllu").starts_with("# intent = fare\n# predicted_intent = flight\n"));
     let lines = "# id 1\na x O\nb y B-A\n\n# id 2\nc z O\n";
@@ -400,7 +402,7 @@ fn intents_are_comments_where_columns_have_some() {
     assert_eq!(words("a O\nb O\n\nc O\n", "d.conll"), "a O T\nb O T\n\nc O T\n");
 }
 
-/// The fields of each row of a Parquet file with answers, and the text of the note beside them.
+/// Returns the bytes of a copy of a Parquet file with answers, and the text of each record.
 #[cfg(feature = "parquet")]
 fn of_parquet(name: &str, asking: QuestionKind, added: &[&str]) -> (Vec<u8>, Vec<String>) {
     let path =

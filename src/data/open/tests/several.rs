@@ -1,4 +1,4 @@
-//! Texts of several columns, and several labels per text.
+//! Tests of texts of several columns, and of several labels per text.
 
 use super::*;
 use crate::data::{LabelledRows, LabelledText, QuestionKind, Questions};
@@ -33,7 +33,7 @@ fn cells_of_tables_are_joined_by_one_tab() {
     );
     let read = |name: &str, options: &ReadOptions| {
         let found = open(&files, name, options).unwrap();
-        // Files that are read anew in each epoch have the same records.
+        // `LabelledFiles`, which are read anew in each epoch, have the same records.
         let again = LabelledFiles::open_with([files.at(name)], options).unwrap();
         let again: Vec<LabelledText> = again.records().collect::<Result<_>>().unwrap();
         assert_eq!((&again[..], again.len()), (found.records(), 2));
@@ -47,8 +47,8 @@ fn cells_of_tables_are_joined_by_one_tab() {
     let expected = "`csv`, text in `premise` and `hypothesis`, label in `label`; line 1 is a header, since `premise` names a \
                     column";
     assert_eq!(said, expected);
-    // The columns are in the given order. Columns are given by number, though the file has a header, which the name of
-    // the label shows.
+    // The cells are joined in the given order of the columns. Here, the columns are given by number although the file
+    // has a header; the known name `label` shows the header.
     let (first, _, said) = read("a.csv", &of_numbers(["4", "2"]));
     assert_eq!(first, pair("One tab\tA man, here", "yes"));
     assert!(
@@ -277,18 +277,18 @@ fn a_note_keeps_the_columns_for_later_files() {
     }
     let said = files.said(open(&files, "d.csv", &later));
     assert!(said.starts_with("column `premise` of file `d.csv`, the text: expected one of"), "{said}");
-    // Files that are opened together have the columns of the first.
+    // Files that are opened together have the columns of the first file.
     let all = ["a.csv", "b.tsv", "c.jsonl"].map(|name| files.at(name));
     let found = LabelledTexts::open_with(all, &of_names()).unwrap();
     assert_eq!(texts(&found), [("a\tb", "y"), ("c\td", "n"), ("a\tb", "y"), ("a\tb", "y")]);
-    // A new setting takes precedence over the note, also if it is a single column; the form of a note with one column
-    // is unchanged.
+    // A new setting takes precedence over the note, even if the new setting is a single column. In a note, a single
+    // column is a string, not a list.
     let other = ReadOptions::new().text("premise").or_note(&note).unwrap();
     assert_eq!(other.to_note(), r#"{"text":"premise","label":"label","label_lists":true}"#);
     assert_eq!(ReadOptions::new().or_note(r#"{"text":[]}"#).unwrap().text, [""; 0]);
 }
 
-/// The text to predict for of each record, or the reason why there is no text.
+/// Returns the text of each record, or the reason why the record has no text.
 fn asked(questions: Questions) -> Vec<String> {
     let text = |question: Result<crate::data::Question>| match question.unwrap().text {
         Ok(text) => text,
@@ -313,7 +313,8 @@ fn questions_are_texts_of_the_same_columns() {
             ("one.txt", b"a text alone\nand one more\n"),
         ],
     );
-    // The options are from training data with a header, and from training data without one.
+    // The first options are from training data with a header; the second options are from training data without a
+    // header.
     let named = ReadOptions::new().or_note(r#"{"text":["premise","hypothesis"],"label":"label"}"#).unwrap();
     let numbered = ReadOptions::new().or_note(r#"{"text":["1","2"],"label":"3"}"#).unwrap();
     let read = |name: &str, options: &ReadOptions| {
@@ -343,7 +344,7 @@ fn questions_are_texts_of_the_same_columns() {
         "; the text of the training is in the columns `premise`, `hypothesis`; `data.text` sets others";
     assert!(said.contains(expected), "{said}");
     assert_eq!(read("bare.csv", &numbered).1, ["a\tb", "c\td"]);
-    // Each line is a text that contains tabs.
+    // In files without columns, each line is a text, with or without tabs.
     for options in [&named, &numbered, &of_names()] {
         assert_eq!(read("lines.txt", options).1, ["A man sleeps.\tHe is awake.", "No, he is.\tYes"]);
         assert_eq!(read("one.txt", options).1, ["a text alone", "and one more"]);

@@ -1,11 +1,11 @@
-//! Data sets in files have the same records as data sets in memory.
+//! Tests that data sets in files have the same records as data sets in memory.
 
 use std::fmt::Debug;
 
 use super::*;
 use crate::data::{DataSet, Files as InFiles, PlainFiles, Record};
 
-/// Checks that [`InFiles`] has the same records as [`DataSet`], and the same held-out records and rest.
+/// Checks that [`InFiles`] has the same records as [`DataSet`], and that both hold out the same records.
 fn same<R: Record + PartialEq + Debug>(paths: &[PathBuf], options: &ReadOptions) -> Result<DataSet<R>> {
     let (held, files) = (DataSet::<R>::open_with(paths, options)?, InFiles::<R>::open_with(paths, options)?);
     let records = |of: &InFiles<R>| of.records().collect::<Result<Vec<_>>>();

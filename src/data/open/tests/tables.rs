@@ -1,4 +1,4 @@
-//! Tables: several files that each have a header, first lines that may be headers, and tables that are classes.
+//! Tests of several tables that each have a header, of first lines that may be headers, and of tables that are classes.
 
 use super::*;
 
@@ -24,7 +24,7 @@ fn each_file_is_read_by_its_own_header() {
     let said = found.read_as().to_string();
     assert!(said.ends_with("c.csv` read as `csv`, text in `sentence`, label in `class`"), "{said}");
     assert!(!said.contains("b.csv"), "{said}");
-    // Columns with numbers are columns of a file without a header.
+    // The first file has no header, so its columns are given by numbers.
     let found = all(&["bare.csv", "b.csv"]).unwrap();
     assert_eq!(texts(&found), [("fine", "y"), ("worse", "n"), ("bad", "n")]);
     for (names, expected) in [
@@ -120,7 +120,8 @@ fn encodings_are_read_or_named_and_never_mixed() {
     let cyrillic = encoding_rs::WINDOWS_1251.encode(&text).0.into_owned();
     let chinese = encoding_rs::GBK.encode("这部电影非常好看\t好\n不好看的电影\t坏\n").0.into_owned();
     let both: Vec<u8> = [b"caf\xe9 noir\ty\nna\xefve\ty\n".as_slice(), "café\tn\n".as_bytes()].concat();
-    // The malformed byte is behind the bytes that detection reads in a window.
+    // The malformed byte is behind the first 256 KiB. Only these bytes are read to detect the encoding of a file that
+    // is read record by record.
     let late = ["plain text\ty\nmore text\tn\n".repeat(20_000).as_bytes(), b"caf\xe9\ty\n"].concat();
     let refuted = [
         "caf\u{e9} noir\ty\nna\u{ef}ve\tn\n".repeat(20_000).chars().map(|c| c as u8).collect(),
@@ -248,7 +249,7 @@ fn a_later_file_with_its_columns_in_another_order_is_refused() {
         assert_eq!(LabelledTexts::open_with([files.at(pattern)], &set).unwrap().records().len(), 40);
     }
     assert_eq!(LabelledTexts::open(files.at("c*.tsv")).unwrap().records().len(), 40);
-    // The same holds for lists of JSON.
+    // JSON records that are lists are checked in the same way.
     let said = files.said(LabelledTexts::open(files.at("d*.jsonl")));
     assert!(
         said.contains("expected the text in column 1 and the label in column 2, as in an earlier file"),
@@ -270,7 +271,8 @@ fn lines_that_are_no_text_count() {
 #[test]
 fn which_column_has_the_labels_is_no_guess() {
     let lines = |line: &dyn Fn(usize) -> String| (0..60).map(line).collect::<String>();
-    // The cases: a few long classes before many short names; utterances and acts that both repeat; a class per text.
+    // In the first file, a few long classes are before many short names. In the second file, utterances and acts both
+    // repeat. In the third file, each text has its own class.
     let classes = lines(&|i| format!("{}\tname {i}\n", ["A long name of a class", "Another one"][i % 2]));
     let acts = lines(&|i| format!("{}\tact number {}\n", ["ok", "uh huh", "well"][i % 3], i % 5));
     let unique = lines(&|i| format!("text {i}\tclass {i}\n"));
@@ -399,7 +401,7 @@ fn parts_of_two_languages_are_found_by_their_endings() {
     assert!(said("e/*.{de,en}").contains("expected `train.de` and `train.en`, got none"));
     // A file with the exact name of a part takes precedence over notes beside it.
     assert_eq!(name(&crate::data::DataPaths::find(files.at("f")).unwrap().train), "train.tsv");
-    // Extensions that are languages decide which file has the sources, with a region or without.
+    // Extensions that are language codes, with or without a region, decide which file has the sources.
     let named = Files::new(
         "two-named",
         &[

@@ -49,8 +49,8 @@ pub(crate) fn backward(
     Ok(Backward { units, same, columns, overwrites: slots, homes, memories })
 }
 
-/// Finds the variable in whose memory another variable is stored: a part of a split, or a gradient that equals another
-/// gradient.
+/// Finds the variable whose memory holds a given variable, if the given variable is a part of a split, or a gradient
+/// that equals another gradient.
 struct Names<'a> {
     forward: &'a Forward,
     same: &'a EqualGradients,
@@ -130,9 +130,9 @@ fn units_of(
     Ok(())
 }
 
-/// Groups the input slots of a backward operator: the gradients of one group are computed by one call. If a row-wise operator
-/// shares work between its gradients with one row per step, these gradients are one group, since two calls would do the shared
-/// work twice.
+/// Groups the input slots of a backward operator; one call computes the gradients of one group. If a row-wise operator
+/// shares work between its gradients, all its gradients with one row per step are in one group, since two calls would
+/// do the shared work twice.
 fn together(
     block: &GradientBlock<'_>,
     same: &EqualGradients,
@@ -176,7 +176,7 @@ fn first(reasons: &[(bool, Pin)]) -> Option<Pin> {
     reasons.iter().find(|(holds, _)| *holds).map(|(_, pin)| *pin)
 }
 
-/// Returns the homes (places in memory) of the block's gradients, without the gradients in `elsewhere`.
+/// Returns the homes (places in memory) of the block's gradients, except for the gradients in `elsewhere`.
 fn own_homes(
     block: &GradientBlock<'_>,
     units: &[Unit],

@@ -36,7 +36,7 @@ impl<'a> StepBlock<'a> {
         Self { source, step, leaving }
     }
 
-    /// The operators of the block.
+    /// Returns the operators of the block.
     pub(crate) fn ops(&self) -> impl DoubleEndedIterator<Item = (OpId, &'a OpDesc)> {
         self.source.ops(self.step.block)
     }
@@ -52,14 +52,14 @@ pub(crate) struct Forward {
     /// The scheduling units of the block; each unit has its time (before, in or after the loop) and the reason.
     pub(crate) units: Vec<Unit>,
     pub(crate) columns: Columns,
-    /// The numbers of the operators that add their output to the existing contents of the buffer.
+    /// The numbers of the operators that add their output to the existing contents of the output's buffer.
     pub(crate) adds: HashSet<usize>,
     /// The variables that the backward pass reads; if it reads columns of a variable, the whole variable is listed.
     pub(crate) saved: SavedValues,
     /// The place in memory (home) of each variable that the block computes, in the order in which the variables are first
     /// written.
     pub(crate) homes: Vec<(VarId, Home)>,
-    /// The memories whose previous values operators outside the loop read, as one array over all steps.
+    /// The memories whose previous values are read by operators outside the loop, as one array over all steps.
     pub(crate) spread: HashSet<VarId>,
     /// Step blocks whose loops run inside this loop, once per step.
     pub(crate) stepwise: HashSet<BlockId>,
@@ -95,7 +95,7 @@ impl<'a> GradientBlock<'a> {
         Self { source, step, gradient, forward, leaving }
     }
 
-    /// The operators of the block.
+    /// Returns the operators of the block.
     pub(crate) fn ops(&self) -> impl DoubleEndedIterator<Item = (OpId, &'a OpDesc)> {
         self.source.ops(self.gradient.block)
     }
@@ -143,7 +143,7 @@ pub(crate) struct Backward {
     pub(crate) memories: Vec<MemoryReads>,
 }
 
-/// The place in memory of a gradient.
+/// The place where a gradient is stored in memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum GradientHome {
     /// The gradient has memory of its own.

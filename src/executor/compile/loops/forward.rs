@@ -17,10 +17,10 @@ use crate::executor::rewrite::classes::{Class, Classes};
 use crate::operator::VarId;
 use crate::program::{StepDesc, decided_late};
 
-/// Analyses a step block, whose loop runs once or many times in a run.
+/// Analyses a step block. `visits` is how often the loop of the step block runs in a run: once or many times.
 ///
 /// # Errors
-/// If an operator cannot run in a step block, or if the offsets of sequences depend on a memory.
+/// Fails if an operator cannot run in a step block, or if the offsets of sequences depend on a memory.
 pub(crate) fn forward(
     source: &Source<'_>,
     saved: &SavedValues,
@@ -75,10 +75,11 @@ fn classify(block: &StepBlock<'_>, id: OpId, found: &mut Forward) -> Result<()> 
     Ok(())
 }
 
-/// Returns the reason why an operator with one row per sequence must still run at every step; `None` if it can run once. A loop
-/// inside a loop runs many times, so the backward pass would lose a result that is computed once per sequence. A variable that
-/// leaves the step has one row for each entry of a sequence, not one per sequence. An operator that draws random numbers must
-/// draw new numbers at each step.
+/// Returns the reason why an operator with one row per sequence must still run at every step; `None` if it can run
+/// once. A loop inside a loop runs many times, and each run would overwrite a result that is computed once per
+/// sequence; the backward pass needs the results of all runs. A variable that leaves the step has one row for each
+/// entry of a sequence, so its operator must run at every step. An operator that draws random numbers must draw new
+/// numbers at each step.
 fn again(block: &StepBlock<'_>, id: OpId, class: Class, visits: Visits) -> Option<Pin> {
     if class != Class::Sequence {
         return None;
@@ -99,9 +100,10 @@ fn times(block: &StepBlock<'_>, found: &mut Forward) -> Result<()> {
     let nexts: Vec<VarId> = step.memories.iter().map(|m| m.next).collect();
     let ops = &source.program.block(step.block).ops;
     decide(&mut found.units, &carried, &nexts);
-    // An inner loop runs either once for all steps or once per step, and the backward pass must do as the forward pass did.
-    // If the two passes differed, the backward pass would not find the saved values. If the inner loop reads a memory of the
-    // outer loop, the gradient of that memory forces it to run once per step.
+    // An inner loop runs either once for all steps or once per step, in the backward pass as in the forward pass;
+    // otherwise the backward pass would not find the saved values. An inner loop after the outer loop depends on a
+    // memory of the outer loop. The gradient of this memory forces the backward inner loop to run once per step, so the
+    // forward inner loop must run once per step, too.
     for unit in found.units.iter_mut().filter(|unit| unit.when == Timing::After) {
         if ops[unit.op].step.is_some() {
             unit.pinned = unit.pinned.or(Some(Pin::Stepwise));

@@ -1,5 +1,5 @@
-//! Computes values of a step block in the array of another value. For example, `x·W + h·U` is one array, to which each step
-//! adds the second product; and the gradient of a cell's inputs may overwrite the inputs.
+//! Computes values of a step block in the array of another value. For example, `x·W + h·U` is one array, to which each
+//! step adds the second product; and the gradients of a cell's inputs may overwrite the inputs.
 //!
 //! A value and the value that is added to it share one array, like a split and its parts (the module `views`). The results are
 //! bit-identical to results in two arrays: the product is summed completely before it is added to the first term.
@@ -16,13 +16,14 @@ use crate::executor::rewrite::classes::Class;
 use crate::operator::{BlockId, VarId};
 use crate::program::grad_name;
 
-/// Unit numbers, by variable.
+/// For each variable, the numbers of the units that read the variable, or of the units that write it.
 type Numbers = HashMap<VarId, Vec<usize>>;
 
 /// A unit that uses a variable: the time of the unit, the number of its operator, and the number of the unit.
 type User = (Timing, usize, usize);
 
-/// An index of the units that read and of the units that write each variable, in the order in which the units run.
+/// For each variable, the units that read the variable and the units that write it, in the order in which the units
+/// run.
 struct Users {
     reads: HashMap<VarId, BTreeSet<User>>,
     writes: HashMap<VarId, BTreeSet<User>>,
@@ -86,9 +87,9 @@ struct Sum {
     out: VarId,
 }
 
-/// Merges additions into the operators that compute their terms: such an operator adds its result to the buffer of the other
-/// term, and the addition's unit is removed. The times of the remaining units (before, in or after the loop) are not decided
-/// again: otherwise a unit that reads a value before the addition could move behind the addition.
+/// Merges each addition into the operator that computes one of its terms. The operator adds this term to the buffer of
+/// the other term, and the addition's unit is removed. The times of the remaining units (before, in or after the loop)
+/// are not decided again: otherwise a unit that reads a value before the addition could move behind the addition.
 pub(super) fn add_in_place(block: &StepBlock<'_>, found: &mut Forward) {
     let mut done: HashSet<usize> = HashSet::new();
     let mut users = Users::of(&found.units, &done);
@@ -132,7 +133,8 @@ pub(super) fn add_in_place(block: &StepBlock<'_>, found: &mut Forward) {
     found.units.retain(|_| !number.next().is_some_and(|i| done.contains(&i)));
 }
 
-/// Returns the unit that computes the first term and can add it to the second term; `None` if another unit prevents this.
+/// Returns the unit that computes the first term and can add it to the second term; `None` if the first term cannot be
+/// added in place.
 fn adder(
     block: &StepBlock<'_>,
     found: &Forward,

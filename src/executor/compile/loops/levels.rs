@@ -55,8 +55,8 @@ impl StepLevels {
             return Ok(None);
         };
         if class == Class::Constant {
-            let (what, got) = ("operator that makes sequences in a step", "one without rows of the step");
-            return Err(Error::of(ErrorKind::Program, what, "an input", got));
+            let (what, got) = ("operator that makes sequences in a step", "an operator without one");
+            return Err(Error::of(ErrorKind::Program, what, "an input with rows of the step", got));
         }
         for &(level, upper) in &parsed.made {
             let above = upper.map(|upper| self.position(upper)).transpose()?;
@@ -69,18 +69,18 @@ impl StepLevels {
         Ok(Some(vars.map(|&var| columns.whole_of(var)).collect()))
     }
 
-    /// Returns the position of a level in the list of outer levels followed by made levels.
+    /// Returns the position of a level in a list: first the levels from outside, then the made levels.
     fn position(&self, level: LevelId) -> Result<usize> {
         let outside = self.inner.iter().position(|inner| inner.inner == level);
         let here = self.made.iter().position(|made| made.level == level).map(|i| self.inner.len() + i);
         outside.or(here).ok_or_else(|| {
-            let (what, got) = ("level above one that is made in a step", format!("level {}", level.0));
-            Error::of(ErrorKind::Program, what, "one of the step", got)
+            let (what, got) = ("level above a level that is made in a step", format!("level {}", level.0));
+            Error::of(ErrorKind::Program, what, "a level of the step", got)
         })
     }
 
-    /// Returns whether the rows of all steps together have a LoD with this level. The rows of all steps have a LoD if the level
-    /// comes from a step input, or if an operator makes the level below a level of a step input.
+    /// Returns whether the rows of all steps together have a LoD with this level. They have a LoD with this level if
+    /// the level comes from a step input, or if an operator makes the level below a level of a step input.
     fn is_over_all(&self, level: LevelId) -> bool {
         self.over_all.contains(&level) || self.made.iter().any(|made| made.level == level && made.over_all)
     }

@@ -7,7 +7,8 @@ use crate::executor::plan::{OpId, Pin};
 use crate::executor::rewrite::classes::Class;
 use crate::operator::Reach;
 
-/// Returns whether an operator draws random numbers; for a `recurrent`, whether an operator of its step block does.
+/// Returns whether an operator draws random numbers; for a `recurrent`, whether an operator of its step block draws
+/// random numbers.
 pub(super) fn draws(source: &Source<'_>, id: OpId) -> bool {
     match &source.desc(id).step {
         Some(step) => source.ops(step.block).any(|(inner, _)| draws(source, inner)),
@@ -18,7 +19,8 @@ pub(super) fn draws(source: &Source<'_>, id: OpId) -> bool {
 /// Returns the pin of an operator (the reason to stay in the loop); `None` if the dependencies alone decide.
 pub(super) fn stays(source: &Source<'_>, levels: &StepLevels, id: OpId, class: Class) -> Result<Option<Pin>> {
     let op = source.desc(id);
-    // Sub-sequences of static inputs exist in each step only, with no LoD over all steps.
+    // Sub-sequences of static inputs exist only within one step: the rows of all steps together have no LoD with their
+    // level.
     let foreign = || {
         let mut vars = op.reads().chain(op.writes());
         class == Class::Step && vars.any(|var| levels.foreign(source, var))

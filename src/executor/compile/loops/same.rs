@@ -6,9 +6,9 @@ use super::views::counts;
 use crate::error::Result;
 use crate::program::{Role, grad_name};
 
-/// Finds the gradients of a step block that equal another gradient. A gradient equals the gradient that its backward operator
-/// receives if the operator returns the received gradient unchanged. In addition, no other operator may add to the returned
-/// gradient, and it must stay inside the block.
+/// Finds the gradients of a step block that equal another gradient. A gradient equals the gradient that its backward
+/// operator receives if the operator returns the received gradient unchanged. In addition, no other operator may add to
+/// the returned gradient, and the returned gradient must not leave its step.
 pub(super) fn same(block: &GradientBlock<'_>) -> Result<EqualGradients> {
     let program = block.source.program;
     let written = counts(block.ops().flat_map(|(_, op)| op.writes()));
@@ -21,7 +21,8 @@ pub(super) fn same(block: &GradientBlock<'_>) -> Result<EqualGradients> {
             let alike = program.spec(*var)? == program.spec(*of)? && block.class(*var) == block.class(*of);
             let passes = parsed.op.gradient(slot, &parsed.inputs).passes;
             if passes && alike && block.is_inside(*var) && written.get(var) == Some(&1) {
-                // Gradients are visited after they are written, so a gradient that equals another one is already in the map.
+                // The operators are visited in the order of the run. If the received gradient equals another gradient,
+                // it is therefore already in the map.
                 same.0.insert(*var, same.resolve(*of));
             }
         }

@@ -53,7 +53,8 @@ pub(super) fn view_gradients(
     let written = counts(block.ops().flat_map(|(_, op)| op.writes()));
     let writers = |var: VarId| written.get(&var).copied().unwrap_or(0);
     let mut without_call = HashSet::new();
-    // The last split is handled first, so that the parts of a part find their whole variable.
+    // The backward operators are visited from the last to the first, so a split comes before the splits of its parts.
+    // The parts of a part then become columns of the first split's variable.
     for (id, op) in block.ops().rev() {
         let Some(parsed) = block.source.parsed(id).filter(|_| op.role == Role::Backward) else { continue };
         let Some(parts_columns) = &parsed.hints.columns else { continue };

@@ -73,7 +73,8 @@ pub(crate) fn decide(units: &mut [Unit], carried: &[VarId], wanted: &[VarId]) {
     // Maps each variable that depends on another step to the variable through which it depends on that step.
     let mut dependent: HashMap<VarId, VarId> = carried.iter().map(|&v| (v, v)).collect();
     let mut depends = vec![None; units.len()];
-    // Several units may write one gradient, so the loop repeats until nothing changes.
+    // Several units may write one gradient, so a variable may become dependent after a unit that reads it was visited.
+    // The loop therefore repeats until nothing changes.
     loop {
         let before = dependent.len();
         for (i, unit) in units.iter().enumerate() {
@@ -127,7 +128,7 @@ pub(crate) struct ReachedOffsets {
 /// step by step if it cannot run for all steps at once.
 ///
 /// # Errors
-/// If a unit that offsets depend on reads a variable from another step (one of `carried`).
+/// Fails if offsets depend on a unit that reads a variable from another step (one of `carried`).
 pub(crate) fn early(units: &mut [Unit], carried: &[VarId]) -> Result<(), ReachedOffsets> {
     if !units.iter().any(|unit| unit.does == UnitWork::MakesLevels) {
         return Ok(());

@@ -1,4 +1,4 @@
-//! Tests against PyTorch's numbers, and at the edges.
+//! Tests that compare `cross_entropy` with numbers from PyTorch and with the formula, and tests of edge cases.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ fn call(op: SoftmaxCrossEntropy, operands: &[Operand]) -> Result<Vec<Variable>> 
     op.call(operands)
 }
 
-/// Numbers computed by PyTorch 2.15, `reduction="mean"`.
+/// Compares the mean loss with numbers that PyTorch 2.15 computed with `reduction="mean"`.
 #[test]
 fn the_mean_is_pytorchs() -> Result<()> {
     let logits = array![
@@ -73,7 +73,7 @@ fn an_impossible_class_does_no_harm_and_a_nan_is_not_hidden() -> Result<()> {
     Ok(())
 }
 
-/// The loss of more classes than the sum has lanes, compared with the formula.
+/// Compares the loss and the gradient of 37 classes with the formula; the sum has fewer lanes than classes.
 #[test]
 fn many_classes_are_those_of_the_formula() -> Result<()> {
     let logits = ndarray::Array2::from_shape_fn((3, 37), |(i, j)| 4.0 * ((i * 37 + j) as f64 * 0.9).sin());

@@ -5,7 +5,8 @@ use crate::kernels::Window;
 use crate::operator::Attributes;
 use crate::ops::sequence::counts::{count, count_or_one};
 
-/// The largest distance between the current row and a row of its context, so that row indices cannot overflow.
+/// The largest allowed distance between the current row and a row of its context. This limit prevents an overflow of
+/// row indices.
 const FURTHEST: usize = i32::MAX as usize;
 
 /// The *context* of a convolution: the `length` rows t + start, t + start + dilation, … that the convolution reads for the output
@@ -104,7 +105,7 @@ impl Context {
     }
 }
 
-/// Makes the context from the attributes of an operator.
+/// Makes the window of the convolution kernel from the attributes of an operator.
 pub(super) fn window(start: i64, length: usize, dilation: usize) -> Window {
     Window { start: start as isize, step: dilation as isize, taps: length }
 }
@@ -116,7 +117,7 @@ pub(super) fn near(attributes: &Attributes, name: &str) -> Result<i64> {
     let (length, dilation) = (count(attributes, "length")?, count_or_one(attributes, "dilation")?);
     let reach = (length - 1).checked_mul(dilation).filter(|&reach| reach <= FURTHEST);
     let Some(reach) = reach else {
-        let got = format!("{length} of them, each {dilation} behind the one before");
+        let got = format!("{length} rows, each {dilation} rows after the row before");
         let expected = format!("rows that are at most {FURTHEST} apart");
         return Err(Error::of(ErrorKind::Program, "context", expected, got));
     };

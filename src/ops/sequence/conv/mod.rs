@@ -29,10 +29,11 @@ operator! {
     /// `[length · D / groups, M]`, `bias` `[M]`, `padding` `[above + below, D]`.
     ///
     /// out_t = b + Σ_j x_(t + start + j · dilation) · W_j, over the `length` rows of the [`Context`](crate::ops::Context), for
-    /// every row t of x, of D numbers. Without groups, W_j are the rows j · D … (j + 1) · D − 1 of the filter. So the output has
-    /// the rows and the LoD of x, with M numbers in each row. A row outside of the sequence counts as zeros or, with `padding`,
-    /// as a padding row: the first `above` rows of `padding` come directly before the sequence, the next `below` rows directly
-    /// after it ([`Context::padding_rows`](crate::ops::Context::padding_rows) returns both numbers). The gradient of a padding
+    /// every row t of x; a row of x has D numbers. Without groups, W_j are the rows j · D … (j + 1) · D − 1 of the
+    /// filter. The output has one row of M numbers for each row of x, and the LoD of x. A row outside of the sequence
+    /// counts as zeros or, with `padding`, as a padding row: the first `above` rows of `padding` come directly before
+    /// the sequence, the next `below` rows directly after it
+    /// ([`Context::padding_rows`](crate::ops::Context::padding_rows) returns both numbers). The gradient of a padding
     /// row is the sum of the gradients from all sequences.
     ///
     /// With `groups` G, the columns of x and of the output are divided into G groups of equal width. Group g of the output
@@ -83,8 +84,8 @@ operator! {
 }
 
 builder_methods! { SequenceConvPlain, Builder, Var;
-    /// Convolves the rows of each sequence of the last level with a given `filter` `[length · D / groups, M]`; the layer
-    /// `layers::Conv` creates its filter itself.
+    /// Convolves the rows of each sequence of the last level with a `filter` `[length · D / groups, M]` of the caller.
+    /// In contrast, the layer `layers::Conv` creates its filter.
     ///
     /// out_t = Σ_j x_(t + start + j · dilation) · W_j, over the `length` rows of the `context`; rows outside of the sequence
     /// count as zeros. [`sequence_conv_with`](Self::sequence_conv_with) has the full formula, a bias and padding rows.
@@ -151,7 +152,7 @@ impl Op for SequenceConv {
         if Some(rows) != height || !columns.is_multiple_of(groups) {
             let height = height.map_or_else(|| "more than can be counted".to_owned(), |n| n.to_string());
             let expected = format!(
-                "{height} rows, the length {} by {width} / {groups}, of columns that {groups} groups divide",
+                "{height} rows (length {} · {width} / {groups}), and columns that {groups} groups divide",
                 self.length
             );
             return Err(s.mismatch(Self::FILTER, &expected));

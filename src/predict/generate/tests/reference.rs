@@ -17,7 +17,7 @@ pub(super) struct FunctionModel {
     classes: usize,
     logits: Box<Rule>,
     attention: Option<Box<Rule>>,
-    /// The source and the tokens of each hypothesis, after a step.
+    /// The source and the tokens of each hypothesis after the last step.
     histories: Vec<(usize, Vec<i64>)>,
     said: Vec<f32>,
     attended: (Vec<f32>, Vec<usize>),
@@ -50,7 +50,7 @@ impl FunctionModel {
         Self { attention: Some(Box::new(attention)), ..self }
     }
 
-    /// Numbers without a pattern; many are equal if `kinds` is small.
+    /// Makes a model with pseudo-random logits; many logits are equal if `kinds` is small.
     pub(super) fn random(classes: usize, seed: u64, kinds: u32) -> Self {
         Self::new(classes, move |source, history| numbers(classes, seed, source, history, kinds))
     }
@@ -103,7 +103,7 @@ impl Steps for FunctionModel {
     }
 }
 
-/// Tokens, score and whether it stopped, of each hypothesis of each source.
+/// For each source, its hypotheses: the tokens, the score, and whether the hypothesis stopped.
 pub(super) type Plain = Vec<Vec<(Vec<i64>, f64, bool)>>;
 
 /// A sequence of the exhaustive search and of the slow search.
@@ -119,7 +119,7 @@ struct Path {
 }
 
 impl Path {
-    /// Compares the ranks of two sequences of one length.
+    /// Compares the ranks of the first `length` tokens of two sequences.
     fn rank(&self, other: &Self, length: usize) -> Ordering {
         let Some(last) = length.checked_sub(1) else { return Ordering::Equal };
         let by_sum = other.sums[last].total_cmp(&self.sums[last]);
@@ -144,7 +144,8 @@ fn required(options: &Generation) -> BTreeSet<usize> {
     options.required.iter().map(|&token| token as usize).collect()
 }
 
-/// The continuations of a sequence that are possible; with `hopeless` also those that cannot get all required tokens.
+/// Returns the possible continuations of a sequence. `hopeless` includes continuations that can no longer get all
+/// required tokens.
 fn continuations(
     model: &FunctionModel,
     source: usize,
@@ -218,7 +219,7 @@ fn best_of(mut finished: Vec<Path>, beam: &Beam) -> Vec<(Vec<i64>, f64, bool)> {
     finished.into_iter().map(plain).collect()
 }
 
-/// Returns all possible sequences.
+/// Returns the best of all possible sequences, for each source.
 pub(super) fn exhaustive(model: &FunctionModel, sources: usize, options: &Generation, beam: &Beam) -> Plain {
     let of = |source| {
         let (mut open, mut finished) = (vec![nothing()], vec![]);
@@ -237,7 +238,7 @@ pub(super) fn exhaustive(model: &FunctionModel, sources: usize, options: &Genera
     (0..sources).map(of).collect()
 }
 
-/// Beam search as documented, by sorting everything.
+/// Runs the documented beam search, but sorts all continuations.
 pub(super) fn slow(model: &FunctionModel, sources: usize, options: &Generation, beam: &Beam) -> Plain {
     let of = |source| {
         let (mut running, mut finished) = (vec![nothing()], Vec::<Path>::new());

@@ -1,11 +1,11 @@
-//! The listing of a small program, and of malformed programs.
+//! Tests the text of a small program and of malformed programs.
 
 use super::*;
 use crate::operator::{Attributes, LevelId};
 use crate::program::{Builder, Initializer, Memory, MemoryGradient, StepGradient};
 use crate::tensor::DType;
 
-/// A step block with two products and a memory, a hand-made backward pass, and an update.
+/// Returns a program with a step block (two products and a memory), a hand-made backward pass, and an update.
 pub(in crate::program) fn small_program() -> Program {
     let net = Builder::new().seed(7);
     let x = net.feed("x", DType::F32, &[3], 1);
@@ -137,7 +137,8 @@ fn recurrent(block: u32, gradient: Option<u32>) -> OpDesc {
     }
 }
 
-/// Blocks that do not exist, contain themselves, are named twice at every depth, or nest very deeply.
+/// Programs print even if blocks do not exist, contain themselves, are nested very deeply, or are each referred to twice by the
+/// block above.
 #[test]
 fn anything_prints() {
     let mut program = Program::new();

@@ -1,4 +1,4 @@
-//! Distributions, orthogonality, independence of names, and refused attributes.
+//! Tests the distributions, the orthogonality, the dependence on seed and name, and the refused attributes of initialisers.
 
 use super::*;
 
@@ -25,7 +25,7 @@ fn distributions() {
     let (mean, std) = moments(&uniform);
     assert!((mean - 1.0).abs() < 0.05 && (std - 4.0 / 12f64.sqrt()).abs() < 0.05, "{mean} {std}");
     assert!(uniform.iter().all(|x| (-1.0..3.0).contains(x)));
-    // Fans are counted for one gate: 6 / (20 + 10).
+    // The bound is √(6 / (20 + 10)): one gate has 20 rows and 10 columns.
     let xavier = start("xavier_uniform", none().with("blocks", 4), &[20, 40]).unwrap();
     let largest = xavier.iter().fold(0.0f64, |m, x| m.max(x.abs()));
     let bound = (6.0f64 / 30.0).sqrt();
@@ -77,8 +77,8 @@ fn numbers_depend_on_seed_and_name_alone() {
 fn the_numbers_of_this_version() {
     let uniform = Initializer::new("uniform", Attributes::new().with("low", 0).with("high", 1));
     let got = evaluate(&uniform, &[3], DType::F64, 0, "fc.weight").unwrap();
-    // These numbers were computed by a Philox in another language. A change of them breaks compatibility, and belongs in the
-    // changelog.
+    // These numbers were computed by a Philox in another language. A change of these numbers breaks compatibility, and must be
+    // listed in the changelog.
     let expected = [0.6448725164112267, 0.1893222632013437, 0.707722959916667];
     assert_eq!(got.as_slice::<f64>().unwrap(), expected);
 }
@@ -111,15 +111,15 @@ fn gates_start_at_their_values() {
     let three = || of(vec![0.5, -1.0, 2.0]);
     assert_eq!(start("gate_biases", three(), &[6]).unwrap(), [0.5, 0.5, -1.0, -1.0, 2.0, 2.0]);
     assert_eq!(start("gate_biases", three(), &[0]).unwrap(), [0.0; 0]);
-    // The bias of an LSTM, gate by gate.
+    // `gate_biases` with the values 0, 1, 0, 0 gives the bias of an LSTM.
     let lstm = start("lstm_bias", Attributes::new().with("forget", 1.0), &[8]).unwrap();
     assert_eq!(start("gate_biases", of(vec![0.0, 1.0, 0.0, 0.0]), &[8]).unwrap(), lstm);
-    // A file may have whole numbers for floats.
+    // A file may contain whole numbers in place of floats.
     let whole = Attributes::new().with("values", vec![1, 2]);
     assert_eq!(start("gate_biases", whole, &[2]).unwrap(), [1.0, 2.0]);
     let refused = [
-        (three(), vec![5], "as many numbers for each of 3 gates"),
-        (three(), vec![3, 2], "as many numbers for each of 3 gates"),
+        (three(), vec![5], "the same number of values for each of 3 gates"),
+        (three(), vec![3, 2], "the same number of values for each of 3 gates"),
         (of(vec![]), vec![4], "a number for each gate, got none"),
         (of(vec![f64::NAN]), vec![4], "a number for each gate"),
         (Attributes::new(), vec![4], "attribute `values`"),

@@ -1,4 +1,4 @@
-//! The index of names, compared with a search through every variable.
+//! Compares the index of names with a search through all variables.
 
 use super::*;
 use crate::operator::{BlockId, Spec};
@@ -6,7 +6,7 @@ use crate::program::stored::StoredProgram;
 use crate::program::{Program, StopGradient, VarRole};
 use crate::tensor::DType;
 
-/// The free name for `wish`, found by a search through all variables.
+/// Returns the free name for `wish`, found by a search through all variables.
 fn slowly(program: &Program, wish: &str) -> String {
     let taken = |name: &str| program.vars.iter().any(|var| var.name == name);
     let names = std::iter::once(wish.to_owned()).chain((2..).map(|n| format!("{wish}_{n}")));
@@ -41,8 +41,8 @@ fn check(program: &Program) {
     }
 }
 
-/// Names are added, renamed, made equal and read again in a pseudorandom order, and every answer equals the answer of a
-/// search through all variables.
+/// The test adds and renames variables, gives two variables one name, and reloads the program, in a pseudorandom order. Every
+/// answer of the index must equal the answer of a search through all variables.
 #[test]
 fn the_index_says_what_the_variables_say() {
     let mut program = Program::new();

@@ -31,7 +31,7 @@ impl<'a> ForwardOps<'a> {
         forwards
     }
 
-    /// Returns whether the program has the forward operator of a backward operator.
+    /// Returns whether the program contains the forward operator that belongs to a backward operator.
     fn has_that_of(&self, backward: &OpDesc) -> bool {
         let alone = |step: &StepDesc| StepDesc { gradient: None, ..step.clone() };
         let step = backward.step.as_deref().map(alone);
@@ -67,8 +67,8 @@ impl Program {
     fn order(&self, ops: &[&OpDesc], forwards: &ForwardOps<'_>, known: &mut HashSet<VarId>) -> Result<()> {
         for op in ops {
             if op.role == Role::Backward && !forwards.has_that_of(op) {
-                let expected = "the slots, attributes and step of a forward operator";
-                return Err(malformed(format!("backward operator `{}`", op.kind), expected, "no such one"));
+                let expected = "a forward operator with the same slots, attributes and step";
+                return Err(malformed(format!("backward operator `{}`", op.kind), expected, "none"));
             }
             let wrong = |expected: &str, id: VarId| {
                 let name = self.shown(id);
@@ -126,7 +126,7 @@ impl Program {
             None => Ok(()),
             Some(id) => {
                 let what = format!("step block {}", run.0);
-                Err(malformed(what, "to compute what leaves it", "nothing").variable(self.shown(id)))
+                Err(malformed(what, "to compute all its results", "no value").variable(self.shown(id)))
             }
         }
     }
