@@ -179,3 +179,48 @@ fn a_check_refuses_a_limit_that_the_model_exceeds() {
     assert!(said.contains("for parameters, optimizer and data, got 0.2 MB"), "{said}");
     assert_eq!(check("memory=2GB").status.code(), Some(0));
 }
+
+#[test]
+fn a_run_is_replaced_only_if_the_new_training_can_begin() {
+    let place = Place::new("limit-replace");
+    place.write("reviews.tsv", &reviews());
+    let train = |more: &[&str]| {
+        let arguments = [&["train", "--train", "reviews.tsv", "--epochs", "1", "--quiet"], more].concat();
+        place.command(&arguments).output().unwrap()
+    };
+    assert_eq!(train(&["--run", "old"]).status.code(), Some(0));
+    let kept = std::fs::read(place.0.join("old/best.ckpt")).unwrap();
+    let refused = train(&["--run", "old", "--overwrite", "--set", "memory=200kB"]);
+    let said = String::from_utf8_lossy(&refused.stderr);
+    assert_eq!(refused.status.code(), Some(2), "{said}");
+    assert!(said.contains("memory limit: expected more than "), "{said}");
+    assert_eq!(std::fs::read(place.0.join("old/best.ckpt")).unwrap(), kept);
+    // A refused training leaves no folder.
+    assert_eq!(train(&["--run", "new", "--set", "memory=200kB"]).status.code(), Some(2));
+    assert!(!place.0.join("new").exists());
+    // A resumed training keeps its limit, in the config, too.
+    assert_eq!(train(&["--run", "new", "--set", "memory=1GB"]).status.code(), Some(0));
+    let resume = ["train", "--resume", "new", "--epochs", "2", "--set", "memory=2GB"];
+    let resumed = place.command(&resume).output().unwrap();
+    let said = String::from_utf8_lossy(&resumed.stderr);
+    assert_eq!(resumed.status.code(), Some(0), "{said}");
+    assert!(said.contains("memory limit: 1 GB, as in the training so far, not 2 GB"), "{said}");
+    let config = std::fs::read_to_string(place.0.join("new/config.toml")).unwrap();
+    assert!(config.contains("memory = \"1 GB\""), "{config}");
+}
+
+#[test]
+fn a_text_that_exceeds_the_limit_is_named_by_its_line() {
+    let place = Place::new("limit-line");
+    let long = "word ".repeat(200_000);
+    place.write("reviews.tsv", &format!("{}{long}\tgood\n", reviews()));
+    place.write("dev.tsv", &reviews());
+    let lines = reviews().lines().count() + 1;
+    let train = ["train", "--train", "reviews.tsv", "--dev", "dev.tsv", "--run", "run", "--set", "memory=30MB"];
+    let refused = place.command(&train).output().unwrap();
+    let said = String::from_utf8_lossy(&refused.stderr);
+    assert_eq!(refused.status.code(), Some(1), "{said}");
+    assert!(said.contains("memory of sample ") && said.contains("for 200000 tokens"), "{said}");
+    assert!(said.contains(&format!(" is at reviews.tsv:{lines}")), "{said}");
+    assert!(said.contains("or raise the memory limit to "), "{said}");
+}
