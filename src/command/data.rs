@@ -141,8 +141,9 @@ fn check(texts: &Texts) -> Outcome<()> {
 /// The largest training step over some texts.
 struct LargestStep {
     memory: MemoryUse,
-    /// The positions of the step's texts in the training part, counted from 0.
-    texts: Range<usize>,
+    /// The numbers of the texts in the training part, counted from 0; `None` for a language model, whose batches are windows of
+    /// one long text.
+    texts: Option<Range<usize>>,
     /// The memory limit of the training in bytes.
     limit: u64,
 }
@@ -156,7 +157,7 @@ impl LargestStep {
         }
         let machine = || ByteSize::of_machine().map_or(u64::MAX, ByteSize::bytes);
         let limit = config.run.memory.map_or_else(machine, ByteSize::bytes);
-        let mut largest = Self { memory: MemoryUse::default(), texts: 0..0, limit };
+        let mut largest = Self { memory: MemoryUse::default(), texts: None, limit };
         trainer.check_data(&*train, &*dev)?;
         let mut texts = 0;
         for batch in train.batches(None, 0)? {
@@ -165,7 +166,8 @@ impl LargestStep {
             texts += count;
             let memory = trainer.memory(&batch)?;
             if memory.total() > largest.memory.total() {
-                (largest.memory, largest.texts) = (memory, from..texts);
+                largest.memory = memory;
+                largest.texts = (config.run.task != Task::Lm).then_some(from..texts);
             }
         }
         Ok(largest)
@@ -181,8 +183,8 @@ impl LargestStep {
         json::object([
             ("batch_bytes", of_step(memory).into()),
             ("model_bytes", (memory.parameters + memory.state).into()),
-            ("first_text", (texts.start + 1).into()),
-            ("last_text", texts.end.into()),
+            ("first_text", texts.as_ref().map(|texts| texts.start + 1).into()),
+            ("last_text", texts.as_ref().map(|texts| texts.end).into()),
             ("limit_bytes", (*limit).into()),
         ])
     }
@@ -196,14 +198,17 @@ impl LargestStep {
             ),
             false => String::new(),
         };
-        format!(
-            "memory: in the order of the file, a batch of {} texts takes at most {}, at texts {} to {} of the training part; model and optimizer {}{over}",
-            texts.len(),
-            megabytes(of_step(memory)),
-            texts.start + 1,
-            texts.end,
-            megabytes(memory.parameters + memory.state),
-        )
+        let step = megabytes(of_step(memory));
+        let batch = match texts {
+            Some(texts) => format!(
+                "in the order of the file, a batch of {} texts takes at most {step}, at texts {} to {} of the training part",
+                texts.len(),
+                texts.start + 1,
+                texts.end
+            ),
+            None => format!("a batch takes at most {step}"),
+        };
+        format!("memory: {batch}; model and optimizer {}{over}", megabytes(memory.parameters + memory.state))
     }
 }
 
