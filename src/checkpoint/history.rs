@@ -52,11 +52,11 @@ impl EpochScores {
             return refused("number", "at least 1", "0");
         }
         if last.epoch > at.epoch {
-            let expected = format!("at most {}, the epochs that are finished", at.epoch);
+            let expected = format!("at most {}, the number of finished epochs", at.epoch);
             return refused("number", &expected, &last.epoch.to_string());
         }
         if last.step > at.step {
-            let expected = format!("at most {}, the steps that were made", at.step);
+            let expected = format!("at most {}, the number of steps made", at.step);
             return refused("step", &expected, &last.step.to_string());
         }
         Ok(())

@@ -110,7 +110,7 @@ impl LabelledRows {
             // The largest number up to which `f64` represents every whole number exactly.
             const LARGEST: f64 = (1u64 << 53) as f64;
             if row.label.fract() != 0.0 || row.label.abs() > LARGEST {
-                let expected = "whole numbers, as classes have";
+                let expected = "whole numbers, because the labels are classes";
                 let got = format!("{} of row {number}", row.label);
                 return Err(Error::of(ErrorKind::Format, what(), expected, got));
             }

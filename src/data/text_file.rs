@@ -347,7 +347,7 @@ impl TextFile {
             }
         }
         if contents.len() > self.max_text {
-            let expected = format!("at most {} bytes in gzip or zip, or a file without them", self.max_text);
+            let expected = format!("at most {} bytes after decompression, or an uncompressed file", self.max_text);
             return Err(Error::of(ErrorKind::Format, format!("file `{name}`"), expected, "more"));
         }
         Ok(contents)

@@ -128,7 +128,7 @@ impl Tokenizer {
 
     #[cfg(not(feature = "tokenizers"))]
     fn of_json(name: &str, _: &str) -> Result<Self> {
-        let what = format!("tokenizer `{name}` of Hugging Face's");
+        let what = format!("Hugging Face tokenizer `{name}`");
         let expected = "a build that reads it, by `--features tokenizers`";
         Err(Error::of(ErrorKind::Format, what, expected, "one without the feature `tokenizers`"))
     }

@@ -209,8 +209,8 @@ impl Executor {
         }
     }
 
-    /// Returns the counts of a batch, from which [`Self::memory`] computes the memory that the batch's run takes. Only the numbers
-    /// of sequences and rows of the feeds are read.
+    /// Returns the counts of a batch, from which [`Self::memory`] computes the memory that the batch's run takes. Of each
+    /// feed, only the number of sequences and the number of rows are read, not the values.
     ///
     /// After this call, the values and gradients of the last run cannot be used.
     ///

@@ -158,9 +158,9 @@ pub trait Op: DeclaredOp {
         CallMemory::default()
     }
 
-    /// For an operator that makes new sequences: returns a bound of the number of new rows. The bound is an input slot,
-    /// and the maximum number of new rows for each row of the variables in this slot. Returns `None` if no bound is
-    /// known. If values decide the number of new rows, the bound replaces this number before a run.
+    /// For an operator that makes new sequences: returns a bound of the number of new rows. The bound is a pair
+    /// `(slot, k)`: each row of the variables in input slot `slot` leads to at most `k` new rows. Returns `None` if no
+    /// bound is known. If values decide the number of new rows, the bound replaces this number before a run.
     fn most_rows(&self, _inputs: &[Vec<Spec>]) -> Option<(usize, usize)> {
         None
     }

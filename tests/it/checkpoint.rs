@@ -274,16 +274,16 @@ fn a_history_that_cannot_be_is_refused() {
     unfit(&|c| c.history.swap(0, 1), &format!("{number} epochs in their order, got 1 behind 2"));
     unfit(&|c| c.history[1].epoch = 1, &format!("{number} epochs in their order, got 1 behind 1"));
     unfit(&|c| c.history[0].epoch = 0, &format!("{number} at least 1, got 0"));
-    unfit(&|c| c.history[2].epoch = 4, &format!("{number} at most 3, the epochs that are finished, got 4"));
-    unfit(&|c| c.position.epoch = 2, &format!("{number} at most 2, the epochs that are finished, got 3"));
+    unfit(&|c| c.history[2].epoch = 4, &format!("{number} at most 3, the number of finished epochs, got 4"));
+    unfit(&|c| c.position.epoch = 2, &format!("{number} at most 2, the number of finished epochs, got 3"));
     let step = "section `epoch`, `step`: expected";
     unfit(&|c| c.history[1].step = 0, &format!("{step} steps in their order, got 0 behind 1"));
-    unfit(&|c| c.history[2].step = 5, &format!("{step} at most 4, the steps that were made, got 5"));
+    unfit(&|c| c.history[2].step = 5, &format!("{step} at most 4, the number of steps made, got 5"));
     // From a file too, as are scores without a name and names without a score.
     let message = refused(&with("epoch", 1, &0u64.to_le_bytes()));
     assert!(message.contains("expected epochs in their order, got 0 behind 0"), "{message}");
     let message = refused(&with("epoch", 2, &5u64.to_le_bytes()));
-    assert!(message.contains("at most 4, the steps that were made, got 5"), "{message}");
+    assert!(message.contains("at most 4, the number of steps made, got 5"), "{message}");
     for field in [5, 7] {
         let three =
             [item(&1f64.to_le_bytes()), item(&2f64.to_le_bytes()), item(&3f64.to_le_bytes())].concat();

@@ -1,4 +1,4 @@
-//! Tokenizers of Hugging Face's (`fixtures/make_tokenizers.py`): the numbers that the package `tokenizers` finds in Python, and
+//! Hugging Face tokenizers (`fixtures/make_tokenizers.py`): the numbers that the package `tokenizers` finds in Python, and
 //! recipes that cut by them.
 
 use std::path::{Path, PathBuf};
@@ -21,13 +21,12 @@ fn fixture(name: &str) -> PathBuf {
 #[cfg(not(feature = "tokenizers"))]
 #[test]
 fn without_the_feature_an_error_names_it() {
-    let expected = "of Hugging Face's: expected a build that reads it, by `--features tokenizers`, got one without the feature \
-                    `tokenizers`";
+    let expected = "expected a build that reads it, by `--features tokenizers`, got one without the feature `tokenizers`";
     let said = Tokenizer::hugging_face(fixture("tokenizer_bpe.json")).unwrap_err().to_string();
     assert!(said.contains(expected), "{said}");
     // The name as in a checkpoint.
     let said = Tokenizer::from_name("tokenizer.json {}").unwrap_err().to_string();
-    assert!(said.starts_with(&format!("tokenizer `tokenizer.json` {expected}")), "{said}");
+    assert!(said.starts_with(&format!("Hugging Face tokenizer `tokenizer.json`: {expected}")), "{said}");
 }
 
 #[cfg(feature = "tokenizers")]

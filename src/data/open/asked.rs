@@ -202,8 +202,8 @@ impl AnswerPlan {
             return Ok(Self { source, form, names, header: false });
         }
         let Some(elements) = picked.in_lines() else {
-            let expected = "records in lines: CSV, TSV, JSON Lines, columns or a text a line";
-            let got = "JSON that is not an object or a list a line: `jq -c '.[]'` writes it so";
+            let expected = "one record per line: CSV, TSV, JSON Lines, columns or plain text with one text per line";
+            let got = "JSON without one object or list per line: `jq -c '.[]'` writes one element per line";
             return Err(Error::of(ErrorKind::Format, format!("file `{}`", file.name()), expected, got));
         };
         let (wanted, header) = (picked.names, elements.is_some());
@@ -405,8 +405,7 @@ fn lines_alone(file: &TextFile, options: &ReadOptions, error: Error) -> Result<G
     guess(file, &alone, Task::Labelled)
 }
 
-/// Returns the keys of comments in the first lines, but only keys that answers would use, too: `intent` and
-/// `probability`.
+/// Returns the comment keys in the first lines that answers also use: `intent` and `probability`.
 fn intents(file: &TextFile) -> Result<Vec<String>> {
     const LOOKED_AT: usize = 1000;
     let key = |line: &str| {

@@ -245,7 +245,8 @@ impl Columns<'_> {
             return (true, format!("line {line} is a header, since `{}` names a column", cut(name)));
         }
         if let Some(columns) = self.all_known(wanted, given) {
-            // The first text of a table with a single column may be a word that is a column name in other data.
+            // If a table has one column, its first line may be a text that happens to equal a known column name. So only
+            // these names make the line a header.
             const SURE: [&str; 4] = ["text", "texts", "sentence", "sentences"];
             let alone = self.rows.first().is_some_and(|row| row.len() == 1);
             if alone && !self.first(0).is_some_and(|cell| SURE.contains(&&*plain(cell))) {

@@ -163,8 +163,8 @@ pub(crate) struct Needs {
     pub(crate) quantities: Vec<Quantity>,
     /// The needs of the buffers, in ascending order of the buffers: a buffer has the size of its largest need.
     pub(crate) buffers: Vec<BufferNeed>,
-    /// The needs of the values that are not dense, in ascending order of the pool numbers. A pool number has the size of its
-    /// largest value.
+    /// The needs of the values that are not dense, in ascending order of the pool numbers. The values with one pool number
+    /// share a storage, which has the size of the largest of these values.
     pub(crate) pools: Vec<PoolNeed>,
     /// The calls whose operators declare memory.
     pub(crate) calls: Vec<CallNeed>,

@@ -13,8 +13,8 @@ use crate::operator::{Extent, LevelId, Mode, Operand, Reach, RowKey, RunFacts, S
 use crate::tensor::{DType, StorageKind, Variable};
 
 impl Case<'_> {
-    /// Checks that each sequence alone and, for a row-wise operator, each half of the rows alone gives the bits of the whole
-    /// batch.
+    /// Checks that running each sequence alone gives the same bits as running the whole batch. For a row-wise operator, also
+    /// checks this for each half of the rows.
     pub(super) fn batch_independence(&self) -> Outcome {
         let facts = self.op.facts();
         let operands = self.operands(DType::F32)?;

@@ -9,8 +9,8 @@ use crate::program::description::program::{Block, Program, malformed};
 
 impl Program {
     /// Returns a copy of the program with only the operators that compute `outputs`: no loss, no gradients, no updates. Variables
-    /// keep their ids, so that random operators draw the same values as in the original program. The caller feeds no value for a
-    /// variable that no remaining operator reads.
+    /// keep their ids, so that random operators draw the same values as in the original program. The caller feeds only
+    /// the variables that a remaining operator reads.
     ///
     /// ```
     /// use unpadded::{Builder, DType};

@@ -120,7 +120,7 @@ fn lines_of_json_get_fields_more() {
     assert_eq!(text, "{\"tokens\":[\"Go\",\"on\"],\"tags\":[\"T\",\"T\"]}\n");
     let files = Files::new("questions-list", &[("a.json", b"[{\"text\": \"a\"}, {\"text\": \"b\"}]\n")]);
     let said = files.said(Questions::open(files.at("a.json"), &ReadOptions::new(), QuestionKind::Text));
-    assert!(said.contains("`jq -c '.[]'` writes it so"), "{said}");
+    assert!(said.contains("`jq -c '.[]'` writes one element per line"), "{said}");
 }
 
 /// Returns the read note of training data in columns.
