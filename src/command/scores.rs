@@ -56,8 +56,8 @@ pub(crate) fn interval(unit: Unit, interval: Option<[f64; 2]>) -> String {
     }
 }
 
-/// Prints to standard error how the test file was read, and the labels that do not occur in training. With `--quiet`, prints
-/// only the warnings.
+/// Prints two things to standard error: how the test file was read, and the labels that do not occur in training. With
+/// `--quiet`, prints only the warnings.
 pub(crate) fn say(scored: &Evaluation, console: Console) {
     if !console.quiet {
         scored.said.iter().for_each(terminal::say);

@@ -47,8 +47,8 @@ struct Group {
 
 impl<R: Record> DataSet<R> {
     /// Holds out one fold: returns the remaining records, then the records of the fold. The folds depend on the seed
-    /// and on the records, but not on the order of the records. Two records that [`Self::hold_out`] never separates are
-    /// in the same fold. All folds have about the same number of records, and about the same number of records per
+    /// and on the records, but not on the order of the records. If [`Self::hold_out`] never separates two records, both
+    /// are in the same fold. All folds have about the same number of records, and about the same number of records per
     /// label.
     pub(crate) fn hold_out_fold(self, fold: Fold, seed: u64) -> (Self, Self) {
         let key = |record: &R| record.held_out_by(Fingerprint::default().number(seed)).finish();

@@ -1,5 +1,6 @@
-//! A file that is read repeatedly and must not change meanwhile. The size and the modification time are checked when
-//! the file is opened. The checksum of the bytes is checked whenever a reader reaches the end of the file.
+//! A file that is read repeatedly and must not change between the first and the last reading. The size and the
+//! modification time are checked when the file is opened. The checksum of the bytes is checked whenever a reader
+//! reaches the end of the file.
 
 use std::fmt;
 use std::fs::{self, File, Metadata};

@@ -107,7 +107,8 @@ fn settle(
     program.append(registry, BlockId(0), request).map(drop)
 }
 
-/// Collects in `to` the rows of `param` that an operator reads, either itself or in its step block.
+/// Finds the rows of `param` that an operator reads, either itself or in its step block, and adds these rows to
+/// `to`.
 fn rows_read(
     program: &Program,
     registry: &Registry,

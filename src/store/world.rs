@@ -359,7 +359,8 @@ impl WorldStore {
     }
 }
 
-/// Reads from a message the gradient that another rank pushed for the rows of this rank, and the weight of the gradient.
+/// Reads a message of another rank: returns the gradient that the other rank pushed for the rows of this rank, and
+/// the weight of the gradient.
 fn pushed_rows(mut message: MessageReader<'_>, entry: &Entry, height: usize) -> Result<(Storage, f64)> {
     let (weight, [kind]) = (f64::from_le_bytes(message.number()?), message.number()?);
     if kind == DENSE {

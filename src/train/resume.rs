@@ -68,7 +68,7 @@ impl Trainer {
     pub(super) fn claim(&mut self, until: Until, remeasure: bool) -> Result<Option<Target>> {
         let held = self.held.take();
         // Even a finished training saves if the best epoch is evaluated again; it may then also train further, since the
-        // patience starts anew.
+        // patience starts again.
         let saves = remeasure || self.over(until).is_none();
         let Some(file) = self.file.as_deref().filter(|_| saves && self.is_first()) else { return Ok(None) };
         let target = held.map_or_else(|| Target::find(file)?.lock(), Ok)?;

@@ -406,8 +406,8 @@ impl Trainer {
     /// Sets a parameter to the given value, for example to pre-trained weights.
     ///
     /// # Errors
-    /// Returns an error if there is no parameter of this name, or if the shape, dtype or storage of the value differs from the
-    /// parameter's.
+    /// Returns an error if there is no parameter of this name, or if the value and the parameter differ in shape, dtype or
+    /// storage.
     #[track_caller]
     pub fn set_parameter(&mut self, name: &str, value: impl Into<Storage>) -> Result<()> {
         if !self.scope.names().any(|known| known == name) {

@@ -21,7 +21,7 @@ fn samples(lengths: &[usize]) -> Samples {
     fields(lengths).into_iter().collect()
 }
 
-/// Returns a stream of samples of these lengths; each pass makes the samples anew.
+/// Returns a stream of samples of these lengths; each pass makes the samples again.
 fn streamed(lengths: &[usize]) -> SampleStream {
     let samples = samples(lengths);
     SampleStream::new(samples.fingerprint(), move || samples.open())

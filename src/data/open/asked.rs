@@ -202,7 +202,8 @@ impl AnswerPlan {
             return Ok(Self { source, form, names, header: false });
         }
         let Some(elements) = picked.in_lines() else {
-            let expected = "one record per line: CSV, TSV, JSON Lines, columns or plain text with one text per line";
+            let expected =
+                "one record per line: CSV, TSV, JSON Lines, columns or plain text with one text per line";
             let got = "JSON without one object or list per line: `jq -c '.[]'` writes one element per line";
             return Err(Error::of(ErrorKind::Format, format!("file `{}`", file.name()), expected, got));
         };

@@ -78,7 +78,7 @@ impl Input {
     }
 }
 
-/// Stores in each text the file and the line that the text was read from.
+/// Returns the texts, each with the file and the line that it was read from.
 fn placed(file: &TextFile, records: Records<LabelledText>) -> Stream<LabelledText> {
     let name = Arc::from(file.name());
     Box::new(records.with_lines().map(move |one| one.map(|(text, line)| text.placed(&name, line))))

@@ -75,8 +75,7 @@ pub(super) fn picked(
     Ok(FieldChoice { names: named(file, &example, wanted, options)?, notes, layout: Some(layout) })
 }
 
-/// Adds to the first record the wanted fields that only later records have, since some fields may be missing in a
-/// record.
+/// Returns the first record, with the wanted fields that only later records have: a record may lack some fields.
 fn completed(
     file: &TextFile,
     layout: &json::Layout,

@@ -100,7 +100,7 @@ impl Form {
     }
 }
 
-/// Stores in each pair the line that the pair was read from.
+/// Returns the pairs, each with the file and the line that it was read from.
 fn placed(file: &TextFile, records: Records<Pair>) -> Stream<Pair> {
     let name = Arc::from(file.name());
     Box::new(records.with_lines().map(move |one| one.map(|(pair, line)| pair.placed(&name, line))))

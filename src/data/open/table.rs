@@ -486,7 +486,7 @@ impl Table {
         &self.picked.names
     }
 
-    /// Stores in `options` the detected header and separator of a file, and notes that explain the detection.
+    /// Stores the detected header and separator of a file in `options`, with notes that explain the detection.
     pub(super) fn note(&self, options: &mut ReadOptions) {
         options.notes = self.notes().to_vec();
         options.found.header = Some(self.has_header());

@@ -1,7 +1,7 @@
-//! Decides for each contribution to a gradient whether it is written or added: the first contribution in the order of
-//! the run is written, and every other contribution is added. If the first contribution to the gradient of a constant
-//! is computed many times, as in a loop inside a loop, this contribution is added, too. The gradient is then set to
-//! zero before the first contribution.
+//! Decides whether each contribution to a gradient is written or added: the first contribution in the order of the
+//! run is written, and every other contribution is added. If the first contribution to the gradient of a constant is
+//! computed many times, as in a loop inside a loop, this contribution is added, too. The gradient is then set to zero
+//! before the first contribution.
 
 use std::collections::{HashMap, HashSet};
 

@@ -120,8 +120,8 @@ pub(crate) struct CallNeed {
     pub(crate) rows: Vec<(Extent, usize)>,
     /// The slot of each sparse operand, and its need in the pool.
     pub(crate) stored: Vec<(CallSlot, PoolNeed)>,
-    /// For the last level of each input and output: the index of the quantity that is the length of the longest
-    /// sequence.
+    /// For the last level of each input and output: the index of a quantity. This quantity is the length of the
+    /// longest sequence of the level.
     pub(crate) longest: Vec<(LevelId, usize)>,
 }
 

@@ -36,8 +36,8 @@ impl Names {
         self
     }
 
-    /// Leaves out the parameters whose names begin with `ours`, so that they are neither exported nor imported. An example is a
-    /// last layer that will be trained anew.
+    /// Leaves out the parameters whose names begin with `ours`, so that they are neither exported nor imported. An example is
+    /// a last layer that will be trained from new initial values.
     #[must_use]
     pub fn without(mut self, ours: &str) -> Self {
         self.without.push(ours.to_owned());

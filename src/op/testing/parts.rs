@@ -97,7 +97,7 @@ impl Case<'_> {
     }
 
     /// Checks that a row-wise operator on any range of rows, or a sequence-wise operator on any range of sequences, gives the
-    /// bits of the whole call. When threads divide a call, each thread makes a call on such a range.
+    /// same bits for these rows as the whole call. When threads divide a call, each thread makes a call on such a range.
     pub(super) fn reach(&self) -> Outcome {
         if self.op.facts().reach == Reach::Batch || self.updates() {
             return Ok(());

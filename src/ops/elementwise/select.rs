@@ -82,8 +82,8 @@ impl Condition<'_> {
         }
     }
 
-    /// Writes to `holds` whether the condition is true in each column of row `row`: one bool per column of the
-    /// condition.
+    /// Writes one bool per column of the condition to `holds`: whether the condition is true in this column of
+    /// row `row`.
     fn row(self, row: usize, holds: &mut Vec<bool>) {
         holds.clear();
         match self {

@@ -162,9 +162,9 @@ impl LossTerms {
         inputs.into_iter().try_for_each(|input| self.walk(program, registry, input))
     }
 
-    /// Records in `whole` each operator that the totals depend on and that declares that its output rows depend on all rows of
-    /// a batch. If `refuse` is true, fails if one of these operators computes rows from a value of the whole batch, such as a
-    /// mean over all rows.
+    /// Adds operators to `whole`. An operator is added if the totals depend on it, and if it declares that its output rows
+    /// depend on all rows of a batch. If `refuse` is true, fails if one of these operators computes rows from a value of the
+    /// whole batch, such as a mean over all rows.
     fn look_for_whole(&mut self, program: &Program, registry: &Registry, refuse: bool) -> Result<()> {
         let batched = |id: VarId| program.spec(id).is_ok_and(|spec| spec.batched());
         let mut needed: HashSet<VarId> = self.totals.iter().flat_map(|total| [total.var, total.of]).collect();

@@ -169,7 +169,8 @@ impl Coo {
             let Some(end) = i64::try_from(part.shape[0]).ok().and_then(|extent| rows.checked_add(extent))
             else {
                 let got = format!("{rows} and {}", part.shape[0]);
-                return Err(Error::new("sum of the first extents of the tensors to concatenate", format!("at most {}", i64::MAX), got));
+                let what = "sum of the first extents of the tensors to concatenate";
+                return Err(Error::new(what, format!("at most {}", i64::MAX), got));
             };
             let start = coordinates.len();
             coordinates.extend(&part.coordinates);

@@ -33,7 +33,7 @@ fn cells_of_tables_are_joined_by_one_tab() {
     );
     let read = |name: &str, options: &ReadOptions| {
         let found = open(&files, name, options).unwrap();
-        // `LabelledFiles`, which are read anew in each epoch, have the same records.
+        // `LabelledFiles`, which are read again in each epoch, have the same records.
         let again = LabelledFiles::open_with([files.at(name)], options).unwrap();
         let again: Vec<LabelledText> = again.records().collect::<Result<_>>().unwrap();
         assert_eq!((&again[..], again.len()), (found.records(), 2));
