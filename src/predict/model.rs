@@ -60,7 +60,7 @@ impl Model {
         let needed = read(&program);
         for name in &needed {
             let value = best.remove(name).or_else(|| tensors.remove(name));
-            let missing = || Error::of(ErrorKind::Program, "checkpoint", "a value for it", "none");
+            let missing = || Error::of(ErrorKind::Program, "checkpoint", "a value for this variable", "none");
             let value = value.ok_or_else(missing).map_err(|e| e.variable(name))?;
             value.check_finite("value of the checkpoint").map_err(|e| e.variable(name))?;
             weights.set_of(&program, name, value)?;

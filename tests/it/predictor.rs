@@ -113,8 +113,9 @@ fn errors_say_what_there_is() {
     missing.best.clear();
     missing.tensors.remove("linear_0.bias");
     assert!(
-        refused(missing)
-            .starts_with("variable `linear_0.bias`: checkpoint: expected a value for it, got none")
+        refused(missing).starts_with(
+            "variable `linear_0.bias`: checkpoint: expected a value for this variable, got none"
+        )
     );
 }
 

@@ -86,8 +86,9 @@ fn export_file(checkpoint: &Checkpoint, names: &Names, path: &Path) -> Result<Ex
     // The head is padded, so that the numbers that follow it are aligned.
     head.resize(head.len().next_multiple_of(8), b' ');
 
-    let missing =
-        |name: &str| Error::of(ErrorKind::Program, "checkpoint", "a value for it", "none").variable(name);
+    let missing = |name: &str| {
+        Error::of(ErrorKind::Program, "checkpoint", "a value for this variable", "none").variable(name)
+    };
     for entry in &entries {
         let name = &entry.parameter.name;
         fits(entry, value(name).ok_or_else(|| missing(name))?)?;
