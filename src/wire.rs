@@ -232,7 +232,7 @@ impl<R: Read> Reader<R> {
             let why = if version == 0 {
                 "the file is damaged"
             } else {
-                "the file is of another release of `unpadded`, and only that release reads it"
+                "read the file with the release of `unpadded` that wrote it"
             };
             return Err(reader.refused("format version", VERSION.to_string(), format!("{version}: {why}")));
         }

@@ -130,11 +130,11 @@ impl Output {
                 ));
             }
             if read_files(input).any(|input| real(input) == real(path)) {
-                return bad(format!("--output {name}: expected another file than the one that is read"));
+                return bad(format!("--output {name}: expected a new file, got the file that is read"));
             }
             if !overwrite {
                 return bad(format!(
-                    "--output {name}: expected a new file, got an existing one; --overwrite replaces it"
+                    "--output {name}: expected a new file, got an existing file; --overwrite replaces it"
                 ));
             }
         }

@@ -84,7 +84,7 @@ fn header(model: &Model, line: &str) -> Option<String> {
 /// Detects lines with columns: words and their tags, or a text and its translation.
 fn columns(task: Task, line: &str, known: impl Fn(&str) -> bool) -> Option<String> {
     let expected = match task {
-        Task::Tag => "a sentence a line, without tags",
+        Task::Tag => "one sentence per line, without tags",
         Task::Translate => "the source text alone",
         _ => return None,
     };

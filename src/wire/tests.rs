@@ -71,7 +71,7 @@ fn errors_say_what_is_wrong() {
     future[8] = 9;
     assert_eq!(
         refused(&future),
-        "bytes: format version: expected 1, got 9: the file is of another release of `unpadded`, and only that release reads it"
+        "bytes: format version: expected 1, got 9: read the file with the release of `unpadded` that wrote it"
     );
     let mut flipped = bytes.clone();
     flipped[33] ^= 1;
