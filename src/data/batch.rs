@@ -403,7 +403,7 @@ pub(super) fn check(names: &[String], kinds: &[Kind], sample: &Sample) -> Result
         let fault = if kind(field) == before {
             field.fault()
         } else {
-            Some((format!("{before}, as before"), kind(field).to_string()))
+            Some((format!("{before}, as in the samples before"), kind(field).to_string()))
         };
         if let Some((expected, got)) = fault {
             let what = format!("field `{name}` of sample {}", sample.number);

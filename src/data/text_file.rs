@@ -138,7 +138,7 @@ impl TextFile {
     #[track_caller]
     fn which(&self, members: &[Member], got: &str) -> Error {
         let expected = match members {
-            [] => "a file in it".to_owned(),
+            [] => "a file in the zip".to_owned(),
             _ => format!("one of {}", quoted(members.iter().map(|member| &*member.name))),
         };
         Error::of(ErrorKind::Format, format!("member of zip `{}`", self.origin.name()), expected, got)
@@ -309,7 +309,7 @@ impl TextFile {
                 [only] => file.member = Some(only.clone()),
                 [] => return Err(file.which(&members, "none")),
                 _ => {
-                    let got = format!("{}: unpack the one meant", members.len());
+                    let got = format!("{} files: unpack the wanted file", members.len());
                     return Err(file.which(&members, &got));
                 }
             }
@@ -347,7 +347,8 @@ impl TextFile {
             }
         }
         if contents.len() > self.max_text {
-            let expected = format!("at most {} bytes after decompression, or an uncompressed file", self.max_text);
+            let expected =
+                format!("at most {} bytes after decompression, or an uncompressed file", self.max_text);
             return Err(Error::of(ErrorKind::Format, format!("file `{name}`"), expected, "more"));
         }
         Ok(contents)

@@ -129,8 +129,8 @@ impl Tokenizer {
     #[cfg(not(feature = "tokenizers"))]
     fn of_json(name: &str, _: &str) -> Result<Self> {
         let what = format!("Hugging Face tokenizer `{name}`");
-        let expected = "a build that reads it, by `--features tokenizers`";
-        Err(Error::of(ErrorKind::Format, what, expected, "one without the feature `tokenizers`"))
+        let expected = "a build with the feature `tokenizers` (`--features tokenizers`)";
+        Err(Error::of(ErrorKind::Format, what, expected, "a build without this feature"))
     }
 
     /// Makes all tokens lower case. A tokenizer from a `tokenizer.json` is unchanged: the file's own normalizer

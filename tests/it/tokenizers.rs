@@ -21,7 +21,7 @@ fn fixture(name: &str) -> PathBuf {
 #[cfg(not(feature = "tokenizers"))]
 #[test]
 fn without_the_feature_an_error_names_it() {
-    let expected = "expected a build that reads it, by `--features tokenizers`, got one without the feature `tokenizers`";
+    let expected = "expected a build with the feature `tokenizers` (`--features tokenizers`), got a build without this feature";
     let said = Tokenizer::hugging_face(fixture("tokenizer_bpe.json")).unwrap_err().to_string();
     assert!(said.contains(expected), "{said}");
     // The name as in a checkpoint.
@@ -103,7 +103,7 @@ fn what_is_no_tokenizer_is_refused() {
     }
     let other = said("{\"model\": {\"type\": \"Trie\", \"vocab\": {}}}");
     let types =
-        "expected a model of type `BPE`, `Unigram`, `WordLevel`, `WordPiece`, got one of type \"Trie\"";
+        "expected a model of type `BPE`, `Unigram`, `WordLevel`, `WordPiece`, got a model of type \"Trie\"";
     assert!(other.contains(types), "{other}");
     let of = |vocab: &str| {
         said(&format!("{{\"model\": {{\"type\": \"WordLevel\", \"unk_token\": \"?\", \"vocab\": {vocab}}}}}"))

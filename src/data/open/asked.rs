@@ -138,19 +138,19 @@ impl AnswerPlan {
                     options.format = Some(FileFormat::Plain);
                     options
                         .notes
-                        .push("a text a line, with tabs between the columns of the training".to_owned());
+                        .push("one text per line, with tabs between the columns of the training".to_owned());
                     return Ok(Self::plain());
                 }
                 table => table.map_err(|e| if is_set { e } else { remedied(e, texts) })?,
             },
         };
         if !table.has_header() && table.width() > 1 && !is_table && !table.has_tabs() {
-            let expected = "a text a line, or a table: set `format` (`data.format`) to `plain` or `csv`";
-            return wrong(expected, "lines with a separator in each, which may be text");
+            let expected = "one text per line, or a table: set `format` (`data.format`) to `plain` or `csv`";
+            return wrong(expected, "a separator in each line, which may be part of the text");
         }
         if named.is_none() && !is_set && table.has_numbers(file)? {
             let expected =
-                "texts: set `text` (`data.text`) to the name of their column, or to its number from 1 on";
+                "texts: set `text` (`data.text`) to the name or the number (from 1) of the text column";
             let column = table.names().first().map_or("", String::as_str);
             return wrong(expected, &format!("numbers alone in column {column}"));
         }
@@ -236,7 +236,7 @@ impl AnswerPlan {
         };
         let Some(columns) = Columns::of_words(file, known)? else {
             options.format = Some(FileFormat::Plain);
-            let note = "a text a line; of a word a line, a name that ends with `.conll` says so";
+            let note = "one text per line; for one word per line, let the file name end with `.conll`";
             options.notes.push(note.to_owned());
             return Ok(Self::plain());
         };
@@ -284,7 +284,7 @@ fn remedied(error: Error, texts: &[Column<'_>]) -> Error {
             None => error,
         },
         _ => error.noted(format!(
-            "the text of the training is in the columns {}; `data.text` sets others",
+            "the text of the training is in the columns {}; `data.text` sets other columns",
             quoted(texts.iter().filter_map(|text| text.given))
         )),
     }
@@ -335,7 +335,7 @@ fn by_header(
         let at = if languages.contains(&at) { at } else { *first };
         let Some(name) = cells.get(at) else { return Ok(None) };
         let note = format!(
-            "source in `{name}` by its place, since the training had no names: `--set data.text=NAME` sets another"
+            "source in `{name}` by its place, since the training had no names: `--set data.text=NAME` sets another column"
         );
         return Ok(Some(((*name).to_owned(), Some(note))));
     }

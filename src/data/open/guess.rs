@@ -78,8 +78,8 @@ pub(super) fn guess(file: &TextFile, options: &ReadOptions, task: Task) -> Resul
     let guess = guessed(file, options, task)?;
     if guess.format == FileFormat::Parquet && cfg!(not(feature = "parquet")) {
         let what = format!("file `{}`, which is Parquet", file.name());
-        let expected = "a build that reads it, by `--features parquet`";
-        return Err(Error::of(ErrorKind::Format, what, expected, "one without the feature `parquet`"));
+        let expected = "a build with the feature `parquet` (`--features parquet`)";
+        return Err(Error::of(ErrorKind::Format, what, expected, "a build without this feature"));
     }
     Ok(guess)
 }
@@ -173,7 +173,7 @@ fn by_lines(file: &TextFile, task: Task) -> Result<(FileFormat, &'static str)> {
             "two texts a line, with a tab between them",
             "lines without a tab: two files whose lines belong together are named by one path, the source first, as `train.{de,en}`",
         )),
-        _ => Ok((FileFormat::Tsv, "its first lines look like none of the others")),
+        _ => Ok((FileFormat::Tsv, "its first lines fit no other format")),
     }
 }
 

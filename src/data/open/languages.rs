@@ -80,7 +80,9 @@ pub(super) fn order(paths: &mut [PathBuf; 2], options: &mut ReadOptions) -> Resu
                 let expected = format!("`{first}` and `{second}`, the languages of the training");
                 let error =
                     Error::of(ErrorKind::Format, what, expected, format!("`{source}` and `{target}`"));
-                return Err(error.noted("if they are the same, give the files the endings of the training"));
+                return Err(error.noted(
+                    "if the languages are the same, rename the files to the endings of the training",
+                ));
             }
             None => options.languages = Some([source, target]),
         }

@@ -208,8 +208,12 @@ fn positions(
                 let what = format!("element of the {} in file `{}`", one.what, file.name());
                 let kind = if listed(one) { "lists" } else { "single values" };
                 let expected = format!("a list with two {kind}");
-                let got = format!("one of {}, {} of them {kind}", example.fields.len(), fitting.len());
-                let advice = format!("`{}` gives its number from 1 on", one.what);
+                let got = format!(
+                    "a list of {} elements, {} of which are {kind}",
+                    example.fields.len(),
+                    fitting.len()
+                );
+                let advice = format!("`{}` sets the number of the element, counted from 1", one.what);
                 Err(Error::of(ErrorKind::Format, what, expected, got).noted(advice))
             }
         }
@@ -243,7 +247,7 @@ fn named(
             (None, Some(name)) => (*name).to_owned(),
             (None, None) => {
                 let what = format!("field of the {} in file `{}`", one.what, file.name());
-                let expected = format!("one called {}", quoted(one.known.iter().take(4).copied()));
+                let expected = format!("a field called {}", quoted(one.known.iter().take(4).copied()));
                 let other = |name: &&str| {
                     let value = example.get(name).filter(|value| !matches!(value, Value::Object(_)))?;
                     let taken = found.iter().any(|other| other == name);
@@ -254,7 +258,7 @@ fn named(
                 let is_list = |name: &&str| matches!(example.get(name), Some(Value::List(_)));
                 let labels = one.what == "label" && one.known.iter().any(is_list);
                 let error = Error::of(ErrorKind::Format, what, expected, got).noted(format!(
-                    "`{}` (`{}` in a config) names it; a dot leads into an object",
+                    "`{}` (`{}` in a config) sets the field; a dot selects a field of an object",
                     one.what,
                     one.setting()
                 ));

@@ -106,8 +106,8 @@ fn files(paths: &[PathBuf]) -> Result<(String, Vec<TextFile>)> {
     let file = |found| match found {
         PathContent::File(file) => Ok(file),
         PathContent::Folder(_) => {
-            let expected = "a file, or one in a zip as `data.zip!train.svm`";
-            Err(Error::of(ErrorKind::Format, format!("rows in `{name}`"), expected, "several"))
+            let expected = "a file, or a file of a zip (`data.zip!train.svm`)";
+            Err(Error::of(ErrorKind::Format, format!("rows in `{name}`"), expected, "several files"))
         }
     };
     let files = found.into_iter().map(file).collect::<Result<_>>()?;
@@ -123,8 +123,7 @@ pub(super) fn texts(file: &TextFile, wanted: &str) -> Result<()> {
     if !numbered(file).unwrap_or(false) {
         return Ok(());
     }
-    let got = "rows of numbered features, as in LIBSVM files, which the task `classify` alone reads: from the path of a \
-               file, or of one in a zip as `data.zip!train.svm`";
+    let got = "rows of numbered features, as in LIBSVM files, which only the task `classify` reads: from a file, or a file of a zip (`data.zip!train.svm`)";
     Err(Error::of(
         ErrorKind::Format,
         format!("file `{}`", file.name()),

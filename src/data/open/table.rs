@@ -94,7 +94,7 @@ impl Cells {
         }
         self.size += line.len();
         if self.size > self.most {
-            let got = format!("a longer one; is the quotation mark of line {} never closed?", self.opened);
+            let got = format!("a longer record; is the quotation mark of line {} never closed?", self.opened);
             return Err(Reason { expected: format!("a record of at most {} bytes", self.most), got });
         }
         for c in line.chars() {

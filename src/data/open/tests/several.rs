@@ -340,8 +340,7 @@ fn questions_are_texts_of_the_same_columns() {
         assert_eq!(read("header.txt", options).1, ["a\tb"]);
     }
     let said = files.said(Questions::open(files.at("lacks.csv"), &named, QuestionKind::Text));
-    let expected =
-        "; the text of the training is in the columns `premise`, `hypothesis`; `data.text` sets others";
+    let expected = "; the text of the training is in the columns `premise`, `hypothesis`; `data.text` sets other columns";
     assert!(said.contains(expected), "{said}");
     assert_eq!(read("bare.csv", &numbered).1, ["a\tb", "c\td"]);
     // In files without columns, each line is a text, with or without tabs.
