@@ -321,7 +321,7 @@ fn tags_are_where_those_of_a_scheme_are() {
     );
     assert_eq!(read("c", "x B-A N\ny O V\n", Some("3")).unwrap().1, ["1: x/N y/V"]);
     let semantic = "1 a a a N N _ _ 2 2 x x _ _\n2 b b b V V _ _ 0 0 y y _ _\n";
-    refused(semantic, "columns of file `c.conll`: expected the column of the tags: `tags`");
+    refused(semantic, "columns of file `c.conll`: expected a known column of tags: set `tags`");
     assert_eq!(read("c", semantic, Some("5")).unwrap().1, ["1: a/N b/V"]);
     let asked =
         Columns::of_words(&file("c", semantic), KnownColumns { like: None, words: None, columns: false })

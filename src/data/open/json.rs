@@ -203,10 +203,7 @@ fn lists(file: &TextFile) -> Result<Lists> {
     }
     match walk.peek()? {
         None => Ok(found),
-        other => {
-            Err(walk
-                .unlike("the end of the file behind the object; write several objects one per line", other))
-        }
+        other => Err(walk.unlike("the end of the file behind the object; write one object per line", other)),
     }
 }
 
@@ -321,15 +318,11 @@ impl List {
                 lists => {
                     let example = format!("{}!{}", file.name(), lists.first().map_or("", String::as_str));
                     let expected = format!("the name of a list of records, as `{example}`");
-                    wrong(
-                        expected,
-                        format!("{} lists: {}", lists.len(), quoted(lists.iter().map(String::as_str))),
-                    )
+                    wrong(expected, format!("the lists {}", quoted(lists.iter().map(String::as_str))))
                 }
             },
             (Arrangement::Object(names), _) => {
-                let expected =
-                    "one object per line, a list of objects, or an object that contains a list of objects";
+                let expected = "one object per line, a list of objects, or an object with a list of objects";
                 let got = format!(
                     "one object over several lines, with {}",
                     quoted(names.iter().map(String::as_str))
@@ -432,11 +425,7 @@ impl Source {
                     _ => "a value".to_owned(),
                 };
                 let expected = format!("in column `{name}` one value for each value in the first column");
-                let got = format!(
-                    "{} beside {} in the first column",
-                    record(&found),
-                    record(&(*line, key.clone()))
-                );
+                let got = format!("{} beside {}", record(&found), record(&(*line, key.clone())));
                 return Err(list.walk.malformed(list.walk.line, Reason { expected, got }));
             }
             if into.len() > 1 {
@@ -602,10 +591,9 @@ pub(super) fn records<R: 'static>(
 fn even(object: &Object<'_>, width: &mut Option<usize>) -> Result<(), Reason> {
     let own = object.fields.len();
     match object.is_list.then(|| *width.get_or_insert(own)) {
-        Some(width) if width != own => Err(Reason {
-            expected: format!("a list of {width} elements, as in the first record"),
-            got: own.to_string(),
-        }),
+        Some(width) if width != own => {
+            Err(Reason { expected: format!("{width} elements, as the first list"), got: own.to_string() })
+        }
         _ => Ok(()),
     }
 }

@@ -104,7 +104,7 @@ fn lists_in_an_object_are_like_files_in_a_zip() {
         "file `all.json!dev`: expected one of the lists `extra_train`, `train`, `val`, `test`, got `dev`";
     assert!(said.starts_with(expected), "{said}");
     let said = files.said(LabelledTexts::open(files.at("all.json")));
-    let expected = "file `all.json`: expected the name of a list of records, as `all.json!extra_train`, got 4 lists: `extra_train`, `train`";
+    let expected = "file `all.json`: expected the name of a list of records, as `all.json!extra_train`, got the lists `extra_train`, `train`";
     assert!(said.starts_with(expected), "{said}");
     assert_eq!(texts(&LabelledTexts::open(files.at("one.json")).unwrap()), [("good", "y")]);
     assert_eq!(DataPaths::find(files.at("one.json")).unwrap().train, files.at("one.json"));
@@ -149,11 +149,11 @@ fn one_error_says_what_a_file_is_and_where_it_is_broken() {
     for (name, expected) in [
         (
             "object.json",
-            "file `object.json`: expected one object per line, a list of objects, or an object that contains a list of objects, got one object over several lines, with `text`, `label`; `jq -c .` writes",
+            "file `object.json`: expected one object per line, a list of objects, or an object with a list of objects, got one object over several lines, with `text`, `label`; `jq -c .` writes",
         ),
         (
             "objects.json",
-            "objects.json:4: expected the end of the file behind the object; write several objects one per line, got `{`",
+            "objects.json:4: expected the end of the file behind the object; write one object per line, got `{`",
         ),
         (
             "cut.json",
@@ -162,14 +162,14 @@ fn one_error_says_what_a_file_is_and_where_it_is_broken() {
         ("open.json", "open.json:3: expected `,` or `]` in the list, got the end of the file"),
         ("comma.json", "comma.json:2: expected `,` or `]` in the list, got `{`"),
         ("behind.json", "behind.json:2: expected the end of the file behind the list, got `[`"),
-        ("uneven.json", "uneven.json:2: expected a list of 2, as the first, got 3"),
+        ("uneven.json", "uneven.json:2: expected 2 elements, as the first list, got 3"),
         (
             "scalars.json",
             "scalars.json:1: expected an object, or a list of its fields, got a string in \"\\\"a\\\"\"",
         ),
         (
             "deep.json",
-            "deep.json:1: expected an object, or a list of its fields, got no JSON (more than 64 values in each other",
+            "deep.json:1: expected an object, or a list of its fields, got no JSON (more than 64 nested values",
         ),
         ("line.jsonl", "line.jsonl:1: expected a JSON object in one line, got EOF"),
         ("lines.jsonl", "lines.jsonl:1: expected a JSON object in one line, got EOF"),
@@ -329,5 +329,5 @@ fn columns_values_and_lines_of_lists_are_records() {
     assert_eq!(TaggedTexts::open(files.at("words.json")).unwrap().records().len(), 1);
     assert_eq!(TaggedTexts::open(files.at("words.jsonl")).unwrap().records().len(), 2);
     let said = files.said(LabelledTexts::open(files.at("uneven.jsonl")));
-    assert!(said.starts_with("uneven.jsonl:2: expected a list of 2, as the first, got 1"), "{said}");
+    assert!(said.starts_with("uneven.jsonl:2: expected 2 elements, as the first list, got 1"), "{said}");
 }
