@@ -203,7 +203,7 @@ impl Session {
         let at = at.ok_or_else(|| unknown("output of the session", name, known)).at_caller()?;
         match self.computed {
             true => Ok(&self.outputs[at]),
-            false => Err(Error::new("output of a session", "a step before it", "none")),
+            false => Err(Error::new("output of a session", "a step before the output is read", "none")),
         }
     }
 

@@ -87,7 +87,7 @@ fn errors_say_what_there_is() {
     is(message(some.run(&odd, &["logits"])), "feed: expected a known name (`words`, `h`, `c`), got `word`");
     is(
         message(some.run(&[fed[0], fed[0], fed[1], fed[2]], &["logits"])),
-        "variable `words`: feed: expected each once",
+        "variable `words`: feed: expected each feed once",
     );
     let wrong = [("words", fed[1].1), fed[1], fed[2]];
     is(message(some.run(&wrong, &["logits"])), "variable `words`: feed: expected i64 dense, got f32 dense");

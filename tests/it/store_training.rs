@@ -293,10 +293,10 @@ fn what_several_trainers_cannot_share() {
     };
     let sgd = Sgd::new(0.1);
     let (program, loss) = make(None, false, true);
-    says(shared(&program), &["parameters of a store", "got one without updates", file!()]);
+    says(shared(&program), &["parameters of a store", "got a program without updates", file!()]);
     says(
         StoreTrainer::new(&program, &ops::catalogue(), loss, alone(&store(1))),
-        &["one without updates", file!()],
+        &["a program without updates", file!()],
     );
     let (program, _) = make(Some(&sgd), true, true);
     says(shared(&program), &["variable `embedding_0.weight`", "a row-sparse parameter"]);
@@ -306,7 +306,7 @@ fn what_several_trainers_cannot_share() {
     let worker = shared(&program).unwrap();
     let words = [
         "expected sums and means over rows",
-        "a number of the whole batch, in its rows",
+        "a number of the whole batch",
         "workers of a store take no weight of a batch",
         file!(),
     ];

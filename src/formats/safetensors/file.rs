@@ -48,7 +48,7 @@ impl File {
         let mut input = BufReader::new(file);
         let wrong = |what: &str, expected: String, got: String| {
             let error = Error::of(ErrorKind::Format, format!("{shown}, {what}"), expected, got);
-            Err(error.noted("is it a safetensors file, and whole?"))
+            Err(error.noted("is the file a complete safetensors file?"))
         };
 
         let mut length = [0; LENGTH as usize];
@@ -95,7 +95,7 @@ impl File {
 
     /// Reads the numbers of one tensor, in the shape and dtype that it has in the file.
     pub(super) fn read(&mut self, name: &str) -> Result<Dense> {
-        let missing = || Error::new(&self.shown, "a tensor", format!("none called `{name}`"));
+        let missing = || Error::new(&self.shown, "a tensor", format!("no tensor `{name}`"));
         let info = self.tensors.get(name).ok_or_else(missing)?;
         let wrong = || Error::new(&self.shown, "a tensor of a known dtype", format!("{:?}", info.dtype));
         let dtype = dtype(info.dtype).ok_or_else(wrong)?;

@@ -113,7 +113,7 @@ impl Op for Select {
             return Err(s.mismatch(Self::Y, &format!("rows of {} numbers, as `x` has", x.width())));
         }
         if ![1, x.width()].contains(&s.input(Self::CONDITION).width()) {
-            let expected = format!("rows of {} numbers, as `x` has, or of one", x.width());
+            let expected = format!("rows of {} numbers, as `x` has, or of one number", x.width());
             return Err(s.mismatch(Self::CONDITION, &expected));
         }
         s.set(Self::OUT, x.clone());

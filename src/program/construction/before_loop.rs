@@ -150,7 +150,7 @@ impl OpenStep {
         self.desc.statics.retain(|pair| !is_sparse(program, pair.inner));
         match (first, self.desc.inputs.is_empty()) {
             (Some(var), true) => {
-                let expected = "one that is dense, or something that is computed from a sparse one";
+                let expected = "a dense step input, or an input computed from a sparse step input";
                 let got = program.spec(var)?.to_string();
                 Err(Error::of(ErrorKind::Program, "step inputs", expected, got)
                     .variable(&program.var(var).name))

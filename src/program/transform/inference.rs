@@ -49,7 +49,7 @@ impl Program {
                 ));
             };
             if !desc.persistable && made.get(&id) == Some(&(false, true)) {
-                let got = "one that training computes";
+                let got = "a value that training computes";
                 return Err(malformed("output", "a forward value", got).variable(&desc.name));
             }
             needed.insert(id);

@@ -175,7 +175,10 @@ impl LossTerms {
             needed.extend(op.reads());
             let number = op.reads().find(|&v| self.reached.contains(&v) && !batched(v));
             if let (Some(number), true) = (number, refuse && op.writes().any(batched)) {
-                let got = format!("`{}`, a number of the whole batch, in its rows", program.var(number).name);
+                let got = format!(
+                    "rows that are computed from `{}`, a number of the whole batch",
+                    program.var(number).name
+                );
                 return Err(unseen(program, self.loss, Some(op), &got));
             }
             if op.step.is_none() && registry.parse(&op.kind, &op.attributes)?.facts().batch_dependent {
@@ -343,7 +346,7 @@ pub(crate) fn whole_batch(
 
 /// Returns the error that a loss cannot be computed from totals.
 fn unseen(program: &Program, loss: VarId, op: Option<&OpDesc>, got: &str) -> Error {
-    let expected = "sums and means over rows (`sum`, `mean`) and operators on these, so that batches of any sizes add up to it";
+    let expected = "sums and means over rows (`sum`, `mean`) and operators on these, so that batches of any sizes add up to the loss";
     let error = Error::of(ErrorKind::Program, "loss", expected, got).variable(&program.var(loss).name);
     match op {
         Some(op) => error.at(Place {

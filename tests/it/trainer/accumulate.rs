@@ -83,7 +83,7 @@ fn what_parts_do_not_tell_is_refused_unless_it_is_told() {
     let text = error.to_string();
     for words in [
         "variable `mean_2`: loss: expected sums and means over rows",
-        "got `mean`, a number of the whole batch, in its rows",
+        "got rows that are computed from `mean`, a number of the whole batch",
         "`Trainer::weight` can say how much each batch counts",
     ] {
         assert!(text.contains(words), "{text}");

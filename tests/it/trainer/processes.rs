@@ -340,7 +340,10 @@ fn a_larger_batch_than_before_is_refused_in_parts() {
     };
     let data = Made(vec![batch(2), batch(4)]);
     let message = language_model().parts(4).fit(&data, &data, Until::Epochs(1)).unwrap_err().to_string();
-    assert!(message.contains("sequences of a batch: expected at most 0, as the batch before"), "{message}");
+    assert!(
+        message.contains("sequences of a batch: expected at most 0, as in the batch before"),
+        "{message}"
+    );
 }
 
 /// Feeds of other numbers of sequences are refused, and no sequence is left out.

@@ -180,7 +180,7 @@ fn carried_states_go_on_in_as_many_streams_or_fewer() {
     language_model().evaluate(&Both(text(3), text(2))).unwrap();
     refused(
         language_model().evaluate(&Both(text(2), text(3))),
-        "variable `before`: sequences of a batch: expected at most 2, as the batch before, whose state is carried, got 3",
+        "variable `before`: sequences of a batch: expected at most 2, as in the batch before, whose state is carried, got 3",
     );
 }
 
