@@ -281,14 +281,7 @@ impl Builder {
 
     /// Returns the id of a variable of this builder; an unknown variable is an error.
     pub(crate) fn owned(&self, var: Var) -> Result<VarId> {
-        let unknown = || {
-            Error::of(
-                ErrorKind::Program,
-                "variable",
-                "a known variable of the program",
-                "an unknown variable",
-            )
-        };
+        let unknown = || Error::of(ErrorKind::Program, "variable", "a known variable", "an unknown variable");
         self.state.borrow().own(var)?.ok_or_else(unknown)
     }
 
