@@ -228,7 +228,7 @@ mod tests {
         assert!(error.to_string().contains("expected at most 16 nested lists, got more"), "{error}");
         let deeper = record::to_bytes(&StoredProgram::from(&with(nest(500))));
         let error = Program::from_section(&deeper).unwrap_err();
-        assert!(error.to_string().contains("expected at most 64 values in each other, got more"), "{error}");
+        assert!(error.to_string().contains("expected at most 64 nested values, got more"), "{error}");
     }
 
     #[test]

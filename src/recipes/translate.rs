@@ -236,7 +236,7 @@ fn prepare(config: &Config, paths: Paths) -> Result<Preparation> {
     let trainer =
         trainer.note(CUT, cut.name()).note(TARGET_CUT, target_cut.name()).note(READ_AS, like.to_note());
     let coverage = known.coverage(&sources);
-    let apart = if given { "" } else { ", no source of which is among them" };
+    let apart = if given { "" } else { ", none of whose sources is in the training pairs" };
     let different = if held_out.count == dev_pairs {
         String::new()
     } else {

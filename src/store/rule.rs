@@ -43,7 +43,7 @@ impl Rule {
     pub fn new(optimizer: &dyn Optimizer, registry: &Registry) -> Result<Self> {
         let caller = Location::caller();
         if !optimizer.options().groups.is_empty() {
-            return Err(refused("one without groups: each key has a rule of its own", "groups"));
+            return Err(refused("an optimizer without groups, since each key has its own rule", "groups"));
         }
         let mut program = Program::new();
         let spec = Spec::fixed(DType::F32, &[1])?;
@@ -70,7 +70,7 @@ impl Rule {
         let named = |e: Error| e.variable(&program.var(param).name);
         let updates = || program.root().ops.iter().filter(|op| op.role == Role::Update);
         let update = update_of(program, param);
-        let update = update.ok_or_else(|| named(refused("one that an optimizer moves", "none")))?;
+        let update = update.ok_or_else(|| named(refused("a parameter that an optimizer updates", "none")))?;
         // The input for the history of updates is not counted, since the store keeps a history for each key.
         let others = update.reads().count() - update.input(HISTORY).len();
         let slots = update.input("grad").first().zip(update.input("rate").first());
@@ -93,7 +93,7 @@ impl Rule {
         let Some(rate) = rate else {
             return Err(named(refused(
                 "a rate by a schedule",
-                "one that is set from outside (`adjustable`)",
+                "a rate that is set from outside (`adjustable`)",
             )));
         };
         let attributes = update.attributes.iter().filter(|(name, _)| *name != "storage");

@@ -150,7 +150,7 @@ pub(super) fn ends_at((operator, line): &(String, String)) -> String {
 }
 
 /// The advice in the error about a loss that cannot be computed from parts of a batch.
-pub(super) const BY_WEIGHT: &str = "`Trainer::weight` can say how much each batch counts";
+pub(super) const BY_WEIGHT: &str = "`Trainer::weight` sets the weight of each batch";
 
 impl Trainer {
     /// Makes a trainer for the program of `net`: appends the backward operators of `loss` and the updates of `optimizer`, and

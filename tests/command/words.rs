@@ -23,9 +23,9 @@ fn errors_name_settings_and_no_types() {
     // Vocabularies.
     place.write("reviews.txt", &reviews());
     let rare = with(&["train", "--train", "reviews.tsv", "--run", "none"], &["--set", "text.min_count=1000"]);
-    plain(&place, &rare, &["`text.min_count` (it is 1000)", "`text.tokens` is `words`"]);
+    plain(&place, &rare, &["`text.min_count` (it is 1000)", "`text.tokens` (it is `words`)"]);
     let rare = ["train", "--task", "lm", "--train", "reviews.txt", "--set", "text.min_count=99999"];
-    plain(&place, &rare, &["`text.min_count` (it is 99999)", "`text.tokens` is `characters`"]);
+    plain(&place, &rare, &["`text.min_count` (it is 99999)", "`text.tokens` (it is `characters`)"]);
 
     // Files that are something else.
     fs::create_dir(place.0.join("parts")).unwrap();

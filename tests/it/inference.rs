@@ -191,10 +191,9 @@ fn no_training_is_resumed_from_it() {
     let error = other.resume(&file).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Program);
     let said = error.to_string();
-    let expected = "checkpoint to resume: expected one of a training, with the optimizer's state and the place in the data, got one \
-                    for inference, which has the parameters alone";
+    let expected = "checkpoint to resume: expected a checkpoint of a training, with the optimizer's state and the position in the data, got a checkpoint for inference, which has only the parameters";
     assert!(said.starts_with(expected), "{said}");
-    assert!(said.contains("`Trainer::load_parameters` starts a new training from them"), "{said}");
+    assert!(said.contains("`Trainer::load_parameters` starts a new training from the parameters"), "{said}");
     assert!(said.ends_with(&format!("in checkpoint `{}`", file.display())), "{said}");
     assert_eq!(other.position(), &Position::default());
     std::fs::remove_file(file).unwrap();

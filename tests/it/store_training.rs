@@ -318,7 +318,7 @@ fn what_several_trainers_cannot_share() {
     let fed = Variable::from_sequences(&[vec![1i64]]).unwrap();
     says(
         trainer.step(&[(words, &fed)], &[]),
-        &["variable `embedding_0.weight`", "one that `init` made", file!()],
+        &["variable `embedding_0.weight`", "a key that `init` made", file!()],
     );
     // An id beyond the table, and numbers that are not finite: named, and nothing is pushed.
     let mut trainer =
@@ -403,7 +403,9 @@ fn a_gradient_that_is_not_finite_fails_the_step_of_all_workers() {
         ([[1.0, 4.0], [1.0, 0.0], [2.0, 3.0], [1.0, 1.0]], [[1.0, 4.0], [2.0, 3.0], [1.0, 1.0], [1.0, 1.0]]);
     for loss in [counted, by_value] {
         let [[one, two], [expected, _]] = [in_step(loss, bad), in_step(loss, good)];
-        for (outcomes, words) in [(&one, "the gradients of all workers, got none of 1 of 2"), (&two, "`w`")] {
+        for (outcomes, words) in
+            [(&one, "the gradients of all workers, got no gradients of 1 of 2 workers"), (&two, "`w`")]
+        {
             let losses: Vec<Option<f64>> =
                 outcomes.iter().map(|outcome| outcome.as_ref().ok().copied()).collect();
             let wanted: Vec<f64> = expected[..3].iter().map(|outcome| *outcome.as_ref().unwrap()).collect();

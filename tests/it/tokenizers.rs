@@ -210,7 +210,8 @@ fn recipes_cut_by_the_file_and_need_it_no_more() -> Result<()> {
 fn tagged_words_are_not_cut() {
     let mut config = Config::new(Task::Tag);
     let said = config.set("text.tokenizer", &Value::Text("x.json".into())).unwrap_err().to_string();
-    let expected = "settings of `tag`: expected a setting of this task (this one is of `classify`), got `text.tokenizer`";
+    let expected =
+        "settings of `tag`: expected a setting of this task, not of `classify`, got `text.tokenizer`";
     assert!(said.starts_with(expected), "{said}");
     config.text.tokenizer = Some("x.json".into());
     let said = prepare(&config).err().unwrap().to_string();

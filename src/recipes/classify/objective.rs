@@ -174,7 +174,7 @@ impl<'a> Labels<'a> {
             let deviation = (squares / n.max(1.0)).sqrt();
             if deviation == 0.0 {
                 let what = format!("numbers in `{name}`");
-                return Err(Error::of(ErrorKind::Format, what, "different ones", format!("{mean} alone")));
+                return Err(Error::of(ErrorKind::Format, what, "different numbers", format!("only {mean}")));
             }
             return Ok((Objective::Number, Weights { texts, counts: Vec::new(), mean, deviation }));
         }

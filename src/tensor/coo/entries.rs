@@ -205,7 +205,7 @@ impl Coo {
         let mut sorted = axes.to_vec();
         sorted.sort_unstable();
         if !sorted.iter().copied().eq(0..self.shape.len()) {
-            let expected = format!("each of the {} once", self.shape.len());
+            let expected = format!("each of the {} axes once", self.shape.len());
             return Err(Error::new("axes to permute", expected, format!("{axes:?}")));
         }
         Ok(Self {

@@ -62,7 +62,7 @@ fn of_csr() {
     said(x.less(&other), "csr to compare with: expected f32 [2, 3], got f32 [3, 2]");
     said(
         x.cast(DType::I32).unwrap().scale(0.5),
-        "factor of i32 numbers: expected one that i32 can hold, got 0.5",
+        "factor of i32 numbers: expected a number that i32 can hold, got 0.5",
     );
     said(x.map(f32::exp), "function f to map a sparse tensor by: expected f(0) = 0, got f(0) = 1.0");
     said(

@@ -238,7 +238,7 @@ fn parts_that_do_not_fit_are_refused() {
     let three = &error(3, 2)[0];
     assert!(three.contains("parts of a batch: expected a power of two up to 65536, got 3"), "{three}");
     let few = &error(2, 3)[1];
-    assert!(few.contains("processes: expected at most 2, as many as a batch has parts, got 3"), "{few}");
+    assert!(few.contains("processes: expected at most 2, the number of parts of a batch, got 3"), "{few}");
 }
 
 /// Data whose fifth batch cannot be read, if so said.
