@@ -97,7 +97,7 @@ impl Checkpoint {
             self.predicting()?;
         if outputs.is_empty() {
             let error = Error::of(ErrorKind::Program, "outputs of the checkpoint", "at least one", "none");
-            return Err(error.noted_in_code("a trainer names them: `Trainer::output(name, variable)`"));
+            return Err(error.noted_in_code("a trainer names outputs by `Trainer::output(name, variable)`"));
         }
         let named = outputs.values().chain(metrics.iter().flat_map(|metric| &metric.variables));
         let find = |name: &String| {

@@ -120,7 +120,7 @@ impl OnFile<'_> {
         let source = languages["languages"][0].as_str();
         let source = source.filter(|source| between.split(',').any(|name| name == *source));
         let named = source.map(|source| format!(", as `{before}{source}{behind}`")).unwrap_or_default();
-        error.noted(format!("give the file of the source texts alone{named}"))
+        error.noted(format!("give only the file of the source texts{named}"))
     }
 }
 

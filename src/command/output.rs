@@ -41,7 +41,7 @@ pub(super) fn check_ending(path: &Path, input: &str, read: &ReadOptions) -> Outc
         (Some("csv"), _) => ("CSV", &["csv"]),
         (Some("tsv"), _) => ("tab-separated values", &["tsv", "csv"]),
         (Some("jsonl"), _) => ("JSON Lines", &["jsonl"]),
-        (Some("columns"), _) => ("a word a line", &["conll"]),
+        (Some("columns"), _) => ("one word per line", &["conll"]),
         (Some("libsvm"), _) => ("rows of features", &["txt"]),
         (Some(_), _) => ("lines of text", &["txt", "tsv"]),
         (None, _) => return Ok(()),

@@ -148,7 +148,7 @@ pub(super) fn shares(report: &Report) -> Option<String> {
     let sent = span(&of(&|process| process.sent as f64 / steps.max(1) as f64), size);
     let computed = span(&of(&|process| process.tokens as f64 / tokens), percent);
     Some(format!(
-        "{} processes: waited {waited} of the time, sent {sent} a step each, computed {computed} of the tokens",
+        "{} processes: waited {waited} of the time, sent {sent} per step each, computed {computed} of the tokens",
         processes.len()
     ))
 }

@@ -153,7 +153,7 @@ impl Folder {
         match classes.first() {
             Some((first, _)) if classes.iter().all(|(label, _)| label == first) => {
                 let what = format!("labels in `{}`", self.name);
-                Err(Error::of(ErrorKind::Format, what, "at least two", format!("`{first}` alone")))
+                Err(Error::of(ErrorKind::Format, what, "at least two", format!("only `{first}`")))
             }
             _ => Ok(classes),
         }

@@ -117,7 +117,7 @@ impl LabelledRows {
             *counts.entry(row.label as i64).or_default() += 1;
         }
         if counts.len() < 2 {
-            let got = counts.keys().next().map_or_else(|| "none".to_owned(), |one| format!("`{one}` alone"));
+            let got = counts.keys().next().map_or_else(|| "none".to_owned(), |one| format!("only `{one}`"));
             return Err(Error::of(ErrorKind::Format, what(), "at least two", got));
         }
         let entries = counts.into_iter().map(|(class, count)| (class.to_string(), count));

@@ -203,8 +203,9 @@ impl TextFile {
             _ => "as the byte order mark says",
         };
         let name = self.encoding.name();
-        self.guessed
-            .then(|| format!("encoding {name}, {why}; `encoding` (`data.encoding` in a config) sets another"))
+        self.guessed.then(|| {
+            format!("encoding {name}, {why}; `encoding` (`data.encoding` in a config) sets another encoding")
+        })
     }
 
     /// Sets the treatment of malformed lines: they are an error, skipped, or collected (default:

@@ -340,7 +340,7 @@ impl Executor {
         let here = |slot: &Slot| slot.life.1 == usize::MAX && !(slot.persistent && slot.pool.is_some());
         let Some(slot) = known.filter(|&slot| here(&self.plan.slots[slot])) else {
             let got = self.program.called(var);
-            let expected = "one that was asked for";
+            let expected = "a variable to fetch";
             return Err(Error::of(ErrorKind::Program, "variable", expected, got).called(Location::caller()));
         };
         Ok(self.machine.bytes_of(&self.plan.slots[slot], self.program.spec(var)?))

@@ -199,7 +199,7 @@ fn test_rows(config: &Config, predictor: &Predictor, path: &str) -> Result<(Labe
 
 pub(super) fn prepare(config: &Config, paths: Paths) -> Result<Preparation> {
     let Paths { train: Some(path), dev, test, memory, .. } = paths else {
-        let expected = "a LIBSVM file, as its format says";
+        let expected = "a LIBSVM file, as `data.format` requires";
         return Err(Error::new("data.train", expected, "none: no rows come with the program"));
     };
     let beside = [

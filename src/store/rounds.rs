@@ -276,7 +276,7 @@ impl Rounds {
             if round.merging || !pushed.is_empty() {
                 let got = match round.merging {
                     true => "a round that is being applied".to_owned(),
-                    false => format!("the gradients of workers {} alone", pushed.join(", ")),
+                    false => format!("only the gradients of workers {}", pushed.join(", ")),
                 };
                 return Err(
                     Error::new("round of the key", "no round in progress", got).variable(name.to_string())

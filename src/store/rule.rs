@@ -75,7 +75,7 @@ impl Rule {
         let others = update.reads().count() - update.input(HISTORY).len();
         let slots = update.input("grad").first().zip(update.input("rate").first());
         let (Some((&grad, &rate)), 2) = (slots, others) else {
-            return Err(named(refused("an update by `grad` and `rate` alone", &update.kind)));
+            return Err(named(refused("an update that reads only `grad` and `rate`", &update.kind)));
         };
         let mut limits = Vec::new();
         let touches = |op: &OpDesc| op.reads().chain(op.writes()).any(|var| var == param || var == grad);

@@ -79,7 +79,7 @@ impl Target {
         };
         if !folder.is_dir() {
             let got = format!("none at `{}`", folder.display());
-            return Err(Error::of(ErrorKind::Io, shown, "a folder to write it in", got));
+            return Err(Error::of(ErrorKind::Io, shown, "an existing folder to write the file in", got));
         }
         let folder = fs::canonicalize(folder).map_err(failed)?;
         Ok(Self { path: folder.join(name), name: name.to_owned(), folder, shown, lock: None })

@@ -90,7 +90,7 @@ fn pages_are_read_however_they_are_written_and_packed() {
         assert!(said(zstd).starts_with(known));
     }
     let brotli = said(LabelledTexts::open(fixture("reviews_brotli")));
-    assert!(brotli.contains("got brotli; write it anew with another compression"), "{brotli}");
+    assert!(brotli.contains("got brotli; write the file with another compression"), "{brotli}");
 
     // Under another name, and with gzip around it.
     let bytes = std::fs::read(fixture("reviews")).unwrap();
@@ -176,7 +176,7 @@ fn what_does_not_fit_is_said_with_its_row() {
     );
     let tagged = said(TaggedTexts::open(fixture("reviews")));
     assert!(
-        tagged.starts_with("field of the tokens in file `parquet_reviews.parquet`: expected one"),
+        tagged.starts_with("field of the tokens in file `parquet_reviews.parquet`: expected a field"),
         "{tagged}"
     );
     let other = said(LabelledTexts::open_with(

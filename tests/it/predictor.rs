@@ -65,8 +65,8 @@ fn nothing_that_the_outputs_do_not_need_is_wanted() {
     assert_eq!(some.run(&[], &[]).unwrap(), []);
 
     let error = Predictor::new(checkpoint, &Registry::empty()).err().unwrap().to_string();
-    assert!(error.contains("expected one that is registered, got `embedding`"), "{error}");
-    assert!(error.contains("; `Predictor::load_with` takes a registry that has it"), "{error}");
+    assert!(error.contains("expected a registered operator, got `embedding`"), "{error}");
+    assert!(error.contains("; `Predictor::load_with` takes a registry that has the operator"), "{error}");
 }
 
 #[test]

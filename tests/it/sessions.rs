@@ -237,7 +237,7 @@ fn wrong_steps_change_nothing() {
     session.step(&[("target", &token(2))]).unwrap();
     let second = session.output("0").unwrap().clone();
     let error = said(session.step(&[("target", &token(2))]));
-    assert!(error.contains("at most 2, the limit of this session, got one more"), "{error}");
+    assert!(error.contains("at most 2, the limit of this session, got another step after 2"), "{error}");
 
     let mut other = model.session(&["0"]).unwrap();
     for at in [0, state.len() / 2, state.len() - 3] {

@@ -194,7 +194,10 @@ fn a_layer_is_wrong_at_the_line_that_called_it() {
     );
     assert_eq!(net.name_of(foreign), "?");
     let csr = [None, Some(4), Some(2)];
-    says(net.feed_stored("csr", DType::F32, &csr, StorageKind::Csr), "two dimensions for csr, got 3 of them");
+    says(
+        net.feed_stored("csr", DType::F32, &csr, StorageKind::Csr),
+        "two dimensions for csr, got 3 dimensions",
+    );
 }
 
 #[test]

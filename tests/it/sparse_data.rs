@@ -187,7 +187,7 @@ fn labels_are_classes_in_the_order_of_their_numbers_or_as_they_are() -> Result<(
     assert_eq!(classes("1 1:1\n-0 1:1\n0")?, ["0", "1"]);
     assert_eq!(classes("10 1:1\n2 1:1\n-3")?, ["-3", "2", "10"]);
     assert_eq!((of("5\n7\n5\n").classes()?.count(0), of("5\n7\n5\n").classes()?.count(1)), (2, 1));
-    assert_eq!(message(classes("1\n1\n")), "labels in `f`: expected at least two, got `1` alone");
+    assert_eq!(message(classes("1\n1\n")), "labels in `f`: expected at least two, got only `1`");
     let whole = "labels in `f`: expected whole numbers, because the labels are classes, got";
     assert_eq!(message(classes("1\n0.5\n")), format!("{whole} 0.5 of row 1"));
     assert_eq!(message(classes("1e300\n1\n")), format!("{whole} 1{} of row 0", "0".repeat(300)));

@@ -548,7 +548,7 @@ impl First {
             let expected =
                 "words in column 1; `tokens` (`data.text` in a config) sets the number of the word column"
                     .to_owned();
-            return Err(self.wrong(expected, format!("numbers alone, as in {}", shown(&first))));
+            return Err(self.wrong(expected, format!("only numbers, as in {}", shown(&first))));
         }
         let repeats = |rows: &Vec<Vec<&str>>| {
             let mut words = rows.iter().map(|row| row.get(words));

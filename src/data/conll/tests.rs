@@ -276,8 +276,8 @@ fn what_is_no_file_of_columns_is_named() {
             "a 1 He O\na 2 runs O\n\nb 1 So O\nb 2 be O\n",
             "the same word in each line of a sentence, as in \"a 1 He O\"",
         ),
-        ("7 He O\n8 runs O\n\n9 Yes O\n", "numbers alone, as in \"7 He O\""),
-        ("1-1\t0-2\tHe\tO\n1-2\t3-7\truns\tO\n", "numbers alone, as in"),
+        ("7 He O\n8 runs O\n\n9 Yes O\n", "only numbers, as in \"7 He O\""),
+        ("1-1\t0-2\tHe\tO\n1-2\t3-7\truns\tO\n", "only numbers, as in"),
     ] {
         let error = read("c", text, None).unwrap_err().to_string();
         assert!(error.contains("columns of file `c`: expected") && error.contains(expected), "{error}");

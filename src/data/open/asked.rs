@@ -152,7 +152,7 @@ impl AnswerPlan {
             let expected =
                 "texts: set `text` (`data.text`) to the name or the number (from 1) of the text column";
             let column = table.names().first().map_or("", String::as_str);
-            return wrong(expected, &format!("numbers alone in column {column}"));
+            return wrong(expected, &format!("only numbers in column {column}"));
         }
         table.note(options);
         options.notes.extend(named.and_then(|(_, (_, note))| note));
@@ -266,7 +266,9 @@ fn keep(options: &mut ReadOptions, texts: &[Column<'_>], names: &[String]) {
 fn instead(wanted: &Column<'_>, name: &str, given: &str) -> String {
     let what = wanted.what;
     match given.parse::<usize>() {
-        Ok(number) => format!("{what} in `{name}` by its name; the training had it in column {number}"),
+        Ok(number) => format!(
+            "{what} in `{name}`, by the name of the column; in the training, {what} in column {number}"
+        ),
         Err(_) => format!("{what} in `{name}`, since there is no `{given}`, which the training had"),
     }
 }

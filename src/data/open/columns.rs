@@ -170,7 +170,11 @@ impl Columns<'_> {
                     let what = format!("columns of the {what} in file `{}`", self.name);
                     let got = format!("column {number} twice");
                     let error = Error::of(ErrorKind::Format, what, "each column once", got);
-                    error.noted(format!("`{}` (`{}` in a config) names them", second.what, second.setting()))
+                    error.noted(format!(
+                        "`{}` (`{}` in a config) sets the columns",
+                        second.what,
+                        second.setting()
+                    ))
                 }
                 false => {
                     let what =

@@ -46,7 +46,7 @@ fn differ(file: &TextFile, wanted: &[Column<'_>]) -> Result<()> {
     let Some((_, twice)) = twice else { return Ok(()) };
     let what = format!("fields of the text in file `{}`", file.name());
     let error = Error::of(ErrorKind::Format, what, "each field once", format!("`{twice}` twice"));
-    Err(error.noted("`text` (`data.text` in a config) names them"))
+    Err(error.noted("`text` (`data.text` in a config) sets the fields"))
 }
 
 /// Finds the wanted fields of a file of JSON or Parquet. If records are lists, the header setting in `options` sets

@@ -391,7 +391,7 @@ impl Rows {
             UNCOMPRESSED | SNAPPY | GZIP(_) | LZ4 | LZ4_RAW => return Ok(()),
             ZSTD(_) if cfg!(feature = "parquet-zstd") => return Ok(()),
             ZSTD(_) => "build the program with `--features parquet-zstd`, which needs a C compiler",
-            _ => "write it anew with another compression",
+            _ => "write the file with another compression",
         };
         let by = by.to_string();
         let by = by.split('(').next().unwrap_or_default().to_lowercase();

@@ -382,7 +382,7 @@ impl OfLines {
                     let what = format!("{}:{number}", self.name);
                     let mut error = Error::of(ErrorKind::Format, what, reason.expected, reason.got);
                     if begun.is_some() {
-                        error = error.noted("the lines behind it are read as records of their own");
+                        error = error.noted("the lines behind this line are read as separate records");
                     }
                     if !first {
                         continue;

@@ -124,12 +124,7 @@ pub(super) fn texts(file: &TextFile, wanted: &str) -> Result<()> {
         return Ok(());
     }
     let got = "rows of numbered features, as in LIBSVM files, which only the task `classify` reads: from a file, or a file of a zip (`data.zip!train.svm`)";
-    Err(Error::of(
-        ErrorKind::Format,
-        format!("file `{}`", file.name()),
-        format!("{wanted}, with words in them"),
-        got,
-    ))
+    Err(Error::of(ErrorKind::Format, format!("file `{}`", file.name()), format!("{wanted}, with words"), got))
 }
 
 /// Decides, by the name or the first lines of a file, whether the file has rows of numbered features.

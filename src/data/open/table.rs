@@ -354,7 +354,7 @@ impl Dialect {
         let other = found.find(|fit| fit.separator != best.separator);
         let note = match other {
             Some(other) => Some(format!(
-                "separated by {}; {} would give equal columns, too: `separator` (`data.separator` in a config) sets it",
+                "separated by {}; {} would give equal columns, too: `separator` (`data.separator` in a config) sets the separator",
                 named(best.separator),
                 named(other.separator)
             )),

@@ -170,7 +170,7 @@ fn json_has_names_and_paths() {
     let said = files.said(TaggedTexts::open(files.at("c.json")));
     assert!(
         said.starts_with(
-            "c.json:1: expected a list of strings or whole numbers in the field `tags`, got a number in it"
+            "c.json:1: expected a list of strings or whole numbers in the field `tags`, got a list with a number"
         ),
         "{said}"
     );

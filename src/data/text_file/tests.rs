@@ -455,7 +455,7 @@ fn labels_come_from_names_of_files_and_folders() {
         "files of `ZIP`: expected each file in a folder with the name of its label, got `1.txt` outside of any folder"
     );
     let error = of("6", &[("1.txt", b"1")], Folder::file_per_class).unwrap_err();
-    assert_eq!(error, "labels in `ZIP`: expected at least two, got `1` alone");
+    assert_eq!(error, "labels in `ZIP`: expected at least two, got only `1`");
     assert_eq!(
         of("7", &[], Folder::file_per_class).unwrap_err(),
         "files of `ZIP`: expected at least one, got none"

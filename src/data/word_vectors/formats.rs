@@ -73,7 +73,7 @@ impl VectorSearch<'_> {
         let read = bytes.by_ref().take(SAMPLE).read_to_end(&mut sample);
         read.map_err(|e| broken(format!("file `{name}`"), &e))?;
         if sample.starts_with(&FASTTEXT) {
-            let expected = "vectors as text, or binary ones of word2vec";
+            let expected = "vectors as text, or binary vectors of word2vec";
             let got = "a whole model of fastText (`.bin`)";
             let error = Error::of(ErrorKind::Format, format!("file `{name}`"), expected, got);
             return Err(error.noted("fastText writes the word vectors to a `.vec` file beside the model"));

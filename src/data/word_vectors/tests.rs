@@ -259,7 +259,7 @@ fn the_files_of_fasttext_are_told_apart() {
     assert_eq!(found(vec.as_bytes(), &["the", "new\u{a0}york", "absent"]), expected);
     refused(
         &[0xba, 0x16, 0x4f, 0x2f, 12, 0, 0, 0, 100, 0, 0, 0],
-        "file `f`: expected vectors as text, or binary ones of word2vec, got a whole model of fastText (`.bin`); \
+        "file `f`: expected vectors as text, or binary vectors of word2vec, got a whole model of fastText (`.bin`); \
          fastText writes the word vectors to a `.vec` file beside the model",
     );
 }

@@ -113,7 +113,7 @@ impl File {
 fn told(error: &SafeTensorError) -> String {
     match error {
         SafeTensorError::InvalidOffset(name) => format!("a gap or an overlap before `{name}`"),
-        SafeTensorError::TensorInvalidInfo => "one whose shape has another number of bytes".into(),
+        SafeTensorError::TensorInvalidInfo => "a tensor whose shape has another number of bytes".into(),
         SafeTensorError::ValidationOverflow => "a shape of more numbers than can be counted".into(),
         other => other.to_string(),
     }

@@ -87,7 +87,7 @@ impl Op for SequenceExpand {
                     return Err(Error::new(
                         "sequence_expand",
                         "inputs whose LoD is bound",
-                        "one that is not",
+                        "an input whose LoD is not bound",
                     ));
                 };
                 repeat(x.offsets(), y.offsets(), offsets)

@@ -347,7 +347,7 @@ impl Builder {
                 Error::new("shape of a feed", "known dimensions after the first", format!("{shape:?}"))
             })?;
             if matches!(storage, StorageKind::Csr | StorageKind::Coo) && dims.len() != 1 {
-                let got = format!("{} of them", shape.len());
+                let got = format!("{} dimensions", shape.len());
                 return Err(Error::new("shape of a feed", format!("two dimensions for {storage}"), got));
             }
             Ok(Spec { storage, ..Spec::rows_of(dtype, rows, &dims, Levels::new())? })

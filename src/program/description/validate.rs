@@ -37,7 +37,7 @@ impl Program {
 
     fn well_formed(&self) -> Result<()> {
         if self.blocks.first().is_none_or(|root| root.parent.is_some()) {
-            return Err(malformed("first block", "a root without a parent", "none, or one with a parent"));
+            return Err(malformed("first block", "a root without a parent", "no such block"));
         }
         // Each LoD level belongs to a variable, and a variable has at most `MAX_LEVELS` levels.
         let most = self.vars.len().saturating_mul(MAX_LEVELS);

@@ -72,7 +72,7 @@ impl Coo {
     #[track_caller]
     pub fn get<T: Element>(&self, place: &[usize]) -> Result<T> {
         if place.len() != self.shape.len() || place.iter().zip(&self.shape).any(|(at, extent)| at >= extent) {
-            let expected = format!("one within shape {:?}", self.shape);
+            let expected = format!("a place within shape {:?}", self.shape);
             return Err(Error::new("place in coo", expected, format!("{place:?}")));
         }
         let values = self.values.as_slice::<T>()?;

@@ -40,7 +40,7 @@ fn where_no_file_can_be() {
     is(refused(&folder.join("folder")), "expected the path of a file, got the path of a folder");
     is(refused(&folder.join("new/")), "expected the path of a file, got the path of a folder");
     let none = folder.join("none");
-    let end = format!("expected a folder to write it in, got none at `{}`", none.display());
+    let end = format!("expected an existing folder to write the file in, got none at `{}`", none.display());
     is(refused(&none.join("x")), &end);
     assert!(refused(Path::new("")).contains("file ``: expected the path of a file"));
     let error = open(&folder).map(|_| ()).unwrap_err().to_string();

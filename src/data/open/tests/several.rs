@@ -247,8 +247,7 @@ fn formats_without_columns_refuse_several() {
         "{said}"
     );
     let said = files.said(PlainText::open_with([files.at("plain.txt")], &of_names()));
-    let expected = "columns of the text (`data.text` in a config) of `plain.txt`: expected one, since plain text is read from one \
-                    column, got `premise`, `hypothesis`; set `data.text` to one of them";
+    let expected = "columns of the text (`data.text` in a config) of `plain.txt`: expected one column, since plain text is read from one column, got `premise`, `hypothesis`; set `data.text` to one of these columns";
     assert_eq!(said, expected);
     for name in ["t.txt", "f.txt"] {
         let said = files.said(Questions::open(files.at(name), &of_names(), QuestionKind::Text));

@@ -147,9 +147,12 @@ fn encodings_are_read_or_named_and_never_mixed() {
     for (name, expected) in [
         (
             "ru.tsv",
-            "expected UTF-8 or windows-1252, got bytes that are likeliest windows-1251: set `encoding`",
+            "expected UTF-8 or windows-1252, got bytes that are most likely windows-1251: set `encoding`",
         ),
-        ("zh.tsv", "got bytes that are likeliest GBK: set `encoding` (`data.encoding` in a config) to `gbk`"),
+        (
+            "zh.tsv",
+            "got bytes that are most likely GBK: set `encoding` (`data.encoding` in a config) to `gbk`",
+        ),
         ("zeros.tsv", "got UTF-16BE without a byte order mark: set `encoding`"),
         (
             "both.tsv",
