@@ -330,7 +330,7 @@ impl Lod {
             .and_then(|n| std::iter::once(self).chain(self.above()).nth(n.checked_sub(1)?));
         found.ok_or_else(|| {
             let expected =
-                if levels == 1 { "0, the only one".into() } else { format!("0 to {}", levels - 1) };
+                if levels == 1 { "0, the only level".into() } else { format!("0 to {}", levels - 1) };
             Error::new("LoD level", expected, k.to_string())
         })
     }

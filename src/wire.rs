@@ -152,7 +152,7 @@ impl<W: Write> Writer<W> {
         write(&mut body)?;
         let (left, sum) = (body.left, body.sum.finalize());
         if left > 0 {
-            let got = format!("{left} fewer");
+            let got = format!("{left} bytes fewer");
             return Err(damaged(format!("body of section `{name}`"), format!("{length} bytes"), got));
         }
         self.put(&sum.to_le_bytes())
@@ -220,7 +220,7 @@ impl<R: Read> Reader<R> {
         let known = usize::try_from(size).map_or(MAGIC.len(), |size| size.min(MAGIC.len()));
         reader.fill(&mut first[..known], "first bytes").at_caller()?;
         if size == 0 || first[..known] != MAGIC[..known] {
-            let got = if size == 0 { "an empty one" } else { "a foreign one" };
+            let got = if size == 0 { "an empty file" } else { "a file of another format" };
             return Err(reader.refused("first bytes", "a file of `unpadded`", got));
         }
         if size < SMALLEST {
@@ -232,7 +232,7 @@ impl<R: Read> Reader<R> {
             let why = if version == 0 {
                 "the file is damaged"
             } else {
-                "a file of another release, which can read it"
+                "read the file with the release of `unpadded` that wrote it"
             };
             return Err(reader.refused("format version", VERSION.to_string(), format!("{version}: {why}")));
         }
@@ -298,7 +298,7 @@ impl<R: Read> Reader<R> {
             .at_caller()?;
         let size = size.iter().rev().fold(0, |size, &byte| size << 8 | u64::from(byte));
         if length == 0 && size > 0 {
-            return Err(self.refused("end", "a section without bytes", format!("one of {size}")));
+            return Err(self.refused("end section", "0 bytes", format!("{size} bytes")));
         }
         if size.checked_add(4).is_none_or(|size| size > self.left) {
             return Err(self.short(&format!("section `{name}`"), size.saturating_add(4)));
@@ -308,7 +308,11 @@ impl<R: Read> Reader<R> {
             self.end_section()?;
             self.done = true;
             if self.left > 0 {
-                return Err(self.refused("end", "nothing after it", format!("{} bytes", self.left)));
+                return Err(self.refused(
+                    "end section",
+                    "the end of the file after it",
+                    format!("{} more bytes", self.left),
+                ));
             }
         }
         Ok(self.open.as_ref().map(|open| open.name.as_str()))

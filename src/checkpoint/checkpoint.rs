@@ -205,7 +205,7 @@ impl Checkpoint {
 
     fn tensor(&self, name: &str) -> Result<Cow<'_, Storage>> {
         let found = self.tensors.get(name).map(Cow::Borrowed);
-        found.ok_or_else(|| unfit("tensors", "one for each persistent variable", "none").variable(name))
+        found.ok_or_else(|| unfit("tensors", "a tensor for each persistent variable", "none").variable(name))
     }
 
     fn write<'a, W: Write>(
@@ -356,8 +356,8 @@ impl Checkpoint {
         let bare = bare && self.history.is_empty();
         EpochScores::check(&self.history, &self.position, wrong)?;
         if self.purpose == Purpose::Inference && !(bare && self.position == Position::default()) {
-            let expected = "no position, best epoch or carried values";
-            return Err(wrong("checkpoint for inference", expected, "some"));
+            let expected = "no position, no best epoch and no carried values";
+            return Err(wrong("checkpoint for inference", expected, "at least one of these"));
         }
         if !self.best.is_empty() {
             let parameter = |(_, desc): &(&str, &VarDesc)| desc.role != VarRole::State;
@@ -400,7 +400,9 @@ fn refused<R: Read>(
 fn once<T>(reader: &Reader<impl Read>, section: &str, place: &mut Option<T>, value: T) -> Result<()> {
     match place.replace(value) {
         None => Ok(()),
-        Some(_) => Err(reader.refused(&format!("section `{section}`"), "it once", "a second one")),
+        Some(_) => {
+            Err(reader.refused(&format!("section `{section}`"), "the section once", "the section twice"))
+        }
     }
 }
 
@@ -413,12 +415,12 @@ fn named<T>(
 ) -> Result<()> {
     match all.contains_key(&name) {
         false => drop(all.insert(name, value)),
-        true => return Err(refused(reader, section, &name, "it once", "a second one")),
+        true => return Err(refused(reader, section, &name, "the name once", "the name twice")),
     }
     Ok(())
 }
 
 fn present<T>(reader: &Reader<impl Read>, section: &str, value: Option<T>) -> Result<T> {
-    let missing = || reader.refused("a checkpoint's sections", format!("`{section}` among them"), "none");
+    let missing = || reader.refused("sections of a checkpoint", format!("a section `{section}`"), "none");
     value.ok_or_else(missing)
 }

@@ -1,5 +1,5 @@
-//! Converts the state of a model that reads a text step by step to bytes and back. The state is the values of feeds, and the
-//! number of steps.
+//! Converts the state of a step-by-step text model to bytes, and bytes back to the state. The state consists of the values of
+//! feeds and the number of steps.
 
 use std::collections::BTreeMap;
 

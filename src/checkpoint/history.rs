@@ -39,12 +39,12 @@ impl EpochScores {
         let refused = |what: &str, expected: &str, got: &str| Err(wrong(&about(EPOCH, what), expected, got));
         for pair in all.windows(2) {
             let [before, after] = [&pair[0], &pair[1]];
-            let behind = |before: u64, after: u64| format!("{after} behind {before}");
+            let behind = |before: u64, after: u64| format!("{after} after {before}");
             if before.epoch >= after.epoch {
-                return refused("number", "epochs in their order", &behind(before.epoch, after.epoch));
+                return refused("number", "epochs in ascending order", &behind(before.epoch, after.epoch));
             }
             if before.step > after.step {
-                return refused("step", "steps in their order", &behind(before.step, after.step));
+                return refused("step", "steps in ascending order", &behind(before.step, after.step));
             }
         }
         let (Some(first), Some(last)) = (all.first(), all.last()) else { return Ok(()) };
@@ -52,11 +52,11 @@ impl EpochScores {
             return refused("number", "at least 1", "0");
         }
         if last.epoch > at.epoch {
-            let expected = format!("at most {}, the epochs that are finished", at.epoch);
+            let expected = format!("at most {}, the number of finished epochs", at.epoch);
             return refused("number", &expected, &last.epoch.to_string());
         }
         if last.step > at.step {
-            let expected = format!("at most {}, the steps that were made", at.step);
+            let expected = format!("at most {}, the number of steps made", at.step);
             return refused("step", &expected, &last.step.to_string());
         }
         Ok(())

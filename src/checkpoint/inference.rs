@@ -52,7 +52,7 @@ impl Checkpoint {
         names.dedup();
         let mut scope = Scope::new();
         for name in &names {
-            let missing = || Error::of(ErrorKind::Program, "checkpoint", "a value for it", "none");
+            let missing = || Error::of(ErrorKind::Program, "checkpoint", "a value for this variable", "none");
             let value = self.tensors.remove(name).ok_or_else(missing).map_err(|e| e.variable(name))?;
             scope.set_of(&settling, name, value)?;
         }
@@ -97,11 +97,13 @@ impl Checkpoint {
             self.predicting()?;
         if outputs.is_empty() {
             let error = Error::of(ErrorKind::Program, "outputs of the checkpoint", "at least one", "none");
-            return Err(error.noted_in_code("a trainer names them: `Trainer::output(name, variable)`"));
+            return Err(error.noted_in_code("a trainer names outputs by `Trainer::output(name, variable)`"));
         }
         let named = outputs.values().chain(metrics.iter().flat_map(|metric| &metric.variables));
         let find = |name: &String| {
-            let missing = || Error::of(ErrorKind::Program, "checkpoint", "a variable of its program", name);
+            let missing = || {
+                Error::of(ErrorKind::Program, "checkpoint", "a variable of the checkpoint's program", name)
+            };
             program.find(name).ok_or_else(missing)
         };
         let mut wanted: Vec<VarId> = named.map(find).collect::<Result<_>>()?;
@@ -112,7 +114,7 @@ impl Checkpoint {
         let mut kept = BTreeMap::new();
         for desc in program.reads().into_iter().map(|id| program.var(id)).filter(|desc| desc.persistable) {
             let value = best.remove(&desc.name).or_else(|| tensors.remove(&desc.name));
-            let missing = || Error::of(ErrorKind::Program, "checkpoint", "a value for it", "none");
+            let missing = || Error::of(ErrorKind::Program, "checkpoint", "a value for this variable", "none");
             kept.insert(desc.name.clone(), value.ok_or_else(missing).map_err(|e| e.variable(&desc.name))?);
         }
         let purpose = Purpose::Inference;

@@ -58,7 +58,7 @@ impl SparseSums {
         }
         let known = all.get(&name).map_or(count, |known| known.count);
         if known != count {
-            return wrong("number of all sums", known, count);
+            return wrong("total number of sums", known, count);
         }
         let known = all.entry(name).or_insert(Self { count, sums: Vec::new() });
         known.sums.extend(places.into_iter().zip(sums));
@@ -71,7 +71,7 @@ impl SparseSums {
         let mut next = 0;
         for &(place, _) in &self.sums {
             if place < next || place >= self.count {
-                let expected = format!("places that ascend, below {}", self.count);
+                let expected = format!("ascending indices below {}", self.count);
                 return Err(wrong(what, &expected, &place.to_string()));
             }
             next = place + 1;
@@ -110,7 +110,7 @@ mod tests {
             join("many", sparse.count, piece.iter().copied().unzip()).unwrap();
         }
         let error = join("many", 3, (vec![1], vec![1.0])).unwrap_err().to_string();
-        assert!(error.contains("number of all sums of `many`: expected 524291, got 3"), "{error}");
+        assert!(error.contains("total number of sums of `many`: expected 524291, got 3"), "{error}");
         let error = join("few", 3, (vec![1, 2], vec![1.0])).unwrap_err().to_string();
         assert!(error.contains("sums of `few`: expected 2, got 1"), "{error}");
         assert_eq!(joined["many"], sparse);

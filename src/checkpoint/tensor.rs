@@ -142,8 +142,8 @@ fn rows_body(reader: &mut Reader<impl Read>, section: &str, program: &Program) -
             if usize::try_from(id).map_or(true, |id| id >= height)
                 || ids.last().is_some_and(|&last| last >= id)
             {
-                let expected = format!("row numbers from 0 and below {height} that ascend");
-                return Err(reader.refused(&what, expected, format!("{id} at place {}", ids.len())));
+                let expected = format!("ascending row numbers, at least 0 and below {height}");
+                return Err(reader.refused(&what, expected, format!("{id} at index {}", ids.len())));
             }
             ids.push(id);
         }
@@ -152,7 +152,7 @@ fn rows_body(reader: &mut Reader<impl Read>, section: &str, program: &Program) -
     let value = Dense::read_numbers(dtype, &stored, |bytes| reader.read(bytes))
         .and_then(|value| SelectedRows::new(height, ids, value))
         .and_then(|value| Variable::new(value, None));
-    Ok((name, value.map_err(|e| reader.refused(&what, "rows that fit", format!("{e:#}")))?))
+    Ok((name, value.map_err(|e| reader.refused(&what, "valid rows", format!("{e:#}")))?))
 }
 
 fn body(reader: &mut Reader<impl Read>, section: &str, program: &Program) -> Result<(String, Variable)> {
@@ -172,7 +172,7 @@ fn body(reader: &mut Reader<impl Read>, section: &str, program: &Program) -> Res
     let value = Dense::read_numbers(dtype, &shape, |bytes| reader.read(bytes));
     let value = value.map_err(|e| reader.refused(&what, "a tensor", format!("{e:#}")))?;
     let value = Variable::new(value, lod.map(Into::into))
-        .map_err(|e| reader.refused(&what, "rows that fit", format!("{e:#}")))?;
+        .map_err(|e| reader.refused(&what, "rows that fit the LoD", format!("{e:#}")))?;
     Ok((name, value))
 }
 
@@ -210,8 +210,8 @@ pub(super) fn declared(
     });
     let Some(desc) = desc else {
         return Err(match section {
-            CARRIED => wrong(&what, "the name of a feed", "another"),
-            _ => wrong(&what, "only what the program has", "a tensor"),
+            CARRIED => wrong(&what, "the name of a feed", "another name"),
+            _ => wrong(&what, "only variables of the program", "another name"),
         });
     };
     let Layout { dtype, shape, levels, .. } = layout;
@@ -243,12 +243,13 @@ pub(super) fn complete(
 ) -> Result<()> {
     for (name, desc) in vars {
         let what = about(section, name);
-        let value =
-            tensors.get(*name).ok_or_else(|| wrong(&what, "a tensor, as the program has one", "none"))?;
+        let value = tensors
+            .get(*name)
+            .ok_or_else(|| wrong(&what, "a tensor for this variable of the program", "none"))?;
         fits(desc, Layout::of(value), &|_, expected, got| wrong(&what, expected, got))?;
     }
     match tensors.keys().find(|name| !vars.contains_key(name.as_str())) {
-        Some(name) => Err(wrong(&about(section, name), "only what the program has", "a tensor")),
+        Some(name) => Err(wrong(&about(section, name), "only variables of the program", "another name")),
         None => Ok(()),
     }
 }

@@ -80,10 +80,10 @@ fn end(shortage: Shortage) -> ! {
             message.add(b" bytes more, got a refusal of the system; ");
         }
         Shortage::Thread => {
-            message.add(b"\nerror: threads: expected memory and permission to start one, got a refusal of the system; ");
+            message.add(b"\nerror: threads: expected memory and permission to start a thread, got a refusal of the system; ");
         }
         Shortage::Library => {
-            message.add(b"\nerror: memory: expected some for the C library, got a refusal of the system; ");
+            message.add(b"\nerror: memory: expected memory for the C library, got a refusal of the system; ");
         }
     }
     message.add(

@@ -44,7 +44,7 @@ impl Report {
         }
         if folders.is_empty() {
             return bad(
-                "runs: expected run folders, got folders of several runs without a trained one in them",
+                "runs: expected run folders, got folders of several runs in which no training has begun",
             );
         }
         let read: Vec<(Config, Run)> = folders.iter().map(|path| read(path)).collect::<Outcome<_>>()?;
@@ -84,7 +84,7 @@ pub(crate) fn settings(configs: &[&Config]) -> Vec<(String, Vec<String>)> {
 /// Reads the config and the scores from a run folder.
 fn read(folder: &Path) -> Outcome<(Config, Run)> {
     if !run::is_run(folder) {
-        let got = if folder.is_dir() { "one without its files" } else { "no folder" };
+        let got = if folder.is_dir() { "a folder without the files of a run" } else { "no folder" };
         return bad(format!(
             "`{}`: expected a run folder, as `train` writes it, got {got}",
             folder.display()

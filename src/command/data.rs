@@ -132,9 +132,9 @@ fn check(texts: &Texts) -> Outcome<()> {
     console.more(largest.shown())?;
     let doubt = shown.is_some_and(|said| said.contains("if it is a header"));
     console.result(if doubt {
-        "nothing is wrong with it if its first line is a record"
+        "the data is valid if the first line is a record, not a header"
     } else {
-        "nothing is wrong with it"
+        "the data is valid"
     })
 }
 
@@ -271,10 +271,10 @@ fn stats(texts: &Texts) -> Outcome<()> {
         ))?;
     }
     console.result(format!(
-        "{tokens} tokens an epoch; padded batches of these would have {padded}, {more:.0} % more"
+        "{tokens} tokens per epoch; padded batches of the same texts would have {padded}, {more:.0} % more"
     ))?;
     if let Some(characters) = characters {
-        console.result(format!("{characters} characters in these tokens, which are words"))?;
+        console.result(format!("the tokens are words with {characters} characters"))?;
     }
     if let Some(coverage) = coverage {
         console.result(format!("{:.2} % of the held-out tokens are known", 100.0 * coverage))?;

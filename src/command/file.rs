@@ -23,7 +23,7 @@ pub(crate) fn resumed(folder: &Path) -> Outcome<Config> {
     let Some(missing) = missing else { return Ok(config) };
     let (name, folder) = (path.display(), folder.display());
     bad(format!(
-        "{name}: expected the config that the training has written, got one with {missing}; `unpadded inspect {folder}` \
+        "{name}: expected the config that the training has written, got a config with {missing}; `unpadded inspect {folder}` \
          prints the config of the checkpoint"
     ))
 }
@@ -43,8 +43,7 @@ pub(crate) fn of_model(model: &Model, flags: &[String]) -> Outcome<Config> {
         let of_file = name.strip_prefix("data.").is_some_and(|name| !OF_TRAINING.contains(&name));
         if is_known && !of_file && !name.starts_with("decoding.") {
             return bad(format!(
-                "--set {flag}: expected a setting of how FILE is read (`data.text`, `data.label`, …) or of `decoding`, got one of the \
-                 training, which a trained model keeps"
+                "--set {flag}: expected a setting of how FILE is read (`data.text`, `data.label`, …) or of `decoding`, got a setting of the training, which a trained model keeps"
             ));
         }
         set(&mut config, flag)?;
@@ -65,7 +64,9 @@ pub(crate) fn set(config: &mut Config, flag: &str) -> Outcome<()> {
     // The value of a separator setting may be a space, so a value of only spaces is not trimmed.
     let (name, text) = (name.trim(), if text.trim().is_empty() { text } else { text.trim() });
     if name == "task" {
-        return bad(format!("--set {flag}: expected a setting of the task, got the task: --task sets it"));
+        return bad(format!(
+            "--set {flag}: expected a setting of the task, got the task itself, which --task sets"
+        ));
     }
     let value = match (text.parse::<i64>(), text.parse::<f64>(), text.parse::<bool>()) {
         (Ok(number), ..) => Value::Int(number),
@@ -75,8 +76,7 @@ pub(crate) fn set(config: &mut Config, flag: &str) -> Outcome<()> {
             Some(list) => list,
             None if takes_lists(config, name) => {
                 return bad(format!(
-                    "--set {flag}: expected a list as TOML writes it, as --set '{name}=[\"a\", \"b\"]', got `{text}`; a shell takes \
-                     quotation marks away that are not in others"
+                    "--set {flag}: expected a list as TOML writes it, as --set '{name}=[\"a\", \"b\"]', got `{text}`; a shell removes quotation marks that are not inside other quotation marks"
                 ));
             }
             None => Value::Text(text.to_owned()),

@@ -39,7 +39,7 @@ pub(super) fn described(report: &Report) -> String {
     let peak = peak().map_or_else(String::new, |peak| format!("; peak of the process {}", megabytes(peak)));
     let divided = match report.divided {
         0 => String::new(),
-        steps => format!("; {steps} of {} steps were divided to fit", report.steps),
+        steps => format!("; {steps} of {} steps were divided to fit into memory", report.steps),
     };
     format!(
         "computed: model and optimizer {}, data {}, the largest step {}{peak}{divided}",

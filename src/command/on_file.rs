@@ -46,18 +46,18 @@ impl OnFile<'_> {
             (true, Some(path)) if parquet => {
                 let name = path.display();
                 return bad(format!(
-                    "--output {name}: expected a name for lines of text, as {} has, got one of Parquet",
+                    "--output {name}: expected the name of a text file, since {} has lines of text, got the name of a Parquet file",
                     questions.name()
                 ));
             }
             (false, Some(path)) if !parquet => {
                 let name = path.display();
                 return bad(format!(
-                    "--output {name}: expected a name that ends with `.parquet`, since answers to Parquet are Parquet"
+                    "--output {name}: expected a name that ends with `.parquet`, since the answers to a Parquet file are written as Parquet"
                 ));
             }
             (false, None) if io::stdout().is_terminal() => {
-                return bad("predict: expected `--output NAME.parquet` for Parquet, got a terminal");
+                return bad("predict: expected `--output NAME.parquet` for a Parquet file, got a terminal");
             }
             (true, Some(path)) => check_ending(path, self.path, questions.read_as())?,
             _ => {}
@@ -120,7 +120,7 @@ impl OnFile<'_> {
         let source = languages["languages"][0].as_str();
         let source = source.filter(|source| between.split(',').any(|name| name == *source));
         let named = source.map(|source| format!(", as `{before}{source}{behind}`")).unwrap_or_default();
-        error.noted(format!("give the file of the source texts alone{named}"))
+        error.noted(format!("give only the file of the source texts{named}"))
     }
 }
 
@@ -184,7 +184,9 @@ impl<'a> AnswerProgress<'a> {
         }
         match self.failed {
             0..=SHOWN => terminal::say(format!("error: {why}")),
-            next if next == SHOWN + 1 => terminal::say("error: more such records are only counted"),
+            next if next == SHOWN + 1 => {
+                terminal::say("error: further records without an answer are counted, but not listed")
+            }
             _ => {}
         }
         Ok(())

@@ -41,7 +41,7 @@ pub(super) fn check_ending(path: &Path, input: &str, read: &ReadOptions) -> Outc
         (Some("csv"), _) => ("CSV", &["csv"]),
         (Some("tsv"), _) => ("tab-separated values", &["tsv", "csv"]),
         (Some("jsonl"), _) => ("JSON Lines", &["jsonl"]),
-        (Some("columns"), _) => ("a word a line", &["conll"]),
+        (Some("columns"), _) => ("one word per line", &["conll"]),
         (Some("libsvm"), _) => ("rows of features", &["txt"]),
         (Some(_), _) => ("lines of text", &["txt", "tsv"]),
         (None, _) => return Ok(()),
@@ -130,11 +130,11 @@ impl Output {
                 ));
             }
             if read_files(input).any(|input| real(input) == real(path)) {
-                return bad(format!("--output {name}: expected another file than the one that is read"));
+                return bad(format!("--output {name}: expected a new file, got the file that is read"));
             }
             if !overwrite {
                 return bad(format!(
-                    "--output {name}: expected a new file, got an existing one; --overwrite replaces it"
+                    "--output {name}: expected a new file, got an existing file; --overwrite replaces it"
                 ));
             }
         }

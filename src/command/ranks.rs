@@ -40,7 +40,7 @@ pub(super) fn launched() -> Option<LaunchedProcess> {
 pub(super) fn alone() -> Outcome<()> {
     match launched() {
         Some(LaunchedProcess { size, .. }) => bad(format!(
-            "processes: expected one, since `train` alone runs on several, got {size}; start this command without `mpirun` or `srun`"
+            "processes: expected 1, since only `train` runs on several processes, got {size}; start this command without `mpirun` or `srun`"
         )),
         None => Ok(()),
     }
@@ -69,7 +69,7 @@ pub(super) fn world(deadline: u64) -> Outcome<Option<World>> {
     match world.size() {
         found if found == size => Ok(Some(world)),
         found => bad(format!(
-            "processes of MPI: expected {size}, as the launcher started, got {found}: the launcher is of another MPI than this build; \
+            "processes of MPI: expected {size}, as the launcher started, got {found}: the launcher and this build use different MPI libraries; \
              `mpirun` of Open MPI or `srun --mpi=pmix` fits a build with Open MPI"
         )),
     }
@@ -79,7 +79,7 @@ pub(super) fn world(deadline: u64) -> Outcome<Option<World>> {
 pub(super) fn world() -> Outcome<Option<World>> {
     match launched() {
         Some(LaunchedProcess { size, .. }) => bad(format!(
-            "processes: expected one, since this build has no MPI, got {size}; `cargo install unpadded --features mpi` installs one with MPI"
+            "processes: expected 1, since this build has no MPI, got {size}; `cargo install unpadded --features mpi` installs a build with MPI"
         )),
         None => Ok(None),
     }
@@ -148,7 +148,7 @@ pub(super) fn shares(report: &Report) -> Option<String> {
     let sent = span(&of(&|process| process.sent as f64 / steps.max(1) as f64), size);
     let computed = span(&of(&|process| process.tokens as f64 / tokens), percent);
     Some(format!(
-        "{} processes: waited {waited} of the time, sent {sent} a step each, computed {computed} of the tokens",
+        "{} processes: waited {waited} of the time, sent {sent} per step each, computed {computed} of the tokens",
         processes.len()
     ))
 }

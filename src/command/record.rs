@@ -53,7 +53,7 @@ fn json(line: &str, known: impl Fn(&str) -> bool) -> Option<String> {
     let label = cells.iter().filter_map(Value::as_str).find(|cell| known(cell));
     let label = label.map(|label| format!("`{label}` is a label of the model, and ")).unwrap_or_default();
     Some(format!(
-        "{label}the whole JSON {kind} is read as text: expected the text alone, as from `jq -r .text`"
+        "{label}the whole JSON {kind} is read as text: expected only the text, as from `jq -r .text`"
     ))
 }
 
@@ -73,8 +73,7 @@ fn header(model: &Model, line: &str) -> Option<String> {
         let bare = cells.iter().all(|cell| !cell.is_empty() && !cell.contains(char::is_whitespace));
         if cells.len() > 1 && has(&text) && (bare || label.as_deref().is_some_and(has)) {
             return Some(format!(
-                "`{text}` is a column of the training, and the header is read as text: expected texts alone; \
-                 `unpadded predict RUN FILE` reads columns"
+                "`{text}` is a column of the training, and the header is read as text: expected only texts; `unpadded predict RUN FILE` reads columns"
             ));
         }
     }
@@ -84,8 +83,8 @@ fn header(model: &Model, line: &str) -> Option<String> {
 /// Detects lines with columns: words and their tags, or a text and its translation.
 fn columns(task: Task, line: &str, known: impl Fn(&str) -> bool) -> Option<String> {
     let expected = match task {
-        Task::Tag => "a sentence a line, without tags",
-        Task::Translate => "the source text alone",
+        Task::Tag => "one sentence per line, without tags",
+        Task::Translate => "only the source text",
         _ => return None,
     };
     if line.contains('\t') {

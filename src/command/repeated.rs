@@ -67,7 +67,7 @@ impl RepeatedTraining {
         let task = config.run.task;
         if kind == Kind::Folds && !Config::keys(task).any(|key| key.to_string() == "data.fold") {
             return bad(format!(
-                "--folds {count}: expected a task whose texts are in any order, got `{}`; `--seeds {count}` trains it \
+                "--folds {count}: expected a task whose texts may be in any order, got `{}`; `--seeds {count}` trains it \
                  several times",
                 task.name()
             ));
@@ -89,13 +89,12 @@ impl RepeatedTraining {
         known.run.threads = config.run.threads;
         if known != config {
             return bad(format!(
-                "--resume {name}: expected no settings but --threads, since some of its runs have ended, got others; \
-                 `--run NEW` trains with them"
+                "--resume {name}: expected no settings but --threads, since some of its runs have ended, got other settings; `--run NEW` trains with these settings"
             ));
         }
         let Some(kind) = Kind::ALL.into_iter().find(|kind| path.join(kind.file()).is_file()) else {
             return bad(format!(
-                "--resume {name}: expected a run folder, got one of `tune`: `unpadded tune --resume {name}`"
+                "--resume {name}: expected a folder of runs, got a folder of `tune`: use `unpadded tune --resume {name}`"
             ));
         };
         let file = path.join(kind.file());
@@ -114,7 +113,7 @@ impl RepeatedTraining {
         let count = object.get(kind.names()[1]).and_then(Value::as_u64);
         let ended = object.get("runs").and_then(Value::as_array);
         let (Some(count), Some(ended)) = (count, ended) else {
-            return wrong("an object without `runs` or their number".to_owned());
+            return wrong("an object without `runs` or without the number of runs".to_owned());
         };
         Ok(Self { kind, count, config, path: path.to_owned(), ended: Some(ended.clone()), console })
     }
@@ -179,7 +178,7 @@ impl RepeatedTraining {
                 terminal::say(format!("{one} {number} of {} {several}: {name}", self.count));
             }
             let Some(figures) = self.train(&config, &name, prepared)? else {
-                terminal::say(format!("--resume {} continues", self.path.display()));
+                terminal::say(format!("--resume {} continues the training", self.path.display()));
                 return Ok(Ending::Interrupted);
             };
             self.console.result(self.line(number, &config, &figures))?;

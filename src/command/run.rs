@@ -61,8 +61,7 @@ pub(crate) fn checkpoint(path: &Path) -> Outcome<PathBuf> {
     let name = path.display();
     bad(match path.is_dir() {
         true if several(path) => format!(
-            "run folder `{name}`: expected a best.ckpt or last.ckpt in it, got a folder of several runs: name one of them; \
-             --ensemble of `predict` and `eval` joins them"
+            "run folder `{name}`: expected a best.ckpt or last.ckpt in it, got a folder of several runs: name one of the runs; --ensemble of `predict` and `eval` joins all runs"
         ),
         true => format!("run folder `{name}`: expected a best.ckpt or last.ckpt in it, got neither"),
         false => format!("`{name}`: expected a run folder or a checkpoint, got nothing there"),
@@ -134,7 +133,7 @@ impl Folder {
         match lock.try_lock() {
             Ok(()) => Ok(Self { path, _lock: lock, created }),
             Err(TryLockError::WouldBlock) => bad(format!(
-                "run folder `{name}`: expected one that is not in use, got one that another training writes to; --run names another"
+                "run folder `{name}`: expected a folder that is not in use, got a folder that another training writes to; --run names another folder"
             )),
             // If the file system supports no locks, the training runs without this lock; the checkpoint file has its own
             // lock.

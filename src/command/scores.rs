@@ -56,8 +56,8 @@ pub(crate) fn interval(unit: Unit, interval: Option<[f64; 2]>) -> String {
     }
 }
 
-/// Prints to standard error how the test file was read, and the labels that do not occur in training. With `--quiet`, prints
-/// only the warnings.
+/// Prints two things to standard error: how the test file was read, and the labels that do not occur in training. With
+/// `--quiet`, prints only the warnings.
 pub(crate) fn say(scored: &Evaluation, console: Console) {
     if !console.quiet {
         scored.said.iter().for_each(terminal::say);
@@ -66,7 +66,7 @@ pub(crate) fn say(scored: &Evaluation, console: Console) {
         let (what, name, places) = (unseen.what, terminal::shown(&unseen.name), unseen.places.join(", "));
         let more = if unseen.count as usize > unseen.places.len() { ", …" } else { "" };
         terminal::say(format!(
-            "warning: {what} `{name}` never occurs in training: {} of it scored as wrong ({places}{more})",
+            "warning: {what} `{name}` never occurs in training: {} occurrences scored as wrong ({places}{more})",
             unseen.count
         ));
     }
@@ -74,7 +74,7 @@ pub(crate) fn say(scored: &Evaluation, console: Console) {
     if !more.is_empty() {
         let count: u64 = more.iter().map(|unseen| unseen.count).sum();
         terminal::say(format!(
-            "warning: {} more labels or tags never occur in training: {count} of them scored as wrong",
+            "warning: {} more labels or tags never occur in training: {count} occurrences scored as wrong",
             more.len()
         ));
     }

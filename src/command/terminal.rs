@@ -119,7 +119,7 @@ pub(crate) struct Line {
 pub(crate) fn lines(most: usize, mut each: impl FnMut(&[Line]) -> Outcome<()>) -> Outcome<()> {
     let mut input = BufReader::with_capacity(1 << 16, io::stdin().lock());
     if io::stdin().is_terminal() {
-        say("one text a line; Ctrl-D ends");
+        say("one text per line; Ctrl-D ends the input");
     }
     let (mut waiting, mut number, mut size) = (Vec::new(), 0, 0);
     loop {

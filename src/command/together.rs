@@ -64,7 +64,7 @@ fn members(path: &Path) -> Outcome<Vec<PathBuf>> {
         planned(path)?.into_iter().filter(|run| !found.contains(&path.join(run))).collect();
     if !missing.is_empty() {
         terminal::say(format!(
-            "warning: {name}: no checkpoint of {}; `train --resume {name}` trains the rest",
+            "warning: {name}: no checkpoint of {}; `train --resume {name}` trains the missing runs",
             missing.join(", ")
         ));
     }

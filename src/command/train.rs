@@ -140,7 +140,7 @@ impl Train {
         let memory = ranks::memory(world.as_ref(), &config, last.as_deref())?;
         if let Some(set) = config.run.memory.filter(|set| last.is_some() && set.bytes() != memory) {
             let known = ByteSize::of_bytes(memory);
-            terminal::say(format!("memory limit: {known}, as in the training so far, not {set}"));
+            terminal::say(format!("memory limit: {known}, as in the training so far; {set} is ignored"));
             config.run.memory = Some(known);
         }
         let prepared = prepare_within(&config, last.as_deref(), memory);
@@ -179,7 +179,7 @@ impl Train {
         let (trainer, data, scoring) = parts(prepared);
         let fitted = training.fit(trainer, &data, config.training.epochs, world)?;
         if fitted.report.ended == StopReason::Interrupted {
-            terminal::say(format!("--resume {} continues", folder.path().display()));
+            terminal::say(format!("--resume {} continues the training", folder.path().display()));
             return Ok(Ending::Interrupted);
         }
         let finished = training.finish(fitted, scoring)?;

@@ -254,21 +254,20 @@ pub(crate) fn check_new(path: &Path, overwrite: bool) -> Outcome<()> {
     }
     let name = path.display();
     if !run::is_run(path) {
-        let expected = "expected a new folder or an empty one, or with --overwrite one that holds a run";
+        let expected = "expected a new or empty folder, or with --overwrite a run folder";
         return bad(match run::several(path) {
             true => format!(
-                "--run {name}: expected a new folder, got one that holds several runs; `--resume {name}` of the same \
-                 command continues them"
+                "--run {name}: expected a new folder, got a folder of several runs; `--resume {name}` of the same command continues these runs"
             ),
-            false => format!("--run {name}: {expected}, got one with other files in it"),
+            false => format!("--run {name}: {expected}, got a folder with other files"),
         });
     }
     if !overwrite {
         let advice = match run::last(path).is_file() {
-            true => format!("--resume {name} continues it, --overwrite replaces it"),
-            false => "nothing was saved in it yet; --overwrite replaces it".to_owned(),
+            true => format!("--resume {name} continues the run, --overwrite replaces it"),
+            false => "nothing was saved in the folder yet; --overwrite replaces the run".to_owned(),
         };
-        return bad(format!("--run {name}: expected a new folder, got one that holds a run; {advice}"));
+        return bad(format!("--run {name}: expected a new folder, got a run folder; {advice}"));
     }
     Ok(())
 }

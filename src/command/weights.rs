@@ -53,7 +53,7 @@ impl Export {
             let (name, got) = (self.file.display(), self.file.with_extension("safetensors"));
             let got = got.display();
             return bad(format!(
-                "{name}: expected a name that ends with `.safetensors`, the format that is written, got one of another format or of none: `{got}` fits"
+                "{name}: expected a name that ends with `.safetensors`, the format that is written, got another ending or none: `{got}` fits"
             ));
         }
         let checkpoint = self.which.checkpoint()?;

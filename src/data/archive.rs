@@ -155,7 +155,7 @@ impl Origin {
             if debris(&name) {
                 continue;
             }
-            let broken = |got: String| self.damaged(format!("`{name}` in it, {got}"));
+            let broken = |got: String| self.damaged(format!("a zip with the member `{name}`, {got}"));
             if file.encrypted() {
                 return Err(broken("which is encrypted".into()));
             }

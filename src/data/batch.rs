@@ -234,7 +234,7 @@ impl Sample {
         Self { place, ..self }
     }
 
-    /// Adds to an error about the sample the line of the sample.
+    /// Adds the line of the sample to an error about the sample.
     fn noted(&self, error: Error) -> Error {
         noted(error, self.number, self.place.as_ref())
     }
@@ -306,7 +306,7 @@ pub struct Batch {
     places: Vec<Option<FileLine>>,
 }
 
-/// Adds to an error about the sample `number` the line of the sample, if it is known.
+/// Adds the line of sample `number` to an error about this sample, if the line is known.
 fn noted(error: Error, number: u64, place: Option<&FileLine>) -> Error {
     place.into_iter().fold(error, |error, place| error.noted(format!("sample {number} is at {place}")))
 }
@@ -325,7 +325,7 @@ impl Batch {
         Self { places, ..Self::of(values, numbers, tokens) }
     }
 
-    /// Adds to an error about a sample of this batch the line of the sample, if it is known.
+    /// Adds the line of a sample to an error about a sample of this batch, if the line is known.
     pub(crate) fn noted(&self, error: Error) -> Error {
         let Some(number) = error.sample() else { return error };
         let place = self.numbers.iter().zip(&self.places).find(|(known, _)| **known == number);
@@ -403,7 +403,7 @@ pub(super) fn check(names: &[String], kinds: &[Kind], sample: &Sample) -> Result
         let fault = if kind(field) == before {
             field.fault()
         } else {
-            Some((format!("{before}, as before"), kind(field).to_string()))
+            Some((format!("{before}, as in the samples before"), kind(field).to_string()))
         };
         if let Some((expected, got)) = fault {
             let what = format!("field `{name}` of sample {}", sample.number);

@@ -157,7 +157,10 @@ impl Columns {
             first.refuse_others(found.words, found.tags, words.is_some())?;
         }
         if found.count < 2 {
-            return wrong("at least two, a word and its tag".into(), "one in its first lines".into());
+            return wrong(
+                "at least two columns, a word and its tag".into(),
+                "one column in the first lines".into(),
+            );
         }
         if let Some(like) = like {
             if like.count != found.count {
@@ -224,9 +227,10 @@ impl Columns {
     /// scheme. In a file with more columns, returns an error if other columns have tags of a scheme, but the tag column
     /// has none. Also returns an error for CoNLL-2009.
     fn take_scheme(&mut self, first: &First, is_set: bool) -> Result<()> {
-        let gives = "`tags` (`data.label` in a config) gives";
+        let set = "set `tags` (`data.label` in a config)";
         if first.is_of_2009() {
-            let expected = format!("the column of the tags: {gives} it, 5 the column of the parts of speech");
+            let expected =
+                format!("a known column of tags: {set} to its number, such as 5 for the parts of speech");
             return Err(first.wrong(expected, "CoNLL-2009, whose last columns have predicates"));
         }
         match (first.schemes_beside(self.tags).as_slice(), self.count) {
@@ -237,10 +241,13 @@ impl Columns {
             }
             (found, _) => {
                 let at = found.iter().map(|at| (at + 1).to_string()).collect::<Vec<_>>().join(" and ");
-                let words = if is_set { "" } else { ", and `tokens` (`data.text`) the column of the words" };
-                let expected =
-                    format!("tags of a scheme in column {}: {gives} their column{words}", self.tags + 1);
-                return Err(first.wrong(expected, format!("such tags in column {at}")));
+                let words =
+                    if is_set { "" } else { ", and `tokens` (`data.text`) to the column of the words" };
+                let expected = format!(
+                    "tags of a scheme in column {}: {set} to the column of the tags{words}",
+                    self.tags + 1
+                );
+                return Err(first.wrong(expected, format!("tags of a scheme in column {at}")));
             }
         }
         Ok(())
@@ -439,7 +446,7 @@ impl Block {
         };
         let fits = count == columns.count || (columns.ontonotes && count > columns.count);
         if !fits || empty {
-            let got = if empty { "an empty one in".into() } else { format!("{count} in") };
+            let got = if empty { "an empty column in".into() } else { format!("{count} in") };
             let least = if columns.ontonotes { "at least " } else { "" };
             let expected = format!("{least}{} columns{between}{of}", columns.count);
             return Err(Reason { expected, got: format!("{got} {}", shown(line)) });
@@ -463,8 +470,8 @@ impl Block {
                     (false, Some(_)) if matches!(id, Some(0 | 1)) => {
                         "a blank line before the first word of the next sentence".to_owned()
                     }
-                    (false, Some(next)) => format!("the word of number {next}"),
-                    _ => "the word of number 1 at the start of a sentence".to_owned(),
+                    (false, Some(next)) => format!("the word with number {next}"),
+                    _ => "the word with number 1 at the start of a sentence".to_owned(),
                 };
                 return Err(Reason { expected, got: format!("{} in {}", shown(first), shown(line)) });
             }
@@ -485,10 +492,10 @@ impl Block {
 fn inside(open: &mut Option<String>, tag: &str) -> Result<String, Reason> {
     let wrong = |expected: &str| Err(Reason { expected: expected.to_owned(), got: format!("`{tag}`") });
     let Some((begun, ends)) = bracket(tag) else {
-        return wrong("a tag in brackets, as all before: `(kind*`, `*`, `*)` or `(kind*)`");
+        return wrong("a tag in brackets, as all tags before: `(kind*`, `*`, `*)` or `(kind*)`");
     };
     let found = match (begun, &*open) {
-        (Some(_), Some(_)) => return wrong("the end `*)` of a chunk before the next one"),
+        (Some(_), Some(_)) => return wrong("the end `*)` of a chunk before the next chunk"),
         (None, None) if ends => return wrong("a chunk, begun by `(kind*`, before its end"),
         (None, None) => return Ok("O".to_owned()),
         (None, Some(kind)) => format!("I-{kind}"),

@@ -162,7 +162,7 @@ impl Continuous {
             }
         }
         if names[0] == names[1] {
-            return Err(Error::new("names of feeds", "two", format!("`{}` twice", names[0])));
+            return Err(Error::new("names of feeds", "two different names", format!("`{}` twice", names[0])));
         }
         if ids.len() <= streams {
             let expected = format!("more ids than its {streams} streams");
@@ -371,7 +371,7 @@ mod tests {
         assert_eq!(of(3, 3, 1, ["x", "y"]), "text: expected more ids than its 3 streams, got 3");
         assert_eq!(of(3, 0, 1, ["x", "y"]), "streams of a text: expected at least 1, got 0");
         assert_eq!(of(3, 1, 0, ["x", "y"]), "steps of a window: expected at least 1, got 0");
-        assert_eq!(of(3, 1, 1, ["x", "x"]), "names of feeds: expected two, got `x` twice");
+        assert_eq!(of(3, 1, 1, ["x", "x"]), "names of feeds: expected two different names, got `x` twice");
         for id in [-1, 1 << 32] {
             let error = Continuous::new([1, id, 2], 1, 1, ["x", "y"]).unwrap_err().to_string();
             assert_eq!(error, format!("id 1 of a text: expected 0 to 4294967295, got {id}"));

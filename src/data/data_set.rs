@@ -16,8 +16,8 @@ pub trait Record: Clone + Send + Sync + 'static {
     /// The plural noun for the records in messages, such as `texts`.
     const PLURAL: &'static str;
 
-    /// Adds to a fingerprint the part of the record that decides whether the record is held out. If several records are
-    /// equal in this part, either all or none of them are held out.
+    /// Adds a part of the record to a fingerprint: the part that decides whether the record is held out. If several
+    /// records are equal in this part, either all or none of these records are held out.
     fn held_out_by(&self, fingerprint: Fingerprint) -> Fingerprint;
 
     /// The stratum of the record for a cross-validation, such as the label. Each stratum is spread about equally over

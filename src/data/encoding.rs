@@ -131,7 +131,8 @@ impl Encoding {
         let is_utf_8 = |line: &[u8]| !line.is_ascii() && std::str::from_utf8(line).is_ok();
         if guessed && self == Self::Windows1252 && bytes.split(|&byte| byte == b'\n').any(is_utf_8) {
             let expected = "windows-1252, as the first bytes beyond ASCII are".into();
-            let got = "UTF-8: the file mixes both; `data.encoding` in a config sets one".into();
+            let got =
+                "UTF-8: the file mixes both encodings; `data.encoding` in a config sets the encoding".into();
             return Err(Reason { expected, got });
         }
         let text = match self {

@@ -19,9 +19,9 @@ use super::{
 };
 use crate::error::{AtCaller, Error, ErrorKind, Result};
 
-/// Records in files that may be larger than memory: each pass reads the files anew and holds one record in memory.
-/// `Files` reads the same formats as [`DataSet`](super::DataSet), with the same options. The files must not change
-/// between passes.
+/// Records in files that may be larger than memory: each pass reads the files again and holds one record in
+/// memory. `Files` reads the same formats as [`DataSet`](super::DataSet), with the same options. The files must
+/// not change between passes.
 ///
 /// ```
 /// use unpadded::data::{Data, LabelledFiles, Limits, Tokenizer};
@@ -46,7 +46,7 @@ pub struct Files<R> {
     parts: Vec<HoldOutChoice>,
     /// The number of records and their fingerprint, if [`LabelledFiles::survey`] has computed both; else `None`.
     known: Option<RecordCount>,
-    /// The memory, in bytes, that the samples may take; `None` if each pass makes the samples anew.
+    /// The memory, in bytes, that the samples may take; `None` if each pass makes the samples again.
     samples_within: Option<usize>,
 }
 

@@ -69,7 +69,7 @@ impl Folder {
     #[track_caller]
     pub fn extension(mut self, extension: &str) -> Result<Self> {
         self.files.retain(|(below, _)| parts(below).2 == Some(extension));
-        self.filled(&format!("some that end with `.{extension}`"))
+        self.filled(&format!("files that end with `.{extension}`"))
     }
 
     /// Keeps only the files for whose path below the folder `wanted` returns true.
@@ -109,11 +109,11 @@ impl Folder {
         classes.sort_by(|a, b| a.0.cmp(&b.0));
         if let Some(pair) = classes.windows(2).find(|pair| pair[0].0 == pair[1].0) {
             let [a, b] = [0, 1].map(|i| format!("`{}`", pair[i].1.name()));
-            let got = format!("`{}` of {a} and {b}", pair[0].0);
+            let got = format!("label `{}` for {a} and {b}", pair[0].0);
             return Err(Error::of(
                 ErrorKind::Format,
                 format!("labels in `{}`", self.name),
-                "a file each",
+                "one file per label",
                 got,
             ));
         }
@@ -134,9 +134,14 @@ impl Folder {
         let names = self.files.iter().map(|(below, _)| below.as_str());
         let mut stray = names.filter(|below| folder(below).is_none()).peekable();
         if stray.peek().is_some() {
-            let got = format!("{} in none", quoted(stray));
+            let got = format!("{} outside of any folder", quoted(stray));
             let what = format!("files of `{}`", self.name);
-            return Err(Error::of(ErrorKind::Format, what, "each in a folder that is its label", got));
+            return Err(Error::of(
+                ErrorKind::Format,
+                what,
+                "each file in a folder with the name of its label",
+                got,
+            ));
         }
         let markup = self.files.iter().all(|(below, _)| is_markup(below));
         let label = |(below, file): &(String, TextFile)| Some((folder(below)?, file.clone().markup(markup)));
@@ -148,7 +153,7 @@ impl Folder {
         match classes.first() {
             Some((first, _)) if classes.iter().all(|(label, _)| label == first) => {
                 let what = format!("labels in `{}`", self.name);
-                Err(Error::of(ErrorKind::Format, what, "at least two", format!("`{first}` alone")))
+                Err(Error::of(ErrorKind::Format, what, "at least two", format!("only `{first}`")))
             }
             _ => Ok(classes),
         }

@@ -47,8 +47,8 @@ struct Group {
 
 impl<R: Record> DataSet<R> {
     /// Holds out one fold: returns the remaining records, then the records of the fold. The folds depend on the seed
-    /// and on the records, but not on the order of the records. Two records that [`Self::hold_out`] never separates are
-    /// in the same fold. All folds have about the same number of records, and about the same number of records per
+    /// and on the records, but not on the order of the records. If [`Self::hold_out`] never separates two records, both
+    /// are in the same fold. All folds have about the same number of records, and about the same number of records per
     /// label.
     pub(crate) fn hold_out_fold(self, fold: Fold, seed: u64) -> (Self, Self) {
         let key = |record: &R| record.held_out_by(Fingerprint::default().number(seed)).finish();
@@ -65,9 +65,9 @@ impl<R: Record> DataSet<R> {
     }
 }
 
-/// Assigns groups to folds, and returns the keys of the groups in fold `fold`. A group is assigned to the fold that, so
-/// far, has the smallest share of the group's labels. If several folds have the same share, the fold with the fewest
-/// records gets the group.
+/// Assigns groups to folds, and returns the keys of the groups in fold `fold`. Each group is assigned to the fold that so
+/// far has the fewest records with the same labels, relative to the number of such records in the whole data set. If this
+/// share is equal in several folds, the fold with the fewest records gets the group.
 fn dealt(mut groups: Vec<Group>, fold: Fold) -> Vec<u64> {
     // Large groups are assigned first, so that small groups even out the sizes of the folds. Groups of equal size and
     // equal strata are in the pseudorandom order of their keys.

@@ -60,13 +60,13 @@ impl HuggingFace {
         };
         if let Some(kind) = model.get("type").filter(|kind| !MODELS.iter().any(|known| *kind == known)) {
             let known = format!("a model of type `{}`", MODELS.join("`, `"));
-            return Err(wrong(&known, format!("one of type {kind}")));
+            return Err(wrong(&known, format!("a model of type {kind}")));
         }
         // The crate `tokenizers` panics on some invalid merges; the panic becomes an error here.
         let read = catch_unwind(|| tokenizers::Tokenizer::from_bytes(&json).map_err(|e| e.to_string()));
         let mut cutter = read
             .unwrap_or_else(|_| Err("its reader stopped".to_owned()))
-            .map_err(|said| wrong(expected, format!("one that cannot be read ({said})")))?;
+            .map_err(|said| wrong(expected, format!("a tokenizer that cannot be read ({said})")))?;
         // Padding and truncation, which the file may set, are switched off.
         cutter.with_padding(None);
         cutter.with_truncation(None).map_err(|e| wrong(expected, e.to_string()))?;
@@ -76,7 +76,10 @@ impl HuggingFace {
         let known = cutter.get_vocab(true);
         let count = known.values().max().map_or(0, |&last| last as usize + 1);
         if known.is_empty() || count - known.len().min(count) > GAPS {
-            return Err(wrong("tokens numbered from 0 on", format!("{} up to {count}", known.len())));
+            return Err(wrong(
+                "tokens numbered from 0 on",
+                format!("{} tokens with ids below {count}", known.len()),
+            ));
         }
         let mut tokens = vec![String::new(); count];
         for (token, id) in known {

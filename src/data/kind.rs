@@ -68,8 +68,8 @@ const STARTS: [(&[u8], &str, &str); 32] = [
     ),
 ];
 
-/// Detects from the first bytes whether a file is not text. Returns the kind of the file, such as `a PDF document`, and
-/// advice for the user; `None` if the file may be text.
+/// Detects whether a file is not text, from its first bytes. Returns the kind of the file, such as `a PDF document`,
+/// and advice for the user; `None` if the file may be text.
 fn foreign(first: &[u8]) -> Option<(&'static str, &'static str)> {
     let found = STARTS.iter().find(|(start, ..)| first.starts_with(start));
     match found {
@@ -84,8 +84,8 @@ fn foreign(first: &[u8]) -> Option<(&'static str, &'static str)> {
     is_tar.then_some(("a tar archive", "unpack it by `tar -xf FILE`"))
 }
 
-/// Detects from the first bytes whether a file is an HTML page or an XML document. Returns the kind and advice for the
-/// user; `None` for other files.
+/// Detects whether a file is an HTML page or an XML document, from its first bytes. Returns the kind and advice for
+/// the user; `None` for other files.
 fn markup(first: &[u8]) -> Option<(&'static str, &'static str)> {
     let text = first.strip_prefix(b"\xef\xbb\xbf").unwrap_or(first).trim_ascii_start();
     // An HTML page has no tab in its first line; a table whose first text is an HTML page has a tab there.

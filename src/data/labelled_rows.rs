@@ -110,14 +110,14 @@ impl LabelledRows {
             // The largest number up to which `f64` represents every whole number exactly.
             const LARGEST: f64 = (1u64 << 53) as f64;
             if row.label.fract() != 0.0 || row.label.abs() > LARGEST {
-                let expected = "whole numbers, as classes have";
+                let expected = "whole numbers, because the labels are classes";
                 let got = format!("{} of row {number}", row.label);
                 return Err(Error::of(ErrorKind::Format, what(), expected, got));
             }
             *counts.entry(row.label as i64).or_default() += 1;
         }
         if counts.len() < 2 {
-            let got = counts.keys().next().map_or_else(|| "none".to_owned(), |one| format!("`{one}` alone"));
+            let got = counts.keys().next().map_or_else(|| "none".to_owned(), |one| format!("only `{one}`"));
             return Err(Error::of(ErrorKind::Format, what(), "at least two", got));
         }
         let entries = counts.into_iter().map(|(class, count)| (class.to_string(), count));

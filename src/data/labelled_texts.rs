@@ -121,7 +121,7 @@ pub(super) fn at_least_two<T: AsRef<str>>(
 ) -> Result<Vocabulary> {
     let got = match Vocabulary::labels(labels) {
         Ok(found) if found.len() > 1 => return Ok(found),
-        Ok(found) => found.tokens().map(|label| format!("`{label}` alone")).collect(),
+        Ok(found) => found.tokens().map(|label| format!("only `{label}`")).collect(),
         Err(_) => "none".to_owned(),
     };
     Err(Error::of(ErrorKind::Format, format!("labels in `{name}`"), "at least two", got))
@@ -184,7 +184,7 @@ mod tests {
             some.clone().hold_out(0, 1).1.loader(feeds, &cut, (&words, &labels)).map(drop),
             "texts of `some.tsv, held out`: expected at least one, got none",
         );
-        message(other.labels().map(drop), "labels in `some.tsv`: expected at least two, got `maybe` alone");
+        message(other.labels().map(drop), "labels in `some.tsv`: expected at least two, got only `maybe`");
         let often = Limits { min_count: 2, ..Limits::default() };
         let none = "tokens of a vocabulary: expected at least one token that occurs 2 times or more and fits into the size \
                     limit, got none among 2 distinct tokens; in `some.tsv`";

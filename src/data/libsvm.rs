@@ -141,9 +141,9 @@ fn label(cell: &str) -> Result<f64, Reason> {
         Ok(label) if label.is_finite() => Ok(label + 0.0),
         _ => {
             let hint = if cell.contains(':') {
-                ", a pair in its place"
+                ", which is a pair"
             } else if cell.contains(',') {
-                ": files of several labels a row are not read"
+                ": a row with several labels is not supported"
             } else {
                 ""
             };

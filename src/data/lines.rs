@@ -25,7 +25,7 @@ pub(super) fn broken(what: String, error: &std::io::Error) -> Error {
             Error::of(ErrorKind::Format, what, "more of the compressed file", got)
         }
         InvalidData | InvalidInput => {
-            let got = format!("a damaged one ({error})");
+            let got = format!("a damaged file ({error})");
             Error::of(ErrorKind::Format, what, "a compressed file that can be unpacked", got)
         }
         _ => Error::io(what, "read", error),
@@ -99,7 +99,7 @@ impl Lines {
         let line = line.strip_suffix(b"\r").unwrap_or(line);
         if line.len() > self.max {
             let expected = format!("a line of at most {} bytes", self.max);
-            let got = "a longer one: is it text, with line ends?".into();
+            let got = "a longer line: is the file text with line ends?".into();
             return Ok(Some(Err(Reason { expected, got })));
         }
         let marked = self.number == 1 && self.encoding == Encoding::Utf8;

@@ -185,7 +185,8 @@ mod tests {
         let targets: Vec<&str> = found.records().iter().map(|pair| pair.target.as_str()).collect();
         assert_eq!((targets, found.name()), (vec!["Salut.", "Cours\u{202f}!", "Va."], "some.tsv"));
         let of = |lines: &'static str| Pairs::of_lines(&TextFile::embedded("some.tsv", lines));
-        let expected = "expected text, one tab and text, and perhaps another tab and something else, got";
+        let expected =
+            "expected text, one tab and text, optionally followed by a tab and a third column, got";
         for (lines, got) in [
             ("a\tb\nno tab\n", "some.tsv:2: {} no tab in \"no tab\""),
             ("a\tb\n\n\tb\n", "some.tsv:3: {} nothing before the tab in \"\\tb\""),
@@ -230,7 +231,7 @@ mod tests {
         );
         refused(
             load(&some, &own(&["c", "("])),
-            "special token of a vocabulary: expected one that it has, got `)`",
+            "special token of a vocabulary: expected a special token of this vocabulary, got `)`",
         );
         refused(
             load(&some.clone().hold_out_pairs(0, 1).1, &to),

@@ -42,7 +42,9 @@ impl Parallel {
                 }
                 Ok(Some(lines))
             }
-            _ => Err(self.uneven()?.unwrap_or_else(|| Error::new("lines", "as many in each", "others"))),
+            _ => Err(self
+                .uneven()?
+                .unwrap_or_else(|| Error::new("lines", "the same number in all files", "different numbers"))),
         }
     }
 
@@ -114,7 +116,7 @@ pub(super) fn pairs(source: &TextFile, target: &TextFile) -> Result<Stream<Pair>
         let [source, target] = lines else { return Ok(None) };
         let blank = |at: usize, other: usize| {
             let other = names.get(other).map_or("", String::as_str);
-            let expected = format!("a text, as line {number} of `{other}` has one");
+            let expected = format!("a text, since line {number} of `{other}` has a text");
             Err((at, Reason { expected, got: "a blank line".to_owned() }))
         };
         match (source.trim().is_empty(), target.trim().is_empty()) {

@@ -225,7 +225,7 @@ impl ColumnSpec {
         let (mut count, mut empty) = (0, false);
         cells(&mut |cell| (count, empty) = (count + 1, empty || cell.is_empty()));
         if count != self.columns || empty {
-            let got = if empty { "an empty one in".into() } else { format!("{count} in") };
+            let got = if empty { "an empty column in".into() } else { format!("{count} in") };
             let expected = format!("{} columns", self.columns);
             return Err(Reason { expected, got: format!("{got} {}", shown(line)) });
         }
@@ -290,7 +290,7 @@ pub(super) fn translation(line: &str) -> Result<Option<Pair>, Reason> {
     }
     let third = line.match_indices('\t').nth(1).map_or(line.len(), |(at, _)| at);
     let (two, rest) = line.split_at(third);
-    let expected = "text, one tab and text, and perhaps another tab and something else";
+    let expected = "text, one tab and text, optionally followed by a tab and a third column";
     if rest.matches('\t').count() > 1 {
         let got = format!("{} tabs in {}", line.matches('\t').count(), shown(line));
         return Err(Reason { expected: expected.to_owned(), got });
@@ -458,7 +458,7 @@ impl<R> Records<R> {
         if records.is_empty() {
             let got = match self.skipped.count {
                 0 => "none".to_owned(),
-                count => format!("none, and {count} malformed"),
+                count => format!("none, and {count} malformed records"),
             };
             let what = format!("records of file `{}`", self.name);
             return Err(Error::of(ErrorKind::Format, what, "at least one", got));

@@ -75,7 +75,7 @@ impl Spilling {
         let bytes = id.to_le_bytes();
         let (own, rest) = bytes.split_at_checked(self.width).unwrap_or((&bytes, &[]));
         if rest.iter().any(|&byte| byte != 0) {
-            let expected = format!("one of at most {} bytes, as `below` says", self.width);
+            let expected = format!("an id of at most {} bytes, as `below` says", self.width);
             return Err(Error::new(format!("id {} of a text", self.len), expected, id.to_string()));
         }
         self.len += 1;

@@ -297,7 +297,7 @@ impl TagSurvey {
             if broken * 4 > chunked || counts.keys().any(is_other) {
                 let name = found.tagging.scheme.name();
                 let why = format!(
-                    "their letters are the letters of {name}, but {broken} of {chunked} sentences break it"
+                    "their letters are the letters of {name}, but {broken} of {chunked} sentences break this scheme"
                 );
                 return Ok(plain(Some(why)));
             }
@@ -317,7 +317,7 @@ impl TagSurvey {
         let Some(similar) = similar else { return Ok(plain(None)) };
         let all: u64 = counts.values().sum();
         if count(&standard).saturating_mul(20) < all {
-            let why = format!("`{similar}` looks like a tag of a scheme, most others do not");
+            let why = format!("`{similar}` looks like a tag of a scheme, but most tags do not");
             return Ok(plain(Some(why)));
         }
         let origin = plain(None).origin;
@@ -389,7 +389,7 @@ impl TagSurvey {
             }
             _ if origin == Origin::Set => "; `scheme` (`data.scheme` in a config) set this scheme",
             _ => {
-                "; `scheme` (`data.scheme` in a config) sets another one: `plain` keeps all tags as they are"
+                "; `scheme` (`data.scheme` in a config) sets another scheme: `plain` keeps all tags as they are"
             }
         };
         let kept = all - broken;
@@ -405,9 +405,9 @@ impl TagSurvey {
             }
         };
         let count = if broken == 1 {
-            "1 sentence breaks that".to_owned()
+            "1 sentence does not fit".to_owned()
         } else {
-            format!("{broken} sentences break that")
+            format!("{broken} sentences do not fit")
         };
         Err(Error::of(ErrorKind::Format, place(at, word)?, expected, got).noted(format!("{count}{hint}")))
     }

@@ -211,7 +211,7 @@ impl TaggedTexts {
         if labels().next().is_none() && !all.is_empty() {
             let names: Vec<String> = all.iter().map(|of| format!("`{}`", of.name)).collect();
             let what = format!("labels of the texts of {}", names.join(" and "));
-            return Err(Error::of(ErrorKind::Format, what, "one for each text", "none at all"));
+            return Err(Error::of(ErrorKind::Format, what, "one label per text", "no labels"));
         }
         Vocabulary::labels(labels())
     }
@@ -407,7 +407,7 @@ mod tests {
     fn texts_without_labels_are_named() {
         let texts = TaggedTexts::of_columns(&file("c.txt", "a O\n")).unwrap();
         let error = TaggedTexts::labels([&texts]).unwrap_err().to_string();
-        let expected = "labels of the texts of `c.txt`: expected one for each text, got none at all";
+        let expected = "labels of the texts of `c.txt`: expected one label per text, got no labels";
         assert!(error.contains(expected), "{error}");
     }
 
@@ -420,7 +420,7 @@ mod tests {
         refused(read("a O\nb\n"), "c.txt:2: expected 2 columns, got 1 in \"b\"");
         refused(
             read("a\nb\n"),
-            "columns of file `c.txt`: expected at least two, a word and its tag, got one in its first lines",
+            "columns of file `c.txt`: expected at least two columns, a word and its tag, got one column in the first lines",
         );
         refused(read("\n"), "records of file `c.txt`: expected at least one, got none");
     }

@@ -138,7 +138,7 @@ impl TextFile {
     #[track_caller]
     fn which(&self, members: &[Member], got: &str) -> Error {
         let expected = match members {
-            [] => "a file in it".to_owned(),
+            [] => "a file in the zip".to_owned(),
             _ => format!("one of {}", quoted(members.iter().map(|member| &*member.name))),
         };
         Error::of(ErrorKind::Format, format!("member of zip `{}`", self.origin.name()), expected, got)
@@ -203,8 +203,9 @@ impl TextFile {
             _ => "as the byte order mark says",
         };
         let name = self.encoding.name();
-        self.guessed
-            .then(|| format!("encoding {name}, {why}; `encoding` (`data.encoding` in a config) sets another"))
+        self.guessed.then(|| {
+            format!("encoding {name}, {why}; `encoding` (`data.encoding` in a config) sets another encoding")
+        })
     }
 
     /// Sets the treatment of malformed lines: they are an error, skipped, or collected (default:
@@ -309,7 +310,7 @@ impl TextFile {
                 [only] => file.member = Some(only.clone()),
                 [] => return Err(file.which(&members, "none")),
                 _ => {
-                    let got = format!("{}: unpack the one meant", members.len());
+                    let got = format!("{} files: unpack the wanted file", members.len());
                     return Err(file.which(&members, &got));
                 }
             }
@@ -347,7 +348,8 @@ impl TextFile {
             }
         }
         if contents.len() > self.max_text {
-            let expected = format!("at most {} bytes in gzip or zip, or a file without them", self.max_text);
+            let expected =
+                format!("at most {} bytes after decompression, or an uncompressed file", self.max_text);
             return Err(Error::of(ErrorKind::Format, format!("file `{name}`"), expected, "more"));
         }
         Ok(contents)

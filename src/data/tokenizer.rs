@@ -116,7 +116,7 @@ impl Tokenizer {
     pub fn hugging_face(path: impl AsRef<Path>) -> Result<Self> {
         let name = path.as_ref().display().to_string();
         let json = TextFile::open(path).and_then(|file| file.text());
-        let json = json.map_err(|e| e.noted(format!("it is the tokenizer `{name}`"))).at_caller()?;
+        let json = json.map_err(|e| e.noted(format!("the file is the tokenizer `{name}`"))).at_caller()?;
         Self::of_json(&name, &json).at_caller()
     }
 
@@ -128,9 +128,9 @@ impl Tokenizer {
 
     #[cfg(not(feature = "tokenizers"))]
     fn of_json(name: &str, _: &str) -> Result<Self> {
-        let what = format!("tokenizer `{name}` of Hugging Face's");
-        let expected = "a build that reads it, by `--features tokenizers`";
-        Err(Error::of(ErrorKind::Format, what, expected, "one without the feature `tokenizers`"))
+        let what = format!("Hugging Face tokenizer `{name}`");
+        let expected = "a build with the feature `tokenizers` (`--features tokenizers`)";
+        Err(Error::of(ErrorKind::Format, what, expected, "a build without this feature"))
     }
 
     /// Makes all tokens lower case. A tokenizer from a `tokenizer.json` is unchanged: the file's own normalizer
@@ -166,7 +166,7 @@ impl Tokenizer {
             Some((_, cut)) => Ok(Self { cut, lowercase }),
             None => {
                 let known = Cut::NAMED.map(|(name, _)| name).join("`, `");
-                let expected = format!("one of `{known}`, with `{LOWERCASE}` behind it or not");
+                let expected = format!("one of `{known}`, optionally followed by `{LOWERCASE}`");
                 Err(Error::new("tokenizer", expected, format!("`{name}`")))
             }
         }
@@ -285,8 +285,7 @@ mod tests {
             assert_eq!(Tokenizer::from_name(&lowercase.name()), Ok(lowercase));
         }
         let message = Tokenizer::from_name("bpe").unwrap_err().to_string();
-        let expected = "tokenizer: expected one of `whitespace`, `words`, `characters`, `pieces`, with `, lowercase` \
-                        behind it or not, got `bpe`";
+        let expected = "tokenizer: expected one of `whitespace`, `words`, `characters`, `pieces`, optionally followed by `, lowercase`, got `bpe`";
         assert_eq!(message, expected);
     }
 

@@ -261,7 +261,8 @@ impl Vocabulary {
             return Ok(id);
         }
         let known: Vec<String> = self.special_tokens().map(|own| format!("`{own}`")).collect();
-        let expected = if known.is_empty() { "one that it has".to_owned() } else { known.join(", ") };
+        let expected =
+            if known.is_empty() { "a special token of this vocabulary".to_owned() } else { known.join(", ") };
         Err(Error::new("special token of a vocabulary", expected, format!("`{name}`")))
     }
 

@@ -1,5 +1,6 @@
-//! A file that is read repeatedly and must not change meanwhile. The size and the modification time are checked when
-//! the file is opened. The checksum of the bytes is checked whenever a reader reaches the end of the file.
+//! A file that is read repeatedly and must not change between the first and the last reading. The size and the
+//! modification time are checked when the file is opened. The checksum of the bytes is checked whenever a reader
+//! reaches the end of the file.
 
 use std::fmt;
 use std::fs::{self, File, Metadata};
@@ -85,10 +86,10 @@ impl WatchedFile {
         match () {
             () if now.is_dir() => changed("a folder in its place".into()),
             () if !now.is_file() => changed("a pipe or a device in its place".into()),
-            () if now.len() != self.size => {
-                changed(format!("{} bytes in the place of {}", now.len(), self.size))
+            () if now.len() != self.size => changed(format!("{} bytes instead of {}", now.len(), self.size)),
+            () if now.modified().ok() != self.modified => {
+                changed("a file that was written since then".into())
             }
-            () if now.modified().ok() != self.modified => changed("one that was written since".into()),
             () => Ok(()),
         }
     }
@@ -147,7 +148,7 @@ impl Read for Reading {
             self.of.change(&self.file.metadata()?).map_err(io::Error::other)?;
             let sum = sum.finalize();
             if *self.of.sum.get_or_init(|| sum) != sum {
-                return Err(io::Error::other(FileChange("other bytes than it had".into())));
+                return Err(io::Error::other(FileChange("other bytes than at first".into())));
             }
         }
         Ok(read)

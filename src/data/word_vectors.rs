@@ -96,7 +96,7 @@ impl WordVectors {
     /// let words = Vocabulary::labels(["a", "b"])?;
     /// let file = TextFile::embedded("vectors.txt", "2 3\na 1 2 3\nb 1 2\n");
     /// let message = WordVectors::of(&file, &words).unwrap_err().to_string();
-    /// let said = "vectors.txt:3: expected a word and 3 numbers, as the first line has it, got 3 columns in \"b 1 2\"";
+    /// let said = "vectors.txt:3: expected a word and 3 numbers, as in the first line, got 3 columns in \"b 1 2\"";
     /// assert!(message.starts_with(said), "{message}");
     /// # Ok::<(), unpadded::Error>(())
     /// ```

@@ -209,8 +209,8 @@ impl Executor {
         }
     }
 
-    /// Returns the counts of a batch, from which [`Self::memory`] computes the memory that the batch's run takes. Only the numbers
-    /// of sequences and rows of the feeds are read.
+    /// Returns the counts of a batch, from which [`Self::memory`] computes the memory that the batch's run takes. Of each
+    /// feed, only the number of sequences and the number of rows are read, not the values.
     ///
     /// After this call, the values and gradients of the last run cannot be used.
     ///
@@ -340,7 +340,7 @@ impl Executor {
         let here = |slot: &Slot| slot.life.1 == usize::MAX && !(slot.persistent && slot.pool.is_some());
         let Some(slot) = known.filter(|&slot| here(&self.plan.slots[slot])) else {
             let got = self.program.called(var);
-            let expected = "one that was asked for";
+            let expected = "a variable to fetch";
             return Err(Error::of(ErrorKind::Program, "variable", expected, got).called(Location::caller()));
         };
         Ok(self.machine.bytes_of(&self.plan.slots[slot], self.program.spec(var)?))
@@ -415,18 +415,21 @@ impl Executor {
         let wrong = |expected, got: &str| Err(Error::of(ErrorKind::Program, what, expected, got));
         match self.updates {
             Updates::None => {
-                return wrong("a program that an optimizer has completed", "one without updates");
+                return wrong("a program that an optimizer has completed", "a program without updates");
             }
             Updates::Between => {
-                return wrong("a program whose updates come last", "one that continues after them");
+                return wrong(
+                    "a program whose updates come last",
+                    "a program that continues after the updates",
+                );
             }
             Updates::Last => {}
         }
         let expected = "a run until `Stage::Gradients`, before its updates";
         match self.done {
             Some(Stage::Gradients) => Ok(()),
-            Some(stage) => wrong(expected, &format!("one until {stage:?}")),
-            None => wrong(expected, "none that was successful"),
+            Some(stage) => wrong(expected, &format!("a run until {stage:?}")),
+            None => wrong(expected, "no successful run"),
         }
     }
 
@@ -441,7 +444,7 @@ impl Executor {
             Some((_, slot)) if self.plan.slots[slot].persistent => {
                 let got =
                     format!("`{}`, whose update reads a variable of the scope", self.program.var(param).name);
-                Err(Error::of(ErrorKind::Program, "gradient", "one that the program computes", got))
+                Err(Error::of(ErrorKind::Program, "gradient", "a gradient that the program computes", got))
             }
             Some((grad, slot)) => Ok(GradientSlot { slot, grad }),
             None => {
@@ -502,14 +505,17 @@ impl Executor {
         let var = self.program.var(id);
         let named = |e: Error| Err(e.variable(&var.name));
         if var.persistable {
-            return named(wrong("a computed variable", "a persistent one; ask the scope".to_owned()));
+            return named(wrong(
+                "a computed variable",
+                "a persistent variable, whose value is in the scope".to_owned(),
+            ));
         }
         let Some(stage) = self.done else {
-            return named(wrong("a successful run before it", "none".to_owned()));
+            return named(wrong("a successful run before the fetch", "none".to_owned()));
         };
         let makers = self.program.root().ops.iter().filter(|op| op.writes().any(|v| v == id));
         if makers.map(|op| Stage::of(op.role)).min().is_some_and(|needed| needed > stage) {
-            return named(wrong("a run that went so far", format!("one until {stage:?}")));
+            return named(wrong("a run that computes the variable", format!("a run until {stage:?}")));
         }
         match self.plan.of_var[id.0 as usize] {
             Some(slot) => Ok(slot),

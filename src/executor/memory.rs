@@ -23,8 +23,8 @@ pub struct MemoryUse {
     /// The values and gradients of the batch. In addition, the old memory of the largest buffer that grows during the
     /// run.
     pub buffers: usize,
-    /// The memory that earlier batches left in buffers beyond what this batch needs. The old memory of a buffer that
-    /// grows for this batch exists until it is copied, so the largest old memory counts, too.
+    /// The memory that earlier batches left in buffers beyond what this batch needs. While a buffer grows for this batch,
+    /// its old memory exists until the contents are copied. `kept` therefore includes the largest such old memory.
     pub kept: usize,
     /// The values and gradients of the batch that are not dense, such as selected rows.
     pub selected: usize,

@@ -290,7 +290,7 @@ impl<'a> Lane<'a> {
         Raw { start: unsafe { start.add(first * buffer.size) }, ..raw }
     }
 
-    /// Panics with the reason why [`Self::resolve`] refused a region.
+    /// Panics with a message that gives the reason why [`Self::resolve`] refused a region.
     #[cold]
     fn refuse(&self, region: &Region, write: bool) -> ! {
         let buffer = self.buffer(region.buffer);

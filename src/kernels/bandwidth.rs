@@ -65,9 +65,10 @@ pub fn bandwidth(threads: usize) -> Bandwidth {
 
 fn measure(threads: usize, l2_size: usize, l3_size: usize) -> Bandwidth {
     // The numbers of bytes that each thread reads to measure the second level (`inner`), the third level (`outer`) and main
-    // memory (`all`). Half of the second-level cache fits into the second level. Three times the second-level cache exceeds
-    // the second level, but fits into most third-level caches, for any number of threads. Twice the third-level cache fits
-    // into no cache, and without a third level, eight times the second-level cache fits into none.
+    // memory (`all`). Half the size of the second-level cache fits into that cache. Three times the size of the
+    // second-level cache exceeds that cache, but fits into most third-level caches, for any number of threads. Twice the size
+    // of the third-level cache fits into no cache. Without a third level, eight times the size of the second-level cache fits
+    // into no cache.
     let inner = l2_size / 2;
     let outer = l2_size * 3;
     let all = (l3_size.saturating_mul(2).min(MOST) / threads).max(l2_size * 8);

@@ -241,7 +241,8 @@ impl<T: Float> Sweep for CtcForward<'_, T> {
     }
 }
 
-/// Computes `alpha`, the sums over alignments from the first frame to each state, with logarithms.
+/// Computes `alpha` as logarithms: for each frame and state, the log of the sum over partial alignments from the first frame to
+/// this state.
 #[inline(never)]
 fn log_forth<T: Float>(logits: View<'_, T>, room: &mut CtcRoom) -> (f64, Option<VanishedMass>) {
     let width = room.width();

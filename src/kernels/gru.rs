@@ -160,7 +160,7 @@ pub fn gru_backward<T: Float>(
             }
             None => assert!(
                 matches!(gradient, Some((_, Assign::Write))),
-                "expected the gates, or a buffer with the gates that their gradient overwrites"
+                "expected `xw` and `hw`, or the missing one in `dxw` or `dhw`, where its gradient overwrites it"
             ),
         }
     }

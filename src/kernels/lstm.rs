@@ -91,7 +91,7 @@ pub fn lstm_backward<T: Float>(inputs: LstmBackward<'_, T>, dpre: Output<'_, T>,
         Some(pre) => check(pre, inputs.c_prev),
         None => assert!(
             matches!(dpre, Some((_, Assign::Write))),
-            "expected the gates, or a buffer with the gates that their gradient overwrites"
+            "expected `pre`, or the gate inputs in `dpre`, where their gradient overwrites them"
         ),
     }
     let state = (inputs.c_prev.rows(), inputs.c_prev.width());

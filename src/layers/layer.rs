@@ -227,7 +227,8 @@ impl<L: Layer> Instance<L> {
             let what = format!("input of layer `{}`", name.unwrap_or("layer"));
             let expected = "a variable of the builder that made the layer";
             let error = Error::of(ErrorKind::Program, what, expected, "a variable of another builder");
-            let error = error.noted("`Builder::layer` of the variable's builder makes a layer for it");
+            let error = error
+                .noted("`Builder::layer` of the variable's builder makes a layer that accepts the variable");
             net.refuse(error.variable(net.name_of(x)));
             return None;
         }
@@ -241,7 +242,7 @@ impl<L: Layer> Instance<L> {
         };
         if made.is_none() && net.is_without_errors() {
             let what = format!("weights of layer `{}`", self.layer.kind());
-            net.refuse(Error::new(what, "some, or an error that says why there are none", "none"));
+            net.refuse(Error::new(what, "weights, or an error with the reason", "none"));
         }
         *self.shared.weights.borrow_mut() = match &made {
             Some(weights) => Weights::Made(weights.clone()),

@@ -105,8 +105,8 @@ impl Layer for Linear {
             LinearTarget::Words(embedding) => {
                 if self.weight.is_some() {
                     let (what, expected) =
-                        ("start of the weight of layer `linear`", "none, since it is tied");
-                    net.refuse(Error::new(what, expected, "one"));
+                        ("initialiser of the weight of layer `linear`", "none, since the weight is tied");
+                    net.refuse(Error::new(what, expected, "an initialiser"));
                     return None;
                 }
                 let table = embedding.ready(net, x)?;
@@ -129,7 +129,7 @@ impl Layer for Linear {
         // Weights from `Builder::layer_with`, or weights that were made with other options, may have a bias that the options
         // omit, or lack a bias that the options require.
         if bias.is_some() != self.bias.is_some() {
-            let told = |there: bool| if there { "one" } else { "none" };
+            let told = |there: bool| if there { "a bias" } else { "no bias" };
             let expected = format!("{}, as the options say", told(self.bias.is_some()));
             return net.refuse(Error::new("bias of layer `linear`", expected, told(bias.is_some())));
         }

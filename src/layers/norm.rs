@@ -158,7 +158,7 @@ impl Layer for Norm {
     fn weights(&self, net: &Builder, x: Var) -> Option<NormWeights> {
         let spec = net.spec(x)?;
         if self.kind == Kind::Rms && self.bias.is_some() {
-            net.refuse(Error::new("bias of a root mean square norm", "none", "one"));
+            net.refuse(Error::new("root mean square norm", "no bias", "a bias"));
             return None;
         }
         if let Some(momentum) = self.momentum

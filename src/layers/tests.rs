@@ -338,7 +338,9 @@ fn a_tied_layer_has_no_weight_of_its_own() {
     assert!(narrow.contains("input `x`: expected rows of 4 numbers, the width of `weight`"), "{narrow}");
     let start = x.linear(Linear::tied(&table).weight_init(init::zeros())).refused().to_string();
     assert!(
-        start.starts_with("start of the weight of layer `linear`: expected none, since it is tied"),
+        start.starts_with(
+            "initialiser of the weight of layer `linear`: expected none, since the weight is tied"
+        ),
         "{start}"
     );
 }

@@ -59,7 +59,7 @@ pub fn load_torch(
     let parts: Vec<String> =
         scope.names().filter_map(|n| n.strip_prefix(&begin)).map(str::to_owned).collect();
     if parts.is_empty() {
-        return Err(Error::new("layer", "one whose parameters are in the scope", format!("`{layer}`")));
+        return Err(Error::new("layer", "a layer whose parameters are in the scope", format!("`{layer}`")));
     }
     let mut values = Vec::new();
     for part in parts {
@@ -68,9 +68,11 @@ pub fn load_torch(
             "weight_ih" | "weight_hh" | "weight_hr" => turned(&tensor(&part)?),
             "bias_ih" | "bias_hh" => tensor(&part),
             "bias" => added(&tensor("bias_ih")?, &tensor("bias_hh")?),
-            _ => {
-                Err(Error::new("parameter of a layer", "one that PyTorch's layers have", format!("`{part}`")))
-            }
+            _ => Err(Error::new(
+                "parameter of a layer",
+                "a parameter that PyTorch's layers have",
+                format!("`{part}`"),
+            )),
         };
         let name = format!("{begin}{part}");
         values.push((value.map_err(|e| e.variable(&name)).at_caller()?, name));

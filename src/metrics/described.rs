@@ -80,9 +80,7 @@ fn made(desc: &MetricDesc, program: &Program, registry: &Registry) -> Result<Box
         return match vars[1..] {
             [] => Ok(Box::new(loss.named(name))),
             [share] => Ok(Box::new(loss.weighted(share).named(name))),
-            _ => {
-                Err(wrong("losses, and their shares if they have some", format!("{} variables", vars.len())))
-            }
+            _ => Err(wrong("a loss, or a loss and its shares", format!("{} variables", vars.len()))),
         };
     }
     let ignored = || attributes.get(IGNORE).map(|_| attributes.int(IGNORE)).transpose();

@@ -260,7 +260,7 @@ enum LossFigure {
 }
 
 /// Advice in errors about a scalar loss that has no formula over several batches.
-const BY_SHARE: &str = "`Loss::weighted` with a scalar can say how much each batch counts";
+const BY_SHARE: &str = "`Loss::weighted` with a scalar sets the weight of each batch";
 
 /// The name of the attribute that marks a loss with a formula in files.
 const FORMULA: &str = "formula";

@@ -207,7 +207,7 @@ impl Metric for RocAuc {
         let Some(logits) = values.first() else { return Ok(()) };
         let classes = logits.shape().get(1).copied().unwrap_or(0);
         if self.class >= classes || classes < 2 {
-            return Err(wrong("one of at least two classes", format!("class {} of {classes}", self.class)));
+            return Err(wrong("one class of two or more", format!("class {} of {classes}", self.class)));
         }
         let numbers = logits.storage().as_dense()?.cast(DType::F64);
         let numbers = numbers.as_slice::<f64>()?;

@@ -268,7 +268,7 @@ fn the_area_under_the_curve_is_the_share_of_pairs_in_order() {
         assert!(error.contains("scores that are numbers"), "{error}");
     }
     let error = RocAuc::new(x, y, 2).update(&sure(1.0, 1), 1).unwrap_err().to_string();
-    assert!(error.contains("one of at least two classes, got class 2 of 2"), "{error}");
+    assert!(error.contains("one class of two or more, got class 2 of 2"), "{error}");
 }
 
 #[test]

@@ -386,7 +386,7 @@ impl Direct {
                 let storage = match (place, values.next().flatten()) {
                     (_, Some(dense)) => Storage::from(dense),
                     (OperandPosition::Pooled(i), None) => stored(&pool[*i], spec)?,
-                    _ => return Err(Error::new("outputs", "one per spec", "fewer")),
+                    _ => return Err(Error::new("outputs", "one output per spec", "fewer outputs")),
                 };
                 vars.push(Variable::new(storage, self.levels.lod(&spec.lod).cloned())?);
             }

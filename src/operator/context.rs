@@ -419,7 +419,7 @@ pub struct Backward<'a> {
     pub(crate) pool: &'a mut [PooledStorage],
     pub(crate) scratch: &'a mut Scratch,
 }
-shared_methods!(Backward, "nothing bound, or not among what `Op::gradient` says that it reads");
+shared_methods!(Backward, "nothing bound, or a value that `Op::gradient` does not declare as read");
 
 impl<'a> Backward<'a> {
     /// Returns the view of the forward value of output slot `slot`.

@@ -129,7 +129,7 @@ impl Spec {
     fn push(&mut self, extent: Extent) -> Result<()> {
         self.shape
             .try_push(extent)
-            .map_err(|_| Error::new("shape", format!("at most {MAX_RANK} dimensions"), "more of them"))
+            .map_err(|_| Error::new("shape", format!("at most {MAX_RANK} dimensions"), "more dimensions"))
     }
 
     /// Returns whether the first dimension is known only in a run: the rows are then rows of the batch.

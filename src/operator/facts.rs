@@ -186,7 +186,8 @@ impl ReadSlots {
     }
 }
 
-/// An upper bound of the number of entries (of a matrix) or of selected rows that a sparse output stores.
+/// An upper bound of what a sparse output stores: the number of entries of a matrix, or the number of selected
+/// rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StorageBound {
     /// At most all numbers (or all rows) of the output's dense form.

@@ -45,17 +45,17 @@ fn declared(shapes: &InferShape<'_>, op: &dyn Op) -> Result<()> {
         };
     };
     if facts.reach == Reach::Row {
-        return wrong("a sequence-wise or batch-wide operator", "a row-wise one");
+        return wrong("a sequence-wise or batch-wide operator", "a row-wise operator");
     }
     if slots.iter().any(|&slot| slot >= shapes.inputs.len()) {
         let got = format!("slots {slots:?} of {}", shapes.inputs.len());
-        return wrong("input slots that it has", &got);
+        return wrong("input slots of the operator", &got);
     }
     if shapes.from_data.is_empty() || shapes.made != shapes.from_data.len() {
-        return wrong("all its levels to be made by `level_from_data`", "others, or none");
+        return wrong("all levels to be made by `level_from_data`", "other levels, or none");
     }
     if made_levels(shapes.inputs, &shapes.outputs) != shapes.from_data {
-        return wrong("each level in an output, below the level that it was made for", "others");
+        return wrong("each level in an output, below the level that it was made for", "other levels");
     }
     Ok(())
 }

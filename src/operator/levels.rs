@@ -49,7 +49,8 @@ impl LevelTable {
 /// A LoD level that an operator makes, and the level above; a top level has `None` as the level above.
 pub(crate) type MadeLevelIds = (LevelId, Option<LevelId>);
 
-/// Returns the levels of an operator's outputs that no input has, in the order in which the shape rule made them.
+/// Returns the levels that the outputs of an operator have but its inputs do not, in the order in which the shape rule made
+/// them.
 pub(crate) fn made_levels(inputs: &[Vec<Spec>], outputs: &[Vec<Spec>]) -> Vec<MadeLevelIds> {
     let mut made: Vec<MadeLevelIds> = Vec::new();
     for lod in outputs.iter().flatten().map(|spec| &spec.lod) {

@@ -68,8 +68,8 @@ pub trait Op: DeclaredOp {
     /// # Errors
     /// Fails for errors in the data, as `forward` does.
     fn levels(&self, _run: &mut NewLevels<'_>) -> Result<()> {
-        let expected = "an operator that computes them (`Op::levels`)";
-        Err(Error::of(ErrorKind::Program, "offsets from data", expected, "one that does not"))
+        let expected = "an operator that computes offsets (`Op::levels`)";
+        Err(Error::of(ErrorKind::Program, "offsets from data", expected, "an operator that does not"))
     }
 
     /// Computes the outputs of the operator from its inputs.
@@ -84,7 +84,7 @@ pub trait Op: DeclaredOp {
     /// # Errors
     /// Fails for errors in the data, as `forward` does, and if the operator has no gradient.
     fn backward(&self, _run: &mut Backward<'_>) -> Result<()> {
-        Err(Error::of(ErrorKind::Program, "gradient", "an operator that has one", "an operator without"))
+        Err(Error::of(ErrorKind::Program, "gradient", "an operator with a gradient", "an operator without"))
     }
 
     /// Describes the gradient of input slot `wrt` for inputs with these specs: the storage of the gradient, the forward values
@@ -121,8 +121,8 @@ pub trait Op: DeclaredOp {
     /// # Errors
     /// Fails for errors in the data, as `forward` does. The default implementation always fails.
     fn settle(&self, _run: &mut Forward<'_>) -> Result<()> {
-        let expected = "an update rule that makes them (`Op::settle`)";
-        Err(Error::of(ErrorKind::Program, "updates that rows have missed", expected, "one that does not"))
+        let expected = "an update rule that makes missed updates (`Op::settle`)";
+        Err(Error::of(ErrorKind::Program, "updates that rows have missed", expected, "a rule that does not"))
     }
 
     /// Looks up the operators that the attributes name. A registry with these `operators` calls `resolve` when it makes this
@@ -158,9 +158,9 @@ pub trait Op: DeclaredOp {
         CallMemory::default()
     }
 
-    /// For an operator that makes new sequences: returns a bound of the number of new rows. The bound is an input slot,
-    /// and the maximum number of new rows for each row of the variables in this slot. Returns `None` if no bound is
-    /// known. If values decide the number of new rows, the bound replaces this number before a run.
+    /// For an operator that makes new sequences: returns a bound of the number of new rows. The bound is a pair
+    /// `(slot, k)`: each row of the variables in input slot `slot` leads to at most `k` new rows. Returns `None` if no
+    /// bound is known. If values decide the number of new rows, the bound replaces this number before a run.
     fn most_rows(&self, _inputs: &[Vec<Spec>]) -> Option<(usize, usize)> {
         None
     }

@@ -174,9 +174,9 @@ impl RowTable {
         Ok(TableRows { table: self, numbers })
     }
 
-    /// Stores the rows `ids` in the table, and writes their positions to `places`. A row that was not touched before
-    /// gets its initial values. `near` has a guessed position for each row, from a table in which the same rows were
-    /// touched. A wrong guess is corrected by a lookup.
+    /// Adds each row listed in `ids` that the table does not have yet, and writes the position of every listed row to
+    /// `places`. An added row gets its initial values. `near` has a guessed position for each row, from a table in which
+    /// the same rows were touched. A wrong guess is corrected by a lookup.
     ///
     /// # Errors
     /// Fails if the table holds another dtype.

@@ -25,7 +25,7 @@ pub(crate) fn average(
 ) -> Result<()> {
     let name = program.var(param).name.clone();
     if program.var(param).is_row_sparse() || program.spec(gradient)?.storage != StorageKind::Dense {
-        let expected = "a dense gradient, or `Averaging::except` with its name";
+        let expected = "a dense gradient, or `Averaging::except` with the parameter's name";
         let got =
             "a gradient of selected rows, whose average would move every row of the table at every step";
         return Err(Error::of(ErrorKind::Program, "parameter to average", expected, got).variable(name));

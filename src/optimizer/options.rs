@@ -57,7 +57,7 @@ impl Options {
         for group in &self.groups {
             let Members::Named(names) = &group.which else { continue };
             if let Some(name) = names.iter().find(|name| !trained.contains(&name.as_str())) {
-                let expected = format!("one that is trained ({})", trained.join(", "));
+                let expected = format!("a trained parameter ({})", trained.join(", "));
                 let got = format!("`{name}`");
                 return Err(Error::of(ErrorKind::Program, "parameter of a group", expected, got));
             }

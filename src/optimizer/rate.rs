@@ -50,7 +50,7 @@ pub(crate) fn adjustable(program: &mut Program, rate: VarId) -> Result<()> {
     let scale = match program.find(RATE_SCALE) {
         Some(known) if program.spec(known)? == &spec && program.var(known).persistable => known,
         Some(_) => {
-            let expected = "a persistent scalar of f32, or none";
+            let expected = "a persistent scalar of f32, or no variable of this name";
             let got = format!("another variable `{RATE_SCALE}`");
             return Err(Error::of(ErrorKind::Program, "scale of the learning rate", expected, got));
         }
@@ -99,8 +99,8 @@ pub(crate) fn take_rate(from: &Program, program: &mut Program) {
 fn place(program: &Program, rate: VarId) -> Result<usize> {
     let computes = |op: &OpDesc| op.kind == LEARNING_RATE && op.writes().any(|var| var == rate);
     program.root().ops.iter().position(computes).ok_or_else(|| {
-        let expected = "one that the operator `learning_rate` computes";
-        Error::of(ErrorKind::Program, "learning rate", expected, "another")
+        let expected = "a variable that the operator `learning_rate` computes";
+        Error::of(ErrorKind::Program, "learning rate", expected, "another variable")
     })
 }
 

@@ -68,13 +68,13 @@ pub(super) fn before_readers(
         }
     }
     let Some(&param) = unread.first() else { return Ok(()) };
-    let expected = "one that the program reads, so that missed updates of rows are applied before a read, or `.lazy()` on the \
+    let expected = "a parameter that the program reads, so that missed updates of rows are applied before a read, or `.lazy()` on the \
                     optimizer (then only touched rows and their state move)";
     let error = Error::of(
         ErrorKind::Program,
         "parameter with a gradient of selected rows",
         expected,
-        "one that nothing reads",
+        "a parameter that nothing reads",
     );
     Err(error.variable(&program.var(param).name))
 }
@@ -107,7 +107,8 @@ fn settle(
     program.append(registry, BlockId(0), request).map(drop)
 }
 
-/// Collects in `to` the rows of `param` that an operator reads, either itself or in its step block.
+/// Finds the rows of `param` that an operator reads, either itself or in its step block, and adds these rows to
+/// `to`.
 fn rows_read(
     program: &Program,
     registry: &Registry,

@@ -195,8 +195,8 @@ fn selected_rows_are_exact_unless_a_move_cannot_wait() {
     }
     let at_once: [(&dyn Optimizer, &str); 5] = [
         (&Lamb::new(0.1), "LAMB, which divides by the length of the whole parameter,"),
-        (&Adam::new(0.1).weight_decay(0.1), "weight decay, which is added to the gradient"),
-        (&Adagrad::new(0.1).weight_decay(0.1), "weight decay, which is added to the gradient"),
+        (&Adam::new(0.1).weight_decay(0.1), "weight decay that is added to the gradient"),
+        (&Adagrad::new(0.1).weight_decay(0.1), "weight decay that is added to the gradient"),
         (&Sgd::new(0.1).l1(0.1), "L1 decay"),
         (&Lion::new(0.1).betas(0.9, 0.5), "Lion, whose moment"),
     ];

@@ -193,7 +193,12 @@ impl World {
         };
         let sums = sum(0..occupied.len(), &mut node, &mut add)?;
         let Some(sums) = sums else {
-            return Err(Error::of(ErrorKind::Program, "parts of a step", "one with sequences", "none"));
+            return Err(Error::of(
+                ErrorKind::Program,
+                "parts of a step",
+                "at least one part with sequences",
+                "none",
+            ));
         };
         let mut message = Message::default();
         shares[rank].write_sums(&sums, &mut message)?;

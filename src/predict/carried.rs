@@ -23,7 +23,8 @@ pub(super) fn fed(
         None => zeros(program, state.before, sequences, None),
         Some(value) if sequences <= value.rows() => value.slice_sequences(0..sequences),
         Some(value) => {
-            let expected = format!("at most {}, as the batch before, whose state is carried", value.rows());
+            let expected =
+                format!("at most {}, as in the batch before, whose state is carried", value.rows());
             let place = Place {
                 variable: Some(program.var(state.before).name.clone()),
                 caller: Some(state.caller.clone()),

@@ -70,7 +70,7 @@ impl Generator {
         let program = &stepping.stepped.step;
         let rows = stepping.names(&stepping.rows);
         let &[fed] = &stepping.rows[..] else {
-            let expected = format!("`{tokens}` alone");
+            let expected = format!("only `{tokens}`");
             return Err(Error::of(ErrorKind::Program, "feeds of a step", expected, listed(rows.into_iter())));
         };
         if rows != [tokens] {

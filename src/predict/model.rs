@@ -43,7 +43,7 @@ impl Model {
         }
         if named.is_empty() {
             let error = Error::of(ErrorKind::Program, "outputs of the checkpoint", "at least one", "none");
-            return Err(error.noted_in_code("a trainer names them: `Trainer::output(name, variable)`"));
+            return Err(error.noted_in_code("a trainer names outputs by `Trainer::output(name, variable)`"));
         }
         let carried: Vec<CarriedState> = program.carried_states().collect();
         let after = || carried.iter().map(|state| state.after);
@@ -60,7 +60,7 @@ impl Model {
         let needed = read(&program);
         for name in &needed {
             let value = best.remove(name).or_else(|| tensors.remove(name));
-            let missing = || Error::of(ErrorKind::Program, "checkpoint", "a value for it", "none");
+            let missing = || Error::of(ErrorKind::Program, "checkpoint", "a value for this variable", "none");
             let value = value.ok_or_else(missing).map_err(|e| e.variable(name))?;
             value.check_finite("value of the checkpoint").map_err(|e| e.variable(name))?;
             weights.set_of(&program, name, value)?;
@@ -105,8 +105,8 @@ pub(super) fn registered(program: &Program, registry: &Registry) -> Result<()> {
         if op.kind != RECURRENT && !registry.kinds().any(|kind| kind == op.kind) {
             let what = format!("operator that the outputs need, appended at {}", op.caller);
             let error =
-                Error::of(ErrorKind::Program, what, "one that is registered", format!("`{}`", op.kind));
-            return Err(error.noted_in_code("`Predictor::load_with` takes a registry that has it"));
+                Error::of(ErrorKind::Program, what, "a registered operator", format!("`{}`", op.kind));
+            return Err(error.noted_in_code("`Predictor::load_with` takes a registry that has the operator"));
         }
     }
     Ok(())

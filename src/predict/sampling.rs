@@ -137,7 +137,7 @@ impl Sampler {
     pub fn draw_at(&mut self, sequence: u64, step: u64, logits: &[f32]) -> Result<i64> {
         let most = match largest(logits) {
             Ok(most) => most,
-            Err(wrong) => return Err(Error::new("logits to draw from", "finite ones", wrong.to_string())),
+            Err(wrong) => return Err(Error::new("logits to draw from", "finite logits", wrong.to_string())),
         };
         let Some(first) = first_largest(logits, most) else {
             return Err(Error::new("logits to draw from", "at least one above negative infinity", "none"));

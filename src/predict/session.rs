@@ -103,9 +103,9 @@ impl Session {
         Self { most_steps: steps, ..self }
     }
 
-    /// Starts the session anew, with the feeds that are not fed row by row: whole sequences that the steps read, and initial
-    /// values of states. Carried states start from zeros, unless their values are among the feeds. If a session needs no such
-    /// feeds, its first step begins the session, without a call of `begin`.
+    /// Starts the session again from its beginning, with the feeds that are not fed row by row: whole sequences that the
+    /// steps read, and initial values of states. Carried states start from zeros, unless their values are among the feeds. If
+    /// a session needs no such feeds, its first step begins the session, without a call of `begin`.
     ///
     /// # Errors
     /// If a feed is missing, unknown or does not fit, or if a feed does not have as many sequences as the session.
@@ -203,7 +203,7 @@ impl Session {
         let at = at.ok_or_else(|| unknown("output of the session", name, known)).at_caller()?;
         match self.computed {
             true => Ok(&self.outputs[at]),
-            false => Err(Error::new("output of a session", "a step before it", "none")),
+            false => Err(Error::new("output of a session", "a step before the output is read", "none")),
         }
     }
 

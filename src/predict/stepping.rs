@@ -158,8 +158,9 @@ impl Stepping {
             found = values?;
         }
         let value = |id: VarId| found.iter().find(|(known, _)| *known == id).map(|(_, value)| value.clone());
-        let missing =
-            |id: VarId| Error::of(ErrorKind::Program, "value before the first step", "one", step.called(id));
+        let missing = |id: VarId| {
+            Error::of(ErrorKind::Program, "value before the first step", "a computed value", step.called(id))
+        };
         Ok(StepStart {
             kept: kept.iter().map(|&id| value(id).ok_or_else(|| missing(id))).collect::<Result<_>>()?,
             states: memories

@@ -97,7 +97,9 @@ impl Windows {
         let mut values = Vec::with_capacity(outputs.len());
         while let Some((id, later)) = left.split_first() {
             let at = known.iter().position(|(known, _)| known == id);
-            let at = at.ok_or_else(|| Error::new("output of windows", "one that they compute", "another"))?;
+            let at = at.ok_or_else(|| {
+                Error::new("output of windows", "an output that the windows compute", "another output")
+            })?;
             // An output that is requested twice is returned twice.
             values.push(if later.contains(id) { known[at].1.clone() } else { known.swap_remove(at).1 });
             left = later;

@@ -88,7 +88,7 @@ impl Program {
             initializer || matches!(&var.kind, VarKind::Literal(l) if too_deep(l, MAX_LITERAL_DEPTH))
         });
         if deep_var || self.blocks.iter().flat_map(|b| &b.ops).any(|op| attributes(&op.attributes)) {
-            let expected = format!("at most {MAX_LITERAL_DEPTH} lists in each other");
+            let expected = format!("at most {MAX_LITERAL_DEPTH} nested lists");
             return Err(Error::of(ErrorKind::Program, "literal", expected, "more"));
         }
         let body = record::to_bytes(&StoredProgram::from(self));
@@ -112,7 +112,7 @@ impl Program {
     #[track_caller]
     pub(crate) fn of_stored(stored: StoredProgram) -> Result<Self> {
         let malformed = |e: Error| {
-            Error::of(ErrorKind::Format, "program", "a well-formed one", format!("{e:#}")).caused_by(e)
+            Error::of(ErrorKind::Format, "program", "a well-formed program", format!("{e:#}")).caused_by(e)
         };
         let mut program = Self::try_from(stored).map_err(malformed).at_caller()?;
         program.validate().map_err(malformed).at_caller()?;
@@ -225,10 +225,10 @@ mod tests {
         // A file may contain values that no program of this crate has, such as deeply nested lists.
         let deep = with(nest(MAX_LITERAL_DEPTH + 1));
         let error = Program::from_section(&record::to_bytes(&StoredProgram::from(&deep))).unwrap_err();
-        assert!(error.to_string().contains("expected at most 16 lists in each other, got more"), "{error}");
+        assert!(error.to_string().contains("expected at most 16 nested lists, got more"), "{error}");
         let deeper = record::to_bytes(&StoredProgram::from(&with(nest(500))));
         let error = Program::from_section(&deeper).unwrap_err();
-        assert!(error.to_string().contains("expected at most 64 values in each other, got more"), "{error}");
+        assert!(error.to_string().contains("expected at most 64 nested values, got more"), "{error}");
     }
 
     #[test]

@@ -53,7 +53,7 @@ impl Config {
         let task = self.run.task;
         if !Self::has(task, name) {
             if let Some(other) = Task::ALL.iter().find(|other| Self::has(**other, name)) {
-                let expected = format!("a setting of this task (this one is of `{}`)", other.name());
+                let expected = format!("a setting of this task, not of `{}`", other.name());
                 return Err(Error::new(
                     format!("settings of `{}`", task.name()),
                     expected,
@@ -62,7 +62,7 @@ impl Config {
             }
             let known: Vec<String> = Self::keys(task).map(|key| key.to_string()).collect();
             let expected = match nearest(name, known.iter().map(String::as_str)) {
-                Some(near) => format!("`{near}`, perhaps"),
+                Some(near) => format!("perhaps `{near}`"),
                 None => format!("one of `{}`", known.join("`, `")),
             };
             return Err(Error::new(format!("settings of `{}`", task.name()), expected, format!("`{name}`")));
@@ -228,7 +228,7 @@ impl Config {
         let of_classify = run.task == Task::Classify;
         let one = format!("one column of `{}`", run.task.name());
         need(of_classify || data.text.len() <= 1, "data.text", &one, format!("{} columns", data.text.len()));
-        let spelt = "false with `text.tokens = \"characters\"`, which are read already";
+        let spelt = "false with `text.tokens = \"characters\"`, whose tokens are characters already";
         let by_characters =
             of_classify && text.tokens == Some(Tokens::Characters) && text.tokenizer.is_none();
         need(!(model.characters && by_characters), "model.characters", spelt, "true".to_owned());
@@ -254,14 +254,14 @@ impl Config {
         need(
             !weighed || training.class_weights.is_empty(),
             "training.class_weights",
-            "none with `training.focal` and `data.target = \"labels\"`: one of both",
+            "none with `training.focal` and `data.target = \"labels\"`: set only one of the two",
             training.class_weights.join(", "),
         );
         let halves = matches!(training.schedule, RateSchedule::Halve | RateSchedule::Plateau);
         need(
             training.batching == BatchRule::Texts || halves || training.schedule == RateSchedule::Constant,
             "training.schedule",
-            "`constant`, `halve` or `plateau` with `training.batching = \"memory\"`: the number of steps is not known before",
+            "`constant`, `halve` or `plateau` with `training.batching = \"memory\"`: the number of steps is not known in advance",
             training.schedule.name().to_owned(),
         );
         let unset = TrainingConfig::default();
@@ -299,7 +299,7 @@ impl Config {
         need(
             training.focal == 0.0 || smoothing == 0.0,
             "training.focal",
-            "0 with `training.label_smoothing`: one of both",
+            "0 with `training.label_smoothing`: set only one of the two",
             training.focal.to_string(),
         );
         if model.documents != Sentences::None {
@@ -405,10 +405,9 @@ mod tests {
         let mut config = Config::new(Task::Classify);
         let mut said = |name: &str, value: Value| config.set(name, &value).unwrap_err().to_string();
         assert!(
-            said("model.hiden", Value::Int(1))
-                .contains("expected `model.hidden`, perhaps, got `model.hiden`")
+            said("model.hiden", Value::Int(1)).contains("expected perhaps `model.hidden`, got `model.hiden`")
         );
-        assert!(said("hidden", Value::Int(1)).contains("expected `model.hidden`, perhaps"));
+        assert!(said("hidden", Value::Int(1)).contains("expected perhaps `model.hidden`"));
         assert!(said("zzz", Value::Int(1)).contains("expected one of `task`, `seed`"));
         assert!(
             said("model.hidden", Value::Text("x".into()))

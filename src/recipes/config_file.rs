@@ -230,13 +230,13 @@ fn values(name: &str, value: &DeValue<'_>) -> Result<Values> {
         DeValue::Table(of) => {
             let known = ["from", "to", "log"];
             if let Some((other, _)) = of.iter().find(|(key, _)| !known.contains(&&**key.get_ref())) {
-                return wrong(&format!("one with `{}`", other.get_ref()));
+                return wrong(&format!("a range with the key `{}`", other.get_ref()));
             }
             let of = |name: &str| of.get(name).and_then(|value| scalar(value.get_ref()));
             match (of("from"), of("to"), of("log").unwrap_or(Value::Flag(false))) {
                 (Some(from), Some(to), Value::Flag(log)) => Ok(Values::Between { from, to, log }),
-                (_, None, _) => wrong("one without `to`"),
-                (None, ..) => wrong("one without `from`"),
+                (_, None, _) => wrong("a range without `to`"),
+                (None, ..) => wrong("a range without `from`"),
                 _ => wrong("another value of `log` than true or false"),
             }
         }
@@ -336,8 +336,8 @@ mod tests {
              data.train = [\"a\"]\ntraining.clip = { from = 1 }\nmodel.cell = [\"lsmt\"]\ntext.min_count = { from = 2, upto = 3 }\n",
         );
         for expected in [
-            "run.toml:3: settings of `classify`: expected `model.hidden`, perhaps",
-            "run.toml:4: model.hidden: expected a list of values, got an empty one",
+            "run.toml:3: settings of `classify`: expected perhaps `model.hidden`",
+            "run.toml:4: model.hidden: expected a list of values, got an empty list",
             "run.toml:5: model.dropout: expected a share",
             "run.toml:6: training.rate: expected two numbers above 0 in `from` and `to`, the smaller one first",
             "run.toml:7: training.batch: expected a list of values, or `{ from",
@@ -413,7 +413,7 @@ mod tests {
     fn mistakes_have_their_line() {
         let said = wrong("task = \"classify\"\n[model]\nhiden = 3\nlayers = \"two\"\n[modle]\nx = 1\n");
         for expected in [
-            "run.toml:3: settings of `classify`: expected `model.hidden`, perhaps",
+            "run.toml:3: settings of `classify`: expected perhaps `model.hidden`",
             "run.toml:4: model.layers: expected a whole number from 0 on, got \"two\"",
             "run.toml:5: table: expected one of `[data]`, `[text]`, `[model]`, `[training]`, got `[modle]`; perhaps `[model]` is meant",
         ] {

@@ -26,8 +26,8 @@ pub(super) fn places(what: &str, first: &Vocabulary, other: &Vocabulary) -> Resu
         here.tokens().find(|label| there.id(label).is_none()).map(str::to_owned)
     };
     let got = match (different(first, other), different(other, first)) {
-        (_, Some(label)) => format!("also `{label}`"),
-        (Some(label), None) => format!("ones without `{label}`"),
+        (_, Some(label)) => format!("{what} with `{label}`"),
+        (Some(label), None) => format!("{what} without `{label}`"),
         (None, None) => {
             let place = |label| other.id(label).and_then(|id| usize::try_from(id).ok()).unwrap_or_default();
             return Ok(first.tokens().map(place).collect());

@@ -240,7 +240,7 @@ fn prepare(config: &Config, paths: Paths) -> Result<Preparation> {
     let (trainer, metric) = network(config, tokens.len(), steps)?;
     let of_memory = train.said_of_memory(&of_train, config, memory);
     let said = format!(
-        "{name}: {length} tokens to train on, {} different ones; {dev_length} held out",
+        "{name}: {length} tokens to train on, {} different tokens; {dev_length} held out",
         tokens.len(),
     );
     let (mut known, mut openings) = (TokenCounts::default(), Vec::new());

@@ -131,8 +131,7 @@ fn prepare_by(config: &Config, resumed: Option<&Path>, memory: u64) -> Result<Pr
             Err(Error::new("data.fold", expected, format!("\"{fold}\" and {got}")))
         };
         if let Some(dev) = &paths.dev {
-            let expected =
-                "none beside a part to measure on; `data.train` names the file of the training part";
+            let expected = "none beside a development part, since each fold is held out; let `data.train` name only the training file";
             return refused(expected, format!("`{}`", dev.display()));
         }
         if let Some(window) = config.data.window {

@@ -121,7 +121,7 @@ impl Model {
         Ok(self)
     }
 
-    /// Describes for people the text columns that the model reads.
+    /// Returns a description of the text columns that the model reads, for messages.
     fn reads(&self) -> Result<String> {
         let config =
             Config::from_toml(self.config()).map_err(|e| e.noted("in the config of the checkpoint"))?;

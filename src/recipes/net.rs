@@ -56,10 +56,9 @@ fn fits(parameters: u128, available: Option<u64>) -> Result<()> {
     let bytes = parameters.saturating_mul(16);
     match available {
         Some(available) if bytes > u128::from(available) => {
-            let expected = format!("at most {} for them, as is available", memory::shown(available.into()));
+            let expected = format!("at most {}, the available memory", memory::shown(available.into()));
             let got = format!(
-                "{parameters} parameters, which take {} with gradients and moments; `model.hidden`, `model.embedding`, \
-                 `model.layers` and `text.max_size` make fewer",
+                "{parameters} parameters, which take {} with gradients and moments; smaller `model.hidden`, `model.embedding`, `model.layers` or `text.max_size` reduce the number",
                 memory::shown(bytes)
             );
             Err(Error::new("memory of the model's parameters", expected, got))
@@ -159,7 +158,7 @@ pub(super) fn known(found: Result<Vocabulary>, config: &Config) -> Result<Vocabu
         ErrorKind::Mismatch => {
             let text = &config.text;
             let cut = match text.tokens.filter(|_| Config::has(config.run.task, "text.tokens")) {
-                Some(tokens) => format!(", or cut text otherwise: `text.tokens` is `{}`", tokens.name()),
+                Some(tokens) => format!(", or change `text.tokens` (it is `{}`)", tokens.name()),
                 None => String::new(),
             };
             e.noted(format!("use more text, lower `text.min_count` (it is {}){cut}", text.min_count))
@@ -215,7 +214,7 @@ mod tests {
         assert!(fits(1 << 20, Some(1 << 24)).is_ok() && fits(u128::MAX, None).is_ok());
         let said = fits((1 << 20) + 1, Some(1 << 24)).unwrap_err().to_string();
         assert!(
-            said.contains("expected at most 17 MB for them") && said.contains("`model.hidden`"),
+            said.contains("expected at most 17 MB, the available memory") && said.contains("`model.hidden`"),
             "{said}"
         );
     }

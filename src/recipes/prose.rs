@@ -58,8 +58,8 @@ impl Prose {
         })
     }
 
-    /// Describes for people the part of the text that is in memory. Returns `None` if the whole text is in memory, or if the
-    /// config sets the window. `data` has the ids of this text.
+    /// Returns a message about the part of the text that is in memory. Returns `None` if the whole text is in memory, or if
+    /// the config sets the window. `data` has the ids of this text.
     pub(super) fn said_of_memory(
         &self,
         data: &Continuous,

@@ -199,7 +199,7 @@ fn test_rows(config: &Config, predictor: &Predictor, path: &str) -> Result<(Labe
 
 pub(super) fn prepare(config: &Config, paths: Paths) -> Result<Preparation> {
     let Paths { train: Some(path), dev, test, memory, .. } = paths else {
-        let expected = "a LIBSVM file, as its format says";
+        let expected = "a LIBSVM file, as `data.format` requires";
         return Err(Error::new("data.train", expected, "none: no rows come with the program"));
     };
     let beside = [
@@ -230,10 +230,10 @@ pub(super) fn prepare(config: &Config, paths: Paths) -> Result<Preparation> {
     let (columns, labels, count) = (all.columns(), all.classes()?, all.records().len());
     if !(1..=MOST).contains(&columns) {
         let what = format!("features in `{}`", all.name());
-        let expected = format!("some, numbered up to {MOST}");
+        let expected = format!("features with numbers up to {MOST}");
         let has = |row: &LabelledRow| row.indices.iter().any(|&index| index as usize >= MOST);
         let row = all.records().iter().position(has).map(|row| format!(" in row {}", row + 1));
-        let got = format!("{columns} as the largest number{}", row.unwrap_or_default());
+        let got = format!("the largest number {columns}{}", row.unwrap_or_default());
         let error = Error::of(ErrorKind::Format, what, expected, got);
         return Err(error.noted(
             "rows are counted without blank lines and comments; number the features anew, without gaps",
@@ -252,7 +252,7 @@ pub(super) fn prepare(config: &Config, paths: Paths) -> Result<Preparation> {
     };
     if train.records().is_empty() || dev.records().is_empty() {
         let what = format!("rows of `{}`", train.name());
-        let expected = "enough that some are held out, or `data.dev`";
+        let expected = "enough rows to hold some out, or `data.dev`";
         return Err(Error::of(ErrorKind::Format, what, expected, count.to_string()));
     }
     let of_train = of_training(loader(config, &train, columns, &labels)?, config);

@@ -194,7 +194,7 @@ section! {
         repair_tags: bool = false;
         /// Tag scheme: `iob1`, `iob2` (`bio`), `ioe1`, `ioe2`, `iobes` (`bilou`, `bmes`), or `plain`, where each word has a tag of its own and there are no chunks (default: detected and printed).
         scheme: Option<String> = None;
-        /// Shuffle window in texts, for files larger than memory: each epoch reads the files anew and keeps only the window in memory; the files must not change meanwhile. For `lm`, in tokens: the tokens of a longer text are in a temporary file. Not for LIBSVM files (default: the memory limit decides which texts are in memory).
+        /// Size of the shuffle window, as a number of texts, for files larger than memory. Each epoch reads the files again and keeps only the window in memory. The files must not change during the training. For `lm`, the size is a number of tokens: the tokens of a longer text are in a temporary file. Not for LIBSVM files (default: the memory limit decides which texts are in memory).
         window: Option<usize> = None;
     }
 }
@@ -294,7 +294,7 @@ section! {
         focal: f64 = 0.0;
         /// Early stopping: stop after this many epochs without a better one; 0 never stops early.
         patience: u64 = 5;
-        /// Fine-tuning: the run folder or checkpoint whose vocabularies and parameters start the training; for `classify` and `tag` also a language model (`lm`), whose layers are then below the task's own (default: parameters start at random).
+        /// Fine-tuning: a run folder or checkpoint; training starts with its vocabularies and parameters. `classify` and `tag` also accept a language model (`lm`); its layers are then placed below the layers of the task (default: random parameters).
         from: Option<String> = None;
         /// Gradual unfreezing of the model in `from`: the epochs between two levels; the output layers are trained first and the word vectors last; 0 trains all levels from the start.
         unfreeze: u64 = 0;

@@ -132,7 +132,7 @@ model.dropout = { from = 0.1, to = 0.5 }
         }
         let ends: &[Value] = match &values {
             Values::OneOf(values) if values.is_empty() => {
-                return Err(Error::new(name, "a list of values", "an empty one"));
+                return Err(Error::new(name, "a list of values", "an empty list"));
             }
             Values::OneOf(values) => values,
             Values::Between { from, to, log } => {

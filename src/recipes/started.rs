@@ -82,7 +82,10 @@ fn file(run: &str) -> Result<PathBuf> {
                 "a run folder with a best.ckpt or last.ckpt",
                 match one_of(path) {
                     Some(one) => {
-                        format!("a folder of several runs, `{run}`; name one of them, as `{}`", one.display())
+                        format!(
+                            "a folder of several runs, `{run}`; name one of the runs, as `{}`",
+                            one.display()
+                        )
                     }
                     None => format!("neither in `{run}`"),
                 },
@@ -215,7 +218,7 @@ fn by_words(name: &str, text: &TextConfig) -> Result<()> {
                 (None, tokens) => format!("`text.tokens = \"{}\"`", tokens.map_or("none", Tokens::name)),
             };
             let expected = "a language model of `words` or `whitespace` for `tag`, whose words are given";
-            Err(Error::new("training.from", expected, format!("`{name}` of {got}")))
+            Err(Error::new("training.from", expected, format!("`{name}` with {got}")))
         }
     }
 }

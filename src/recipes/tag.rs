@@ -412,8 +412,8 @@ fn tell_apart(tags: &Vocabulary, train: &Texts<TaggedText>) -> Result<()> {
     let mut all = tags.tokens();
     match (all.next(), all.next()) {
         (Some(only), None) => {
-            let (what, got) = (format!("tags in `{}`", train.name()), format!("`{only}` alone"));
-            let hint = "`tags` (`data.label` in a config) gives another column of tags";
+            let (what, got) = (format!("tags in `{}`", train.name()), format!("only `{only}`"));
+            let hint = "`tags` (`data.label` in a config) sets another column of tags";
             let read = read_as(train.read_as()).map_or_else(String::new, |read| format!("{read}; "));
             Err(Error::of(ErrorKind::Format, what, "at least two", got).noted(format!("{read}{hint}")))
         }

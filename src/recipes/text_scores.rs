@@ -120,7 +120,7 @@ impl TextScores {
         scored.examples = self.examples.end();
         let [fewest, most] = self.several;
         scored.notes.push(format!(
-            "{} sources are written and scored, equal ones as one against all their targets; loss and perplexity are of all {} pairs",
+            "{} different sources are translated and scored, each against all its targets; loss and perplexity are of all {} pairs",
             scored.sample.texts(),
             self.references
         ));

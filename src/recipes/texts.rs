@@ -57,8 +57,8 @@ impl<R: Record> Texts<R> {
         Self::open(path, (config, DataMemory::set_by(config)), like).map_err(|e| as_in_training(e, like))
     }
 
-    /// Describes for people the part of the data that is in memory. Returns `None` if all data are in memory, or if the config
-    /// sets the window. `loader` is the loader of these records.
+    /// Returns a message about the part of the data that is in memory. Returns `None` if all data are in memory, or if the
+    /// config sets the window. `loader` is the loader of these records.
     pub(super) fn said_of_memory(&self, loader: &Loader, memory: DataMemory) -> Option<String> {
         let Self::InFiles(files, None) = self else { return None };
         let larger = format!(

@@ -187,7 +187,7 @@ impl Paths {
         })
     }
 
-    /// Describes for people the files that are not used; `None` if all files are used.
+    /// Returns a message about the files that are not used; `None` if all files are used.
     pub(super) fn left_out(&self) -> Option<String> {
         let names = self.left_out.iter().map(|path| path.file_name().unwrap_or(path.as_os_str()).display());
         let names: Vec<String> = names.map(|name| format!("`{name}`")).collect();
@@ -271,13 +271,15 @@ fn separator(given: &str) -> Result<char> {
     }
 }
 
-/// Describes for people how a file was read, since the detection may be wrong; `None` if there is nothing to report.
+/// Returns a message about how a file was read, since the detection may be wrong; `None` if there is nothing to
+/// report.
 pub(super) fn read_as(options: &ReadOptions) -> Option<String> {
     let said = options.to_string();
     (!said.is_empty()).then(|| format!("read as {said}"))
 }
 
-/// Describes for people how another part of the data set was read; `None` if the part was read like the training part.
+/// Returns a message about how another part of the data set was read; `None` if the part was read like the training
+/// part.
 pub(super) fn read_otherwise(name: &str, options: &ReadOptions, train: &ReadOptions) -> Option<String> {
     let (own, of_train) = (read_as(options)?, read_as(train)?);
     (own != of_train).then(|| format!("{name}: {own}"))

@@ -236,7 +236,7 @@ fn prepare(config: &Config, paths: Paths) -> Result<Preparation> {
     let trainer =
         trainer.note(CUT, cut.name()).note(TARGET_CUT, target_cut.name()).note(READ_AS, like.to_note());
     let coverage = known.coverage(&sources);
-    let apart = if given { "" } else { ", no source of which is among them" };
+    let apart = if given { "" } else { ", none of whose sources is in the training pairs" };
     let different = if held_out.count == dev_pairs {
         String::new()
     } else {
@@ -277,8 +277,7 @@ fn prepare(config: &Config, paths: Paths) -> Result<Preparation> {
     })
 }
 
-const PRONUNCIATIONS: &str = "words and their phonemes: tokens are `characters`, target tokens `whitespace`; `text.tokens` and \
-                              `text.target_tokens` set others";
+const PRONUNCIATIONS: &str = "words and their phonemes: tokens are `characters`, target tokens `whitespace`; `text.tokens` and `text.target_tokens` set other tokens";
 
 /// Returns a copy of the config that sets the tokens for pronunciations: characters of the word, and phonemes separated
 /// by white space. Returns `None` if the pairs are not words with their phonemes, or if the config sets tokens or a

@@ -46,8 +46,13 @@ impl Voters {
             (Some(first), Some(known)) => places("labels", first, known)?,
             (None, None) => Vec::new(),
             _ => {
-                let expected = "taggers that all have labels of texts, or none";
-                return Err(Error::of(ErrorKind::Program, "models to join", expected, "some with labels"));
+                let expected = "labels of texts in all taggers or in none";
+                return Err(Error::of(
+                    ErrorKind::Program,
+                    "models to join",
+                    expected,
+                    "labels in some taggers only",
+                ));
             }
         };
         self.may = may;

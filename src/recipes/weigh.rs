@@ -94,8 +94,9 @@ impl Weigher {
                 scope.set_of(&program, &name, value)?;
             }
         }
-        let find =
-            |name: &str| vocabularies.get(name).cloned().ok_or_else(|| wrong("one without vocabularies"));
+        let find = |name: &str| {
+            vocabularies.get(name).cloned().ok_or_else(|| wrong("a checkpoint without vocabularies"))
+        };
         let config =
             notes.get(CONFIG).map_or_else(|| Ok(Config::default()), |config| Config::from_toml(config))?;
         Ok(Self {

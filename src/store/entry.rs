@@ -121,8 +121,8 @@ impl Entry {
         if !self.broken.load(Ordering::SeqCst) {
             return Ok(());
         }
-        let got = "one that a push left half updated, since its update failed or its worker died: restore the store";
-        Err(Error::new("value of a key", "a whole one", got))
+        let got = "a value that a push left half updated, since its update failed or its worker died: restore the store";
+        Err(Error::new("value of a key", "a complete value", got))
     }
 
     /// Checks a gradient of the entry's rows before any part of the gradient is applied.

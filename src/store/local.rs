@@ -62,7 +62,7 @@ impl LocalStore {
         }
         let mut known = self.0.rounds.lock().unwrap_or_else(PoisonError::into_inner);
         if known.strong_count() > 0 {
-            let got = format!("{} that still exist", known.strong_count());
+            let got = format!("{} workers that still exist", known.strong_count());
             return Err(Error::of(
                 ErrorKind::Program,
                 "workers of the store",
@@ -118,7 +118,7 @@ impl Drop for LocalWorker {
 /// Returns an error if the key does not exist.
 pub(super) fn find<'a, T>(keys: &'a BTreeMap<Key, T>, key: &Key) -> Result<&'a T> {
     keys.get(key)
-        .ok_or_else(|| Error::of(ErrorKind::Program, "key of the store", "one that `init` made", "none"))
+        .ok_or_else(|| Error::of(ErrorKind::Program, "key of the store", "a key that `init` made", "none"))
 }
 
 /// Checks that the weight of a gradient is finite and not negative.

@@ -88,7 +88,7 @@ impl Merge<'_> {
 impl Drop for Merge<'_> {
     fn drop(&mut self) {
         if !self.ended {
-            let (expected, got) = ("a worker that applies them", "one that died meanwhile");
+            let (expected, got) = ("a worker that applies the gradients", "a worker that died");
             self.rounds.finish(self.key, Err(Error::new("merged gradients", expected, got)));
         }
     }
@@ -275,11 +275,11 @@ impl Rounds {
                 .collect();
             if round.merging || !pushed.is_empty() {
                 let got = match round.merging {
-                    true => "one that is being applied".to_owned(),
-                    false => format!("the gradients of workers {} alone", pushed.join(", ")),
+                    true => "a round that is being applied".to_owned(),
+                    false => format!("only the gradients of workers {}", pushed.join(", ")),
                 };
                 return Err(
-                    Error::new("round of the key", "none that is under way", got).variable(name.to_string())
+                    Error::new("round of the key", "no round in progress", got).variable(name.to_string())
                 );
             }
         }

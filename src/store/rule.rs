@@ -43,7 +43,7 @@ impl Rule {
     pub fn new(optimizer: &dyn Optimizer, registry: &Registry) -> Result<Self> {
         let caller = Location::caller();
         if !optimizer.options().groups.is_empty() {
-            return Err(refused("one without groups: each key has a rule of its own", "groups"));
+            return Err(refused("an optimizer without groups, since each key has its own rule", "groups"));
         }
         let mut program = Program::new();
         let spec = Spec::fixed(DType::F32, &[1])?;
@@ -70,12 +70,12 @@ impl Rule {
         let named = |e: Error| e.variable(&program.var(param).name);
         let updates = || program.root().ops.iter().filter(|op| op.role == Role::Update);
         let update = update_of(program, param);
-        let update = update.ok_or_else(|| named(refused("one that an optimizer moves", "none")))?;
+        let update = update.ok_or_else(|| named(refused("a parameter that an optimizer updates", "none")))?;
         // The input for the history of updates is not counted, since the store keeps a history for each key.
         let others = update.reads().count() - update.input(HISTORY).len();
         let slots = update.input("grad").first().zip(update.input("rate").first());
         let (Some((&grad, &rate)), 2) = (slots, others) else {
-            return Err(named(refused("an update by `grad` and `rate` alone", &update.kind)));
+            return Err(named(refused("an update that reads only `grad` and `rate`", &update.kind)));
         };
         let mut limits = Vec::new();
         let touches = |op: &OpDesc| op.reads().chain(op.writes()).any(|var| var == param || var == grad);
@@ -93,7 +93,7 @@ impl Rule {
         let Some(rate) = rate else {
             return Err(named(refused(
                 "a rate by a schedule",
-                "one that is set from outside (`adjustable`)",
+                "a rate that is set from outside (`adjustable`)",
             )));
         };
         let attributes = update.attributes.iter().filter(|(name, _)| *name != "storage");

@@ -84,7 +84,7 @@ pub(super) fn save(keys: &BTreeMap<Key, Entry>, registry: &Registry, path: &Path
     let tensor = &mut |name: &str| {
         let found = kept.get(name);
         let TensorRecord { entry, what } =
-            found.ok_or_else(|| Error::new("tensor of the store", "one of a key", name))?;
+            found.ok_or_else(|| Error::new("tensor of the store", "a tensor of a key", name))?;
         let value = match what {
             SavedField::Value => entry.whole(None)?,
             SavedField::State(slot) => entry.whole(Some(slot))?,
@@ -245,8 +245,9 @@ fn load(
         let steps = take(&beside(STEPS, &value_name))?;
         let number = steps.as_dense().and_then(|steps| steps.as_slice::<i64>());
         let steps = number.ok().and_then(|steps| u64::try_from(*steps.first()?).ok());
-        let steps = steps
-            .ok_or_else(|| of_key(refused("steps", "a number from 0".to_owned(), "another".to_owned())))?;
+        let steps = steps.ok_or_else(|| {
+            of_key(refused("steps", "a number from 0".to_owned(), "another value".to_owned()))
+        })?;
         let mut states = Vec::new();
         for slot in rule.iter().map(|rule| rule.states(registry)).collect::<Result<Vec<_>>>()?.concat() {
             let state = take(&beside(&slot, &value_name))?;

@@ -114,7 +114,7 @@ impl Shard {
             StorageKind::Dense => &mut self.dense,
             kind => match &mut self.rows {
                 Some(rows) => rows,
-                None => return Err(Error::new("gradient", "a dense one", kind.name())),
+                None => return Err(Error::new("gradient", "a dense gradient", kind.name())),
             },
         };
         if let Some(settling) =

@@ -45,7 +45,7 @@ impl FieldType for ShardFiles {
         let name = name.and_then(|name| NAMES.into_iter().find(|known| u32::from(*known) == name));
         match (name, sums) {
             (Some(name), Some(sums)) => Ok(Self { name, sums }),
-            _ => Err(wrong("a name and checksums", "others")),
+            _ => Err(wrong("a name and checksums", "other values")),
         }
     }
 }
@@ -90,7 +90,7 @@ impl ShardFiles {
             format!("file `{}`", path.display()),
             format!("the file of rank {rank} in the set `{}`", set.display()),
         );
-        Err(Error::of(ErrorKind::Format, what, expected, "one that is damaged, or of another set"))
+        Err(Error::of(ErrorKind::Format, what, expected, "a file that is damaged, or of another set"))
     }
 }
 

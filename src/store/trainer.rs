@@ -62,7 +62,7 @@ impl StoredParameter {
                 ErrorKind::Program,
                 "parameters of a store",
                 expected,
-                "one without updates",
+                "a program without updates",
             ));
         }
         Ok(all)
@@ -133,8 +133,8 @@ pub fn share(program: &Program, scope: &mut Scope, store: &mut dyn KeyValueStore
     // All parameters are checked before the first key is made, so that an error leaves the store unchanged.
     let ruled = |shared: StoredParameter| {
         let param = program.find(&shared.name);
-        let param =
-            param.ok_or_else(|| Error::new("parameter", "one of the program", shared.name.clone()))?;
+        let param = param
+            .ok_or_else(|| Error::new("parameter", "a parameter of the program", shared.name.clone()))?;
         Ok((Rule::of(program, param)?, shared))
     };
     let all =
@@ -428,7 +428,9 @@ impl<S: KeyValueStore> StoreTrainer<S> {
             return Err(Error::new("sums of a store", numbers.len().to_string(), all.len().to_string()));
         };
         if *failed > 0.0 {
-            let got = format!("none of {failed} of {workers}, whose own errors say why");
+            let got = format!(
+                "no gradients of {failed} of {workers} workers; the errors of these workers give the reasons"
+            );
             return Err(Error::of(ErrorKind::NotFinite, "step", "the gradients of all workers", got));
         }
         Ok((Totals::of_numbers(totals), *workers))
@@ -506,6 +508,7 @@ fn put<T: Plain + Element>(scope: &mut Scope, name: &str, ids: &[i64], rows: &De
                 }
             })
         })?;
-    let wrong = || Error::new("rows that a store gave", format!("{} of the parameter", ids.len()), "others");
+    let wrong =
+        || Error::new("rows that a store gave", format!("{} rows of the parameter", ids.len()), "other rows");
     if done { Ok(()) } else { Err(wrong().variable(name)) }
 }

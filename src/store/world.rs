@@ -143,7 +143,8 @@ impl WorldStore {
             Ok(rule.told())
         });
         self.agree(Request::SetRule, key, fits)?;
-        let entry = self.entries.remove(key).ok_or_else(|| Error::new("key of the store", "one", "none"))?;
+        let entry =
+            self.entries.remove(key).ok_or_else(|| Error::new("key of the store", "a known key", "none"))?;
         // The old entry is dropped before the new entry is made, so that a large value is not in memory three times.
         let value = entry.whole(None)?;
         drop(entry);
@@ -197,7 +198,7 @@ impl WorldStore {
             return Ok(());
         }
         let expected = format!(
-            "at least {ranks} rows, one a rank: use fewer ranks, or dense gradients for a table as small as this one"
+            "at least {ranks} rows, one per rank: use fewer ranks, or dense gradients for a table as small as this one"
         );
         Err(Error::of(ErrorKind::Program, "value that is used row by row", expected, height.to_string()))
     }
@@ -359,7 +360,8 @@ impl WorldStore {
     }
 }
 
-/// Reads from a message the gradient that another rank pushed for the rows of this rank, and the weight of the gradient.
+/// Reads a message of another rank: returns the gradient that the other rank pushed for the rows of this rank, and
+/// the weight of the gradient.
 fn pushed_rows(mut message: MessageReader<'_>, entry: &Entry, height: usize) -> Result<(Storage, f64)> {
     let (weight, [kind]) = (f64::from_le_bytes(message.number()?), message.number()?);
     if kind == DENSE {

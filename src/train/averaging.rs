@@ -87,7 +87,7 @@ impl Trainer {
     fn append_averages(&mut self, averaging: &Averaging, caller: String) -> Result<()> {
         let Averaging { decay, start, except } = averaging;
         if averages(&self.state.program).next().is_some() {
-            return Err(Error::new("averages of the parameters", "one kind of average", "a second one"));
+            return Err(Error::new("averages of the parameters", "one kind of average", "a second kind"));
         }
         if !(*decay > 0.0 && *decay <= 1.0) {
             return Err(Error::new("decay of an average", "a number above 0 and below 1", decay.to_string()));
@@ -96,7 +96,7 @@ impl Trainer {
         let name = |param| self.state.program.var(param).name.as_str();
         let trained: Vec<&str> = self.trained.iter().map(|&(param, _)| name(param)).collect();
         if let Some(unknown) = except.iter().find(|except| !trained.contains(&except.as_str())) {
-            let expected = format!("one that is trained ({})", trained.join(", "));
+            let expected = format!("a trained parameter ({})", trained.join(", "));
             return Err(Error::new("parameter not to average", expected, format!("`{unknown}`")));
         }
         let start = usize::try_from(*start).unwrap_or(usize::MAX);

@@ -350,7 +350,10 @@ impl Trainer {
         let (known, own) = (self.state.position.memory, **self.memory_limit.as_ref()?);
         let known_limit = if known == 0 { "none".to_owned() } else { shown(known.into()) };
         (own != known).then(|| {
-            format!("memory limit: {known_limit}, as in the training so far, not {}", shown(own.into()))
+            format!(
+                "memory limit: {known_limit}, as in the training so far; {} is ignored",
+                shown(own.into())
+            )
         })
     }
 

@@ -77,7 +77,7 @@ impl Trainer {
                 Error::of(
                     e.kind(),
                     format!("metric `{}`", metric.name()),
-                    "its variables to fit",
+                    "variables that fit the model",
                     format!("{e:#}"),
                 )
                 .caused_by(e)
@@ -177,7 +177,7 @@ impl Trainer {
         self.net.owned(var)?;
         if var.id().0 as usize >= self.forward {
             let got = format!("`{}`, which was made later", self.net.name_of(var));
-            return Err(Error::of(ErrorKind::Program, "variable", "one made before the trainer", got));
+            return Err(Error::of(ErrorKind::Program, "variable", "a variable made before the trainer", got));
         }
         self.state.program.spec(var.id())
     }

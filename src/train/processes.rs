@@ -109,7 +109,7 @@ impl Trainer {
             return Err(called(Error::new("parts of a batch", expected, parts.to_string())));
         }
         if size > parts {
-            let expected = format!("at most {parts}, as many as a batch has parts");
+            let expected = format!("at most {parts}, the number of parts of a batch");
             let error = Error::new("processes", expected, size.to_string());
             return Err(called(error.noted("start fewer processes, or train anew with more `parts`")));
         }

@@ -68,7 +68,7 @@ impl Trainer {
     pub(super) fn claim(&mut self, until: Until, remeasure: bool) -> Result<Option<Target>> {
         let held = self.held.take();
         // Even a finished training saves if the best epoch is evaluated again; it may then also train further, since the
-        // patience starts anew.
+        // patience starts again.
         let saves = remeasure || self.over(until).is_none();
         let Some(file) = self.file.as_deref().filter(|_| saves && self.is_first()) else { return Ok(None) };
         let target = held.map_or_else(|| Target::find(file)?.lock(), Ok)?;
@@ -133,10 +133,11 @@ impl Trainer {
 
     pub(super) fn take(&mut self, mut from: Checkpoint) -> Result<()> {
         if from.purpose == Purpose::Inference {
-            let expected = "one of a training, with the optimizer's state and the place in the data";
-            let got = "one for inference, which has the parameters alone";
+            let expected =
+                "a checkpoint of a training, with the optimizer's state and the position in the data";
+            let got = "a checkpoint for inference, which has only the parameters";
             return Err(Error::of(ErrorKind::Program, "checkpoint to resume", expected, got)
-                .noted_in_code("`Trainer::load_parameters` starts a new training from them"));
+                .noted_in_code("`Trainer::load_parameters` starts a new training from the parameters"));
         }
         // Vocabularies are compared before the programs: another vocabulary changes shapes in the program, and the error about
         // the vocabulary is clearer than the error about a shape.
@@ -152,7 +153,7 @@ impl Trainer {
         if ours != theirs {
             let expected = format!("{theirs}, as in the checkpoint");
             let error = Error::of(ErrorKind::Program, "seed of the model", expected, ours.to_string());
-            return Err(error.noted_in_code("`Builder::seed` sets it"));
+            return Err(error.noted_in_code("`Builder::seed` sets the seed"));
         }
         if let Some(difference) = self.state.program.difference(&from.program) {
             let beside = renew_rate(&self.state.program, &mut from);
@@ -289,7 +290,7 @@ fn other_entries(theirs: Option<&Vocabulary>, ours: Option<&Vocabulary>) -> Opti
         return Some((format!("the checkpoint's ({})", size(theirs)), same(ours)));
     };
     let entry = |v: &Vocabulary| match v.token(differ) {
-        Some(token) => format!("{}, number {differ} of them {token:?}", size(v)),
+        Some(token) => format!("{}, entry {differ} is {token:?}", size(v)),
         None => size(v),
     };
     Some((format!("the checkpoint's ({})", entry(theirs)), entry(ours)))

@@ -120,7 +120,7 @@ impl Trainer {
         let from = &predicting(from).at_caller()?;
         let (given, found) = self.compare(from).at_caller()?;
         if found.loaded.is_empty() {
-            let expected = "at least one that fits the model, by name and shape";
+            let expected = "at least one parameter that fits the model by name and shape";
             let got = format!("none ({})", found.differences().join("; "));
             return Err(Error::of(ErrorKind::Program, "parameters of the checkpoint", expected, got));
         }
@@ -163,8 +163,8 @@ impl Trainer {
         if self.state.position.step == 0 {
             return Ok(());
         }
-        let got = format!("one at {}", self.state.position);
-        let expected = "one before its first step";
+        let got = format!("a trainer at {}", self.state.position);
+        let expected = "a trainer before its first step";
         Err(Error::of(ErrorKind::Program, "trainer to load parameters", expected, got))
     }
 

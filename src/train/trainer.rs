@@ -150,7 +150,7 @@ pub(super) fn ends_at((operator, line): &(String, String)) -> String {
 }
 
 /// The advice in the error about a loss that cannot be computed from parts of a batch.
-pub(super) const BY_WEIGHT: &str = "`Trainer::weight` can say how much each batch counts";
+pub(super) const BY_WEIGHT: &str = "`Trainer::weight` sets the weight of each batch";
 
 impl Trainer {
     /// Makes a trainer for the program of `net`: appends the backward operators of `loss` and the updates of `optimizer`, and
@@ -406,8 +406,8 @@ impl Trainer {
     /// Sets a parameter to the given value, for example to pre-trained weights.
     ///
     /// # Errors
-    /// Returns an error if there is no parameter of this name, or if the shape, dtype or storage of the value differs from the
-    /// parameter's.
+    /// Returns an error if there is no parameter of this name, or if the value and the parameter differ in shape, dtype or
+    /// storage.
     #[track_caller]
     pub fn set_parameter(&mut self, name: &str, value: impl Into<Storage>) -> Result<()> {
         if !self.scope.names().any(|known| known == name) {

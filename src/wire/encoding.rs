@@ -23,7 +23,7 @@ pub(super) fn number<T: Decode<()>>(bytes: &[u8]) -> Result<T> {
     let wrong = |got: String| Error::of(ErrorKind::Format, "stored number", "the bytes of one number", got);
     match bincode::decode_from_slice(bytes, CONFIG) {
         Ok((number, read)) if read == bytes.len() => Ok(number),
-        Ok((_, read)) => Err(wrong(format!("{} bytes behind it", bytes.len() - read))),
+        Ok((_, read)) => Err(wrong(format!("{} bytes behind the number", bytes.len() - read))),
         Err(e) => Err(wrong(e.to_string())),
     }
 }
@@ -41,7 +41,7 @@ mod tests {
         assert_eq!(out, [254, 255, 255, 255, 255, 255, 255, 255, 4, 3, 2, 1, 1]);
         assert_eq!(number::<i64>(&out[..8]).unwrap(), -2);
         assert!(number::<i64>(&out[..7]).is_err());
-        assert!(number::<u32>(&out[8..]).unwrap_err().to_string().contains("1 bytes behind it"));
+        assert!(number::<u32>(&out[8..]).unwrap_err().to_string().contains("1 bytes behind the number"));
         assert!(number::<bool>(&[2]).is_err());
     }
 }

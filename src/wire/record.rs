@@ -166,7 +166,7 @@ impl Source<'_> {
     pub(crate) fn item<T: FieldType>(&mut self) -> Result<T> {
         let length = self.length()?;
         let Some(depth) = self.depth.checked_sub(1) else {
-            return Err(wrong(format!("at most {DEEPEST} values in each other"), "more"));
+            return Err(wrong(format!("at most {DEEPEST} nested values"), "more"));
         };
         let mut inner = Source { input: &mut *self.input, left: length, depth };
         let value = T::get(&mut inner)?;
@@ -201,7 +201,7 @@ impl Source<'_> {
     pub(crate) fn once<T: FieldType>(&mut self, place: &mut Option<T>, what: &str) -> Result<()> {
         match place.replace(self.item().map_err(|e| e.noted(format!("in {what}")))?) {
             None => Ok(()),
-            Some(_) => Err(wrong(format!("{what} once"), "it twice")),
+            Some(_) => Err(wrong(format!("{what} once"), format!("{what} twice"))),
         }
     }
 
@@ -319,7 +319,7 @@ impl<T: FieldType> FieldType for BTreeMap<String, T> {
         while from.left > 0 {
             let Entry { name, value } = from.item()?;
             if all.last_key_value().is_some_and(|(last, _)| *last >= name) {
-                return Err(wrong("names that ascend", format!("`{name}` behind another")));
+                return Err(wrong("names in ascending order", format!("`{name}` after another name")));
             }
             all.insert(name, value);
         }
@@ -353,7 +353,7 @@ impl<T: FieldType> FieldType for Entry<T> {
         }
         match (name, value) {
             (Some(name), Some(value)) => Ok(Self { name, value }),
-            _ => Err(wrong("a name and a value", "an entry that lacks one")),
+            _ => Err(wrong("a name and a value", "an entry without name or value")),
         }
     }
 }

@@ -79,7 +79,7 @@ impl Target {
         };
         if !folder.is_dir() {
             let got = format!("none at `{}`", folder.display());
-            return Err(Error::of(ErrorKind::Io, shown, "a folder to write it in", got));
+            return Err(Error::of(ErrorKind::Io, shown, "an existing folder to write the file in", got));
         }
         let folder = fs::canonicalize(folder).map_err(failed)?;
         Ok(Self { path: folder.join(name), name: name.to_owned(), folder, shown, lock: None })
@@ -120,13 +120,13 @@ impl Target {
                 Ok(()) => {}
                 Err(TryLockError::WouldBlock) => {
                     let got = format!(
-                        "one that holds `{}`: wait until it ends, stop it, or save to another file",
+                        "a training that holds `{}`: wait until the training ends, stop it, or save to another file",
                         path.display()
                     );
                     return Err(Error::of(
                         ErrorKind::Io,
                         &self.shown,
-                        "no other training that saves to it",
+                        "no other training that saves to this file",
                         got,
                     ));
                 }
@@ -152,10 +152,13 @@ impl Target {
         let tried = self.temporary(false).and_then(|(_, temporary)| fs::remove_file(temporary));
         if let Err(e) = tried {
             if e.kind() == io::ErrorKind::InvalidFilename {
-                let expected = "a shorter name, as the name of the temporary file is 22 bytes longer";
+                let expected = "a shorter name, since the name of the temporary file is 22 bytes longer";
                 return wrong(expected, &format!("{} bytes", self.name.len()));
             }
-            return wrong("a folder that files can be written in", &format!("one where that fails: {e}"));
+            return wrong(
+                "a folder in which files can be written",
+                &format!("a folder where writing fails: {e}"),
+            );
         }
         if !self.path.exists() {
             return Ok(());
@@ -166,7 +169,7 @@ impl Target {
         if let Err(e) = fs::remove_dir(&self.path)
             && e.kind() == io::ErrorKind::PermissionDenied
         {
-            let got = format!("another user's or an immutable one: {e}");
+            let got = format!("a file of another user, or an immutable file: {e}");
             return wrong("a file that may be replaced", &got);
         }
         if mounted(&self.path) {
@@ -177,9 +180,9 @@ impl Target {
         let read = File::open(&self.path).and_then(|f| f.take(MAGIC.len() as u64).read_to_end(&mut first));
         let expected = "a new file, or an existing file of `unpadded`";
         match read {
-            Err(e) => wrong(expected, &format!("one that cannot be read: {e}")),
+            Err(e) => wrong(expected, &format!("a file that cannot be read: {e}")),
             Ok(_) if first.is_empty() || first == MAGIC => Ok(()),
-            Ok(_) => wrong(expected, "a foreign one; it was left as it is"),
+            Ok(_) => wrong(expected, "a file of another format, which was left as it is"),
         }
     }
 

@@ -57,7 +57,7 @@ fn every_cut_and_every_flipped_bit_is_noticed() {
     }
     let mut longer = bytes.clone();
     longer.push(0);
-    assert!(refused(&longer).contains("expected nothing after it, got 1 bytes"));
+    assert!(refused(&longer).contains("expected the end of the file after it, got 1 more bytes"));
 }
 
 #[test]
@@ -65,13 +65,13 @@ fn errors_say_what_is_wrong() {
     let bytes = file(&[("program", b"body")]);
     assert_eq!(
         refused(b"PK\x03\x04 something else"),
-        "bytes: first bytes: expected a file of `unpadded`, got a foreign one"
+        "bytes: first bytes: expected a file of `unpadded`, got a file of another format"
     );
     let mut future = bytes.clone();
     future[8] = 9;
     assert_eq!(
         refused(&future),
-        "bytes: format version: expected 1, got 9: a file of another release, which can read it"
+        "bytes: format version: expected 1, got 9: read the file with the release of `unpadded` that wrote it"
     );
     let mut flipped = bytes.clone();
     flipped[33] ^= 1;
@@ -80,13 +80,13 @@ fn errors_say_what_is_wrong() {
         refused(&bytes[..34]),
         "bytes: section `program`: expected 8 more bytes, got 2 of the file's 34: it is cut short, or damaged"
     );
-    assert_eq!(refused(b""), "bytes: first bytes: expected a file of `unpadded`, got an empty one");
+    assert_eq!(refused(b""), "bytes: first bytes: expected a file of `unpadded`, got an empty file");
     assert_eq!(refused(b"unp"), "bytes: size: expected at least 29 bytes, got 3: the file is cut short");
     assert_eq!(
         refused(&bytes[..28]),
         "bytes: size: expected at least 29 bytes, got 28: the file is cut short"
     );
-    assert!(refused(b"word").contains("got a foreign one"));
+    assert!(refused(b"word").contains("got a file of another format"));
 }
 
 #[test]
@@ -116,7 +116,7 @@ fn bodies_are_streamed() {
     };
     assert_eq!(streamed(10).unwrap(), whole);
     assert!(streamed(9).unwrap_err().to_string().contains("expected 0 more bytes, got more"));
-    assert!(streamed(11).unwrap_err().to_string().contains("expected 11 bytes, got 1 fewer"));
+    assert!(streamed(11).unwrap_err().to_string().contains("expected 11 bytes, got 1 bytes fewer"));
 
     let mut reader = Reader::new("bytes", &whole[..], whole.len() as u64).unwrap();
     assert!(reader.read(&mut [0]).is_err() && reader.end_section().is_err());

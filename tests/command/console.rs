@@ -47,7 +47,7 @@ fn json_stands_alone_and_quiet_leaves_the_result() {
     assert_eq!(first[2..], ["loss", "accuracy", "macro F1", "weighted F1"], "{said}");
     let said = output(&place, &["eval", "one", "three", "test.tsv", "-q"]);
     assert!(said.starts_with("loss ") && said.lines().last().unwrap().starts_with("three against one: p = "));
-    assert_eq!(output(&place, &["data", "check", "reviews.tsv", "-q"]), "nothing is wrong with it\n");
+    assert_eq!(output(&place, &["data", "check", "reviews.tsv", "-q"]), "the data is valid\n");
 
     let said = output(&place, &run("four", &[]));
     assert!(said.contains("the first 3 held-out texts, each with its answer below it:\n  "), "{said}");

@@ -62,7 +62,9 @@ fn probabilities_are_means_over_all_runs() {
     let refused = |runs: &[&str]| place.refused(&[&["predict", "--ensemble"], runs].concat());
     let said = refused(&["gru", "other"]);
     assert!(
-        said.contains("labels of models to join: expected the 2 labels of the first model, got also `fair`"),
+        said.contains(
+            "labels of models to join: expected the 2 labels of the first model, got labels with `fair`"
+        ),
         "{said}"
     );
     assert!(said.contains("run `other` cannot join"), "{said}");
@@ -137,7 +139,9 @@ fn taggers_vote() {
     place.said(&[&other[..], &["--epochs", "1", "--run", "other", "--dev", "other.conll"]].concat(), "");
     let said = place.refused(&["eval", "--ensemble", "tags", "other", "train.conll"]);
     assert!(
-        said.contains("tags of models to join: expected the 2 tags of the first model, got also `B-town`"),
+        said.contains(
+            "tags of models to join: expected the 2 tags of the first model, got tags with `B-town`"
+        ),
         "{said}"
     );
 }

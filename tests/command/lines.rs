@@ -175,7 +175,7 @@ fn records_of_a_file_keep_their_columns_and_get_answers() {
         (&["predict", "run", "new.csv", "--output", "out.csv"][..], "--overwrite replaces it"),
         (
             &["predict", "run", "new.csv", "--output", "new.csv", "--overwrite"],
-            "another file than the one that is read",
+            "a new file, got the file that is read",
         ),
         (&["predict", "run", "new.csv", "--output", "/dev/null", "--overwrite"], "got a folder or a device"),
         (&["predict", "run", "new.csv", "--set", "data.text=body"], "column `body` of file `new.csv`"),
@@ -202,7 +202,9 @@ fn records_of_a_file_keep_their_columns_and_get_answers() {
     assert!(code == 0 && errors.contains("text in `body`, since there is no `text`"), "{errors}");
     let (code, _, errors) = asked(&place, &["predict", "run", "new.csv", "--output", "out.parquet"], b"");
     assert!(
-        code == 2 && errors.contains("got one of Parquet") && !place.0.join("out.parquet").exists(),
+        code == 2
+            && errors.contains("got the name of a Parquet file")
+            && !place.0.join("out.parquet").exists(),
         "{errors}"
     );
 

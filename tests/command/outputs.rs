@@ -90,7 +90,7 @@ fn a_symbolic_link_stays_and_a_file_that_is_read_is_not_replaced() {
     zip.finish().unwrap();
     let output = ["--output", "some.data", "--overwrite"];
     let said = place.refused(&[&["predict", "run", "some.data!a.csv"], &output[..]].concat());
-    assert!(said.contains("expected another file than the one that is read"), "{said}");
+    assert!(said.contains("expected a new file, got the file that is read"), "{said}");
 }
 
 #[cfg(unix)]

@@ -250,7 +250,7 @@ fn other_commands_are_of_one_process() {
         let (code, said) = ended(&mpirun(&place, 2, arguments).output().unwrap());
         assert_eq!(code, Some(2), "{said}");
         assert_eq!(
-            said.matches("processes: expected one, since `train` alone runs on several").count(),
+            said.matches("processes: expected 1, since only `train` runs on several processes").count(),
             1,
             "{said}"
         );

@@ -58,7 +58,7 @@ fn seeds_are_ordinary_runs_with_a_mean() {
     let said = place.refused(&["train", "--resume", "runs/classify-1", "--epochs", "9"]);
     assert!(said.contains("expected no settings but --threads"), "{said}");
     let said = place.refused(&with(&train, &["--run", "runs/classify-1"]));
-    assert!(said.contains("got one that holds several runs"), "{said}");
+    assert!(said.contains("got a folder of several runs"), "{said}");
     place.write("runs/classify-1/seeds.json", "[");
     let said = place.refused(&["train", "--resume", "runs/classify-1"]);
     assert!(
@@ -97,7 +97,7 @@ fn folds_hold_out_each_text_once() {
     let said = refused(&[&train[..], &["--set", "data.dev=reviews.tsv"]].concat());
     assert!(said.contains("--folds 4: expected no `data.dev`"), "{said}");
     let said = refused(&["train", "--train", "reviews.tsv", "--task", "lm", "--folds", "4"]);
-    assert!(said.contains("expected a task whose texts are in any order, got `lm`"), "{said}");
+    assert!(said.contains("expected a task whose texts may be in any order, got `lm`"), "{said}");
     let said = refused(&["train", "--train", "reviews.tsv", "--set", "data.fold=7/4"]);
     assert!(said.contains("expected a fold of several, as \"2/5\""), "{said}");
     assert!(!place.0.join("none").exists());

@@ -227,7 +227,7 @@ fn what_no_training_starts_from_is_refused() {
     place.write("several/seed-1/best.ckpt", "");
     refused(
         &["--from", "several"],
-        &["a folder of several runs, `several`; name one of them, as `several/seed-1`"],
+        &["a folder of several runs, `several`; name one of the runs, as `several/seed-1`"],
     );
     refused(&["--from", "reviews.tsv"], &["reviews.tsv"]);
     let words = checkpoint(&place, "classes", "best.ckpt").vocabularies["words"].len();

@@ -58,7 +58,7 @@ fn two_languages_are_read_by_their_names() {
     let tested: Value =
         serde_json::from_str(&fs::read_to_string(place.0.join("run/test.json")).unwrap()).unwrap();
     assert_eq!(tested["counts"], serde_json::json!({"texts": 20, "pairs": 20}));
-    let note = "20 sources are written and scored, equal ones as one against all their targets; loss and perplexity are of all 20 pairs";
+    let note = "20 different sources are translated and scored, each against all its targets; loss and perplexity are of all 20 pairs";
     assert_eq!(tested["notes"][0], note);
 
     // The column names decide which column is the source, whatever their order.
@@ -87,9 +87,9 @@ fn two_languages_are_read_by_their_names() {
     place.write("ask.csv", "id,de,en\n1,null,zero\n");
     assert!(read(&place, &["predict", "run", "ask.csv"]).contains("source in `en`"));
     let said = place.refused(&["predict", "run", "corpus/test.{de,en}"]);
-    assert!(said.contains("give the file of the source texts alone, as `corpus/test.en`"), "{said}");
+    assert!(said.contains("give only the file of the source texts, as `corpus/test.en`"), "{said}");
     let lines = String::from_utf8(place.given(&["predict", "run"], "zero\tnull\n").stderr).unwrap();
-    assert!(lines.contains("line with tabs are read as text: expected the source text alone"), "{lines}");
+    assert!(lines.contains("line with tabs are read as text: expected only the source text"), "{lines}");
     place.said(&train(&["--train", "corpus/*.{de,en}"], "back"), "");
     assert!(read(&place, &["predict", "back", "ask.csv"]).contains("source in `de`"));
 

@@ -23,9 +23,9 @@ fn errors_name_settings_and_no_types() {
     // Vocabularies.
     place.write("reviews.txt", &reviews());
     let rare = with(&["train", "--train", "reviews.tsv", "--run", "none"], &["--set", "text.min_count=1000"]);
-    plain(&place, &rare, &["`text.min_count` (it is 1000)", "`text.tokens` is `words`"]);
+    plain(&place, &rare, &["`text.min_count` (it is 1000)", "`text.tokens` (it is `words`)"]);
     let rare = ["train", "--task", "lm", "--train", "reviews.txt", "--set", "text.min_count=99999"];
-    plain(&place, &rare, &["`text.min_count` (it is 99999)", "`text.tokens` is `characters`"]);
+    plain(&place, &rare, &["`text.min_count` (it is 99999)", "`text.tokens` (it is `characters`)"]);
 
     // Files that are something else.
     fs::create_dir(place.0.join("parts")).unwrap();
@@ -148,7 +148,7 @@ fn a_check_finds_the_encoding_that_a_training_does() {
     let texts: String = (0..20_000).map(|i| format!("plain text {i}\t{}\n", ["y", "n"][i % 2])).collect();
     fs::write(place.0.join("late.tsv"), [texts.as_bytes(), b"caf\xe9 noir\ty\n"].concat()).unwrap();
     let said = place.said(&["data", "check", "late.tsv"], "");
-    assert!(said.contains("encoding windows-1252") && said.contains("nothing is wrong"), "{said}");
+    assert!(said.contains("encoding windows-1252") && said.contains("the data is valid"), "{said}");
     let said = place.refused(&["data", "check", "late.tsv", "--set", "data.window=100"]);
     assert!(said.contains("late.tsv:20001: expected UTF-8, got byte 0xe9"), "{said}");
 }

@@ -149,7 +149,7 @@ fn what_goes_on_is_said() {
     // Before the first batch the state is zero, and a failed call leaves the state unchanged.
     let begun = logits(some.run_on(&[("x", &one)], &["logits"]));
     let error = some.run_on(&[("x", &two)], &["logits"]).unwrap_err();
-    let expected = "variable `h`: sequences of a batch: expected at most 1, as the batch before, whose state is carried, got 2";
+    let expected = "variable `h`: sequences of a batch: expected at most 1, as in the batch before, whose state is carried, got 2";
     assert!(error.to_string().starts_with(expected), "{error}");
     // A smaller batch drops the states of the other sequences.
     let smaller = predictor("smaller");
@@ -219,7 +219,7 @@ fn what_does_not_fit_is_written_down_with_its_line() {
     let (net, _, state) = started();
     net.carry(state, state);
     net.carry(state, state);
-    refused(net, line!() - 1, "variable `s`: carried state: expected one `carry`, got a second one");
+    refused(net, line!() - 1, "variable `s`: carried state: expected one `carry`, got a second `carry`");
 
     let net = Builder::new();
     let _ = net.carried_state(2);
@@ -233,7 +233,7 @@ fn what_does_not_fit_is_written_down_with_its_line() {
     refused(
         net,
         line!() - 3,
-        "variable `x`: carried state: expected a variable of `carried_state`, got another",
+        "variable `x`: carried state: expected a variable of `carried_state`, got another variable",
     );
 
     let (net, x, state) = started();
@@ -242,7 +242,7 @@ fn what_does_not_fit_is_written_down_with_its_line() {
         step.linear(step.memory(2), 2)
     });
     let error = net.finish().unwrap_err().to_string();
-    let step = "variable `s`: carried state: expected `carry` in the root block, got one in a step block";
+    let step = "variable `s`: carried state: expected `carry` in the root block, got `carry` in a step block";
     assert!(error.contains(step), "{error}");
 
     let (net, x, state) = started();
@@ -296,16 +296,16 @@ fn a_wrong_pair_is_refused_before_anything_runs() {
         assert!(program.to_bytes().is_err());
     };
     assert!(program.validate().is_ok());
-    let feed = "carried state: expected a feed with one row a sequence, got `state_0`, f32[batch, 2]";
+    let feed = "carried state: expected a feed with one row per sequence, got `state_0`, f32[batch, 2]";
     wrong(&|p| p.var_mut(state.id()).role = VarRole::Computed, feed);
-    let slot = "variable `add`: carried state: expected one feed in the slot `before`, and one output, got another number";
+    let slot = "variable `add`: carried state: expected one feed in the slot `before`, and one output, got another number of feeds or outputs";
     wrong(&|p| p.var_mut(sum.id()).role = VarRole::Carried, slot);
     let spec = |p: &mut Program, of: VarId, like: usize| {
         let unpadded::program::VarKind::Tensor(spec) = &mut p.var_mut(of).kind else { panic!("a tensor") };
         *spec = unpadded::op::Spec::fixed(DType::F32, &[like, 2]).unwrap();
     };
     wrong(&|p| spec(p, after, 4), "expected f32[batch, 2], as the feed `state_0`, got f32[4, 2]");
-    let fixed = "a feed with one row a sequence, got `state_0`, f32[4, 2]";
+    let fixed = "a feed with one row per sequence, got `state_0`, f32[4, 2]";
     wrong(&|p| [state.id(), after].into_iter().for_each(|id| spec(p, id, 4)), fixed);
 
     // In a file: another feed in the slot, and another slot.

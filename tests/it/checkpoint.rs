@@ -200,11 +200,14 @@ fn errors_name_the_section_and_what_is_wrong() {
     assert_eq!(names[..6], ["program", "position", "notes", "outputs", "vocabulary", "vocabulary"]);
     for name in ["program", "position", "notes", "outputs"] {
         let without = whole.iter().filter(|(section, _)| section != name).cloned().collect();
-        let expected = format!("a checkpoint's sections: expected `{name}` among them, got none");
+        let expected = format!("sections of a checkpoint: expected a section `{name}`, got none");
         assert!(refused(&without).ends_with(&expected), "{}", refused(&without));
         let mut twice = whole.clone();
         twice.extend(whole.iter().filter(|(section, _)| section == name).cloned());
-        assert!(refused(&twice).ends_with(&format!("section `{name}`: expected it once, got a second one")));
+        assert!(
+            refused(&twice)
+                .ends_with(&format!("section `{name}`: expected the section once, got the section twice"))
+        );
     }
     for name in ["vocabulary", "tensor", "best", "carried"] {
         let mut twice = whole.clone();
@@ -214,7 +217,7 @@ fn errors_name_the_section_and_what_is_wrong() {
     let tensor = names.iter().position(|&name| name == "tensor").unwrap();
     let mut missing = whole.clone();
     let taken = missing.remove(tensor);
-    assert!(refused(&missing).ends_with("expected a tensor, as the program has one, got none"));
+    assert!(refused(&missing).ends_with("expected a tensor for this variable of the program, got none"));
     let mut other = missing.clone();
     other.push(("best".to_owned(), taken.1.clone()));
     assert!(refused(&other).contains("section `best`, `"), "{}", refused(&other));
@@ -248,8 +251,8 @@ fn a_position_that_cannot_be_is_refused() {
     let read = Checkpoint::from_bytes(&many.to_bytes().unwrap()).unwrap();
     assert!(read.position.sparse["many"].sums[1].1.is_nan());
     for (count, sums, expected) in [
-        (9, vec![(3, 0.5), (3, 1.0)], "expected places that ascend, below 9, got 3"),
-        (3, vec![(1, 0.5), (3, 1.0)], "expected places that ascend, below 3, got 3"),
+        (9, vec![(3, 0.5), (3, 1.0)], "expected ascending indices below 9, got 3"),
+        (3, vec![(1, 0.5), (3, 1.0)], "expected ascending indices below 3, got 3"),
         (u64::MAX, vec![(u64::MAX, 1.0)], "below 18446744073709551615, got 18446744073709551615"),
     ] {
         let mut whole = trained::checkpoint(4);
@@ -271,19 +274,19 @@ fn a_history_that_cannot_be_is_refused() {
         assert!(error.contains(expected), "{error}");
     };
     let number = "section `epoch`, `number`: expected";
-    unfit(&|c| c.history.swap(0, 1), &format!("{number} epochs in their order, got 1 behind 2"));
-    unfit(&|c| c.history[1].epoch = 1, &format!("{number} epochs in their order, got 1 behind 1"));
+    unfit(&|c| c.history.swap(0, 1), &format!("{number} epochs in ascending order, got 1 after 2"));
+    unfit(&|c| c.history[1].epoch = 1, &format!("{number} epochs in ascending order, got 1 after 1"));
     unfit(&|c| c.history[0].epoch = 0, &format!("{number} at least 1, got 0"));
-    unfit(&|c| c.history[2].epoch = 4, &format!("{number} at most 3, the epochs that are finished, got 4"));
-    unfit(&|c| c.position.epoch = 2, &format!("{number} at most 2, the epochs that are finished, got 3"));
+    unfit(&|c| c.history[2].epoch = 4, &format!("{number} at most 3, the number of finished epochs, got 4"));
+    unfit(&|c| c.position.epoch = 2, &format!("{number} at most 2, the number of finished epochs, got 3"));
     let step = "section `epoch`, `step`: expected";
-    unfit(&|c| c.history[1].step = 0, &format!("{step} steps in their order, got 0 behind 1"));
-    unfit(&|c| c.history[2].step = 5, &format!("{step} at most 4, the steps that were made, got 5"));
+    unfit(&|c| c.history[1].step = 0, &format!("{step} steps in ascending order, got 0 after 1"));
+    unfit(&|c| c.history[2].step = 5, &format!("{step} at most 4, the number of steps made, got 5"));
     // From a file too, as are scores without a name and names without a score.
     let message = refused(&with("epoch", 1, &0u64.to_le_bytes()));
-    assert!(message.contains("expected epochs in their order, got 0 behind 0"), "{message}");
+    assert!(message.contains("expected epochs in ascending order, got 0 after 0"), "{message}");
     let message = refused(&with("epoch", 2, &5u64.to_le_bytes()));
-    assert!(message.contains("at most 4, the steps that were made, got 5"), "{message}");
+    assert!(message.contains("at most 4, the number of steps made, got 5"), "{message}");
     for field in [5, 7] {
         let three =
             [item(&1f64.to_le_bytes()), item(&2f64.to_le_bytes()), item(&3f64.to_le_bytes())].concat();
@@ -414,10 +417,13 @@ fn parts_that_do_not_fit_are_refused_before_anything_is_written() {
         &|c| drop(c.tensors.insert(bias.to_owned(), Dense::zeros(DType::F64, &[2]).unwrap().into())),
         "got f64[2]",
     );
-    refused(&|c| drop(c.tensors.remove(bias)), "`linear_0.bias`: expected a tensor, as the program has one");
+    refused(
+        &|c| drop(c.tensors.remove(bias)),
+        "`linear_0.bias`: expected a tensor for this variable of the program",
+    );
     refused(
         &|c| drop(c.tensors.insert("x".to_owned(), zeros(&[1]).into())),
-        "`x`: expected only what the program has",
+        "`x`: expected only variables of the program",
     );
     refused(&|c| drop(c.best.remove(bias)), "section `best`, `linear_0.bias`: expected a tensor");
     refused(
@@ -426,7 +432,7 @@ fn parts_that_do_not_fit_are_refused_before_anything_is_written() {
     );
     refused(
         &|c| drop(c.carried.insert("logits".to_owned(), Variable::dense(zeros(&[1])))),
-        "section `carried`, `logits`: expected the name of a feed, got another",
+        "section `carried`, `logits`: expected the name of a feed, got another name",
     );
     refused(
         &|c| drop(c.carried.insert("h".to_owned(), Variable::dense(zeros(&[3, 9])))),

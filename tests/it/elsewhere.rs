@@ -31,7 +31,9 @@ fn a_layer_of_another_builder_is_refused() {
              another builder"
         );
         assert!(
-            found.ends_with("; `Builder::layer` of the variable's builder makes a layer for it"),
+            found.ends_with(
+                "; `Builder::layer` of the variable's builder makes a layer that accepts the variable"
+            ),
             "{found}"
         );
         assert!(found.contains(&said) && found.contains(&format!("elsewhere.rs:{line}:")), "{found}");

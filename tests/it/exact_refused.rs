@@ -166,7 +166,7 @@ fn damaged_missing_and_foreign_states_change_nothing() {
             &mut into,
             &file(&left),
             &at,
-            &[&named, "expected a tensor, as the program has one, got none"],
+            &[&named, "expected a tensor for this variable of the program, got none"],
         );
     }
     let adamw = || AdamW::new(0.02).weight_decay(0.1);

@@ -76,7 +76,7 @@ impl Tagger {
         let error = exe.run(&mut scope, &Run::train(feeds, 1)).unwrap_err();
         assert!(contents(&mut scope) == before, "something was updated: {error}");
         let unread = exe.fetch(self.loss).unwrap_err().to_string();
-        assert!(unread.contains("a successful run before it"), "{unread}");
+        assert!(unread.contains("a successful run before the fetch"), "{unread}");
         let values = batch(&WORDS);
         exe.run(&mut scope, &Run::train(&self.feeds(&values), 1)).unwrap();
         let mut fresh = self.executor();
@@ -126,7 +126,7 @@ fn a_missing_feed() {
     let error = this.fails(&feeds[..3]);
     says(&error, "variable `topic`: feeds: expected a value for this variable, got none");
     let twice = [feeds[0], feeds[1], feeds[2], feeds[3], feeds[2]];
-    says(&this.fails(&twice), "variable `label`: feed: expected each once, got the same twice");
+    says(&this.fails(&twice), "variable `label`: feed: expected each feed once, got this feed twice");
     let stranger = [feeds[0], feeds[1], feeds[2], (this.loss, &values[3])];
     let loss = &this.program.var(this.loss).name;
     says(&this.fails(&stranger), &format!("feed: expected a feed of the program, got `{loss}`"));
@@ -257,19 +257,19 @@ fn what_cannot_be_fetched() {
     says(
         &error,
         &format!(
-            "variable `{}`: fetch: expected a successful run before it, got none",
+            "variable `{}`: fetch: expected a successful run before the fetch, got none",
             name(&this, this.loss)
         ),
     );
     exe.run(&mut scope, &Run::infer(&feeds)).unwrap();
     assert!(exe.fetch(this.loss).is_ok());
-    let expected = "fetch: expected a run that went so far, got one until Forward";
+    let expected = "fetch: expected a run that computes the variable, got a run until Forward";
     says(&exe.fetch(grad).unwrap_err(), &format!("variable `{}`: {expected}", name(&this, grad)));
     let error = exe.fetch(this.logits).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Program);
     assert!(error.to_string().contains("fetch: expected a variable given to `Executor::new`"), "{error}");
     let error = exe.fetch(weight).unwrap_err().to_string();
-    assert!(error.contains("ask the scope"), "{error}");
+    assert!(error.contains("whose value is in the scope"), "{error}");
     let error = exe.fetch(VarId(10_000)).unwrap_err().to_string();
     assert!(error.contains("got number 10000 of "), "{error}");
     assert!(exe.scalar(grad).is_err());

@@ -133,7 +133,11 @@ fn all_that_does_not_fit_is_said_and_nothing_is_loaded() {
     // In the midst of a training it would be neither one nor the other.
     let mut begun = trainer(2, 3, &Adam::new(0.05));
     begun.fit(&data(), &data(), Until::Steps(1)).unwrap();
-    refused(begun, &from, &["expected one before its first step, got one at epoch 1, batch 2 (step 1)"]);
+    refused(
+        begun,
+        &from,
+        &["expected a trainer before its first step, got a trainer at epoch 1, batch 2 (step 1)"],
+    );
 }
 
 #[test]
@@ -163,7 +167,7 @@ fn what_fits_can_be_taken_alone() {
     }
     let error = other.load_fitting_parameters(&Checkpoint::default()).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Program);
-    assert!(error.to_string().contains("expected at least one that fits the model"), "{error}");
+    assert!(error.to_string().contains("expected at least one parameter that fits the model"), "{error}");
 }
 
 /// A group that is held for a while: equal bits on any number of threads, and resumed before and after it moves.

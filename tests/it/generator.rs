@@ -201,7 +201,7 @@ fn what_does_not_fit_is_said() {
     );
     assert!(of("words", "2").contains("(`0`, `1`), got `2`"), "{}", of("words", "2"));
     assert!(
-        of("words", "1").contains("expected one of the root block with the rows of a feed"),
+        of("words", "1").contains("expected an output of the root block with the rows of a feed"),
         "{}",
         of("words", "1")
     );

@@ -370,20 +370,20 @@ fn the_order_of_calls() {
         says(&executor.set_gradient(param, zeros).unwrap_err(), &format!("gradient: {expected} {got}"));
         assert!(before == contents(scope), "nothing was updated");
     };
-    refused(&mut executor, &mut scope, "none that was successful");
+    refused(&mut executor, &mut scope, "no successful run");
     executor.run(&mut scope, &run).unwrap();
-    refused(&mut executor, &mut scope, "one until Updates");
+    refused(&mut executor, &mut scope, "a run until Updates");
     executor.run(&mut scope, &run.until(Stage::Forward)).unwrap();
-    refused(&mut executor, &mut scope, "one until Forward");
+    refused(&mut executor, &mut scope, "a run until Forward");
     executor.run(&mut scope, &run.until(Stage::Gradients)).unwrap();
     executor.run(&mut scope, &Run::infer(&[])).unwrap_err();
-    refused(&mut executor, &mut scope, "none that was successful");
+    refused(&mut executor, &mut scope, "no successful run");
     executor.run(&mut scope, &run.until(Stage::Gradients)).unwrap();
     // A scope that does not fit is refused before the gradients are used.
     let error = executor.update(&mut Scope::new()).unwrap_err().to_string();
     assert!(error.contains("scope: expected the variable, initialised or loaded"), "{error}");
     executor.update(&mut scope).unwrap();
-    refused(&mut executor, &mut scope, "one until Updates");
+    refused(&mut executor, &mut scope, "a run until Updates");
     assert!(executor.scalar(model.loss).unwrap() > 0.0, "what was fetched is there after the updates");
 
     let forward =
@@ -391,7 +391,7 @@ fn the_order_of_calls() {
     let mut executor = forward.executor(&[forward.loss], 1);
     executor.run(&mut scope, &run.until(Stage::Gradients)).unwrap();
     let error = executor.update(&mut scope).unwrap_err();
-    says(&error, "update: expected a program that an optimizer has completed, got one without updates");
+    says(&error, "update: expected a program that an optimizer has completed, got a program without updates");
 }
 
 /// Operators after an update may reuse the buffer of a gradient.
@@ -410,7 +410,10 @@ fn a_program_that_goes_on_after_an_update() {
     let run = [(x.id(), &fed)];
     executor.run(&mut scope, &Run::train(&run, 0).until(Stage::Gradients)).unwrap();
     let error = executor.update(&mut scope).unwrap_err();
-    says(&error, "update: expected a program whose updates come last, got one that continues after them");
+    says(
+        &error,
+        "update: expected a program whose updates come last, got a program that continues after the updates",
+    );
     executor.run(&mut scope, &Run::train(&run, 0)).unwrap();
 }
 

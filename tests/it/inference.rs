@@ -191,10 +191,9 @@ fn no_training_is_resumed_from_it() {
     let error = other.resume(&file).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Program);
     let said = error.to_string();
-    let expected = "checkpoint to resume: expected one of a training, with the optimizer's state and the place in the data, got one \
-                    for inference, which has the parameters alone";
+    let expected = "checkpoint to resume: expected a checkpoint of a training, with the optimizer's state and the position in the data, got a checkpoint for inference, which has only the parameters";
     assert!(said.starts_with(expected), "{said}");
-    assert!(said.contains("`Trainer::load_parameters` starts a new training from them"), "{said}");
+    assert!(said.contains("`Trainer::load_parameters` starts a new training from the parameters"), "{said}");
     assert!(said.ends_with(&format!("in checkpoint `{}`", file.display())), "{said}");
     assert_eq!(other.position(), &Position::default());
     std::fs::remove_file(file).unwrap();
@@ -214,19 +213,22 @@ fn what_cannot_be_made_or_scored_says_why() {
     missing.tensors.remove("linear_0.bias");
     refused(
         missing.for_inference(),
-        "variable `linear_0.bias`: checkpoint: expected a value for it, got none",
+        "variable `linear_0.bias`: checkpoint: expected a value for this variable, got none",
     );
     // A file that is marked as for inference contains no training state.
     let mut mixed = whole.clone().for_inference().unwrap();
     mixed.position.step = 1;
     refused(
         mixed.to_bytes().map(|_| whole.clone()),
-        "expected no position, best epoch or carried values, got some",
+        "expected no position, no best epoch and no carried values, got at least one of these",
     );
     let state = whole.program.vars().find(|(_, v)| v.role == VarRole::State).unwrap().1.name.clone();
     let mut mixed = whole.clone().for_inference().unwrap();
     mixed.tensors.insert(state.clone(), whole.tensors[&state].clone());
-    refused(mixed.to_bytes().map(|_| whole.clone()), "expected only what the program has, got a tensor");
+    refused(
+        mixed.to_bytes().map(|_| whole.clone()),
+        "expected only variables of the program, got another name",
+    );
 
     let early = with!(whole.clone(), metrics: Vec::new());
     let predictor = Predictor::new(early, &ops::catalogue()).unwrap();

@@ -274,9 +274,7 @@ fn remembered(build: impl FnOnce(&Builder, Var, Var)) -> Result<Case> {
 
 #[test]
 fn a_memory_may_not_decide() {
-    let refused = "sequence_erase #1 in block 1: variable `sequence_expand_as`: what decides sequences that are made in a step: \
-                   expected values that no memory reaches, because the rows of all steps are counted before the first step, \
-                   got one that `";
+    let refused = "sequence_erase #1 in block 1: variable `sequence_expand_as`: value that decides the sequences made in a step: expected a value that depends on no memory, because the rows of all steps are counted before the first step, got a value that depends on `";
     let outcome = remembered(|step, spread, _| drop(step.sequence_erase(spread, &[1]).list()));
     let error = outcome.err().unwrap().to_string();
     assert!(error.starts_with(refused) && error.contains("levels_from_data.rs"), "{error}");
@@ -358,7 +356,8 @@ fn windows_are_refused() {
     let count = net.lod_of(left);
     let registry = net.registry();
     let error = net.finish().unwrap().streamed(&registry, &[count.id()]).unwrap_err().to_string();
-    let expected = "expected one that takes sequences in pieces, got one that needs them whole";
+    let expected =
+        "expected an operator that takes sequences in pieces, got an operator that needs whole sequences";
     assert!(error.starts_with("sequence_erase #0") && error.contains(expected), "{error}");
 }
 
@@ -535,10 +534,13 @@ fn groups_of_static_sub_sequences() {
 fn what_an_operator_declares_is_held_against_its_shape_rule() {
     for (how, expected) in [
         ("not said", "expected `LodEffect::FromData` among its facts, got `LodEffect::Replaces`"),
-        ("row-wise", "expected a sequence-wise or batch-wide operator, got a row-wise one"),
-        ("no slot", "expected input slots that it has, got slots [1] of 1"),
-        ("none so", "expected all its levels to be made by `level_from_data`, got others, or none"),
-        ("elsewhere", "expected each level in an output, below the level that it was made for, got others"),
+        ("row-wise", "expected a sequence-wise or batch-wide operator, got a row-wise operator"),
+        ("no slot", "expected input slots of the operator, got slots [1] of 1"),
+        ("none so", "expected all levels to be made by `level_from_data`, got other levels, or none"),
+        (
+            "elsewhere",
+            "expected each level in an output, below the level that it was made for, got other levels",
+        ),
     ] {
         let built = case(1, |net, feeds| vec![grouped(net, feeds.x, how)]);
         let error = built.err().unwrap().to_string();

@@ -66,7 +66,7 @@ fn a_classifier() {
         linear_2@grad: is add@grad
         dropout #15, backward (dropout@grad) -> embedding@grad: f32[rows0, 24] lod(0) in buffer 3
         on rows in the loop's order, without a copy
-        embedding@grad from the loop's order to the batch's -> buffer 4
+        reorder embedding@grad from loop order to batch order -> buffer 4
         an operator or a fetch needs the batch's order
         embedding #16, backward (words, embedding@grad) -> embedding_0.weight@grad: f32[500, 24] selected_rows in selected rows 0",
     );

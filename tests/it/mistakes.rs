@@ -171,12 +171,12 @@ fn one_mistake_is_one_message() {
             x_t
         });
     });
-    once("one that is inside block 1", |net, x, _| {
+    once("a variable inside block 1", |net, x, _| {
         let mut kept = None;
         net.recurrent(x, |_, x_t| *kept.insert(x_t));
         net.feed_like("like", DType::F32, &[4], kept.unwrap());
     });
-    once("it was made at", |net, x, _| {
+    once("the variable was made at", |net, x, _| {
         let mut kept = None;
         net.recurrent(x, |_, x_t| *kept.insert(x_t));
         kept.unwrap().bidirectional(Lstm::new(3));
@@ -189,7 +189,7 @@ fn one_mistake_is_one_message() {
             x_t
         });
     });
-    once("step: expected one that is being built, got a finished one", |net, x, _| {
+    once("step: expected a step that is being built, got a finished step", |net, x, _| {
         let (mut kept, weight) = (None, net.parameter("w", x, &[4], init::zeros()));
         net.recurrent(x, |step, x_t| {
             kept = Some(Builder::clone(step));
@@ -210,7 +210,7 @@ fn one_mistake_is_one_message() {
         let table = net.parameter("table", DType::F32, &[8, 4], init::zeros());
         net.layer_with(Embedding::new(9, 4), table).of(ids);
     });
-    once("weights of layer `silent`: expected some", |net, x, _| {
+    once("weights of layer `silent`: expected weights", |net, x, _| {
         struct Silent;
         impl Layer for Silent {
             type Weights = ();
@@ -304,7 +304,7 @@ fn an_update_the_wrong_way_round() {
         step.update(next, memory);
         next
     });
-    says(&net, &[("variable `add`: memory: expected one made by this step, got another variable", line)]);
+    says(&net, &[("variable `add`: memory: expected a memory of this step, got another variable", line)]);
 }
 
 /// An error in a layer of the user's own names the line that called the layer, and the line in it.
@@ -359,10 +359,10 @@ fn a_variable_of_a_step_is_used_outside() {
         assert_eq!(step.describe(wrong), "unknown");
         let note = format!("mistakes.rs:{}:", kept[0].1);
         let expected =
-            "scope: expected a variable of block 1 or of a block around it, got one that is inside block 2";
+            "scope: expected a variable of block 1 or of a block around it, got a variable inside block 2";
         let error = messages(step).pop().unwrap();
         assert!(error.contains(expected) && error.contains(&format!("mistakes.rs:{used}:")), "{error}");
-        assert!(error.contains("it was made at ") && error.contains(&note), "{error}");
+        assert!(error.contains("the variable was made at ") && error.contains(&note), "{error}");
         let row = made.sequence_pool(Pool::Last);
         step.update(memory, row);
         kept.push((memory, opened));

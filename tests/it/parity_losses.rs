@@ -265,5 +265,5 @@ fn options_of_norms_that_do_not_fit_are_refused() {
     let net = Builder::new();
     let x = net.feed("x", DType::F32, &[2], 1);
     let _ = net.recurrent(x, |_, x| x.norm(Norm::batch()));
-    assert!(net.finish().unwrap_err().to_string().contains("a row- or sequence-wise one"));
+    assert!(net.finish().unwrap_err().to_string().contains("a row-wise or sequence-wise operator"));
 }

@@ -381,8 +381,8 @@ fn exact_rules_whose_moves_cannot_wait_refuse_selected_rows() {
     refused(lamb(), "LAMB, which divides by the length of the whole parameter,");
     refused(sgd().with("l1", 0.1), "L1 decay");
     refused(adagrad(1e-8).with("l1", 0.1).with("decoupled", true), "L1 decay");
-    refused(adam(1e-8).with("weight_decay", 0.1), "weight decay, which is added to the gradient");
-    refused(adagrad(1e-8).with("weight_decay", 0.1), "weight decay, which is added to the gradient");
+    refused(adam(1e-8).with("weight_decay", 0.1), "weight decay that is added to the gradient");
+    refused(adagrad(1e-8).with("weight_decay", 0.1), "weight decay that is added to the gradient");
 }
 
 #[test]

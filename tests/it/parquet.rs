@@ -30,8 +30,7 @@ fn said<T>(outcome: unpadded::Result<T>) -> String {
 #[cfg(not(feature = "parquet"))]
 #[test]
 fn without_the_feature_an_error_names_it() {
-    let expected = "file `parquet_reviews.parquet`, which is Parquet: expected a build that reads it, by `--features parquet`, \
-                    got one without the feature `parquet`";
+    let expected = "file `parquet_reviews.parquet`, which is Parquet: expected a build with the feature `parquet` (`--features parquet`), got a build without this feature";
     assert_eq!(said(LabelledTexts::open(fixture("reviews"))), expected);
 }
 
@@ -87,12 +86,11 @@ fn pages_are_read_however_they_are_written_and_packed() {
     if cfg!(feature = "parquet-zstd") {
         assert_eq!(zstd.unwrap().records(), expected);
     } else {
-        let known = "compression of `text` in file `parquet_reviews_zstd.parquet`: expected one by snappy, gzip, lz4, or none, got \
-                     zstd; build the program with `--features parquet-zstd`, which needs a C compiler";
+        let known = "compression of `text` in file `parquet_reviews_zstd.parquet`: expected snappy, gzip, lz4 or no compression, got zstd; build the program with `--features parquet-zstd`, which needs a C compiler";
         assert!(said(zstd).starts_with(known));
     }
     let brotli = said(LabelledTexts::open(fixture("reviews_brotli")));
-    assert!(brotli.contains("got brotli; write it anew with another compression"), "{brotli}");
+    assert!(brotli.contains("got brotli; write the file with another compression"), "{brotli}");
 
     // Under another name, and with gzip around it.
     let bytes = std::fs::read(fixture("reviews")).unwrap();
@@ -178,7 +176,7 @@ fn what_does_not_fit_is_said_with_its_row() {
     );
     let tagged = said(TaggedTexts::open(fixture("reviews")));
     assert!(
-        tagged.starts_with("field of the tokens in file `parquet_reviews.parquet`: expected one"),
+        tagged.starts_with("field of the tokens in file `parquet_reviews.parquet`: expected a field"),
         "{tagged}"
     );
     let other = said(LabelledTexts::open_with(

@@ -65,8 +65,8 @@ fn nothing_that_the_outputs_do_not_need_is_wanted() {
     assert_eq!(some.run(&[], &[]).unwrap(), []);
 
     let error = Predictor::new(checkpoint, &Registry::empty()).err().unwrap().to_string();
-    assert!(error.contains("expected one that is registered, got `embedding`"), "{error}");
-    assert!(error.contains("; `Predictor::load_with` takes a registry that has it"), "{error}");
+    assert!(error.contains("expected a registered operator, got `embedding`"), "{error}");
+    assert!(error.contains("; `Predictor::load_with` takes a registry that has the operator"), "{error}");
 }
 
 #[test]
@@ -87,7 +87,7 @@ fn errors_say_what_there_is() {
     is(message(some.run(&odd, &["logits"])), "feed: expected a known name (`words`, `h`, `c`), got `word`");
     is(
         message(some.run(&[fed[0], fed[0], fed[1], fed[2]], &["logits"])),
-        "variable `words`: feed: expected each once",
+        "variable `words`: feed: expected each feed once",
     );
     let wrong = [("words", fed[1].1), fed[1], fed[2]];
     is(message(some.run(&wrong, &["logits"])), "variable `words`: feed: expected i64 dense, got f32 dense");
@@ -113,8 +113,9 @@ fn errors_say_what_there_is() {
     missing.best.clear();
     missing.tensors.remove("linear_0.bias");
     assert!(
-        refused(missing)
-            .starts_with("variable `linear_0.bias`: checkpoint: expected a value for it, got none")
+        refused(missing).starts_with(
+            "variable `linear_0.bias`: checkpoint: expected a value for this variable, got none"
+        )
     );
 }
 

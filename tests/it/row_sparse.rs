@@ -324,10 +324,10 @@ fn rows_of_damaged_checkpoints_are_refused() {
     let set = |place: usize, id: i64| {
         move |body: &mut Vec<u8>| body[head + 8 * place..][..8].copy_from_slice(&id.to_le_bytes())
     };
-    refused(&set(0, -1), "from 0 and below 1000000000000 that ascend, got -1 at place 0");
-    refused(&set(1, 2), "that ascend, got 2 at place 1");
-    refused(&set(2, 3), "that ascend, got 3 at place 2");
-    refused(&set(2, 1_000_000_000_000), "got 1000000000000 at place 2");
+    refused(&set(0, -1), "ascending row numbers, at least 0 and below 1000000000000, got -1 at index 0");
+    refused(&set(1, 2), "below 1000000000000, got 2 at index 1");
+    refused(&set(2, 3), "below 1000000000000, got 3 at index 2");
+    refused(&set(2, 1_000_000_000_000), "got 1000000000000 at index 2");
     refused(&|body| _ = body.pop(), "the bytes of 3 rows of f32[1000000000000, 6]");
     refused(&|body| body.extend([0; 32]), "the bytes of 3 rows");
     // A number of rows that would fill any memory.

@@ -157,9 +157,12 @@ fn two_trainings_do_not_save_to_one_file() {
     let x = folder.join("x.ckpt");
     let mut child = spawn(&folder, &[]);
     let error = refused_at_once(&x);
-    let start = format!("file `{}`: expected no other training that saves to it, got one that", x.display());
+    let start = format!(
+        "file `{}`: expected no other training that saves to this file, got a training that",
+        x.display()
+    );
     assert!(
-        error.starts_with(&start) && error.contains(".x.ckpt.lock`: wait until it ends, stop it,"),
+        error.starts_with(&start) && error.contains(".x.ckpt.lock`: wait until the training ends, stop it,"),
         "{error}"
     );
     assert!(trainer().save(&x).unwrap_err().to_string().starts_with(&start));
@@ -204,7 +207,8 @@ fn what_is_no_checkpoint_is_not_replaced() {
     std::fs::write(&text, "some text\tlabel\n").unwrap();
     let error = refused_at_once(&text);
     assert!(
-        error.contains("expected a new file, or an existing file of `unpadded`, got a foreign one"),
+        error
+            .contains("expected a new file, or an existing file of `unpadded`, got a file of another format"),
         "{error}"
     );
     assert_eq!(std::fs::read_to_string(&text).unwrap(), "some text\tlabel\n");
@@ -230,7 +234,7 @@ fn a_training_that_is_done_needs_no_room() {
     let report = done.fit(&train(), &dev(), Until::Epochs(1)).unwrap();
     assert_eq!((report.ended, report.tokens), (StopReason::Done, 0));
     let error = done.fit(&train(), &dev(), Until::Epochs(2)).unwrap_err().to_string();
-    assert!(error.contains("expected a folder that files can be written in, got one where"), "{error}");
+    assert!(error.contains("expected a folder in which files can be written, got a folder where"), "{error}");
     assert_eq!(done.position().epoch, 1);
     std::fs::remove_dir_all(&folder).unwrap();
 }
@@ -271,7 +275,7 @@ fn what_the_system_forbids_is_found_before_the_first_step() {
     if let Some(said) = as_nobody(&folder) {
         assert!(
             said.contains(
-                "expected a file that may be replaced, got another user's or an immutable one: Operation"
+                "expected a file that may be replaced, got a file of another user, or an immutable file: Operation"
             ),
             "{said}"
         );
@@ -279,7 +283,7 @@ fn what_the_system_forbids_is_found_before_the_first_step() {
         let said = as_nobody(&folder).unwrap();
         assert!(
             said.contains(
-                "expected a folder that files can be written in, got one where that fails: Permission denied"
+                "expected a folder in which files can be written, got a folder where writing fails: Permission denied"
             ),
             "{said}"
         );
@@ -292,7 +296,7 @@ fn what_the_system_forbids_is_found_before_the_first_step() {
         let error = error.unwrap();
         assert!(
             error.contains(
-                "expected a file that may be replaced, got another user's or an immutable one: Operation"
+                "expected a file that may be replaced, got a file of another user, or an immutable file: Operation"
             ),
             "{error}"
         );

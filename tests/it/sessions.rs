@@ -188,12 +188,12 @@ fn what_cannot_be_is_refused_by_name() {
     let (registry, program) = (net.registry(), net.finish().unwrap());
     for (var, expected) in [
         (back, "recurrent #"),
-        (back, "got one that runs from the end"),
+        (back, "got a loop that runs from the end"),
         (pooled, "got f32[batch, 4]"),
         (ahead, "sequence_reverse #"),
-        (ahead, "got one that needs other rows too"),
+        (ahead, "got an operator that needs other rows too"),
         (from_pool, "sequence_pool #"),
-        (around, "got one that sees whole sequences at every step"),
+        (around, "got a loop that reads whole sequences at every step"),
     ] {
         let error = predictor(&program, &registry, &[var.id()]).session(&["0"]).err().unwrap();
         let said = format!("{error} {:?}", error.place());
@@ -221,7 +221,7 @@ fn wrong_steps_change_nothing() {
             .contains("sequences of a feed: expected 1, got 2")
     );
     session.begin(&[("source", &source)]).unwrap();
-    assert!(session.output("0").unwrap_err().to_string().contains("a step before it"));
+    assert!(session.output("0").unwrap_err().to_string().contains("a step before the output is read"));
     session.step(&[("target", &token(1))]).unwrap();
     let (first, state) = (session.output("0").unwrap().clone(), session.save().unwrap());
     assert!(said(session.step(&[("target", &token(99))])).contains("below 9"));
@@ -237,7 +237,7 @@ fn wrong_steps_change_nothing() {
     session.step(&[("target", &token(2))]).unwrap();
     let second = session.output("0").unwrap().clone();
     let error = said(session.step(&[("target", &token(2))]));
-    assert!(error.contains("at most 2, the limit of this session, got one more"), "{error}");
+    assert!(error.contains("at most 2, the limit of this session, got another step after 2"), "{error}");
 
     let mut other = model.session(&["0"]).unwrap();
     for at in [0, state.len() / 2, state.len() - 3] {
@@ -248,7 +248,7 @@ fn wrong_steps_change_nothing() {
     }
     assert_eq!(other.steps(), 0);
     other.restore(&state).unwrap();
-    assert!(other.output("0").unwrap_err().to_string().contains("a step before it"));
+    assert!(other.output("0").unwrap_err().to_string().contains("a step before the output is read"));
     let mut clone = other.clone();
     for session in [&mut other, &mut clone] {
         session.step(&[("target", &token(2))]).unwrap();

@@ -194,7 +194,10 @@ fn a_layer_is_wrong_at_the_line_that_called_it() {
     );
     assert_eq!(net.name_of(foreign), "?");
     let csr = [None, Some(4), Some(2)];
-    says(net.feed_stored("csr", DType::F32, &csr, StorageKind::Csr), "two dimensions for csr, got 3 of them");
+    says(
+        net.feed_stored("csr", DType::F32, &csr, StorageKind::Csr),
+        "two dimensions for csr, got 3 dimensions",
+    );
 }
 
 #[test]
@@ -209,7 +212,7 @@ fn a_memory_is_updated_once() {
     });
     assert_eq!(net.spec(twice), net.spec(x));
     let message = last(&net).to_string();
-    let words = "variable `memory`: memory: expected one `update` in the step, got a second one";
+    let words = "variable `memory`: memory: expected one `update` in the step, got a second `update`";
     assert!(message.contains(words) && message.contains(file!()), "{message}");
 }
 
@@ -256,7 +259,7 @@ fn the_optimizer_and_the_run_are_wrong_at_their_lines() {
         executor.run(&mut scope, &Run::train(&[], 0)),
         "variable `x`: feeds: expected a value for this variable",
     );
-    says(executor.fetch(y), "variable `linear`: fetch: expected a successful run before it, got none");
+    says(executor.fetch(y), "variable `linear`: fetch: expected a successful run before the fetch, got none");
     let none = Variable::sequences(Array2::<f32>::zeros((0, 4)), Lod::from_lengths1(&[]).unwrap()).unwrap();
     says(
         executor.run(&mut Scope::new(), &Run::infer(&[(x.id(), &none)])),
@@ -276,7 +279,7 @@ fn a_batch_wide_operator_does_not_stand_in_a_step() {
     let refused = net.recurrent(x, |step, x_t| step.add(x_t, step.mean(x_t)));
     says(
         refused,
-        "mean #0 in block 1: operator in a step block: expected a row- or sequence-wise one, got one that",
+        "mean #0 in block 1: operator in a step block: expected a row-wise or sequence-wise operator, got an operator",
     );
 }
 
@@ -309,6 +312,6 @@ fn another_number_of_outputs() {
     let x = net.feed("x", DType::F32, &[2], 1);
     says(
         net.append::<(Var, Var)>("tanh", &[("x", &[x])], Attributes::new()),
-        "tanh #0: outputs asked for: expected 1, as many as the operator makes, got another number",
+        "tanh #0: requested outputs: expected 1, as many as the operator makes, got another number",
     );
 }

@@ -118,7 +118,7 @@ fn sparse_rows_beside_a_memory_are_refused_by_name() {
         step.last(state)
     });
     let said = net.finish().unwrap_err().to_string();
-    let expected = "step inputs: expected one that is dense, or something that is computed from a sparse one";
+    let expected = "step inputs: expected a dense step input, or an input computed from a sparse step input";
     assert!(said.contains(expected), "{said}");
 }
 

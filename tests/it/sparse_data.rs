@@ -105,8 +105,8 @@ fn a_malformed_line_says_file_line_pair_and_reason() {
         ("good 1:1", format!("{label} \"good\"")),
         ("nan 1:1", format!("{label} \"nan\"")),
         ("1e999 1:1", format!("{label} \"1e999\"")),
-        ("1,3 1:1", format!("{label} \"1,3\": files of several labels a row are not read")),
-        ("1:1 2:1", format!("{label} \"1:1\", a pair in its place")),
+        ("1,3 1:1", format!("{label} \"1,3\": a row with several labels is not supported")),
+        ("1:1 2:1", format!("{label} \"1:1\", which is a pair")),
         ("1 qid:x 2:1", "expected a whole number, 0 or more, behind `qid:`, got \"x\"".into()),
     ] {
         let text = format!("1 1:1\n\n{line} # said\n1 1:1\n");
@@ -187,8 +187,8 @@ fn labels_are_classes_in_the_order_of_their_numbers_or_as_they_are() -> Result<(
     assert_eq!(classes("1 1:1\n-0 1:1\n0")?, ["0", "1"]);
     assert_eq!(classes("10 1:1\n2 1:1\n-3")?, ["-3", "2", "10"]);
     assert_eq!((of("5\n7\n5\n").classes()?.count(0), of("5\n7\n5\n").classes()?.count(1)), (2, 1));
-    assert_eq!(message(classes("1\n1\n")), "labels in `f`: expected at least two, got `1` alone");
-    let whole = "labels in `f`: expected whole numbers, as classes have, got";
+    assert_eq!(message(classes("1\n1\n")), "labels in `f`: expected at least two, got only `1`");
+    let whole = "labels in `f`: expected whole numbers, because the labels are classes, got";
     assert_eq!(message(classes("1\n0.5\n")), format!("{whole} 0.5 of row 1"));
     assert_eq!(message(classes("1e300\n1\n")), format!("{whole} 1{} of row 0", "0".repeat(300)));
 
@@ -376,21 +376,23 @@ fn sparse_fields_that_do_not_fit_are_refused_by_sample() -> Result<()> {
     assert_eq!(message(of([bag(3, &[2]), bag(3, &[0, -1])])), beyond("-1"));
     assert_eq!(
         message(of([bag(3, &[2]), bag(4, &[0])])),
-        format!("{what} a sparse row of 3 columns, as before, got a sparse row of 4 columns")
+        format!("{what} a sparse row of 3 columns, as in the samples before, got a sparse row of 4 columns")
     );
     assert_eq!(
         message(of([bags(3, &[2]), bags(4, &[])])),
         format!(
-            "{what} a sequence of sparse rows of 3 columns, as before, got a sequence of sparse rows of 4 columns"
+            "{what} a sequence of sparse rows of 3 columns, as in the samples before, got a sequence of sparse rows of 4 columns"
         )
     );
     assert_eq!(
         message(of([bags(3, &[]), bag(3, &[])])),
-        format!("{what} a sequence of sparse rows of 3 columns, as before, got a sparse row of 3 columns")
+        format!(
+            "{what} a sequence of sparse rows of 3 columns, as in the samples before, got a sparse row of 3 columns"
+        )
     );
     assert_eq!(
         message(of([bag(3, &[]), 1i64.into()])),
-        format!("{what} a sparse row of 3 columns, as before, got one integer")
+        format!("{what} a sparse row of 3 columns, as in the samples before, got one integer")
     );
     let wide = Csr::new([1, 3], vec![0, 1], vec![0], ndarray::array![1.0f64])?;
     assert_eq!(message(of([bags(3, &[]), wide.into()])), format!("{what} rows of f32, got f64"));

@@ -36,7 +36,7 @@ fn bytes(x: &Variable) -> Vec<u8> {
 fn read(bytes: &[u8]) -> Result<Variable, String> {
     match bincode::serde::decode_from_slice(bytes, CONFIG) {
         Ok((x, length)) if length == bytes.len() => Ok(x),
-        Ok((_, length)) => Err(format!("{} bytes behind it", bytes.len() - length)),
+        Ok((_, length)) => Err(format!("{} bytes behind the number", bytes.len() - length)),
         Err(e) => Err(e.to_string()),
     }
 }

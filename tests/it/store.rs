@@ -99,7 +99,7 @@ fn what_a_store_has_not_is_named() {
     worker.init(&key("one"), arr0(1.0f32).into()).unwrap();
     let zeros = || Storage::from(Array2::<f64>::zeros((5, 2)));
     for missing in [key("u"), Key::from(5)] {
-        let words = [&*format!("variable `{missing}`"), "expected one that `init` made, got none"];
+        let words = [&*format!("variable `{missing}`"), "expected a key that `init` made, got none"];
         says(worker.push(&missing, zeros(), 1.0), &words);
         says(worker.pull(&missing), &words);
         says(worker.row_sparse_pull(&missing, vec![0]), &words);
@@ -297,7 +297,7 @@ fn rules_that_need_more_than_a_row_are_refused() {
     says(of(&Adam::new(0.1).clip_global_norm(1.0)), &[by_rows, "got `global_norm`"]);
     says(of(&Lamb::new(0.1)), &[by_rows, "got `lamb`"]);
     says(of(&Adam::new(0.1).adjustable()), &["a rate by a schedule", "`adjustable`"]);
-    says(of(&Adam::new(0.1).group(Group::of(["a"]))), &["one without groups"]);
+    says(of(&Adam::new(0.1).group(Group::of(["a"]))), &["an optimizer without groups"]);
     says(of(&Adam::new(-0.1)), &["0"]);
     let mut worker = alone(&store(2));
     worker.init(&key("t"), numbers((5, 2), 1).into()).unwrap();

@@ -214,7 +214,7 @@ fn amid_a_round_nothing_is_saved_or_restored() {
     keys(&mut workers[0], &Adam::new(0.1).lazy());
     workers[0].save(&file).unwrap();
     push(&mut workers[1], 0);
-    let words = ["round of the key: expected none that is under way, got the gradients of workers 1 alone"];
+    let words = ["round of the key: expected no round in progress, got only the gradients of workers 1"];
     says(workers[0].save(&file), &words);
     says(workers[0].restore(&file), &words);
     says(workers[0].set_rule(&key("t.count"), rule(&Sgd::new(0.1))), &words);

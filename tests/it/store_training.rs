@@ -293,10 +293,10 @@ fn what_several_trainers_cannot_share() {
     };
     let sgd = Sgd::new(0.1);
     let (program, loss) = make(None, false, true);
-    says(shared(&program), &["parameters of a store", "got one without updates", file!()]);
+    says(shared(&program), &["parameters of a store", "got a program without updates", file!()]);
     says(
         StoreTrainer::new(&program, &ops::catalogue(), loss, alone(&store(1))),
-        &["one without updates", file!()],
+        &["a program without updates", file!()],
     );
     let (program, _) = make(Some(&sgd), true, true);
     says(shared(&program), &["variable `embedding_0.weight`", "a row-sparse parameter"]);
@@ -306,7 +306,7 @@ fn what_several_trainers_cannot_share() {
     let worker = shared(&program).unwrap();
     let words = [
         "expected sums and means over rows",
-        "a number of the whole batch, in its rows",
+        "a number of the whole batch",
         "workers of a store take no weight of a batch",
         file!(),
     ];
@@ -318,7 +318,7 @@ fn what_several_trainers_cannot_share() {
     let fed = Variable::from_sequences(&[vec![1i64]]).unwrap();
     says(
         trainer.step(&[(words, &fed)], &[]),
-        &["variable `embedding_0.weight`", "one that `init` made", file!()],
+        &["variable `embedding_0.weight`", "a key that `init` made", file!()],
     );
     // An id beyond the table, and numbers that are not finite: named, and nothing is pushed.
     let mut trainer =
@@ -403,7 +403,9 @@ fn a_gradient_that_is_not_finite_fails_the_step_of_all_workers() {
         ([[1.0, 4.0], [1.0, 0.0], [2.0, 3.0], [1.0, 1.0]], [[1.0, 4.0], [2.0, 3.0], [1.0, 1.0], [1.0, 1.0]]);
     for loss in [counted, by_value] {
         let [[one, two], [expected, _]] = [in_step(loss, bad), in_step(loss, good)];
-        for (outcomes, words) in [(&one, "the gradients of all workers, got none of 1 of 2"), (&two, "`w`")] {
+        for (outcomes, words) in
+            [(&one, "the gradients of all workers, got no gradients of 1 of 2 workers"), (&two, "`w`")]
+        {
             let losses: Vec<Option<f64>> =
                 outcomes.iter().map(|outcome| outcome.as_ref().ok().copied()).collect();
             let wanted: Vec<f64> = expected[..3].iter().map(|outcome| *outcome.as_ref().unwrap()).collect();

@@ -269,7 +269,7 @@ fn a_table_of_fewer_rows_than_ranks_is_refused() {
     ranks(3, |world| {
         let mut store = over(world);
         store.init(&key("t"), numbers((2, 4), 1).into()).unwrap();
-        let words = ["expected at least 3 rows, one a rank: use fewer ranks", "got 2"];
+        let words = ["expected at least 3 rows, one per rank: use fewer ranks", "got 2"];
         says(store.push(&key("t"), some_rows(2, 4, 1, 1).into(), 1.0), &words);
         says(store.row_sparse_pull(&key("t"), vec![0]), &words);
         store.push(&key("t"), numbers((2, 4), 1).into(), 1.0).unwrap();

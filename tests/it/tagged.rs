@@ -241,7 +241,7 @@ fn parts_of_other_schemes_are_translated_or_refused() -> Result<()> {
 fn equal_tags_are_nothing_to_learn() {
     let file = texts("equal.txt", |i| format!("in{i} P O\nRome N O\n\n"));
     let error = format!("{:#}", file.prepared(&[]).err().unwrap());
-    assert!(error.contains("equal.txt`: expected at least two, got `O` alone"), "{error}");
+    assert!(error.contains("equal.txt`: expected at least two, got only `O`"), "{error}");
     assert!(error.contains("tags in column 3") && error.contains("`data.label` in a config"), "{error}");
     assert!(file.prepared(&label("2")).is_ok());
 }

@@ -1,4 +1,4 @@
-//! Tokenizers of Hugging Face's (`fixtures/make_tokenizers.py`): the numbers that the package `tokenizers` finds in Python, and
+//! Hugging Face tokenizers (`fixtures/make_tokenizers.py`): the numbers that the package `tokenizers` finds in Python, and
 //! recipes that cut by them.
 
 use std::path::{Path, PathBuf};
@@ -21,13 +21,12 @@ fn fixture(name: &str) -> PathBuf {
 #[cfg(not(feature = "tokenizers"))]
 #[test]
 fn without_the_feature_an_error_names_it() {
-    let expected = "of Hugging Face's: expected a build that reads it, by `--features tokenizers`, got one without the feature \
-                    `tokenizers`";
+    let expected = "expected a build with the feature `tokenizers` (`--features tokenizers`), got a build without this feature";
     let said = Tokenizer::hugging_face(fixture("tokenizer_bpe.json")).unwrap_err().to_string();
     assert!(said.contains(expected), "{said}");
     // The name as in a checkpoint.
     let said = Tokenizer::from_name("tokenizer.json {}").unwrap_err().to_string();
-    assert!(said.starts_with(&format!("tokenizer `tokenizer.json` {expected}")), "{said}");
+    assert!(said.starts_with(&format!("Hugging Face tokenizer `tokenizer.json`: {expected}")), "{said}");
 }
 
 #[cfg(feature = "tokenizers")]
@@ -104,7 +103,7 @@ fn what_is_no_tokenizer_is_refused() {
     }
     let other = said("{\"model\": {\"type\": \"Trie\", \"vocab\": {}}}");
     let types =
-        "expected a model of type `BPE`, `Unigram`, `WordLevel`, `WordPiece`, got one of type \"Trie\"";
+        "expected a model of type `BPE`, `Unigram`, `WordLevel`, `WordPiece`, got a model of type \"Trie\"";
     assert!(other.contains(types), "{other}");
     let of = |vocab: &str| {
         said(&format!("{{\"model\": {{\"type\": \"WordLevel\", \"unk_token\": \"?\", \"vocab\": {vocab}}}}}"))
@@ -211,7 +210,8 @@ fn recipes_cut_by_the_file_and_need_it_no_more() -> Result<()> {
 fn tagged_words_are_not_cut() {
     let mut config = Config::new(Task::Tag);
     let said = config.set("text.tokenizer", &Value::Text("x.json".into())).unwrap_err().to_string();
-    let expected = "settings of `tag`: expected a setting of this task (this one is of `classify`), got `text.tokenizer`";
+    let expected =
+        "settings of `tag`: expected a setting of this task, not of `classify`, got `text.tokenizer`";
     assert!(said.starts_with(expected), "{said}");
     config.text.tokenizer = Some("x.json".into());
     let said = prepare(&config).err().unwrap().to_string();

@@ -211,7 +211,7 @@ fn scores(out: &mut String, runs: &[Run]) {
         put(
             out,
             format_args!(
-                "<p class=\"note bad\">The test files differ, so the scores do not compare: {files}.</p>\n"
+                "<p class=\"note bad\">The test files differ, so the scores cannot be compared: {files}.</p>\n"
             ),
         );
     }

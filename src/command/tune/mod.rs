@@ -141,7 +141,7 @@ impl Tune {
             let interrupted = search.train(at, rung)?;
             search.save()?;
             if interrupted {
-                terminal::say(format!("tune --resume {} continues", folder.path().display()));
+                terminal::say(format!("tune --resume {} continues the search", folder.path().display()));
                 return Ok(Ending::Interrupted);
             }
         }
@@ -172,7 +172,7 @@ impl Tune {
                     Some(space) => {
                         if let Some(name) = space.names().find(|name| self.wanted.sets(name)) {
                             return bad(format!(
-                                "--set {name}: expected a setting that does not vary, got one of `[space]`: remove it from the \
+                                "--set {name}: expected a setting that does not vary, got a setting of `[space]`: remove it from the \
                                  flags, or from `[space]`"
                             ));
                         }
@@ -334,7 +334,7 @@ impl Search<'_> {
                 }
             };
             return Err(format!(
-                "trials of `{}`: expected one with a finished epoch within {}, got none; {advice}",
+                "trials of `{}`: expected a trial with a finished epoch within {}, got none; {advice}",
                 at.display(),
                 budget::shown(state.budget)
             )
@@ -358,7 +358,7 @@ impl Search<'_> {
         let (name, folder) = (at.display(), at.join(best.name()));
         if best.epochs < epochs && best.rungs < state.rungs.len() {
             console.more(format!(
-                "it trained {} of {epochs} epochs: `unpadded train --resume {}` trains the others",
+                "the best trial trained {} of {epochs} epochs: `unpadded train --resume {}` trains the remaining epochs",
                 best.epochs,
                 folder.display()
             ))?;

@@ -198,8 +198,7 @@ impl First {
             _ if other => Ok(None),
             None => Ok(Some(names)),
             Some(number) => {
-                let expected = "a header once, or words and their tags: `header` (`data.header` in a config) sets whether the first line \
-                                is one";
+                let expected = "a header once, or words and their tags: `header` (`data.header` in a config) sets whether the first line is a header";
                 let what = format!("{}:{number}", self.name);
                 Err(Error::of(
                     ErrorKind::Format,
@@ -442,8 +441,7 @@ impl First {
         if row.len() != self.count || rows <= MANY || again || !often || is_scheme {
             return Ok(());
         }
-        let expected = "words and tags, or a header with known names (`token`, `tag`): `header` (`data.header` in a config) sets \
-                        whether the first line is one";
+        let expected = "words and tags, or a header with known names (`token`, `tag`): `header` (`data.header` in a config) sets whether the first line is a header";
         let got = format!("{}, whose words are in no other line", shown(line));
         Err(Error::of(ErrorKind::Format, format!("{}:{}", self.name, at + 1), expected, got))
     }
@@ -515,7 +513,7 @@ impl First {
         if all(&brat) && first.contains('\t') {
             return Err(self.wrong(
                 columns.to_owned(),
-                "annotations of brat (`.ann`), whose places are in another file: convert them to columns",
+                "annotations of brat (`.ann`), which refer to positions in another file: convert them to columns",
             ));
         }
         let mut parts = first.split('|');
@@ -533,7 +531,7 @@ impl First {
             if let Some(mark) = [',', ';', '|'].into_iter().find(|&mark| all(&|line| has(line, mark))) {
                 let expected = "columns between tabs or spaces".to_owned();
                 let got = format!(
-                    "`{mark}` in each line: write tabs in its place, and a blank line behind each sentence"
+                    "`{mark}` in each line: replace each `{mark}` by a tab, and write a blank line behind each sentence"
                 );
                 return Err(self.wrong(expected, got));
             }
@@ -541,16 +539,16 @@ impl First {
                 all(&|line| cells(line, self.separator).all(|cell| cell.trim_matches(mark).contains(mark)))
             };
             if let Some(mark) = ['/', '_', '|'].into_iter().find(|&mark| joined(mark)) {
-                let got = format!("words joined to tags by `{mark}`: write each word in a line of its own");
+                let got = format!("words joined to tags by `{mark}`: write one word and its tag per line");
                 return Err(self.wrong(columns.to_owned(), got));
             }
         }
         let is_id = |cell: &str| cell.bytes().all(|byte| byte.is_ascii_digit() || b"-.:_#".contains(&byte));
         if !is_set && self.count > 2 && several && self.all(words, is_id) && words != tags {
             let expected =
-                "words in column 1; `tokens` (`data.text` in a config) gives the number of their column"
+                "words in column 1; `tokens` (`data.text` in a config) sets the number of the word column"
                     .to_owned();
-            return Err(self.wrong(expected, format!("numbers alone, as in {}", shown(&first))));
+            return Err(self.wrong(expected, format!("only numbers, as in {}", shown(&first))));
         }
         let repeats = |rows: &Vec<Vec<&str>>| {
             let mut words = rows.iter().map(|row| row.get(words));
@@ -561,11 +559,12 @@ impl First {
             && self.sentences().all(|rows| repeats(&rows));
         if !is_set && self.count > 2 && repeated {
             let expected =
-                "words in column 1; `tokens` (`data.text` in a config) gives the number of their column"
+                "words in column 1; `tokens` (`data.text` in a config) sets the number of the word column"
                     .to_owned();
-            return Err(
-                self.wrong(expected, format!("the same in each line of a sentence, as in {}", shown(&first)))
-            );
+            return Err(self.wrong(
+                expected,
+                format!("the same word in each line of a sentence, as in {}", shown(&first)),
+            ));
         }
         let numbered = self.header.iter().flatten().find(|name| SENTENCES.contains(&name.as_str()));
         if let Some(name) = numbered.filter(|_| {
@@ -579,7 +578,7 @@ impl First {
             let expected = "a blank line behind each sentence".to_owned();
             return Err(self.wrong(
                 expected,
-                format!("no blank line, and a column `{name}`: write a blank line where its value changes"),
+                format!("no blank line, and a column `{name}`: write a blank line where the value of this column changes"),
             ));
         }
         Ok(())

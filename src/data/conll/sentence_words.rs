@@ -113,8 +113,10 @@ impl Columns {
         };
         if first.has_numbers(found.words) {
             let what = format!("words in column {} of file `{}`", found.words + 1, file.name());
-            let error = Error::of(ErrorKind::Format, what, "words", "numbers alone");
-            return Err(error.noted("set `tokens` (`data.text`) to the number of their column, from 1 on"));
+            let error = Error::of(ErrorKind::Format, what, "words", "only numbers");
+            return Err(
+                error.noted("set `tokens` (`data.text`) to the number of the word column, counted from 1")
+            );
         }
         Ok(Some(Self { brackets: false, ..found }))
     }

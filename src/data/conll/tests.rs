@@ -40,7 +40,7 @@ fn the_line_with_other_columns_is_the_wrong_one() {
     refused("New York B-LOC\nis O\nnice O\n", "c.conll:1: expected 2 columns, got 3 in \"New York B-LOC\"");
     refused("is O\nnice\n", "c.conll:2: expected 2 columns, got 1 in \"nice\"");
     refused("is\tO\nso\tO\nnice\n", "c.conll:3: expected 2 columns between tabs, got 1 in \"nice\"");
-    refused("is\t\tO\nso\tX\tO\n", "c.conll:1: expected 3 columns between tabs, got an empty one in");
+    refused("is\t\tO\nso\tX\tO\n", "c.conll:1: expected 3 columns between tabs, got an empty column in");
 }
 
 #[test]
@@ -51,14 +51,14 @@ fn runs_of_tabs_align_columns_where_no_cell_is_empty() {
     assert_eq!(texts, ["1: Antananarivo/B-LOC is/O", "4: so/O"]);
     assert_eq!(read("c.conll", "is\t\tO\nso\t\tO\n", None).unwrap().1, ["1: is/O so/O"]);
     let missing = "a\tN\tO\n".repeat(20) + "b\t\tN\tO\n\tN\tO\tX\n";
-    refused(missing.leak(), "c.conll:22: expected 3 columns between runs of tabs, got an empty one in");
+    refused(missing.leak(), "c.conll:22: expected 3 columns between runs of tabs, got an empty column in");
     // All lines have the same number of tabs, so the empty cells are missing values.
     refused(
         "is\tV\t\tO\nso\t\tX\tO\n",
-        "c.conll:1: expected 4 columns between tabs, got an empty one in \"is\\tV\\t\\tO\"",
+        "c.conll:1: expected 4 columns between tabs, got an empty column in \"is\\tV\\t\\tO\"",
     );
     let aligned = "1\ta\t\ta\tX\t_\t_\t0\troot\t_\t_\n2\tb\t\tb\tX\t_\t_\t1\tdep\t_\t_\n";
-    refused(aligned, "c.conll:1: expected 10 columns between tabs, as CoNLL-U has, got an empty one in");
+    refused(aligned, "c.conll:1: expected 10 columns between tabs, as CoNLL-U has, got an empty column in");
 }
 
 #[test]
@@ -197,7 +197,10 @@ fn tags_in_brackets_are_chunks() {
     assert_eq!(texts, ["1: Ann/B-PER Lee/I-PER sees/O Bonn/B-LOC Ulm/B-LOC"]);
     assert_eq!(read("c", "a (A0*A0)\nb (V*\nc *V)\n", None).unwrap().1, ["1: a/B-A0 b/B-V c/I-V"]);
     refused("a *\nb *)\n", "c.conll:2: expected a chunk, begun by `(kind*`, before its end, got `*)`");
-    refused("a (A*\nb (B*)\n", "c.conll:2: expected the end `*)` of a chunk before the next one, got `(B*)`");
+    refused(
+        "a (A*\nb (B*)\n",
+        "c.conll:2: expected the end `*)` of a chunk before the next chunk, got `(B*)`",
+    );
     refused(
         "a (A*\n\nb *\n",
         "c.conll:2: expected the end `*)` of the chunk `(A*`, got the end of the sentence",
@@ -266,15 +269,15 @@ fn what_is_no_file_of_columns_is_named() {
     for (text, expected) in [
         ("T1\tLOC 0 4\tBonn\nT2\tLOC 9 12\tUlm\n", "annotations of brat (`.ann`)"),
         ("12|t|On IL-2\n12|a|It acts.\n12\t3\t7\tIL-2\tGene\n", "annotations of PubTator"),
-        ("Sentence: 1,He,O\nSentence: 1,runs,O\n", "`,` in each line: write tabs in its place"),
+        ("Sentence: 1,He,O\nSentence: 1,runs,O\n", "`,` in each line: replace each `,` by a tab"),
         ("the/DT dog/NN\na/DT cat/NN\n", "words joined to tags by `/`"),
         ("Sentence #\tWord\tTag\nS 1\tHe\tO\nS 1\truns\tO\n", "no blank line, and a column `sentence_#`"),
         (
             "a 1 He O\na 2 runs O\n\nb 1 So O\nb 2 be O\n",
-            "the same in each line of a sentence, as in \"a 1 He O\"",
+            "the same word in each line of a sentence, as in \"a 1 He O\"",
         ),
-        ("7 He O\n8 runs O\n\n9 Yes O\n", "numbers alone, as in \"7 He O\""),
-        ("1-1\t0-2\tHe\tO\n1-2\t3-7\truns\tO\n", "numbers alone, as in"),
+        ("7 He O\n8 runs O\n\n9 Yes O\n", "only numbers, as in \"7 He O\""),
+        ("1-1\t0-2\tHe\tO\n1-2\t3-7\truns\tO\n", "only numbers, as in"),
     ] {
         let error = read("c", text, None).unwrap_err().to_string();
         assert!(error.contains("columns of file `c`: expected") && error.contains(expected), "{error}");
@@ -314,12 +317,11 @@ fn tags_are_where_those_of_a_scheme_are() {
     assert_eq!(read("c", "B_A x\nI_A y\nO z\n", None).unwrap().1, ["1: x/B_A y/I_A z/O"]);
     refused(
         "O N x\nB-A N y\nI-A V z\n",
-        "columns of file `c.conll`: expected tags of a scheme in column 3: `tags` (`data.label` in a config) gives their column, and \
-         `tokens` (`data.text`) the column of the words, got such tags in column 1",
+        "columns of file `c.conll`: expected tags of a scheme in column 3: set `tags` (`data.label` in a config) to the column of the tags, and `tokens` (`data.text`) to the column of the words, got tags of a scheme in column 1",
     );
     assert_eq!(read("c", "x B-A N\ny O V\n", Some("3")).unwrap().1, ["1: x/N y/V"]);
     let semantic = "1 a a a N N _ _ 2 2 x x _ _\n2 b b b V V _ _ 0 0 y y _ _\n";
-    refused(semantic, "columns of file `c.conll`: expected the column of the tags: `tags`");
+    refused(semantic, "columns of file `c.conll`: expected a known column of tags: set `tags`");
     assert_eq!(read("c", semantic, Some("5")).unwrap().1, ["1: a/N b/V"]);
     let asked =
         Columns::of_words(&file("c", semantic), KnownColumns { like: None, words: None, columns: false })
@@ -382,9 +384,9 @@ fn a_missing_blank_line_is_where_words_count_anew() {
     refused(comment.leak(), "c.conll:4: expected a blank line before the first word of the next sentence");
     refused(
         format!("{}{}", sentence(3), line(5)).leak(),
-        "c.conll:4: expected the word of number 4, got \"5\"",
+        "c.conll:4: expected the word with number 4, got \"5\"",
     );
     refused("1 a N\n2 b V\n1 c N\n2 d N\n\n1 a N\n2 b V\n", "c.conll:3: expected a blank line before");
     let text = "# id = 1\n2\tw\tw\tN\t_\t_\t0\troot\t_\t_\n";
-    refused(text, "c.conll:2: expected the word of number 1 at the start of a sentence, got \"2\"");
+    refused(text, "c.conll:2: expected the word with number 1 at the start of a sentence, got \"2\"");
 }

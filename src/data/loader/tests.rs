@@ -21,7 +21,7 @@ fn samples(lengths: &[usize]) -> Samples {
     fields(lengths).into_iter().collect()
 }
 
-/// Returns a stream of samples of these lengths; each pass makes the samples anew.
+/// Returns a stream of samples of these lengths; each pass makes the samples again.
 fn streamed(lengths: &[usize]) -> SampleStream {
     let samples = samples(lengths);
     SampleStream::new(samples.fingerprint(), move || samples.open())
@@ -159,7 +159,7 @@ fn samples_that_do_not_fit_are_refused() {
     assert_eq!(of(odd, NAMES), expected);
     let mut odd = fields(&[1, 1]);
     odd[1][0] = 3i64.into();
-    let expected = "field `words` of sample 1: expected a sequence of integers, as before, got one integer";
+    let expected = "field `words` of sample 1: expected a sequence of integers, as in the samples before, got one integer";
     assert_eq!(of(odd.clone(), NAMES), expected);
     // A stream is checked while it is read, also across batches.
     let stream: Samples = odd.into_iter().collect();

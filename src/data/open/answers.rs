@@ -108,8 +108,11 @@ impl AnswerColumns {
     /// of an added field. Returns `None` if an answer can be added.
     pub(super) fn refused(&self, line: &str) -> Option<Reason> {
         let own = self.added.iter().find(|name| self.has_own(line, name))?;
-        let expected = format!("no field `{own}`, as the first records have none");
-        Some(Reason { expected, got: "one, which the answer would replace: rename it".to_owned() })
+        let expected = format!("no field `{own}`, as in the first records");
+        Some(Reason {
+            expected,
+            got: "this field, which the answer would replace: rename the field".to_owned(),
+        })
     }
 
     fn has_own(&self, line: &str, name: &str) -> bool {

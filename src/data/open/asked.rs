@@ -138,21 +138,21 @@ impl AnswerPlan {
                     options.format = Some(FileFormat::Plain);
                     options
                         .notes
-                        .push("a text a line, with tabs between the columns of the training".to_owned());
+                        .push("one text per line, with tabs between the columns of the training".to_owned());
                     return Ok(Self::plain());
                 }
                 table => table.map_err(|e| if is_set { e } else { remedied(e, texts) })?,
             },
         };
         if !table.has_header() && table.width() > 1 && !is_table && !table.has_tabs() {
-            let expected = "a text a line, or a table: set `format` (`data.format`) to `plain` or `csv`";
-            return wrong(expected, "lines with a separator in each, which may be text");
+            let expected = "one text per line, or a table: set `format` (`data.format`) to `plain` or `csv`";
+            return wrong(expected, "a separator in each line, which may be part of the text");
         }
         if named.is_none() && !is_set && table.has_numbers(file)? {
             let expected =
-                "texts: set `text` (`data.text`) to the name of their column, or to its number from 1 on";
+                "texts: set `text` (`data.text`) to the name or the number (from 1) of the text column";
             let column = table.names().first().map_or("", String::as_str);
-            return wrong(expected, &format!("numbers alone in column {column}"));
+            return wrong(expected, &format!("only numbers in column {column}"));
         }
         table.note(options);
         options.notes.extend(named.and_then(|(_, (_, note))| note));
@@ -202,8 +202,9 @@ impl AnswerPlan {
             return Ok(Self { source, form, names, header: false });
         }
         let Some(elements) = picked.in_lines() else {
-            let expected = "records in lines: CSV, TSV, JSON Lines, columns or a text a line";
-            let got = "JSON that is not an object or a list a line: `jq -c '.[]'` writes it so";
+            let expected =
+                "one record per line: CSV, TSV, JSON Lines, columns or plain text with one text per line";
+            let got = "JSON without one object or list per line: `jq -c '.[]'` writes one element per line";
             return Err(Error::of(ErrorKind::Format, format!("file `{}`", file.name()), expected, got));
         };
         let (wanted, header) = (picked.names, elements.is_some());
@@ -235,7 +236,7 @@ impl AnswerPlan {
         };
         let Some(columns) = Columns::of_words(file, known)? else {
             options.format = Some(FileFormat::Plain);
-            let note = "a text a line; of a word a line, a name that ends with `.conll` says so";
+            let note = "one text per line; for one word per line, let the file name end with `.conll`";
             options.notes.push(note.to_owned());
             return Ok(Self::plain());
         };
@@ -265,7 +266,9 @@ fn keep(options: &mut ReadOptions, texts: &[Column<'_>], names: &[String]) {
 fn instead(wanted: &Column<'_>, name: &str, given: &str) -> String {
     let what = wanted.what;
     match given.parse::<usize>() {
-        Ok(number) => format!("{what} in `{name}` by its name; the training had it in column {number}"),
+        Ok(number) => format!(
+            "{what} in `{name}`, by the name of the column; in the training, {what} in column {number}"
+        ),
         Err(_) => format!("{what} in `{name}`, since there is no `{given}`, which the training had"),
     }
 }
@@ -283,7 +286,7 @@ fn remedied(error: Error, texts: &[Column<'_>]) -> Error {
             None => error,
         },
         _ => error.noted(format!(
-            "the text of the training is in the columns {}; `data.text` sets others",
+            "the text of the training is in the columns {}; `data.text` sets other columns",
             quoted(texts.iter().filter_map(|text| text.given))
         )),
     }
@@ -334,7 +337,7 @@ fn by_header(
         let at = if languages.contains(&at) { at } else { *first };
         let Some(name) = cells.get(at) else { return Ok(None) };
         let note = format!(
-            "source in `{name}` by its place, since the training had no names: `--set data.text=NAME` sets another"
+            "source in `{name}` by its place, since the training had no names: `--set data.text=NAME` sets another column"
         );
         return Ok(Some(((*name).to_owned(), Some(note))));
     }
@@ -405,8 +408,7 @@ fn lines_alone(file: &TextFile, options: &ReadOptions, error: Error) -> Result<G
     guess(file, &alone, Task::Labelled)
 }
 
-/// Returns the keys of comments in the first lines, but only keys that answers would use, too: `intent` and
-/// `probability`.
+/// Returns the comment keys in the first lines that answers also use: `intent` and `probability`.
 fn intents(file: &TextFile) -> Result<Vec<String>> {
     const LOOKED_AT: usize = 1000;
     let key = |line: &str| {

@@ -300,7 +300,7 @@ impl Column<'_> {
     /// Returns advice for messages: how to set the column.
     pub(super) fn advice(&self) -> String {
         format!(
-            "set `{}` (`{}` in a config) to its name, or to its number from 1 on",
+            "set `{}` (`{}` in a config) to the name or the number (from 1) of the column",
             self.what,
             self.setting()
         )

@@ -170,7 +170,11 @@ impl Columns<'_> {
                     let what = format!("columns of the {what} in file `{}`", self.name);
                     let got = format!("column {number} twice");
                     let error = Error::of(ErrorKind::Format, what, "each column once", got);
-                    error.noted(format!("`{}` (`{}` in a config) names them", second.what, second.setting()))
+                    error.noted(format!(
+                        "`{}` (`{}` in a config) sets the columns",
+                        second.what,
+                        second.setting()
+                    ))
                 }
                 false => {
                     let what =
@@ -187,7 +191,7 @@ impl Columns<'_> {
                     let name = first.get(column).map_or("", |name| name.trim());
                     let what = format!("column `{name}` of file `{}`, the {}", self.name, one.what);
                     let got = often(column).to_string();
-                    let error = Error::of(ErrorKind::Format, what, "one of that name", got);
+                    let error = Error::of(ErrorKind::Format, what, "one column of that name", got);
                     return Err(error.noted(one.advice()));
                 }
             }
@@ -245,7 +249,8 @@ impl Columns<'_> {
             return (true, format!("line {line} is a header, since `{}` names a column", cut(name)));
         }
         if let Some(columns) = self.all_known(wanted, given) {
-            // The first text of a table with a single column may be a word that is a column name in other data.
+            // If a table has one column, its first line may be a text that happens to equal a known column name. So only
+            // these names make the line a header.
             const SURE: [&str; 4] = ["text", "texts", "sentence", "sentences"];
             let alone = self.rows.first().is_some_and(|row| row.len() == 1);
             if alone && !self.first(0).is_some_and(|cell| SURE.contains(&&*plain(cell))) {
@@ -339,7 +344,8 @@ impl Columns<'_> {
         let expected =
             format!("the text in column {own} and the label in column {label}, as in an earlier file");
         let got = format!("values in column {own} that repeat and are shorter than those in column {label}");
-        let advice = "put the columns of all files in one order, or names of them in the first line";
+        let advice =
+            "put the columns of all files in the same order, or their names in the first line of each file";
         Err(Error::of(ErrorKind::Format, what, expected, got).noted(advice).noted(text.advice()))
     }
 
@@ -459,7 +465,7 @@ impl Columns<'_> {
         let different = cells.collect::<HashSet<_>>().len();
         (rows.len() >= MANY && different * 2 > rows.len()).then(|| {
             let what = format!("labels in column {} of file `{}`", label + 1, self.name);
-            let got = format!("{different} different ones in {} records", rows.len());
+            let got = format!("{different} different values in {} records", rows.len());
             let error = Error::of(ErrorKind::Format, what, "values that repeat", got);
             error.noted(
                 "set `text` (`data.text` in a config) and `label` (`data.label`) to the numbers of their columns, from 1 on",
@@ -484,9 +490,8 @@ impl Columns<'_> {
                 format!("a column with a {} for each text", one.what),
                 got,
             );
-            return error.noted(
-                "texts without it can be answered by `predict`, and not be learnt from or measured on",
-            );
+            return error
+                .noted("`predict` accepts texts without this column, but training and scoring need it");
         }
         if !header {
             let expected = format!("a number from 1 to {}, since no line is a header", self.width());
@@ -503,7 +508,7 @@ impl Columns<'_> {
         match wanted.iter().any(|one| first.iter().any(|cell| one.names(cell))) {
             true => error,
             false => error.noted(format!(
-                "line {} names no column that is wanted: if it is a record, put a header with {} above it; or set `header` (`data.header` \
+                "line {} names none of the wanted columns: if the line is a record, put a header with {} above it; or set `header` (`data.header` \
                  in a config) to false and `{}` to numbers from 1 on",
                 self.line,
                 quoted(wanted.iter().filter_map(|one| one.given)),
@@ -519,11 +524,11 @@ impl Columns<'_> {
             true => format!("the columns {cells}"),
             false => format!("{} without known names; line {} is {cells}", counted(first.len()), self.line),
         };
-        let expected = format!("one called {}", quoted(one.known.iter().take(4)));
+        let expected = format!("a column called {}", quoted(one.known.iter().take(4)));
         let error = Error::of(ErrorKind::Format, what, expected, got).noted(one.advice());
         match first.len() {
             1 => error.noted(
-                "`separator` (`data.separator` in a config) sets what separates columns; of files with a class each, set `format` \
+                "`separator` (`data.separator` in a config) sets the character that separates columns; if each file is one class, set `format` \
                  (`data.format`) to `file-per-class`",
             ),
             _ => error,

@@ -154,7 +154,7 @@ fn object<'a>(json: &'a str, fields: Fields<'_>) -> serde_json::Result<Object<'a
 fn of_raw(raw: &RawValue, depth: usize) -> serde_json::Result<Value<'_>> {
     let json = raw.get();
     let Some(depth) = depth.checked_sub(1) else {
-        return Err(serde_json::Error::custom(format!("more than {DEEPEST} values in each other")));
+        return Err(serde_json::Error::custom(format!("more than {DEEPEST} nested values")));
     };
     Ok(match json.as_bytes().first() {
         Some(b'"') => Value::Text(serde_json::from_str::<Text<'_>>(json)?.0),
@@ -224,7 +224,7 @@ pub(super) fn names(object: &Object<'_>) -> Vec<String> {
 fn found<'v, 'a>(object: &'v Object<'a>, name: &str) -> Result<&'v Value<'a>, Reason> {
     at(object, name).ok_or_else(|| match object.is_list {
         true => {
-            let got = format!("a list of {}", object.fields.len());
+            let got = format!("a list of {} elements", object.fields.len());
             Reason { expected: format!("an element {name}"), got }
         }
         false => {
@@ -344,7 +344,7 @@ fn list(
     let text = |one: &Value<'_>| match one {
         Value::Text(text) => Ok(text.to_string()),
         Value::Number(number) if written(number) => Ok(number.to_string()),
-        other => Err(wrong(format!("{} in it", other.kind()))),
+        other => Err(wrong(format!("a list with {}", other.kind()))),
     };
     list.iter().map(text).collect()
 }

@@ -78,8 +78,8 @@ pub(super) fn guess(file: &TextFile, options: &ReadOptions, task: Task) -> Resul
     let guess = guessed(file, options, task)?;
     if guess.format == FileFormat::Parquet && cfg!(not(feature = "parquet")) {
         let what = format!("file `{}`, which is Parquet", file.name());
-        let expected = "a build that reads it, by `--features parquet`";
-        return Err(Error::of(ErrorKind::Format, what, expected, "one without the feature `parquet`"));
+        let expected = "a build with the feature `parquet` (`--features parquet`)";
+        return Err(Error::of(ErrorKind::Format, what, expected, "a build without this feature"));
     }
     Ok(guess)
 }
@@ -109,7 +109,10 @@ fn guessed(file: &TextFile, options: &ReadOptions, task: Task) -> Result<Guess> 
         return Ok(Guess { format, why });
     }
     if file.list().is_some() || (task != Task::Plain && json::is_whole(file)?) {
-        return Ok(Guess { format: FileFormat::JsonLines, why: Some("it is one value of JSON".to_owned()) });
+        return Ok(Guess {
+            format: FileFormat::JsonLines,
+            why: Some("it is a single JSON value".to_owned()),
+        });
     }
     let (format, why) = by_lines(file, task)?;
     Ok(Guess { format, why: Some(why.to_owned()) })
@@ -134,7 +137,7 @@ fn by_name(name: &str, task: Task) -> Option<FileFormat> {
 fn by_lines(file: &TextFile, task: Task) -> Result<(FileFormat, &'static str)> {
     const LOOKED_AT: usize = 20;
     if task == Task::Plain {
-        return Ok((FileFormat::Plain, "its name says nothing else"));
+        return Ok((FileFormat::Plain, "its name shows no other format"));
     }
     let lines = file.first_records(OneLine(|line: &str| Ok(Some(line.to_owned()))))?;
     let lines = lines.map_while(Result::ok).filter(|line| !line.trim().is_empty());
@@ -170,10 +173,10 @@ fn by_lines(file: &TextFile, task: Task) -> Result<(FileFormat, &'static str)> {
         Task::Pairs if !lines.is_empty() => Err(Error::of(
             ErrorKind::Format,
             format!("file `{}`", file.name()),
-            "two texts a line, with a tab between them",
+            "two texts per line, with a tab between the texts",
             "lines without a tab: two files whose lines belong together are named by one path, the source first, as `train.{de,en}`",
         )),
-        _ => Ok((FileFormat::Tsv, "its first lines look like none of the others")),
+        _ => Ok((FileFormat::Tsv, "its first lines fit no other format")),
     }
 }
 

@@ -203,7 +203,7 @@ fn lists(file: &TextFile) -> Result<Lists> {
     }
     match walk.peek()? {
         None => Ok(found),
-        other => Err(walk.unlike("the end of the file behind the object; of several, one a line", other)),
+        other => Err(walk.unlike("the end of the file behind the object; write one object per line", other)),
     }
 }
 
@@ -307,7 +307,7 @@ impl List {
         match (&layout.arrangement, file.list()) {
             (Arrangement::Lists(lists), Some(name)) if lists.iter().any(|own| own == name) => Ok(name),
             (Arrangement::Lists(lists), Some(name)) => match lists.is_empty() {
-                true => wrong("a list of records in its object".to_owned(), "none".to_owned()),
+                true => wrong("a list of records in the object".to_owned(), "none".to_owned()),
                 false => wrong(
                     format!("one of the lists {}", quoted(lists.iter().map(String::as_str))),
                     format!("`{name}`"),
@@ -317,19 +317,19 @@ impl List {
                 [one] => Ok(one),
                 lists => {
                     let example = format!("{}!{}", file.name(), lists.first().map_or("", String::as_str));
-                    let expected = format!("one of its lists of records, as `{example}`");
-                    wrong(expected, format!("{}: {}", lists.len(), quoted(lists.iter().map(String::as_str))))
+                    let expected = format!("the name of a list of records, as `{example}`");
+                    wrong(expected, format!("the lists {}", quoted(lists.iter().map(String::as_str))))
                 }
             },
             (Arrangement::Object(names), _) => {
-                let expected = "one object a line, a list of objects, or an object with such a list in it";
+                let expected = "one object per line, a list of objects, or an object with a list of objects";
                 let got = format!(
                     "one object over several lines, with {}",
                     quoted(names.iter().map(String::as_str))
                 );
                 let error = Error::of(ErrorKind::Format, what, expected, got);
                 Err(error.noted(
-                    "`jq -c .` writes an object in one line; of a map of records `jq -c '.[]'` writes each in a line",
+                    "`jq -c .` writes an object in one line; `jq -c '.[]'` writes each record of a map in one line",
                 ))
             }
             _ => wrong("a list of records".to_owned(), "none".to_owned()),
@@ -420,12 +420,11 @@ impl Source {
             let (line, key) = first.get_or_insert_with(|| found.clone());
             if line.is_some() != found.0.is_some() || *key != found.1 {
                 let record = |(line, key): &(Option<u64>, Option<String>)| match (line, key) {
-                    (None, _) => "none".to_owned(),
+                    (None, _) => "no value".to_owned(),
                     (_, Some(key)) => format!("the value of record `{key}`"),
-                    _ => "one".to_owned(),
+                    _ => "a value".to_owned(),
                 };
-                let expected =
-                    format!("a value in column `{name}` for each in the first column, and no other");
+                let expected = format!("in column `{name}` one value for each value in the first column");
                 let got = format!("{} beside {}", record(&found), record(&(*line, key.clone())));
                 return Err(list.walk.malformed(list.walk.line, Reason { expected, got }));
             }
@@ -453,7 +452,7 @@ fn element<'a>(
     match record(json, wanted) {
         Ok(Value::Object(object)) => Ok(object),
         Ok(Value::List(list)) if names.is_some_and(|names| names.len() != list.len()) => {
-            let expected = format!("a list of {}, an element for each name", names.map_or(0, <[_]>::len));
+            let expected = format!("a list of {} elements, one per name", names.map_or(0, <[_]>::len));
             Err((0, Reason { expected, got: format!("{} in {}", list.len(), shown(json)) }))
         }
         Ok(Value::List(list)) => {
@@ -593,7 +592,7 @@ fn even(object: &Object<'_>, width: &mut Option<usize>) -> Result<(), Reason> {
     let own = object.fields.len();
     match object.is_list.then(|| *width.get_or_insert(own)) {
         Some(width) if width != own => {
-            Err(Reason { expected: format!("a list of {width}, as the first"), got: own.to_string() })
+            Err(Reason { expected: format!("{width} elements, as the first list"), got: own.to_string() })
         }
         _ => Ok(()),
     }

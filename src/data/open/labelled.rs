@@ -78,7 +78,7 @@ impl Input {
     }
 }
 
-/// Stores in each text the file and the line that the text was read from.
+/// Returns the texts, each with the file and the line that it was read from.
 fn placed(file: &TextFile, records: Records<LabelledText>) -> Stream<LabelledText> {
     let name = Arc::from(file.name());
     Box::new(records.with_lines().map(move |one| one.map(|(text, line)| text.placed(&name, line))))
@@ -233,9 +233,10 @@ fn classes(folder: Folder, path: &Path) -> Result<(Folder, Vec<String>)> {
     if !nested.is_empty() {
         let what = format!("class folders of `{}`", path.display());
         let got = format!("folders beside the texts of a class: {}", quoted(nested));
-        let error = Error::of(ErrorKind::Format, what, "texts alone in a folder that is a class", got);
-        return Err(error
-            .noted("move the texts in them into their class folder, or the folders to the others or away"));
+        let error = Error::of(ErrorKind::Format, what, "only texts in a class folder", got);
+        return Err(error.noted(
+            "move their texts into the class folder, or move these folders beside the class folders or away",
+        ));
     }
     let records: Vec<&str> =
         files().filter(top).filter(|below| extension(below).is_some_and(|e| RECORDS.contains(&e))).collect();
@@ -310,7 +311,7 @@ fn folder(
                     quoted(names().filter(is_of_records)),
                     quoted(names().filter(|below| !is_of_records(below)))
                 );
-                let expected = "files of records alone, or one file for each class: give the path of a file";
+                let expected = "only files of records, or one file per class: give the path of a file";
                 return Err(Error::of(ErrorKind::Format, what(), expected, got));
             }
             match () {
@@ -441,7 +442,7 @@ impl Inputs {
         let next = move || -> Option<Stream<LabelledText>> {
             let Some(input) = self.inputs.get(number) else {
                 let error = std::mem::take(&mut strays).all::<LabelledText>().err()?;
-                let error = error.noted("move what is no text out of the class folders");
+                let error = error.noted("move the files that are not texts out of the class folders");
                 return Some(Box::new(std::iter::once(Err(error))));
             };
             number += 1;

@@ -80,7 +80,9 @@ pub(super) fn order(paths: &mut [PathBuf; 2], options: &mut ReadOptions) -> Resu
                 let expected = format!("`{first}` and `{second}`, the languages of the training");
                 let error =
                     Error::of(ErrorKind::Format, what, expected, format!("`{source}` and `{target}`"));
-                return Err(error.noted("if they are the same, give the files the endings of the training"));
+                return Err(error.noted(
+                    "if the languages are the same, rename the files to the endings of the training",
+                ));
             }
             None => options.languages = Some([source, target]),
         }
@@ -90,7 +92,8 @@ pub(super) fn order(paths: &mut [PathBuf; 2], options: &mut ReadOptions) -> Resu
     Ok(())
 }
 
-/// Sets the source column, if the name of a column is the language of the sources in earlier files.
+/// If the file has a column that is named after the source language of the earlier files, makes this column the source
+/// column.
 pub(super) fn name_source(file: &TextFile, options: &mut ReadOptions) {
     let Some([source, _]) = known(options).filter(|_| options.source.is_none()) else { return };
     let wanted = [Column { what: "source", given: Some(&source), known: SOURCE }];

@@ -46,7 +46,7 @@ fn differ(file: &TextFile, wanted: &[Column<'_>]) -> Result<()> {
     let Some((_, twice)) = twice else { return Ok(()) };
     let what = format!("fields of the text in file `{}`", file.name());
     let error = Error::of(ErrorKind::Format, what, "each field once", format!("`{twice}` twice"));
-    Err(error.noted("`text` (`data.text` in a config) names them"))
+    Err(error.noted("`text` (`data.text` in a config) sets the fields"))
 }
 
 /// Finds the wanted fields of a file of JSON or Parquet. If records are lists, the header setting in `options` sets
@@ -75,8 +75,7 @@ pub(super) fn picked(
     Ok(FieldChoice { names: named(file, &example, wanted, options)?, notes, layout: Some(layout) })
 }
 
-/// Adds to the first record the wanted fields that only later records have, since some fields may be missing in a
-/// record.
+/// Returns the first record, with the wanted fields that only later records have: a record may lack some fields.
 fn completed(
     file: &TextFile,
     layout: &json::Layout,
@@ -209,8 +208,12 @@ fn positions(
                 let what = format!("element of the {} in file `{}`", one.what, file.name());
                 let kind = if listed(one) { "lists" } else { "single values" };
                 let expected = format!("a list with two {kind}");
-                let got = format!("one of {}, {} of them {kind}", example.fields.len(), fitting.len());
-                let advice = format!("`{}` gives its number from 1 on", one.what);
+                let got = format!(
+                    "a list of {} elements, {} of which are {kind}",
+                    example.fields.len(),
+                    fitting.len()
+                );
+                let advice = format!("`{}` sets the number of the element, counted from 1", one.what);
                 Err(Error::of(ErrorKind::Format, what, expected, got).noted(advice))
             }
         }
@@ -244,7 +247,7 @@ fn named(
             (None, Some(name)) => (*name).to_owned(),
             (None, None) => {
                 let what = format!("field of the {} in file `{}`", one.what, file.name());
-                let expected = format!("one called {}", quoted(one.known.iter().take(4).copied()));
+                let expected = format!("a field called {}", quoted(one.known.iter().take(4).copied()));
                 let other = |name: &&str| {
                     let value = example.get(name).filter(|value| !matches!(value, Value::Object(_)))?;
                     let taken = found.iter().any(|other| other == name);
@@ -255,7 +258,7 @@ fn named(
                 let is_list = |name: &&str| matches!(example.get(name), Some(Value::List(_)));
                 let labels = one.what == "label" && one.known.iter().any(is_list);
                 let error = Error::of(ErrorKind::Format, what, expected, got).noted(format!(
-                    "`{}` (`{}` in a config) names it; a dot leads into an object",
+                    "`{}` (`{}` in a config) sets the field; a dot selects a field of an object",
                     one.what,
                     one.setting()
                 ));

@@ -91,7 +91,7 @@ impl Form {
             }
             Self::Lines => {
                 let advised = |e: Error| {
-                    e.noted("of other columns, `source` and `target` (`data.text` and `data.label` in a config) give the numbers")
+                    e.noted("if the texts are in other columns, set `source` and `target` (`data.text` and `data.label` in a config) to their numbers")
                 };
                 Ok(Box::new(placed(file, file.translations()?).map(move |pair| pair.map_err(advised))))
             }
@@ -100,7 +100,7 @@ impl Form {
     }
 }
 
-/// Stores in each pair the line that the pair was read from.
+/// Returns the pairs, each with the file and the line that it was read from.
 fn placed(file: &TextFile, records: Records<Pair>) -> Stream<Pair> {
     let name = Arc::from(file.name());
     Box::new(records.with_lines().map(move |one| one.map(|(pair, line)| pair.placed(&name, line))))
@@ -175,7 +175,7 @@ impl Record for Pair {
             }
             PathContent::Folder(path) => {
                 let what = format!("pairs of `{}`", path.display());
-                let expected = "a file, a zip with one (`some.zip!file` names one of several), or two files whose lines belong \
+                let expected = "a file, a zip with one file (`some.zip!file` names one of several files), or two files whose lines belong \
                                 together, the source first, as `folder/train.{de,en}`";
                 Err(Error::of(ErrorKind::Format, what, expected, "several files"))
             }

@@ -66,7 +66,7 @@ fn damaged(name: &str, e: &ParquetError) -> Error {
         ParquetError::General(said) | ParquetError::NYI(said) | ParquetError::EOF(said) => said.clone(),
         other => other.to_string(),
     };
-    let got = format!("a damaged one ({})", got.trim());
+    let got = format!("a damaged file ({})", got.trim());
     Error::of(ErrorKind::Format, format!("file `{name}`"), "a Parquet file that can be read", got)
 }
 
@@ -102,7 +102,7 @@ fn reader<R: ChunkReader + 'static>(name: &str, bytes: R) -> Result<Box<dyn File
     match bytes.len().checked_sub(size as u64).filter(|&at| at >= size as u64).and_then(ends) {
         Some(last) if *last == PARQUET[..] => {}
         Some(last) if *last == b"PARE"[..] => {
-            return wrong("a Parquet file without a key", "an encrypted one");
+            return wrong("an unencrypted Parquet file", "an encrypted file");
         }
         _ => {
             let got = "other bytes: it was cut short, as by a download that broke off";
@@ -342,7 +342,7 @@ impl Rows {
         let mut wanted = Vec::new();
         for one in names {
             let missing =
-                || Error::new(format!("field `{one}` of file `{name}`"), "one that there is", "none");
+                || Error::new(format!("field `{one}` of file `{name}`"), "an existing field", "none");
             let at = found.iter().position(|field| field.name == *one).ok_or_else(missing)?;
             let field = found.swap_remove(at);
             if field.kind.is_none() {
@@ -391,13 +391,13 @@ impl Rows {
             UNCOMPRESSED | SNAPPY | GZIP(_) | LZ4 | LZ4_RAW => return Ok(()),
             ZSTD(_) if cfg!(feature = "parquet-zstd") => return Ok(()),
             ZSTD(_) => "build the program with `--features parquet-zstd`, which needs a C compiler",
-            _ => "write it anew with another compression",
+            _ => "write the file with another compression",
         };
         let by = by.to_string();
         let by = by.split('(').next().unwrap_or_default().to_lowercase();
         let what = format!("compression of `{field}` in file `{}`", self.name);
         let zstd = if cfg!(feature = "parquet-zstd") { ", zstd" } else { "" };
-        let expected = format!("one by snappy, gzip, lz4{zstd}, or none");
+        let expected = format!("snappy, gzip, lz4{zstd} or no compression");
         Err(Error::of(ErrorKind::Format, what, expected, by).noted(advice))
     }
 

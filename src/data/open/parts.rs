@@ -77,7 +77,7 @@ impl Finding {
             }
             Some((other, _)) => {
                 let what = format!("parts of `{}`", of.display());
-                let expected = format!("one to {}", ["train on", "choose by", "test on"][place]);
+                let expected = format!("one file to {}", ["train on", "choose by", "test on"][place]);
                 let got = format!("`{}` and `{}`", other.display(), path.display());
                 let error = Error::of(ErrorKind::Format, what, expected, got);
                 return Err(error.noted("`data.train`, `data.dev` and `data.test` name the parts"));
@@ -161,8 +161,8 @@ fn parallel(folder: &Path, [source, target]: &[String; 2]) -> Result<DataPaths> 
         };
         let slot = &mut found.entry(stem.to_owned()).or_default()[side];
         if let Some(other) = slot {
-            let what = format!("files `{stem}.{ending}` of `{shown}`");
-            return Err(Error::of(ErrorKind::Format, what, "one", format!("`{other}` and `{name}`")));
+            let what = format!("`{stem}.{ending}` of `{shown}`");
+            return Err(Error::of(ErrorKind::Format, what, "one file", format!("`{other}` and `{name}`")));
         }
         *slot = Some(name);
     }
@@ -220,16 +220,16 @@ fn languages(folder: &Path, names: &[String]) -> Result<Option<[String; 2]>> {
     let (stem, at) = (alike.first().map_or("", |(stem, _)| stem), folder.display());
     let got: Vec<String> = endings.iter().map(|ending| format!("`{stem}.{ending}`")).collect();
     let error =
-        Error::of(ErrorKind::Format, format!("parts of `{at}`"), "one to train on", got.join(" and "));
+        Error::of(ErrorKind::Format, format!("parts of `{at}`"), "one file to train on", got.join(" and "));
     let path = |a: &str, b: &str| format!("`{}`", folder.join(format!("*.{{{a},{b}}}")).display());
     Err(match endings[..] {
         [a, b] => error.noted(format!(
-            "if their lines belong together, say which is the source: `data.train` (`--train`) {} for `{a}`, {} for `{b}`",
+            "if their lines belong together, set `data.train` (`--train`) to {} if `{a}` is the source, to {} if `{b}` is the source",
             path(a, b),
             path(b, a)
         )),
         _ => error.noted(format!(
-            "if their lines belong together, `data.train` (`--train`) {} names the endings of source and target",
+            "if their lines belong together, set `data.train` (`--train`) to {}, with the endings of source and target",
             path("SOURCE", "TARGET")
         )),
     })

@@ -235,7 +235,7 @@ fn encoding(file: &TextFile, most: u64, known: Option<Encoding>) -> Result<Encod
         of if bad <= good * CHANCE && of.has_single_bytes() => Ok(Encoding::Utf8),
         Encoding::Windows1252 => Ok(Encoding::Windows1252),
         other => known.filter(|_| bad * FEW <= lines.max(2 * FEW)).ok_or_else(|| {
-            let got = format!("bytes that are likeliest {other}: {}, or another one", set(other));
+            let got = format!("bytes that are most likely {other}: {}, or to another encoding", set(other));
             Error::of(ErrorKind::Format, what(), "UTF-8 or windows-1252", got)
         }),
     }

@@ -80,8 +80,9 @@ fn plan(paths: &[PathBuf], options: &ReadOptions, [window, whole]: [bool; 2]) ->
     if options.text.len() > 1 {
         let what = format!("columns of the text (`data.text` in a config) of `{name}`");
         let got = quoted(options.text.iter().map(String::as_str));
-        let error = Error::of(ErrorKind::Format, what, "one, since plain text is read from one column", got);
-        return Err(error.noted("set `data.text` to one of them"));
+        let error =
+            Error::of(ErrorKind::Format, what, "one column, since plain text is read from one column", got);
+        return Err(error.noted("set `data.text` to one of these columns"));
     }
     let mut files = Vec::new();
     for one in found {

@@ -125,8 +125,8 @@ impl Questions {
         let (_, mut found) = find([path])?;
         let (Some(PathContent::File(file)), true) = (found.pop(), found.is_empty()) else {
             let what = format!("`{}`", path.display());
-            let expected = "one file, or one in a zip as `some.zip!file`: predict for one file at a time";
-            return Err(Error::of(ErrorKind::Format, what, expected, "several"));
+            let expected = "one file, or one file of a zip (`some.zip!file`): predict for one file at a time";
+            return Err(Error::of(ErrorKind::Format, what, expected, "several files"));
         };
         let trained = options.found.encoding.and_then(|name| name.parse().ok());
         let file = prepared_as(file, options, trained.unwrap_or_default())?;
@@ -382,7 +382,7 @@ impl OfLines {
                     let what = format!("{}:{number}", self.name);
                     let mut error = Error::of(ErrorKind::Format, what, reason.expected, reason.got);
                     if begun.is_some() {
-                        error = error.noted("the lines behind it are read as records of their own");
+                        error = error.noted("the lines behind this line are read as separate records");
                     }
                     if !first {
                         continue;

@@ -154,7 +154,7 @@ impl ReadOptions {
         let encoding = stored.encoding.map(|name| name.parse::<Encoding>()).transpose()?;
         let found = DetectedFormat { encoding: encoding.map(Encoding::name), ..*self.found };
         // If the caller's column of words or of tags differs from the read note, the layout of the columns is detected
-        // anew.
+        // again.
         let other = |set: &Option<String>, before: &Option<String>| set.is_some() && set != before;
         let reset = other(&self.tokens, &stored.tokens) || other(&self.tags, &stored.tags);
         let told = self.told.clone().unwrap_or_else(|| Box::new(self.clone()));

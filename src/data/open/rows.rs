@@ -106,8 +106,8 @@ fn files(paths: &[PathBuf]) -> Result<(String, Vec<TextFile>)> {
     let file = |found| match found {
         PathContent::File(file) => Ok(file),
         PathContent::Folder(_) => {
-            let expected = "a file, or one in a zip as `data.zip!train.svm`";
-            Err(Error::of(ErrorKind::Format, format!("rows in `{name}`"), expected, "several"))
+            let expected = "a file, or a file of a zip (`data.zip!train.svm`)";
+            Err(Error::of(ErrorKind::Format, format!("rows in `{name}`"), expected, "several files"))
         }
     };
     let files = found.into_iter().map(file).collect::<Result<_>>()?;
@@ -123,14 +123,8 @@ pub(super) fn texts(file: &TextFile, wanted: &str) -> Result<()> {
     if !numbered(file).unwrap_or(false) {
         return Ok(());
     }
-    let got = "rows of numbered features, as in LIBSVM files, which the task `classify` alone reads: from the path of a \
-               file, or of one in a zip as `data.zip!train.svm`";
-    Err(Error::of(
-        ErrorKind::Format,
-        format!("file `{}`", file.name()),
-        format!("{wanted}, with words in them"),
-        got,
-    ))
+    let got = "rows of numbered features, as in LIBSVM files, which only the task `classify` reads: from a file, or a file of a zip (`data.zip!train.svm`)";
+    Err(Error::of(ErrorKind::Format, format!("file `{}`", file.name()), format!("{wanted}, with words"), got))
 }
 
 /// Decides, by the name or the first lines of a file, whether the file has rows of numbered features.

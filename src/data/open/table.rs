@@ -94,7 +94,7 @@ impl Cells {
         }
         self.size += line.len();
         if self.size > self.most {
-            let got = format!("a longer one; is the quotation mark of line {} never closed?", self.opened);
+            let got = format!("a longer record; is the quotation mark of line {} never closed?", self.opened);
             return Err(Reason { expected: format!("a record of at most {} bytes", self.most), got });
         }
         for c in line.chars() {
@@ -354,7 +354,7 @@ impl Dialect {
         let other = found.find(|fit| fit.separator != best.separator);
         let note = match other {
             Some(other) => Some(format!(
-                "separated by {}; {} would give equal columns, too: `separator` (`data.separator` in a config) sets it",
+                "separated by {}; {} would give equal columns, too: `separator` (`data.separator` in a config) sets the separator",
                 named(best.separator),
                 named(other.separator)
             )),
@@ -486,7 +486,7 @@ impl Table {
         &self.picked.names
     }
 
-    /// Stores in `options` the detected header and separator of a file, and notes that explain the detection.
+    /// Stores the detected header and separator of a file in `options`, with notes that explain the detection.
     pub(super) fn note(&self, options: &mut ReadOptions) {
         options.notes = self.notes().to_vec();
         options.found.header = Some(self.has_header());

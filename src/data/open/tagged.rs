@@ -27,8 +27,9 @@ fn folder(path: &Path, options: &mut ReadOptions, window: bool) -> Result<Opener
     let [words, tags, labels] = PARALLEL.map(|name| path.join(name));
     if !(words.exists() || tags.exists()) {
         let what = format!("tagged texts of `{}`", path.display());
-        let expected = "a file (of a zip with several `some.zip!file` names one), or a folder with `seq.in` and `seq.out`";
-        let got = "several files, or a folder without these two";
+        let expected =
+            "a file (`some.zip!file` names a file of a zip), or a folder with `seq.in` and `seq.out`";
+        let got = "several files, or a folder without these two files";
         return Err(Error::of(ErrorKind::Format, what, expected, got));
     }
     let mut open = |path: &Path| -> Result<TextFile> {

@@ -91,11 +91,13 @@ fn columns_are_found_by_name_number_and_content() {
     assert_eq!(said, expected);
     let said = files.said(LabelledTexts::open(files.at("none.csv")));
     assert!(
-        said.starts_with("column of the text in file `none.csv`: expected one called `text`, `sentence`"),
+        said.starts_with(
+            "column of the text in file `none.csv`: expected a column called `text`, `sentence`"
+        ),
         "{said}"
     );
     assert!(said.contains("got 3 columns without known names; line 1 is `3`, `good`, `me`"), "{said}");
-    assert!(said.contains("set `text` (`data.text` in a config) to its name"), "{said}");
+    assert!(said.contains("set `text` (`data.text` in a config) to the name"), "{said}");
     let said = files.said(with("none.csv", &ReadOptions::new().format(FileFormat::Columns)));
     assert!(
         said.contains("expected one of `tsv`, `csv`, `jsonl`, `parquet`, `trees`, `fasttext`, got `columns`"),
@@ -168,7 +170,7 @@ fn json_has_names_and_paths() {
     let said = files.said(TaggedTexts::open(files.at("c.json")));
     assert!(
         said.starts_with(
-            "c.json:1: expected a list of strings or whole numbers in the field `tags`, got a number in it"
+            "c.json:1: expected a list of strings or whole numbers in the field `tags`, got a list with a number"
         ),
         "{said}"
     );
@@ -239,7 +241,10 @@ fn a_file_of_another_format_is_read_as_its_own() {
     assert_eq!(texts(&train), [("good", "yes"), ("bad", "no")]);
     let found = LabelledTexts::open_with([files.at("twice.csv")], &ReadOptions::new());
     let said = files.said(found);
-    assert!(said.contains("column `text`") && said.contains("expected one of that name, got 2"), "{said}");
+    assert!(
+        said.contains("column `text`") && said.contains("expected one column of that name, got 2"),
+        "{said}"
+    );
     let numbered = ReadOptions::new().text("3").label("2").header(true);
     let found = LabelledTexts::open_with([files.at("twice.csv")], &numbered).unwrap();
     assert_eq!(texts(&found), [("c", "b")]);

@@ -45,7 +45,7 @@ fn labelled(node: &Node<'_>, leaves: &[String], binary: bool) -> Result<Option<L
         (true, "2") => return Ok(None),
         (true, "3" | "4") => "1",
         (true, other) => {
-            let expected = "a label from 0 to 4, of which `binary` makes two".to_owned();
+            let expected = "a label from 0 to 4, as the option `binary` requires".to_owned();
             return Err(Reason { expected, got: format!("{other:?}") });
         }
     };

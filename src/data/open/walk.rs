@@ -160,7 +160,7 @@ impl Walk {
             };
             if too_long {
                 let expected = format!("a record of at most {most} bytes");
-                let got = "a longer one; is a quotation mark or a bracket never closed?".to_owned();
+                let got = "a longer record; is a quotation mark or a bracket never closed?".to_owned();
                 return Err(self.malformed(begun, Reason { expected, got }));
             }
             self.input.consume(passed);

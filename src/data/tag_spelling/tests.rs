@@ -74,7 +74,10 @@ fn plain_tags_are_plain() {
         assert_eq!(of(sentences).unwrap().scheme, TagScheme::Plain, "{sentences:?}");
     }
     assert!(
-        of(&["S B S", "B B"]).unwrap().note().is_some_and(|why| why.contains("1 of 2 sentences break it"))
+        of(&["S B S", "B B"])
+            .unwrap()
+            .note()
+            .is_some_and(|why| why.contains("1 of 2 sentences break this scheme"))
     );
     let few = "V ".repeat(39) + "S-Bahn";
     let found = of(&[&few]).unwrap();
@@ -100,7 +103,7 @@ fn the_sentence_that_breaks_the_scheme_of_the_others_is_named() {
     assert!(error.contains("got `N`"), "{error}");
     let error = said(&["B-A I-A", "O I-A", "I-B", "B-A"]);
     assert!(error.contains("sentence 2") && error.contains("got `I-A` behind `O`"), "{error}");
-    assert!(error.contains("2 sentences break that; `repair_tags`"), "{error}");
+    assert!(error.contains("2 sentences do not fit; `repair_tags`"), "{error}");
     let error = said(&["S-A O", "B-A E-A", "O B-A", "S-B"]);
     assert!(error.contains("a tag of IOBES") && error.contains("got `B-A` at the end"), "{error}");
     let error = said(&["B_A I_A", "I_A O", "B_A"]);

@@ -77,7 +77,10 @@ fn a_malformed_line_says_file_line_and_reason() {
         message(file(bytes).columns(spec).unwrap().read_all())
     };
     assert_eq!(columns(b"# x\na b c\n\na b\n", None), "f:4: expected 3 columns, got 2 in \"a b\"");
-    assert_eq!(columns(b"a\t\tc\n", Some('\t')), "f:1: expected 3 columns, got an empty one in \"a\\t\\tc\"");
+    assert_eq!(
+        columns(b"a\t\tc\n", Some('\t')),
+        "f:1: expected 3 columns, got an empty column in \"a\\t\\tc\""
+    );
 }
 
 #[test]
@@ -92,7 +95,7 @@ fn nothing_but_blank_lines_is_no_data() {
     }
     assert_eq!(message(file(b"").text()), "file `f`: expected text, got an empty file");
     let skipping = file(b"x\ny").malformed(MalformedLines::Skip);
-    let expected = "records of file `f`: expected at least one, got none, and 2 malformed";
+    let expected = "records of file `f`: expected at least one, got none, and 2 malformed records";
     assert_eq!(message(skipping.labelled().unwrap().read_all()), expected);
 }
 
@@ -147,8 +150,8 @@ fn a_long_line_is_never_held() {
     let lines = Lines::new("f".into(), bytes, Encoding::Utf8, 1000);
     let mut records = Records::new(lines, Box::new(OneLine(labelled)), MalformedLines::Skip);
     assert_eq!(records.read_all().unwrap().len(), 1);
-    let expected = "f:1: expected a line of at most 1000 bytes, got a longer one: is it text, with \
-                    line ends?";
+    let expected =
+        "f:1: expected a line of at most 1000 bytes, got a longer line: is the file text with line ends?";
     assert_eq!(records.skipped().first[0].to_string(), expected);
     // A line whose length is exactly the limit is read, with any line end.
     for end in ["", "\n", "\r\n"] {
@@ -212,13 +215,13 @@ fn a_file_that_changes_is_an_error_when_it_is_read_again() {
     assert_eq!(data.labelled().unwrap().read_all().unwrap().len(), 2);
     assert_eq!(data.labelled().unwrap().read_all().unwrap().len(), 2);
     write(b"a\t1\nb\t2\nc\t3\n");
-    said("12 bytes in the place of 8");
+    said("12 bytes instead of 8");
     write(b"a\t1\n");
-    said("4 bytes in the place of 8");
+    said("4 bytes instead of 8");
     write(b"a\t1\nb\t3\n");
     same_time();
     // Size and time are unchanged; at the end of the file, the checksum of the bytes shows the change.
-    said("other bytes than it had");
+    said("other bytes than at first");
     write(b"a\t1\nb\t2\n");
     same_time();
     assert!(data.text().is_ok());
@@ -228,7 +231,7 @@ fn a_file_that_changes_is_an_error_when_it_is_read_again() {
         .unwrap()
         .set_modified(std::time::SystemTime::UNIX_EPOCH)
         .unwrap();
-    said("one that was written since");
+    said("a file that was written since then");
     std::fs::remove_file(&path.0).unwrap();
     said("none: it was removed");
     #[cfg(unix)]
@@ -245,7 +248,7 @@ fn a_file_that_changes_is_an_error_when_it_is_read_again() {
     assert!(records.next().unwrap().is_ok());
     write((long + "b\t2\n").as_bytes());
     let e = records.find_map(Result::err).unwrap().to_string();
-    assert!(e.contains("262148 bytes in the place of 262144"), "{e}");
+    assert!(e.contains("262148 bytes instead of 262144"), "{e}");
 }
 
 #[test]
@@ -291,8 +294,7 @@ fn zips_are_read_member_by_member() {
     let two = file(&zipped(&[("b.txt", b"bb"), ("a.txt", b"aa")]));
     assert_eq!(two.clone().member("b.txt").unwrap().text().unwrap(), "bb");
     assert_eq!(two.clone().member("b.txt").unwrap().name(), "f!b.txt");
-    let expected = "member of zip `f`: expected one of `a.txt`, `b.txt`, got 2: unpack the one \
-                    meant";
+    let expected = "member of zip `f`: expected one of `a.txt`, `b.txt`, got 2 files: unpack the wanted file";
     assert_eq!(message(two.text()), expected);
     let absent = message(two.clone().member("c.txt"));
     assert_eq!(absent, "member of zip `f`: expected one of `a.txt`, `b.txt`, got `c.txt`");
@@ -301,7 +303,7 @@ fn zips_are_read_member_by_member() {
         plain,
         "member `c.txt` of file `f`: expected a zip, or a JSON file that is one object, got a file of another kind"
     );
-    assert_eq!(message(file(&zipped(&[])).text()), "member of zip `f`: expected a file in it, got none");
+    assert_eq!(message(file(&zipped(&[])).text()), "member of zip `f`: expected a file in the zip, got none");
     assert_ne!(
         two.clone().member("a.txt").unwrap().fingerprint(),
         two.member("b.txt").unwrap().fingerprint()
@@ -394,7 +396,8 @@ fn a_damaged_zip_is_an_error_wherever_it_is_damaged() {
     let directory = whole.windows(4).position(|bytes| bytes == b"PK\x01\x02").unwrap();
     encrypted[directory + 8] |= 1;
     encrypted[6] |= 1;
-    let expected = "file `f`: expected a zip that can be read, got `a.txt` in it, which is encrypted";
+    let expected =
+        "file `f`: expected a zip that can be read, got a zip with the member `a.txt`, which is encrypted";
     assert_eq!(message(file(&encrypted).text()), expected);
 }
 
@@ -444,17 +447,19 @@ fn labels_come_from_names_of_files_and_folders() {
     let expected = Ok(vec![pair("neg", "3"), pair("pos", "1"), pair("pos", "2")]);
     assert_eq!(of("3", nested, Folder::folder_per_class), expected);
     let error = of("4", nested, Folder::file_per_class).unwrap_err();
-    let expected =
-        "labels in `ZIP`: expected a file each, got `1` of `ZIP!m/neg/1.txt` and `ZIP!m/pos/1.txt`";
+    let expected = "labels in `ZIP`: expected one file per label, got label `1` for `ZIP!m/neg/1.txt` and `ZIP!m/pos/1.txt`";
     assert_eq!(error, expected);
     let error = of("5", &[("1.txt", b"1")], Folder::folder_per_class).unwrap_err();
-    assert_eq!(error, "files of `ZIP`: expected each in a folder that is its label, got `1.txt` in none");
+    assert_eq!(
+        error,
+        "files of `ZIP`: expected each file in a folder with the name of its label, got `1.txt` outside of any folder"
+    );
     let error = of("6", &[("1.txt", b"1")], Folder::file_per_class).unwrap_err();
-    assert_eq!(error, "labels in `ZIP`: expected at least two, got `1` alone");
+    assert_eq!(error, "labels in `ZIP`: expected at least two, got only `1`");
     assert_eq!(
         of("7", &[], Folder::file_per_class).unwrap_err(),
         "files of `ZIP`: expected at least one, got none"
     );
     let filtered = of("8", &[("a.md", b"1")], |folder| folder.clone().extension("txt")?.file_per_class());
-    assert_eq!(filtered.unwrap_err(), "files of `ZIP`: expected some that end with `.txt`, got none");
+    assert_eq!(filtered.unwrap_err(), "files of `ZIP`: expected files that end with `.txt`, got none");
 }

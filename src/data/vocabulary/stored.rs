@@ -71,7 +71,7 @@ impl TryFrom<StoredVocabulary> for Vocabulary {
             None => 0..0,
             Some(&[start, end]) if start < end && end <= tokens.len() as u64 => start as usize..end as usize,
             Some(other) => {
-                let expected = format!("the first and one up to {}", tokens.len());
+                let expected = format!("a range within 0..{}", tokens.len());
                 return damaged("ids of the special tokens", expected, format!("{other:?}"));
             }
         };

@@ -73,10 +73,10 @@ impl VectorSearch<'_> {
         let read = bytes.by_ref().take(SAMPLE).read_to_end(&mut sample);
         read.map_err(|e| broken(format!("file `{name}`"), &e))?;
         if sample.starts_with(&FASTTEXT) {
-            let expected = "vectors as text, or binary ones of word2vec";
+            let expected = "vectors as text, or binary vectors of word2vec";
             let got = "a whole model of fastText (`.bin`)";
             let error = Error::of(ErrorKind::Format, format!("file `{name}`"), expected, got);
-            return Err(error.noted("fastText writes the vectors of its words to a `.vec` beside it"));
+            return Err(error.noted("fastText writes the word vectors to a `.vec` file beside the model"));
         }
         let header = Header::of(&sample);
         let mut binary = false;
@@ -153,7 +153,7 @@ impl VectorSearch<'_> {
             return Err(Reason { expected, got });
         }
         let wrong = || Reason {
-            expected: format!("a word and {width} numbers, as the first line has it"),
+            expected: format!("a word and {width} numbers, as in the first line"),
             got: format!("{} columns in {}", columns(line), shown(line)),
         };
         let (word, numbers) = cut(line, width).ok_or_else(wrong)?;
@@ -204,7 +204,12 @@ impl VectorSearch<'_> {
             let (before, spaced) = (word.len(), word.ends_with(b" "));
             if !spaced && before as u64 == MAX_WORD + 2 {
                 let expected = format!("a word of at most {MAX_WORD} bytes and a space");
-                return Err(Error::of(ErrorKind::Format, place(), expected, "no space in as many"));
+                return Err(Error::of(
+                    ErrorKind::Format,
+                    place(),
+                    expected,
+                    "no space in this number of bytes",
+                ));
             }
             if before == 0 || (!spaced && word.iter().all(|byte| matches!(byte, b'\n' | b'\r'))) {
                 return Err(counted(name, header, (n - 1).to_string()));
@@ -236,7 +241,7 @@ impl VectorSearch<'_> {
                 return Ok(());
             }
             if !rest.iter().all(|byte| matches!(byte, b'\n' | b'\r')) {
-                return Err(counted(name, header, "more bytes behind them".into()));
+                return Err(counted(name, header, "more bytes behind these vectors".into()));
             }
             let read = rest.len();
             at += read as u64;
@@ -256,7 +261,7 @@ impl VectorSearch<'_> {
             got: shown(&String::from_utf8_lossy(word)),
         })?;
         if word.is_empty() {
-            return Err(Reason { expected: "a word".into(), got: "an empty one".into() });
+            return Err(Reason { expected: "a word".into(), got: "an empty word".into() });
         }
         if !self.wants(word) {
             return Ok(None);

@@ -119,7 +119,7 @@ fn words_may_hold_spaces() {
 
 #[test]
 fn a_line_that_does_not_fit_is_named() {
-    let columns = "expected a word and 2 numbers, as the first line has it, got";
+    let columns = "expected a word and 2 numbers, as in the first line, got";
     refused(b"x 1 2\n\na 1\n", &format!("f:3: {columns} 2 columns in \"a 1\""));
     refused(b"x 1 2\ny 1 2 3\n", &format!("f:2: {columns} 4 columns in \"y 1 2 3\""));
     refused(b"x 1 2\n 1 2\n", &format!("f:2: {columns} 2 columns in \" 1 2\""));
@@ -157,7 +157,7 @@ fn a_header_that_lies_is_found_out_without_room_for_what_it_says() {
     let of = |first: &str| binary(first, &vectors, "\n");
     refused(&of("18446744073709551615 1"), &format!("{} 2", says(u64::MAX)));
     refused(&of("3 1"), &format!("{} 2", says(3)));
-    refused(&of("1 1"), &format!("{} more bytes behind them", says(1)));
+    refused(&of("1 1"), &format!("{} more bytes behind these vectors", says(1)));
     refused(&of("2 1000000000000"), wide);
     let short = "f: vector 1, at byte 8: expected a word and 262144 bytes, 65536 numbers, got the end of the file \
                  behind 14 bytes: it was cut short";
@@ -178,13 +178,16 @@ fn a_binary_file_that_is_damaged_is_named_by_its_vector() {
     let finite = "expected a number that is finite in `f32`, got";
     let bytes = binary("2 2", &[("x", &[f32::NAN, 0.0]), ("b", &[0.0, f32::NEG_INFINITY])], "");
     refused(&bytes, &format!("f: vector 2, at byte 14: {finite} \"-inf\" as number 2 of the word \"b\""));
-    refused(&binary("1 1", &[("", &[0.5])], ""), "f: vector 1, at byte 4: expected a word, got an empty one");
+    refused(
+        &binary("1 1", &[("", &[0.5])], ""),
+        "f: vector 1, at byte 4: expected a word, got an empty word",
+    );
     let mut bytes = binary("1 1", &[("a", &[0.5])], "");
     bytes[4] = 0xff;
     refused(&bytes, "f: vector 1, at byte 4: expected a word in UTF-8, got \"\u{fffd}\"");
     let mut bytes = binary("2 1", &[("a", &[0.5])], "");
     bytes.resize(1 << 18, b'x');
-    let long = "f: vector 2, at byte 10: expected a word of at most 65536 bytes and a space, got no space in as many";
+    let long = "f: vector 2, at byte 10: expected a word of at most 65536 bytes and a space, got no space in this number of bytes";
     refused(&bytes, long);
     // A damaged byte gives an error or other numbers, but never a panic.
     for at in 0..whole.len() {
@@ -256,7 +259,7 @@ fn the_files_of_fasttext_are_told_apart() {
     assert_eq!(found(vec.as_bytes(), &["the", "new\u{a0}york", "absent"]), expected);
     refused(
         &[0xba, 0x16, 0x4f, 0x2f, 12, 0, 0, 0, 100, 0, 0, 0],
-        "file `f`: expected vectors as text, or binary ones of word2vec, got a whole model of fastText (`.bin`); \
-         fastText writes the vectors of its words to a `.vec` beside it",
+        "file `f`: expected vectors as text, or binary vectors of word2vec, got a whole model of fastText (`.bin`); \
+         fastText writes the word vectors to a `.vec` file beside the model",
     );
 }

@@ -67,7 +67,7 @@ impl Blocks {
     /// Fails if no forward loop runs the step block before its gradient block.
     pub(crate) fn forward(&self, block: BlockId) -> Result<&Forward> {
         self.forward.get(&block).ok_or_else(|| {
-            let (expected, got) = ("a forward loop that runs before it", "none");
+            let (expected, got) = ("a forward loop that runs before", "none");
             Error::of(ErrorKind::Program, "gradient of a recurrent loop", expected, got)
         })
     }
@@ -78,7 +78,7 @@ impl Blocks {
     /// Fails if the loop of the gradient block does not run.
     pub(crate) fn backward(&self, block: BlockId) -> Result<&Backward> {
         self.backward.get(&block).ok_or_else(|| {
-            Error::of(ErrorKind::Program, "gradient block", "one that runs", format!("block {}", block.0))
+            Error::of(ErrorKind::Program, "gradient block", "a block that runs", format!("block {}", block.0))
         })
     }
 

@@ -139,7 +139,12 @@ impl Analysis<'_> {
 
     fn parsed(&self, id: OpId) -> Result<&ParsedOp> {
         self.source.parsed(id).ok_or_else(|| {
-            Error::of(ErrorKind::Program, "operator", "one that runs", self.source.desc(id).kind.clone())
+            Error::of(
+                ErrorKind::Program,
+                "operator",
+                "an operator that runs",
+                self.source.desc(id).kind.clone(),
+            )
         })
     }
 

@@ -196,7 +196,7 @@ impl<'p> Counting<'p> {
         }
     }
 
-    /// Adds a call, if its operator declares memory.
+    /// Adds a call to the needs if the operator of the call declares memory.
     fn call(
         &mut self,
         call: &OpInstr,

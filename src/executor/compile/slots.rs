@@ -100,8 +100,13 @@ impl Slots {
         let (whole, column) = self.views.get(&var).copied().unwrap_or((var, 0));
         let access = self.access.get(&whole).copied().ok_or_else(|| {
             let name = &source.program.var(var).name;
-            Error::of(ErrorKind::Program, "variable", "one that an operator computes", "one without a slot")
-                .variable(name)
+            Error::of(
+                ErrorKind::Program,
+                "variable",
+                "a variable that an operator computes",
+                "a variable without a slot",
+            )
+            .variable(name)
         })?;
         let spec = source.program.spec(var)?;
         Ok(Ref { access, rows: spec.rows(), width: spec.width(), column })
@@ -119,7 +124,7 @@ impl Slots {
     pub(crate) fn start(&self, block: BlockId, memory: usize, spec: &Spec) -> Result<Ref> {
         let slot = self.starts.get(&(block, memory));
         slot.map(|&slot| within(slot, spec)).ok_or_else(|| {
-            Error::of(ErrorKind::Program, "memory", "one with a slot", format!("memory {memory}"))
+            Error::of(ErrorKind::Program, "memory", "a memory with a slot", format!("memory {memory}"))
         })
     }
 
@@ -222,7 +227,7 @@ impl Maker<'_> {
         let spec = self.source.program.spec(var)?;
         // In a damaged file, a variable of a step block may be used outside its block.
         if home == Home::Whole && matches!(spec.rows(), Extent::Alive(_)) {
-            let (expected, got) = ("a place inside its step", "one outside");
+            let (expected, got) = ("a place inside the step", "a place outside");
             let error = Error::of(ErrorKind::Program, "rows of a step", expected, got);
             return Err(error.variable(&desc.name));
         }

@@ -1,7 +1,7 @@
-//! Decides for each contribution to a gradient whether it is written or added: the first contribution in the order of
-//! the run is written, and every other contribution is added. If the first contribution to the gradient of a constant
-//! is computed many times, as in a loop inside a loop, this contribution is added, too. The gradient is then set to
-//! zero before the first contribution.
+//! Decides whether each contribution to a gradient is written or added: the first contribution in the order of the
+//! run is written, and every other contribution is added. If the first contribution to the gradient of a constant is
+//! computed many times, as in a loop inside a loop, this contribution is added, too. The gradient is then set to zero
+//! before the first contribution.
 
 use std::collections::{HashMap, HashSet};
 
@@ -187,7 +187,7 @@ impl WriterFinder<'_> {
         Ok(())
     }
 
-    /// Marks as written the gradients of a gradient block that have a value before the block's first call.
+    /// Marks the gradients of a gradient block that have a value before the block's first call as written.
     fn begin(&mut self, id: OpId, step: &StepDesc, gradient: &StepGradient) -> Result<()> {
         let (forward, found) = (self.blocks.forward(step.block)?, self.blocks.backward(gradient.block)?);
         for &(var, home) in &found.homes {
@@ -203,8 +203,8 @@ impl WriterFinder<'_> {
         Ok(())
     }
 
-    /// Marks as written the gradients of memories' next values. `which` selects the memories: either all memories that
-    /// pass a gradient to the previous step, or all other memories.
+    /// Marks the gradient of each selected memory's next value as written. `which` selects the memories: either all
+    /// memories that pass a gradient to the previous step, or all other memories.
     fn memories(&mut self, gradient: &StepGradient, which: Passes) {
         let passing = |previous: Option<VarId>| match previous {
             Some(_) => Passes::ToTheStepBefore,

@@ -160,7 +160,7 @@ impl<'a> Text<'a> {
             }
             Instr::Reorder { from, to, index, .. } => {
                 let (name, to) = (self.slot_name(from), self.place_of(to));
-                self.line(&format!("[{index}] {name} from the loop's order to the batch's -> {to}"));
+                self.line(&format!("[{index}] reorder {name} from loop order to batch order -> {to}"));
                 self.inside(|text| text.line("an operator or a fetch needs the batch's order"));
             }
         }

@@ -120,8 +120,8 @@ pub(crate) struct CallNeed {
     pub(crate) rows: Vec<(Extent, usize)>,
     /// The slot of each sparse operand, and its need in the pool.
     pub(crate) stored: Vec<(CallSlot, PoolNeed)>,
-    /// For the last level of each input and output: the index of the quantity that is the length of the longest
-    /// sequence.
+    /// For the last level of each input and output: the index of a quantity. This quantity is the length of the
+    /// longest sequence of the level.
     pub(crate) longest: Vec<(LevelId, usize)>,
 }
 
@@ -163,8 +163,8 @@ pub(crate) struct Needs {
     pub(crate) quantities: Vec<Quantity>,
     /// The needs of the buffers, in ascending order of the buffers: a buffer has the size of its largest need.
     pub(crate) buffers: Vec<BufferNeed>,
-    /// The needs of the values that are not dense, in ascending order of the pool numbers. A pool number has the size of its
-    /// largest value.
+    /// The needs of the values that are not dense, in ascending order of the pool numbers. The values with one pool number
+    /// share a storage, which has the size of the largest of these values.
     pub(crate) pools: Vec<PoolNeed>,
     /// The calls whose operators declare memory.
     pub(crate) calls: Vec<CallNeed>,

@@ -15,7 +15,7 @@ pub(crate) enum TimingReason {
     /// The operator depends on this variable of another step, and no step needs the operator's results, so it runs after the
     /// loop.
     Sinks(VarId),
-    /// The operator is pinned to the loop, for a reason other than its dependencies.
+    /// The operator is pinned to the loop. The reason is not one of its dependencies.
     Pinned(Pin),
     /// The operator helps to decide the offsets of sequences that the step makes, so it runs before the loop.
     Decides,

@@ -54,15 +54,14 @@ pub(crate) fn live(program: &Program, wanted: &[VarId]) -> Result<Vec<usize>> {
     let mut needed: HashSet<VarId> = HashSet::new();
     for &id in wanted {
         if id.0 as usize >= program.vars().len() {
-            let expected = "one of the program";
+            let expected = "a variable of the program";
             return Err(Error::of(ErrorKind::Program, "wanted variable", expected, program.called(id)));
         }
         let var = program.var(id);
         if var.block != BlockId(0) || var.spec().is_none() {
             let expected = "a tensor of the root block";
-            return Err(
-                Error::of(ErrorKind::Program, "wanted variable", expected, "another").variable(&var.name)
-            );
+            return Err(Error::of(ErrorKind::Program, "wanted variable", expected, "another variable")
+                .variable(&var.name));
         }
         needed.insert(id);
     }

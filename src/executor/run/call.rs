@@ -319,7 +319,7 @@ fn divide(
     let view = |i: usize| instr.reads.get(i).unwrap_or_else(|| &instr.writes[i - instr.reads.len()]);
     let (mine, theirs) = others.split_at_mut(left_parts - 1);
     let Some((worker, theirs)) = theirs.split_first_mut() else {
-        return Err(Error::of(ErrorKind::Program, "threads", "one for each part", "none"));
+        return Err(Error::of(ErrorKind::Program, "threads", "one thread for each part", "none"));
     };
     // Each cut uses the memory of another worker, which has room for the operands of two halves.
     let Worker { halves: (left_room, right_room), scratch: their_scratch, .. } = worker;

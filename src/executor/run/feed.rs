@@ -105,7 +105,12 @@ impl Machine {
             let var = program.var(id);
             let wrong = |e: Error| e.variable(&var.name);
             if std::mem::replace(&mut self.fed[id.0 as usize], true) {
-                return Err(wrong(Error::of(ErrorKind::Program, "feed", "each once", "the same twice")));
+                return Err(wrong(Error::of(
+                    ErrorKind::Program,
+                    "feed",
+                    "each feed once",
+                    "this feed twice",
+                )));
             }
             let spec = program.spec(id)?;
             let sequences = check_feed(spec, value).map_err(wrong)?;

@@ -136,7 +136,7 @@ impl RunMemory {
         }
     }
 
-    /// Moves to `spare` the levels that the last run made, so that the next run can reuse their memory.
+    /// Takes the levels of the last run and moves them to `spare`, so that the next run can reuse their memory.
     pub(super) fn set_aside(&mut self, plan: &Plan) {
         for instr in &plan.code {
             let Instr::Levels(op) = instr else { continue };

@@ -109,8 +109,7 @@ impl Machine {
         self.arena.bytes()
     }
 
-    /// Writes to `bytes`, for each pool number, the bytes of the values that are not dense; 0 for a value that the
-    /// scope keeps.
+    /// Fills `bytes` with the allocated size of each pool number, in bytes; 0 if the scope keeps the value.
     pub(super) fn pool_bytes(&self, bytes: &mut Vec<usize>) {
         bytes.clear();
         bytes.extend(self.pool.iter().map(PooledStorage::allocated));

@@ -279,10 +279,12 @@ impl Scope {
         let entry = self.entry(name)?;
         match entry.place {
             InScope::Buffer(buffer) if entry.dtype == T::DTYPE => Ok(whole(buffer, &entry.dims).0),
-            _ => {
-                Err(Error::new("variable in the scope", format!("a dense one of {}", T::DTYPE), entry.told())
-                    .variable(name))
-            }
+            _ => Err(Error::new(
+                "variable in the scope",
+                format!("a dense variable of {}", T::DTYPE),
+                entry.told(),
+            )
+            .variable(name)),
         }
     }
 
@@ -344,7 +346,8 @@ fn dims_of(spec: &Spec) -> Result<Vec<usize>> {
 }
 
 fn gone(name: &str) -> Error {
-    Error::of(ErrorKind::Program, "scope", "the variable, as it was initialised", "another").variable(name)
+    Error::of(ErrorKind::Program, "scope", "the variable, as it was initialised", "another variable")
+        .variable(name)
 }
 
 fn whole(buffer: usize, dims: &[usize]) -> (Region, usize) {

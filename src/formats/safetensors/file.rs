@@ -48,7 +48,7 @@ impl File {
         let mut input = BufReader::new(file);
         let wrong = |what: &str, expected: String, got: String| {
             let error = Error::of(ErrorKind::Format, format!("{shown}, {what}"), expected, got);
-            Err(error.noted("is it a safetensors file, and whole?"))
+            Err(error.noted("is the file a complete safetensors file?"))
         };
 
         let mut length = [0; LENGTH as usize];
@@ -95,7 +95,7 @@ impl File {
 
     /// Reads the numbers of one tensor, in the shape and dtype that it has in the file.
     pub(super) fn read(&mut self, name: &str) -> Result<Dense> {
-        let missing = || Error::new(&self.shown, "a tensor", format!("none called `{name}`"));
+        let missing = || Error::new(&self.shown, "a tensor", format!("no tensor `{name}`"));
         let info = self.tensors.get(name).ok_or_else(missing)?;
         let wrong = || Error::new(&self.shown, "a tensor of a known dtype", format!("{:?}", info.dtype));
         let dtype = dtype(info.dtype).ok_or_else(wrong)?;
@@ -113,7 +113,7 @@ impl File {
 fn told(error: &SafeTensorError) -> String {
     match error {
         SafeTensorError::InvalidOffset(name) => format!("a gap or an overlap before `{name}`"),
-        SafeTensorError::TensorInvalidInfo => "one whose shape has another number of bytes".into(),
+        SafeTensorError::TensorInvalidInfo => "a tensor whose shape has another number of bytes".into(),
         SafeTensorError::ValidationOverflow => "a shape of more numbers than can be counted".into(),
         other => other.to_string(),
     }

@@ -36,8 +36,8 @@ impl Names {
         self
     }
 
-    /// Leaves out the parameters whose names begin with `ours`, so that they are neither exported nor imported. An example is a
-    /// last layer that will be trained anew.
+    /// Leaves out the parameters whose names begin with `ours`, so that they are neither exported nor imported. An example is
+    /// a last layer that will be trained from new initial values.
     #[must_use]
     pub fn without(mut self, ours: &str) -> Self {
         self.without.push(ours.to_owned());
@@ -115,7 +115,12 @@ impl Names {
             for tensor in &tensors {
                 if let Some(other) = taken.insert(tensor.clone(), &parameter.name) {
                     let got = format!("`{tensor}` for `{other}` and `{}`", parameter.name);
-                    return Err(Error::of(ErrorKind::Program, "names of tensors", "a name for each", got));
+                    return Err(Error::of(
+                        ErrorKind::Program,
+                        "names of tensors",
+                        "one name per tensor",
+                        got,
+                    ));
                 }
             }
             entries.push(Entry { parameter, tensors, form: place.form, known, dtype, shape });
@@ -166,9 +171,9 @@ fn layout(parameter: &VarDesc) -> Result<(DType, Vec<usize>)> {
     let shape = dense.and_then(|spec| spec.shape.iter().map(|extent| extent.known()).collect());
     dense.map(|spec| spec.dtype).zip(shape).ok_or_else(|| {
         let got = parameter.spec().map_or_else(|| "none".to_owned(), ToString::to_string);
-        let expected = "a dense one of a known shape, as a file has whole tables";
+        let expected = "a dense parameter of a known shape, since a file has whole tables";
         let error = Error::of(ErrorKind::Program, "parameter for a safetensors file", expected, got);
-        error.variable(&parameter.name).noted_in_code("`Names::without` leaves it out")
+        error.variable(&parameter.name).noted_in_code("`Names::without` leaves the parameter out")
     })
 }
 

@@ -45,10 +45,10 @@ pub fn import(path: impl AsRef<Path>, names: &Names, checkpoint: &mut Checkpoint
 fn import_file(path: &Path, names: &Names, checkpoint: &mut Checkpoint) -> Result<ImportReport> {
     let begun = checkpoint.position.step > 0 || !checkpoint.best.is_empty();
     if begun && checkpoint.purpose == Purpose::Training {
-        let expected = "one for inference, or before its first step";
+        let expected = "a checkpoint for inference, or of a training before its first step";
         let got = format!("a training at {}", checkpoint.position);
         let error = Error::of(ErrorKind::Program, "checkpoint to read weights into", expected, got);
-        return Err(error.noted_in_code("`Checkpoint::for_inference` makes one"));
+        return Err(error.noted_in_code("`Checkpoint::for_inference` makes a checkpoint for inference"));
     }
     let (values, imported) = read(path, names, &checkpoint.program, checkpoint.purpose)?;
     checkpoint.tensors.extend(values);
@@ -164,7 +164,7 @@ fn compared(file: &File, names: &Names, entries: &[Entry<'_>]) -> Result<ImportR
     let expected = "the model's parameters, by PyTorch's names";
     let error = Error::of(ErrorKind::Mismatch, what, expected, differences.join("; "));
     let error = error.noted("nothing was changed");
-    Err(error.noted_in_code("`Names` says what layers are called there, and what to leave out"))
+    Err(error.noted_in_code("`Names` sets the names of layers in the file, and the tensors to leave out"))
 }
 
 /// Returns whether numbers of dtype `stored` can be converted to dtype `ours`: the two dtypes must be equal, or both

@@ -71,7 +71,8 @@ fn export_file(checkpoint: &Checkpoint, names: &Names, path: &Path) -> Result<Ex
     let mut at = 0;
     let mut infos = BTreeMap::new();
     for &(name, _, entry) in &tensors {
-        let unknown = || Error::new("dtype of a tensor", "one that safetensors has", entry.dtype.to_string());
+        let unknown =
+            || Error::new("dtype of a tensor", "a dtype that safetensors has", entry.dtype.to_string());
         let dtype = stored(entry.dtype).ok_or_else(unknown)?;
         let bytes = entry.shape.iter().try_fold(entry.dtype.size_of(), |bytes, &n| bytes.checked_mul(n));
         let end = bytes.and_then(|bytes| bytes.checked_add(at));
@@ -86,8 +87,9 @@ fn export_file(checkpoint: &Checkpoint, names: &Names, path: &Path) -> Result<Ex
     // The head is padded, so that the numbers that follow it are aligned.
     head.resize(head.len().next_multiple_of(8), b' ');
 
-    let missing =
-        |name: &str| Error::of(ErrorKind::Program, "checkpoint", "a value for it", "none").variable(name);
+    let missing = |name: &str| {
+        Error::of(ErrorKind::Program, "checkpoint", "a value for this variable", "none").variable(name)
+    };
     for entry in &entries {
         let name = &entry.parameter.name;
         fits(entry, value(name).ok_or_else(|| missing(name))?)?;

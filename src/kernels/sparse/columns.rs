@@ -85,7 +85,7 @@ impl<T: Float> Columns<T> {
         if x.columns() <= COLUMNS_AN_ENTRY.saturating_mul(entries) { self.count(x) } else { self.sort(x) }
     }
 
-    /// Plans by counting the entries of each column in a table of all columns.
+    /// Makes the plan by counting the entries of each column in a table of all columns.
     fn count(&mut self, x: CsrView<'_, T>) {
         self.next.clear();
         self.next.resize(x.columns(), 0);
@@ -112,7 +112,8 @@ impl<T: Float> Columns<T> {
         }
     }
 
-    /// Plans by sorting the entries by column, for matrices whose table of all columns would be larger than the entries.
+    /// Makes the plan by sorting the entries by column, for a matrix whose table of all columns would be larger than its
+    /// entries.
     fn sort(&mut self, x: CsrView<'_, T>) {
         self.row_of.clear();
         for r in 0..x.rows() {

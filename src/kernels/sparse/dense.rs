@@ -301,8 +301,8 @@ fn add<A: Arithmetic, T: Float, const L: usize, const V: usize>(
     }
 }
 
-/// Panics for a column beyond the matrix. In a separate function, the arguments of the message occupy no registers inside
-/// the loops.
+/// Panics with a message about a column that is beyond the matrix. As this is a separate function, the arguments of the
+/// message occupy no registers inside the loops.
 #[cold]
 #[inline(never)]
 pub(super) fn beyond(column: i64, columns: usize) -> ! {

@@ -124,7 +124,8 @@ fn dot<A: Arithmetic, T: Float>(a: &[T], b: &[T]) -> T {
 ///
 /// # Panics
 /// If the arguments do not have these shapes: `x` is R × K, `y` is K × N, `dc` is R × N, and `out` has one number per entry of
-/// `x`. Also if a column index of `x` or `y` is beyond its matrix, or if `y` is very wide and has 2^32 entries or more.
+/// `x`. The function also panics if a column index of `x` or `y` is beyond its matrix, or if `y` is very wide and has 2^32
+/// entries or more.
 pub fn sampled_left<T: Float>(
     x: CsrView<'_, T>,
     y: CsrView<'_, T>,

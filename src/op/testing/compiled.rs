@@ -1,5 +1,5 @@
-//! Checks that a program with one call gives the bits of the direct call, for any number of threads and any old contents of the
-//! buffers.
+//! Checks that a program with one call gives the same bits as the direct call, for any number of threads and any old contents
+//! of the buffers.
 
 use super::call::Weights;
 use super::case::{Case, CaseRun, SEED, STEP, salt_of};

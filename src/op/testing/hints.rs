@@ -88,7 +88,7 @@ impl Case<'_> {
     }
 
     /// Checks separate gradients: a separate call for each gradient, in any order and with used scratch memory, reads only
-    /// the declared values and gives the bits of one call for all gradients.
+    /// the declared values and gives the same bits as one call for all gradients.
     pub(super) fn separate_gradients(&self) -> Outcome {
         for dtype in BOTH {
             let ran = self.run_sample(dtype)?;
@@ -117,8 +117,8 @@ impl Case<'_> {
         Ok(())
     }
 
-    /// Checks a backward call that also computes the outputs: the outputs have the bits of a forward call, and the call
-    /// reads no output of a forward call.
+    /// Checks a backward call that also computes the outputs: the outputs have the same bits as in a forward call, and
+    /// the call reads no output of a forward call.
     pub(super) fn joins(&self) -> Outcome {
         for dtype in BOTH {
             let ran = self.run_sample(dtype)?;

@@ -13,8 +13,8 @@ use crate::operator::{Extent, LevelId, Mode, Operand, Reach, RowKey, RunFacts, S
 use crate::tensor::{DType, StorageKind, Variable};
 
 impl Case<'_> {
-    /// Checks that each sequence alone and, for a row-wise operator, each half of the rows alone gives the bits of the whole
-    /// batch.
+    /// Checks that running each sequence alone gives the same bits as running the whole batch. For a row-wise operator, also
+    /// checks this for each half of the rows.
     pub(super) fn batch_independence(&self) -> Outcome {
         let facts = self.op.facts();
         let operands = self.operands(DType::F32)?;
@@ -97,7 +97,7 @@ impl Case<'_> {
     }
 
     /// Checks that a row-wise operator on any range of rows, or a sequence-wise operator on any range of sequences, gives the
-    /// bits of the whole call. When threads divide a call, each thread makes a call on such a range.
+    /// same bits for these rows as the whole call. When threads divide a call, each thread makes a call on such a range.
     pub(super) fn reach(&self) -> Outcome {
         if self.op.facts().reach == Reach::Batch || self.updates() {
             return Ok(());

@@ -1,5 +1,5 @@
-//! Checks of operators that can run on sequences piece by piece: the results have the bits of a call on the whole
-//! sequences.
+//! Checks of operators that can run on sequences piece by piece: the results have the same bits as the results of
+//! a call on the whole sequences.
 
 use std::ops::Range;
 use std::sync::Arc;

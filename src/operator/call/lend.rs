@@ -100,7 +100,7 @@ pub(crate) fn stored(pooled: &PooledStorage, spec: &Spec) -> Result<Storage> {
             let rows = csr.indptr().windows(2).enumerate().flat_map(|(row, p)| (p[0]..p[1]).map(move |_| row as i64));
             let places = rows.zip(csr.indices()).flat_map(|(row, &column)| [row, column]).collect();
             let coordinates = Array2::from_shape_vec((csr.entries(), 2), places)
-                .map_err(|_| Error::new("coordinates", "two for each entry", "others"))?;
+                .map_err(|_| Error::new("coordinates", "two for each entry", "another number"))?;
             return Ok(Coo::new(&shape, coordinates, values)?.into());
         }
         Ok(Csr::new(shape, csr.indptr().to_vec(), csr.indices().to_vec(), values)?.into())

@@ -241,7 +241,7 @@ pub(in crate::ops) fn together(s: &InferShape<'_>) -> Result<Spec> {
         s.same_rows(X, Y)?;
     }
     if x.width() != 1 && y.width() != 1 && y.width() != x.width() {
-        return Err(s.mismatch(Y, &format!("rows of {} numbers, as `x` has, or of one", x.width())));
+        return Err(s.mismatch(Y, &format!("rows of {} numbers, as `x` has, or of one number", x.width())));
     }
     let rows = if repeated(x) { y } else { x };
     let wide = if x.width() == 1 { y } else { x };

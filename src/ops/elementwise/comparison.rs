@@ -217,7 +217,7 @@ fn infer_shape(s: &mut InferShape<'_>, number: Option<f64>) -> Result<()> {
         (false, Some(number)) => {
             let dtype = s.input(X).dtype;
             if !dtype.is_float() && !among(dtype, number) {
-                let expected = format!("a whole number that {dtype} holds, as `x` does");
+                let expected = format!("a whole number that fits {dtype}, the dtype of `x`");
                 let what = "attribute `number`";
                 return Err(Error::of(ErrorKind::Program, what, expected, number.to_string()));
             }

@@ -82,8 +82,8 @@ impl Condition<'_> {
         }
     }
 
-    /// Writes to `holds` whether the condition is true in each column of row `row`: one bool per column of the
-    /// condition.
+    /// Writes one bool per column of the condition to `holds`: whether the condition is true in this column of
+    /// row `row`.
     fn row(self, row: usize, holds: &mut Vec<bool>) {
         holds.clear();
         match self {
@@ -113,7 +113,7 @@ impl Op for Select {
             return Err(s.mismatch(Self::Y, &format!("rows of {} numbers, as `x` has", x.width())));
         }
         if ![1, x.width()].contains(&s.input(Self::CONDITION).width()) {
-            let expected = format!("rows of {} numbers, as `x` has, or of one", x.width());
+            let expected = format!("rows of {} numbers, as `x` has, or of one number", x.width());
             return Err(s.mismatch(Self::CONDITION, &expected));
         }
         s.set(Self::OUT, x.clone());

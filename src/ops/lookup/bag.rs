@@ -181,7 +181,7 @@ impl Op for EmbeddingBag {
         if let Some(weights) = s.optional(Self::WEIGHTS) {
             if self.pool != BagPool::Sum {
                 let got = format!("weights and the pool {}", pool_name(self.pool));
-                return Err(Error::new("input `weights`", "none, or the pool sum", got));
+                return Err(Error::new("input `weights`", "no weights, or the pool sum", got));
             }
             s.same_dtype(Self::TABLE, Self::WEIGHTS)?;
             s.same_rows(Self::IDS, Self::WEIGHTS)?;

@@ -87,7 +87,7 @@ impl Op for SequenceExpand {
                     return Err(Error::new(
                         "sequence_expand",
                         "inputs whose LoD is bound",
-                        "one that is not",
+                        "an input whose LoD is not bound",
                     ));
                 };
                 repeat(x.offsets(), y.offsets(), offsets)
@@ -212,8 +212,8 @@ impl SequenceExpand {
     }
 }
 
-/// Writes to `offsets` the offsets of the repeated sequences of x: sequence i is repeated as many times as sequence i of y has
-/// entries.
+/// Writes the offsets of the repeated sequences of x to `offsets`: sequence i is repeated as many times as sequence i of y
+/// has entries.
 fn repeat(x: &[usize], y: &[usize], offsets: &mut Vec<usize>) -> Result<()> {
     if x.len() != y.len() {
         return Err(Error::new(

@@ -74,7 +74,7 @@ impl Op for ReorderByRank {
             let made = s.new_level(&out.lod, |levels, offsets| {
                 let (Some(from), Some(by)) = (levels.lod(&x.lod), levels.lod(&y.lod)) else {
                     let expected = "inputs whose LoD is bound";
-                    return Err(Error::new("reorder_by_rank", expected, "one that is not"));
+                    return Err(Error::new("reorder_by_rank", expected, "an input whose LoD is not bound"));
                 };
                 let mut order = Vec::new();
                 rank(by, &mut order)?;

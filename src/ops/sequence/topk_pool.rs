@@ -104,8 +104,7 @@ impl Op for SequenceTopkPool {
     }
 }
 
-/// Writes to `chosen` the indices of the rows that have the `count` largest values in one column, the row with the largest value
-/// first.
+/// Writes row indices to `chosen`: the rows with the `count` largest values in one column, in descending order of the values.
 fn choose<T: Float>(
     x: View<'_, T>,
     rows: Range<usize>,

@@ -120,9 +120,10 @@ fn infer_shape(s: &mut InferShape<'_>, zeros: Zeros) -> Result<()> {
     let size = |spec: &Spec| (spec.rows(), spec.width());
     for slot in [X, Y] {
         if s.input(slot).storage != StorageKind::Dense && size(s.input(slot)) != size(&out) {
-            return Err(
-                s.mismatch(slot, "all rows and columns of the result, as a sparse one is not repeated")
-            );
+            return Err(s.mismatch(
+                slot,
+                "all rows and columns of the result, since a sparse operand is not repeated",
+            ));
         }
     }
     s.set(OUT, out.stored(storage(zeros, s.input(X).storage, s.input(Y).storage)));

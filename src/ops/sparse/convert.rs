@@ -264,7 +264,7 @@ impl Op for ToCsr {
     }
 }
 
-/// Appends to `out` an entry for each number of a dense matrix that is not 0, row by row.
+/// Appends an entry to `out` for each number of a dense matrix that is not 0, row by row.
 fn entries_of<'a, T: RowValue>(rows: impl Iterator<Item = &'a [T]>, columns: usize, out: &mut CsrBuffer) {
     let out = out.fill::<T>(columns);
     out.indptr.push(0);
@@ -277,7 +277,8 @@ fn entries_of<'a, T: RowValue>(rows: impl Iterator<Item = &'a [T]>, columns: usi
     }
 }
 
-/// Appends to `out` an entry for each number other than 0 in selected rows, which must not have duplicate row numbers.
+/// Appends an entry to `out` for each number other than 0 in selected rows. The selected rows must not have duplicate
+/// row numbers.
 fn entries_of_rows<T: RowValue>(x: &RowBuffer, columns: usize, out: &mut CsrBuffer) -> Result<()> {
     let out = out.fill::<T>(columns);
     room_for_rows(out.indptr, x.height())?;

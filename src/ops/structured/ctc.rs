@@ -150,8 +150,7 @@ pub(super) fn same_sequences(s: &InferShape<'_>, a: usize, b: usize) -> Result<S
     if first.lod == second.lod && first.rows() == second.rows() {
         return Ok(first);
     }
-    let expected =
-        format!("as many sequences as the first, in the same levels above; that is {}", s.input(a));
+    let expected = format!("the number of sequences and the upper levels of the first input, {}", s.input(a));
     Err(s.mismatch(b, &expected))
 }
 

@@ -31,7 +31,7 @@ impl Decay {
         match (self.l1 > 0.0, self.weight_decay > 0.0) {
             (true, _) => Debt::AtOnce("L1 decay"),
             (_, true) if !self.decoupled => {
-                Debt::AtOnce("weight decay, which is added to the gradient (decoupled it can wait),")
+                Debt::AtOnce("weight decay that is added to the gradient (decoupled weight decay can wait)")
             }
             (_, true) if rule == Debt::Nothing => Debt::Later,
             _ => rule,

@@ -1,5 +1,5 @@
-//! Missed updates of a row under Adam: the betas multiply the moments at each update, and the first moment still moves the
-//! parameter.
+//! The effect of missed updates on a row under Adam: even without a gradient, each update multiplies the moments by the betas,
+//! and the first moment moves the parameter.
 
 use super::owed::{Moves, RowDebt};
 use super::rule::ElementStep;

@@ -154,7 +154,11 @@ fn tables<'v, T: Float>(
 }
 
 fn scattered() -> Error {
-    Error::new("a variable of the optimizer", "one that lies in one piece", "another")
+    Error::new(
+        "a variable of the optimizer",
+        "a variable in one piece of memory",
+        "a variable in several pieces",
+    )
 }
 
 /// A function that collects the indices of the rows that will be read after a call of `settle`.

@@ -301,7 +301,7 @@ fn selected<T: RowValue>(run: &mut Forward<'_>, step: Step<T>, rate: f64) -> Res
             let numbers = rows.height() * values.width();
             let [param, moment1, moment2] = fields.each_mut().map(|field| {
                 let all = field.contiguous().filter(|all| all.len() == numbers);
-                all.ok_or_else(|| Error::new("numbers of `param`", numbers.to_string(), "others"))
+                all.ok_or_else(|| Error::new("numbers of `param`", numbers.to_string(), "another number"))
             });
             let fields = [param?, moment1?, moment2?];
             Touched { step, fields, places: &places, values }.update(rate);

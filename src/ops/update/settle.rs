@@ -97,7 +97,7 @@ impl Attribute for Settings {
     fn read(attributes: &Attributes, name: &str) -> Result<Self> {
         let wrong = || {
             let expected = "a list of pairs of a name and a value";
-            Error::of(ErrorKind::Program, format!("attribute `{name}`"), expected, "something else")
+            Error::of(ErrorKind::Program, format!("attribute `{name}`"), expected, "another value")
         };
         let Some(Literal::List(pairs)) = attributes.get(name) else { return Err(wrong()) };
         let mut settings = Attributes::new();

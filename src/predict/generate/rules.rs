@@ -69,14 +69,14 @@ impl Rules {
         }
         let (banned, required) = (set("banned token", banned)?, set("required token", required)?);
         let not_stop = |what: &str, tokens: &[usize]| match stop.filter(|stop| tokens.contains(stop)) {
-            Some(stop) => Err(Error::new(what, "not the stop token", stop.to_string())),
+            Some(stop) => Err(Error::new(what, "a token other than the stop token", stop.to_string())),
             None => Ok(()),
         };
         let not_banned = |what: &str, tokens: &[usize]| match tokens
             .iter()
             .find(|token| banned.binary_search(token).is_ok())
         {
-            Some(token) => Err(Error::new(what, "none that is banned", token.to_string())),
+            Some(token) => Err(Error::new(what, "a token that is not banned", token.to_string())),
             None => Ok(()),
         };
         not_stop("banned token", &banned)?;

@@ -110,12 +110,12 @@ impl State {
                     (of, OuterUse::Static)
                 } else {
                     let expected = "operators on step inputs and on variables from outside the step";
-                    let got = format!("`{kind}` with `{name}`, which the step computes");
+                    let got = format!("`{kind}` that reads `{name}`, which the step computes");
                     return refuse(expected, got);
                 };
                 if seen.is_some_and(|seen| seen != how) {
                     let expected = "operators on step inputs only, or on static inputs only";
-                    return refuse(expected, format!("`{kind}` on both, with `{name}`"));
+                    return refuse(expected, format!("`{kind}` that reads both kinds, among them `{name}`"));
                 }
                 seen = Some(how);
                 outside.push(of);
@@ -150,7 +150,7 @@ impl OpenStep {
         self.desc.statics.retain(|pair| !is_sparse(program, pair.inner));
         match (first, self.desc.inputs.is_empty()) {
             (Some(var), true) => {
-                let expected = "one that is dense, or something that is computed from a sparse one";
+                let expected = "a dense step input, or an input computed from a sparse step input";
                 let got = program.spec(var)?.to_string();
                 Err(Error::of(ErrorKind::Program, "step inputs", expected, got)
                     .variable(&program.var(var).name))

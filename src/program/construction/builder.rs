@@ -281,7 +281,7 @@ impl Builder {
 
     /// Returns the id of a variable of this builder; an unknown variable is an error.
     pub(crate) fn owned(&self, var: Var) -> Result<VarId> {
-        let unknown = || Error::of(ErrorKind::Program, "variable", "one of the program", "an unknown one");
+        let unknown = || Error::of(ErrorKind::Program, "variable", "a known variable", "an unknown variable");
         self.state.borrow().own(var)?.ok_or_else(unknown)
     }
 
@@ -347,7 +347,7 @@ impl Builder {
                 Error::new("shape of a feed", "known dimensions after the first", format!("{shape:?}"))
             })?;
             if matches!(storage, StorageKind::Csr | StorageKind::Coo) && dims.len() != 1 {
-                let got = format!("{} of them", shape.len());
+                let got = format!("{} dimensions", shape.len());
                 return Err(Error::new("shape of a feed", format!("two dimensions for {storage}"), got));
             }
             Ok(Spec { storage, ..Spec::rows_of(dtype, rows, &dims, Levels::new())? })
@@ -524,7 +524,7 @@ impl Builder {
         }
         let number = self.state.borrow().program.block(block).ops.len() - 1;
         let expected = format!("{}, as many as the operator makes", outputs.len());
-        let error = Error::of(ErrorKind::Program, "outputs asked for", expected, "another number");
+        let error = Error::of(ErrorKind::Program, "requested outputs", expected, "another number");
         let (operator, block) = (Some(format!("{kind} #{number}")), block.0 as usize);
         let block = (block > 0).then_some(block);
         self.refuse(error.at(Place { operator, block, ..Place::default() }));

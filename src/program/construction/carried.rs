@@ -81,10 +81,10 @@ impl Builder {
             let found = state.carried.iter_mut().find(|open| open.before == id);
             let said = found.map(|open| std::mem::replace(&mut open.said, true));
             match said {
-                None => Err(wrong("a variable of `carried_state`", "another one")),
-                Some(true) => Err(wrong("one `carry`", "a second one")),
+                None => Err(wrong("a variable of `carried_state`", "another variable")),
+                Some(true) => Err(wrong("one `carry`", "a second `carry`")),
                 Some(false) if self.block != BlockId(0) => {
-                    Err(wrong("`carry` in the root block", "one in a step block"))
+                    Err(wrong("`carry` in the root block", "`carry` in a step block"))
                 }
                 Some(false) => Ok(()),
             }

@@ -110,7 +110,7 @@ impl Step {
                 NextMemory::None => Ok(()),
                 _ => {
                     let expected = "one `update` in the step";
-                    Err(Error::of(ErrorKind::Program, "memory", expected, "a second one").variable(name))
+                    Err(Error::of(ErrorKind::Program, "memory", expected, "a second `update`").variable(name))
                 }
             })
         };
@@ -162,7 +162,7 @@ impl State {
     fn memory(&mut self, step: &Step, id: VarId) -> Result<&mut OpenMemory> {
         let name = self.program.var(id).name.clone();
         self.building(step)?.memory(id).ok_or_else(|| {
-            Error::of(ErrorKind::Program, "memory", "one made by this step", "another variable")
+            Error::of(ErrorKind::Program, "memory", "a memory of this step", "another variable")
                 .variable(name)
         })
     }

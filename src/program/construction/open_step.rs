@@ -95,7 +95,7 @@ impl OpenStep {
         for &var in outer {
             let spec = program.spec(var)?;
             if spec.lod.len() <= depth || spec.lod[..depth] != above[..] || spec.lod[depth] != level {
-                let expected = format!("the sequences of the first one, {}", program.spec(first)?);
+                let expected = format!("the sequences of the first step input, {}", program.spec(first)?);
                 let error = Error::new("step input", expected, spec.to_string());
                 return Err(error.variable(&program.var(var).name));
             }
@@ -119,7 +119,7 @@ impl OpenStep {
     /// Returns the error that the program is finished while this step block is still open.
     pub(super) fn unfinished(&self) -> Error {
         let expected = "to be finished before the program";
-        Error::of(ErrorKind::Program, "step", expected, "a program that is finished in it")
+        Error::of(ErrorKind::Program, "step", expected, "a program that is finished inside the step")
             .at(self.place.clone())
     }
 

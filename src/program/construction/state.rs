@@ -143,7 +143,7 @@ fn name_elsewhere(var: Var) -> String {
 
 /// Returns the error that a step block is finished, so no operator can be appended to the step block.
 pub(super) fn finished() -> Error {
-    Error::of(ErrorKind::Program, "step", "one that is being built", "a finished one")
+    Error::of(ErrorKind::Program, "step", "a step that is being built", "a finished step")
 }
 
 impl State {
@@ -386,8 +386,10 @@ impl State {
         let line = opened_at.iter().find(|(step, _)| *step == from).map(|(_, line)| line.to_string());
         let made = writer.map(|op| op.caller.clone()).or(line).unwrap_or_default();
         let expected = format!("a variable of block {} or of a block around it", block.0);
-        let error = scope(expected, format!("one that is inside block {}", from.0));
-        Err(error.noted(format!("it was made at {made}; what a step returns is known outside")))
+        let error = scope(expected, format!("a variable inside block {}", from.0));
+        Err(error.noted(format!(
+            "the variable was made at {made}; outside of a step, only the outputs of the step are known"
+        )))
     }
 
     /// Returns the innermost open step block, or the root block if no step block is open.

@@ -60,7 +60,10 @@ impl Program {
                     if desc.role == VarRole::Carried {
                         let fed = self.carried_by(op, number).map_err(|e| e.variable(&desc.name))?;
                         if !feeds.insert(fed) || !afters.insert(after) {
-                            let error = wrong("a feed and an output that no other state has", "one twice");
+                            let error = wrong(
+                                "a feed and an output that no other state has",
+                                "a feed or an output of two states",
+                            );
                             return Err(error.variable(&desc.name));
                         }
                     }
@@ -73,10 +76,13 @@ impl Program {
     /// Returns the feed of the carried state that an operator declares.
     fn carried_by(&self, op: &OpDesc, block: usize) -> Result<VarId> {
         if block != 0 || op.role != Role::Forward {
-            return Err(wrong("a forward operator of the root block", "another one"));
+            return Err(wrong("a forward operator of the root block", "another operator"));
         }
         let (&[before], [after]) = (op.input(BEFORE), &*op.writes().collect::<Vec<_>>()) else {
-            return Err(wrong("one feed in the slot `before`, and one output", "another number"));
+            return Err(wrong(
+                "one feed in the slot `before`, and one output",
+                "another number of feeds or outputs",
+            ));
         };
         let (fed, made) = (self.has_var(before)?, self.has_var(*after)?);
         let shown = |spec: Option<&Spec>| spec.map_or_else(|| "a literal".to_owned(), Spec::to_string);
@@ -87,7 +93,7 @@ impl Program {
         };
         let Some(spec) = fed.spec().filter(row).filter(|_| fed.role == VarRole::Feed) else {
             let got = format!("`{}`, {}", fed.name, shown(fed.spec()));
-            return Err(malformed("carried state", "a feed with one row a sequence", got));
+            return Err(malformed("carried state", "a feed with one row per sequence", got));
         };
         if made.spec() != Some(spec) {
             let expected = format!("{spec}, as the feed `{}`", fed.name);

@@ -23,23 +23,23 @@ impl Program {
     /// ```
     pub fn difference(&self, other: &Program) -> Option<String> {
         if self.seed != other.seed {
-            return Some(format!("seed {} in place of {}", other.seed, self.seed));
+            return Some(format!("seed {} instead of {}", other.seed, self.seed));
         }
         let both = self.vars.iter().zip(&other.vars);
         if let Some((ours, theirs)) = both.clone().find(|(ours, theirs)| ours != theirs) {
             let (a, b) = (format!("{ours:?}"), format!("{theirs:?}"));
             return Some(match (ours.spec(), theirs.spec()) {
                 _ if ours.name != theirs.name => {
-                    format!("variable `{}` in place of `{}`", theirs.name, ours.name)
+                    format!("variable `{}` instead of `{}`", theirs.name, ours.name)
                 }
-                (Some(a), Some(b)) if a != b => format!("variable `{}` as {b} in place of {a}", ours.name),
+                (Some(a), Some(b)) if a != b => format!("variable `{}` as {b} instead of {a}", ours.name),
                 (None, None) => match (&ours.kind, &theirs.kind) {
                     (VarKind::Literal(a), VarKind::Literal(b)) if a != b => {
-                        format!("variable `{}` as {} in place of {}", ours.name, b.told(), a.told())
+                        format!("variable `{}` as {} instead of {}", ours.name, b.told(), a.told())
                     }
-                    _ => format!("variable `{}` as {b} in place of {a}", ours.name),
+                    _ => format!("variable `{}` as {b} instead of {a}", ours.name),
                 },
-                _ => format!("variable `{}` as {b} in place of {a}", ours.name),
+                _ => format!("variable `{}` as {b} instead of {a}", ours.name),
             });
         }
         for (number, (ours, theirs)) in self.blocks.iter().zip(&other.blocks).enumerate() {
@@ -50,7 +50,7 @@ impl Program {
                 }
             }
             if ours.ops.len() != theirs.ops.len() {
-                return Some(format!("{} operators{of} in place of {}", theirs.ops.len(), ours.ops.len()));
+                return Some(format!("{} operators{of} instead of {}", theirs.ops.len(), ours.ops.len()));
             }
             if ours.parent != theirs.parent {
                 return Some(format!("another place of block {number}"));
@@ -62,7 +62,7 @@ impl Program {
             ("levels", self.levels as usize, other.levels as usize),
         ] {
             if a != b {
-                return Some(format!("{b} {what} in place of {a}"));
+                return Some(format!("{b} {what} instead of {a}"));
             }
         }
         None
@@ -71,7 +71,7 @@ impl Program {
 
 fn operators(a: &OpDesc, b: &OpDesc) -> Option<String> {
     if a.kind != b.kind {
-        return Some(format!("`{}` in place of `{}`", b.kind, a.kind));
+        return Some(format!("`{}` instead of `{}`", b.kind, a.kind));
     }
     let said =
         |value: Option<&crate::operator::Literal>| value.map_or("nothing".to_owned(), |v| v.to_string());
@@ -81,7 +81,7 @@ fn operators(a: &OpDesc, b: &OpDesc) -> Option<String> {
         let (ours, theirs) = (value(a), value(b));
         if ours != theirs {
             let (ours, theirs) = (said(ours.as_ref()), said(theirs.as_ref()));
-            return Some(format!("`{}`: attribute `{name}` {theirs} in place of {ours}", a.kind));
+            return Some(format!("`{}`: attribute `{name}` {theirs} instead of {ours}", a.kind));
         }
     }
     let same = a.role == b.role && a.inputs == b.inputs && a.outputs == b.outputs && a.step == b.step;

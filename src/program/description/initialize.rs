@@ -423,9 +423,9 @@ impl Gates {
     }
 }
 
-/// Subtracts from a vector its projections on the vectors `others`, then scales the vector to norm 1. If the subtraction
-/// shrinks the vector by 30 % or more, the subtraction is repeated for full precision. Returns false for a zero vector, or if
-/// the third subtraction still shrinks the vector by 30 % or more.
+/// Makes a vector orthogonal to the vectors `others` by subtracting its projections on them, then scales it to norm 1. If the
+/// subtraction shrinks the vector by 30 % or more, the subtraction is repeated for full precision. Returns false for a zero
+/// vector, or if the third subtraction still shrinks the vector by 30 % or more.
 fn orthonormalise(vector: &mut [f64], others: &[Vec<f64>]) -> bool {
     let mut before = dot(vector, vector).sqrt();
     for _ in 0..3 {

@@ -204,7 +204,7 @@ impl StepDesc {
                 return Err(Error::of(
                     ErrorKind::Program,
                     "memory number",
-                    "one of the step's",
+                    "a memory of the step",
                     m.memory.to_string(),
                 ));
             }

@@ -295,8 +295,9 @@ impl Program {
             self.check_dense_rows(&groups)?;
         }
         if block.0 > 0 && op.facts().reach == Reach::Batch && specs.iter().flatten().any(Spec::batched) {
-            let got = "one that reaches over the batch: a sequence's result would depend on the others";
-            return Err(malformed("operator in a step block", "a row- or sequence-wise one", got));
+            let got =
+                "an operator over the whole batch: a sequence's result would depend on the other sequences";
+            return Err(malformed("operator in a step block", "a row-wise or sequence-wise operator", got));
         }
         let mut levels = self.levels;
         let outputs = {
@@ -393,16 +394,15 @@ impl Program {
         let desc = self
             .vars
             .get(var.0 as usize)
-            .ok_or_else(|| malformed("variable", "one of this program", "another"))?;
+            .ok_or_else(|| malformed("variable", "a variable of this program", "another variable"))?;
         self.check_kind(desc, slot)?;
         let visible = desc.block == block
             || (self.encloses(desc.block, block) && !desc.spec().is_some_and(Spec::batched))
             || self.is_gradient_of(desc.block, block);
         if !visible {
             let expected = format!("a variable of block {} or a constant of a block around it", block.0);
-            return Err(
-                malformed("scope", expected, format!("one of block {}", desc.block.0)).variable(&desc.name)
-            );
+            return Err(malformed("scope", expected, format!("a variable of block {}", desc.block.0))
+                .variable(&desc.name));
         }
         Ok(())
     }

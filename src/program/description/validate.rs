@@ -37,7 +37,7 @@ impl Program {
 
     fn well_formed(&self) -> Result<()> {
         if self.blocks.first().is_none_or(|root| root.parent.is_some()) {
-            return Err(malformed("first block", "a root without a parent", "none, or one with a parent"));
+            return Err(malformed("first block", "a root without a parent", "no such block"));
         }
         // Each LoD level belongs to a variable, and a variable has at most `MAX_LEVELS` levels.
         let most = self.vars.len().saturating_mul(MAX_LEVELS);
@@ -52,7 +52,7 @@ impl Program {
             };
             depths[i] = depths[parent] + 1;
             if depths[i] > MAX_DEPTH {
-                let expected = format!("at most {MAX_DEPTH} blocks in each other");
+                let expected = format!("at most {MAX_DEPTH} nested blocks");
                 return Err(malformed(format!("block {i}"), expected, "more"));
             }
         }
@@ -114,7 +114,7 @@ impl Program {
             return Err(malformed("block of a feed or a persistent variable", "the root", "a step block"));
         }
         if desc.persistable && desc.spec().is_some_and(Spec::batched) {
-            return Err(malformed("shape of a persistent variable", "one that no batch changes", "rows"));
+            return Err(malformed("shape of a persistent variable", "a fixed shape", "a batch of rows"));
         }
         if let Some(of) = desc.gradient_of {
             self.has_var(of)?;
@@ -122,7 +122,7 @@ impl Program {
         if (desc.role == VarRole::Literal) != desc.spec().is_none()
             || (desc.persistable && desc.spec().is_none())
         {
-            return Err(malformed("role of a variable", "`Literal` for literals alone", "another role"));
+            return Err(malformed("role of a variable", "`Literal` only for literals", "another role"));
         }
         let Some(spec) = desc.spec() else { return Ok(()) };
         spec.lod.iter().try_for_each(|&l| self.has_level(l))?;
@@ -187,7 +187,7 @@ impl Program {
             self.has_level(id)
         })?;
         if self.has_block(run)?.parent != Some(block) {
-            return wrong("a step block nested in its user's", format!("block {}", run.0));
+            return wrong("a step block inside the block of its operator", format!("block {}", run.0));
         }
         Ok(())
     }
@@ -227,7 +227,7 @@ impl Program {
         for (what, mut vars) in [("view of a step", views), ("next value of a memory", nexts)] {
             vars.sort();
             if vars.windows(2).any(|pair| pair[0] == pair[1]) {
-                return Err(malformed(what, "a variable of its own", "one twice"));
+                return Err(malformed(what, "distinct variables", "a variable twice"));
             }
         }
         same_slot(&op.inputs, "x", outers(&step.inputs))?;
@@ -253,7 +253,7 @@ impl Program {
         let lod = &self.spec(first.outer)?.lod;
         let Some(depth) = lod.iter().position(|&l| l == step.level) else {
             let got = format!("level {}", step.level.0);
-            return Err(malformed("level of a step", "one of its first input's", got));
+            return Err(malformed("level of a step", "a level of its first input", got));
         };
         // An inner level must have a higher number than its outer level, so that a walk from inner to outer levels ends.
         if let Some((outer, inner)) = step.levels.iter().find(|(outer, inner)| inner <= outer) {
@@ -271,7 +271,7 @@ impl Program {
     fn step_gradient(&self, step: &StepDesc, gradient: &StepGradient, runs: &Runs<'_>) -> Result<()> {
         let plain = StepDesc { gradient: None, ..step.clone() };
         if runs.forward.get(&step.block) != Some(&&plain) {
-            let got = format!("another one of block {}", step.block.0);
+            let got = format!("another recurrent of block {}", step.block.0);
             return Err(malformed("gradient of a recurrent", "a recurrent of the program", got));
         }
         let is = |grad: VarId, of: VarId| -> Result<()> {
@@ -307,7 +307,7 @@ impl Program {
         let mut seen = HashSet::new();
         for m in &gradient.memories {
             let Some(memory) = step.memories.get(m.memory as usize).filter(|_| seen.insert(m.memory)) else {
-                return Err(malformed("memory number", "one of the step's, each once", m.memory.to_string()));
+                return Err(malformed("memory number", "a memory of the step, once", m.memory.to_string()));
             };
             is(m.next, memory.next)?;
             let others =
@@ -317,7 +317,7 @@ impl Program {
                     (Some(grad), Some(of)) => is(grad, of)?,
                     (Some(grad), None) => {
                         let got = format!("variable {}", grad.0);
-                        return Err(malformed("gradient of a memory", "of a value it has", got));
+                        return Err(malformed("gradient of a memory", "none for a missing value", got));
                     }
                     (None, _) => {}
                 }
@@ -329,8 +329,8 @@ impl Program {
     fn lies(&self, id: VarId, block: BlockId, roles: &[VarRole]) -> Result<()> {
         let desc = self.has_var(id)?;
         if desc.block != block || !roles.contains(&desc.role) || desc.spec().is_none() {
-            let expected = format!("one of block {}", block.0);
-            return Err(malformed("variable of a step", expected, "another").variable(&desc.name));
+            let expected = format!("a fitting variable of block {}", block.0);
+            return Err(malformed("variable of a step", expected, "another variable").variable(&desc.name));
         }
         Ok(())
     }
@@ -421,7 +421,7 @@ impl Program {
             let constant = around && !var.spec().is_some_and(Spec::batched);
             if var.block != block && !constant && !(backward && var.block == here) {
                 let expected = format!("a variable of block {} or a constant around it", block.0);
-                return Err(malformed("scope", expected, "another").variable(&var.name));
+                return Err(malformed("scope", expected, "another variable").variable(&var.name));
             }
         }
         let specs = self.specs(&inputs)?;
@@ -458,7 +458,7 @@ impl Program {
                 {
                     let got = self.spec(var)?.to_string();
                     let what = format!("output `{}`", slot.name);
-                    return Err(malformed(what, "a row-sparse parameter, or state beside one", got)
+                    return Err(malformed(what, "a row-sparse parameter, or its optimizer's state", got)
                         .variable(&desc.name));
                 }
             }
@@ -513,8 +513,8 @@ impl Program {
         for step in self.blocks.iter().flat_map(|b| &b.ops).filter_map(|op| op.step.as_deref()) {
             let run = step.gradient.as_ref().map_or(step.block, |g| g.block);
             if !seen.insert(run) {
-                let got = format!("block {} again", run.0);
-                return Err(malformed("step block", "one that no other operator runs", got));
+                let got = format!("block {} twice", run.0);
+                return Err(malformed("step block", "a block that no other operator runs", got));
             }
         }
         Ok(())

@@ -335,7 +335,7 @@ fn read_literal(stored: Literal, depth: usize) -> Result<attributes::Literal> {
         Literal::Text(v) => attributes::Literal::Text(v),
         Literal::List(items) => {
             let deeper = depth.checked_sub(1).ok_or_else(|| {
-                let expected = format!("at most {MAX_LITERAL_DEPTH} lists in each other");
+                let expected = format!("at most {MAX_LITERAL_DEPTH} nested lists");
                 Error::of(ErrorKind::Format, "literal", expected, "more")
             })?;
             let items = items.into_iter().map(|item| read_literal(item, deeper));

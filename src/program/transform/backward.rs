@@ -64,11 +64,15 @@ pub fn differentiate(
         return fail("one float in the root block: a sum or a mean", spec.to_string()).at_caller();
     }
     if program.root().ops.iter().any(|op| !matches!(op.role, Role::Forward | Role::Update)) {
-        return fail("a program without backward operators", "one that was differentiated before".into())
-            .at_caller();
+        return fail(
+            "a program without backward operators",
+            "a program that was differentiated before".into(),
+        )
+        .at_caller();
     }
     if program.var(loss).stop_gradient {
-        return fail("to depend on a trainable variable", "one that no gradient can pass".into()).at_caller();
+        return fail("to depend on a trainable variable", "a loss that no gradient can pass".into())
+            .at_caller();
     }
     let saved = program.clone();
     let outcome = run(program, registry, loss);

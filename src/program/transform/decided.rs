@@ -13,9 +13,9 @@ use crate::program::description::program::{Append, Program, malformed};
 #[track_caller]
 pub(crate) fn decided_late(memory: &str) -> Error {
     malformed(
-        "what decides sequences that are made in a step",
-        "values that no memory reaches, because the rows of all steps are counted before the first step",
-        format!("one that `{memory}` reaches"),
+        "value that decides the sequences made in a step",
+        "a value that depends on no memory, because the rows of all steps are counted before the first step",
+        format!("a value that depends on `{memory}`"),
     )
 }
 

@@ -9,8 +9,8 @@ use crate::program::description::program::{Block, Program, malformed};
 
 impl Program {
     /// Returns a copy of the program with only the operators that compute `outputs`: no loss, no gradients, no updates. Variables
-    /// keep their ids, so that random operators draw the same values as in the original program. The caller feeds no value for a
-    /// variable that no remaining operator reads.
+    /// keep their ids, so that random operators draw the same values as in the original program. The caller feeds only
+    /// the variables that a remaining operator reads.
     ///
     /// ```
     /// use unpadded::{Builder, DType};
@@ -49,7 +49,7 @@ impl Program {
                 ));
             };
             if !desc.persistable && made.get(&id) == Some(&(false, true)) {
-                let got = "one that training computes";
+                let got = "a value that training computes";
                 return Err(malformed("output", "a forward value", got).variable(&desc.name));
             }
             needed.insert(id);

@@ -50,7 +50,7 @@ impl Program {
     /// assert_eq!(stepped.memories.len(), 1);
     /// assert_eq!(stepped.step.spec(x.id())?.to_string(), "f32[batch, 3]");
     /// let error = program.stepped(&registry, &[back.id()]).unwrap_err().to_string();
-    /// assert!(error.contains("from the first row on, got one that runs from the end"), "{error}");
+    /// assert!(error.contains("from the first row on, got a loop that runs from the end"), "{error}");
     /// # Ok::<(), unpadded::Error>(())
     /// ```
     ///
@@ -96,9 +96,9 @@ impl Program {
                 let error = malformed("output of a program that runs row by row", expected, spec.to_string());
                 Err(error.variable(&desc.name))
             };
-            let &[level, ..] = &spec.lod[..] else { return wrong("one with the rows of sequences") };
+            let &[level, ..] = &spec.lod[..] else { return wrong("an output with the rows of sequences") };
             if *found.get_or_insert(level) != level {
-                return wrong("one with the rows of the same sequences as the first");
+                return wrong("an output with the rows of the same sequences as the first output");
             }
         }
         let of = |desc: &VarDesc| {
@@ -108,7 +108,7 @@ impl Program {
         let fed = |level: &LevelId| self.vars().any(|(_, desc)| of(desc) == Some(*level));
         found.filter(fed).ok_or_else(|| {
             let what = "output of a program that runs row by row";
-            malformed(what, "one of the root block with the rows of a feed, which has one level", "none")
+            malformed(what, "an output of the root block with the rows of a feed that has one level", "none")
         })
     }
 }
@@ -180,11 +180,17 @@ impl Cut<'_> {
         let parsed = self.registry.parse(&op.kind, &op.attributes)?;
         let facts = parsed.facts();
         if facts.batch_dependent || facts.reach == Reach::Batch {
-            return Err(cannot("one that depends on one sequence", "one that reaches over the batch"));
+            return Err(cannot(
+                "an operator that depends on one sequence only",
+                "an operator over the whole batch",
+            ));
         }
         // The operator's random numbers depend on the row's position in the batch, which a step does not know.
         if facts.random && !parsed.hints().draws_in_training {
-            return Err(cannot("one that draws nothing when it infers", "one that draws random numbers"));
+            return Err(cannot(
+                "an operator that draws nothing in inference",
+                "an operator that draws random numbers",
+            ));
         }
         Ok(facts)
     }
@@ -194,7 +200,7 @@ impl Cut<'_> {
     fn whole_loop(&mut self, op: OpDesc) -> Result<()> {
         let aligned = |var: VarId| !self.is_late(var) || self.levels_of(var).first() == Some(&self.level);
         if !op.reads().all(aligned) {
-            return Err(cannot("values of the rows so far", "one that is known after the last row"));
+            return Err(cannot("values of the rows so far", "a value that is known after the last row"));
         }
         self.nested(&op)?;
         self.late.extend(op.writes());
@@ -221,7 +227,10 @@ impl Cut<'_> {
             || !op.reads().all(|var| has_rows(var) || constant(var))
             || !op.writes().all(has_rows)
         {
-            return Err(cannot("one that computes each row from that row", "one that needs other rows too"));
+            return Err(cannot(
+                "an operator that computes each row from the same row of its inputs",
+                "an operator that needs other rows too",
+            ));
         }
         self.late.extend(op.writes());
         self.step.push(self.renamed(op));
@@ -231,7 +240,7 @@ impl Cut<'_> {
     /// Moves the operators of a step block over the sequences to the new programs.
     fn open(&mut self, step: &StepDesc) -> Result<()> {
         if step.reverse {
-            return Err(cannot("a loop from the first row on", "one that runs from the end"));
+            return Err(cannot("a loop from the first row on", "a loop that runs from the end"));
         }
         let views = |pairs: &[VarPair]| pairs.iter().map(|p| (p.inner, p.outer)).collect::<Vec<_>>();
         for (inner, outer) in views(&step.inputs).into_iter().chain(views(&step.statics)) {
@@ -242,13 +251,16 @@ impl Cut<'_> {
             self.same.insert(inner, outer);
         }
         if let Some(pair) = step.statics.iter().find(|pair| self.is_late(self.settled(pair.outer))) {
-            let error = cannot("a loop over the rows", "one that sees whole sequences at every step");
+            let error = cannot("a loop over the rows", "a loop that reads whole sequences at every step");
             return Err(error.variable(&self.program.var(pair.outer).name));
         }
         for memory in &step.memories {
             let start = memory.initial.map(|initial| self.settled(initial));
             if let Some(initial) = start.filter(|&initial| self.is_late(initial)) {
-                let error = cannot("a memory that starts with what is known before", "one of these rows");
+                let error = cannot(
+                    "a memory whose initial value is known before the first row",
+                    "an initial value from these rows",
+                );
                 return Err(error.variable(&self.program.var(initial).name));
             }
             self.late.insert(memory.previous);
@@ -342,11 +354,16 @@ impl Cut<'_> {
         for &var in &outputs {
             if !computed.contains(&var) {
                 let got = match self.is_late(var) {
-                    true => "one that is known after the last row",
-                    false => "one that depends on no row of the sequences, or that no other output needs",
+                    true => "an output that is known after the last row",
+                    false => {
+                        "an output that depends on no row of the sequences, or that no other output needs"
+                    }
                 };
-                let error =
-                    malformed("output of a program that runs row by row", "one with a row at each step", got);
+                let error = malformed(
+                    "output of a program that runs row by row",
+                    "an output with a row at each step",
+                    got,
+                );
                 return Err(error.variable(&self.program.var(var).name));
             }
         }

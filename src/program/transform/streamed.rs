@@ -252,7 +252,7 @@ impl Making<'_> {
         }
         let late = op.reads().find(|&var| self.known(var) == Availability::AtLast);
         if let (Some(_), Some(late)) = (way, late) {
-            let error = cannot("values that each window knows", "one that is known after the last row");
+            let error = cannot("values that each window knows", "a value that is known after the last row");
             return Err(error.variable(&self.program.var(late).name));
         }
         let (way, op) = match (way, op.step.clone()) {
@@ -276,7 +276,7 @@ impl Making<'_> {
                     _ => Availability::AtLast,
                 },
                 _ if way.is_some() && self.cut(var) => known,
-                _ => return Err(cannot("the sequences that are fed", "one that makes sequences")),
+                _ => return Err(cannot("the sequences that are fed", "an operator that makes sequences")),
             };
             self.known.insert(var, known);
         }
@@ -289,7 +289,10 @@ impl Making<'_> {
         let facts = parsed.facts();
         let same_rows = |var| self.cut(var) || !self.program.var(var).spec().is_some_and(Spec::batched);
         if facts.batch_dependent || facts.reach == Reach::Batch {
-            return Err(cannot("one that depends on one sequence", "one that reaches over the batch"));
+            return Err(cannot(
+                "an operator that depends on one sequence only",
+                "an operator over the whole batch",
+            ));
         }
         if facts.reach == Reach::Row && op.reads().all(same_rows) && op.writes().all(|var| self.cut(var)) {
             return Ok(op);
@@ -297,7 +300,10 @@ impl Making<'_> {
         let hints = parsed.hints();
         match if way == Way::FromEnd { hints.pieces_from_end } else { hints.pieces } {
             Some(pieces) => self.piece(op, pieces),
-            None => Err(cannot("one that takes sequences in pieces", "one that needs them whole")),
+            None => Err(cannot(
+                "an operator that takes sequences in pieces",
+                "an operator that needs whole sequences",
+            )),
         }
     }
 
@@ -332,7 +338,8 @@ impl Making<'_> {
     /// Rewrites a `recurrent` so that its memories start with the values of feeds.
     fn recurrent(&mut self, op: OpDesc, mut step: StepDesc) -> Result<OpDesc> {
         if let Some(pair) = step.statics.iter().find(|pair| self.cut(pair.outer)) {
-            let error = cannot("a recurrent over the rows", "one that sees whole sequences at every step");
+            let error =
+                cannot("a recurrent over the rows", "a recurrent that reads whole sequences at every step");
             return Err(error.variable(&self.program.var(pair.outer).name));
         }
         for memory in &mut step.memories {

@@ -162,9 +162,9 @@ impl LossTerms {
         inputs.into_iter().try_for_each(|input| self.walk(program, registry, input))
     }
 
-    /// Records in `whole` each operator that the totals depend on and that declares that its output rows depend on all rows of
-    /// a batch. If `refuse` is true, fails if one of these operators computes rows from a value of the whole batch, such as a
-    /// mean over all rows.
+    /// Adds operators to `whole`. An operator is added if the totals depend on it, and if it declares that its output rows
+    /// depend on all rows of a batch. If `refuse` is true, fails if one of these operators computes rows from a value of the
+    /// whole batch, such as a mean over all rows.
     fn look_for_whole(&mut self, program: &Program, registry: &Registry, refuse: bool) -> Result<()> {
         let batched = |id: VarId| program.spec(id).is_ok_and(|spec| spec.batched());
         let mut needed: HashSet<VarId> = self.totals.iter().flat_map(|total| [total.var, total.of]).collect();
@@ -175,7 +175,10 @@ impl LossTerms {
             needed.extend(op.reads());
             let number = op.reads().find(|&v| self.reached.contains(&v) && !batched(v));
             if let (Some(number), true) = (number, refuse && op.writes().any(batched)) {
-                let got = format!("`{}`, a number of the whole batch, in its rows", program.var(number).name);
+                let got = format!(
+                    "rows that are computed from `{}`, a number of the whole batch",
+                    program.var(number).name
+                );
                 return Err(unseen(program, self.loss, Some(op), &got));
             }
             if op.step.is_none() && registry.parse(&op.kind, &op.attributes)?.facts().batch_dependent {
@@ -343,7 +346,7 @@ pub(crate) fn whole_batch(
 
 /// Returns the error that a loss cannot be computed from totals.
 fn unseen(program: &Program, loss: VarId, op: Option<&OpDesc>, got: &str) -> Error {
-    let expected = "sums and means over rows (`sum`, `mean`) and operators on these, so that batches of any sizes add up to it";
+    let expected = "sums and means over rows (`sum`, `mean`) and operators on these, so that batches of any sizes add up to the loss";
     let error = Error::of(ErrorKind::Program, "loss", expected, got).variable(&program.var(loss).name);
     match op {
         Some(op) => error.at(Place {

@@ -198,7 +198,7 @@ impl Classifier {
         Ok(Outputs { values, attention: floats(found.next())?, width })
     }
 
-    /// Returns for each label whether its probability is at least its threshold.
+    /// Returns one bool per label: whether the probability of the label is at least the threshold of the label.
     fn given(&self, row: &[f32]) -> Vec<bool> {
         row.iter().zip(&self.thresholds).map(|(p, threshold)| p >= threshold).collect()
     }

@@ -174,7 +174,7 @@ impl<'a> Labels<'a> {
             let deviation = (squares / n.max(1.0)).sqrt();
             if deviation == 0.0 {
                 let what = format!("numbers in `{name}`");
-                return Err(Error::of(ErrorKind::Format, what, "different ones", format!("{mean} alone")));
+                return Err(Error::of(ErrorKind::Format, what, "different numbers", format!("only {mean}")));
             }
             return Ok((Objective::Number, Weights { texts, counts: Vec::new(), mean, deviation }));
         }
@@ -183,7 +183,7 @@ impl<'a> Labels<'a> {
         }
         let least = if target == Target::Label { 2 } else { 1 };
         if counted.len() < least {
-            let got = counted.keys().next().map_or("none".to_owned(), |label| format!("`{label}` alone"));
+            let got = counted.keys().next().map_or("none".to_owned(), |label| format!("only `{label}`"));
             let expected = if least == 2 { "at least two" } else { "at least one" };
             return Err(Error::of(ErrorKind::Format, format!("labels in `{name}`"), expected, got));
         }

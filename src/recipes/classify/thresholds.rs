@@ -34,8 +34,8 @@ pub(super) fn of(predictor: &Predictor, learnt: &Objective) -> Result<Vec<f32>> 
     Ok(found)
 }
 
-/// Chooses for each label the threshold with the highest F1 on development data, and stores the thresholds in a note of
-/// the checkpoint. The checkpoint of a model with one label or a number per text is returned unchanged.
+/// Chooses the threshold of each label that has the highest F1 on development data. The thresholds are stored in a note
+/// of the checkpoint. The checkpoint of a model with one label or a number per text is returned unchanged.
 pub(in crate::recipes) fn finished(mut checkpoint: Checkpoint, dev: &dyn Data) -> Result<Checkpoint> {
     let config = match (checkpoint.notes.get(TASK), checkpoint.notes.get(CONFIG)) {
         (Some(task), Some(config)) if task == Task::Classify.name() => Config::from_toml(config)?,

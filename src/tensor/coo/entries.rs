@@ -72,7 +72,7 @@ impl Coo {
     #[track_caller]
     pub fn get<T: Element>(&self, place: &[usize]) -> Result<T> {
         if place.len() != self.shape.len() || place.iter().zip(&self.shape).any(|(at, extent)| at >= extent) {
-            let expected = format!("one within shape {:?}", self.shape);
+            let expected = format!("a place within shape {:?}", self.shape);
             return Err(Error::new("place in coo", expected, format!("{place:?}")));
         }
         let values = self.values.as_slice::<T>()?;
@@ -169,7 +169,8 @@ impl Coo {
             let Some(end) = i64::try_from(part.shape[0]).ok().and_then(|extent| rows.checked_add(extent))
             else {
                 let got = format!("{rows} and {}", part.shape[0]);
-                return Err(Error::new("first extents to concatenate", format!("at most {}", i64::MAX), got));
+                let what = "sum of the first extents of the tensors to concatenate";
+                return Err(Error::new(what, format!("at most {}", i64::MAX), got));
             };
             let start = coordinates.len();
             coordinates.extend(&part.coordinates);
@@ -204,7 +205,7 @@ impl Coo {
         let mut sorted = axes.to_vec();
         sorted.sort_unstable();
         if !sorted.iter().copied().eq(0..self.shape.len()) {
-            let expected = format!("each of the {} once", self.shape.len());
+            let expected = format!("each of the {} axes once", self.shape.len());
             return Err(Error::new("axes to permute", expected, format!("{axes:?}")));
         }
         Ok(Self {

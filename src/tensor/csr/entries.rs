@@ -217,7 +217,7 @@ impl Csr {
         let mut distinct: Vec<i64> = columns.iter().map(|&column| column as i64).collect();
         distinct.sort_unstable();
         distinct.dedup();
-        // Only the listed columns are numbered anew, because a table of all columns might not fit into memory.
+        // Only the listed columns get new numbers, because a table of all columns might not fit into memory.
         let place = |column: i64| distinct.binary_search(&column).ok();
         let near = self.filtered(distinct.len(), |at| place(self.indices[at]).map(|place| place as i64))?;
         let places: Vec<usize> = columns.iter().filter_map(|&column| place(column as i64)).collect();

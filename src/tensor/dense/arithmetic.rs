@@ -115,7 +115,7 @@ impl Dense {
             };
             if !exact {
                 let what = format!("factor of {dtype} numbers");
-                return Err(Error::new(what, format!("one that {dtype} can hold"), factor.to_string()));
+                return Err(Error::new(what, format!("a number that {dtype} can hold"), factor.to_string()));
             }
             let numbers = out.as_mut_slice::<T>()?;
             numbers.iter_mut().for_each(|x| *x = T::narrow(T::times(x.summand(), times.summand())));

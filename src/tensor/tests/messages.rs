@@ -62,7 +62,7 @@ fn of_csr() {
     said(x.less(&other), "csr to compare with: expected f32 [2, 3], got f32 [3, 2]");
     said(
         x.cast(DType::I32).unwrap().scale(0.5),
-        "factor of i32 numbers: expected one that i32 can hold, got 0.5",
+        "factor of i32 numbers: expected a number that i32 can hold, got 0.5",
     );
     said(x.map(f32::exp), "function f to map a sparse tensor by: expected f(0) = 0, got f(0) = 1.0");
     said(
@@ -90,8 +90,8 @@ fn of_csr() {
 #[test]
 fn of_coo_and_selected_rows() {
     let x = Coo::from_entries([2, 3], [([1, 2], 4.0f32)]).unwrap();
-    said(x.get::<f32>(&[1, 3]), "place in coo: expected one within shape [2, 3], got [1, 3]");
-    said(x.get::<f32>(&[1]), "place in coo: expected one within shape [2, 3], got [1]");
+    said(x.get::<f32>(&[1, 3]), "place in coo: expected a place within shape [2, 3], got [1, 3]");
+    said(x.get::<f32>(&[1]), "place in coo: expected a place within shape [2, 3], got [1]");
     said(x.take(&[2]), "row number at place 0: expected below 2, got 2");
     said(x.slice_rows(0..3), "rows to slice: expected a range within 0..2, got 0..3");
     said(x.permute_axes(&[0, 0]), "axes to permute: expected each of the 2 once, got [0, 0]");

@@ -40,7 +40,7 @@ fn where_no_file_can_be() {
     is(refused(&folder.join("folder")), "expected the path of a file, got the path of a folder");
     is(refused(&folder.join("new/")), "expected the path of a file, got the path of a folder");
     let none = folder.join("none");
-    let end = format!("expected a folder to write it in, got none at `{}`", none.display());
+    let end = format!("expected an existing folder to write the file in, got none at `{}`", none.display());
     is(refused(&none.join("x")), &end);
     assert!(refused(Path::new("")).contains("file ``: expected the path of a file"));
     let error = open(&folder).map(|_| ()).unwrap_err().to_string();
@@ -129,9 +129,14 @@ fn one_at_a_time_holds_a_file_by_whatever_path() {
     held.write(|w| w.write_section("a", b"new")).unwrap();
     let refused = |path: &Path| {
         let error = lock(path).err().expect("it was locked twice").to_string();
-        let shown =
-            format!("file `{}`: expected no other training that saves to it, got one", path.display());
-        assert!(error.starts_with(&shown) && error.contains(".x.lock`: wait until it ends"), "{error}");
+        let shown = format!(
+            "file `{}`: expected no other training that saves to this file, got a training",
+            path.display()
+        );
+        assert!(
+            error.starts_with(&shown) && error.contains(".x.lock`: wait until the training ends"),
+            "{error}"
+        );
     };
     refused(&x);
     refused(&folder.join(".").join("x"));
@@ -211,14 +216,13 @@ fn what_forbids_a_write_is_found_before_it() {
     for bytes in [234, 255, 300] {
         let (error, longer) = (refused(&"x".repeat(bytes)), "x".repeat(bytes));
         let end = format!(
-            "a shorter name, as the name of the temporary file is 22 bytes longer, got {bytes} bytes"
+            "a shorter name, since the name of the temporary file is 22 bytes longer, got {bytes} bytes"
         );
         assert!(error.ends_with(&end), "{error}");
         assert!(write_atomically(&folder.join(longer), |_| panic!("nothing is written")).is_err());
     }
     fs::write(folder.join("text"), "text").unwrap();
-    let foreign =
-        "expected a new file, or an existing file of `unpadded`, got a foreign one; it was left as it is";
+    let foreign = "expected a new file, or an existing file of `unpadded`, got a file of another format, which was left as it is";
     assert!(refused("text").ends_with(foreign), "{}", refused("text"));
     fs::write(folder.join("empty"), "").unwrap();
     lock(&folder.join("empty")).unwrap().check().unwrap();

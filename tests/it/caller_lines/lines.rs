@@ -70,7 +70,10 @@ fn settings_are_wrong_where_they_are_told() {
         says(told.1..told.1 + 3, outcome, words);
     };
     let other = || Loss::new(foreign());
-    fails(made(trainer().metric(other().named("other"))), "metric `other`: expected its variables to fit");
+    fails(
+        made(trainer().metric(other().named("other"))),
+        "metric `other`: expected variables that fit the model",
+    );
     fails(
         made(trainer().metric(other().named("accuracy"))),
         "metrics: expected each name once, got `accuracy` twice",

@@ -83,8 +83,8 @@ fn what_parts_do_not_tell_is_refused_unless_it_is_told() {
     let text = error.to_string();
     for words in [
         "variable `mean_2`: loss: expected sums and means over rows",
-        "got `mean`, a number of the whole batch, in its rows",
-        "`Trainer::weight` can say how much each batch counts",
+        "got rows that are computed from `mean`, a number of the whole batch",
+        "`Trainer::weight` sets the weight of each batch",
     ] {
         assert!(text.contains(words), "{text}");
     }
@@ -243,7 +243,7 @@ fn a_loss_of_one_number_in_any_shape_takes_a_weight() {
     };
     let error = made(false).evaluate(&points(0..7, 4)).unwrap_err().to_string();
     assert!(error.contains("got `sum_rows`, which `sum_rows` computes from rows"), "{error}");
-    assert!(error.contains("`Trainer::weight` can say"), "{error}");
+    assert!(error.contains("`Trainer::weight` sets"), "{error}");
     let loss_of = |part, sequences| made(true).evaluate(&points(part, sequences)).unwrap().loss();
     let expected = (4.0 * loss_of(0..4, 4) + 3.0 * loss_of(4..7, 4)) / 7.0;
     assert!((loss_of(0..7, 4) - expected).abs() < 1e-12);

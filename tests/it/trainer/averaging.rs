@@ -118,9 +118,9 @@ fn what_cannot_be_averaged_is_named() {
         refused(wrong, line, "decay of an average: expected a number above 0 and below 1, got ");
     }
     let (wrong, line) = (model().averaged(Averaging::mean().except(["bias"])), line!());
-    refused(wrong, line, "parameter not to average: expected one that is trained (");
+    refused(wrong, line, "parameter not to average: expected a trained parameter (");
     let (wrong, line) = (model().averaged(Averaging::mean()).averaged(Averaging::mean()), line!());
-    refused(wrong, line, "averages of the parameters: expected one kind of average, got a second one");
+    refused(wrong, line, "averages of the parameters: expected one kind of average, got a second kind");
     // The table of `trainer` is looked up sparsely.
     let (wrong, line) = (trainer().averaged(Averaging::ema(0.9)), line!());
     refused(

@@ -430,7 +430,7 @@ fn a_feed_without_rows_is_refused_beside_totals() {
         "loss: expected sums and means over rows",
         "got `fixed`, a feed without rows",
         "a feed of one number per sequence, multiplied with the losses",
-        "`Trainer::weight` can say how much each batch counts",
+        "`Trainer::weight` sets the weight of each batch",
     ] {
         assert!(error.contains(words), "{error}");
     }

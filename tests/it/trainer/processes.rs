@@ -238,7 +238,7 @@ fn parts_that_do_not_fit_are_refused() {
     let three = &error(3, 2)[0];
     assert!(three.contains("parts of a batch: expected a power of two up to 65536, got 3"), "{three}");
     let few = &error(2, 3)[1];
-    assert!(few.contains("processes: expected at most 2, as many as a batch has parts, got 3"), "{few}");
+    assert!(few.contains("processes: expected at most 2, the number of parts of a batch, got 3"), "{few}");
 }
 
 /// Data whose fifth batch cannot be read, if so said.
@@ -340,7 +340,10 @@ fn a_larger_batch_than_before_is_refused_in_parts() {
     };
     let data = Made(vec![batch(2), batch(4)]);
     let message = language_model().parts(4).fit(&data, &data, Until::Epochs(1)).unwrap_err().to_string();
-    assert!(message.contains("sequences of a batch: expected at most 0, as the batch before"), "{message}");
+    assert!(
+        message.contains("sequences of a batch: expected at most 0, as in the batch before"),
+        "{message}"
+    );
 }
 
 /// Feeds of other numbers of sequences are refused, and no sequence is left out.

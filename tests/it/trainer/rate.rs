@@ -108,7 +108,7 @@ fn who_resumes_may_change_the_rate_if_that_is_said() {
 
     // Not said, or not of the rate alone.
     let mut other = with(&adam(0.01)).plateau(Plateau::new(0.5));
-    refused(other.resume(&file), line!(), "attribute `base` 0.02 in place of 0.01");
+    refused(other.resume(&file), line!(), "attribute `base` 0.02 instead of 0.01");
     let error = other.resume(&file).unwrap_err();
     assert!(error.to_string().contains("`Trainer::change_rate` continues"), "{error}");
     // Who runs a program has no method to call.

@@ -26,7 +26,7 @@ fn settings_are_checked_before_the_first_batch() {
     let foreign = other.feed("foreign", DType::F32, &[2], 0);
     refused(
         fitted(trainer().metric(Loss::new(foreign).named("other"))),
-        "metric `other`: expected its variables to fit",
+        "metric `other`: expected variables that fit the model",
     );
     refused(
         fitted(trainer().metric(Loss::new(foreign).named("accuracy"))),
@@ -67,7 +67,7 @@ fn later_variables_are_not_of_the_model() {
     let later = net.exp(y);
     let error = trainer.metric(Loss::new(later).named("exp")).evaluate(&dev()).unwrap_err().to_string();
     assert!(
-        error.contains("expected one made before the trainer, got `exp`, which was made later"),
+        error.contains("expected a variable made before the trainer, got `exp`, which was made later"),
         "{error}"
     );
 }
@@ -180,7 +180,7 @@ fn carried_states_go_on_in_as_many_streams_or_fewer() {
     language_model().evaluate(&Both(text(3), text(2))).unwrap();
     refused(
         language_model().evaluate(&Both(text(2), text(3))),
-        "variable `before`: sequences of a batch: expected at most 2, as the batch before, whose state is carried, got 3",
+        "variable `before`: sequences of a batch: expected at most 2, as in the batch before, whose state is carried, got 3",
     );
 }
 
@@ -205,18 +205,17 @@ fn resuming_needs_the_same_model_vocabularies_and_data() {
         "{none}"
     );
     let other = resume(trainer().vocabulary("words", vocabulary(&["a", "c"])));
-    let said = "vocabulary `words`: expected the checkpoint's (3 entries, number 2 of them \"b\"), got 3 \
-                entries, number 2 of them \"c\" (at ";
+    let said = "vocabulary `words`: expected the checkpoint's (3 entries, entry 2 is \"b\"), got 3 entries, entry 2 is \"c\" (at ";
     assert!(other.contains(said), "{other}");
     assert!(
         other.contains("; make the vocabulary from the same data, or remove it from the checkpoint"),
         "{other}"
     );
     let longer = resume(trainer().vocabulary("words", vocabulary(&["a", "b", "c"])));
-    assert!(longer.contains("(3 entries), got 4 entries, number 3 of them \"c\""), "{longer}");
+    assert!(longer.contains("(3 entries), got 4 entries, entry 3 is \"c\""), "{longer}");
     let seed = resume(language_model().vocabulary("words", vocabulary(&["a", "b"])));
     let said = "seed of the model: expected 3, as in the checkpoint, got 1";
-    assert!(seed.starts_with(said) && seed.contains("; `Builder::seed` sets it"), "{seed}");
+    assert!(seed.starts_with(said) && seed.contains("; `Builder::seed` sets the seed"), "{seed}");
 
     let mut second = trainer().vocabulary("words", vocabulary(&["a", "b"]));
     second.resume(&file).unwrap();

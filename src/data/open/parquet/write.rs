@@ -115,7 +115,7 @@ impl Answers {
         let name = self.name.clone();
         guarded(&name, || Ok(write(self)))?.map_err(|e| {
             let what = format!("answers to file `{name}`");
-            Error::of(ErrorKind::Io, what, "a file in which they can be written", e.to_string())
+            Error::of(ErrorKind::Io, what, "a file in which answers can be written", e.to_string())
         })
     }
 

@@ -27,7 +27,7 @@ fn numbers_are_as_they_are_written() {
     let tagged = TaggedTexts::open(files.at("tags.jsonl")).unwrap();
     assert_eq!(tagged.records()[0].tags, [one, "7"]);
     let said = files.said(TaggedTexts::open(files.at("half.jsonl")));
-    assert!(said.contains("got a number in it"), "{said}");
+    assert!(said.contains("got a list with a number"), "{said}");
 }
 
 #[test]
@@ -104,12 +104,14 @@ fn lists_in_an_object_are_like_files_in_a_zip() {
         "file `all.json!dev`: expected one of the lists `extra_train`, `train`, `val`, `test`, got `dev`";
     assert!(said.starts_with(expected), "{said}");
     let said = files.said(LabelledTexts::open(files.at("all.json")));
-    let expected = "file `all.json`: expected one of its lists of records, as `all.json!extra_train`, got 4: `extra_train`, `train`";
+    let expected = "file `all.json`: expected the name of a list of records, as `all.json!extra_train`, got the lists `extra_train`, `train`";
     assert!(said.starts_with(expected), "{said}");
     assert_eq!(texts(&LabelledTexts::open(files.at("one.json")).unwrap()), [("good", "y")]);
     assert_eq!(DataPaths::find(files.at("one.json")).unwrap().train, files.at("one.json"));
     assert_eq!(DataPaths::find(files.at("lines.json")).unwrap().train, files.at("lines.json"));
-    assert!(files.said(DataPaths::find(files.at("twice.json"))).contains("expected one to train on, got"));
+    assert!(
+        files.said(DataPaths::find(files.at("twice.json"))).contains("expected one file to train on, got")
+    );
     assert_eq!(texts(&LabelledTexts::open(files.at("lines.json")).unwrap()), [("a", "y"), ("b", "n")]);
     assert_eq!(texts(&LabelledTexts::open(files.at("line.jsonl")).unwrap()), [("a", "y")]);
     let parts = DataPaths::find(files.at("folder")).unwrap();
@@ -147,11 +149,11 @@ fn one_error_says_what_a_file_is_and_where_it_is_broken() {
     for (name, expected) in [
         (
             "object.json",
-            "file `object.json`: expected one object a line, a list of objects, or an object with such a list in it, got one object over several lines, with `text`, `label`; `jq -c .` writes",
+            "file `object.json`: expected one object per line, a list of objects, or an object with a list of objects, got one object over several lines, with `text`, `label`; `jq -c .` writes",
         ),
         (
             "objects.json",
-            "objects.json:4: expected the end of the file behind the object; of several, one a line, got `{`",
+            "objects.json:4: expected the end of the file behind the object; write one object per line, got `{`",
         ),
         (
             "cut.json",
@@ -160,28 +162,28 @@ fn one_error_says_what_a_file_is_and_where_it_is_broken() {
         ("open.json", "open.json:3: expected `,` or `]` in the list, got the end of the file"),
         ("comma.json", "comma.json:2: expected `,` or `]` in the list, got `{`"),
         ("behind.json", "behind.json:2: expected the end of the file behind the list, got `[`"),
-        ("uneven.json", "uneven.json:2: expected a list of 2, as the first, got 3"),
+        ("uneven.json", "uneven.json:2: expected 2 elements, as the first list, got 3"),
         (
             "scalars.json",
             "scalars.json:1: expected an object, or a list of its fields, got a string in \"\\\"a\\\"\"",
         ),
         (
             "deep.json",
-            "deep.json:1: expected an object, or a list of its fields, got no JSON (more than 64 values in each other",
+            "deep.json:1: expected an object, or a list of its fields, got no JSON (more than 64 nested values",
         ),
         ("line.jsonl", "line.jsonl:1: expected a JSON object in one line, got EOF"),
         ("lines.jsonl", "lines.jsonl:1: expected a JSON object in one line, got EOF"),
         ("empty.json", "records of file `empty.json`: expected at least one, got none"),
         (
             "shorter.json",
-            "shorter.json:2: expected a value in column `label` for each in the first column, and no other, got none beside one",
+            "shorter.json:2: expected in column `label` one value for each value in the first column, got no value beside a value",
         ),
         (
             "keys.json",
-            "keys.json:1: expected a value in column `label` for each in the first column, and no other, got the value of record `1` \
+            "keys.json:1: expected in column `label` one value for each value in the first column, got the value of record `1` \
              beside the value of record `0`",
         ),
-        ("names.json", "field of the text in file `names.json`: expected one called `text`"),
+        ("names.json", "field of the text in file `names.json`: expected a field called `text`"),
     ] {
         assert!(said(name).starts_with(expected), "{name}: {}", said(name));
     }
@@ -216,7 +218,10 @@ fn a_record_is_all_that_is_in_memory() {
     let file = file.clone().max_line(32);
     let found = records(&file, wanted).unwrap();
     let said = files.said(found.collect::<Result<Vec<_>>>());
-    assert!(said.starts_with("a.json:1: expected a record of at most 32 bytes, got a longer one"), "{said}");
+    assert!(
+        said.starts_with("a.json:1: expected a record of at most 32 bytes, got a longer record"),
+        "{said}"
+    );
 }
 
 #[test]
@@ -259,7 +264,7 @@ fn names_of_elements_and_labels_that_come_first_are_detected() {
     }
     let said = files.said(LabelledTexts::open(files.at("uneven.json")));
     assert!(
-        said.starts_with("uneven.json:2: expected a list of 2, an element for each name, got 1 in"),
+        said.starts_with("uneven.json:2: expected a list of 2 elements, one per name, got 1 in"),
         "{said}"
     );
 }
@@ -324,5 +329,5 @@ fn columns_values_and_lines_of_lists_are_records() {
     assert_eq!(TaggedTexts::open(files.at("words.json")).unwrap().records().len(), 1);
     assert_eq!(TaggedTexts::open(files.at("words.jsonl")).unwrap().records().len(), 2);
     let said = files.said(LabelledTexts::open(files.at("uneven.jsonl")));
-    assert!(said.starts_with("uneven.jsonl:2: expected a list of 2, as the first, got 1"), "{said}");
+    assert!(said.starts_with("uneven.jsonl:2: expected 2 elements, as the first list, got 1"), "{said}");
 }

@@ -120,7 +120,7 @@ fn lines_of_json_get_fields_more() {
     assert_eq!(text, "{\"tokens\":[\"Go\",\"on\"],\"tags\":[\"T\",\"T\"]}\n");
     let files = Files::new("questions-list", &[("a.json", b"[{\"text\": \"a\"}, {\"text\": \"b\"}]\n")]);
     let said = files.said(Questions::open(files.at("a.json"), &ReadOptions::new(), QuestionKind::Text));
-    assert!(said.contains("`jq -c '.[]'` writes it so"), "{said}");
+    assert!(said.contains("`jq -c '.[]'` writes one element per line"), "{said}");
 }
 
 /// Returns the read note of training data in columns.
@@ -182,9 +182,9 @@ fn what_may_be_read_wrongly_is_refused() {
     let plain = ReadOptions::new().format(FileFormat::Plain);
     assert_eq!(read(commas, "b.txt", QuestionKind::Text, &plain).1[0], "1: Good film, not bad");
     let ids = said("c.tsv", "1\ta film\n2\tanother\n", &trained, QuestionKind::Text);
-    assert!(ids.contains("numbers alone in column 1"), "{ids}");
+    assert!(ids.contains("only numbers in column 1"), "{ids}");
     let numbers = said("d.conll", "17 a N\n12 b N\n\n14 c N\n", &ReadOptions::new(), QuestionKind::Words);
-    assert!(numbers.contains("numbers alone"), "{numbers}");
+    assert!(numbers.contains("only numbers"), "{numbers}");
     // Of a dictionary, only the words are read. Malformed text stays in the output, with replacement characters.
     let (_, asked) = read("GO  G OW1\nRUN  R AH1 N\n", "e.dict", QuestionKind::Source, &ReadOptions::new());
     assert_eq!(asked.len(), 2);
@@ -245,7 +245,10 @@ fn names_decide_which_column_is_asked() {
     let [said, _] = text("id,text\n1,cat\n", "c.csv", r#"{"text":"review","label":"label"}"#);
     assert!(said.contains("text in `text`, since there is no `review`"), "{said}");
     let [said, _] = text("id,text\na1,cat\nb2,dog\n", "d.csv", r#"{"text":"1","label":"2"}"#);
-    assert!(said.contains("text in `text` by its name; the training had it in column 1"), "{said}");
+    assert!(
+        said.contains("text in `text`, by the name of the column; in the training, text in column 1"),
+        "{said}"
+    );
     let [said, _] = text("{\"id\":1,\"text\":\"cat\"}\n", "e.jsonl", r#"{"text":"review"}"#);
     assert!(said.contains("text in `text`, since there is no `review`"), "{said}");
     let refused = |text: &str, name: &str, options: &ReadOptions| {
@@ -300,7 +303,7 @@ fn a_mark_that_is_never_closed_costs_its_line() {
         asked[0].contains("a.csv:2: expected the end of the cell whose quotation mark is in line 2"),
         "{asked:?}"
     );
-    assert!(asked[0].contains("the lines behind it are read as records of their own"), "{asked:?}");
+    assert!(asked[0].contains("the lines behind this line are read as separate records"), "{asked:?}");
     assert_eq!(asked[1..], ["3: dog", "4: cow"]);
     // A quotation mark in a later line does not close the open cell.
     let (_, asked) =
@@ -377,7 +380,7 @@ fn columns_are_those_of_the_training() {
     assert_eq!(words("the\ncat\n", "d.conll", &named)[1], "the\tT\ncat\tT\n");
     let [said, text] = words("the red cat\na big dog\n", "e.txt", &ReadOptions::new());
     assert!(
-        said.contains("a text a line") && text == "the red cat\tT T T\na big dog\tT T T\n",
+        said.contains("one text per line") && text == "the red cat\tT T T\na big dog\tT T T\n",
         "{said} {text}"
     );
 }

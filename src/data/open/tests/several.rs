@@ -33,7 +33,7 @@ fn cells_of_tables_are_joined_by_one_tab() {
     );
     let read = |name: &str, options: &ReadOptions| {
         let found = open(&files, name, options).unwrap();
-        // `LabelledFiles`, which are read anew in each epoch, have the same records.
+        // `LabelledFiles`, which are read again in each epoch, have the same records.
         let again = LabelledFiles::open_with([files.at(name)], options).unwrap();
         let again: Vec<LabelledText> = again.records().collect::<Result<_>>().unwrap();
         assert_eq!((&again[..], again.len()), (found.records(), 2));
@@ -247,8 +247,7 @@ fn formats_without_columns_refuse_several() {
         "{said}"
     );
     let said = files.said(PlainText::open_with([files.at("plain.txt")], &of_names()));
-    let expected = "columns of the text (`data.text` in a config) of `plain.txt`: expected one, since plain text is read from one \
-                    column, got `premise`, `hypothesis`; set `data.text` to one of them";
+    let expected = "columns of the text (`data.text` in a config) of `plain.txt`: expected one column, since plain text is read from one column, got `premise`, `hypothesis`; set `data.text` to one of these columns";
     assert_eq!(said, expected);
     for name in ["t.txt", "f.txt"] {
         let said = files.said(Questions::open(files.at(name), &of_names(), QuestionKind::Text));
@@ -340,8 +339,7 @@ fn questions_are_texts_of_the_same_columns() {
         assert_eq!(read("header.txt", options).1, ["a\tb"]);
     }
     let said = files.said(Questions::open(files.at("lacks.csv"), &named, QuestionKind::Text));
-    let expected =
-        "; the text of the training is in the columns `premise`, `hypothesis`; `data.text` sets others";
+    let expected = "; the text of the training is in the columns `premise`, `hypothesis`; `data.text` sets other columns";
     assert!(said.contains(expected), "{said}");
     assert_eq!(read("bare.csv", &numbered).1, ["a\tb", "c\td"]);
     // In files without columns, each line is a text, with or without tabs.

@@ -30,7 +30,7 @@ fn each_file_is_read_by_its_own_header() {
     for (names, expected) in [
         (
             ["a.csv", "bare.csv"],
-            "line 1 names no column that is wanted: if it is a record, put a header with `text`, `label` above it",
+            "line 1 names none of the wanted columns: if the line is a record, put a header with `text`, `label` above it",
         ),
         (["a.csv", "texts.csv"], "expected a column with a label for each text, got a single column, `text`"),
         (
@@ -94,19 +94,22 @@ fn tables_of_texts_alone_are_classes() {
     assert_eq!(texts(&found), [("bad", "neg"), ("two\nlines", "neg"), ("good, fine", "pos")]);
     let said = files.said(LabelledTexts::open(files.at("numbered")));
     assert!(
-        said.contains("of files with a class each, set `format` (`data.format`) to `file-per-class`"),
+        said.contains("if each file is one class, set `format` (`data.format`) to `file-per-class`"),
         "{said}"
     );
     let set = ReadOptions::new().format(FileFormat::FilePerClass);
     assert_eq!(LabelledTexts::open_with([files.at("numbered")], &set).unwrap().records().len(), 4);
     let said = files.said(crate::data::DataPaths::find(files.at("lines")));
     assert!(
-        said.contains("say which is the source: `data.train` (`--train`) `lines/*.{en,fr}` for `en`, `lines/*.{fr,en}` for `fr`"),
+        said.contains("set `data.train` (`--train`) to `lines/*.{en,fr}` if `en` is the source, to `lines/*.{fr,en}` if `fr` is the source"),
         "{said}"
     );
     let said = files.said(Pairs::open(files.at("four.tsv")));
     assert!(said.contains("four.tsv:1: expected text, one tab and text"), "{said}");
-    assert!(said.contains("of other columns, `source` and `target` (`data.text` and `data.label`"), "{said}");
+    assert!(
+        said.contains("in other columns, set `source` and `target` (`data.text` and `data.label`"),
+        "{said}"
+    );
     let said = files.said(Pairs::open(files.at("lines/train.en")));
     assert!(said.contains("two files whose lines belong together are named by one path"), "{said}");
 }
@@ -144,9 +147,12 @@ fn encodings_are_read_or_named_and_never_mixed() {
     for (name, expected) in [
         (
             "ru.tsv",
-            "expected UTF-8 or windows-1252, got bytes that are likeliest windows-1251: set `encoding`",
+            "expected UTF-8 or windows-1252, got bytes that are most likely windows-1251: set `encoding`",
         ),
-        ("zh.tsv", "got bytes that are likeliest GBK: set `encoding` (`data.encoding` in a config) to `gbk`"),
+        (
+            "zh.tsv",
+            "got bytes that are most likely GBK: set `encoding` (`data.encoding` in a config) to `gbk`",
+        ),
         ("zeros.tsv", "got UTF-16BE without a byte order mark: set `encoding`"),
         (
             "both.tsv",
@@ -241,7 +247,7 @@ fn a_later_file_with_its_columns_in_another_order_is_refused() {
         let said = files.said(LabelledTexts::open(files.at(pattern)));
         let expected = format!(
             "expected the text in column {text} and the label in column {label}, as in an earlier file, got values in \
-             column {text} that repeat and are shorter than those in column {label}; put the columns of all files in one order"
+             column {text} that repeat and are shorter than those in column {label}; put the columns of all files in the same order"
         );
         assert!(said.contains(&expected), "{said}");
         // Columns that the user has set are not checked.
@@ -357,7 +363,7 @@ fn two_files_are_read_line_by_line() {
         files.at("t.de").display(),
         files.at("gap.en").display()
     )));
-    assert!(said.contains("t.de:2: expected a text, as line 2 of"), "{said}");
+    assert!(said.contains("t.de:2: expected a text, since line 2 of"), "{said}");
 }
 
 #[test]
@@ -397,7 +403,7 @@ fn parts_of_two_languages_are_found_by_their_endings() {
         "{}",
         said("c")
     );
-    assert!(said("d/*.{de,en}").contains("expected one, got `train.de` and `train.de.gz`"));
+    assert!(said("d/*.{de,en}").contains("expected one file, got `train.de` and `train.de.gz`"));
     assert!(said("e/*.{de,en}").contains("expected `train.de` and `train.en`, got none"));
     // A file with the exact name of a part takes precedence over notes beside it.
     assert_eq!(name(&crate::data::DataPaths::find(files.at("f")).unwrap().train), "train.tsv");

@@ -55,7 +55,8 @@ impl StepLevels {
             return Ok(None);
         };
         if class == Class::Constant {
-            let (what, got) = ("operator that makes sequences in a step", "an operator without one");
+            let (what, got) =
+                ("operator that makes sequences in a step", "an operator without such an input");
             return Err(Error::of(ErrorKind::Program, what, "an input with rows of the step", got));
         }
         for &(level, upper) in &parsed.made {

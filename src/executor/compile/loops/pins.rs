@@ -29,7 +29,7 @@ pub(super) fn stays(source: &Source<'_>, levels: &StepLevels, id: OpId, class: C
     let facts = parsed.facts;
     if facts.reach == Reach::Batch && class != Class::Constant {
         let got = format!("`{}`, whose result depends on the whole batch", op.kind);
-        let expected = "a row- or sequence-wise one";
+        let expected = "a row-wise or sequence-wise operator";
         return Err(Error::of(ErrorKind::Program, "operator in a step block", expected, got));
     }
     if class == Class::Sequence && !parsed.made.is_empty() {

@@ -72,13 +72,13 @@ impl Program {
             }
             let wrong = |expected: &str, id: VarId| {
                 let name = self.shown(id);
-                Err(malformed(format!("operator `{}`", op.kind), expected, "another").variable(name))
+                Err(malformed(format!("operator `{}`", op.kind), expected, "another variable").variable(name))
             };
             for id in op.reads() {
                 let role = self.has_var(id)?.role;
                 let made = role.is_computed() || role == VarRole::Step;
                 if made && !known.contains(&id) {
-                    return wrong("to read what was written before", id);
+                    return wrong("to read only variables that are written before", id);
                 }
             }
             if let Some(step) = op.step.as_deref() {
@@ -92,7 +92,7 @@ impl Program {
                 }
                 // The backward operator of `mul(x, x)` has the gradient of `x` in two output slots, which is allowed.
                 if !own.insert(id) && (op.role != Role::Backward || op.reads().any(|read| read == id)) {
-                    return wrong("to write what it does not read", id);
+                    return wrong("to write no variable that it reads", id);
                 }
             }
         }

@@ -303,7 +303,7 @@ fn a_product_with_a_fault_in_what_it_computes_is_found() {
     finds::<Product<ROUNDS>>("f32", "`out` in f32, element 0: ");
     finds::<Product<COUNTS_THE_BATCH>>("batch independence", "sequence 0 alone: `out`[0]: other bits");
     finds::<Product<KEEPS_IN_SECRET>>("shape and LoD", "`out`: Drops, but its LoD is [[");
-    finds::<Product<READS_IN_SECRET>>("reads", "not among what `Op::gradient` says");
+    finds::<Product<READS_IN_SECRET>>("reads", "`Op::gradient` does not declare");
     finds::<Product<READS_A_SHAPE>>("shape only", "`y` holds other numbers: output, element 0: ");
     finds::<Product<PASSES_NOTHING_ON>>(
         "without gradient",

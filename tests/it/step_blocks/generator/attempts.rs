@@ -35,7 +35,7 @@ struct Mistake {
 }
 
 /// Words of errors that are no user's business.
-const INTERNAL: [&str; 4] = ["merged", "malformed", "a place inside its step", "internal"];
+const INTERNAL: [&str; 4] = ["merged", "malformed", "a place inside the step", "internal"];
 
 /// The refusals of the builder, counted by their words; and the refusals that do not name the line of the call, or that mention
 /// internals.
