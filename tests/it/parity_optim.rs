@@ -408,7 +408,7 @@ fn rules_whose_moves_wait_ask_for_the_updates_before() {
         let attributes = rule.attributes.with("mode", "exact");
         let made = Direct::of(&ops::catalogue(), rule.kind, &attributes, &operands);
         let said = made.err().unwrap().to_string();
-        assert!(said.contains("input `history`: expected the updates before"), "{}: {said}", rule.kind);
+        assert!(said.contains("input `history`: expected the history of updates"), "{}: {said}", rule.kind);
     }
 }
 

@@ -35,7 +35,7 @@ fn a_constant_may_come_first() {
     let narrow = net.slice(words, 0..2);
     says(
         net.sub(scale, narrow),
-        "`y`: expected rows of 3 numbers, as `x` has, or of one, got f32[rows0, 2] lod(0)",
+        "`y`: expected rows of 3 numbers, as `x` has, or of one number, got f32[rows0, 2] lod(0)",
     );
 }
 
@@ -75,7 +75,7 @@ fn rows_and_widths_must_meet() {
     );
     says(
         net.add(source, constant(&net, &[2])),
-        "`y`: expected rows of 3 numbers, as `x` has, or of one, got f32[2]",
+        "`y`: expected rows of 3 numbers, as `x` has, or of one number, got f32[2]",
     );
     says(net.concat(&[source, target]), "input `x`[1]: expected the dtype, rows and LoD of the first");
     says(net.tanh(ids), "input `x`: expected dtype f32 or f64, got i64[rows2] lod(2)");
@@ -247,7 +247,7 @@ fn the_optimizer_and_the_run_are_wrong_at_their_lines() {
 
     says(
         Executor::new(&program, &registry, &[far.id()], 1).map(|_| ()),
-        "wanted variable: expected one of the",
+        "wanted variable: expected a variable of the",
     );
     says(
         Executor::new(&program, &registry, &[y.id()], 1 << 40).map(|_| ()),

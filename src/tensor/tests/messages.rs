@@ -94,7 +94,7 @@ fn of_coo_and_selected_rows() {
     said(x.get::<f32>(&[1]), "place in coo: expected a place within shape [2, 3], got [1]");
     said(x.take(&[2]), "row number at place 0: expected below 2, got 2");
     said(x.slice_rows(0..3), "rows to slice: expected a range within 0..2, got 0..3");
-    said(x.permute_axes(&[0, 0]), "axes to permute: expected each of the 2 once, got [0, 0]");
+    said(x.permute_axes(&[0, 0]), "axes to permute: expected each of the 2 axes once, got [0, 0]");
     let cube = Coo::zeros(DType::F32, &[2, 3, 1]).unwrap();
     said(x.add(&cube), "coo to add: expected f32 [2, 3], got f32 [2, 3, 1]");
     said(
