@@ -216,7 +216,8 @@ fn a_text_that_exceeds_the_limit_is_named_by_its_line() {
     place.write("reviews.tsv", &format!("{}{long}\tgood\n", reviews()));
     place.write("dev.tsv", &reviews());
     let lines = reviews().lines().count() + 1;
-    let train = ["train", "--train", "reviews.tsv", "--dev", "dev.tsv", "--run", "run", "--set", "memory=30MB"];
+    let train =
+        ["train", "--train", "reviews.tsv", "--dev", "dev.tsv", "--run", "run", "--set", "memory=30MB"];
     let refused = place.command(&train).output().unwrap();
     let said = String::from_utf8_lossy(&refused.stderr);
     assert_eq!(refused.status.code(), Some(1), "{said}");
