@@ -81,7 +81,8 @@ fn compare(
         && (!before.is_exact() || (bound.buffers, bound.orders) == (memory.buffers, memory.orders))
         && memory.buffers >= executor.bytes()
         && computed >= peak
-        && computed <= peak + peak * 15 / 100 + SLACK;
+        // In some loops in loops, the rows of a static input are counted by an upper bound, even after the run.
+        && (!counts.is_exact() || computed <= peak + peak * 15 / 100 + SLACK);
     let ratio = computed as f64 / peak as f64;
     let told = format!(
         "{ratio:.3} {name}, {threads} threads: {computed} bytes computed, {peak} measured, {} before, {allocated} to ask\n{memory:?}, {} of buffers",

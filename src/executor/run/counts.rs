@@ -75,6 +75,12 @@ impl CountSource<'_> {
     /// certainty in `known`.
     fn count(&self, quantity: &Quantity, needs: &Needs, known: &mut Certainty) -> usize {
         if let Some(value) = self.value(quantity) {
+            // The plan does not show which of the two quantities the calls have, so the larger one is an upper bound.
+            if let Quantity::Larger(two) = quantity
+                && self.value(&two[0]) != self.value(&two[1])
+            {
+                *known = (*known).max(Certainty::AtMost);
+            }
             return value;
         }
         *known = (*known).max(Certainty::AtMost);
