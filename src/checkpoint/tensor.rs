@@ -211,7 +211,7 @@ pub(super) fn declared(
     let Some(desc) = desc else {
         return Err(match section {
             CARRIED => wrong(&what, "the name of a feed", "another name"),
-            _ => wrong(&what, "only variables of the program", "another name"),
+            _ => wrong(&what, "only variables that the program keeps", "another variable"),
         });
     };
     let Layout { dtype, shape, levels, .. } = layout;
@@ -249,7 +249,9 @@ pub(super) fn complete(
         fits(desc, Layout::of(value), &|_, expected, got| wrong(&what, expected, got))?;
     }
     match tensors.keys().find(|name| !vars.contains_key(name.as_str())) {
-        Some(name) => Err(wrong(&about(section, name), "only variables of the program", "another name")),
+        Some(name) => {
+            Err(wrong(&about(section, name), "only variables that the program keeps", "another variable"))
+        }
         None => Ok(()),
     }
 }

@@ -149,7 +149,9 @@ impl RepeatedTraining {
         let mut ready = None;
         if first <= self.count {
             let (config, name) = self.of(first)?;
-            ready = Some((first, prepared(&config, &self.path.join(name)).usage()?));
+            let mut prepared = prepared(&config, &self.path.join(name)).usage()?;
+            prepared.trainer.check_data(&*prepared.train, &*prepared.dev)?;
+            ready = Some((first, prepared));
         }
         if !resumes {
             check_new(&self.path, false)?;

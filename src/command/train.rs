@@ -140,7 +140,9 @@ impl Train {
         let memory = ranks::memory(world.as_ref(), &config, last.as_deref())?;
         if let Some(set) = config.run.memory.filter(|set| last.is_some() && set.bytes() != memory) {
             let known = ByteSize::of_bytes(memory);
-            terminal::say(format!("memory limit: {known}, as in the training so far; {set} is ignored"));
+            if first && !self.console.quiet {
+                terminal::say(format!("memory limit: {known}, as in the training so far; {set} is ignored"));
+            }
             config.run.memory = Some(known);
         }
         let prepared = prepare_within(&config, last.as_deref(), memory);
@@ -160,6 +162,10 @@ impl Train {
             check_new(&path, self.overwrite)?;
         }
         let folder = Folder::take(path)?;
+        if self.resume.is_none() {
+            // Another process may have written a run to the folder before this process locked it.
+            check_new(folder.path(), self.overwrite)?;
+        }
         if !self.console.quiet {
             prepared.said.iter().for_each(terminal::say);
             terminal::say(format!("run folder: {}", folder.path().display()));

@@ -119,11 +119,12 @@ impl Training<'_> {
         }
         if resumes {
             let config = run::config(folder.path());
-            let anew = |e: unpadded::Error| {
-                e.noted(format!(
+            let anew = |e: unpadded::Error| match e.kind() {
+                ErrorKind::Memory => e,
+                _ => e.noted(format!(
                     "`unpadded train {} --run NEW` trains anew, as the config says now",
                     config.display()
-                ))
+                )),
             };
             trainer.resume(&last).map_err(anew).usage()?;
             trainer.check_data(&**train, &**dev).map_err(anew).usage()?;
@@ -132,7 +133,7 @@ impl Training<'_> {
             std::fs::remove_file(run::best(folder.path())).ok();
         } else {
             // An earlier run in the folder is removed only if this training can begin.
-            trainer.check_data(&**train, &**dev).inspect_err(|_| folder.abandon()).usage()?;
+            trainer.check_data(&**train, &**dev).inspect_err(|_| folder.abandon())?;
             folder.clear()?;
         }
         folder.write("config.toml", &config.commented())?;

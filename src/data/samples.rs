@@ -38,7 +38,9 @@ pub(super) struct FlatSamples {
     sparse: Vec<Csr>,
     /// The memory of the numbers in `sparse`, in bytes.
     sparse_bytes: usize,
-    /// The files that the samples were read from.
+    /// For each sample, the index of its file in `files`, and its line; line 0 means that the line is unknown.
+    lines: Vec<[u32; 2]>,
+    /// The files that the samples were read from. A file may occur several times.
     files: Vec<Arc<str>>,
     fingerprint: Fingerprint,
 }
@@ -61,6 +63,7 @@ impl FlatSamples {
         // The flat bytes of a sample are never more than the memory of its fields.
         reserve::items(&mut self.bytes, sample.bytes(), "samples")?;
         reserve::items(&mut self.ends, 1, "samples")?;
+        reserve::items(&mut self.lines, 1, "samples")?;
         self.push(sample);
         Ok(())
     }
@@ -68,47 +71,42 @@ impl FlatSamples {
     fn push(&mut self, sample: &Sample) {
         self.fingerprint = sample.fingerprint(self.fingerprint);
         self.count(sample.number as usize);
-        self.put_file_line(sample.place.as_ref());
         for field in &sample.fields {
             self.field(field);
         }
         self.ends.push(self.bytes.len());
+        let line = self.file_line(sample.place.as_ref());
+        self.lines.push(line);
     }
 
     /// The memory that the samples take, in bytes.
     pub(super) fn size(&self) -> usize {
         let sparse = self.sparse.len() * size_of::<Csr>() + self.sparse_bytes;
-        self.bytes.len() + self.ends.len() * size_of::<usize>() + sparse
+        // Lines count even if they are unknown: where a sample was read must not decide which samples make a batch.
+        let each = size_of::<usize>() + size_of::<[u32; 2]>();
+        self.bytes.len() + self.ends.len() * each + sparse
     }
 
     /// Ends the samples, and releases the unused capacity of the vectors.
     pub(super) fn end(mut self) -> Samples {
         self.bytes.shrink_to_fit();
         self.ends.shrink_to_fit();
+        self.lines.shrink_to_fit();
         self.sparse.shrink_to_fit();
         let fingerprint = self.fingerprint.finish();
         Samples { flat: Arc::new(self), fingerprint }
     }
 
-    /// Appends the place of a sample: 0 if it is unknown; else the line, and how many files are before the file in the list.
-    fn put_file_line(&mut self, place: Option<&FileLine>) {
-        let Some(FileLine { file, line }) = place else { return self.count(0) };
-        self.count(*line as usize);
-        // Samples come file by file, so the file of a sample is almost always the last file so far.
-        let known = self.files.iter().rposition(|known| known == file).unwrap_or_else(|| {
+    /// Returns the entry in `lines` for the place of a sample.
+    fn file_line(&mut self, place: Option<&FileLine>) -> [u32; 2] {
+        let Some(FileLine { file, line }) = place else { return [0; 2] };
+        if self.files.last().is_none_or(|last| last != file) {
             self.files.push(Arc::clone(file));
-            self.files.len() - 1
-        });
-        self.count(known);
-    }
-
-    fn file_line(&self, bytes: &mut SampleBytes<'_>) -> Option<Option<FileLine>> {
-        let line = bytes.count()? as u64;
-        Some(if line == 0 {
-            None
-        } else {
-            Some(FileLine::new(Arc::clone(self.files.get(bytes.count()?)?), line))
-        })
+        }
+        match (u32::try_from(self.files.len() - 1), u32::try_from(*line)) {
+            (Ok(file), Ok(line)) => [file, line],
+            _ => [0; 2],
+        }
     }
 
     fn field(&mut self, field: &Field) {
@@ -191,12 +189,15 @@ impl FlatSamples {
         let end = *self.ends.get(i)?;
         let start = i.checked_sub(1).and_then(|before| self.ends.get(before)).copied().unwrap_or(0);
         let mut bytes = SampleBytes(self.bytes.get(start..end)?);
-        let (number, place) = (bytes.count()? as u64, self.file_line(&mut bytes)?);
-        let mut fields = Vec::new();
+        let (number, mut fields) = (bytes.count()? as u64, Vec::new());
         while !bytes.0.is_empty() {
             fields.push(self.read(&mut bytes)?);
         }
-        Some(Sample::new(number, fields).placed(place))
+        let [file, line] = *self.lines.get(i)?;
+        let file = self.files.get(file as usize).filter(|_| line > 0);
+        Some(
+            Sample::new(number, fields).placed(file.map(|file| FileLine::new(Arc::clone(file), line.into()))),
+        )
     }
 
     fn read(&self, bytes: &mut SampleBytes<'_>) -> Option<Field> {
@@ -374,12 +375,18 @@ mod tests {
         ]
     }
 
+    fn place() -> impl Strategy<Value = Option<FileLine>> {
+        let lines = prop_oneof![0u64..3, Just(u64::from(u32::MAX)), Just(1 << 32)];
+        prop::option::of((0..3, lines).prop_map(|(file, line)| FileLine::new(format!("{file}.tsv"), line)))
+    }
+
     proptest! {
         #[test]
         fn samples_are_returned_as_they_were_stored(
-            samples in prop::collection::vec((any::<u64>(), prop::collection::vec(field(), 0..4)), 0..6),
+            samples in prop::collection::vec((any::<u64>(), prop::collection::vec(field(), 0..4), place()), 0..6),
         ) {
-            let samples: Vec<Sample> = samples.into_iter().map(|(number, fields)| Sample::new(number, fields)).collect();
+            let sample = |(number, fields, place)| Sample::new(number, fields).placed(place);
+            let samples: Vec<Sample> = samples.into_iter().map(sample).collect();
             let mut flat = FlatSamples::default();
             for sample in &samples {
                 let before = flat.bytes.len();
@@ -388,6 +395,10 @@ mod tests {
             }
             let (tried, stored) = (flat.end(), Samples::from(samples.clone()));
             prop_assert!(stored.iter().eq(samples.iter().cloned()) && tried.iter().eq(samples.iter().cloned()));
+            for (sample, found) in samples.iter().zip(stored.iter()) {
+                let known = |place: &&FileLine| (1..=u64::from(u32::MAX)).contains(&place.line);
+                prop_assert_eq!(found.place.as_ref(), sample.place.as_ref().filter(known));
+            }
             prop_assert!(stored.get(samples.len()).is_none() && stored.fingerprint == tried.fingerprint);
         }
     }

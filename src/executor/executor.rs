@@ -443,7 +443,7 @@ impl Executor {
         match grad.and_then(|grad| Some((grad, self.plan.of_var[grad.0 as usize]?))) {
             Some((_, slot)) if self.plan.slots[slot].persistent => {
                 let got =
-                    format!("`{}`, whose update reads a variable of the scope", self.program.var(param).name);
+                    format!("`{}`, whose gradient is a variable of the scope", self.program.var(param).name);
                 Err(Error::of(ErrorKind::Program, "gradient", "a gradient that the program computes", got))
             }
             Some((grad, slot)) => Ok(GradientSlot { slot, grad }),

@@ -40,7 +40,7 @@ impl MemoryLimit {
             (format!("at most {}", limit_shown(limit as u128)), excess_shown(total as u128));
         let error =
             Error::of(ErrorKind::Memory, "memory of a batch", expected, format!("{got} for {rows} rows"));
-        let note = format!("split the text, or raise the memory limit to {got}");
+        let note = format!("split the text, or raise the memory limit to at least {got}");
         Err(error.noted(note).over_limit())
     }
 }

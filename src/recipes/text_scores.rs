@@ -120,7 +120,7 @@ impl TextScores {
         scored.examples = self.examples.end();
         let [fewest, most] = self.several;
         scored.notes.push(format!(
-            "{} different sources are translated and scored, each against all its targets; loss and perplexity are of all {} pairs",
+            "{} sources are translated and scored, equal sources as one against their targets; loss and perplexity are of all {} pairs",
             scored.sample.texts(),
             self.references
         ));

@@ -116,7 +116,8 @@ struct Deficit {
 
 /// Returns the memory limit with which `bytes` fit beside the memory that the limit leaves free.
 fn limit_of(bytes: usize) -> u128 {
-    (bytes + bytes / (RESERVE - 1) + RESERVE) as u128
+    let (bytes, reserve) = (bytes as u128, RESERVE as u128);
+    bytes + bytes / (reserve - 1) + reserve
 }
 
 impl Trainer {
@@ -267,7 +268,9 @@ impl Trainer {
 
     /// Checks that the limit leaves memory for batches beside the parameters, the optimizer's state and the data.
     pub(super) fn has_room(&self) -> Result<()> {
-        let budget = self.budget(false);
+        let in_parts = self.is_in_parts();
+        let sums = if in_parts { self.bytes_of_sums(0) } else { 0 };
+        let budget = Budget { sums, ..self.budget(in_parts) };
         let memory = budget.with_training(MemoryUse::of_program(&self.state.program));
         match budget.limit > 0 && budget.left(&memory) == 0 {
             true => Err(self.too_low(memory.fixed())),
@@ -406,11 +409,11 @@ impl Trainer {
         };
         // The memory above `base` grows at least in proportion to the rows, so this number of rows fits.
         let fit = rows as u128 * left.saturating_sub(base) as u128 / (needed - base).max(1) as u128;
-        let limit = excess_shown(limit_of(needed + fixed));
+        let limit = excess_shown(limit_of(needed.saturating_add(fixed)));
         let error = error.noted(match count {
-            1 => format!("about {fit} tokens fit; shorten the sample, or raise the memory limit to {limit}"),
+            1 => format!("about {fit} tokens fit; shorten the sample, or raise the memory limit to at least {limit}"),
             _ => {
-                format!("about {fit} tokens fit; make smaller batches, or raise the memory limit to {limit}")
+                format!("about {fit} tokens fit; make smaller batches, or raise the memory limit to at least {limit}")
             }
         });
         self.of_limit(error)

@@ -58,7 +58,7 @@ fn two_languages_are_read_by_their_names() {
     let tested: Value =
         serde_json::from_str(&fs::read_to_string(place.0.join("run/test.json")).unwrap()).unwrap();
     assert_eq!(tested["counts"], serde_json::json!({"texts": 20, "pairs": 20}));
-    let note = "20 different sources are translated and scored, each against all its targets; loss and perplexity are of all 20 pairs";
+    let note = "20 sources are translated and scored, equal sources as one against their targets; loss and perplexity are of all 20 pairs";
     assert_eq!(tested["notes"][0], note);
 
     // The column names decide which column is the source, whatever their order.

@@ -162,7 +162,8 @@ fn what_cannot_be_divided_is_refused() {
         "{text}"
     );
     assert!(
-        text.contains(" tokens fit; ") && text.contains("shorten the sample, or raise the memory limit to "),
+        text.contains(" tokens fit; ")
+            && text.contains("shorten the sample, or raise the memory limit to at least "),
         "{text}"
     );
     // An operator that reads a whole batch.
