@@ -100,6 +100,7 @@ pub mod why {}
 /// Short answers to common tasks, to copy.
 ///
 /// [cells]: crate::guide::cells
+/// [cells#residual-and-dropout]: crate::guide::cells#residual-and-dropout
 /// [first_model]: crate::guide::first_model
 /// [generation#many-callers-at-once]: crate::guide::generation#many-callers-at-once
 /// [lod#two-levels-in-a-model]: crate::guide::lod#two-levels-in-a-model
