@@ -133,7 +133,7 @@ impl Folder {
         match lock.try_lock() {
             Ok(()) => Ok(Self { path, _lock: lock, created }),
             Err(TryLockError::WouldBlock) => bad(format!(
-                "run folder `{name}`: expected a folder that is not in use, got a folder that another training writes to; --run names another folder"
+                "run folder `{name}`: expected a folder that is not in use, got a folder that another training writes to; use `--run NEW` to choose another folder"
             )),
             // If the file system supports no locks, the training runs without this lock; the checkpoint file has its own
             // lock.

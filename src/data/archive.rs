@@ -1,5 +1,5 @@
-//! Reads the bytes of a file, or of text that is embedded in the program: plain, or compressed with gzip or zip. All
-//! bytes are streamed, so a large compressed file needs no more memory than a small one.
+//! Reads the bytes of a file, or of text that is embedded in the program. The bytes may be compressed with gzip or zip.
+//! All bytes are streamed, so a large compressed file needs no more memory than a small one.
 
 #[cfg(feature = "parquet")]
 use std::fs::File;

@@ -104,7 +104,7 @@ impl Field {
             Self::Sparse { columns, indices, .. } => {
                 let beyond = |&index: &i64| usize::try_from(index).map_or(true, |index| index >= *columns);
                 let place = indices.iter().position(beyond)?;
-                let expected = format!("indices of 0 or more and below its {columns} columns");
+                let expected = format!("indices of 0 or more and less than {columns}, its number of columns");
                 Some((expected, format!("{} at place {place}", indices[place])))
             }
             Self::SparseRows(csr) if csr.dtype() != DType::F32 => {

@@ -105,7 +105,8 @@ impl Continuous {
     /// ```
     ///
     /// # Errors
-    /// Fails as [`Self::try_new`] does, if an id is not less than `below`, or if the temporary file cannot be written.
+    /// Fails as [`Self::try_new`] does. Also fails if an id is not less than `below`, or if the temporary file cannot be
+    /// written.
     #[track_caller]
     pub fn windowed(
         ids: impl IntoIterator<Item = Result<i64>>,

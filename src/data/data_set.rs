@@ -141,9 +141,9 @@ impl<R> DataSet<R> {
         (Self { records: rest, ..self }, held)
     }
 
-    /// Divides the records into a training, a held-out and a test part, which are returned in this order. A record is
-    /// in the test part if `number` returns 0 for the record, in the held-out part for 1, else in the training part.
-    /// `number` may be a hash that other programs use, too, so that all programs make the same three parts.
+    /// Divides the records into a training, a held-out and a test part, which are returned in this order. A record is in the
+    /// test part if `number` returns 0 for the record, and in the held-out part if `number` returns 1. Every other record is in
+    /// the training part. `number` may be a hash that other programs use, too, so that all programs make the same three parts.
     ///
     /// ```
     /// use unpadded::data::{Pairs, TextFile};
@@ -190,7 +190,7 @@ impl<R: Record> DataSet<R> {
     /// Reads the records of several paths into one data set, with the options `options`.
     ///
     /// # Errors
-    /// Fails as [`Self::open`] does, if there is no path, or if the options name a column that does not exist.
+    /// Fails as [`Self::open`] does. Also fails if there is no path, or if the options name a column that does not exist.
     #[track_caller]
     pub fn open_with<P: AsRef<Path>>(
         paths: impl IntoIterator<Item = P>,
@@ -227,12 +227,17 @@ impl<R: Record> DataSet<R> {
         if self.records.is_empty() { Err(none::<R>(&self.name)) } else { Ok(()) }
     }
 
-    /// Hold-out: holds out about one in `one_in` records, and returns the remaining records, then the held-out records.
-    /// If `one_in` is 0, nothing is held out. Only the seed and the record itself decide whether the record is held
-    /// out. A held-out record therefore stays held out when other records are added. For a labelled text, the group
-    /// decides or, without a group, the text. For a pair, the source decides; for a tagged text, the words decide; for
-    /// a row, the query number decides (without a query, the entries). For example, the texts of one group are either
-    /// all held out or all kept.
+    /// Hold-out: holds out about one in `one_in` records, and returns the remaining records, then the held-out records. If
+    /// `one_in` is 0, nothing is held out. Only the seed and a part of the record decide whether the record is held out. A
+    /// held-out record therefore stays held out when other records are added.
+    ///
+    /// The part that decides is:
+    /// - for a labelled text: the group; if the text has no group, the text itself;
+    /// - for a pair: the source;
+    /// - for a tagged text: the words;
+    /// - for a row: the query number; if the row has no query number, the entries.
+    ///
+    /// For example, the texts of one group are either all held out or all kept.
     ///
     /// ```
     /// use unpadded::data::{LabelledTexts, TextFile};

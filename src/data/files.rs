@@ -119,7 +119,7 @@ impl<R: Record> Files<R> {
     /// Opens the records of several paths as one data set, with the options `options`.
     ///
     /// # Errors
-    /// Fails as [`Self::open`] does, if there is no path, or if the options name a column that does not exist.
+    /// Fails as [`Self::open`] does. Also fails if there is no path, or if the options name a column that does not exist.
     #[track_caller]
     pub fn open_with<P: AsRef<Path>>(
         paths: impl IntoIterator<Item = P>,
@@ -363,8 +363,8 @@ impl LabelledFiles {
     /// a window of [`Loader::buffer`] texts.
     ///
     /// # Errors
-    /// Fails as [`Loader::new`] does, if there is no text, if a vocabulary lacks a label or a token, or if a file has
-    /// an error.
+    /// Fails as [`Loader::new`] does. Also fails if there is no text, if a vocabulary lacks a label or a token, or if a file
+    /// has an error.
     #[track_caller]
     pub fn loader(
         &self,

@@ -130,8 +130,8 @@ impl LabelledRows {
     /// labels.
     ///
     /// # Errors
-    /// Fails as [`Loader::new`] does, if there is no row, or if an entry is not in the first `columns` columns. Also
-    /// fails if a label is not one of the classes, or is not finite in `f32`. The message has the number of the row,
+    /// Fails as [`Loader::new`] does. Also fails if there is no row, if an entry is not in the first `columns` columns,
+    /// or if a label is not one of the classes or is not finite in `f32`. The message has the number of the row,
     /// counted from 0.
     #[track_caller]
     pub fn loader(&self, feeds: [&str; 2], columns: usize, target: Target<'_>) -> Result<Loader> {
@@ -139,7 +139,7 @@ impl LabelledRows {
             let of = |what: &str| format!("{what} of row {number} in `{}`", self.name);
             let beyond = |&&index: &&i64| usize::try_from(index).map_or(true, |index| index >= columns);
             if let Some(index) = row.indices.iter().find(beyond) {
-                let expected = format!("0 or more and below the {columns} columns");
+                let expected = format!("0 or more and less than {columns}, the number of columns");
                 let error = Error::of(ErrorKind::Format, of("index"), expected, index.to_string());
                 return Err(error.noted("`LabelledRows::drop_beyond` leaves such entries out"));
             }

@@ -100,7 +100,7 @@ impl LabelledTexts {
     /// feeds.
     ///
     /// # Errors
-    /// Fails as [`Loader::new`] does, if there is no text, or if a vocabulary lacks a label or a token.
+    /// Fails as [`Loader::new`] does. Also fails if there is no text, or if a vocabulary lacks a label or a token.
     #[track_caller]
     pub fn loader(
         &self,

@@ -91,7 +91,8 @@ pub(crate) fn shown(bytes: u128) -> String {
     rounded(bytes, f64::round)
 }
 
-/// Formats a number of bytes that does not fit, rounded up; in a message, it is larger than a limit by [`limit_shown`].
+/// Formats, rounded up, a number of bytes that exceeds a limit. In a message, the number is therefore larger than the
+/// limit, which [`limit_shown`] rounds down.
 pub(crate) fn excess_shown(bytes: u128) -> String {
     rounded(bytes, f64::ceil)
 }

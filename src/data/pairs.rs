@@ -9,12 +9,17 @@ use crate::error::{AtCaller, Error, Result};
 /// A data set of pairs of a source and a target text, such as sentences and their translations, in memory. A source
 /// text may occur in several pairs with different targets.
 ///
-/// [`DataSet::open`] reads these paths: a file with columns between tabs or commas; JSON Lines or Parquet; a
-/// pronouncing dictionary in the format of CMUdict, without stress marks; a pattern of several files, such as
-/// `data/*.tsv`; two parallel files `train.{de,en}`, the source first; a file in a zip, `some.zip!file`. In columns
-/// between tabs without a header, the source is the first column and the target is the second column, as in
-/// [`Pairs::of_lines`]. A zip with several files is read if the names of all files but one begin with `_`; these files
-/// are notes.
+/// [`DataSet::open`] reads these paths:
+/// - a file with columns between tabs or commas;
+/// - a file of JSON Lines or Parquet;
+/// - a pronouncing dictionary in the format of CMUdict; stress marks are removed;
+/// - several files, by a pattern such as `data/*.tsv`;
+/// - two parallel files, as in `train.{de,en}`, where the file of the sources comes first;
+/// - a file in a zip, as in `some.zip!file`.
+///
+/// If columns between tabs have no header, the source is the first column and the target is the second column, as in
+/// [`Pairs::of_lines`]. A zip with several files is read if the names of all files but one begin with `_`. Files with
+/// such names are notes.
 ///
 /// ```
 /// use unpadded::data::{Data, Limits, Pairs, TextFile, Tokenizer, Vocabulary};

@@ -234,10 +234,10 @@ impl TagScheme {
         Ok(chunks)
     }
 
-    /// Returns the transition constraints of the scheme as an array of shape `[tags + 2, tags]`, indexed by the ids of
-    /// `tags`: 0 where the tag of the column may follow the tag of the row, minus infinity elsewhere. Row *i* is for
-    /// the previous tag *i*. The last two rows are for the start and the end of a sentence. The parameter with the
-    /// transitions of a conditional random field has the same layout.
+    /// Returns the transition constraints of the scheme as an array of shape `[tags + 2, tags]`, indexed by the ids of `tags`.
+    /// An entry is 0 if the tag of the column may follow the tag of the row, otherwise minus infinity. Row *i* is for the
+    /// previous tag *i*. The last two rows are for the start and the end of a sentence. The parameter with the transitions of a
+    /// conditional random field has the same layout.
     ///
     /// # Errors
     /// Fails if a token of `tags` is not a tag of the scheme.

@@ -95,7 +95,7 @@ impl TaggedText {
 ///   of `seq.out` has the tags of these words, and line `n` of the optional file `label` has the label of the text.
 ///
 /// A pattern such as `data/*.conll` reads several files; `some.zip!file` reads a file in a zip. The options name a
-/// column by its number, counted from 1, or by its name: in CoNLL-U, a column has a number and a name; in JSON and
+/// column by its number, counted from 1, or by its name. In CoNLL-U, a column has a number and a name. In JSON and
 /// Parquet, a column has only a name.
 ///
 /// ```
@@ -144,8 +144,9 @@ impl TaggedTexts {
     /// blank in all files is skipped.
     ///
     /// # Errors
-    /// Fails if a file cannot be read or has no text; if one file ends before another file; if a text has a different
-    /// number of tags and words, no label, or a label but no words. The message has the file and the line.
+    /// Fails if a file cannot be read or has no text, or if one file ends before another file. Also fails if a text
+    /// does not have one tag per word, has no label, or has a label but no words. The message has the file and the
+    /// line.
     #[track_caller]
     pub fn of_parallel(words: &TextFile, tags: &TextFile, labels: Option<&TextFile>) -> Result<Self> {
         let read = || reserve::collected(of_lines(words, tags, labels)?, &words.name());

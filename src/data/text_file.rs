@@ -19,7 +19,7 @@ use super::records::{
 };
 use crate::error::{AtCaller, Error, ErrorKind, Result};
 
-/// A text file, plain or compressed with gzip or zip. The encoding is UTF-8 unless [`Self::encoding`] sets another
+/// A text file, which may be compressed with gzip or zip. The encoding is UTF-8 unless [`Self::encoding`] sets another
 /// encoding.
 ///
 /// ```
@@ -448,9 +448,12 @@ impl TextFile {
     /// a row may be in any order. In the returned rows, the indices ascend and count from 0. The values of a row are
     /// rounded to `f32`.
     ///
-    /// A line is malformed in three cases: the label is no finite number, or is several numbers such as `1,3`; an index
-    /// is repeated, is not a whole number, or is below the first index; a value is not finite in `f32`. The message
-    /// numbers the pairs `index:value` of a line from 1 on; `qid` is not counted.
+    /// A line is malformed in these cases:
+    /// - The label is not a finite number, or consists of several numbers, such as `1,3`.
+    /// - An index is repeated, is not a whole number, or is less than the first index.
+    /// - A value is not finite in `f32`.
+    ///
+    /// The message numbers the pairs `index:value` of a line from 1 on; `qid` is not counted.
     ///
     /// ```
     /// use unpadded::data::{FirstIndex, TextFile};

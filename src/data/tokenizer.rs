@@ -79,9 +79,9 @@ impl Tokenizer {
         Self { cut: Cut::Characters, lowercase: false }
     }
 
-    /// Returns a reversible tokenizer of words and marks. Letters and digits in a row are one piece, together with an
-    /// apostrophe right after the last letter; every other mark is a piece of its own. A piece that follows another
-    /// piece without a space begins with U+FFED.
+    /// Returns a reversible tokenizer of words and marks. Successive letters and digits are one piece. An apostrophe
+    /// right after the last letter is a part of the piece. Every other mark is a piece of its own. A piece that
+    /// follows another piece without a space begins with U+FFED.
     ///
     /// ```
     /// use unpadded::data::Tokenizer;

@@ -250,8 +250,8 @@ impl Vocabulary {
         self.index.get(token).copied()
     }
 
-    /// Returns the id of a special token. If the limits did not name this special token, returns the id of the token
-    /// with this name, for example in the vocabulary of a `tokenizer.json`.
+    /// Returns the id of the special token `name`. If the vocabulary has no special token of this name, returns the id
+    /// of the ordinary token `name`, for example in the vocabulary of a `tokenizer.json`.
     ///
     /// # Errors
     /// Fails if no token has this name; the message lists the special tokens.
@@ -339,8 +339,8 @@ impl Vocabulary {
         self.tokens.get(usize::try_from(id).ok()?).map(|token| &**token)
     }
 
-    /// Returns the count of the token with this id in the texts; for [`Self::UNKNOWN`], the total count of the tokens
-    /// that were left out; 0 if no token has the id.
+    /// Returns the count of the token with this id in the texts; 0 if no token has the id. The count of
+    /// [`Self::UNKNOWN`] is the total count of the tokens that were left out.
     pub fn count(&self, id: i64) -> u64 {
         usize::try_from(id).ok().and_then(|id| self.counts.get(id)).copied().unwrap_or(0)
     }

@@ -102,11 +102,14 @@ impl WordVectors {
     /// ```
     ///
     /// # Errors
-    /// Fails if the file cannot be read or has no vector; if it has more or fewer vectors than the first line declares;
-    /// if a vector has another width than the first vector; if the vector of a token has a cell that is not a number,
-    /// or a number that is not finite in `f32`. The message has the line; for a binary file, it has the number of the
-    /// vector and the position of the vector's first byte. If [`TextFile::malformed`] is set to skip, malformed vectors
-    /// are skipped instead.
+    /// Fails in these cases:
+    /// - The file cannot be read or has no vector.
+    /// - The file has more or fewer vectors than the first line declares.
+    /// - A vector has another width than the first vector.
+    /// - The vector of a token has a cell that is not a number, or a number that is not finite in `f32`.
+    ///
+    /// The message has the line. For a binary file, the message has the number of the vector and the position of the
+    /// vector's first byte. If [`TextFile::malformed`] is set to skip, malformed vectors are skipped instead.
     #[track_caller]
     pub fn of(file: &TextFile, vocabulary: &Vocabulary) -> Result<Self> {
         VectorSearch::new(vocabulary).read(file).at_caller()

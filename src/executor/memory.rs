@@ -36,7 +36,8 @@ pub struct MemoryUse {
     pub scratch: usize,
     /// The batch itself, the values of its feeds, and the batches that a loader makes in advance.
     pub batch: usize,
-    /// The sums of the gradients of a step in parts, and the messages that carry them to other processes.
+    /// If a step has several batches, or if its batch is divided: the sums of the gradients. Also the messages that carry these
+    /// sums to other processes.
     pub sums: usize,
     /// The data that are held in memory.
     pub data: usize,

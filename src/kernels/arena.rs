@@ -193,8 +193,11 @@ impl<'a> Lane<'a> {
     /// in the order of the loop. Calls `run` for each lane, on the threads of the current rayon pool.
     ///
     /// # Panics
-    /// If this lane is already a part of a split loop; if `cuts` does not have one more entry than `states`; if `cuts`,
-    /// `starts` or the bounds of runs decrease; or if a buffer has no share.
+    /// Panics in these cases:
+    /// - This lane is already a part of a split loop.
+    /// - `cuts` does not have one more entry than `states`, or its entries decrease.
+    /// - The start rows of the steps, or the start rows of the runs, decrease.
+    /// - The number of shares is not the number of buffers.
     pub fn split<S: Send, E: Send>(
         &mut self,
         cuts: &[usize],

@@ -335,7 +335,10 @@ fn a_tied_layer_has_no_weight_of_its_own() {
     let names: Vec<&str> = program.parameters().map(|id| program.var(id).name.as_str()).collect();
     assert_eq!(names, ["embedding_0.weight", "linear_0.bias"]);
     let narrow = x.slice(0..3).linear(Linear::tied(&table)).refused().to_string();
-    assert!(narrow.contains("input `x`: expected rows of 4 numbers, the width of `weight`"), "{narrow}");
+    assert!(
+        narrow.contains("input `x`: expected rows of 4 numbers, since the width of `weight` is 4"),
+        "{narrow}"
+    );
     let start = x.linear(Linear::tied(&table).weight_init(init::zeros())).refused().to_string();
     assert!(
         start.starts_with(

@@ -511,8 +511,8 @@ impl<'a> Backward<'a> {
         }
     }
 
-    /// Returns whether the value of input slot `slot` is in the buffer for the gradient of the slot, so that `backward`
-    /// overwrites the value. The result is true only if the operator declares
+    /// Returns whether the value and the gradient of input slot `slot` share one buffer. If so, `backward` overwrites the value
+    /// when it writes the gradient. The result is true only if the operator declares
     /// [`Gradient::overwrites`](crate::operator::Gradient::overwrites).
     pub fn in_place(&self, slot: usize) -> bool {
         self.call.wiring.in_place.contains(&slot)

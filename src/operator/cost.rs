@@ -64,7 +64,7 @@ impl Work<'_> {
     }
 
     /// Returns the default cost: one operation per number that is written, and the bytes of all operands of the call. If the
-    /// call has selected rows, a row-sparse table counts with only as many rows as the selected rows.
+    /// call has selected rows, only as many rows of a table are counted as there are selected rows.
     pub fn touched(&self) -> Cost {
         self.touched
     }

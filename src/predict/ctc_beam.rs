@@ -131,9 +131,12 @@ impl CtcBeam {
     /// threads.
     ///
     /// # Errors
-    /// It is an error if the logits are sparse, have no LoD, or are of another shape or dtype; if a row of logits has NaN,
-    /// positive infinity, or no class above negative infinity; if the beam width or the number of labellings is 0; if the blank
-    /// is not a class; if the weight or the bonus is not finite; if the language model returns NaN or positive infinity.
+    /// Returns an error in these cases:
+    /// - The logits are sparse, have no LoD, or have another shape or dtype.
+    /// - A row of logits has NaN, positive infinity, or no class above negative infinity.
+    /// - The beam width or the number of labellings is 0, or the blank is not a class.
+    /// - The weight or the bonus is not finite.
+    /// - The language model returns NaN or positive infinity.
     #[track_caller]
     pub fn decode(&self, logits: &Variable) -> Result<Vec<Vec<CtcLabels>>> {
         match logits.dtype() {

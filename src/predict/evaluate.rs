@@ -21,8 +21,8 @@ impl Predictor {
     /// [`Trainer::evaluate`]: crate::train
     ///
     /// # Errors
-    /// If the checkpoint has no metrics; if the data fails, has no batch, or does not fit the feeds; if an operator that only
-    /// the metrics need is not registered.
+    /// If the checkpoint has no metrics, or if an operator that only the metrics need is not registered. Also if the data
+    /// fails, has no batch, or does not fit the feeds.
     #[track_caller]
     pub fn evaluate(&self, data: &dyn Data) -> Result<Scores> {
         let caller = Location::caller();

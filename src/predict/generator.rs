@@ -56,8 +56,8 @@ impl Predictor {
     /// output that has, for each row, the scores of the next token (f32).
     ///
     /// # Errors
-    /// As [`Self::session`]; if the feed `tokens` or the output `logits` does not have this dtype and shape; if each step of the
-    /// model needs a feed other than `tokens`.
+    /// As [`Self::session`]. Also if the feed `tokens` or the output `logits` does not have this dtype and shape, or if each
+    /// step of the model needs a feed other than `tokens`.
     #[track_caller]
     pub fn generator(&self, tokens: &str, logits: &str) -> Result<Generator> {
         Generator::of(self, tokens, &[logits]).at_caller()

@@ -146,11 +146,11 @@ impl Predictor {
         Self { most_rows: most_rows.max(1), ..self }
     }
 
-    /// Memory limit: sets the maximum memory of a batch in bytes, as [`Self::memory`] computes it (default: no limit).
-    /// A batch that does not fit runs in windows if the model can ([`Self::most_rows`]); else it is an error of the
-    /// kind [`ErrorKind::Memory`], before anything is computed. Sessions and generators check the part that they run
-    /// once, such as an encoder. All clones share the setting, but the limit applies to each batch: two batches that
-    /// run at the same time may take twice the limit.
+    /// Memory limit: sets the maximum memory of a batch in bytes, as [`Self::memory`] computes it (default: no limit). A batch
+    /// that does not fit runs in windows if the model can run in windows ([`Self::most_rows`]). Otherwise, the call fails with
+    /// an error of the kind [`ErrorKind::Memory`] before anything is computed. Sessions and generators apply the limit only to
+    /// the part that they run once, such as an encoder. All clones share the setting, but the limit applies to each batch: two
+    /// batches that run at the same time may take twice the limit.
     #[must_use]
     pub fn memory_limit(self, bytes: u64) -> Self {
         self.limit.set(bytes);
@@ -237,8 +237,8 @@ impl Predictor {
     /// ```
     ///
     /// # Errors
-    /// As [`Self::run`]; if the batch has more sequences than the last batch; and if a call of `run_on` already runs on this
-    /// thread, which can happen in tasks of a thread pool.
+    /// As [`Self::run`]. Also if the batch has more sequences than the last batch, or if a call of `run_on` already runs on
+    /// this thread, which can happen in tasks of a thread pool.
     #[track_caller]
     pub fn run_on(&self, feeds: &[(&str, &Variable)], outputs: &[&str]) -> Result<Vec<Variable>> {
         let caller = Location::caller();
@@ -392,8 +392,8 @@ impl Predictor {
     /// ```
     ///
     /// # Errors
-    /// As [`Self::run`] and [`Self::vocabulary`]; if the output is not f32, or if its rows do not have one value for each entry
-    /// of the vocabulary.
+    /// As [`Self::run`] and [`Self::vocabulary`]. Also if the output is not f32, or if its rows do not have one value for each
+    /// entry of the vocabulary.
     #[track_caller]
     pub fn likeliest(
         &self,

@@ -15,11 +15,13 @@ use crate::tensor::{StorageKind, Variable};
 /// results of each request are bit-identical to a run of the request alone. A request starts at once if no other request is
 /// running.
 ///
-/// Requests are joined if they have the same outputs and the same feeds, if every feed and every output has one row or
-/// one sequence per sample, and if no operator for these outputs reads the whole batch or draws random numbers. All
-/// other requests run alone, one after another. If a joined batch fails, each of its requests is run alone. An error,
-/// or a panic in an operator, therefore fails only the request that causes it. Carried states start from zeros in each
-/// request.
+/// Requests are joined if all these conditions are true:
+/// - The requests have the same outputs and the same feeds.
+/// - Every feed and every output has one row or one sequence per sample.
+/// - No operator for these outputs reads the whole batch or draws random numbers.
+///
+/// All other requests run alone, one after another. If a joined batch fails, each of its requests is run alone. An error, or a
+/// panic in an operator, therefore fails only the request that causes it. Carried states start from zeros in each request.
 ///
 /// ```
 /// # use unpadded::checkpoint::Checkpoint;

@@ -105,7 +105,7 @@ impl PartialEq for Sampler {
 }
 
 impl Sampler {
-    /// Draws a class and returns its index. Of equal logits, the first one counts as likelier.
+    /// Draws a class and returns its index. If two logits are equal, the class with the smaller index is treated as likelier.
     ///
     /// # Errors
     /// If no logit is above negative infinity, or if a logit is NaN or positive infinity.

@@ -68,8 +68,8 @@ impl Predictor {
     /// takes the inputs that are not fed row by row, such as the text to translate.
     ///
     /// # Errors
-    /// If an output is unknown, or if an operator cannot run row by row: a loop that runs from the end, or an operator
-    /// that reads later rows or the whole sequence. The error names the operator.
+    /// If an output is unknown, or if an operator cannot run row by row. Such operators are loops that run from the end, and
+    /// operators that read later rows or the whole sequence. The error names the operator.
     #[track_caller]
     pub fn session(&self, outputs: &[&str]) -> Result<Session> {
         self.sessions(1, outputs)
@@ -120,9 +120,13 @@ impl Session {
     /// Makes a step with one row of each sequence: each feed is a value without LoD that has one row per sequence.
     ///
     /// # Errors
-    /// If a feed is missing, unknown or does not fit; if an operator rejects its data; if an output has a NaN; if the limit of
-    /// steps is reached; or if [`begin`](Self::begin) must be called first. After an error, the memories of the session are
-    /// unchanged.
+    /// Returns an error in these cases:
+    /// - A feed is missing, unknown or does not fit.
+    /// - An operator rejects its data, or an output has a NaN.
+    /// - The limit of steps is reached.
+    /// - [`begin`](Self::begin) must be called first.
+    ///
+    /// After an error, the memories of the session are unchanged.
     #[track_caller]
     pub fn step(&mut self, feeds: &[(&str, &Variable)]) -> Result<()> {
         if self.steps >= self.most_steps {

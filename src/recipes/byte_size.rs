@@ -50,8 +50,8 @@ impl ByteSize {
         Self(bytes.max(1))
     }
 
-    /// Returns 80 % of the memory of the machine, or 80 % of the container's memory limit if this limit is smaller; `None` if
-    /// the operating system reports neither.
+    /// Returns 80 % of the memory of the machine, or 80 % of the container's memory limit if this limit is smaller. Returns
+    /// `None` if the operating system reports neither.
     pub fn of_machine() -> Option<Self> {
         memory::total().map(|bytes| Self::of_bytes(bytes / 10 * 8))
     }

@@ -67,9 +67,11 @@ impl Space {
     }
 
     /// Returns the default search space for the task of a config: the settings that matter most. Settings that the
-    /// config already decides are left out: `model.embedding` if there are pre-trained vectors; with `training.from`,
-    /// all settings of the text and the model except `model.dropout`; for rows of features, the settings that concern
-    /// words.
+    /// config already decides are left out:
+    /// - If the config has pre-trained vectors, `model.embedding` is left out.
+    /// - If the config sets `training.from`, all settings of the text and the model except `model.dropout` are left
+    ///   out.
+    /// - If the data are rows of features, the settings that concern words are left out.
     ///
     /// # Errors
     /// If the config is invalid, or names an unknown data format.

@@ -96,8 +96,8 @@ pub fn prepare(config: &Config) -> Result<Preparation> {
     memory_limit(config, None).and_then(|memory| prepare_by(config, None, memory)).at_caller()
 }
 
-/// As [`prepare`], for a training that [`Trainer::resume`] will continue from `checkpoint`. If the training was started
-/// from another model (`training.from`), the other model is not read again: `checkpoint` has everything that was copied
+/// Prepares a training as [`prepare`] does, so that [`Trainer::resume`] can continue it from `checkpoint`. If the training was
+/// started from another model (`training.from`), the other model is not read again: `checkpoint` has everything that was copied
 /// from the other model. The memory limit of the checkpoint decides which data are in memory.
 ///
 /// # Errors
@@ -108,10 +108,10 @@ pub fn prepare_resumed(config: &Config, checkpoint: impl AsRef<Path>) -> Result<
     memory_limit(config, resumed).and_then(|memory| prepare_by(config, resumed, memory)).at_caller()
 }
 
-/// Prepares a training within a given memory limit: as [`prepare`] or, with a checkpoint `resumed`, as [`prepare_resumed`].
-/// `memory` is the limit in bytes that [`memory_limit`] returns; it decides which data are in memory. All processes of a
-/// distributed training must pass the same limit. A process reads `resumed` only if the training was started from another
-/// model (`training.from`).
+/// Prepares a training within a given memory limit. Without a checkpoint `resumed`, the function works as [`prepare`] does.
+/// With `resumed`, it works as [`prepare_resumed`] does. `memory` is the limit in bytes that [`memory_limit`] returns; it
+/// decides which data are in memory. All processes of a distributed training must pass the same limit. A process reads
+/// `resumed` only if the training was started from another model (`training.from`).
 ///
 /// # Errors
 /// The errors of [`prepare_resumed`].
@@ -170,9 +170,9 @@ fn prepare_by(config: &Config, resumed: Option<&Path>, memory: u64) -> Result<Pr
     Ok(prepared)
 }
 
-/// Returns the memory limit of a training in bytes. With a training checkpoint `resumed`, it is the limit in the checkpoint,
-/// by which the training has divided its batches so far. Otherwise, it is the setting `memory` or, without this setting,
-/// 80 % of the memory of the machine or container.
+/// Returns the memory limit of a training in bytes. If there is a training checkpoint `resumed`, the result is the limit in the
+/// checkpoint, because the training has divided its batches by this limit so far. Otherwise, the result is the setting
+/// `memory`. If `memory` is not set, the result is 80 % of the memory of the machine or container.
 ///
 /// # Errors
 /// If the checkpoint cannot be read.
@@ -183,9 +183,9 @@ pub fn memory_limit(config: &Config, resumed: Option<&Path>) -> Result<u64> {
     Ok(decided.filter(|&bytes| bytes > 0).or(set).unwrap_or(u64::MAX))
 }
 
-/// Completes the checkpoint of a finished training for prediction. For a classifier with several labels per text, the
-/// function chooses a threshold for each label, the threshold with the highest F1 on `dev`, and stores the thresholds in
-/// a note of the checkpoint. The checkpoint of any other model is returned unchanged.
+/// Completes the checkpoint of a finished training for prediction. For a classifier with several labels per text, the function
+/// chooses, for each label, the threshold with the highest F1 on `dev`. The thresholds are stored in a note of the checkpoint.
+/// The checkpoint of any other model is returned unchanged.
 ///
 /// # Errors
 /// If the batches of `dev` cannot be read, or do not fit the model.

@@ -90,10 +90,10 @@ impl Model {
         Ok(Self { predictor, task, trained, decoding, separator: None })
     }
 
-    /// Adds another model of the same task to the ensemble of this model; the models then answer together. The
-    /// probabilities of labels, predicted numbers and label thresholds are averaged over all models. For tags, every
-    /// model has one vote per word, and the answer is the tag sequence with the most votes that the scheme allows; a
-    /// tie is decided for the model that was added earlier.
+    /// Adds another model of the same task to the ensemble of this model; the models then answer together. The probabilities of
+    /// labels, predicted numbers and label thresholds are averaged over all models. For tags, every model has one vote per
+    /// word. Among the tag sequences that the scheme allows, the answer is the sequence with the most votes. In a tie, the
+    /// model that was added earlier wins.
     ///
     /// ```no_run
     /// use unpadded::recipes::Model;

@@ -170,7 +170,7 @@ section! {
         format: Option<String> = None;
         /// Text column: its name or number, or its field in JSON Lines or Parquet; for tagged texts the words, for pairs the source. `classify` joins several columns, as in `["title", "body"]`, with a separator token between them (default: detected and printed).
         text: Vec<String> = Vec::new();
-        /// Second text column: pairs of texts, as in natural language inference and similarity; one encoder reads both texts (default: none).
+        /// Second text column, for pairs of texts as in natural language inference and similarity; one encoder reads both texts (default: none).
         pair: Option<String> = None;
         /// Label column or field: of the label, the number, the tags or the translation; the tags of CoNLL-U also by name: `upos`, `xpos`, `feats`, `deprel` or `lemma` (default: detected and printed).
         label: Option<String> = None;
@@ -190,7 +190,7 @@ section! {
         phrases: bool = false;
         /// First index of features in LIBSVM files: 0, as scikit-learn writes them, or 1 (default: 0 if any index is 0, else 1).
         first_index: Option<usize> = None;
-        /// Tag repair: tags that break their scheme are read as conlleval reads them, an `I` behind `O` begins a chunk. Without it, they are an error.
+        /// Tag repair: tags that break their scheme are read as conlleval reads them; for example, an `I` behind `O` begins a chunk. Without tag repair, such tags are an error.
         repair_tags: bool = false;
         /// Tag scheme: `iob1`, `iob2` (`bio`), `ioe1`, `ioe2`, `iobes` (`bilou`, `bmes`), or `plain`, where each word has a tag of its own and there are no chunks (default: detected and printed).
         scheme: Option<String> = None;
@@ -278,7 +278,7 @@ section! {
         halve_after: u64 = 4;
         /// Warm-up: the number of steps in which the learning rate rises to its start.
         warm_up: usize = 0;
-        /// Averaging of the parameters: the average is evaluated and saved: `none`, `ema` or `mean`. With averaging, word vectors have dense gradients: every row moves in each step.
+        /// Averaging of the parameters: `none`, `ema` or `mean`; the average is evaluated and saved. With averaging, word vectors have dense gradients: every row moves in each step.
         averaging: Average = Average::None;
         /// Decay of the exponential moving average (`ema`) per step.
         averaging_decay: f64 = 0.999;
@@ -316,7 +316,7 @@ section! {
         n_best: usize = 1;
         /// Scores in the answer: the score by which translations are ranked; with several translations (`n_best`), the answer always contains the scores.
         scores: bool = false;
-        /// Overlap in words, for taggers: a text that exceeds the memory limit of a prediction is read in windows with this many further words at either end; 0 refuses the text, as does a tagger that also predicts labels of texts.
+        /// Overlap in words, for taggers: a text that exceeds the memory limit of a prediction is read in windows, each with this many further words at either end. With 0, the text is an error. A tagger that also predicts labels of texts never reads in windows.
         overlap: usize = 0;
     }
 }

@@ -441,8 +441,8 @@ fn levels(names: Vec<String>, bidirectional: bool) -> Vec<Vec<String>> {
 impl Config {
     /// Returns a config for a training that starts from a trained model; `run` is a run folder or a checkpoint. For the
     /// task of the model, or for `None`, the result is the config of the model's run. For another task, the result has
-    /// the defaults of the task, with the tokens and the word vector width of the model. `training.from` is set to
-    /// `run`; for another task, the paths and columns of the data are reset.
+    /// the defaults of the task, with the tokens and the word vector width of the model. In both cases, `training.from`
+    /// is set to `run`. For another task, the paths and columns of the data are reset, too.
     ///
     /// ```no_run
     /// use unpadded::recipes::{Config, Task};

@@ -103,8 +103,8 @@ impl Voters {
 const FORBIDDEN: f64 = 1e9;
 
 /// Returns the allowed tag sequence with the most votes; `may` has the allowed transitions in the layout of
-/// [`TagScheme::transitions`](crate::data::TagScheme::transitions). A tie is decided for the earlier model. `found` has
-/// one list per model: the ids of the tags that the model predicts, one per word.
+/// [`TagScheme::transitions`](crate::data::TagScheme::transitions). In a tie, the earlier model wins. `found` has one
+/// list per model: the ids of the tags that the model predicts, one per word.
 fn vote(found: &[&[i64]], may: &Array2<f32>) -> Vec<i64> {
     let Some(first) = found.first() else { return Vec::new() };
     let tags = may.ncols();

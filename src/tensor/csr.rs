@@ -84,7 +84,7 @@ impl Csr {
         }
         if let Some(place) = indices.iter().position(|&i| usize::try_from(i).map_or(true, |i| i >= columns)) {
             let what = format!("index of csr at place {place}");
-            let expected = format!("0 or more and below the {columns} columns");
+            let expected = format!("0 or more and less than {columns}, the number of columns");
             return Err(Error::new(what, expected, indices[place].to_string()));
         }
         Ok(Self { shape, indptr, indices, values })
@@ -93,8 +93,8 @@ impl Csr {
     /// Converts a dense matrix: the numbers that are not 0 become entries, row by row.
     ///
     /// # Errors
-    /// Fails if the tensor does not have two dimensions, or if `indptr` does not fit into memory: a tensor of width 0
-    /// may have any number of rows.
+    /// Fails if the tensor does not have two dimensions, or if there is not enough memory for `indptr`. The latter can
+    /// happen even for an empty tensor, since a tensor of width 0 can have any number of rows.
     #[track_caller]
     pub fn from_dense(dense: &Dense) -> Result<Self> {
         let &[rows, columns] = dense.shape() else {
@@ -204,8 +204,9 @@ impl Csr {
     }
 }
 
-/// Computes `indptr` from the row indices of the entries, which must be in ascending order. An `indptr` that does not
-/// fit into memory is an error: a dense tensor of width 0 may have any number of rows.
+/// Computes `indptr` from the row indices of the entries, which must be in ascending order. Returns an error if there
+/// is not enough memory for `indptr`. This can happen even for an empty tensor, since a dense tensor of width 0 can
+/// have any number of rows.
 fn pointers(row_of: &[usize], rows: usize) -> Result<Vec<i64>> {
     let mut indptr = Vec::new();
     if !reserve::fits_exactly(&mut indptr, rows.saturating_add(1)) {
@@ -238,7 +239,7 @@ mod tests {
         refused(&[1, 1, 1], &[0], "indptr of csr: expected to start with 0, got 1");
         refused(&[0, 1, 0], &[0], "indptr of csr: expected never to decrease, got 0 after 1 at row 1");
         refused(&[0, 1, 2], &[0], "indptr of csr: expected to end with the 1 entries, got 2");
-        let columns = "expected 0 or more and below the 3 columns";
+        let columns = "expected 0 or more and less than 3, the number of columns";
         refused(&[0, 1, 2], &[0, 3], &format!("index of csr at place 1: {columns}, got 3"));
         refused(&[0, 1, 2], &[-1, 0], &format!("index of csr at place 0: {columns}, got -1"));
         assert!(Csr::new([1, 3], vec![0, 1], vec![0], array![1.0f32, 2.0]).is_err());

@@ -277,7 +277,7 @@ impl Dense {
     /// Slices the rows: copies the rows in a range.
     ///
     /// # Errors
-    /// Fails for a range that ends before it starts or beyond the last row, or a tensor without dimensions.
+    /// Fails if the range ends before it starts or beyond the last row, or if the tensor has no dimensions.
     #[track_caller]
     pub fn slice_rows(&self, part: Range<usize>) -> Result<Self> {
         if part.start > part.end || part.end > self.rows() {

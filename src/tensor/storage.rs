@@ -25,7 +25,8 @@ use crate::error::{AtCaller, Error, Result};
 pub enum Storage {
     /// A dense tensor, which stores every number.
     Dense(Dense),
-    /// Selected rows: some rows of a table; rows with the same row number count as their sum.
+    /// Selected rows: some rows of a table. If several stored rows have the same number, the row of the table is their
+    /// sum.
     SelectedRows(SelectedRows),
     /// Csr: a sparse matrix that is stored by rows.
     Csr(Csr),

@@ -77,8 +77,8 @@ impl Variable {
         Self::flat(sequences.concat(), Lod::from_lengths1(&lengths)?).at_caller()
     }
 
-    /// Makes a batch of one sequence, such as the ids of a text to predict for, without a copy. The result is a tensor
-    /// of shape `[rows]` whose LoD has one level.
+    /// Makes a batch of one sequence without a copy, for example to predict for the ids of one text. The result is a
+    /// tensor of shape `[rows]` whose LoD has one level.
     ///
     /// # Errors
     /// Never fails for a sequence in memory.

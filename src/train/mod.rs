@@ -64,10 +64,15 @@ impl Trainer {
     /// ignored when the program started, for example by `nohup`.
     ///
     /// # Errors
-    /// Returns an error if a setting, a batch or a feed does not fit the model; if the data returns an error; if a loss or a
-    /// gradient is not finite; if the checkpoint cannot be written, or another training saves to its file (both are detected
-    /// before the first step, except for a full disk); if the best epoch so far was chosen by other development data or by
-    /// another metric ([`Self::remeasure_best`]). The error names the position of the last checkpoint.
+    /// Returns an error in these cases:
+    /// - A setting, a batch or a feed does not fit the model.
+    /// - The data returns an error.
+    /// - A loss or a gradient is not finite.
+    /// - The checkpoint cannot be written, or another training saves to its file. Except for a full disk, both are detected
+    ///   before the first step.
+    /// - The best epoch so far was chosen by other development data or by another metric ([`Self::remeasure_best`]).
+    ///
+    /// The error names the position of the last checkpoint.
     #[track_caller]
     pub fn fit(&mut self, train: &dyn Data, dev: &dyn Data, until: Until) -> Result<Report> {
         let caller = Location::caller();
@@ -331,8 +336,9 @@ impl Trainer {
     /// example, before you write other files of a run.
     ///
     /// # Errors
-    /// Returns an error if data in memory have lengths that do not fit the feeds, if a resumed training gets other data than
-    /// before, or if the [memory limit](Self::memory_limit) has no room beside the parameters, the optimizer's state and the data.
+    /// Returns an error if data in memory have lengths that do not fit the feeds, or if a resumed training gets other data than
+    /// before. Also returns an error if the [memory limit](Self::memory_limit) leaves no memory for batches beside the
+    /// parameters, the optimizer's state and the data.
     #[track_caller]
     pub fn check_data(&mut self, train: &dyn Data, dev: &dyn Data) -> Result<()> {
         let caller = Location::caller();
@@ -365,11 +371,11 @@ impl Trainer {
         self.reported(found).map(Option::unwrap_or_default).map_err(|e| e.called(caller))
     }
 
-    /// Returns the memory that a training step on a batch takes, before the step is made. The memory includes the
-    /// parameters, the optimizer's state, the batch, its values and gradients, and, if the step is in parts, the sums
-    /// of the gradients. A step in [parts](Self::parts) counts as if the batch were one part, which is an upper bound.
-    /// The samples that data hold in memory are counted after [`Self::check_data`] or [`Self::fit`]. Here, the batch is
-    /// never divided because of the memory limit.
+    /// Returns the memory that a training step on a batch takes, before the step is made. The memory includes the parameters,
+    /// the optimizer's state, the batch, its values and its gradients. If the step is in [parts](Self::parts), the memory also
+    /// includes the sums of the gradients, and is computed as if the batch were one part, which is an upper bound. After
+    /// [`Self::check_data`] or [`Self::fit`], the memory also includes the samples that data hold in memory. `memory` never
+    /// divides the batch because of the memory limit.
     ///
     /// # Errors
     /// Returns an error if a setting or a feed does not fit the model.

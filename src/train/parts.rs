@@ -59,7 +59,7 @@ impl Trainer {
     ///
     /// The step equals the step on one batch of all samples for every loss that is computed from sums and means over rows. A
     /// mean weighs each batch by its number of rows, a quotient of two sums uses the sums over all batches, and a penalty on
-    /// parameters counts once. The step needs a second forward pass if the loss has several terms and the factors of their
+    /// parameters is added once. The step needs a second forward pass if the loss has several terms and the factors of their
     /// gradients depend on the values of the terms, as for the square root of a sum. Any other loss is an error, unless
     /// [`weight`](Self::weight) sets the weight of a batch. Gradient clipping applies to the summed gradient. If the gradients
     /// are selected rows, their sum is selected rows, too. An operator that reads a whole batch, such as a batch norm, reads
@@ -90,9 +90,9 @@ impl Trainer {
         self
     }
 
-    /// Sets the number of parts into which each batch is divided, a power of two. The default is 1; with
-    /// [`distributed`](Self::distributed), the default is the number of processes, rounded up to a power of two. The
-    /// gradients of the parts are summed along a fixed binary tree.
+    /// Sets the number of parts into which each batch is divided. The number must be a power of two. The default is 1; with
+    /// [`distributed`](Self::distributed), the default is the number of processes, rounded up to a power of two. The gradients
+    /// of the parts are summed along a fixed binary tree.
     ///
     /// The results of a training depend on the number of parts, but not on the number of processes: with 8 parts, 1, 2, 3 and 8
     /// processes compute bit-identical parameters. A checkpoint of one process can be resumed on several processes. Each part

@@ -12,8 +12,8 @@ pub struct Plateau {
 }
 
 impl Plateau {
-    /// Makes a schedule that multiplies the learning rate by `factor`, above 0 and below 1, after each epoch that is not the
-    /// best so far.
+    /// Makes a schedule that multiplies the learning rate by `factor` after each epoch that is not the best so far. `factor`
+    /// must be above 0 and below 1.
     pub fn new(factor: f64) -> Self {
         Self { factor, patience: 1, least: 0.0 }
     }

@@ -11,9 +11,9 @@ use crate::program::Program;
 use crate::tensor::{Dense, Storage};
 
 impl Trainer {
-    /// Lowers the learning rate on a plateau: when the selected metric, which decides which epoch is the best, stalls. The
-    /// lowered rate and the number of epochs without an improvement are saved and resumed with the training. The optimizer need
-    /// not be made `adjustable` for this.
+    /// Plateau schedule: lowers the learning rate when the selected metric stalls. The selected metric is the one that decides
+    /// which epoch is the best. The lowered rate and the number of epochs without an improvement are saved and resumed with the
+    /// training. The optimizer need not be made `adjustable` for this.
     ///
     /// ```
     /// # use unpadded::data::{Field, Loader, Samples};

@@ -38,16 +38,15 @@ pub struct Report {
     pub last: Scores,
     /// The number of tokens that this run trained on.
     pub tokens: u64,
-    /// The number of rows that the batches of this run would have had with padding: each sequence padded to the longest one of
-    /// its batch.
+    /// The number of rows that the batches of this run would have had with padding, if each sequence were padded to the longest
+    /// sequence of its batch.
     pub padded: u64,
     /// The training time of this run in seconds, including the reading of data, without evaluation and saving.
     pub seconds: f64,
     /// The number of tokens per second of training time.
     pub tokens_per_s: f64,
-    /// The computed memory of the largest step of this run ([`Trainer::memory`](super::Trainer::memory)); zeros without
-    /// a [memory limit](super::Trainer::memory_limit). A step that was divided counts with the memory of its whole
-    /// batch.
+    /// The computed memory of the largest step of this run ([`Trainer::memory`](super::Trainer::memory)); zeros without a
+    /// [memory limit](super::Trainer::memory_limit). The memory of a step that was divided is computed for its whole batch.
     pub memory: MemoryUse,
     /// The number of steps of this run that were divided because of the memory limit.
     pub divided: u64,

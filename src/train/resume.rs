@@ -20,8 +20,9 @@ impl Trainer {
     /// the data. An existing file is replaced, and the new file gets the permissions of the replaced file.
     ///
     /// # Errors
-    /// Returns an error if another training saves to this file; if the file cannot be written (an existing file is then
-    /// unchanged); if a parameter is not finite, since a failed training must not replace a good checkpoint.
+    /// Returns an error if another training saves to this file, or if the file cannot be written; an existing file is then
+    /// unchanged. Also returns an error if a parameter is not finite, since a failed training must not replace a good
+    /// checkpoint.
     #[track_caller]
     pub fn save(&mut self, path: impl AsRef<Path>) -> Result<()> {
         let target = Target::find(path.as_ref()).at_caller()?;
@@ -87,14 +88,18 @@ impl Trainer {
     }
 
     /// Resumes a saved training: its parameters, the optimizer's state, and its position in the data. The program that builds
-    /// the model must be the same as when the training was saved. Only the line numbers in the program may differ, and, with
-    /// [`Self::change_rate`], the learning rate. If `path` is the file of [`Self::checkpoint`], no other training may save to
-    /// this file until [`Self::fit`] has returned or this trainer is dropped.
+    /// the model must be the same as when the training was saved. Only the line numbers in the program may differ. With
+    /// [`Self::change_rate`], the learning rate may differ, too. If `path` is the file of [`Self::checkpoint`], no other
+    /// training may save to this file until [`Self::fit`] has returned or this trainer is dropped.
     ///
     /// # Errors
-    /// Returns an error if the file is damaged, or is a checkpoint for inference; if the program or a vocabulary differs (the
-    /// error has the first difference); if a parameter or a state of the optimizer is not finite; if the file is the file of
-    /// [`Self::checkpoint`] and another training saves to it now. After an error, the trainer is unchanged.
+    /// Returns an error in these cases:
+    /// - The file is damaged, or is a checkpoint for inference.
+    /// - The program or a vocabulary differs; the error has the first difference.
+    /// - A parameter or a state of the optimizer is not finite.
+    /// - The file is the file of [`Self::checkpoint`], and another training saves to it now.
+    ///
+    /// After an error, the trainer is unchanged.
     #[track_caller]
     pub fn resume(&mut self, path: impl AsRef<Path>) -> Result<()> {
         let path = path.as_ref();
@@ -208,8 +213,8 @@ impl Trainer {
         Ok(())
     }
 
-    /// Returns a checkpoint for inference ([`Checkpoint::for_inference`]): the outputs, the metrics, and the parameters of the
-    /// best epoch; without a best epoch, the last parameters.
+    /// Returns a checkpoint for inference ([`Checkpoint::for_inference`]). The checkpoint has the outputs, the metrics and the
+    /// parameters of the best epoch. If there is no best epoch, it has the last parameters.
     ///
     /// # Errors
     /// Returns an error if no output was named, or if a parameter is not finite.

@@ -253,9 +253,9 @@ impl Trainer {
         self
     }
 
-    /// Sets the weight of a batch, a scalar variable. The loss over several batches is then Σ weight · loss / Σ weight: in
-    /// reports, in an [accumulated](Self::accumulate) step, and in the choice of the best epoch. A weight is needed for a loss
-    /// that is not computed from sums and means over rows.
+    /// Sets the scalar variable that holds the weight of a batch. The loss over several batches is then Σ weight · loss / Σ
+    /// weight. Reports, [accumulated](Self::accumulate) steps and the choice of the best epoch use this loss. A weight is
+    /// needed for a loss that is not computed from sums and means over rows.
     ///
     /// ```
     /// # use unpadded::data::{Field, Loader, Samples};

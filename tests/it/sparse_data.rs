@@ -218,7 +218,7 @@ fn columns_are_those_of_train() -> Result<()> {
         "files of rows: expected at least one, got none"
     );
     let beyond = message(all.loader(["x", "y"], 8, Target::Number));
-    let expected = "index of row 1 in `f, f`: expected 0 or more and below the 8 columns, got 8; \
+    let expected = "index of row 1 in `f, f`: expected 0 or more and less than 8, the number of columns, got 8; \
                     `LabelledRows::drop_beyond` leaves such entries out";
     assert_eq!(beyond, expected);
     assert_eq!((all.drop_beyond(9), all.drop_beyond(8), all.drop_beyond(8), all.columns()), (0, 1, 0, 5));
@@ -371,7 +371,9 @@ fn sparse_fields_that_do_not_fit_are_refused_by_sample() -> Result<()> {
         streamed
     };
     let what = "field `x` of sample 1: expected";
-    let beyond = |got| format!("{what} indices of 0 or more and below its 3 columns, got {got} at place 1");
+    let beyond = |got| {
+        format!("{what} indices of 0 or more and less than 3, its number of columns, got {got} at place 1")
+    };
     assert_eq!(message(of([bag(3, &[2]), bag(3, &[0, 3])])), beyond("3"));
     assert_eq!(message(of([bag(3, &[2]), bag(3, &[0, -1])])), beyond("-1"));
     assert_eq!(

@@ -68,7 +68,7 @@ fn what_is_stored_is_checked_as_what_is_given() {
     };
     said(
         &|| csr([1, 3], vec![0, 2], vec![0, 3]),
-        "index of csr at place 1: expected 0 or more and below the 3 columns",
+        "index of csr at place 1: expected 0 or more and less than 3, the number of columns",
     );
     said(&|| csr([2, 3], vec![0, 2, 1], vec![0, 1]), "indptr of csr: expected never to decrease");
     said(&|| csr([usize::MAX, 3], vec![0, 2], vec![0, 1]), "one more than the");

@@ -273,7 +273,7 @@ fn what_does_not_fit_is_refused() {
     let w = net.parameter("w", DType::F32, &[4, 3], init::zeros());
     let error = |made: Var| made.refused().to_string();
     let wrong = error(net.product_transposed(x, w, None));
-    assert!(wrong.contains("`x`: expected rows of 3 numbers, the width of `weight`"), "{wrong}");
+    assert!(wrong.contains("`x`: expected rows of 3 numbers, since the width of `weight` is 3"), "{wrong}");
     let wrong = error(net.product_transposed(w, x, None));
     assert!(wrong.contains("`weight`: expected a constant of shape [out, in]"), "{wrong}");
     assert!(wrong.contains(file!()), "{wrong}");

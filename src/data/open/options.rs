@@ -395,8 +395,8 @@ impl ReadOptions {
         Self { scheme: Some(scheme), ..self }
     }
 
-    /// Sets the number of the first feature in rows of features, 0 or 1. By default, the number is 0 if a row has a
-    /// feature 0, else 1.
+    /// Sets whether the features in rows of features are numbered from 0 or from 1. By default, they are numbered
+    /// from 0 if a row has a feature 0, otherwise from 1.
     #[must_use]
     pub fn first_index(self, first: FirstIndex) -> Self {
         Self { first_index: Some(first), ..self }

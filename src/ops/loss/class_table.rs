@@ -25,7 +25,8 @@ pub(in crate::ops) fn check(s: &InferShape<'_>) -> Result<(usize, Spec)> {
         return Err(s.mismatch(WEIGHT, "a constant of shape [height, width]"));
     };
     if x.width() != width {
-        return Err(s.mismatch(X, &format!("rows of {width} numbers, the width of `weight`")));
+        let expected = format!("rows of {width} numbers, since the width of `weight` is {width}");
+        return Err(s.mismatch(X, &expected));
     }
     if s.optional(BIAS).is_some() {
         s.same_dtype(X, BIAS)?;

@@ -83,7 +83,8 @@ impl Op for LinearCrossEntropy {
         let (inputs, classes) = sizes(s, Self::WEIGHT, self.transposed)?;
         if x.width() != inputs || x.shape.len() > 2 {
             let side = if self.transposed == Transpose::No { "height" } else { "width" };
-            return Err(s.mismatch(Self::X, &format!("rows of {inputs} numbers, the {side} of `weight`")));
+            let expected = format!("rows of {inputs} numbers, since the {side} of `weight` is {inputs}");
+            return Err(s.mismatch(Self::X, &expected));
         }
         if s.optional(Self::BIAS).is_some() {
             s.same_dtype(Self::X, Self::BIAS)?;

@@ -58,8 +58,10 @@ pub(in crate::ops) fn one_each(s: &InferShape<'_>, x: usize, y: usize) -> Result
     s.same_dtype(x, y)?;
     s.same_rows(x, y)?;
     let spec = s.input(x);
-    if s.input(y).width() != spec.width() {
-        return Err(s.mismatch(y, &format!("rows of {} numbers, the width of the other input", spec.width())));
+    let width = spec.width();
+    if s.input(y).width() != width {
+        let expected = format!("rows of {width} numbers, since the width of the other input is {width}");
+        return Err(s.mismatch(y, &expected));
     }
     Ok(spec.with_width(1))
 }

@@ -146,7 +146,8 @@ pub(in crate::ops) fn product_of(s: &InferShape<'_>, transposed: Transpose) -> R
             return Err(s.mismatch_at(Linear::WEIGHT, k, &expected));
         }
         if x.width() != inputs || x.shape.len() > 2 {
-            return Err(s.mismatch(Linear::X, &format!("rows of {inputs} numbers, the {side} of `weight`")));
+            let expected = format!("rows of {inputs} numbers, since the {side} of `weight` is {inputs}");
+            return Err(s.mismatch(Linear::X, &expected));
         }
         widths.push(outputs);
     }

@@ -153,7 +153,8 @@ impl Op for Matvec {
         };
         s.same_rows(X, Y)?;
         if s.input(Y).width() != width {
-            return Err(s.mismatch(Y, &format!("rows of {width} numbers, the width of the matrices `x`")));
+            let expected = format!("rows of {width} numbers, since the width of the matrices `x` is {width}");
+            return Err(s.mismatch(Y, &expected));
         }
         s.set(OUT, s.input(X).with_width(height));
         Ok(())

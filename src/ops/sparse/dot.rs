@@ -133,7 +133,8 @@ fn shape(s: &InferShape<'_>) -> Result<Spec> {
         _ => return Err(s.mismatch(Y, "a constant of shape [k, n], or a dense one of shape [k]")),
     };
     if x.shape.len() != 2 || x.width() != height {
-        return Err(s.mismatch(X, &format!("rows of {height} numbers, the height of `y`")));
+        let expected = format!("rows of {height} numbers, since the height of `y` is {height}");
+        return Err(s.mismatch(X, &expected));
     }
     let storage = if is_csr(y) { StorageKind::Csr } else { StorageKind::Dense };
     Ok(x.with_width(width).stored(storage))

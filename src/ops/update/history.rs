@@ -15,8 +15,8 @@ operator! {
     ///
     /// `history` is an f64 table `[16385, 2]`. Row 0 of `history` has the number of updates and a hash of all updates.
     /// Row 1 + (u mod 16384) has the learning rate of update u = 0, 1, … and the number of the update's training step,
-    /// counted from 1. [`settle`](crate::ops) applies the missed updates of every row at least once in 16384 updates,
-    /// so the rates of older updates are not needed.
+    /// counted from 1. [`settle`](crate::ops) applies the missed updates of every row at least once in 8192 updates, so
+    /// the rates of the last 16384 updates are more than enough.
     ///
     /// ```
     /// use ndarray::{Array2, arr0};

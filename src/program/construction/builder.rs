@@ -24,11 +24,11 @@ use crate::tensor::{DType, StorageKind};
 /// All methods of a builder that append operators take `&self`. Each operator is a method of the builder. An operator with one
 /// main input is also a method of [`Var`]. A user's crate declares further operators by [`operator!`](crate::operator!).
 ///
-/// If the arguments of a call do not fit, the builder records an error with the source line of the call, and the call returns an
-/// unknown [`Var`]. [`Self::finish`] and [`Trainer::new`](crate::train::Trainer::new) return all recorded errors. Every operator
-/// stores the source line that appended it, and every error about the operator names that line. Mark a method of your own that
-/// calls methods of the builder `#[track_caller]`: errors then name the line that calls your method. If your method calls the
-/// builder in a closure (for example in a step block), your method must also use [`Builder::part`].
+/// If the arguments of a call do not fit, the builder records an error with the source line of the call, and the call returns
+/// an unknown [`Var`]. [`Self::finish`] and [`Trainer::new`](crate::train::Trainer::new) return all recorded errors. Every
+/// operator stores the source line that appended it, and every error about the operator names that line. If you write a method
+/// that calls methods of the builder, mark your method `#[track_caller]`; errors then name the line that calls it. If your
+/// method calls the builder in a closure (for example in a step block), your method must also use [`Builder::part`].
 ///
 /// # By family
 ///
@@ -106,8 +106,8 @@ impl Builder {
     /// Returns the builder of a variable. The returned builder appends to the innermost open step block. A method of [`Var`] in a
     /// user's crate begins by calling `Builder::of`; the macro `operator!` writes such methods.
     ///
-    /// Returns `None` if the builder belongs to another thread or no longer exists. An error is then recorded: in the builder on
-    /// the other thread or, if the builder no longer exists, on this thread, for the thread's next [`Self::check`].
+    /// Returns `None` if the builder belongs to another thread or no longer exists. An error is then recorded in the builder on
+    /// the other thread. If the builder no longer exists, this thread keeps the error for its next [`Self::check`].
     #[track_caller]
     pub fn of(var: Var) -> Option<Builder> {
         let found = Self::found(var);
@@ -354,8 +354,8 @@ impl Builder {
         })
     }
 
-    /// Declares a sparse feed (csr) with `lod_level` LoD levels: rows of `columns` numbers, mostly 0, such as bags of words. A
-    /// run converts the fed value to canonical form: ascending columns, with repeated entries added up.
+    /// Declares a sparse feed (csr) with `lod_level` LoD levels. A row has `columns` numbers, most of which are 0, as in a bag
+    /// of words. A run converts the fed value to canonical form: ascending columns, with repeated entries added up.
     ///
     /// ```
     /// use ndarray::array;
@@ -436,9 +436,9 @@ impl Builder {
         self.fitting(id).map_or_else(|| self.unknown(), |id| self.var(id))
     }
 
-    /// Makes differentiation compute the gradient of a variable that would get none, such as a feed: for gradient checks and
-    /// saliency. Call `watch` before the first operator that reads the variable: if no input of an operator has a gradient, the
-    /// operator marks its outputs as variables without gradients.
+    /// Makes differentiation compute the gradient of a variable that would get none, such as a feed. Gradient checks and
+    /// saliency maps need such gradients. Call `watch` before the first operator that reads the variable: if no input of an
+    /// operator has a gradient, the operator marks its outputs as variables without gradients.
     ///
     /// # Errors
     /// Records an error if the variable does not hold floats, or if an operator already reads the variable.

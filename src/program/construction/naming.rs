@@ -82,8 +82,8 @@ impl Builder {
 
     /// Builds a layer that is written as a function: `part` contains the body of the function. The parameter names of the layer
     /// begin with `kind` and a count, as in `highway_0.weight`. The layer's operators and errors name the line that calls the
-    /// function, also from closures inside the function; therefore the function must be `#[track_caller]`. If a layer calls other
-    /// layers, operators and errors name the line that calls the outermost layer.
+    /// function, even if they come from closures inside the function. For this, the function must be `#[track_caller]`. If a
+    /// layer calls other layers, operators and errors name the line that calls the outermost layer.
     ///
     /// ```
     /// use unpadded::{Builder, DType, Var};

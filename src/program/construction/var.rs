@@ -2,10 +2,11 @@
 
 use crate::operator::extent::VarId;
 
-/// A variable of the program that is being built: the builder's number and the variable's number, which are cheap to copy.
-/// Formulas are written as in a paper: `(x.linear(16) + h.linear(16)).tanh()`. Each operator or layer with one main input is a
-/// method of `Var`, and each of `+ - * /` takes a variable or a number (`f64` or `i32`) on either side. A method of a variable
-/// appends to the innermost open step block; a method of a [`Builder`](crate::Builder) appends to that builder's block.
+/// A variable of the program that is being built. A `Var` holds the builder's number and the variable's number, and is cheap to
+/// copy. Formulas are written as in a paper: `(x.linear(16) + h.linear(16)).tanh()`. Each operator or layer with one main input
+/// is a method of `Var`, and each of `+ - * /` takes a variable or a number (`f64` or `i32`) on either side. A method of a
+/// variable appends to the innermost open step block; a method of a [`Builder`](crate::Builder) appends to that builder's
+/// block.
 ///
 /// A call with arguments that do not fit returns an *unknown* variable. A result that is computed from an unknown variable is
 /// unknown too, without another error. Therefore [`Builder::finish`](crate::Builder::finish) returns only the errors of the calls

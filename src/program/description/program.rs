@@ -65,7 +65,7 @@ impl Program {
     /// Returns the description of a variable.
     ///
     /// # Panics
-    /// Panics if `id` is the number of no variable of this program.
+    /// Panics if this program has no variable with the number `id`.
     pub fn var(&self, id: VarId) -> &VarDesc {
         &self.vars[id.0 as usize]
     }
@@ -73,7 +73,7 @@ impl Program {
     /// Returns the description of a variable, to be changed.
     ///
     /// # Panics
-    /// Panics if `id` is the number of no variable of this program.
+    /// Panics if this program has no variable with the number `id`.
     pub fn var_mut(&mut self, id: VarId) -> &mut VarDesc {
         self.names.loosen(id, &self.vars);
         &mut self.vars[id.0 as usize]
@@ -132,7 +132,7 @@ impl Program {
     /// Returns the block with the number `id`.
     ///
     /// # Panics
-    /// Panics if `id` is the number of no block of this program.
+    /// Panics if this program has no block with the number `id`.
     pub fn block(&self, id: BlockId) -> &Block {
         &self.blocks[id.0 as usize]
     }

@@ -72,7 +72,7 @@ impl Csr {
         for (i, (row, column, value)) in triples.into_iter().enumerate() {
             for (at, extent, name) in [(row, shape[0], "row"), (column, shape[1], "column")] {
                 if usize::try_from(at).map_or(true, |at| at >= extent) {
-                    let expected = format!("0 or more and below the {extent} {name}s");
+                    let expected = format!("0 or more and less than {extent}, the number of {name}s");
                     return Err(Error::new(format!("{name} of triple {i}"), expected, at.to_string()));
                 }
             }
@@ -143,7 +143,7 @@ impl Csr {
                 ids.iter().position(|&id| usize::try_from(id).map_or(true, |id| id >= columns))
             {
                 let what = format!("id at place {place} of bag {bag}");
-                let expected = format!("0 or more and below the {columns} columns");
+                let expected = format!("0 or more and less than {columns}, the number of columns");
                 return Err(Error::new(what, expected, ids[place].to_string()));
             }
             sorted.clear();

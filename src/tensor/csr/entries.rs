@@ -150,7 +150,7 @@ impl Csr {
             columns.iter().position(|&at| usize::try_from(at).map_or(true, |at| at >= self.shape[1]))
         {
             let what = format!("column at place {place} of row {row}");
-            let expected = format!("0 or more and below the {} columns", self.shape[1]);
+            let expected = format!("0 or more and less than {}, the number of columns", self.shape[1]);
             return Err(Error::new(what, expected, columns[place].to_string()));
         }
         let numbers = [&old[..range.start], values, &old[range.end..]].concat();
@@ -288,7 +288,7 @@ impl Csr {
         if let Some(place) =
             columns.iter().position(|&at| usize::try_from(at).map_or(true, |at| at >= self.shape[1]))
         {
-            let expected = format!("0 or more and below the {} columns", self.shape[1]);
+            let expected = format!("0 or more and less than {}, the number of columns", self.shape[1]);
             return Err(Error::new(format!("column at place {place}"), expected, columns[place].to_string()));
         }
         let mut sorted = columns.to_vec();
@@ -445,13 +445,13 @@ impl Csr {
 
     #[track_caller]
     fn check_row(&self, row: usize) -> Result<()> {
-        let expected = || format!("below the {} rows", self.shape[0]);
+        let expected = || format!("less than {}, the number of rows", self.shape[0]);
         if row < self.shape[0] { Ok(()) } else { Err(Error::new("row of csr", expected(), row.to_string())) }
     }
 
     #[track_caller]
     fn check_column(&self, column: usize) -> Result<()> {
-        let expected = || format!("below the {} columns", self.shape[1]);
+        let expected = || format!("less than {}, the number of columns", self.shape[1]);
         if column < self.shape[1] {
             Ok(())
         } else {

@@ -14,22 +14,28 @@ fn said<T>(result: Result<T>, expected: &str) {
 #[test]
 fn of_csr() {
     let x = Csr::from_triples([2, 3], [(1, 2, 4.0f32), (0, 1, 2.0)]).unwrap();
-    let below = "expected 0 or more and below the";
+    let below = "expected 0 or more and less than";
     said(
         Csr::from_triples([2, 3], [(0, 0, 1), (2, 0, 1)]),
-        &format!("row of triple 1: {below} 2 rows, got 2"),
+        &format!("row of triple 1: {below} 2, the number of rows, got 2"),
     );
-    said(Csr::from_triples([2, 3], [(0, -1, 1)]), &format!("column of triple 0: {below} 3 columns, got -1"));
+    said(
+        Csr::from_triples([2, 3], [(0, -1, 1)]),
+        &format!("column of triple 0: {below} 3, the number of columns, got -1"),
+    );
     said(
         Csr::from_bags(&[vec![0], vec![1, 4]], 4),
-        &format!("id at place 1 of bag 1: {below} 4 columns, got 4"),
+        &format!("id at place 1 of bag 1: {below} 4, the number of columns, got 4"),
     );
-    said(Csr::from_rows(2, [vec![(2, 1i32)]]), &format!("index of csr at place 0: {below} 2 columns, got 2"));
-    said(x.get::<f32>(2, 0), "row of csr: expected below the 2 rows, got 2");
-    said(x.get::<f32>(0, 3), "column of csr: expected below the 3 columns, got 3");
+    said(
+        Csr::from_rows(2, [vec![(2, 1i32)]]),
+        &format!("index of csr at place 0: {below} 2, the number of columns, got 2"),
+    );
+    said(x.get::<f32>(2, 0), "row of csr: expected less than 2, the number of rows, got 2");
+    said(x.get::<f32>(0, 3), "column of csr: expected less than 3, the number of columns, got 3");
     said(x.get::<f64>(0, 0), "dtype: expected f64, got f32");
-    said(x.row::<f32>(9), "row of csr: expected below the 2 rows, got 9");
-    said(x.clone().set(0, 9, 1.0f32), "column of csr: expected below the 3 columns, got 9");
+    said(x.row::<f32>(9), "row of csr: expected less than 2, the number of rows, got 9");
+    said(x.clone().set(0, 9, 1.0f32), "column of csr: expected less than 3, the number of columns, got 9");
     said(x.clone().set(0, 0, 1i64), "dtype: expected i64, got f32");
     said(
         x.clone().set_row(0, &[1], &[1.0f32, 2.0]),
@@ -37,13 +43,13 @@ fn of_csr() {
     );
     said(
         x.clone().set_row(1, &[0, -3], &[1.0f32; 2]),
-        &format!("column at place 1 of row 1: {below} 3 columns, got -3"),
+        &format!("column at place 1 of row 1: {below} 3, the number of columns, got -3"),
     );
     said(x.take(&[0, 2]), "row number at place 1: expected below 2, got 2");
     said(x.take_columns(&[3]), "column number at place 0: expected below 3, got 3");
     said(x.slice_rows(1..3), "rows to slice: expected a range within 0..2, got 1..3");
     said(x.slice_columns(2..4), "columns to slice: expected a range within 0..3, got 2..4");
-    said(x.retain_columns(&[0, 3]), &format!("column at place 1: {below} 3 columns, got 3"));
+    said(x.retain_columns(&[0, 3]), &format!("column at place 1: {below} 3, the number of columns, got 3"));
     said(Csr::concat_rows(&[]), "csr to concatenate: expected at least one, got none");
     let other = Csr::zeros(DType::F32, [3, 2]).unwrap();
     said(
