@@ -74,9 +74,8 @@ impl fmt::Display for FileLine {
 /// A text and its label.
 #[derive(Debug, Clone)]
 pub struct LabelledText {
-    /// The text. A text of several columns ([`ReadOptions::texts`](super::ReadOptions::texts)) has one tab
-    /// between two cells; a tab or line break within a cell becomes a space, so that the text can be cut into its
-    /// columns again.
+    /// The text. A text of several columns ([`ReadOptions::texts`](super::ReadOptions::texts)) has one tab between two
+    /// cells. A tab or line break within a cell becomes a space. The text can therefore be cut into its columns again.
     pub text: String,
     /// The label, without white space at the start and the end. With several labels per text
     /// ([`ReadOptions::label_lists`](super::ReadOptions::label_lists)), the character U+001F follows each label.

@@ -188,8 +188,9 @@ impl TagScheme {
         Ok(Some(self.tag(tag).at_caller()?.kind).filter(|_| tag != "O"))
     }
 
-    /// Decodes the tags of a sentence into its chunks, in order. Tags that break the scheme are decoded, too, by the
-    /// rule of the CoNLL shared tasks: a tag other than `O` begins a chunk if it follows `O` or a tag of another kind.
+    /// Decodes the tags of a sentence into its chunks, in order. Tags that break the scheme are decoded, too. The rule of the
+    /// CoNLL shared tasks decides where chunks begin: a tag other than `O` begins a chunk if it follows `O` or a tag of another
+    /// kind.
     ///
     /// # Errors
     /// Fails if one of `tags` is not a tag of the scheme.

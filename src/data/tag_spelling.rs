@@ -435,7 +435,7 @@ fn in_memory<'a>(sentences: &'a [&'a [String]]) -> Box<AllSentences<'a>> {
 
 impl TagScheme {
     /// Detects the scheme and the spelling of the tags in these sentences. If the tags fit several schemes, the result
-    /// is the first of these schemes in the order IOB2, IOBES, IOE2, IOB1, IOE1; tags that fit no scheme are plain.
+    /// is the first of these schemes in the order IOB2, IOBES, IOE2, IOB1, IOE1. Tags that fit no scheme are plain.
     ///
     /// ```
     /// use unpadded::data::TagScheme;

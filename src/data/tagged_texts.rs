@@ -120,8 +120,8 @@ impl TaggedTexts {
     /// a document.
     ///
     /// A file is read as CoNLL-U if its name ends with `.conllu`, or if its lines have ten columns between tabs and the
-    /// first column has numbers. In CoNLL-U, the words are in the column `form`, and the tags are in the column `upos`;
-    /// comments, ranges of words (such as `3-4`) and empty nodes are skipped. In other files whose first column numbers
+    /// first column has numbers. In CoNLL-U, the words are in the column `form`, and the tags are in the column `upos`.
+    /// Comments, ranges of words (such as `3-4`) and empty nodes are skipped. In other files whose first column numbers
     /// the words, the words are in the second column, and the tags are in the first column with tags of a scheme, such
     /// as `B-NP`. CoNLL-U Plus is detected by the line `# global.columns`, and CoNLL-2012 is detected by the line
     /// `#begin document`. A first line of known column names, such as `Token POS NER`, is a header. Tags in brackets,
@@ -139,9 +139,9 @@ impl TaggedTexts {
             .at_caller()
     }
 
-    /// Reads two or three parallel files: a line of `words` has the words of a text between spaces and tabs, the same
-    /// line of `tags` has the tags, and the same line of `labels`, if given, has the label of the text. A line that is
-    /// blank in all files is skipped.
+    /// Reads two or three parallel files. A line of `words` has the words of a text, separated by spaces and tabs. The
+    /// line with the same number in `tags` has the tags of these words. If `labels` is given, the line with the same
+    /// number in `labels` has the label of the text. A line that is blank in all files is skipped.
     ///
     /// # Errors
     /// Fails if a file cannot be read or has no text, or if one file ends before another file. Also fails if a text

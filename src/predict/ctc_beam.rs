@@ -123,7 +123,7 @@ impl CtcBeam {
     /// lexicographic order: a labelling that is a prefix of a longer labelling comes before the longer labelling.
     ///
     /// The logits have the shape `[frames, classes]`, in f32 or f64, and a LoD whose last level divides the frames into
-    /// sequences; the result has one entry per sequence of that level. `decode` computes the softmax, in f64. A class whose
+    /// sequences. The result has one entry per sequence of that level. `decode` computes the softmax, in f64. A class whose
     /// logit is negative infinity is never taken. A sequence without frames has one labelling, which is empty and has score 0.
     /// A sequence has fewer labellings than `n_best` if no more exist, and none if the language model forbids every labelling.
     ///

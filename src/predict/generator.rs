@@ -52,8 +52,8 @@ pub struct Generator {
 }
 
 impl Predictor {
-    /// Makes a generator. `tokens` is the feed of the tokens so far (i64, one token per row, one LoD level); `logits` is the
-    /// output that has, for each row, the scores of the next token (f32).
+    /// Makes a generator. `tokens` is the feed of the tokens so far: i64, one token per row, one LoD level. `logits` is the
+    /// output that has, for each row, the scores of the next token; its dtype is f32.
     ///
     /// # Errors
     /// As [`Self::session`]. Also if the feed `tokens` or the output `logits` does not have this dtype and shape, or if each

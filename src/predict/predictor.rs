@@ -111,8 +111,11 @@ impl Predictor {
     /// Makes a predictor from a checkpoint in memory.
     ///
     /// # Errors
-    /// If the checkpoint names no outputs; if an output is not computed in the forward pass; if an operator that the outputs need
-    /// is not registered or refuses its inputs; or if a parameter that the outputs need is not finite.
+    /// Returns an error in these cases:
+    /// - The checkpoint names no outputs.
+    /// - An output is not computed in the forward pass.
+    /// - An operator that the outputs need is not registered or refuses its inputs.
+    /// - A parameter that the outputs need is not finite.
     #[track_caller]
     pub fn new(checkpoint: Checkpoint, registry: &Registry) -> Result<Self> {
         let model = Model::new(checkpoint, registry).at_caller()?;
@@ -182,9 +185,12 @@ impl Predictor {
     /// the batch that ends last.
     ///
     /// # Errors
-    /// If an output or a feed is unknown (the error lists the known names); if a feed is missing or does not fit; if an
-    /// operator rejects its data; or if an output has a NaN. After an error, the carried states from which [`Self::run_on`]
-    /// continues are unchanged.
+    /// Returns an error in these cases:
+    /// - An output or a feed is unknown; the error lists the known names.
+    /// - A feed is missing or does not fit.
+    /// - An operator rejects its data, or an output has a NaN.
+    ///
+    /// After an error, the carried states from which [`Self::run_on`] continues are unchanged.
     #[track_caller]
     pub fn run(&self, feeds: &[(&str, &Variable)], outputs: &[&str]) -> Result<Vec<Variable>> {
         self.run_for(Location::caller(), feeds, outputs)
@@ -211,7 +217,7 @@ impl Predictor {
     /// Calls on one predictor run one after another.
     ///
     /// If the batch has fewer sequences than the last batch, the states of the first sequences are kept and the other states
-    /// are dropped; the next batch may then not have more sequences than this batch.
+    /// are dropped. The next batch may then not have more sequences than this batch.
     ///
     /// ```
     /// # use unpadded::checkpoint::Checkpoint;

@@ -233,10 +233,9 @@ pub fn test_data(config: &Config, model: &Model) -> Result<TestData> {
 /// | `translate` from characters to tokens | phoneme error rate: edits / tokens of the reference; word error rate: the share of words that are not exactly right |
 /// | `lm` | bits per character or perplexity = exp(mean −ln p of a token); bits per byte |
 ///
-/// `loss` is the mean −ln p of the right labels or tokens, without label smoothing. For `tag`, `loss` is the training
-/// loss. A label or tag that training never saw is left out of the loss, and scored as wrong; [`Evaluation::unseen`]
-/// lists these labels and tags with their locations. If the file has several targets for a source text, each target is
-/// a reference translation.
+/// `loss` is the mean −ln p of the right labels or tokens, without label smoothing. For `tag`, `loss` is the training loss. A
+/// label or tag that training never saw is left out of the loss, and scored as wrong. [`Evaluation::unseen`] lists these labels
+/// and tags with their locations. If the file has several targets for a source text, each target is a reference translation.
 ///
 /// # Errors
 /// If the texts cannot be read or do not fit the task of the model, or if the file has no text.
@@ -246,8 +245,8 @@ pub fn scores(config: &Config, model: &Model) -> Result<Evaluation> {
     model.scores(config, path, &mut |_| ()).at_caller()
 }
 
-/// Compares each later model with the first model on the texts of `data.test`. The comparison has the p value of a paired
-/// bootstrap test of the headline figure (1,000 samples; Riezler and Maxwell, 2005), and the texts with different answers.
+/// Compares each later model with the first model on the texts of `data.test`. The comparison has the texts with different
+/// answers, and the p value of a paired bootstrap test of the headline figure (1,000 samples; Riezler and Maxwell, 2005).
 ///
 /// # Errors
 /// The errors of [`scores`]; also if the models have different tasks.

@@ -24,9 +24,9 @@ impl Averaging {
         Self { decay: if decay == 1.0 { f64::NAN } else { decay }, start: 0, except: Vec::new() }
     }
 
-    /// Mean of the parameters over all steps (Polyak and Juditsky, 1992), or only over late steps if
-    /// [`since`](Self::since) is set. The mean over late steps is "stochastic weight averaging" (Izmailov et al., 2018,
-    /// arXiv:1803.05407), but every step counts, not only the last step of each epoch or cycle.
+    /// Mean of the parameters over all steps (Polyak and Juditsky, 1992), or only over late steps if [`since`](Self::since) is
+    /// set. The mean over late steps is "stochastic weight averaging" (Izmailov et al., 2018, arXiv:1803.05407), but includes
+    /// the parameters of every step, not only of the last step of each epoch or cycle.
     pub fn mean() -> Self {
         Self { decay: 1.0, start: 0, except: Vec::new() }
     }

@@ -59,11 +59,11 @@ impl Trainer {
     ///
     /// The step equals the step on one batch of all samples for every loss that is computed from sums and means over rows. A
     /// mean weighs each batch by its number of rows, a quotient of two sums uses the sums over all batches, and a penalty on
-    /// parameters is added once. The step needs a second forward pass if the loss has several terms and the factors of their
-    /// gradients depend on the values of the terms, as for the square root of a sum. Any other loss is an error, unless
-    /// [`weight`](Self::weight) sets the weight of a batch. Gradient clipping applies to the summed gradient. If the gradients
-    /// are selected rows, their sum is selected rows, too. An operator that reads a whole batch, such as a batch norm, reads
-    /// each of the batches separately; the progress warns of such operators.
+    /// parameters is added once. Some losses have several terms, and the factors of the terms' gradients depend on the values
+    /// of the terms, as for the square root of a sum. For such a loss, the step needs a second forward pass. Any other loss is
+    /// an error, unless [`weight`](Self::weight) sets the weight of a batch. Gradient clipping applies to the summed gradient.
+    /// If the gradients are selected rows, their sum is selected rows, too. An operator that reads a whole batch, such as a
+    /// batch norm, reads each of the batches separately; the progress warns of such operators.
     ///
     /// ```
     /// # use unpadded::data::{Batching, Field, Loader, Samples};

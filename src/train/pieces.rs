@@ -121,10 +121,10 @@ fn limit_of(bytes: usize) -> u128 {
 }
 
 impl Trainer {
-    /// Memory limit: limits the memory of the training, in bytes (default: no limit). A batch whose step does not fit
-    /// is divided into pieces of whole sequences, and the gradients of the pieces are summed, as in
-    /// [`accumulate`](Self::accumulate): up to rounding, the step equals the step of the whole batch. Batches that fit
-    /// are computed as if there were no limit.
+    /// Memory limit: limits the memory of the training, in bytes (default: no limit). A batch whose step does not fit is
+    /// divided into pieces of whole sequences, and the gradients of the pieces are summed, as in
+    /// [`accumulate`](Self::accumulate). Up to rounding, the step equals the step of the whole batch. Batches that fit are
+    /// computed as if there were no limit.
     ///
     /// The limit counts the parameters, the state of the optimizer, the samples in memory, and the step of a batch, as
     /// [`Self::memory`] does. An eighth of the limit is left for packed weights and scratch memory. The program itself

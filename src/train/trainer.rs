@@ -63,8 +63,8 @@ use crate::wire::Target;
 /// # Failures during a training
 /// An error in the data, in a step or in a metric ends `fit`. The parameters then have their values after the last complete
 /// step. The error names the position of the last saved checkpoint, from which the training can be resumed. A loss or a
-/// gradient that is not finite is detected before any update, and the error names the operator, the variable and the line of
-/// the program that first produced such a number.
+/// gradient that is not finite is detected before any update. The error names the operator, the variable and the line of the
+/// program that first produced such a number.
 pub struct Trainer {
     pub(super) net: Builder,
     pub(super) registry: Registry,
@@ -237,7 +237,7 @@ impl Trainer {
     /// decides which epoch is the best, unless [`Self::select`] names another metric. The loss is always a metric, too. The
     /// loss is computed over all rows of the data as if they were one batch: the sums and means in the loss run over the rows
     /// of all batches. An operator that reads a whole batch, such as `gather_rows` of a variable of the batch, reads each batch
-    /// separately; if the development data have several batches, the progress warns of such operators. If the added metric is
+    /// separately. If the development data have several batches, the progress warns of such operators. If the added metric is
     /// named `loss`, it replaces the loss.
     #[must_use]
     #[track_caller]

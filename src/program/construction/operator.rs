@@ -103,11 +103,11 @@ impl InputArgument for &[Var] {
 /// - **Attributes** are fields of a type that implements [`Attribute`](crate::operator::attributes::Attribute). Types of
 ///   attributes are `bool`, `i64`, `usize`, `f64`, `String`, a `Vec` of `i64`, `usize` or `f64`, an `Option` of one of these,
 ///   and types that a crate defines. If the declaration is `rate: f64 = 0.5`, a stored program may lack the attribute, whose
-///   value is then 0.5; the append method still has the parameter. If the declaration is `rate: f64 => read`, the function `fn
+///   value is then 0.5. The append method still has the parameter. If the declaration is `rate: f64 => read`, the function `fn
 ///   read(&Attributes, &str) -> Result<f64>` reads the attribute and can refuse values.
-/// - **Slots**: each slot has a constant, a name that programs store, and the number of variables that it takes: `one`,
-///   `optional`, `many` or `any`, or `literal` for a literal. A slot may have settings of [`Slot`](crate::operator::Slot):
-///   `.without_gradient()`, `.updated()`, `.shape_only()`, `.any_storage()`, `.literals()`.
+/// - **Slots**: each slot has a constant, a name that programs store, and a keyword for what it takes. `one`, `optional`,
+///   `many` and `any` give the number of variables; `literal` is for a literal. A slot may have settings of
+///   [`Slot`](crate::operator::Slot): `.without_gradient()`, `.updated()`, `.shape_only()`, `.any_storage()`, `.literals()`.
 /// - **Kernels** (`kernels { [DENSE], [ROWS] }`, behind the inputs) list the combinations of input storages that the operator has
 ///   code for. Without this list, all inputs are dense. `stands_for { "linear" }` after the list declares a replacement for the
 ///   operator `linear`, with the same slots and attributes. If a call appends `linear` to variables in the listed storages, the
