@@ -49,7 +49,7 @@ fn two_languages_are_read_by_their_names() {
         .into_iter()
         .for_each(|(part, range)| write(&place, part, range));
     let said = place.refused(&train(&["--train", "corpus"], "run"));
-    for command in ["`corpus/*.{de,en}` for `de`", "`corpus/*.{en,de}` for `en`"] {
+    for command in ["`corpus/*.{de,en}` if `de` is", "`corpus/*.{en,de}` if `en` is"] {
         assert!(said.contains(command), "{said}");
     }
     let said = read(&place, &train(&["--train", "corpus/*.{en,de}"], "run"));

@@ -57,7 +57,7 @@ fn errors_name_settings_and_no_types() {
     plain(&place, &["train", "--set", "training.rate=1e39"], &["training.rate", "3.4e38"]);
     if cfg!(feature = "safetensors") {
         for name in ["weights.onnx", "weights.txt", "weights", "weights.safetensors.gz"] {
-            plain(&place, &["export", "run", name], &["safetensors", "another format"]);
+            plain(&place, &["export", "run", name], &["safetensors", "another ending"]);
         }
         place.said(&["export", "run", "weights.safetensors"], "");
         let wider = ["train", "--train", "reviews.tsv", "--epochs", "1", "--run", "other", "--quiet"];
