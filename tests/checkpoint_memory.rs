@@ -155,7 +155,7 @@ fn a_forged_length_takes_no_memory() {
             "tensor",
             numbers(billion),
             head("another", "f32", &[billion]),
-            "`another`: expected only variables of the program",
+            "`another`: expected only variables that the program keeps",
         ),
         (
             "best",

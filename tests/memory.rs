@@ -59,10 +59,15 @@ fn compare(
     let mut scope = Scope::of(program).unwrap();
     let mut executor = Executor::new(program, registry, &[loss], threads).unwrap();
     let mut before = executor.counts(feeds).unwrap();
-    let (allocated, bound) = peak_memory::of(|| {
-        executor.count_into(feeds, &mut before).unwrap();
-        executor.memory(&before)
-    });
+    let mut ask = || {
+        peak_memory::of(|| {
+            executor.count_into(feeds, &mut before).unwrap();
+            executor.memory(&before)
+        })
+    };
+    // The harness of the tests may allocate at the same time, but not twice.
+    let ((first, bound), (second, _)) = (ask(), ask());
+    let allocated = first.min(second);
     let (peak, ran) = peak_memory::of(|| executor.run(&mut scope, &Run::train(feeds, 0)));
     // The numbers of a random program may overflow.
     if let Err(error) = ran {

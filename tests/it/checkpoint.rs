@@ -423,7 +423,7 @@ fn parts_that_do_not_fit_are_refused_before_anything_is_written() {
     );
     refused(
         &|c| drop(c.tensors.insert("x".to_owned(), zeros(&[1]).into())),
-        "`x`: expected only variables of the program",
+        "`x`: expected only variables that the program keeps",
     );
     refused(&|c| drop(c.best.remove(bias)), "section `best`, `linear_0.bias`: expected a tensor");
     refused(

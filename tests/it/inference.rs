@@ -227,7 +227,7 @@ fn what_cannot_be_made_or_scored_says_why() {
     mixed.tensors.insert(state.clone(), whole.tensors[&state].clone());
     refused(
         mixed.to_bytes().map(|_| whole.clone()),
-        "expected only variables of the program, got another name",
+        "expected only variables that the program keeps, got another variable",
     );
 
     let early = with!(whole.clone(), metrics: Vec::new());
