@@ -4,28 +4,25 @@ use super::{FirstModel, first_model, labelled};
 
 #[test]
 fn export_to_pytorch() -> unpadded::Result<()> {
-    use unpadded::{Builder, DType, layers::Embedding, ops::Pool, optimizer::Adam, train::Trainer};
+    use unpadded::{Builder, DType, layers::Embedding, optimizer::Adam, ops::Pool, train::Trainer};
     let model = |seed: u64, classes: usize| {
         let net = Builder::new().seed(seed);
         let (words, label) = (net.feed("words", DType::I64, &[], 1), net.feed("label", DType::I64, &[], 0));
-        let logits =
-            words.embedding(Embedding::new(9, 8).sparse()).lstm(8).sequence_pool(Pool::Last).linear(classes);
+        let logits = words.embedding(Embedding::new(9, 8).sparse()).lstm(8).sequence_pool(Pool::Last).linear(classes);
         let loss = logits.cross_entropy(label).mean();
         (net, logits, loss)
     };
     let (net, logits, loss) = model(1, 2);
     let mut trainer = Trainer::new(net, loss, &Adam::new(1e-3).lazy())?.output("logits", logits);
-    let [checkpoint, path] = ["ckpt", "safetensors"].map(|ending| {
-        std::env::temp_dir().join(format!("unpadded-guide-export-{}.{ending}", std::process::id()))
-    });
+    let [checkpoint, path] = ["ckpt", "safetensors"]
+        .map(|ending| std::env::temp_dir().join(format!("unpadded-guide-export-{}.{ending}", std::process::id())));
     trainer.save(&checkpoint)?;
     use unpadded::checkpoint::Checkpoint;
     use unpadded::formats::safetensors::{self, Names};
     let (from, to) = ("tagger.ckpt", "tagger.safetensors");
     let (from, to) = (&checkpoint, &path);
     let model = Checkpoint::load(from)?.for_inference()?;
-    let names =
-        Names::new().rename("embedding_0", "words").rename("lstm_0", "encoder").rename("linear_0", "out");
+    let names = Names::new().rename("embedding_0", "words").rename("lstm_0", "encoder").rename("linear_0", "out");
     let written = safetensors::export(&model, &names, to)?;
     assert!(written.tensors.contains(&"encoder.weight_ih_l0".to_owned()));
     [from, to].map(std::fs::remove_file).into_iter().collect::<Result<(), _>>()?;
@@ -36,27 +33,20 @@ fn export_to_pytorch() -> unpadded::Result<()> {
 fn import_from_pytorch() -> unpadded::Result<()> {
     let data = labelled()?;
     use unpadded::{Builder, DType, layers::Embedding, ops::Pool};
-    use unpadded::{
-        formats::safetensors,
-        optimizer::Adam,
-        train::{Progress, Trainer, Until},
-    };
+    use unpadded::{formats::safetensors, optimizer::Adam, train::{Progress, Trainer, Until}};
     let model = |seed: u64, classes: usize| {
         let net = Builder::new().seed(seed);
         let (words, label) = (net.feed("words", DType::I64, &[], 1), net.feed("label", DType::I64, &[], 0));
-        let logits =
-            words.embedding(Embedding::new(9, 8).sparse()).lstm(8).sequence_pool(Pool::Last).linear(classes);
+        let logits = words.embedding(Embedding::new(9, 8).sparse()).lstm(8).sequence_pool(Pool::Last).linear(classes);
         let loss = logits.cross_entropy(label).mean();
         (net, logits, loss)
     };
     let (net, logits, loss) = model(9, 5);
-    let written =
-        Trainer::new(net, loss, &Adam::new(1e-3).lazy())?.output("logits", logits).for_inference()?;
+    let written = Trainer::new(net, loss, &Adam::new(1e-3).lazy())?.output("logits", logits).for_inference()?;
     let (net, _, loss) = model(1, 2);
     use unpadded::formats::safetensors::Names;
     let path = "encoder.safetensors";
-    let path =
-        &std::env::temp_dir().join(format!("unpadded-guide-import-{}.safetensors", std::process::id()));
+    let path = &std::env::temp_dir().join(format!("unpadded-guide-import-{}.safetensors", std::process::id()));
     let names = Names::new().rename("lstm_0", "encoder.rnn").rename("linear_0", "head");
     safetensors::export(&written, &names, path)?;
     let mut trainer = Trainer::new(net, loss, &Adam::new(1e-3).lazy())?;
@@ -75,15 +65,11 @@ fn import_from_pytorch() -> unpadded::Result<()> {
 fn fine_tune_under_a_new_last_layer() -> unpadded::Result<()> {
     let data = labelled()?;
     use unpadded::{Builder, DType, layers::Embedding, ops::Pool};
-    use unpadded::{
-        optimizer::Adam,
-        train::{Progress, Trainer, Until},
-    };
+    use unpadded::{optimizer::Adam, train::{Progress, Trainer, Until}};
     let model = |seed: u64, classes: usize| {
         let net = Builder::new().seed(seed);
         let (words, label) = (net.feed("words", DType::I64, &[], 1), net.feed("label", DType::I64, &[], 0));
-        let logits =
-            words.embedding(Embedding::new(9, 8).sparse()).lstm(8).sequence_pool(Pool::Last).linear(classes);
+        let logits = words.embedding(Embedding::new(9, 8).sparse()).lstm(8).sequence_pool(Pool::Last).linear(classes);
         let loss = logits.cross_entropy(label).mean();
         (net, logits, loss)
     };
@@ -98,10 +84,7 @@ fn fine_tune_under_a_new_last_layer() -> unpadded::Result<()> {
     trainer = trainer.progress(Progress::Quiet);
     let found = trainer.load_fitting_parameters(&Checkpoint::load(path)?)?;
     println!("{found}"); // 4 loaded; of another shape: linear_0.bias (f32[2] in the model, f32[5] in the checkpoint), …
-    assert!(
-        found.to_string().contains("linear_0.bias (f32[2] in the model, f32[5] in the checkpoint)"),
-        "{found}"
-    );
+    assert!(found.to_string().contains("linear_0.bias (f32[2] in the model, f32[5] in the checkpoint)"), "{found}");
     std::fs::remove_file(path)?;
     assert_eq!((found.loaded.len(), found.unlike.len()), (4, 2));
     let before = trainer.evaluate(&data)?.loss();
@@ -114,10 +97,7 @@ fn profile_a_slow_training() -> unpadded::Result<()> {
     let data = labelled()?;
     use unpadded::{Builder, DType, layers::Embedding, ops::Pool};
     let FirstModel { net, words, label, h, logits, loss } = first_model();
-    use unpadded::{
-        optimizer::Adam,
-        train::{Progress, Trainer, Until},
-    };
+    use unpadded::{optimizer::Adam, train::{Progress, Trainer, Until}};
     let mut trainer = Trainer::new(net, loss, &Adam::new(1e-3).lazy())?;
     trainer = trainer.progress(Progress::Quiet);
     trainer.start_profile()?;
@@ -125,7 +105,7 @@ fn profile_a_slow_training() -> unpadded::Result<()> {
     if let Some(profile) = trainer.take_profile() {
         println!("{profile}"); // time of each operator, longest first, and what bounds it
         let trace = profile.chrome_trace(); // for about:tracing
-        assert!(trace.contains("lstm_cell"));
+      assert!(trace.contains("lstm_cell"));
     }
     Ok(())
 }
@@ -156,12 +136,11 @@ fn write_a_layer_of_my_own() -> unpadded::Result<()> {
 
 #[test]
 fn predict_in_a_service_with_threads() -> unpadded::Result<()> {
-    use unpadded::{Builder, DType, layers::Embedding, ops::Pool, optimizer::Adam, train::Trainer};
+    use unpadded::{Builder, DType, layers::Embedding, optimizer::Adam, ops::Pool, train::Trainer};
     let model = |seed: u64, classes: usize| {
         let net = Builder::new().seed(seed);
         let (words, label) = (net.feed("words", DType::I64, &[], 1), net.feed("label", DType::I64, &[], 0));
-        let logits =
-            words.embedding(Embedding::new(9, 8).sparse()).lstm(8).sequence_pool(Pool::Last).linear(classes);
+        let logits = words.embedding(Embedding::new(9, 8).sparse()).lstm(8).sequence_pool(Pool::Last).linear(classes);
         let loss = logits.cross_entropy(label).mean();
         (net, logits, loss)
     };
@@ -204,8 +183,7 @@ fn read_a_file_of_my_own_format() -> unpadded::Result<()> {
 #[test]
 fn hold_out_data() -> unpadded::Result<()> {
     use unpadded::data::{LabelledTexts, TextFile};
-    let file =
-        TextFile::embedded("reviews.tsv", "A fine film.\tpraise\nDull.\tblame\nFine, but dull!\tblame\n");
+    let file = TextFile::embedded("reviews.tsv", "A fine film.\tpraise\nDull.\tblame\nFine, but dull!\tblame\n");
     let (train, dev) = LabelledTexts::of_lines(&file)?.hold_out(10, 7); // about a tenth
     assert_eq!(train.records().len() + dev.records().len(), 3);
     Ok(())
@@ -227,7 +205,7 @@ fn reproduce_a_run() -> unpadded::Result<()> {
         let h = words.embedding(Embedding::new(9, 8).sparse()).dropout(0.2).lstm(8);
         let loss = h.sequence_pool(Pool::Last).linear(2).cross_entropy(label).mean();
         let mut trainer = Trainer::new(net, loss, &Adam::new(0.02).lazy())?.threads(threads);
-        trainer = trainer.progress(unpadded::train::Progress::Quiet);
+      trainer = trainer.progress(unpadded::train::Progress::Quiet);
         Ok(trainer.fit(&data, &data, Until::Epochs(2))?.last.loss())
     };
     assert_eq!(run(1)?.to_bits(), run(2)?.to_bits());
@@ -259,14 +237,10 @@ fn average_the_weights() -> unpadded::Result<()> {
     let data = labelled()?;
     use unpadded::{Builder, DType, layers::Embedding, ops::Pool};
     let FirstModel { net, words, label, h, logits, loss } = first_model();
+    use unpadded::{optimizer::Adam, train::{Progress, Trainer, Until}};
     use unpadded::train::Averaging;
-    use unpadded::{
-        optimizer::Adam,
-        train::{Progress, Trainer, Until},
-    };
     let averaging = Averaging::ema(0.999).except(["embedding_0.weight"]);
-    let mut trainer =
-        Trainer::new(net, loss, &Adam::new(1e-3).lazy())?.output("logits", logits).averaged(averaging);
+    let mut trainer = Trainer::new(net, loss, &Adam::new(1e-3).lazy())?.output("logits", logits).averaged(averaging);
     trainer = trainer.progress(Progress::Quiet);
     trainer.fit(&data, &data, Until::Epochs(2))?;
     let average = trainer.scope().get("linear_0.weight.average")?;
@@ -277,18 +251,12 @@ fn average_the_weights() -> unpadded::Result<()> {
 
 #[test]
 fn train_a_ready_made_model() -> unpadded::Result<()> {
-    let [reviews, saved] = ["csv", "ckpt"].map(|ending| {
-        std::env::temp_dir()
-            .join(format!("unpadded-guide-recipe-{}.{ending}", std::process::id()))
-            .display()
-            .to_string()
-    });
+    let [reviews, saved] = ["csv", "ckpt"]
+        .map(|ending| std::env::temp_dir().join(format!("unpadded-guide-recipe-{}.{ending}", std::process::id())).display().to_string());
     let mut rows = String::from("text,label\n");
     for thing in ["film", "book", "play", "song", "plot", "end", "cast", "tune"] {
         for word in ["fine", "clever", "lovely", "good"] {
-            rows += &format!(
-                "The {thing} is {word}.,good\nThe {thing} is not {word}.,bad\nNot bad at all the {thing}: {word}!,good\n"
-            );
+            rows += &format!("The {thing} is {word}.,good\nThe {thing} is not {word}.,bad\nNot bad at all the {thing}: {word}!,good\n");
         }
     }
     std::fs::write(&reviews, rows)?;
