@@ -52,7 +52,7 @@
 //! // Your own test only needs `testing::check(&own).unwrap()`. `Twice` has no gradient yet, so the check fails:
 //! let failures = testing::check(&own).unwrap_err();
 //! assert!(failures.iter().any(|failure| failure.kind == "acme.twice" && failure.rule == "gradient"));
-//! assert!(failures.to_string().contains("gradient: gradient: expected an operator that has one"));
+//! assert!(failures.to_string().contains("gradient: gradient: expected an operator with a gradient"));
 //! # Ok::<(), unpadded::Error>(())
 //! ```
 //!
