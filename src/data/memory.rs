@@ -103,11 +103,14 @@ pub(crate) fn limit_shown(bytes: u128) -> String {
 }
 
 fn rounded(bytes: u128, round: fn(f64) -> f64) -> String {
-    let (unit, name, digits) = match bytes {
-        ..99_500 => (1e3, "kB", 0),
-        ..9_950_000 => (1e6, "MB", 1),
-        ..999_500_000 => (1e6, "MB", 0),
-        _ => (1e9, "GB", 1),
+    let (unit, name, digits) = if bytes < 99_500 {
+        (1e3, "kB", 0)
+    } else if bytes < 9_950_000 {
+        (1e6, "MB", 1)
+    } else if bytes < 999_500_000 {
+        (1e6, "MB", 0)
+    } else {
+        (1e9, "GB", 1)
     };
     let scale = 10f64.powi(digits);
     format!("{:.*} {name}", digits as usize, round(bytes as f64 / unit * scale) / scale)

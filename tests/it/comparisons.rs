@@ -140,9 +140,18 @@ fn what_does_not_fit_is_refused() {
     let flags = net.feed("flags", DType::Bool, &[2], 1);
     let error = |made: Var| made.refused().to_string();
     let cases = [
-        (error(net.greater(x, 0.5)), "attribute `number`: expected a whole number that fits i32, the dtype of `x`"),
-        (error(net.greater(x, 2f64.powi(31))), "attribute `number`: expected a whole number that fits i32, the dtype of `x`"),
-        (error(net.less(x, f64::NAN)), "attribute `number`: expected a whole number that fits i32, the dtype of `x`"),
+        (
+            error(net.greater(x, 0.5)),
+            "attribute `number`: expected a whole number that fits i32, the dtype of `x`",
+        ),
+        (
+            error(net.greater(x, 2f64.powi(31))),
+            "attribute `number`: expected a whole number that fits i32, the dtype of `x`",
+        ),
+        (
+            error(net.less(x, f64::NAN)),
+            "attribute `number`: expected a whole number that fits i32, the dtype of `x`",
+        ),
         (error(net.equal(x, floats)), "`y`: expected i32, the dtype of `x`"),
         (error(net.equal(floats, other)), "rows and LoD of `y`"),
         (error(net.less(flags, 1)), "`x`: expected dtype f32 or f64 or i32 or i64"),
