@@ -62,7 +62,7 @@ impl Config {
             }
             let known: Vec<String> = Self::keys(task).map(|key| key.to_string()).collect();
             let expected = match nearest(name, known.iter().map(String::as_str)) {
-                Some(near) => format!("perhaps `{near}`"),
+                Some(near) => format!("a known setting, perhaps `{near}`"),
                 None => format!("one of `{}`", known.join("`, `")),
             };
             return Err(Error::new(format!("settings of `{}`", task.name()), expected, format!("`{name}`")));
@@ -405,9 +405,10 @@ mod tests {
         let mut config = Config::new(Task::Classify);
         let mut said = |name: &str, value: Value| config.set(name, &value).unwrap_err().to_string();
         assert!(
-            said("model.hiden", Value::Int(1)).contains("expected perhaps `model.hidden`, got `model.hiden`")
+            said("model.hiden", Value::Int(1))
+                .contains("expected a known setting, perhaps `model.hidden`, got `model.hiden`")
         );
-        assert!(said("hidden", Value::Int(1)).contains("expected perhaps `model.hidden`"));
+        assert!(said("hidden", Value::Int(1)).contains("expected a known setting, perhaps `model.hidden`"));
         assert!(said("zzz", Value::Int(1)).contains("expected one of `task`, `seed`"));
         assert!(
             said("model.hidden", Value::Text("x".into()))

@@ -338,7 +338,7 @@ mod tests {
              data.train = [\"a\"]\ntraining.clip = { from = 1 }\nmodel.cell = [\"lsmt\"]\ntext.min_count = { from = 2, upto = 3 }\n",
         );
         for expected in [
-            "run.toml:3: settings of `classify`: expected perhaps `model.hidden`",
+            "run.toml:3: settings of `classify`: expected a known setting, perhaps `model.hidden`",
             "run.toml:4: model.hidden: expected a list of values, got an empty list",
             "run.toml:5: model.dropout: expected a share",
             "run.toml:6: training.rate: expected two numbers above 0 in `from` and `to`, the smaller one first",
@@ -415,7 +415,7 @@ mod tests {
     fn mistakes_have_their_line() {
         let said = wrong("task = \"classify\"\n[model]\nhiden = 3\nlayers = \"two\"\n[modle]\nx = 1\n");
         for expected in [
-            "run.toml:3: settings of `classify`: expected perhaps `model.hidden`",
+            "run.toml:3: settings of `classify`: expected a known setting, perhaps `model.hidden`",
             "run.toml:4: model.layers: expected a whole number from 0 on, got \"two\"",
             "run.toml:5: table: expected one of `[data]`, `[text]`, `[model]`, `[training]`, got `[modle]`; perhaps `[model]` is meant",
         ] {
