@@ -162,13 +162,14 @@ impl Trainer {
 
     /// Adds the memory of the training to the memory of a run.
     pub(super) fn with_training(&self, memory: MemoryUse, in_parts: bool) -> MemoryUse {
-        self.budget(in_parts).with_training(memory)
+        self.budget(in_parts, self.collected).with_training(memory)
     }
 
-    fn budget(&self, in_parts: bool) -> Budget {
+    /// Returns the limit and the memory beside the runs; `collected` has the bytes of the selected rows that the step collects.
+    fn budget(&self, in_parts: bool, collected: usize) -> Budget {
         let (data, ahead) = self.held_data;
         let limit = usize::try_from(self.state.position.memory).unwrap_or(usize::MAX);
-        Budget { limit, data, ahead, sums: if in_parts { self.bytes_of_sums(self.collected) } else { 0 } }
+        Budget { limit, data, ahead, sums: if in_parts { self.bytes_of_sums(collected) } else { 0 } }
     }
 
     /// Returns the batches of an epoch. Data that make batches by memory get a function that returns whether a batch
@@ -178,8 +179,7 @@ impl Trainer {
             let in_parts = self.is_in_parts();
             // The rows that earlier steps have collected must not decide the batches: a resumed training has not made
             // these steps, and must make the same batches.
-            let sums = if in_parts { self.bytes_of_sums(0) } else { 0 };
-            let budget = Budget { sums, ..self.budget(in_parts) };
+            let budget = self.budget(in_parts, 0);
             if budget.limit == 0 {
                 let expected = "a memory limit for batches by memory (`Trainer::memory_limit`)";
                 return Err(Error::new("memory limit", expected, "none"));
@@ -231,14 +231,13 @@ impl Trainer {
     fn shortage(&mut self, batch: &Batch) -> Result<Option<Deficit>> {
         let compiled = self.compiled.as_ref().ok_or_else(unprepared)?;
         let in_parts = compiled.parts.is_some();
-        let sums = if in_parts { self.bytes_of_sums(0) } else { 0 };
-        let whole = self.budget(in_parts);
+        let (budget, whole) = (self.budget(in_parts, 0), self.budget(in_parts, self.collected));
         if whole.limit == 0 {
             return Ok(None);
         }
         // The selected rows that all pieces of the step collect count as memory of the batch, although dividing the
         // batch does not reduce them.
-        let (budget, collected) = (Budget { sums, ..whole }, whole.sums.saturating_sub(sums));
+        let collected = whole.sums.saturating_sub(budget.sums);
         // If a batch does not fit the model, its run returns the error.
         let runner = &mut self.compiled.as_mut().ok_or_else(unprepared)?.runner;
         let Ok(memory) = runner.memory(batch).map(|memory| budget.with_training(memory)) else {
@@ -268,9 +267,7 @@ impl Trainer {
 
     /// Checks that the limit leaves memory for batches beside the parameters, the optimizer's state and the data.
     pub(super) fn has_room(&self) -> Result<()> {
-        let in_parts = self.is_in_parts();
-        let sums = if in_parts { self.bytes_of_sums(0) } else { 0 };
-        let budget = Budget { sums, ..self.budget(in_parts) };
+        let budget = self.budget(self.is_in_parts(), 0);
         let memory = budget.with_training(MemoryUse::of_program(&self.state.program));
         match budget.limit > 0 && budget.left(&memory) == 0 {
             true => Err(self.too_low(memory.fixed())),
