@@ -261,7 +261,7 @@ catalogue! {
         loss::similarity::CosineSimilarity,
         loss::cross_entropy::SoftmaxCrossEntropy,
         loss::linear_cross_entropy::LinearCrossEntropy,
-        loss::linear_cross_entropy::Share,
+        loss::linear_cross_entropy::share::Share,
         loss::accuracy::Accuracy,
     }
     /// Structured prediction: the tags of a sequence, the labels of frames, and the edit distance between sequences.

@@ -47,11 +47,21 @@ struct Model {
 }
 
 fn model(place: Where, dtype: DType, options: CrossEntropy, weighted: bool, ending: Ending) -> Model {
+    model_of(CLASSES, place, dtype, (options, weighted), ending)
+}
+
+fn model_of(
+    classes: usize,
+    place: Where,
+    dtype: DType,
+    (options, weighted): (CrossEntropy, bool),
+    ending: Ending,
+) -> Model {
     let net = Builder::new();
     let x = net.feed("x", dtype, &[WIDTH], 1);
     let labels = net.feed_like("labels", DType::I64, &[], x);
     let class_weights =
-        weighted.then(|| net.parameter("class_weights", dtype, &[CLASSES], uniform(0.5, 2.0)));
+        weighted.then(|| net.parameter("class_weights", dtype, &[classes], uniform(0.5, 2.0)));
     let options = options.class_weights(class_weights);
     let cell = |step: &Step, x: Var| -> Var {
         let before = step.memory_of(dtype, &[WIDTH]);
@@ -62,17 +72,17 @@ fn model(place: Where, dtype: DType, options: CrossEntropy, weighted: bool, endi
     let (logits, (losses, share)) = match place {
         Where::Root => {
             let h = net.recurrent(x, cell);
-            let logits = net.linear(h, CLASSES);
+            let logits = net.linear(h, classes);
             (logits, net.cross_entropy_with(logits, labels, options))
         }
         Where::LinearInside => {
-            let inside = |step: &Step, x: Var| step.linear(cell(step, x), CLASSES);
+            let inside = |step: &Step, x: Var| step.linear(cell(step, x), classes);
             let logits = net.recurrent(x, inside);
             (logits, net.cross_entropy_with(logits, labels, options))
         }
         Where::BothInside => {
             let inside = |step: &Step, (x, labels): (Var, Var)| {
-                let logits = step.linear(cell(step, x), CLASSES);
+                let logits = step.linear(cell(step, x), classes);
                 step.cross_entropy_with(logits, labels, options)
             };
             let (losses, share) = net.recurrent((x, labels), inside);
@@ -244,6 +254,22 @@ fn threads_and_chunks_change_no_bit() {
         assert!(model.run(&mut model.executor(&[], threads), &mut scope, &batch) == one, "{threads} threads");
     }
     close(&one, &model.interpreted(&mut scope, &batch), 1e-4, "many chunks");
+}
+
+/// A training step does not pack a large weight for the logits: each thread packs a few columns at a time.
+#[test]
+fn a_large_weight_gives_the_same_numbers() {
+    const MANY: usize = (4 << 20) / (WIDTH * size_of::<f32>()) + 1_000;
+    let model = model_of(MANY, Where::Root, DType::F32, (CrossEntropy::default(), false), mean);
+    let mut scope = Scope::of(&model.program).unwrap();
+    let batch = batch(&[3, 0, 17], DType::F32, false);
+    let ours = model.run(&mut model.executor(&[], 1), &mut scope, &batch);
+    let theirs = model.interpreted(&mut scope, &batch);
+    assert_eq!(ours[1], theirs[1], "the losses have the same bits");
+    close(&ours, &theirs, 2e-5, "a large weight");
+    for threads in [2, 3, 7] {
+        assert_eq!(model.run(&mut model.executor(&[], threads), &mut scope, &batch), ours, "{threads}");
+    }
 }
 
 #[test]

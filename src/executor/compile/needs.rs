@@ -185,8 +185,10 @@ impl<'p> Counting<'p> {
             let longest = self.longest(instr.desc.level);
             self.order(Quantity::Made(made.level), key);
             let above = match made.above {
+                // A static sub-sequence counts once per step.
                 Some(above) if above < instr.inner.len() => {
-                    self.total(Extent::Rows(instr.inner[above].outer))
+                    let inner = &instr.inner[above];
+                    self.total(Extent::Rows(if inner.statics { inner.inner } else { inner.outer }))
                 }
                 Some(above) => Quantity::Made(instr.levels[above - instr.inner.len()].level),
                 None => self.total(Extent::Rows(instr.desc.level)),

@@ -1,7 +1,7 @@
 //! `linear_cross_entropy`: computes `linear` and the `cross_entropy` of its output in one operator, which holds only a
 //! chunk of the logits in memory.
 
-use ndarray::{Array1, Array2, array};
+use ndarray::{Array1, array};
 
 use super::cross_entropy::{Target, log_sum_exp, smoothing};
 use crate::error::Result;
@@ -14,16 +14,28 @@ use crate::lod::Lod;
 use crate::operator;
 use crate::operator::sample::numbers;
 use crate::operator::{
-    Attributes, Backward, CheckCase, Cost, Extent, Facts, Forward, Gradient, Hints, InferShape, LodEffect,
-    Op, Pass, Prepare, RowValue, Spec, Work,
+    Attributes, Backward, CheckCase, Cost, Extent, Forward, Gradient, Hints, InferShape, Op, Pass, Prepare,
+    RowValue, Spec, Work,
 };
 use crate::operator::{CallMemory, CallSizes};
 use crate::ops::lookup::ids::{self, Ids, ids};
 use crate::tensor::Variable;
 use crate::with_float;
 
+pub(in crate::ops) mod share;
+
 /// A chunk with fewer multiply-adds than this is not divided over threads.
 const WORTH_DIVIDING: usize = 1 << 16;
+
+/// From this number of bytes on, a training step does not pack all of W for the logits.
+const LARGE: usize = 4 << 20;
+
+/// Returns the number of columns of a W with `height` rows that are packed at a time: the columns stay in half of a core's own
+/// cache, and are full panels of any width.
+fn columns_at_once(cpu: Cpu, height: usize) -> usize {
+    const PANELS: usize = 96;
+    (cpu.chunk() / size_of::<f32>() / height.max(1) / PANELS).max(1) * PANELS
+}
 
 /// Returns the number of rows of a chunk, for logits with `classes` columns. A chunk has enough rows to make the matrix products
 /// take much longer than reading W. But a chunk has no more rows than one block of a product per thread, because more
@@ -115,8 +127,8 @@ impl Op for LinearCrossEntropy {
             let (threads, prepared) = (run.run().threads, run.prepared::<Weights<T>>());
             let room = run.scratch().get::<Scratch<T>>();
             let weights = room.weights.packed(prepared, weight, self.transposed, Products::Logits);
-            let tools = Tools { threads, logits: &mut room.logits, gradient: &mut room.gradient };
-            all(&shared, weights, rows, None, tools)
+            let tools = Tools { threads, logits: &mut room.logits, columns: &mut room.columns, gradient: &mut room.gradient };
+            all(&shared, (weight, weights), rows, None, tools)
         })
     }
 
@@ -136,12 +148,12 @@ impl Op for LinearCrossEntropy {
             };
             let (threads, prepared) = (run.run().threads, run.prepared::<Weights<T>>());
             let room = run.scratch().get::<Scratch<T>>();
-            let products = if dx.is_some() { Products::LogitsAndInputs } else { Products::Logits };
+            let products = self.packed_products::<T>((weight.rows(), weight.width()), Pass::Backward, dx.is_some());
             let weights = room.weights.packed(prepared, weight, self.transposed, products);
-            let tools = Tools { threads, logits: &mut room.logits, gradient: &mut room.gradient };
+            let tools = Tools { threads, logits: &mut room.logits, columns: &mut room.columns, gradient: &mut room.gradient };
             let rows = Chunk { first: 0, x, loss, dloss: Some(dloss), dx };
             let dw = dw.map(|(dw, assign)| (dw, assign, self.transposed));
-            all(&shared, weights, rows, Some(Sums { dw, db }), tools)
+            all(&shared, (weight, weights), rows, Some(Sums { dw, db }), tools)
         })
     }
 
@@ -164,11 +176,9 @@ impl Op for LinearCrossEntropy {
 
     fn prepare(&self, prepare: &mut Prepare<'_>) -> Result<()> {
         with_float!(prepare.dtype(Self::X), T => {
-            let products = match prepare.pass() == Pass::Backward && prepare.wants(Self::X) {
-                true => Products::LogitsAndInputs,
-                false => Products::Logits,
-            };
             if let Some(weight) = prepare.constant::<T>(Self::WEIGHT) {
+                let shape = (weight.rows(), weight.width());
+                let products = self.packed_products::<T>(shape, prepare.pass(), prepare.wants(Self::X));
                 prepare.keep::<Weights<T>>().pack(weight, self.transposed, products);
             }
             Ok(())
@@ -233,11 +243,33 @@ impl Op for LinearCrossEntropy {
 }
 
 impl LinearCrossEntropy {
+    /// Returns the products for which a call packs all of W; `shape` is the shape of W as stored. A training step with a large
+    /// W does not pack W for the logits: it packs a few columns at a time, again for each chunk. Copying rows of W costs
+    /// little beside the products, and the packed copy would take as much memory as W.
+    fn packed_products<T: Float>(&self, shape: (usize, usize), pass: Pass, wants_inputs: bool) -> Products {
+        let (height, classes) = self.transposed.shape(shape);
+        let large = PackedMatrix::<T>::bytes_of(height, classes) >= LARGE;
+        let at_once = !large || self.transposed == Transpose::Yes || pass == Pass::Forward;
+        match (pass == Pass::Backward && wants_inputs, at_once) {
+            (true, true) => Products::LogitsAndInputs,
+            (true, false) => Products::Inputs,
+            (false, true) => Products::Logits,
+            (false, false) => Products::Neither,
+        }
+    }
+
     fn memory_of<T: RowValue>(&self, sizes: &CallSizes<'_>) -> CallMemory {
         let (height, classes) = self.transposed.shape(sizes.input(Self::WEIGHT));
         let (rows, _) = sizes.input(Self::X);
-        let inputs = if sizes.wants(Self::X) { PackedMatrix::<T>::bytes_of(classes, height) } else { 0 };
-        let prepared = PackedMatrix::<T>::bytes_of(height, classes) + inputs;
+        let products =
+            self.packed_products::<T>(sizes.input(Self::WEIGHT), sizes.pass(), sizes.wants(Self::X));
+        let packed = |wanted, bytes| if wanted { bytes } else { 0 };
+        let prepared = packed(products.has_logits(), PackedMatrix::<T>::bytes_of(height, classes))
+            + packed(products.has_inputs(), PackedMatrix::<T>::bytes_of(classes, height));
+        let columns = match products.has_logits() {
+            true => 0,
+            false => sizes.threads() * PackedMatrix::<T>::bytes_of(height, columns_at_once(cpu(), height)),
+        };
         let logits = chunk_rows(cpu(), classes, sizes.threads()).min(rows) * classes * size_of::<T>();
         let gradient = match sizes.pass() {
             Pass::Backward => affine_gradient_bytes::<T>(height, classes, self.transposed, sizes.threads()),
@@ -247,6 +279,7 @@ impl LinearCrossEntropy {
         CallMemory::prepared(prepared)
             .scratch::<Scratch<T>>(unprepared)
             .scratch::<Scratch<T>>(logits)
+            .scratch::<Scratch<T>>(columns)
             .scratch::<Scratch<T>>(gradient)
     }
 }
@@ -260,29 +293,45 @@ fn sizes(s: &InferShape<'_>, slot: usize, transposed: Transpose) -> Result<(usiz
     }
 }
 
-/// The matrix products with W that a call computes.
+/// The matrix products for which all of W is packed.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Products {
+    /// None.
+    Neither,
     /// The product that computes the logits.
     Logits,
+    /// The product that computes the gradient of x.
+    Inputs,
     /// The product that computes the logits, and the product that computes the gradient of x.
     LogitsAndInputs,
 }
 
+impl Products {
+    fn has_logits(self) -> bool {
+        matches!(self, Products::Logits | Products::LogitsAndInputs)
+    }
+
+    fn has_inputs(self) -> bool {
+        matches!(self, Products::Inputs | Products::LogitsAndInputs)
+    }
+}
+
 /// The weight W, packed for the product that computes the logits and, transposed, for the product that computes the gradient of
-/// x.
+/// x. Each is `None` if it is not packed.
 #[derive(Default)]
 struct Weights<T: Float> {
-    logits: PackedMatrix<T>,
-    inputs: PackedMatrix<T>,
+    logits: Option<PackedMatrix<T>>,
+    inputs: Option<PackedMatrix<T>>,
 }
 
 impl<T: Float> Weights<T> {
     fn pack(&mut self, weight: View<'_, T>, transposed: Transpose, products: Products) {
-        self.logits.pack(weight, transposed);
-        if products == Products::LogitsAndInputs {
-            self.inputs.pack(weight, transposed.other());
-        }
+        let put = |packed: &mut Option<PackedMatrix<T>>, wanted: bool, transpose| match wanted {
+            true => packed.get_or_insert_default().pack(weight, transpose),
+            false => *packed = None,
+        };
+        put(&mut self.logits, products.has_logits(), transposed);
+        put(&mut self.inputs, products.has_inputs(), transposed.other());
     }
 
     /// Returns the packed weights `before` or, if `before` is `None`, packs `weight` and returns the result.
@@ -301,12 +350,13 @@ impl<T: Float> Weights<T> {
     }
 }
 
-/// Scratch memory of a call: the logits of a chunk, the packed operands of products, and the packed weights if the caller has
-/// not packed the weights.
+/// Scratch memory of a call: the logits of a chunk, packed columns of W for each thread, the packed operands of products, and
+/// the packed weights if the caller has not packed the weights.
 #[derive(Default)]
 struct Scratch<T: Float> {
     weights: Weights<T>,
     logits: Vec<T>,
+    columns: Vec<PackedMatrix<T>>,
     gradient: GradientRoom<T>,
 }
 
@@ -315,6 +365,8 @@ struct Tools<'a, T: Float> {
     threads: usize,
     /// The buffer for the logits of one chunk.
     logits: &'a mut Vec<T>,
+    /// Columns of W for each thread, if W is not packed for the logits.
+    columns: &'a mut Vec<PackedMatrix<T>>,
     gradient: &'a mut GradientRoom<T>,
 }
 
@@ -370,13 +422,14 @@ struct Sums<'a, T> {
 /// Computes the losses and requested gradients of all rows, chunk by chunk.
 fn all<T: RowValue>(
     shared: &RowInputs<'_, T>,
-    weights: &Weights<T>,
+    (weight, weights): (View<'_, T>, &Weights<T>),
     rows: Chunk<'_, T>,
     mut sums: Option<Sums<'_, T>>,
     tools: Tools<'_, T>,
 ) -> Result<()> {
-    let Tools { threads, logits: room, gradient } = tools;
-    let classes = weights.logits.n();
+    let Tools { threads, logits: room, columns, gradient } = tools;
+    // A W that is not packed for the logits is not transposed.
+    let classes = weights.logits.as_ref().map_or(weight.width(), PackedMatrix::n);
     let most = chunk_rows(cpu(), classes, threads).min(rows.rows());
     lengthen(room, most * classes);
     let mut rest = rows;
@@ -387,6 +440,10 @@ fn all<T: RowValue>(
         let x = chunk.x;
         let mut logits = ViewMut::new(room, count, classes);
         let parts = helpers(count * x.width() * classes, WORTH_DIVIDING, threads);
+        if weights.logits.is_none() {
+            columns.resize_with(parts.max(columns.len()), PackedMatrix::new);
+            by_columns(x, weight, shared.bias, logits.reborrow(), &mut columns[..parts]);
+        }
         take(shared, weights, chunk, logits.reborrow(), parts)?;
         if let Some(sums) = &mut sums {
             add(x, logits.as_view(), sums, gradient, threads);
@@ -398,7 +455,37 @@ fn all<T: RowValue>(
     }
 }
 
-/// Computes the logits and the losses of a chunk's rows, divided among threads. If the gradient of the losses is given,
+/// Computes the logits of a chunk from a W that is not packed. The threads divide the columns of W, and each thread packs a few
+/// columns at a time.
+fn by_columns<T: RowValue>(
+    x: View<'_, T>,
+    weight: View<'_, T>,
+    bias: Option<&[T]>,
+    mut logits: ViewMut<'_, T>,
+    rooms: &mut [PackedMatrix<T>],
+) {
+    let classes = weight.width();
+    if rooms.len() > 1 && classes > 1 {
+        let (left, right) = rooms.split_at_mut(rooms.len() / 2);
+        let middle = (classes * left.len() / (left.len() + right.len())).max(1);
+        let (bias, bias_after) = bias.map(|bias| bias.split_at(middle)).unzip();
+        let (logits, logits_after) = logits.split_columns(middle);
+        join(
+            || by_columns(x, weight.columns(0, middle), bias, logits, left),
+            || by_columns(x, weight.columns(middle, classes), bias_after, logits_after, right),
+        );
+        return;
+    }
+    let at_once = columns_at_once(cpu(), weight.rows());
+    for from in (0..classes).step_by(at_once) {
+        let to = classes.min(from + at_once);
+        rooms[0].pack(weight.columns(from, to), Transpose::No);
+        let bias = bias.map(|bias| &bias[from..to]);
+        affine(x, &rooms[0], bias, logits.reborrow().columns(from, to), Assign::Write, 1);
+    }
+}
+
+/// Computes the losses of a chunk's rows and, if W is packed for the logits, the logits before; divided among threads. If the gradient of the losses is given,
 /// replaces the numbers of `logits` by the gradient of the logits, and computes the gradient of x.
 fn take<T: RowValue>(
     shared: &RowInputs<'_, T>,
@@ -419,11 +506,13 @@ fn take<T: RowValue>(
         // If both halves fail, the error of the first half is returned, since it names the smaller row number.
         return a.and(b);
     }
-    affine(rows.x, &weights.logits, shared.bias, logits.reborrow(), Assign::Write, 1);
+    if let Some(weights) = &weights.logits {
+        affine(rows.x, weights, shared.bias, logits.reborrow(), Assign::Write, 1);
+    }
     let Chunk { first, loss, dloss, dx, .. } = rows;
     sweep(Losses { shared, first, logits: logits.reborrow(), loss, dloss })?;
-    if let Some((dx, assign)) = dx {
-        product(logits.as_view(), &weights.inputs, dx, assign);
+    if let (Some((dx, assign)), Some(weights)) = (dx, &weights.inputs) {
+        product(logits.as_view(), weights, dx, assign);
     }
     Ok(())
 }
@@ -474,79 +563,5 @@ impl<T: Float> Sweep for Losses<'_, T> {
             }
         }
         Ok(())
-    }
-}
-
-operator! {
-    /// Computes the share of each row, which is the row's weight in the mean loss: share_i = w_y, the weight of the class y (1
-    /// without `class_weights`), and 0 where the label y is `ignore_index`. The operator uses only the dtype of
-    /// `weight` and its number of classes, not the numbers of `weight`.
-    ///
-    /// ```
-    /// use ndarray::array;
-    /// use unpadded::ops;
-    /// use unpadded::op::{Attributes, Operand};
-    /// let op = ops::catalogue().parse("cross_entropy_share", &Attributes::new().with("ignore_index", -1i64))?;
-    /// let out = op.call(&[
-    ///     Operand::constant("weight", array![[0.0, 0.0]]),
-    ///     Operand::batch("labels", array![1i64, -1, 0]),
-    ///     Operand::constant("class_weights", array![0.5, 2.0]),
-    /// ])?;
-    /// assert_eq!(out[0].as_slice::<f64>()?, [2.0, 0.0, 0.5]);
-    /// # Ok::<(), unpadded::Error>(())
-    /// ```
-    pub(in crate::ops) struct Share = cross_entropy_share { ignore_index: Option<i64>, label_smoothing: f64 => smoothing, transposed: Transpose }
-    inputs { WEIGHT = weight: one.without_gradient().shape_only(), LABELS = labels: one.without_gradient(), CLASS_WEIGHTS = class_weights: optional.without_gradient() }
-    outputs { SHARE = share: one.without_gradient() }
-}
-
-impl Op for Share {
-    fn facts(&self) -> Facts {
-        Facts { lod: LodEffect::Keeps(Self::LABELS), ..Facts::row_wise() }
-    }
-
-    fn infer_shape(&self, s: &mut InferShape<'_>) -> Result<()> {
-        s.is_float(Self::WEIGHT)?;
-        ids::check(s, Self::LABELS)?;
-        let (_, classes) = sizes(s, Self::WEIGHT, self.transposed)?;
-        if s.optional(Self::CLASS_WEIGHTS).is_some() {
-            s.same_dtype(Self::WEIGHT, Self::CLASS_WEIGHTS)?;
-            s.constant(Self::CLASS_WEIGHTS, &[classes])?;
-        }
-        let mut share = Spec { dtype: s.input(Self::WEIGHT).dtype, ..s.input(Self::LABELS).clone() };
-        share.shape.truncate(1);
-        s.set(Self::SHARE, share);
-        Ok(())
-    }
-
-    fn forward(&self, run: &mut Forward<'_>) -> Result<()> {
-        with_float!(run.dtype(Self::WEIGHT), T => {
-            let weight = run.input_spec(Self::WEIGHT);
-            let (_, classes) = self.transposed.shape((weight.shape[0].known().unwrap_or(0), weight.width()));
-            let target = Target::<T>::new(self.ignore_index, self.label_smoothing, classes, run.optional::<T>(Self::CLASS_WEIGHTS)?);
-            let labels = ids!(run, Self::LABELS);
-            for (row, share) in run.output::<T>(Self::SHARE)?.iter_mut().enumerate() {
-                share[0] = target.class(&labels, row)?.map_or(T::ZERO, |class| target.weight(class));
-            }
-            Ok(())
-        })
-    }
-
-    #[cfg(feature = "testing")]
-    fn samples() -> Result<Vec<CheckCase>> {
-        let sample = |name, lengths: &[usize], labels: &[i64], transposed: Transpose| -> Result<CheckCase> {
-            let labels = Variable::sequences(Array1::from(labels.to_vec()), Lod::from_lengths1(lengths)?)?;
-            let share = Share { ignore_index: Some(-1), label_smoothing: 0.0, transposed };
-            Ok(CheckCase::new(name, share.attributes())
-                .constant("weight", Array2::<f64>::zeros(transposed.shape((2, 3))))
-                .batch("labels", labels)
-                .constant("class_weights", array![0.5, 1.0, 2.0]))
-        };
-        Ok(vec![
-            sample("sequences with an empty one", &[2, 0, 1], &[2, -1, 1], Transpose::No)?,
-            sample("of a transposed weight", &[2, 0, 1], &[2, -1, 1], Transpose::Yes)?,
-            sample("all empty", &[0, 0], &[], Transpose::No)?,
-            sample("none", &[], &[], Transpose::No)?,
-        ])
     }
 }
