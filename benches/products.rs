@@ -9,7 +9,9 @@ use std::time::Instant;
 
 use ndarray::Array2;
 use ndarray::linalg::general_mat_mul;
-use unpadded::kernels::{GradientRoom, PackedMatrix, Transpose, View, ViewMut, affine_gradient, product};
+use unpadded::kernels::{
+    GradientRoom, MatrixUnit, PackedMatrix, RoundedRows, Transpose, View, ViewMut, affine_gradient, product,
+};
 use unpadded::op::Assign;
 
 /// Seconds of the fastest of the calls that fit into 0.2 s.
@@ -27,7 +29,7 @@ fn main() {
     println!("{:>6} {:>6} {:>6} {:>10} {:>16} {:>7}", "rows", "K", "N", "packed", "matrixmultiply", "ratio");
     for (k, n) in [(256, 1024), (512, 2048), (1024, 256), (64, 40)] {
         let b = Array2::from_shape_fn((k, n), |(i, j)| ((i * 31 + j * 7) % 17) as f32 * 0.1 - 0.8);
-        let mut packed = PackedMatrix::new();
+        let (mut packed, mut rounded) = (PackedMatrix::new(), RoundedRows::default());
         let Some(slice) = b.as_slice() else { return };
         packed.pack(View::new(slice, k, n), Transpose::No);
         for rows in [1, 2, 4, 6, 8, 32, 64, 512] {
@@ -42,6 +44,7 @@ fn main() {
                     &packed,
                     ViewMut::new(black_box(&mut out), rows, n),
                     Assign::Write,
+                    &mut rounded,
                 );
             });
             let flop = 2e-9 * (rows * k * n) as f64;
@@ -65,7 +68,14 @@ fn main() {
             let ours = fastest(|| {
                 let (x, dy) = (View::new(x, rows, k), View::new(dy, rows, n));
                 let dw = ViewMut::new(black_box(&mut out), k, n);
-                affine_gradient(dy, Some((x, (dw, Assign::Write, Transpose::No))), None, &mut room, 1);
+                affine_gradient(
+                    dy,
+                    Some((x, (dw, Assign::Write, Transpose::No))),
+                    None,
+                    MatrixUnit::F32,
+                    &mut room,
+                    1,
+                );
             });
             let flop = 2e-9 * (rows * k * n) as f64;
             let (ours, theirs) = (flop / ours, flop / theirs);

@@ -77,7 +77,7 @@ pub use error::{Error, ErrorKind, Place, Result};
 pub use lod::{Lod, SeqPos};
 /// The crate `ndarray`: a [`Variable`] is made from arrays of this crate, and can be converted to them.
 pub use ndarray;
-pub use operator::{Mode, Registry};
+pub use operator::{Mode, Precision, Registry};
 pub use printable::Printable;
 pub use program::construction::builder::Builder;
 pub use program::construction::var::Var;

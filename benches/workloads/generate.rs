@@ -6,7 +6,7 @@ use std::time::Instant;
 use ndarray::{Array1, Array2};
 use unpadded::checkpoint::Checkpoint;
 use unpadded::executor::Scope;
-use unpadded::kernels::{PackedMatrix, Transpose, View, ViewMut, product};
+use unpadded::kernels::{PackedMatrix, RoundedRows, Transpose, View, ViewMut, product};
 use unpadded::layers::Embedding;
 use unpadded::op::Assign;
 use unpadded::predict::{Beam, Generation, Predictor, Sampling};
@@ -88,7 +88,7 @@ pub(crate) fn session() -> Outcome<()> {
         packed
     });
     let mut out = vec![0.0f32; 4 * WIDTH];
-    let (mut steps, mut products) = (Vec::new(), Vec::new());
+    let (mut steps, mut products, mut rounded) = (Vec::new(), Vec::new(), RoundedRows::default());
     for round in 0..4000 {
         let clock = Instant::now();
         session.step(&[("x", &x)])?;
@@ -96,7 +96,7 @@ pub(crate) fn session() -> Outcome<()> {
         let clock = Instant::now();
         for (weights, store) in packed.iter().zip([Assign::Write, Assign::Add]) {
             let row = View::new(x.as_slice::<f32>()?, 1, WIDTH);
-            product(row, weights, ViewMut::new(black_box(&mut out), 1, 4 * WIDTH), store);
+            product(row, weights, ViewMut::new(black_box(&mut out), 1, 4 * WIDTH), store, &mut rounded);
         }
         let alone = clock.elapsed().as_secs_f64();
         if round >= 200 {

@@ -6,7 +6,7 @@ use super::checkpoint::Checkpoint;
 use super::purpose::Purpose;
 use crate::error::{AtCaller, Error, ErrorKind, Result};
 use crate::executor::{self, Scope};
-use crate::operator::{BlockId, VarId};
+use crate::operator::{BlockId, MatrixUnit, VarId};
 use crate::ops;
 use crate::optimizer::averages;
 
@@ -77,7 +77,9 @@ impl Checkpoint {
     ///
     /// # Errors
     /// Fails as [`Self::settled`] does.
-    pub(crate) fn predicting(self) -> Result<Self> {
+    pub(crate) fn predicting(mut self) -> Result<Self> {
+        // Prediction is in f32 unless another precision is chosen.
+        self.program.unit = MatrixUnit::F32;
         if self.predicts_as_it_is() {
             return Ok(self);
         }

@@ -11,6 +11,7 @@ use super::scores::Table;
 use super::terminal::{self, Console};
 use unpadded::checkpoint::{Checkpoint, Purpose};
 use unpadded::executor::MemoryUse;
+use unpadded::op::MatrixUnit;
 use unpadded::program::{Role, VarRole};
 use unpadded::recipes::Config;
 
@@ -133,6 +134,9 @@ impl Inspect {
         let memory = MemoryUse::of_program(&of.program);
         let [model, state] = [memory.parameters, memory.state].map(megabytes);
         terminal::print(format!("memory: parameters {model}, optimizer {state}; a batch takes more"))?;
+        if of.program.unit != MatrixUnit::F32 {
+            terminal::print(format!("precision: matrix products in {}", of.program.unit))?;
+        }
         terminal::print(format!("program: {operators} operators; seed {}", checkpoint.program.seed))?;
         let mut table = Table::new(&format!("parameters: {parameters}"), &["parameter", "shape", "numbers"]);
         let row = |(name, shape, size): &(&str, Vec<usize>, usize)| {

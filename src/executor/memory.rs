@@ -140,7 +140,8 @@ impl MemoryUse {
         };
         let mut largest = [0; MOST_SHARED];
         for call in &needs.calls {
-            let CallMemory { scratch, bound, .. } = call.memory(&counts.values, &counts.pools, threads);
+            let CallMemory { scratch, bound, .. } =
+                call.memory((&counts.values, &counts.pools), needs.unit, threads);
             memory.bound |= bound;
             for (&number, (_, bytes)) in call.scratch.iter().zip(scratch) {
                 let before = largest.get(number).copied().unwrap_or(0);
@@ -152,7 +153,7 @@ impl MemoryUse {
         }
         for of_store in needs.packed.chunk_by(|a, b| a.0 == b.0) {
             let packed = |&(_, call): &(usize, usize)| {
-                needs.calls[call].memory(&counts.values, &counts.pools, threads).prepared
+                needs.calls[call].memory((&counts.values, &counts.pools), needs.unit, threads).prepared
             };
             let largest = of_store.iter().map(packed).max().unwrap_or(0);
             memory.packed = memory.packed.saturating_add(largest);

@@ -5,22 +5,21 @@
 //! recomputes the attention weights from the log-sum-exp of the scores of each query, as in Dao et al., "FlashAttention"
 //! (2022).
 
+mod room;
 mod single;
 
 use std::ops::Range;
 
+pub use room::AttentionRoom;
+use room::{KEYS, QUERIES};
 use single::{Single, SingleResult};
 
 use super::float::{Assign, Float};
 use super::path::{Arithmetic, Sweep, sweep};
 use super::product::{emptied, lengthen, product};
-use super::products::{PackedMatrix, Transpose};
+use super::products::Transpose;
 use super::view::{View, ViewMut};
 
-/// The number of queries in a tile. This number and [`KEYS`] decide the order of summation, and therefore the bits of
-/// results. Both tile sizes are constants, so that results have the same bits on every machine.
-const QUERIES: usize = 64;
-const KEYS: usize = 128;
 /// The number of independent partial sums, or partial maxima, per row: the number of elements in the longest vector
 /// register.
 const LANES: usize = 16;
@@ -56,66 +55,6 @@ impl<T> AttentionScores<'_, T> {
     fn place(&self, query: usize, key: usize) -> usize {
         let radius = self.bias.len() / 2;
         (key + radius).saturating_sub(query).min(2 * radius)
-    }
-}
-
-/// Scratch of attention: a few tiles, and two numbers per query.
-pub struct AttentionRoom<T> {
-    keys: PackedMatrix<T>,
-    values: PackedMatrix<T>,
-    /// The keys in row order, for the gradient of the queries.
-    rows: PackedMatrix<T>,
-    weights: PackedMatrix<T>,
-    tile: Vec<T>,
-    other: Vec<T>,
-    turned: Vec<T>,
-    /// The transposed gradients of a tile's keys (`dk`) and values (`dv`), and scratch to transpose one of them back
-    /// (`back`).
-    dk: Vec<T>,
-    dv: Vec<T>,
-    back: Vec<T>,
-    most: Vec<T>,
-    sums: Vec<T>,
-    /// The scores of the keys, if the sequence has a single query.
-    scores: Vec<T>,
-}
-
-impl<T: Float> Default for AttentionRoom<T> {
-    fn default() -> Self {
-        Self {
-            keys: PackedMatrix::new(),
-            values: PackedMatrix::new(),
-            rows: PackedMatrix::new(),
-            weights: PackedMatrix::new(),
-            tile: vec![],
-            other: vec![],
-            turned: vec![],
-            dk: vec![],
-            dv: vec![],
-            back: vec![],
-            most: vec![],
-            sums: vec![],
-            scores: vec![],
-        }
-    }
-}
-
-impl<T: Float> AttentionRoom<T> {
-    /// Returns the size in bytes of a room for sequences of up to `queries` queries and `keys` keys. A query or a key
-    /// has `width` numbers, and a value has `values` numbers. The room is for the backward pass if `backward` is set,
-    /// else for the forward pass.
-    pub fn bytes_of(queries: usize, keys: usize, (width, values): (usize, usize), backward: bool) -> usize {
-        let (q, k) = (queries.min(QUERIES), keys.min(KEYS));
-        let packed = PackedMatrix::<T>::bytes_of;
-        let larger = width.max(values);
-        let (matrices, numbers) = match backward {
-            false => (packed(width, k) + packed(k, values), q * k + 2 * queries),
-            true => (
-                packed(width, k) + packed(values, k) + packed(k, width) + packed(q, k),
-                2 * q * k + q * larger + k * (width + values + larger) + queries,
-            ),
-        };
-        numbers.saturating_add(keys).saturating_mul(size_of::<T>()).saturating_add(matrices)
     }
 }
 
@@ -163,7 +102,13 @@ pub fn attention<T: Float>(
             }
             let tile = grown(&mut room.tile, queries.len() * keys.len());
             let mut tile = ViewMut::new(tile, queries.len(), keys.len());
-            product(q.rows_range(queries.start, queries.end), &room.keys, tile.reborrow(), Assign::Write);
+            product(
+                q.rows_range(queries.start, queries.end),
+                &room.keys,
+                tile.reborrow(),
+                Assign::Write,
+                &mut room.rounded,
+            );
             let mut out = rows(&mut out, &queries);
             sweep(OnlineSoftmax {
                 tile: tile.reborrow(),
@@ -174,7 +119,7 @@ pub fn attention<T: Float>(
                 sums: &mut room.sums[queries.clone()],
                 out: out.reborrow(),
             });
-            product(tile.as_view(), &room.values, out, Assign::Add);
+            product(tile.as_view(), &room.values, out, Assign::Add, &mut room.rounded);
         }
     }
     sweep(Finish { out, log_sums: log_sums.reborrow(), most: &room.most, sums: &room.sums });
@@ -267,7 +212,7 @@ pub fn attention_backward<T: Float>(
             let q = q.rows_range(queries.start, queries.end);
             let dout = dout.map(|dout| dout.rows_range(queries.start, queries.end));
             let mut tile = ViewMut::new(grown(&mut room.tile, count * len), count, len);
-            product(q, &room.keys, tile.reborrow(), Assign::Write);
+            product(q, &room.keys, tile.reborrow(), Assign::Write, &mut room.rounded);
             let log_sums = log_sums.rows_range(queries.start, queries.end);
             sweep(Recomputation {
                 tile: tile.reborrow(),
@@ -279,14 +224,14 @@ pub fn attention_backward<T: Float>(
             if let (true, Some(dout)) = (dv.is_some(), dout) {
                 room.weights.pack(tile.as_view(), Transpose::No);
                 let turned = turn(dout, &mut room.turned);
-                product(turned, &room.weights, ViewMut::new(dv_tile, e, len), Assign::Add);
+                product(turned, &room.weights, ViewMut::new(dv_tile, e, len), Assign::Add, &mut room.rounded);
             }
             if !of_scores {
                 continue;
             }
             let mut other = ViewMut::new(grown(&mut room.other, count * len), count, len);
             match dout {
-                Some(dout) => product(dout, &room.values, other.reborrow(), Assign::Write),
+                Some(dout) => product(dout, &room.values, other.reborrow(), Assign::Write, &mut room.rounded),
                 None => other.fill(T::ZERO),
             }
             sweep(Descend {
@@ -306,10 +251,10 @@ pub fn attention_backward<T: Float>(
             if dk.is_some() {
                 room.weights.pack(tile.as_view(), Transpose::No);
                 let turned = turn(q, &mut room.turned);
-                product(turned, &room.weights, ViewMut::new(dk_tile, d, len), Assign::Add);
+                product(turned, &room.weights, ViewMut::new(dk_tile, d, len), Assign::Add, &mut room.rounded);
             }
             if let Some((dq, _)) = &mut dq {
-                product(tile.as_view(), &room.rows, rows(dq, &queries), Assign::Add);
+                product(tile.as_view(), &room.rows, rows(dq, &queries), Assign::Add, &mut room.rounded);
             }
         }
         for (gradient, tile, width) in [(&mut dk, &*dk_tile, d), (&mut dv, &*dv_tile, e)] {

@@ -9,10 +9,11 @@ use std::ops::Range;
 use super::float::Assign;
 use super::fork::join;
 use super::gradient::{SUM_ROWS, bias_gradient, divided};
-use super::path::Path;
+
+use super::path::ProductEngine;
 use super::picked::RowSource;
 use super::product::checked;
-use super::products::{GradientRoom, Gradients, PackedMatrix, Products, Transpose};
+use super::products::{GradientRoom, Gradients, PackedMatrix, Products, RoundedRows, Transpose};
 use super::view::{View, ViewMut};
 
 /// The minimum number of columns of the result per thread.
@@ -21,8 +22,18 @@ pub(super) const PANEL: usize = 32;
 const ADDED_ROWS: usize = 256;
 
 impl Products for f64 {
-    fn panel_width(_: Path, _: usize) -> usize {
+    fn panel_width(_: ProductEngine, _: usize) -> usize {
         PANEL
+    }
+
+    fn words(_: ProductEngine, k: usize) -> usize {
+        k
+    }
+
+    fn clear_ends(_: &mut PackedMatrix<f64>) {}
+
+    fn left<'a>(_: ProductEngine, a: View<'a, f64>, _: &'a mut RoundedRows<f64>, _: usize) -> View<'a, f64> {
+        a
     }
 
     fn put(packed: &mut PackedMatrix<f64>, b: View<'_, f64>, transpose: Transpose, at: (usize, usize)) {
@@ -65,7 +76,7 @@ pub(super) fn put(
     }
 }
 
-/// Implements [`product_panels`](super::product_panels) for f64.
+/// Implements `product_panels` for f64.
 pub(super) fn product(
     a: View<'_, f64>,
     b: &PackedMatrix<f64>,
@@ -139,7 +150,7 @@ fn share(all: Gradients<'_, f64>, threads: usize) {
     if threads < 2 || n < 2 {
         return blocks(all);
     }
-    let Gradients { x, dy, dw: (dw, assign, transpose), .. } = all;
+    let Gradients { unit, x, dy, dw: (dw, assign, transpose), .. } = all;
     let left = threads / 2;
     let middle = (n * left / threads).max(1);
     let (dw, dw_after) = match transpose {
@@ -147,7 +158,7 @@ fn share(all: Gradients<'_, f64>, threads: usize) {
         Transpose::Yes => dw.split_rows(middle),
     };
     let part =
-        |from, to, dw| Gradients { x, dy: dy.columns(from, to), dw: (dw, assign, transpose), db: None };
+        |from, to, dw| Gradients { unit, x, dy: dy.columns(from, to), dw: (dw, assign, transpose), db: None };
     let (a, b) = (part(0, middle, dw), part(middle, n, dw_after));
     join(|| share(a, left), || share(b, threads - left));
 }

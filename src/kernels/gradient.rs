@@ -7,7 +7,7 @@ use std::ops::Range;
 use super::cpu::{Cpu, cpu};
 use super::float::{Assign, Float};
 use super::fork::join;
-use super::path::{Arithmetic, Path, Sweep, sweep};
+use super::path::{Arithmetic, MatrixUnit, Path, ProductEngine, Sweep, sweep};
 use super::picked::{PickedRows, RowSource};
 use super::prefetch;
 use super::product::{ALIGNMENT, aligned, even_blocks, lengthen};
@@ -35,12 +35,13 @@ pub fn affine_gradient<T: Float>(
     dy: View<'_, T>,
     weight: Option<(View<'_, T>, WeightGradient<'_, T>)>,
     bias: Option<BiasGradient<'_, T>>,
+    unit: MatrixUnit,
     room: &mut GradientRoom<T>,
     threads: usize,
 ) {
     match (weight, bias) {
         (Some((x, dw)), db) => {
-            T::gradients(Gradients { x: RowSource::Lying(x), dy, dw, db }, room, threads);
+            T::gradients(Gradients { unit, x: RowSource::Lying(x), dy, dw, db }, room, threads);
         }
         (None, Some((db, assign))) => bias_gradient(dy, db, assign, threads),
         (None, None) => {}
@@ -53,13 +54,14 @@ pub(super) fn picked_gradient<T: Float>(
     x: PickedRows<'_, T>,
     dw: WeightGradient<'_, T>,
     db: Option<BiasGradient<'_, T>>,
+    unit: MatrixUnit,
     room: &mut GradientRoom<T>,
 ) {
-    T::gradients(Gradients { x: RowSource::Picked(x), dy, dw, db }, room, 1);
+    T::gradients(Gradients { unit, x: RowSource::Picked(x), dy, dw, db }, room, 1);
 }
 
-/// The vector instructions of a kernel call, and the CPU whose properties decide the block sizes.
-pub(super) type PathCpu = (Path, Cpu);
+/// What computes a gradient, and the CPU whose properties decide the block sizes.
+pub(super) type EngineCpu = (ProductEngine, Cpu);
 
 /// Returns how many of `threads` threads should divide the sums of a gradient. Returns `None` if there is nothing to sum;
 /// the gradients are then already complete.
@@ -67,7 +69,7 @@ pub(super) type PathCpu = (Path, Cpu);
 /// # Panics
 /// As [`affine_gradient`].
 pub(super) fn divided<T: Float>(all: &mut Gradients<'_, T>, threads: usize) -> Option<usize> {
-    let Gradients { x, dy, dw: (dw, assign, transpose), db } = all;
+    let Gradients { x, dy, dw: (dw, assign, transpose), db, .. } = all;
     let (rows, k, n) = (x.rows(), x.width(), dy.width());
     assert_eq!(dy.rows(), rows, "the rows of a weight gradient");
     assert_eq!((dw.rows(), dw.width()), transpose.shape((k, n)), "the shape of a weight gradient");
@@ -84,9 +86,13 @@ pub(super) fn divided<T: Float>(all: &mut Gradients<'_, T>, threads: usize) -> O
     None
 }
 
-/// Computes the gradients of a weight and a bias in f32, by tiles.
+/// A function that computes the gradients of a weight and a bias on one thread, with that thread's scratch.
+pub(super) type GradientBlocks = fn(EngineCpu, Gradients<'_, f32>, &mut [f32]);
+
+/// Computes the gradients of a weight and a bias in f32, by tiles; `blocks` computes the part of a thread.
 pub(super) fn by_tiles(
-    on: PathCpu,
+    blocks: GradientBlocks,
+    on: EngineCpu,
     mut all: Gradients<'_, f32>,
     room: &mut GradientRoom<f32>,
     threads: usize,
@@ -95,21 +101,22 @@ pub(super) fn by_tiles(
     room.0.resize_with(room.0.len().max(threads), Vec::new);
     // Each thread's scratch is large enough for all columns, so that it suffices for any number of threads.
     let picked = matches!(all.x, RowSource::Picked(_));
-    let Sizes { panel, left, turned } = Sizes::of(on, all.x.width(), picked, all.dy.width(), all.dw.2);
+    let GradientSizes { panel, left, turned } =
+        GradientSizes::of(on, all.x.width(), picked, all.dy.width(), all.dw.2);
     let size = panel + left + turned + ALIGNMENT / size_of::<f32>();
     room.0[..threads].iter_mut().for_each(|room| lengthen(room, size));
-    share(on, all, &mut room.0[..threads]);
+    share(blocks, on, all, &mut room.0[..threads]);
 }
 
 /// Divides the weight's gradient among threads: by columns if the gradient has several panels of columns, else by rows.
-fn share(on: PathCpu, all: Gradients<'_, f32>, rooms: &mut [Vec<f32>]) {
-    let (width, parts) = (PANEL_VECTORS * lanes(on.0), rooms.len());
+fn share(blocks: GradientBlocks, on: EngineCpu, all: Gradients<'_, f32>, rooms: &mut [Vec<f32>]) {
+    let (width, parts) = (panel_width(on.0), rooms.len());
     let (panels, k) = (all.dy.width().div_ceil(width), all.x.width());
     if parts < 2 || panels < 2 && k < 2 {
         return blocks(on, all, &mut rooms[0]);
     }
     let (left, right) = rooms.split_at_mut(parts / 2);
-    let Gradients { x, dy, dw: (dw, assign, transpose), db } = all;
+    let Gradients { unit, x, dy, dw: (dw, assign, transpose), db } = all;
     let (a, b) = if panels > 1 {
         let middle = (panels * left.len() / parts).max(1) * width;
         let (dw, dw_after) = match transpose {
@@ -120,8 +127,8 @@ fn share(on: PathCpu, all: Gradients<'_, f32>, rooms: &mut [Vec<f32>]) {
         let (db, db_after) = db.map(|((db, after), assign)| ((db, assign), (after, assign))).unzip();
         let dy_after = dy.columns(middle, dy.width());
         (
-            Gradients { x, dy: dy.columns(0, middle), dw: (dw, assign, transpose), db },
-            Gradients { x, dy: dy_after, dw: (dw_after, assign, transpose), db: db_after },
+            Gradients { unit, x, dy: dy.columns(0, middle), dw: (dw, assign, transpose), db },
+            Gradients { unit, x, dy: dy_after, dw: (dw_after, assign, transpose), db: db_after },
         )
     } else {
         let middle = (k * left.len() / parts).max(1);
@@ -130,68 +137,81 @@ fn share(on: PathCpu, all: Gradients<'_, f32>, rooms: &mut [Vec<f32>]) {
             Transpose::Yes => dw.split_columns(middle),
         };
         (
-            Gradients { x: x.columns(0, middle), dy, dw: (dw, assign, transpose), db },
-            Gradients { x: x.columns(middle, k), dy, dw: (dw_after, assign, transpose), db: None },
+            Gradients { unit, x: x.columns(0, middle), dy, dw: (dw, assign, transpose), db },
+            Gradients { unit, x: x.columns(middle, k), dy, dw: (dw_after, assign, transpose), db: None },
         )
     };
-    join(|| share(on, a, left), || share(on, b, right));
+    join(|| share(blocks, on, a, left), || share(blocks, on, b, right));
 }
 
 /// The sizes of a thread's scratch, in numbers: a packed panel of `dy`, packed columns of `x`, and a part of a transposed
 /// result.
-struct Sizes {
-    panel: usize,
-    left: usize,
-    turned: usize,
+pub(super) struct GradientSizes {
+    pub(super) panel: usize,
+    pub(super) left: usize,
+    pub(super) turned: usize,
 }
 
-impl Sizes {
+impl GradientSizes {
     /// Returns the scratch sizes for a result of `n` columns; they suffice for any part of the result, too. Rows that are
-    /// picked by index are always packed.
-    fn of(on: PathCpu, k: usize, picked: bool, n: usize, transpose: Transpose) -> Self {
-        let width = PANEL_VECTORS * lanes(on.0);
+    /// picked by index, and rows in bf16, are always packed.
+    pub(super) fn of(on: EngineCpu, k: usize, picked: bool, n: usize, transpose: Transpose) -> Self {
+        let width = panel_width(on.0);
         let part = part(on, k);
-        let packs = picked || n > (PACKED_FROM - 1) * width;
-        let left = if packs { SUM_ROWS * part } else { 0 };
+        let packs = picked || !on.0.is_f32() || n > (PACKED_FROM - 1) * width;
+        let words = on.0.words(SUM_ROWS);
+        let left = if packs { words * part } else { 0 };
         let turned = if transpose == Transpose::Yes { part * width } else { 0 };
-        Self { panel: SUM_ROWS * width, left, turned }
+        Self { panel: words * width, left, turned }
     }
 }
 
 /// Returns the size in bytes of the scratch of [`affine_gradient`] for a weight of `k` rows and `n` columns.
-pub fn affine_gradient_bytes<T: Float>(k: usize, n: usize, transpose: Transpose, threads: usize) -> usize {
-    threads * room_bytes::<T>(k, false, n, transpose)
+pub fn affine_gradient_bytes<T: Float>(
+    unit: MatrixUnit,
+    (k, n): (usize, usize),
+    transpose: Transpose,
+    threads: usize,
+) -> usize {
+    threads * room_bytes::<T>(unit, k, false, n, transpose)
 }
 
 /// Returns the size in bytes of the scratch of [`picked_gradient`] for a weight of `k` rows and `n` columns.
-pub(super) fn picked_gradient_bytes<T: Float>(k: usize, n: usize) -> usize {
-    room_bytes::<T>(k, true, n, Transpose::No)
+pub(super) fn picked_gradient_bytes<T: Float>(unit: MatrixUnit, k: usize, n: usize) -> usize {
+    room_bytes::<T>(unit, k, true, n, Transpose::No)
 }
 
-fn room_bytes<T: Float>(k: usize, picked: bool, n: usize, transpose: Transpose) -> usize {
+fn room_bytes<T: Float>(unit: MatrixUnit, k: usize, picked: bool, n: usize, transpose: Transpose) -> usize {
     if size_of::<T>() != size_of::<f32>() {
         return 0;
     }
-    let Sizes { panel, left, turned } = Sizes::of((Path::best(), cpu()), k, picked, n, transpose);
+    let GradientSizes { panel, left, turned } =
+        GradientSizes::of((unit.engine(), cpu()), k, picked, n, transpose);
     (panel + left + turned) * size_of::<f32>() + ALIGNMENT + size_of::<Vec<f32>>()
 }
 
 /// Returns how many columns of `x` are packed into scratch at a time.
-fn part((path, cpu): PathCpu, k: usize) -> usize {
-    let most = cpu.gradient_columns(SUM_ROWS, PANEL_VECTORS * lanes(path));
-    k.min(most).next_multiple_of(max_rows(path, PANEL_VECTORS))
+pub(super) fn part((engine, cpu): EngineCpu, k: usize) -> usize {
+    let most = cpu.gradient_columns(engine.words(SUM_ROWS), panel_width(engine));
+    k.min(most).next_multiple_of(engine.max_rows(PANEL_VECTORS))
 }
 
-/// Computes the gradients in three nested loops: over blocks of rows, over parts of the columns of `x`, and over packed
+/// Returns the number of columns of a packed panel of `dy`.
+pub(super) fn panel_width(engine: ProductEngine) -> usize {
+    PANEL_VECTORS * engine.lanes()
+}
+
+/// Computes the gradients in f32 in three nested loops: over blocks of rows, over parts of the columns of `x`, and over packed
 /// panels of `dy`. The parts of `x` are packed if `dy` has enough panels. Without packing, successive rows of the few
 /// columns that a tile reads are far apart in memory, and compete for few sets of the cache.
-fn blocks((path, cpu): PathCpu, all: Gradients<'_, f32>, room: &mut [f32]) {
-    let Gradients { x, dy, dw: (mut dw, assign, transpose), mut db } = all;
+pub(super) fn blocks(on: EngineCpu, all: Gradients<'_, f32>, room: &mut [f32]) {
+    let (ProductEngine::F32(path), _) = on else { unreachable!("a gradient in bf16 has blocks of its own") };
+    let Gradients { x, dy, dw: (mut dw, assign, transpose), mut db, .. } = all;
     let (width, most) = (PANEL_VECTORS * lanes(path), max_rows(path, PANEL_VECTORS));
     let (rows, k, n) = (x.rows(), x.width(), dy.width());
-    let part = part((path, cpu), k);
+    let part = part(on, k);
     let picked = matches!(x, RowSource::Picked(_));
-    let sizes = Sizes::of((path, cpu), k, picked, n, transpose);
+    let sizes = GradientSizes::of(on, k, picked, n, transpose);
     let start = aligned(room);
     let (panel, rest) = room[start..].split_at_mut(sizes.panel);
     let (packed, turned) = rest.split_at_mut(sizes.left);
@@ -230,7 +250,7 @@ fn blocks((path, cpu): PathCpu, all: Gradients<'_, f32>, room: &mut [f32]) {
                         multiply(path, left, panel, (ViewMut::strided(turned, extent), Assign::Write), ahead);
                         let dw = dw.reborrow().columns(part.start, part.end);
                         let (dw, _) = dw.split_rows(columns.start).1.split_rows(columns.len());
-                        sweep(Turn { from: turned, width, to: dw, assign: later(assign) });
+                        sweep(TurnColumns { from: turned, width, to: dw, assign: later(assign) });
                     }
                 }
             }
@@ -366,14 +386,14 @@ impl Pack<'_> {
 
 /// Transposes a part of a gradient: writes or adds the columns of `from` to the rows of `to`. Each row of `from` has
 /// `width` numbers.
-struct Turn<'a> {
-    from: &'a [f32],
-    width: usize,
-    to: ViewMut<'a, f32>,
-    assign: Assign,
+pub(super) struct TurnColumns<'a> {
+    pub(super) from: &'a [f32],
+    pub(super) width: usize,
+    pub(super) to: ViewMut<'a, f32>,
+    pub(super) assign: Assign,
 }
 
-impl Sweep for Turn<'_> {
+impl Sweep for TurnColumns<'_> {
     type Output = ();
     const PORTABLE: bool = false;
 
@@ -387,7 +407,7 @@ impl Sweep for Turn<'_> {
     }
 }
 
-impl Turn<'_> {
+impl TurnColumns<'_> {
     /// Transposes a few rows at a time, so that the source and the target stay in the nearest cache.
     #[inline(always)]
     fn columns<const WIDTH: usize>(mut self) {
@@ -449,6 +469,8 @@ fn multiply(
         // `Path::best`, or, in tests, one of the available paths.
         unsafe {
             tile::of_columns(path, part.len())(&Tile {
+                rows: part.len(),
+                panels: 1,
                 k: rows,
                 a,
                 a_stride,
@@ -517,7 +539,7 @@ impl<T: Float> Sweep for ColumnSums<'_, T> {
     }
 }
 
-fn put<T: Float>(sums: &[T], to: &mut [T], assign: Assign) {
+pub(super) fn put<T: Float>(sums: &[T], to: &mut [T], assign: Assign) {
     for (to, &sum) in to.iter_mut().zip(sums) {
         *to = if assign == Assign::Add { *to + sum } else { sum };
     }

@@ -57,6 +57,56 @@ impl Path {
     }
 }
 
+/// The precision of the operands of matrix products in f32. Products in f64 are always computed in f64.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub enum Precision {
+    /// The operands are f32.
+    #[default]
+    F32,
+    /// The operands are rounded to bf16, and sums are f32: [bfloat16](https://en.wikipedia.org/wiki/Bfloat16_floating-point_format)
+    /// has the range of f32 and 8 bits of mantissa.
+    Bf16,
+}
+
+/// The unit of a CPU that computes the matrix products of a program, which decides the bits of the products.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub enum MatrixUnit {
+    /// The operands are f32. The instructions of the CPU's path compute the products.
+    #[default]
+    F32,
+    /// The operands are bf16, as the instruction `vdpbf16ps` of AVX-512 multiplies them: it adds the product of the odd number
+    /// of a pair to the sum, then the product of the even number, and rounds each sum to f32.
+    Bf16Pairs,
+    /// The operands are bf16, as the instruction `tdpbf16ps` of AMX multiplies them: of 32 numbers, it sums the products of the
+    /// even and of the odd numbers apart, then adds the two sums, then adds the result to the sum.
+    Bf16Tiles,
+}
+
+/// Whether a unit's instruction or its twin computes the products.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Implementation {
+    /// The instruction.
+    Instruction,
+    /// The twin: plain code.
+    Twin,
+}
+
+/// The code that computes products: tiles of panels, in f32 or bf16.
+///
+/// The panels of every engine hold *words* of 32 bits. In f32, a word is a number. In bf16, a word is a pair of numbers: two
+/// successive numbers of a row of the left matrix, or of a column of the right matrix, the first in the lower half.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ProductEngine {
+    /// Numbers in f32, by the vector instructions of a path.
+    F32(Path),
+    /// Pairs of bf16 numbers, in the order of `vdpbf16ps`.
+    Pairs(Implementation),
+    /// Pairs of bf16 numbers, in the order of `tdpbf16ps`.
+    Tiles(Implementation),
+}
+
 /// The arithmetic of a path. It computes `a·b + c` by a fused instruction if the path has one, and never by a call into
 /// libm.
 pub trait Arithmetic: Copy {

@@ -13,9 +13,11 @@ use std::ops::Range;
 use super::cpu::Cpu;
 use super::float::{Assign, Float};
 use super::fork::join;
+#[cfg(test)]
 use super::path::Path;
-use super::products::{PackedMatrix, Transpose};
-use super::tile::{self, MAX_LANES, Size, Tile};
+use super::path::{MatrixUnit, ProductEngine};
+use super::products::{PackedMatrix, RoundedRows, Transpose};
+use super::tile::{MAX_LANES, Size, Tile};
 use super::view::{View, ViewMut};
 
 /// The number of rows of sums that are computed on the stack before they are added to `c`.
@@ -54,23 +56,39 @@ impl<T: Float> Default for PackedMatrix<T> {
 }
 
 impl<T: Float> PackedMatrix<T> {
-    /// Returns an empty packed matrix, 0 × 0.
+    /// Returns an empty packed matrix in f32, 0 × 0.
     pub fn new() -> Self {
-        let path = Path::best();
-        Self { data: vec![], start: 0, k: 0, n: 0, width: T::panel_width(path, 0), path }
+        Self::by(MatrixUnit::F32.engine())
+    }
+
+    /// Returns an empty packed matrix for an engine.
+    pub(super) fn by(engine: ProductEngine) -> Self {
+        Self { data: vec![], start: 0, k: 0, n: 0, width: T::panel_width(engine, 0), engine }
     }
 
     /// Returns an empty packed matrix for a given path, for tests.
     #[cfg(test)]
     pub(super) fn on(path: Path) -> Self {
         assert!(Path::available().contains(&path), "{path:?} on a CPU without it");
-        Self { path, ..Self::new() }
+        Self::by(ProductEngine::F32(path))
+    }
+
+    /// Returns an empty packed matrix for products by a unit. A matrix in f64 is the same for every unit.
+    pub fn of(unit: MatrixUnit) -> Self {
+        Self::by(unit.engine())
+    }
+
+    /// Sets the unit for which the next matrix is packed.
+    pub fn set_unit(&mut self, unit: MatrixUnit) {
+        self.engine = unit.engine();
     }
 
     /// Returns the size in bytes of a packed matrix of `k` rows and `n` columns.
-    pub fn bytes_of(k: usize, n: usize) -> usize {
-        let width = T::panel_width(Path::best(), n);
-        n.div_ceil(width).saturating_mul(width).saturating_mul(k).saturating_mul(size_of::<T>()) + ALIGNMENT
+    pub fn bytes_of(unit: MatrixUnit, k: usize, n: usize) -> usize {
+        let engine = unit.engine();
+        let (width, words) = (T::panel_width(engine, n), T::words(engine, k));
+        n.div_ceil(width).saturating_mul(width).saturating_mul(words).saturating_mul(size_of::<T>())
+            + ALIGNMENT
     }
 
     /// Replaces the packed matrix by `b`, or by the transpose of `b`; reuses the allocation.
@@ -84,15 +102,17 @@ impl<T: Float> PackedMatrix<T> {
     /// allocation.
     pub fn resize(&mut self, k: usize, n: usize) {
         (self.k, self.n) = (k, n);
-        self.width = T::panel_width(self.path, n);
-        let len = self.panels() * self.panel_width() * k;
+        self.width = T::panel_width(self.engine, n);
+        let words = self.words();
+        let len = self.panels() * self.panel_width() * words;
         let spare = ALIGNMENT / size_of::<T>();
         lengthen(&mut self.data, len + spare);
         self.start = aligned(&self.data);
         if !n.is_multiple_of(self.panel_width()) {
-            let last = (self.panels() - 1) * self.panel_width() * k;
+            let last = (self.panels() - 1) * self.panel_width() * words;
             self.data[self.start + last..self.start + len].fill(T::ZERO);
         }
+        T::clear_ends(self);
     }
 
     /// Copies `b`, or the transpose of `b`, into the packed matrix, from row `row` and column `column` on. A matrix that
@@ -109,6 +129,11 @@ impl<T: Float> PackedMatrix<T> {
     /// Returns the number of rows K of the matrix, which is the length of every sum.
     pub fn k(&self) -> usize {
         self.k
+    }
+
+    /// Returns the number of elements in a column of a panel: K numbers, or pairs of numbers in bf16.
+    pub(super) fn words(&self) -> usize {
+        T::words(self.engine, self.k)
     }
 
     /// Returns the number of columns N of the matrix.
@@ -196,17 +221,23 @@ fn pack_transposed(b: View<'_, f32>, panel: &mut [f32], (width, first): (usize, 
     }
 }
 
-/// Computes `c = a·b`, or adds the finished sums to `c`.
+/// Computes `c = a·b`, or adds the finished sums to `c`. In bf16, `room` holds the rounded rows of `a`.
 ///
 /// # Panics
 /// If `a` is not M × K, `b` not K × N, or `c` not M × N.
-pub fn product<T: Float>(a: View<'_, T>, b: &PackedMatrix<T>, c: ViewMut<'_, T>, assign: Assign) {
-    product_panels(a, b, 0..b.panels(), None, c, assign);
+pub fn product<T: Float>(
+    a: View<'_, T>,
+    b: &PackedMatrix<T>,
+    c: ViewMut<'_, T>,
+    assign: Assign,
+    room: &mut RoundedRows<T>,
+) {
+    affine(a, b, None, c, assign, room, 1);
 }
 
 /// Computes `c = bias + a·b`, or adds the finished sums to `c`; without a bias, the result equals the result of [`product`].
 /// Up to `threads` threads of rayon's pool divide the columns, since a product may have too few rows to divide; the bits do not
-/// depend on the number of threads.
+/// depend on the number of threads. In bf16, `room` holds the rounded rows of `a`.
 ///
 /// # Panics
 /// If `a` is not M × K, `b` not K × N, or `c` not M × N, or if `bias` does not have N numbers.
@@ -216,8 +247,12 @@ pub fn affine<T: Float>(
     bias: Option<&[T]>,
     c: ViewMut<'_, T>,
     assign: Assign,
+    room: &mut RoundedRows<T>,
     threads: usize,
 ) {
+    assert_eq!(a.width(), b.k, "the inner sizes of a product");
+    let threads = if a.rows() * b.k * b.n < WORTH_A_THREAD { 1 } else { threads };
+    let a = T::left(b.engine, a, room, threads);
     share_columns(a, b, 0..b.panels(), (bias, c, assign), threads);
 }
 
@@ -244,12 +279,12 @@ fn share_columns<T: Float>(
 }
 
 /// Computes the columns of [`affine`] in a range of panels, so that threads can divide the columns. `c` and `bias` have only
-/// the columns in these panels ([`PackedMatrix::columns`]).
+/// the columns in these panels ([`PackedMatrix::columns`]); `a` is as the engine of `b` reads it.
 ///
 /// # Panics
 /// If `b` does not have these panels, if `a` is not M × K or `b` not K × N, or if `c` or `bias` does not have exactly
 /// the columns in the panels.
-pub fn product_panels<T: Float>(
+fn product_panels<T: Float>(
     a: View<'_, T>,
     b: &PackedMatrix<T>,
     panels: Range<usize>,
@@ -273,7 +308,7 @@ pub(super) fn checked<T: Float>(
 ) -> Range<usize> {
     assert!(panels.start <= panels.end && panels.end <= b.panels(), "{panels:?} of {} panels", b.panels());
     let columns = b.columns(panels);
-    assert_eq!(a.width(), b.k, "the inner sizes of a product");
+    assert_eq!(a.width(), b.words(), "the inner sizes of a product");
     assert_eq!((c.rows(), c.width()), (a.rows(), columns.len()), "the shape of a product");
     assert!(bias.is_none_or(|bias| bias.len() == columns.len()), "the length of a bias");
     columns
@@ -290,29 +325,30 @@ pub(super) fn product_by_tiles(
     assign: Assign,
 ) {
     let columns = checked(a, b, panels.clone(), bias, &c).len();
-    let (rows, k) = (a.rows(), b.k);
+    let (rows, k) = (a.rows(), b.words());
     if rows == 0 || columns == 0 {
         return;
     }
-    let (path, width) = (b.path, b.width);
-    let vectors = width / tile::lanes(path);
-    let max_rows = tile::max_rows(path, vectors);
+    let (engine, width) = (b.engine, b.width);
+    let vectors = width / engine.lanes();
+    let max_rows = engine.max_rows(vectors);
     let panel_len = width * k;
     let (a_ptr, c_ptr, c_stride) = (a.as_ptr(), c.as_mut_ptr(), c.stride());
     let bias = bias.map_or(std::ptr::null(), <[f32]>::as_ptr);
     let block = cpu.product_block(rows, width);
     let cuts = k.div_ceil(block.k).max(1);
+    let cut_at = |cut: usize| k / engine.step() * cut / cuts * engine.step();
     // If long sums are cut into parts and are added to `c`, scratch holds the sums until they are finished.
     let mut room = MaybeUninit::<[f32; ADDED_ROWS * MAX_COLUMNS]>::uninit();
     let apart = assign == Assign::Add && cuts > 1;
     for rows in even_blocks(rows, if apart { block.rows.min(ADDED_ROWS) } else { block.rows }) {
         let largest = rows.len().div_ceil(rows.len().div_ceil(max_rows));
-        let at_once = tile::max_panels(path, vectors, largest).min(if apart { 1 } else { usize::MAX });
+        let at_once = engine.max_panels(vectors, largest).min(if apart { 1 } else { usize::MAX });
         let together = if apart { 1 } else { panels.len() };
         for group in panels.clone().step_by(together) {
             let group = group..panels.end.min(group + together);
             for cut in 0..cuts {
-                let (ks, last) = (k * cut / cuts..k * (cut + 1) / cuts, cut + 1 == cuts);
+                let (ks, last) = (cut_at(cut)..cut_at(cut + 1), cut + 1 == cuts);
                 for panel in group.clone().step_by(at_once) {
                     let count = at_once.min(group.end - panel);
                     let first = (panel - panels.start) * width;
@@ -322,7 +358,7 @@ pub(super) fn product_by_tiles(
                         // `resize` arranged them, and `ks` is a range of rows in each panel. `c` has the columns from
                         // `first` on. If `apart` is set, there is one panel at a time, at most `MAX_COLUMNS` wide, and
                         // `part` is a range of rows of the scratch. The first cut writes these rows before the second cut
-                        // reads them. The CPU has the instructions of `path`, since `PackedMatrix::new` chose the path for
+                        // reads them. The CPU has the instructions of the engine, since `MatrixUnit::engine` chose the engine for
                         // this CPU.
                         unsafe {
                             let to = c_ptr.add(row * c_stride + first);
@@ -334,7 +370,9 @@ pub(super) fn product_by_tiles(
                                 false => (to, c_stride),
                             };
                             let (c, c_stride) = if last { (to, c_stride) } else { (sums, sums_stride) };
-                            tile::of_rows(path, Size { rows: part.len(), panels: count, vectors })(&Tile {
+                            engine.of_rows(Size { rows: part.len(), panels: count, vectors })(&Tile {
+                                rows: part.len(),
+                                panels: count,
                                 k: ks.len(),
                                 a: a_ptr.wrapping_add(row * a.stride() + ks.start),
                                 a_stride: a.stride(),

@@ -1,10 +1,10 @@
-//! The operands of a matrix product, and its two implementations: packed tiles for each CPU path in f32 (`single.rs`), and
+//! The operands of a matrix product, and its two implementations: packed tiles for each CPU path in f32 and bf16 (`single.rs`), and
 //! the crate `matrixmultiply` in f64 (`double.rs`).
 
 use std::ops::Range;
 
 use super::float::Assign;
-use super::path::Path;
+use super::path::{MatrixUnit, ProductEngine};
 use super::picked::RowSource;
 use super::view::{View, ViewMut};
 
@@ -36,7 +36,7 @@ impl Transpose {
     }
 }
 
-/// The right-hand matrix of a product, K × N, prepared for fast reading. In f32, the matrix is stored panel by panel,
+/// The right-hand matrix of a product, K × N, prepared for fast reading. In f32 and bf16, the matrix is stored panel by panel,
 /// and a panel is a few columns. In f64, the matrix is stored row by row.
 #[derive(Debug)]
 pub struct PackedMatrix<T> {
@@ -46,13 +46,18 @@ pub struct PackedMatrix<T> {
     pub(super) n: usize,
     /// The number of columns per panel.
     pub(super) width: usize,
-    pub(super) path: Path,
+    /// What computes the products with the matrix.
+    pub(super) engine: ProductEngine,
 }
 
 /// Scratch of weight gradients, which the caller keeps between calls. For each thread, the scratch holds a packed panel of
 /// `dy`, packed columns of `x`, and, if the result is transposed, a part of the result before transposition.
 #[derive(Debug, Default)]
 pub struct GradientRoom<T>(pub(super) Vec<Vec<T>>);
+
+/// Scratch for the left matrix of products in bf16: its rows, rounded.
+#[derive(Debug, Default)]
+pub struct RoundedRows<T>(pub(super) Vec<T>);
 
 /// The view that receives the gradient of a weight, whether the gradient is written or added, and whether the weight is
 /// stored transposed.
@@ -62,6 +67,7 @@ pub(super) type BiasGradient<'a, T> = (&'a mut [T], Assign);
 
 /// The inputs and outputs of the gradients of a weight and a bias, which are summed over the same rows.
 pub struct Gradients<'a, T> {
+    pub(super) unit: MatrixUnit,
     pub(super) x: RowSource<'a, T>,
     pub(super) dy: View<'a, T>,
     pub(super) dw: WeightGradient<'a, T>,
@@ -71,10 +77,21 @@ pub struct Gradients<'a, T> {
 /// The matrix products of an element type. The trait is sealed: only `f32` and `f64` implement it.
 pub trait Products: Sized {
     /// Returns the number of columns per panel of a packed matrix with `n` columns.
-    fn panel_width(path: Path, n: usize) -> usize;
+    fn panel_width(engine: ProductEngine, n: usize) -> usize;
+    /// Returns the number of elements in a column of a panel of a matrix with `k` rows.
+    fn words(engine: ProductEngine, k: usize) -> usize;
+    /// Sets the elements of a packed matrix to zero that no number of the matrix fills completely.
+    fn clear_ends(packed: &mut PackedMatrix<Self>);
+    /// Returns the rows of the left matrix of a product as the engine reads them.
+    fn left<'a>(
+        engine: ProductEngine,
+        a: View<'a, Self>,
+        room: &'a mut RoundedRows<Self>,
+        threads: usize,
+    ) -> View<'a, Self>;
     /// Implements [`PackedMatrix::put`]; the caller has checked that the copied part fits.
     fn put(packed: &mut PackedMatrix<Self>, b: View<'_, Self>, transpose: Transpose, at: (usize, usize));
-    /// Computes [`product_panels`](super::product_panels).
+    /// Computes `product_panels`.
     fn product(
         a: View<'_, Self>,
         b: &PackedMatrix<Self>,

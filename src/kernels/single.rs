@@ -1,22 +1,52 @@
-//! Matrix products in f32, computed by packed tiles; `product.rs` and `gradient.rs` describe the algorithms.
+//! Matrix products in f32 and bf16, computed by packed tiles; `product.rs` and `gradient.rs` describe the algorithms.
 
 use std::ops::Range;
 
 use super::cpu::cpu;
 use super::float::Assign;
-use super::path::Path;
+use super::gradient;
+use super::half;
+use super::path::ProductEngine;
 use super::product;
-use super::products::{GradientRoom, Gradients, PackedMatrix, Products, Transpose};
+use super::products::{GradientRoom, Gradients, PackedMatrix, Products, RoundedRows, Transpose};
 use super::view::{View, ViewMut};
-use super::{gradient, tile};
 
 impl Products for f32 {
-    fn panel_width(path: Path, n: usize) -> usize {
-        tile::panel_vectors(path, n) * tile::lanes(path)
+    fn panel_width(engine: ProductEngine, n: usize) -> usize {
+        engine.panel_vectors(n) * engine.lanes()
+    }
+
+    fn words(engine: ProductEngine, k: usize) -> usize {
+        engine.words(k)
+    }
+
+    fn clear_ends(packed: &mut PackedMatrix<f32>) {
+        let (words, full) = (packed.words(), packed.k / 2);
+        if packed.engine.is_f32() || words == full {
+            return;
+        }
+        let (width, panels) = (packed.width, packed.panels());
+        for panel in packed.numbers_mut()[..panels * width * words].chunks_exact_mut(width * words) {
+            panel[full * width..].fill(0.0);
+        }
+    }
+
+    fn left<'a>(
+        engine: ProductEngine,
+        a: View<'a, f32>,
+        room: &'a mut RoundedRows<f32>,
+        threads: usize,
+    ) -> View<'a, f32> {
+        half::pack::left(engine, a, &mut room.0, threads)
     }
 
     fn put(packed: &mut PackedMatrix<f32>, b: View<'_, f32>, transpose: Transpose, at: (usize, usize)) {
-        product::put_in_panels(packed, b, transpose, at);
+        match packed.engine {
+            ProductEngine::F32(_) => product::put_in_panels(packed, b, transpose, at),
+            ProductEngine::Pairs(_) | ProductEngine::Tiles(_) => {
+                half::pack::put_pairs(packed, b, transpose, at)
+            }
+        }
     }
 
     fn product(
@@ -31,6 +61,8 @@ impl Products for f32 {
     }
 
     fn gradients(all: Gradients<'_, f32>, room: &mut GradientRoom<f32>, threads: usize) {
-        gradient::by_tiles((Path::best(), cpu()), all, room, threads);
+        let engine = all.unit.engine();
+        let blocks = if engine.is_f32() { gradient::blocks } else { half::gradient::blocks };
+        gradient::by_tiles(blocks, (engine, cpu()), all, room, threads);
     }
 }

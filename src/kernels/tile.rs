@@ -18,7 +18,11 @@ pub(super) const MAX_LANES: usize = 16;
 
 /// The operands of a tile: rows of `a`, panels of `b` and elements of `c`.
 pub(super) struct Tile {
-    /// The number of products in each sum.
+    /// The number of rows of the tile.
+    pub(super) rows: usize,
+    /// The number of panels of the tile.
+    pub(super) panels: usize,
+    /// The number of words that each sum reads of each operand: the number of products, or of pairs of products.
     pub(super) k: usize,
     /// The address of the first row of `a`; for a transposed tile, of the first column.
     pub(super) a: *const f32,
@@ -136,7 +140,13 @@ pub(super) trait Vector: Copy {
 /// See [`TileFn`].
 #[expect(clippy::needless_range_loop, reason = "rows and columns are places in three arrays")]
 #[inline(always)]
-unsafe fn tile<V, const ROWS: usize, const COLUMNS: usize, const VECTORS: usize, const TRANSPOSED: bool>(
+pub(super) unsafe fn tile<
+    V,
+    const ROWS: usize,
+    const COLUMNS: usize,
+    const VECTORS: usize,
+    const TRANSPOSED: bool,
+>(
     t: &Tile,
 ) where
     V: Vector,
@@ -221,6 +231,41 @@ unsafe fn tile<V, const ROWS: usize, const COLUMNS: usize, const VECTORS: usize,
     }
 }
 
+/// Sets the sums of a row to the stored sums that the tile continues, if there are any. The sums belong to the `columns`
+/// columns from `column` on.
+///
+/// # Safety
+/// The caller must satisfy [`TileFn`] for a tile with this row and these columns.
+#[inline(always)]
+pub(super) unsafe fn start(sums: &mut [f32], t: &Tile, (row, column, columns): (usize, usize, usize)) {
+    if !t.from.is_null() {
+        // SAFETY: the caller guarantees the row and the columns of `from`.
+        let from = unsafe { std::slice::from_raw_parts(t.from.add(row * t.from_stride + column), columns) };
+        sums[..columns].copy_from_slice(from);
+    }
+}
+
+/// Writes the sums of a row to `c`: adds the bias, then adds the result to `c` if the tile adds.
+///
+/// # Safety
+/// The caller must satisfy [`TileFn`] for a tile with this row and these columns.
+#[inline(always)]
+pub(super) unsafe fn finish(sums: &mut [f32], t: &Tile, (row, column, columns): (usize, usize, usize)) {
+    let sums = &mut sums[..columns];
+    // SAFETY: the caller guarantees the row and the columns of `c`, and the columns of `bias`; no operand overlaps `c`.
+    let (c, bias) = unsafe {
+        let c = std::slice::from_raw_parts_mut(t.c.add(row * t.c_stride + column), columns);
+        (c, (!t.bias.is_null()).then(|| std::slice::from_raw_parts(t.bias.add(column), columns)))
+    };
+    if let Some(bias) = bias {
+        sums.iter_mut().zip(bias).for_each(|(sum, bias)| *sum += bias);
+    }
+    match t.add {
+        true => c.iter_mut().zip(sums).for_each(|(c, sum)| *c += *sum),
+        false => c.copy_from_slice(sums),
+    }
+}
+
 /// Loads stored sums into `room` if `c` has fewer columns than the panels; `room` then has rows of `width` numbers, padded with
 /// zeros.
 ///
@@ -245,22 +290,10 @@ unsafe fn first_columns(room: *mut f32, (rows, width): (usize, usize), t: &Tile)
 #[inline(never)]
 unsafe fn last_columns(room: *mut f32, (rows, width): (usize, usize), t: &Tile) {
     for i in 0..rows {
-        // SAFETY: `bias` and `c` are used only in `columns` columns, which are fewer than `width`; `room` overlaps neither
-        // of them.
+        // SAFETY: `room` has `rows` rows of `width` numbers, and overlaps no operand; `columns` is less than `width`.
         unsafe {
-            let (sums, c) = (room.add(i * width), t.c.add(i * t.c_stride));
-            if !t.bias.is_null() {
-                for j in 0..t.columns {
-                    *sums.add(j) = *t.bias.add(j) + *sums.add(j);
-                }
-            }
-            if t.add {
-                for j in 0..t.columns {
-                    *c.add(j) += *sums.add(j);
-                }
-            } else {
-                c.copy_from_nonoverlapping(sums, t.columns);
-            }
+            let sums = std::slice::from_raw_parts_mut(room.add(i * width), width);
+            finish(sums, t, (i, 0, t.columns));
         }
     }
 }
@@ -377,7 +410,7 @@ macro_rules! neon_vector {
 /// features.
 macro_rules! tile_table {
     ($name:ident, $vector:ty, [$($feature:meta)?],
-        [$($vectors:literal: $(($rows:literal, $panels:literal)),+);+], [$($columns:literal),+]) => {
+        [$($vectors:literal: $(($rows:literal, $panels:literal)),+);+], [$($columns:literal),*]) => {
         pub(super) fn $name(size: Size, transposed: bool) -> TileFn {
             /// # Safety
             /// See [`TileFn`].
@@ -395,12 +428,15 @@ macro_rules! tile_table {
             }
             match (size.vectors, size.rows, size.panels, transposed) {
                 $($(($vectors, $rows, $panels, false) => sized::<$rows, { $panels * $vectors }, $vectors, false>,)+)+
-                $((PANEL_VECTORS, $columns, 1, true) => sized::<$columns, PANEL_VECTORS, PANEL_VECTORS, true>,)+
+                $((PANEL_VECTORS, $columns, 1, true) => sized::<$columns, PANEL_VECTORS, PANEL_VECTORS, true>,)*
                 _ => unreachable!("a tile of {size:?}"),
             }
         }
     };
 }
+
+#[cfg(target_arch = "x86_64")]
+pub(super) use tile_table;
 
 /// The tile sizes for CPUs with 32 vector registers.
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]

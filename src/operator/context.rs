@@ -12,7 +12,7 @@ use super::signature::Signature;
 use crate::error::{AtCaller, Error, ErrorKind, Result};
 use crate::kernels::arena::{Operands, Plain};
 use crate::kernels::random::{RowStream, fill_uniform, fill_uniform_53};
-use crate::kernels::{Assign, View, ViewMut};
+use crate::kernels::{Assign, MatrixUnit, View, ViewMut};
 use crate::lod::Lod;
 use crate::operator::extent::Spec;
 use crate::tensor::DType;
@@ -38,6 +38,8 @@ pub struct RunFacts {
     pub seed: u64,
     /// The number of threads that the operator may use in the call.
     pub threads: usize,
+    /// The unit that computes matrix products in f32.
+    pub unit: MatrixUnit,
 }
 
 /// The location of a variable's value among the operands of a call.
@@ -535,6 +537,7 @@ pub struct Prepare<'a> {
     pub(crate) literals: Literals<'a>,
     /// For each input slot, whether its gradient is needed; empty in a forward pass.
     pub(crate) wanted: &'a [bool],
+    pub(crate) unit: MatrixUnit,
     pub(crate) prepared: &'a mut CallCache,
 }
 
@@ -542,6 +545,11 @@ impl<'a> Prepare<'a> {
     /// Returns the kind of the prepared calls: calls of `forward` or calls of `backward`.
     pub fn pass(&self) -> Pass {
         self.pass
+    }
+
+    /// Returns the unit that computes matrix products in f32.
+    pub fn unit(&self) -> MatrixUnit {
+        self.unit
     }
 
     /// Returns whether the prepared calls of `backward` compute the gradient of input slot `slot`.

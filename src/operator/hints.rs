@@ -32,6 +32,10 @@ pub struct Hints {
     /// only the speed: the rules `compiled` and `in a step` of `op::testing` check that any number of threads gives the same
     /// bits.
     pub divides_columns: bool,
+    /// Whether the operator computes its matrix products of f32 numbers by the unit of the program
+    /// ([`RunFacts::unit`](crate::operator::RunFacts::unit)), and so in the precision of the unit. An operator without this
+    /// hint computes in f32.
+    pub multiplies: bool,
     /// The cost per output number, relative to an ordinary operator (0 means 1). The higher the cost, the fewer rows are enough
     /// to divide a call over threads.
     pub heavy: usize,

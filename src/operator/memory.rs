@@ -5,6 +5,7 @@ use std::any::TypeId;
 use arrayvec::ArrayVec;
 
 use super::context::Pass;
+use super::precision::MatrixUnit;
 use crate::operator::extent::{Extent, LevelId, Spec};
 use crate::tensor::{DType, StorageKind};
 
@@ -60,6 +61,7 @@ pub(crate) enum CallSlot {
 pub struct CallSizes<'a> {
     pub(crate) pass: Pass,
     pub(crate) threads: usize,
+    pub(crate) unit: MatrixUnit,
     /// Whether the constant inputs are prepared before the call.
     pub(crate) prepared: bool,
     pub(crate) wanted: &'a [bool],
@@ -79,6 +81,11 @@ impl CallSizes<'_> {
     /// Returns the number of threads that may share the call.
     pub fn threads(&self) -> usize {
         self.threads
+    }
+
+    /// Returns the unit that computes matrix products in f32.
+    pub fn unit(&self) -> MatrixUnit {
+        self.unit
     }
 
     /// Returns whether [`Op::prepare`](crate::operator::Op::prepare) runs before the call.

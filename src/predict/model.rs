@@ -10,6 +10,7 @@ use crate::operator::{BlockId, Registry, VarId};
 use crate::program::{CarriedState, Program, RECURRENT, VarRole};
 
 /// A loaded model; it never changes after loading.
+#[derive(Clone)]
 pub(super) struct Model {
     /// The part of the program that computes the outputs and the carried states.
     pub(super) program: Program,

@@ -16,7 +16,8 @@ use crate::checkpoint::Checkpoint;
 use crate::data::Vocabulary;
 use crate::error::{AtCaller, Error, ErrorKind, Result};
 use crate::executor::{MemoryUse, Threads};
-use crate::operator::{Registry, Spec, VarId};
+use crate::operator::precision::no_unit;
+use crate::operator::{MatrixUnit, Precision, Registry, Spec, VarId};
 use crate::ops;
 use crate::program::{CarriedState, VarRole};
 use crate::tensor::Variable;
@@ -138,6 +139,17 @@ impl Predictor {
     #[must_use]
     pub fn threads(self, threads: usize) -> Self {
         Self { threads, started: Arc::default(), idle: Arc::default(), stepping: Arc::default(), ..self }
+    }
+
+    /// Sets the precision of matrix products (default: [`Precision::F32`], also for a model that was trained in bf16). In
+    /// [`Precision::Bf16`], products round their operands to bf16, and the packed weights take half the memory. If this CPU
+    /// has no unit for the precision, each later call that computes returns an error.
+    #[must_use]
+    pub fn precision(self, precision: Precision) -> Self {
+        let unit = MatrixUnit::of_cpu(precision).unwrap_or(MatrixUnit::Bf16Pairs);
+        let mut model = Arc::unwrap_or_clone(self.model);
+        (model.program.unit, model.scored.unit) = (unit, unit);
+        Self { model: Arc::new(model), idle: Arc::default(), stepping: Arc::default(), ..self }
     }
 
     /// Sets the maximum number of rows of sequences in memory at once (default: 16,384). If the model can run in
@@ -282,7 +294,13 @@ impl Predictor {
         &self.model
     }
 
+    /// Returns the threads, which the first call starts. Every call that computes needs the threads, so this method also checks
+    /// that this CPU has a unit for the precision.
     pub(super) fn started(&self) -> Result<&Threads> {
+        let unit = self.model.program.unit;
+        if !unit.is_fast() {
+            return Err(no_unit(unit.precision()));
+        }
         if let Some(threads) = self.started.get() {
             return Ok(threads);
         }

@@ -8,6 +8,7 @@ use super::settings::Value;
 use crate::error::{AtCaller, Error, Result};
 use crate::executor::Executor;
 use crate::kernels::edit_distance;
+use crate::operator::Precision;
 use crate::train::MOST_PARTS;
 
 /// Maximum number of recurrent layers. Each layer adds operators to the program, so compilation takes seconds with 64
@@ -256,6 +257,12 @@ impl Config {
             "training.class_weights",
             "none with `training.focal` and `data.target = \"labels\"`: set only one of the two",
             training.class_weights.join(", "),
+        );
+        need(
+            training.precision == Precision::Bf16 || !training.allow_slow,
+            "training.allow_slow",
+            "false unless `training.precision` is `bf16`",
+            "true".to_owned(),
         );
         let halves = matches!(training.schedule, RateSchedule::Halve | RateSchedule::Plateau);
         need(

@@ -84,6 +84,8 @@ use training::{CONFIG, TASK};
 use crate::checkpoint::Checkpoint;
 use crate::data::Data;
 use crate::error::{AtCaller, Error, Result};
+use crate::operator::precision::FAST_CPU;
+use crate::operator::{MatrixUnit, Precision};
 use crate::train::Trainer;
 
 /// Reads the texts of a config, and builds the model and its trainer.
@@ -122,6 +124,7 @@ pub fn prepare_within(config: &Config, resumed: Option<&Path>, memory: u64) -> R
 
 fn prepare_by(config: &Config, resumed: Option<&Path>, memory: u64) -> Result<Preparation> {
     config.check()?;
+    check_precision(config)?;
     let mut paths = training::Paths::of(config)?;
     let from = started::Origin::of(config, resumed)?;
     paths.from = from.clone();
@@ -157,6 +160,16 @@ fn prepare_by(config: &Config, resumed: Option<&Path>, memory: u64) -> Result<Pr
     let trainer = trainer.threads(config.run.threads).select(prepared.metric).change_rate();
     let trainer = trainer.note(TASK, config.run.task.name()).note(CONFIG, config.to_toml());
     let trainer = config.training.parts.into_iter().fold(trainer, Trainer::parts);
+    let trainer = match config.training.precision {
+        Precision::F32 => trainer,
+        precision => trainer.precision(precision),
+    };
+    let trainer = if config.training.allow_slow { trainer.allow_slow() } else { trainer };
+    let unit = trainer.unit();
+    if unit != MatrixUnit::F32 {
+        let by = if unit.is_fast() { "" } else { ", by plain code, many times slower than f32" };
+        prepared.said.push(format!("matrix products in {unit}{by}"));
+    }
     prepared.trainer =
         config.run.memory.into_iter().fold(trainer, |trainer, size| trainer.memory_limit(size.bytes()));
     if let Some(path) = &prepared.test {
@@ -168,6 +181,18 @@ fn prepare_by(config: &Config, resumed: Option<&Path>, memory: u64) -> Result<Pr
         prepared.said.extend(otherwise);
     }
     Ok(prepared)
+}
+
+/// Returns an error if this CPU would train slowly in the precision of a config, and the config does not allow this.
+fn check_precision(config: &Config) -> Result<()> {
+    let precision = config.training.precision;
+    if config.training.allow_slow || MatrixUnit::of_cpu(precision).is_some() {
+        return Ok(());
+    }
+    let got = format!("`{precision}` on this CPU, which has no such unit");
+    let note =
+        "with `training.allow_slow = true`, the training runs many times slower, with the same results";
+    Err(Error::new("training.precision", format!("`f32`, or {FAST_CPU}"), got).noted(note))
 }
 
 /// Returns the memory limit of a training in bytes. If there is a training checkpoint `resumed`, the result is the limit in the

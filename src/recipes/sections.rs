@@ -3,6 +3,7 @@
 use super::byte_size::ByteSize;
 use super::settings::{choice, section};
 use crate::data::Fold;
+use crate::operator::Precision;
 
 /// The name of the note with the task in the checkpoint of a recipe. The note `CONFIG` has the config of the training
 /// as TOML.
@@ -286,6 +287,10 @@ section! {
         averaging_from: u64 = 1;
         /// Gradient clipping: the largest norm of all gradients together.
         clip: f64 = 1.0;
+        /// Precision of matrix products: `f32` or `bf16`. With `bf16`, products round their operands to 8 bits of mantissa, which some CPUs multiply several times as fast; parameters and sums stay f32. The model predicts in f32.
+        precision: Precision = Precision::F32;
+        /// Train in bf16 on a CPU that does not multiply bf16 numbers fast: many times slower, with the same results.
+        allow_slow: bool = false;
         /// Label smoothing: the share of each target that is spread over all classes (default: 0.1 for `translate`, and for `classify` with one label per text and without `focal`; else 0).
         label_smoothing: Option<f64> = None;
         /// Class weights in the loss: `balanced` (texts / (classes · texts of the class)), or weights by label, as in `["spam=5", "rare label=2.5"]`; other labels have weight 1 (default: no weights).

@@ -5,6 +5,7 @@ use std::fmt;
 
 use crate::data::Fold;
 use crate::error::{Error, Result};
+use crate::operator::Precision;
 
 /// The value of a setting, parsed from a config file or a command-line flag.
 #[derive(Debug, Clone, PartialEq)]
@@ -129,6 +130,21 @@ impl Setting for String {
 
     fn value(&self) -> Option<Value> {
         Some(Value::Text(self.clone()))
+    }
+}
+
+impl Setting for Precision {
+    fn expected() -> String {
+        let names: Vec<String> = Self::ALL.iter().map(|one| format!("`{one}`")).collect();
+        format!("one of {}", names.join(", "))
+    }
+
+    fn of(value: &Value) -> Option<Self> {
+        if let Value::Text(text) = value { text.parse().ok() } else { None }
+    }
+
+    fn value(&self) -> Option<Value> {
+        Some(Value::Text(self.to_string()))
     }
 }
 

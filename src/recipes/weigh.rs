@@ -9,7 +9,7 @@ use crate::checkpoint::Checkpoint;
 use crate::data::Vocabulary;
 use crate::error::{AtCaller, Error, ErrorKind, Result};
 use crate::executor::{Executor, Run, Scope, Stage};
-use crate::operator::{BlockId, Mode, VarId};
+use crate::operator::{BlockId, MatrixUnit, Mode, VarId};
 use crate::ops;
 use crate::program::backward::differentiate;
 use crate::program::{Append, Program, Role};
@@ -58,6 +58,7 @@ impl Weigher {
         let found: Vec<VarId> = of_accuracy.iter().filter_map(|name| program.find(name)).collect();
         let &[logits, label] = &found[..] else { return Err(wrong("a checkpoint without logits")) };
         let mut program: Program = program.inference(&[logits, label])?;
+        program.unit = MatrixUnit::F32;
 
         // The gradient is of the plain loss −ln p, since the training loss may have label smoothing or class weights.
         let mut append = |kind, inputs| {

@@ -10,6 +10,7 @@ mod exchange;
 mod parts;
 mod pieces;
 mod plateau;
+mod precision;
 mod prepare;
 mod processes;
 mod progress;

@@ -106,6 +106,7 @@ impl Trainer {
                 return Err(Error::new(what, "at least 1", "0").called(told.line));
             }
         }
+        self.check_precision()?;
         self.check_parts()?;
         self.check_rate()?;
         self.check_averages()?;

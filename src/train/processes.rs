@@ -225,6 +225,7 @@ impl Trainer {
         Ok([
             format!("version of unpadded: {}", env!("CARGO_PKG_VERSION")),
             format!("seed: {}", self.state.program.seed),
+            format!("precision of the matrix products: {}", self.unit()),
             format!("program: {}", fingerprint(&program)),
             format!("training data: fingerprint {:016x}", train.fingerprint()),
             format!("development data: fingerprint {:016x}", dev.fingerprint()),

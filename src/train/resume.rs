@@ -160,6 +160,8 @@ impl Trainer {
             let error = Error::of(ErrorKind::Program, "seed of the model", expected, ours.to_string());
             return Err(error.noted_in_code("`Builder::seed` sets the seed"));
         }
+        let unit = self.resumed_unit(&from)?;
+        from.program.unit = self.unit();
         if let Some(difference) = self.state.program.difference(&from.program) {
             let beside = renew_rate(&self.state.program, &mut from);
             if beside.is_some() || !self.change_rate {
@@ -178,6 +180,7 @@ impl Trainer {
         // The checkpoint's descriptions of metrics are checked when the sums of the metrics are restored; the next save
         // replaces the descriptions.
         self.state = Checkpoint { best, criterion, history, carried, position, metrics, ..ours };
+        self.state.program.unit = unit;
         self.metrics.iter_mut().for_each(|metric| metric.sums().fill(0.0));
         self.carried.clear();
         // The training in the checkpoint may have another number of parts, so the program must be compiled again.

@@ -17,7 +17,7 @@ use crate::data::Vocabulary;
 use crate::error::{CallerSetting, Error, Result};
 use crate::executor::{MemoryUse, Scope};
 use crate::metrics::{Loss, Metric};
-use crate::operator::{Registry, VarId};
+use crate::operator::{Precision, Registry, VarId};
 use crate::optimizer::Optimizer;
 use crate::parallel::World;
 use crate::predict::Measure;
@@ -99,6 +99,9 @@ pub struct Trainer {
     pub(super) accumulate: Option<CallerSetting<u64>>,
     pub(super) parts: Option<CallerSetting<u64>>,
     pub(super) memory_limit: Option<CallerSetting<u64>>,
+    pub(super) precision: Option<CallerSetting<Precision>>,
+    /// Whether [`Self::allow_slow`] was called.
+    pub(super) allow_slow: bool,
     /// The bytes of the selected rows that the gradients of the current step in parts collect; 0 while no step in parts
     /// runs.
     pub(super) collected: usize,
@@ -201,6 +204,8 @@ impl Trainer {
             accumulate: None,
             parts: None,
             memory_limit: None,
+            precision: None,
+            allow_slow: false,
             collected: 0,
             largest: MemoryUse::default(),
             divided: 0,

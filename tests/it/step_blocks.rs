@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use rayon::iter::{IntoParallelIterator, ParallelIterator};
 use unpadded::executor::{Executor, Run, Scope, Stage};
-use unpadded::op::{Kernel, Reach};
+use unpadded::op::{Kernel, MatrixUnit, Reach};
 use unpadded::ops::catalogue;
 use unpadded::program::VarId;
 use unpadded::tensor::{Dense, StorageKind};
@@ -184,6 +184,33 @@ fn gradients_are_derivatives_in_a_direction() {
         let case = made(seed, smooth, worst)?;
         check(&case, smooth, worst)?;
         directional(seed, &case, worst)
+    });
+}
+
+/// Programs with products in bf16, in the orders of both units, give the bits of the interpreter, on any number of threads and for
+/// each sequence alone.
+#[test]
+fn products_in_bf16_have_the_same_bits_in_any_program() {
+    for unit in [MatrixUnit::Bf16Pairs, MatrixUnit::Bf16Tiles] {
+        hold(seeds(PROGRAMS / 2), |seed, worst| {
+            let mut case = made(seed, F32, worst)?;
+            case.program.unit = unit;
+            check(&case, F32, worst)
+        });
+    }
+}
+
+/// The unit multiplies numbers in f32; a program in f64 has the same bits with any unit.
+#[test]
+fn programs_in_f64_do_not_change_in_bf16() {
+    hold(seeds(PROGRAMS / 5), |seed, worst| {
+        let mut case = made(seed, F64, worst)?;
+        let all: Vec<VarId> = case.values.iter().chain(&case.gradients).copied().collect();
+        let run = |case: &Case| compiled(case, &all, &case.fed(), &[], 2).map_err(|e| e.to_string());
+        let expected = run(&case)?;
+        case.program.unit = MatrixUnit::Bf16Tiles;
+        let same = run(&case)?.iter().zip(&expected).all(|(a, b)| a.bits_eq(b));
+        if same { Ok(()) } else { Err(format!("other bits\n{}", case.program)) }
     });
 }
 

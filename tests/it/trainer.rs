@@ -28,6 +28,7 @@ mod metric_sums;
 mod not_finite;
 mod on_epoch;
 mod parts;
+mod precision;
 mod processes;
 mod rate;
 mod refusals;

@@ -88,7 +88,8 @@ pub(crate) fn compile(
         Slot { var, dtype, width, rows, home, buffer, life, persistent, alias, pool }
     });
     let slots: Vec<Slot> = placed.collect();
-    let needs = needs::needs(&slots, &pools, (&finished.code, &lives.firsts), &layouts.keyed);
+    let needs =
+        needs::needs(&slots, &pools, (&finished.code, &lives.firsts), &layouts.keyed, source.program.unit);
     Ok(Plan {
         needs,
         slots,

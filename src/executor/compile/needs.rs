@@ -8,7 +8,7 @@ use crate::executor::plan::{
 };
 use crate::operator::context::OperandPosition;
 use crate::operator::keys::RowKey;
-use crate::operator::{BlockId, CallSlot, Extent, LevelId, Pass, Spec, StorageBound};
+use crate::operator::{BlockId, CallSlot, Extent, LevelId, MatrixUnit, Pass, Spec, StorageBound};
 use crate::program::Role;
 use crate::tensor::StorageKind;
 
@@ -19,6 +19,7 @@ pub(crate) fn needs(
     pools: &[StorageKind],
     (code, moments): (&[Instr], &[usize]),
     keyed: &[BlockId],
+    unit: MatrixUnit,
 ) -> Needs {
     let (mut loops, mut at_once) = (Vec::new(), Vec::new());
     collect(code, false, &mut |instr, in_steps| {
@@ -34,7 +35,7 @@ pub(crate) fn needs(
         });
     }
     let made = calls.iter().flat_map(|(_, call, _)| call.made.iter().map(|&(level, _)| level)).collect();
-    let mut counting = Counting { loops, at_once, made, needs: Needs::default() };
+    let mut counting = Counting { loops, at_once, made, needs: Needs { unit, ..Needs::default() } };
     for slot in slots.iter().filter(|slot| slot.pool.is_none() && !slot.persistent) {
         counting.slot(slot);
     }
@@ -185,7 +186,6 @@ impl<'p> Counting<'p> {
             let longest = self.longest(instr.desc.level);
             self.order(Quantity::Made(made.level), key);
             let above = match made.above {
-                // A static sub-sequence counts once per step.
                 Some(above) if above < instr.inner.len() => {
                     let inner = &instr.inner[above];
                     self.total(Extent::Rows(if inner.statics { inner.inner } else { inner.outer }))
@@ -233,7 +233,7 @@ impl<'p> Counting<'p> {
             }
         }
         // A call is left out if its operator declares no memory for a batch in which each count is 256.
-        let memory = need.memory(&vec![256; self.needs.quantities.len()], &[], 2);
+        let memory = need.memory((&vec![256; self.needs.quantities.len()], &[]), self.needs.unit, 2);
         if memory.prepared == 0 && memory.scratch.iter().all(|&(_, bytes)| bytes == 0) {
             return;
         }

@@ -9,9 +9,9 @@ use crate::executor::plan::{
 };
 use crate::kernels::Assign;
 use crate::operator::context::OperandPosition;
-use crate::operator::{BlockId, Extent, Pass, VarId};
+use crate::operator::{BlockId, Extent, MatrixUnit, Pass, VarId};
 use crate::program::{OpDesc, Program, grad_name};
-use crate::tensor::StorageKind;
+use crate::tensor::{DType, StorageKind};
 
 /// A compiled program that prints as text.
 ///
@@ -130,6 +130,13 @@ impl<'a> Text<'a> {
     fn all(&mut self) {
         let plan = self.plan;
         self.line(&format!("{} instructions, {} buffers", plan.instructions, plan.buffers.len()));
+        if plan.program.unit != MatrixUnit::F32 {
+            let unit = plan.program.unit;
+            let by = if unit.is_native() { "" } else { ", by plain code, since this CPU has no such unit" };
+            self.line(&format!(
+                "matrix products: {unit}{by}; a call without the note `{unit}` computes in f32"
+            ));
+        }
         self.inside(|text| text.code(&plan.code, &plan.chains, None));
         plan.refused.iter().for_each(|why| self.line(&format!("not fused: {why}")));
         self.buffers();
@@ -184,6 +191,11 @@ impl<'a> Text<'a> {
         for &slot in &op.wiring.in_place {
             let value = desc.input(slots[slot].name).first().map_or_else(String::new, |&v| self.name(v));
             notes.push(format!("over {value}, which nothing else reads"));
+        }
+        let unit = self.plan.program.unit;
+        let of_f32 = op.inputs.iter().flatten().next().is_some_and(|spec| spec.dtype == DType::F32);
+        if unit != MatrixUnit::F32 && of_f32 && op.op.hints().multiplies {
+            notes.push(unit.to_string());
         }
         if op.order.is_some() {
             notes.push("on rows in the loop's order, without a copy".to_owned());

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::operator::{CallMemory, CallSizes, CallSlot, Extent, LevelId, Op, Pass, Spec, VarId};
+use crate::operator::{CallMemory, CallSizes, CallSlot, Extent, LevelId, MatrixUnit, Op, Pass, Spec, VarId};
 
 /// A count of a batch, on which the sizes of buffers depend.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -128,7 +128,12 @@ pub(crate) struct CallNeed {
 impl CallNeed {
     /// Computes the memory of the call; `values` has the value of each quantity, and `pools` the bytes that each pool
     /// number takes after a run (empty before a run). The order of the scratch sizes is always the same.
-    pub(crate) fn memory(&self, values: &[usize], pools: &[usize], threads: usize) -> CallMemory {
+    pub(crate) fn memory(
+        &self,
+        (values, pools): (&[usize], &[usize]),
+        unit: MatrixUnit,
+        threads: usize,
+    ) -> CallMemory {
         let known = |extent: Extent| self.rows.iter().find(|(known, _)| *known == extent);
         let rows = |extent: Extent| match extent {
             Extent::Known(rows) => rows,
@@ -146,6 +151,7 @@ impl CallNeed {
         self.op.memory(&CallSizes {
             pass: self.pass,
             threads,
+            unit,
             prepared: self.prepared.is_some(),
             wanted: &self.wanted,
             inputs: &self.inputs,
@@ -160,6 +166,8 @@ impl CallNeed {
 /// The memory that a plan needs beside persistent variables.
 #[derive(Default)]
 pub(crate) struct Needs {
+    /// The unit that computes matrix products.
+    pub(crate) unit: MatrixUnit,
     pub(crate) quantities: Vec<Quantity>,
     /// The needs of the buffers, in ascending order of the buffers: a buffer has the size of its largest need.
     pub(crate) buffers: Vec<BufferNeed>,

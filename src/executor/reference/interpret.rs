@@ -103,7 +103,8 @@ impl Sequences {
 
 impl<'a> Interpreter<'a> {
     pub(super) fn new(program: &'a Program, registry: &'a Registry, run: &Run<'a>) -> Self {
-        let facts = RunFacts { mode: run.mode, step: run.step, seed: program.seed, threads: 1 };
+        let facts =
+            RunFacts { mode: run.mode, step: run.step, seed: program.seed, threads: 1, unit: program.unit };
         Self {
             program,
             registry,

@@ -187,6 +187,7 @@ impl RunState<'_> {
                     inputs: &op.inputs,
                     literals: Literals { signature: op.op.signature(), values: &op.literals },
                     wanted: if op.pass == Pass::Backward { &op.wanted } else { &[] },
+                    unit: self.facts.unit,
                     prepared: &mut self.prepared[index].made,
                 };
                 op.op.prepare(&mut prepare).map_err(|e| op.err(e))?;

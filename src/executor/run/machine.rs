@@ -127,7 +127,7 @@ impl Machine {
 
     /// Begins a run of a program. The feeds of the run must be bound before this call.
     pub(crate) fn begin(&mut self, program: &Program, run: &Run<'_>) {
-        self.kept.begin(run, program.seed);
+        self.kept.begin(run, program);
         self.workers.iter_mut().filter_map(|worker| worker.recorder.as_mut()).for_each(|r| r.restart());
     }
 

@@ -12,6 +12,7 @@ use crate::operator::context::{CallCache, RunFacts};
 use crate::operator::entries::PooledStorage;
 use crate::operator::levels::LevelTable;
 use crate::operator::{BlockId, Extent};
+use crate::program::Program;
 use crate::tensor::{DType, with_element};
 
 /// The data that all threads of a run share.
@@ -80,8 +81,9 @@ impl RunMemory {
     }
 
     /// Begins a run: sets its batch, mode and step. The feeds of the run must be bound before this call.
-    pub(super) fn begin(&mut self, run: &Run<'_>, seed: u64) {
-        self.facts = RunFacts { mode: run.mode, step: run.step, seed, threads: 1 };
+    pub(super) fn begin(&mut self, run: &Run<'_>, program: &Program) {
+        let Program { seed, unit, .. } = *program;
+        self.facts = RunFacts { mode: run.mode, step: run.step, seed, threads: 1, unit };
         self.numbers.clear();
         self.numbers.extend_from_slice(run.numbers);
         self.places.clear();

@@ -2,8 +2,9 @@
 
 use crate::kernels::cpu::cpu;
 use crate::kernels::float::{Assign, Float};
+use crate::kernels::path::MatrixUnit;
 use crate::kernels::product::{ALIGNMENT, affine, lengthen};
-use crate::kernels::products::PackedMatrix;
+use crate::kernels::products::{PackedMatrix, RoundedRows};
 use crate::kernels::view::{Extent2, View, ViewMut};
 
 use super::rows::ConvRows;
@@ -12,13 +13,15 @@ use super::rows::ConvRows;
 #[derive(Debug, Default)]
 pub struct ConvRoom<T> {
     tile: Vec<T>,
+    rounded: RoundedRows<T>,
 }
 
-impl<T> ConvRoom<T> {
+impl<T: Float> ConvRoom<T> {
     /// Returns the size in bytes of a room for a convolution of `rows` rows, with weights of `k` rows.
-    pub fn bytes_of(rows: usize, k: usize) -> usize {
+    pub fn bytes_of(unit: MatrixUnit, rows: usize, k: usize) -> usize {
         let (stride, block) = tile::<T>(k);
-        stride * block.min(rows) * size_of::<T>()
+        let rows = block.min(rows);
+        stride * rows * size_of::<T>() + RoundedRows::<T>::bytes_of(unit, rows, k)
     }
 }
 
@@ -74,7 +77,7 @@ pub fn conv_forward<T: Float>(
             let to = out.reborrow().columns(columns.start, columns.end);
             let (to, _) = to.split_rows(block.start).1.split_rows(block.len());
             let bias = bias.map(|bias| &bias[columns]);
-            affine(View::strided(&room.tile, extent), weights, bias, to, assign, threads);
+            affine(View::strided(&room.tile, extent), weights, bias, to, assign, &mut room.rounded, threads);
         }
     }
 }

@@ -4,9 +4,10 @@
 use crate::kernels::float::{Assign, Float};
 use crate::kernels::gradient::{picked_gradient, picked_gradient_bytes};
 use crate::kernels::helpers;
+use crate::kernels::path::MatrixUnit;
 use crate::kernels::picked::PickedRows;
 use crate::kernels::product::{emptied, lengthen, product};
-use crate::kernels::products::{BiasGradient, GradientRoom, PackedMatrix, Transpose};
+use crate::kernels::products::{BiasGradient, GradientRoom, PackedMatrix, RoundedRows, Transpose};
 use crate::kernels::view::{View, ViewMut};
 
 use super::super::fork::join;
@@ -22,19 +23,26 @@ pub struct ConvGradient<T> {
     threads: Vec<ThreadRoom<T>>,
     zeros: Vec<T>,
     sums: Vec<T>,
+    rounded: RoundedRows<T>,
 }
 
 impl<T: Float> ConvGradient<T> {
     /// Returns the size in bytes of the scratch for a filter's gradient. A group has `width` columns of the input and
     /// `n` columns of the result.
-    pub fn bytes_of(rows: usize, (width, n): (usize, usize), groups: usize, threads: usize) -> usize {
-        let of_thread = picked_gradient_bytes::<T>(width, n) + rows * size_of::<usize>();
+    pub fn bytes_of(
+        unit: MatrixUnit,
+        rows: usize,
+        (width, n): (usize, usize),
+        groups: usize,
+        threads: usize,
+    ) -> usize {
+        let of_thread = picked_gradient_bytes::<T>(unit, width, n) + rows * size_of::<usize>();
         threads * (of_thread + size_of::<ThreadRoom<T>>()) + width * groups * size_of::<T>()
     }
 
     /// Returns the size in bytes of the scratch for the gradient of `count` padding rows, with weights of `k` rows.
-    pub fn padding_bytes_of(count: usize, k: usize) -> usize {
-        count * k * size_of::<T>()
+    pub fn padding_bytes_of(unit: MatrixUnit, count: usize, k: usize) -> usize {
+        count * k * size_of::<T>() + RoundedRows::<T>::bytes_of(unit, count, k)
     }
 }
 
@@ -58,7 +66,7 @@ pub fn conv_gradient<T: Float>(
     groups: usize,
     (dw, assign): (ViewMut<'_, T>, Assign),
     db: Option<BiasGradient<'_, T>>,
-    room: &mut ConvGradient<T>,
+    (unit, room): (MatrixUnit, &mut ConvGradient<T>),
     threads: usize,
 ) {
     let (width, n) = (rows.x.width() / groups, dy.width());
@@ -71,7 +79,7 @@ pub fn conv_gradient<T: Float>(
     let threads = helpers(dy.rows() * k * (n / groups.max(1)), WORTH_A_THREAD, threads);
     room.threads.resize_with(room.threads.len().max(threads), ThreadRoom::default);
     lengthen(&mut room.zeros, rows.x.width());
-    let shares = Shares { rows, dy, groups, assign, zeros: &room.zeros };
+    let shares = Shares { rows, dy, groups, assign, unit, zeros: &room.zeros };
     shares.divide((dw, 0), db, &mut room.threads[..threads]);
 }
 
@@ -82,6 +90,7 @@ struct Shares<'a, T> {
     dy: View<'a, T>,
     groups: usize,
     assign: Assign,
+    unit: MatrixUnit,
     zeros: &'a [T],
 }
 
@@ -111,7 +120,7 @@ impl<T: Float> Shares<'_, T> {
         mut db: Option<BiasGradient<'_, T>>,
         own: &mut ThreadRoom<T>,
     ) {
-        let Shares { rows, dy, groups, assign, zeros } = self;
+        let Shares { rows, dy, groups, assign, unit, zeros } = self;
         let (width, n, end) = (rows.x.width() / groups, dy.width() / groups, first + dw.rows());
         let mut at = first;
         while at < end {
@@ -126,7 +135,7 @@ impl<T: Float> Shares<'_, T> {
                 let (dw, _) = dw.split_rows(at - first).1.split_rows(columns.len());
                 let db = db.as_mut().filter(|_| at == first);
                 let db = db.map(|(db, assign)| (&mut db[group * n..(group + 1) * n], *assign));
-                picked_gradient(dy, picked, (dw, assign, Transpose::No), db, &mut own.room);
+                picked_gradient(dy, picked, (dw, assign, Transpose::No), db, unit, &mut own.room);
             }
             at += columns.len();
         }
@@ -182,6 +191,6 @@ pub fn conv_padding_gradient<T: Float>(
             });
         }
         let to = padding.reborrow().columns(group * width, (group + 1) * width);
-        product(View::new(&room.sums, count, k), weights, to, assign);
+        product(View::new(&room.sums, count, k), weights, to, assign, &mut room.rounded);
     }
 }

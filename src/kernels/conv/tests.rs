@@ -3,6 +3,7 @@
 use super::*;
 use crate::kernels::float::{Assign, Float};
 use crate::kernels::numbers;
+use crate::kernels::path::MatrixUnit;
 use crate::kernels::path::Path;
 use crate::kernels::products::{PackedMatrix, Transpose};
 use crate::kernels::view::{View, ViewMut};
@@ -165,7 +166,7 @@ fn match_plain_loops<T: Float>(paths: &[Path]) {
                     depthwise_gradient(read, back.x, to, threads);
                 } else {
                     let db = Some((&mut sums[..], assign));
-                    conv_gradient(read, back.x, groups, to, db, &mut room, threads);
+                    conv_gradient(read, back.x, groups, to, db, (MatrixUnit::F32, &mut room), threads);
                 }
             };
             run(Assign::Write);

@@ -31,7 +31,14 @@ fn in_double(x: View<'_, f32>, dy: View<'_, f32>) -> [Vec<f64>; 2] {
         let to = (ViewMut::new(&mut dw, k, n), Assign::Write, Transpose::No);
         let (x, dy) = (of(x, map), of(dy, map));
         let weight = Some((View::new(&x, rows, k), to));
-        affine_gradient(View::new(&dy, rows, n), weight, None, &mut GradientRoom::default(), 1);
+        affine_gradient(
+            View::new(&dy, rows, n),
+            weight,
+            None,
+            MatrixUnit::F32,
+            &mut GradientRoom::default(),
+            1,
+        );
         dw
     })
 }
@@ -39,19 +46,23 @@ fn in_double(x: View<'_, f32>, dy: View<'_, f32>) -> [Vec<f64>; 2] {
 /// The function that computes a type's gradients, the function that returns their expected values and the magnitudes
 /// that bound their rounding errors, and the type's epsilon.
 struct Kind<T: Float> {
-    gradients: fn(PathCpu, Gradients<'_, T>, &mut GradientRoom<T>, usize),
+    gradients: fn(EngineCpu, Gradients<'_, T>, &mut GradientRoom<T>, usize),
     expected: fn(View<'_, T>, View<'_, T>) -> [Vec<f64>; 2],
     epsilon: f64,
 }
 
-const SINGLE: Kind<f32> = Kind { gradients: by_tiles, expected: in_double, epsilon: f32::EPSILON as f64 };
+const SINGLE: Kind<f32> = Kind {
+    gradients: |on, all, room, threads| by_tiles(blocks, on, all, room, threads),
+    expected: in_double,
+    epsilon: f32::EPSILON as f64,
+};
 const DOUBLE: Kind<f64> = Kind {
     gradients: |_, all, _, threads| double::gradients(all, threads),
     expected: naive,
     epsilon: f64::EPSILON,
 };
 
-fn check<T: Float>(on: PathCpu, (rows, k, n): (usize, usize, usize), kind: &Kind<T>) -> Vec<f64> {
+fn check<T: Float>(on: EngineCpu, (rows, k, n): (usize, usize, usize), kind: &Kind<T>) -> Vec<f64> {
     let path = on.0;
     let x = numbers::<T>((rows + 1) * (k + 1), 1);
     let dy = numbers::<T>((rows + 1) * (n + 2), 2);
@@ -64,7 +75,7 @@ fn check<T: Float>(on: PathCpu, (rows, k, n): (usize, usize, usize), kind: &Kind
     let source = RowSource::Lying(x);
     let mut run = |dw: &mut [T], db: &mut [T], assign, threads| {
         let (dw, db) = ((ViewMut::strided(dw, extent), assign, Transpose::No), Some((db, assign)));
-        (kind.gradients)(on, Gradients { x: source, dy, dw, db }, &mut room, threads);
+        (kind.gradients)(on, Gradients { unit: MatrixUnit::F32, x: source, dy, dw, db }, &mut room, threads);
     };
     run(&mut dw, &mut db, Assign::Write, 1);
     let (once, sums) = (dw.clone(), db.clone());
@@ -73,7 +84,12 @@ fn check<T: Float>(on: PathCpu, (rows, k, n): (usize, usize, usize), kind: &Kind
     let mut turned = vec![T::from_f64(f64::NAN); n * (k + 5)];
     for (assign, threads, expected) in [(Assign::Write, 1, &once), (Assign::Add, 2, &dw)] {
         let to = (ViewMut::strided(&mut turned, extent), assign, Transpose::Yes);
-        (kind.gradients)(on, Gradients { x: source, dy, dw: to, db: None }, &mut room, threads);
+        (kind.gradients)(
+            on,
+            Gradients { unit: MatrixUnit::F32, x: source, dy, dw: to, db: None },
+            &mut room,
+            threads,
+        );
         for (i, j) in (0..k).flat_map(|i| (0..n).map(move |j| (i, j))) {
             let (ours, theirs) = (turned[j * (k + 5) + i], expected[i * (n + 3) + j]);
             assert!(ours == theirs, "{path:?} {rows}x{k}x{n}, transposed: {ours} is not {theirs}");
@@ -119,12 +135,15 @@ fn weight_gradients_match_the_sums_in_double_and_are_the_same_for_every_machine(
     ] {
         let [first, others @ ..] = CPUS;
         for path in Path::available() {
-            let single = check((path, first), shape, &SINGLE);
+            let single = check((ProductEngine::F32(path), first), shape, &SINGLE);
             for other in others {
-                assert!(check((path, other), shape, &SINGLE) == single, "{path:?} {shape:?} on {other:?}");
+                assert!(
+                    check((ProductEngine::F32(path), other), shape, &SINGLE) == single,
+                    "{path:?} {shape:?} on {other:?}"
+                );
             }
         }
-        check((Path::best(), first), shape, &DOUBLE);
+        check((ProductEngine::F32(Path::best()), first), shape, &DOUBLE);
     }
 }
 
@@ -136,7 +155,7 @@ fn weight_gradients_of_any_size_match_the_sums_in_double() {
         let widest = PACKED_FROM * PANEL_VECTORS * lanes(path) + 1;
         for k in 1..=13 {
             for n in (1..=widest).filter(|n| *n <= 33 || n % 7 == 0 || *n + 3 > widest) {
-                check((path, CPUS[0]), (3, k, n), &SINGLE);
+                check((ProductEngine::F32(path), CPUS[0]), (3, k, n), &SINGLE);
             }
         }
     }
@@ -172,7 +191,7 @@ fn same_bits<T: Float>((rows, k, n): (usize, usize, usize), others: &[usize]) {
         let (height, width) = transpose.shape((k, n));
         let weight = Some((x, (ViewMut::new(&mut dw, height, width), Assign::Add, transpose)));
         let room = &mut GradientRoom::default();
-        affine_gradient(dy, weight, Some((&mut db, Assign::Add)), room, threads);
+        affine_gradient(dy, weight, Some((&mut db, Assign::Add)), MatrixUnit::F32, room, threads);
         (dw, db)
     };
     for transpose in [Transpose::No, Transpose::Yes] {
@@ -186,12 +205,12 @@ fn same_bits<T: Float>((rows, k, n): (usize, usize, usize), others: &[usize]) {
 #[test]
 fn rows_that_are_picked_give_the_bits_of_the_same_rows_as_they_lie() {
     for path in Path::available() {
-        same_bits_of_picked((path, CPUS[0]), &SINGLE);
+        same_bits_of_picked((ProductEngine::F32(path), CPUS[0]), &SINGLE);
     }
-    same_bits_of_picked((Path::best(), CPUS[0]), &DOUBLE);
+    same_bits_of_picked((ProductEngine::F32(Path::best()), CPUS[0]), &DOUBLE);
 }
 
-fn same_bits_of_picked<T: Float>(on: PathCpu, kind: &Kind<T>) {
+fn same_bits_of_picked<T: Float>(on: EngineCpu, kind: &Kind<T>) {
     let (rows, k, n) = (300, 19, 21);
     let x = numbers::<T>(rows * k, 1);
     let (beside, zeros, dy) = (numbers::<T>(2 * k, 2), vec![T::ZERO; k], numbers::<T>(rows * n, 3));
@@ -203,7 +222,7 @@ fn same_bits_of_picked<T: Float>(on: PathCpu, kind: &Kind<T>) {
     let run = |x: RowSource<'_, T>| {
         let mut dw = vec![T::from_f64(f64::NAN); k * n];
         let to = (ViewMut::new(&mut dw, k, n), Assign::Write, Transpose::No);
-        let all = Gradients { x, dy: View::new(&dy, rows, n), dw: to, db: None };
+        let all = Gradients { unit: MatrixUnit::F32, x, dy: View::new(&dy, rows, n), dw: to, db: None };
         (kind.gradients)(on, all, &mut GradientRoom::default(), 1);
         dw
     };
@@ -262,7 +281,14 @@ fn sums_go_on<T: Float>() {
         for &to in cuts.iter().chain(&[rows]) {
             let dw = (ViewMut::new(&mut dw, k, n), assign, Transpose::No);
             let weight = with_weight.then_some((x.rows_range(from, to), dw));
-            affine_gradient(dy.rows_range(from, to), weight, Some((&mut db, assign)), &mut room, 2);
+            affine_gradient(
+                dy.rows_range(from, to),
+                weight,
+                Some((&mut db, assign)),
+                MatrixUnit::F32,
+                &mut room,
+                2,
+            );
             (assign, from) = (Assign::Add, to);
         }
         (dw, db)

@@ -2,8 +2,8 @@
 
 use super::*;
 use crate::kernels::cpu::tests::CPUS;
-use crate::kernels::numbers;
 use crate::kernels::view::Extent2;
+use crate::kernels::{numbers, tile};
 
 /// Computes the sums of the products, and of their magnitudes, in f64 with naive loops.
 fn naive<T: Float>(a: View<'_, T>, b: View<'_, T>, transpose: Transpose) -> [Vec<f64>; 2] {
@@ -30,7 +30,13 @@ fn in_double(a: View<'_, f32>, b: View<'_, f32>, transpose: Transpose) -> [Vec<f
         packed.pack(View::new(&of(b, map), b.rows(), b.width()), transpose);
         let mut out = vec![f64::NAN; a.rows() * packed.n()];
         let to = ViewMut::new(&mut out, a.rows(), packed.n());
-        product(View::new(&of(a, map), a.rows(), a.width()), &packed, to, Assign::Write);
+        product(
+            View::new(&of(a, map), a.rows(), a.width()),
+            &packed,
+            to,
+            Assign::Write,
+            &mut RoundedRows::default(),
+        );
         out
     })
 }
@@ -57,14 +63,30 @@ fn check<T: Float>(
     let stride = n + 5;
     let mut c = vec![T::from_f64(f64::NAN); m * stride];
     let extent = Extent2 { rows: m, width: n, stride };
-    product(a, &packed, ViewMut::strided(&mut c, extent), Assign::Write);
+    product(a, &packed, ViewMut::strided(&mut c, extent), Assign::Write, &mut RoundedRows::default());
     let once = c.clone();
-    product(a, &packed, ViewMut::strided(&mut c, extent), Assign::Add);
+    product(a, &packed, ViewMut::strided(&mut c, extent), Assign::Add, &mut RoundedRows::default());
     let bias = numbers::<T>(n, 8);
     let mut biased = vec![T::from_f64(f64::NAN); m * stride];
-    affine(a, &packed, Some(&bias), ViewMut::strided(&mut biased, extent), Assign::Write, 1);
+    affine(
+        a,
+        &packed,
+        Some(&bias),
+        ViewMut::strided(&mut biased, extent),
+        Assign::Write,
+        &mut RoundedRows::default(),
+        1,
+    );
     let first = biased.clone();
-    affine(a, &packed, Some(&bias), ViewMut::strided(&mut biased, extent), Assign::Add, 1);
+    affine(
+        a,
+        &packed,
+        Some(&bias),
+        ViewMut::strided(&mut biased, extent),
+        Assign::Add,
+        &mut RoundedRows::default(),
+        1,
+    );
     let [expected, magnitudes] = expected(a, b, transpose);
     for i in 0..m {
         for j in 0..n {
@@ -211,7 +233,7 @@ fn a_row_has_the_same_bits_in_a_batch_of_any_size() {
         let run = |from: usize, rows: usize| {
             let mut c = vec![f64::NAN; rows * n];
             let a = View::new(&a, most, k).rows_range(from, from + rows);
-            product(a, &packed, ViewMut::new(&mut c, rows, n), Assign::Write);
+            product(a, &packed, ViewMut::new(&mut c, rows, n), Assign::Write, &mut RoundedRows::default());
             c
         };
         let whole = run(0, most);
@@ -230,12 +252,24 @@ fn same_bits<T: Float>(path: Path, (m, k, n): (usize, usize, usize)) {
     let mut packed = PackedMatrix::on(path);
     packed.pack(View::new(&b, k, n), Transpose::No);
     let mut whole = vec![T::ZERO; m * n];
-    product(View::new(&a, m, k), &packed, ViewMut::new(&mut whole, m, n), Assign::Write);
+    product(
+        View::new(&a, m, k),
+        &packed,
+        ViewMut::new(&mut whole, m, n),
+        Assign::Write,
+        &mut RoundedRows::default(),
+    );
     for rows in [1, 2, 3, 5, 8, 13, 40] {
         for from in [0, 1, m - rows] {
             let mut part = vec![T::ZERO; rows * n];
             let view = View::new(&a, m, k).rows_range(from, from + rows);
-            product(view, &packed, ViewMut::new(&mut part, rows, n), Assign::Write);
+            product(
+                view,
+                &packed,
+                ViewMut::new(&mut part, rows, n),
+                Assign::Write,
+                &mut RoundedRows::default(),
+            );
             assert!(part == whole[from * n..(from + rows) * n], "{path:?}: {rows} rows from {from}");
         }
     }
@@ -248,13 +282,19 @@ fn same_bits<T: Float>(path: Path, (m, k, n): (usize, usize, usize)) {
     for threads in [2, 3, 9] {
         let mut shared = vec![T::ZERO; m * n];
         let c = ViewMut::new(&mut shared, m, n);
-        affine(View::new(&a, m, k), &packed, None, c, Assign::Write, threads);
+        affine(View::new(&a, m, k), &packed, None, c, Assign::Write, &mut RoundedRows::default(), threads);
         assert!(shared == whole, "{path:?}: columns on {threads} threads");
     }
     let mut alone = PackedMatrix::on(path);
     alone.pack(View::new(&b, k, n).columns(70, 117), Transpose::No);
     let mut few = vec![T::ZERO; m * 47];
-    product(View::new(&a, m, k), &alone, ViewMut::new(&mut few, m, 47), Assign::Write);
+    product(
+        View::new(&a, m, k),
+        &alone,
+        ViewMut::new(&mut few, m, 47),
+        Assign::Write,
+        &mut RoundedRows::default(),
+    );
     for i in 0..m {
         assert!(few[i * 47..(i + 1) * 47] == whole[i * n + 70..i * n + 117], "{path:?}: fewer columns");
     }
@@ -274,5 +314,11 @@ fn blocks_are_even() {
 fn an_inner_mismatch_panics() {
     let mut packed = PackedMatrix::new();
     packed.pack(View::new(&[1.0f32; 6], 2, 3), Transpose::No);
-    product(View::new(&[1.0; 3], 1, 3), &packed, ViewMut::new(&mut [0.0; 3], 1, 3), Assign::Write);
+    product(
+        View::new(&[1.0; 3], 1, 3),
+        &packed,
+        ViewMut::new(&mut [0.0; 3], 1, 3),
+        Assign::Write,
+        &mut RoundedRows::default(),
+    );
 }

@@ -1,6 +1,7 @@
 //! Every tile of every path compared with the products in f64.
 
 use super::*;
+use crate::kernels::RoundedRows;
 use crate::kernels::float::Assign;
 use crate::kernels::numbers;
 use crate::kernels::product::product;
@@ -28,7 +29,7 @@ fn in_double(a: &[f32], b: &[f32], rows: usize) -> [Vec<f64>; 2] {
         packed.pack(View::new(&of(b, map), K, width), Transpose::No);
         let mut out = vec![f64::NAN; rows * width];
         let to = ViewMut::new(&mut out, rows, width);
-        product(View::new(&of(a, map), rows, K), &packed, to, Assign::Write);
+        product(View::new(&of(a, map), rows, K), &packed, to, Assign::Write, &mut RoundedRows::default());
         out
     })
 }
@@ -69,6 +70,8 @@ fn check(path: Path, size: Size, transposed: bool, uses: &[Use]) {
                 unsafe {
                     let kept = stored.as_mut_ptr();
                     run(&Tile {
+                        rows,
+                        panels,
                         k: to - from,
                         a: a.as_ptr().add(if transposed { from * a_stride } else { from }),
                         a_stride,
@@ -144,6 +147,8 @@ fn bits_depend_on_neither_cuts_nor_sizes() {
                 unsafe {
                     let to = c.as_mut_ptr();
                     of_rows(path, Size { rows, panels: 1, vectors: PANEL_VECTORS })(&Tile {
+                        rows,
+                        panels: 1,
                         k: cut[1] - cut[0],
                         a: a.as_ptr().add(cut[0]),
                         a_stride: k,

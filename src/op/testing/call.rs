@@ -343,6 +343,16 @@ pub(super) fn prepare(
     let operands = lent.lender.finish();
     let inputs = direct.input_specs();
     let wiring = Wiring::default();
-    let literals = direct.call(&wiring).literals;
-    op.prepare(&mut Prepare { pass, operands, constants: &constants, inputs, literals, wanted, prepared })
+    let call = direct.call(&wiring);
+    let (literals, unit) = (call.literals, call.run.unit);
+    op.prepare(&mut Prepare {
+        pass,
+        operands,
+        constants: &constants,
+        inputs,
+        literals,
+        wanted,
+        unit,
+        prepared,
+    })
 }

@@ -7,7 +7,7 @@ use super::values::{Outcome, cast, is_float, numbers, weights};
 use crate::error::Result;
 use crate::operator::call::{Direct, InputGradients};
 use crate::operator::context::Scratch;
-use crate::operator::{CheckCase, Gradient, Mode, Op, Operand, Registry, RowKey, RunFacts, Spec};
+use crate::operator::{CheckCase, Gradient, MatrixUnit, Mode, Op, Operand, Registry, RowKey, RunFacts, Spec};
 use crate::tensor::{DType, Storage, StorageKind, Variable};
 
 /// The default stream of a call's random numbers. Stream, seed and step are parts of the key that determines a random
@@ -95,7 +95,7 @@ impl CaseRun {
 
 impl Case<'_> {
     pub(super) fn run_facts(&self) -> RunFacts {
-        RunFacts { mode: self.mode, step: STEP, seed: SEED, threads: 1 }
+        RunFacts { mode: self.mode, step: STEP, seed: SEED, threads: 1, unit: MatrixUnit::F32 }
     }
 
     /// Returns the operands of the check case, with all floats cast to `dtype`. The floats are rounded to f32 first, so that
@@ -120,6 +120,13 @@ impl Case<'_> {
 
     pub(super) fn run_sample(&self, dtype: DType) -> Result<CaseRun> {
         self.run(&self.operands(dtype)?, &self.numbers(), None)
+    }
+
+    /// Runs the check case in f32, with matrix products by a unit.
+    pub(super) fn run_by(&self, unit: MatrixUnit) -> Result<CaseRun> {
+        let direct = Direct::new(self.op.clone(), &self.operands(DType::F32)?)?;
+        let facts = RunFacts { unit, ..self.run_facts() };
+        CaseRun::new(direct.run_as(facts, &self.numbers()).keyed(STREAM, None))
     }
 
     /// Returns the number of sequences in the check case's batch.

@@ -61,7 +61,7 @@ impl Case<'_> {
             let known = fusion.producer_slots.iter().chain(fusion.own_slots).any(|(_, n)| *n == operand.slot);
             ensure(known, || format!("`{}` of `{}` is neither's", operand.slot, self.kind))?;
         }
-        let facts = RunFacts { mode: Mode::Infer, step: STEP, seed: SEED, threads: 1 };
+        let facts = RunFacts { mode: Mode::Infer, step: STEP, seed: SEED, threads: 1, ..RunFacts::default() };
         let direct = |op: &Arc<dyn Op>, operands: &[Operand]| -> crate::error::Result<Direct> {
             Ok(Direct::new(op.clone(), operands)?.run_as(facts, &self.numbers()))
         };

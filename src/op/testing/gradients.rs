@@ -3,13 +3,13 @@
 
 use super::call::CallOptions;
 use super::call::Weights;
-use super::case::{Case, each};
+use super::case::{Case, CaseRun, each};
 use super::values::{
     Broken, Outcome, ensure, filled, filled_like, has_nan, near, numbers, same_bits, same_numbers, stored,
     with_stored,
 };
-use crate::operator::Spec;
 use crate::operator::call::InputGradients;
+use crate::operator::{MatrixUnit, Spec};
 use crate::tensor::{DType, Storage, StorageKind, Variable};
 
 impl Case<'_> {
@@ -118,20 +118,37 @@ impl Case<'_> {
     /// Checks that the results in f32 equal the results in f64 up to rounding.
     pub(super) fn single_precision(&self) -> Outcome {
         const ROUNDING: f64 = 2e-6;
-        let (single, double) = (self.run_sample(DType::F32)?, self.run_sample(DType::F64)?);
-        for (slot, vars) in single.outputs.iter().enumerate() {
-            let name = format!("`{}` in f32", self.output_name(slot));
-            for (a, b) in vars.iter().zip(&double.outputs[slot]) {
-                near(a.storage(), b.storage(), ROUNDING, &name)?;
+        self.within(ROUNDING, "in f32", (&self.run_sample(DType::F32)?, &self.run_sample(DType::F64)?))
+    }
+
+    /// Checks that the results by a bf16 unit equal the results in f32 within the rounding of operands to 8 bits. Without the hint
+    /// `multiplies`, the results are the same.
+    pub(super) fn half_precision(&self) -> Outcome {
+        const ROUNDING: f64 = 1.0 / 64.0;
+        let rounding = if self.op.hints().multiplies { ROUNDING } else { 0.0 };
+        let single = self.run_sample(DType::F32)?;
+        for unit in [MatrixUnit::Bf16Pairs, MatrixUnit::Bf16Tiles] {
+            self.within(rounding, &format!("in {unit}"), (&self.run_by(unit)?, &single))?;
+        }
+        Ok(())
+    }
+
+    /// Checks that the outputs and gradients of a run equal the outputs and gradients of an exact run, within the rounding of
+    /// the largest number of each.
+    fn within(&self, rounding: f64, how: &str, (run, exact): (&CaseRun, &CaseRun)) -> Outcome {
+        for (slot, vars) in run.outputs.iter().enumerate() {
+            let name = format!("`{}` {how}", self.output_name(slot));
+            for (a, b) in vars.iter().zip(&exact.outputs[slot]) {
+                near(a.storage(), b.storage(), rounding, &name)?;
             }
         }
-        let slots = self.slots(&single);
+        let slots = self.slots(run);
         if slots.is_empty() || self.sample.forward_only {
             return Ok(());
         }
-        let (a, b) = (single.gradients(&slots, None)?, double.gradients(&slots, None)?);
+        let (a, b) = (run.gradients(&slots, None)?, exact.gradients(&slots, None)?);
         each(&a, &b, &slots, |slot, k, a, b| {
-            near(a, b, ROUNDING, format!("gradient of `{}`[{k}] in f32", self.input_name(slot)))
+            near(a, b, rounding, format!("gradient of `{}`[{k}] {how}", self.input_name(slot)))
         })
     }
 

@@ -70,6 +70,7 @@
 //! | `gradient` | gradients equal central differences in f64, for a loss of all outputs and for a loss of each output |
 //! | `requests` | a gradient has the same bits if requested alone, can be added to old values, and has the declared storage |
 //! | `f32` | f32 results equal f64 results within rounding |
+//! | `bf16` | with products in bf16, results equal f32 results within rounding, and exactly if no product is declared |
 //! | `reads` | a gradient does not depend on values that the operator does not declare as read for this gradient |
 //! | `without gradient` | an output that is declared to pass no gradient has no effect on the gradients of the inputs |
 //! | `batch independence` | a call on one sequence gives the bits that the call on the batch gives for this sequence |
@@ -211,7 +212,7 @@ impl std::error::Error for Failures {}
 type Rule<'a> = (&'static str, fn(&Case<'a>) -> Outcome);
 
 /// Returns the rules that are checked on each check case, each with its name and its function.
-fn rules<'a>() -> [Rule<'a>; 23] {
+fn rules<'a>() -> [Rule<'a>; 24] {
     [
         (SHAPES, Case::shapes),
         ("operands", Case::operands_that_fit),
@@ -220,6 +221,7 @@ fn rules<'a>() -> [Rule<'a>; 23] {
         ("gradient", Case::differences),
         ("requests", Case::requests),
         ("f32", Case::single_precision),
+        ("bf16", Case::half_precision),
         ("reads", Case::reads),
         ("without gradient", Case::without_gradient),
         ("batch independence", Case::batch_independence),

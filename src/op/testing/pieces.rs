@@ -47,7 +47,7 @@ impl Case<'_> {
         };
         let op = self.registry.parse(pieces.into, &pieces.attributes)?;
         let signature = op.signature();
-        let facts = RunFacts { mode: Mode::Infer, step: STEP, seed: SEED, threads: 1 };
+        let facts = RunFacts { mode: Mode::Infer, step: STEP, seed: SEED, threads: 1, ..RunFacts::default() };
         let has_rows = |value: &Variable| value.lod().is_some_and(|other| **other == **lod);
         let longest = lod.offsets().windows(2).map(|w| w[1] - w[0]).max().unwrap_or(0);
         let count = longest.div_ceil(rows).max(1);

@@ -254,7 +254,7 @@ impl Op for DotAttentionOp {
     }
 
     fn hints(&self) -> Hints {
-        Hints { divides_columns: true, ..Hints::default() }
+        Hints { divides_columns: true, multiplies: true, ..Hints::default() }
     }
 
     #[cfg(feature = "testing")]
@@ -289,9 +289,9 @@ impl DotAttentionOp {
             queries,
             keys: run.sequences(Self::K)?,
         };
-        let threads = run.run().threads;
+        let facts = run.run();
         let mut rooms = std::mem::take(run.scratch().get::<Rooms<T>>());
-        parts::forward(inputs, out, log_sums, &mut rooms, threads);
+        parts::forward(inputs, out, log_sums, &mut rooms, facts);
         *run.scratch().get::<Rooms<T>>() = rooms;
         Ok(())
     }
@@ -321,9 +321,9 @@ impl DotAttentionOp {
             dout: run.output_gradient::<T>(Self::OUT)?,
             dlog_sums: run.output_gradient::<T>(Self::LOG_SUMS)?,
         };
-        let threads = run.run().threads;
+        let facts = run.run();
         let mut rooms = std::mem::take(run.scratch().get::<Rooms<T>>());
-        parts::backward(inputs, result, gradients, dbias, &mut rooms, threads);
+        parts::backward(inputs, result, gradients, dbias, &mut rooms, facts);
         *run.scratch().get::<Rooms<T>>() = rooms;
         Ok(())
     }

@@ -10,7 +10,7 @@ use crate::kernels::{
     View, ViewMut, attention, attention_backward, helpers, join,
 };
 use crate::lod::Lod;
-use crate::operator::{CallMemory, CallSizes, Pass, Sequences};
+use crate::operator::{CallMemory, CallSizes, MatrixUnit, Pass, RunFacts, Sequences};
 
 /// The minimum number of multiply-adds in an attention call for which a second thread saves time.
 const WORTH_A_THREAD: usize = 1 << 19;
@@ -86,17 +86,24 @@ impl<T: Float> Rooms<T> {
         widths: (usize, usize),
         bias: (usize, usize),
     ) -> CallMemory {
-        let room = AttentionRoom::<T>::bytes_of(queries, keys, widths, sizes.pass() == Pass::Backward);
+        let room = AttentionRoom::<T>::bytes_of(
+            sizes.unit(),
+            (queries, keys),
+            widths,
+            sizes.pass() == Pass::Backward,
+        );
         CallMemory::default()
             .scratch::<Self>(sizes.threads().saturating_mul(room))
             .scratch::<Self>(bias.0 * bias.1 * size_of::<T>())
     }
 
-    fn some(&mut self, count: usize) -> &mut [AttentionRoom<T>] {
+    fn some(&mut self, unit: MatrixUnit, count: usize) -> &mut [AttentionRoom<T>] {
         if self.rooms.len() < count {
             self.rooms.resize_with(count, AttentionRoom::default);
         }
-        &mut self.rooms[..count]
+        let rooms = &mut self.rooms[..count];
+        rooms.iter_mut().for_each(|room| room.set_unit(unit));
+        rooms
     }
 }
 
@@ -208,9 +215,9 @@ pub(super) fn forward<T: Float>(
     out: ViewMut<'_, T>,
     log_sums: ViewMut<'_, T>,
     rooms: &mut Rooms<T>,
-    threads: usize,
+    RunFacts { threads, unit, .. }: RunFacts,
 ) {
-    let rooms = rooms.some(inputs.threads(threads));
+    let rooms = rooms.some(unit, inputs.threads(threads));
     forward_part(inputs, inputs.all(), out, log_sums, rooms);
 }
 
@@ -302,7 +309,7 @@ pub(super) fn backward<T: Float>(
     gradients: Gradients<'_, T>,
     dbias: Gradient<'_, T>,
     rooms: &mut Rooms<T>,
-    threads: usize,
+    RunFacts { threads, unit, .. }: RunFacts,
 ) {
     let threads = inputs.threads(threads);
     let mut sums = std::mem::take(&mut rooms.bias);
@@ -312,7 +319,7 @@ pub(super) fn backward<T: Float>(
         sums.resize(dbias.rows() * dbias.width(), T::ZERO);
         ViewMut::new(&mut sums, dbias.rows(), dbias.width())
     });
-    backward_part(inputs, inputs.all(), result, gradients, bias, rooms.some(threads));
+    backward_part(inputs, inputs.all(), result, gradients, bias, rooms.some(unit, threads));
     if let Some((dbias, assign)) = dbias {
         let (rows, width) = (dbias.rows(), dbias.width());
         assign.put_rows(dbias, View::new(&sums, rows, width));

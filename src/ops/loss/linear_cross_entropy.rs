@@ -6,8 +6,8 @@ use ndarray::{Array1, array};
 use super::cross_entropy::{Target, log_sum_exp, smoothing};
 use crate::error::Result;
 use crate::kernels::{
-    Arithmetic, Assign, Cpu, Float, GradientRoom, PackedMatrix, SUM_ROWS, Sweep, Transpose, View, ViewMut,
-    WeightGradient, affine, affine_gradient, cpu, helpers, join, product, sweep,
+    Arithmetic, Assign, Cpu, Float, GradientRoom, MatrixUnit, PackedMatrix, RoundedRows, SUM_ROWS, Sweep,
+    Transpose, View, ViewMut, WeightGradient, affine, affine_gradient, cpu, helpers, join, product, sweep,
 };
 use crate::kernels::{affine_gradient_bytes, lengthen};
 use crate::lod::Lod;
@@ -17,7 +17,7 @@ use crate::operator::{
     Attributes, Backward, CheckCase, Cost, Extent, Forward, Gradient, Hints, InferShape, Op, Pass, Prepare,
     RowValue, Spec, Work,
 };
-use crate::operator::{CallMemory, CallSizes};
+use crate::operator::{CallMemory, CallSizes, RunFacts};
 use crate::ops::lookup::ids::{self, Ids, ids};
 use crate::tensor::Variable;
 use crate::with_float;
@@ -124,10 +124,10 @@ impl Op for LinearCrossEntropy {
                 labels: &labels,
             };
             let rows = Chunk { first: 0, x, loss: Some(loss), dloss: None, dx: None };
-            let (threads, prepared) = (run.run().threads, run.prepared::<Weights<T>>());
+            let (RunFacts { threads, unit, .. }, prepared) = (run.run(), run.prepared::<Weights<T>>());
             let room = run.scratch().get::<Scratch<T>>();
-            let weights = room.weights.packed(prepared, weight, self.transposed, Products::Logits);
-            let tools = Tools { threads, logits: &mut room.logits, columns: &mut room.columns, gradient: &mut room.gradient };
+            let weights = room.weights.packed(prepared, weight, (self.transposed, unit), Products::Logits);
+            let tools = Tools { threads, unit, logits: &mut room.logits, rooms: &mut room.rooms, gradient: &mut room.gradient };
             all(&shared, (weight, weights), rows, None, tools)
         })
     }
@@ -146,11 +146,11 @@ impl Op for LinearCrossEntropy {
                 target: Target::new(self.ignore_index, self.label_smoothing, self.transposed.shape((weight.rows(), weight.width())).1, run.optional::<T>(Self::CLASS_WEIGHTS)?),
                 labels: &labels,
             };
-            let (threads, prepared) = (run.run().threads, run.prepared::<Weights<T>>());
+            let (RunFacts { threads, unit, .. }, prepared) = (run.run(), run.prepared::<Weights<T>>());
             let room = run.scratch().get::<Scratch<T>>();
             let products = self.packed_products::<T>((weight.rows(), weight.width()), Pass::Backward, dx.is_some());
-            let weights = room.weights.packed(prepared, weight, self.transposed, products);
-            let tools = Tools { threads, logits: &mut room.logits, columns: &mut room.columns, gradient: &mut room.gradient };
+            let weights = room.weights.packed(prepared, weight, (self.transposed, unit), products);
+            let tools = Tools { threads, unit, logits: &mut room.logits, rooms: &mut room.rooms, gradient: &mut room.gradient };
             let rows = Chunk { first: 0, x, loss, dloss: Some(dloss), dx };
             let dw = dw.map(|(dw, assign)| (dw, assign, self.transposed));
             all(&shared, (weight, weights), rows, Some(Sums { dw, db }), tools)
@@ -167,7 +167,7 @@ impl Op for LinearCrossEntropy {
     }
 
     fn hints(&self) -> Hints {
-        Hints { prepares: true, joins: true, ..Hints::default() }
+        Hints { prepares: true, joins: true, multiplies: true, ..Hints::default() }
     }
 
     fn memory(&self, sizes: &CallSizes<'_>) -> CallMemory {
@@ -179,7 +179,8 @@ impl Op for LinearCrossEntropy {
             if let Some(weight) = prepare.constant::<T>(Self::WEIGHT) {
                 let shape = (weight.rows(), weight.width());
                 let products = self.packed_products::<T>(shape, prepare.pass(), prepare.wants(Self::X));
-                prepare.keep::<Weights<T>>().pack(weight, self.transposed, products);
+                let unit = prepare.unit();
+                prepare.keep::<Weights<T>>().pack(weight, (self.transposed, unit), products);
             }
             Ok(())
         })
@@ -248,7 +249,7 @@ impl LinearCrossEntropy {
     /// little beside the products, and the packed copy would take as much memory as W.
     fn packed_products<T: Float>(&self, shape: (usize, usize), pass: Pass, wants_inputs: bool) -> Products {
         let (height, classes) = self.transposed.shape(shape);
-        let large = PackedMatrix::<T>::bytes_of(height, classes) >= LARGE;
+        let large = PackedMatrix::<T>::bytes_of(MatrixUnit::F32, height, classes) >= LARGE;
         let at_once = !large || self.transposed == Transpose::Yes || pass == Pass::Forward;
         match (pass == Pass::Backward && wants_inputs, at_once) {
             (true, true) => Products::LogitsAndInputs,
@@ -260,26 +261,29 @@ impl LinearCrossEntropy {
 
     fn memory_of<T: RowValue>(&self, sizes: &CallSizes<'_>) -> CallMemory {
         let (height, classes) = self.transposed.shape(sizes.input(Self::WEIGHT));
-        let (rows, _) = sizes.input(Self::X);
+        let ((rows, _), unit, threads) = (sizes.input(Self::X), sizes.unit(), sizes.threads());
         let products =
             self.packed_products::<T>(sizes.input(Self::WEIGHT), sizes.pass(), sizes.wants(Self::X));
         let packed = |wanted, bytes| if wanted { bytes } else { 0 };
-        let prepared = packed(products.has_logits(), PackedMatrix::<T>::bytes_of(height, classes))
-            + packed(products.has_inputs(), PackedMatrix::<T>::bytes_of(classes, height));
+        let prepared = packed(products.has_logits(), PackedMatrix::<T>::bytes_of(unit, height, classes))
+            + packed(products.has_inputs(), PackedMatrix::<T>::bytes_of(unit, classes, height));
+        let chunk = chunk_rows(cpu(), classes, threads).min(rows);
         let columns = match products.has_logits() {
             true => 0,
-            false => sizes.threads() * PackedMatrix::<T>::bytes_of(height, columns_at_once(cpu(), height)),
+            false => threads * PackedMatrix::<T>::bytes_of(unit, height, columns_at_once(cpu(), height)),
         };
-        let logits = chunk_rows(cpu(), classes, sizes.threads()).min(rows) * classes * size_of::<T>();
+        let read = if products.has_inputs() { classes } else { 0 };
+        let rounded = RoundedRows::<T>::bytes_of(unit, chunk, read)
+            + threads * RoundedRows::<T>::bytes_of(unit, chunk, height);
         let gradient = match sizes.pass() {
-            Pass::Backward => affine_gradient_bytes::<T>(height, classes, self.transposed, sizes.threads()),
+            Pass::Backward => affine_gradient_bytes::<T>(unit, (height, classes), self.transposed, threads),
             Pass::Forward => 0,
         };
         let unprepared = if sizes.is_prepared() { 0 } else { prepared };
         CallMemory::prepared(prepared)
             .scratch::<Scratch<T>>(unprepared)
-            .scratch::<Scratch<T>>(logits)
-            .scratch::<Scratch<T>>(columns)
+            .scratch::<Scratch<T>>(chunk * classes * size_of::<T>())
+            .scratch::<Scratch<T>>(columns + rounded)
             .scratch::<Scratch<T>>(gradient)
     }
 }
@@ -325,9 +329,13 @@ struct Weights<T: Float> {
 }
 
 impl<T: Float> Weights<T> {
-    fn pack(&mut self, weight: View<'_, T>, transposed: Transpose, products: Products) {
+    fn pack(&mut self, weight: View<'_, T>, (transposed, unit): (Transpose, MatrixUnit), products: Products) {
         let put = |packed: &mut Option<PackedMatrix<T>>, wanted: bool, transpose| match wanted {
-            true => packed.get_or_insert_default().pack(weight, transpose),
+            true => {
+                let packed = packed.get_or_insert_default();
+                packed.set_unit(unit);
+                packed.pack(weight, transpose);
+            }
             false => *packed = None,
         };
         put(&mut self.logits, products.has_logits(), transposed);
@@ -339,34 +347,40 @@ impl<T: Float> Weights<T> {
         &'a mut self,
         before: Option<&'a Self>,
         weight: View<'_, T>,
-        transposed: Transpose,
+        how: (Transpose, MatrixUnit),
         products: Products,
     ) -> &'a Self {
         if let Some(weights) = before {
             return weights;
         }
-        self.pack(weight, transposed, products);
+        self.pack(weight, how, products);
         self
     }
 }
 
-/// Scratch memory of a call: the logits of a chunk, packed columns of W for each thread, the packed operands of products, and
-/// the packed weights if the caller has not packed the weights.
+/// Scratch memory of a call: the logits of a chunk, the memory of each thread, the packed operands of products, and the packed weights if the caller has not packed the weights.
 #[derive(Default)]
 struct Scratch<T: Float> {
     weights: Weights<T>,
     logits: Vec<T>,
-    columns: Vec<PackedMatrix<T>>,
+    rooms: Vec<LogitsRoom<T>>,
     gradient: GradientRoom<T>,
+}
+
+/// Scratch memory of a thread: packed columns of W, if W is not packed for the logits, and, in bf16, rounded rows.
+#[derive(Default)]
+struct LogitsRoom<T: Float> {
+    columns: PackedMatrix<T>,
+    rounded: RoundedRows<T>,
 }
 
 /// The number of threads and the buffers of a call.
 struct Tools<'a, T: Float> {
     threads: usize,
+    unit: MatrixUnit,
     /// The buffer for the logits of one chunk.
     logits: &'a mut Vec<T>,
-    /// Columns of W for each thread, if W is not packed for the logits.
-    columns: &'a mut Vec<PackedMatrix<T>>,
+    rooms: &'a mut Vec<LogitsRoom<T>>,
     gradient: &'a mut GradientRoom<T>,
 }
 
@@ -427,7 +441,7 @@ fn all<T: RowValue>(
     mut sums: Option<Sums<'_, T>>,
     tools: Tools<'_, T>,
 ) -> Result<()> {
-    let Tools { threads, logits: room, columns, gradient } = tools;
+    let Tools { threads, unit, logits: room, rooms, gradient } = tools;
     // A W that is not packed for the logits is not transposed.
     let classes = weights.logits.as_ref().map_or(weight.width(), PackedMatrix::n);
     let most = chunk_rows(cpu(), classes, threads).min(rows.rows());
@@ -440,13 +454,15 @@ fn all<T: RowValue>(
         let x = chunk.x;
         let mut logits = ViewMut::new(room, count, classes);
         let parts = helpers(count * x.width() * classes, WORTH_DIVIDING, threads);
+        rooms.resize_with(parts.max(rooms.len()), LogitsRoom::default);
+        let rooms = &mut rooms[..parts];
         if weights.logits.is_none() {
-            columns.resize_with(parts.max(columns.len()), PackedMatrix::new);
-            by_columns(x, weight, shared.bias, logits.reborrow(), &mut columns[..parts]);
+            rooms.iter_mut().for_each(|room| room.columns.set_unit(unit));
+            by_columns(x, weight, shared.bias, logits.reborrow(), rooms);
         }
-        take(shared, weights, chunk, logits.reborrow(), parts)?;
+        take(shared, weights, chunk, logits.reborrow(), rooms)?;
         if let Some(sums) = &mut sums {
-            add(x, logits.as_view(), sums, gradient, threads);
+            add(x, logits.as_view(), sums, (unit, gradient), threads);
         }
         if after.rows() == 0 {
             return Ok(());
@@ -462,7 +478,7 @@ fn by_columns<T: RowValue>(
     weight: View<'_, T>,
     bias: Option<&[T]>,
     mut logits: ViewMut<'_, T>,
-    rooms: &mut [PackedMatrix<T>],
+    rooms: &mut [LogitsRoom<T>],
 ) {
     let classes = weight.width();
     if rooms.len() > 1 && classes > 1 {
@@ -477,11 +493,12 @@ fn by_columns<T: RowValue>(
         return;
     }
     let at_once = columns_at_once(cpu(), weight.rows());
+    let LogitsRoom { columns, rounded } = &mut rooms[0];
     for from in (0..classes).step_by(at_once) {
         let to = classes.min(from + at_once);
-        rooms[0].pack(weight.columns(from, to), Transpose::No);
+        columns.pack(weight.columns(from, to), Transpose::No);
         let bias = bias.map(|bias| &bias[from..to]);
-        affine(x, &rooms[0], bias, logits.reborrow().columns(from, to), Assign::Write, 1);
+        affine(x, columns, bias, logits.reborrow().columns(from, to), Assign::Write, rounded, 1);
     }
 }
 
@@ -492,27 +509,28 @@ fn take<T: RowValue>(
     weights: &Weights<T>,
     rows: Chunk<'_, T>,
     mut logits: ViewMut<'_, T>,
-    threads: usize,
+    rooms: &mut [LogitsRoom<T>],
 ) -> Result<()> {
+    let threads = rooms.len();
     if threads > 1 && rows.rows() > 1 {
-        let left = threads / 2;
-        let middle = (rows.rows() * left / threads).max(1);
+        let (left, right) = rooms.split_at_mut(threads / 2);
+        let middle = (rows.rows() * left.len() / threads).max(1);
         let (above, below) = rows.split(middle);
         let (logits_above, logits_below) = logits.split_rows(middle);
         let (a, b) = join(
             || take(shared, weights, above, logits_above, left),
-            || take(shared, weights, below, logits_below, threads - left),
+            || take(shared, weights, below, logits_below, right),
         );
         // If both halves fail, the error of the first half is returned, since it names the smaller row number.
         return a.and(b);
     }
     if let Some(weights) = &weights.logits {
-        affine(rows.x, weights, shared.bias, logits.reborrow(), Assign::Write, 1);
+        affine(rows.x, weights, shared.bias, logits.reborrow(), Assign::Write, &mut rooms[0].rounded, 1);
     }
     let Chunk { first, loss, dloss, dx, .. } = rows;
     sweep(Losses { shared, first, logits: logits.reborrow(), loss, dloss })?;
     if let (Some((dx, assign)), Some(weights)) = (dx, &weights.inputs) {
-        product(logits.as_view(), weights, dx, assign);
+        product(logits.as_view(), weights, dx, assign, &mut rooms[0].rounded);
     }
     Ok(())
 }
@@ -523,13 +541,13 @@ fn add<T: RowValue>(
     x: View<'_, T>,
     dlogits: View<'_, T>,
     sums: &mut Sums<'_, T>,
-    room: &mut GradientRoom<T>,
+    (unit, room): (MatrixUnit, &mut GradientRoom<T>),
     threads: usize,
 ) {
     let after = |assign: &mut Assign| std::mem::replace(assign, Assign::Add);
     let weight = sums.dw.as_mut().map(|(dw, assign, turn)| (x, (dw.reborrow(), after(assign), *turn)));
     let bias = sums.db.as_mut().map(|(db, assign)| (db.row(0), after(assign)));
-    affine_gradient(dlogits, weight, bias, room, threads);
+    affine_gradient(dlogits, weight, bias, unit, room, threads);
 }
 
 /// Computes the losses of a chunk from the logits and, if requested, replaces the logits by their gradient.

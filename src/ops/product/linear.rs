@@ -4,7 +4,8 @@ use ndarray::{Array2, array};
 
 use crate::error::{Error, Result};
 use crate::kernels::{
-    Float, GradientRoom, PackedMatrix, Transpose, View, affine, affine_gradient, affine_gradient_bytes,
+    Float, GradientRoom, MatrixUnit, PackedMatrix, RoundedRows, Transpose, View, affine, affine_gradient,
+    affine_gradient_bytes,
 };
 use crate::lod::Lod;
 use crate::operator::sample::numbers;
@@ -12,7 +13,7 @@ use crate::operator::{
     Attributes, Backward, CheckCase, Cost, Extent, Forward, Gradient, Hints, InferShape, Merge, Op, Pass,
     Prepare, RowValue, Spec, Work,
 };
-use crate::operator::{CallMemory, CallSizes};
+use crate::operator::{CallMemory, CallSizes, RunFacts};
 use crate::tensor::Variable;
 use crate::with_float;
 use crate::{builder_methods, operator};
@@ -93,8 +94,8 @@ fn pack<'v, T: Float + 'v>(
     packed: &mut PackedMatrix<T>,
     count: usize,
     weight: impl Fn(usize) -> Result<View<'v, T>>,
-    transposed: Transpose,
-    purpose: PackedFor,
+    (transposed, purpose): (Transpose, PackedFor),
+    unit: MatrixUnit,
 ) -> Result<()> {
     let (turn, take) = match purpose {
         PackedFor::Product => (Transpose::No, transposed),
@@ -107,6 +108,7 @@ fn pack<'v, T: Float + 'v>(
         (height, width) = (inputs, width + outputs);
     }
     let (rows, columns) = turn.shape((height, width));
+    packed.set_unit(unit);
     packed.resize(rows, columns);
     let mut at = 0;
     for k in 0..count {
@@ -123,6 +125,7 @@ struct Scratch<T: Float> {
     weights: PackedMatrix<T>,
     /// All biases of the call, concatenated.
     bias: Vec<T>,
+    rounded: RoundedRows<T>,
 }
 
 /// Infers the spec of a product of x and weights. `x` and the weights may have any storages; the output has the storage
@@ -197,6 +200,7 @@ impl Op for Linear {
             separate_gradients: true,
             prepares: true,
             divides_columns: true,
+            multiplies: true,
             merges,
             ..Hints::default()
         }
@@ -214,12 +218,13 @@ impl Op for Linear {
                     Pass::Forward => PackedFor::Product,
                     Pass::Backward => PackedFor::InputGradient,
                 };
+                let unit = prepare.unit();
                 let mut weights = std::mem::take(prepare.keep::<PackedMatrix<T>>());
                 let constant = |k| {
                     let expected = || Error::new("weight", "a constant", "a variable that changes");
                     prepare.constant_at::<T>(Self::WEIGHT, k).ok_or_else(expected)
                 };
-                pack(&mut weights, prepare.count(Self::WEIGHT), constant, self.transposed, purpose)?;
+                pack(&mut weights, prepare.count(Self::WEIGHT), constant, (self.transposed, purpose), unit)?;
                 *prepare.keep::<PackedMatrix<T>>() = weights;
             }
             Ok(())
@@ -284,28 +289,32 @@ impl Op for Linear {
 
 impl Linear {
     fn memory_of<T: RowValue>(&self, sizes: &CallSizes<'_>) -> CallMemory {
-        let ((_, inputs), (_, outputs)) = (sizes.input(Self::X), sizes.output(Self::OUT));
+        let ((rows, inputs), (_, outputs)) = (sizes.input(Self::X), sizes.output(Self::OUT));
+        let unit = sizes.unit();
         let number = size_of::<T>();
-        let packed = match sizes.pass() {
-            Pass::Forward => PackedMatrix::<T>::bytes_of(inputs, outputs),
-            Pass::Backward if sizes.wants(Self::X) => PackedMatrix::<T>::bytes_of(outputs, inputs),
-            Pass::Backward => 0,
+        let (packed, read) = match sizes.pass() {
+            Pass::Forward => (PackedMatrix::<T>::bytes_of(unit, inputs, outputs), inputs),
+            Pass::Backward if sizes.wants(Self::X) => {
+                (PackedMatrix::<T>::bytes_of(unit, outputs, inputs), outputs)
+            }
+            Pass::Backward => (0, 0),
         };
         let bias = if sizes.count(Self::BIAS) > 1 { sizes.threads() * outputs * number } else { 0 };
         let gradient = match sizes.wants(Self::WEIGHT) {
-            true => affine_gradient_bytes::<T>(inputs, outputs, self.transposed, sizes.threads()),
+            true => affine_gradient_bytes::<T>(unit, (inputs, outputs), self.transposed, sizes.threads()),
             false => 0,
         };
         let unprepared = if sizes.is_prepared() { 0 } else { packed };
         CallMemory::prepared(packed)
             .scratch::<Scratch<T>>(unprepared)
             .scratch::<Scratch<T>>(bias)
+            .scratch::<Scratch<T>>(RoundedRows::<T>::bytes_of(unit, rows, read))
             .scratch::<GradientRoom<T>>(gradient)
     }
 
     fn products<T: RowValue>(&self, run: &mut Forward<'_>) -> Result<()> {
         let (x, out) = (run.input::<T>(Self::X)?, run.output::<T>(Self::OUT)?);
-        let (assign, threads) = (run.assign(), run.run().threads);
+        let (assign, RunFacts { threads, unit, .. }) = (run.assign(), run.run());
         let mut room = std::mem::take(run.scratch().get::<Scratch<T>>());
         let weights = match run.prepared::<PackedMatrix<T>>() {
             Some(weights) => weights,
@@ -314,8 +323,8 @@ impl Linear {
                     &mut room.weights,
                     run.count(Self::WEIGHT),
                     |k| run.input_at(Self::WEIGHT, k),
-                    self.transposed,
-                    PackedFor::Product,
+                    (self.transposed, PackedFor::Product),
+                    unit,
                 )?;
                 &room.weights
             }
@@ -331,7 +340,7 @@ impl Linear {
                 Some(&room.bias[..])
             }
         };
-        affine(x, weights, bias, out, assign, threads);
+        affine(x, weights, bias, out, assign, &mut room.rounded, threads);
         *run.scratch().get::<Scratch<T>>() = room;
         Ok(())
     }
@@ -340,7 +349,7 @@ impl Linear {
         let Some(dout) = run.output_gradient::<T>(Self::OUT)? else {
             return Err(Error::new("linear", "a gradient of its output", "none"));
         };
-        let threads = run.run().threads;
+        let RunFacts { threads, unit, .. } = run.run();
         if let Some((dx, assign)) = run.gradient::<T>(Self::X)? {
             let mut room = std::mem::take(run.scratch().get::<Scratch<T>>());
             let weights = match run.prepared::<PackedMatrix<T>>() {
@@ -350,13 +359,13 @@ impl Linear {
                         &mut room.weights,
                         run.count(Self::WEIGHT),
                         |k| run.input_at(Self::WEIGHT, k),
-                        self.transposed,
-                        PackedFor::InputGradient,
+                        (self.transposed, PackedFor::InputGradient),
+                        unit,
                     )?;
                     &room.weights
                 }
             };
-            affine(dout, weights, None, dx, assign, threads);
+            affine(dout, weights, None, dx, assign, &mut room.rounded, threads);
             *run.scratch().get::<Scratch<T>>() = room;
         }
         let mut from = 0;
@@ -370,7 +379,7 @@ impl Linear {
             };
             let mut bias = run.gradient_at::<T>(Self::BIAS, k)?;
             let bias = bias.as_mut().map(|(db, assign)| (db.row(0), *assign));
-            affine_gradient(dout.columns(from, to), weight, bias, run.scratch().get(), threads);
+            affine_gradient(dout.columns(from, to), weight, bias, unit, run.scratch().get(), threads);
             from = to;
         }
         Ok(())

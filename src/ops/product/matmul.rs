@@ -1,10 +1,12 @@
 //! `matmul`: the product of two matrices that are not batched.
 
 use crate::error::{Error, Result};
-use crate::kernels::{Assign, Float, PackedMatrix, Transpose, View, ViewMut, emptied, product};
+use crate::kernels::{
+    Assign, Float, MatrixUnit, PackedMatrix, RoundedRows, Transpose, View, ViewMut, emptied, product,
+};
 use crate::operator::sample::numbers;
 use crate::operator::{
-    Backward, CallMemory, CallSizes, CheckCase, Cost, Extent, Facts, Forward, Gradient, InferShape,
+    Backward, CallMemory, CallSizes, CheckCase, Cost, Extent, Facts, Forward, Gradient, Hints, InferShape,
     LodEffect, Op, Pass, RowValue, Spec, Work,
 };
 use crate::{builder_methods, operator, with_float};
@@ -90,13 +92,18 @@ impl Op for Matmul {
     fn forward(&self, run: &mut Forward<'_>) -> Result<()> {
         with_float!(run.dtype(Self::X), T => {
             let (x, y, out) = (run.input::<T>(Self::X)?, run.input::<T>(Self::Y)?, run.output::<T>(Self::OUT)?);
-            run.scratch().get::<Scratch<T>>().multiply((x, self.transpose_x), (y, self.transpose_y), out, Assign::Write);
+            let unit = run.run().unit;
+            run.scratch().get::<Scratch<T>>().multiply((x, self.transpose_x), (y, self.transpose_y), (out, Assign::Write), unit);
             Ok(())
         })
     }
 
     fn backward(&self, run: &mut Backward<'_>) -> Result<()> {
         with_float!(run.dtype(Self::X), T => backward::<T>(self, run))
+    }
+
+    fn hints(&self) -> Hints {
+        Hints { multiplies: true, ..Hints::default() }
     }
 
     fn gradient(&self, wrt: usize, _: &[Vec<Spec>]) -> Gradient {
@@ -141,12 +148,13 @@ impl Op for Matmul {
 impl Matmul {
     fn memory_of<T: RowValue>(&self, sizes: &CallSizes<'_>) -> CallMemory {
         let ((rows, width), (m, n)) = (sizes.input(Self::X), sizes.output(Self::OUT));
-        let k = if self.transpose_x { rows } else { width };
+        let (k, unit) = (if self.transpose_x { rows } else { width }, sizes.unit());
         // The bytes of a product of an m × k matrix and a k × n matrix: of the packed right factor and, if `transposed`
-        // is set, of the transposed left factor.
+        // is set, of the transposed left factor, and of the rounded left factor.
         let product = |wanted: bool, transposed: bool, (m, k, n): (usize, usize, usize)| {
-            let packed = if wanted { PackedMatrix::<T>::bytes_of(k, n) } else { 0 };
-            (packed, if wanted && transposed { m * k * size_of::<T>() } else { 0 })
+            let packed = if wanted { PackedMatrix::<T>::bytes_of(unit, k, n) } else { 0 };
+            let turned = if wanted && transposed { m * k * size_of::<T>() } else { 0 };
+            (packed, turned, if wanted { RoundedRows::<T>::bytes_of(unit, m, k) } else { 0 })
         };
         let backward = |slot| sizes.pass() == Pass::Backward && sizes.wants(slot);
         let of_x = match self.transpose_x {
@@ -161,6 +169,7 @@ impl Matmul {
         CallMemory::default()
             .scratch::<Scratch<T>>(out.0.max(of_x.0).max(of_y.0))
             .scratch::<Scratch<T>>(out.1.max(of_x.1).max(of_y.1))
+            .scratch::<Scratch<T>>(out.2.max(of_x.2).max(of_y.2))
     }
 }
 
@@ -168,31 +177,33 @@ fn backward<T: RowValue>(op: &Matmul, run: &mut Backward<'_>) -> Result<()> {
     let Some(dout) = run.output_gradient::<T>(Matmul::OUT)? else {
         return Err(Error::new("matmul", "a gradient of its output", "none"));
     };
+    let unit = run.run().unit;
     // dA = dout · Bᵀ and dB = Aᵀ · dout; if x or y is transposed, its gradient is the transpose of dA or dB.
     if let Some((dx, assign)) = run.gradient::<T>(Matmul::X)? {
         let y = run.input::<T>(Matmul::Y)?;
         let room = run.scratch().get::<Scratch<T>>();
         match op.transpose_x {
-            false => room.multiply((dout, false), (y, !op.transpose_y), dx, assign),
-            true => room.multiply((y, op.transpose_y), (dout, true), dx, assign),
+            false => room.multiply((dout, false), (y, !op.transpose_y), (dx, assign), unit),
+            true => room.multiply((y, op.transpose_y), (dout, true), (dx, assign), unit),
         }
     }
     if let Some((dy, assign)) = run.gradient::<T>(Matmul::Y)? {
         let x = run.input::<T>(Matmul::X)?;
         let room = run.scratch().get::<Scratch<T>>();
         match op.transpose_y {
-            false => room.multiply((x, !op.transpose_x), (dout, false), dy, assign),
-            true => room.multiply((dout, true), (x, op.transpose_x), dy, assign),
+            false => room.multiply((x, !op.transpose_x), (dout, false), (dy, assign), unit),
+            true => room.multiply((dout, true), (x, op.transpose_x), (dy, assign), unit),
         }
     }
     Ok(())
 }
 
-/// Scratch memory of a product: the packed right factor, and the transpose of the left factor.
+/// Scratch memory of a product: the packed right factor, and the transposed and the rounded left factor.
 #[derive(Default)]
 struct Scratch<T: Float> {
     packed: PackedMatrix<T>,
     transposed: Vec<T>,
+    rounded: RoundedRows<T>,
 }
 
 impl<T: Float> Scratch<T> {
@@ -201,17 +212,19 @@ impl<T: Float> Scratch<T> {
         &mut self,
         a: (View<'_, T>, bool),
         b: (View<'_, T>, bool),
-        out: ViewMut<'_, T>,
-        assign: Assign,
+        (out, assign): (ViewMut<'_, T>, Assign),
+        unit: MatrixUnit,
     ) {
+        self.packed.set_unit(unit);
         self.packed.pack(b.0, if b.1 { Transpose::Yes } else { Transpose::No });
         if !a.1 {
-            return product(a.0, &self.packed, out, assign);
+            return product(a.0, &self.packed, out, assign, &mut self.rounded);
         }
         emptied(&mut self.transposed, a.0.rows() * a.0.width());
         for j in 0..a.0.width() {
             self.transposed.extend(a.0.iter().map(|row| row[j]));
         }
-        product(View::new(&self.transposed, a.0.width(), a.0.rows()), &self.packed, out, assign);
+        let a = View::new(&self.transposed, a.0.width(), a.0.rows());
+        product(a, &self.packed, out, assign, &mut self.rounded);
     }
 }

@@ -25,6 +25,9 @@ impl Program {
         if self.seed != other.seed {
             return Some(format!("seed {} instead of {}", other.seed, self.seed));
         }
+        if self.unit != other.unit {
+            return Some(format!("matrix products in {} instead of {}", other.unit, self.unit));
+        }
         let both = self.vars.iter().zip(&other.vars);
         if let Some((ours, theirs)) = both.clone().find(|(ours, theirs)| ours != theirs) {
             let (a, b) = (format!("{ours:?}"), format!("{theirs:?}"));

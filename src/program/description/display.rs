@@ -11,6 +11,7 @@ use super::program::Program;
 use super::var_desc::{VarKind, VarRole};
 use crate::operator::attributes::Attributes;
 use crate::operator::extent::{BlockId, Spec, VarId};
+use crate::operator::precision::MatrixUnit;
 
 /// The maximum nesting depth that is indented; deeper step blocks are listed after the root block.
 const MAX_DEPTH: usize = 16;
@@ -91,9 +92,13 @@ impl fmt::Display for Program {
         let blocks = self.blocks.len().saturating_sub(1);
         let plural = if blocks == 1 { "" } else { "s" };
         let (parameters, numbers) = (self.trained_parameters().count(), self.trained_parameter_count());
+        let unit = match self.unit {
+            MatrixUnit::F32 => String::new(),
+            unit => format!(", matrix products in {unit}"),
+        };
         writeln!(
             f,
-            "program: {parameters} trainable variables of {numbers} numbers, {blocks} step block{plural}, seed {}",
+            "program: {parameters} trainable variables of {numbers} numbers, {blocks} step block{plural}, seed {}{unit}",
             self.seed
         )?;
         for (role, title) in [

@@ -10,6 +10,7 @@ use crate::operator::attributes::Attributes;
 use crate::operator::extent::{BlockId, Extent, LevelId, Spec, VarId};
 use crate::operator::facts::Reach;
 use crate::operator::infer::infer;
+use crate::operator::precision::MatrixUnit;
 use crate::operator::registry::Registry;
 use crate::operator::shapes::{InputSlots, Phase};
 use crate::operator::signature::Slot;
@@ -33,12 +34,21 @@ pub struct Program {
     pub(crate) levels: u32,
     /// The seed of the initialisers and of the random operators.
     pub seed: u64,
+    /// The unit that computes the matrix products of f32 numbers, and so their precision.
+    pub unit: MatrixUnit,
     pub(in crate::program) names: Names,
 }
 
 impl Default for Program {
     fn default() -> Self {
-        Self { vars: Vec::new(), blocks: vec![Block::default()], levels: 0, seed: 0, names: Names::default() }
+        Self {
+            vars: Vec::new(),
+            blocks: vec![Block::default()],
+            levels: 0,
+            seed: 0,
+            unit: MatrixUnit::F32,
+            names: Names::default(),
+        }
     }
 }
 

@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use crate::error::{Error, ErrorKind, Result};
 use crate::operator::attributes::{self, Attributes};
 use crate::operator::extent::{self, BlockId, LevelId, Levels, Shape, VarId};
+use crate::operator::precision::MatrixUnit;
 use crate::program::description::op_desc::{self, OpDesc, Role, SlotVars, StepDesc};
 use crate::program::description::program::{self, Program};
 use crate::program::description::var_desc::{self, VarDesc, VarKind, VarRole};
@@ -24,6 +25,8 @@ record! {
         2 blocks: Vec<Block>,
         3 levels: u32,
         4 seed: u64,
+        /// `None` for f32.
+        5 unit: Option<NamedEntry<MatrixUnit>>,
     }
 }
 
@@ -194,6 +197,7 @@ impl From<&Program> for StoredProgram {
             blocks: all(&program.blocks),
             levels: program.levels,
             seed: program.seed,
+            unit: Some(program.unit).filter(|&unit| unit != MatrixUnit::F32).map(NamedEntry),
         }
     }
 }
@@ -202,9 +206,10 @@ impl TryFrom<StoredProgram> for Program {
     type Error = Error;
 
     fn try_from(stored: StoredProgram) -> Result<Self> {
-        let StoredProgram { variables, blocks, levels, seed } = stored;
+        let StoredProgram { variables, blocks, levels, seed, unit } = stored;
         let (vars, blocks) = (checked(variables)?, checked(blocks)?);
-        Ok(Self { vars, blocks, levels, seed, ..Self::default() })
+        let unit = unit.map_or(MatrixUnit::F32, |NamedEntry(unit)| unit);
+        Ok(Self { vars, blocks, levels, seed, unit, ..Self::default() })
     }
 }
 

@@ -4,7 +4,7 @@ use std::ops::Neg;
 
 use super::SelectedRows;
 use crate::error::{AtCaller, Error, Result};
-use crate::kernels::{Assign, Float, PackedMatrix, Transpose, View, ViewMut, affine};
+use crate::kernels::{Assign, Float, PackedMatrix, RoundedRows, Transpose, View, ViewMut, affine};
 use crate::tensor::dense::{Combine, Pair};
 use crate::tensor::{DType, Dense, Element, meeting, with_element};
 
@@ -218,7 +218,7 @@ fn product_kernel<T: Element + Float>(x: &Dense, y: &Dense, out: &mut Dense) -> 
     packed.pack(View::new(y.as_slice::<T>()?, y.rows(), y.width()), Transpose::No);
     let x = View::new(x.as_slice::<T>()?, x.rows(), x.width());
     let to = ViewMut::new(out.as_mut_slice::<T>()?, x.rows(), y.width());
-    affine(x, &packed, None, to, Assign::Write, rayon::current_num_threads());
+    affine(x, &packed, None, to, Assign::Write, &mut RoundedRows::default(), rayon::current_num_threads());
     Ok(())
 }
 

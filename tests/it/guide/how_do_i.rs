@@ -127,6 +127,20 @@ fn clip_gradients() -> unpadded::Result<()> {
 }
 
 #[test]
+fn train_in_bf16_mixed_precision() -> unpadded::Result<()> {
+    let data = labelled()?;
+    use unpadded::{Builder, DType, layers::Embedding, ops::Pool};
+    let FirstModel { net, words, label, h, logits, loss } = first_model();
+    use unpadded::Precision;
+    use unpadded::optimizer::Adam;
+    use unpadded::train::{Trainer, Until};
+    let mut trainer = Trainer::new(net, loss, &Adam::new(1e-3))?.precision(Precision::Bf16).allow_slow();
+    trainer = trainer.progress(unpadded::train::Progress::Quiet);
+    trainer.fit(&data, &data, Until::Steps(1))?;
+    Ok(())
+}
+
+#[test]
 fn change_the_learning_rate_over_time() -> unpadded::Result<()> {
     let data = labelled()?;
     use unpadded::{Builder, DType, layers::Embedding, ops::Pool};

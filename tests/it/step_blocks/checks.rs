@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use unpadded::executor::{Executor, Scope, Stage, interpret};
-use unpadded::op::Reach;
+use unpadded::op::{MatrixUnit, Reach};
 use unpadded::optimizer::{Adagrad, Adam, Optimizer, Sgd};
 use unpadded::program::{Role, VarId};
 use unpadded::tensor::Dense;
@@ -35,7 +35,13 @@ pub(super) fn check(case: &Case, kind: Kind, worst: &mut Worst) -> Check {
     for &var in &case.gradients {
         scale = scale.max(largest(&numbers(&expect(var)?)));
     }
-    let tolerance = if kind.dtype == DType::F32 { 1e-4 } else { 1e-11 };
+    // The compiler may sum in another order than the interpreter. In bf16, a sum that differs by a rounding can become another
+    // number of 8 bits when it is an operand of the next product.
+    let tolerance = match (kind.dtype, case.program.unit) {
+        (DType::F32, MatrixUnit::F32) => 1e-4,
+        (DType::F32, _) => 5e-2,
+        _ => 1e-11,
+    };
     for (k, &var) in all.iter().enumerate() {
         let expected = expect(var)?;
         if one[k].shape() != expected.shape() || one[k].dtype() != expected.dtype() {

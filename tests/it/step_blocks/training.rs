@@ -120,7 +120,13 @@ impl<'a> Trained<'a> {
 
     /// The updates of a step.
     fn update(&self, values: &mut HashMap<VarId, Variable>, step: u64) -> Result<()> {
-        let facts = RunFacts { mode: Mode::Train, step, seed: self.program.seed, threads: 1 };
+        let facts = RunFacts {
+            mode: Mode::Train,
+            step,
+            seed: self.program.seed,
+            threads: 1,
+            unit: self.program.unit,
+        };
         for op in self.program.root().ops.iter().filter(|op| op.role == Role::Update) {
             let mut operands = Vec::new();
             for bound in op.inputs.iter().chain(&op.outputs) {

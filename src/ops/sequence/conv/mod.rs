@@ -8,14 +8,14 @@ use ndarray::Array2;
 
 use crate::error::{Error, Result};
 use crate::kernels::{
-    ConvGradient, ConvRoom, ConvRows, Float, GradientRoom, PackedMatrix, Transpose, View, affine_gradient,
-    conv_forward, conv_gradient, conv_padding_gradient, depthwise_forward, depthwise_gradient,
-    depthwise_padding_gradient,
+    ConvGradient, ConvRoom, ConvRows, Float, GradientRoom, MatrixUnit, PackedMatrix, Transpose, View,
+    affine_gradient, conv_forward, conv_gradient, conv_padding_gradient, depthwise_forward,
+    depthwise_gradient, depthwise_padding_gradient,
 };
 use crate::operator::sample::numbers;
 use crate::operator::{
     Backward, CallMemory, CallSizes, CheckCase, Cost, Extent, Facts, Forward, Gradient, Hints, InferShape,
-    LodEffect, Op, Pass, Prepare, RowValue, Sequences, Spec, Work,
+    LodEffect, Op, Pass, Prepare, RowValue, RunFacts, Sequences, Spec, Work,
 };
 use crate::tensor::Variable;
 use crate::with_float;
@@ -187,7 +187,13 @@ impl Op for SequenceConv {
     }
 
     fn hints(&self) -> Hints {
-        Hints { accumulates: true, separate_gradients: true, prepares: true, ..Hints::default() }
+        Hints {
+            accumulates: true,
+            separate_gradients: true,
+            prepares: true,
+            multiplies: true,
+            ..Hints::default()
+        }
     }
 
     fn memory(&self, sizes: &CallSizes<'_>) -> CallMemory {
@@ -201,7 +207,8 @@ impl Op for SequenceConv {
                 && (prepare.pass() == Pass::Forward || wanted)
             {
                 let pass = prepare.pass();
-                self.pack(filter, pass, prepare.keep::<Vec<PackedMatrix<T>>>());
+                let how = (pass, prepare.unit());
+                self.pack(filter, how, prepare.keep::<Vec<PackedMatrix<T>>>());
             }
             Ok(())
         })
@@ -261,21 +268,21 @@ impl SequenceConv {
         if group.is_a_column() {
             return CallMemory::default();
         }
-        let (forward, threads) = (sizes.pass() == Pass::Forward, sizes.threads());
+        let (forward, threads, unit) = (sizes.pass() == Pass::Forward, sizes.threads(), sizes.unit());
         let (k, n) = match forward {
             true => (self.length * group.input, group.output),
             false => (self.length * group.output, group.input),
         };
         let (of_x, of_padding) = (sizes.wants(Self::X), sizes.wants(Self::PADDING));
         let some = |wanted: bool, bytes: usize| if wanted { bytes } else { 0 };
-        let packed = self.groups * (PackedMatrix::<T>::bytes_of(k, n) + size_of::<PackedMatrix<T>>());
+        let packed = self.groups * (PackedMatrix::<T>::bytes_of(unit, k, n) + size_of::<PackedMatrix<T>>());
         let packed = some(forward || of_x || of_padding, packed);
         let widths = (group.input, group.output);
-        let filter = ConvGradient::<T>::bytes_of(rows, widths, self.groups, threads);
-        let padding = ConvGradient::<T>::padding_bytes_of(sizes.input(Self::PADDING).0, k);
+        let filter = ConvGradient::<T>::bytes_of(unit, rows, widths, self.groups, threads);
+        let padding = ConvGradient::<T>::padding_bytes_of(unit, sizes.input(Self::PADDING).0, k);
         CallMemory::prepared(packed)
             .scratch::<Scratch<T>>(some(!sizes.is_prepared(), packed))
-            .scratch::<Scratch<T>>(some(forward || of_x, threads * ConvRoom::<T>::bytes_of(rows, k)))
+            .scratch::<Scratch<T>>(some(forward || of_x, threads * ConvRoom::<T>::bytes_of(unit, rows, k)))
             .scratch::<Scratch<T>>(some(sizes.wants(Self::FILTER), filter))
             .scratch::<Scratch<T>>(some(of_padding, padding))
     }
@@ -292,12 +299,18 @@ impl SequenceConv {
 
     /// Packs the filter of each group for the forward product or, transposed, for the gradient of x. A depthwise filter is not
     /// packed.
-    fn pack<T: Float>(&self, filter: View<'_, T>, pass: Pass, packed: &mut Vec<PackedMatrix<T>>) {
+    fn pack<T: Float>(
+        &self,
+        filter: View<'_, T>,
+        (pass, unit): (Pass, MatrixUnit),
+        packed: &mut Vec<PackedMatrix<T>>,
+    ) {
         let Group { input, output } = self.group(filter);
         let count = if self.group(filter).is_a_column() { 0 } else { self.groups };
         packed.resize_with(count, PackedMatrix::new);
         for (g, packed) in packed.iter_mut().enumerate() {
             let filter = filter.columns(g * output, (g + 1) * output);
+            packed.set_unit(unit);
             match pass {
                 Pass::Forward => packed.pack(filter, Transpose::No),
                 Pass::Backward => {
@@ -324,7 +337,8 @@ impl SequenceConv {
     fn convolved<T: RowValue>(&self, run: &mut Forward<'_>) -> Result<()> {
         let (filter, bias) = (run.input::<T>(Self::FILTER)?, run.optional::<T>(Self::BIAS)?);
         let rows = self.rows(run.input::<T>(Self::X)?, run.optional(Self::PADDING)?, run.sequences(Self::X)?);
-        let (out, threads) = ((run.output::<T>(Self::OUT)?, run.assign()), run.run().threads);
+        let RunFacts { threads, unit, .. } = run.run();
+        let out = (run.output::<T>(Self::OUT)?, run.assign());
         let bias = bias.map(|bias| bias.row(0));
         if self.group(filter).is_a_column() {
             depthwise_forward(rows, filter, bias, out);
@@ -333,7 +347,7 @@ impl SequenceConv {
         let prepared = run.prepared::<Vec<PackedMatrix<T>>>();
         let Scratch { weights, conv: room, .. } = run.scratch().get::<Scratch<T>>();
         let weights = prepared.unwrap_or_else(|| {
-            self.pack(filter, Pass::Forward, weights);
+            self.pack(filter, (Pass::Forward, unit), weights);
             weights
         });
         conv_forward(rows, weights, bias, out, room, threads);
@@ -344,7 +358,8 @@ impl SequenceConv {
         let Some(dout) = run.output_gradient::<T>(Self::OUT)? else {
             return Err(Error::new("sequence_conv", "a gradient of its output", "none"));
         };
-        let (threads, sequences) = (run.run().threads, run.sequences(Self::X)?);
+        let RunFacts { threads, unit, .. } = run.run();
+        let sequences = run.sequences(Self::X)?;
         let (dx, dpadding) = (run.gradient::<T>(Self::X)?, run.gradient::<T>(Self::PADDING)?);
         if dx.is_some() || dpadding.is_some() {
             let filter = run.input::<T>(Self::FILTER)?;
@@ -353,7 +368,7 @@ impl SequenceConv {
             let Scratch { weights, conv: room, gradient } = run.scratch().get::<Scratch<T>>();
             let alone = self.group(filter).is_a_column();
             let weights = prepared.unwrap_or_else(|| {
-                self.pack(filter, Pass::Backward, weights);
+                self.pack(filter, (Pass::Backward, unit), weights);
                 weights
             });
             if let Some(to) = dpadding {
@@ -381,10 +396,10 @@ impl SequenceConv {
                 depthwise_gradient(rows, dout, to, threads);
             } else {
                 let room = &mut run.scratch().get::<Scratch<T>>().gradient;
-                conv_gradient(rows, dout, self.groups, to, bias.take(), room, threads);
+                conv_gradient(rows, dout, self.groups, to, bias.take(), (unit, room), threads);
             }
         }
-        affine_gradient(dout, None, bias, run.scratch().get::<GradientRoom<T>>(), threads);
+        affine_gradient(dout, None, bias, unit, run.scratch().get::<GradientRoom<T>>(), threads);
         Ok(())
     }
 }

@@ -1,0 +1,208 @@
+//! The precision of matrix products, and the unit of the CPU that computes them.
+//!
+//! In f32, products are computed by the vector instructions of the [`Path`]. In bf16, each operand is rounded to 8 bits of
+//! mantissa, and sums are f32. Two kinds of instructions multiply bf16 numbers, and they sum in different orders, so their
+//! results differ in bits: [`MatrixUnit::Bf16Pairs`] and [`MatrixUnit::Bf16Tiles`]. Each has a *twin*, plain code that computes
+//! the same bits on every machine.
+
+use std::sync::OnceLock;
+
+use super::half::{pairs, tiles};
+use super::path::{Implementation, MatrixUnit, Path, Precision, ProductEngine};
+use super::tile::{self, Size, Tile, TileFn};
+
+impl MatrixUnit {
+    /// Returns the unit of this CPU for a precision; `None` if the CPU has no unit for the precision.
+    pub fn of_cpu(precision: Precision) -> Option<Self> {
+        let fast = |unit: &Self| unit.is_fast();
+        match precision {
+            Precision::F32 => Some(MatrixUnit::F32),
+            Precision::Bf16 => [MatrixUnit::Bf16Tiles, MatrixUnit::Bf16Pairs].into_iter().find(fast),
+        }
+    }
+
+    /// Returns the precision of the operands.
+    pub fn precision(self) -> Precision {
+        match self {
+            MatrixUnit::F32 => Precision::F32,
+            MatrixUnit::Bf16Pairs | MatrixUnit::Bf16Tiles => Precision::Bf16,
+        }
+    }
+
+    /// Returns whether this CPU computes the unit's products faster than products in f32. On any other CPU, a twin computes the
+    /// products, with the same bits, many times slower.
+    pub fn is_fast(self) -> bool {
+        match self {
+            MatrixUnit::F32 => true,
+            // On Intel's CPUs, the instruction does no more multiply-adds than f32.
+            MatrixUnit::Bf16Pairs => self.is_native() && vendor() == *b"AuthenticAMD",
+            MatrixUnit::Bf16Tiles => self.is_native(),
+        }
+    }
+
+    /// Returns whether this CPU has the unit's instruction, and the instruction gives the bits of its twin.
+    pub fn is_native(self) -> bool {
+        static PAIRS: OnceLock<bool> = OnceLock::new();
+        static TILES: OnceLock<bool> = OnceLock::new();
+        match self {
+            MatrixUnit::F32 => true,
+            MatrixUnit::Bf16Pairs => {
+                *PAIRS.get_or_init(|| pairs::has_instruction() && same_bits(ProductEngine::Pairs))
+            }
+            MatrixUnit::Bf16Tiles => {
+                *TILES.get_or_init(|| tiles::has_instruction() && same_bits(ProductEngine::Tiles))
+            }
+        }
+    }
+
+    /// Returns the engine that computes the unit's products on this CPU.
+    pub(super) fn engine(self) -> ProductEngine {
+        let by = || if self.is_native() { Implementation::Instruction } else { Implementation::Twin };
+        match self {
+            MatrixUnit::F32 => ProductEngine::F32(Path::best()),
+            MatrixUnit::Bf16Pairs => ProductEngine::Pairs(by()),
+            MatrixUnit::Bf16Tiles => ProductEngine::Tiles(by()),
+        }
+    }
+}
+
+/// Returns the name of the CPU's vendor, 12 letters; empty on a CPU that is not x86.
+fn vendor() -> [u8; 12] {
+    #[cfg(target_arch = "x86_64")]
+    {
+        let leaf = std::arch::x86_64::__cpuid(0);
+        let mut name = [0; 12];
+        for (to, register) in name.chunks_exact_mut(4).zip([leaf.ebx, leaf.edx, leaf.ecx]) {
+            to.copy_from_slice(&register.to_le_bytes());
+        }
+        name
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    [0; 12]
+}
+
+impl ProductEngine {
+    /// Returns the number of columns in a vector of a panel.
+    pub(super) fn lanes(self) -> usize {
+        match self {
+            ProductEngine::F32(path) => tile::lanes(path),
+            ProductEngine::Pairs(_) | ProductEngine::Tiles(_) => 16,
+        }
+    }
+
+    /// Returns the number of vectors per panel for a matrix of `columns` columns.
+    pub(super) fn panel_vectors(self, columns: usize) -> usize {
+        match self {
+            ProductEngine::F32(path) => tile::panel_vectors(path, columns),
+            ProductEngine::Pairs(_) | ProductEngine::Tiles(_) => tile::PANEL_VECTORS,
+        }
+    }
+
+    /// Returns the maximum number of rows of a tile whose panels have `vectors` vectors.
+    pub(super) fn max_rows(self, vectors: usize) -> usize {
+        match self {
+            ProductEngine::F32(path) => tile::max_rows(path, vectors),
+            ProductEngine::Pairs(_) => tile::max_rows(Path::Avx512, vectors),
+            ProductEngine::Tiles(_) => tiles::MAX_ROWS,
+        }
+    }
+
+    /// Returns the maximum number of panels for a tile of `rows` rows.
+    pub(super) fn max_panels(self, vectors: usize, rows: usize) -> usize {
+        match self {
+            ProductEngine::F32(path) => tile::max_panels(path, vectors, rows),
+            ProductEngine::Pairs(_) => tile::max_panels(Path::Avx512, vectors, rows),
+            ProductEngine::Tiles(_) => 1,
+        }
+    }
+
+    /// Returns the number of words that one sum over `k` products reads of each operand; words beyond the k numbers are 0.
+    pub(super) fn words(self, k: usize) -> usize {
+        match self {
+            ProductEngine::F32(_) => k,
+            ProductEngine::Pairs(_) => k.div_ceil(2),
+            ProductEngine::Tiles(_) => k.div_ceil(2).next_multiple_of(tiles::WORDS),
+        }
+    }
+
+    /// Returns the number of words whose products are summed together: sums may be stored and continued at a multiple of this
+    /// number.
+    pub(super) fn step(self) -> usize {
+        if let ProductEngine::Tiles(_) = self { tiles::WORDS } else { 1 }
+    }
+
+    pub(super) fn is_f32(self) -> bool {
+        matches!(self, ProductEngine::F32(_))
+    }
+
+    /// Returns the function of a tile that reads rows of `a`.
+    pub(super) fn of_rows(self, size: Size) -> TileFn {
+        match self {
+            ProductEngine::F32(path) => tile::of_rows(path, size),
+            ProductEngine::Pairs(by) => pairs::of_rows(by, size),
+            ProductEngine::Tiles(by) => tiles::of_rows(by),
+        }
+    }
+}
+
+/// Returns whether an engine's instruction gives the bits of its twin, for operands of all magnitudes. A CPU or an emulator whose
+/// instruction differs is treated as a CPU without the instruction.
+fn same_bits(engine: fn(Implementation) -> ProductEngine) -> bool {
+    const WORDS: usize = 3 * tiles::WORDS;
+    let rows = engine(Implementation::Twin).max_rows(tile::PANEL_VECTORS);
+    let a = awkward_pairs((rows, WORDS), 1, |at| at / WORDS);
+    let b = awkward_pairs((WORDS, pairs::WIDTH), 2, |at| at % pairs::WIDTH);
+    let [ours, theirs] = [Implementation::Instruction, Implementation::Twin].map(|by| {
+        let mut c = vec![0.0f32; rows * pairs::WIDTH];
+        let tile = Tile {
+            rows,
+            panels: 1,
+            k: WORDS,
+            a: a.as_ptr(),
+            a_stride: WORDS,
+            b: b.as_ptr(),
+            b_stride: 0,
+            c: c.as_mut_ptr(),
+            c_stride: pairs::WIDTH,
+            columns: pairs::WIDTH,
+            from: std::ptr::null(),
+            from_stride: 0,
+            bias: std::ptr::null(),
+            add: false,
+        };
+        // SAFETY: the operands have the sizes that `tile` names. The caller has checked that the CPU has the instruction.
+        unsafe { engine(by).of_rows(Size { rows, panels: 1, vectors: tile::PANEL_VECTORS })(&tile) };
+        c
+    });
+    ours.iter().zip(&theirs).all(|(a, b)| a.to_bits() == b.to_bits() || a.is_nan() && b.is_nan())
+}
+
+/// Returns a matrix of pairs of bf16 numbers without a pattern, to test an instruction. `line` returns the row or the column of
+/// an index. In every fourth line, the numbers are near the square root of the smallest normal number, so that the products of
+/// two such lines are near the smallest normal number. Of the other numbers, most are near 1, and a few are zero, of any
+/// magnitude, infinite or NaN.
+pub(super) fn awkward_pairs(
+    (rows, width): (usize, usize),
+    seed: u64,
+    line: impl Fn(usize) -> usize,
+) -> Vec<f32> {
+    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    let mut next = || {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 32) as u32
+    };
+    let mut number = |line: usize| {
+        let (kind, bits) = (next() % 512, next() >> 16);
+        match (line % 4, kind) {
+            (0, _) => bits & 0x80ff | 0x2000,
+            (1, 0) => 0x7f80,
+            (1, 1) => 0x7fc0,
+            (1, 2..8) => bits & 0xff7f | 0x0100,
+            (_, 8..16) => bits & 0x8000,
+            (_, 16..64) => bits & 0xbfff | 0x0080,
+            _ => bits & 0x80ff | 0x3f00,
+        }
+    };
+    let mut pair = |line| f32::from_bits(number(line) | number(line) << 16);
+    (0..rows * width).map(|at| pair(line(at))).collect()
+}

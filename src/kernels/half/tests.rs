@@ -1,0 +1,371 @@
+//! Products in bf16 compared with sums in f64, and an instruction compared with its twin.
+
+use super::*;
+use crate::kernels::cpu::cpu;
+use crate::kernels::engine::awkward_pairs;
+use crate::kernels::float::Assign;
+use crate::kernels::gradient::by_tiles;
+use crate::kernels::path::{Implementation, MatrixUnit, ProductEngine};
+use crate::kernels::picked::{PickedRows, RowSource};
+use crate::kernels::product::product_by_tiles;
+use crate::kernels::products::{GradientRoom, Gradients, PackedMatrix, RoundedRows, Transpose};
+use crate::kernels::view::{View, ViewMut};
+use crate::kernels::{affine, numbers, product};
+
+/// Every engine that this CPU can run.
+fn engines() -> Vec<ProductEngine> {
+    let mut engines =
+        vec![ProductEngine::Pairs(Implementation::Twin), ProductEngine::Tiles(Implementation::Twin)];
+    engines.extend(pairs::has_instruction().then_some(ProductEngine::Pairs(Implementation::Instruction)));
+    engines.extend(tiles::has_instruction().then_some(ProductEngine::Tiles(Implementation::Instruction)));
+    engines
+}
+
+/// The second number of each pair of [`awkward_pairs`].
+fn awkward(shape: (usize, usize), seed: u64, line: impl Fn(usize) -> usize) -> Vec<f32> {
+    awkward_pairs(shape, seed, line).into_iter().map(|pair| numbers_of(pair).1).collect()
+}
+
+fn bf16(x: f32) -> f32 {
+    f32::from_bits(round(x) << 16)
+}
+
+/// Rounds to the nearest bf16 number with integers of 64 bits, another way than [`round`].
+fn nearest(x: f32) -> f32 {
+    if !x.is_normal() && !x.is_nan() && x.is_finite() {
+        return 0.0 * x.signum();
+    }
+    if !x.is_finite() {
+        return x;
+    }
+    let (below, above) = (x.to_bits() & 0xffff_0000, (x.to_bits() & 0xffff_0000).wrapping_add(0x1_0000));
+    let value = |bits: u32| match bits & 0x7fff_ffff {
+        // Beyond the largest number, as if the exponents went on.
+        0x7f80_0000 => 2f64.powi(128),
+        _ => f64::from(f32::from_bits(bits)).abs(),
+    };
+    let (low, high) = (f64::from(x).abs() - value(below), value(above) - f64::from(x).abs());
+    let up = high < low || high == low && above & 0x1_0000 == 0;
+    f32::from_bits(if up { above } else { below })
+}
+
+#[test]
+fn numbers_are_rounded_to_the_nearest_and_ties_to_even() {
+    let mut state = 7u32;
+    for at in 0..3_000_000u32 {
+        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        // Ties, numbers beside ties, and numbers of all kinds.
+        let bits = match at % 4 {
+            0 => state & 0xffff_0000 | 0x8000,
+            1 => (state & 0xffff_0000 | 0x8000).wrapping_add(at / 4 % 3).wrapping_sub(1),
+            _ => state ^ at << 16,
+        };
+        let x = f32::from_bits(bits);
+        let (ours, theirs) = (bf16(x), nearest(x));
+        assert!(
+            ours.to_bits() == theirs.to_bits() || ours.is_nan() && theirs.is_nan(),
+            "{x:e}: {ours:e} {theirs:e}"
+        );
+    }
+}
+
+/// Computes a fused multiply-add with integers: exact for operands of a small range of exponents.
+#[test]
+fn a_product_is_added_with_one_rounding() {
+    let mut state = 11u64;
+    let mut next = || {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        state >> 33
+    };
+    for _ in 0..1_000_000 {
+        // a and b have 8 bits, sum has 24 bits, and all sums of their multiples of 2^-60 fit into 128 bits.
+        let (a, b) = (next() as i64 % 256, next() as i64 % 256);
+        let (sum, shift) = (next() as i64 % (1 << 24), next() as i32 % 40);
+        let (a, b, sum) = (a as f32, b as f32, sum as f32 * 2f32.powi(-shift));
+        let exact = (a as i128 * b as i128) * (1i128 << 60) - (sum as f64 * 2f64.powi(60)) as i128;
+        // `as` rounds an integer to the nearest number, ties to even.
+        let expected = (exact as f32) * 2f32.powi(-60);
+        assert_eq!(add_product(-sum, a, b).to_bits(), (expected + 0.0).to_bits(), "{a} · {b} - {sum:e}");
+    }
+    let tiny = f32::MIN_POSITIVE;
+    assert_eq!(add_product(0.0, tiny, 0.5).to_bits(), 0, "a subnormal result is flushed");
+    assert_eq!(add_product(0.0, -tiny, 0.5).to_bits(), (-0.0f32).to_bits());
+    assert_eq!(add_product(tiny, 1.0, tiny), 2.0 * tiny);
+    assert_eq!(add_product(f32::MAX, f32::MAX, 1.0), f32::INFINITY);
+    assert!(add_product(0.0, f32::INFINITY, 0.0).is_nan());
+    // Below the smallest normal number by less than half a unit of 24 bits: rounded up, not flushed.
+    let below = f64::from(tiny) * (1.0 - 2f64.powi(-26));
+    assert_eq!((rounded(below), rounded(f64::from(tiny) * (1.0 - 2f64.powi(-24)))), (tiny, 0.0));
+}
+
+type Sizes = (usize, usize, usize);
+
+const SIZES: [Sizes; 12] = [
+    (1, 1, 1),
+    (1, 300, 70),
+    (2, 2, 33),
+    (3, 31, 32),
+    (5, 32, 31),
+    (12, 33, 96),
+    (13, 64, 40),
+    (17, 65, 64),
+    (33, 127, 100),
+    (70, 96, 5),
+    (4, 0, 3),
+    (0, 5, 7),
+];
+
+fn packed(engine: ProductEngine, b: View<'_, f32>, transpose: Transpose) -> PackedMatrix<f32> {
+    let mut packed = PackedMatrix::by(engine);
+    // What was packed before leaves no trace.
+    packed.pack(View::new(&[f32::NAN; 35 * 67], 35, 67), Transpose::No);
+    packed.pack(b, transpose);
+    packed
+}
+
+#[test]
+fn products_are_those_of_the_rounded_operands() {
+    for engine in engines() {
+        for (m, k, n) in SIZES {
+            let (a, b, bias) = (numbers::<f32>(m * k, 1), numbers::<f32>(k * n, 2), numbers::<f32>(n, 3));
+            let (a, b) = (View::new(&a, m, k), View::new(&b, k, n));
+            let mut turned = vec![0.0; k * n];
+            b.iter()
+                .enumerate()
+                .for_each(|(i, row)| row.iter().enumerate().for_each(|(j, &x)| turned[j * k + i] = x));
+            let matrix = packed(engine, b, Transpose::No);
+            let other = packed(engine, View::new(&turned, n, k), Transpose::Yes);
+            assert_eq!(
+                matrix.numbers()[..matrix.panels() * 32 * matrix.words()]
+                    .iter()
+                    .map(|x| x.to_bits())
+                    .collect::<Vec<_>>(),
+                other.numbers()[..other.panels() * 32 * other.words()]
+                    .iter()
+                    .map(|x| x.to_bits())
+                    .collect::<Vec<_>>()
+            );
+            let (mut c, mut room) = (vec![f32::NAN; m * n], RoundedRows::default());
+            product(a, &matrix, ViewMut::new(&mut c, m, n), Assign::Write, &mut room);
+            let once = c.clone();
+            product(a, &matrix, ViewMut::new(&mut c, m, n), Assign::Add, &mut room);
+            let mut biased = vec![f32::NAN; m * n];
+            affine(a, &matrix, Some(&bias), ViewMut::new(&mut biased, m, n), Assign::Write, &mut room, 2);
+            for i in 0..m {
+                for j in 0..n {
+                    let terms =
+                        || (0..k).map(|l| f64::from(bf16(a.row(i)[l])) * f64::from(bf16(b.row(l)[j])));
+                    let (exact, size): (f64, f64) = (terms().sum(), terms().map(f64::abs).sum());
+                    let x = once[i * n + j];
+                    let bound = f64::from(f32::EPSILON) * (1.0 + (k as f64).sqrt()) * size;
+                    assert!((f64::from(x) - exact).abs() <= bound, "{engine:?} {m}x{k}x{n}: {x} {exact}");
+                    assert_eq!(
+                        (c[i * n + j], biased[i * n + j]),
+                        (x + x, bias[j] + x),
+                        "{engine:?} {m}x{k}x{n}"
+                    );
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn parts_of_a_matrix_are_packed_as_the_whole() {
+    let (k, n) = (37, 50);
+    let b = numbers::<f32>(k * n, 2);
+    let b = View::new(&b, k, n);
+    for engine in engines() {
+        let whole = packed(engine, b, Transpose::No);
+        let mut parts = packed(engine, View::new(&[f32::NAN; 37 * 50], k, n), Transpose::No);
+        parts.resize(k, n);
+        for (rows, columns) in [(0..13, 0..50), (13..37, 0..9), (13..37, 9..50)] {
+            let part = b.rows_range(rows.start, rows.end).columns(columns.start, columns.end);
+            parts.put(part, Transpose::No, (rows.start, columns.start));
+        }
+        let bits = |matrix: &PackedMatrix<f32>| -> Vec<u32> {
+            matrix.numbers()[..2 * 32 * matrix.words()].iter().map(|x| x.to_bits()).collect()
+        };
+        assert_eq!(bits(&whole), bits(&parts), "{engine:?}");
+    }
+}
+
+/// The bits of a row depend on no other row, on no thread, and not on the columns beside.
+#[test]
+fn the_bits_of_a_row_are_its_own() {
+    let (m, k, n) = (67, 1100, 200);
+    let (a, b) = (numbers::<f32>(m * k, 1), numbers::<f32>(k * n, 2));
+    let a = View::new(&a, m, k);
+    for engine in engines() {
+        let matrix = packed(engine, View::new(&b, k, n), Transpose::No);
+        let of = |a: View<'_, f32>, threads| {
+            let mut c = vec![f32::NAN; a.rows() * n];
+            let to = ViewMut::new(&mut c, a.rows(), n);
+            affine(a, &matrix, None, to, Assign::Write, &mut RoundedRows::default(), threads);
+            c
+        };
+        let whole = of(a, 1);
+        assert!([2, 3, 7].iter().all(|&threads| of(a, threads) == whole), "{engine:?}");
+        for (from, to) in [(0, 1), (5, 18), (30, 67)] {
+            assert_eq!(of(a.rows_range(from, to), 1), whole[from * n..to * n], "{engine:?} {from}..{to}");
+        }
+        // A sum that is cut into parts for other caches has the same bits.
+        for cpu in crate::kernels::cpu::tests::CPUS {
+            let mut c = vec![f32::NAN; m * n];
+            let mut room = vec![];
+            let rows = pack::left(engine, a, &mut room, 1);
+            let to = ViewMut::new(&mut c, m, n);
+            product_by_tiles(cpu, rows, &matrix, 0..matrix.panels(), None, to, Assign::Write);
+            assert_eq!(c, whole, "{engine:?} {cpu:?}");
+            c.fill(1.0);
+            let to = ViewMut::new(&mut c, m, n);
+            product_by_tiles(cpu, rows, &matrix, 0..matrix.panels(), None, to, Assign::Add);
+            assert!(c.iter().zip(&whole).all(|(c, x)| *c == 1.0 + x), "{engine:?} {cpu:?}");
+        }
+    }
+}
+
+#[test]
+fn gradients_are_sums_over_rounded_rows() {
+    for engine in engines() {
+        for (rows, k, n) in
+            [(1, 1, 1), (2, 3, 40), (33, 70, 33), (256, 40, 100), (257, 5, 64), (600, 33, 32), (0, 3, 4)]
+        {
+            let (x, dy) = (numbers::<f32>(rows * k, 1), numbers::<f32>(rows * n, 2));
+            let (x, dy) = (View::new(&x, rows, k), View::new(&dy, rows, n));
+            let index: Vec<usize> = (0..rows).collect();
+            let zeros = vec![0.0; k];
+            let picked = RowSource::Picked(PickedRows { x, beside: None, zeros: &zeros, index: &index });
+            let of = |x: RowSource<'_, f32>, transpose: Transpose, threads| {
+                let (height, width) = transpose.shape((k, n));
+                let (mut dw, mut db) = (vec![1.0; k * n], vec![f32::NAN; n]);
+                let to = (ViewMut::new(&mut dw, height, width), Assign::Add, transpose);
+                let all =
+                    Gradients { unit: Default::default(), x, dy, dw: to, db: Some((&mut db, Assign::Write)) };
+                by_tiles(gradient::blocks, (engine, cpu()), all, &mut GradientRoom::default(), threads);
+                (dw, db)
+            };
+            let (dw, db) = of(RowSource::Lying(x), Transpose::No, 1);
+            for threads in [1, 2, 3, 7] {
+                assert_eq!(
+                    of(picked, Transpose::No, threads),
+                    (dw.clone(), db.clone()),
+                    "{engine:?} {threads}"
+                );
+                let (turned, sums) = of(RowSource::Lying(x), Transpose::Yes, threads);
+                assert!(
+                    (0..k * n).all(|at| turned[at % n * k + at / n] == dw[at]) && sums == db,
+                    "{engine:?}"
+                );
+            }
+            for i in 0..k {
+                for j in 0..n {
+                    let terms =
+                        || (0..rows).map(|r| f64::from(bf16(x.row(r)[i])) * f64::from(bf16(dy.row(r)[j])));
+                    let (exact, size): (f64, f64) = (terms().sum(), terms().map(f64::abs).sum());
+                    let bound = f64::from(f32::EPSILON) * (2.0 + (rows as f64).sqrt()) * (1.0 + size);
+                    let ours = f64::from(dw[i * n + j]) - 1.0;
+                    assert!((ours - exact).abs() <= bound, "{engine:?} {rows}x{k}x{n}: {ours} {exact}");
+                }
+            }
+            let sum = |j: usize| dy.iter().map(|row| f64::from(row[j])).sum::<f64>();
+            assert!((0..n).all(|j| (f64::from(db[j]) - sum(j)).abs() < 1e-4), "the bias is summed in f32");
+        }
+    }
+}
+
+/// The two instructions sum in different orders.
+#[test]
+fn each_twin_has_the_order_of_its_instruction() {
+    // One sum of four products: 2^24 + 1 + 1 - 2^24.
+    let (a, b) = ([4096.0, 1.0, 1.0, -4096.0], [4096.0, 1.0, 1.0, 4096.0]);
+    let of = |engine| {
+        let mut c = [f32::NAN];
+        let matrix = packed(engine, View::new(&b, 4, 1), Transpose::No);
+        product(
+            View::new(&a, 1, 4),
+            &matrix,
+            ViewMut::new(&mut c, 1, 1),
+            Assign::Write,
+            &mut RoundedRows::default(),
+        );
+        c[0]
+    };
+    // Pairs: the odd number first, so 1 + 2^24 is 2^24, and -2^24 + 1 + ... is 0 + 1.
+    assert_eq!(of(ProductEngine::Pairs(Implementation::Twin)), 1.0);
+    // Tiles: (2^24 + 1) + (1 - 2^24), where 2^24 + 1 is 2^24.
+    assert_eq!(of(ProductEngine::Tiles(Implementation::Twin)), 1.0);
+    let of_six = |engine| {
+        let (a, b) = ([1.0, 4096.0, 1.0, 1.0, 1.0, -4096.0], [1.0, 4096.0, 1.0, 1.0, 1.0, 4096.0]);
+        let mut c = [f32::NAN];
+        let matrix = packed(engine, View::new(&b, 6, 1), Transpose::No);
+        product(
+            View::new(&a, 1, 6),
+            &matrix,
+            ViewMut::new(&mut c, 1, 1),
+            Assign::Write,
+            &mut RoundedRows::default(),
+        );
+        c[0]
+    };
+    // Pairs: 2^24, and 1, 1, 1 are lost; then 0 + 1.
+    assert_eq!(of_six(ProductEngine::Pairs(Implementation::Twin)), 1.0);
+    // Tiles: the even numbers give 3, the odd ones 2^24 + 1 - 2^24 = 0.
+    assert_eq!(of_six(ProductEngine::Tiles(Implementation::Twin)), 3.0);
+}
+
+/// Ten million random operands of each instruction that this CPU has; `same_bits` takes fewer at the start of a process.
+#[test]
+fn an_instruction_has_the_bits_of_its_twin() {
+    type OfUnit = (fn(Implementation) -> ProductEngine, MatrixUnit, fn() -> bool);
+    let all: [OfUnit; 2] = [
+        (ProductEngine::Pairs, MatrixUnit::Bf16Pairs, pairs::has_instruction),
+        (ProductEngine::Tiles, MatrixUnit::Bf16Tiles, tiles::has_instruction),
+    ];
+    for (engine, unit, _) in all.into_iter().filter(|(_, _, has)| has()) {
+        assert!(unit.is_native(), "{unit:?}");
+        for seed in 0..200 {
+            let (m, k, n) = (32, 192, 260 - seed as usize);
+            let (a, b) = (awkward((m, k), seed, |at| at / k), awkward((k, n), seed + 1000, |at| at % n));
+            let [ours, theirs] = [Implementation::Instruction, Implementation::Twin].map(|by| {
+                let matrix = packed(engine(by), View::new(&b, k, n), Transpose::No);
+                let mut c = vec![0.5; m * n];
+                let to = ViewMut::new(&mut c, m, n);
+                product(View::new(&a, m, k), &matrix, to, Assign::Add, &mut RoundedRows::default());
+                c
+            });
+            for (at, (a, b)) in ours.iter().zip(&theirs).enumerate() {
+                assert!(
+                    a.to_bits() == b.to_bits() || a.is_nan() && b.is_nan(),
+                    "{engine:?} {seed} {at}: {a:e} {b:e}"
+                );
+            }
+        }
+    }
+}
+
+/// Awkward operands reach what the twins must get right: results near the smallest normal number, infinities and NaN.
+#[test]
+fn awkward_operands_give_numbers_of_all_kinds() {
+    for engine in [ProductEngine::Pairs(Implementation::Twin), ProductEngine::Tiles(Implementation::Twin)] {
+        let (m, k, n) = (32, 64, 64);
+        let (a, b) = (awkward((m, k), 1, |at| at / k), awkward((k, n), 2, |at| at % n));
+        let matrix = packed(engine, View::new(&b, k, n), Transpose::No);
+        let mut c = vec![0.0; m * n];
+        product(
+            View::new(&a, m, k),
+            &matrix,
+            ViewMut::new(&mut c, m, n),
+            Assign::Write,
+            &mut RoundedRows::default(),
+        );
+        assert!(c.iter().all(|x| !x.is_subnormal()));
+        let tiny = c.iter().filter(|x| x.is_normal() && x.abs() < 1e-36).count();
+        let [nan, infinite, usual] =
+            [f32::is_nan, f32::is_infinite, f32::is_normal].map(|is| c.iter().filter(|&&x| is(x)).count());
+        assert!(
+            tiny > 50 && nan > 5 && infinite > 0 && usual > 1000,
+            "{engine:?}: {tiny} {nan} {infinite} {usual}"
+        );
+    }
+}

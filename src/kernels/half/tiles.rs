@@ -1,0 +1,220 @@
+//! Tiles in bf16 by the tile registers of AMX, and their twin.
+//!
+//! A tile register has up to 16 rows of 64 bytes. The instruction `tdpbf16ps` multiplies 16 rows of 16 pairs by 16 rows of 16
+//! columns of pairs. A tile of a product takes two registers of rows and two of columns, and so four of sums.
+
+use super::super::tile::{Tile, TileFn, finish, start};
+use super::{add_product, numbers_of, rounded};
+use crate::kernels::path::{Arithmetic, Implementation, Sweep, sweep};
+
+/// The number of pairs in a row of a tile register, whose products one instruction sums.
+pub(in crate::kernels) const WORDS: usize = 16;
+/// The maximum number of rows of a tile: two registers.
+pub(in crate::kernels) const MAX_ROWS: usize = 32;
+/// The number of columns of a panel: two registers.
+const WIDTH: usize = 32;
+
+/// Returns whether this CPU has the instruction, and the system lets the process use it.
+pub(in crate::kernels) fn has_instruction() -> bool {
+    #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+    {
+        x86::has_instruction()
+    }
+    #[cfg(not(all(target_arch = "x86_64", target_os = "linux")))]
+    false
+}
+
+/// Returns the function of a tile that reads rows of `a`.
+pub(in crate::kernels) fn of_rows(by: Implementation) -> TileFn {
+    match by {
+        #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+        Implementation::Instruction => x86::tile,
+        _ => twin,
+    }
+}
+
+/// Computes a tile as the instruction does.
+///
+/// # Safety
+/// See [`TileFn`].
+unsafe fn twin(t: &Tile) {
+    sweep(TilesTwin(t));
+}
+
+struct TilesTwin<'a>(&'a Tile);
+
+impl Sweep for TilesTwin<'_> {
+    type Output = ();
+    const PORTABLE: bool = false;
+
+    #[inline(always)]
+    fn run<A: Arithmetic>(self) {
+        let t = self.0;
+        let columns = WIDTH.min(t.columns);
+        for row in 0..t.rows {
+            let mut sums = [0.0f32; WIDTH];
+            // SAFETY: the caller of the tile guarantees `rows` rows of `a` and `c`, a panel, and `columns` columns.
+            unsafe {
+                start(&mut sums, t, (row, 0, columns));
+                for first in (0..t.k).step_by(WORDS) {
+                    let (mut even_sums, mut odd_sums) = ([0.0f32; WIDTH], [0.0f32; WIDTH]);
+                    for k in first..first + WORDS {
+                        let (even, odd) = numbers_of(*t.a.wrapping_add(row * t.a_stride + k));
+                        let b = t.b.add(k * WIDTH).cast::<[f32; WIDTH]>().read_unaligned();
+                        for ((even_sum, odd_sum), b) in even_sums.iter_mut().zip(&mut odd_sums).zip(b) {
+                            let (b_even, b_odd) = numbers_of(b);
+                            *even_sum = add_product(*even_sum, even, b_even);
+                            *odd_sum = add_product(*odd_sum, odd, b_odd);
+                        }
+                    }
+                    for ((sum, even), odd) in sums.iter_mut().zip(even_sums).zip(odd_sums) {
+                        let both = rounded(f64::from(even) + f64::from(odd));
+                        *sum = rounded(f64::from(*sum) + f64::from(both));
+                    }
+                }
+                finish(&mut sums, t, (row, 0, columns));
+            }
+        }
+    }
+}
+
+#[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+mod x86 {
+    use std::arch::asm;
+    use std::arch::x86_64::{__cpuid, __cpuid_count};
+    use std::mem::MaybeUninit;
+
+    use super::super::super::tile::{Tile, finish, start};
+    use super::{MAX_ROWS, WIDTH, WORDS};
+
+    /// The bits of the tile registers in the state that the system saves for a process: their shapes, and their contents.
+    const TILE_STATE: u32 = 0b11 << 17;
+
+    pub(super) fn has_instruction() -> bool {
+        let leaf = __cpuid(0);
+        let (features, saved) = match leaf.eax >= 7 {
+            true => (__cpuid_count(7, 0).edx, __cpuid(1).ecx >> 27 & 1),
+            false => (0, 0),
+        };
+        let (tiles, bf16) = (features >> 24 & 1, features >> 22 & 1);
+        tiles == 1 && bf16 == 1 && saved == 1 && saved_state() & TILE_STATE == TILE_STATE && is_permitted()
+    }
+
+    /// Returns which registers the system saves for a process, by bits (`XCR0`).
+    fn saved_state() -> u32 {
+        let low: u32;
+        // SAFETY: the caller has checked that the CPU has `xgetbv` and that the system has enabled it; the instruction reads a
+        // register.
+        unsafe {
+            asm!("xgetbv", in("ecx") 0, out("eax") low, out("edx") _, options(nomem, nostack, preserves_flags));
+        }
+        low
+    }
+
+    /// Asks the system for the permission to use the tile registers, for all threads of the process.
+    fn is_permitted() -> bool {
+        const ARCH_PRCTL: i64 = 158;
+        const REQUEST: i64 = 0x1023;
+        const TILE_DATA: i64 = 18;
+        let refused: i64;
+        // SAFETY: the call of the system changes only what the process may do; it writes no memory of the process.
+        unsafe {
+            asm!("syscall", inlateout("rax") ARCH_PRCTL => refused, in("rdi") REQUEST, in("rsi") TILE_DATA,
+                lateout("rcx") _, lateout("r11") _, options(nostack));
+        }
+        refused == 0
+    }
+
+    /// The shapes of the tile registers, as the CPU reads them.
+    #[repr(C, align(64))]
+    struct TileShapes {
+        palette: u8,
+        start_row: u8,
+        reserved: [u8; 14],
+        bytes: [u16; 16],
+        rows: [u8; 16],
+    }
+
+    /// Computes a tile: sums in the registers 0 to 3, rows in 4 and 5, columns in 6 and 7.
+    ///
+    /// # Safety
+    /// See [`TileFn`](super::TileFn).
+    pub(super) unsafe fn tile(t: &Tile) {
+        let rows = t.rows.min(MAX_ROWS);
+        let (above, below) = (rows.min(MAX_ROWS / 2), rows.saturating_sub(MAX_ROWS / 2));
+        let mut shapes =
+            TileShapes { palette: 1, start_row: 0, reserved: [0; 14], bytes: [0; 16], rows: [0; 16] };
+        for (register, rows) in
+            [(0, above), (1, above), (2, below), (3, below), (4, above), (5, below), (6, WORDS), (7, WORDS)]
+        {
+            if rows > 0 {
+                (shapes.rows[register], shapes.bytes[register]) = (rows as u8, 64);
+            }
+        }
+        let columns = WIDTH.min(t.columns);
+        let mut room = MaybeUninit::<[[f32; WIDTH]; MAX_ROWS]>::uninit();
+        let room = room.as_mut_ptr().cast::<f32>();
+        let row_bytes = WIDTH * size_of::<f32>();
+        let (half, a_bytes) = (room.wrapping_add(MAX_ROWS / 2 * WIDTH), t.a_stride * size_of::<f32>());
+        // SAFETY: the caller guarantees that the CPU has the instructions, `rows` rows of `a` with `k` words, a panel of `k` rows
+        // and the columns of `c`; `k` is a multiple of `WORDS`. The registers have the shapes that `shapes` sets, so that each
+        // load reads up to 16 rows of 64 bytes, and each store writes as many into `room`. The compiler uses no tile register.
+        unsafe {
+            asm!("ldtilecfg [{}]", in(reg) &raw const shapes, options(nostack, preserves_flags, readonly));
+            if t.from.is_null() {
+                asm!("tilezero tmm0", "tilezero tmm1", options(nostack, preserves_flags, nomem));
+                if below > 0 {
+                    asm!("tilezero tmm2", "tilezero tmm3", options(nostack, preserves_flags, nomem));
+                }
+            } else {
+                for row in 0..rows {
+                    let sums = &mut *room.add(row * WIDTH).cast::<[f32; WIDTH]>();
+                    *sums = [0.0; WIDTH];
+                    start(sums, t, (row, 0, columns));
+                }
+                asm!("tileloadd tmm0, [{r} + {s}*1]", "tileloadd tmm1, [{r} + {s}*1 + 64]", r = in(reg) room, s = in(reg) row_bytes,
+                    options(nostack, preserves_flags, readonly));
+                if below > 0 {
+                    asm!("tileloadd tmm2, [{r} + {s}*1]", "tileloadd tmm3, [{r} + {s}*1 + 64]", r = in(reg) half, s = in(reg) row_bytes,
+                        options(nostack, preserves_flags, readonly));
+                }
+            }
+            for k in (0..t.k).step_by(WORDS) {
+                let a = t.a.wrapping_add(k);
+                asm!(
+                    "tileloadd tmm6, [{b} + {bs}*1]",
+                    "tileloadd tmm7, [{b} + {bs}*1 + 64]",
+                    "tileloadd tmm4, [{a} + {s}*1]",
+                    "tdpbf16ps tmm0, tmm4, tmm6",
+                    "tdpbf16ps tmm1, tmm4, tmm7",
+                    b = in(reg) t.b.add(k * WIDTH),
+                    bs = in(reg) row_bytes,
+                    a = in(reg) a,
+                    s = in(reg) a_bytes,
+                    options(nostack, preserves_flags, readonly)
+                );
+                if below > 0 {
+                    asm!(
+                        "tileloadd tmm5, [{a} + {s}*1]",
+                        "tdpbf16ps tmm2, tmm5, tmm6",
+                        "tdpbf16ps tmm3, tmm5, tmm7",
+                        a = in(reg) a.wrapping_add(MAX_ROWS / 2 * t.a_stride),
+                        s = in(reg) a_bytes,
+                        options(nostack, preserves_flags, readonly)
+                    );
+                }
+            }
+            asm!("tilestored [{r} + {s}*1], tmm0", "tilestored [{r} + {s}*1 + 64], tmm1", r = in(reg) room, s = in(reg) row_bytes,
+                options(nostack, preserves_flags));
+            if below > 0 {
+                asm!("tilestored [{r} + {s}*1], tmm2", "tilestored [{r} + {s}*1 + 64], tmm3", r = in(reg) half, s = in(reg) row_bytes,
+                    options(nostack, preserves_flags));
+            }
+            asm!("tilerelease", options(nostack, preserves_flags, nomem));
+            for row in 0..rows {
+                let sums = &mut *room.add(row * WIDTH).cast::<[f32; WIDTH]>();
+                finish(sums, t, (row, 0, columns));
+            }
+        }
+    }
+}
