@@ -17,6 +17,8 @@ mod lines;
 mod memory;
 #[path = "command/outputs.rs"]
 mod outputs;
+#[path = "command/precision.rs"]
+mod precision;
 #[path = "command/printable.rs"]
 mod printable;
 #[cfg(all(unix, feature = "mpi"))]

@@ -24,6 +24,7 @@ use std::sync::{Mutex, PoisonError};
 use models::{Model, Random};
 use step_blocks::generator::{F32, Kind, case, seeds};
 use unpadded::executor::{Executor, MemoryUse, Run, Scope};
+use unpadded::op::MatrixUnit;
 use unpadded::optimizer::{Adam, Optimizer};
 use unpadded::program::VarId;
 use unpadded::{Builder, Program, Registry, Variable, ops};
@@ -131,6 +132,30 @@ fn the_computed_memory_is_the_peak_of_a_run() {
                 compare(model.name, (&program, &ops::catalogue()), (&feeds, made.loss.id(), threads))
             })
             .collect::<Vec<_>>()
+    }));
+}
+
+/// Rounded rows and packed pairs count as they are.
+#[test]
+fn the_computed_memory_in_bf16_is_the_peak_of_a_run() {
+    let models = MODELS.into_iter().filter(|model| model.name != models::WIDE.name);
+    check(models.flat_map(|model| {
+        let net = Builder::new().seed(3);
+        let made = (model.build)(&net);
+        let mut program = net.finish().unwrap();
+        Adam::new(0.01).minimize(&mut program, &ops::catalogue(), made.loss.id()).unwrap();
+        [(MatrixUnit::Bf16Pairs, 1, 8), (MatrixUnit::Bf16Tiles, 2, 8), (MatrixUnit::Bf16Pairs, 2, 40)].map(
+            |(unit, threads, count)| {
+                program.unit = unit;
+                let documents = models::documents(count, 5, 60, &mut Random(7));
+                let values: Vec<Variable> = models::batch(model, &documents, 5);
+                let fed = model.feeds.iter().zip(&values);
+                let feeds: Vec<_> =
+                    fed.map(|(feed, value)| (program.find(feed.name()).unwrap(), value)).collect();
+                let name = format!("{} in {unit}", model.name);
+                compare(&name, (&program, &ops::catalogue()), (&feeds, made.loss.id(), threads))
+            },
+        )
     }));
 }
 

@@ -35,7 +35,7 @@ impl MatrixUnit {
         match self {
             MatrixUnit::F32 => true,
             // On Intel's CPUs, the instruction does no more multiply-adds than f32.
-            MatrixUnit::Bf16Pairs => self.is_native() && vendor() == *b"AuthenticAMD",
+            MatrixUnit::Bf16Pairs => self.is_native() && is_amd(),
             MatrixUnit::Bf16Tiles => self.is_native(),
         }
     }
@@ -66,19 +66,15 @@ impl MatrixUnit {
     }
 }
 
-/// Returns the name of the CPU's vendor, 12 letters; empty on a CPU that is not x86.
-fn vendor() -> [u8; 12] {
+/// Returns whether the CPU is from AMD.
+fn is_amd() -> bool {
     #[cfg(target_arch = "x86_64")]
     {
-        let leaf = std::arch::x86_64::__cpuid(0);
-        let mut name = [0; 12];
-        for (to, register) in name.chunks_exact_mut(4).zip([leaf.ebx, leaf.edx, leaf.ecx]) {
-            to.copy_from_slice(&register.to_le_bytes());
-        }
-        name
+        let vendor = raw_cpuid::CpuId::new().get_vendor_info();
+        vendor.is_some_and(|vendor| vendor.as_str() == "AuthenticAMD")
     }
     #[cfg(not(target_arch = "x86_64"))]
-    [0; 12]
+    false
 }
 
 impl ProductEngine {

@@ -62,6 +62,8 @@ pub struct CallSizes<'a> {
     pub(crate) pass: Pass,
     pub(crate) threads: usize,
     pub(crate) unit: MatrixUnit,
+    /// Whether the call runs step by step in a loop.
+    pub(crate) in_loop: bool,
     /// Whether the constant inputs are prepared before the call.
     pub(crate) prepared: bool,
     pub(crate) wanted: &'a [bool],
@@ -81,6 +83,12 @@ impl CallSizes<'_> {
     /// Returns the number of threads that may share the call.
     pub fn threads(&self) -> usize {
         self.threads
+    }
+
+    /// Returns the number of threads that may each run a part of the call with scratch of its own: several in a loop, whose
+    /// sequences the threads divide, else 1.
+    pub fn rooms(&self) -> usize {
+        if self.in_loop { self.threads } else { 1 }
     }
 
     /// Returns the unit that computes matrix products in f32.

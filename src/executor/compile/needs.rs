@@ -208,6 +208,7 @@ impl<'p> Counting<'p> {
     ) {
         let mut need = CallNeed {
             op: call.op.clone(),
+            in_loop,
             scratch: Vec::new(),
             pass: call.pass,
             prepared: call.prepared,

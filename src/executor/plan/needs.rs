@@ -107,6 +107,8 @@ pub(crate) struct LevelBound {
 /// A call whose operator declares memory beside its operands.
 pub(crate) struct CallNeed {
     pub(crate) op: Arc<dyn Op>,
+    /// Whether the call runs step by step in a loop.
+    pub(crate) in_loop: bool,
     /// For each scratch vector that the operator declares, its number. Calls whose scratch vectors have the same number
     /// share the memory.
     pub(crate) scratch: Vec<usize>,
@@ -152,6 +154,7 @@ impl CallNeed {
             pass: self.pass,
             threads,
             unit,
+            in_loop: self.in_loop,
             prepared: self.prepared.is_some(),
             wanted: &self.wanted,
             inputs: &self.inputs,

@@ -81,8 +81,9 @@ impl Sweep for TilesTwin<'_> {
 #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
 mod x86 {
     use std::arch::asm;
-    use std::arch::x86_64::{__cpuid, __cpuid_count};
     use std::mem::MaybeUninit;
+
+    use raw_cpuid::CpuId;
 
     use super::super::super::tile::{Tile, finish, start};
     use super::{MAX_ROWS, WIDTH, WORDS};
@@ -91,13 +92,11 @@ mod x86 {
     const TILE_STATE: u32 = 0b11 << 17;
 
     pub(super) fn has_instruction() -> bool {
-        let leaf = __cpuid(0);
-        let (features, saved) = match leaf.eax >= 7 {
-            true => (__cpuid_count(7, 0).edx, __cpuid(1).ecx >> 27 & 1),
-            false => (0, 0),
-        };
-        let (tiles, bf16) = (features >> 24 & 1, features >> 22 & 1);
-        tiles == 1 && bf16 == 1 && saved == 1 && saved_state() & TILE_STATE == TILE_STATE && is_permitted()
+        let cpu = CpuId::new();
+        let has_tiles =
+            cpu.get_extended_feature_info().is_some_and(|cpu| cpu.has_amx_tile() && cpu.has_amx_bf16());
+        let saves = cpu.get_feature_info().is_some_and(|cpu| cpu.has_oxsave());
+        has_tiles && saves && saved_state() & TILE_STATE == TILE_STATE && is_permitted()
     }
 
     /// Returns which registers the system saves for a process, by bits (`XCR0`).

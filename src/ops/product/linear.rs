@@ -308,7 +308,7 @@ impl Linear {
         CallMemory::prepared(packed)
             .scratch::<Scratch<T>>(unprepared)
             .scratch::<Scratch<T>>(bias)
-            .scratch::<Scratch<T>>(RoundedRows::<T>::bytes_of(unit, rows, read))
+            .scratch::<Scratch<T>>(sizes.rooms() * RoundedRows::<T>::bytes_of(unit, rows, read))
             .scratch::<GradientRoom<T>>(gradient)
     }
 

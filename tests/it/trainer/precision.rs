@@ -173,3 +173,25 @@ fn small_gradients_do_not_vanish() {
         assert!(usual.iter().zip(&small).all(|(a, b)| (f64::from(*a) * scale) as f32 == *b), "{exponent}");
     }
 }
+
+#[test]
+fn a_listing_names_the_calls_in_bf16() {
+    let of = |dtype: DType| {
+        let net = Builder::new();
+        let h = net.feed("x", dtype, &[4], 1).linear(3).tanh();
+        let mut program = net.finish().unwrap();
+        program.unit = MatrixUnit::Bf16Tiles;
+        let executor = Executor::new(&program, &ops::catalogue(), &[h.id()], 1).unwrap();
+        executor.listing().to_string()
+    };
+    let listing = of(DType::F32);
+    assert!(listing.contains("matrix products: bf16-amx"), "{listing}");
+    let noted = |listing: &str| -> Vec<String> {
+        let lines: Vec<&str> = listing.lines().collect();
+        let notes = lines.windows(2).filter(|pair| pair[1].trim_start().split("; ").any(|n| n == "bf16-amx"));
+        notes.map(|pair| pair[0].trim().to_owned()).collect()
+    };
+    let calls = noted(&listing);
+    assert!(calls.len() == 1 && calls[0].contains("linear"), "{calls:?}\n{listing}");
+    assert!(noted(&of(DType::F64)).is_empty());
+}
