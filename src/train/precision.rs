@@ -17,15 +17,18 @@ impl Trainer {
     /// the checkpoint keeps the unit. [`Self::fit`] fails if the CPU has no such unit, unless [`Self::allow_slow`] is set.
     ///
     /// ```
-    /// use unpadded::data::{Batching, Loader, Samples};
+    /// use unpadded::data::{Batching, Field, Loader, Samples};
+    /// use unpadded::layers::Embedding;
+    /// use unpadded::ops::Pool;
     /// use unpadded::optimizer::Adam;
     /// use unpadded::train::{Progress, Trainer, Until};
     /// use unpadded::{Builder, DType, Precision};
     /// let net = Builder::new();
-    /// let (x, label) = (net.feed("x", DType::F32, &[], 1), net.feed("label", DType::I64, &[], 0));
-    /// let loss = x.gru(8).last().linear(2).cross_entropy(label).mean();
-    /// let samples: Samples = (0..40).map(|i| vec![vec![(i % 2) as f32; 3].into(), (i % 2).into()]).collect();
-    /// let data = Loader::new(samples, &["x", "label"])?.batching(Batching::Sequences(8));
+    /// let (words, label) = (net.feed("words", DType::I64, &[], 1), net.feed("label", DType::I64, &[], 0));
+    /// let h = words.embedding(Embedding::new(9, 8)).lstm(8).sequence_pool(Pool::Last);
+    /// let loss = h.linear(2).cross_entropy(label).mean();
+    /// let samples: Samples = (0..64).map(|i| vec![Field::from(vec![i % 2; 5]), (i % 2).into()]).collect();
+    /// let data = Loader::new(samples, &["words", "label"])?.batching(Batching::Sequences(8));
     /// let mut trainer = Trainer::new(net, loss, &Adam::new(0.05))?
     ///     .precision(Precision::Bf16)
     ///     .allow_slow() // this example must run on every CPU
