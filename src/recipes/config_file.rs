@@ -369,6 +369,7 @@ mod tests {
                     "averaging_from" | "averaging_decay" => Some(("training.averaging", "ema")),
                     "momentum" => Some(("training.optimizer", "sgd")),
                     "batching" => Some(("training.schedule", "constant")),
+                    "allow_slow" => Some(("training.precision", "bf16")),
                     "phrases" => Some(("data.dev", "d.tsv")),
                     "window" => Some(("data.train", "t.tsv")),
                     "unfreeze" | "lower_rates" => Some(("training.from", "runs/lm-1")),
@@ -385,6 +386,7 @@ mod tests {
                     ("optimizer", _) => Value::Text("sgd".into()),
                     ("schedule", _) => Value::Text("plateau".into()),
                     ("batching", _) => Value::Text("memory".into()),
+                    ("precision", _) => Value::Text("bf16".into()),
                     ("averaging", _) => Value::Text("mean".into()),
                     ("text", _) if key.section == "data" && task == Task::Classify => {
                         Value::List(vec!["a \"b\"".into(), "c".into()])
