@@ -277,41 +277,27 @@ fn gradients_are_sums_over_rounded_rows() {
 /// The two instructions sum in different orders.
 #[test]
 fn each_twin_has_the_order_of_its_instruction() {
-    // One sum of four products: 2^24 + 1 + 1 - 2^24.
-    let (a, b) = ([4096.0, 1.0, 1.0, -4096.0], [4096.0, 1.0, 1.0, 4096.0]);
-    let of = |engine| {
+    let sum = |engine, factors: &[(f32, f32)]| {
+        let (a, b): (Vec<f32>, Vec<f32>) = factors.iter().copied().unzip();
         let mut c = [f32::NAN];
-        let matrix = packed(engine, View::new(&b, 4, 1), Transpose::No);
-        product(
-            View::new(&a, 1, 4),
-            &matrix,
-            ViewMut::new(&mut c, 1, 1),
-            Assign::Write,
-            &mut RoundedRows::default(),
-        );
+        let matrix = packed(engine, View::new(&b, b.len(), 1), Transpose::No);
+        let to = ViewMut::new(&mut c, 1, 1);
+        product(View::new(&a, 1, a.len()), &matrix, to, Assign::Write, &mut RoundedRows::default());
         c[0]
     };
-    // Pairs: the odd number first, so 1 + 2^24 is 2^24, and -2^24 + 1 + ... is 0 + 1.
-    assert_eq!(of(ProductEngine::Pairs(Implementation::Twin)), 1.0);
-    // Tiles: (2^24 + 1) + (1 - 2^24), where 2^24 + 1 is 2^24.
-    assert_eq!(of(ProductEngine::Tiles(Implementation::Twin)), 1.0);
-    let of_six = |engine| {
-        let (a, b) = ([1.0, 4096.0, 1.0, 1.0, 1.0, -4096.0], [1.0, 4096.0, 1.0, 1.0, 1.0, 4096.0]);
-        let mut c = [f32::NAN];
-        let matrix = packed(engine, View::new(&b, 6, 1), Transpose::No);
-        product(
-            View::new(&a, 1, 6),
-            &matrix,
-            ViewMut::new(&mut c, 1, 1),
-            Assign::Write,
-            &mut RoundedRows::default(),
-        );
-        c[0]
-    };
-    // Pairs: 2^24, and 1, 1, 1 are lost; then 0 + 1.
-    assert_eq!(of_six(ProductEngine::Pairs(Implementation::Twin)), 1.0);
-    // Tiles: the even numbers give 3, the odd ones 2^24 + 1 - 2^24 = 0.
-    assert_eq!(of_six(ProductEngine::Tiles(Implementation::Twin)), 3.0);
+    // 2^24 is so large that a 1 added to it is lost.
+    let (one, large, less) = ((1.0, 1.0), (4096.0, 4096.0), (-4096.0, 4096.0));
+    for (factors, by_pairs, by_tiles) in [
+        // Pairs add the odd number first: 2^24, then three lost numbers, then 2^24 - 2^24 + 1. Tiles: 1 + 1 + 1, and 2^24 - 2^24.
+        ([one, large, one, one, one, less], 1.0, 3.0),
+        // Pairs: 1 + 2^24, then three lost numbers, then - 2^24. Tiles: 2^24 - 2^24, and 1 + 1 + 1.
+        ([large, one, one, one, less, one], 0.0, 3.0),
+        // Pairs: 2^24 - 2^24, then 1 + 1. Tiles: 2^24 - 2^24 + 1, and 1 + 1 + 1.
+        ([large, one, less, one, one, one], 2.0, 4.0),
+    ] {
+        assert_eq!(sum(ProductEngine::Pairs(Implementation::Twin), &factors), by_pairs, "{factors:?}");
+        assert_eq!(sum(ProductEngine::Tiles(Implementation::Twin), &factors), by_tiles, "{factors:?}");
+    }
 }
 
 /// Ten million random operands of each instruction that this CPU has; `same_bits` takes fewer at the start of a process.

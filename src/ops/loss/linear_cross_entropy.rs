@@ -126,7 +126,8 @@ impl Op for LinearCrossEntropy {
             let rows = Chunk { first: 0, x, loss: Some(loss), dloss: None, dx: None };
             let (RunFacts { threads, unit, .. }, prepared) = (run.run(), run.prepared::<Weights<T>>());
             let room = run.scratch().get::<Scratch<T>>();
-            let weights = room.weights.packed(prepared, weight, (self.transposed, unit), Products::Logits);
+            let products = Products { logits: true, inputs: false };
+            let weights = room.weights.packed(prepared, weight, (self.transposed, unit), products);
             let tools = Tools { threads, unit, logits: &mut room.logits, rooms: &mut room.rooms, gradient: &mut room.gradient };
             all(&shared, (weight, weights), rows, None, tools)
         })
@@ -250,13 +251,8 @@ impl LinearCrossEntropy {
     fn packed_products<T: Float>(&self, shape: (usize, usize), pass: Pass, wants_inputs: bool) -> Products {
         let (height, classes) = self.transposed.shape(shape);
         let large = PackedMatrix::<T>::bytes_of(MatrixUnit::F32, height, classes) >= LARGE;
-        let at_once = !large || self.transposed == Transpose::Yes || pass == Pass::Forward;
-        match (pass == Pass::Backward && wants_inputs, at_once) {
-            (true, true) => Products::LogitsAndInputs,
-            (true, false) => Products::Inputs,
-            (false, true) => Products::Logits,
-            (false, false) => Products::Neither,
-        }
+        let whole = !large || self.transposed == Transpose::Yes || pass == Pass::Forward;
+        Products { logits: whole, inputs: pass == Pass::Backward && wants_inputs }
     }
 
     fn memory_of<T: RowValue>(&self, sizes: &CallSizes<'_>) -> CallMemory {
@@ -265,14 +261,14 @@ impl LinearCrossEntropy {
         let products =
             self.packed_products::<T>(sizes.input(Self::WEIGHT), sizes.pass(), sizes.wants(Self::X));
         let packed = |wanted, bytes| if wanted { bytes } else { 0 };
-        let prepared = packed(products.has_logits(), PackedMatrix::<T>::bytes_of(unit, height, classes))
-            + packed(products.has_inputs(), PackedMatrix::<T>::bytes_of(unit, classes, height));
+        let prepared = packed(products.logits, PackedMatrix::<T>::bytes_of(unit, height, classes))
+            + packed(products.inputs, PackedMatrix::<T>::bytes_of(unit, classes, height));
         let chunk = chunk_rows(cpu(), classes, threads).min(rows);
-        let columns = match products.has_logits() {
+        let columns = match products.logits {
             true => 0,
             false => threads * PackedMatrix::<T>::bytes_of(unit, height, columns_at_once(cpu(), height)),
         };
-        let read = if products.has_inputs() { classes } else { 0 };
+        let read = if products.inputs { classes } else { 0 };
         let rounded = RoundedRows::<T>::bytes_of(unit, chunk, read)
             + threads * RoundedRows::<T>::bytes_of(unit, chunk, height);
         let gradient = match sizes.pass() {
@@ -298,26 +294,12 @@ fn sizes(s: &InferShape<'_>, slot: usize, transposed: Transpose) -> Result<(usiz
 }
 
 /// The matrix products for which all of W is packed.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Products {
-    /// None.
-    Neither,
+#[derive(Clone, Copy)]
+struct Products {
     /// The product that computes the logits.
-    Logits,
+    logits: bool,
     /// The product that computes the gradient of x.
-    Inputs,
-    /// The product that computes the logits, and the product that computes the gradient of x.
-    LogitsAndInputs,
-}
-
-impl Products {
-    fn has_logits(self) -> bool {
-        matches!(self, Products::Logits | Products::LogitsAndInputs)
-    }
-
-    fn has_inputs(self) -> bool {
-        matches!(self, Products::Inputs | Products::LogitsAndInputs)
-    }
+    inputs: bool,
 }
 
 /// The weight W, packed for the product that computes the logits and, transposed, for the product that computes the gradient of
@@ -338,8 +320,8 @@ impl<T: Float> Weights<T> {
             }
             false => *packed = None,
         };
-        put(&mut self.logits, products.has_logits(), transposed);
-        put(&mut self.inputs, products.has_inputs(), transposed.other());
+        put(&mut self.logits, products.logits, transposed);
+        put(&mut self.inputs, products.inputs, transposed.other());
     }
 
     /// Returns the packed weights `before` or, if `before` is `None`, packs `weight` and returns the result.
@@ -358,7 +340,8 @@ impl<T: Float> Weights<T> {
     }
 }
 
-/// Scratch memory of a call: the logits of a chunk, the memory of each thread, the packed operands of products, and the packed weights if the caller has not packed the weights.
+/// Scratch memory of a call: the logits of a chunk, the memory of each thread, the packed operands of products, and the packed
+/// weights if the caller has not packed the weights.
 #[derive(Default)]
 struct Scratch<T: Float> {
     weights: Weights<T>,
@@ -502,8 +485,9 @@ fn by_columns<T: RowValue>(
     }
 }
 
-/// Computes the losses of a chunk's rows and, if W is packed for the logits, the logits before; divided among threads. If the gradient of the losses is given,
-/// replaces the numbers of `logits` by the gradient of the logits, and computes the gradient of x.
+/// Computes the losses of a chunk's rows and, if W is packed for the logits, the logits before; the rows are divided among
+/// threads. If the gradient of the losses is given, replaces the numbers of `logits` by the gradient of the logits, and computes
+/// the gradient of x.
 fn take<T: RowValue>(
     shared: &RowInputs<'_, T>,
     weights: &Weights<T>,
