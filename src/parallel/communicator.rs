@@ -20,8 +20,9 @@ pub trait Communicator {
     /// `doing` describes the work for which the messages are exchanged. A transport that must end the process prints `doing`.
     ///
     /// # Errors
-    /// It is an error if a rank has [left](Self::leave), or messages are still missing at the deadline. After an error, the
-    /// communicator cannot be used again.
+    /// It is an error if a rank has [left](Self::leave) without sending its message, or if messages are still missing at the
+    /// deadline. If a rank leaves after it has sent its message, this exchange succeeds, and the next one fails. After an error,
+    /// the communicator cannot be used again.
     fn exchange(
         &mut self,
         doing: &str,
@@ -30,8 +31,8 @@ pub trait Communicator {
         deadline: Instant,
     ) -> Result<(), ExchangeFailure>;
 
-    /// Reports the failure of this rank to all other ranks, without waiting for them. Every other rank that waits in an
-    /// [exchange](Self::exchange), now or later, then gets an error with this reason.
+    /// Reports the failure of this rank to all other ranks, without waiting for them. Every other rank that waits for a message
+    /// of this rank in an [exchange](Self::exchange), now or later, then gets an error with this reason.
     fn leave(&mut self, reason: &str);
 }
 

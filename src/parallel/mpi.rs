@@ -64,6 +64,8 @@ pub struct Mpi {
     rank: usize,
     size: usize,
     failed: bool,
+    /// The failures that other ranks have reported so far: the reporting rank, and the failure.
+    reports: Vec<(usize, ExchangeFailure)>,
     /// The time limit of the most recent exchange. It is also the limit for the final exchange, after which all ranks
     /// end MPI.
     patience: Duration,
@@ -98,7 +100,15 @@ impl Mpi {
         let world = universe.world();
         let number = |n: i32| usize::try_from(n).unwrap_or_default();
         let (rank, size) = (number(world.rank()), number(world.size()));
-        Ok(Self { universe: Some(universe), world, rank, size, failed: false, patience: GRACE })
+        Ok(Self {
+            universe: Some(universe),
+            world,
+            rank,
+            size,
+            failed: false,
+            reports: Vec::new(),
+            patience: GRACE,
+        })
     }
 
     /// Returns the MPI process of a rank.
@@ -171,7 +181,8 @@ impl Mpi {
         let own: Vec<&[u8]> = (0..self.size).map(|r| messages.get(r).copied().unwrap_or_default()).collect();
         let heads: Vec<Vec<u8>> = own.iter().copied().map(head).collect();
         let mut places = vec![[0; LENGTH + SHORT]; self.size];
-        mpi::request::scope(|scope| {
+        let reports = std::mem::take(&mut self.reports);
+        let (done, reports) = mpi::request::scope(|scope| {
             let mut meeting = Meeting {
                 ranks: self,
                 scope,
@@ -179,7 +190,7 @@ impl Mpi {
                 peers: Vec::new(),
                 pending: Vec::new(),
                 lost: None,
-                tellers: BTreeSet::new(),
+                reports,
             };
             let rooms = places.iter_mut().zip(received.iter_mut());
             for (rank, ((own, head), (place, body))) in own.iter().zip(&heads).zip(rooms).enumerate() {
@@ -191,10 +202,7 @@ impl Mpi {
             let text = |lost: &ExchangeFailure| lost.clone().error(doing, patience).to_string();
             let mut progress = Instant::now();
             while !meeting.peers.is_empty() || !meeting.pending.is_empty() {
-                if let Some((teller, lost)) = self.failure() {
-                    meeting.tellers.insert(teller);
-                    meeting.lose(lost, text);
-                }
+                meeting.reports.extend(self.failure());
                 let moved = meeting.poll();
                 let now = Instant::now();
                 if moved {
@@ -203,7 +211,7 @@ impl Mpi {
                 }
                 let late = || (now >= deadline).then(|| ExchangeFailure::Late { ranks: meeting.missing() });
                 if meeting.lost.is_none()
-                    && let Some(lost) = meeting.ended().or_else(late)
+                    && let Some(lost) = meeting.left(now - progress).or_else(|| meeting.ended()).or_else(late)
                 {
                     meeting.lose(lost, text);
                 }
@@ -217,8 +225,10 @@ impl Mpi {
                     _ => std::thread::sleep(NAP),
                 }
             }
-            meeting.lost.map_or(Ok(()), |(lost, _)| Err(lost))
-        })
+            (meeting.lost.map_or(Ok(()), |(lost, _)| Err(lost)), meeting.reports)
+        });
+        self.reports = reports;
+        done
     }
 }
 
@@ -233,8 +243,8 @@ struct Meeting<'a, 's> {
     pending: Vec<(usize, Bytes<'a, 's>)>,
     /// The reason why the exchange has failed, and the time at which the failure was detected; `None` if it has not failed.
     lost: Option<(ExchangeFailure, Instant)>,
-    /// The ranks that have reported a failure to this rank; a rank that has failed sends no more messages.
-    tellers: BTreeSet<usize>,
+    /// See [`Mpi::reports`]. A rank that has reported a failure sends no more messages.
+    reports: Vec<(usize, ExchangeFailure)>,
 }
 
 type Bytes<'a, 's> = Request<'a, [u8], &'s LocalScope<'a>>;
@@ -327,14 +337,31 @@ impl<'a, 's> Meeting<'a, 's> {
         let done = |peer: &Peer<'_, '_>| match peer.stage {
             Stage::Begun(..) => false,
             Stage::Awaited(..) if since >= LINGER => true,
-            // MPI keeps the order of messages: if a failure report has arrived, all earlier messages of its sender have
-            // arrived, too.
-            _ if self.tellers.contains(&peer.rank) => {
-                self.ranks.process(peer.rank).immediate_probe_with_tag(self.tag).is_none()
-            }
+            _ if self.reports.iter().any(|(teller, _)| *teller == peer.rank) => self.silent(peer.rank),
             _ => since >= GRACE,
         };
         self.pending.is_empty() && self.peers.iter().all(done)
+    }
+
+    /// Returns whether no message of this exchange from a rank waits to be received. MPI keeps the order of messages: if a
+    /// failure report of the rank has arrived, all its earlier messages have arrived, too.
+    fn silent(&self, rank: usize) -> bool {
+        self.ranks.process(rank).immediate_probe_with_tag(self.tag).is_none()
+    }
+
+    /// Returns a reported failure that this exchange cannot complete after: a message from the reporting rank will not arrive,
+    /// or a request to the rank has not completed. `idle` is the time since the last progress. A rank may also fail after it
+    /// has completed this exchange; then the other ranks complete the exchange, too, and the next one fails.
+    fn left(&self, idle: Duration) -> Option<ExchangeFailure> {
+        let lacks = |rank: usize| {
+            let awaited = |stage: &Stage<'_, '_>| match stage {
+                Stage::Begun(..) | Stage::Long([]) => false,
+                Stage::Awaited(..) | Stage::Long(_) => self.silent(rank),
+            };
+            self.peers.iter().any(|peer| peer.rank == rank && awaited(&peer.stage))
+                || idle >= LINGER && self.pending.iter().any(|(other, _)| *other == rank)
+        };
+        self.reports.iter().find(|(teller, _)| lacks(*teller)).map(|(_, lost)| lost.clone())
     }
 
     /// Returns the ranks whose messages are missing, and the ranks that have not received the message of this rank.

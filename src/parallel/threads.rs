@@ -46,7 +46,7 @@ fn ranks(size: usize, faults: Option<Faults>) -> Vec<ThreadRank> {
         late: vec![false; size],
         now: 0,
         settled: faults.is_none(),
-        failed: None,
+        left: Vec::new(),
     };
     let shared = Arc::new(ThreadExchange { state: Mutex::new(state), changed: Condvar::new() });
     (0..size).map(|rank| ThreadRank { rank, size, exchanges: 0, faults, shared: shared.clone() }).collect()
@@ -122,8 +122,9 @@ struct State {
     /// Whether waiting ranks can see that other ranks have failed or ended. In a simulation, this becomes true only when every
     /// living rank waits. Therefore the messages that a rank has received before it sees a failure depend on the seed alone.
     settled: bool,
-    /// The first rank that failed, and the reason; `None` if no rank has failed.
-    failed: Option<(usize, String)>,
+    /// The ranks that have left, each with its reason, in order: the first one failed, and later ones may have failed because of
+    /// it.
+    left: Vec<(usize, String)>,
 }
 
 #[derive(Clone)]
@@ -192,7 +193,7 @@ impl State {
         if self.presence.contains(&Presence::Running) {
             return false;
         }
-        let broken = self.failed.is_some() || self.presence.contains(&Presence::Ended);
+        let broken = !self.left.is_empty() || self.presence.contains(&Presence::Ended);
         self.settled = broken && !self.settled;
         if self.settled {
             return true;
@@ -281,7 +282,8 @@ impl Communicator for ThreadRank {
                 (bytes, _) => bytes.is_none(),
             });
             let late = state.late.get(rank) == Some(&true);
-            let failed = state.failed.clone().filter(|_| state.settled && !late);
+            let lacks = missing.iter().any(|from| state.left.iter().any(|(rank, _)| rank == from));
+            let failed = state.left.first().filter(|_| lacks && state.settled && !late).cloned();
             let ended = missing.iter().copied().find(|&from| state.ended(rank, from, exchange));
             let lost = if missing.is_empty() {
                 None
@@ -310,7 +312,7 @@ impl Communicator for ThreadRank {
     fn leave(&mut self, reason: &str) {
         let mut state = self.shared.lock();
         if state.presence.get(self.rank) != Some(&Presence::Dead) {
-            state.failed.get_or_insert_with(|| (self.rank, reason.to_owned()));
+            state.left.push((self.rank, reason.to_owned()));
             state.wake(&self.shared.changed);
         }
     }

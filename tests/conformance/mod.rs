@@ -20,9 +20,10 @@ pub(crate) const TOGETHER: [Case; 6] = [
 ];
 
 /// The cases that end a world of two ranks or more: the last rank fails.
-pub(crate) const ENDING: [Case; 5] = [
+pub(crate) const ENDING: [Case; 6] = [
     ("failure_reaches_all", failure_reaches_all),
     ("failure_amid_exchanges", failure_amid_exchanges),
+    ("failure_after_an_exchange", failure_after_an_exchange),
     ("long_reason", long_reason),
     ("deadline_names_the_missing", deadline_names_the_missing),
     ("early_end", early_end),
@@ -141,7 +142,7 @@ fn failure_reaches_all(ranks: &mut dyn Communicator) {
     }
 }
 
-/// Each exchange before the failure succeeds, but for the last, in which others may still wait for each other.
+/// Each exchange before the failure succeeds, even if others still wait for each other.
 fn failure_amid_exchanges(ranks: &mut dyn Communicator) {
     let length = |from: usize, to: usize| from * 1000 + to;
     if is_last(ranks) {
@@ -151,11 +152,22 @@ fn failure_amid_exchanges(ranks: &mut dyn Communicator) {
     for number in 0..51 {
         if let Err(lost) = exchange(ranks, number, length, Instant::now() + LONG) {
             assert_eq!(lost, ExchangeFailure::Left { rank: ranks.size() - 1, reason: "amid".to_owned() });
-            assert!(number >= 49, "in exchange {number}");
+            assert_eq!(number, 50);
             return;
         }
     }
     panic!("no failure");
+}
+
+/// The last rank completes the exchange at once and fails, while the other ranks still send each other a long message.
+fn failure_after_an_exchange(ranks: &mut dyn Communicator) {
+    let last = ranks.size() - 1;
+    right(ranks, 0, |from, to| if from == last || to == last { 10 } else { 5_000_000 });
+    if is_last(ranks) {
+        ranks.leave("afterwards");
+    } else {
+        fails(ranks, 1, "afterwards");
+    }
 }
 
 /// A transport may cut a reason, but not within a character, and not to less than 2,000 bytes.
