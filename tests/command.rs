@@ -19,6 +19,7 @@ mod memory;
 mod outputs;
 #[path = "command/precision.rs"]
 mod precision;
+mod quantized;
 #[path = "command/printable.rs"]
 mod printable;
 #[cfg(all(unix, feature = "mpi"))]

@@ -10,10 +10,10 @@ use unpadded::kernels::{PackedMatrix, RoundedRows, Transpose, View, ViewMut, pro
 use unpadded::layers::Embedding;
 use unpadded::op::Assign;
 use unpadded::predict::{Beam, Generation, Predictor, Sampling};
-use unpadded::{Builder, DType, Var, Variable, ops};
+use unpadded::{Builder, DType, Var, Variable};
 
 use crate::models::{Attends, decoder};
-use crate::{Outcome, data, memory};
+use crate::{Chosen, Outcome, data, memory};
 
 /// A predictor of a model's first parameters.
 fn predictor(net: Builder, output: Var, threads: usize) -> Outcome<Predictor> {
@@ -24,7 +24,7 @@ fn predictor(net: Builder, output: Var, threads: usize) -> Outcome<Predictor> {
     for (_, parameter) in checkpoint.program.vars().filter(|(_, var)| var.persistable) {
         checkpoint.tensors.insert(parameter.name.clone(), scope.value(&parameter.name)?);
     }
-    Ok(Predictor::new(checkpoint, &ops::catalogue())?.threads(threads))
+    Ok(Chosen::get().predictor(checkpoint)?.threads(threads))
 }
 
 /// The median of times in seconds.

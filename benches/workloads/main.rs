@@ -1,6 +1,6 @@
 //! How fast does training run, end to end?
 //!
-//! `cargo bench --bench workloads -- [W1 W7 W3 W4 W5 W5hand W2 W2wide attention conv crf ctc custom cells long scaling build small norm W6 session beam queue batching] [--threads 2] [--steps N] [--profile]`
+//! `cargo bench --bench workloads -- [W1 W7 W3 W4 W5 W5hand W2 W2wide attention conv crf ctc custom cells long scaling build small norm W6 session beam queue batching] [--threads 2] [--steps N] [--precision f32|bf16|int8] [--profile]`
 //!
 //! W1: an LSTM(256) classifies; W7: a GRU(256); W4: an LSTM over sentences of LSTMs over words; W2: a word language model
 //! of two LSTM(512); W2wide: of two LSTM(1024), in smaller batches. W5: a decoder that attends to its source at every step;
@@ -18,7 +18,8 @@
 //! 64 sources, beside the likeliest token alone; `queue`: 64 callers of an LSTM(256). `crf`, `ctc`: these losses alone, with the
 //! gradients of their inputs. `batching`: batches by memory beside batches of a fixed number of sentences. The data: the peers' files from the folder `UNPADDED_BENCH_DATA`, or numbers of the same
 //! distributions. After 3 steps to warm up each takes one epoch (or `--steps`), at least 20 steps, and prints one line of JSON.
-//! With `--profile` all but `attention`, `conv`, `crf`, `ctc`, `custom`, `long`, `scaling`, `build`, `small`, `norm` and the
+//! With `--precision bf16`, the trainings and W6 compute matrix products in bf16; with `int8`, W6 and `small` have weights of 8-bit
+//! integers. With `--profile` all but `attention`, `conv`, `crf`, `ctc`, `custom`, `long`, `scaling`, `build`, `small`, `norm` and the
 //! workloads of generation then repeat their steps under the profiler: a table of the time and the bound of each entry, and the
 //! trace `target/profile-W1.json`.
 
@@ -40,13 +41,17 @@ mod trained;
 mod wide;
 
 use std::process::ExitCode;
+use std::sync::OnceLock;
 use std::time::Instant;
 
 use data::Batch;
 use models::{Attends, Cell, Model};
-use unpadded::Builder;
+use unpadded::checkpoint::Checkpoint;
 use unpadded::executor::{Executor, Run, Scope, Stage};
+use unpadded::op::MatrixUnit;
 use unpadded::optimizer::{Adam, Optimizer, Sgd};
+use unpadded::predict::Predictor;
+use unpadded::{Builder, Precision, ops};
 
 pub(crate) type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
 const WORKLOADS: [&str; 24] = [
@@ -76,6 +81,51 @@ const WORKLOADS: [&str; 24] = [
     "batching",
 ];
 
+/// The precision that `--precision` chose.
+static CHOSEN: OnceLock<Chosen> = OnceLock::new();
+
+/// A precision of the workloads.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) enum Chosen {
+    F32,
+    Bf16(MatrixUnit),
+    Int8,
+}
+
+impl Chosen {
+    fn of(word: &str) -> Outcome<Self> {
+        match word {
+            "f32" => Ok(Self::F32),
+            // Where the CPU has no unit, the twin shows that the workload runs, not how fast.
+            "bf16" => Ok(Self::Bf16(MatrixUnit::of_cpu(Precision::Bf16).unwrap_or(MatrixUnit::Bf16Pairs))),
+            "int8" => Ok(Self::Int8),
+            _ => Err(format!("--precision: expected f32, bf16 or int8, got `{word}`").into()),
+        }
+    }
+
+    pub(crate) fn get() -> Self {
+        *CHOSEN.get_or_init(|| Self::F32)
+    }
+
+    /// The unit that multiplies matrices in trainings.
+    fn unit(self) -> MatrixUnit {
+        match self {
+            Self::Bf16(unit) => unit,
+            Self::F32 | Self::Int8 => MatrixUnit::F32,
+        }
+    }
+
+    /// The predictor of a model in this precision.
+    pub(crate) fn predictor(self, checkpoint: Checkpoint) -> Outcome<Predictor> {
+        let predictor = |checkpoint| Predictor::new(checkpoint, &ops::catalogue());
+        Ok(match self {
+            Self::F32 => predictor(checkpoint)?,
+            Self::Bf16(_) => predictor(checkpoint)?.precision(Precision::Bf16),
+            Self::Int8 => predictor(checkpoint.quantize()?)?,
+        })
+    }
+}
+
 /// A compiled model and its parameters.
 pub(crate) struct Bench {
     executor: Executor,
@@ -97,6 +147,7 @@ impl Bench {
         let model = build(&net);
         let registry = net.registry();
         let mut program = net.finish()?;
+        program.unit = Chosen::get().unit();
         optimizer.minimize(&mut program, &registry, model.loss.id())?;
         let executor = Executor::new(&program, &registry, &[model.loss.id()], threads)?;
         Ok(Self { executor, scope: Scope::of(&program)?, model, step: 0 })
@@ -245,6 +296,9 @@ fn run() -> Outcome<()> {
         match word.as_str() {
             "--threads" => threads = number()?.max(1),
             "--profile" => profiled = true,
+            "--precision" => {
+                CHOSEN.set(Chosen::of(&words.next().unwrap_or_default())?).map_err(|_| "one --precision")?;
+            }
             "--steps" => steps = Some(number()?.max(1)),
             "--parts" => parts = Some(number()?.max(1)),
             known
@@ -257,13 +311,16 @@ fn run() -> Outcome<()> {
             }
             _ => {
                 let known = WORKLOADS.join(", ");
-                return Err(format!("expected {known}, --threads, --steps or --profile, got `{word}`").into());
+                return Err(format!(
+                    "expected {known}, --threads, --steps, --precision or --profile, got `{word}`"
+                )
+                .into());
             }
         }
     }
     if chosen.is_empty() {
         println!(
-            "usage: cargo bench --bench workloads -- [{}] [--threads N] [--steps N] [--profile]",
+            "usage: cargo bench --bench workloads -- [{}] [--threads N] [--steps N] [--precision f32|bf16|int8] [--profile]",
             WORKLOADS.join(" ")
         );
     }

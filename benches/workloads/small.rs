@@ -6,12 +6,12 @@ use std::time::Instant;
 use unpadded::checkpoint::Checkpoint;
 use unpadded::executor::{Executor, Run, Scope};
 use unpadded::layers::Embedding;
-use unpadded::ops::{self, Pool};
+use unpadded::ops::Pool;
 use unpadded::predict::Predictor;
 use unpadded::program::VarId;
-use unpadded::{Builder, DType, Program, Registry};
+use unpadded::{Builder, DType, Registry};
 
-use crate::{Outcome, data};
+use crate::{Chosen, Outcome, data};
 
 /// How often each time is measured, over how many runs; the least counts: other load of the machine only adds time.
 const ROUNDS: usize = 5;
@@ -19,7 +19,7 @@ const RUNS: usize = 30;
 
 /// A classifier as it is served: embedding of 30000 words → LSTM → last step → linear 2.
 struct Served {
-    program: Program,
+    checkpoint: Checkpoint,
     registry: Registry,
     words: VarId,
     logits: VarId,
@@ -54,17 +54,27 @@ impl Served {
         let words = net.feed("words", DType::I64, &[], 1);
         let x = words.embedding(Embedding::new(30_000, width.min(128)));
         let logits = x.lstm(width).sequence_pool(Pool::Last).linear(2);
-        let (registry, words, logits) = (net.registry(), words.id(), logits.id());
-        Ok(Self { program: net.finish()?, registry, words, logits })
+        let (registry, outputs) = (net.registry(), [("logits".to_owned(), net.name_of(logits))]);
+        let mut checkpoint = Checkpoint::of(net.finish()?, outputs);
+        let mut scope = Scope::of(&checkpoint.program)?;
+        for name in scope.names().map(str::to_owned).collect::<Vec<_>>() {
+            checkpoint.tensors.insert(name.clone(), scope.value(&name)?);
+        }
+        if Chosen::get() == Chosen::Int8 && width >= 16 {
+            checkpoint = checkpoint.quantize()?;
+        }
+        Ok(Self { checkpoint, registry, words: words.id(), logits: logits.id() })
     }
 
     /// Returns the times of an executor and of a predictor, in microseconds.
     fn times(&self, batch: usize, steps: usize, threads: usize) -> Outcome<[f64; 2]> {
         let (values, _) = data::of_lengths(&vec![steps; batch])?;
         let feeds = [(self.words, &values[0])];
-        let mut executor = Executor::new(&self.program, &self.registry, &[self.logits], threads)?;
-        let mut scope = Scope::of(&self.program)?;
-        let predictor = self.predictor(&mut scope)?.threads(threads);
+        let program = &self.checkpoint.program;
+        let mut executor = Executor::new(program, &self.registry, &[self.logits], threads)?;
+        let mut scope = Scope::new();
+        self.checkpoint.clone().restore(&mut scope)?;
+        let predictor = Predictor::new(self.checkpoint.clone(), &self.registry)?.threads(threads);
         let mut least = [f64::INFINITY; 2];
         for _ in 0..ROUNDS {
             let run = median(&mut || Ok(executor.run(&mut scope, &Run::infer(&feeds))?))?;
@@ -73,15 +83,6 @@ impl Served {
             least = [least[0].min(run), least[1].min(asked)];
         }
         Ok(least)
-    }
-
-    fn predictor(&self, scope: &mut Scope) -> Outcome<Predictor> {
-        let outputs = [("logits".to_owned(), self.program.var(self.logits).name.clone())];
-        let mut checkpoint = Checkpoint::of(self.program.clone(), outputs);
-        for (_, parameter) in self.program.vars().filter(|(_, var)| var.persistable) {
-            checkpoint.tensors.insert(parameter.name.clone(), scope.value(&parameter.name)?);
-        }
-        Ok(Predictor::new(checkpoint, &ops::catalogue())?)
     }
 }
 

@@ -38,6 +38,7 @@ mod inference;
 mod metric;
 pub(crate) mod position;
 mod purpose;
+mod quantize;
 mod sections;
 mod stored;
 mod sums;

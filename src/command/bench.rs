@@ -129,6 +129,7 @@ impl Bench {
         let more = 100.0 * (padded / tokens.max(1.0) - 1.0);
 
         let last = rounds.iter().max_by_key(|round| round.memory.total());
+        let unit = last.map(|round| round.unit).unwrap_or_default();
         let largest = last.map(|round| round.memory).unwrap_or_default();
         let remembered = last.map(memory::described).unwrap_or_default();
 
@@ -162,6 +163,7 @@ impl Bench {
                 ("task", config.run.task.name().into()),
                 ("dataset", name.into()),
                 ("threads", threads.into()),
+                ("products", unit.to_string().into()),
                 ("train", tokens_per_s.json()),
                 ("padding_percent", json::number(more)),
                 ("step_bytes", memory::of_step(&largest).into()),
@@ -175,7 +177,7 @@ impl Bench {
         console
             .result(format!("machine: {threads} thread{}; {rates}", if threads == 1 { "" } else { "s" }))?;
         console.result(format!(
-            "train:   {tokens_per_s} tokens/s, median of {ROUNDS} times {steps} steps; padded batches would have {more:.0} % more rows"
+            "train:   {tokens_per_s} tokens/s, products in {unit}, median of {ROUNDS} times {steps} steps; padded batches would have {more:.0} % more rows"
         ))?;
         console.result(format!("memory:  {remembered}"))?;
         if let (Some(together), Some(alone)) = (together, alone) {

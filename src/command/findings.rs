@@ -9,7 +9,7 @@ use serde_json::Value;
 use unpadded::checkpoint::Checkpoint;
 use unpadded::executor::Profile;
 use unpadded::metrics::Unit;
-use unpadded::op::Pass;
+use unpadded::op::{MatrixUnit, Pass};
 use unpadded::recipes::{
     Aligner, Answer, ByLength, Case, Config, HeldOutTexts, Model, Task, TranslatedText, Truth, Weigher,
 };
@@ -53,6 +53,9 @@ impl Findings<'_> {
             ("held-out texts".to_owned(), self.held_out.count.to_string()),
             ("memory".to_owned(), memory::described(report)),
         ];
+        if report.unit != MatrixUnit::F32 {
+            facts.push(("precision".to_owned(), format!("matrix products in {}", report.unit)));
+        }
         facts.extend(report.best.map(|best| ("best epoch".to_owned(), best.epoch.to_string())));
         facts.extend(ranks::shares(report).map(|shares| ("processes".to_owned(), shares)));
         let tested = self.test.map(TestScores::of).transpose()?;

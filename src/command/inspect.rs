@@ -9,9 +9,10 @@ use super::model_choice::ModelChoice;
 use super::outcome::{Ending, Outcome, UsageError, bad};
 use super::scores::Table;
 use super::terminal::{self, Console};
+use unpadded::DType;
 use unpadded::checkpoint::{Checkpoint, Purpose};
 use unpadded::executor::MemoryUse;
-use unpadded::op::MatrixUnit;
+use unpadded::op::{MatrixUnit, int8_unit};
 use unpadded::program::{Role, VarRole};
 use unpadded::recipes::Config;
 
@@ -136,6 +137,14 @@ impl Inspect {
         terminal::print(format!("memory: parameters {model}, optimizer {state}; a batch takes more"))?;
         if of.program.unit != MatrixUnit::F32 {
             terminal::print(format!("precision: matrix products in {}", of.program.unit))?;
+        }
+        let coded = checkpoint.tensors.values().filter(|value| value.dtype() == DType::I8).count();
+        if coded > 0 {
+            terminal::print(format!(
+                "precision: {coded} of {} parameters are 8-bit integers; products by {} on this CPU",
+                sizes.len(),
+                int8_unit()
+            ))?;
         }
         terminal::print(format!("program: {operators} operators; seed {}", checkpoint.program.seed))?;
         let mut table = Table::new(&format!("parameters: {parameters}"), &["parameter", "shape", "numbers"]);

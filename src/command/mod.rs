@@ -87,7 +87,7 @@ enum Command {
     Inspect(inspect::Inspect),
     /// Draw the program of a checkpoint as SVG, with each step block inside the box of its operator
     Graph(graph::Graph),
-    /// Export a model's weights as safetensors, with PyTorch's parameter names
+    /// Export a model's weights as safetensors, with PyTorch's parameter names, or a model with weights of 8-bit integers
     #[cfg(feature = "safetensors")]
     Export(weights::Export),
     /// Import weights from a safetensors file into a model, and write the model to a new file

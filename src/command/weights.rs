@@ -1,13 +1,16 @@
-//! The commands `unpadded export` and `unpadded import`: weights in safetensors files, with the parameter names of PyTorch.
+//! The commands `unpadded export` and `unpadded import`: weights in safetensors files, with the parameter names of PyTorch, and
+//! models with weights of 8-bit integers.
 
 use std::path::PathBuf;
 
 use clap::Args;
 
+use super::memory::megabytes;
 use super::model_choice::ModelChoice;
 use super::outcome::{Ending, Outcome, UsageError, bad, fresh};
 use super::scores::Table;
 use super::terminal::{self, Console};
+use unpadded::executor::MemoryUse;
 use unpadded::formats::safetensors::{self, Names};
 
 #[derive(Args)]
@@ -33,19 +36,55 @@ impl Renamed {
 }
 
 #[derive(Args)]
-#[command(after_help = "Example:\n  unpadded export runs/classify-1 weights.safetensors --rename lstm_0=rnn")]
+#[command(after_help = "\
+Examples:
+  unpadded export runs/classify-1 weights.safetensors --rename lstm_0=rnn
+  unpadded export runs/classify-1 small.ckpt --int8     a model of about a quarter of the size
+  unpadded eval small.ckpt test.tsv                     its scores, which may be slightly lower")]
 pub(crate) struct Export {
     #[command(flatten)]
     which: ModelChoice,
-    /// Safetensors file to write
+    /// File to write: safetensors, or a checkpoint with `--int8`
     #[arg(value_name = "FILE")]
     file: PathBuf,
+    /// 8-bit integers: write a checkpoint to predict with, whose weights of linear layers and tables are 8-bit integers
+    #[arg(long, conflicts_with = "rename")]
+    int8: bool,
     #[command(flatten)]
     renamed: Renamed,
 }
 
 impl Export {
+    /// Writes a model whose weights are 8-bit integers, and prints which parameters are.
+    fn quantized(self) -> Outcome<Ending> {
+        fresh(&self.file)?;
+        if self.file.extension().is_some_and(|ending| ending.eq_ignore_ascii_case("safetensors")) {
+            let (name, fits) = (self.file.display(), self.file.with_extension("ckpt"));
+            return bad(format!(
+                "{name}: expected the name of a checkpoint, the format of `--int8`, got a name that ends with `.safetensors`: `{}` fits",
+                fits.display()
+            ));
+        }
+        let model = self.which.checkpoint()?.for_inference().usage()?;
+        let before = MemoryUse::of_program(&model.program).parameters;
+        let model = model.quantize().usage()?;
+        model.save(&self.file).usage()?;
+        let after = MemoryUse::of_program(&model.program).parameters;
+        let mut table = Table::new("", &["parameter", "shape", "stored as"]);
+        for (name, value) in &model.tensors {
+            let shape: Vec<String> = value.shape().iter().map(usize::to_string).collect();
+            table.rows.push(vec![terminal::shown(name), shape.join(" × "), value.dtype().to_string()]);
+        }
+        table.print(Console { json: false, quiet: false })?;
+        let [before, after] = [before, after].map(megabytes);
+        terminal::print(format!("written: {}, parameters {after}, in f32 {before}", self.file.display()))?;
+        Ok(Ending::Done)
+    }
+
     pub(crate) fn run(self) -> Outcome<Ending> {
+        if self.int8 {
+            return self.quantized();
+        }
         let names = self.renamed.names()?;
         fresh(&self.file)?;
         let ending = self.file.extension().unwrap_or_default().to_string_lossy().to_lowercase();

@@ -77,6 +77,43 @@ fn is_amd() -> bool {
     false
 }
 
+/// Returns the innermost loop of the products by a unit, on zeros in the nearest cache, for measurements. A run returns the number
+/// of its operations.
+pub(super) fn tile_loop(unit: MatrixUnit) -> impl FnMut() -> usize {
+    let engine = unit.engine();
+    let vectors = engine.panel_vectors(tile::PANEL_VECTORS * engine.lanes());
+    let size = Size { rows: engine.max_rows(vectors), panels: 1, vectors };
+    let (width, k) = (vectors * engine.lanes(), engine.words(LOOP_PRODUCTS));
+    let (a, b) = (vec![0.0f32; size.rows * k], vec![0.0f32; width * k]);
+    let mut c = vec![0.0f32; size.rows * width];
+    let tile = engine.of_rows(size);
+    move || {
+        let t = Tile {
+            rows: size.rows,
+            panels: 1,
+            k,
+            a: a.as_ptr(),
+            a_stride: k,
+            b: b.as_ptr(),
+            b_stride: 0,
+            c: c.as_mut_ptr(),
+            c_stride: width,
+            columns: width,
+            from: std::ptr::null(),
+            from_stride: 0,
+            bias: std::ptr::null(),
+            add: false,
+        };
+        // SAFETY: the operands have the sizes that the tile names, and the engine is one that this CPU has.
+        unsafe { tile(&t) };
+        std::hint::black_box(&c);
+        2 * size.rows * width * LOOP_PRODUCTS
+    }
+}
+
+/// The length of the sums in a loop that is measured: a row of a tile and its panel fit into the nearest cache.
+const LOOP_PRODUCTS: usize = 256;
+
 impl ProductEngine {
     /// Returns the number of columns in a vector of a panel.
     pub(super) fn lanes(self) -> usize {

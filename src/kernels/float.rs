@@ -101,6 +101,10 @@ pub trait Float:
     fn from_f64(value: f64) -> Self;
     /// Returns this number as f64, without rounding.
     fn to_f64(self) -> f64;
+    /// Returns the value of this type that is nearest to an integer.
+    fn from_i32(value: i32) -> Self;
+    /// Returns this number without its digits after the point, as an integer; 0 for NaN.
+    fn truncated(self) -> i32;
     /// Returns e to the power of this number.
     fn exp(self) -> Self;
     /// Returns the natural logarithm of this number.
@@ -154,6 +158,14 @@ macro_rules! float {
             #[inline(always)]
             fn to_f64(self) -> f64 {
                 self.into()
+            }
+            #[inline(always)]
+            fn from_i32(value: i32) -> Self {
+                value as $type
+            }
+            #[inline(always)]
+            fn truncated(self) -> i32 {
+                self as i32
             }
             #[inline(always)]
             fn exp(self) -> Self {

@@ -8,8 +8,10 @@ use std::hint::black_box;
 use std::sync::OnceLock;
 use std::time::Instant;
 
+use super::engine::tile_loop;
 use super::float::Float;
-use super::path::Path;
+use super::int8::code_loop;
+use super::path::{MatrixUnit, Path, Precision};
 use super::tile::{Array, MAX_LANES, Vector, lanes};
 
 /// The number of independent sums in the loop. A unit of the CPU starts one multiply-add per cycle and finishes it about
@@ -28,6 +30,36 @@ const ROUNDS: usize = 200_000;
 pub fn peak<T: Float>() -> f64 {
     static PEAK: OnceLock<f64> = OnceLock::new();
     *PEAK.get_or_init(|| measure(Path::best())) * size_of::<f32>() as f64 / size_of::<T>() as f64
+}
+
+/// Returns the highest operations per second of one thread in products of bf16 numbers, by the unit of this CPU; `None` if the
+/// CPU has no fast unit. The result is the best of 20 samples of the innermost loop of the products, on operands in the nearest
+/// cache. The first call measures.
+pub fn bf16_peak() -> Option<f64> {
+    static PEAK: OnceLock<Option<f64>> = OnceLock::new();
+    *PEAK.get_or_init(|| {
+        let unit = MatrixUnit::of_cpu(Precision::Bf16)?;
+        Some(measure_loop(&mut tile_loop(unit)))
+    })
+}
+
+/// Returns the highest operations per second of one thread in products of 8-bit integers, measured like [`bf16_peak`].
+pub fn int8_peak() -> f64 {
+    static PEAK: OnceLock<f64> = OnceLock::new();
+    *PEAK.get_or_init(|| measure_loop(&mut code_loop()))
+}
+
+/// Measures the operations per second of a loop, which returns the number of operations of a run.
+fn measure_loop(run: &mut dyn FnMut() -> usize) -> f64 {
+    let mut best = 0.0f64;
+    for _ in 0..SAMPLES {
+        let (clock, mut operations) = (Instant::now(), 0);
+        while operations < ROUNDS * MAX_LANES {
+            operations += run();
+        }
+        best = best.max(operations as f64 / clock.elapsed().as_secs_f64().max(1e-9));
+    }
+    best
 }
 
 /// Measures the floating-point operations per second on a path that this CPU can run.
@@ -124,6 +156,21 @@ mod tests {
         assert!(first.is_finite() && first > 1e6, "{first}");
         assert_eq!(peak::<f32>(), first);
         assert_eq!(peak::<f64>(), first / 2.0);
+        let rate = int8_peak();
+        assert!(rate.is_finite() && rate > 1e6, "{rate}");
+        assert_eq!(int8_peak(), rate);
+        let rate = bf16_peak();
+        assert_eq!(rate.is_some(), MatrixUnit::of_cpu(Precision::Bf16).is_some());
+        assert!(rate.is_none_or(|rate| rate.is_finite() && rate > 1e6), "{rate:?}");
+    }
+
+    /// The loops of both units of bf16 run on any CPU, by their twins.
+    #[test]
+    fn the_loops_of_the_units_count_their_operations() {
+        for unit in [MatrixUnit::Bf16Pairs, MatrixUnit::Bf16Tiles] {
+            assert!(tile_loop(unit)() >= 2 * 12 * 32 * 256, "{unit:?}");
+        }
+        assert!(code_loop()() >= 2 * 4 * 32 * 256);
     }
 
     #[test]

@@ -167,6 +167,7 @@ catalogue! {
     /// Products of matrices and vectors: linear layers, matrix products, and outer, matrix-vector and dot products.
     [Linear, TransposedLinear, MatmulPlain, Matmul, Outer, Matvec, DotProduct, TransposedDot, RandomProjection] {
         product::linear::Linear,
+        product::int8::Int8Linear,
         product::matmul::Matmul,
         product::row_matrix::Outer,
         product::row_matrix::Matvec,
@@ -281,6 +282,7 @@ catalogue! {
     /// Operators on ids, and operators that copy a variable or convert it to another dtype.
     [Embedding, EmbeddingBag, GatherRows, ScatterRows, OneHot, TakeRows, Retain, Assign, Cast, FillLike, ToDense, ToCsr, ToSelectedRows] {
         lookup::embedding::Embedding,
+        lookup::int8::Int8Embedding,
         lookup::bag::EmbeddingBag,
         lookup::gather::GatherRows,
         lookup::gather::ScatterRows,

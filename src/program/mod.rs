@@ -28,6 +28,7 @@ pub use description::program::{Append, Block};
 pub use description::storage_report::{Entries, StorageReport, StoredVariable};
 pub use description::var_desc::{Initializer, StopGradient, VarDesc, VarKind, VarRole, grad_name};
 pub use transform::backward;
+pub(crate) use transform::coded::CodedParameter;
 pub(crate) use transform::decided::decided_late;
 pub use transform::stepped::StepProgram;
 pub use transform::streamed::{WindowPass, WindowProgram, WindowState};

@@ -21,7 +21,7 @@ pub enum DType {
     F32,
     /// 64-bit float.
     F64,
-    /// 8-bit signed integer. Tensors can store this dtype, but no operator computes with it.
+    /// 8-bit signed integer, the dtype of the weights of a [quantized](crate::checkpoint::Checkpoint::quantize) model.
     I8,
     /// 16-bit signed integer.
     I16,

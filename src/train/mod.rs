@@ -132,6 +132,7 @@ impl Trainer {
             padded: console.padded,
             seconds: console.seconds().as_secs_f64(),
             tokens_per_s: console.tokens_per_s(),
+            unit: self.unit(),
             memory: self.largest,
             divided: self.divided,
             processes,

@@ -3,6 +3,7 @@
 use crate::checkpoint::{Best, EpochScores, Position};
 use crate::executor::MemoryUse;
 use crate::metrics::Scores;
+use crate::operator::MatrixUnit;
 
 /// The reason why a training ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -45,6 +46,8 @@ pub struct Report {
     pub seconds: f64,
     /// The number of tokens per second of training time.
     pub tokens_per_s: f64,
+    /// The unit that computed the matrix products.
+    pub unit: MatrixUnit,
     /// The computed memory of the largest step of this run ([`Trainer::memory`](super::Trainer::memory)); zeros without a
     /// [memory limit](super::Trainer::memory_limit). The memory of a step that was divided is computed for its whole batch.
     pub memory: MemoryUse,

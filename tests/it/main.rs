@@ -65,6 +65,7 @@ mod plain;
 mod predictor;
 mod profile;
 mod public_items;
+mod quantized;
 mod queue;
 mod ranks;
 mod read_alike;

@@ -7,9 +7,12 @@ pub(crate) mod generator;
 mod training;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use rayon::iter::{IntoParallelIterator, ParallelIterator};
+use unpadded::checkpoint::Checkpoint;
 use unpadded::executor::{Executor, Run, Scope, Stage};
+use unpadded::layers::init;
 use unpadded::op::{Kernel, MatrixUnit, Reach};
 use unpadded::ops::catalogue;
 use unpadded::program::VarId;
@@ -218,6 +221,47 @@ fn programs_in_f64_do_not_change_in_bf16() {
 fn lanes_of_large_loops_give_the_same_bits() {
     let wide = Kind { wide: true, ..F32 };
     hold(seeds(4), |seed, worst| check(&made(seed, wide, worst)?, wide, worst));
+}
+
+/// The forward pass of a program whose weights are 8-bit integers gives the bits of the interpreter, on any number of threads and
+/// for each sequence alone. The codes are drawn like any first value.
+#[test]
+fn products_of_codes_have_the_same_bits_in_any_program() {
+    let wide = Kind { wide: true, ..F32 };
+    let coded = AtomicUsize::new(0);
+    hold(seeds(PROGRAMS / 8), |seed, worst| {
+        let mut case = made(seed, wide, worst)?;
+        let outputs = case.values.iter().enumerate();
+        let outputs = outputs.map(|(i, &id)| (i.to_string(), case.program.var(id).name.clone()));
+        let mut checkpoint = Checkpoint::of(case.program.clone(), outputs.collect::<BTreeMap<_, _>>());
+        let mut scope = Scope::of(&case.program).map_err(|e| e.to_string())?;
+        for name in scope.names().map(str::to_owned).collect::<Vec<_>>() {
+            let value = scope.value(&name).map_err(|e| e.to_string())?;
+            checkpoint.tensors.insert(name, value);
+        }
+        match checkpoint.quantize() {
+            Ok(found) => case.program = found.program,
+            Err(error) if error.to_string().contains("got none") => return Ok(()),
+            Err(error) => return Err(error.to_string()),
+        }
+        coded.fetch_add(1, Ordering::Relaxed);
+        let parameters: Vec<VarId> = case.program.parameters().collect();
+        for id in parameters {
+            let desc = case.program.var_mut(id);
+            if desc.name.ends_with(".scale") {
+                desc.initializer = Some(init::uniform(0.0, 0.01));
+            } else if desc.spec().is_some_and(|spec| spec.dtype == DType::I8) {
+                desc.initializer = Some(init::uniform(-127.0, 127.0));
+            }
+        }
+        case.gradients.clear();
+        let all = case.values.clone();
+        check(&case, wide, worst)?;
+        let data: Vec<u64> = (0..case.fed()[0].1.batch_size() as u64).collect();
+        let one = compiled(&case, &all, &case.fed(), &data, 1).map_err(|e| e.to_string())?;
+        alone(&case, &all, &one, &data)
+    });
+    assert!(coded.into_inner() > 0, "no program had a weight to quantize");
 }
 
 #[test]

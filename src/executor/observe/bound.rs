@@ -3,7 +3,7 @@
 use std::fmt;
 
 use crate::executor::observe::profile::{Entry, LoopPhase, Profile};
-use crate::kernels::{Bandwidth, bandwidth, peak};
+use crate::kernels::{Bandwidth, bandwidth, bf16_peak, int8_peak, peak};
 use crate::tensor::DType;
 
 /// The resource that limits the speed of a [`Profile`] entry, with the fraction of its maximum rate that was reached.
@@ -77,6 +77,10 @@ pub struct Rates {
     pub f32: f64,
     /// Operations per second in f64; a multiply-add counts as two operations.
     pub f64: f64,
+    /// Operations per second in matrix products of bf16 numbers; `None` if the CPU has no fast unit for them.
+    pub bf16: Option<f64>,
+    /// Operations per second in matrix products of 8-bit integers.
+    pub int8: f64,
     /// Bytes per second from the second cache level, from the third cache level, and from memory.
     pub bandwidth: Bandwidth,
 }
@@ -87,14 +91,22 @@ impl Rates {
     pub fn of(threads: usize) -> Self {
         let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         let all = threads.clamp(1, cores) as f64;
-        Self { f32: all * peak::<f32>(), f64: all * peak::<f64>(), bandwidth: bandwidth(threads) }
+        Self {
+            f32: all * peak::<f32>(),
+            f64: all * peak::<f64>(),
+            bf16: bf16_peak().map(|rate| all * rate),
+            int8: all * int8_peak(),
+            bandwidth: bandwidth(threads),
+        }
     }
 
-    /// Returns the operations per second in a dtype; `None` for a dtype that is not a float.
+    /// Returns the operations per second in a dtype; `None` for a dtype in which this CPU does not multiply fast.
     pub fn operations(&self, dtype: DType) -> Option<f64> {
         match dtype {
             DType::F32 => Some(self.f32),
             DType::F64 => Some(self.f64),
+            DType::BF16 => self.bf16,
+            DType::I8 => Some(self.int8),
             _ => None,
         }
     }
@@ -104,11 +116,13 @@ impl fmt::Display for Rates {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Bandwidth { l2, l3, memory, l2_size, l3_size } = self.bandwidth;
         let mib = |bytes: usize| bytes as f64 / (1 << 20) as f64;
+        let bf16 = self.bf16.map_or_else(String::new, |rate| format!("{:.0} in bf16, ", rate / 1e9));
         write!(
             f,
-            "{:.0} GFLOP/s in f32, {:.0} in f64, L2 ({} MiB a thread) {:.0} GB/s, L3 ({} MiB) {:.0} GB/s, memory {:.0} GB/s",
+            "{:.0} GFLOP/s in f32, {:.0} in f64, {bf16}{:.0} in int8, L2 ({} MiB a thread) {:.0} GB/s, L3 ({} MiB) {:.0} GB/s, memory {:.0} GB/s",
             self.f32 / 1e9,
             self.f64 / 1e9,
+            self.int8 / 1e9,
             mib(l2_size),
             l2 / 1e9,
             mib(l3_size),
@@ -125,7 +139,8 @@ impl Profile {
         Rates::of(self.threads)
     }
 
-    /// Returns the entry's operations per second as a fraction of [`Self::rates`]; `None` if the entry's dtype is not a float.
+    /// Returns the entry's operations per second as a fraction of [`Self::rates`]; `None` if the rates have none for the entry's
+    /// dtype.
     pub fn of_peak(&self, entry: &Entry) -> Option<f64> {
         self.rates().operations(entry.dtype).map(|peak| entry.flops_per_second() / peak)
     }
@@ -176,6 +191,8 @@ mod tests {
     const RATES: Rates = Rates {
         f32: 200e9,
         f64: 100e9,
+        bf16: Some(400e9),
+        int8: 800e9,
         bandwidth: Bandwidth { l2: 100e9, l3: 50e9, memory: 20e9, l2_size: 1 << 20, l3_size: 1 << 25 },
     };
 
@@ -205,6 +222,13 @@ mod tests {
         check(&product, Some(Bound::MultiplyAdds(0.5)), "multiply-adds 50 %");
         let double = Entry { dtype: DType::F64, ..product.clone() };
         check(&double, Some(Bound::MultiplyAdds(1.0)), "multiply-adds 100 %");
+        // In bf16 and in 8-bit integers, they need less; on a CPU without a unit for bf16, there is no bound for them.
+        let half = Entry { dtype: DType::BF16, ..product.clone() };
+        check(&half, Some(Bound::MultiplyAdds(0.25)), "multiply-adds 25 %");
+        let slow = half.bound(&Rates { bf16: None, ..RATES });
+        assert_eq!(slow, Some(Bound::L2(0.1)));
+        let codes = Entry { dtype: DType::I8, ..product.clone() };
+        check(&codes, Some(Bound::MultiplyAdds(0.125)), "multiply-adds 12 %");
         // An entry whose dtype is not a float has a bound for bytes only.
         let ids = Entry { dtype: DType::I64, ..product };
         check(&ids, Some(Bound::L2(0.1)), "L2 10 %");

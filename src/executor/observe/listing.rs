@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::fmt::{self, Write};
 
 use crate::error::Place;
+use crate::executor::observe::profile::instructions;
 use crate::executor::plan::{
     Access, Chain, Home, Instr, Loop, LoopRows, Move, OpInstr, Plan, Ref, Slot, TimingReason, parts,
 };
@@ -11,7 +12,7 @@ use crate::kernels::Assign;
 use crate::operator::context::OperandPosition;
 use crate::operator::{BlockId, Extent, MatrixUnit, Pass, VarId};
 use crate::program::{OpDesc, Program, grad_name};
-use crate::tensor::{DType, StorageKind};
+use crate::tensor::StorageKind;
 
 /// A compiled program that prints as text.
 ///
@@ -193,10 +194,7 @@ impl<'a> Text<'a> {
             notes.push(format!("over {value}, which nothing else reads"));
         }
         let unit = self.plan.program.unit;
-        let of_f32 = op.inputs.iter().flatten().next().is_some_and(|spec| spec.dtype == DType::F32);
-        if unit != MatrixUnit::F32 && of_f32 && op.op.hints().multiplies {
-            notes.push(unit.to_string());
-        }
+        notes.extend(op.computes_in(unit).and_then(|dtype| instructions(dtype, unit)));
         if op.order.is_some() {
             notes.push("on rows in the loop's order, without a copy".to_owned());
         }

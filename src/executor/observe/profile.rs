@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use crate::executor::plan::{Instr, Loop, LoopRows, OpInstr, Plan};
 use crate::executor::run::recorder::{Recorder, Totals};
-use crate::operator::{Cost, Pass};
+use crate::kernels::int8_unit;
+use crate::operator::{Cost, MatrixUnit, Pass};
 use crate::program::RECURRENT;
 use crate::tensor::DType;
 
@@ -91,7 +92,8 @@ pub struct Entry {
     /// For each thread, the time of the calls during which other threads ran the same loop or chain, on other sequences or
     /// rows.
     pub side_by_side: Vec<Duration>,
-    /// The dtype in which the operator computes; not a float dtype if the operator has no float operand.
+    /// The dtype in which the operator computes: bf16 for matrix products in bf16, i8 for products of 8-bit integers; not a float
+    /// dtype if the operator has no float operand.
     pub dtype: DType,
 }
 
@@ -159,6 +161,8 @@ pub struct Profile {
     pub wall: Duration,
     /// The number of threads of the executor.
     pub threads: usize,
+    /// The unit that computed the matrix products.
+    pub unit: MatrixUnit,
     pub(super) recorders: Vec<Recorder>,
     pub(super) names: Vec<String>,
 }
@@ -193,7 +197,8 @@ impl Profiling {
         let Self { runs, wall } = self;
         let names = vec![String::new(); plan.instructions];
         let threads = recorders.len();
-        let mut profile = Profile { entries: Vec::new(), runs, wall, threads, recorders, names };
+        let mut profile =
+            Profile { entries: Vec::new(), runs, wall, threads, unit: plan.program.unit, recorders, names };
         account(&mut profile, &plan.code, &|_| LoopPhase::Outside);
         profile.entries.sort_by_key(|entry| std::cmp::Reverse(entry.time));
         profile
@@ -202,7 +207,7 @@ impl Profiling {
 
 /// Makes the entries of some instructions, and returns their total wall-clock time in seconds.
 fn account(profile: &mut Profile, code: &[Instr], part: &dyn Fn(LoopRows) -> LoopPhase) -> f64 {
-    let mut time = 0.0;
+    let (mut time, unit) = (0.0, profile.unit);
     for instr in code {
         time += match instr {
             Instr::Zero(_, index) => {
@@ -218,13 +223,14 @@ fn account(profile: &mut Profile, code: &[Instr], part: &dyn Fn(LoopRows) -> Loo
                 profile.add(entry, |recorder| &recorder.calls)
             }
             Instr::Levels(op) => {
-                profile.add(Entry { part: part(op.span), ..of_op(op) }, |recorder| &recorder.calls)
+                profile.add(Entry { part: part(op.span), ..of_op(op, unit) }, |recorder| &recorder.calls)
             }
             Instr::Op(op) => {
                 // Constants are packed before the top-level instruction runs, so the packing time is not in the time of the
                 // loop around the operator.
-                profile.add(Entry { part: LoopPhase::Prepare, ..of_op(op) }, |recorder| &recorder.packs);
-                profile.add(Entry { part: part(op.span), ..of_op(op) }, |recorder| &recorder.calls)
+                profile
+                    .add(Entry { part: LoopPhase::Prepare, ..of_op(op, unit) }, |recorder| &recorder.packs);
+                profile.add(Entry { part: part(op.span), ..of_op(op, unit) }, |recorder| &recorder.calls)
             }
             Instr::Loop(inner) => account_loop(profile, inner),
         };
@@ -285,14 +291,23 @@ pub(super) fn nothing(operator: &str, kind: &str, pass: Pass) -> Entry {
     }
 }
 
-fn of_op(op: &OpInstr) -> Entry {
+/// Returns the name of the instructions that compute matrix products in a dtype: in bf16 by `unit`, or of 8-bit integers; `None` for
+/// another dtype.
+pub(super) fn instructions(dtype: DType, unit: MatrixUnit) -> Option<String> {
+    match dtype {
+        DType::BF16 => Some(unit.to_string()),
+        DType::I8 => Some(int8_unit().to_owned()),
+        _ => None,
+    }
+}
+
+fn of_op(op: &OpInstr, unit: MatrixUnit) -> Entry {
     let (kind, pass) = &op.named;
-    let dtype = op.inputs.iter().chain(&op.outputs).flatten().map(|spec| spec.dtype).find(|d| d.is_float());
     Entry {
         instruction: op.index,
         block: op.place.block,
         caller: op.place.caller.clone().filter(|caller| !caller.is_empty()),
-        dtype: dtype.unwrap_or(DType::I64),
+        dtype: op.computes_in(unit).unwrap_or(DType::I64),
         ..nothing(op.place.operator.as_deref().unwrap_or_default(), kind, *pass)
     }
 }

@@ -3,7 +3,7 @@
 use std::fmt::{self, Write};
 use std::time::Duration;
 
-use crate::executor::observe::profile::{LoopPhase, Profile, rate};
+use crate::executor::observe::profile::{LoopPhase, Profile, instructions, rate};
 
 impl fmt::Display for Profile {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -30,10 +30,12 @@ impl fmt::Display for Profile {
         for entry in &self.entries {
             let bound = entry.bound(&rates).map_or_else(|| "-".to_owned(), |bound| bound.to_string());
             let block = entry.block.map_or_else(String::new, |block| format!(", block {block}"));
+            let by =
+                instructions(entry.dtype, self.unit).map_or_else(String::new, |name| format!(" in {name}"));
             let caller = entry.caller.as_ref().map_or_else(String::new, |caller| format!(" at {caller}"));
             writeln!(
                 f,
-                "{:>4.1} % {:>9.2} {:>8} {:>10} {:>8.3} {:>8.1} {:>7.1}  {bound:<20}  {:<9}  [{}] {}{block}{caller}",
+                "{:>4.1} % {:>9.2} {:>8} {:>10} {:>8.3} {:>8.1} {:>7.1}  {bound:<20}  {:<9}  [{}] {}{by}{block}{caller}",
                 share(entry.time),
                 entry.time.as_secs_f64() * 1e3,
                 entry.calls,

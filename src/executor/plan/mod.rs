@@ -20,7 +20,7 @@ use crate::error::{Error, Place};
 use crate::kernels::Assign;
 use crate::operator::context::{OperandPosition, Wiring};
 use crate::operator::levels::MadeLevelIds;
-use crate::operator::{BlockId, Extent, LevelId, Literal, Op, Pass, Reach, Spec, VarId};
+use crate::operator::{BlockId, Extent, LevelId, Literal, MatrixUnit, Op, Pass, Reach, Spec, VarId};
 use crate::program::{Program, Role, StepDesc};
 use crate::tensor::{DType, StorageKind};
 
@@ -100,6 +100,20 @@ impl OpInstr {
             self.names.iter().find(named).map(|(_, name)| name.as_str())
         };
         error.renamed(name).at(self.place.clone())
+    }
+
+    /// Returns the dtype in which the operator computes: bf16 for matrix products in bf16 by `unit`, i8 for products of 8-bit
+    /// integers, else the dtype of its first float operand; `None` if it has no float operand.
+    pub(crate) fn computes_in(&self, unit: MatrixUnit) -> Option<DType> {
+        let mut dtypes = self.inputs.iter().chain(&self.outputs).flatten().map(|spec| spec.dtype);
+        let hints = self.op.hints();
+        if hints.prepares && dtypes.clone().any(|dtype| dtype == DType::I8) {
+            return Some(DType::I8);
+        }
+        match dtypes.find(|dtype| dtype.is_float()) {
+            Some(DType::F32) if unit != MatrixUnit::F32 && hints.multiplies => Some(DType::BF16),
+            found => found,
+        }
     }
 
     /// Returns the levels of sequences on which a sequence-wise call works, as the last level and the levels above it. The call

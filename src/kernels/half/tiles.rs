@@ -1,4 +1,4 @@
-//! Tiles in bf16 by the tile registers of AMX, and their twin.
+//! Tiles in bf16 by the tile registers of AMX, and their twin; sums of products of 8-bit integers by the same registers.
 //!
 //! A tile register has up to 16 rows of 64 bytes. The instruction `tdpbf16ps` multiplies 16 rows of 16 pairs by 16 rows of 16
 //! columns of pairs. A tile of a product takes two registers of rows and two of columns, and so four of sums.
@@ -18,10 +18,51 @@ const WIDTH: usize = 32;
 pub(in crate::kernels) fn has_instruction() -> bool {
     #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
     {
-        x86::has_instruction()
+        x86::has_instruction(|cpu| cpu.has_amx_bf16())
     }
     #[cfg(not(all(target_arch = "x86_64", target_os = "linux")))]
     false
+}
+
+/// Returns whether this CPU multiplies codes of 8 bits in tile registers, and the system lets the process use it.
+pub(in crate::kernels) fn has_codes() -> bool {
+    #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+    {
+        x86::has_instruction(|cpu| cpu.has_amx_int8())
+    }
+    #[cfg(not(all(target_arch = "x86_64", target_os = "linux")))]
+    false
+}
+
+/// Computes the sums of products of the codes of up to [`MAX_ROWS`] rows, bytes without a sign, and of a panel of 32 columns, bytes
+/// with a sign. A word has four codes. `a` has `words` words per row, a multiple of [`WORDS`], and `b` has a row of words for each
+/// word of a row of `a`.
+///
+/// # Safety
+/// [`has_codes`] is true.
+#[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+pub(in crate::kernels) unsafe fn sum_codes(a: &[i32], b: &[[i32; WIDTH]], sums: &mut [[i32; WIDTH]]) {
+    let (words, rows) = (b.len(), sums.len());
+    assert!(words.is_multiple_of(WORDS) && rows <= MAX_ROWS && a.len() == rows * words);
+    let none = std::ptr::null();
+    let t = Tile {
+        rows,
+        panels: 1,
+        k: words,
+        a: a.as_ptr().cast(),
+        a_stride: words,
+        b: b.as_ptr().cast(),
+        b_stride: 0,
+        c: std::ptr::null_mut(),
+        c_stride: 0,
+        columns: WIDTH,
+        from: none,
+        from_stride: 0,
+        bias: none,
+        add: false,
+    };
+    // SAFETY: the caller guarantees the instructions; the lengths were checked.
+    unsafe { x86::codes(&t, sums) }
 }
 
 /// Returns the function of a tile that reads rows of `a`.
@@ -83,7 +124,7 @@ mod x86 {
     use std::arch::asm;
     use std::mem::MaybeUninit;
 
-    use raw_cpuid::CpuId;
+    use raw_cpuid::{CpuId, ExtendedFeatures};
 
     use super::super::super::tile::{Tile, finish, start};
     use super::{MAX_ROWS, WIDTH, WORDS};
@@ -91,10 +132,12 @@ mod x86 {
     /// The bits of the tile registers in the state that the system saves for a process: their shapes, and their contents.
     const TILE_STATE: u32 = 0b11 << 17;
 
-    pub(super) fn has_instruction() -> bool {
+    /// Returns whether this CPU has tile registers and the instruction that `has` asks for, and the system lets the process use
+    /// them.
+    pub(super) fn has_instruction(has: fn(&ExtendedFeatures) -> bool) -> bool {
         let cpu = CpuId::new();
-        let has_tiles =
-            cpu.get_extended_feature_info().is_some_and(|cpu| cpu.has_amx_tile() && cpu.has_amx_bf16());
+        let features = cpu.get_extended_feature_info();
+        let has_tiles = features.is_some_and(|cpu| cpu.has_amx_tile() && has(&cpu));
         let saves = cpu.get_feature_info().is_some_and(|cpu| cpu.has_oxsave());
         has_tiles && saves && saved_state() & TILE_STATE == TILE_STATE && is_permitted()
     }
@@ -134,31 +177,15 @@ mod x86 {
         rows: [u8; 16],
     }
 
-    /// Computes a tile: sums in the registers 0 to 3, rows in 4 and 5, columns in 6 and 7.
-    ///
-    /// # Safety
-    /// See [`TileFn`](super::TileFn).
-    pub(super) unsafe fn tile(t: &Tile) {
-        let rows = t.rows.min(MAX_ROWS);
-        let (above, below) = (rows.min(MAX_ROWS / 2), rows.saturating_sub(MAX_ROWS / 2));
-        let mut shapes =
-            TileShapes { palette: 1, start_row: 0, reserved: [0; 14], bytes: [0; 16], rows: [0; 16] };
-        for (register, rows) in
-            [(0, above), (1, above), (2, below), (3, below), (4, above), (5, below), (6, WORDS), (7, WORDS)]
-        {
-            if rows > 0 {
-                (shapes.rows[register], shapes.bytes[register]) = (rows as u8, 64);
-            }
-        }
-        let columns = WIDTH.min(t.columns);
-        let mut room = MaybeUninit::<[[f32; WIDTH]; MAX_ROWS]>::uninit();
-        let room = room.as_mut_ptr().cast::<f32>();
-        let row_bytes = WIDTH * size_of::<f32>();
-        let (half, a_bytes) = (room.wrapping_add(MAX_ROWS / 2 * WIDTH), t.a_stride * size_of::<f32>());
-        // SAFETY: the caller guarantees that the CPU has the instructions, `rows` rows of `a` with `k` words, a panel of `k` rows
-        // and the columns of `c`; `k` is a multiple of `WORDS`. The registers have the shapes that `shapes` sets, so that each
-        // load reads up to 16 rows of 64 bytes, and each store writes as many into `room`. The compiler uses no tile register.
-        unsafe {
+    /// Sums the products of a tile in `$room`, rows of sums: sums in the registers 0 to 3, rows in 4 and 5, columns in 6 and 7.
+    /// `$multiply` is the instruction; `$start` fills the rows of sums if the tile does not start at 0.
+    macro_rules! sum {
+        ($t:expr, $rows:expr, $room:expr, $multiply:literal, $start:expr) => {{
+            let (t, rows, room): (&Tile, usize, *mut [f32; WIDTH]) = ($t, $rows, $room);
+            let (above, below) = (rows.min(MAX_ROWS / 2), rows.saturating_sub(MAX_ROWS / 2));
+            let shapes = TileShapes::of(above, below);
+            let row_bytes = WIDTH * size_of::<f32>();
+            let (half, a_bytes) = (room.wrapping_add(MAX_ROWS / 2), t.a_stride * size_of::<f32>());
             asm!("ldtilecfg [{}]", in(reg) &raw const shapes, options(nostack, preserves_flags, readonly));
             if t.from.is_null() {
                 asm!("tilezero tmm0", "tilezero tmm1", options(nostack, preserves_flags, nomem));
@@ -166,11 +193,7 @@ mod x86 {
                     asm!("tilezero tmm2", "tilezero tmm3", options(nostack, preserves_flags, nomem));
                 }
             } else {
-                for row in 0..rows {
-                    let sums = &mut *room.add(row * WIDTH).cast::<[f32; WIDTH]>();
-                    *sums = [0.0; WIDTH];
-                    start(sums, t, (row, 0, columns));
-                }
+                $start;
                 asm!("tileloadd tmm0, [{r} + {s}*1]", "tileloadd tmm1, [{r} + {s}*1 + 64]", r = in(reg) room, s = in(reg) row_bytes,
                     options(nostack, preserves_flags, readonly));
                 if below > 0 {
@@ -184,8 +207,8 @@ mod x86 {
                     "tileloadd tmm6, [{b} + {bs}*1]",
                     "tileloadd tmm7, [{b} + {bs}*1 + 64]",
                     "tileloadd tmm4, [{a} + {s}*1]",
-                    "tdpbf16ps tmm0, tmm4, tmm6",
-                    "tdpbf16ps tmm1, tmm4, tmm7",
+                    concat!($multiply, " tmm0, tmm4, tmm6"),
+                    concat!($multiply, " tmm1, tmm4, tmm7"),
                     b = in(reg) t.b.add(k * WIDTH),
                     bs = in(reg) row_bytes,
                     a = in(reg) a,
@@ -195,8 +218,8 @@ mod x86 {
                 if below > 0 {
                     asm!(
                         "tileloadd tmm5, [{a} + {s}*1]",
-                        "tdpbf16ps tmm2, tmm5, tmm6",
-                        "tdpbf16ps tmm3, tmm5, tmm7",
+                        concat!($multiply, " tmm2, tmm5, tmm6"),
+                        concat!($multiply, " tmm3, tmm5, tmm7"),
                         a = in(reg) a.wrapping_add(MAX_ROWS / 2 * t.a_stride),
                         s = in(reg) a_bytes,
                         options(nostack, preserves_flags, readonly)
@@ -210,10 +233,65 @@ mod x86 {
                     options(nostack, preserves_flags));
             }
             asm!("tilerelease", options(nostack, preserves_flags, nomem));
+        }};
+    }
+
+    impl TileShapes {
+        /// Returns the shapes for `above` rows in the first register of rows, and `below` rows in the second.
+        fn of(above: usize, below: usize) -> Self {
+            let mut shapes =
+                TileShapes { palette: 1, start_row: 0, reserved: [0; 14], bytes: [0; 16], rows: [0; 16] };
+            for (register, rows) in [
+                (0, above),
+                (1, above),
+                (2, below),
+                (3, below),
+                (4, above),
+                (5, below),
+                (6, WORDS),
+                (7, WORDS),
+            ] {
+                if rows > 0 {
+                    (shapes.rows[register], shapes.bytes[register]) = (rows as u8, 64);
+                }
+            }
+            shapes
+        }
+    }
+
+    /// Computes a tile in bf16.
+    ///
+    /// # Safety
+    /// See [`TileFn`](super::TileFn).
+    pub(super) unsafe fn tile(t: &Tile) {
+        let (rows, columns) = (t.rows.min(MAX_ROWS), WIDTH.min(t.columns));
+        let mut room = MaybeUninit::<[[f32; WIDTH]; MAX_ROWS]>::uninit();
+        let room = room.as_mut_ptr().cast::<[f32; WIDTH]>();
+        // SAFETY: the caller guarantees that the CPU has the instructions, `rows` rows of `a` with `k` words, a panel of `k` rows
+        // and the columns of `c`; `k` is a multiple of `WORDS`. The registers have the shapes of `TileShapes::of`, so that each
+        // load reads up to 16 rows of 64 bytes, and each store writes as many into `room`. The compiler uses no tile register.
+        unsafe {
+            sum!(t, rows, room, "tdpbf16ps", {
+                for row in 0..rows {
+                    let sums = &mut *room.add(row);
+                    *sums = [0.0; WIDTH];
+                    start(sums, t, (row, 0, columns));
+                }
+            });
             for row in 0..rows {
-                let sums = &mut *room.add(row * WIDTH).cast::<[f32; WIDTH]>();
-                finish(sums, t, (row, 0, columns));
+                finish(&mut *room.add(row), t, (row, 0, columns));
             }
         }
+    }
+
+    /// Computes the sums of products of codes, bytes without a sign times bytes with a sign, of `t.rows` rows and a panel; `sums`
+    /// has as many rows.
+    ///
+    /// # Safety
+    /// The CPU has the instructions, `a` and `b` have `k` words per row and `k` rows, and `k` is a multiple of [`WORDS`].
+    pub(super) unsafe fn codes(t: &Tile, sums: &mut [[i32; WIDTH]]) {
+        let rows = t.rows.min(MAX_ROWS).min(sums.len());
+        // SAFETY: as in `tile`; the sums of this instruction are integers, which have the size of an f32.
+        unsafe { sum!(t, rows, sums.as_mut_ptr().cast(), "tdpbusd", {}) }
     }
 }

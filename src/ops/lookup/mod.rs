@@ -7,3 +7,4 @@ pub(super) mod embedding;
 #[macro_use]
 pub(super) mod gather;
 pub(super) mod ids;
+pub(super) mod int8;

@@ -1,5 +1,6 @@
 //! Products of matrices, and products of rows that hold matrices.
 
+pub(super) mod int8;
 #[macro_use]
 pub(super) mod linear;
 #[macro_use]

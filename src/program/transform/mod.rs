@@ -2,6 +2,7 @@
 
 pub mod backward;
 pub(crate) mod blocked;
+pub(crate) mod coded;
 pub(crate) mod decided;
 mod inference;
 mod settling;

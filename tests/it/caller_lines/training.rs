@@ -79,7 +79,8 @@ pub(super) fn calls(calls: &mut Calls) {
     }
     let none = Checkpoint::default();
     calls.at("Trainer::load_fitting_parameters", || trainer().load_fitting_parameters(&none));
-    calls.at("Checkpoint::for_inference", || none.for_inference());
+    calls.at("Checkpoint::for_inference", || none.clone().for_inference());
+    calls.at("Checkpoint::quantize", || none.quantize());
     let owing = Checkpoint::of(super::programs::owing(), []);
     calls.at("Checkpoint::settled", || owing.settled());
     calls.at("Trainer::set_parameter", || trainer().set_parameter("bias", array![1.0f32]));

@@ -30,6 +30,26 @@ fn export_to_pytorch() -> unpadded::Result<()> {
 }
 
 #[test]
+fn quantize_a_model_to_int8() -> unpadded::Result<()> {
+    let data = labelled()?;
+    use unpadded::{Builder, DType, layers::Embedding, optimizer::Adam, ops::{self, Pool}};
+    use unpadded::{predict::Predictor, train::{Progress, Trainer, Until}};
+    let net = Builder::new().seed(1);
+    let (words, label) = (net.feed("words", DType::I64, &[], 1), net.feed("label", DType::I64, &[], 0));
+    let logits = words.embedding(Embedding::new(20, 16)).lstm(16).sequence_pool(Pool::Last).linear(2);
+    let loss = logits.cross_entropy(label).mean();
+    let mut trainer = Trainer::new(net, loss, &Adam::new(1e-2))?.output("logits", logits).progress(Progress::Quiet);
+    trainer.fit(&data, &data, Until::Epochs(1))?;
+    let model = trainer.for_inference()?;
+    let small = model.clone().quantize()?;
+    let [whole, quantized] = [&model, &small].map(|model| Predictor::new(model.clone(), &ops::catalogue()));
+    let [scores, scores_of_small] = [whole?.evaluate(&data)?, quantized?.evaluate(&data)?];
+    assert!((scores.loss() - scores_of_small.loss()).abs() < 0.01);
+    assert!(small.to_bytes()?.len() < model.to_bytes()?.len());
+    Ok(())
+}
+
+#[test]
 fn import_from_pytorch() -> unpadded::Result<()> {
     let data = labelled()?;
     use unpadded::{Builder, DType, layers::Embedding, ops::Pool};

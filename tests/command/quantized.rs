@@ -1,0 +1,43 @@
+//! Models with weights of 8-bit integers by the command: exported, scored, inspected, and refused where weights in f32 are needed.
+
+use std::fs;
+
+use super::{Place, reviews};
+
+#[test]
+fn a_model_of_8_bit_integers_is_smaller_and_predicts() {
+    if !cfg!(feature = "safetensors") {
+        return;
+    }
+    let place = Place::new("int8");
+    place.write("reviews.tsv", &reviews());
+    let train = ["train", "--train", "reviews.tsv", "--epochs", "2", "--run", "run", "--quiet"];
+    place.said(&[&train[..], &["--set", "model.hidden=32", "--set", "model.embedding=32"]].concat(), "");
+    let said = place.said(&["export", "run", "small.ckpt", "--int8"], "");
+    assert!(said.contains("written: small.ckpt, parameters ") && said.contains(", in f32 "), "{said}");
+    let stored = |name: &str| said.lines().find(|line| line.starts_with(name)).unwrap_or_default().to_owned();
+    assert!(stored("lstm_0.weight_ih ").ends_with("i8"), "{said}");
+    assert!(stored("lstm_0.weight_ih.scale ").ends_with("f32"), "{said}");
+    let [whole, small] = ["run/best.ckpt", "small.ckpt"].map(|file| fs::read(place.0.join(file)).unwrap().len());
+    assert!(small < whole, "{small} of {whole} bytes");
+    let said = place.said(&["inspect", "small.ckpt"], "");
+    assert!(said.contains("parameters are 8-bit integers; products by int8"), "{said}");
+    for model in ["run", "small.ckpt"] {
+        let answers = place.said(&["predict", model], "a good film\n");
+        assert_eq!(answers.lines().count(), 1, "{answers}");
+        assert!(place.said(&["eval", model, "reviews.tsv"], "").contains("accuracy"), "{model}");
+    }
+
+    let before = place.files();
+    let refused = |arguments: &[&str], expected: &str| {
+        let said = place.refused(arguments);
+        assert!(said.contains(expected), "{said}");
+        assert_eq!(place.files(), before);
+    };
+    refused(&["export", "small.ckpt", "again.ckpt", "--int8"], "expected weights in f32, got weights of 8-bit integers");
+    refused(&["export", "run", "small.ckpt", "--int8"], "expected the name of a new file");
+    refused(&["export", "run", "w.safetensors", "--int8"], "`w.ckpt` fits");
+    refused(&["export", "small.ckpt", "w.safetensors"], "expected a checkpoint with weights in f32");
+    refused(&["export", "run", "other.ckpt", "--int8", "--rename", "a=b"], "--int8");
+    refused(&["train", "--from", "small.ckpt", "--train", "reviews.tsv", "--run", "more"], "8-bit integers");
+}
