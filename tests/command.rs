@@ -19,12 +19,12 @@ mod memory;
 mod outputs;
 #[path = "command/precision.rs"]
 mod precision;
-mod quantized;
 #[path = "command/printable.rs"]
 mod printable;
 #[cfg(all(unix, feature = "mpi"))]
 #[path = "command/processes.rs"]
 mod processes;
+mod quantized;
 #[path = "command/repeated.rs"]
 mod repeated;
 #[path = "command/reports.rs"]

@@ -35,14 +35,21 @@ impl Checkpoint {
         self.quantized().at_caller()
     }
 
+    /// Returns an error if the checkpoint has weights of 8-bit integers; `what` names the checkpoint in the message.
+    pub(crate) fn check_whole(&self, what: &str) -> Result<()> {
+        if !self.program.has_codes() {
+            return Ok(());
+        }
+        let expected = "a model with weights in f32, such as the model that was quantized";
+        Err(Error::of(ErrorKind::Program, what, expected, "weights of 8-bit integers"))
+    }
+
     fn quantized(self) -> Result<Self> {
         let refused = |expected: &str, got: &str| {
             Err(Error::of(ErrorKind::Program, "checkpoint to quantize", expected, got))
         };
+        self.check_whole("checkpoint to quantize")?;
         let mut model = self.for_inference()?;
-        if model.program.has_codes() {
-            return refused("weights in f32", "weights of 8-bit integers");
-        }
         let named = model.outputs.values().chain(model.metrics.iter().flat_map(|metric| &metric.variables));
         let kept: Vec<_> = named.filter_map(|name| model.program.find(name)).collect();
         let (program, coded) = model.program.with_codes(&kept)?;

@@ -119,6 +119,7 @@ impl Origin {
         let Some(name) = &config.training.from else { return Ok(Self(None)) };
         let path = resumed.map_or_else(|| file(name), |path| Ok(path.to_owned()))?;
         let checkpoint = Checkpoint::load(&path)?;
+        checkpoint.check_whole("training.from")?;
         let theirs = config_of(name, &checkpoint)?;
         let (task, wanted) = (theirs.run.task, config.run.task);
         let below = match (task, wanted) {

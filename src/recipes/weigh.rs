@@ -48,6 +48,7 @@ impl Weigher {
                 got.to_owned(),
             )
         };
+        checkpoint.check_whole("checkpoint to weigh words by")?;
         let Checkpoint { program, mut tensors, mut best, vocabularies, notes, metrics, .. } = checkpoint;
         if notes.get(TASK).map(String::as_str) != Some(Task::Classify.name()) {
             return Err(wrong("a checkpoint of another task"));

@@ -171,6 +171,7 @@ impl Trainer {
     /// Returns the parameters of a checkpoint, and a report of the parameters that fit the model and of all differences.
     fn compare<'a>(&mut self, from: &'a Checkpoint) -> Result<(Parameters<'a>, LoadedParameters)> {
         self.not_begun()?;
+        from.check_whole("checkpoint to start from")?;
         let program = &from.program;
         let state = |name: &str| program.find(name).is_some_and(|id| program.var(id).role == VarRole::State);
         let given = if from.best.is_empty() { &from.tensors } else { &from.best };

@@ -18,7 +18,8 @@ fn a_model_of_8_bit_integers_is_smaller_and_predicts() {
     let stored = |name: &str| said.lines().find(|line| line.starts_with(name)).unwrap_or_default().to_owned();
     assert!(stored("lstm_0.weight_ih ").ends_with("i8"), "{said}");
     assert!(stored("lstm_0.weight_ih.scale ").ends_with("f32"), "{said}");
-    let [whole, small] = ["run/best.ckpt", "small.ckpt"].map(|file| fs::read(place.0.join(file)).unwrap().len());
+    let [whole, small] =
+        ["run/best.ckpt", "small.ckpt"].map(|file| fs::read(place.0.join(file)).unwrap().len());
     assert!(small < whole, "{small} of {whole} bytes");
     let said = place.said(&["inspect", "small.ckpt"], "");
     assert!(said.contains("parameters are 8-bit integers; products by int8"), "{said}");
@@ -34,10 +35,16 @@ fn a_model_of_8_bit_integers_is_smaller_and_predicts() {
         assert!(said.contains(expected), "{said}");
         assert_eq!(place.files(), before);
     };
-    refused(&["export", "small.ckpt", "again.ckpt", "--int8"], "expected weights in f32, got weights of 8-bit integers");
+    refused(&["export", "small.ckpt", "again.ckpt", "--int8"], "expected a model with weights in f32");
     refused(&["export", "run", "small.ckpt", "--int8"], "expected the name of a new file");
     refused(&["export", "run", "w.safetensors", "--int8"], "`w.ckpt` fits");
-    refused(&["export", "small.ckpt", "w.safetensors"], "expected a checkpoint with weights in f32");
+    refused(
+        &["export", "small.ckpt", "w.safetensors"],
+        "checkpoint to export: expected a model with weights in f32",
+    );
     refused(&["export", "run", "other.ckpt", "--int8", "--rename", "a=b"], "--int8");
-    refused(&["train", "--from", "small.ckpt", "--train", "reviews.tsv", "--run", "more"], "8-bit integers");
+    refused(
+        &["train", "--from", "small.ckpt", "--train", "reviews.tsv", "--run", "more"],
+        "training.from: expected a model with weights in f32",
+    );
 }

@@ -55,11 +55,7 @@ fn export_file(checkpoint: &Checkpoint, names: &Names, path: &Path) -> Result<Ex
         true => Cow::Borrowed(checkpoint),
         false => Cow::Owned(checkpoint.clone().predicting()?),
     };
-    if checkpoint.program.has_codes() {
-        let expected = "a checkpoint with weights in f32, such as the checkpoint that was quantized";
-        return Err(Error::new("checkpoint to export", expected, "weights of 8-bit integers"));
-    }
-    let value = |name: &str| checkpoint.best.get(name).or_else(|| checkpoint.tensors.get(name));
+    checkpoint.check_whole("checkpoint to export")?;
     let mut all = parameters(&checkpoint.program);
     if checkpoint.purpose == Purpose::Inference {
         // A checkpoint for inference has only the parameters that its outputs and metrics need.

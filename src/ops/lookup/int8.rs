@@ -77,6 +77,7 @@ impl Op for Int8Embedding {
             sample("repeated ids", &[3, 0, 3], &[vec![2, 0, 1]])?,
             sample("two levels", &[1, 2, 1, 1], &[vec![2, 0, 1], vec![1, 0, 3]])?,
             sample("all empty", &[], &[vec![0, 0]])?,
+            sample("none", &[], &[vec![]])?,
         ])
     }
 }
