@@ -10,7 +10,7 @@ use unpadded::kernels::{PackedMatrix, RoundedRows, Transpose, View, ViewMut, pro
 use unpadded::layers::Embedding;
 use unpadded::op::Assign;
 use unpadded::predict::{Beam, Generation, Predictor, Sampling};
-use unpadded::{Builder, DType, Var, Variable};
+use unpadded::{Builder, DType, Var, Variable, ops};
 
 use crate::models::{Attends, decoder};
 use crate::{Chosen, Outcome, data, memory};

@@ -56,6 +56,7 @@ fn export_file(checkpoint: &Checkpoint, names: &Names, path: &Path) -> Result<Ex
         false => Cow::Owned(checkpoint.clone().predicting()?),
     };
     checkpoint.check_whole("checkpoint to export")?;
+    let value = |name: &str| checkpoint.best.get(name).or_else(|| checkpoint.tensors.get(name));
     let mut all = parameters(&checkpoint.program);
     if checkpoint.purpose == Purpose::Inference {
         // A checkpoint for inference has only the parameters that its outputs and metrics need.
