@@ -24,6 +24,7 @@ mod printable;
 #[cfg(all(unix, feature = "mpi"))]
 #[path = "command/processes.rs"]
 mod processes;
+#[path = "command/quantized.rs"]
 mod quantized;
 #[path = "command/repeated.rs"]
 mod repeated;
