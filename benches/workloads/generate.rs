@@ -63,7 +63,8 @@ pub(crate) fn w6(threads: usize) -> Outcome<()> {
     let (tokens, seconds): (f64, f64) = (times.len() as f64, times.iter().sum());
     let middle = median(&mut times);
     println!(
-        r#"{{"peer":"unpadded","workload":"W6","threads":{threads},"tokens_per_s":{:.0},"tokens_per_s_total":{:.0},"step_ms_median":{:.3},"peak_rss_mb":{:.0}}}"#,
+        r#"{{"peer":"unpadded","workload":"W6","precision":"{}","threads":{threads},"tokens_per_s":{:.0},"tokens_per_s_total":{:.0},"step_ms_median":{:.3},"peak_rss_mb":{:.0}}}"#,
+        Chosen::get().name(),
         1.0 / middle,
         tokens / seconds,
         middle * 1e3,

@@ -18,8 +18,8 @@
 //! 64 sources, beside the likeliest token alone; `queue`: 64 callers of an LSTM(256). `crf`, `ctc`: these losses alone, with the
 //! gradients of their inputs. `batching`: batches by memory beside batches of a fixed number of sentences. The data: the peers' files from the folder `UNPADDED_BENCH_DATA`, or numbers of the same
 //! distributions. After 3 steps to warm up each takes one epoch (or `--steps`), at least 20 steps, and prints one line of JSON.
-//! With `--precision bf16`, the trainings and W6 compute matrix products in bf16; with `int8`, W6 and `small` have weights of 8-bit
-//! integers. With `--profile` all but `attention`, `conv`, `crf`, `ctc`, `custom`, `long`, `scaling`, `build`, `small`, `norm` and the
+//! With `--precision bf16`, the trainings W1 to W5 and W7 compute matrix products in bf16, by the twin where the CPU has no unit for
+//! them; with `int8`, the models of `small`, W6, `session`, `beam` and `queue` have weights of 8-bit integers. With `--profile` all but `attention`, `conv`, `crf`, `ctc`, `custom`, `long`, `scaling`, `build`, `small`, `norm` and the
 //! workloads of generation then repeat their steps under the profiler: a table of the time and the bound of each entry, and the
 //! trace `target/profile-W1.json`.
 
@@ -96,7 +96,6 @@ impl Chosen {
     fn of(word: &str) -> Outcome<Self> {
         match word {
             "f32" => Ok(Self::F32),
-            // Where the CPU has no unit, the twin shows that the workload runs, not how fast.
             "bf16" => Ok(Self::Bf16(MatrixUnit::of_cpu(Precision::Bf16).unwrap_or(MatrixUnit::Bf16Pairs))),
             "int8" => Ok(Self::Int8),
             _ => Err(format!("--precision: expected f32, bf16 or int8, got `{word}`").into()),
@@ -105,6 +104,25 @@ impl Chosen {
 
     pub(crate) fn get() -> Self {
         *CHOSEN.get_or_init(|| Self::F32)
+    }
+
+    /// Whether a workload has this precision.
+    fn fits(self, workload: &str) -> bool {
+        let predicts = ["small", "W6", "session", "beam", "queue"].contains(&workload);
+        match self {
+            Self::F32 => true,
+            Self::Bf16(_) => workload.starts_with('W'),
+            Self::Int8 => predicts,
+        }
+    }
+
+    /// The name of the precision in the lines of JSON.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::F32 => "f32",
+            Self::Bf16(unit) => unit.instructions(),
+            Self::Int8 => "int8",
+        }
     }
 
     /// The unit that multiplies matrices in trainings.
@@ -209,13 +227,14 @@ impl Timed {
         let rss = memory::peak_rss_mb().map_or("null".to_owned(), |mb| format!("{mb:.0}"));
         format!(
             concat!(
-                r#"{{"peer":"unpadded","version":"{}","workload":"{}","mode":"{}","threads":{},"#,
+                r#"{{"peer":"unpadded","version":"{}","workload":"{}","mode":"{}","precision":"{}","threads":{},"#,
                 r#""tokens_per_s":{:.0},"tokens_per_s_total":{:.0},"step_ms_median":{:.2},"step_ms_min":{:.2},"#,
                 r#""peak_rss_mb":{},"padding_ratio":1.0,"final_loss":{:.4},"steps":{}{}}}"#
             ),
             version,
             workload,
             mode,
+            Chosen::get().name(),
             threads,
             rates[middle],
             self.total(),
@@ -329,6 +348,9 @@ fn run() -> Outcome<()> {
         word => vec![word],
     });
     for workload in words.collect::<Vec<_>>() {
+        if !Chosen::get().fits(workload) {
+            return Err(format!("{workload}: expected f32 or a workload with this `--precision`").into());
+        }
         let (mut bench, batches) = match workload {
             "W7" => (
                 Bench::new(|net| models::classify(net, Cell::Gru, 256), &adam(), threads)?,

@@ -43,7 +43,11 @@ pub(crate) fn run() -> Outcome<()> {
             }
         }
     }
-    println!(r#"{{"peer":"unpadded","workload":"small","runs":[{}]}}"#, lines.join(","));
+    println!(
+        r#"{{"peer":"unpadded","workload":"small","precision":"{}","runs":[{}]}}"#,
+        Chosen::get().name(),
+        lines.join(",")
+    );
     Ok(())
 }
 

@@ -58,7 +58,8 @@ impl Checkpoint {
             return refused(expected, "none");
         }
         for CodedParameter { name, scale, axis } in coded {
-            let Some(value) = model.tensors.remove(&name) else { continue };
+            let missing = || Error::of(ErrorKind::Program, "checkpoint", "a value for this variable", "none");
+            let value = model.tensors.remove(&name).ok_or_else(missing).map_err(|e| e.variable(&name))?;
             let (codes, scales) = codes_of(value.as_dense()?, axis, &name)?;
             model.tensors.insert(name, Storage::Dense(codes));
             model.tensors.insert(scale, Storage::Dense(scales));

@@ -177,7 +177,8 @@ impl Bench {
         console
             .result(format!("machine: {threads} thread{}; {rates}", if threads == 1 { "" } else { "s" }))?;
         console.result(format!(
-            "train:   {tokens_per_s} tokens/s, products in {unit}, median of {ROUNDS} times {steps} steps; padded batches would have {more:.0} % more rows"
+            "train:   {tokens_per_s} tokens/s, products in {unit} ({}), median of {ROUNDS} times {steps} steps; padded batches would have {more:.0} % more rows",
+            unit.instructions()
         ))?;
         console.result(format!("memory:  {remembered}"))?;
         if let (Some(together), Some(alone)) = (together, alone) {

@@ -9,7 +9,7 @@ use serde_json::Value;
 use unpadded::checkpoint::Checkpoint;
 use unpadded::executor::Profile;
 use unpadded::metrics::Unit;
-use unpadded::op::{MatrixUnit, Pass};
+use unpadded::op::Pass;
 use unpadded::recipes::{
     Aligner, Answer, ByLength, Case, Config, HeldOutTexts, Model, Task, TranslatedText, Truth, Weigher,
 };
@@ -52,10 +52,8 @@ impl Findings<'_> {
             ("parameters".to_owned(), parameters(&self.checkpoint).to_string()),
             ("held-out texts".to_owned(), self.held_out.count.to_string()),
             ("memory".to_owned(), memory::described(report)),
+            ("matrix products".to_owned(), format!("{} ({})", report.unit, report.unit.instructions())),
         ];
-        if report.unit != MatrixUnit::F32 {
-            facts.push(("precision".to_owned(), format!("matrix products in {}", report.unit)));
-        }
         facts.extend(report.best.map(|best| ("best epoch".to_owned(), best.epoch.to_string())));
         facts.extend(ranks::shares(report).map(|shares| ("processes".to_owned(), shares)));
         let tested = self.test.map(TestScores::of).transpose()?;

@@ -54,6 +54,21 @@ fn optimizer(checkpoint: &Checkpoint) -> (Vec<(&str, usize)>, usize) {
     (kinds, sizes.sum())
 }
 
+/// Describes the matrix products of a model that does not compute all of them in f32: the training `of`, and the checkpoint that
+/// predicts.
+fn precision(of: &Checkpoint, checkpoint: &Checkpoint) -> Option<String> {
+    let coded = checkpoint.tensors.iter().filter(|(_, value)| value.dtype() == DType::I8).count();
+    let mut ops = checkpoint.program.blocks().flat_map(|(_, block)| &block.ops);
+    let multiplies = ops.any(|op| op.kind == "int8_linear");
+    let weights = format!("{coded} weights and tables are 8-bit integers");
+    match (coded, multiplies, of.program.unit) {
+        (1.., true, _) => Some(format!("{weights}; matrix products in {} on this CPU", int8_unit())),
+        (1.., false, _) => Some(weights),
+        (0, _, MatrixUnit::F32) => None,
+        (0, _, unit) => Some(format!("matrix products in {unit}")),
+    }
+}
+
 /// Returns numbers as a line of block characters; the height of each character shows a number.
 fn sparkline(numbers: &[f64]) -> String {
     const BLOCKS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
@@ -102,6 +117,7 @@ impl Inspect {
         let (updates, states) = optimizer(of);
         let feeds = checkpoint.program.vars().filter(|(_, var)| var.role == VarRole::Feed);
         let inputs: Vec<String> = feeds.map(|(_, var)| var.name.clone()).collect();
+        let precision = precision(of, &checkpoint);
         if console.json {
             let tensors = sizes.iter().map(|(name, shape, _)| ((*name).to_owned(), shape.clone().into()));
             let vocabularies =
@@ -110,6 +126,7 @@ impl Inspect {
                 ("task", checkpoint.notes.get("task").map_or(Value::Null, |task| task.as_str().into())),
                 ("parameters", parameters.into()),
                 ("tensors", Value::Object(tensors.collect())),
+                ("precision", precision.map_or(Value::Null, Value::from)),
                 ("optimizer", updates.iter().map(|(kind, _)| *kind).collect::<Vec<_>>().into()),
                 ("optimizer_state", states.into()),
                 ("parameter_bytes", MemoryUse::of_program(&of.program).parameters.into()),
@@ -135,16 +152,8 @@ impl Inspect {
         let memory = MemoryUse::of_program(&of.program);
         let [model, state] = [memory.parameters, memory.state].map(megabytes);
         terminal::print(format!("memory: parameters {model}, optimizer {state}; a batch takes more"))?;
-        if of.program.unit != MatrixUnit::F32 {
-            terminal::print(format!("precision: matrix products in {}", of.program.unit))?;
-        }
-        let coded = checkpoint.tensors.values().filter(|value| value.dtype() == DType::I8).count();
-        if coded > 0 {
-            terminal::print(format!(
-                "precision: {coded} of {} parameters are 8-bit integers; products by {} on this CPU",
-                sizes.len(),
-                int8_unit()
-            ))?;
+        if let Some(precision) = &precision {
+            terminal::print(format!("precision: {precision}"))?;
         }
         terminal::print(format!("program: {operators} operators; seed {}", checkpoint.program.seed))?;
         let mut table = Table::new(&format!("parameters: {parameters}"), &["parameter", "shape", "numbers"]);

@@ -9,6 +9,7 @@ use std::sync::OnceLock;
 
 use super::half::{pairs, tiles};
 use super::path::{Implementation, MatrixUnit, Path, Precision, ProductEngine};
+use super::product::{ALIGNMENT, aligned};
 use super::tile::{self, Size, Tile, TileFn};
 
 impl MatrixUnit {
@@ -55,6 +56,16 @@ impl MatrixUnit {
         }
     }
 
+    /// Returns the name of the instructions that compute the unit's products on this CPU, such as `avx2`, or `twin` for plain code.
+    pub fn instructions(self) -> &'static str {
+        match self.engine() {
+            ProductEngine::F32(path) => path.name(),
+            ProductEngine::Pairs(Implementation::Instruction) => "vdpbf16ps",
+            ProductEngine::Tiles(Implementation::Instruction) => "tdpbf16ps",
+            ProductEngine::Pairs(Implementation::Twin) | ProductEngine::Tiles(Implementation::Twin) => "twin",
+        }
+    }
+
     /// Returns the engine that computes the unit's products on this CPU.
     pub(super) fn engine(self) -> ProductEngine {
         let by = || if self.is_native() { Implementation::Instruction } else { Implementation::Twin };
@@ -84,7 +95,9 @@ pub(super) fn tile_loop(unit: MatrixUnit) -> impl FnMut() -> usize {
     let vectors = engine.panel_vectors(tile::PANEL_VECTORS * engine.lanes());
     let size = Size { rows: engine.max_rows(vectors), panels: 1, vectors };
     let (width, k) = (vectors * engine.lanes(), engine.words(LOOP_PRODUCTS));
-    let (a, b) = (vec![0.0f32; size.rows * k], vec![0.0f32; width * k]);
+    let spare = ALIGNMENT / size_of::<f32>();
+    let (a, b) = (vec![0.0f32; size.rows * k + spare], vec![0.0f32; width * k + spare]);
+    let (start_of_a, start_of_b) = (aligned(&a), aligned(&b));
     let mut c = vec![0.0f32; size.rows * width];
     let tile = engine.of_rows(size);
     move || {
@@ -92,9 +105,9 @@ pub(super) fn tile_loop(unit: MatrixUnit) -> impl FnMut() -> usize {
             rows: size.rows,
             panels: 1,
             k,
-            a: a.as_ptr(),
+            a: a[start_of_a..].as_ptr(),
             a_stride: k,
-            b: b.as_ptr(),
+            b: b[start_of_b..].as_ptr(),
             b_stride: 0,
             c: c.as_mut_ptr(),
             c_stride: width,
@@ -111,8 +124,9 @@ pub(super) fn tile_loop(unit: MatrixUnit) -> impl FnMut() -> usize {
     }
 }
 
-/// The length of the sums in a loop that is measured: a row of a tile and its panel fit into the nearest cache.
-const LOOP_PRODUCTS: usize = 256;
+/// The length of the sums in a loop that is measured: as long as in large models, and short enough that a panel stays in a core's
+/// cache.
+const LOOP_PRODUCTS: usize = 1024;
 
 impl ProductEngine {
     /// Returns the number of columns in a vector of a panel.

@@ -1,6 +1,6 @@
 //! Matrix products of 8-bit integers, for prediction.
 //!
-//! A weight is stored as *codes*, integers from -127 to 127, with one scale per column: a number is its code times the scale of
+//! A weight is stored as *codes*, integers of 8 bits (-127 to 127 where this crate rounds), with one scale per column: a number is its code times the scale of
 //! its column. Each row of the left matrix is rounded to codes, too, with a scale of its own: the largest magnitude of the row
 //! divided by 127. A sum of products of codes is an exact integer, so every instruction gives the same bits.
 //!
@@ -17,6 +17,7 @@ use std::ops::Range;
 use super::float::{Assign, Float};
 use super::fork::join;
 use super::path::{Arithmetic, Sweep, sweep};
+use super::product::emptied;
 use super::products::Transpose;
 use super::view::{View, ViewMut};
 use instructions::IntegerEngine;
@@ -35,6 +36,8 @@ const WORDS: usize = 4;
 const ZERO_CODE: i32 = 128;
 /// Below this number of multiply-adds (about twenty microseconds), a second thread costs more than it gains.
 const WORTH_A_THREAD: usize = 1 << 21;
+/// Below this number of numbers to round, a second thread costs more than it gains.
+const WORTH_ROWS: usize = 1 << 17;
 
 /// One word of each column of a panel.
 #[derive(Debug, Clone, Copy)]
@@ -110,19 +113,33 @@ impl<T: Float> CodedRows<T> {
     }
 
     /// Replaces the rows by the codes of the rows of `a`.
-    fn encode(&mut self, a: View<'_, T>) {
-        let words = words_of(a.width());
-        self.words.clear();
-        self.words.reserve_exact(a.rows() * words);
-        self.scales.clear();
-        self.scales.reserve_exact(a.rows());
-        sweep(EncodeRows { from: a, to: self });
+    fn encode(&mut self, a: View<'_, T>, threads: usize) {
+        let (rows, words) = (a.rows(), words_of(a.width()));
+        emptied(&mut self.words, rows * words).resize(rows * words, 0);
+        emptied(&mut self.scales, rows).resize(rows, T::ZERO);
+        encode_rows(a, (&mut self.words, &mut self.scales), threads);
     }
+}
+
+fn encode_rows<T: Float>(a: View<'_, T>, (words, scales): (&mut [i32], &mut [T]), threads: usize) {
+    let rows = a.rows();
+    if threads < 2 || rows < 2 || rows * a.width() < WORTH_ROWS {
+        return sweep(EncodeRows { from: a, words, scales });
+    }
+    let left = threads / 2;
+    let middle = (rows * left / threads).max(1);
+    let (words_above, words_below) = words.split_at_mut(middle * words_of(a.width()));
+    let (scales_above, scales_below) = scales.split_at_mut(middle);
+    join(
+        || encode_rows(a.rows_range(0, middle), (words_above, scales_above), left),
+        || encode_rows(a.rows_range(middle, rows), (words_below, scales_below), threads - left),
+    );
 }
 
 struct EncodeRows<'a, T> {
     from: View<'a, T>,
-    to: &'a mut CodedRows<T>,
+    words: &'a mut [i32],
+    scales: &'a mut [T],
 }
 
 impl<T: Float> Sweep for EncodeRows<'_, T> {
@@ -131,8 +148,8 @@ impl<T: Float> Sweep for EncodeRows<'_, T> {
 
     #[inline(always)]
     fn run<A: Arithmetic>(self) {
-        let words = words_of(self.from.width());
-        for row in self.from.iter() {
+        let words = words_of(self.from.width()).max(1);
+        for ((row, words), to) in self.from.iter().zip(self.words.chunks_exact_mut(words)).zip(self.scales) {
             let (inverse, scale) = scale_of(row.iter().copied());
             let (full, rest) = row.as_chunks::<CODES>();
             let of_four = |four: &[T; CODES]| {
@@ -142,15 +159,14 @@ impl<T: Float> Sweep for EncodeRows<'_, T> {
                 }
                 word
             };
-            self.to.words.extend(full.iter().map(of_four));
-            if !rest.is_empty() {
+            words.iter_mut().zip(full).for_each(|(word, four)| *word = of_four(four));
+            // Words beyond the row stay 0; they meet codes of 0.
+            if let (Some(word), false) = (words.get_mut(full.len()), rest.is_empty()) {
                 let mut last = [T::ZERO; CODES];
                 last[..rest.len()].copy_from_slice(rest);
-                self.to.words.push(of_four(&last));
+                *word = of_four(&last);
             }
-            // Words beyond the row meet codes of 0.
-            self.to.words.resize(self.to.words.len() + words - row.len().div_ceil(CODES), 0);
-            self.to.scales.push(scale);
+            *to = scale;
         }
     }
 }
@@ -159,8 +175,9 @@ impl CodedMatrix {
     /// Returns the size in bytes of a matrix of `k` rows and `n` columns.
     pub fn bytes_of(k: usize, n: usize) -> usize {
         let panels = n.div_ceil(WIDTH);
-        panels.saturating_mul(words_of(k)).saturating_mul(size_of::<PanelRow>())
-            + panels * WIDTH * size_of::<i32>()
+        let of_columns =
+            words_of(k).saturating_mul(size_of::<PanelRow>()).saturating_add(size_of::<PanelSums>());
+        panels.saturating_mul(of_columns)
     }
 
     /// Sets the shape of the matrix to K × N, before [`Self::put`] fills the matrix.
@@ -212,13 +229,26 @@ impl CodedMatrix {
     }
 }
 
-/// The part of a product that is the same for all of its columns.
+/// The left operand of a product, or some of its rows, and what is the same for all columns.
 #[derive(Clone, Copy)]
 struct Product<'a, T> {
     engine: IntegerEngine,
-    rows: &'a CodedRows<T>,
+    words: &'a [i32],
+    row_scales: &'a [T],
     matrix: &'a CodedMatrix,
     assign: Assign,
+}
+
+impl<T> Product<'_, T> {
+    /// Divides the rows.
+    fn split(self, at: usize) -> (Self, Self) {
+        let (words_above, words_below) = self.words.split_at(at * words_of(self.matrix.k));
+        let (above, below) = self.row_scales.split_at(at);
+        (
+            Self { words: words_above, row_scales: above, ..self },
+            Self { words: words_below, row_scales: below, ..self },
+        )
+    }
 }
 
 /// Returns the name of the instructions that sum products of 8-bit integers on this CPU: `int8-amx`, `int8-avx512`, `int8-avx2`, or
@@ -230,7 +260,7 @@ pub fn int8_unit() -> &'static str {
 /// Returns the innermost loop of the products, on codes of 0 in the nearest cache, for measurements. A run returns the number of its
 /// operations.
 pub(super) fn code_loop() -> impl FnMut() -> usize {
-    const CODES_IN_A_SUM: usize = 256;
+    const CODES_IN_A_SUM: usize = 1024;
     let (engine, words) = (IntegerEngine::best(), words_of(CODES_IN_A_SUM));
     let (rows, panels) = engine.size(instructions::MAX_SUMS, words);
     let (a, b) = (vec![0; rows * words], vec![PanelRow([[0; CODES]; WIDTH]); panels * words]);
@@ -244,7 +274,7 @@ pub(super) fn code_loop() -> impl FnMut() -> usize {
 
 /// Computes `c = bias + a·b`, or adds the finished sums to `c`, where the numbers of `b` are the codes of a matrix times the
 /// scales of its columns, and the rows of `a` are rounded to codes in `room`. Up to `threads` threads of rayon's pool divide the
-/// columns. The bits depend neither on the number of threads, nor on the other rows, nor on the CPU.
+/// columns, or the rows of a product with few columns. The bits depend neither on the number of threads, nor on the other rows, nor on the CPU.
 ///
 /// # Panics
 /// If `a` is not M × K, or if `c` is not M × N, or if `scales` or `bias` does not have N numbers.
@@ -262,8 +292,9 @@ pub fn coded_affine<T: Float>(
     assert_eq!(a.width(), b.k, "the inner sizes of a product");
     assert_eq!((c.rows(), c.width(), scales.len()), (a.rows(), b.n, b.n), "the shape of a product");
     assert!(bias.is_none_or(|bias| bias.len() == b.n), "the length of a bias");
-    room.encode(a);
-    let product = Product { engine: IntegerEngine::best(), rows: room, matrix: b, assign };
+    room.encode(a, threads);
+    let (words, row_scales) = (&room.words[..], &room.scales[..]);
+    let product = Product { engine: IntegerEngine::best(), words, row_scales, matrix: b, assign };
     share(product, 0..b.panels(), (scales, bias, c), threads);
 }
 
@@ -273,12 +304,22 @@ fn share<T: Float>(
     (scales, bias, c): (&[T], Option<&[T]>, ViewMut<'_, T>),
     threads: usize,
 ) {
-    let matrix = product.matrix;
-    let work = c.rows() * matrix.k * matrix.columns(&panels).len();
-    if threads < 2 || panels.len() < 2 || work < WORTH_A_THREAD {
+    let (matrix, rows) = (product.matrix, c.rows());
+    let work = rows * matrix.k * matrix.columns(&panels).len();
+    if threads < 2 || work < WORTH_A_THREAD || panels.len().max(rows) < 2 {
         return multiply(product, panels, (scales, bias, c));
     }
     let left = threads / 2;
+    if panels.len() < threads {
+        let middle = (rows * left / threads).max(1).min(rows);
+        let (above, below) = product.split(middle);
+        let (c_above, c_below) = c.split_rows(middle);
+        join(
+            || share(above, panels.clone(), (scales, bias, c_above), left),
+            || share(below, panels.clone(), (scales, bias, c_below), threads - left),
+        );
+        return;
+    }
     let middle = panels.start + (panels.len() * left / threads).max(1);
     let columns = matrix.columns(&(panels.start..middle)).len();
     let (left_scales, right_scales) = scales.split_at(columns);
@@ -292,73 +333,82 @@ fn share<T: Float>(
 
 /// Computes the columns of a product in a range of panels; `scales`, `bias` and `c` have only these columns.
 fn multiply<T: Float>(
-    Product { engine, rows, matrix, assign }: Product<'_, T>,
+    Product { engine, words: of_rows, row_scales, matrix, assign }: Product<'_, T>,
     panels: Range<usize>,
     (scales, bias, mut c): (&[T], Option<&[T]>, ViewMut<'_, T>),
 ) {
     let words = words_of(matrix.k);
-    let count = c.rows();
+    let first = matrix.columns(&panels).start;
     let mut sums = [[0; WIDTH]; instructions::MAX_SUMS];
     let mut panel = panels.start;
     while panel < panels.end {
-        let most = engine.size(count, words).1;
+        let most = engine.size(c.rows(), words).1;
         let taken = if panels.end - panel < most { 1 } else { most };
+        let columns = matrix.columns(&(panel..panel + taken));
+        let part = columns.start - first..columns.end - first;
         let mut row = 0;
-        while row < count {
-            let block = engine.size(count - row, words).0;
-            let of_rows = &rows.words[row * words..][..block * words];
-            let of_panels = &matrix.rows[panel * words..][..taken * words];
-            engine.multiply(of_rows, of_panels, (block, taken, words), &mut sums);
-            for (i, sums) in sums[..block * taken].chunks_exact(taken).enumerate() {
-                let scale = rows.scales[row + i];
-                for (p, sums) in sums.iter().enumerate() {
-                    let columns = matrix.columns(&(panel + p..panel + p + 1));
-                    let from = columns.start - matrix.columns(&panels).start;
-                    let part = from..from + columns.len();
-                    sweep(Finish {
-                        sums,
-                        corrections: &matrix.sums[columns],
-                        scale,
-                        scales: &scales[part.clone()],
-                        bias: bias.map(|bias| &bias[part.clone()]),
-                        to: &mut c.row(row + i)[part],
-                        assign,
-                    });
-                }
-            }
+        while row < c.rows() {
+            let block = engine.size(c.rows() - row, words).0;
+            let left = &of_rows[row * words..][..block * words];
+            let right = &matrix.rows[panel * words..][..taken * words];
+            engine.multiply(left, right, (block, taken, words), &mut sums);
+            let finish = Finish {
+                sums: &sums[..block * taken],
+                corrections: &matrix.sums[columns.clone()],
+                row_scales: &row_scales[row..row + block],
+                scales: &scales[part.clone()],
+                bias: bias.map(|bias| &bias[part.clone()]),
+                assign,
+            };
+            sweep(FinishRows { finish, to: &mut c, row, first: part.start });
             row += block;
         }
         panel += taken;
     }
 }
 
-/// Turns the sums of a row into numbers.
+/// The sums of a block of rows and columns, and what turns them into numbers.
 struct Finish<'a, T> {
-    sums: &'a PanelSums,
+    sums: &'a [PanelSums],
     corrections: &'a [i32],
-    scale: T,
+    row_scales: &'a [T],
     scales: &'a [T],
     bias: Option<&'a [T]>,
-    to: &'a mut [T],
     assign: Assign,
 }
 
-impl<T: Float> Sweep for Finish<'_, T> {
+/// Turns sums into the numbers of `to`, from row `row` and column `first` on.
+struct FinishRows<'a, 'v, T> {
+    finish: Finish<'a, T>,
+    to: &'a mut ViewMut<'v, T>,
+    row: usize,
+    first: usize,
+}
+
+impl<T: Float> Sweep for FinishRows<'_, '_, T> {
     type Output = ();
     const PORTABLE: bool = T::PORTABLE;
 
     #[inline(always)]
     fn run<A: Arithmetic>(self) {
-        let Self { sums, corrections, scale, scales, bias, to, assign } = self;
-        let numbers = sums.iter().zip(corrections).zip(scales);
-        let numbers = numbers.map(|((&sum, &of_column), &of_scale)| {
-            T::from_i32(sum.wrapping_sub(ZERO_CODE * of_column)) * (scale * of_scale)
-        });
-        match bias {
-            Some(bias) => {
-                to.iter_mut().zip(numbers).zip(bias).for_each(|((to, x), &bias)| assign.put(to, x + bias));
+        let Self { finish: Finish { sums, corrections, row_scales, scales, bias, assign }, to, row, first } =
+            self;
+        let panels = sums.len() / row_scales.len().max(1);
+        for (i, (&row_scale, sums)) in row_scales.iter().zip(sums.chunks_exact(panels.max(1))).enumerate() {
+            let to = &mut to.row(row + i)[first..][..scales.len()];
+            let numbers = sums.as_flattened().iter().zip(corrections).zip(scales);
+            let numbers = numbers.map(|((&sum, &of_column), &scale)| {
+                T::from_i32(sum.wrapping_sub(ZERO_CODE * of_column)) * (row_scale * scale)
+            });
+            match bias {
+                Some(bias) => {
+                    to.iter_mut()
+                        .zip(numbers)
+                        .zip(bias)
+                        .for_each(|((to, x), &bias)| assign.put(to, x + bias));
+                }
+                None => to.iter_mut().zip(numbers).for_each(|(to, x)| assign.put(to, x)),
             }
-            None => to.iter_mut().zip(numbers).for_each(|(to, x)| assign.put(to, x)),
         }
     }
 }

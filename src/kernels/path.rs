@@ -33,6 +33,16 @@ impl Path {
         *BEST.get_or_init(|| Self::available()[0])
     }
 
+    /// Returns the name of the path in reports.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Path::Avx512 => "avx512",
+            Path::Avx2 => "avx2",
+            Path::Neon => "neon",
+            Path::Portable => "portable",
+        }
+    }
+
     /// Returns all paths that this CPU can run, the fastest first; tests iterate over these paths.
     pub fn available() -> Vec<Self> {
         let mut paths = vec![];

@@ -36,6 +36,9 @@ pub struct Hints {
     /// ([`RunFacts::unit`](crate::operator::RunFacts::unit)), and so in the precision of the unit. An operator without this
     /// hint computes in f32.
     pub multiplies: bool,
+    /// Whether the operator multiplies 8-bit integers in place of floats. It has no gradients, and differentiation through it is an
+    /// error.
+    pub multiplies_codes: bool,
     /// The cost per output number, relative to an ordinary operator (0 means 1). The higher the cost, the fewer rows are enough
     /// to divide a call over threads.
     pub heavy: usize,

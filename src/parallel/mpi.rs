@@ -203,6 +203,12 @@ impl Mpi {
             let mut progress = Instant::now();
             while !meeting.peers.is_empty() || !meeting.pending.is_empty() {
                 meeting.reports.extend(self.failure());
+                // Before the poll, which would begin to send a long message.
+                if meeting.lost.is_none()
+                    && let Some(lost) = meeting.unsendable()
+                {
+                    meeting.lose(lost, text);
+                }
                 let moved = meeting.poll();
                 let now = Instant::now();
                 if moved {
@@ -349,6 +355,15 @@ impl<'a, 's> Meeting<'a, 's> {
         self.ranks.process(rank).immediate_probe_with_tag(self.tag).is_none()
     }
 
+    /// Returns the failure of a rank that has not received this rank's long message, and now receives no more messages.
+    fn unsendable(&self) -> Option<ExchangeFailure> {
+        let unsent = |peer: &Peer<'_, '_>| {
+            matches!(peer.stage, Stage::Awaited(..) | Stage::Begun(..)) && !long(peer.own).is_empty()
+        };
+        let of = |rank: usize| self.peers.iter().any(|peer| peer.rank == rank && unsent(peer));
+        self.reports.iter().find(|(teller, _)| of(*teller)).map(|(_, lost)| lost.clone())
+    }
+
     /// Returns a reported failure that this exchange cannot complete after: a message from the reporting rank will not arrive,
     /// or a request to the rank has not completed. `idle` is the time since the last progress. A rank may also fail after it
     /// has completed this exchange; then the other ranks complete the exchange, too, and the next one fails.
@@ -359,7 +374,7 @@ impl<'a, 's> Meeting<'a, 's> {
                 Stage::Awaited(..) | Stage::Long(_) => self.silent(rank),
             };
             self.peers.iter().any(|peer| peer.rank == rank && awaited(&peer.stage))
-                || idle >= LINGER && self.pending.iter().any(|(other, _)| *other == rank)
+                || idle >= GRACE && self.pending.iter().any(|(other, _)| *other == rank)
         };
         self.reports.iter().find(|(teller, _)| lacks(*teller)).map(|(_, lost)| lost.clone())
     }

@@ -20,10 +20,11 @@ pub(crate) const TOGETHER: [Case; 6] = [
 ];
 
 /// The cases that end a world of two ranks or more: the last rank fails.
-pub(crate) const ENDING: [Case; 6] = [
+pub(crate) const ENDING: [Case; 7] = [
     ("failure_reaches_all", failure_reaches_all),
     ("failure_amid_exchanges", failure_amid_exchanges),
     ("failure_after_an_exchange", failure_after_an_exchange),
+    ("late_with_a_long_message", late_with_a_long_message),
     ("long_reason", long_reason),
     ("deadline_names_the_missing", deadline_names_the_missing),
     ("early_end", early_end),
@@ -167,6 +168,20 @@ fn failure_after_an_exchange(ranks: &mut dyn Communicator) {
         ranks.leave("afterwards");
     } else {
         fails(ranks, 1, "afterwards");
+    }
+}
+
+/// The last rank enters an exchange with a long message, after the other ranks have missed it and left.
+fn late_with_a_long_message(ranks: &mut dyn Communicator) {
+    let last = ranks.size() - 1;
+    let length = move |from: usize, _: usize| if from == last { 5_000_000 } else { 10 };
+    if is_last(ranks) {
+        sleep(Duration::from_millis(500));
+        let lost = exchange(ranks, 0, length, Instant::now() + LONG);
+        assert!(matches!(lost, Err(ExchangeFailure::Left { rank, .. }) if rank < last), "{lost:?}");
+    } else {
+        let lost = exchange(ranks, 0, length, Instant::now() + Duration::from_millis(200)).unwrap_err();
+        ranks.leave(&format!("{lost:?}"));
     }
 }
 

@@ -21,7 +21,7 @@ impl fmt::Display for Profile {
             rate(flops, self.wall) / 1e9
         )?;
         let rates = self.rates();
-        writeln!(f, "at best {rates}")?;
+        writeln!(f, "matrix products in {} ({}); at best {rates}", self.unit, self.unit.instructions())?;
         writeln!(
             f,
             "{:>6} {:>9} {:>8} {:>10} {:>8} {:>8} {:>7}  {:<20}  {:<9}  operator",

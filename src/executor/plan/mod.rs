@@ -105,11 +105,11 @@ impl OpInstr {
     /// Returns the dtype in which the operator computes: bf16 for matrix products in bf16 by `unit`, i8 for products of 8-bit
     /// integers, else the dtype of its first float operand; `None` if it has no float operand.
     pub(crate) fn computes_in(&self, unit: MatrixUnit) -> Option<DType> {
-        let mut dtypes = self.inputs.iter().chain(&self.outputs).flatten().map(|spec| spec.dtype);
         let hints = self.op.hints();
-        if hints.prepares && dtypes.clone().any(|dtype| dtype == DType::I8) {
+        if hints.multiplies_codes {
             return Some(DType::I8);
         }
+        let mut dtypes = self.inputs.iter().chain(&self.outputs).flatten().map(|spec| spec.dtype);
         match dtypes.find(|dtype| dtype.is_float()) {
             Some(DType::F32) if unit != MatrixUnit::F32 && hints.multiplies => Some(DType::BF16),
             found => found,

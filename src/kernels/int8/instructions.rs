@@ -5,13 +5,18 @@ use std::sync::OnceLock;
 use super::{CODES, PanelRow, PanelSums, WIDTH};
 use crate::kernels::half::tiles;
 use crate::kernels::path::{Arithmetic, Sweep, sweep};
+use CodeInstructions::{Pairs, Plain, Quads, Tiles};
 
 /// The maximum number of rows times panels of one call of [`IntegerEngine::multiply`].
 pub(super) const MAX_SUMS: usize = tiles::MAX_ROWS;
 
-/// What sums products of codes. All engines compute the same integers.
+/// What sums products of codes. All engines compute the same integers. Only [`Self::available`] makes engines, so the CPU has the
+/// instructions of an engine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum IntegerEngine {
+pub(super) struct IntegerEngine(CodeInstructions);
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum CodeInstructions {
     /// The tile registers of AMX, for five rows or more; `vpdpbusd` of AVX-512 for fewer rows.
     Tiles,
     /// `vpdpbusd` of AVX-512 VNNI.
@@ -31,11 +36,11 @@ impl IntegerEngine {
 
     /// Returns the name of the engine in reports.
     pub(super) fn name(self) -> &'static str {
-        match self {
-            Self::Tiles => "int8-amx",
-            Self::Quads => "int8-avx512",
-            Self::Pairs => "int8-avx2",
-            Self::Plain => "int8",
+        match self.0 {
+            Tiles => "int8-amx",
+            Quads => "int8-avx512",
+            Pairs => "int8-avx2",
+            Plain => "int8",
         }
     }
 
@@ -46,34 +51,34 @@ impl IntegerEngine {
         {
             if is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("avx512vnni") {
                 if tiles::has_codes() {
-                    engines.push(Self::Tiles);
+                    engines.push(Self(Tiles));
                 }
-                engines.push(Self::Quads);
+                engines.push(Self(Quads));
             }
             if is_x86_feature_detected!("avx2") {
-                engines.push(Self::Pairs);
+                engines.push(Self(Pairs));
             }
         }
-        engines.push(Self::Plain);
+        engines.push(Self(Plain));
         engines
     }
 
     /// Returns how many of `rows` rows the next call of [`Self::multiply`] should take, and of how many panels, for columns of
     /// `words` words.
     pub(super) fn size(self, rows: usize, words: usize) -> (usize, usize) {
-        match (self, rows) {
-            (Self::Tiles, 5..) if words.is_multiple_of(tiles::WORDS) => (rows.min(tiles::MAX_ROWS), 1),
-            (Self::Tiles | Self::Quads, 4..) => (4, 2),
-            (Self::Tiles | Self::Quads, 2..) => (2, 2),
-            (Self::Tiles | Self::Quads, _) => (1, 4),
-            (Self::Pairs | Self::Plain, 4..) => (4, 1),
-            (Self::Pairs | Self::Plain, 2..) => (2, 1),
-            (Self::Pairs | Self::Plain, _) => (1, 1),
+        match (self.0, rows) {
+            (Tiles, 5..) if words.is_multiple_of(tiles::WORDS) => (rows.min(tiles::MAX_ROWS), 1),
+            (Tiles | Quads, 4..) => (4, 2),
+            (Tiles | Quads, 2..) => (2, 2),
+            (Tiles | Quads, _) => (1, 4),
+            (Pairs | Plain, 4..) => (4, 1),
+            (Pairs | Plain, 2..) => (2, 1),
+            (Pairs | Plain, _) => (1, 1),
         }
     }
 
     /// Writes the sums of `rows` rows and `panels` panels to `sums`, row by row. `a` has `words` words per row, and `b` has as
-    /// many rows per panel. The size is one of [`Self::size`], or of the rows of one size with the panels of another size.
+    /// many rows per panel. The size is one of [`Self::size`], or the rows of one size with the panels of another size.
     pub(super) fn multiply(
         self,
         a: &[i32],
@@ -83,13 +88,13 @@ impl IntegerEngine {
     ) {
         assert!(a.len() == rows * words && b.len() == panels * words && rows * panels <= sums.len());
         #[cfg(target_arch = "x86_64")]
-        match (self, rows, panels) {
+        match (self.0, rows, panels) {
             #[cfg(target_os = "linux")]
-            (Self::Tiles, 5.., 1) => {
+            (Tiles, 5.., 1) => {
                 // SAFETY: `available` has checked that this CPU has the instructions.
                 return unsafe { tiles::sum_codes(a, words_of(b), &mut sums[..rows]) };
             }
-            (Self::Tiles | Self::Quads, ..) => {
+            (Tiles | Quads, ..) => {
                 // SAFETY: `available` has checked that this CPU has the instructions.
                 return unsafe {
                     match (rows, panels) {
@@ -104,7 +109,7 @@ impl IntegerEngine {
                     }
                 };
             }
-            (Self::Pairs, ..) => {
+            (Pairs, ..) => {
                 // SAFETY: `available` has checked that this CPU has the instructions.
                 return unsafe {
                     match (rows, panels) {
@@ -115,7 +120,7 @@ impl IntegerEngine {
                     }
                 };
             }
-            (Self::Plain, ..) => {}
+            (Plain, ..) => {}
         }
         sweep(PlainSums { a, b, words, sums });
     }

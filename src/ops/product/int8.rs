@@ -3,7 +3,7 @@
 use ndarray::{Array2, array};
 
 use crate::error::{Error, Result};
-use crate::kernels::{CodedMatrix, CodedRows, Float, MAX_CODE_ROWS, Transpose, coded_affine};
+use crate::kernels::{CodedMatrix, CodedRows, Float, MAX_CODE_ROWS, Transpose, View, coded_affine, emptied};
 use crate::lod::Lod;
 use crate::operator;
 use crate::operator::sample::numbers;
@@ -23,7 +23,7 @@ operator! {
     /// on other rows nor on the CPU. A row with a number that is NaN or infinite gives a row of NaN.
     ///
     /// With the attribute `transposed`, the codes are `[out, in]`. There may be several codes, each with its scale and, if there
-    /// are biases, its bias; the results are concatenated. The operator has no gradients.
+    /// are biases, its bias; the results are concatenated. The operator has no gradients: to differentiate it is an error.
     /// [`Checkpoint::quantize`](crate::checkpoint::Checkpoint::quantize) appends it.
     ///
     /// ```
@@ -109,7 +109,14 @@ impl Op for Int8Linear {
 
     fn hints(&self) -> Hints {
         let merges = Some(Merge { beside: &["codes", "scale", "bias"], parts: "split" });
-        Hints { accumulates: true, prepares: true, divides_columns: true, merges, ..Hints::default() }
+        Hints {
+            accumulates: true,
+            prepares: true,
+            divides_columns: true,
+            multiplies_codes: true,
+            merges,
+            ..Hints::default()
+        }
     }
 
     fn memory(&self, sizes: &CallSizes<'_>) -> CallMemory {
@@ -170,7 +177,7 @@ impl Int8Linear {
         &self,
         weights: &mut CodedMatrix,
         count: usize,
-        codes: impl Fn(usize) -> Result<crate::kernels::View<'v, i8>>,
+        codes: impl Fn(usize) -> Result<View<'v, i8>>,
     ) -> Result<()> {
         let shape = |k| codes(k).map(|codes| self.transposed.shape((codes.rows(), codes.width())));
         let (mut height, mut width) = (0, 0);
@@ -191,13 +198,13 @@ impl Int8Linear {
         let ((rows, inputs), (_, outputs)) = (sizes.input(Self::X), sizes.output(Self::OUT));
         let packed = CodedMatrix::bytes_of(inputs, outputs);
         let unprepared = if sizes.is_prepared() { 0 } else { packed };
-        let beside =
-            |slot| if sizes.count(slot) > 1 { sizes.threads() * outputs * size_of::<T>() } else { 0 };
+        let of_all = sizes.threads().saturating_mul(outputs).saturating_mul(size_of::<T>());
+        let beside = |slot| if sizes.count(slot) > 1 { of_all } else { 0 };
         CallMemory::prepared(packed)
             .scratch::<Scratch<T>>(unprepared)
             .scratch::<Scratch<T>>(beside(Self::SCALE))
             .scratch::<Scratch<T>>(beside(Self::BIAS))
-            .scratch::<Scratch<T>>(sizes.rooms() * CodedRows::<T>::bytes_of(rows, inputs))
+            .scratch::<Scratch<T>>(sizes.rooms().saturating_mul(CodedRows::<T>::bytes_of(rows, inputs)))
     }
 
     fn products<T: RowValue>(&self, run: &mut Forward<'_>) -> Result<()> {
@@ -211,8 +218,9 @@ impl Int8Linear {
                 &room.weights
             }
         };
+        let width = out.width();
         let beside = |slot, room: &mut Vec<T>| -> Result<()> {
-            room.clear();
+            emptied(room, width);
             for k in 0..run.count(slot) {
                 room.extend_from_slice(run.input_at::<T>(slot, k)?.row(0));
             }

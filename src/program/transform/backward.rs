@@ -16,7 +16,7 @@ use crate::program::description::language::{FILL, RECURRENT};
 use crate::program::description::op_desc::{
     MemoryGradient, OpDesc, Role, SlotVars, StepDesc, StepGradient, VarPair,
 };
-use crate::program::description::program::{Append, Program};
+use crate::program::description::program::{Append, Program, malformed};
 use crate::program::description::var_desc::{StopGradient, VarRole, grad_name};
 use crate::tensor::StorageKind;
 
@@ -167,6 +167,11 @@ impl Pass<'_> {
         }
         let instance = self.registry.parse(&op.kind, &op.attributes)?;
         let signature = instance.signature();
+        if instance.hints().multiplies_codes && op.reads().any(|v| wants_gradient(program, v)) {
+            let (expected, got) =
+                ("weights in f32", "weights of 8-bit integers, which are only for prediction");
+            return Err(malformed("operator to differentiate", expected, got));
+        }
         let specs = program.input_specs(signature, op)?;
         let mut outputs = Vec::new();
         for (index, slot) in signature.inputs.iter().enumerate() {
