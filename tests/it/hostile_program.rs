@@ -55,6 +55,23 @@ fn use_up(
     [run(&[loss]) && feeds.len() == model.feeds.len(), run(&root)]
 }
 
+/// Changes one or two places of a program's bytes, most often to numbers that occur elsewhere.
+pub(crate) fn damaged(mut body: Vec<u8>, random: &mut Random) -> Vec<u8> {
+    for _ in 0..1 + random.below(2) {
+        let at = random.below(body.len() - 8);
+        match random.below(4) {
+            0 => body[at] = random.below(256) as u8,
+            1 => body[at] = random.below(12) as u8,
+            2 => body[at] = body[at].wrapping_add(1),
+            _ => {
+                let from = random.below(body.len() - 8);
+                body.copy_within(from..from + 4, at);
+            }
+        }
+    }
+    body
+}
+
 /// Changes bytes and updates the checksum, most often to numbers that occur elsewhere in the file.
 fn change(model: &Model) {
     let (program, loss) = program(model);
@@ -64,20 +81,7 @@ fn change(model: &Model) {
     assert_eq!(use_up(&program, loss, model, &values, &mut random), [true; 2]);
     let rounds = times(ROUNDS);
     for round in 0..rounds {
-        let mut body = body.clone();
-        for _ in 0..1 + random.below(2) {
-            let at = random.below(body.len() - 8);
-            match random.below(4) {
-                0 => body[at] = random.below(256) as u8,
-                1 => body[at] = random.below(12) as u8,
-                2 => body[at] = body[at].wrapping_add(1),
-                _ => {
-                    let from = random.below(body.len() - 8);
-                    body.copy_within(from..from + 4, at);
-                }
-            }
-        }
-        let Ok(program) = Program::from_section(&body) else { continue };
+        let Ok(program) = Program::from_section(&damaged(body.clone(), &mut random)) else { continue };
         loaded += 1;
         let used = AssertUnwindSafe(|| use_up(&program, loss, model, &values, &mut random));
         match catch_unwind(used) {

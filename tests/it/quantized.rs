@@ -1,12 +1,19 @@
 //! Models whose weights are 8-bit integers: what is stored, what they predict, and what cannot be quantized.
 
 use unpadded::checkpoint::{Checkpoint, Purpose};
-use unpadded::executor::{Run, Scope, interpret};
+use unpadded::executor::{Executor, Run, Scope, interpret};
 use unpadded::layers::{Embedding, Gru, Lstm, init};
 use unpadded::ops::Pool;
+use unpadded::optimizer::{Optimizer, Sgd};
 use unpadded::predict::Predictor;
+use unpadded::program::{Append, BlockId};
 use unpadded::tensor::{Dense, Storage};
-use unpadded::{Builder, DType, ErrorKind, Variable, ops};
+use unpadded::train::Trainer;
+use unpadded::{Builder, DType, ErrorKind, Program, Variable, ops};
+
+use crate::hostile_program::damaged;
+use crate::models::Random;
+use crate::thorough::times;
 
 const WORDS: usize = 400;
 const WIDTH: usize = 64;
@@ -194,15 +201,89 @@ fn parameters_with_another_use_stay_f32() {
     assert_eq!(dtypes.collect::<Vec<_>>(), expected);
 }
 
-/// A quantized model is no start of a training, and is not written as safetensors, which are for f32.
+/// A quantized model is no start of a training, has no gradients, and is not written as safetensors, which are for f32.
 #[test]
 fn it_is_only_for_prediction() {
     let small = model().quantize().unwrap();
+    let says = |error: unpadded::Error, expected: &str| {
+        assert_eq!(error.kind(), ErrorKind::Program);
+        assert!(error.to_string().contains(expected), "{error}");
+    };
     let error =
         unpadded::formats::safetensors::export(&small, &Default::default(), "none.safetensors").unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Program);
-    assert!(
-        error.to_string().contains("such as the model that was quantized, got weights of 8-bit integers")
-    );
+    says(error, "such as the model that was quantized, got weights of 8-bit integers");
     assert!(!std::path::Path::new("none.safetensors").exists());
+
+    let net = Builder::new();
+    let x = net.feed("x", DType::F32, &[WIDTH], 0);
+    let loss = x.linear(2).sum();
+    let mut trainer = Trainer::new(net, loss, &Sgd::new(0.1)).unwrap();
+    says(
+        trainer.load_fitting_parameters(&small).unwrap_err(),
+        "checkpoint to start from: expected a model with weights in f32",
+    );
+
+    let mut program = small.program.clone();
+    let logits = program.find(&small.outputs["logits"]).unwrap();
+    let table = program.find("lstm_0.bias").unwrap();
+    assert!(program.var(table).trainable);
+    let mut of = logits;
+    for kind in ["square", "mean"] {
+        let request = with!(Append::forward(kind), inputs: vec![("x", vec![of])]);
+        of = program.append(&ops::catalogue(), BlockId(0), request).unwrap()[0][0];
+    }
+    says(
+        Sgd::new(0.1).minimize(&mut program, &ops::catalogue(), of).unwrap_err(),
+        "which are only for prediction",
+    );
+}
+
+/// A damaged program of a quantized model predicts, or is refused.
+#[test]
+fn a_damaged_program_never_panics() {
+    let small = model().quantize().unwrap();
+    let body = small.program.to_section().unwrap();
+    let (words, mut random) = (batch(&[3, 0, 2]), Random(5));
+    let (mut loaded, mut ran) = (0, 0);
+    for round in 0..times(400) {
+        let Ok(program) = Program::from_section(&damaged(body.clone(), &mut random)) else { continue };
+        loaded += 1;
+        let predict = || {
+            let outputs = ["logits", "classes"].map(|name| program.find(&small.outputs[name]));
+            let outputs: Vec<_> = outputs.into_iter().flatten().collect();
+            let feeds: Vec<_> = program.find("words").into_iter().map(|id| (id, &words)).collect();
+            let (mut scope, mut checkpoint) = (Scope::new(), small.clone());
+            checkpoint.program = program.clone();
+            if checkpoint.restore(&mut scope).is_err() {
+                return false;
+            }
+            Executor::new(&program, &ops::catalogue(), &outputs, 2)
+                .is_ok_and(|mut executor| executor.run(&mut scope, &Run::infer(&feeds)).is_ok())
+        };
+        let done = std::panic::catch_unwind(std::panic::AssertUnwindSafe(predict));
+        ran += usize::from(done.unwrap_or_else(|_| panic!("round {round} panicked")));
+    }
+    assert!(loaded > 20 && ran > 0 && ran < loaded, "{ran} of {loaded} ran");
+}
+
+/// Scales that are missing, of another shape or not numbers are errors of the file or of the prediction.
+#[test]
+fn scales_that_do_not_fit_are_refused() {
+    let with = |scale: Option<Vec<f32>>| {
+        let mut small = model().quantize().unwrap();
+        small.tensors.remove("table.scale");
+        if let Some(scale) = scale {
+            let value = Dense::from_vec(&[scale.len()], scale).unwrap();
+            small.tensors.insert("table.scale".to_owned(), Storage::Dense(value));
+        }
+        small
+    };
+    for odd in [with(None), with(Some(vec![1.0; WORDS - 1]))] {
+        let error = odd.to_bytes().unwrap_err().to_string();
+        assert!(error.contains("table.scale"), "{error}");
+    }
+    let broken = predictor(&with(Some(vec![f32::NAN; WORDS])));
+    let found = broken.run(&[("words", &batch(&[2]))], &["logits"]);
+    let finite = |values: &Vec<Variable>| values[0].as_slice::<f32>().unwrap().iter().all(|x| x.is_finite());
+    assert!(found.is_err() || !finite(&found.unwrap()), "finite numbers from scales that are not");
 }

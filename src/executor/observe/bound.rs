@@ -192,7 +192,7 @@ mod tests {
         f32: 200e9,
         f64: 100e9,
         bf16: Some(400e9),
-        int8: 800e9,
+        int8: 625e9,
         bandwidth: Bandwidth { l2: 100e9, l3: 50e9, memory: 20e9, l2_size: 1 << 20, l3_size: 1 << 25 },
     };
 
@@ -228,7 +228,7 @@ mod tests {
         let slow = half.bound(&Rates { bf16: None, ..RATES });
         assert_eq!(slow, Some(Bound::L2(0.1)));
         let codes = Entry { dtype: DType::I8, ..product.clone() };
-        check(&codes, Some(Bound::MultiplyAdds(0.125)), "multiply-adds 12 %");
+        check(&codes, Some(Bound::MultiplyAdds(0.16)), "multiply-adds 16 %");
         // An entry whose dtype is not a float has a bound for bytes only.
         let ids = Entry { dtype: DType::I64, ..product };
         check(&ids, Some(Bound::L2(0.1)), "L2 10 %");

@@ -185,7 +185,7 @@ impl Case<'_> {
         let mut program = net.finish().map_err(wrong)?;
         let (weights, loss) = self.weighted(&mut program, &outputs, dtype)?;
         let mut gradients = Vec::new();
-        if let Some(loss) = loss {
+        if let Some(loss) = loss.filter(|_| !self.op.hints().multiplies_codes) {
             let found = backward::differentiate(&mut program, self.registry, loss)?;
             for (slot, vars) in vars.iter().enumerate() {
                 let known = vars.iter().enumerate().filter_map(|(k, var)| Some((*found.get(var)?, slot, k)));
