@@ -55,7 +55,10 @@ impl Checkpoint {
         let (program, coded) = model.program.with_codes(&kept)?;
         if coded.is_empty() {
             let expected = "a dense weight of `linear` or table of `embedding` in f32, with at least 16 rows and columns";
-            return refused(expected, "none");
+            let error = refused(expected, "none");
+            return error.map_err(|e: Error| {
+                e.noted("a model without such parameters would hardly be smaller; it predicts as it is")
+            });
         }
         for CodedParameter { name, scale, axis } in coded {
             let missing = || Error::of(ErrorKind::Program, "checkpoint", "a value for this variable", "none");

@@ -164,6 +164,7 @@ impl Bench {
                 ("dataset", name.into()),
                 ("threads", threads.into()),
                 ("products", unit.to_string().into()),
+                ("instructions", unit.instructions().into()),
                 ("train", tokens_per_s.json()),
                 ("padding_percent", json::number(more)),
                 ("step_bytes", memory::of_step(&largest).into()),

@@ -65,7 +65,7 @@ fn precision(of: &Checkpoint, checkpoint: &Checkpoint) -> Option<String> {
         (1.., true, _) => Some(format!("{weights}; matrix products in {} on this CPU", int8_unit())),
         (1.., false, _) => Some(weights),
         (0, _, MatrixUnit::F32) => None,
-        (0, _, unit) => Some(format!("matrix products in {unit}")),
+        (0, _, unit) => Some(format!("trained with matrix products in {unit}; predicts in f32")),
     }
 }
 

@@ -10,7 +10,6 @@ use super::model_choice::ModelChoice;
 use super::outcome::{Ending, Outcome, UsageError, bad, fresh};
 use super::scores::Table;
 use super::terminal::{self, Console};
-use unpadded::executor::MemoryUse;
 use unpadded::formats::safetensors::{self, Names};
 
 #[derive(Args)]
@@ -65,19 +64,27 @@ impl Export {
                 fits.display()
             ));
         }
-        let model = self.which.checkpoint()?.for_inference().usage()?;
-        let before = MemoryUse::of_program(&model.program).parameters;
-        let model = model.quantize().usage()?;
+        let of = |e: unpadded::Error| e.noted(format!("in `{}`", self.which.path.display()));
+        let model = self.which.checkpoint()?.for_inference().map_err(of).usage()?;
+        let before = model.to_bytes().usage()?.len();
+        let model = model.quantize().map_err(of).usage()?;
         model.save(&self.file).usage()?;
-        let after = MemoryUse::of_program(&model.program).parameters;
+        let after = std::fs::metadata(&self.file)?.len();
         let mut table = Table::new("", &["parameter", "shape", "stored as"]);
         for (name, value) in &model.tensors {
             let shape: Vec<String> = value.shape().iter().map(usize::to_string).collect();
             table.rows.push(vec![terminal::shown(name), shape.join(" × "), value.dtype().to_string()]);
         }
         table.print(Console { json: false, quiet: false })?;
-        let [before, after] = [before, after].map(megabytes);
-        terminal::print(format!("written: {}, parameters {after}, in f32 {before}", self.file.display()))?;
+        let kilobytes = |bytes: f64| {
+            if bytes < 1e6 { format!("{:.0} kB", bytes / 1e3) } else { megabytes(bytes as usize) }
+        };
+        let [of_before, of_after] = [before as f64, after as f64].map(kilobytes);
+        let share = 100.0 * after as f64 / before as f64;
+        terminal::print(format!(
+            "written: {}, {of_after}, {share:.0} % of the model in f32, {of_before}",
+            self.file.display()
+        ))?;
         Ok(Ending::Done)
     }
 

@@ -56,13 +56,15 @@ impl MatrixUnit {
         }
     }
 
-    /// Returns the name of the instructions that compute the unit's products on this CPU, such as `avx2`, or `twin` for plain code.
+    /// Returns the name of the instructions that compute the unit's products on this CPU, such as `avx2`, or `plain code`.
     pub fn instructions(self) -> &'static str {
         match self.engine() {
             ProductEngine::F32(path) => path.name(),
             ProductEngine::Pairs(Implementation::Instruction) => "vdpbf16ps",
             ProductEngine::Tiles(Implementation::Instruction) => "tdpbf16ps",
-            ProductEngine::Pairs(Implementation::Twin) | ProductEngine::Tiles(Implementation::Twin) => "twin",
+            ProductEngine::Pairs(Implementation::Twin) | ProductEngine::Tiles(Implementation::Twin) => {
+                "plain code"
+            }
         }
     }
 

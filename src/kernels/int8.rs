@@ -20,16 +20,12 @@ use super::path::{Arithmetic, Sweep, sweep};
 use super::product::emptied;
 use super::products::Transpose;
 use super::view::{View, ViewMut};
-use instructions::IntegerEngine;
+use instructions::{CODES, IntegerEngine, PanelRow, PanelSums, WIDTH};
 
 /// The largest code.
 const LARGEST_CODE: i8 = 127;
 /// The maximum number of rows of a matrix of codes: a sum of more products could overflow.
 pub const MAX_CODE_ROWS: usize = 1 << 16;
-/// The number of columns of a panel.
-const WIDTH: usize = 32;
-/// The number of codes in a word.
-const CODES: usize = 4;
 /// The number of words of a column is a multiple of this number.
 const WORDS: usize = 4;
 /// The stored code of 0 in the left matrix.
@@ -38,14 +34,6 @@ const ZERO_CODE: i32 = 128;
 const WORTH_A_THREAD: usize = 1 << 21;
 /// Below this number of numbers to round, a second thread costs more than it gains.
 const WORTH_ROWS: usize = 1 << 17;
-
-/// One word of each column of a panel.
-#[derive(Debug, Clone, Copy)]
-#[repr(C, align(64))]
-struct PanelRow([[i8; CODES]; WIDTH]);
-
-/// The sums of one row of a product over the columns of a panel.
-type PanelSums = [i32; WIDTH];
 
 /// A matrix of codes, K × N, in panels of columns, as the right-hand matrix of products.
 #[derive(Debug, Default)]
@@ -241,7 +229,7 @@ struct Product<'a, T> {
 
 impl<T> Product<'_, T> {
     /// Divides the rows.
-    fn split(self, at: usize) -> (Self, Self) {
+    fn split_rows(self, at: usize) -> (Self, Self) {
         let (words_above, words_below) = self.words.split_at(at * words_of(self.matrix.k));
         let (above, below) = self.row_scales.split_at(at);
         (
@@ -312,7 +300,7 @@ fn share<T: Float>(
     let left = threads / 2;
     if panels.len() < threads {
         let middle = (rows * left / threads).max(1).min(rows);
-        let (above, below) = product.split(middle);
+        let (above, below) = product.split_rows(middle);
         let (c_above, c_below) = c.split_rows(middle);
         join(
             || share(above, panels.clone(), (scales, bias, c_above), left),
@@ -352,7 +340,7 @@ fn multiply<T: Float>(
             let left = &of_rows[row * words..][..block * words];
             let right = &matrix.rows[panel * words..][..taken * words];
             engine.multiply(left, right, (block, taken, words), &mut sums);
-            let finish = Finish {
+            let finish = BlockSums {
                 sums: &sums[..block * taken],
                 corrections: &matrix.sums[columns.clone()],
                 row_scales: &row_scales[row..row + block],
@@ -368,7 +356,7 @@ fn multiply<T: Float>(
 }
 
 /// The sums of a block of rows and columns, and what turns them into numbers.
-struct Finish<'a, T> {
+struct BlockSums<'a, T> {
     sums: &'a [PanelSums],
     corrections: &'a [i32],
     row_scales: &'a [T],
@@ -379,7 +367,7 @@ struct Finish<'a, T> {
 
 /// Turns sums into the numbers of `to`, from row `row` and column `first` on.
 struct FinishRows<'a, 'v, T> {
-    finish: Finish<'a, T>,
+    finish: BlockSums<'a, T>,
     to: &'a mut ViewMut<'v, T>,
     row: usize,
     first: usize,
@@ -391,8 +379,12 @@ impl<T: Float> Sweep for FinishRows<'_, '_, T> {
 
     #[inline(always)]
     fn run<A: Arithmetic>(self) {
-        let Self { finish: Finish { sums, corrections, row_scales, scales, bias, assign }, to, row, first } =
-            self;
+        let Self {
+            finish: BlockSums { sums, corrections, row_scales, scales, bias, assign },
+            to,
+            row,
+            first,
+        } = self;
         let panels = sums.len() / row_scales.len().max(1);
         for (i, (&row_scale, sums)) in row_scales.iter().zip(sums.chunks_exact(panels.max(1))).enumerate() {
             let to = &mut to.row(row + i)[first..][..scales.len()];

@@ -33,7 +33,7 @@ fn training_in_bf16_is_refused_or_slow_without_a_unit() {
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success() && said.contains("matrix products in bf16-"), "{said}");
     let shown = place.said(&["inspect", "whole/last.ckpt"], "");
-    assert!(shown.contains("matrix products in bf16-"), "{shown}");
+    assert!(shown.contains("trained with matrix products in bf16-"), "{shown}");
 
     // A run that is resumed gives the bytes of the whole run; the config of the run has the precision.
     let part = ["--set", "training.allow_slow=true", "--run", "part"];

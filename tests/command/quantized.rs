@@ -14,7 +14,7 @@ fn a_model_of_8_bit_integers_is_smaller_and_predicts() {
     let train = ["train", "--train", "reviews.tsv", "--epochs", "2", "--run", "run", "--quiet"];
     place.said(&[&train[..], &["--set", "model.hidden=32", "--set", "model.embedding=32"]].concat(), "");
     let said = place.said(&["export", "run", "small.ckpt", "--int8"], "");
-    assert!(said.contains("written: small.ckpt, parameters ") && said.contains(", in f32 "), "{said}");
+    assert!(said.contains("written: small.ckpt, ") && said.contains(" % of the model in f32, "), "{said}");
     let stored = |name: &str| said.lines().find(|line| line.starts_with(name)).unwrap_or_default().to_owned();
     assert!(stored("lstm_0.weight_ih ").ends_with("i8"), "{said}");
     assert!(stored("lstm_0.weight_ih.scale ").ends_with("f32"), "{said}");
@@ -44,6 +44,15 @@ fn a_model_of_8_bit_integers_is_smaller_and_predicts() {
         &["export", "small.ckpt", "w.safetensors"],
         "checkpoint to export: expected a model with weights in f32",
     );
+    place.said(&["export", "run", "whole.safetensors"], "");
+    let before = place.files();
+    let refused = |arguments: &[&str], expected: &str| {
+        let said = place.refused(arguments);
+        assert!(said.contains(expected), "{said}");
+        assert_eq!(place.files(), before);
+    };
+    let import = ["import", "small.ckpt", "whole.safetensors", "-o", "new.ckpt"];
+    refused(&import, "checkpoint to import into: expected a model with weights in f32");
     refused(&["export", "run", "other.ckpt", "--int8", "--rename", "a=b"], "--int8");
     refused(
         &["train", "--from", "small.ckpt", "--train", "reviews.tsv", "--run", "more"],

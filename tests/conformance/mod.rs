@@ -178,7 +178,9 @@ fn late_with_a_long_message(ranks: &mut dyn Communicator) {
     if is_last(ranks) {
         sleep(Duration::from_millis(500));
         let lost = exchange(ranks, 0, length, Instant::now() + LONG);
-        assert!(matches!(lost, Err(ExchangeFailure::Left { rank, .. }) if rank < last), "{lost:?}");
+        // A transport that keeps messages may complete the exchange.
+        let left = |lost| matches!(lost, ExchangeFailure::Left { rank, .. } if rank < last);
+        assert!(lost.clone().err().is_none_or(left), "{lost:?}");
     } else {
         let lost = exchange(ranks, 0, length, Instant::now() + Duration::from_millis(200)).unwrap_err();
         ranks.leave(&format!("{lost:?}"));

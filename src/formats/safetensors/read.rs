@@ -43,6 +43,7 @@ pub fn import(path: impl AsRef<Path>, names: &Names, checkpoint: &mut Checkpoint
 }
 
 fn import_file(path: &Path, names: &Names, checkpoint: &mut Checkpoint) -> Result<ImportReport> {
+    checkpoint.check_whole("checkpoint to import into")?;
     let begun = checkpoint.position.step > 0 || !checkpoint.best.is_empty();
     if begun && checkpoint.purpose == Purpose::Training {
         let expected = "a checkpoint for inference, or of a training before its first step";

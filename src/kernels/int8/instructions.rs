@@ -2,10 +2,21 @@
 
 use std::sync::OnceLock;
 
-use super::{CODES, PanelRow, PanelSums, WIDTH};
 use crate::kernels::half::tiles;
 use crate::kernels::path::{Arithmetic, Sweep, sweep};
 use CodeInstructions::{Pairs, Plain, Quads, Tiles};
+
+/// The number of columns of a panel.
+pub(super) const WIDTH: usize = 32;
+/// The number of codes in a word.
+pub(super) const CODES: usize = 4;
+/// One word of each column of a panel.
+#[derive(Debug, Clone, Copy)]
+#[repr(C, align(64))]
+pub(super) struct PanelRow(pub(super) [[i8; CODES]; WIDTH]);
+
+/// The sums of one row of a product over the columns of a panel.
+pub(super) type PanelSums = [i32; WIDTH];
 
 /// The maximum number of rows times panels of one call of [`IntegerEngine::multiply`].
 pub(super) const MAX_SUMS: usize = tiles::MAX_ROWS;

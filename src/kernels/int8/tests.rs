@@ -1,4 +1,6 @@
-use super::instructions::{IntegerEngine, MAX_SUMS};
+//! Tests of the products of 8-bit integers: every engine against exact sums, and products against their definition.
+
+use super::instructions::MAX_SUMS;
 use super::*;
 use crate::kernels::numbers;
 
