@@ -210,6 +210,7 @@ mod x86 {
     const NARROW: usize = 8;
 
     /// Computes `R` rows of `P` panels by `vpdpbusd`.
+    #[expect(clippy::needless_range_loop, reason = "the loops name registers")]
     #[target_feature(enable = "avx512f,avx512vnni")]
     pub(super) fn quads<const R: usize, const P: usize>(
         a: &[i32],
@@ -234,10 +235,10 @@ mod x86 {
         }
         for r in 0..R {
             for p in 0..P {
-                for half in 0..2 {
+                for (half, &held) in held[r][p].iter().enumerate() {
                     let to = sums[r * P + p][half * WIDE..][..WIDE].as_mut_ptr();
                     // SAFETY: the pointer is valid for 16 sums.
-                    unsafe { _mm512_storeu_si512(to.cast(), held[r][p][half]) };
+                    unsafe { _mm512_storeu_si512(to.cast(), held) };
                 }
             }
         }
@@ -245,6 +246,7 @@ mod x86 {
 
     /// Computes `R` rows of one panel, `V` vectors of columns at a time, by `vpmaddwd`: the codes with even and with odd places
     /// are extended to 16 bits, multiplied and summed in pairs.
+    #[expect(clippy::needless_range_loop, reason = "the loops name registers")]
     #[target_feature(enable = "avx2")]
     pub(super) fn pairs<const R: usize, const V: usize>(
         a: &[i32],
@@ -280,10 +282,10 @@ mod x86 {
                 }
             }
             for r in 0..R {
-                for v in 0..V {
+                for (v, &held) in held[r].iter().enumerate() {
                     let to = sums[r][(first + v) * NARROW..][..NARROW].as_mut_ptr();
                     // SAFETY: the pointer is valid for 8 sums.
-                    unsafe { _mm256_storeu_si256(to.cast(), held[r][v]) };
+                    unsafe { _mm256_storeu_si256(to.cast(), held) };
                 }
             }
         }
