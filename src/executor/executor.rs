@@ -247,6 +247,12 @@ impl Executor {
         MemoryUse::of_program(&self.program).of_run(&self.plan, counts, self.machine.threads(), &held)
     }
 
+    /// Returns whether a run has a buffer of numbers of this dtype, for tests.
+    #[cfg(feature = "testing")]
+    pub(crate) fn stores(&self, dtype: DType) -> bool {
+        self.plan.buffers.contains(&dtype)
+    }
+
     /// Returns the compiled program as text. The text shows each instruction with its position, outputs and buffers,
     /// and the variables that share a buffer. For each recurrent loop, the text shows the calls before, in and after
     /// the loop, with the reasons.

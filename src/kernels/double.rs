@@ -13,7 +13,7 @@ use super::gradient::{SUM_ROWS, bias_gradient, divided};
 use super::path::ProductEngine;
 use super::picked::RowSource;
 use super::product::checked;
-use super::products::{GradientRoom, Gradients, PackedMatrix, Products, RoundedRows, Transpose};
+use super::products::{GradientRoom, Gradients, LeftMatrix, PackedMatrix, Products, RoundedRows, Transpose};
 use super::view::{View, ViewMut};
 
 /// The minimum number of columns of the result per thread.
@@ -32,7 +32,13 @@ impl Products for f64 {
 
     fn clear_ends(_: &mut PackedMatrix<f64>) {}
 
-    fn left<'a>(_: ProductEngine, a: View<'a, f64>, _: &'a mut RoundedRows<f64>, _: usize) -> View<'a, f64> {
+    fn left<'a>(
+        _: ProductEngine,
+        a: LeftMatrix<'a, f64>,
+        _: &'a mut RoundedRows<f64>,
+        _: usize,
+    ) -> View<'a, f64> {
+        let LeftMatrix::Full(a) = a else { panic!("a product in f64 of numbers in bf16") };
         a
     }
 

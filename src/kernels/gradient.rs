@@ -11,7 +11,9 @@ use super::path::{Arithmetic, MatrixUnit, Path, ProductEngine, Sweep, sweep};
 use super::picked::{PickedRows, RowSource};
 use super::prefetch;
 use super::product::{ALIGNMENT, aligned, even_blocks, lengthen};
-use super::products::{BiasGradient, GradientRoom, Gradients, Transpose, WeightGradient};
+use super::products::{
+    BiasGradient, GradientRoom, Gradients, LeftMatrix, RoundedRows, Transpose, WeightGradient,
+};
 use super::tile::{self, PANEL_VECTORS, Tile, lanes, max_rows};
 use super::view::{Extent2, View, ViewMut};
 
@@ -30,10 +32,11 @@ const PACKED_FROM: usize = 3;
 /// bits do not depend on the number of threads.
 ///
 /// # Panics
-/// If `x` is not R × K, `dy` not R × N, or `dw` not K × N (transposed: N × K), or if `db` does not have N numbers.
+/// If `x` is not R × K, `dy` not R × N, or `dw` not K × N (transposed: N × K), if `db` does not have N numbers, or if `x` is in
+/// bf16, but the gradient is not.
 pub fn affine_gradient<T: Float>(
     dy: View<'_, T>,
-    weight: Option<(View<'_, T>, WeightGradient<'_, T>)>,
+    weight: Option<(LeftMatrix<'_, T>, WeightGradient<'_, T>)>,
     bias: Option<BiasGradient<'_, T>>,
     unit: MatrixUnit,
     room: &mut GradientRoom<T>,
@@ -41,7 +44,17 @@ pub fn affine_gradient<T: Float>(
 ) {
     match (weight, bias) {
         (Some((x, dw)), db) => {
-            T::gradients(Gradients { unit, x: RowSource::Lying(x), dy, dw, db }, room, threads);
+            let x = match x {
+                LeftMatrix::Full(x) => RowSource::Lying(x),
+                LeftMatrix::Rounded(x) => {
+                    assert!(
+                        RoundedRows::<T>::at_once(unit.engine()).is_some(),
+                        "a gradient of numbers in bf16"
+                    );
+                    RowSource::Rounded(x)
+                }
+            };
+            T::gradients(Gradients { unit, x, dy, dw, db }, room, threads);
         }
         (None, Some((db, assign))) => bias_gradient(dy, db, assign, threads),
         (None, None) => {}

@@ -1,5 +1,7 @@
 //! Arithmetic in bf16: rounding, pairs of numbers, and sums of products as the instructions of CPUs compute them.
 
+use ::half::bf16;
+
 pub(super) mod gradient;
 pub(super) mod pack;
 pub(super) mod pairs;
@@ -18,6 +20,26 @@ pub(super) fn round(x: f32) -> u32 {
         bits >> 16 & 0x8000
     } else {
         nearest
+    }
+}
+
+/// A number that is, or is rounded to, a bf16 number.
+pub(super) trait ToBf16: Copy + Send + Sync {
+    /// Returns the bf16 number in the lower 16 bits.
+    fn to_bf16(self) -> u32;
+}
+
+impl ToBf16 for f32 {
+    #[inline(always)]
+    fn to_bf16(self) -> u32 {
+        round(self)
+    }
+}
+
+impl ToBf16 for bf16 {
+    #[inline(always)]
+    fn to_bf16(self) -> u32 {
+        u32::from(self.to_bits())
     }
 }
 

@@ -1,5 +1,7 @@
 //! Rows of a matrix that are picked by index, in any order, with zeros for missing rows.
 
+use ::half::bf16;
+
 use super::float::Float;
 use super::view::View;
 
@@ -24,6 +26,8 @@ pub(super) enum RowSource<'a, T> {
     Lying(View<'a, T>),
     /// The rows of a matrix that are picked by index.
     Picked(PickedRows<'a, T>),
+    /// All rows of a view in bf16, in order, for a gradient in bf16.
+    Rounded(View<'a, bf16>),
 }
 
 impl<'a, T: Float> PickedRows<'a, T> {
@@ -42,6 +46,7 @@ impl<'a, T: Float> RowSource<'a, T> {
     pub(super) fn rows(&self) -> usize {
         match self {
             RowSource::Lying(x) => x.rows(),
+            RowSource::Rounded(x) => x.rows(),
             RowSource::Picked(picked) => picked.index.len(),
         }
     }
@@ -50,6 +55,7 @@ impl<'a, T: Float> RowSource<'a, T> {
     pub(super) fn width(&self) -> usize {
         match self {
             RowSource::Lying(x) => x.width(),
+            RowSource::Rounded(x) => x.width(),
             RowSource::Picked(picked) => picked.x.width(),
         }
     }
@@ -58,6 +64,7 @@ impl<'a, T: Float> RowSource<'a, T> {
     pub(super) fn rows_range(&self, from: usize, to: usize) -> Self {
         match *self {
             RowSource::Lying(x) => RowSource::Lying(x.rows_range(from, to)),
+            RowSource::Rounded(x) => RowSource::Rounded(x.rows_range(from, to)),
             RowSource::Picked(picked) => {
                 RowSource::Picked(PickedRows { index: &picked.index[from..to], ..picked })
             }
@@ -68,6 +75,7 @@ impl<'a, T: Float> RowSource<'a, T> {
     pub(super) fn columns(&self, from: usize, to: usize) -> Self {
         match *self {
             RowSource::Lying(x) => RowSource::Lying(x.columns(from, to)),
+            RowSource::Rounded(x) => RowSource::Rounded(x.columns(from, to)),
             RowSource::Picked(picked) => RowSource::Picked(PickedRows {
                 x: picked.x.columns(from, to),
                 beside: picked.beside.map(|beside| beside.columns(from, to)),
@@ -76,12 +84,15 @@ impl<'a, T: Float> RowSource<'a, T> {
         }
     }
 
-    /// Calls `each` with every row of the operand, in order.
+    /// Calls `each` with every row of the operand, in order; the rows must not be in bf16.
     #[inline]
     pub(super) fn each(&self, each: impl FnMut(&'a [T])) {
         match self {
             RowSource::Lying(x) => x.iter().for_each(each),
             RowSource::Picked(picked) => picked.index.iter().map(|&number| picked.row(number)).for_each(each),
+            RowSource::Rounded(_) => {
+                unreachable!("only a gradient in bf16 gets rows in bf16, and reads their bits")
+            }
         }
     }
 }

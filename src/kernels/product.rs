@@ -16,7 +16,7 @@ use super::fork::join;
 #[cfg(test)]
 use super::path::Path;
 use super::path::{MatrixUnit, ProductEngine};
-use super::products::{PackedMatrix, RoundedRows, Transpose};
+use super::products::{LeftMatrix, PackedMatrix, RoundedRows, Transpose};
 use super::tile::{MAX_LANES, Size, Tile};
 use super::view::{View, ViewMut};
 
@@ -232,7 +232,7 @@ pub fn product<T: Float>(
     assign: Assign,
     room: &mut RoundedRows<T>,
 ) {
-    affine(a, b, None, c, assign, room, 1);
+    affine(a.into(), b, None, c, assign, room, 1);
 }
 
 /// Computes `c = bias + a·b`, or adds the finished sums to `c`; without a bias, the result equals the result of [`product`].
@@ -240,9 +240,10 @@ pub fn product<T: Float>(
 /// depend on the number of threads. In bf16, `room` holds the rounded rows of `a`.
 ///
 /// # Panics
-/// If `a` is not M × K, `b` not K × N, or `c` not M × N, or if `bias` does not have N numbers.
+/// If `a` is not M × K, `b` not K × N, or `c` not M × N, if `bias` does not have N numbers, or if `a` is in bf16, but `b` is not
+/// packed for a product in bf16.
 pub fn affine<T: Float>(
-    a: View<'_, T>,
+    a: LeftMatrix<'_, T>,
     b: &PackedMatrix<T>,
     bias: Option<&[T]>,
     c: ViewMut<'_, T>,
@@ -252,8 +253,14 @@ pub fn affine<T: Float>(
 ) {
     assert_eq!(a.width(), b.k, "the inner sizes of a product");
     let threads = if a.rows() * b.k * b.n < WORTH_A_THREAD { 1 } else { threads };
-    let a = T::left(b.engine, a, room, threads);
-    share_columns(a, b, 0..b.panels(), (bias, c, assign), threads);
+    let most = RoundedRows::<T>::at_once(b.engine).unwrap_or(usize::MAX);
+    let mut rest = c;
+    for rows in even_blocks(a.rows(), most) {
+        let (c, below) = rest.split_rows(rows.len());
+        let a = T::left(b.engine, a.rows_range(rows.start, rows.end), room, threads);
+        share_columns(a, b, 0..b.panels(), (bias, c, assign), threads);
+        rest = below;
+    }
 }
 
 fn share_columns<T: Float>(

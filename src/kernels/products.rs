@@ -3,6 +3,8 @@
 
 use std::ops::Range;
 
+use ::half::bf16;
+
 use super::float::Assign;
 use super::path::{MatrixUnit, ProductEngine};
 use super::picked::RowSource;
@@ -59,6 +61,51 @@ pub struct GradientRoom<T>(pub(super) Vec<Vec<T>>);
 #[derive(Debug, Default)]
 pub struct RoundedRows<T>(pub(super) Vec<T>);
 
+/// The left matrix of a product: numbers, or numbers that were rounded to bf16 before ([`round_rows`](super::round_rows)).
+#[derive(Clone, Copy)]
+pub enum LeftMatrix<'a, T> {
+    /// Numbers, which a product in bf16 rounds.
+    Full(View<'a, T>),
+    /// Numbers in bf16, for a product of f32 numbers in bf16.
+    Rounded(View<'a, bf16>),
+}
+
+impl<'a, T> From<View<'a, T>> for LeftMatrix<'a, T> {
+    fn from(rows: View<'a, T>) -> Self {
+        LeftMatrix::Full(rows)
+    }
+}
+
+impl<T> LeftMatrix<'_, T> {
+    /// Returns the number of rows.
+    pub fn rows(&self) -> usize {
+        match self {
+            LeftMatrix::Full(rows) => rows.rows(),
+            LeftMatrix::Rounded(rows) => rows.rows(),
+        }
+    }
+
+    /// Returns the number of columns.
+    pub fn width(&self) -> usize {
+        match self {
+            LeftMatrix::Full(rows) => rows.width(),
+            LeftMatrix::Rounded(rows) => rows.width(),
+        }
+    }
+
+    /// Returns the rows `from..to`.
+    ///
+    /// # Panics
+    /// If the matrix does not have these rows.
+    #[must_use]
+    pub fn rows_range(&self, from: usize, to: usize) -> Self {
+        match self {
+            LeftMatrix::Full(rows) => LeftMatrix::Full(rows.rows_range(from, to)),
+            LeftMatrix::Rounded(rows) => LeftMatrix::Rounded(rows.rows_range(from, to)),
+        }
+    }
+}
+
 /// The view that receives the gradient of a weight, whether the gradient is written or added, and whether the weight is
 /// stored transposed.
 pub type WeightGradient<'a, T> = (ViewMut<'a, T>, Assign, Transpose);
@@ -83,9 +130,12 @@ pub trait Products: Sized {
     /// Sets the elements of a packed matrix to zero that no number of the matrix fills completely.
     fn clear_ends(packed: &mut PackedMatrix<Self>);
     /// Returns the rows of the left matrix of a product as the engine reads them.
+    ///
+    /// # Panics
+    /// If the rows are in bf16, but the engine reads numbers as they are.
     fn left<'a>(
         engine: ProductEngine,
-        a: View<'a, Self>,
+        a: LeftMatrix<'a, Self>,
         room: &'a mut RoundedRows<Self>,
         threads: usize,
     ) -> View<'a, Self>;

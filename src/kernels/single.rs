@@ -8,7 +8,7 @@ use super::gradient;
 use super::half;
 use super::path::ProductEngine;
 use super::product;
-use super::products::{GradientRoom, Gradients, PackedMatrix, Products, RoundedRows, Transpose};
+use super::products::{GradientRoom, Gradients, LeftMatrix, PackedMatrix, Products, RoundedRows, Transpose};
 use super::view::{View, ViewMut};
 
 impl Products for f32 {
@@ -33,7 +33,7 @@ impl Products for f32 {
 
     fn left<'a>(
         engine: ProductEngine,
-        a: View<'a, f32>,
+        a: LeftMatrix<'a, f32>,
         room: &'a mut RoundedRows<f32>,
         threads: usize,
     ) -> View<'a, f32> {

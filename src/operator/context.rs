@@ -349,6 +349,7 @@ macro_rules! shared_methods {
 
 mod new_levels;
 mod pooled;
+mod rounded;
 
 pub use new_levels::NewLevels;
 pub(crate) use pooled::MOST_TABLES;

@@ -291,6 +291,7 @@ catalogue! {
         sparse::retain::Retain,
         conversion::assign::Assign,
         conversion::assign::Cast,
+        conversion::round_bf16::RoundBf16,
         conversion::fill_like::FillLike,
         sparse::convert::ToDense,
         sparse::convert::ToCsr,

@@ -90,6 +90,7 @@ mod store_saved;
 mod store_training;
 mod store_workers;
 mod store_world;
+mod stored_bf16;
 mod structured;
 mod tagged;
 mod thorough;

@@ -190,7 +190,8 @@ impl Analysis<'_> {
         let desc = self.source.desc(call.id);
         let of_forward = if call.pass == Pass::Backward { &desc.inputs } else { &desc.outputs };
         let outputs = Program::slots_of(parsed.signature.outputs, of_forward, "");
-        let stream = outputs.iter().flatten().next().map_or(0, |var| u64::from(var.0));
+        let first = outputs.iter().flatten().next();
+        let stream = first.map_or(0, |&var| u64::from(self.source.given(var).0));
         let flushed = self.flushed(call, parsed)?;
         let mut instr = OpInstr {
             wiring,

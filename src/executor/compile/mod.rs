@@ -50,7 +50,7 @@ pub(crate) fn compile(
     let needed = live(program, wanted)?;
     program.check_shapes(registry, &needed)?;
     program.check_order(&needed)?;
-    let rewritten = rewrite(program, registry, wanted)?;
+    let rewritten = rewrite(program, registry, wanted, nexts)?;
     let source = source::Source::new(&rewritten, registry, wanted, nexts)?;
     // The plan lists the losses, because the executor checks that they are finite before the updates.
     let losses: Vec<VarId> = source.live.iter().flat_map(|&number| started(source.program, number)).collect();

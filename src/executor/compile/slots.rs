@@ -257,7 +257,7 @@ impl Maker<'_> {
         let slot = self.slots.slots.len();
         self.slots.slots.push(SlotDesc {
             var,
-            dtype: spec.dtype,
+            dtype: self.source.stored_dtype(var, spec),
             width: spec.width(),
             rows: spec.rows(),
             home,

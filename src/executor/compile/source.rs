@@ -11,6 +11,7 @@ use crate::executor::rewrite::needs::{live, wanted_slots};
 use crate::operator::levels::{MadeLevelIds, made_levels};
 use crate::operator::{BlockId, Facts, Hints, LodEffect, Op, Pass, Registry, Signature, Spec, VarId};
 use crate::program::{OpDesc, Program, RECURRENT, Role, StepDesc, StepGradient};
+use crate::tensor::DType;
 
 /// A parsed operator with its declarations.
 pub(crate) struct ParsedOp {
@@ -135,6 +136,18 @@ impl<'a> Source<'a> {
     /// Returns the position of an operator in the given program, for error messages.
     pub(crate) fn place(&self, id: OpId) -> Place {
         self.rewritten.place(id.block, id.number)
+    }
+
+    /// Returns the variable of the given program whose numbers a variable has: another variable only if these numbers are rounded
+    /// later.
+    pub(crate) fn given(&self, var: VarId) -> VarId {
+        self.rewritten.bf16.given.get(&var).copied().unwrap_or(var)
+    }
+
+    /// Returns the dtype in which a variable is stored. It differs from the variable's dtype for f32 numbers that are stored in
+    /// bf16.
+    pub(crate) fn stored_dtype(&self, var: VarId, spec: &Spec) -> DType {
+        if self.rewritten.bf16.stored.contains(&var) { DType::BF16 } else { spec.dtype }
     }
 
     /// Returns the note about an operator that replaces several operators; `None` for any other operator.

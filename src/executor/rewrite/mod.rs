@@ -1,6 +1,7 @@
 //! Rewriting before compilation: one operator replaces several. Fusion replaces an operator and the producer of one of
 //! its inputs, if the operator declares the fusion ([`Hints::fusions`]). Merging replaces several operators of one
-//! kind, if the kind declares the merge ([`Hints::merges`]).
+//! kind, if the kind declares the merge ([`Hints::merges`]). If products compute in bf16, values that only products read are
+//! rounded before they are stored (`rounded.rs`).
 //!
 //! Rewriting works on a copy: the given program does not change.
 //!
@@ -13,9 +14,10 @@ mod early;
 mod fuse;
 mod merge;
 pub(crate) mod needs;
+mod rounded;
 mod sink;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use crate::error::{Place, Result};
@@ -30,6 +32,16 @@ pub(crate) struct Rewritten {
     origins: Vec<Vec<Origin>>,
     /// Messages about operators that were not fused although they declare a fusion, each with the reason.
     pub(crate) refused: Vec<String>,
+    pub(crate) bf16: Bf16Storage,
+}
+
+/// The values that are stored in bf16.
+#[derive(Default)]
+pub(crate) struct Bf16Storage {
+    /// The variables of f32 numbers that are stored in bf16.
+    pub(crate) stored: HashSet<VarId>,
+    /// For each value before it is rounded, the variable of the given program.
+    pub(crate) given: HashMap<VarId, VarId>,
 }
 
 /// The operator of the given program from which a rewritten operator comes.
@@ -98,12 +110,19 @@ impl Origin {
     }
 }
 
-/// Rewrites a program by fusion and merging, for a run that computes the variables `wanted`.
-pub(crate) fn rewrite(program: &Program, registry: &Registry, wanted: &[VarId]) -> Result<Rewritten> {
+/// Rewrites a program by fusion, merging and storage in bf16, for a run that computes the variables `wanted`. `nexts` are
+/// variables whose values the next run reads.
+pub(crate) fn rewrite(
+    program: &Program,
+    registry: &Registry,
+    wanted: &[VarId],
+    nexts: &[VarId],
+) -> Result<Rewritten> {
     let mut draft = Draft::of(program, registry, wanted);
     let refused = draft.fuse_all()?;
     draft.merge_all()?;
-    Ok(Rewritten { program: draft.program, origins: draft.origins, refused })
+    let bf16 = draft.store_rounded(nexts)?;
+    Ok(Rewritten { program: draft.program, origins: draft.origins, refused, bf16 })
 }
 
 /// A program while it is rewritten, with the origin of each operator.

@@ -77,7 +77,15 @@ pub fn conv_forward<T: Float>(
             let to = out.reborrow().columns(columns.start, columns.end);
             let (to, _) = to.split_rows(block.start).1.split_rows(block.len());
             let bias = bias.map(|bias| &bias[columns]);
-            affine(View::strided(&room.tile, extent), weights, bias, to, assign, &mut room.rounded, threads);
+            affine(
+                View::strided(&room.tile, extent).into(),
+                weights,
+                bias,
+                to,
+                assign,
+                &mut room.rounded,
+                threads,
+            );
         }
     }
 }

@@ -30,7 +30,7 @@ fn in_double(x: View<'_, f32>, dy: View<'_, f32>) -> [Vec<f64>; 2] {
         let mut dw = vec![f64::NAN; k * n];
         let to = (ViewMut::new(&mut dw, k, n), Assign::Write, Transpose::No);
         let (x, dy) = (of(x, map), of(dy, map));
-        let weight = Some((View::new(&x, rows, k), to));
+        let weight = Some((View::new(&x, rows, k).into(), to));
         affine_gradient(
             View::new(&dy, rows, n),
             weight,
@@ -189,7 +189,7 @@ fn same_bits<T: Float>((rows, k, n): (usize, usize, usize), others: &[usize]) {
         let (mut dw, mut db) = (vec![T::from_f64(0.5); k * n], vec![T::from_f64(0.5); n]);
         let (x, dy) = (View::new(&x, rows, k), View::new(&dy, rows, n));
         let (height, width) = transpose.shape((k, n));
-        let weight = Some((x, (ViewMut::new(&mut dw, height, width), Assign::Add, transpose)));
+        let weight = Some((x.into(), (ViewMut::new(&mut dw, height, width), Assign::Add, transpose)));
         let room = &mut GradientRoom::default();
         affine_gradient(dy, weight, Some((&mut db, Assign::Add)), MatrixUnit::F32, room, threads);
         (dw, db)
@@ -280,7 +280,7 @@ fn sums_go_on<T: Float>() {
         let (mut room, mut assign, mut from) = (GradientRoom::default(), Assign::Write, 0);
         for &to in cuts.iter().chain(&[rows]) {
             let dw = (ViewMut::new(&mut dw, k, n), assign, Transpose::No);
-            let weight = with_weight.then_some((x.rows_range(from, to), dw));
+            let weight = with_weight.then_some((x.rows_range(from, to).into(), dw));
             affine_gradient(
                 dy.rows_range(from, to),
                 weight,

@@ -1,6 +1,6 @@
 //! The gradient of a weight in bf16: the rows of `x` and `dy` are rounded, and pairs of rows are multiplied.
 
-use super::round;
+use super::{ToBf16, round};
 use crate::kernels::float::Assign;
 use crate::kernels::gradient::{EngineCpu, GradientSizes, SUM_ROWS, TurnColumns, panel_width, part, put};
 use crate::kernels::path::{Arithmetic, ProductEngine, Sweep, sweep};
@@ -61,31 +61,65 @@ fn turn_pairs(x: RowSource<'_, f32>, words: usize, to: &mut [f32]) {
         let full = rows / 2;
         to[..width * words].chunks_exact_mut(words).for_each(|row| row[full..].fill(0.0));
     }
-    let (mut row, mut even) = (0, &[][..]);
-    x.each(|numbers| {
-        match row % 2 {
-            0 => even = numbers,
-            _ => sweep(TurnRows { even, odd: numbers, word: row / 2, words, to }),
+    match x {
+        RowSource::Rounded(x) => {
+            let mut turned = TurnedRows { even: &[], row: 0, words, to };
+            x.iter().for_each(|numbers| turned.add(numbers));
+            turned.end();
         }
-        row += 1;
-    });
-    if row % 2 == 1 {
-        for (i, &number) in even.iter().enumerate() {
-            to[i * words + row / 2] = f32::from_bits(round(number));
+        x => {
+            let mut turned = TurnedRows { even: &[], row: 0, words, to };
+            x.each(|numbers| turned.add(numbers));
+            turned.end();
+        }
+    }
+}
+
+/// Columns of words, to which rows are added: a word has the numbers of two successive rows.
+struct TurnedRows<'a, N> {
+    /// The last row, if the number of rows so far is odd.
+    even: &'a [N],
+    /// The number of rows so far.
+    row: usize,
+    words: usize,
+    to: &'a mut [f32],
+}
+
+impl<'a, N: ToBf16> TurnedRows<'a, N> {
+    fn add(&mut self, numbers: &'a [N]) {
+        match self.row % 2 {
+            0 => self.even = numbers,
+            _ => sweep(TurnRows {
+                even: self.even,
+                odd: numbers,
+                word: self.row / 2,
+                words: self.words,
+                to: self.to,
+            }),
+        }
+        self.row += 1;
+    }
+
+    /// Writes the last row, if the number of rows is odd.
+    fn end(self) {
+        if self.row % 2 == 1 {
+            for (i, &number) in self.even.iter().enumerate() {
+                self.to[i * self.words + self.row / 2] = f32::from_bits(number.to_bf16());
+            }
         }
     }
 }
 
 /// Writes the pairs of two successive rows into a column of words.
-struct TurnRows<'a> {
-    even: &'a [f32],
-    odd: &'a [f32],
+struct TurnRows<'a, N> {
+    even: &'a [N],
+    odd: &'a [N],
     word: usize,
     words: usize,
     to: &'a mut [f32],
 }
 
-impl Sweep for TurnRows<'_> {
+impl<N: ToBf16> Sweep for TurnRows<'_, N> {
     type Output = ();
     const PORTABLE: bool = false;
 
@@ -93,7 +127,7 @@ impl Sweep for TurnRows<'_> {
     fn run<A: Arithmetic>(self) {
         let numbers = self.even.iter().zip(self.odd);
         for ((&even, &odd), to) in numbers.zip(self.to.chunks_exact_mut(self.words)) {
-            to[self.word] = f32::from_bits(round(even) | round(odd) << 16);
+            to[self.word] = f32::from_bits(even.to_bf16() | odd.to_bf16() << 16);
         }
     }
 }

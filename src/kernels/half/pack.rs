@@ -1,63 +1,98 @@
 //! The operands of products in bf16: rows of the left matrix, rounded, and panels of pairs of the right matrix.
 
-use super::round;
+use ::half::bf16;
+
+use super::{ToBf16, round};
+use crate::kernels::cpu::cpu;
 use crate::kernels::float::Float;
 use crate::kernels::fork::join;
 use crate::kernels::path::{Arithmetic, MatrixUnit, ProductEngine, Sweep, sweep};
 use crate::kernels::product::lengthen;
-use crate::kernels::products::{PackedMatrix, RoundedRows, Transpose};
-use crate::kernels::view::{View, ViewMut};
+use crate::kernels::products::{LeftMatrix, PackedMatrix, RoundedRows, Transpose};
+use crate::kernels::view::{Extent2, View, ViewMut};
 
 /// Below this number of numbers, a second thread costs more than it gains.
 const WORTH_A_THREAD: usize = 1 << 17;
 
 impl<T: Float> RoundedRows<T> {
+    /// Returns how many rows of the left matrix of a product are rounded at a time; `None` if the engine reads the rows as they
+    /// are. The rounded rows stay in cache, and the product reads the right matrix again for each block of rows anyway.
+    pub(in crate::kernels) fn at_once(engine: ProductEngine) -> Option<usize> {
+        let rounds = !engine.is_f32() && size_of::<T>() == size_of::<f32>();
+        rounds.then(|| cpu().product_rows())
+    }
+
     /// Returns the size in bytes of the scratch for the left matrix of a product by a unit, of `rows` rows and `k` columns.
     pub fn bytes_of(unit: MatrixUnit, rows: usize, k: usize) -> usize {
-        match (unit.engine(), size_of::<T>() == size_of::<f32>()) {
-            (ProductEngine::F32(_), _) | (_, false) => 0,
-            (engine, true) => rows.saturating_mul(engine.words(k)).saturating_mul(size_of::<T>()),
-        }
+        let engine = unit.engine();
+        let bytes =
+            |most: usize| rows.min(most).saturating_mul(engine.words(k)).saturating_mul(size_of::<T>());
+        Self::at_once(engine).map_or(0, bytes)
     }
 }
 
-/// Returns the rows of the left matrix of a product as an engine reads them: in bf16, rounded to pairs in `room`.
+/// Returns the rows of the left matrix of a product as an engine reads them: in bf16, rounded to pairs in `room`. Rows that are in
+/// bf16 are read where they are, if their pairs lie in memory as the engine reads them.
+///
+/// # Panics
+/// If the rows are in bf16, but the engine computes in f32.
 pub(in crate::kernels) fn left<'a>(
     engine: ProductEngine,
-    a: View<'a, f32>,
+    a: LeftMatrix<'a, f32>,
     room: &'a mut Vec<f32>,
     threads: usize,
 ) -> View<'a, f32> {
-    if engine.is_f32() {
-        return a;
-    }
     let (rows, words) = (a.rows(), engine.words(a.width()));
+    match a {
+        LeftMatrix::Full(a) if engine.is_f32() => return a,
+        LeftMatrix::Rounded(_) if engine.is_f32() => panic!("a product in f32 of numbers in bf16"),
+        LeftMatrix::Rounded(a) => {
+            if let Some(pairs) = as_pairs(a).filter(|pairs| pairs.width() == words) {
+                return pairs;
+            }
+        }
+        LeftMatrix::Full(_) => {}
+    }
     lengthen(room, rows * words);
-    round_rows(a, ViewMut::new(room, rows, words), threads);
+    let to = ViewMut::new(room, rows, words);
+    match a {
+        LeftMatrix::Full(a) => pair_rows(a, to, threads),
+        LeftMatrix::Rounded(a) => pair_rows(a, to, threads),
+    }
     View::new(room, rows, words)
 }
 
-fn round_rows(a: View<'_, f32>, to: ViewMut<'_, f32>, threads: usize) {
+/// Returns rows of bf16 numbers as rows of pairs, if every row begins at the start of a pair and has an even number of numbers.
+fn as_pairs(a: View<'_, bf16>) -> Option<View<'_, f32>> {
+    let (start, stride, width) = (a.as_ptr().cast::<f32>(), a.stride(), a.width());
+    let fits = start.is_aligned() && width.is_multiple_of(2) && (stride.is_multiple_of(2) || a.rows() <= 1);
+    let extent = Extent2 { rows: a.rows(), width: width / 2, stride: (stride / 2).max(width / 2) };
+    // SAFETY: the words of a row are its pairs, the address is aligned, rows begin a whole number of words apart, and any bits
+    // are an f32 number.
+    fits.then(|| unsafe { View::from_raw(start, extent) })
+}
+
+fn pair_rows<N: ToBf16>(a: View<'_, N>, to: ViewMut<'_, f32>, threads: usize) {
     let rows = a.rows();
     if threads < 2 || rows < 2 || rows * a.width() < WORTH_A_THREAD {
-        return sweep(RoundRows { from: a, to });
+        return sweep(PairRows { from: a, to });
     }
     let left = threads / 2;
     let middle = (rows * left / threads).max(1);
     let (above, below) = to.split_rows(middle);
     join(
-        || round_rows(a.rows_range(0, middle), above, left),
-        || round_rows(a.rows_range(middle, rows), below, threads - left),
+        || pair_rows(a.rows_range(0, middle), above, left),
+        || pair_rows(a.rows_range(middle, rows), below, threads - left),
     );
 }
 
-/// Rounds rows of numbers to rows of pairs; words beyond the numbers become 0.
-struct RoundRows<'a> {
-    from: View<'a, f32>,
+/// Turns rows of numbers into rows of pairs; words beyond the numbers become 0.
+struct PairRows<'a, N> {
+    from: View<'a, N>,
     to: ViewMut<'a, f32>,
 }
 
-impl Sweep for RoundRows<'_> {
+impl<N: ToBf16> Sweep for PairRows<'_, N> {
     type Output = ();
     const PORTABLE: bool = false;
 
@@ -67,12 +102,58 @@ impl Sweep for RoundRows<'_> {
             let (pairs, last) = from.as_chunks::<2>();
             let (to, rest) = to.split_at_mut(pairs.len());
             for (&[even, odd], to) in pairs.iter().zip(to) {
-                *to = f32::from_bits(round(even) | round(odd) << 16);
+                *to = f32::from_bits(even.to_bf16() | odd.to_bf16() << 16);
             }
             rest.fill(0.0);
             if let (Some(to), Some(&last)) = (rest.first_mut(), last.first()) {
-                *to = f32::from_bits(round(last));
+                *to = f32::from_bits(last.to_bf16());
             }
+        }
+    }
+}
+
+/// Returns the bf16 number to which a product in bf16 rounds a number. With `least` above 0, a number of a smaller magnitude
+/// becomes zero, as by [`flush`](crate::kernels::flush()).
+#[inline(always)]
+fn rounded(x: f32, least: f32) -> bf16 {
+    bf16::from_bits(round(if x.abs() < least { 0.0 } else { x }) as u16)
+}
+
+/// Returns the bound for [`rounded`].
+fn least(flushes: bool) -> f32 {
+    if flushes { f32::FLUSH_BELOW } else { 0.0 }
+}
+
+/// Rounds a number as [`round_rows`] does.
+pub fn round_number(x: f32, flushes: bool) -> bf16 {
+    rounded(x, least(flushes))
+}
+
+/// Rounds every number of `from` to bf16, as a product in bf16 rounds its operands. If `flushes` is true, first replaces numbers
+/// by zero as [`flush`](crate::kernels::flush()) does.
+///
+/// # Panics
+/// If the two views do not have the same width.
+pub fn round_rows(from: View<'_, f32>, to: ViewMut<'_, bf16>, flushes: bool) {
+    assert_eq!(from.width(), to.width(), "the widths of rows to round");
+    sweep(RoundRows { from, to, flushes });
+}
+
+struct RoundRows<'a> {
+    from: View<'a, f32>,
+    to: ViewMut<'a, bf16>,
+    flushes: bool,
+}
+
+impl Sweep for RoundRows<'_> {
+    type Output = ();
+    const PORTABLE: bool = false;
+
+    #[inline(always)]
+    fn run<A: Arithmetic>(mut self) {
+        let least = least(self.flushes);
+        for (from, to) in self.from.iter().zip(self.to.iter_mut()) {
+            from.iter().zip(to).for_each(|(&from, to)| *to = rounded(from, least));
         }
     }
 }

@@ -8,9 +8,9 @@ use crate::kernels::gradient::by_tiles;
 use crate::kernels::path::{Implementation, MatrixUnit, ProductEngine};
 use crate::kernels::picked::{PickedRows, RowSource};
 use crate::kernels::product::product_by_tiles;
-use crate::kernels::products::{GradientRoom, Gradients, PackedMatrix, RoundedRows, Transpose};
-use crate::kernels::view::{View, ViewMut};
-use crate::kernels::{affine, numbers, product};
+use crate::kernels::products::{GradientRoom, Gradients, LeftMatrix, PackedMatrix, RoundedRows, Transpose};
+use crate::kernels::view::{Extent2, View, ViewMut};
+use crate::kernels::{affine, numbers, product, round_rows};
 
 /// Every engine that this CPU can run.
 fn engines() -> Vec<ProductEngine> {
@@ -150,7 +150,15 @@ fn products_are_those_of_the_rounded_operands() {
             let once = c.clone();
             product(a, &matrix, ViewMut::new(&mut c, m, n), Assign::Add, &mut room);
             let mut biased = vec![f32::NAN; m * n];
-            affine(a, &matrix, Some(&bias), ViewMut::new(&mut biased, m, n), Assign::Write, &mut room, 2);
+            affine(
+                a.into(),
+                &matrix,
+                Some(&bias),
+                ViewMut::new(&mut biased, m, n),
+                Assign::Write,
+                &mut room,
+                2,
+            );
             for i in 0..m {
                 for j in 0..n {
                     let terms =
@@ -193,27 +201,43 @@ fn parts_of_a_matrix_are_packed_as_the_whole() {
 /// The bits of a row depend on no other row, on no thread, and not on the columns beside.
 #[test]
 fn the_bits_of_a_row_are_its_own() {
-    let (m, k, n) = (67, 1100, 200);
-    let (a, b) = (numbers::<f32>(m * k, 1), numbers::<f32>(k * n, 2));
-    let a = View::new(&a, m, k);
-    for engine in engines() {
+    // More rows than one block of rounded rows.
+    let (m, n) = (203, 130);
+    for (engine, k) in engines().into_iter().flat_map(|engine| [(engine, 704), (engine, 701)]) {
+        let (a, b) = (numbers::<f32>(m * k, 1), numbers::<f32>(k * n, 2));
+        let a = View::new(&a, m, k);
         let matrix = packed(engine, View::new(&b, k, n), Transpose::No);
-        let of = |a: View<'_, f32>, threads| {
+        let of = |a: LeftMatrix<'_, f32>, threads| {
             let mut c = vec![f32::NAN; a.rows() * n];
             let to = ViewMut::new(&mut c, a.rows(), n);
             affine(a, &matrix, None, to, Assign::Write, &mut RoundedRows::default(), threads);
             c
         };
-        let whole = of(a, 1);
-        assert!([2, 3, 7].iter().all(|&threads| of(a, threads) == whole), "{engine:?}");
-        for (from, to) in [(0, 1), (5, 18), (30, 67)] {
-            assert_eq!(of(a.rows_range(from, to), 1), whole[from * n..to * n], "{engine:?} {from}..{to}");
+        let whole = of(a.into(), 1);
+        assert!([2, 3, 7].iter().all(|&threads| of(a.into(), threads) == whole), "{engine:?}");
+        for (from, to) in [(0, 1), (5, 18), (30, 67), (90, 202)] {
+            assert_eq!(
+                of(a.rows_range(from, to).into(), 1),
+                whole[from * n..to * n],
+                "{engine:?} {from}..{to}"
+            );
+        }
+        // Rows that were rounded before: even and odd strides, and rows that begin within a pair.
+        for (first, stride) in [(0, k), (0, k + 1), (1, k + 2)] {
+            let mut rounded = vec![::half::bf16::NAN; (m - 1) * stride + first + k];
+            let extent = Extent2 { rows: m, width: k, stride };
+            round_rows(a, ViewMut::strided(&mut rounded[first..], extent), false);
+            let rounded = LeftMatrix::Rounded(View::strided(&rounded[first..], extent));
+            assert!(
+                [1, 3].iter().all(|&threads| of(rounded, threads) == whole),
+                "{engine:?} {first} {stride}"
+            );
         }
         // A sum that is cut into parts for other caches has the same bits.
         for cpu in crate::kernels::cpu::tests::CPUS {
             let mut c = vec![f32::NAN; m * n];
             let mut room = vec![];
-            let rows = pack::left(engine, a, &mut room, 1);
+            let rows = pack::left(engine, a.into(), &mut room, 1);
             let to = ViewMut::new(&mut c, m, n);
             product_by_tiles(cpu, rows, &matrix, 0..matrix.panels(), None, to, Assign::Write);
             assert_eq!(c, whole, "{engine:?} {cpu:?}");
@@ -246,6 +270,10 @@ fn gradients_are_sums_over_rounded_rows() {
                 (dw, db)
             };
             let (dw, db) = of(RowSource::Lying(x), Transpose::No, 1);
+            let mut rounded = vec![::half::bf16::NAN; rows * k];
+            round_rows(x, ViewMut::new(&mut rounded, rows, k), false);
+            let rounded = RowSource::Rounded(View::new(&rounded, rows, k));
+            assert_eq!(of(rounded, Transpose::No, 2), (dw.clone(), db.clone()), "{engine:?}");
             for threads in [1, 2, 3, 7] {
                 assert_eq!(
                     of(picked, Transpose::No, threads),

@@ -69,7 +69,7 @@ fn check<T: Float>(
     let bias = numbers::<T>(n, 8);
     let mut biased = vec![T::from_f64(f64::NAN); m * stride];
     affine(
-        a,
+        a.into(),
         &packed,
         Some(&bias),
         ViewMut::strided(&mut biased, extent),
@@ -79,7 +79,7 @@ fn check<T: Float>(
     );
     let first = biased.clone();
     affine(
-        a,
+        a.into(),
         &packed,
         Some(&bias),
         ViewMut::strided(&mut biased, extent),
@@ -282,7 +282,15 @@ fn same_bits<T: Float>(path: Path, (m, k, n): (usize, usize, usize)) {
     for threads in [2, 3, 9] {
         let mut shared = vec![T::ZERO; m * n];
         let c = ViewMut::new(&mut shared, m, n);
-        affine(View::new(&a, m, k), &packed, None, c, Assign::Write, &mut RoundedRows::default(), threads);
+        affine(
+            View::new(&a, m, k).into(),
+            &packed,
+            None,
+            c,
+            Assign::Write,
+            &mut RoundedRows::default(),
+            threads,
+        );
         assert!(shared == whole, "{path:?}: columns on {threads} threads");
     }
     let mut alone = PackedMatrix::on(path);

@@ -89,6 +89,7 @@
 //! | `pieces` | calls on pieces of sequences, from either end, give the bits of a call on whole sequences |
 //! | `compiled` | programs that call the operator in the root block give the same bits, on 1 and 3 threads, in used buffers |
 //! | `in a step` | step blocks (operator before, in or after the loop) give the bits of the interpreter's outputs |
+//! | `stored in bf16` | inputs that are stored in bf16 for products in bf16 give the bits of the interpreter's outputs |
 //!
 //! An operator that panics breaks the rule that is being checked; the other rules are checked too. If a check case
 //! breaks the rule `shape and LoD`, the other rules are not checked on this check case.
@@ -106,6 +107,7 @@ mod pieces;
 mod refusals;
 mod shapes;
 mod steps;
+mod stored;
 
 mod values;
 
@@ -212,7 +214,7 @@ impl std::error::Error for Failures {}
 type Rule<'a> = (&'static str, fn(&Case<'a>) -> Outcome);
 
 /// Returns the rules that are checked on each check case, each with its name and its function.
-fn rules<'a>() -> [Rule<'a>; 24] {
+fn rules<'a>() -> [Rule<'a>; 25] {
     [
         (SHAPES, Case::shapes),
         ("operands", Case::operands_that_fit),
@@ -238,6 +240,7 @@ fn rules<'a>() -> [Rule<'a>; 24] {
         ("pieces", Case::pieces),
         ("compiled", Case::compiled),
         ("in a step", Case::in_steps),
+        ("stored in bf16", Case::stored),
     ]
 }
 

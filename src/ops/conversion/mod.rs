@@ -5,3 +5,4 @@ pub(super) mod assign;
 pub(super) mod carry;
 #[macro_use]
 pub(super) mod fill_like;
+pub(super) mod round_bf16;

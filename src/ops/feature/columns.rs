@@ -2,8 +2,11 @@
 
 use std::ops::Range;
 
+use half::bf16;
+
 use crate::error::{Error, Result};
 use crate::kernels::Assign;
+use crate::kernels::arena::Plain;
 use crate::operator;
 use crate::operator::sample::numbers;
 use crate::operator::{
@@ -60,16 +63,14 @@ impl Op for Concat {
     }
 
     fn forward(&self, run: &mut Forward<'_>) -> Result<()> {
-        with_float!(run.dtype(X), T => {
-            let (mut out, mut from) = (run.output::<T>(OUT)?, 0);
-            for k in 0..run.count(X) {
-                let x = run.input_at::<T>(X, k)?;
-                let to = from + x.width();
-                Assign::Write.put_rows(out.reborrow().columns(from, to), x);
-                from = to;
-            }
-            Ok(())
-        })
+        if run.holds_bf16(X) {
+            return put_beside::<bf16>(run);
+        }
+        with_float!(run.dtype(X), T => put_beside::<T>(run))
+    }
+
+    fn hints(&self) -> Hints {
+        Hints { copies: true, ..Hints::default() }
     }
 
     fn backward(&self, run: &mut Backward<'_>) -> Result<()> {
@@ -106,6 +107,19 @@ impl Op for Concat {
         samples.extend(CheckCase::of_rows(&none, 2, |sample, _| Ok(sample))?.into_iter().take(1));
         Ok(samples)
     }
+}
+
+/// Copies the inputs to the columns of the output, one beside the other.
+fn put_beside<T: Plain>(run: &mut Forward<'_>) -> Result<()> {
+    let (mut out, mut from) = (run.output::<T>(OUT)?, 0);
+    for k in 0..run.count(X) {
+        let x = run.input_at::<T>(X, k)?;
+        let to = from + x.width();
+        let mut columns = out.reborrow().columns(from, to);
+        columns.iter_mut().zip(x.iter()).for_each(|(out, x)| out.copy_from_slice(x));
+        from = to;
+    }
+    Ok(())
 }
 
 /// Copies ranges of columns of the input; each range becomes one output.

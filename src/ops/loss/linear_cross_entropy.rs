@@ -6,8 +6,9 @@ use ndarray::{Array1, array};
 use super::cross_entropy::{Target, log_sum_exp, smoothing};
 use crate::error::Result;
 use crate::kernels::{
-    Arithmetic, Assign, Cpu, Float, GradientRoom, MatrixUnit, PackedMatrix, RoundedRows, SUM_ROWS, Sweep,
-    Transpose, View, ViewMut, WeightGradient, affine, affine_gradient, cpu, helpers, join, product, sweep,
+    Arithmetic, Assign, Cpu, Float, GradientRoom, LeftMatrix, MatrixUnit, PackedMatrix, RoundedRows,
+    SUM_ROWS, Sweep, Transpose, View, ViewMut, WeightGradient, affine, affine_gradient, cpu, helpers, join,
+    product, sweep,
 };
 use crate::kernels::{affine_gradient_bytes, lengthen};
 use crate::lod::Lod;
@@ -117,7 +118,7 @@ impl Op for LinearCrossEntropy {
     fn forward(&self, run: &mut Forward<'_>) -> Result<()> {
         with_float!(run.dtype(Self::X), T => {
             let loss = run.output::<T>(Self::LOSS)?;
-            let (x, weight, labels) = (run.input::<T>(Self::X)?, run.input::<T>(Self::WEIGHT)?, ids!(run, Self::LABELS));
+            let (x, weight, labels) = (run.left_matrix::<T>(Self::X)?, run.input::<T>(Self::WEIGHT)?, ids!(run, Self::LABELS));
             let shared = RowInputs {
                 bias: run.optional::<T>(Self::BIAS)?.map(|bias| bias.row(0)),
                 target: Target::new(self.ignore_index, self.label_smoothing, self.transposed.shape((weight.rows(), weight.width())).1, run.optional::<T>(Self::CLASS_WEIGHTS)?),
@@ -141,7 +142,7 @@ impl Op for LinearCrossEntropy {
                 [dx, dw, db].into_iter().flatten().for_each(|(to, assign)| assign.put_nothing(to));
                 return Ok(());
             };
-            let (x, weight, labels) = (run.input::<T>(Self::X)?, run.input::<T>(Self::WEIGHT)?, ids!(run, Self::LABELS));
+            let (x, weight, labels) = (run.left_matrix::<T>(Self::X)?, run.input::<T>(Self::WEIGHT)?, ids!(run, Self::LABELS));
             let shared = RowInputs {
                 bias: run.optional::<T>(Self::BIAS)?.map(|bias| bias.row(0)),
                 target: Target::new(self.ignore_index, self.label_smoothing, self.transposed.shape((weight.rows(), weight.width())).1, run.optional::<T>(Self::CLASS_WEIGHTS)?),
@@ -168,7 +169,7 @@ impl Op for LinearCrossEntropy {
     }
 
     fn hints(&self) -> Hints {
-        Hints { prepares: true, joins: true, multiplies: true, ..Hints::default() }
+        Hints { prepares: true, joins: true, multiplies: true, takes_bf16: &["x"], ..Hints::default() }
     }
 
     fn memory(&self, sizes: &CallSizes<'_>) -> CallMemory {
@@ -269,8 +270,8 @@ impl LinearCrossEntropy {
             false => threads * PackedMatrix::<T>::bytes_of(unit, height, columns_at_once(cpu(), height)),
         };
         let read = if products.inputs { classes } else { 0 };
-        let rounded = RoundedRows::<T>::bytes_of(unit, chunk, read)
-            + threads * RoundedRows::<T>::bytes_of(unit, chunk, height);
+        let rounded = |rows: usize, k| threads * RoundedRows::<T>::bytes_of(unit, rows, k);
+        let rounded = rounded(chunk.div_ceil(threads), read).max(rounded(chunk, height));
         let gradient = match sizes.pass() {
             Pass::Backward => affine_gradient_bytes::<T>(unit, (height, classes), self.transposed, threads),
             Pass::Forward => 0,
@@ -378,7 +379,7 @@ struct RowInputs<'a, T> {
 struct Chunk<'a, T> {
     /// The index of the chunk's first row among all rows of the call.
     first: usize,
-    x: View<'a, T>,
+    x: LeftMatrix<'a, T>,
     loss: Option<ViewMut<'a, T>>,
     dloss: Option<View<'a, T>>,
     dx: Option<(ViewMut<'a, T>, Assign)>,
@@ -457,7 +458,7 @@ fn all<T: RowValue>(
 /// Computes the logits of a chunk from a W that is not packed. The threads divide the columns of W, and each thread packs a few
 /// columns at a time.
 fn by_columns<T: RowValue>(
-    x: View<'_, T>,
+    x: LeftMatrix<'_, T>,
     weight: View<'_, T>,
     bias: Option<&[T]>,
     mut logits: ViewMut<'_, T>,
@@ -522,7 +523,7 @@ fn take<T: RowValue>(
 /// Adds a chunk's part to the gradients of W and b, or writes the part if `assign` is `Write`. Then sets `assign` to `Add` for
 /// the next chunk.
 fn add<T: RowValue>(
-    x: View<'_, T>,
+    x: LeftMatrix<'_, T>,
     dlogits: View<'_, T>,
     sums: &mut Sums<'_, T>,
     (unit, room): (MatrixUnit, &mut GradientRoom<T>),

@@ -201,6 +201,7 @@ impl Op for Linear {
             prepares: true,
             divides_columns: true,
             multiplies: true,
+            takes_bf16: &["x"],
             merges,
             ..Hints::default()
         }
@@ -305,15 +306,18 @@ impl Linear {
             false => 0,
         };
         let unprepared = if sizes.is_prepared() { 0 } else { packed };
+        // Outside of a loop, the threads divide the rows. In a loop, each thread may have any number of the rows.
+        let of_thread = if sizes.rooms() > 1 { rows } else { rows.div_ceil(sizes.threads()) };
+        let rounded = sizes.threads() * RoundedRows::<T>::bytes_of(unit, of_thread, read);
         CallMemory::prepared(packed)
             .scratch::<Scratch<T>>(unprepared)
             .scratch::<Scratch<T>>(bias)
-            .scratch::<Scratch<T>>(sizes.rooms() * RoundedRows::<T>::bytes_of(unit, rows, read))
+            .scratch::<Scratch<T>>(rounded)
             .scratch::<GradientRoom<T>>(gradient)
     }
 
     fn products<T: RowValue>(&self, run: &mut Forward<'_>) -> Result<()> {
-        let (x, out) = (run.input::<T>(Self::X)?, run.output::<T>(Self::OUT)?);
+        let (x, out) = (run.left_matrix::<T>(Self::X)?, run.output::<T>(Self::OUT)?);
         let (assign, RunFacts { threads, unit, .. }) = (run.assign(), run.run());
         let mut room = std::mem::take(run.scratch().get::<Scratch<T>>());
         let weights = match run.prepared::<PackedMatrix<T>>() {
@@ -365,7 +369,7 @@ impl Linear {
                     &room.weights
                 }
             };
-            affine(dout, weights, None, dx, assign, &mut room.rounded, threads);
+            affine(dout.into(), weights, None, dx, assign, &mut room.rounded, threads);
             *run.scratch().get::<Scratch<T>>() = room;
         }
         let mut from = 0;
@@ -374,7 +378,7 @@ impl Linear {
             let (_, width) = self.transposed.shape((spec.shape[0].known().unwrap_or(0), spec.width()));
             let to = from + width;
             let weight = match run.gradient_at::<T>(Self::WEIGHT, k)? {
-                Some((dw, assign)) => Some((run.input::<T>(Self::X)?, (dw, assign, self.transposed))),
+                Some((dw, assign)) => Some((run.left_matrix::<T>(Self::X)?, (dw, assign, self.transposed))),
                 None => None,
             };
             let mut bias = run.gradient_at::<T>(Self::BIAS, k)?;

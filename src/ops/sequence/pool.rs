@@ -2,9 +2,12 @@
 
 use std::ops::Range;
 
+use half::bf16;
+
 use super::pool_kind::{EarlierRows, Pool};
 use super::pool_piece::SequencePoolPiece;
 use crate::error::{Error, Result};
+use crate::kernels::arena::Plain;
 use crate::kernels::{Assign, Float, View, exceeds};
 use crate::operator::sample::numbers;
 use crate::operator::{
@@ -88,6 +91,9 @@ impl Op for SequencePool {
     }
 
     fn forward(&self, run: &mut Forward<'_>) -> Result<()> {
+        if run.holds_bf16(Self::X) {
+            return self.copy::<bf16>(run);
+        }
         with_float!(run.dtype(Self::X), T => self.pool::<T>(run))
     }
 
@@ -111,16 +117,18 @@ impl Op for SequencePool {
             carried: &["carried", "seen"],
         };
         let from_end = SequencePoolPiece::reads_from_end(pool).then(|| pieces(Some(true)));
-        Hints { pieces: Some(pieces(None)), pieces_from_end: from_end, ..Hints::default() }
+        let copies = matches!(pool, Pool::First | Pool::Last) && pad_value.to_bits() == 0;
+        Hints { pieces: Some(pieces(None)), pieces_from_end: from_end, copies, ..Hints::default() }
     }
 
     #[cfg(feature = "testing")]
     fn samples() -> Result<Vec<CheckCase>> {
         let mut samples = Vec::new();
-        for pool in Pool::ALL {
-            let attributes = SequencePool { pool, pad_value: -0.5 }.attributes();
+        let copies = [Pool::First, Pool::Last].map(|pool| (pool, 0.0));
+        for (pool, pad_value) in Pool::ALL.map(|pool| (pool, -0.5)).into_iter().chain(copies) {
+            let attributes = SequencePool { pool, pad_value }.attributes();
             samples.extend(CheckCase::of_sequences(&attributes, |sample, lod| {
-                let name = format!("{}, {}", pool.name(), sample.name);
+                let name = format!("{}, padded with {pad_value}, {}", pool.name(), sample.name);
                 let x = Variable::sequences(numbers(lod.rows(), 3, 0), lod)?;
                 Ok(CheckCase { name, ..sample }.batch("x", x))
             })?);
@@ -130,6 +138,20 @@ impl Op for SequencePool {
 }
 
 impl SequencePool {
+    /// Copies the first or the last row of each sequence; the row of an empty sequence has zeros.
+    fn copy<T: Plain + Default>(&self, run: &mut Forward<'_>) -> Result<()> {
+        let (x, mut out, sequences) =
+            (run.input::<T>(Self::X)?, run.output::<T>(Self::OUT)?, run.sequences(Self::X)?);
+        for (rows, out) in sequences.iter().zip(out.iter_mut()) {
+            let row = if self.pool == Pool::First { Some(rows.start) } else { rows.end.checked_sub(1) };
+            match row.filter(|row| rows.contains(row)) {
+                Some(row) => out.copy_from_slice(x.row(row)),
+                None => out.fill(T::default()),
+            }
+        }
+        Ok(())
+    }
+
     fn pool<T: RowValue>(&self, run: &mut Forward<'_>) -> Result<()> {
         let (x, mut out, sequences) =
             (run.input::<T>(Self::X)?, run.output::<T>(Self::OUT)?, run.sequences(Self::X)?);

@@ -109,6 +109,15 @@ fn times(block: &StepBlock<'_>, found: &mut Forward) -> Result<()> {
             unit.pinned = unit.pinned.or(Some(Pin::Stepwise));
         }
     }
+    // A value that is rounded after the loop would be stored for all steps before it is rounded.
+    let in_steps = |unit: &&Unit| unit.when == Timing::Body;
+    let computed: HashSet<VarId> =
+        found.units.iter().filter(in_steps).flat_map(|unit| unit.writes.iter().copied()).collect();
+    for unit in found.units.iter_mut().filter(|unit| unit.when == Timing::After) {
+        if unit.reads.iter().any(|&var| source.given(var) != var && computed.contains(&var)) {
+            unit.pinned = unit.pinned.or(Some(Pin::Rounds));
+        }
+    }
     decide(&mut found.units, &carried, &nexts);
     early(&mut found.units, &carried).map_err(|ReachedOffsets { op, by }| {
         let place = source.place(OpId { block: step.block, number: op });

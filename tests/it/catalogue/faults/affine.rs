@@ -14,6 +14,8 @@ const KEEPS_IN_SECRET: u8 = 2;
 const KEEPS_ANOTHER: u8 = 3;
 const MERGES_IN_ANOTHER_ORDER: u8 = 4;
 const MERGES_INTO_NO_PARTS: u8 = 5;
+const TAKES_BF16_IN_WORDS_ONLY: u8 = 6;
+const TAKES_BF16_WITHOUT_PRODUCT: u8 = 7;
 
 /// out = x · [W₁ W₂ …].
 struct Affine<const FAULT: u8>;
@@ -79,6 +81,8 @@ impl<const FAULT: u8> Op for Affine<FAULT> {
         Hints {
             prepares: FAULT == KEEPS_NOTHING || FAULT == KEEPS_ANOTHER,
             merges: merges.then_some(Merge { beside: &["weight"], parts }),
+            multiplies: FAULT == TAKES_BF16_IN_WORDS_ONLY,
+            takes_bf16: if FAULT < TAKES_BF16_IN_WORDS_ONLY { &[] } else { &["x"] },
             ..Hints::default()
         }
     }
@@ -176,4 +180,10 @@ fn constants_that_are_not_prepared_as_declared_are_found() {
 fn calls_that_are_not_one_as_declared_are_found() {
     finds::<Affine<MERGES_IN_ANOTHER_ORDER>>("merges", "the columns of two calls as one, element 0: ");
     finds::<Affine<MERGES_INTO_NO_PARTS>>("merges", "concat");
+}
+
+#[test]
+fn rows_in_bf16_that_are_not_taken_as_declared_are_found() {
+    finds::<Affine<TAKES_BF16_IN_WORDS_ONLY>>("stored in bf16", "slot `x`");
+    finds::<Affine<TAKES_BF16_WITHOUT_PRODUCT>>("stored in bf16", "`takes_bf16` without `multiplies`");
 }

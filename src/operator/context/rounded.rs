@@ -1,0 +1,46 @@
+//! Values that the compiler stores in bf16: see [`Hints::takes_bf16`](crate::operator::Hints::takes_bf16).
+
+use half::bf16;
+
+use super::{Backward, Forward, OperandPosition};
+use crate::error::Result;
+use crate::kernels::LeftMatrix;
+use crate::kernels::arena::Plain;
+
+macro_rules! methods {
+    ($context:ident) => {
+        impl<'a> $context<'a> {
+            /// Returns whether the variable in input slot `slot` is stored in bf16: then `input::<half::bf16>(slot)` returns its
+            /// view. A variable of f32 can be stored in bf16 in a slot of
+            /// [`Hints::takes_bf16`](crate::operator::Hints::takes_bf16), and in the first slot of an operator with the hint
+            /// [`copies`](crate::operator::Hints::copies).
+            pub fn holds_bf16(&self, slot: usize) -> bool {
+                let place = self.call.wiring.inputs[slot].first();
+                matches!(place, Some(&OperandPosition::Dense(i)) if self.operands.read_is::<bf16>(i))
+            }
+
+            /// Returns the view of the variable in input slot `slot`, in the form in which it is stored.
+            ///
+            /// # Errors
+            /// Fails under the conditions of [`Self::input`].
+            pub(crate) fn left_matrix<T: Plain>(&self, slot: usize) -> Result<LeftMatrix<'a, T>> {
+                match self.holds_bf16(slot) {
+                    true => self.input::<bf16>(slot).map(LeftMatrix::Rounded),
+                    false => self.input::<T>(slot).map(LeftMatrix::Full),
+                }
+            }
+        }
+    };
+}
+
+methods!(Forward);
+methods!(Backward);
+
+impl Forward<'_> {
+    /// Returns whether the variable in output slot `slot` is stored in bf16, although its dtype is f32: then
+    /// `output::<half::bf16>(slot)` returns its view.
+    pub(crate) fn writes_bf16(&self, slot: usize) -> bool {
+        let place = self.call.wiring.outputs[slot].first();
+        matches!(place, Some(&OperandPosition::Dense(i)) if self.operands.write_is::<bf16>(i))
+    }
+}
