@@ -70,7 +70,7 @@ fn main() {
                 let dw = ViewMut::new(black_box(&mut out), k, n);
                 affine_gradient(
                     dy,
-                    Some((x, (dw, Assign::Write, Transpose::No))),
+                    Some((x.into(), (dw, Assign::Write, Transpose::No))),
                     None,
                     MatrixUnit::F32,
                     &mut room,
