@@ -8,7 +8,7 @@ use unpadded::ops::DotAttention;
 use unpadded::program::backward;
 use unpadded::{Builder, DType, Lod, Variable};
 
-use crate::{Outcome, memory};
+use crate::{Chosen, Outcome, memory};
 
 const BATCH: usize = 32;
 const WIDTH: usize = 512;
@@ -35,6 +35,7 @@ fn measure(mode: &str, options: DotAttention, threads: usize, steps: usize) -> O
     let [k, v] = ["k", "v"].map(|name| net.feed_like(name, DType::F32, &[WIDTH], q));
     let loss = q.dot_attention(k, v, options).sum();
     let (registry, mut program) = (net.registry(), net.finish()?);
+    program.unit = Chosen::get().unit();
     // No parameter is trained: the gradients of the feeds are measured.
     let all: Vec<_> = program.vars().map(|(id, _)| id).collect();
     all.into_iter().for_each(|id| program.var_mut(id).stop_gradient = false);
@@ -67,10 +68,11 @@ fn measure(mode: &str, options: DotAttention, threads: usize, steps: usize) -> O
     let peak = peak.map_or("null".to_owned(), |mb| format!("{mb:.0}"));
     Ok(format!(
         concat!(
-            r#"{{"peer":"unpadded","workload":"attention","mode":"{}","threads":{},"rows":{},"step_ms_median":{:.2},"#,
+            r#"{{"peer":"unpadded","workload":"attention","mode":"{}","precision":"{}","threads":{},"rows":{},"step_ms_median":{:.2},"#,
             r#""step_ms_min":{:.2},"peak_rss_mb":{},"grown_mb":{}}}"#
         ),
         mode,
+        Chosen::get().name(),
         threads,
         lod.rows(),
         times[times.len() / 2],

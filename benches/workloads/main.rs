@@ -18,8 +18,8 @@
 //! 64 sources, beside the likeliest token alone; `queue`: 64 callers of an LSTM(256). `crf`, `ctc`: these losses alone, with the
 //! gradients of their inputs. `batching`: batches by memory beside batches of a fixed number of sentences. The data: the peers' files from the folder `UNPADDED_BENCH_DATA`, or numbers of the same
 //! distributions. After 3 steps to warm up each takes one epoch (or `--steps`), at least 20 steps, and prints one line of JSON.
-//! With `--precision bf16`, the trainings W1 to W5 and W7 compute matrix products in bf16, by the twin where the CPU has no unit for
-//! them; with `int8`, the models of `small`, W6, `session`, `beam` and `queue` have weights of 8-bit integers. With `--profile` all but `attention`, `conv`, `crf`, `ctc`, `custom`, `long`, `scaling`, `build`, `small`, `norm` and the
+//! With `--precision bf16`, the trainings W1 to W5 and W7, `attention` and `conv` compute matrix products in bf16, by the twin where
+//! the CPU has no unit for them; with `int8`, the models of `small`, W6, `session`, `beam` and `queue` have weights of 8-bit integers. With `--profile` all but `attention`, `conv`, `crf`, `ctc`, `custom`, `long`, `scaling`, `build`, `small`, `norm` and the
 //! workloads of generation then repeat their steps under the profiler: a table of the time and the bound of each entry, and the
 //! trace `target/profile-W1.json`.
 
@@ -111,7 +111,7 @@ impl Chosen {
         let predicts = ["small", "W6", "session", "beam", "queue"].contains(&workload);
         match self {
             Self::F32 => true,
-            Self::Bf16(_) => workload.starts_with('W'),
+            Self::Bf16(_) => workload.starts_with('W') || ["attention", "conv"].contains(&workload),
             Self::Int8 => predicts,
         }
     }
@@ -126,7 +126,7 @@ impl Chosen {
     }
 
     /// The unit that multiplies matrices in trainings.
-    fn unit(self) -> MatrixUnit {
+    pub(crate) fn unit(self) -> MatrixUnit {
         match self {
             Self::Bf16(unit) => unit,
             Self::F32 | Self::Int8 => MatrixUnit::F32,

@@ -23,6 +23,8 @@ const WORTH_A_THREAD: usize = 1 << 20;
 /// block decides the bits of the result, so it is the same on every machine. A packed panel with the rows of one block stays in
 /// the nearest cache; longer sums would lose precision.
 pub const SUM_ROWS: usize = 256;
+/// In bf16, the number of panels of `dy` that are packed together.
+pub(super) const GROUP: usize = 4;
 /// `x` is packed if `dy` has at least this number of panels, since the kernel reads `x` once per panel of `dy`.
 const PACKED_FROM: usize = 3;
 
@@ -114,9 +116,9 @@ pub(super) fn by_tiles(
     room.0.resize_with(room.0.len().max(threads), Vec::new);
     // Each thread's scratch is large enough for all columns, so that it suffices for any number of threads.
     let picked = matches!(all.x, RowSource::Picked(_));
-    let GradientSizes { panel, left, turned } =
+    let GradientSizes { panels, left, turned } =
         GradientSizes::of(on, all.x.width(), picked, all.dy.width(), all.dw.2);
-    let size = panel + left + turned + ALIGNMENT / size_of::<f32>();
+    let size = panels + left + turned + ALIGNMENT / size_of::<f32>();
     room.0[..threads].iter_mut().for_each(|room| lengthen(room, size));
     share(blocks, on, all, &mut room.0[..threads]);
 }
@@ -157,10 +159,10 @@ fn share(blocks: GradientBlocks, on: EngineCpu, all: Gradients<'_, f32>, rooms: 
     join(|| share(blocks, on, a, left), || share(blocks, on, b, right));
 }
 
-/// The sizes of a thread's scratch, in numbers: a packed panel of `dy`, packed columns of `x`, and a part of a transposed
+/// The sizes of a thread's scratch, in numbers: packed panels of `dy`, packed columns of `x`, and a part of a transposed
 /// result.
 pub(super) struct GradientSizes {
-    pub(super) panel: usize,
+    pub(super) panels: usize,
     pub(super) left: usize,
     pub(super) turned: usize,
 }
@@ -173,9 +175,10 @@ impl GradientSizes {
         let part = part(on, k);
         let packs = picked || !on.0.is_f32() || n > (PACKED_FROM - 1) * width;
         let words = on.0.words(SUM_ROWS);
+        let group = if on.0.is_f32() { 1 } else { n.div_ceil(width).clamp(1, GROUP) };
         let left = if packs { words * part } else { 0 };
         let turned = if transpose == Transpose::Yes { part * width } else { 0 };
-        Self { panel: words * width, left, turned }
+        Self { panels: group * words * width, left, turned }
     }
 }
 
@@ -198,9 +201,9 @@ fn room_bytes<T: Float>(unit: MatrixUnit, k: usize, picked: bool, n: usize, tran
     if size_of::<T>() != size_of::<f32>() {
         return 0;
     }
-    let GradientSizes { panel, left, turned } =
+    let GradientSizes { panels, left, turned } =
         GradientSizes::of((unit.engine(), cpu()), k, picked, n, transpose);
-    (panel + left + turned) * size_of::<f32>() + ALIGNMENT + size_of::<Vec<f32>>()
+    (panels + left + turned) * size_of::<f32>() + ALIGNMENT + size_of::<Vec<f32>>()
 }
 
 /// Returns how many columns of `x` are packed into scratch at a time.
@@ -226,7 +229,7 @@ pub(super) fn blocks(on: EngineCpu, all: Gradients<'_, f32>, room: &mut [f32]) {
     let picked = matches!(x, RowSource::Picked(_));
     let sizes = GradientSizes::of(on, k, picked, n, transpose);
     let start = aligned(room);
-    let (panel, rest) = room[start..].split_at_mut(sizes.panel);
+    let (panel, rest) = room[start..].split_at_mut(sizes.panels);
     let (packed, turned) = rest.split_at_mut(sizes.left);
     for row in (0..rows).step_by(SUM_ROWS) {
         let end = rows.min(row + SUM_ROWS);
@@ -244,12 +247,7 @@ pub(super) fn blocks(on: EngineCpu, all: Gradients<'_, f32>, room: &mut [f32]) {
                 let db = db.as_mut().filter(|_| first == 0);
                 let db = db.map(|(db, assign)| (&mut db[columns.clone()], later(*assign)));
                 sweep(Pack { dy: dy_part, panel, width, db });
-                let next = match (columns.end < n, part.end < k) {
-                    (true, _) => (row, columns.end),
-                    (false, true) => (row, 0),
-                    (false, false) => (row + SUM_ROWS, 0),
-                };
-                let ahead = NextPanel { dy, row: next.0, column: next.1, end: rows.min(next.0 + SUM_ROWS) };
+                let ahead = NextColumns::after(dy, row, (columns.end, part.end < k), width);
                 match transpose {
                     Transpose::No => {
                         let dw = dw.reborrow().columns(columns.start, columns.end);
@@ -439,20 +437,32 @@ impl TurnColumns<'_> {
     }
 }
 
-/// The next panel of `dy`, which is prefetched from memory while the current panel is multiplied.
-struct NextPanel<'a> {
+/// The columns of `dy` that are packed next, which are prefetched from memory while the current columns are multiplied.
+pub(super) struct NextColumns<'a> {
     dy: View<'a, f32>,
     row: usize,
     end: usize,
     column: usize,
+    width: usize,
 }
 
-impl NextPanel<'_> {
-    /// Prefetches the next `rows` rows of the panel, each with `width` numbers.
+impl<'a> NextColumns<'a> {
+    /// Returns the `width` columns that follow the columns up to `end` of the block from row `row` on. With `again`, all columns of
+    /// the block are packed again before the columns of the next block.
+    pub(super) fn after(dy: View<'a, f32>, row: usize, (end, again): (usize, bool), width: usize) -> Self {
+        let (row, column) = match (end < dy.width(), again) {
+            (true, _) => (row, end),
+            (false, true) => (row, 0),
+            (false, false) => (row + SUM_ROWS, 0),
+        };
+        Self { dy, row, column, end: dy.rows().min(row + SUM_ROWS), width }
+    }
+
+    /// Prefetches the columns of the next `rows` rows.
     #[inline]
-    fn ask(&mut self, rows: usize, width: usize) {
+    pub(super) fn ask(&mut self, rows: usize) {
         for row in self.row..self.end.min(self.row + rows) {
-            for at in (0..width).step_by(ALIGNMENT / size_of::<f32>()) {
+            for at in (0..self.width).step_by(ALIGNMENT / size_of::<f32>()) {
                 let from = self.dy.as_ptr().wrapping_add(row * self.dy.stride() + self.column + at);
                 prefetch::to_read_later(from);
             }
@@ -467,7 +477,7 @@ fn multiply(
     x: LeftSide<'_>,
     panel: &[f32],
     (mut dw, assign): (ViewMut<'_, f32>, Assign),
-    mut ahead: NextPanel<'_>,
+    mut ahead: NextColumns<'_>,
 ) {
     let (width, rows, k) = (PANEL_VECTORS * lanes(path), x.rows(), x.width());
     assert!(panel.len() >= width * rows && dw.width() <= width && dw.rows() == k, "a packed panel");
@@ -475,7 +485,7 @@ fn multiply(
     let most = max_rows(path, PANEL_VECTORS);
     let share = SUM_ROWS.div_ceil(k.div_ceil(most));
     for part in even_blocks(k, most) {
-        ahead.ask(share, width);
+        ahead.ask(share);
         let (a, a_stride) = x.tile(&part);
         // SAFETY: `part` is a range of columns of `x` and of rows of `dw`. The panel has as many rows as `x`, and
         // `columns` limits the columns that are written to `dw`. The CPU has the instructions of `path`: `path` is

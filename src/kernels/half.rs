@@ -1,10 +1,9 @@
 //! Arithmetic in bf16: rounding, pairs of numbers, and sums of products as the instructions of CPUs compute them.
 
-use ::half::bf16;
-
 pub(super) mod gradient;
 pub(super) mod pack;
 pub(super) mod pairs;
+mod rounding;
 pub(super) mod tiles;
 
 /// Returns the bf16 number that is nearest to `x`, in the lower 16 bits; of two nearest numbers, the even one. As the
@@ -23,24 +22,10 @@ pub(super) fn round(x: f32) -> u32 {
     }
 }
 
-/// A number that is, or is rounded to, a bf16 number.
-pub(super) trait ToBf16: Copy + Send + Sync {
-    /// Returns the bf16 number in the lower 16 bits.
-    fn to_bf16(self) -> u32;
-}
-
-impl ToBf16 for f32 {
-    #[inline(always)]
-    fn to_bf16(self) -> u32 {
-        round(self)
-    }
-}
-
-impl ToBf16 for bf16 {
-    #[inline(always)]
-    fn to_bf16(self) -> u32 {
-        u32::from(self.to_bits())
-    }
+/// Returns the pair of two bf16 numbers, each in the lower 16 bits.
+#[inline(always)]
+fn word(first: u32, second: u32) -> f32 {
+    f32::from_bits(first | second << 16)
 }
 
 /// Returns the two numbers of a pair.

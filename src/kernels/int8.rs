@@ -30,8 +30,6 @@ pub const MAX_CODE_ROWS: usize = 1 << 16;
 const WORDS: usize = 4;
 /// The stored code of 0 in the left matrix.
 const ZERO_CODE: i32 = 128;
-/// Below this number of multiply-adds (about twenty microseconds), a second thread costs more than it gains.
-const WORTH_A_THREAD: usize = 1 << 21;
 /// Below this number of numbers to round, a second thread costs more than it gains.
 const WORTH_ROWS: usize = 1 << 17;
 
@@ -294,7 +292,7 @@ fn share<T: Float>(
 ) {
     let (matrix, rows) = (product.matrix, c.rows());
     let work = rows * matrix.k * matrix.columns(&panels).len();
-    if threads < 2 || work < WORTH_A_THREAD || panels.len().max(rows) < 2 {
+    if threads < 2 || work < product.engine.worth_a_thread() || panels.len().max(rows) < 2 {
         return multiply(product, panels, (scales, bias, c));
     }
     let left = threads / 2;

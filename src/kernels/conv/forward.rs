@@ -17,11 +17,12 @@ pub struct ConvRoom<T> {
 }
 
 impl<T: Float> ConvRoom<T> {
-    /// Returns the size in bytes of a room for a convolution of `rows` rows, with weights of `k` rows.
-    pub fn bytes_of(unit: MatrixUnit, rows: usize, k: usize) -> usize {
+    /// Returns the size in bytes of the rooms of up to `threads` threads that divide a convolution of `rows` rows, with weights of
+    /// `k` rows.
+    pub fn bytes_of(unit: MatrixUnit, rows: usize, k: usize, threads: usize) -> usize {
         let (stride, block) = tile::<T>(k);
-        let rows = block.min(rows);
-        stride * rows * size_of::<T>() + RoundedRows::<T>::bytes_of(unit, rows, k)
+        let tiles = stride * rows.min(threads * block) * size_of::<T>();
+        tiles + threads * RoundedRows::<T>::bytes_of(unit, rows.min(block), k)
     }
 }
 

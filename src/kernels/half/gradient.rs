@@ -1,17 +1,21 @@
 //! The gradient of a weight in bf16: the rows of `x` and `dy` are rounded, and pairs of rows are multiplied.
 
-use super::{ToBf16, round};
+use ::half::bf16;
+
+use super::rounding::{LANES, Rounding, RoundingLoop, ToBf16, numbers_at, round_by};
 use crate::kernels::float::Assign;
-use crate::kernels::gradient::{EngineCpu, GradientSizes, SUM_ROWS, TurnColumns, panel_width, part, put};
-use crate::kernels::path::{Arithmetic, ProductEngine, Sweep, sweep};
+use crate::kernels::gradient::{
+    EngineCpu, GROUP, GradientSizes, NextColumns, SUM_ROWS, TurnColumns, panel_width, part, put,
+};
+use crate::kernels::path::{ProductEngine, sweep};
 use crate::kernels::picked::RowSource;
 use crate::kernels::product::{aligned, even_blocks};
 use crate::kernels::products::{BiasGradient, Gradients, Transpose};
 use crate::kernels::tile::{PANEL_VECTORS, Size, Tile};
 use crate::kernels::view::{Extent2, View, ViewMut};
 
-/// Computes the gradients in three nested loops: over blocks of rows, over parts of the columns of `x`, and over packed
-/// panels of `dy`. The bias's gradient sums numbers in f32.
+/// Computes the gradients in four nested loops: over blocks of rows, over parts of the columns of `x`, over groups of panels of
+/// `dy`, which are packed together, and over the panels of a group. The bias's gradient sums numbers in f32.
 pub(in crate::kernels) fn blocks(on: EngineCpu, all: Gradients<'_, f32>, room: &mut [f32]) {
     let Gradients { x, dy, dw: (mut dw, assign, transpose), mut db, .. } = all;
     let engine = on.0;
@@ -19,7 +23,7 @@ pub(in crate::kernels) fn blocks(on: EngineCpu, all: Gradients<'_, f32>, room: &
     let part = part(on, k);
     let sizes = GradientSizes::of(on, k, true, n, transpose);
     let start = aligned(room);
-    let (panel, rest) = room[start..].split_at_mut(sizes.panel);
+    let (panels, rest) = room[start..].split_at_mut(sizes.panels);
     let (left, turned) = rest.split_at_mut(sizes.left);
     for row in (0..rows).step_by(SUM_ROWS) {
         let end = rows.min(row + SUM_ROWS);
@@ -28,25 +32,32 @@ pub(in crate::kernels) fn blocks(on: EngineCpu, all: Gradients<'_, f32>, room: &
         for first in (0..k).step_by(part) {
             let part = first..k.min(first + part);
             turn_pairs(x.rows_range(row, end).columns(part.start, part.end), words, left);
-            for column in (0..n).step_by(width) {
-                let columns = column..n.min(column + width);
-                let dy = dy.rows_range(row, end).columns(columns.start, columns.end);
+            for column in (0..n).step_by(GROUP * width) {
+                let group = column..n.min(column + GROUP * width);
+                let dy_part = dy.rows_range(row, end).columns(group.start, group.end);
                 let db = db.as_mut().filter(|_| first == 0);
-                let db = db.map(|(db, assign)| (&mut db[columns.clone()], later(*assign)));
-                sweep(PackPairs { dy, panel: &mut panel[..words * width], db });
-                let product = PairProduct { engine, left, panel, rows: part.len(), words };
-                match transpose {
-                    Transpose::No => {
-                        let dw = dw.reborrow().columns(columns.start, columns.end);
-                        let (dw, _) = dw.split_rows(part.start).1.split_rows(part.len());
-                        product.write(dw, later(assign));
-                    }
-                    Transpose::Yes => {
-                        let extent = Extent2 { rows: part.len(), width: columns.len(), stride: width };
-                        product.write(ViewMut::strided(turned, extent), Assign::Write);
-                        let dw = dw.reborrow().columns(part.start, part.end);
-                        let (dw, _) = dw.split_rows(columns.start).1.split_rows(columns.len());
-                        sweep(TurnColumns { from: turned, width, to: dw, assign: later(assign) });
+                let db = db.map(|(db, assign)| (&mut db[group.clone()], later(*assign)));
+                round_by(PackPairs { dy: dy_part, words, panels, db });
+                let mut ahead = NextColumns::after(dy, row, (group.end, part.end < k), group.len());
+                let tiles = part.len().div_ceil(engine.max_rows(PANEL_VECTORS)) * group.len().div_ceil(width);
+                let share = SUM_ROWS.div_ceil(tiles);
+                for (panel, column) in panels.chunks(words * width).zip(group.clone().step_by(width)) {
+                    let columns = column..group.end.min(column + width);
+                    let product = PairProduct { engine, left, panel, rows: part.len(), words };
+                    let ahead = &mut || ahead.ask(share);
+                    match transpose {
+                        Transpose::No => {
+                            let dw = dw.reborrow().columns(columns.start, columns.end);
+                            let (dw, _) = dw.split_rows(part.start).1.split_rows(part.len());
+                            product.write(dw, later(assign), ahead);
+                        }
+                        Transpose::Yes => {
+                            let extent = Extent2 { rows: part.len(), width: columns.len(), stride: width };
+                            product.write(ViewMut::strided(turned, extent), Assign::Write, ahead);
+                            let dw = dw.reborrow().columns(part.start, part.end);
+                            let (dw, _) = dw.split_rows(columns.start).1.split_rows(columns.len());
+                            sweep(TurnColumns { from: turned, width, to: dw, assign: later(assign) });
+                        }
                     }
                 }
             }
@@ -56,115 +67,89 @@ pub(in crate::kernels) fn blocks(on: EngineCpu, all: Gradients<'_, f32>, room: &
 
 /// Packs the columns of `x` as rows of `words` pairs: a pair has two successive numbers of a column.
 fn turn_pairs(x: RowSource<'_, f32>, words: usize, to: &mut [f32]) {
-    let (rows, width) = (x.rows(), x.width());
-    if words != rows / 2 {
-        let full = rows / 2;
-        to[..width * words].chunks_exact_mut(words).for_each(|row| row[full..].fill(0.0));
-    }
-    match x {
-        RowSource::Rounded(x) => {
-            let mut turned = TurnedRows { even: &[], row: 0, words, to };
-            x.iter().for_each(|numbers| turned.add(numbers));
-            turned.end();
-        }
-        x => {
-            let mut turned = TurnedRows { even: &[], row: 0, words, to };
-            x.each(|numbers| turned.add(numbers));
-            turned.end();
-        }
-    }
-}
-
-/// Columns of words, to which rows are added: a word has the numbers of two successive rows.
-struct TurnedRows<'a, N> {
-    /// The last row, if the number of rows so far is odd.
-    even: &'a [N],
-    /// The number of rows so far.
-    row: usize,
-    words: usize,
-    to: &'a mut [f32],
-}
-
-impl<'a, N: ToBf16> TurnedRows<'a, N> {
-    fn add(&mut self, numbers: &'a [N]) {
-        match self.row % 2 {
-            0 => self.even = numbers,
-            _ => sweep(TurnRows {
-                even: self.even,
-                odd: numbers,
-                word: self.row / 2,
-                words: self.words,
-                to: self.to,
-            }),
-        }
-        self.row += 1;
-    }
-
-    /// Writes the last row, if the number of rows is odd.
-    fn end(self) {
-        if self.row % 2 == 1 {
-            for (i, &number) in self.even.iter().enumerate() {
-                self.to[i * self.words + self.row / 2] = f32::from_bits(number.to_bf16());
+    for word in (0..words).step_by(LANES) {
+        let (from, end) = ((2 * word).min(x.rows()), (2 * (word + LANES)).min(x.rows()));
+        match x.rows_range(from, end) {
+            RowSource::Rounded(x) => {
+                let mut rows: [&[bf16]; 2 * LANES] = [&[]; 2 * LANES];
+                rows.iter_mut().zip(x.iter()).for_each(|(to, row)| *to = row);
+                round_by(TurnRows { rows, word, words, to });
+            }
+            x => {
+                let mut rows: [&[f32]; 2 * LANES] = [&[]; 2 * LANES];
+                let mut places = rows.iter_mut();
+                x.each(|row| places.next().into_iter().for_each(|to| *to = row));
+                round_by(TurnRows { rows, word, words, to });
             }
         }
     }
 }
 
-/// Writes the pairs of two successive rows into a column of words.
+/// Writes the pairs of successive rows into columns, from the word `word` of each column on. Rows that are missing count as zeros.
 struct TurnRows<'a, N> {
-    even: &'a [N],
-    odd: &'a [N],
+    rows: [&'a [N]; 2 * LANES],
     word: usize,
     words: usize,
     to: &'a mut [f32],
 }
 
-impl<N: ToBf16> Sweep for TurnRows<'_, N> {
-    type Output = ();
-    const PORTABLE: bool = false;
-
+impl<N: ToBf16> RoundingLoop for TurnRows<'_, N> {
     #[inline(always)]
-    fn run<A: Arithmetic>(self) {
-        let numbers = self.even.iter().zip(self.odd);
-        for ((&even, &odd), to) in numbers.zip(self.to.chunks_exact_mut(self.words)) {
-            to[self.word] = f32::from_bits(even.to_bf16() | odd.to_bf16() << 16);
+    fn run<R: Rounding>(self) {
+        let Self { rows, word, words, to } = self;
+        let height = LANES.min(words - word);
+        for first in (0..rows[0].len()).step_by(LANES) {
+            let mut square = [[0.0; LANES]; LANES];
+            for (pair, [even, odd]) in square.iter_mut().zip(rows.as_chunks().0) {
+                *pair = N::across::<R>(numbers_at(even, first), numbers_at(odd, first));
+            }
+            R::turn(&mut square);
+            for (i, column) in square.iter().enumerate().take(rows[0].len() - first) {
+                to[(first + i) * words + word..][..height].copy_from_slice(&column[..height]);
+            }
         }
     }
 }
 
-/// Packs rows of at most 32 columns into a panel of pairs of rows, padded with zeros, and sums the rows for the bias's gradient
-/// if this gradient is requested.
+/// Packs rows into panels of pairs of rows, padded with zeros, and sums the rows for the bias's gradient if this gradient is
+/// requested. The rows have at most [`GROUP`] panels of columns, so that a row's numbers are read from memory together: rows are
+/// far apart, and each begins another page.
 struct PackPairs<'a> {
     dy: View<'a, f32>,
-    panel: &'a mut [f32],
+    /// The number of words in a column of a panel.
+    words: usize,
+    panels: &'a mut [f32],
     db: Option<BiasGradient<'a, f32>>,
 }
 
-impl Sweep for PackPairs<'_> {
-    type Output = ();
-    const PORTABLE: bool = false;
+/// Returns a row, or no numbers if there is no such row.
+#[inline(always)]
+fn row_or_none(rows: View<'_, f32>, row: usize) -> &[f32] {
+    if row < rows.rows() { rows.row(row) } else { &[] }
+}
 
+impl RoundingLoop for PackPairs<'_> {
     #[inline(always)]
-    fn run<A: Arithmetic>(self) {
+    fn run<R: Rounding>(self) {
         const WIDTH: usize = super::pairs::WIDTH;
-        let mut sums = [0.0; WIDTH];
-        let mut rows = self.dy.iter();
-        for to in self.panel.as_chunks_mut::<WIDTH>().0 {
-            let [even, odd] = [rows.next(), rows.next()].map(|row| {
-                let mut numbers = [0.0; WIDTH];
-                if let Some(row) = row {
-                    numbers[..row.len()].copy_from_slice(row);
+        const CHUNKS: usize = WIDTH / LANES;
+        let Self { dy, words, panels, db } = self;
+        let mut sums = [[0.0; LANES]; GROUP * CHUNKS];
+        for word in 0..words {
+            let (even, odd) = (row_or_none(dy, 2 * word), row_or_none(dy, 2 * word + 1));
+            for (chunk, sums) in sums.iter_mut().enumerate().take(dy.width().div_ceil(WIDTH) * CHUNKS) {
+                let even = numbers_at(even, chunk * LANES);
+                let odd = numbers_at(odd, chunk * LANES);
+                let to = chunk / CHUNKS * words * WIDTH + word * WIDTH + chunk % CHUNKS * LANES;
+                panels[to..to + LANES].copy_from_slice(&R::across(even, odd));
+                for ((sum, even), odd) in sums.iter_mut().zip(even).zip(odd) {
+                    *sum += even;
+                    *sum += odd;
                 }
-                numbers
-            });
-            for (((to, even), odd), sum) in to.iter_mut().zip(even).zip(odd).zip(&mut sums) {
-                *to = f32::from_bits(round(even) | round(odd) << 16);
-                *sum += even;
-                *sum += odd;
             }
         }
-        if let Some((db, assign)) = self.db {
-            put(&sums[..db.len()], db, assign);
+        if let Some((db, assign)) = db {
+            put(&sums.as_flattened()[..db.len()], db, assign);
         }
     }
 }
@@ -179,14 +164,15 @@ struct PairProduct<'a> {
 }
 
 impl PairProduct<'_> {
-    /// Writes the product to `dw`, or adds it.
-    fn write(&self, mut dw: ViewMut<'_, f32>, assign: Assign) {
+    /// Writes the product to `dw`, or adds it; calls `before` before each tile.
+    fn write(&self, mut dw: ViewMut<'_, f32>, assign: Assign, before: &mut dyn FnMut()) {
         let PairProduct { engine, left, panel, rows, words } = *self;
         let width = panel_width(engine);
         assert!(left.len() >= rows * words && panel.len() >= words * width, "packed operands");
         assert!(dw.rows() == rows && dw.width() <= width, "the shape of a part of a gradient");
         let (to, stride, columns) = (dw.as_mut_ptr(), dw.stride(), dw.width());
         for part in even_blocks(rows, engine.max_rows(PANEL_VECTORS)) {
+            before();
             let size = Size { rows: part.len(), panels: 1, vectors: PANEL_VECTORS };
             // SAFETY: `part` is a range of the packed rows and of the rows of `dw`, and `columns` is the width of `dw`. Packed
             // rows and the panel have `words` words. The CPU has the instructions of the engine, since `MatrixUnit::engine`

@@ -1,12 +1,16 @@
 //! The operands of products in bf16: rows of the left matrix, rounded, and panels of pairs of the right matrix.
 
+use std::mem::transmute;
+
 use ::half::bf16;
 
-use super::{ToBf16, round};
+use super::rounding::{LANES, Rounding, RoundingLoop, ToBf16, Words, numbers_at, round_by};
+use super::{round, word};
 use crate::kernels::cpu::cpu;
 use crate::kernels::float::Float;
 use crate::kernels::fork::join;
-use crate::kernels::path::{Arithmetic, MatrixUnit, ProductEngine, Sweep, sweep};
+use crate::kernels::path::{MatrixUnit, ProductEngine};
+use crate::kernels::prefetch;
 use crate::kernels::product::lengthen;
 use crate::kernels::products::{LeftMatrix, PackedMatrix, RoundedRows, Transpose};
 use crate::kernels::view::{Extent2, View, ViewMut};
@@ -75,7 +79,7 @@ fn as_pairs(a: View<'_, bf16>) -> Option<View<'_, f32>> {
 fn pair_rows<N: ToBf16>(a: View<'_, N>, to: ViewMut<'_, f32>, threads: usize) {
     let rows = a.rows();
     if threads < 2 || rows < 2 || rows * a.width() < WORTH_A_THREAD {
-        return sweep(PairRows { from: a, to });
+        return round_by(PairRows { from: a, to });
     }
     let left = threads / 2;
     let middle = (rows * left / threads).max(1);
@@ -92,41 +96,32 @@ struct PairRows<'a, N> {
     to: ViewMut<'a, f32>,
 }
 
-impl<N: ToBf16> Sweep for PairRows<'_, N> {
-    type Output = ();
-    const PORTABLE: bool = false;
-
+impl<N: ToBf16> RoundingLoop for PairRows<'_, N> {
     #[inline(always)]
-    fn run<A: Arithmetic>(mut self) {
+    fn run<R: Rounding>(mut self) {
         for (from, to) in self.from.iter().zip(self.to.iter_mut()) {
-            let (pairs, last) = from.as_chunks::<2>();
-            let (to, rest) = to.split_at_mut(pairs.len());
-            for (&[even, odd], to) in pairs.iter().zip(to) {
-                *to = f32::from_bits(even.to_bf16() | odd.to_bf16() << 16);
-            }
-            rest.fill(0.0);
-            if let (Some(to), Some(&last)) = (rest.first_mut(), last.first()) {
-                *to = f32::from_bits(last.to_bf16());
+            for (chunk, to) in to.chunks_mut(LANES).enumerate() {
+                let words = N::along::<R>(&numbers_at(from, chunk * 2 * LANES));
+                to.copy_from_slice(&words[..to.len()]);
             }
         }
     }
 }
 
-/// Returns the bf16 number to which a product in bf16 rounds a number. With `least` above 0, a number of a smaller magnitude
-/// becomes zero, as by [`flush`](crate::kernels::flush()).
+/// Returns a number, or zero if its magnitude is less than `least`, as [`flush`](crate::kernels::flush()) does.
 #[inline(always)]
-fn rounded(x: f32, least: f32) -> bf16 {
-    bf16::from_bits(round(if x.abs() < least { 0.0 } else { x }) as u16)
+fn flushed(x: f32, least: f32) -> f32 {
+    if x.abs() < least { 0.0 } else { x }
 }
 
-/// Returns the bound for [`rounded`].
+/// Returns the bound for [`flushed`].
 fn least(flushes: bool) -> f32 {
     if flushes { f32::FLUSH_BELOW } else { 0.0 }
 }
 
 /// Rounds a number as [`round_rows`] does.
 pub fn round_number(x: f32, flushes: bool) -> bf16 {
-    rounded(x, least(flushes))
+    bf16::from_bits(round(flushed(x, least(flushes))) as u16)
 }
 
 /// Rounds every number of `from` to bf16, as a product in bf16 rounds its operands. If `flushes` is true, first replaces numbers
@@ -136,24 +131,27 @@ pub fn round_number(x: f32, flushes: bool) -> bf16 {
 /// If the two views do not have the same width.
 pub fn round_rows(from: View<'_, f32>, to: ViewMut<'_, bf16>, flushes: bool) {
     assert_eq!(from.width(), to.width(), "the widths of rows to round");
-    sweep(RoundRows { from, to, flushes });
+    round_by(RoundRows { from, to, least: least(flushes) });
 }
 
 struct RoundRows<'a> {
     from: View<'a, f32>,
     to: ViewMut<'a, bf16>,
-    flushes: bool,
+    least: f32,
 }
 
-impl Sweep for RoundRows<'_> {
-    type Output = ();
-    const PORTABLE: bool = false;
-
+impl RoundingLoop for RoundRows<'_> {
     #[inline(always)]
-    fn run<A: Arithmetic>(mut self) {
-        let least = least(self.flushes);
+    fn run<R: Rounding>(mut self) {
         for (from, to) in self.from.iter().zip(self.to.iter_mut()) {
-            from.iter().zip(to).for_each(|(&from, to)| *to = rounded(from, least));
+            for (chunk, to) in to.chunks_mut(2 * LANES).enumerate() {
+                let mut numbers: [f32; 2 * LANES] = numbers_at(from, chunk * 2 * LANES);
+                numbers.iter_mut().for_each(|x| *x = flushed(*x, self.least));
+                // SAFETY: both types are 64 bytes of any bits; the first number of a pair is in the lower half, and so comes
+                // first in memory.
+                let rounded = unsafe { transmute::<Words, [bf16; 2 * LANES]>(R::along(&numbers)) };
+                to.copy_from_slice(&rounded[..to.len()]);
+            }
         }
     }
 }
@@ -166,7 +164,7 @@ pub(in crate::kernels) fn put_pairs(
     (row, column): (usize, usize),
 ) {
     let (words, width, panels) = (packed.engine.words(packed.k), packed.width, packed.panels());
-    let (rows, columns) = transpose.shape((b.rows(), b.width()));
+    let (_, columns) = transpose.shape((b.rows(), b.width()));
     let data = &mut packed.numbers_mut()[..panels * width * words];
     for (p, panel) in data.chunks_exact_mut((width * words).max(1)).enumerate() {
         let first = p * width;
@@ -174,18 +172,13 @@ pub(in crate::kernels) fn put_pairs(
         if from >= to {
             continue;
         }
-        let (within, part) = (from - first..to - first, from - column..to - column);
+        let (first, part) = (from - first, from - column..to - column);
         match transpose {
             Transpose::No => {
-                sweep(PutPairs { b: b.columns(part.start, part.end), row, panel, width, first: within.start })
+                round_by(PutPairs { b: b.columns(part.start, part.end), row, panel, width, first })
             }
             Transpose::Yes => {
-                for (j, numbers) in b.rows_range(part.start, part.end).iter().enumerate() {
-                    for (k, &number) in numbers.iter().enumerate().take(rows) {
-                        let word = &mut panel[(row + k) / 2 * width + within.start + j];
-                        *word = with_half(*word, (row + k) % 2, number);
-                    }
-                }
+                round_by(TurnPairs { b: b.rows_range(part.start, part.end), row, panel, width, first });
             }
         }
     }
@@ -194,8 +187,14 @@ pub(in crate::kernels) fn put_pairs(
 /// Replaces one number of a pair: the first (`half` 0) or the second.
 #[inline(always)]
 fn with_half(pair: f32, half: usize, number: f32) -> f32 {
-    let (shift, kept) = if half == 0 { (0, 0xffff_0000) } else { (16, 0xffff) };
-    f32::from_bits(pair.to_bits() & kept | round(number) << shift)
+    let (first, second) = (pair.to_bits() & 0xffff, pair.to_bits() >> 16);
+    if half == 0 { word(round(number), second) } else { word(first, round(number)) }
+}
+
+/// Returns how many of the rows from `row` on, of `rows` rows, are both rows of a pair.
+#[inline(always)]
+fn in_pairs(row: usize, rows: usize) -> usize {
+    if row.is_multiple_of(2) { rows / 2 * 2 } else { 0 }
 }
 
 /// Copies rows of a matrix into rows of pairs of a panel.
@@ -207,16 +206,65 @@ struct PutPairs<'a> {
     first: usize,
 }
 
-impl Sweep for PutPairs<'_> {
-    type Output = ();
-    const PORTABLE: bool = false;
-
+impl RoundingLoop for PutPairs<'_> {
     #[inline(always)]
-    fn run<A: Arithmetic>(self) {
-        for (k, numbers) in self.b.iter().enumerate() {
-            let (word, half) = ((self.row + k) / 2, (self.row + k) % 2);
-            let to = &mut self.panel[word * self.width + self.first..][..numbers.len()];
-            to.iter_mut().zip(numbers).for_each(|(to, &number)| *to = with_half(*to, half, number));
+    fn run<R: Rounding>(self) {
+        /// The rows of a matrix are far apart in memory, so they are prefetched.
+        const AHEAD: usize = 16;
+        let Self { b, row, panel, width, first } = self;
+        let paired = in_pairs(row, b.rows());
+        for k in (0..paired).step_by(2) {
+            for ahead in [k + AHEAD, k + AHEAD + 1].into_iter().filter(|&ahead| ahead < paired) {
+                prefetch::ask(b.row(ahead));
+            }
+            let (even, odd) = (b.row(k), b.row(k + 1));
+            let to = &mut panel[(row + k) / 2 * width + first..][..even.len()];
+            for (chunk, to) in to.chunks_mut(LANES).enumerate() {
+                let words = R::across(numbers_at(even, chunk * LANES), numbers_at(odd, chunk * LANES));
+                to.copy_from_slice(&words[..to.len()]);
+            }
+        }
+        for k in paired..b.rows() {
+            let (word, half) = ((row + k) / 2, (row + k) % 2);
+            let to = &mut panel[word * width + first..][..b.width()];
+            to.iter_mut().zip(b.row(k)).for_each(|(to, &number)| *to = with_half(*to, half, number));
+        }
+    }
+}
+
+/// Copies rows of a matrix into columns of pairs of a panel.
+struct TurnPairs<'a> {
+    b: View<'a, f32>,
+    row: usize,
+    panel: &'a mut [f32],
+    width: usize,
+    first: usize,
+}
+
+impl RoundingLoop for TurnPairs<'_> {
+    #[inline(always)]
+    fn run<R: Rounding>(self) {
+        let Self { b, row, panel, width, first } = self;
+        let paired = in_pairs(row, b.width());
+        for j in (0..b.rows()).step_by(LANES) {
+            let columns = LANES.min(b.rows() - j);
+            for k in (0..paired).step_by(2 * LANES) {
+                let mut square = [[0.0; LANES]; LANES];
+                for (i, words) in square.iter_mut().enumerate().take(columns) {
+                    *words = R::along(&numbers_at(b.row(j + i), k));
+                }
+                R::turn(&mut square);
+                for (word, words) in square.iter().enumerate().take((paired - k) / 2) {
+                    let to = &mut panel[((row + k) / 2 + word) * width + first + j..][..columns];
+                    to.copy_from_slice(&words[..columns]);
+                }
+            }
+        }
+        for (j, numbers) in b.iter().enumerate() {
+            for (k, &number) in numbers.iter().enumerate().skip(paired) {
+                let word = &mut panel[(row + k) / 2 * width + first + j];
+                *word = with_half(*word, (row + k) % 2, number);
+            }
         }
     }
 }

@@ -1,11 +1,12 @@
 //! Products in bf16 compared with sums in f64, and an instruction compared with its twin.
 
+use super::rounding::{LANES, PlainLoop, Rounding, RoundingLoop, numbers_at, round_by};
 use super::*;
 use crate::kernels::cpu::cpu;
 use crate::kernels::engine::awkward_pairs;
 use crate::kernels::float::Assign;
 use crate::kernels::gradient::by_tiles;
-use crate::kernels::path::{Implementation, MatrixUnit, ProductEngine};
+use crate::kernels::path::{Implementation, MatrixUnit, ProductEngine, sweep};
 use crate::kernels::picked::{PickedRows, RowSource};
 use crate::kernels::product::product_by_tiles;
 use crate::kernels::products::{GradientRoom, Gradients, LeftMatrix, PackedMatrix, RoundedRows, Transpose};
@@ -66,6 +67,59 @@ fn numbers_are_rounded_to_the_nearest_and_ties_to_even() {
             ours.to_bits() == theirs.to_bits() || ours.is_nan() && theirs.is_nan(),
             "{x:e}: {ours:e} {theirs:e}"
         );
+    }
+}
+
+/// Rounds and transposes a square of numbers in every way.
+struct Ways<'a> {
+    from: &'a [[f32; 2 * LANES]; LANES],
+    out: &'a mut Vec<u32>,
+}
+
+impl RoundingLoop for Ways<'_> {
+    #[inline(always)]
+    fn run<R: Rounding>(self) {
+        let mut square = self.from.map(|row| R::along(&row));
+        self.out.extend(square.as_flattened().iter().map(|x| x.to_bits()));
+        R::turn(&mut square);
+        self.out.extend(square.as_flattened().iter().map(|x| x.to_bits()));
+        for row in self.from {
+            let pairs = R::across(numbers_at(row, 0), numbers_at(row, LANES));
+            self.out.extend(pairs.map(f32::to_bits));
+        }
+    }
+}
+
+#[test]
+fn the_instruction_rounds_and_transposes_as_plain_code() {
+    let mut state = 3u64;
+    for _ in 0..20_000 {
+        let mut next = || {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            let bits = (state >> 32) as u32;
+            // Ties, subnormal numbers, NaN and infinities, and numbers of all kinds.
+            f32::from_bits(match bits % 8 {
+                0 => bits & 0xffff_0000 | 0x8000,
+                1 => bits & 0x807f_ffff,
+                2 => bits | 0x7f80_0000,
+                3 => bits & 0x8000_0000 | 0x7f80_0000,
+                4 => bits & 0x807f_ffff | 0x7f00_0000,
+                _ => bits,
+            })
+        };
+        let from = [[(); 2 * LANES]; LANES].map(|row| row.map(|()| next()));
+        let (mut ours, mut plain) = (vec![], vec![]);
+        round_by(Ways { from: &from, out: &mut ours });
+        sweep(PlainLoop(Ways { from: &from, out: &mut plain }));
+        assert_eq!(ours, plain, "{from:x?}");
+        let words: Vec<u32> =
+            from.as_flattened().chunks(2).map(|x| round(x[0]) | round(x[1]) << 16).collect();
+        assert_eq!(plain[..LANES * LANES], words);
+        let turned = &plain[LANES * LANES..2 * LANES * LANES];
+        assert!((0..LANES * LANES).all(|at| turned[at] == words[at % LANES * LANES + at / LANES]));
+        for (row, pairs) in from.iter().zip(plain[2 * LANES * LANES..].chunks(LANES)) {
+            assert!((0..LANES).all(|at| pairs[at] == round(row[at]) | round(row[at + LANES]) << 16));
+        }
     }
 }
 
@@ -187,14 +241,23 @@ fn parts_of_a_matrix_are_packed_as_the_whole() {
         let whole = packed(engine, b, Transpose::No);
         let mut parts = packed(engine, View::new(&[f32::NAN; 37 * 50], k, n), Transpose::No);
         parts.resize(k, n);
-        for (rows, columns) in [(0..13, 0..50), (13..37, 0..9), (13..37, 9..50)] {
+        let mut others = packed(engine, View::new(&[f32::NAN; 37 * 50], k, n), Transpose::No);
+        others.resize(k, n);
+        for (rows, columns) in [(14..37, 9..50), (0..13, 0..50), (13..14, 0..50), (14..37, 0..9)] {
             let part = b.rows_range(rows.start, rows.end).columns(columns.start, columns.end);
             parts.put(part, Transpose::No, (rows.start, columns.start));
+            let mut turned = vec![0.0; part.rows() * part.width()];
+            for (i, row) in part.iter().enumerate() {
+                row.iter().enumerate().for_each(|(j, &x)| turned[j * part.rows() + i] = x);
+            }
+            let turned = View::new(&turned, part.width(), part.rows());
+            others.put(turned, Transpose::Yes, (rows.start, columns.start));
         }
         let bits = |matrix: &PackedMatrix<f32>| -> Vec<u32> {
             matrix.numbers()[..2 * 32 * matrix.words()].iter().map(|x| x.to_bits()).collect()
         };
         assert_eq!(bits(&whole), bits(&parts), "{engine:?}");
+        assert_eq!(bits(&whole), bits(&others), "{engine:?}, transposed");
     }
 }
 
@@ -253,7 +316,7 @@ fn the_bits_of_a_row_are_its_own() {
 fn gradients_are_sums_over_rounded_rows() {
     for engine in engines() {
         for (rows, k, n) in
-            [(1, 1, 1), (2, 3, 40), (33, 70, 33), (256, 40, 100), (257, 5, 64), (600, 33, 32), (0, 3, 4)]
+            [(1, 1, 1), (2, 3, 40), (33, 70, 33), (256, 40, 100), (257, 5, 64), (600, 33, 300), (0, 3, 4)]
         {
             let (x, dy) = (numbers::<f32>(rows * k, 1), numbers::<f32>(rows * n, 2));
             let (x, dy) = (View::new(&x, rows, k), View::new(&dy, rows, n));

@@ -47,6 +47,14 @@ impl IntegerEngine {
         })
     }
 
+    /// Returns the number of multiply-adds (about twenty microseconds) below which a second thread costs more than it gains.
+    pub(super) fn worth_a_thread(self) -> usize {
+        match self.0 {
+            Tiles | Quads => 1 << 22,
+            Pairs | Plain => 1 << 21,
+        }
+    }
+
     /// Returns whether the engine gives the sums of plain code for codes of every sign, with as many rows as a call takes. An
     /// instruction that does not, such as one that an emulator gets wrong, is not used.
     fn is_exact(self) -> bool {

@@ -282,7 +282,7 @@ impl SequenceConv {
         let padding = ConvGradient::<T>::padding_bytes_of(unit, sizes.input(Self::PADDING).0, k);
         CallMemory::prepared(packed)
             .scratch::<Scratch<T>>(some(!sizes.is_prepared(), packed))
-            .scratch::<Scratch<T>>(some(forward || of_x, threads * ConvRoom::<T>::bytes_of(unit, rows, k)))
+            .scratch::<Scratch<T>>(some(forward || of_x, ConvRoom::<T>::bytes_of(unit, rows, k, threads)))
             .scratch::<Scratch<T>>(some(sizes.wants(Self::FILTER), filter))
             .scratch::<Scratch<T>>(some(of_padding, padding))
     }

@@ -1,0 +1,247 @@
+//! Loops that round numbers to bf16: compiled for the instruction that rounds two vectors, and, as plain code, for every path.
+//! Both give the same bits.
+
+use ::half::bf16;
+
+use super::{round, word};
+use crate::kernels::path::{Arithmetic, Sweep, sweep};
+
+/// The number of words that are rounded or transposed at a time.
+pub(super) const LANES: usize = 16;
+
+/// A vector of words.
+pub(super) type Words = [f32; LANES];
+
+/// How numbers are rounded to bf16, and words are transposed.
+pub(super) trait Rounding {
+    /// Returns pairs: the numbers of `even` first, and the numbers of `odd` at the same places second.
+    fn across(even: [f32; LANES], odd: [f32; LANES]) -> Words;
+    /// Returns pairs of successive numbers.
+    fn along(numbers: &[f32; 2 * LANES]) -> Words;
+    /// Transposes a square of words.
+    fn turn(square: &mut [Words; LANES]);
+}
+
+/// A loop that rounds numbers. Mark `run` and every function that it calls `#[inline(always)]`, as for a
+/// [`Sweep`](crate::kernels::path::Sweep).
+pub(super) trait RoundingLoop {
+    /// Runs the loop.
+    fn run<R: Rounding>(self);
+}
+
+/// Runs a loop by the instruction if this CPU has it, else as plain code.
+#[inline]
+pub(super) fn round_by<L: RoundingLoop>(kernel: L) {
+    #[cfg(target_arch = "x86_64")]
+    if x86::has_instructions() {
+        // SAFETY: the CPU has the instructions.
+        return unsafe { x86::run(kernel) };
+    }
+    sweep(PlainLoop(kernel));
+}
+
+/// A loop that rounds by plain code.
+pub(super) struct PlainLoop<L>(pub(super) L);
+
+impl<L: RoundingLoop> Sweep for PlainLoop<L> {
+    type Output = ();
+    const PORTABLE: bool = false;
+
+    #[inline(always)]
+    fn run<A: Arithmetic>(self) {
+        self.0.run::<PlainCode>();
+    }
+}
+
+/// Rounding by plain code.
+pub(super) struct PlainCode;
+
+impl Rounding for PlainCode {
+    #[inline(always)]
+    fn across(even: [f32; LANES], odd: [f32; LANES]) -> Words {
+        let mut words = [0.0; LANES];
+        words.iter_mut().zip(even).zip(odd).for_each(|((to, even), odd)| *to = word(round(even), round(odd)));
+        words
+    }
+
+    #[inline(always)]
+    fn along(numbers: &[f32; 2 * LANES]) -> Words {
+        let mut words = [0.0; LANES];
+        let pairs = numbers.as_chunks::<2>().0;
+        words.iter_mut().zip(pairs).for_each(|(to, &[even, odd])| *to = word(round(even), round(odd)));
+        words
+    }
+
+    #[inline(always)]
+    fn turn(square: &mut [Words; LANES]) {
+        for row in 0..LANES {
+            for column in row + 1..LANES {
+                (square[row][column], square[column][row]) = (square[column][row], square[row][column]);
+            }
+        }
+    }
+}
+
+/// A number that is, or is rounded to, a bf16 number.
+pub(super) trait ToBf16: Copy + Send + Sync {
+    const ZERO: Self;
+    /// Returns pairs, as [`Rounding::across`] does.
+    fn across<R: Rounding>(even: [Self; LANES], odd: [Self; LANES]) -> Words;
+    /// Returns pairs of successive numbers.
+    fn along<R: Rounding>(numbers: &[Self; 2 * LANES]) -> Words;
+}
+
+impl ToBf16 for f32 {
+    const ZERO: Self = 0.0;
+
+    #[inline(always)]
+    fn across<R: Rounding>(even: [Self; LANES], odd: [Self; LANES]) -> Words {
+        R::across(even, odd)
+    }
+
+    #[inline(always)]
+    fn along<R: Rounding>(numbers: &[Self; 2 * LANES]) -> Words {
+        R::along(numbers)
+    }
+}
+
+impl ToBf16 for bf16 {
+    const ZERO: Self = bf16::ZERO;
+
+    #[inline(always)]
+    fn across<R: Rounding>(even: [Self; LANES], odd: [Self; LANES]) -> Words {
+        let mut words = [0.0; LANES];
+        for ((to, even), odd) in words.iter_mut().zip(even).zip(odd) {
+            *to = word(u32::from(even.to_bits()), u32::from(odd.to_bits()));
+        }
+        words
+    }
+
+    #[inline(always)]
+    fn along<R: Rounding>(numbers: &[Self; 2 * LANES]) -> Words {
+        let mut words = [0.0; LANES];
+        for (to, &[even, odd]) in words.iter_mut().zip(numbers.as_chunks::<2>().0) {
+            *to = word(u32::from(even.to_bits()), u32::from(odd.to_bits()));
+        }
+        words
+    }
+}
+
+/// Returns `N` numbers of a row from `at` on, with zeros beyond the end of the row.
+#[inline(always)]
+pub(super) fn numbers_at<T: ToBf16, const N: usize>(row: &[T], at: usize) -> [T; N] {
+    let rest = &row[at.min(row.len())..];
+    rest.first_chunk().copied().unwrap_or_else(|| {
+        let mut numbers = [T::ZERO; N];
+        numbers.iter_mut().zip(rest).for_each(|(to, &from)| *to = from);
+        numbers
+    })
+}
+
+#[cfg(target_arch = "x86_64")]
+mod x86 {
+    use std::arch::x86_64::{
+        __m512bh, __m512i, _mm512_castpd_ps, _mm512_castps_pd, _mm512_cvtne2ps_pbh, _mm512_loadu_ps,
+        _mm512_loadu_si512, _mm512_permutexvar_epi16, _mm512_setzero_ps, _mm512_shuffle_f32x4,
+        _mm512_storeu_ps, _mm512_unpackhi_pd, _mm512_unpackhi_ps, _mm512_unpacklo_pd, _mm512_unpacklo_ps,
+    };
+    use std::mem::transmute;
+
+    use super::{LANES, Rounding, RoundingLoop, Words};
+
+    /// Returns whether this CPU has the instructions of [`run`].
+    pub(super) fn has_instructions() -> bool {
+        is_x86_feature_detected!("avx512bf16")
+            && is_x86_feature_detected!("avx512f")
+            && is_x86_feature_detected!("avx512vl")
+            && is_x86_feature_detected!("avx512dq")
+            && is_x86_feature_detected!("avx512bw")
+            && is_x86_feature_detected!("avx2")
+            && is_x86_feature_detected!("fma")
+    }
+
+    #[target_feature(enable = "avx512f,avx512vl,avx512dq,avx512bw,avx512bf16,avx2,fma")]
+    pub(super) fn run<L: RoundingLoop>(kernel: L) {
+        kernel.run::<Instructions>();
+    }
+
+    /// Rounding by the instruction `vcvtne2ps2bf16`.
+    struct Instructions;
+
+    /// The even and the odd quarters of two vectors.
+    const EVEN: i32 = 0b10_00_10_00;
+    const ODD: i32 = 0b11_01_11_01;
+    /// For each number of 16 pairs, its place among the first numbers of all pairs, followed by the second numbers.
+    const PAIRS: [u16; 2 * LANES] = {
+        let mut places = [0; 2 * LANES];
+        let mut place = 0;
+        while place < 2 * LANES {
+            places[place] = (place / 2 + place % 2 * LANES) as u16;
+            place += 1;
+        }
+        places
+    };
+
+    // SAFETY (every block): only `run` uses the type, on a CPU that has the instructions; arrays are as large as the vectors.
+    impl Rounding for Instructions {
+        #[inline(always)]
+        fn across(even: [f32; LANES], odd: [f32; LANES]) -> Words {
+            // SAFETY: see above.
+            unsafe {
+                let (even, odd) = (_mm512_loadu_ps(even.as_ptr()), _mm512_loadu_ps(odd.as_ptr()));
+                let halves = transmute::<__m512bh, __m512i>(_mm512_cvtne2ps_pbh(odd, even));
+                let places = _mm512_loadu_si512(PAIRS.as_ptr().cast());
+                transmute::<__m512i, Words>(_mm512_permutexvar_epi16(places, halves))
+            }
+        }
+
+        #[inline(always)]
+        fn along(numbers: &[f32; 2 * LANES]) -> Words {
+            // SAFETY: see above.
+            unsafe {
+                let first = _mm512_loadu_ps(numbers.as_ptr());
+                let second = _mm512_loadu_ps(numbers.as_ptr().add(LANES));
+                transmute::<__m512bh, Words>(_mm512_cvtne2ps_pbh(second, first))
+            }
+        }
+
+        #[inline(always)]
+        fn turn(square: &mut [Words; LANES]) {
+            // SAFETY: see above.
+            unsafe {
+                let mut rows = [_mm512_setzero_ps(); LANES];
+                let mut squares = rows;
+                rows.iter_mut().zip(&*square).for_each(|(to, from)| *to = _mm512_loadu_ps(from.as_ptr()));
+                // Squares of 2 × 2, then of 4 × 4 words in each quarter of a vector.
+                for at in (0..LANES).step_by(2) {
+                    let (a, b) = (rows[at], rows[at + 1]);
+                    (rows[at], rows[at + 1]) = (_mm512_unpacklo_ps(a, b), _mm512_unpackhi_ps(a, b));
+                }
+                for at in (0..LANES).step_by(4) {
+                    for half in 0..2 {
+                        let (a, b) = (rows[at + half], rows[at + half + 2]);
+                        let (a, b) = (_mm512_castps_pd(a), _mm512_castps_pd(b));
+                        squares[at + 2 * half] = _mm512_castpd_ps(_mm512_unpacklo_pd(a, b));
+                        squares[at + 2 * half + 1] = _mm512_castpd_ps(_mm512_unpackhi_pd(a, b));
+                    }
+                }
+                // The quarters of four vectors.
+                for at in 0..4 {
+                    let [a, b, c, d] = [squares[at], squares[at + 4], squares[at + 8], squares[at + 12]];
+                    let (even, odd) = (_mm512_shuffle_f32x4::<EVEN>(a, b), _mm512_shuffle_f32x4::<ODD>(a, b));
+                    let (even_after, odd_after) =
+                        (_mm512_shuffle_f32x4::<EVEN>(c, d), _mm512_shuffle_f32x4::<ODD>(c, d));
+                    let columns = [
+                        _mm512_shuffle_f32x4::<EVEN>(even, even_after),
+                        _mm512_shuffle_f32x4::<EVEN>(odd, odd_after),
+                        _mm512_shuffle_f32x4::<ODD>(even, even_after),
+                        _mm512_shuffle_f32x4::<ODD>(odd, odd_after),
+                    ];
+                    for (quarter, column) in columns.into_iter().enumerate() {
+                        _mm512_storeu_ps(square[4 * quarter + at].as_mut_ptr(), column);
+                    }
+                }
+            }
+        }
+    }
+}
