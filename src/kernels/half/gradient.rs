@@ -2,7 +2,7 @@
 
 use ::half::bf16;
 
-use super::rounding::{LANES, Rounding, RoundingLoop, ToBf16, numbers_at, round_by};
+use super::rounding::{LANES, Rounding, RoundingLoop, ToBf16, numbers_at, put_words, round_by};
 use crate::kernels::float::Assign;
 use crate::kernels::gradient::{
     EngineCpu, GROUP, GradientSizes, NextColumns, SUM_ROWS, TurnColumns, panel_width, part, put,
@@ -105,7 +105,7 @@ impl<N: ToBf16> RoundingLoop for TurnRows<'_, N> {
             }
             R::turn(&mut square);
             for (i, column) in square.iter().enumerate().take(rows[0].len() - first) {
-                to[(first + i) * words + word..][..height].copy_from_slice(&column[..height]);
+                put_words(column, &mut to[(first + i) * words + word..][..height]);
             }
         }
     }

@@ -4,7 +4,7 @@ use std::mem::transmute;
 
 use ::half::bf16;
 
-use super::rounding::{LANES, Rounding, RoundingLoop, ToBf16, Words, numbers_at, round_by};
+use super::rounding::{LANES, Rounding, RoundingLoop, ToBf16, Words, numbers_at, put_words, round_by};
 use super::{round, word};
 use crate::kernels::cpu::cpu;
 use crate::kernels::float::Float;
@@ -101,8 +101,7 @@ impl<N: ToBf16> RoundingLoop for PairRows<'_, N> {
     fn run<R: Rounding>(mut self) {
         for (from, to) in self.from.iter().zip(self.to.iter_mut()) {
             for (chunk, to) in to.chunks_mut(LANES).enumerate() {
-                let words = N::along::<R>(&numbers_at(from, chunk * 2 * LANES));
-                to.copy_from_slice(&words[..to.len()]);
+                put_words(&N::along::<R>(&numbers_at(from, chunk * 2 * LANES)), to);
             }
         }
     }
@@ -150,7 +149,7 @@ impl RoundingLoop for RoundRows<'_> {
                 // SAFETY: both types are 64 bytes of any bits; the first number of a pair is in the lower half, and so comes
                 // first in memory.
                 let rounded = unsafe { transmute::<Words, [bf16; 2 * LANES]>(R::along(&numbers)) };
-                to.copy_from_slice(&rounded[..to.len()]);
+                put_words(&rounded, to);
             }
         }
     }
@@ -220,8 +219,7 @@ impl RoundingLoop for PutPairs<'_> {
             let (even, odd) = (b.row(k), b.row(k + 1));
             let to = &mut panel[(row + k) / 2 * width + first..][..even.len()];
             for (chunk, to) in to.chunks_mut(LANES).enumerate() {
-                let words = R::across(numbers_at(even, chunk * LANES), numbers_at(odd, chunk * LANES));
-                to.copy_from_slice(&words[..to.len()]);
+                put_words(&R::across(numbers_at(even, chunk * LANES), numbers_at(odd, chunk * LANES)), to);
             }
         }
         for k in paired..b.rows() {
@@ -244,6 +242,7 @@ struct TurnPairs<'a> {
 impl RoundingLoop for TurnPairs<'_> {
     #[inline(always)]
     fn run<R: Rounding>(self) {
+        const AHEAD: usize = 8;
         let Self { b, row, panel, width, first } = self;
         let paired = in_pairs(row, b.width());
         for j in (0..b.rows()).step_by(LANES) {
@@ -251,12 +250,16 @@ impl RoundingLoop for TurnPairs<'_> {
             for k in (0..paired).step_by(2 * LANES) {
                 let mut square = [[0.0; LANES]; LANES];
                 for (i, words) in square.iter_mut().enumerate().take(columns) {
-                    *words = R::along(&numbers_at(b.row(j + i), k));
+                    let row = b.row(j + i);
+                    // So many rows are read in turns that the CPU does not foresee the reads.
+                    prefetch::ask_some::<f32, { 2 * LANES }>(
+                        row.as_ptr().wrapping_add(k + AHEAD * 2 * LANES),
+                    );
+                    *words = R::along(&numbers_at(row, k));
                 }
                 R::turn(&mut square);
                 for (word, words) in square.iter().enumerate().take((paired - k) / 2) {
-                    let to = &mut panel[((row + k) / 2 + word) * width + first + j..][..columns];
-                    to.copy_from_slice(&words[..columns]);
+                    put_words(words, &mut panel[((row + k) / 2 + word) * width + first + j..][..columns]);
                 }
             }
         }

@@ -138,6 +138,15 @@ pub(super) fn numbers_at<T: ToBf16, const N: usize>(row: &[T], at: usize) -> [T;
     })
 }
 
+/// Writes the first words of a vector: as many as `to` has places, at most all.
+#[inline(always)]
+pub(super) fn put_words<T: Copy, const N: usize>(words: &[T; N], to: &mut [T]) {
+    match to.first_chunk_mut() {
+        Some(to) => *to = *words,
+        None => to.copy_from_slice(&words[..to.len()]),
+    }
+}
+
 #[cfg(target_arch = "x86_64")]
 mod x86 {
     use std::arch::x86_64::{
