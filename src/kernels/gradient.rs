@@ -23,7 +23,8 @@ const WORTH_A_THREAD: usize = 1 << 20;
 /// block decides the bits of the result, so it is the same on every machine. A packed panel with the rows of one block stays in
 /// the nearest cache; longer sums would lose precision.
 pub const SUM_ROWS: usize = 256;
-/// In bf16, the number of panels of `dy` that are packed together.
+/// In bf16, the number of panels of `dy` that are packed together. Rows of `dy` are far apart in memory, so one panel's part of a
+/// row is too short to be read fast: two panels were slower than four, and eight were no faster.
 pub(super) const GROUP: usize = 4;
 /// `x` is packed if `dy` has at least this number of panels, since the kernel reads `x` once per panel of `dy`.
 const PACKED_FROM: usize = 3;
@@ -447,14 +448,15 @@ pub(super) struct NextColumns<'a> {
 }
 
 impl<'a> NextColumns<'a> {
-    /// Returns the `width` columns that follow the columns up to `end` of the block from row `row` on. With `again`, all columns of
-    /// the block are packed again before the columns of the next block.
-    pub(super) fn after(dy: View<'a, f32>, row: usize, (end, again): (usize, bool), width: usize) -> Self {
+    /// Returns the columns, at most `most`, that follow the columns up to `end` of the block from row `row` on. With `again`, all
+    /// columns of the block are packed again before the columns of the next block.
+    pub(super) fn after(dy: View<'a, f32>, row: usize, (end, again): (usize, bool), most: usize) -> Self {
         let (row, column) = match (end < dy.width(), again) {
             (true, _) => (row, end),
             (false, true) => (row, 0),
             (false, false) => (row + SUM_ROWS, 0),
         };
+        let width = most.min(dy.width() - column);
         Self { dy, row, column, end: dy.rows().min(row + SUM_ROWS), width }
     }
 

@@ -52,7 +52,7 @@ pub struct PackedMatrix<T> {
     pub(super) engine: ProductEngine,
 }
 
-/// Scratch of weight gradients, which the caller keeps between calls. For each thread, the scratch holds a packed panel of
+/// Scratch of weight gradients, which the caller keeps between calls. For each thread, the scratch holds packed panels of
 /// `dy`, packed columns of `x`, and, if the result is transposed, a part of the result before transposition.
 #[derive(Debug, Default)]
 pub struct GradientRoom<T>(pub(super) Vec<Vec<T>>);

@@ -21,6 +21,7 @@ impl<T: Float> ConvRoom<T> {
     /// `k` rows.
     pub fn bytes_of(unit: MatrixUnit, rows: usize, k: usize, threads: usize) -> usize {
         let (stride, block) = tile::<T>(k);
+        // The threads divide the rows, so all tiles together have at most `rows` rows.
         let tiles = stride * rows.min(threads * block) * size_of::<T>();
         tiles + threads * RoundedRows::<T>::bytes_of(unit, rows.min(block), k)
     }

@@ -2,7 +2,7 @@
 
 use ::half::bf16;
 
-use super::rounding::{LANES, Rounding, RoundingLoop, ToBf16, numbers_at, put_words, round_by};
+use super::rounding::{LANES, Rounding, RoundingLoop, ToBf16, numbers_at, put_first, round_by};
 use crate::kernels::float::Assign;
 use crate::kernels::gradient::{
     EngineCpu, GROUP, GradientSizes, NextColumns, SUM_ROWS, TurnColumns, panel_width, part, put,
@@ -38,22 +38,22 @@ pub(in crate::kernels) fn blocks(on: EngineCpu, all: Gradients<'_, f32>, room: &
                 let db = db.as_mut().filter(|_| first == 0);
                 let db = db.map(|(db, assign)| (&mut db[group.clone()], later(*assign)));
                 round_by(PackPairs { dy: dy_part, words, panels, db });
-                let mut ahead = NextColumns::after(dy, row, (group.end, part.end < k), group.len());
+                let mut next = NextColumns::after(dy, row, (group.end, part.end < k), GROUP * width);
                 let tiles = part.len().div_ceil(engine.max_rows(PANEL_VECTORS)) * group.len().div_ceil(width);
                 let share = SUM_ROWS.div_ceil(tiles);
                 for (panel, column) in panels.chunks(words * width).zip(group.clone().step_by(width)) {
                     let columns = column..group.end.min(column + width);
                     let product = PairProduct { engine, left, panel, rows: part.len(), words };
-                    let ahead = &mut || ahead.ask(share);
+                    let prefetch = &mut || next.ask(share);
                     match transpose {
                         Transpose::No => {
                             let dw = dw.reborrow().columns(columns.start, columns.end);
                             let (dw, _) = dw.split_rows(part.start).1.split_rows(part.len());
-                            product.write(dw, later(assign), ahead);
+                            product.write(dw, later(assign), prefetch);
                         }
                         Transpose::Yes => {
                             let extent = Extent2 { rows: part.len(), width: columns.len(), stride: width };
-                            product.write(ViewMut::strided(turned, extent), Assign::Write, ahead);
+                            product.write(ViewMut::strided(turned, extent), Assign::Write, prefetch);
                             let dw = dw.reborrow().columns(part.start, part.end);
                             let (dw, _) = dw.split_rows(columns.start).1.split_rows(columns.len());
                             sweep(TurnColumns { from: turned, width, to: dw, assign: later(assign) });
@@ -105,7 +105,7 @@ impl<N: ToBf16> RoundingLoop for TurnRows<'_, N> {
             }
             R::turn(&mut square);
             for (i, column) in square.iter().enumerate().take(rows[0].len() - first) {
-                put_words(column, &mut to[(first + i) * words + word..][..height]);
+                put_first(column, &mut to[(first + i) * words + word..][..height]);
             }
         }
     }

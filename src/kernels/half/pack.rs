@@ -4,7 +4,7 @@ use std::mem::transmute;
 
 use ::half::bf16;
 
-use super::rounding::{LANES, Rounding, RoundingLoop, ToBf16, Words, numbers_at, put_words, round_by};
+use super::rounding::{LANES, Rounding, RoundingLoop, ToBf16, Words, numbers_at, put_first, round_by};
 use super::{round, word};
 use crate::kernels::cpu::cpu;
 use crate::kernels::float::Float;
@@ -101,7 +101,7 @@ impl<N: ToBf16> RoundingLoop for PairRows<'_, N> {
     fn run<R: Rounding>(mut self) {
         for (from, to) in self.from.iter().zip(self.to.iter_mut()) {
             for (chunk, to) in to.chunks_mut(LANES).enumerate() {
-                put_words(&N::along::<R>(&numbers_at(from, chunk * 2 * LANES)), to);
+                put_first(&N::along::<R>(&numbers_at(from, chunk * 2 * LANES)), to);
             }
         }
     }
@@ -149,7 +149,7 @@ impl RoundingLoop for RoundRows<'_> {
                 // SAFETY: both types are 64 bytes of any bits; the first number of a pair is in the lower half, and so comes
                 // first in memory.
                 let rounded = unsafe { transmute::<Words, [bf16; 2 * LANES]>(R::along(&numbers)) };
-                put_words(&rounded, to);
+                put_first(&rounded, to);
             }
         }
     }
@@ -171,13 +171,19 @@ pub(in crate::kernels) fn put_pairs(
         if from >= to {
             continue;
         }
-        let (first, part) = (from - first, from - column..to - column);
+        let (offset, part) = (from - first, from - column..to - column);
         match transpose {
             Transpose::No => {
-                round_by(PutPairs { b: b.columns(part.start, part.end), row, panel, width, first })
+                round_by(PutPairs { b: b.columns(part.start, part.end), row, panel, width, first: offset })
             }
             Transpose::Yes => {
-                round_by(TurnPairs { b: b.rows_range(part.start, part.end), row, panel, width, first });
+                round_by(TurnPairs {
+                    b: b.rows_range(part.start, part.end),
+                    row,
+                    panel,
+                    width,
+                    first: offset,
+                });
             }
         }
     }
@@ -208,7 +214,7 @@ struct PutPairs<'a> {
 impl RoundingLoop for PutPairs<'_> {
     #[inline(always)]
     fn run<R: Rounding>(self) {
-        /// The rows of a matrix are far apart in memory, so they are prefetched.
+        /// How many rows before a row is read it is prefetched; rows are far apart in memory.
         const AHEAD: usize = 16;
         let Self { b, row, panel, width, first } = self;
         let paired = in_pairs(row, b.rows());
@@ -219,7 +225,7 @@ impl RoundingLoop for PutPairs<'_> {
             let (even, odd) = (b.row(k), b.row(k + 1));
             let to = &mut panel[(row + k) / 2 * width + first..][..even.len()];
             for (chunk, to) in to.chunks_mut(LANES).enumerate() {
-                put_words(&R::across(numbers_at(even, chunk * LANES), numbers_at(odd, chunk * LANES)), to);
+                put_first(&R::across(numbers_at(even, chunk * LANES), numbers_at(odd, chunk * LANES)), to);
             }
         }
         for k in paired..b.rows() {
@@ -242,7 +248,9 @@ struct TurnPairs<'a> {
 impl RoundingLoop for TurnPairs<'_> {
     #[inline(always)]
     fn run<R: Rounding>(self) {
-        const AHEAD: usize = 8;
+        /// How many chunks before a chunk of a row is read it is prefetched. Sixteen rows are read in turn, more than the CPU
+        /// prefetches by itself.
+        const CHUNKS_AHEAD: usize = 8;
         let Self { b, row, panel, width, first } = self;
         let paired = in_pairs(row, b.width());
         for j in (0..b.rows()).step_by(LANES) {
@@ -250,16 +258,15 @@ impl RoundingLoop for TurnPairs<'_> {
             for k in (0..paired).step_by(2 * LANES) {
                 let mut square = [[0.0; LANES]; LANES];
                 for (i, words) in square.iter_mut().enumerate().take(columns) {
-                    let row = b.row(j + i);
-                    // So many rows are read in turns that the CPU does not foresee the reads.
+                    let numbers = b.row(j + i);
                     prefetch::ask_some::<f32, { 2 * LANES }>(
-                        row.as_ptr().wrapping_add(k + AHEAD * 2 * LANES),
+                        numbers.as_ptr().wrapping_add(k + CHUNKS_AHEAD * 2 * LANES),
                     );
-                    *words = R::along(&numbers_at(row, k));
+                    *words = R::along(&numbers_at(numbers, k));
                 }
                 R::turn(&mut square);
                 for (word, words) in square.iter().enumerate().take((paired - k) / 2) {
-                    put_words(words, &mut panel[((row + k) / 2 + word) * width + first + j..][..columns]);
+                    put_first(words, &mut panel[((row + k) / 2 + word) * width + first + j..][..columns]);
                 }
             }
         }

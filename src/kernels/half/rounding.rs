@@ -1,9 +1,14 @@
 //! Loops that round numbers to bf16: compiled for the instruction that rounds two vectors, and, as plain code, for every path.
 //! Both give the same bits.
 
+#[cfg(target_arch = "x86_64")]
+use std::sync::OnceLock;
+
 use ::half::bf16;
 
 use super::{round, word};
+#[cfg(target_arch = "x86_64")]
+use crate::kernels::engine::awkward_pairs;
 use crate::kernels::path::{Arithmetic, Sweep, sweep};
 
 /// The number of words that are rounded or transposed at a time.
@@ -12,9 +17,9 @@ pub(super) const LANES: usize = 16;
 /// A vector of words.
 pub(super) type Words = [f32; LANES];
 
-/// How numbers are rounded to bf16, and words are transposed.
+/// A way to round numbers to bf16 and to transpose words.
 pub(super) trait Rounding {
-    /// Returns pairs: the numbers of `even` first, and the numbers of `odd` at the same places second.
+    /// Returns pairs: pair i has number i of `even` first, and number i of `odd` second.
     fn across(even: [f32; LANES], odd: [f32; LANES]) -> Words;
     /// Returns pairs of successive numbers.
     fn along(numbers: &[f32; 2 * LANES]) -> Words;
@@ -33,11 +38,53 @@ pub(super) trait RoundingLoop {
 #[inline]
 pub(super) fn round_by<L: RoundingLoop>(kernel: L) {
     #[cfg(target_arch = "x86_64")]
-    if x86::has_instructions() {
+    if has_instruction() {
         // SAFETY: the CPU has the instructions.
         return unsafe { x86::run(kernel) };
     }
     sweep(PlainLoop(kernel));
+}
+
+/// Returns whether this CPU has the instruction, and the instruction gives the words of plain code; an emulator may get it wrong.
+#[cfg(target_arch = "x86_64")]
+pub(super) fn has_instruction() -> bool {
+    static HAS: OnceLock<bool> = OnceLock::new();
+    *HAS.get_or_init(|| {
+        x86::has_instructions()
+            && (0..8).all(|seed| {
+                let numbers = awkward_pairs((LANES, 2 * LANES), seed, |at| at % 8);
+                let Some(numbers) = numbers.as_chunks().0.first_chunk() else { return false };
+                let [mut ours, mut plain] = [[[[0.0; LANES]; LANES]; 3]; 2];
+                // SAFETY: the CPU has the instructions.
+                unsafe { x86::run(EveryWay { numbers, words: &mut ours }) };
+                sweep(PlainLoop(EveryWay { numbers, words: &mut plain }));
+                let bits = |x: &f32| x.to_bits();
+                let [ours, plain] = [&ours, &plain].map(|x| x.as_flattened().as_flattened().iter().map(bits));
+                ours.eq(plain)
+            })
+    })
+}
+
+/// A loop that rounds numbers in every way and transposes the words, for comparisons.
+#[cfg(any(test, target_arch = "x86_64"))]
+pub(super) struct EveryWay<'a> {
+    pub(super) numbers: &'a [[f32; 2 * LANES]; LANES],
+    /// Pairs of successive numbers, these pairs transposed, and pairs of the two halves of each row.
+    pub(super) words: &'a mut [[Words; LANES]; 3],
+}
+
+#[cfg(any(test, target_arch = "x86_64"))]
+impl RoundingLoop for EveryWay<'_> {
+    #[inline(always)]
+    fn run<R: Rounding>(self) {
+        let [along, turned, across] = self.words;
+        for ((row, along), across) in self.numbers.iter().zip(along.iter_mut()).zip(across) {
+            *along = R::along(row);
+            *across = R::across(numbers_at(row, 0), numbers_at(row, LANES));
+        }
+        *turned = *along;
+        R::turn(turned);
+    }
 }
 
 /// A loop that rounds by plain code.
@@ -74,16 +121,16 @@ impl Rounding for PlainCode {
 
     #[inline(always)]
     fn turn(square: &mut [Words; LANES]) {
-        for row in 0..LANES {
-            for column in row + 1..LANES {
-                (square[row][column], square[column][row]) = (square[column][row], square[row][column]);
-            }
+        let rows = *square;
+        for (column, to) in square.iter_mut().enumerate() {
+            *to = rows.map(|row| row[column]);
         }
     }
 }
 
 /// A number that is, or is rounded to, a bf16 number.
 pub(super) trait ToBf16: Copy + Send + Sync {
+    /// The number 0.
     const ZERO: Self;
     /// Returns pairs, as [`Rounding::across`] does.
     fn across<R: Rounding>(even: [Self; LANES], odd: [Self; LANES]) -> Words;
@@ -138,12 +185,12 @@ pub(super) fn numbers_at<T: ToBf16, const N: usize>(row: &[T], at: usize) -> [T;
     })
 }
 
-/// Writes the first words of a vector: as many as `to` has places, at most all.
+/// Copies the first elements of a vector into `to`, which has at most `N` elements.
 #[inline(always)]
-pub(super) fn put_words<T: Copy, const N: usize>(words: &[T; N], to: &mut [T]) {
+pub(super) fn put_first<T: Copy, const N: usize>(from: &[T; N], to: &mut [T]) {
     match to.first_chunk_mut() {
-        Some(to) => *to = *words,
-        None => to.copy_from_slice(&words[..to.len()]),
+        Some(to) => *to = *from,
+        None => to.copy_from_slice(&from[..to.len()]),
     }
 }
 
@@ -180,15 +227,15 @@ mod x86 {
     /// The even and the odd quarters of two vectors.
     const EVEN: i32 = 0b10_00_10_00;
     const ODD: i32 = 0b11_01_11_01;
-    /// For each number of 16 pairs, its place among the first numbers of all pairs, followed by the second numbers.
+    /// For each number of 16 pairs, its index in the first numbers of all pairs, followed by the second numbers of all pairs.
     const PAIRS: [u16; 2 * LANES] = {
-        let mut places = [0; 2 * LANES];
-        let mut place = 0;
-        while place < 2 * LANES {
-            places[place] = (place / 2 + place % 2 * LANES) as u16;
-            place += 1;
+        let mut indices = [0; 2 * LANES];
+        let mut i = 0;
+        while i < 2 * LANES {
+            indices[i] = (i / 2 + i % 2 * LANES) as u16;
+            i += 1;
         }
-        places
+        indices
     };
 
     // SAFETY (every block): only `run` uses the type, on a CPU that has the instructions; arrays are as large as the vectors.
@@ -199,8 +246,8 @@ mod x86 {
             unsafe {
                 let (even, odd) = (_mm512_loadu_ps(even.as_ptr()), _mm512_loadu_ps(odd.as_ptr()));
                 let halves = transmute::<__m512bh, __m512i>(_mm512_cvtne2ps_pbh(odd, even));
-                let places = _mm512_loadu_si512(PAIRS.as_ptr().cast());
-                transmute::<__m512i, Words>(_mm512_permutexvar_epi16(places, halves))
+                let indices = _mm512_loadu_si512(PAIRS.as_ptr().cast());
+                transmute::<__m512i, Words>(_mm512_permutexvar_epi16(indices, halves))
             }
         }
 

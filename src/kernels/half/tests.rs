@@ -1,11 +1,11 @@
 //! Products in bf16 compared with sums in f64, and an instruction compared with its twin.
 
-use super::rounding::{LANES, PlainLoop, Rounding, RoundingLoop, numbers_at, round_by};
+use super::rounding::{EveryWay, LANES, PlainLoop, round_by};
 use super::*;
 use crate::kernels::cpu::cpu;
 use crate::kernels::engine::awkward_pairs;
 use crate::kernels::float::Assign;
-use crate::kernels::gradient::by_tiles;
+use crate::kernels::gradient::{bias_gradient, by_tiles};
 use crate::kernels::path::{Implementation, MatrixUnit, ProductEngine, sweep};
 use crate::kernels::picked::{PickedRows, RowSource};
 use crate::kernels::product::product_by_tiles;
@@ -70,28 +70,14 @@ fn numbers_are_rounded_to_the_nearest_and_ties_to_even() {
     }
 }
 
-/// Rounds and transposes a square of numbers in every way.
-struct Ways<'a> {
-    from: &'a [[f32; 2 * LANES]; LANES],
-    out: &'a mut Vec<u32>,
-}
-
-impl RoundingLoop for Ways<'_> {
-    #[inline(always)]
-    fn run<R: Rounding>(self) {
-        let mut square = self.from.map(|row| R::along(&row));
-        self.out.extend(square.as_flattened().iter().map(|x| x.to_bits()));
-        R::turn(&mut square);
-        self.out.extend(square.as_flattened().iter().map(|x| x.to_bits()));
-        for row in self.from {
-            let pairs = R::across(numbers_at(row, 0), numbers_at(row, LANES));
-            self.out.extend(pairs.map(f32::to_bits));
-        }
-    }
-}
-
 #[test]
 fn the_instruction_rounds_and_transposes_as_plain_code() {
+    #[cfg(target_arch = "x86_64")]
+    assert_eq!(
+        rounding::has_instruction(),
+        pairs::has_instruction(),
+        "the instruction differs from plain code"
+    );
     let mut state = 3u64;
     for _ in 0..20_000 {
         let mut next = || {
@@ -108,17 +94,19 @@ fn the_instruction_rounds_and_transposes_as_plain_code() {
             })
         };
         let from = [[(); 2 * LANES]; LANES].map(|row| row.map(|()| next()));
-        let (mut ours, mut plain) = (vec![], vec![]);
-        round_by(Ways { from: &from, out: &mut ours });
-        sweep(PlainLoop(Ways { from: &from, out: &mut plain }));
+        let [mut ours, mut plain] = [[[[0.0; LANES]; LANES]; 3]; 2];
+        round_by(EveryWay { numbers: &from, words: &mut ours });
+        sweep(PlainLoop(EveryWay { numbers: &from, words: &mut plain }));
+        let [ours, plain] =
+            [ours, plain].map(|ways| ways.map(|words| words.map(|row| row.map(f32::to_bits))));
         assert_eq!(ours, plain, "{from:x?}");
-        let words: Vec<u32> =
-            from.as_flattened().chunks(2).map(|x| round(x[0]) | round(x[1]) << 16).collect();
-        assert_eq!(plain[..LANES * LANES], words);
-        let turned = &plain[LANES * LANES..2 * LANES * LANES];
-        assert!((0..LANES * LANES).all(|at| turned[at] == words[at % LANES * LANES + at / LANES]));
-        for (row, pairs) in from.iter().zip(plain[2 * LANES * LANES..].chunks(LANES)) {
-            assert!((0..LANES).all(|at| pairs[at] == round(row[at]) | round(row[at + LANES]) << 16));
+        let [along, turned, across] = plain;
+        for (i, row) in from.iter().enumerate() {
+            for j in 0..LANES {
+                let word = round(row[2 * j]) | round(row[2 * j + 1]) << 16;
+                assert_eq!((along[i][j], turned[j][i]), (word, word));
+                assert_eq!(across[i][j], round(row[j]) | round(row[j + LANES]) << 16);
+            }
         }
     }
 }
@@ -239,25 +227,30 @@ fn parts_of_a_matrix_are_packed_as_the_whole() {
     let b = View::new(&b, k, n);
     for engine in engines() {
         let whole = packed(engine, b, Transpose::No);
-        let mut parts = packed(engine, View::new(&[f32::NAN; 37 * 50], k, n), Transpose::No);
-        parts.resize(k, n);
-        let mut others = packed(engine, View::new(&[f32::NAN; 37 * 50], k, n), Transpose::No);
-        others.resize(k, n);
-        for (rows, columns) in [(14..37, 9..50), (0..13, 0..50), (13..14, 0..50), (14..37, 0..9)] {
-            let part = b.rows_range(rows.start, rows.end).columns(columns.start, columns.end);
-            parts.put(part, Transpose::No, (rows.start, columns.start));
-            let mut turned = vec![0.0; part.rows() * part.width()];
-            for (i, row) in part.iter().enumerate() {
-                row.iter().enumerate().for_each(|(j, &x)| turned[j * part.rows() + i] = x);
+        let from_odd = [(0..13, 0..50), (13..37, 0..9), (13..37, 9..50)];
+        let odd_first = [(13..37, 9..50), (13..37, 0..9), (0..13, 0..50)];
+        let single = [(14..37, 0..50), (0..13, 0..50), (13..14, 0..50)];
+        for order in [from_odd, odd_first, single] {
+            let mut parts = packed(engine, View::new(&[f32::NAN; 37 * 50], k, n), Transpose::No);
+            parts.resize(k, n);
+            let mut others = packed(engine, View::new(&[f32::NAN; 37 * 50], k, n), Transpose::No);
+            others.resize(k, n);
+            for (rows, columns) in order.clone() {
+                let part = b.rows_range(rows.start, rows.end).columns(columns.start, columns.end);
+                parts.put(part, Transpose::No, (rows.start, columns.start));
+                let mut turned = vec![0.0; part.rows() * part.width()];
+                for (i, row) in part.iter().enumerate() {
+                    row.iter().enumerate().for_each(|(j, &x)| turned[j * part.rows() + i] = x);
+                }
+                let turned = View::new(&turned, part.width(), part.rows());
+                others.put(turned, Transpose::Yes, (rows.start, columns.start));
             }
-            let turned = View::new(&turned, part.width(), part.rows());
-            others.put(turned, Transpose::Yes, (rows.start, columns.start));
+            let bits = |matrix: &PackedMatrix<f32>| -> Vec<u32> {
+                matrix.numbers()[..2 * 32 * matrix.words()].iter().map(|x| x.to_bits()).collect()
+            };
+            assert_eq!(bits(&whole), bits(&parts), "{engine:?} {order:?}");
+            assert_eq!(bits(&whole), bits(&others), "{engine:?} {order:?}, transposed");
         }
-        let bits = |matrix: &PackedMatrix<f32>| -> Vec<u32> {
-            matrix.numbers()[..2 * 32 * matrix.words()].iter().map(|x| x.to_bits()).collect()
-        };
-        assert_eq!(bits(&whole), bits(&parts), "{engine:?}");
-        assert_eq!(bits(&whole), bits(&others), "{engine:?}, transposed");
     }
 }
 
@@ -316,23 +309,31 @@ fn the_bits_of_a_row_are_its_own() {
 fn gradients_are_sums_over_rounded_rows() {
     for engine in engines() {
         for (rows, k, n) in
-            [(1, 1, 1), (2, 3, 40), (33, 70, 33), (256, 40, 100), (257, 5, 64), (600, 33, 300), (0, 3, 4)]
+            [(1, 1, 1), (2, 3, 40), (33, 70, 33), (256, 40, 100), (257, 5, 64), (600, 150, 300), (0, 3, 4)]
         {
             let (x, dy) = (numbers::<f32>(rows * k, 1), numbers::<f32>(rows * n, 2));
             let (x, dy) = (View::new(&x, rows, k), View::new(&dy, rows, n));
             let index: Vec<usize> = (0..rows).collect();
             let zeros = vec![0.0; k];
             let picked = RowSource::Picked(PickedRows { x, beside: None, zeros: &zeros, index: &index });
-            let of = |x: RowSource<'_, f32>, transpose: Transpose, threads| {
+            let on = |cpu, x: RowSource<'_, f32>, transpose: Transpose, threads| {
                 let (height, width) = transpose.shape((k, n));
                 let (mut dw, mut db) = (vec![1.0; k * n], vec![f32::NAN; n]);
                 let to = (ViewMut::new(&mut dw, height, width), Assign::Add, transpose);
                 let all =
                     Gradients { unit: Default::default(), x, dy, dw: to, db: Some((&mut db, Assign::Write)) };
-                by_tiles(gradient::blocks, (engine, cpu()), all, &mut GradientRoom::default(), threads);
+                by_tiles(gradient::blocks, (engine, cpu), all, &mut GradientRoom::default(), threads);
                 (dw, db)
             };
+            let of = |x, transpose, threads| on(cpu(), x, transpose, threads);
             let (dw, db) = of(RowSource::Lying(x), Transpose::No, 1);
+            // With a small cache, the columns of x are packed in several parts.
+            for cpu in crate::kernels::cpu::tests::CPUS {
+                assert_eq!(on(cpu, picked, Transpose::No, 2), (dw.clone(), db.clone()), "{engine:?} {cpu:?}");
+            }
+            let mut sums = vec![f32::NAN; n];
+            bias_gradient(dy, &mut sums, Assign::Write, 1);
+            assert_eq!(db, sums, "{engine:?}: the bias is summed as without a weight");
             let mut rounded = vec![::half::bf16::NAN; rows * k];
             round_rows(x, ViewMut::new(&mut rounded, rows, k), false);
             let rounded = RowSource::Rounded(View::new(&rounded, rows, k));
