@@ -38,8 +38,7 @@ fn mpirun(place: &Place, processes: usize, arguments: &[&str]) -> Command {
     let mut command = Command::new("timeout");
     command.args([LIMIT, "mpirun", "--allow-run-as-root", "--oversubscribe", "-n", &processes.to_string()]);
     command.arg(own.get_program()).args(own.get_args()).current_dir(&place.0).stdin(Stdio::null());
-    // A process that is killed while MPI starts may hold a lock of the other component, so that `mpirun` hangs.
-    command.stdout(Stdio::piped()).stderr(Stdio::piped()).env("PMIX_MCA_gds", "hash");
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
     command
 }
 
@@ -280,18 +279,18 @@ fn states(processes: &[u32]) -> String {
     processes.iter().flat_map(threads).map(shown).collect()
 }
 
-/// Waits until a training has ended after a fault in the process `rank`, and ends this process if it is the last one.
+/// Waits until a training has ended after a fault in the process `rank`. Ends what no rank waits for any more: `mpirun`, which
+/// hangs if PMIx 4.2 uses freed memory (a process ended while it connected), and a process that stopped after the end of MPI.
 fn wait_after(child: &mut Child, rank: Option<u32>, fault: &str) {
     let began = Instant::now();
     while child.try_wait().unwrap().is_none() {
-        let left = ranks(child.id());
-        if began.elapsed().as_secs() > 20 && left.len() == 1 && left.first() == rank.as_ref() {
-            // All others have ended without an error, else `mpirun` had ended this process: it stopped after the end of MPI.
-            println!("{fault}: `mpirun` waits for the stopped process alone");
-            send("-KILL", left[0]);
+        let (left, all) = (ranks(child.id()), children(child.id()));
+        if began.elapsed().as_secs() > 20 && left.iter().all(|left| Some(*left) == rank) {
+            println!("{fault}: `mpirun` is left, with {left:?}:\n{}", states(&[&all[..], &left].concat()));
+            all.iter().chain(&left).for_each(|process| send("-KILL", *process));
         }
         if began.elapsed().as_secs() > 60 {
-            let all = [&children(child.id())[..], &left].concat();
+            let all = [all, left].concat();
             let first = states(&all);
             sleep(Duration::from_secs(1));
             panic!("{fault}: no end; all threads, and again after a second:\n{first}\n{}", states(&all));
