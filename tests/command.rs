@@ -34,6 +34,9 @@ mod reports;
 mod snapshots;
 #[path = "command/started.rs"]
 mod started;
+#[cfg(all(unix, feature = "mpi"))]
+#[path = "it/thorough.rs"]
+mod thorough;
 #[path = "command/translate.rs"]
 mod translate;
 #[path = "command/tune.rs"]
