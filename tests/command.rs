@@ -6,6 +6,8 @@
 mod console;
 #[path = "command/ensembles.rs"]
 mod ensembles;
+#[path = "command/figures.rs"]
+mod figures;
 #[path = "command/kinds.rs"]
 mod kinds;
 #[path = "command/limits.rs"]

@@ -48,6 +48,9 @@ pub(crate) fn of_model(model: &Model, flags: &[String]) -> Outcome<Config> {
         }
         set(&mut config, flag)?;
     }
+    if !flags.is_empty() {
+        config.check().usage()?;
+    }
     Ok(config)
 }
 

@@ -107,6 +107,7 @@ impl Recipe for Tag {
             "decoding.length_penalty",
             "decoding.n_best",
             "decoding.scores",
+            "decoding.threshold",
         ]
     }
 
