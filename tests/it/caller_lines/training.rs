@@ -7,6 +7,7 @@ use unpadded::checkpoint::Checkpoint;
 use unpadded::data::{Batch, Field, Loader, Samples, TagScheme, Vocabulary};
 use unpadded::executor::Scope;
 use unpadded::metrics::{ChunkF1, Loss, Metric};
+use unpadded::op::testing;
 use unpadded::optimizer::Sgd;
 use unpadded::parallel::{World, threads};
 use unpadded::predict::{CtcBeam, Predictor, Sampling};
@@ -114,6 +115,9 @@ pub(super) fn calls(calls: &mut Calls) {
     calls.at("Predictor::run_on", || predictor.run_on(&[], &["logits"]));
     calls.at("Predictor::likeliest", || predictor.likeliest(&[], "logits", "nothing"));
     calls.at("Predictor::likeliest", || predictor.likeliest(&[], "logits", "labels"));
+    calls.at("models::check_gradients", || testing::check_gradients(Builder::new(), &[], &|_, _| vec![]));
+    let own = predictor.clone();
+    calls.at("Predictor::metric", || own.metric("nothing", |vars| Loss::new(vars[0])).map(drop));
     calls.at("Predictor::evaluate", || predictor.evaluate(&Nothing));
     calls.at("Predictor::vocabulary", || predictor.vocabulary("nothing").map(drop));
     calls.at("Checkpoint::restore", || checkpoint.restore(&mut scope));
