@@ -214,14 +214,16 @@ impl Model {
     }
 
     /// Answers each text with a label, tags or a translation; a language model continues each text with the most
-    /// probable tokens.
+    /// probable tokens. The answer to a record without a text is [`Answer::Empty`]: a blank text, or a pair of which one
+    /// text is blank.
     ///
     /// # Errors
     /// If a vocabulary is missing in the checkpoint, if a computed value is not a number, or if a text does not fit the
     /// memory limit.
     #[track_caller]
     pub fn predict<T: AsRef<str>>(&self, texts: &[T]) -> Result<Vec<Answer>> {
-        let texts: Vec<&str> = texts.iter().map(AsRef::as_ref).collect();
+        let asked: Vec<&str> = texts.iter().map(AsRef::as_ref).collect();
+        let texts: Vec<&str> = asked.iter().copied().filter(|text| !self.trained.is_empty(text)).collect();
         // Texts are answered in chunks of 256, since all computed values of a chunk are in memory.
         let mut answers = Vec::with_capacity(texts.len());
         let mut left: Vec<&[&str]> = texts.chunks(TOGETHER).rev().collect();
@@ -240,7 +242,12 @@ impl Model {
                 separator.clone_from(own);
             }
         }
-        Ok(answers)
+        let mut found = answers.into_iter();
+        let answer = |text: &&str| match self.trained.is_empty(text) {
+            true => Some(Answer::Empty),
+            false => found.next(),
+        };
+        Ok(asked.iter().map_while(answer).collect())
     }
 
     /// Continues a text by `tokens` tokens with a language model, and returns the new text; `sampling` decides how
