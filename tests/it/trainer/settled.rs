@@ -6,13 +6,15 @@ use unpadded::layers::init;
 use unpadded::ops::{BagPool, LookupBag};
 use unpadded::optimizer::{AdamW, Optimizer};
 use unpadded::program::VarId;
-use unpadded::store::{Consistency, KeyValueStore, LocalStore, LocalWorker, StoreTrainer, WorldStore, share};
+use unpadded::store::{KeyValueStore, StoreTrainer, WorldStore, share};
 use unpadded::tensor::StorageKind;
 use unpadded::{Program, Registry, Var, Variable};
 
 use super::processes::{Made, on_ranks, state};
 use super::*;
 use crate::step_blocks::generator::{Dice, optimizer};
+use crate::store::{alone, store};
+use crate::store_world::workers;
 use crate::thorough::times;
 
 const HEIGHT: usize = 20;
@@ -223,13 +225,8 @@ impl Shared {
         let (registry, mut program) = (net.registry(), net.finish()?);
         drawn_optimizer(seed).minimize(&mut program, &registry, loss.id())?;
         let shared = Self { program, registry, loss: loss.id(), data: batches(seed) };
-        share(&shared.program, &mut Scope::new(), &mut shared.local(1).remove(0))?;
+        share(&shared.program, &mut Scope::new(), &mut alone(&store(1)))?;
         Ok(shared)
-    }
-
-    fn local(&self, size: usize) -> Vec<LocalWorker> {
-        let store = LocalStore::new(&self.registry, size).unwrap();
-        store.workers(size, Consistency::Synchronous).unwrap()
     }
 
     /// Trains on one worker's sentences of every batch; returns the losses and the values, after saving them if `to` is a file.
@@ -262,25 +259,24 @@ impl Shared {
         (losses, names.iter().map(|name| scope.get(name).unwrap()).collect())
     }
 
-    /// Trains with as many workers, on ranks and on threads, from a saved set or from the start; all have the same bits.
+    /// Trains on ranks and on as many threads, from a saved set or from the start; both have the same bits.
     fn same(&self, name: &str, size: usize, steps: std::ops::Range<u64>, [from, to]: [Option<&PathBuf>; 2]) {
+        let begin = |store: &mut dyn KeyValueStore| {
+            share(&self.program, &mut Scope::new(), store)?;
+            from.map_or(Ok(()), |from| store.restore(from))
+        };
         let ranks = on_ranks(size, |world| {
             let rank = world.rank();
             let mut store = WorldStore::new(&self.registry, world);
-            share(&self.program, &mut Scope::new(), &mut store).unwrap();
-            from.map_or(Ok(()), |from| store.restore(from)).unwrap();
+            begin(&mut store).unwrap();
             self.train(store, (rank, size), steps.clone(), to)
         });
-        let mut workers = self.local(size);
-        share(&self.program, &mut Scope::new(), &mut workers[0]).unwrap();
-        from.map_or(Ok(()), |from| workers[0].restore(from)).unwrap();
-        let workers = std::thread::scope(|scope| {
-            let steps = &steps;
-            let run = |(number, worker)| {
-                scope.spawn(move || self.train(worker, (number, size), steps.clone(), None))
-            };
-            let running: Vec<_> = workers.into_iter().enumerate().map(run).collect();
-            running.into_iter().map(|one| one.join().unwrap()).collect::<Vec<_>>()
+        let workers = workers(size, |number, mut worker| {
+            if number == 0 {
+                begin(&mut worker).unwrap();
+            }
+            worker.sum(&[]).unwrap();
+            self.train(worker, (number, size), steps.clone(), None)
         });
         for (number, (rank, worker)) in ranks.iter().zip(&workers).enumerate() {
             assert_eq!(rank.0, worker.0, "{name}: losses of worker {number} of {size}");
