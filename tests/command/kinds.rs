@@ -290,7 +290,7 @@ fn every_optimizer_schedule_and_average_trains_and_is_resumed() {
         let resume = ["train", "--quiet", "--resume", &run];
         if over_all.contains(&settings[0]) {
             let log = place.0.join(&run).join("metrics.jsonl");
-            let before = fs::read(&log).unwrap();
+            let before = std::fs::read(&log).unwrap();
             let said = place.refused(&[&resume[..], &["--epochs", "2"]].concat());
             for part in [
                 "learning-rate schedule: expected the schedule of the model being built for the ",
@@ -303,7 +303,7 @@ fn every_optimizer_schedule_and_average_trains_and_is_resumed() {
             ] {
                 assert!(said.contains(part), "{said}");
             }
-            assert!(fs::read(&log).unwrap() == before, "{settings:?}");
+            assert!(std::fs::read(&log).unwrap() == before, "{settings:?}");
             let said = place.given(&["train", "--resume", &run], "").stderr;
             let said = String::from_utf8(said).unwrap();
             assert!(said.contains("the training is complete"), "{said}");
