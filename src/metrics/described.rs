@@ -169,6 +169,10 @@ fn made(desc: &MetricDesc, program: &Program, registry: &Registry) -> Result<Box
             let tags = attributes.texts(TAGS)?.into_iter().map(str::to_owned).collect();
             Box::new(ChunkF1::of(found, there, scheme, tags)?.named(name))
         }
+        (OWN, _) => {
+            let error = wrong("the definition of this metric", "only its name and variables".to_owned());
+            return Err(error.noted_in_code("`Predictor::metric` defines a metric of your own"));
+        }
         (kind, vars) => {
             let expected = "a kind that this release knows, and its variables";
             return Err(wrong(expected, format!("`{kind}` of {}", vars.len())));

@@ -67,29 +67,21 @@ impl Predictor {
         if metrics.is_empty() {
             return Err(Error::of(ErrorKind::Program, "metrics of the checkpoint", "at least one", "none"));
         }
-        let is_missing = |desc: &MetricDesc| desc.kind == OWN && !self.own.contains_key(&desc.name);
-        if let Some(loss) = metrics.first().filter(|desc| is_missing(desc)) {
-            let (what, expected) = (format!("metric `{}`", loss.name), "the definition of this metric");
-            let error = Error::of(
-                ErrorKind::Program,
-                what,
-                expected,
-                "only its name and variables, in the checkpoint",
-            );
-            return Err(error.noted_in_code("`Predictor::metric` defines a metric of your own"));
-        }
-        let missing = metrics.iter().filter(|desc| is_missing(desc)).map(|desc| desc.name.clone()).collect();
-        let made = |desc: &MetricDesc| {
+        let (mut measures, mut missing) = (Vec::new(), Vec::new());
+        for desc in metrics {
             let what = match self.own.get(&desc.name) {
                 Some(make) => own(desc, scored, make)?,
+                // Without the first metric, the loss, another metric would be the first score.
+                None if desc.kind == OWN && !measures.is_empty() => {
+                    missing.push(desc.name.clone());
+                    continue;
+                }
                 None => metric_of(desc, scored, registry)?,
             };
-            Ok(Measure { what, line })
-        };
-        let known = metrics.iter().filter(|desc| !is_missing(desc));
-        let mut metrics: Vec<Measure> = known.map(made).collect::<Result<_>>()?;
+            measures.push(Measure { what, line });
+        }
         let mut wanted: Vec<VarId> =
-            metrics.iter().flat_map(|metric| metric.variables()).map(Var::id).collect();
+            measures.iter().flat_map(|metric| metric.variables()).map(Var::id).collect();
         let looked_at = wanted.clone();
         wanted.retain(|&var| !scored.var(var).persistable);
         wanted.extend(carried.iter().map(|state| state.after));
@@ -99,8 +91,8 @@ impl Predictor {
         let executor = Executor::on(scored, registry, &wanted, self.started()?.clone())?;
         let (mut runner, mut weights) = (BatchRunner::new(executor, looked_at.into_iter()), weights.clone());
         runner.check(data)?;
-        runner.infer_all(&mut weights, data, None, &mut metrics)?;
-        Ok(Scores(scores(&metrics).0, missing))
+        runner.infer_all(&mut weights, data, None, &mut measures)?;
+        Ok(Scores(scores(&measures).0, missing))
     }
 }
 

@@ -243,7 +243,12 @@ fn a_metric_of_the_users_own_is_defined_again() {
     let mut own_loss = bare.clone();
     own_loss.metrics.remove(0);
     let error = Predictor::new(own_loss, &ops::catalogue()).unwrap().evaluate(&texts(60..97)).unwrap_err();
-    assert!(error.to_string().contains("metric `rows`: expected the definition of this metric"), "{error}");
+    assert!(
+        error
+            .to_string()
+            .contains("metric: expected the definition of this metric, got only its name and variables"),
+        "{error}"
+    );
 }
 
 #[test]
