@@ -353,10 +353,6 @@ impl TrainedModel for Classifier {
         Some(Query { asking: QuestionKind::Text, columns: COLUMNS, adds })
     }
 
-    fn is_empty(&self, text: &str) -> bool {
-        self.reader.parts.lack_text(text)
-    }
-
     fn answers(&self, predictor: &Predictor, texts: &[&str], _: &DecodingConfig) -> Result<Vec<Answer>> {
         let Outputs { values, attention, width } = self.found(predictor, texts)?;
         let mut weights = attention.iter().flatten();
