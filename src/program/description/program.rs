@@ -5,7 +5,7 @@ use std::panic::Location;
 use super::names::Names;
 use super::op_desc::{OpDesc, Role, SlotVars};
 use super::var_desc::{StopGradient, VarDesc, VarKind, VarRole};
-use crate::error::{AtCaller, Error, ErrorKind, Place, Result, is_own};
+use crate::error::{AtCaller, Error, ErrorKind, Result, is_own};
 use crate::operator::attributes::Attributes;
 use crate::operator::extent::{BlockId, Extent, LevelId, Spec, VarId};
 use crate::operator::facts::Reach;
@@ -277,14 +277,9 @@ impl Program {
         block: BlockId,
         request: Append<'_>,
     ) -> Result<Vec<Vec<VarId>>> {
-        let number = self.block(block).ops.len();
-        let place = Place {
-            operator: Some(format!("{} #{number}", request.kind)),
-            block: (block.0 > 0).then_some(block.0 as usize),
-            caller: Some(request.caller.clone()).filter(|caller| !caller.is_empty()),
-            variable: None,
-        };
-        self.try_append(registry, block, request).map_err(|e| e.at(place)).at_caller()
+        let (kind, caller) = (request.kind.to_owned(), request.caller.clone());
+        let appended = self.try_append(registry, block, request);
+        appended.map_err(|e| e.at(self.next_place(block, &kind, caller))).at_caller()
     }
 
     fn try_append(

@@ -395,9 +395,8 @@ impl Program {
             }
             let place = || Place {
                 operator: Some(format!("{} #{number}", op.kind)),
-                block: (block.0 > 0).then_some(block.0 as usize),
                 caller: Some(op.caller.clone()),
-                variable: None,
+                ..self.inside(block)
             };
             self.shapes(registry, block, &runs, op).map_err(|e| e.at(place()))?;
         }
