@@ -198,7 +198,8 @@ impl Predict {
                 "--json: expected lines of standard input, got the file `{file}`: its answers have its own format"
             ));
         }
-        let config = super::file::of_model(&model, &self.set)?;
+        let mut config = super::file::of_model(&model, &self.set)?;
+        config.run.threads = self.threads;
         config.check().usage()?;
         let model = model.answering(&config).memory_limit(self.memory.bytes());
         let batch = self.batch.max(1);

@@ -70,12 +70,7 @@ pub(super) trait TrainedModel: Send + Sync {
     /// does not answer records.
     fn asked(&self, predictor: &Predictor, decoding: &DecodingConfig) -> Option<Query>;
 
-    /// Returns whether a record has no text, so that its answer is empty: the record is blank, or one of its texts is.
-    fn is_empty(&self, text: &str) -> bool {
-        text.trim().is_empty()
-    }
-
-    /// Returns one answer for each text; no text is empty.
+    /// Returns one answer for each text; no text is blank.
     fn answers(
         &self,
         predictor: &Predictor,

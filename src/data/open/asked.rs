@@ -292,57 +292,59 @@ impl AnswerPlan {
         options: &mut ReadOptions,
         known: KnownColumns<'_>,
     ) -> Result<Option<Self>> {
-        let mut told = options.told.clone().unwrap_or_default();
-        let format = if guess.format == FileFormat::Columns { FileFormat::Tsv } else { guess.format };
-        let is_set = told.format.is_some() || told.separator.is_some() || format == FileFormat::Csv;
-        let mut of = ReadOptions { format: Some(format), header: told.header, ..options.clone() };
-        let rows = table::Table::first_rows(file, format, &of)?;
-        let width = rows.first().map_or(0, Vec::len);
+        let (mut told, mut guess) = (options.told.clone().unwrap_or_default(), guess.clone());
+        let is_open = guess.format == FileFormat::Columns;
+        guess.format = if is_open { FileFormat::Tsv } else { guess.format };
+        let is_set = told.format.is_some() || told.separator.is_some() || guess.format == FileFormat::Csv;
+        let mut of =
+            ReadOptions { format: Some(guess.format), header: told.header, tokens: None, ..options.clone() };
+        let rows = table::Table::first_rows(file, guess.format, &of)?;
+        let (width, running) = (rows.first().map_or(0, Vec::len), running(&rows));
         let mut text = Column { what: "text", given: known.words, known: TEXT };
         let header = by_header(&file.name(), &rows, &text, of.header)?.map(|(name, _)| name);
-        let header = header.filter(|_| width > 1 || guess.format != FileFormat::Columns);
-        let running = running(&rows);
+        let header = header.filter(|_| width > 1 || !is_open);
         let at = header.as_ref().and_then(|name| rows.first()?.iter().position(|cell| cell.trim() == name));
+        // A name of a column does not occur again below: the first word of a sentence may be a known name, too.
+        let again = |(at, cell): (usize, &String)| rows.iter().skip(1).any(|row| row.get(at) == Some(cell));
+        let is_named = || rows.first().is_some_and(|first| !first.iter().enumerate().any(again));
         let is_table = is_set
-            || match at {
-                Some(at) => running.contains(&at) || !Columns::are_sentences(file, known)?,
-                None => !running.is_empty() && width > 1 && !Columns::are_sentences(file, known)?,
-            };
+            || at.is_some_and(|at| running.contains(&at))
+            || (width > 1
+                && if at.is_some() { is_named() } else { !running.is_empty() && has_tabs(file)? }
+                && !Columns::are_sentences(file, known)?);
         if !is_table {
             return Ok(None);
         }
         let number = running.first().map(|at| (at + 1).to_string());
-        if header.is_none() && known.words.is_none() && width > 1 {
+        if at.is_none() && known.words.is_none() && width > 1 {
             if running.len() != 1 {
+                let what = format!("column of the texts in file `{}`", file.name());
                 let expected = "a header with a known name, such as `text`, or one column with several words per cell: set `data.text` to the name or the number (from 1) of the column";
                 let got = format!("{} such columns of {width}", running.len());
-                return Err(Error::of(
-                    ErrorKind::Format,
-                    format!("column of the texts in file `{}`", file.name()),
-                    expected,
-                    got,
-                ));
+                return Err(Error::of(ErrorKind::Format, what, expected, got));
             }
             text.given = number.as_deref();
         }
         told.text = known.words.map(str::to_owned).into_iter().collect();
-        (of.told, of.tokens) = (Some(told), None);
+        of.told = Some(told);
         let label = Column { what: "label", given: None, known: LABEL };
-        let make = |text: String| alone(one_line(&text));
-        let plan = Self::table(file, guess, &mut of, (&[text], label), make)?;
+        let plan = Self::table(file, &guess, &mut of, (&[text], label), |text| alone(one_line(&text)))?;
         *options = of;
         Ok(Some(plan))
     }
 }
 
-/// Returns the columns that have several words in more than half of the cells below the first record, counted from 0.
+/// Returns whether there are tabs in the first lines.
+fn has_tabs(file: &TextFile) -> Result<bool> {
+    let line = |line: &str| Ok(line.contains('\t').then_some(()));
+    Ok(file.first_records(OneLine(line))?.next().is_some())
+}
+
+/// Returns the columns that have several words in at least half of the records, counted from 0.
 fn running(rows: &[Vec<String>]) -> Vec<usize> {
-    let below = rows.get(usize::from(rows.len() > 1)..).unwrap_or_default();
-    let several = |at: usize| {
-        let cell = |row: &&Vec<String>| row.get(at).is_some_and(|cell| cell.split_whitespace().nth(1).is_some());
-        below.iter().filter(cell).count() * 2 > below.len()
-    };
-    (0..rows.first().map_or(0, Vec::len)).filter(|&at| several(at)).collect()
+    let several = |cell: &String| cell.split_whitespace().nth(1).is_some();
+    let count = |at: usize| rows.iter().filter(|row| row.get(at).is_some_and(several)).count();
+    (0..rows.first().map_or(0, Vec::len)).filter(|&at| count(at) * 2 >= rows.len()).collect()
 }
 
 fn alone(text: String) -> SentenceWords {

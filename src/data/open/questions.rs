@@ -203,6 +203,11 @@ impl Questions {
         }
     }
 
+    /// Returns whether the records of words ([`QuestionKind::Words`]) are texts in a column or field of their own.
+    pub(crate) fn are_to_tag(&self) -> bool {
+        !self.read_as.text.is_empty()
+    }
+
     /// Returns whether the output consists of lines of text; `false` for a Parquet file, which gives Parquet output.
     pub fn has_lines(&self) -> bool {
         matches!(self.records, Records::Lines(_))

@@ -346,10 +346,6 @@ impl TrainedModel for Classifier {
         Some(Query { asking: QuestionKind::Text, columns: COLUMNS, adds })
     }
 
-    fn is_empty(&self, text: &str) -> bool {
-        self.reader.parts.lack_text(text)
-    }
-
     fn answers(
         &self,
         predictor: &Predictor,

@@ -57,16 +57,6 @@ impl TextColumns {
         let second = if self.pair { cells.pop() } else { None };
         Ok((cells, second))
     }
-
-    /// Returns whether a record is blank, or lacks one of its texts. The first text may consist of several columns; a
-    /// text is missing if all its columns are blank.
-    pub(super) fn lack_text(&self, text: &str) -> bool {
-        let blank = |cell: &str| cell.trim().is_empty();
-        let lacking = |(first, second): (Vec<&str>, Option<&str>)| {
-            first.into_iter().all(blank) || second.is_some_and(blank)
-        };
-        blank(text) || self.split(text).is_ok_and(lacking)
-    }
 }
 
 /// A reader of records: the tokenizer, the vocabularies, and the columns of the texts.
@@ -231,20 +221,5 @@ mod tests {
         assert_eq!(parts(2, true).split("a\tb\tc").unwrap(), (vec!["a", "b"], Some("c")));
         let said = parts(1, true).split("a").unwrap_err().to_string();
         assert_eq!(said, "texts of a record: expected 2, separated by tabs, as in the training, got 1");
-        // A pair lacks a text if either side is blank; of a text of several columns, one is enough.
-        for (columns, pair, text, lacks) in [
-            (1, false, "a\t", false),
-            (1, false, " \t", true),
-            (2, false, "\ta", false),
-            (2, false, "\t ", true),
-            (1, true, "a\t", true),
-            (1, true, " \tb", true),
-            (1, true, "a\tb", false),
-            (1, true, "a", false),
-            (2, true, "\ta\tb", false),
-            (2, true, "a\tb\t", true),
-        ] {
-            assert_eq!(parts(columns, pair).lack_text(text), lacks, "{columns} {pair} {text:?}");
-        }
     }
 }
