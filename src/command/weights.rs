@@ -11,6 +11,7 @@ use super::outcome::{Ending, Outcome, UsageError, bad, fresh};
 use super::scores::Table;
 use super::terminal::{self, Console};
 use unpadded::formats::safetensors::{self, Names};
+use unpadded::ops;
 
 #[derive(Args)]
 struct Renamed {
@@ -65,9 +66,9 @@ impl Export {
             ));
         }
         let of = |e: unpadded::Error| e.noted(format!("in `{}`", self.which.path.display()));
-        let model = self.which.checkpoint()?.for_inference().map_err(of).usage()?;
+        let model = self.which.checkpoint()?.for_inference(&ops::catalogue()).map_err(of).usage()?;
         let before = model.to_bytes().usage()?.len();
-        let model = model.quantize().map_err(of).usage()?;
+        let model = model.quantize(&ops::catalogue()).map_err(of).usage()?;
         model.save(&self.file).usage()?;
         let after = std::fs::metadata(&self.file)?.len();
         let mut table = Table::new("", &["parameter", "shape", "stored as"]);
@@ -103,7 +104,7 @@ impl Export {
             ));
         }
         let checkpoint = self.which.checkpoint()?;
-        safetensors::export(&checkpoint, &names, &self.file).usage()?;
+        safetensors::export(&checkpoint, &ops::catalogue(), &names, &self.file).usage()?;
         let mut table = Table::new("", &["parameter", "names in the file"]);
         let rows = names.table(&checkpoint.program).usage()?;
         table.rows.extend(rows.into_iter().map(|(ours, theirs)| vec![ours, theirs.join(", ")]));

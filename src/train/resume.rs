@@ -247,7 +247,7 @@ impl Trainer {
             // moves of rows are applied, and averages are used if there are any.
             whole.best = self.parameters()?;
         }
-        let bare = whole.for_inference()?;
+        let bare = whole.for_inference(&self.registry)?;
         for (name, value) in &bare.tensors {
             value.check_finite("parameter of the model").map_err(|e| e.variable(name))?;
         }
