@@ -31,7 +31,7 @@ const STOPPED: &str = "stopped_amid_a_message";
 /// The time limit of one `mpirun`.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// The deadline of a world whose last rank gets a signal, and the time in which all ranks end.
+/// The deadline of a world whose last rank gets a signal, and the time by which all ranks have ended.
 const DEADLINE: Duration = Duration::from_secs(3);
 const ENDED: Duration = Duration::from_secs(12);
 
@@ -144,7 +144,7 @@ fn struck_complaint(run: &Run, case: &str, ranks: usize, took: Duration, cores: 
         _ if case.starts_with("STOP") => "within 3.0 s, got",
         _ => "",
     };
-    let ended = run.status.is_some_and(|status| !status.success()) && took < 2 * ENDED;
+    let ended = run.status.is_some_and(|status| !status.success()) && took < ENDED + DEADLINE;
     let right = ended && run.printed.contains(message) && cores < most;
     let found = format!("{:?} after {took:?}, {cores:.1} of {most:.1} s of processor time", run.status);
     (!right).then(|| format!("{found}; expected `{message}`\n{}", run.printed))

@@ -13,6 +13,7 @@
 //! cannot be ended, so a [watchdog](watched) ends the process at the deadline.
 
 use std::collections::BTreeSet;
+use std::io::Write as _;
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
@@ -103,13 +104,15 @@ fn watched<T>(doing: &'static str, deadline: Duration, call: impl FnOnce() -> T)
         }
         // Before the start of MPI, only the launcher's environment has the rank.
         let rank = ["PMIX_RANK", "PMI_RANK"].into_iter().find_map(|name| std::env::var(name).ok());
-        eprintln!(
+        let message = format!(
             "rank {}: {doing}: expected every process to reach it within {:.1} s, got a wait for at least one process: a process \
-             is stopped, or a host or the network between the hosts hangs; `ps -eo pid,stat,args` on each host prints state T \
-             for a stopped process",
+             is or was stopped, or a host or the network between the hosts hangs; `ps -eo pid,stat,args` on each host prints \
+             state T for a stopped process\n",
             rank.as_deref().unwrap_or("unknown"),
             deadline.as_secs_f64()
         );
+        // One write, since several ranks write at the same time.
+        let _ = std::io::stderr().write_all(message.as_bytes());
         // Functions that run at a usual exit belong to the MPI library, too, and might wait for the call.
         signal_hook::low_level::exit(1);
     };

@@ -260,10 +260,14 @@ fn other_commands_are_of_one_process() {
     }
 }
 
-/// Returns the ranks of an `mpirun` under `timeout`: the processes that already run the command.
-fn ranks(timeout: u32) -> Vec<u32> {
+/// Returns whether a process runs the command: `mpirun` has started it, and it has not ended.
+fn runs(process: &u32) -> bool {
     let own = fs::canonicalize(env!("CARGO_BIN_EXE_unpadded")).unwrap();
-    let runs = |rank: &u32| fs::read_link(format!("/proc/{rank}/exe")).is_ok_and(|exe| exe == own);
+    fs::read_link(format!("/proc/{process}/exe")).is_ok_and(|program| program == own)
+}
+
+/// Returns the ranks of an `mpirun` under `timeout`.
+fn ranks(timeout: u32) -> Vec<u32> {
     children(timeout).into_iter().flat_map(children).filter(runs).collect()
 }
 
@@ -331,7 +335,7 @@ fn random_faults_end_all() {
         let (code, said) = ended(&child.wait_with_output().unwrap());
         failed += u32::from(code != Some(0));
         let ends = Instant::now();
-        while found.iter().any(|rank| fs::exists(format!("/proc/{rank}")).unwrap()) {
+        while found.iter().any(runs) {
             assert!(ends.elapsed().as_secs() < 5, "{fault}: {}\n{said}", states(&found));
         }
         // Whatever the fault has left behind is complete.
