@@ -52,11 +52,7 @@ impl Bleu {
         Self { name: "BLEU".to_owned(), variables: Vec::new(), sums: [0.0; 2 * LONGEST + 2] }
     }
 
-    /// Sets the name of the metric (default: `BLEU`).
-    #[must_use]
-    pub fn named(self, name: &str) -> Self {
-        Self { name: name.to_owned(), ..self }
-    }
+    options_of_metric! { "`BLEU`" }
 
     /// Adds a text and its reference, tokenized by [`tokens_13a`].
     pub fn texts(&mut self, found: &str, reference: &str) {

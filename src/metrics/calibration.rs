@@ -64,18 +64,7 @@ impl CalibrationError {
         Self { bins, sums: Sums::new(bins.checked_mul(3)), ..self }
     }
 
-    /// Ignores the rows with the label `label`.
-    #[must_use]
-    pub fn ignoring(mut self, label: i64) -> Self {
-        self.classified.ignore = Some(label);
-        self
-    }
-
-    /// Sets the name of the metric (default: `calibration error`).
-    #[must_use]
-    pub fn named(self, name: &str) -> Self {
-        Self { name: name.to_owned(), ..self }
-    }
+    options_of_metric! { "`calibration error`", classified }
 
     /// Returns the bins that have rows, by ascending probability, for a reliability diagram.
     pub fn reliability(&self) -> Vec<CalibrationBin> {
@@ -89,21 +78,7 @@ impl CalibrationError {
 }
 
 impl Metric for CalibrationError {
-    fn name(&self) -> &str {
-        &self.name
-    }
-
-    fn variables(&self) -> Vec<Var> {
-        self.classified.variables()
-    }
-
-    fn better(&self) -> Better {
-        Better::Lower
-    }
-
-    fn unit(&self) -> Unit {
-        Unit::Share
-    }
+    fields_of_metric! { Lower, Share, [classified.logits, classified.labels] }
 
     fn update(&mut self, values: &[Variable], _: usize) -> Result<()> {
         let rows = self.classified.rows(&self.name, values)?;
@@ -138,10 +113,6 @@ impl Metric for CalibrationError {
         let rows: f64 = self.sums.known().chunks_exact(3).map(|bin| bin[0]).sum();
         let off: f64 = self.sums.known().chunks_exact(3).map(|bin| (bin[2] - bin[1]).abs()).sum();
         if rows > 0.0 { off / rows } else { 0.0 }
-    }
-
-    fn sums(&mut self) -> &mut [f64] {
-        self.sums.all()
     }
 
     fn kind(&self) -> Option<MetricKind> {

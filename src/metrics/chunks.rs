@@ -71,11 +71,7 @@ impl ChunkF1 {
         Ok(Self { name, found, there, scheme, tags: tags.into(), kinds: kinds.into_iter().collect(), sums })
     }
 
-    /// Sets the name (default: `chunk F1`).
-    #[must_use]
-    pub fn named(self, name: &str) -> Self {
-        Self { name: name.to_owned(), ..self }
-    }
+    options_of_metric! { "`chunk F1`" }
 
     /// Precision: the share of the predicted chunks that are right; 0 without predicted chunks.
     pub fn precision(&self) -> f64 {
@@ -96,21 +92,7 @@ impl ChunkF1 {
 }
 
 impl Metric for ChunkF1 {
-    fn name(&self) -> &str {
-        &self.name
-    }
-
-    fn variables(&self) -> Vec<Var> {
-        vec![self.found, self.there]
-    }
-
-    fn better(&self) -> Better {
-        Better::Higher
-    }
-
-    fn unit(&self) -> Unit {
-        Unit::Share
-    }
+    fields_of_metric! { Higher, Share, [found, there] }
 
     fn update(&mut self, values: &[Variable], _: usize) -> Result<()> {
         let wrong =
@@ -140,10 +122,6 @@ impl Metric for ChunkF1 {
     fn value(&self) -> f64 {
         let [right, found, there] = self.total();
         ratio(2.0 * right, found + there)
-    }
-
-    fn sums(&mut self) -> &mut [f64] {
-        &mut self.sums
     }
 
     fn table(&self) -> Option<String> {

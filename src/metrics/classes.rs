@@ -41,36 +41,11 @@ impl Accuracy {
         Self { name: "accuracy".to_owned(), classified, sums: [0.0; 2] }
     }
 
-    /// Ignores the rows with the label `label`.
-    #[must_use]
-    pub fn ignoring(mut self, label: i64) -> Self {
-        self.classified.ignore = Some(label);
-        self
-    }
-
-    /// Sets the name of the metric in output and files.
-    #[must_use]
-    pub fn named(self, name: &str) -> Self {
-        Self { name: name.to_owned(), ..self }
-    }
+    options_of_metric! { "`accuracy`", classified }
 }
 
 impl Metric for Accuracy {
-    fn name(&self) -> &str {
-        &self.name
-    }
-
-    fn variables(&self) -> Vec<Var> {
-        self.classified.variables()
-    }
-
-    fn better(&self) -> Better {
-        Better::Higher
-    }
-
-    fn unit(&self) -> Unit {
-        Unit::Share
-    }
+    fields_of_metric! { Higher, Share, [classified.logits, classified.labels] }
 
     fn update(&mut self, values: &[Variable], _: usize) -> Result<()> {
         let rows = self.classified.rows(&self.name, values)?;
@@ -81,10 +56,6 @@ impl Metric for Accuracy {
 
     fn value(&self) -> f64 {
         ratio(self.sums[0], self.sums[1])
-    }
-
-    fn sums(&mut self) -> &mut [f64] {
-        &mut self.sums
     }
 
     fn kind(&self) -> Option<MetricKind> {
@@ -274,7 +245,7 @@ macro_rules! of_classes {
             }
 
             fn sums(&mut self) -> &mut [f64] {
-                self.0.sums.all()
+                self.0.sums.as_mut()
             }
 
             fn kind(&self) -> Option<MetricKind> {

@@ -58,18 +58,7 @@ impl ConfusionMatrix {
         Self { name: "accuracy by class".to_owned(), classified, names: names.into(), sums }
     }
 
-    /// Ignores the rows with the label `label`.
-    #[must_use]
-    pub fn ignoring(mut self, label: i64) -> Self {
-        self.classified.ignore = Some(label);
-        self
-    }
-
-    /// Sets the name of the metric (default: `accuracy by class`).
-    #[must_use]
-    pub fn named(self, name: &str) -> Self {
-        Self { name: name.to_owned(), ..self }
-    }
+    options_of_metric! { "`accuracy by class`", classified }
 
     /// Returns the number of rows with the label `label` and the guess `guess`; 0 for an unknown class.
     pub fn count(&self, label: usize, guess: usize) -> u64 {
@@ -90,21 +79,7 @@ impl ConfusionMatrix {
 }
 
 impl Metric for ConfusionMatrix {
-    fn name(&self) -> &str {
-        &self.name
-    }
-
-    fn variables(&self) -> Vec<Var> {
-        self.classified.variables()
-    }
-
-    fn better(&self) -> Better {
-        Better::Higher
-    }
-
-    fn unit(&self) -> Unit {
-        Unit::Share
-    }
+    fields_of_metric! { Higher, Share, [classified.logits, classified.labels] }
 
     fn update(&mut self, values: &[Variable], _: usize) -> Result<()> {
         let classes = self.names.len();
@@ -122,10 +97,6 @@ impl Metric for ConfusionMatrix {
         let classes = self.names.len();
         let hits = (0..classes).map(|class| self.sums.get(class * classes + class)).sum();
         ratio(hits, self.sums.known().iter().sum())
-    }
-
-    fn sums(&mut self) -> &mut [f64] {
-        self.sums.all()
     }
 
     fn table(&self) -> Option<String> {

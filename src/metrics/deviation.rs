@@ -1,6 +1,6 @@
 //! Regression errors: the deviation of numbers from their targets.
 
-use super::{Better, Metric, MetricKind, same_sequences};
+use super::{Better, Metric, MetricKind, Unit, same_sequences};
 use crate::error::{Error, Result};
 use crate::operator::Attributes;
 use crate::program::Var;
@@ -73,25 +73,11 @@ impl MeanError {
         Some(Self::new(of, found, wanted))
     }
 
-    /// Sets the name of the metric (default: `mean absolute error` and so on).
-    #[must_use]
-    pub fn named(self, name: &str) -> Self {
-        Self { name: name.to_owned(), ..self }
-    }
+    options_of_metric! { "`mean absolute error` and so on" }
 }
 
 impl Metric for MeanError {
-    fn name(&self) -> &str {
-        &self.name
-    }
-
-    fn variables(&self) -> Vec<Var> {
-        vec![self.found, self.wanted]
-    }
-
-    fn better(&self) -> Better {
-        Better::Lower
-    }
+    fields_of_metric! { Lower, Number, [found, wanted] }
 
     fn update(&mut self, values: &[Variable], _: usize) -> Result<()> {
         let wrong =
@@ -125,10 +111,6 @@ impl Metric for MeanError {
         let [sum, count] = self.sums;
         let mean = if count > 0.0 { sum / count } else { 0.0 };
         if self.of == Deviation::Root { mean.sqrt() } else { mean }
-    }
-
-    fn sums(&mut self) -> &mut [f64] {
-        &mut self.sums
     }
 
     fn kind(&self) -> Option<MetricKind> {

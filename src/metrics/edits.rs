@@ -74,29 +74,11 @@ impl ErrorRate {
         Self { name: "error rate".to_owned(), found, reference, sums: [0.0; 2] }
     }
 
-    /// Sets the name of the metric in output and files.
-    #[must_use]
-    pub fn named(self, name: &str) -> Self {
-        Self { name: name.to_owned(), ..self }
-    }
+    options_of_metric! { "`error rate`" }
 }
 
 impl Metric for ErrorRate {
-    fn name(&self) -> &str {
-        &self.name
-    }
-
-    fn variables(&self) -> Vec<Var> {
-        vec![self.found, self.reference]
-    }
-
-    fn better(&self) -> Better {
-        Better::Lower
-    }
-
-    fn unit(&self) -> Unit {
-        Unit::Share
-    }
+    fields_of_metric! { Lower, Share, [found, reference] }
 
     fn update(&mut self, values: &[Variable], _: usize) -> Result<()> {
         for [found, reference] in pairs(&self.name, values)? {
@@ -108,10 +90,6 @@ impl Metric for ErrorRate {
 
     fn value(&self) -> f64 {
         if self.sums[1] > 0.0 { self.sums[0] / self.sums[1] } else { f64::NAN }
-    }
-
-    fn sums(&mut self) -> &mut [f64] {
-        &mut self.sums
     }
 
     fn table(&self) -> Option<String> {
@@ -153,29 +131,11 @@ impl ExactMatch {
         Self { name: "exact match".to_owned(), found, reference, sums: [0.0; 2] }
     }
 
-    /// Sets the name of the metric in output and files.
-    #[must_use]
-    pub fn named(self, name: &str) -> Self {
-        Self { name: name.to_owned(), ..self }
-    }
+    options_of_metric! { "`exact match`" }
 }
 
 impl Metric for ExactMatch {
-    fn name(&self) -> &str {
-        &self.name
-    }
-
-    fn variables(&self) -> Vec<Var> {
-        vec![self.found, self.reference]
-    }
-
-    fn better(&self) -> Better {
-        Better::Higher
-    }
-
-    fn unit(&self) -> Unit {
-        Unit::Share
-    }
+    fields_of_metric! { Higher, Share, [found, reference] }
 
     fn update(&mut self, values: &[Variable], _: usize) -> Result<()> {
         let pairs = pairs(&self.name, values)?;
@@ -186,10 +146,6 @@ impl Metric for ExactMatch {
 
     fn value(&self) -> f64 {
         ratio(self.sums[0], self.sums[1])
-    }
-
-    fn sums(&mut self) -> &mut [f64] {
-        &mut self.sums
     }
 
     fn kind(&self) -> Option<MetricKind> {

@@ -125,11 +125,7 @@ impl LabelSetF1 {
         Self { name: "micro F1".to_owned(), scores, targets, labels, threshold, grid, sums }
     }
 
-    /// Sets the name of the metric (default: `micro F1`).
-    #[must_use]
-    pub fn named(self, name: &str) -> Self {
-        Self { name: name.to_owned(), ..self }
-    }
+    options_of_metric! { "`micro F1`" }
 
     /// Returns the thresholds that [`Metric::value`] uses: one per label for [`LabelThreshold::PerLabel`], else one for all
     /// labels. If several thresholds have the highest F1, the threshold nearest to the middle, 0.5 for a probability, is
@@ -164,21 +160,7 @@ fn steps(count: usize) -> impl Iterator<Item = f64> {
 }
 
 impl Metric for LabelSetF1 {
-    fn name(&self) -> &str {
-        &self.name
-    }
-
-    fn variables(&self) -> Vec<Var> {
-        vec![self.scores, self.targets]
-    }
-
-    fn better(&self) -> Better {
-        Better::Higher
-    }
-
-    fn unit(&self) -> Unit {
-        Unit::Share
-    }
+    fields_of_metric! { Higher, Share, [scores, targets] }
 
     fn update(&mut self, values: &[Variable], _: usize) -> Result<()> {
         let wrong =
@@ -216,10 +198,6 @@ impl Metric for LabelSetF1 {
 
     fn value(&self) -> f64 {
         Average::Micro.of(self.chosen().map(|(_, counts)| counts), Counts::f1)
-    }
-
-    fn sums(&mut self) -> &mut [f64] {
-        self.sums.all()
     }
 
     fn kind(&self) -> Option<MetricKind> {

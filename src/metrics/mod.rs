@@ -66,6 +66,52 @@
 //! # Ok::<(), unpadded::Error>(())
 //! ```
 
+/// Defines the methods of [`Metric`] that return fields, and the direction and the unit of the values.
+macro_rules! fields_of_metric {
+    ($better:ident, $unit:ident, [$($($variable:ident).+),+]) => {
+        fn name(&self) -> &str {
+            &self.name
+        }
+
+        fn variables(&self) -> Vec<Var> {
+            vec![$(self.$($variable).+),+]
+        }
+
+        fn better(&self) -> Better {
+            Better::$better
+        }
+
+        fn unit(&self) -> Unit {
+            Unit::$unit
+        }
+
+        fn sums(&mut self) -> &mut [f64] {
+            self.sums.as_mut()
+        }
+    };
+}
+
+/// Defines the methods that set the name of a metric and, for a metric of labelled logits, the label to ignore.
+macro_rules! options_of_metric {
+    ($default:literal, $classified:ident) => {
+        /// Ignores the rows with the label `label`.
+        #[must_use]
+        pub fn ignoring(mut self, label: i64) -> Self {
+            self.$classified.ignore = Some(label);
+            self
+        }
+
+        options_of_metric! { $default }
+    };
+    ($default:literal) => {
+        #[doc = concat!("Sets the name of the metric in output and files (default: ", $default, ").")]
+        #[must_use]
+        pub fn named(self, name: &str) -> Self {
+            Self { name: name.to_owned(), ..self }
+        }
+    };
+}
+
 mod bleu;
 mod calibration;
 mod chrf;
@@ -364,11 +410,7 @@ impl Loss {
         Self { losses, over, share: Some(share), sums: vec![0.0; 2], ..self }
     }
 
-    /// Sets the name of the metric in output and files.
-    #[must_use]
-    pub fn named(self, name: &str) -> Self {
-        Self { name: name.to_owned(), ..self }
-    }
+    options_of_metric! { "`loss`, `perplexity` or `bits per character`" }
 }
 
 impl Metric for Loss {

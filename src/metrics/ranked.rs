@@ -44,36 +44,11 @@ impl TopK {
         Self { name: format!("top-{k} accuracy"), classified, k, sums: [0.0; 2] }
     }
 
-    /// Ignores the rows with the label `label`.
-    #[must_use]
-    pub fn ignoring(mut self, label: i64) -> Self {
-        self.classified.ignore = Some(label);
-        self
-    }
-
-    /// Sets the name of the metric in output and files.
-    #[must_use]
-    pub fn named(self, name: &str) -> Self {
-        Self { name: name.to_owned(), ..self }
-    }
+    options_of_metric! { "such as `top-5 accuracy`", classified }
 }
 
 impl Metric for TopK {
-    fn name(&self) -> &str {
-        &self.name
-    }
-
-    fn variables(&self) -> Vec<Var> {
-        self.classified.variables()
-    }
-
-    fn better(&self) -> Better {
-        Better::Higher
-    }
-
-    fn unit(&self) -> Unit {
-        Unit::Share
-    }
+    fields_of_metric! { Higher, Share, [classified.logits, classified.labels] }
 
     fn update(&mut self, values: &[Variable], _: usize) -> Result<()> {
         let rows = self.classified.rows(&self.name, values)?;
@@ -95,10 +70,6 @@ impl Metric for TopK {
 
     fn value(&self) -> f64 {
         ratio(self.sums[0], self.sums[1])
-    }
-
-    fn sums(&mut self) -> &mut [f64] {
-        &mut self.sums
     }
 
     fn kind(&self) -> Option<MetricKind> {
@@ -149,18 +120,7 @@ impl RocAuc {
         Self { name: "ROC-AUC".to_owned(), classified, class, sums: vec![0.0; 2 * Self::BINS] }
     }
 
-    /// Ignores the rows with the label `label`.
-    #[must_use]
-    pub fn ignoring(mut self, label: i64) -> Self {
-        self.classified.ignore = Some(label);
-        self
-    }
-
-    /// Sets the name of the metric in output and files.
-    #[must_use]
-    pub fn named(self, name: &str) -> Self {
-        Self { name: name.to_owned(), ..self }
-    }
+    options_of_metric! { "`ROC-AUC`", classified }
 
     /// Returns the bin of the score of `class` in a row; `None` if a logit of the row is NaN.
     fn bin(logits: &[f64], class: usize) -> Option<usize> {
@@ -184,21 +144,7 @@ impl RocAuc {
 }
 
 impl Metric for RocAuc {
-    fn name(&self) -> &str {
-        &self.name
-    }
-
-    fn variables(&self) -> Vec<Var> {
-        self.classified.variables()
-    }
-
-    fn better(&self) -> Better {
-        Better::Higher
-    }
-
-    fn unit(&self) -> Unit {
-        Unit::Share
-    }
+    fields_of_metric! { Higher, Share, [classified.logits, classified.labels] }
 
     fn update(&mut self, values: &[Variable], _: usize) -> Result<()> {
         let rows = self.classified.rows(&self.name, values)?;
@@ -232,10 +178,6 @@ impl Metric for RocAuc {
         }
         let all = own.iter().sum::<f64>() * below;
         if all > 0.0 { pairs / all } else { 0.5 }
-    }
-
-    fn sums(&mut self) -> &mut [f64] {
-        &mut self.sums
     }
 
     fn kind(&self) -> Option<MetricKind> {

@@ -19,20 +19,22 @@ pub(super) struct Sums {
     values: Vec<f64>,
 }
 
-impl Sums {
-    /// Makes `count` sums of 0, without allocating memory; `count` is `None` if the number of sums overflows `usize`.
-    pub(super) fn new(count: Option<usize>) -> Self {
-        Self { count, values: Vec::new() }
-    }
-
-    /// Returns all sums. If there are too many sums, or too little memory, the slice is empty; [`Self::room`] returns
-    /// an error for this.
-    pub(super) fn all(&mut self) -> &mut [f64] {
+/// Returns all sums. If there are too many sums, or too little memory, the slice is empty; [`Sums::room`] returns an error for
+/// this.
+impl AsMut<[f64]> for Sums {
+    fn as_mut(&mut self) -> &mut [f64] {
         let count = self.count.filter(|&count| count <= MOST).unwrap_or(0);
         if self.values.is_empty() && reserve::fits_exactly(&mut self.values, count) {
             self.values.resize(count, 0.0);
         }
         &mut self.values
+    }
+}
+
+impl Sums {
+    /// Makes `count` sums of 0, without allocating memory; `count` is `None` if the number of sums overflows `usize`.
+    pub(super) fn new(count: Option<usize>) -> Self {
+        Self { count, values: Vec::new() }
     }
 
     /// Returns all sums for an update. `told` describes the number of sums in errors, such as `3 for each of 15 bins`.
@@ -41,7 +43,7 @@ impl Sums {
     /// If there are too many sums, or the machine does not have enough memory for the sums.
     pub(super) fn room(&mut self, metric: &str, told: impl Display) -> Result<&mut [f64]> {
         let count = self.count;
-        let all = self.all();
+        let all = self.as_mut();
         if Some(all.len()) == count {
             return Ok(all);
         }

@@ -43,29 +43,11 @@ impl TokenAccuracy {
         Self { name: "token accuracy".to_owned(), found, there, sums: [0.0; 2] }
     }
 
-    /// Sets the name (default: `token accuracy`).
-    #[must_use]
-    pub fn named(self, name: &str) -> Self {
-        Self { name: name.to_owned(), ..self }
-    }
+    options_of_metric! { "`token accuracy`" }
 }
 
 impl Metric for TokenAccuracy {
-    fn name(&self) -> &str {
-        &self.name
-    }
-
-    fn variables(&self) -> Vec<Var> {
-        vec![self.found, self.there]
-    }
-
-    fn better(&self) -> Better {
-        Better::Higher
-    }
-
-    fn unit(&self) -> Unit {
-        Unit::Share
-    }
+    fields_of_metric! { Higher, Share, [found, there] }
 
     fn update(&mut self, values: &[Variable], _: usize) -> Result<()> {
         let pairs = pairs(&self.name, values)?;
@@ -82,10 +64,6 @@ impl Metric for TokenAccuracy {
 
     fn value(&self) -> f64 {
         ratio(self.sums[0], self.sums[1])
-    }
-
-    fn sums(&mut self) -> &mut [f64] {
-        &mut self.sums
     }
 
     fn kind(&self) -> Option<MetricKind> {

@@ -8,7 +8,7 @@ use super::entries::PooledStorage;
 use super::keys::{Keys, RowKey};
 use super::levels::LevelTable;
 use super::literals::{Literals, literal_methods};
-use super::signature::Signature;
+use super::signature::{Signature, Slot};
 use crate::error::{AtCaller, Error, ErrorKind, Result};
 use crate::kernels::arena::{Operands, Plain};
 use crate::kernels::random::{RowStream, fill_uniform, fill_uniform_53};
@@ -207,15 +207,9 @@ macro_rules! shared_methods {
             /// Fails under the conditions of [`Self::input`].
             #[track_caller]
             pub fn input_at<T: Plain>(&self, slot: usize, k: usize) -> Result<View<'a, T>> {
-                let place = self
-                    .call
-                    .wiring
-                    .slot(&self.call.wiring.inputs, slot)
-                    .get(k)
-                    .copied()
-                    .unwrap_or(OperandPosition::Absent);
-                let spec = self.call.inputs.get(slot).and_then(|of| of.get(k));
-                self.read(place, name_of(self.call.signature.inputs, slot), spec).at_caller()
+                let Call { wiring, inputs, signature, .. } = &self.call;
+                self.read(wiring.place(&wiring.inputs, slot, k), signature.inputs, inputs, (slot, k))
+                    .at_caller()
             }
 
             /// Returns the view of the variable in an optional input slot. Returns `None` if no variable is bound, or
@@ -225,14 +219,9 @@ macro_rules! shared_methods {
             /// Fails if the variable in the slot does not hold `T`.
             #[track_caller]
             pub fn optional<T: Plain>(&self, slot: usize) -> Result<Option<View<'a, T>>> {
-                match self.call.wiring.slot(&self.call.wiring.inputs, slot).first() {
-                    None | Some(OperandPosition::Absent) => Ok(None),
-                    Some(&place) => {
-                        let spec = self.call.inputs.get(slot).and_then(|of| of.first());
-                        self.read(place, name_of(self.call.signature.inputs, slot), spec)
-                            .map(Some)
-                            .at_caller()
-                    }
+                match self.call.wiring.place(&self.call.wiring.inputs, slot, 0) {
+                    OperandPosition::Absent => Ok(None),
+                    _ => self.input(slot).map(Some).at_caller(),
                 }
             }
 
@@ -340,16 +329,17 @@ macro_rules! shared_methods {
             fn read<T: Plain>(
                 &self,
                 place: OperandPosition,
-                name: &str,
-                spec: Option<&Spec>,
+                slots: &'static [Slot],
+                specs: &[Vec<Spec>],
+                (slot, k): (usize, usize),
             ) -> Result<View<'a, T>> {
                 let view = match place {
                     OperandPosition::Dense(i) => self.operands.read(i),
                     _ => None,
                 };
                 view.ok_or_else(|| match place {
-                    OperandPosition::Absent => another::<T>(name, $absent),
-                    _ => another::<T>(name, &held(spec)),
+                    OperandPosition::Absent => another::<T>(name_of(slots, slot), $absent),
+                    _ => another::<T>(name_of(slots, slot), &held(specs, slot, k)),
                 })
             }
         }
@@ -366,8 +356,9 @@ pub(crate) use pooled::MOST_TABLES;
 use slots::MissingSlot;
 pub(crate) use slots::{NOTHING, missing_slot, name_of};
 
-/// Returns the dtype and the storage of a variable as text, for a message.
-fn held(spec: Option<&Spec>) -> String {
+/// Returns the dtype and the storage of variable `k` of a slot as text, for a message.
+fn held(specs: &[Vec<Spec>], slot: usize, k: usize) -> String {
+    let spec = specs.get(slot).and_then(|of| of.get(k));
     spec.map_or_else(|| "nothing".to_owned(), |spec| format!("{}, {}", spec.dtype, spec.storage))
 }
 
@@ -406,8 +397,9 @@ impl<'a> Forward<'a> {
             Some(&OperandPosition::Dense(i)) => self.operands.write(i),
             _ => None,
         };
-        let spec = self.call.outputs.get(slot).and_then(|of| of.get(k));
-        view.ok_or_else(|| another::<T>(name_of(self.call.signature.outputs, slot), &held(spec))).at_caller()
+        let Call { signature, outputs, .. } = &self.call;
+        view.ok_or_else(|| another::<T>(name_of(signature.outputs, slot), &held(outputs, slot, k)))
+            .at_caller()
     }
 
     /// Returns whether `forward` must overwrite the contents of the output's buffer, or add its output to them. `forward` must
@@ -443,18 +435,8 @@ impl<'a> Backward<'a> {
     /// Fails if the value does not hold `T`, or if it is not among the values that the operator declares to read.
     #[track_caller]
     pub fn output<T: Plain>(&self, slot: usize) -> Result<View<'a, T>> {
-        let place = self
-            .call
-            .wiring
-            .slot(&self.call.wiring.outputs, slot)
-            .first()
-            .copied()
-            .unwrap_or(OperandPosition::Absent);
-        self.read(
-            place,
-            name_of(self.call.signature.outputs, slot),
-            self.call.outputs.get(slot).and_then(|of| of.first()),
-        )
+        let Call { wiring, outputs, signature, .. } = &self.call;
+        self.read(wiring.place(&wiring.outputs, slot, 0), signature.outputs, outputs, (slot, 0))
     }
 
     /// Returns the view to which `backward` writes the forward value of output slot `slot`. Returns `None` unless this call must
@@ -488,12 +470,10 @@ impl<'a> Backward<'a> {
     /// Fails if the gradient does not hold `T`.
     #[track_caller]
     pub fn output_gradient_at<T: Plain>(&self, slot: usize, k: usize) -> Result<Option<View<'a, T>>> {
-        match self.call.wiring.slot(&self.call.wiring.output_gradients, slot).get(k) {
-            None | Some(OperandPosition::Absent) => Ok(None),
-            Some(&place) => {
-                let spec = self.call.outputs.get(slot).and_then(|of| of.get(k));
-                self.read(place, name_of(self.call.signature.outputs, slot), spec).map(Some).at_caller()
-            }
+        let Call { wiring, outputs, signature, .. } = &self.call;
+        match wiring.place(&wiring.output_gradients, slot, k) {
+            OperandPosition::Absent => Ok(None),
+            place => self.read(place, signature.outputs, outputs, (slot, k)).map(Some).at_caller(),
         }
     }
 

@@ -12,6 +12,7 @@ use crate::lod::Lod;
 use crate::operator::extent::Spec;
 use crate::operator::keys::RowKey;
 use crate::operator::literals::literal_methods;
+use crate::operator::signature::Slot;
 use crate::tensor::DType;
 
 /// The context of a call of [`Op::levels`](crate::operator::Op::levels), which computes the offsets of new LoD levels. The call

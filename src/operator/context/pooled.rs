@@ -110,10 +110,8 @@ impl Forward<'_> {
         tables: &[usize],
     ) -> Result<(&RowBuffer, ArrayVec<&mut RowTable, MOST_TABLES>)> {
         let Call { wiring, signature, .. } = &self.call;
-        let rows_at = wiring.slot(&wiring.inputs, rows).first().copied().unwrap_or(OperandPosition::Absent);
-        let at = |slot: usize| {
-            wiring.slot(&wiring.outputs, slot).first().copied().unwrap_or(OperandPosition::Absent)
-        };
+        let rows_at = wiring.place(&wiring.inputs, rows, 0);
+        let at = |slot: usize| wiring.place(&wiring.outputs, slot, 0);
         let mut found_rows = None;
         let mut found: ArrayVec<Option<&mut RowTable>, MOST_TABLES> = tables.iter().map(|_| None).collect();
         // Each operand has its own position in the pool, so the loop finds each operand once.
@@ -137,13 +135,7 @@ impl Forward<'_> {
     }
 
     fn lend_output(&mut self, slot: usize) -> Result<(usize, PooledStorage)> {
-        let place = self
-            .call
-            .wiring
-            .slot(&self.call.wiring.outputs, slot)
-            .first()
-            .copied()
-            .unwrap_or(OperandPosition::Absent);
+        let place = self.call.wiring.place(&self.call.wiring.outputs, slot, 0);
         self.lend(place).ok_or_else(|| self.output_stored_otherwise(slot))
     }
 

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use super::Wiring;
+use super::{OperandPosition, Wiring};
 use crate::error::{Error, ErrorKind, Result};
 use crate::operator::extent::{Levels, Shape, Spec};
 use crate::operator::signature::{Signature, Slot};
@@ -30,6 +30,11 @@ impl Wiring {
     /// Returns the variables of a slot; notes that the slot is missing if the operator lacks it.
     pub(super) fn slot<'a, T>(&self, of: &'a [Vec<T>], slot: usize) -> &'a [T] {
         of.get(slot).map_or_else(|| self.without(slot, &[][..]), Vec::as_slice)
+    }
+
+    /// Returns the location of variable `k` of a slot; notes that the slot is missing if the operator lacks it.
+    pub(super) fn place(&self, of: &[Vec<OperandPosition>], slot: usize, k: usize) -> OperandPosition {
+        self.slot(of, slot).get(k).copied().unwrap_or(OperandPosition::Absent)
     }
 
     /// Returns the spec of variable `k` of a slot; notes that the slot is missing if there is no such variable.
