@@ -160,13 +160,17 @@ fn nothing(model: &Model, optimizer: &dyn Optimizer, words: usize) {
     for threads in [1, 2, 3] {
         TRACES.lock().unwrap_or_else(PoisonError::into_inner).clear();
         let counts = steps(model, optimizer, words, threads);
-        let traces = TRACES.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        let shown = traces.get(..12_000).unwrap_or(&traces);
-        let name = model.name;
-        assert!(counts.iter().all(|&(ours, _)| ours == 0), "{name}, {threads} threads: {counts:?}\n{shown}");
-        let most = if threads == 1 { 0 } else { HANDED };
-        assert!(counts.iter().all(|&(_, others)| others <= most), "{name}, {threads} threads: {counts:?}");
+        nothing_counted(&counts, model.name, threads);
     }
+}
+
+#[track_caller]
+fn nothing_counted(counts: &[(usize, usize)], name: &str, threads: usize) {
+    let traces = TRACES.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    let shown = traces.get(..12_000).unwrap_or(&traces);
+    assert!(counts.iter().all(|&(ours, _)| ours == 0), "{name}, {threads} threads: {counts:?}\n{shown}");
+    let most = if threads == 1 { 0 } else { HANDED };
+    assert!(counts.iter().all(|&(_, others)| others <= most), "{name}, {threads} threads: {counts:?}");
 }
 
 fn adam() -> Adam {
@@ -177,47 +181,25 @@ fn sgd() -> Sgd {
     Sgd::new(1e-5).momentum(0.9).clip_global_norm(1.0)
 }
 
-#[test]
-fn classifier() {
-    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
-    nothing(&models::TRAINED, &adam(), WORDS);
+/// A test for each model: its optimizer, and the words of the longest sentence.
+macro_rules! tests {
+    ($($test:ident: $model:ident, $optimizer:expr, $words:expr;)*) => {$(
+        #[test]
+        fn $test() {
+            let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+            nothing(&models::$model, &$optimizer, $words);
+        }
+    )*};
 }
-
-#[test]
-fn nested() {
-    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
-    nothing(&models::TRAINED_NESTED, &adam(), WORDS);
-}
-
-#[test]
-fn wide_weights() {
-    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+tests! {
+    classifier: TRAINED, adam(), WORDS;
+    nested: TRAINED_NESTED, adam(), WORDS;
     // Each step is large enough; fewer of them do.
-    nothing(&models::WIDE, &sgd(), 4);
-}
-
-#[test]
-fn many_classes() {
-    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
-    nothing(&models::MANY_CLASSES, &adam(), WORDS);
-}
-
-#[test]
-fn static_rows() {
-    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
-    nothing(&models::STATIC_ROWS, &sgd(), WORDS);
-}
-
-#[test]
-fn a_loop_in_a_loop() {
-    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
-    nothing(&models::LOOP_IN_LOOP, &sgd(), WORDS);
-}
-
-#[test]
-fn levels_from_data() {
-    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
-    nothing(&models::ERASED, &adam(), WORDS);
+    wide_weights: WIDE, sgd(), 4;
+    many_classes: MANY_CLASSES, adam(), WORDS;
+    static_rows: STATIC_ROWS, sgd(), WORDS;
+    a_loop_in_a_loop: LOOP_IN_LOOP, sgd(), WORDS;
+    levels_from_data: ERASED, adam(), WORDS;
 }
 
 /// The count is reliable: it sees this crate's allocations and attributes them.
@@ -285,11 +267,7 @@ fn sparse_values() {
             // The largest batch is the only one that is seen before counting.
             if step == 0 { run() } else { counts.push(allocations(run)) }
         }
-        let traces = TRACES.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        let shown = traces.get(..12_000).unwrap_or(&traces);
-        assert!(counts.iter().all(|&(ours, _)| ours == 0), "{threads} threads: {counts:?}\n{shown}");
-        let most = if threads == 1 { 0 } else { HANDED };
-        assert!(counts.iter().all(|&(_, others)| others <= most), "{threads} threads: {counts:?}");
+        nothing_counted(&counts, "sparse values", threads);
     }
 }
 

@@ -3,7 +3,6 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use unpadded::checkpoint::{Checkpoint, MetricDesc};
-use unpadded::data::{Batch, Batches, Data};
 use unpadded::executor::{Executor, Run, Scope};
 use unpadded::op::{Extent, Levels, Spec};
 use unpadded::optimizer::{Adam, Optimizer};
@@ -15,6 +14,7 @@ use crate::damage::{Sections, fields, file, item, items, record, sections};
 use crate::models::{LOOP_IN_LOOP, Model, Random, STATIC_ROWS, TRAINED, TRAINED_NESTED, batch};
 use crate::thorough::times;
 use crate::trained;
+use crate::trainer::Made;
 
 /// How many changed programs the suite tries of each model.
 const ROUNDS: usize = 800;
@@ -244,23 +244,8 @@ fn changed_lists(of: &[u8], path: &[u8]) -> Vec<Vec<u8>> {
     found
 }
 
-/// One batch, to be scored.
-struct One(Vec<(String, Variable)>);
-
-impl Data for One {
-    fn batches(&self, _: Option<u64>, _: u64) -> Result<Batches> {
-        Ok(Box::new(std::iter::once(Ok(Batch::of(self.0.clone(), (0..3).collect(), 9)))))
-    }
-    fn batch_count(&self) -> Option<u64> {
-        Some(1)
-    }
-    fn fingerprint(&self) -> u64 {
-        0
-    }
-}
-
 /// Loads a checkpoint, predicts every output, scores, and reduces the checkpoint; returns whether all of this succeeded.
-fn load_and_use(bytes: &[u8], data: &One) -> Result<()> {
+fn load_and_use(bytes: &[u8], data: &Made) -> Result<()> {
     let registry = ops::catalogue();
     let checkpoint = Checkpoint::from_bytes(bytes)?;
     let reduced = checkpoint.clone().for_inference(&registry).map(drop);
@@ -271,7 +256,7 @@ fn load_and_use(bytes: &[u8], data: &One) -> Result<()> {
     let outputs: Vec<String> = checkpoint.outputs.keys().cloned().collect();
     let predictor = Predictor::new(checkpoint, &registry)?.threads(1);
     let scores = predictor.evaluate(data).map(drop);
-    let feeds = data.0.iter().filter(|(name, _)| predictor.feeds().contains(&name.as_str()));
+    let feeds = data.0[0].iter().filter(|(name, _)| predictor.feeds().contains(&name.as_str()));
     let feeds: Vec<(&str, &Variable)> = feeds.map(|(name, value)| (name.as_str(), value)).collect();
     for output in &outputs {
         let rows = predictor.run(&feeds, &[output])?[0].rows();
@@ -281,7 +266,7 @@ fn load_and_use(bytes: &[u8], data: &One) -> Result<()> {
 }
 
 /// A checkpoint of an untrained model that names all of its outputs, and its batch.
-fn untrained(model: &Model) -> (Checkpoint, One) {
+fn untrained(model: &Model) -> (Checkpoint, Made) {
     let (whole, loss) = program(model);
     let net = Builder::new().seed(7);
     let outputs = (model.build)(&net).outputs;
@@ -296,11 +281,11 @@ fn untrained(model: &Model) -> (Checkpoint, One) {
         checkpoint.tensors.insert(kept.name.clone(), scope.value(&kept.name).unwrap());
     }
     let values = batch(model, &[vec![2, 3], vec![], vec![1]], 3);
-    (checkpoint, One(model.feeds.iter().map(|feed| feed.name().to_owned()).zip(values).collect()))
+    (checkpoint, Made(vec![model.feeds.iter().map(|feed| feed.name().to_owned()).zip(values).collect()]))
 }
 
 /// A file whose checksums are right, and whose program lacks a part, is refused, or it is a model that works.
-fn each_part_is_needed(checkpoint: &Checkpoint, data: &One) {
+fn each_part_is_needed(checkpoint: &Checkpoint, data: &Made) {
     let whole = sections(&checkpoint.to_bytes().unwrap());
     load_and_use(&file(&whole), data).unwrap();
     let (mut refused, mut fine, mut bad) = (0, 0, Vec::new());
@@ -331,7 +316,7 @@ fn a_file_whose_program_lacks_a_part_never_panics() {
 
 #[test]
 fn a_training_whose_program_lacks_a_part_never_panics() {
-    let data = One(trained::batch().map(|(name, value)| (name.to_owned(), value)).into());
+    let data = Made(vec![trained::batch().map(|(name, value)| (name.to_owned(), value)).into()]);
     each_part_is_needed(&trained::checkpoint(4), &data);
     let (checkpoint, data) = untrained(&STATIC_ROWS);
     each_part_is_needed(&checkpoint, &data);

@@ -6,8 +6,8 @@ use unpadded::checkpoint::{Checkpoint, Position, Purpose};
 use unpadded::data::{Batching, Continuous, Data, Field, Loader, Samples, TagScheme, Vocabulary};
 use unpadded::layers::{Embedding, Lstm};
 use unpadded::metrics::{
-    Accuracy, Average, Better, Bleu, CalibrationError, ChunkF1, ConfusionMatrix, ErrorRate, ExactMatch, F1,
-    Loss, MeanError, Metric, Precision, Recall, RocAuc, Scores, TopK,
+    Accuracy, Average, Bleu, CalibrationError, ChunkF1, ConfusionMatrix, ErrorRate, ExactMatch, F1, Loss,
+    MeanError, Metric, Precision, Recall, RocAuc, Scores, TopK,
 };
 use unpadded::ops::Pool;
 use unpadded::optimizer::Adam;
@@ -17,39 +17,18 @@ use unpadded::train::{Progress, Trainer, Until};
 use unpadded::{Builder, DType, ErrorKind, Result, Var, Variable, ops};
 
 use crate::trained;
+use crate::trainer::own_metric;
 
 fn path(name: &str) -> PathBuf {
     std::env::temp_dir().join(format!("unpadded-inference-{name}-{}", std::process::id()))
 }
 
 /// A metric that no file can describe.
-struct Rows(Var, [f64; 1]);
-
-impl Metric for Rows {
-    fn name(&self) -> &str {
-        "rows"
-    }
-
-    fn variables(&self) -> Vec<Var> {
-        vec![self.0]
-    }
-
-    fn better(&self) -> Better {
-        Better::Higher
-    }
-
-    fn update(&mut self, values: &[Variable], _: usize) -> Result<()> {
-        self.1[0] += values[0].rows() as f64;
+fn rows(variable: Var) -> impl Metric {
+    own_metric("rows", variable, vec![0.0], |sums, values, _| {
+        sums[0] += values[0].rows() as f64;
         Ok(())
-    }
-
-    fn value(&self) -> f64 {
-        self.1[0]
-    }
-
-    fn sums(&mut self) -> &mut [f64] {
-        &mut self.1
-    }
+    })
 }
 
 /// A classifier of short texts, with dropout and every kind of metric.
@@ -85,7 +64,7 @@ fn classifier() -> Trainer {
         .metric(ExactMatch::new(backwards, words))
         .metric(Bleu::new(backwards, words))
         .metric(ChunkF1::new(backwards, words, TagScheme::Iob2, &tags).unwrap())
-        .metric(Rows(logits, [0.0]))
+        .metric(rows(logits))
         .metric(Loss::perplexity(losses))
         .metric(Loss::bits_per_character(losses).named("bits"))
         .output("probabilities", probabilities)
@@ -146,7 +125,7 @@ fn a_file_for_inference_predicts_and_scores_as_the_whole_one() {
         let scores = predictor.evaluate(&dev).unwrap();
         assert_eq!((bits(&scores), scores.missing()), (expected.clone(), &["rows".to_owned()][..]));
         assert!(scores.to_string().ends_with(", rows not computed"), "{scores}");
-        let predictor = predictor.metric("rows", |vars| Rows(vars[0], [0.0])).unwrap();
+        let predictor = predictor.metric("rows", |vars| rows(vars[0])).unwrap();
         let scores = predictor.clone().evaluate(&dev).unwrap();
         assert_eq!((&scores, scores.missing()), (&whole_scores, &[][..]));
         assert_eq!(predictor.evaluate(&dev).unwrap(), whole_scores);
@@ -217,7 +196,7 @@ fn a_metric_of_the_users_own_is_defined_again() {
     let loss = logits.cross_entropy(label).mean();
     let mut trainer = Trainer::new(net, loss, &Adam::new(0.02))
         .unwrap()
-        .metric(Rows(logits, [0.0]))
+        .metric(rows(logits))
         .select("rows")
         .output("logits", logits)
         .progress(Progress::Quiet);
@@ -225,19 +204,19 @@ fn a_metric_of_the_users_own_is_defined_again() {
     let bare = trainer.for_inference().unwrap();
     let bare = Checkpoint::from_bytes(&bare.to_bytes().unwrap()).unwrap();
     let predictor = || Predictor::new(bare.clone(), &ops::catalogue()).unwrap();
-    let scores = predictor().metric("rows", |vars| Rows(vars[0], [0.0])).unwrap().evaluate(&texts(60..97));
+    let scores = predictor().metric("rows", |vars| rows(vars[0])).unwrap().evaluate(&texts(60..97));
     assert_eq!(scores.unwrap().get("rows"), Some(37.0));
 
     let refused = |outcome: Result<Predictor>, expected: &str| {
         let error = outcome.err().unwrap().to_string();
         assert!(error.contains(expected) && error.contains("tests/it/inference.rs:"), "{error}");
     };
-    let error = predictor().metric("row", |vars| Rows(vars[0], [0.0]));
+    let error = predictor().metric("row", |vars| rows(vars[0]));
     refused(error, "metric: expected a known name (`loss`, `rows`), got `row`");
     let error = predictor().metric("rows", |vars| Accuracy::new(vars[0], vars[0]));
     refused(error, "metric `rows`: expected a metric of this name that reads the variables `");
     let other = Builder::new().feed("words", DType::I64, &[], 1);
-    let error = predictor().metric("rows", move |_| Rows(other, [0.0]));
+    let error = predictor().metric("rows", move |_| rows(other));
     refused(error, "metric `rows`: expected a metric of this name that reads the variables `");
     // Without its loss, a model has no first score.
     let mut own_loss = bare.clone();

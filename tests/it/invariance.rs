@@ -130,39 +130,24 @@ fn check(model: Model, words: usize) {
     }
 }
 
-#[test]
-fn classifier() {
-    check(models::CLASSIFIER, 100);
+/// A test for each model: the words of the longest sentence.
+macro_rules! tests {
+    ($($test:ident: $model:ident, $words:expr;)*) => {$(
+        #[test]
+        fn $test() {
+            check(models::$model, $words);
+        }
+    )*};
 }
-
-#[test]
-fn stacked_with_dropout() {
-    check(models::STACKED, 100);
-}
-
-#[test]
-fn reversed_gru() {
-    check(models::REVERSED, 100);
-}
-
-#[test]
-fn nested() {
-    check(models::NESTED, 100);
-}
-
-#[test]
-fn loop_in_a_loop() {
-    check(models::LOOP_IN_LOOP, 60);
-}
-
-#[test]
-fn own_cell() {
-    check(models::OWN_CELL, 100);
-}
-
-#[test]
-fn static_rows() {
-    check(models::STATIC_ROWS, 100);
+tests! {
+    classifier: CLASSIFIER, 100;
+    stacked_with_dropout: STACKED, 100;
+    reversed_gru: REVERSED, 100;
+    nested: NESTED, 100;
+    loop_in_a_loop: LOOP_IN_LOOP, 60;
+    own_cell: OWN_CELL, 100;
+    static_rows: STATIC_ROWS, 100;
+    attention: ATTENTION, 40;
 }
 
 /// A long sequence continues alone, where threads share the columns of its products; they start to share sooner, since the
@@ -186,11 +171,6 @@ fn a_long_sequence_among_short_ones() {
             }
         }
     }
-}
-
-#[test]
-fn attention() {
-    check(models::ATTENTION, 40);
 }
 
 /// Without `numbers` sequences are numbered by their place; another step or number draws other numbers; inferring

@@ -10,14 +10,14 @@ use unpadded::data::{
     Batch, Batches, Batching, Continuous, Data, Field, Limits, Loader, Samples, Vocabulary,
 };
 use unpadded::layers::{Embedding, Lstm};
-use unpadded::metrics::{Accuracy, Average, F1, Loss};
+use unpadded::metrics::{Accuracy, Average, Better, F1, Loss, Metric};
 use unpadded::op::Attributes;
 use unpadded::ops::Pool;
 use unpadded::optimizer::{Adam, Schedule, Sgd};
 use unpadded::program::Initializer;
 use unpadded::tensor::Dense;
 use unpadded::train::{Progress, Report, Steps, StopReason, Trainer, Until};
-use unpadded::{Builder, DType, Error, ErrorKind, Result};
+use unpadded::{Builder, DType, Error, ErrorKind, Result, Var, Variable};
 
 mod accumulate;
 mod averaging;
@@ -193,19 +193,13 @@ fn patience_ends_it_early_also_when_it_is_resumed() {
     std::fs::remove_file(&file).unwrap();
 }
 
-/// Data that sets a flag before its batch of this number.
-struct Flagging(Loader, u64, Arc<AtomicBool>);
+/// Data whose batches a function changes.
+struct Changed<F>(Loader, F);
 
-impl Data for Flagging {
+impl<F: Fn(u64, Result<Batch>) -> Result<Batch> + Clone + Send + Sync + 'static> Data for Changed<F> {
     fn batches(&self, epoch: Option<u64>, from: u64) -> Result<Batches> {
-        let (at, flag) = (self.1, self.2.clone());
-        let number = move |(k, batch): (usize, Result<Batch>)| {
-            if from + k as u64 == at {
-                flag.store(true, Ordering::SeqCst);
-            }
-            batch
-        };
-        Ok(Box::new(self.0.batches(epoch, from)?.enumerate().map(number)))
+        let change = self.1.clone();
+        Ok(Box::new((from..).zip(self.0.batches(epoch, from)?).map(move |(k, batch)| change(k, batch))))
     }
 
     fn batch_count(&self) -> Option<u64> {
@@ -217,6 +211,92 @@ impl Data for Flagging {
     }
 }
 
+/// Data whose batches `change` changes; it gets the number of each batch of an epoch, too.
+fn changed(
+    data: Loader,
+    change: impl Fn(u64, Result<Batch>) -> Result<Batch> + Clone + Send + Sync + 'static,
+) -> impl Data {
+    Changed(data, change)
+}
+
+/// Data that sets a flag before its batch of this number.
+fn flagging(data: Loader, at: u64, flag: Arc<AtomicBool>) -> impl Data {
+    changed(data, move |k, batch| {
+        if k == at {
+            flag.store(true, Ordering::SeqCst);
+        }
+        batch
+    })
+}
+
+/// Data that fails in its batch 6.
+fn failing(data: Loader) -> impl Data {
+    let broken = || Error::new("a.tsv:7", "text<TAB>label", "no tab");
+    changed(data, move |k, batch| if k == 6 { Err(broken()) } else { batch })
+}
+
+/// Batches as they are, each with its own number.
+pub(crate) struct Made(pub(crate) Vec<Vec<(String, Variable)>>);
+
+impl Data for Made {
+    fn batches(&self, _: Option<u64>, from: u64) -> Result<Batches> {
+        let batch = |values: &Vec<(String, Variable)>| {
+            let sequences = values.iter().map(|(_, value)| value.batch_size()).max().unwrap_or(0);
+            let tokens = values.iter().map(|(_, value)| value.rows()).max().unwrap_or(0);
+            Ok(Batch::of(values.clone(), (0..sequences as u64).collect(), tokens))
+        };
+        let rest: Vec<Result<Batch>> = self.0.iter().skip(from as usize).map(batch).collect();
+        Ok(Box::new(rest.into_iter()))
+    }
+
+    fn batch_count(&self) -> Option<u64> {
+        Some(self.0.len() as u64)
+    }
+
+    fn fingerprint(&self) -> u64 {
+        self.0.len() as u64
+    }
+}
+
+/// A metric of the user's own.
+struct OwnMetric<F>(&'static str, Var, Vec<f64>, F);
+
+impl<F: FnMut(&mut Vec<f64>, &[Variable], usize) -> Result<()>> Metric for OwnMetric<F> {
+    fn name(&self) -> &str {
+        self.0
+    }
+
+    fn variables(&self) -> Vec<Var> {
+        vec![self.1]
+    }
+
+    fn better(&self) -> Better {
+        Better::Higher
+    }
+
+    fn update(&mut self, values: &[Variable], sequences: usize) -> Result<()> {
+        (self.3)(&mut self.2, values, sequences)
+    }
+
+    fn value(&self) -> f64 {
+        self.2.first().copied().unwrap_or(0.0)
+    }
+
+    fn sums(&mut self) -> &mut [f64] {
+        &mut self.2
+    }
+}
+
+/// Makes a metric that reads one variable. `update` changes the sums by a batch; the first sum is the value.
+pub(crate) fn own_metric(
+    name: &'static str,
+    variable: Var,
+    sums: Vec<f64>,
+    update: impl FnMut(&mut Vec<f64>, &[Variable], usize) -> Result<()> + 'static,
+) -> impl Metric {
+    OwnMetric(name, variable, sums, update)
+}
+
 #[test]
 fn the_stop_flag_finishes_the_step_and_saves() {
     let mut whole = trainer();
@@ -225,7 +305,7 @@ fn the_stop_flag_finishes_the_step_and_saves() {
     let file = path("stopped");
     let mut stopped = trainer().checkpoint(&file);
     let flag = stopped.stop_flag();
-    let report = stopped.fit(&Flagging(train(), 3, flag.clone()), &dev(), Until::Epochs(2)).unwrap();
+    let report = stopped.fit(&flagging(train(), 3, flag.clone()), &dev(), Until::Epochs(2)).unwrap();
     assert_eq!(
         (report.ended, report.steps, flag.load(Ordering::SeqCst)),
         (StopReason::Interrupted, 4, false)
@@ -234,7 +314,7 @@ fn the_stop_flag_finishes_the_step_and_saves() {
     let mut resumed = trainer().checkpoint(&file);
     resumed.resume(&file).unwrap();
     let flag = resumed.stop_flag();
-    let report = resumed.fit(&train(), &Flagging(dev(), 1, flag), Until::Epochs(2)).unwrap();
+    let report = resumed.fit(&train(), &flagging(dev(), 1, flag), Until::Epochs(2)).unwrap();
     assert_eq!(
         (report.ended, report.steps, report.epochs, report.best),
         (StopReason::Interrupted, 10, 0, None)
@@ -269,7 +349,7 @@ fn it_says_what_it_does_in_plain_lines() {
     let mut second = trainer().progress(Progress::To(Box::new(written.clone()))).checkpoint(&file);
     second.resume(&file).unwrap();
     let flag = second.stop_flag();
-    second.fit(&Flagging(train(), 5, flag), &dev(), Until::Epochs(9)).unwrap();
+    second.fit(&flagging(train(), 5, flag), &dev(), Until::Epochs(9)).unwrap();
     fit(&mut second, Until::Epochs(2));
     let mut third = trainer().progress(Progress::To(Box::new(written.clone())));
     third.resume(&file).unwrap();
@@ -351,21 +431,7 @@ fn a_checkpoint_comes_every_so_many_steps() {
     let file = path("every");
     let mut training = trainer().checkpoint(&file).every(Steps(4));
     // The data fails in batch 6: the checkpoint of step 4 stays, and the error names it.
-    struct Failing(Loader);
-    impl Data for Failing {
-        fn batches(&self, epoch: Option<u64>, from: u64) -> Result<Batches> {
-            let broken = || Error::new("a.tsv:7", "text<TAB>label", "no tab");
-            let fail = move |(k, batch)| if k == 6 { Err(broken()) } else { batch };
-            Ok(Box::new(self.0.batches(epoch, from)?.enumerate().map(fail)))
-        }
-        fn batch_count(&self) -> Option<u64> {
-            None
-        }
-        fn fingerprint(&self) -> u64 {
-            self.0.fingerprint()
-        }
-    }
-    let error = training.fit(&Failing(train()), &dev(), Until::Epochs(3)).unwrap_err().to_string();
+    let error = training.fit(&failing(train()), &dev(), Until::Epochs(3)).unwrap_err().to_string();
     assert!(
         error.starts_with("a.tsv:7: expected text<TAB>label, got no tab (at tests/it/trainer.rs:"),
         "{error}"
@@ -386,31 +452,9 @@ fn a_checkpoint_comes_every_so_many_steps() {
     std::fs::remove_file(file).unwrap();
 }
 
-/// Batches that claim more tokens than can be counted.
-struct Countless(Loader);
-
-impl Data for Countless {
-    fn batches(&self, epoch: Option<u64>, from: u64) -> Result<Batches> {
-        let all = self.0.batches(epoch, from)?;
-        Ok(Box::new(all.map(|batch| {
-            batch.map(|mut batch| {
-                (batch.tokens, batch.padded) = (usize::MAX, usize::MAX);
-                batch
-            })
-        })))
-    }
-
-    fn batch_count(&self) -> Option<u64> {
-        self.0.batch_count()
-    }
-
-    fn fingerprint(&self) -> u64 {
-        self.0.fingerprint()
-    }
-}
-
 #[test]
 fn counts_of_tokens_end_at_the_largest_number() {
-    let report = trainer().fit(&Countless(train()), &dev(), Until::Epochs(1)).unwrap();
+    let countless = changed(train(), |_, batch| Ok(with!(batch?, tokens: usize::MAX, padded: usize::MAX)));
+    let report = trainer().fit(&countless, &dev(), Until::Epochs(1)).unwrap();
     assert_eq!((report.steps, report.tokens), (10, u64::MAX));
 }

@@ -17,7 +17,7 @@ use unpadded::{Builder, DType, Lod, Program, Registry, Variable, ops};
 
 use super::Calls;
 use crate::trained;
-use crate::trainer::{dev, path, train, trainer};
+use crate::trainer::{Made, dev, path, train, trainer};
 
 pub(super) fn calls(calls: &mut Calls) {
     let (net, other) = (Builder::new(), Builder::new());
@@ -30,27 +30,16 @@ pub(super) fn calls(calls: &mut Calls) {
     }
     let until = Until::Epochs(1);
     // Data without a line of their own are reported with the line of this call.
-    struct Nothing;
-    impl unpadded::data::Data for Nothing {
-        fn batches(&self, _: Option<u64>, _: u64) -> unpadded::Result<unpadded::data::Batches> {
-            Ok(Box::new(std::iter::empty()))
-        }
-        fn batch_count(&self) -> Option<u64> {
-            None
-        }
-        fn fingerprint(&self) -> u64 {
-            0
-        }
-    }
-    calls.at("Trainer::fit", || trainer().fit(&Nothing, &dev(), until));
-    calls.at("Trainer::fit", || trainer().fit(&train(), &Nothing, until));
+    let nothing = Made(Vec::new());
+    calls.at("Trainer::fit", || trainer().fit(&nothing, &dev(), until));
+    calls.at("Trainer::fit", || trainer().fit(&train(), &nothing, until));
     calls.at("Trainer::fit", || trainer().checkpoint("no such folder/x").fit(&train(), &dev(), until));
     let one: Samples = (0..3).map(|i| vec![Field::Ints(vec![i])]).collect();
     calls.at("Trainer::fit", || trainer().fit(&Loader::new(one.clone(), &["words"])?, &dev(), until));
-    calls.at("Trainer::evaluate", || trainer().evaluate(&Nothing));
+    calls.at("Trainer::evaluate", || trainer().evaluate(&nothing));
     let empty = Batch::of(Vec::new(), Vec::new(), 0);
     calls.at("Trainer::memory", || trainer().memory(&empty));
-    calls.at("Trainer::tables", || trainer().tables(&Nothing));
+    calls.at("Trainer::tables", || trainer().tables(&nothing));
     calls.at("Metric::merge", || Loss::new(loss).merge(&[1.0]));
     let words = Vocabulary::labels(["no-tag"]).unwrap();
     calls.at("ChunkF1::new", || ChunkF1::new(loss, loss, TagScheme::Iob2, &words));
@@ -131,7 +120,7 @@ pub(super) fn calls(calls: &mut Calls) {
     calls.at("models::check_gradients", || testing::check_gradients(Builder::new(), &[], &|_, _| vec![]));
     let own = predictor.clone();
     calls.at("Predictor::metric", || own.metric("nothing", |vars| Loss::new(vars[0])).map(drop));
-    calls.at("Predictor::evaluate", || predictor.evaluate(&Nothing));
+    calls.at("Predictor::evaluate", || predictor.evaluate(&nothing));
     calls.at("Predictor::vocabulary", || predictor.vocabulary("nothing").map(drop));
     calls.at("Checkpoint::restore", || checkpoint.restore(&mut scope));
 

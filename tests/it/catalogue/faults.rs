@@ -1,5 +1,33 @@
 //! Tests of the operator check: sound operators pass, and faulty copies are reported under the rule that they break.
 
+/// Declares an operator with one fault: its kind, text and attributes, its slots, and the function that parses it.
+macro_rules! declares {
+    ($type:ident = $kind:literal, $text:literal, $attributes:expr, $inputs:expr => $outputs:expr, $parse:expr) => {
+        impl<const FAULT: u8> DeclaredOp for $type<FAULT> {
+            fn declaration() -> &'static Declaration {
+                const {
+                    &Declaration {
+                        stands_for: &[],
+                        kind: $kind,
+                        text: $text,
+                        attributes: $attributes,
+                        signature: Signature { inputs: $inputs, outputs: $outputs, kernels: &[] },
+                    }
+                }
+            }
+
+            fn parse(attributes: &Attributes) -> Result<Self> {
+                let parse: fn(&Attributes) -> Result<Self> = $parse;
+                parse(attributes)
+            }
+
+            fn declared(&self) -> &'static Declaration {
+                Self::declaration()
+            }
+        }
+    };
+}
+
 mod affine;
 mod product;
 mod sequences;

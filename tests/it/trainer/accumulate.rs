@@ -3,8 +3,6 @@
 use unpadded::layers::init;
 use unpadded::optimizer::{Adagrad, AdamW, Optimizer};
 
-use unpadded::Var;
-
 use super::*;
 
 const HEIGHT: usize = 20;
@@ -177,19 +175,8 @@ fn a_whole_batch_is_warned_of_on_development_data_of_several_batches() {
 }
 
 /// The batches of other data without the numbers of their samples.
-struct Unnumbered(Loader);
-
-impl Data for Unnumbered {
-    fn batches(&self, epoch: Option<u64>, from: u64) -> Result<Batches> {
-        let without = |batch: Result<Batch>| Ok(with!(batch?, numbers: Vec::new()));
-        Ok(Box::new(self.0.batches(epoch, from)?.map(without)))
-    }
-    fn batch_count(&self) -> Option<u64> {
-        self.0.batch_count()
-    }
-    fn fingerprint(&self) -> u64 {
-        self.0.fingerprint()
-    }
+fn unnumbered(data: Loader) -> impl Data {
+    changed(data, |_, batch| Ok(with!(batch?, numbers: Vec::new())))
 }
 
 /// The feeds determine the number of sequences of a batch: for both terms of a loss, for metrics and for carried states.
@@ -206,7 +193,7 @@ fn batches_without_numbers_are_counted_by_their_feeds() {
     };
     let after = |sequences: usize, n: u64, numbered: bool| {
         let data = batches_of(sequences);
-        let data: Box<dyn Data> = if numbered { Box::new(data) } else { Box::new(Unnumbered(data)) };
+        let data: Box<dyn Data> = if numbered { Box::new(data) } else { Box::new(unnumbered(data)) };
         let mut trainer = made().accumulate(n);
         trainer.fit(&*data, &*data, Until::Steps(1)).unwrap();
         let mut of = |name: &str| trainer.scope().get(name).unwrap().as_slice::<f64>().unwrap().to_vec();
@@ -227,7 +214,7 @@ fn batches_without_numbers_are_counted_by_their_feeds() {
     net.carry(before, last);
     let mut trainer = Trainer::new(net, h.square().mean(), &Sgd::new(0.1)).unwrap().progress(Progress::Quiet);
     let expected = trainer.evaluate(&batches_of(11)).unwrap().loss();
-    assert_eq!(trainer.evaluate(&Unnumbered(batches_of(11))).unwrap().loss(), expected);
+    assert_eq!(trainer.evaluate(&unnumbered(batches_of(11))).unwrap().loss(), expected);
 }
 
 /// A loss of shape `[1]` is one number, whose weight may have that shape too.
@@ -294,7 +281,7 @@ fn it_goes_on_bit_by_bit_from_any_step() {
     let file = path("accumulate-interrupt");
     let mut first = three().checkpoint(&file);
     let flag = first.stop_flag();
-    let report = first.fit(&Flagging(train(), 5, flag), &dev(), Until::Epochs(3)).unwrap();
+    let report = first.fit(&flagging(train(), 5, flag), &dev(), Until::Epochs(3)).unwrap();
     assert_eq!((report.ended, report.steps, first.position().batch), (StopReason::Interrupted, 2, 6));
     drop(first);
     let mut second = three();
@@ -306,21 +293,8 @@ fn it_goes_on_bit_by_bit_from_any_step() {
 
 #[test]
 fn a_step_that_fails_leaves_nothing_behind() {
-    struct Failing(Loader);
-    impl Data for Failing {
-        fn batches(&self, epoch: Option<u64>, from: u64) -> Result<Batches> {
-            let fail = |(k, batch)| if k == 6 { Err(Error::new("a.tsv:7", "a tab", "none")) } else { batch };
-            Ok(Box::new(self.0.batches(epoch, from)?.enumerate().map(fail)))
-        }
-        fn batch_count(&self) -> Option<u64> {
-            None
-        }
-        fn fingerprint(&self) -> u64 {
-            self.0.fingerprint()
-        }
-    }
     let mut training = trainer().accumulate(4);
-    training.fit(&Failing(train()), &dev(), Until::Epochs(2)).unwrap_err();
+    training.fit(&failing(train()), &dev(), Until::Epochs(2)).unwrap_err();
     assert_eq!((training.position().step, training.position().batch), (1, 4));
     let mut whole = trainer().accumulate(4);
     for trainer in [&mut whole, &mut training] {

@@ -151,7 +151,7 @@ fn an_interrupt_while_measuring_leaves_the_best_epoch_as_it_was() {
     let before = std::fs::read(&file).unwrap();
     let mut second = resumed(&file, trainer().remeasure_best().checkpoint(&file));
     let flag = second.stop_flag();
-    let report = second.fit(&train(), &Flagging(easy(), 1, flag), Until::Epochs(4)).unwrap();
+    let report = second.fit(&train(), &flagging(easy(), 1, flag), Until::Epochs(4)).unwrap();
     assert_eq!(report.ended, StopReason::Interrupted);
     assert!(bytes(&mut second) == before);
     std::fs::remove_file(file).unwrap();

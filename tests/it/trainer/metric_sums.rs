@@ -1,42 +1,8 @@
 //! User-defined metrics whose number of sums changes; the sums of a loss metric.
 
-use unpadded::metrics::{Better, Loss, Metric};
-use unpadded::{Var, Variable};
-
 use super::*;
 
-/// A metric with `counts[n]` sums after the n-th update; each batch is one update.
-struct Unsteady {
-    label: Var,
-    counts: &'static [usize],
-    sums: Vec<f64>,
-    updates: usize,
-}
-
-impl Metric for Unsteady {
-    fn name(&self) -> &str {
-        "unsteady"
-    }
-    fn variables(&self) -> Vec<Var> {
-        vec![self.label]
-    }
-    fn better(&self) -> Better {
-        Better::Lower
-    }
-    fn update(&mut self, _: &[Variable], _: usize) -> Result<()> {
-        self.updates += 1;
-        let count = self.counts.get(self.updates).or(self.counts.last()).copied();
-        self.sums.resize(count.unwrap_or_default(), 5.0);
-        Ok(())
-    }
-    fn value(&self) -> f64 {
-        self.sums.iter().sum()
-    }
-    fn sums(&mut self) -> &mut [f64] {
-        &mut self.sums
-    }
-}
-
+/// A trainer with a metric that has `counts[n]` sums after the n-th update; each batch is one update.
 fn unsteady(counts: &'static [usize]) -> Trainer {
     let net = Builder::new().seed(3);
     let words = net.feed("words", DType::I64, &[], 1);
@@ -44,7 +10,13 @@ fn unsteady(counts: &'static [usize]) -> Trainer {
     let h = net.sequence_pool(net.embedding(words, Embedding::new(20, 6)), Pool::Sum);
     let loss = net.mean(net.cross_entropy(net.linear(h, 2), label));
     let trainer = Trainer::new(net, loss, &Adam::new(0.02)).unwrap().progress(Progress::Quiet);
-    trainer.metric(Unsteady { label, counts, sums: vec![0.0; counts[0]], updates: 0 })
+    let mut updates = 0;
+    trainer.metric(own_metric("unsteady", label, vec![0.0; counts[0]], move |sums, _, _| {
+        updates += 1;
+        let count = counts.get(updates).or(counts.last()).copied();
+        sums.resize(count.unwrap_or_default(), 5.0);
+        Ok(())
+    }))
 }
 
 /// The change is refused in a step of one batch, in a step of several batches, and in the evaluation of held-out data.
@@ -127,32 +99,15 @@ fn several_numbers_of_a_batch_are_no_loss() {
     assert!(error.contains("loss: expected one number, or one per row, got f64[3]"), "{error}");
 }
 
-/// Refuses the batch of this number, from 0 on.
-struct Refusing(Var, usize, [f64; 1]);
-
-impl Metric for Refusing {
-    fn name(&self) -> &str {
-        "refusing"
-    }
-    fn variables(&self) -> Vec<Var> {
-        vec![self.0]
-    }
-    fn better(&self) -> Better {
-        Better::Lower
-    }
-    fn update(&mut self, _: &[Variable], _: usize) -> Result<()> {
-        if self.2[0] as usize == self.1 {
+/// A metric that refuses the batch of this number, from 0 on.
+fn refusing(variable: Var, number: usize) -> impl Metric {
+    own_metric("refusing", variable, vec![0.0], move |sums, _, _| {
+        if sums[0] as usize == number {
             return Err(Error::new("a metric", "another batch", "this one"));
         }
-        self.2[0] += 1.0;
+        sums[0] += 1.0;
         Ok(())
-    }
-    fn value(&self) -> f64 {
-        self.2[0]
-    }
-    fn sums(&mut self) -> &mut [f64] {
-        &mut self.2
-    }
+    })
 }
 
 /// After an error, the parameters are the parameters after the last whole step, and the metrics have seen the same batches.
@@ -166,8 +121,7 @@ fn a_batch_that_a_metric_refuses_moves_nothing() {
             let logits = words.embedding(Embedding::new(20, 6)).sequence_pool(Pool::Sum).linear(2);
             let loss = logits.cross_entropy(label).mean();
             let trainer = Trainer::new(net, loss, &Adam::new(0.02)).unwrap().progress(Progress::Quiet);
-            let trainer =
-                trainer.metric(Accuracy::new(logits, label)).metric(Refusing(label, refused, [0.0]));
+            let trainer = trainer.metric(Accuracy::new(logits, label)).metric(refusing(label, refused));
             trainer.accumulate(accumulated)
         };
         let mut trainer = made(4);
@@ -202,7 +156,7 @@ fn a_number_that_is_not_finite_comes_before_a_refusal() {
         let scores = words.embedding(Embedding::new(20, 6)) * 1e30;
         let loss = scores.exp().mean();
         let trainer = Trainer::new(net, loss, &Sgd::new(0.5)).unwrap().progress(Progress::Quiet);
-        let mut trainer = trainer.metric(Refusing(words, refused, [0.0]));
+        let mut trainer = trainer.metric(refusing(words, refused));
         let before = super::values(&mut trainer);
         let error = trainer.fit(&train(), &dev(), Until::Epochs(1)).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::NotFinite, "{error}");

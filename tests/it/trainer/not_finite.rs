@@ -1,9 +1,7 @@
 //! Numbers that are not finite: found before the update, and named where they first came from.
 
 use unpadded::checkpoint::Checkpoint;
-use unpadded::metrics::{Better, Metric};
 use unpadded::tensor::Storage;
-use unpadded::{Var, Variable};
 
 use super::*;
 
@@ -173,33 +171,14 @@ fn what_is_not_finite_is_not_resumed() {
 }
 
 /// A metric whose sums have every bit that a number may have.
-struct Odd(Var, [f64; 3]);
-
-impl Odd {
-    const NAN: u64 = 0xfff8_dead_beef_0001;
-}
-
-impl Metric for Odd {
-    fn name(&self) -> &str {
-        "odd"
-    }
-    fn variables(&self) -> Vec<Var> {
-        vec![self.0]
-    }
-    fn better(&self) -> Better {
-        Better::Lower
-    }
-    fn update(&mut self, _: &[Variable], sequences: usize) -> Result<()> {
-        self.1 = [f64::from_bits(Self::NAN), f64::NEG_INFINITY, self.1[2] + sequences as f64];
+fn odd(label: Var) -> impl Metric {
+    own_metric("odd", label, vec![0.0; 3], |sums, _, sequences| {
+        *sums = vec![f64::from_bits(NAN), f64::NEG_INFINITY, sums[2] + sequences as f64];
         Ok(())
-    }
-    fn value(&self) -> f64 {
-        self.1[0]
-    }
-    fn sums(&mut self) -> &mut [f64] {
-        &mut self.1
-    }
+    })
 }
+
+const NAN: u64 = 0xfff8_dead_beef_0001;
 
 /// A metric that is not finite does not end a training: the training is saved, and continues to the same bits.
 #[test]
@@ -211,7 +190,7 @@ fn a_metric_that_is_not_finite_is_saved_and_resumed_within_an_epoch() {
         let h = net.sequence_pool(net.embedding(words, Embedding::new(20, 6)), Pool::Sum);
         let loss = net.mean(net.cross_entropy(net.linear(h, 2), label));
         let trainer = Trainer::new(net, loss, &Adam::new(0.02)).unwrap();
-        trainer.metric(Odd(label, [0.0; 3])).threads(1).progress(Progress::Quiet)
+        trainer.metric(odd(label)).threads(1).progress(Progress::Quiet)
     };
     let mut whole = of();
     fit(&mut whole, Until::Steps(14));
@@ -223,7 +202,7 @@ fn a_metric_that_is_not_finite_is_saved_and_resumed_within_an_epoch() {
         first.save(&file).unwrap();
         let running = Checkpoint::load(&file).unwrap().position.running["odd"].clone();
         let bits: Vec<u64> = running[..2].iter().map(|x| x.to_bits()).collect();
-        assert_eq!(bits, [Odd::NAN, f64::NEG_INFINITY.to_bits()]);
+        assert_eq!(bits, [NAN, f64::NEG_INFINITY.to_bits()]);
         let mut second = of();
         second.resume(&file).unwrap();
         fit(&mut second, Until::Steps(14));

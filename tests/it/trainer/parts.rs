@@ -9,7 +9,6 @@ use unpadded::predict::Predictor;
 use unpadded::program::VarId;
 use unpadded::store::{Consistency, LocalWorker, StoreTrainer, share};
 use unpadded::tensor::StorageKind;
-use unpadded::{Var, Variable};
 
 use super::*;
 use crate::step_blocks::generator::Dice;
@@ -161,31 +160,19 @@ fn fixed(dtype: DType) -> Variable {
 }
 
 /// The sentences, and `fixed` with each batch.
-struct Fixed(Loader, DType);
-
-impl Data for Fixed {
-    fn batches(&self, epoch: Option<u64>, from: u64) -> Result<Batches> {
-        let dtype = self.1;
-        let with = move |batch: Result<Batch>| {
-            batch.map(|mut batch| {
-                batch.values.insert(0, ("fixed".to_owned(), fixed(dtype)));
-                batch
-            })
-        };
-        Ok(Box::new(self.0.batches(epoch, from)?.map(with)))
-    }
-    fn batch_count(&self) -> Option<u64> {
-        self.0.batch_count()
-    }
-    fn fingerprint(&self) -> u64 {
-        self.0.fingerprint()
-    }
+fn with_fixed(sequences: usize, dtype: DType) -> impl Data {
+    changed(data(sequences), move |_, batch| {
+        batch.map(|mut batch| {
+            batch.values.insert(0, ("fixed".to_owned(), fixed(dtype)));
+            batch
+        })
+    })
 }
 
 /// The sentences in batches, as a trainer's program is fed.
 pub(super) fn data_for(trainer: &Trainer, sequences: usize) -> Box<dyn Data> {
     match trainer.program().find("fixed") {
-        Some(fixed) => Box::new(Fixed(data(sequences), trainer.program().spec(fixed).unwrap().dtype)),
+        Some(fixed) => Box::new(with_fixed(sequences, trainer.program().spec(fixed).unwrap().dtype)),
         None => Box::new(data(sequences)),
     }
 }
@@ -441,8 +428,8 @@ fn a_feed_without_rows_is_refused_beside_totals() {
         let trainer = Trainer::new(rows.net, loss, &Sgd::new(0.1)).unwrap().weight(weight);
         trainer.threads(1).progress(Progress::Quiet)
     };
-    let expected = weighted().evaluate(&Fixed(data(7), DType::F64)).unwrap().loss();
-    let report = weighted().accumulate(2).fit(&Fixed(data(7), DType::F64), &*all, Until::Steps(1)).unwrap();
+    let expected = weighted().evaluate(&with_fixed(7, DType::F64)).unwrap().loss();
+    let report = weighted().accumulate(2).fit(&with_fixed(7, DType::F64), &*all, Until::Steps(1)).unwrap();
     assert!((report.history[0].train("loss").unwrap() - expected).abs() < 1e-12);
     let each: Loss = ("a number per sequence", |rows| {
         let beta = rows.sentences.fill_like(0.75 * 0.75);

@@ -310,32 +310,11 @@ fn carried_states_of_parts_are_saved_after_an_error() {
     assert!(state(&mut rest, &report, "rest").0 == expected.0);
 }
 
-/// Batches as they are, each with its own number.
-pub(super) struct Made(pub(super) Vec<Vec<(String, unpadded::Variable)>>);
-
-impl Data for Made {
-    fn batches(&self, _: Option<u64>, from: u64) -> Result<Batches> {
-        let batch = |values: &Vec<(String, unpadded::Variable)>| {
-            let sequences = values.iter().map(|(_, value)| value.batch_size()).max().unwrap_or(0);
-            let tokens = values.iter().map(|(_, value)| value.rows()).max().unwrap_or(0);
-            Ok(Batch::of(values.clone(), (0..sequences as u64).collect(), tokens))
-        };
-        let rest: Vec<Result<Batch>> = self.0.iter().skip(from as usize).map(batch).collect();
-        Ok(Box::new(rest.into_iter()))
-    }
-    fn batch_count(&self) -> Option<u64> {
-        Some(self.0.len() as u64)
-    }
-    fn fingerprint(&self) -> u64 {
-        self.0.len() as u64
-    }
-}
-
 /// A part without a sequence has no state for a later sequence.
 #[test]
 fn a_larger_batch_than_before_is_refused_in_parts() {
     let batch = |sequences: usize| {
-        let x = unpadded::Variable::from_sequences(&vec![vec![1i64, 2, 3]; sequences]).unwrap();
+        let x = Variable::from_sequences(&vec![vec![1i64, 2, 3]; sequences]).unwrap();
         vec![("x".to_owned(), x.clone()), ("y".to_owned(), x)]
     };
     let data = Made(vec![batch(2), batch(4)]);
@@ -349,8 +328,8 @@ fn a_larger_batch_than_before_is_refused_in_parts() {
 /// Feeds of other numbers of sequences are refused, and no sequence is left out.
 #[test]
 fn feeds_that_do_not_fit_are_no_parts() {
-    let words = unpadded::Variable::from_sequences(&[vec![1i64, 2], vec![3]]).unwrap();
-    let labels = unpadded::Variable::new(Dense::from_vec(&[3], vec![0i64, 1, 0]).unwrap(), None).unwrap();
+    let words = Variable::from_sequences(&[vec![1i64, 2], vec![3]]).unwrap();
+    let labels = Variable::new(Dense::from_vec(&[3], vec![0i64, 1, 0]).unwrap(), None).unwrap();
     let data = Made(vec![vec![("words".to_owned(), words), ("label".to_owned(), labels)]]);
     let message = trainer().parts(2).fit(&data, &data, Until::Epochs(1)).unwrap_err().to_string();
     let words = "variable `label`: sequences of a feed: expected 2, as `words` has, got 3";

@@ -83,23 +83,12 @@ fn data_that_does_not_fit_is_refused() {
     let one: Samples = (0..3).map(|i| vec![Field::Ints(vec![i])]).collect();
     let one = Loader::new(one, &["words"]).unwrap();
     refused(training.evaluate(&one), "variable `label`: feeds: expected a value for this variable, got none");
-    struct Nothing;
-    impl Data for Nothing {
-        fn batches(&self, _: Option<u64>, _: u64) -> Result<Batches> {
-            Ok(Box::new(std::iter::empty()))
-        }
-        fn batch_count(&self) -> Option<u64> {
-            Some(0)
-        }
-        fn fingerprint(&self) -> u64 {
-            0
-        }
-    }
+    let nothing = Made(Vec::new());
     refused(
-        trainer().fit(&Nothing, &dev(), Until::Epochs(1)),
+        trainer().fit(&nothing, &dev(), Until::Epochs(1)),
         "batches of an epoch of training data: expected at least one",
     );
-    refused(trainer().evaluate(&Nothing), "batches of data to evaluate on: expected at least one, got none");
+    refused(trainer().evaluate(&nothing), "batches of data to evaluate on: expected at least one, got none");
     let out: Samples = (0..3).map(|i| vec![Field::Ints(vec![18 + i]), Field::Int(0)]).collect();
     let out = Loader::new(out, &["words", "label"]).unwrap();
     refused(training.fit(&out, &dev(), Until::Epochs(1)), "got 20");
@@ -164,22 +153,13 @@ fn carried_states_go_on_in_as_many_streams_or_fewer() {
     let text = |streams| {
         Continuous::new((0..40).map(|i| i % 5).collect::<Vec<i64>>(), streams, 4, ["x", "y"]).unwrap()
     };
-    struct Both(Continuous, Continuous);
-    impl Data for Both {
-        fn batches(&self, epoch: Option<u64>, from: u64) -> Result<Batches> {
-            let second = self.1.batches(epoch, from)?;
-            Ok(Box::new(self.0.batches(epoch, from)?.take(1).chain(second)))
-        }
-        fn batch_count(&self) -> Option<u64> {
-            None
-        }
-        fn fingerprint(&self) -> u64 {
-            0
-        }
-    }
-    language_model().evaluate(&Both(text(3), text(2))).unwrap();
+    let both = |first, second| {
+        let [first, second] = [first, second].map(|streams| text(streams).batches(None, 0).unwrap());
+        Made(first.take(1).chain(second).map(|batch| batch.unwrap().values).collect())
+    };
+    language_model().evaluate(&both(3, 2)).unwrap();
     refused(
-        language_model().evaluate(&Both(text(2), text(3))),
+        language_model().evaluate(&both(2, 3)),
         "variable `before`: sequences of a batch: expected at most 2, as in the batch before, whose state is carried, got 3",
     );
 }

@@ -8,9 +8,9 @@ use unpadded::optimizer::{AdamW, Optimizer};
 use unpadded::program::VarId;
 use unpadded::store::{KeyValueStore, StoreTrainer, WorldStore, share};
 use unpadded::tensor::StorageKind;
-use unpadded::{Program, Registry, Var, Variable};
+use unpadded::{Program, Registry};
 
-use super::processes::{Made, on_ranks, state};
+use super::processes::{on_ranks, state};
 use super::*;
 use crate::step_blocks::generator::{Dice, optimizer};
 use crate::store::{alone, store};

@@ -20,30 +20,9 @@ const TAKES_BF16_WITHOUT_PRODUCT: u8 = 7;
 /// out = x · [W₁ W₂ …].
 struct Affine<const FAULT: u8>;
 
-impl<const FAULT: u8> DeclaredOp for Affine<FAULT> {
-    fn declaration() -> &'static Declaration {
-        const {
-            &Declaration {
-                stands_for: &[],
-                kind: "acme.affine",
-                text: "x · W",
-                attributes: &[],
-                signature: Signature {
-                    inputs: &[Slot::one("x"), Slot::many("weight")],
-                    outputs: &[Slot::one("out")],
-                    kernels: &[],
-                },
-            }
-        }
-    }
-
-    fn parse(_: &Attributes) -> Result<Self> {
-        Ok(Self)
-    }
-
-    fn declared(&self) -> &'static Declaration {
-        Self::declaration()
-    }
+declares! {
+    Affine = "acme.affine", "x · W", &[],
+    &[Slot::one("x"), Slot::many("weight")] => &[Slot::one("out")], |_| Ok(Self)
 }
 
 /// The first weight, as it was prepared.

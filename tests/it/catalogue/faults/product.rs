@@ -55,55 +55,17 @@ struct Scaled<const FAULT: u8> {
     offset: f64,
 }
 
-impl<const FAULT: u8> DeclaredOp for Product<FAULT> {
-    fn declaration() -> &'static Declaration {
-        const {
-            &Declaration {
-                stands_for: &[],
-                kind: "acme.product",
-                text: "x · y",
-                attributes: &[],
-                signature: Signature {
-                    inputs: if FAULT == READS_A_SHAPE { SHAPE } else { BOTH },
-                    outputs: if FAULT == PASSES_NOTHING_ON { TWO } else { ONE },
-                    kernels: &[],
-                },
-            }
-        }
-    }
-
-    fn parse(_: &Attributes) -> Result<Self> {
-        if FAULT == UNREADABLE {
-            return Err(Error::new("attributes", "others", "none"));
-        }
-        Ok(Self)
-    }
-
-    fn declared(&self) -> &'static Declaration {
-        Self::declaration()
-    }
+declares! {
+    Product = "acme.product", "x · y", &[],
+    if FAULT == READS_A_SHAPE { SHAPE } else { BOTH } => if FAULT == PASSES_NOTHING_ON { TWO } else { ONE },
+    |_| if FAULT == UNREADABLE { Err(Error::new("attributes", "others", "none")) } else { Ok(Self) }
 }
 
-impl<const FAULT: u8> DeclaredOp for Scaled<FAULT> {
-    fn declaration() -> &'static Declaration {
-        const {
-            &Declaration {
-                stands_for: &[],
-                kind: "acme.scaled",
-                text: "(factor · x + offset) · y",
-                attributes: &["factor", "offset"],
-                signature: Signature { inputs: BOTH, outputs: ONE, kernels: &[] },
-            }
-        }
-    }
-
-    fn parse(attributes: &Attributes) -> Result<Self> {
+declares! {
+    Scaled = "acme.scaled", "(factor · x + offset) · y", &["factor", "offset"], BOTH => ONE,
+    |attributes| {
         let number = |name| or_default(attributes, name, 0.0);
         Ok(Self { factor: number("factor")?, offset: number("offset")? })
-    }
-
-    fn declared(&self) -> &'static Declaration {
-        Self::declaration()
     }
 }
 

@@ -14,30 +14,8 @@ const READS_THE_WHOLE_BATCH: u8 = 2;
 /// out = the last row of each sequence; zeros of an empty one.
 struct Last<const FAULT: u8>;
 
-impl<const FAULT: u8> DeclaredOp for Last<FAULT> {
-    fn declaration() -> &'static Declaration {
-        const {
-            &Declaration {
-                stands_for: &[],
-                kind: "acme.last",
-                text: "the last row",
-                attributes: &[],
-                signature: Signature {
-                    inputs: &[Slot::one("x")],
-                    outputs: &[Slot::one("out")],
-                    kernels: &[],
-                },
-            }
-        }
-    }
-
-    fn parse(_: &Attributes) -> Result<Self> {
-        Ok(Self)
-    }
-
-    fn declared(&self) -> &'static Declaration {
-        Self::declaration()
-    }
+declares! {
+    Last = "acme.last", "the last row", &[], &[Slot::one("x")] => &[Slot::one("out")], |_| Ok(Self)
 }
 
 impl<const FAULT: u8> Op for Last<FAULT> {
