@@ -143,6 +143,11 @@ fn reviews() -> String {
 const SMALL: [&str; 6] =
     ["--set", "model.hidden=8", "--set", "model.embedding=8", "--set", "training.rate=0.03"];
 
+/// Returns the arguments of a command line.
+fn split(line: &str) -> Vec<&str> {
+    line.split(' ').collect()
+}
+
 fn with<'a>(first: &[&'a str], rest: &[&'a str]) -> Vec<&'a str> {
     [first, &SMALL, rest].concat()
 }

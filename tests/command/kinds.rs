@@ -33,18 +33,9 @@ fn several_labels_per_text_are_learnt_with_a_threshold_each() {
     assert!(said.contains("data.target=labels"), "{said}");
     let stats = place.said(&["data", "stats", "texts.tsv", "--set", "data.target=labels"], "");
     assert!(stats.contains("labels of 150 texts, of which "), "{stats}");
-    let of = [
-        "--train",
-        "texts.tsv",
-        "--dev",
-        "texts.tsv",
-        "--set",
-        "data.target=labels",
-        "--epochs",
-        "20",
-        "--set",
-        "model.dropout=0.2",
-    ];
+    let of = split(
+        "--train texts.tsv --dev texts.tsv --set data.target=labels --epochs 20 --set model.dropout=0.2",
+    );
     assert_eq!(trained(&place, "run", &of), 100.0);
     let said = place.said(&["predict", "run"], "a rude and wrong text\na text\n");
     let answers: Vec<&str> = said.lines().map(|line| line.split('\t').next().unwrap()).collect();
@@ -161,16 +152,7 @@ fn documents_are_read_sentence_by_sentence() {
         format!("It has {} lines. It was {word}. {}\t{label}\n", i % 7, "So it is! ".repeat(i % 5))
     };
     place.write("texts.tsv", &(0..120).map(line).collect::<String>());
-    let of = [
-        "--train",
-        "texts.tsv",
-        "--set",
-        "model.documents=punctuation",
-        "--epochs",
-        "12",
-        "--set",
-        "model.dropout=0.2",
-    ];
+    let of = split("--train texts.tsv --set model.documents=punctuation --epochs 12 --set model.dropout=0.2");
     assert_eq!(trained(&place, "run", &of), 100.0);
     let said = place.said(&["predict", "run"], "So. It was dull. So it is!\n\n");
     assert!(said.starts_with("bad\t"), "{said}");
@@ -197,15 +179,8 @@ fn rare_classes_are_weighed() {
     assert!(!rare("light", &["--set", "training.class_weights=rare=0.05"]));
     assert!(rare("balanced", &["--set", "training.class_weights=balanced"]));
     rare("focal", &["--set", "training.focal=2"]);
-    let said = place.refused(&[
-        "train",
-        "--train",
-        "texts.tsv",
-        "--dev",
-        "texts.tsv",
-        "--set",
-        "training.class_weights=rear=2",
-    ]);
+    let said =
+        place.refused(&split("train --train texts.tsv --dev texts.tsv --set training.class_weights=rear=2"));
     assert!(
         said.contains("training.class_weights: expected a label, perhaps `rare`, got `rear=2`"),
         "{said}"
@@ -324,22 +299,10 @@ fn a_tagger_does_without_characters_and_without_a_random_field() {
     let place = Place::new("plain-tagger");
     let line = |i: usize| format!("a\tO\n{}\tB-CITY\nb\tO\n\n", ["Paris", "Rome", "Oslo"][i % 3]);
     place.write("train.conll", &(0..120).map(|i| "x\tO\n".repeat(i % 11) + &line(i)).collect::<String>());
-    let of = [
-        "--task",
-        "tag",
-        "--train",
-        "train.conll",
-        "--dev",
-        "train.conll",
-        "--epochs",
-        "25",
-        "--set",
-        "model.word_dropout=0",
-        "--set",
-        "model.crf=false",
-        "--set",
-        "model.characters=false",
-    ];
+    let of = split(
+        "--task tag --train train.conll --dev train.conll --epochs 25 \
+         --set model.word_dropout=0 --set model.crf=false --set model.characters=false",
+    );
     assert_eq!(trained(&place, "run", &of), 100.0);
     assert_eq!(place.said(&["predict", "run"], "x x a Rome b\n").trim(), "x/O x/O a/O Rome/B-CITY b/O");
     let said = place.said(&["eval", "run", "train.conll"], "");

@@ -41,19 +41,8 @@ fn new_words_and_labels_are_added_to_what_was_learnt() {
     place
         .said(&with(&["train", "--train", "reviews.tsv"], &["--epochs", "4", "--run", "old", "--quiet"]), "");
     // Nothing moves at so small a rate: parameters show where they come from.
-    let arguments = [
-        "train",
-        "--from",
-        "old",
-        "--train",
-        "others.tsv",
-        "--run",
-        "new",
-        "--epochs",
-        "1",
-        "--set",
-        "training.rate=1e-12",
-    ];
+    let arguments =
+        split("train --from old --train others.tsv --run new --epochs 1 --set training.rate=1e-12");
     let said = lines(&place, &arguments);
     assert!(
         said.contains("from old: ") && said.contains("1 of 2 labels") && said.contains("layers lstm_0"),
@@ -142,28 +131,8 @@ fn a_language_model_starts_a_classifier_and_a_tagger() {
     place.write("reviews.tsv", &reviews());
     place.write("others.tsv", &others());
     place.write("tags.conll", &sentences());
-    let lm = [
-        "train",
-        "--task",
-        "lm",
-        "--train",
-        "prose.txt",
-        "--set",
-        "text.tokens=words",
-        "--run",
-        "lm",
-        "--quiet",
-    ];
-    let small = [
-        "--epochs",
-        "1",
-        "--set",
-        "model.layers=2",
-        "--set",
-        "model.hidden=12",
-        "--set",
-        "model.embedding=8",
-    ];
+    let lm = split("train --task lm --train prose.txt --set text.tokens=words --run lm --quiet");
+    let small = split("--epochs 1 --set model.layers=2 --set model.hidden=12 --set model.embedding=8");
     place.said(&[&lm[..], &small].concat(), "");
     let own = ["--set", "model.hidden=8", "--set", "training.rate=0.03"];
     let from = |task: &'static str, train: &'static str, run: &'static str| {
