@@ -87,7 +87,7 @@ fn several_labels_are_scored_by_the_thresholds_of_the_model() {
     for (run, set, rule) in [
         ("default", &[][..], "one, since `old` has only 1"),
         ("each", &["--set", "decoding.threshold=per-label"], "per-label"),
-        ("number", &["--set", "decoding.threshold=0.7"], "0.7"),
+        ("number", &["--set", "decoding.threshold=0.3"], "0.3"),
         ("files", &["--set", "decoding.threshold=per-label", "--set", "data.window=50"], "per-label"),
     ] {
         let (value, said) = printed(&place, run, &[&of, set].concat());
@@ -98,7 +98,7 @@ fn several_labels_are_scored_by_the_thresholds_of_the_model() {
     }
     assert!(values[0] != values[1] && values[0] != values[2], "the rules must differ here: {values:?}");
     // A trained model obeys the setting, too.
-    for set in ["one", "0.7", "per-label"] {
+    for set in ["one", "0.3", "per-label"] {
         let rest = ["--set", &format!("decoding.threshold={set}")];
         let found = evaluated(&place, "each", "dev.tsv", &rest);
         assert!((found - counted(&place, "each", &cases, &rest)).abs() < 1e-9, "{set}: {found}");
