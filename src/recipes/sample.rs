@@ -212,12 +212,14 @@ mod tests {
 
     #[test]
     fn an_interval_of_few_texts_contains_the_share_as_often_as_promised() {
-        // statsmodels 0.14: proportion_confint(27, 30, method="wilson") = (0.7437922, 0.9654009).
         let of = |hits, texts| {
             sample((0..texts).map(|i| i < hits)).intervals(2, &[FigureFn::Share(0, 1)])[0].unwrap()
         };
-        let [low, high] = of(27, 30);
-        assert!((low - 0.7437922).abs() < 1e-6 && (high - 0.9654009).abs() < 1e-6, "{low} {high}");
+        // By definition, the ends are 1.96 standard errors of a share that equals the end from the hits.
+        for end in of(27, 30) {
+            let errors = (0.9 - end).abs() / (end * (1.0 - end) / 30.0).sqrt();
+            assert!((errors - 1.959964).abs() < 1e-6, "{end}");
+        }
         assert!(of(30, 30)[0] < 0.9 && of(30, 30)[1] > 0.9999 && of(0, 2)[1] < 0.7);
         // The probability that the interval of a sample of 30 texts contains the share that the samples are drawn with.
         let covered = |share: f64| -> f64 {

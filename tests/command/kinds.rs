@@ -46,7 +46,7 @@ fn several_labels_per_text_are_learnt_with_a_threshold_each() {
         "model.dropout=0.2",
     ];
     assert_eq!(trained(&place, "run", &of), 100.0);
-    let said = place.said(&["predict", "run"], "a rude and wrong text\na text\n");
+    let said = place.said(&["predict", "run"], "a rude and wrong text\ntext and so on\n");
     let answers: Vec<&str> = said.lines().map(|line| line.split('\t').next().unwrap()).collect();
     assert_eq!(answers, ["false,insult", ""]);
     assert!(place.said(&["predict", "run"], " \n\na\n").starts_with("\n\n"));
