@@ -117,4 +117,11 @@ fn lines_of_a_malformed_record_are_records_of_their_own() {
     );
     assert!(found[5].contains("a.csv:7: expected 2 columns") && found[6] == "8: it\"", "{found:?}");
     assert_eq!(found[7..], ["9: yes"]);
+    // A value that is nested deeper than a parser goes is refused once, in one pass.
+    for (depth, wrong) in [(60, false), (70, true)] {
+        let nested = format!("{{\"text\":\"so\",\"label\":{}1{}}}", "[".repeat(depth), "]".repeat(depth));
+        let (before, parsed) = (PARSED.get(), super::super::fields::record(&nested, None));
+        assert_eq!(parsed.is_err(), wrong, "{depth}");
+        assert!(PARSED.get() - before <= 2 * nested.len());
+    }
 }
