@@ -12,7 +12,7 @@ use super::options::{FileFormat, ReadOptions};
 use super::parquet;
 use super::paths::{PathContent, find, prepared_as};
 use crate::data::conll::SentenceWords;
-use crate::data::lines::{Lines, Reason};
+use crate::data::lines::{Lines, Reason, count_parsed};
 use crate::data::records::{OneLine, Parser};
 use crate::data::{Encoding, TextFile};
 use crate::error::{AtCaller, Error, ErrorKind, Result};
@@ -79,6 +79,8 @@ struct OfLines {
     lines: Option<Lines>,
     /// Lines to parse once more: they were first read as part of a record whose closing quotation mark is missing.
     again: VecDeque<Raw>,
+    /// The number of the malformed line that was read last, such as a line that cannot be decoded, and the reason.
+    malformed: Option<(u64, Reason)>,
     parser: Box<dyn Parser<SentenceWords>>,
     number: u64,
     /// The number of the first line of the record that is being read; `None` between two records.
@@ -161,6 +163,7 @@ impl Questions {
                     name: file.name(),
                     lines: Some(file.lines_of()?),
                     again: VecDeque::new(),
+                    malformed: None,
                     parser,
                     number: 0,
                     begun: None,
@@ -327,8 +330,11 @@ impl OfLines {
     fn line(&mut self) -> Result<Option<Result<(), Reason>>> {
         if let Some(raw) = self.again.pop_front() {
             self.number = raw.number;
+            count_parsed(raw.text.len());
             self.raw.push(raw);
-            return Ok(Some(Ok(())));
+            // A malformed line ends each record, so it is the last of the lines to parse once more.
+            let malformed = self.malformed.as_ref().filter(|(number, _)| *number == self.number);
+            return Ok(Some(malformed.map_or(Ok(()), |(_, reason)| Err(reason.clone()))));
         }
         let Some(lines) = &mut self.lines else { return Ok(None) };
         self.number += 1;
@@ -347,7 +353,9 @@ impl OfLines {
         }
         self.marked |= lines.is_marked();
         self.raw.push(Raw { number: self.number, text, end: self.end });
-        Ok(Some(reason.map_or(Ok(()), Err)))
+        let Some(reason) = reason else { return Ok(Some(Ok(()))) };
+        self.malformed = Some((self.number, reason.clone()));
+        Ok(Some(Err(reason)))
     }
 
     /// Reads the next record; `None` after the last record. `several` is true if a record may extend over several
@@ -368,6 +376,9 @@ impl OfLines {
                 (Some(Err(reason)), _) => Err(reason),
                 _ => self.parser.end(),
             };
+            let known = if matches!(outcome, Ok(None)) && !ended { self.parser.fails() } else { None };
+            let unended = known.is_some();
+            let outcome = known.map_or(outcome, Err);
             let (text, words, header) = match outcome {
                 Ok(None) if ended => return Ok(None),
                 Ok(None) if self.blank && self.begun.is_none() => (Ok(String::new()), Vec::new(), None),
@@ -390,7 +401,7 @@ impl OfLines {
                     };
                     let what = format!("{}:{number}", self.name);
                     let mut error = Error::of(ErrorKind::Format, what, reason.expected, reason.got);
-                    if begun.is_some() {
+                    if begun.is_some() || unended {
                         error = error.noted("the lines behind this line are read as separate records");
                     }
                     if !first {

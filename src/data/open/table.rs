@@ -1,6 +1,8 @@
 //! Reads tables. Cells are separated by tabs or, as in RFC 4180, by commas, semicolons or bars. A table is parsed line
 //! by line, even if a cell in quotation marks contains line ends.
 
+mod once_more;
+
 use std::collections::HashMap;
 
 use super::column::{Column, Empty, TEXT};
@@ -546,11 +548,9 @@ impl Table {
             let cell = |&column: &usize| row.get_mut(column).map(std::mem::take).unwrap_or_default();
             Ok(make(of_columns(columns.iter().take(count).map(cell).collect())))
         };
-        // Maximum size of a record in bytes. After a quotation mark that is never closed, at most this many bytes are
-        // read a second time.
-        const MOST: usize = 1 << 22;
-        let cells = Cells { most: MOST, ..self.dialect.cells() };
-        Box::new(Rows { cells, width: Some(self.picked.width), header: false, make })
+        let cells = Cells { most: 1 << 22, ..self.dialect.cells() }; // the lines of a record are in memory
+        let rows = Rows { cells, width: Some(self.picked.width), header: false, make };
+        Box::new(once_more::OnceMore::new(rows))
     }
 
     /// Reads the records of the file; `make` makes each record from the cells of the wanted columns.
