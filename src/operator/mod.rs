@@ -26,6 +26,7 @@ pub(crate) mod sample;
 pub(crate) mod shapes;
 pub(crate) mod signature;
 pub(crate) mod size;
+pub(crate) mod slots;
 pub(crate) mod table;
 
 pub use attributes::{Attributes, Literal, LiteralRef};
