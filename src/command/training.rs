@@ -15,7 +15,6 @@ use super::findings::Findings;
 use super::outcome::{Outcome, UsageError, bad};
 use super::run::{self, Folder, Log};
 use super::{memory, ranks, report, scores as show};
-use unpadded::ErrorKind;
 use unpadded::checkpoint::Checkpoint;
 use unpadded::data::Data;
 use unpadded::executor::Profile;
@@ -25,6 +24,7 @@ use unpadded::recipes::{
     Case, Config, Evaluation, HeldOutTexts, Model, Preparation, finished, prepare, prepare_resumed,
 };
 use unpadded::train::{Progress, Report, StopReason, Trainer, Until};
+use unpadded::{ErrorKind, Precision};
 
 /// A training that writes to a run folder.
 pub(crate) struct Training<'a> {
@@ -118,13 +118,9 @@ impl Training<'_> {
             trainer = ranks::distributed(trainer, world)?;
         }
         if resumes {
-            let config = run::config(folder.path());
             let anew = |e: unpadded::Error| match e.kind() {
                 ErrorKind::Memory => e,
-                _ => e.noted(format!(
-                    "`unpadded train {} --run NEW` trains anew, as the config says now",
-                    config.display()
-                )),
+                _ => self.trains_anew(e),
             };
             trainer.resume(&last).map_err(anew).usage()?;
             trainer.check_data(&**train, &**dev).map_err(anew).usage()?;
@@ -189,6 +185,26 @@ impl Training<'_> {
         Ok(TrainingResult { report, best, profile })
     }
 
+    /// Adds the settings that differ from the checkpoint, and the commands that train with them, to an error of a resume.
+    fn trains_anew(&self, mut e: unpadded::Error) -> unpadded::Error {
+        let path = self.folder.path();
+        let saved = Checkpoint::load(run::last(path)).ok();
+        let saved = saved.and_then(|saved| Config::from_toml(saved.notes.get("config")?).ok());
+        let value = |of: &Config, key: &str| of.get(key).map_or("none".to_owned(), |value| value.to_string());
+        let mut flags = String::new();
+        for key in Config::keys(self.config.run.task).map(|key| key.to_string()) {
+            let now = value(self.config, &key);
+            let before = saved.as_ref().map_or_else(|| now.clone(), |saved| value(saved, &key));
+            if now != before {
+                e = e.noted(format!("`{key}` was {before}, and is {now}"));
+                flags += &format!(" --set '{key}={now}'");
+            }
+        }
+        let (config, run) = (run::config(path), path.display());
+        e.noted(format!("`unpadded train {}{flags} --run NEW` trains anew", config.display()))
+            .noted(format!("`unpadded train --from {run} --run NEW` starts from the trained model"))
+    }
+
     /// Scores the model of the best epoch on the test set, if there is a test set, and writes the report.
     pub(crate) fn finish(&self, fitted: TrainingResult, scoring: Scoring) -> Outcome<ScoredTraining> {
         let Self { config, folder, .. } = *self;
@@ -245,6 +261,12 @@ impl Training<'_> {
         let held_out = held_out.cases;
         Ok(ScoredTraining { report, model, name, metric, unit, value, held_out, tested, untested })
     }
+}
+
+/// Returns a note for the held-out figure of a training in bf16, which the model, predicting in f32, does not have in every
+/// digit; empty for f32.
+pub(crate) fn computed_in(precision: Precision) -> &'static str {
+    if precision == Precision::Bf16 { " (computed in bf16; the model predicts in f32)" } else { "" }
 }
 
 /// Checks that a training may begin in a folder: the folder is new, or the user allows the command to overwrite

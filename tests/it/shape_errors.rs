@@ -40,6 +40,20 @@ fn a_constant_may_come_first() {
 }
 
 #[test]
+fn a_vector_is_not_repeated_over_the_columns_of_a_matrix() {
+    let net = Builder::new();
+    let (x, state) = (net.feed("x", DType::F32, &[4], 0), net.feed("state", DType::F32, &[4, 6], 0));
+    let advice =
+        "`v.outer(ones)` makes a matrix from the vector `v` of each row; each row of `ones` has 6 ones";
+    says(net.mul(x, state), advice);
+    says(net.mul(state, x), advice);
+    let wide = net.feed("wide", DType::F32, &[6], 0);
+    assert!(!net.mul(wide, state).refused().to_string().contains("outer"));
+    let ones = wide.fill_like(1.0);
+    assert_eq!(net.spec(net.mul(net.outer(x, ones), state)).unwrap(), net.spec(state).unwrap());
+}
+
+#[test]
 fn what_a_layer_was_told_is_named_as_it_was_told() {
     let net = Builder::new();
     let x = net.feed("x", DType::F32, &[2], 1);
