@@ -99,6 +99,8 @@ pub struct Place {
     pub variable: Option<String>,
     /// The number of the step block; `None` for the root block, or if the block is not known.
     pub block: Option<usize>,
+    /// The name of the variable over whose rows the step block runs; `None` if it is not known.
+    pub step: Option<String>,
     /// The line of the user's own code.
     pub caller: Option<String>,
 }
@@ -230,6 +232,7 @@ impl Error {
         known.operator = known.operator.take().or(place.operator);
         known.variable = known.variable.take().or(place.variable);
         known.block = known.block.or(place.block);
+        known.step = known.step.take().or(place.step);
         if place.caller.is_some() && (*made || known.caller.as_deref().is_none_or(is_own)) {
             (known.caller, *made) = (place.caller, false);
         }
@@ -268,6 +271,17 @@ impl Error {
     pub(crate) fn of_operator(mut self, place: &Place) -> Self {
         self.0.place.operator.clone_from(&place.operator);
         self.0.place.block = place.block;
+        self.0.place.step.clone_from(&place.step);
+        self
+    }
+
+    /// Replaces each text of the message by the result of `reword`.
+    #[must_use]
+    pub(crate) fn reworded(mut self, reword: &dyn Fn(&str) -> String) -> Self {
+        let Details { what, expected, got, notes, .. } = &mut *self.0;
+        for text in [what, expected, got].into_iter().chain(notes.iter_mut().map(|note| &mut note.text)) {
+            *text = reword(text);
+        }
         self
     }
 
@@ -397,8 +411,10 @@ impl Error {
         let Details { what, expected, got, place, row, .. } = &*self.0;
         if let Some(operator) = &place.operator {
             write!(f, "{operator}")?;
-            if let Some(block) = place.block {
-                write!(f, " in block {block}")?;
+            match (&place.step, place.block) {
+                (Some(over), _) => write!(f, " in the step over `{over}`")?,
+                (None, Some(_)) => write!(f, " in a step")?,
+                (None, None) => {}
             }
             write!(f, ": ")?;
         }

@@ -1,4 +1,5 @@
-//! The names that most programs use; `use unpadded::prelude::*;` imports all of them.
+//! The names that most programs use; `use unpadded::prelude::*;` imports all of them. `Result<T>` then has the error
+//! [`Error`](crate::Error); `Result<T, E>` is the `Result` of the standard library, as without the import.
 //!
 //! ```
 //! use unpadded::prelude::*;
@@ -21,9 +22,9 @@ pub use super::data::{
     Batching, Data, Field, LabelledTexts, Limits, Loader, Samples, TextFile, Tokenizer, Vocabulary,
 };
 pub use super::layers::{Activation, Embedding, Gru, Linear, Lstm, Stacked};
-pub use super::metrics::{Accuracy, Loss, Metric};
+pub use super::metrics::{Accuracy, Better, Loss, Metric};
 pub use super::ops::{self, Pool};
 pub use super::optimizer::{Adam, AdamW, Optimizer, Schedule, Sgd};
 pub use super::predict::{Beam, Generation, Predictor, Sampling};
 pub use super::train::{Progress, Trainer, Until};
-pub use super::{Builder, DType, Lod, Program, Var, Variable};
+pub use super::{Builder, DType, Error, Lod, Program, Result, Var, Variable};

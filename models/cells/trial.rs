@@ -54,56 +54,14 @@ pub(crate) fn learns(cell: Cell) {
     assert!(end < start / 2.0, "the loss was {start}, and is {end} in the end");
 }
 
-/// Checks that the gradients of all parameters and of the input equal central differences, in f64 and on two threads.
+/// Checks that the gradients of all parameters and of the input equal central differences, in f64.
 #[cfg(test)]
 pub(crate) fn gradients(cell: Cell) {
-    use unpadded::executor::Stage;
-    use unpadded::program::backward;
-    use unpadded::{Lod, ops};
+    use unpadded::{Lod, op::testing};
 
-    let checked = || -> Result<()> {
-        let net = Builder::new().seed(3);
-        let x = net.feed("x", DType::F64, &[3], 1);
-        net.watch(x);
-        let y = cell(&net, x, 4);
-        let loss = net.sum(net.mul(y, net.tanh(y)));
-        let mut program = net.finish()?;
-        let grads = backward::differentiate(&mut program, &ops::catalogue(), loss.id())?;
-        let mut scope = Scope::of(&program)?;
-        let lod = Lod::from_lengths1(&[3, 0, 5, 1])?;
-        let rows = ndarray::Array2::from_shape_fn((9, 3), |(i, j)| ((3 * i + j) as f64 * 1.3).sin());
-        let mut rows = Variable::sequences(rows, lod)?;
-        let wrt: Vec<_> = program.trained_parameters().chain([x.id()]).collect();
-        let wanted: Vec<_> = wrt.iter().map(|v| grads[v]).chain([loss.id()]).collect();
-        let mut executor = Executor::new(&program, &ops::catalogue(), &wanted, 2)?;
-        let mut run = |scope: &mut Scope, rows: &Variable| -> Result<Vec<Variable>> {
-            executor.run(scope, &Run::train(&[(x.id(), rows)], 0).until(Stage::Gradients))?;
-            wanted.iter().map(|&v| executor.fetch(v)).collect()
-        };
-        let at_once = run(&mut scope, &rows)?;
-        for (&of, gradient) in wrt.iter().zip(&at_once) {
-            let name = &program.var(of).name;
-            let slopes = gradient.as_slice::<f64>()?;
-            assert!(slopes.iter().any(|&slope| slope != 0.0), "no gradient reaches `{name}`");
-            for (i, &slope) in slopes.iter().enumerate() {
-                let mut moved = |by: f64| -> Result<f64> {
-                    if of == x.id() {
-                        rows.as_mut_slice::<f64>()?[i] += by;
-                    } else {
-                        let mut value = scope.get(name)?;
-                        value.as_mut_slice::<f64>()?[i] += by;
-                        scope.set(name, value)?;
-                    }
-                    Ok(run(&mut scope, &rows)?[wrt.len()].as_slice::<f64>()?[0])
-                };
-                let up = moved(1e-5)?;
-                let expected = (up - moved(-2e-5)?) / 2e-5;
-                moved(1e-5)?;
-                let off = (slope - expected).abs() / expected.abs().max(1.0);
-                assert!(off < 1e-6, "`{name}`[{i}] is {slope}, by differences {expected}");
-            }
-        }
-        Ok(())
-    };
-    checked().unwrap_or_else(|error| panic!("{error}"));
+    let lod = Lod::from_lengths1(&[3, 0, 5, 1]).unwrap();
+    let rows = ndarray::Array2::from_shape_fn((9, 3), |(i, j)| ((3 * i + j) as f64 * 1.3).sin());
+    let rows = Variable::sequences(rows, lod).unwrap();
+    testing::check_gradients(Builder::new().seed(3), &[rows], &|net, inputs| vec![cell(net, inputs[0], 4)])
+        .unwrap();
 }

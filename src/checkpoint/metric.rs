@@ -8,7 +8,7 @@ use crate::operator::Attributes;
 pub struct MetricDesc {
     /// The name of the metric in scores.
     pub name: String,
-    /// The kind of the metric, such as `chunk_f1`.
+    /// The kind of the metric, such as `chunk_f1`; `own` for a metric that the user defined.
     pub kind: String,
     /// The names of the variables that the metric reads.
     pub variables: Vec<String>,

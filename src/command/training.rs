@@ -118,13 +118,9 @@ impl Training<'_> {
             trainer = ranks::distributed(trainer, world)?;
         }
         if resumes {
-            let config = run::config(folder.path());
             let anew = |e: unpadded::Error| match e.kind() {
                 ErrorKind::Memory => e,
-                _ => e.noted(format!(
-                    "`unpadded train {} --run NEW` trains anew, as the config says now",
-                    config.display()
-                )),
+                _ => self.trains_anew(e),
             };
             trainer.resume(&last).map_err(anew).usage()?;
             trainer.check_data(&**train, &**dev).map_err(anew).usage()?;
@@ -187,6 +183,26 @@ impl Training<'_> {
         }
         let best = kept(best)?;
         Ok(TrainingResult { report, best, profile })
+    }
+
+    /// Adds the settings that differ from the checkpoint, and the commands that train with them, to an error of a resume.
+    fn trains_anew(&self, mut e: unpadded::Error) -> unpadded::Error {
+        let path = self.folder.path();
+        let saved = Checkpoint::load(run::last(path)).ok();
+        let saved = saved.and_then(|saved| Config::from_toml(saved.notes.get("config")?).ok());
+        let value = |of: &Config, key: &str| of.get(key).map_or("none".to_owned(), |value| value.to_string());
+        let mut flags = String::new();
+        for key in Config::keys(self.config.run.task).map(|key| key.to_string()) {
+            let now = value(self.config, &key);
+            let before = saved.as_ref().map_or_else(|| now.clone(), |saved| value(saved, &key));
+            if now != before {
+                e = e.noted(format!("`{key}` was {before}, and is {now}"));
+                flags += &format!(" --set '{key}={now}'");
+            }
+        }
+        let (config, run) = (run::config(path), path.display());
+        e.noted(format!("`unpadded train {}{flags} --run NEW` trains anew", config.display()))
+            .noted(format!("`unpadded train --from {run} --run NEW` starts from the trained model"))
     }
 
     /// Scores the model of the best epoch on the test set, if there is a test set, and writes the report.

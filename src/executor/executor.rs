@@ -309,10 +309,13 @@ impl Executor {
         let caller = Location::caller();
         let clock = self.profiling.is_some().then(Instant::now);
         self.done = None;
-        self.machine.bind_feeds(&self.program, &self.plan, run, placed).map_err(|e| e.called(data))?;
+        self.machine
+            .bind_feeds(&self.program, &self.plan, run, placed)
+            .map_err(|e| self.program.worded(e).called(data))?;
         self.machine.check_scope(&self.program, scope).map_err(|e| e.called(caller))?;
         self.machine.begin(&self.program, run);
-        self.run_stages(scope, Stages::Until(run.stage), clock).map_err(|e| e.called(caller))?;
+        let ran = self.run_stages(scope, Stages::Until(run.stage), clock);
+        ran.map_err(|e| self.program.worded(e).called(caller))?;
         self.done = Some(run.stage);
         Ok(())
     }
@@ -499,7 +502,7 @@ impl Executor {
         let slot = &self.plan.slots[self.fetched(id).map_err(|e| e.called(caller))?];
         let number = self.machine.first_number(slot, self.program.spec(id)?);
         let wrong = |got| Error::new("scalar", "a float", got).variable(&self.program.var(id).name);
-        number.map_err(|got| wrong(got).called(caller))
+        number.map_err(|got| wrong(self.program.in_words(&got)).called(caller))
     }
 
     /// Returns the slot of a variable; an error if the variable cannot be fetched after the last run.

@@ -11,12 +11,13 @@ use super::ranked::{K, POSITIVE, ROC_AUC, TOP_K};
 use super::tokens::TOKENS;
 use super::{
     Accuracy, Average, Bleu, CalibrationError, ChunkF1, ConfusionMatrix, ErrorRate, ExactMatch, F1, FORMULA,
-    LabelSetF1, Loss, LossFigure, MeanError, Metric, Precision, Recall, RocAuc, TokenAccuracy, TopK, Unit,
+    LabelSetF1, Loss, LossFigure, MeanError, Metric, MetricKind, Precision, Recall, RocAuc, TokenAccuracy,
+    TopK, Unit,
 };
 use crate::checkpoint::{Checkpoint, MetricDesc};
 use crate::data::TagScheme;
 use crate::error::{Error, ErrorKind, Result};
-use crate::operator::Registry;
+use crate::operator::{Attributes, Registry};
 use crate::program::{Program, Var};
 
 /// Limits for a metric from a file: the maximum number of bins, of classes in a confusion matrix, and of classes in other
@@ -25,17 +26,35 @@ const MOST_BINS: usize = 1 << 24;
 const MOST_NAMES: usize = 1 << 13;
 const MOST_CLASSES: usize = 1 << 28;
 
-/// Returns the description of a metric, with the names of its variables in the program; `None` if the metric cannot be made
-/// from a description.
-pub(crate) fn describe(metric: &dyn Metric, program: &Program) -> Option<MetricDesc> {
-    let kind = metric.kind()?;
+/// The kind of a metric of the user's own in files: such a metric cannot be made from its description.
+pub(crate) const OWN: &str = "own";
+
+/// Returns the description of a metric, with the names of its variables in the program.
+pub(crate) fn describe(metric: &dyn Metric, program: &Program) -> MetricDesc {
+    let kind = metric.kind().unwrap_or(MetricKind { name: OWN, attributes: Attributes::new() });
     let variables = metric.variables().into_iter().map(|var| program.var(var.id()).name.clone());
-    Some(MetricDesc {
+    MetricDesc {
         name: metric.name().to_owned(),
         kind: kind.name.to_owned(),
         variables: variables.collect(),
         attributes: kind.attributes,
-    })
+    }
+}
+
+/// Returns the variables of a metric in a file.
+///
+/// # Errors
+/// If the program lacks a variable.
+pub(crate) fn variables_of(desc: &MetricDesc, program: &Program) -> Result<Vec<Var>> {
+    let var = |name: &String| match program.find(name) {
+        Some(id) => Ok(Var::of_program(id)),
+        None => Err(wrong("a variable of the program", format!("`{name}`"))),
+    };
+    desc.variables.iter().map(var).collect()
+}
+
+fn wrong(expected: &str, got: String) -> Error {
+    Error::of(ErrorKind::Program, "metric", expected, got)
 }
 
 /// Makes a metric from `desc`, its description in a file.
@@ -63,13 +82,8 @@ impl Unit {
 }
 
 fn made(desc: &MetricDesc, program: &Program, registry: &Registry) -> Result<Box<dyn Metric>> {
-    let MetricDesc { name, kind, variables, attributes } = desc;
-    let wrong = |expected: &str, got: String| Error::of(ErrorKind::Program, "metric", expected, got);
-    let var = |name: &String| match program.find(name) {
-        Some(id) => Ok(Var::of_program(id)),
-        None => Err(wrong("a variable of the program", format!("`{name}`"))),
-    };
-    let vars: Vec<Var> = variables.iter().map(var).collect::<Result<_>>()?;
+    let MetricDesc { name, kind, attributes, .. } = desc;
+    let vars = variables_of(desc, program)?;
     let shown = LossFigure::ALL.into_iter().find(|(_, name)| name == kind).map(|(shown, _)| shown);
     if let (Some(shown), Some(&of)) = (shown, vars.first()) {
         let loss = Loss { shown, ..Loss::of_program(program, registry, of) };
@@ -154,6 +168,10 @@ fn made(desc: &MetricDesc, program: &Program, registry: &Registry) -> Result<Box
             };
             let tags = attributes.texts(TAGS)?.into_iter().map(str::to_owned).collect();
             Box::new(ChunkF1::of(found, there, scheme, tags)?.named(name))
+        }
+        (OWN, _) => {
+            let error = wrong("the definition of this metric", "only its name and variables".to_owned());
+            return Err(error.noted_in_code("`Predictor::metric` defines a metric of your own"));
         }
         (kind, vars) => {
             let expected = "a kind that this release knows, and its variables";

@@ -93,7 +93,7 @@ pub(crate) use chunks::{ChunkRule, counted};
 pub use classes::{Accuracy, Average, F1, Precision, Recall};
 pub(crate) use classes::{Counts, ratio};
 pub use confusion::ConfusionMatrix;
-pub(crate) use described::{describe, metric_of};
+pub(crate) use described::{OWN, describe, metric_of, variables_of};
 pub use deviation::MeanError;
 pub use edits::{ErrorRate, ExactMatch};
 pub(crate) use label_sets::EXPECTED as LABEL_THRESHOLDS;
@@ -170,8 +170,8 @@ pub trait Metric {
     }
 
     /// Returns the kind and options of the metric for files, from which a [`Predictor`](crate::predict) makes the metric again.
-    /// `None` keeps the metric out of files. Metrics of your own return `None`, because only the metrics of this library can be
-    /// made from a kind.
+    /// Metrics of your own return `None`, because only the metrics of this library can be made from a kind: a file then has only
+    /// the name and the variables, and [`Predictor::metric`](crate::predict::Predictor::metric) makes the metric.
     fn kind(&self) -> Option<MetricKind> {
         None
     }

@@ -66,11 +66,10 @@ impl Extent {
 
 /// Returns the words "one row for each sequence of …" for messages; `sequences` counts the sequences that a step runs over.
 pub(crate) fn rows_of_step(sequences: Extent) -> String {
-    let of = match sequences {
-        Extent::Batch => "the batch".to_owned(),
-        other => format!("the step ({other})"),
-    };
-    format!("one row for each sequence of {of}")
+    match sequences {
+        Extent::Batch => "one row for each sequence of the batch".to_owned(),
+        other => format!("one row for each of the {other}"),
+    }
 }
 
 impl fmt::Display for Extent {

@@ -154,6 +154,8 @@ pub struct Slot {
     /// ([`Builder::row_sparse_parameter`](crate::Builder::row_sparse_parameter)). A slot that is updated in place may also hold
     /// an optimizer's state for a row-sparse parameter.
     pub table: bool,
+    /// The number with which each number of an optimizer's state in the slot starts.
+    pub start: f64,
 }
 
 impl Slot {
@@ -173,6 +175,7 @@ impl Slot {
             literal: false,
             any_storage: false,
             table: false,
+            start: 0.0,
         }
     }
 
@@ -219,6 +222,12 @@ impl Slot {
     #[must_use]
     pub const fn shape_only(self) -> Self {
         Slot { shape_only: true, ..self }
+    }
+
+    /// Sets the number with which each number of an optimizer's state in the slot starts (default: 0).
+    #[must_use]
+    pub const fn starting_at(self, start: f64) -> Self {
+        Slot { start, ..self }
     }
 
     /// Allows the slot to hold a row-sparse parameter. The operator reads the parameter by the method `table` of the

@@ -40,13 +40,13 @@ pub(crate) use average::{average, averages};
 pub use options::{Group, Options};
 pub use rate::RATE_SCALE;
 use rate::{LEARNING_RATE, own};
-pub(crate) use rate::{adjustable, base_rate, take_rate};
+pub(crate) use rate::{adjustable, base_rate, other_past, take_rate};
 pub use rules::{Adadelta, Adagrad, Adam, AdamW, Adamax, Ftrl, Lamb, Lion, NAdam, RmsProp, Sgd};
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::operator::{Attributes, BlockId, Debt, Registry, Spec, VarId};
 use crate::ops::HISTORY_SHAPE;
-use crate::program::description::initialize::ZEROS;
+use crate::program::description::initialize::{ZEROS, constant};
 use crate::program::{Append, Initializer, Program, Role, backward};
 use crate::tensor::{DType, StorageKind};
 
@@ -192,11 +192,11 @@ fn append(
                 SETTLED if !waits => continue,
                 SETTLED => {
                     let height = program.spec(param)?.shape.first().and_then(|e| e.known()).unwrap_or(0);
-                    state(program, param, SETTLED, Spec::fixed(DType::F64, &[height])?)?
+                    state(program, param, SETTLED, Spec::fixed(DType::F64, &[height])?, 0.0)?
                 }
-                slot => {
+                name => {
                     let spec = program.spec(param)?.clone();
-                    state(program, param, slot, spec)?
+                    state(program, param, name, spec, slot.start)?
                 }
             };
             updated.push((slot.name, var));
@@ -302,10 +302,10 @@ fn add_history(program: &mut Program) -> Result<VarId> {
     own(program, free.unwrap_or_else(|| name(0)), spec, Initializer::new(ZEROS, Attributes::new()))
 }
 
-/// Adds the state variable `PARAM.SLOT` of a parameter, which is zeros at the start.
-fn state(program: &mut Program, param: VarId, slot: &str, spec: Spec) -> Result<VarId> {
+/// Adds the state variable `PARAM.SLOT` of a parameter, whose numbers start at `start`.
+fn state(program: &mut Program, param: VarId, slot: &str, spec: Spec, start: f64) -> Result<VarId> {
     let name = format!("{}.{slot}", program.var(param).name);
-    own(program, name, spec, Initializer::new(ZEROS, Attributes::new()))
+    own(program, name, spec, constant(start))
 }
 
 fn first(made: &[Vec<VarId>], slot: usize) -> Result<VarId> {

@@ -3,6 +3,7 @@
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::operator::{Attributes, BlockId, Spec, VarId};
+use crate::ops::update::schedule::Schedule;
 use crate::program::description::initialize::CONSTANT;
 use crate::program::{Initializer, OpDesc, Program, SlotVars, VarDesc, VarKind, VarRole};
 use crate::tensor::DType;
@@ -94,6 +95,31 @@ pub(crate) fn take_rate(from: &Program, program: &mut Program) {
     if unread(program) && program.vars.last().is_some_and(|var| var.name == RATE_SCALE) {
         program.vars.pop();
     }
+}
+
+/// Compares the learning rates of `ours` with their counterparts in `theirs`, as in [`take_rate`]. For the first rate whose
+/// schedule gives one of the first `steps` steps another share of the base rate, returns the rate of the last of these steps in
+/// `theirs`, and the rate of the next step in `ours`.
+///
+/// # Errors
+/// Returns an error if a schedule has an invalid attribute.
+pub(crate) fn other_past(ours: &Program, theirs: &Program, steps: u64) -> Result<Option<(f64, f64)>> {
+    // A hostile file may have any number of steps, so a long past is compared at some of its steps.
+    let compared = (0..steps).step_by((steps >> 16) as usize + 1).chain(steps.checked_sub(1));
+    let pairs = ours.root().ops.iter().zip(&theirs.root().ops);
+    for (ours, theirs) in pairs.filter(|(a, b)| a.kind == LEARNING_RATE && b.kind == LEARNING_RATE) {
+        let of =
+            |op: &OpDesc| Ok::<_, Error>((Schedule::parse(&op.attributes)?, op.attributes.float("base")?));
+        let ((new, new_base), (old, old_base)) = (of(ours)?, of(theirs)?);
+        let differs = |step: u64| {
+            let (new, old) = (new.rate(new_base, step) * old_base, old.rate(old_base, step) * new_base);
+            (new - old).abs() > 1e-9 * new.abs().max(old.abs())
+        };
+        if compared.clone().any(differs) {
+            return Ok(Some((old.rate(old_base, steps.saturating_sub(1)), new.rate(new_base, steps))));
+        }
+    }
+    Ok(None)
 }
 
 fn place(program: &Program, rate: VarId) -> Result<usize> {

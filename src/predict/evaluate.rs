@@ -1,28 +1,61 @@
 //! Evaluation: computes the loss and the metrics of a loaded model on data.
 
 use std::panic::Location;
+use std::sync::Arc;
 
 use super::batch_runner::BatchRunner;
+use super::checks::unknown;
 use super::model::{Model, registered};
 use super::pass::{Measure, scores};
-use super::predictor::Predictor;
+use super::predictor::{MakeMetric, Predictor};
+use crate::checkpoint::MetricDesc;
 use crate::data::Data;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{AtCaller, Error, ErrorKind, Result};
 use crate::executor::Executor;
-use crate::metrics::{Scores, metric_of};
+use crate::metrics::{Metric, OWN, Scores, metric_of, variables_of};
 use crate::operator::VarId;
-use crate::program::Var;
+use crate::program::{Program, Var};
 
 impl Predictor {
+    /// Defines the metric `name` of the training for [`Self::evaluate`]: a metric that you wrote yourself, of which a checkpoint
+    /// has only the name and the variables. `make` gets these variables, in the order of [`Metric::variables`], and returns the
+    /// metric.
+    ///
+    /// ```no_run
+    /// use unpadded::metrics::Accuracy; // or a metric of your own
+    /// use unpadded::predict::Predictor;
+    /// let predictor = Predictor::load("sentiment.ckpt")?;
+    /// let predictor = predictor.metric("accuracy", |vars| Accuracy::new(vars[0], vars[1]))?;
+    /// # Ok::<(), unpadded::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If the training had no metric of this name, or if `make` returns a metric of another name or of other variables.
+    #[track_caller]
+    pub fn metric<M: Metric + 'static>(
+        mut self,
+        name: &str,
+        make: impl Fn(&[Var]) -> M + Send + Sync + 'static,
+    ) -> Result<Self> {
+        let known = &self.model().metrics;
+        let desc = known.iter().find(|desc| desc.name == name);
+        let desc =
+            desc.ok_or_else(|| unknown("metric", name, known.iter().map(|desc| &*desc.name))).at_caller()?;
+        let make: MakeMetric = Arc::new(move |vars| Box::new(make(vars)));
+        own(desc, &self.model().scored, &make).at_caller()?;
+        self.own.insert(name.to_owned(), make);
+        Ok(self)
+    }
+
     /// Returns the loss and the checkpoint's metrics over all of `data`, bit-identical to [`Trainer::evaluate`] with the same
-    /// parameters. The data must have the fields of the development data, including labels. Metrics that you defined yourself are
-    /// left out, because a checkpoint file cannot describe them.
+    /// parameters. The data must have the fields of the development data, including labels. Metrics that you wrote yourself need
+    /// [`Self::metric`]; without it, they have no value, and [`Scores::missing`] has their names.
     ///
     /// [`Trainer::evaluate`]: crate::train
     ///
     /// # Errors
-    /// If the checkpoint has no metrics, or if an operator that only the metrics need is not registered. Also if the data
-    /// fails, has no batch, or does not fit the feeds.
+    /// If the checkpoint has no metrics, or if an operator that only the metrics need is not registered. Also if the loss is a
+    /// metric of your own without [`Self::metric`], or if the data fails, has no batch, or does not fit the feeds.
     #[track_caller]
     pub fn evaluate(&self, data: &dyn Data) -> Result<Scores> {
         let caller = Location::caller();
@@ -34,10 +67,21 @@ impl Predictor {
         if metrics.is_empty() {
             return Err(Error::of(ErrorKind::Program, "metrics of the checkpoint", "at least one", "none"));
         }
-        let made = |desc| Ok(Measure { what: metric_of(desc, scored, registry)?, line });
-        let mut metrics: Vec<Measure> = metrics.iter().map(made).collect::<Result<_>>()?;
+        let (mut measures, mut missing) = (Vec::new(), Vec::new());
+        for desc in metrics {
+            let what = match self.own.get(&desc.name) {
+                Some(make) => own(desc, scored, make)?,
+                // Without the first metric, the loss, another metric would be the first score.
+                None if desc.kind == OWN && !measures.is_empty() => {
+                    missing.push(desc.name.clone());
+                    continue;
+                }
+                None => metric_of(desc, scored, registry)?,
+            };
+            measures.push(Measure { what, line });
+        }
         let mut wanted: Vec<VarId> =
-            metrics.iter().flat_map(|metric| metric.variables()).map(Var::id).collect();
+            measures.iter().flat_map(|metric| metric.variables()).map(Var::id).collect();
         let looked_at = wanted.clone();
         wanted.retain(|&var| !scored.var(var).persistable);
         wanted.extend(carried.iter().map(|state| state.after));
@@ -47,7 +91,24 @@ impl Predictor {
         let executor = Executor::on(scored, registry, &wanted, self.started()?.clone())?;
         let (mut runner, mut weights) = (BatchRunner::new(executor, looked_at.into_iter()), weights.clone());
         runner.check(data)?;
-        runner.infer_all(&mut weights, data, None, &mut metrics)?;
-        Ok(scores(&metrics))
+        runner.infer_all(&mut weights, data, None, &mut measures)?;
+        Ok(Scores(scores(&measures).0, missing))
     }
+}
+
+/// Makes a metric of the user's own, whose description is `desc`.
+///
+/// # Errors
+/// If the metric has another name or other variables than its description.
+fn own(desc: &MetricDesc, program: &Program, make: &MakeMetric) -> Result<Box<dyn Metric>> {
+    let vars = variables_of(desc, program)?;
+    let metric = make(&vars);
+    let ids = |vars: &[Var]| vars.iter().map(|var| var.id()).collect::<Vec<_>>();
+    if metric.name() != desc.name || ids(&metric.variables()) != ids(&vars) {
+        let expected =
+            format!("a metric of this name that reads the variables `{}`", desc.variables.join("`, `"));
+        let got = format!("`{}`, of {} variables", metric.name(), metric.variables().len());
+        return Err(Error::of(ErrorKind::Program, format!("metric `{}`", desc.name), expected, got));
+    }
+    Ok(metric)
 }

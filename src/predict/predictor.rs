@@ -16,10 +16,11 @@ use crate::checkpoint::Checkpoint;
 use crate::data::Vocabulary;
 use crate::error::{AtCaller, Error, ErrorKind, Result};
 use crate::executor::{MemoryUse, Threads};
+use crate::metrics::Metric;
 use crate::operator::precision::no_unit;
 use crate::operator::{MatrixUnit, Precision, Registry, Spec, VarId};
 use crate::ops;
-use crate::program::{CarriedState, VarRole};
+use crate::program::{CarriedState, Var, VarRole};
 use crate::tensor::Variable;
 
 /// A predictor: a trained model to predict with.
@@ -69,7 +70,12 @@ pub struct Predictor {
     left: Mutex<Vec<Variable>>,
     /// The lock that lets one call at a time continue from the carried states in `left`.
     turns: Turns,
+    /// The metrics that [`Self::metric`] defines, by name.
+    pub(super) own: BTreeMap<String, MakeMetric>,
 }
+
+/// A function that makes a metric from its variables.
+pub(super) type MakeMetric = Arc<dyn Fn(&[Var]) -> Box<dyn Metric> + Send + Sync>;
 
 /// A function that gets a compiled model, the values of the model's feeds, and the outputs and carried states to
 /// compute.
@@ -130,6 +136,7 @@ impl Predictor {
             limit: MemoryLimit::default(),
             left: Mutex::default(),
             turns: Turns::default(),
+            own: BTreeMap::new(),
         })
     }
 
@@ -479,7 +486,7 @@ impl Predictor {
 /// A clone shares weights and threads with the original, and starts with a copy of the original's carried states.
 impl Clone for Predictor {
     fn clone(&self) -> Self {
-        let Self { model, threads, started, idle, stepping, most_rows, limit, .. } = self;
+        let Self { model, threads, started, idle, stepping, most_rows, limit, own, .. } = self;
         Self {
             model: model.clone(),
             threads: *threads,
@@ -490,6 +497,7 @@ impl Clone for Predictor {
             limit: limit.clone(),
             left: Mutex::new(self.left().clone()),
             turns: Turns::default(),
+            own: own.clone(),
         }
     }
 }

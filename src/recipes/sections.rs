@@ -182,7 +182,7 @@ section! {
         label_separator: String = ",".to_owned();
         /// Header: whether the first record of a table, or the first line of words and tags, names the columns (default: detected and printed).
         header: Option<bool> = None;
-        /// Column separator of a table: one character, or `tab` (default: comma, semicolon, tab or bar, as detected).
+        /// Column separator of a table: one character, or `tab`; for `tag`, only tables of texts to answer have one (default: comma, semicolon, tab or bar, as detected).
         separator: Option<String> = None;
         /// Encoding of the files: `utf-8`, `windows-1252`, `gbk` or another name (default: UTF-8, UTF-16 or windows-1252, as detected).
         encoding: Option<String> = None;

@@ -9,7 +9,7 @@ use crate::operator::{
 use crate::ops::update::{rule::SparseMode, schedule::Schedule};
 use crate::ops::{HISTORY_SHAPE, settle_attributes};
 use crate::optimizer::Optimizer;
-use crate::program::description::initialize::ZEROS;
+use crate::program::description::initialize::{ZEROS, constant};
 use crate::program::{Append, Initializer, OpDesc, Program, Role, VarDesc, VarKind, VarRole};
 use crate::tensor::{DType, StorageKind};
 
@@ -137,8 +137,9 @@ impl Rule {
             let var = match slot.name {
                 "param" => param,
                 other => {
-                    let spec = program.spec(param)?.clone();
-                    program.add_var(state(&name_of_state(other), spec))?
+                    let initializer = Some(constant(slot.start));
+                    let state = state(&name_of_state(other), program.spec(param)?.clone());
+                    program.add_var(VarDesc { initializer, ..state })?
                 }
             };
             updated.push((slot.name, var));

@@ -42,7 +42,7 @@ impl Trainer {
         let ours = self.criterion(dev)?;
         // A metric of the same name may have other options, such as another threshold of labels.
         let described = self.metrics.get(self.compiled.as_ref().ok_or_else(unprepared)?.selected);
-        let described = described.and_then(|metric| describe(&*metric.what, &self.state.program));
+        let described = described.map(|metric| describe(&*metric.what, &self.state.program));
         let other = described.and_then(|ours| {
             let theirs = self.state.metrics.iter().find(|theirs| theirs.name == ours.name)?;
             other_metric(theirs, &ours)

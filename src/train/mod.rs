@@ -102,7 +102,9 @@ impl Trainer {
             self.of_processes().iter().for_each(|line| console.say(line));
         }
         if let Some(position) = &resumed {
-            console.say(&format!("resumed at {position}"));
+            let left = remeasure || self.over(until).is_none();
+            let complete = if left { "" } else { ": the training is complete" };
+            console.say(&format!("resumed at {position}{complete}"));
             self.other_limit().iter().for_each(|line| console.say(line));
         }
         let mut last = Scores::default();

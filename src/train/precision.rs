@@ -10,7 +10,7 @@ use super::Trainer;
 impl Trainer {
     /// Sets the precision of matrix products (default: [`Precision::F32`]). In [`Precision::Bf16`], products, their gradients,
     /// convolutions and attention round their operands to bf16, which has 8 bits of mantissa and the range of f32, and sum in
-    /// f32. Parameters, the optimizer's state, activations, softmax, losses and normalizations stay f32. The loss needs no
+    /// f32. Depthwise and row convolutions, parameters, the optimizer's state, activations, softmax, losses and normalizations stay f32. The loss needs no
     /// scaling. Products of f64 numbers and of sparse matrices do not change.
     ///
     /// The unit of this CPU that multiplies bf16 numbers decides the bits of the results ([`MatrixUnit`](crate::op::MatrixUnit));

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use super::progress::shown;
 use super::rate::renew_rate;
 use super::trainer::Trainer;
 use super::until::Until;
@@ -9,11 +10,15 @@ use crate::checkpoint::{Checkpoint, MetricDesc, Purpose};
 use crate::data::Vocabulary;
 use crate::error::{AtCaller, Error, ErrorKind, Result};
 use crate::metrics::describe;
+use crate::optimizer;
 use crate::wire::Target;
 
 /// The advice in the error for a training that differs from its checkpoint only in the learning rate.
 const OTHER_RATE: &str =
     "only the learning rate differs: `Trainer::change_rate` continues with the rate of the model being built";
+
+/// The advice in the error for a training whose schedule gives the finished steps other rates.
+const NEW_SCHEDULE: &str = "`Trainer::load_parameters` starts a new training, with a new schedule";
 
 impl Trainer {
     /// Saves the training to a file: the parameters, the best epoch's parameters, the optimizer's state, and the position in
@@ -89,13 +94,14 @@ impl Trainer {
 
     /// Resumes a saved training: its parameters, the optimizer's state, and its position in the data. The program that builds
     /// the model must be the same as when the training was saved. Only the line numbers in the program may differ. With
-    /// [`Self::change_rate`], the learning rate may differ, too. If `path` is the file of [`Self::checkpoint`], no other
+    /// [`Self::change_rate`], the learning rate of the steps to come may differ, too. If `path` is the file of [`Self::checkpoint`], no other
     /// training may save to this file until [`Self::fit`] has returned or this trainer is dropped.
     ///
     /// # Errors
     /// Returns an error in these cases:
     /// - The file is damaged, or is a checkpoint for inference.
     /// - The program or a vocabulary differs; the error has the first difference.
+    /// - The schedule of the learning rate differs for a finished step; the error has the rates before and after the resume.
     /// - A parameter or a state of the optimizer is not finite.
     /// - The file is the file of [`Self::checkpoint`], and another training saves to it now.
     ///
@@ -163,7 +169,17 @@ impl Trainer {
         let unit = self.resumed_unit(&from)?;
         from.program.unit = self.unit();
         if let Some(difference) = self.state.program.difference(&from.program) {
+            let steps = from.position.step;
+            let jump = optimizer::other_past(&self.state.program, &from.program, steps)?;
             let beside = renew_rate(&self.state.program, &mut from);
+            if let (None, Some((before, after))) = (&beside, jump) {
+                let expected =
+                    format!("the schedule of the model being built for the {steps} finished steps");
+                let got =
+                    format!("{difference}: the rate would change from {} to {}", shown(before), shown(after));
+                let error = Error::of(ErrorKind::Program, "learning-rate schedule", expected, got);
+                return Err(error.noted_in_code(NEW_SCHEDULE));
+            }
             if beside.is_some() || !self.change_rate {
                 let expected = "the program of the model being built";
                 let told = beside.clone().filter(|_| self.change_rate).unwrap_or(difference);
@@ -196,9 +212,7 @@ impl Trainer {
             let Some(sums) = self.state.position.sums_of(metric.name()) else { continue };
             let (ours, theirs) = (describe(&*metric.what, &self.state.program), &self.state.metrics);
             let theirs = theirs.iter().find(|known| known.name == metric.name());
-            if let Some((expected, got)) =
-                ours.zip(theirs).and_then(|(ours, theirs)| other_metric(theirs, &ours))
-            {
+            if let Some((expected, got)) = theirs.and_then(|theirs| other_metric(theirs, &ours)) {
                 let what = format!(
                     "metric `{}`, whose sums of the epoch so far are in the checkpoint",
                     metric.name()
@@ -233,7 +247,7 @@ impl Trainer {
             // moves of rows are applied, and averages are used if there are any.
             whole.best = self.parameters()?;
         }
-        let bare = whole.for_inference()?;
+        let bare = whole.for_inference(&self.registry)?;
         for (name, value) in &bare.tensors {
             value.check_finite("parameter of the model").map_err(|e| e.variable(name))?;
         }
@@ -242,7 +256,7 @@ impl Trainer {
 
     /// Returns the descriptions of the metrics for a checkpoint file.
     fn described(&self) -> Vec<MetricDesc> {
-        self.metrics.iter().filter_map(|metric| describe(&*metric.what, &self.state.program)).collect()
+        self.metrics.iter().map(|metric| describe(&*metric.what, &self.state.program)).collect()
     }
 
     pub(super) fn persistent(&self) -> Vec<String> {

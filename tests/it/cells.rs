@@ -5,11 +5,11 @@ use crate::refused::Outcome;
 use ndarray::{Array1, Array2, ArrayView1, Axis, Ix1, Ix2, concatenate, s};
 use unpadded::executor::{Executor, Run, Scope, Stage};
 use unpadded::layers::{
-    Activation, Gru, Linear, Lstm, LstmWeights, Mgu, RecurrentWeights, Reset, Rnn, Stacked, init,
+    Activation, Embedding, Gru, Linear, Lstm, LstmWeights, Mgu, RecurrentWeights, Reset, Rnn, Stacked, init,
 };
+use unpadded::op::testing;
 use unpadded::ops::UpdateGate;
 use unpadded::program::{VarId, Vars, backward};
-use unpadded::tensor::Dense;
 use unpadded::{Builder, DType, Lod, Mode, Program, Var, Variable, ops};
 
 const IN: usize = 3;
@@ -291,64 +291,11 @@ fn residual_layers_add_their_input() {
     agree(&ran, &expected);
 }
 
-/// Checks gradients by central differences of Σ wᵢ·valueᵢ by every parameter and the input, on two threads, in training mode:
-/// random operators draw the same numbers again.
+/// Checks the gradients of a layer against central differences.
+#[track_caller]
 fn differences(name: &str, build: impl Fn(&Builder, Var) -> Vec<Var>) {
-    let net = Builder::new();
-    let x = net.feed("x", DType::F64, &[IN], 1);
-    net.watch(x);
-    let terms = build(&net, x).into_iter().enumerate().map(|(k, value)| {
-        // Another weight for every column, so that no gradient cancels.
-        let width = net.spec(value).unwrap().width();
-        let columns = net.parameter(&format!("columns_{k}"), DType::F64, &[width], init::zeros());
-        net.stop_gradient(columns);
-        net.sum(net.mul(value, columns))
-    });
-    let loss = terms.reduce(|a, b| net.add(a, b)).unwrap();
-    let mut program = net.finish().unwrap();
-    let grads = backward::differentiate(&mut program, &ops::catalogue(), loss.id()).unwrap();
-    let mut scope = Scope::of(&program).unwrap();
-    let all: Vec<VarId> = program.vars().filter(|(_, v)| v.persistable).map(|(id, _)| id).collect();
-    for (salt, &id) in all.iter().enumerate() {
-        let name = &program.var(id).name;
-        let mut value: Dense = scope.get(name).unwrap();
-        let numbers = value.as_mut_slice::<f64>().unwrap();
-        numbers.iter_mut().enumerate().for_each(|(i, x)| *x = number(i, salt + 1));
-        scope.set(name, value).unwrap();
-    }
-    let wrt: Vec<VarId> =
-        program.trained_parameters().filter(|p| grads.contains_key(p)).chain([x.id()]).collect();
-    let wanted: Vec<VarId> = wrt.iter().map(|v| grads[v]).chain([loss.id()]).collect();
-    let mut exe = Executor::new(&program, &ops::catalogue(), &wanted, 2).unwrap();
-    let mut x_value = input();
-    let mut run = |scope: &mut Scope, value: &Variable| {
-        exe.run(scope, &Run::train(&[(x.id(), value)], 1).until(Stage::Gradients)).unwrap();
-        wanted.iter().map(|&v| exe.fetch(v).unwrap()).collect::<Vec<_>>()
-    };
-    let at_once = run(&mut scope, &x_value);
-    for (k, &id) in wrt.iter().enumerate() {
-        let slopes = at_once[k].storage().to_dense().unwrap().into_owned();
-        let slopes = slopes.as_slice::<f64>().unwrap();
-        let what = &program.var(id).name;
-        assert!(slopes.iter().any(|&g| g != 0.0), "{name}: no gradient reaches `{what}`");
-        for (i, &slope) in slopes.iter().enumerate().step_by(if slopes.len() > 24 { 3 } else { 1 }) {
-            let mut moved = |by: f64| {
-                if id == x.id() {
-                    x_value.as_mut_slice::<f64>().unwrap()[i] += by;
-                } else {
-                    let mut value = scope.get(what).unwrap();
-                    value.as_mut_slice::<f64>().unwrap()[i] += by;
-                    scope.set(what, value).unwrap();
-                }
-                run(&mut scope, &x_value)[wanted.len() - 1].as_slice::<f64>().unwrap()[0]
-            };
-            let up = moved(1e-5);
-            let expected = (up - moved(-2e-5)) / 2e-5;
-            moved(1e-5);
-            let off = (slope - expected).abs() / expected.abs().max(1.0);
-            assert!(off < 1e-6, "{name}: `{what}`[{i}] is {slope}, by differences {expected}");
-        }
-    }
+    testing::check_gradients(Builder::new(), &[input()], &|net, inputs| build(net, inputs[0]))
+        .unwrap_or_else(|error| panic!("{name}: {error}"));
 }
 
 fn lstm(net: &Builder, x: Var, options: Lstm) -> Vec<Var> {
@@ -368,6 +315,58 @@ fn gradients_of_the_last_cell_state() {
     for options in options {
         differences("last cell state", |net, x| vec![net.lstm_states(x, options.clone()).2]);
     }
+}
+
+/// The error of a check has the number that is furthest off, its name, and the line of the call.
+#[test]
+fn a_wrong_gradient_is_named() {
+    let check = |inputs: &[Variable], build: &dyn Fn(&Builder, &[Var]) -> Vec<Var>| {
+        let error = testing::check_gradients(Builder::new(), inputs, build).unwrap_err();
+        assert!(error.to_string().contains("cells.rs:"), "{error}");
+        error.to_string()
+    };
+    // Half of the slope passes no gradient.
+    let half = |net: &Builder, x: Var| {
+        let held = x.tanh() * 1.0;
+        net.stop_gradient(held);
+        held + x.linear(1)
+    };
+    let error = check(&[input()], &|net, inputs| vec![half(net, inputs[0])]);
+    assert!(
+        error.starts_with("gradient of `input_0`, number ")
+            && error.contains(" by central differences, got "),
+        "{error}"
+    );
+    assert!(error.contains("(compiled)") || error.contains("(interpreted)"), "{error}");
+    let error = check(&[input()], &|net, inputs| {
+        let unused = net.parameter("unused", DType::F64, &[1], init::constant(1.0));
+        vec![inputs[0] * (unused * 0.0)]
+    });
+    assert!(error.starts_with("gradient of `unused`: expected a number that is not 0, got none"), "{error}");
+    let error = check(&[input()], &|_, inputs| vec![inputs[0].linear(0)]);
+    assert!(error.contains("linear"), "{error}");
+    let ids = Variable::from_sequences(&[vec![1i64, 2], vec![]]).unwrap();
+    let error = check(&[ids], &|_, inputs| vec![inputs[0].embedding(Embedding::new(4, 3))]);
+    assert!(error.starts_with("parameter `embedding_0.weight`: expected f64, got f32"), "{error}");
+    let error = check(&[input()], &|_, _| Vec::new());
+    assert!(error.starts_with("outputs of the model: expected at least one, got none"), "{error}");
+}
+
+/// Several inputs: two that share their sequences, and one with a row for each sequence.
+#[test]
+fn inputs_share_their_sequences_if_their_lengths_are_equal() {
+    let topic = Variable::dense(Array2::from_shape_fn((LENGTHS.len(), 2), |(i, j)| number(2 * i + j, 5)));
+    testing::check_gradients(Builder::new(), &[input(), input(), topic], &|net, inputs| {
+        let &[x, y, topic] = inputs else { panic!("three inputs") };
+        let h = net.recurrent((x, y), |step, (x, y)| {
+            let h_prev = step.memory(2);
+            let h = (x.linear(2) + y.linear(2) + topic.linear(2) + h_prev.linear(2)).tanh();
+            step.update(h_prev, h);
+            h
+        });
+        vec![h]
+    })
+    .unwrap();
 }
 
 /// The widths of a matrix memory's values and keys.

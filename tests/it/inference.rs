@@ -113,9 +113,9 @@ fn a_file_for_inference_predicts_and_scores_as_the_whole_one() {
     let file = path("whole");
     trainer.save(&file).unwrap();
     let whole = Checkpoint::load(&file).unwrap();
-    let bare = whole.clone().for_inference().unwrap();
+    let bare = whole.clone().for_inference(&ops::catalogue()).unwrap();
     assert_eq!(bare, trainer.for_inference().unwrap());
-    assert_eq!(bare, bare.clone().for_inference().unwrap());
+    assert_eq!(bare, bare.clone().for_inference(&ops::catalogue()).unwrap());
 
     // Parameters alone, each as it was after the best epoch, and no operator that trains.
     assert_eq!((bare.purpose, &bare.position), (Purpose::Inference, &Position::default()));
@@ -137,11 +137,19 @@ fn a_file_for_inference_predicts_and_scores_as_the_whole_one() {
     assert_eq!(b.run(&feeds, &["probabilities"]).unwrap(), outputs);
     assert_eq!((b.note("of"), b.feeds()), (Some("a test"), vec!["words"]));
     trainer.use_best().unwrap();
-    let mut expected = bits(&trainer.evaluate(&dev).unwrap());
+    let whole_scores = trainer.evaluate(&dev).unwrap();
+    let mut expected = bits(&whole_scores);
     expected.retain(|(name, _)| name != "rows");
     assert_eq!(expected.len(), 21);
     for predictor in [a.clone().threads(1), a.clone().threads(2), b] {
-        assert_eq!(bits(&predictor.evaluate(&dev).unwrap()), expected);
+        // A file has only the name and the variables of the user's own metric.
+        let scores = predictor.evaluate(&dev).unwrap();
+        assert_eq!((bits(&scores), scores.missing()), (expected.clone(), &["rows".to_owned()][..]));
+        assert!(scores.to_string().ends_with(", rows not computed"), "{scores}");
+        let predictor = predictor.metric("rows", |vars| Rows(vars[0], [0.0])).unwrap();
+        let scores = predictor.clone().evaluate(&dev).unwrap();
+        assert_eq!((&scores, scores.missing()), (&whole_scores, &[][..]));
+        assert_eq!(predictor.evaluate(&dev).unwrap(), whole_scores);
         // Scoring leaves nothing behind.
         assert_eq!(predictor.run(&feeds, &["probabilities"]).unwrap(), outputs);
     }
@@ -199,6 +207,50 @@ fn no_training_is_resumed_from_it() {
     std::fs::remove_file(file).unwrap();
 }
 
+/// A metric of the user's own chooses the best epoch; it is the same metric in a program that only predicts.
+#[test]
+fn a_metric_of_the_users_own_is_defined_again() {
+    let net = Builder::new().seed(5);
+    let words = net.feed("words", DType::I64, &[], 1);
+    let label = net.feed("label", DType::I64, &[], 0);
+    let logits = words.embedding(Embedding::new(11, 6)).sequence_pool(Pool::Sum).linear(3);
+    let loss = logits.cross_entropy(label).mean();
+    let mut trainer = Trainer::new(net, loss, &Adam::new(0.02))
+        .unwrap()
+        .metric(Rows(logits, [0.0]))
+        .select("rows")
+        .output("logits", logits)
+        .progress(Progress::Quiet);
+    trainer.fit(&texts(0..30), &texts(60..97), Until::Epochs(1)).unwrap();
+    let bare = trainer.for_inference().unwrap();
+    let bare = Checkpoint::from_bytes(&bare.to_bytes().unwrap()).unwrap();
+    let predictor = || Predictor::new(bare.clone(), &ops::catalogue()).unwrap();
+    let scores = predictor().metric("rows", |vars| Rows(vars[0], [0.0])).unwrap().evaluate(&texts(60..97));
+    assert_eq!(scores.unwrap().get("rows"), Some(37.0));
+
+    let refused = |outcome: Result<Predictor>, expected: &str| {
+        let error = outcome.err().unwrap().to_string();
+        assert!(error.contains(expected) && error.contains("tests/it/inference.rs:"), "{error}");
+    };
+    let error = predictor().metric("row", |vars| Rows(vars[0], [0.0]));
+    refused(error, "metric: expected a known name (`loss`, `rows`), got `row`");
+    let error = predictor().metric("rows", |vars| Accuracy::new(vars[0], vars[0]));
+    refused(error, "metric `rows`: expected a metric of this name that reads the variables `");
+    let other = Builder::new().feed("words", DType::I64, &[], 1);
+    let error = predictor().metric("rows", move |_| Rows(other, [0.0]));
+    refused(error, "metric `rows`: expected a metric of this name that reads the variables `");
+    // Without its loss, a model has no first score.
+    let mut own_loss = bare.clone();
+    own_loss.metrics.remove(0);
+    let error = Predictor::new(own_loss, &ops::catalogue()).unwrap().evaluate(&texts(60..97)).unwrap_err();
+    assert!(
+        error
+            .to_string()
+            .contains("metric: expected the definition of this metric, got only its name and variables"),
+        "{error}"
+    );
+}
+
 #[test]
 fn what_cannot_be_made_or_scored_says_why() {
     let refused = |outcome: Result<Checkpoint>, expected: &str| {
@@ -207,23 +259,26 @@ fn what_cannot_be_made_or_scored_says_why() {
     };
     let whole = trained::checkpoint(2);
     let none = with!(whole.clone(), outputs: [].into());
-    refused(none.for_inference(), "outputs of the checkpoint: expected at least one, got none");
+    refused(
+        none.for_inference(&ops::catalogue()),
+        "outputs of the checkpoint: expected at least one, got none",
+    );
     let mut missing = whole.clone();
     missing.best.clear();
     missing.tensors.remove("linear_0.bias");
     refused(
-        missing.for_inference(),
+        missing.for_inference(&ops::catalogue()),
         "variable `linear_0.bias`: checkpoint: expected a value for this variable, got none",
     );
     // A file that is marked as for inference contains no training state.
-    let mut mixed = whole.clone().for_inference().unwrap();
+    let mut mixed = whole.clone().for_inference(&ops::catalogue()).unwrap();
     mixed.position.step = 1;
     refused(
         mixed.to_bytes().map(|_| whole.clone()),
         "expected no position, no best epoch and no carried values, got at least one of these",
     );
     let state = whole.program.vars().find(|(_, v)| v.role == VarRole::State).unwrap().1.name.clone();
-    let mut mixed = whole.clone().for_inference().unwrap();
+    let mut mixed = whole.clone().for_inference(&ops::catalogue()).unwrap();
     mixed.tensors.insert(state.clone(), whole.tensors[&state].clone());
     refused(
         mixed.to_bytes().map(|_| whole.clone()),

@@ -274,7 +274,7 @@ fn remembered(build: impl FnOnce(&Builder, Var, Var)) -> Result<Case> {
 
 #[test]
 fn a_memory_may_not_decide() {
-    let refused = "sequence_erase #1 in block 1: variable `sequence_expand_as`: value that decides the sequences made in a step: expected a value that depends on no memory, because the rows of all steps are counted before the first step, got a value that depends on `";
+    let refused = "sequence_erase #1 in the step over `ids`: variable `sequence_expand_as`: value that decides the sequences made in a step: expected a value that depends on no memory, because the rows of all steps are counted before the first step, got a value that depends on `";
     let outcome = remembered(|step, spread, _| drop(step.sequence_erase(spread, &[1]).list()));
     let error = outcome.err().unwrap().to_string();
     assert!(error.starts_with(refused) && error.contains("levels_from_data.rs"), "{error}");
@@ -287,7 +287,7 @@ fn a_memory_may_not_decide() {
     let request = with!(Append::forward("sequence_erase"), inputs: vec![("x", vec![spread])], attributes: unpadded::op::Attributes::new().with("tokens", vec![1]));
     program.append(&case.registry, BlockId(1), request).unwrap();
     let error = Executor::new(&program, &case.registry, &[case.loss], 1).err().unwrap().to_string();
-    assert!(error.starts_with("sequence_erase #") && error.contains("in block 1"), "{error}");
+    assert!(error.starts_with("sequence_erase #") && error.contains("in the step over `ids`"), "{error}");
     assert!(error.contains(refused.split("made in a step: ").last().unwrap()), "{error}");
 }
 

@@ -290,7 +290,7 @@ fn what_does_not_fit_is_refused_at_the_users_line() {
     assert!(net.spec(with(&[how], &[by])).is_some());
     says(with(&[], &[by]), "input `how`: expected one variable, got 0");
     says(with(&[how, how], &[by]), "input `how`: expected one variable, got 2");
-    says(with(&[x], &[by]), "input `how`: expected a literal, got a tensor, f32[rows0, 3] lod(0)");
+    says(with(&[x], &[by]), "input `how`: expected a literal, got a tensor, f32[rows of `x`, 3]");
     says(with(&[by], &[by]), "input `how`: expected a string, got a whole number (2)");
     says(with(&[how], &[flag]), "input `by`: expected a number, got a truth value (true)");
     says(with(&[long], &[by]), "input `how`: expected `times` or `plus`, got a string (\"ééé");

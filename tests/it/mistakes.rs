@@ -81,7 +81,10 @@ fn a_mistake_in_a_step_leaves_what_stands_outside() {
     assert_eq!(net.spec(h), net.spec(x));
     let (again, _) = (line!(), h + wrong + h.slice(2..9));
     let second = "slice #2: input `x`: expected rows that have the columns 2..9";
-    says(&net, &[("mul #1 in block 1: input `y`: expected rows of 4 numbers", line), (second, again)]);
+    says(
+        &net,
+        &[("mul #1 in the step over `x`: input `y`: expected rows of 4 numbers", line), (second, again)],
+    );
 }
 
 /// A step over an unknown variable is looked at all the same: mistakes of its own are found, others not made up.
@@ -113,9 +116,24 @@ fn a_step_over_what_is_unknown() {
         &net,
         &[
             ("width of layer `linear`", first),
-            ("slice #1 in block 1: input `x`: expected rows that have the columns 0..4", second),
+            ("slice #1 in a step: input `x`: expected rows that have the columns 0..4", second),
         ],
     );
+}
+
+/// A message names the rows of a shape by the user's variable; a variable with the name of a count keeps its name.
+#[test]
+fn shapes_name_variables() {
+    let net = Builder::new();
+    let x = net.feed("rows0", DType::F32, &[3], 2);
+    let sentences = x.sequence_pool(Pool::Last);
+    let documents = sentences.sequence_pool(Pool::Last);
+    let line = line!() + 1;
+    let _ = [x, sentences, documents].map(|x| x.slice(2..4));
+    let words = "input `x`: expected rows that have the columns 2..4, got f32";
+    let rows = ["rows of `rows0`, 3] with 2 levels", "sequences of `rows0`, 3]", "batch, 3]"];
+    let expected: Vec<String> = rows.iter().map(|rows| format!("slice #2: {words}[{rows} (at")).collect();
+    says(&net, &expected.iter().map(|words| (words.as_str(), line)).collect::<Vec<_>>());
 }
 
 #[test]
@@ -130,7 +148,7 @@ fn memories_are_updated() {
         x_t
     });
     let words = [
-        "update of a memory: expected f32[alive1, 5]",
+        "update of a memory: expected f32[sequences in the step over `x`, 5]",
         "recurrent #0: variable `memory`: memory: expected one",
     ];
     let found = messages(&net);

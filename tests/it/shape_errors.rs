@@ -35,8 +35,22 @@ fn a_constant_may_come_first() {
     let narrow = net.slice(words, 0..2);
     says(
         net.sub(scale, narrow),
-        "`y`: expected rows of 3 numbers, as `x` has, or of one number, got f32[rows0, 2] lod(0)",
+        "`y`: expected rows of 3 numbers, as `x` has, or of one number, got f32[rows of `words`, 2]",
     );
+}
+
+#[test]
+fn a_vector_is_not_repeated_over_the_columns_of_a_matrix() {
+    let net = Builder::new();
+    let (x, state) = (net.feed("x", DType::F32, &[4], 0), net.feed("state", DType::F32, &[4, 6], 0));
+    let advice =
+        "`v.outer(ones)` makes a matrix from the vector `v` of each row; each row of `ones` has 6 ones";
+    says(net.mul(x, state), advice);
+    says(net.mul(state, x), advice);
+    let wide = net.feed("wide", DType::F32, &[6], 0);
+    assert!(!net.mul(wide, state).refused().to_string().contains("outer"));
+    let ones = wide.fill_like(1.0);
+    assert_eq!(net.spec(net.mul(net.outer(x, ones), state)).unwrap(), net.spec(state).unwrap());
 }
 
 #[test]
@@ -71,18 +85,18 @@ fn rows_and_widths_must_meet() {
     let ids = net.feed("ids", DType::I64, &[], 1);
     says(
         net.add(source, target),
-        "expected the rows and LoD of `x`, f32[rows0, 3] lod(0), got f32[rows1, 3] lod(1)",
+        "expected the rows and LoD of `x`, f32[rows of `source`, 3], got f32[rows of `target`, 3]",
     );
     says(
         net.add(source, constant(&net, &[2])),
         "`y`: expected rows of 3 numbers, as `x` has, or of one number, got f32[2]",
     );
     says(net.concat(&[source, target]), "input `x`[1]: expected the dtype, rows and LoD of the first");
-    says(net.tanh(ids), "input `x`: expected dtype f32 or f64, got i64[rows2] lod(2)");
+    says(net.tanh(ids), "input `x`: expected dtype f32 or f64, got i64[rows of `ids`]");
     assert!(net.spec(net.assign(ids)).is_some());
     let bytes = net.feed_like("bytes", DType::I8, &[], ids);
-    says(net.tanh(bytes), "input `x`: expected dtype f32 or f64, got i8[rows2] lod(2)");
-    says(net.embedding(bytes, Embedding::new(3, 2)), "expected dtype i64 or i32, got i8[rows2] lod(2)");
+    says(net.tanh(bytes), "input `x`: expected dtype f32 or f64, got i8[rows of `ids`]");
+    says(net.embedding(bytes, Embedding::new(3, 2)), "expected dtype i64 or i32, got i8[rows of `ids`]");
 }
 
 /// Arrays that are unpadded by the same lengths in a step block and around it: the error says how they meet.
@@ -119,7 +133,7 @@ fn columns_must_be_there() {
     let x = net.feed("x", DType::F32, &[5], 1);
     assert_eq!(net.split(x, [2, 3]).len(), 2);
     says(net.split(x, [2, 2]), "input `x`: expected rows of as many numbers as the sizes [2, 2] add up to");
-    says(net.slice(x, 3..6), "input `x`: expected rows that have the columns 3..6, got f32[rows0, 5]");
+    says(net.slice(x, 3..6), "input `x`: expected rows that have the columns 3..6, got f32[rows of `x`, 5]");
     let most = i64::MAX; // as much as a file holds, and never a negative number
     says(
         net.slice(x, 0..usize::MAX),
@@ -130,7 +144,10 @@ fn columns_must_be_there() {
         &format!("expected rows of as many numbers as the sizes [{most}] add up to"),
     );
     let empty = net.slice(x, 2..2);
-    says(net.max_features(empty), "input `x`: expected at least one number in a row, got f32[rows0, 0]");
+    says(
+        net.max_features(empty),
+        "input `x`: expected at least one number in a row, got f32[rows of `x`, 0]",
+    );
 }
 
 #[test]
@@ -141,7 +158,7 @@ fn matrices_must_fit() {
     assert_eq!(net.spec(product).unwrap().to_string(), "f32[3, 3]");
     says(net.matmul(x, y), "input `y`: expected 3 rows, to fit `x`, f32[2, 3], got f32[2, 3]");
     let rows = net.feed("rows", DType::F32, &[3], 1);
-    says(net.matmul(rows, y), "input `x`: expected a matrix that is not batched, got f32[rows0, 3]");
+    says(net.matmul(rows, y), "input `x`: expected a matrix that is not batched, got f32[rows of `rows`, 3]");
 }
 
 #[test]
@@ -268,7 +285,7 @@ fn the_optimizer_and_the_run_are_wrong_at_their_lines() {
     executor.run(&mut scope, &Run::infer(&[(x.id(), &none)])).unwrap();
     says(
         executor.scalar(y),
-        "variable `linear`: scalar: expected a float, got f32[rows0, 2] lod(0) with 0 rows",
+        "variable `linear`: scalar: expected a float, got f32[rows of `x`, 2] with 0 rows",
     );
 }
 
@@ -279,7 +296,7 @@ fn a_batch_wide_operator_does_not_stand_in_a_step() {
     let refused = net.recurrent(x, |step, x_t| step.add(x_t, step.mean(x_t)));
     says(
         refused,
-        "mean #0 in block 1: operator in a step block: expected a row-wise or sequence-wise operator, got an operator",
+        "mean #0 in the step over `x`: operator in a step block: expected a row-wise or sequence-wise operator, got an operator",
     );
 }
 

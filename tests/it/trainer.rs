@@ -32,6 +32,7 @@ mod precision;
 mod processes;
 mod rate;
 mod refusals;
+mod settled;
 mod sums;
 
 /// Opinions of a few words, some without any: the label says whether a word of the upper half came last.
@@ -270,13 +271,16 @@ fn it_says_what_it_does_in_plain_lines() {
     let flag = second.stop_flag();
     second.fit(&Flagging(train(), 5, flag), &dev(), Until::Epochs(9)).unwrap();
     fit(&mut second, Until::Epochs(2));
+    let mut third = trainer().progress(Progress::To(Box::new(written.clone())));
+    third.resume(&file).unwrap();
+    fit(&mut third, Until::Epochs(2));
     let text = String::from_utf8(written.0.lock().unwrap().clone()).unwrap();
     let shown = |line: &&str| !line.contains(", batch ") || !line.starts_with("epoch");
     let (slow, lines): (Vec<&str>, Vec<&str>) =
         text.lines().filter(shown).partition(|line| line.starts_with("debug build: "));
     // Each trainer prints the note once, in its first run, and only in an unoptimised build.
     let unoptimised = env!("UNPADDED_OPT_LEVEL") == "0";
-    assert_eq!(slow.len(), if unoptimised { 2 } else { 0 }, "{text}");
+    assert_eq!(slow.len(), if unoptimised { 3 } else { 0 }, "{text}");
     assert!(!unoptimised || text.starts_with("debug build: ") && slow[0].contains("opt-level = 3"), "{text}");
     assert!(lines[0].starts_with("epoch 1: loss 0.") && lines[0].contains("; dev loss 0."), "{text}");
     assert!(lines[0].contains(", accuracy 0.") && lines[0].contains(" (best so far); "), "{text}");
@@ -285,7 +289,8 @@ fn it_says_what_it_does_in_plain_lines() {
     let saved =
         format!("interrupted; saved in `{}`, to resume at epoch 2, batch 7 (step 16)", file.display());
     assert_eq!(lines[2], saved);
-    assert!(lines[3].starts_with("epoch 2/2: loss 0.") && lines.len() == 4, "{text}");
+    assert!(lines[3].starts_with("epoch 2/2: loss 0.") && lines.len() == 5, "{text}");
+    assert_eq!(lines[4], "resumed at epoch 3, batch 1 (step 20): the training is complete");
     std::fs::remove_file(file).unwrap();
 }
 

@@ -158,9 +158,8 @@ impl<'a> Interpreter<'a> {
             self.operator(op, values, around).and_then(|()| look(values)).map_err(|e| {
                 e.at(Place {
                     operator: Some(format!("{} #{number}{backward}", op.kind)),
-                    block: (block.0 > 0).then_some(block.0 as usize),
                     caller: Some(op.caller.clone()),
-                    variable: None,
+                    ..self.program.inside(block)
                 })
             })?;
             for var in op.writes().filter(|v| flushed.contains(v)) {

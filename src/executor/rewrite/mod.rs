@@ -62,9 +62,8 @@ impl Rewritten {
         let backward = self.pass(block, number) == Pass::Backward;
         Place {
             operator: Some(format!("{}{}", origin.name(block), if backward { ", backward" } else { "" })),
-            block: (block.0 > 0).then_some(block.0 as usize),
             caller: Some(op.caller.clone()),
-            variable: None,
+            ..self.program.inside(block)
         }
     }
 

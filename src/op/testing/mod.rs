@@ -91,6 +91,8 @@
 //! | `in a step` | step blocks (operator before, in or after the loop) give the bits of the interpreter's outputs |
 //! | `stored in bf16` | inputs that are stored in bf16 for products in bf16 give the bits of the interpreter's outputs |
 //!
+//! [`check_gradients`] checks the gradients of a layer, a cell or a whole model.
+//!
 //! An operator that panics breaks the rule that is being checked; the other rules are checked too. If a check case
 //! breaks the rule `shape and LoD`, the other rules are not checked on this check case.
 
@@ -102,6 +104,7 @@ mod fusions;
 mod gradients;
 mod hints;
 mod merges;
+mod models;
 mod parts;
 mod pieces;
 mod refusals;
@@ -117,6 +120,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use case::Case;
+pub use models::check_gradients;
 use values::{Broken, Outcome};
 
 use crate::lod::Lod;

@@ -241,7 +241,14 @@ pub(in crate::ops) fn together(s: &InferShape<'_>) -> Result<Spec> {
         s.same_rows(X, Y)?;
     }
     if x.width() != 1 && y.width() != 1 && y.width() != x.width() {
-        return Err(s.mismatch(Y, &format!("rows of {} numbers, as `x` has, or of one number", x.width())));
+        let error = s.mismatch(Y, &format!("rows of {} numbers, as `x` has, or of one number", x.width()));
+        let (vector, matrix) = if x.shape.len() < y.shape.len() { (x, y) } else { (y, x) };
+        return Err(match (&vector.shape[..], &matrix.shape[..]) {
+            ([_, height], [_, lines, Extent::Known(width)]) if height == lines => error.noted_in_code(format!(
+                "`v.outer(ones)` makes a matrix from the vector `v` of each row; each row of `ones` has {width} ones"
+            )),
+            _ => error,
+        });
     }
     let rows = if repeated(x) { y } else { x };
     let wide = if x.width() == 1 { y } else { x };

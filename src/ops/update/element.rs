@@ -179,8 +179,8 @@ pub mod parts {
         engine::update(run, &Erased::<R, N>(of))
     }
 
-    pub fn memory(sizes: &CallSizes<'_>) -> CallMemory {
-        engine::memory(sizes)
+    pub fn memory<R: ElementRule<N>, const N: usize>(of: &R, sizes: &CallSizes<'_>) -> CallMemory {
+        engine::memory(sizes, of.horizon())
     }
 
     pub fn settle<R: ElementRule<N>, const N: usize>(of: &R, run: &mut Forward<'_>) -> Result<()> {
@@ -245,7 +245,7 @@ pub mod parts {
 /// - **Decay** is optional: `decay { weight_decay => settings::or_zero, decoupled = false }` adds the attributes `weight_decay`
 ///   (read by the given function), `l1` and `decoupled` (with the given default; without `= …`, `decoupled` is required).
 /// - **States** are declared as a constant and the name of the state's slot in programs. Each state has the shape of the
-///   parameter, and starts at 0.
+///   parameter, and starts at 0, or at the given number: `states { SUM = sum = 0.1 }`.
 /// - **Samples** are values of the attributes with which tests [check](crate::op::testing) the rule.
 #[macro_export]
 macro_rules! update_rule {
@@ -281,7 +281,7 @@ macro_rules! update_rule {
         } states $states samples { $($sampled: $sample,)* } decay {} }
     };
     (@declare [$(#[doc = $text:literal])*] [$visible:vis] $type:ident = $kind:tt { $($setting:tt)* }
-        states { $($constant:ident = $state:ident),* $(,)? } samples { $($sampled:tt)* } decay { $($decay:ident)* }
+        states { $($constant:ident = $state:ident $(= $start:expr)?),* $(,)? } samples { $($sampled:tt)* } decay { $($decay:ident)* }
     ) => {
         $crate::operator! {
             $(#[doc = $text])*
@@ -300,7 +300,7 @@ macro_rules! update_rule {
             kernels { [$crate::op::DENSE], [$crate::op::ROWS] }
             outputs {
                 PARAM = param: one.updated().table(),
-                $($constant = $state: one.updated().table(),)*
+                $($constant = $state: one.updated().table()$(.starting_at($start))?,)*
                 SETTLED = settled: optional.updated(),
             }
         }
@@ -347,7 +347,7 @@ macro_rules! update_rule {
             }
 
             fn memory(&self, sizes: &$crate::op::CallSizes<'_>) -> $crate::op::CallMemory {
-                $crate::op::update_parts::memory(sizes)
+                $crate::op::update_parts::memory::<_, { Self::FIELDS.len() }>(self, sizes)
             }
 
             fn settle(&self, run: &mut $crate::op::Forward<'_>) -> $crate::Result<()> {

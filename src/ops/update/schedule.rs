@@ -19,8 +19,9 @@ use crate::operator::Attributes;
 /// - `cosine`: least + (base − least) · (1 + cos(π · t / steps)) / 2, and `least` from t = steps on;
 /// - `linear`: base + (least − base) · t / steps, and `least` from t = steps on;
 /// - `inverse_sqrt`: base · √(steps / (steps + t));
-/// - `one_cycle`: the rate rises along half a cosine wave from base / 25 to base at t = rise · steps − 1, then falls
-///   along half a cosine wave to base / 250 000 at t = steps − 1; later steps have the rate base / 250 000.
+/// - `one_cycle`: the rate rises along half a cosine wave from base / 25 at t = 0 to base at t = rise · steps − 1, then falls
+///   along half a cosine wave to base / 250 000 at t = steps − 1; later steps have the rate base / 250 000. If rise · steps is
+///   below 1, the fall begins before t = 0; if rise is 1, the rate at t = steps − 1 is base.
 ///
 /// The formulas equal the formulas of PyTorch's `StepLR`, `CosineAnnealingLR` (Loshchilov and Hutter, "SGDR", 2017,
 /// arXiv:1608.03983, without restarts) and `OneCycleLR` (Smith and Topin, "Super-convergence", 2017, arXiv:1708.07120). A
@@ -178,10 +179,11 @@ impl Schedule {
                 const START: f64 = 25.0;
                 const END: f64 = 1e4;
                 let (t, last) = (t as f64, *steps as f64 - 1.0);
-                let top = (rise * *steps as f64 - 1.0).min(last).max(0.0);
+                // Without a step of the rise, the fall starts before step 0, as in PyTorch; PyTorch divides by zero at top = 0.
+                let top = rise * *steps as f64 - 1.0;
                 let start = base / START;
-                if t < top {
-                    wave(start, base, t / top)
+                if t <= top {
+                    wave(start, base, if top > 0.0 { t / top } else { 1.0 })
                 } else if t < last {
                     wave(base, start / END, (t - top) / (last - top))
                 } else {
@@ -220,7 +222,7 @@ impl Schedule {
         }
     }
 
-    pub(super) fn parse(attributes: &Attributes) -> Result<Self> {
+    pub(crate) fn parse(attributes: &Attributes) -> Result<Self> {
         let count = |name: &str| match attributes.size(name)? {
             0 => Err(Error::of(ErrorKind::Program, format!("attribute `{name}`"), "at least 1 step", "0")),
             steps => Ok(steps),
@@ -316,10 +318,13 @@ mod tests {
             (50, 4e-6),
         ];
         close(&Schedule::one_cycle(20, 0.3), 1.0, &expected);
-        // The next schedules are cycles that are too short to rise, and a cycle with `rise` = 1.
-        close(&Schedule::one_cycle(2, 0.3), 1.0, &[(0, 1.0), (1, 4e-6)]);
-        close(&Schedule::one_cycle(3, 1.0), 1.0, &[(0, 0.04), (1, 0.52), (2, 4e-6)]);
+        // Without a step of the rise, the fall starts at t = rise · steps − 1 < 0; with rise = 1, there is no fall.
+        close(&Schedule::one_cycle(2, 0.3), 1.0, &[(0, down(0.4 / 1.4)), (1, 4e-6)]);
+        close(&Schedule::one_cycle(4, 0.0), 1.0, &[(0, down(0.25)), (1, down(0.5)), (3, 4e-6), (9, 4e-6)]);
+        close(&Schedule::one_cycle(4, 0.25), 1.0, &[(0, 1.0), (1, down(1.0 / 3.0)), (3, 4e-6)]);
+        close(&Schedule::one_cycle(3, 1.0), 1.0, &[(0, 0.04), (1, 0.52), (2, 1.0), (3, 4e-6)]);
         close(&Schedule::one_cycle(1, 0.0), 1.0, &[(0, 4e-6)]);
+        close(&Schedule::one_cycle(1, 1.0), 1.0, &[(0, 1.0), (1, 4e-6)]);
     }
 
     #[test]

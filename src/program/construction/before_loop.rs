@@ -9,7 +9,7 @@ use std::panic::Location;
 
 use super::open_step::OpenStep;
 use super::state::{State, finished};
-use crate::error::{Error, ErrorKind, Place, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::operator::attributes::Attributes;
 use crate::operator::extent::{BlockId, Spec, VarId};
 use crate::operator::facts::Reach;
@@ -50,13 +50,7 @@ impl State {
         inputs: &[(&str, Vec<VarId>)],
         caller: &'static Location<'static>,
     ) -> Result<Vec<VarId>> {
-        let number = self.program.block(block).ops.len();
-        let place = Place {
-            operator: Some(format!("{kind} #{number}")),
-            block: Some(block.0 as usize),
-            caller: Some(caller.to_string()),
-            variable: None,
-        };
+        let place = self.program.next_place(block, kind, caller.to_string());
         let (outer, seen) = self.around(block, kind, attributes, inputs).map_err(|e| e.at(place.clone()))?;
         let parent = self.step(block).ok_or_else(|| finished().at(place.clone()))?.parent;
         let made = self.append_known(parent, kind, attributes, outer, caller)?;

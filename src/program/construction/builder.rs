@@ -154,7 +154,9 @@ impl Builder {
     pub fn check(&self) -> Result<()> {
         let state = &mut *self.state.borrow_mut();
         state.errors.extend(state::stray_errors(self.number));
-        Error::several(&state.errors).map_or(Ok(()), Err)
+        let errors: Vec<Error> =
+            state.errors.iter().map(|error| state.program.worded(error.clone())).collect();
+        Error::several(&errors).map_or(Ok(()), Err)
     }
 
     /// Returns a copy of the program with all operators that were appended so far.
@@ -525,9 +527,8 @@ impl Builder {
         let number = self.state.borrow().program.block(block).ops.len() - 1;
         let expected = format!("{}, as many as the operator makes", outputs.len());
         let error = Error::of(ErrorKind::Program, "requested outputs", expected, "another number");
-        let (operator, block) = (Some(format!("{kind} #{number}")), block.0 as usize);
-        let block = (block > 0).then_some(block);
-        self.refuse(error.at(Place { operator, block, ..Place::default() }));
+        let inside = self.state.borrow().program.inside(block);
+        self.refuse(error.at(Place { operator: Some(format!("{kind} #{number}")), ..inside }));
         unknown()
     }
 

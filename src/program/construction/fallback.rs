@@ -6,7 +6,7 @@ use std::panic::Location;
 use super::builder::Builder;
 use super::state::State;
 use super::warning::{Fallback, Warning};
-use crate::error::{Error, Place, Result};
+use crate::error::{Error, Result};
 use crate::operator::attributes::Attributes;
 use crate::operator::extent::{BlockId, Extent, VarId};
 use crate::operator::size::Size;
@@ -68,13 +68,7 @@ impl State {
             self.warnings.truncate(before.3);
             // An error about the operator must name the user's variables, not the dense copies of the variables.
             let said = self.program.mistake(&self.registry, block, kind, attributes, &inputs);
-            let number = self.program.block(block).ops.len();
-            let place = Place {
-                operator: Some(format!("{kind} #{number}")),
-                block: (block.0 > 0).then_some(block.0 as usize),
-                caller: Some(caller.to_string()),
-                variable: None,
-            };
+            let place = self.program.next_place(block, kind, caller.to_string());
             said.unwrap_or(error).of_operator(&place).at(place)
         })
     }

@@ -177,19 +177,14 @@ impl State {
         inputs: &[(&str, &[Var])],
         caller: &'static Location<'static>,
     ) -> Result<Option<Vec<VarId>>> {
-        let number = self.program.block(block).ops.len();
-        let place = || Place {
-            operator: Some(format!("{kind} #{number}")),
-            block: (block.0 > 0).then_some(block.0 as usize),
-            caller: Some(caller.to_string()),
-            variable: None,
-        };
         let mut bound = Vec::with_capacity(inputs.len());
         let mut known = true;
         for &(slot, vars) in inputs {
             let mut ids = Vec::with_capacity(vars.len());
             for &var in vars {
-                let id = self.resolve(block, var).map_err(|e| e.at(place()))?;
+                let id = self
+                    .resolve(block, var)
+                    .map_err(|e| e.at(self.program.next_place(block, kind, caller.to_string())))?;
                 known &= id.is_some();
                 ids.extend(id);
             }
@@ -235,13 +230,6 @@ impl State {
         if block != BlockId(0) && sparse(self) {
             return self.before_loop(block, kind, attributes, &inputs, caller);
         }
-        let number = self.program.block(block).ops.len();
-        let place = || Place {
-            operator: Some(format!("{kind} #{number}")),
-            block: (block.0 > 0).then_some(block.0 as usize),
-            caller: Some(caller.to_string()),
-            variable: None,
-        };
         let request = Append {
             inputs,
             attributes: attributes.clone(),
@@ -251,6 +239,7 @@ impl State {
         };
         let State { program, registry, open, .. } = self;
         if block != BlockId(0) {
+            let place = || program.next_place(block, kind, caller.to_string());
             let step = open.iter().find(|step| step.block == block).ok_or_else(|| finished().at(place()))?;
             let carried = || step.memories().iter().map(|m| m.previous).collect();
             let checked = program.decided_early(registry, block, &carried, &request);

@@ -10,7 +10,7 @@ use super::open_step::{NextMemory, OpenMemory, Recurrence};
 use super::state::State;
 use super::var::Var;
 use super::vars::Vars;
-use crate::error::{Error, ErrorKind, Place};
+use crate::error::{Error, ErrorKind};
 use crate::operator::attributes::Attributes;
 use crate::operator::extent::VarId;
 use crate::program::description::language::{COPY, RECURRENT};
@@ -76,13 +76,7 @@ impl Builder {
         let parent = self.home(&list);
         let open = |state: &mut State| {
             let depth = state.open.len();
-            let number = state.program.block(parent).ops.len();
-            let place = Place {
-                operator: Some(format!("{RECURRENT} #{number}")),
-                block: (parent.0 > 0).then_some(parent.0 as usize),
-                caller: Some(caller.to_string()),
-                variable: None,
-            };
+            let place = state.program.next_place(parent, RECURRENT, caller.to_string());
             (depth, state.open(parent, options, &list, caller, place))
         };
         let (depth, (block, inner)) = open(&mut self.state.borrow_mut());
@@ -118,8 +112,7 @@ impl Step {
         let state = &mut *self.state.borrow_mut();
         let Some(mut step) = state.open.pop() else { return vec![self.unknown(); results.len()] };
         let State { program, errors, .. } = state;
-        let number = program.block(step.parent).ops.len();
-        step.place.operator = Some(format!("{RECURRENT} #{number}"));
+        step.place.operator = program.next_place(step.parent, RECURRENT, String::new()).operator;
         if step.is_known()
             && let Err(error) = step.drop_sparse(program)
         {

@@ -40,6 +40,14 @@ pub(crate) const GATE_BIASES: &str = "gate_biases";
 pub(crate) const CHRONO: &str = "chrono";
 pub(crate) const EMBEDDING: &str = "embedding";
 
+/// Returns the initialiser that sets every number to `value`.
+pub(crate) fn constant(value: f64) -> Initializer {
+    match value == 0.0 {
+        true => Initializer::new(ZEROS, Attributes::new()),
+        false => Initializer::new(CONSTANT, Attributes::new().with("value", value)),
+    }
+}
+
 /// A function that parses an initialiser: it reads the attributes, for a variable of the given shape.
 type Reading = fn(&Attributes, &[usize]) -> Result<Start>;
 

@@ -14,3 +14,4 @@ pub(crate) mod storage_report;
 pub(in crate::program) mod storages;
 mod validate;
 pub(crate) mod var_desc;
+mod words;

@@ -5,7 +5,7 @@ use std::panic::Location;
 use super::names::Names;
 use super::op_desc::{OpDesc, Role, SlotVars};
 use super::var_desc::{StopGradient, VarDesc, VarKind, VarRole};
-use crate::error::{AtCaller, Error, ErrorKind, Place, Result, is_own};
+use crate::error::{AtCaller, Error, ErrorKind, Result, is_own};
 use crate::operator::attributes::Attributes;
 use crate::operator::extent::{BlockId, Extent, LevelId, Spec, VarId};
 use crate::operator::facts::Reach;
@@ -277,14 +277,9 @@ impl Program {
         block: BlockId,
         request: Append<'_>,
     ) -> Result<Vec<Vec<VarId>>> {
-        let number = self.block(block).ops.len();
-        let place = Place {
-            operator: Some(format!("{} #{number}", request.kind)),
-            block: (block.0 > 0).then_some(block.0 as usize),
-            caller: Some(request.caller.clone()).filter(|caller| !caller.is_empty()),
-            variable: None,
-        };
-        self.try_append(registry, block, request).map_err(|e| e.at(place)).at_caller()
+        let (kind, caller) = (request.kind.to_owned(), request.caller.clone());
+        let appended = self.try_append(registry, block, request);
+        appended.map_err(|e| e.at(self.next_place(block, &kind, caller))).at_caller()
     }
 
     fn try_append(
@@ -316,10 +311,6 @@ impl Program {
             infer(&*op, InputSlots { specs: &specs, literals: &literals }, self.top(block), phase)?
         };
         let stop = !groups.iter().flatten().any(|&v| !self.var(v).stop_gradient);
-        for spec in outputs.iter().flatten() {
-            check_inner_extents(spec)?;
-            spec.check_size()?;
-        }
         self.levels = levels;
         let mut written = Vec::new();
         for (slot, specs) in signature.outputs.iter().zip(outputs) {
@@ -424,14 +415,6 @@ impl Program {
             .flat_map(|b| &b.ops)
             .filter_map(|op| op.step.as_deref())
             .any(|s| s.block == step && s.gradient.as_ref().is_some_and(|g| g.block == gradient))
-    }
-}
-
-/// Checks that every dimension of a spec except the first (the number of rows) is known before a run.
-pub(super) fn check_inner_extents(spec: &Spec) -> Result<()> {
-    match spec.shape.iter().skip(1).find(|e| e.known().is_none()) {
-        Some(extent) => Err(Error::new("shape", "known dimensions after the first", extent.to_string())),
-        None => Ok(()),
     }
 }
 

@@ -145,9 +145,8 @@ impl Pass<'_> {
         for (number, op) in ops.iter().enumerate().rev() {
             let place = Place {
                 operator: Some(format!("{} #{number}, backward", op.kind)),
-                block: (block.0 > 0).then_some(block.0 as usize),
                 caller: Some(op.caller.clone()),
-                variable: None,
+                ..program.inside(block)
             };
             let backward = match &op.step {
                 Some(step) => self.recurrent(program, op, step),

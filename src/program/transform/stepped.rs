@@ -274,9 +274,8 @@ impl Cut<'_> {
         {
             let place = Place {
                 operator: Some(format!("{} #{number}", op.kind)),
-                block: Some(step.block.0 as usize),
                 caller: Some(op.caller.clone()),
-                ..Place::default()
+                ..self.program.inside(step.block)
             };
             self.inside(op).map_err(|e| e.at(place))?;
         }

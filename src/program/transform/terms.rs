@@ -351,9 +351,9 @@ fn unseen(program: &Program, loss: VarId, op: Option<&OpDesc>, got: &str) -> Err
     match op {
         Some(op) => error.at(Place {
             operator: Some(op.kind.clone()),
-            block: None,
             caller: Some(op.caller.clone()),
             variable: Some(program.var(loss).name.clone()),
+            ..Place::default()
         }),
         None => error,
     }

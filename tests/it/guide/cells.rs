@@ -100,6 +100,37 @@ fn several_states() -> unpadded::Result<()> {
 }
 
 #[test]
+fn a_state_that_is_a_matrix() -> unpadded::Result<()> {
+    use unpadded::op::testing;
+    use unpadded::{Builder, DType, Var, Variable};
+
+    #[track_caller]
+    fn fast_weights(net: &Builder, x: Var, dtype: DType) -> Var {
+        net.recurrent(x, |step, x_t| {
+            let c_prev = step.memory_of(dtype, &[4, 6]);
+            let (v, k, q) = (x_t.linear(4), x_t.linear(6), x_t.linear(6));
+            let f = x_t.linear(4).sigmoid();
+            let f = f.outer(k.fill_like(1.0)); // [4] to [4, 6]: a vector is not repeated over the columns of a matrix
+            let c = f * c_prev + v.outer(k);
+            step.update(c_prev, c);
+            c.matvec(q)
+        })
+    }
+
+    let net = Builder::new().seed(1);
+    let x = net.feed("x", DType::F32, &[8], 1);
+    let h = fast_weights(&net, x, DType::F32);
+    assert_eq!(net.describe(h).split(": ").nth(1), Some("f32[rows0, 4] lod(0)"));
+
+    // In a test: the gradients of every parameter and of the input are central differences.
+    let words = Variable::from_sequences(&[vec![0.5, -0.25, 1.0], vec![], vec![2.0]])?;
+    testing::check_gradients(Builder::new(), &[words], &|net, inputs| {
+        vec![fast_weights(net, inputs[0].linear(8), DType::F64)]
+    })?;
+    Ok(())
+}
+
+#[test]
 fn several_inputs_and_static_ones() -> unpadded::Result<()> {
     use unpadded::executor::{Run, Scope, interpret};
     use unpadded::{Lod, Variable, ndarray::Array2};

@@ -124,7 +124,7 @@ const ALLOWED: [(&str, &str, &str); 5] = [
 ];
 
 /// The calls that run a model.
-const RUNS: [&str; 6] = [".fit(", ".evaluate(", ".run(", ".run_on(", ".likeliest(", "interpret("];
+const RUNS: [&str; 7] = ["check_gradients(", ".fit(", ".evaluate(", ".run(", ".run_on(", ".likeliest(", "interpret("];
 
 /// The pages whose models run.
 const RUNNING: [&str; 6] = ["cells", "first_model", "how_do_i", "lod", "sparse", "structured"];

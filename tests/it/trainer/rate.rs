@@ -159,6 +159,60 @@ fn who_resumes_may_change_the_rate_if_that_is_said() {
 }
 
 #[test]
+fn a_schedule_that_gives_the_finished_steps_other_rates_is_refused() {
+    let file = path("schedule");
+    let of = |schedule: &Schedule, base| with(&Adam::new(base).lazy().schedule(schedule.clone()));
+    let saved = |schedule: &Schedule| {
+        let mut first = of(schedule, 0.02);
+        fit(&mut first, Until::Steps(12));
+        first.save(&file).unwrap();
+    };
+    for (old, new) in [
+        (Schedule::cosine(12), Schedule::cosine(20)),
+        (Schedule::cosine(30), Schedule::cosine(20)),
+        (Schedule::cosine(30), Schedule::linear(30)),
+        (Schedule::cosine(30), Schedule::constant()),
+        (Schedule::linear(30), Schedule::linear(31)),
+        (Schedule::one_cycle(30, 0.3), Schedule::one_cycle(31, 0.3)),
+        (Schedule::step(5, 0.5), Schedule::step(6, 0.5)),
+        (Schedule::inverse_sqrt(4), Schedule::inverse_sqrt(5)),
+        // The rate of the next step is the same, but the rates of the warm-up are not.
+        (Schedule::constant().warm_up(3), Schedule::constant().warm_up(6)),
+    ] {
+        saved(&old);
+        for mut other in [of(&new, 0.02), of(&new, 0.02).change_rate()] {
+            let outcome = other.resume(&file);
+            refused(
+                outcome,
+                line!() - 3,
+                "learning-rate schedule: expected the schedule of the model being built for the 12 finished steps",
+            );
+            assert_eq!((other.position().step, other.rate()), (0, None), "{old:?}, {new:?}");
+        }
+    }
+    saved(&Schedule::cosine(12));
+    let error = of(&Schedule::cosine(20), 0.02).change_rate().resume(&file).unwrap_err().to_string();
+    for part in
+        ["attribute `steps` 12 instead of 20: ", "from 0.0003407 to 0.00691", "Trainer::load_parameters"]
+    {
+        assert!(error.contains(part), "{error}");
+    }
+    // With the same past, a schedule goes on: at another base rate, or with other steps to come.
+    for (old, new, base, next) in [
+        (Schedule::cosine_to(24, 2e-4), Schedule::cosine_to(24, 1e-4), 0.01, 0.00505),
+        (Schedule::constant(), Schedule::piecewise([(12, 0.25)]), 0.02, 0.005),
+        (Schedule::step_after(20, 5, 0.5), Schedule::step_after(12, 5, 0.5), 0.02, 0.01),
+    ] {
+        saved(&old);
+        let mut other = of(&new, base).change_rate();
+        other.resume(&file).unwrap();
+        fit(&mut other, Until::Steps(13));
+        assert!((other.rate().unwrap() - next).abs() < 1e-8, "{new:?}: {:?}", other.rate());
+    }
+    std::fs::remove_file(file).unwrap();
+}
+
+#[test]
 fn wrong_settings_of_the_rate_are_named() {
     let fitted = |mut trainer: Trainer| trainer.fit(&train(), &dev(), Until::Epochs(1));
     for factor in [0.0, 1.0, -0.5, f64::NAN] {
