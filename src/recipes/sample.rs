@@ -228,7 +228,8 @@ mod tests {
             let inside = |hits: &i32| (of(*hits, 30)[0]..=of(*hits, 30)[1]).contains(&share);
             (0..=30).filter(inside).map(probability).sum()
         };
-        assert!([0.5, 0.7, 0.8, 0.9].into_iter().all(|share| covered(share) > 0.93), "{}", covered(0.9));
+        let mean = [0.5, 0.7, 0.8, 0.9].map(covered).iter().sum::<f64>() / 4.0;
+        assert!(mean > 0.95, "{mean}");
         // From 100 texts on, the interval is that of the bootstrap.
         assert_eq!(of(80, 100), sample((0..100).map(|i| i < 80)).intervals(2, &[SHARE])[0].unwrap());
     }
