@@ -306,10 +306,9 @@ pub(super) trait Parser<R>: Send {
     /// Parses a line; returns a record if the line completes one.
     fn line(&mut self, line: &str) -> Result<Option<R>, Reason>;
 
-    /// Returns the reason why the record cannot be completed, if earlier lines have shown that it cannot. The parser then has no
-    /// current record.
-    fn fails(&mut self) -> Option<Reason> {
-        None
+    /// Returns whether the next line is within a quoted cell of the current record.
+    fn is_open(&self) -> bool {
+        false
     }
 
     /// Discards the current record because one of its lines is malformed. Returns whether this is the first malformed

@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::io::Write;
+use std::ops::RangeInclusive;
 use std::path::Path;
 
 use super::answers::{AnswerCell, AnswerColumns, Form, Question, Raw};
@@ -81,6 +82,8 @@ struct OfLines {
     again: VecDeque<Raw>,
     /// The number of the malformed line that was read last, such as a line that cannot be decoded, and the reason.
     malformed: Option<(u64, Reason)>,
+    /// The lines behind the first line of the last malformed record of several lines, and the reason.
+    failed: Option<(RangeInclusive<u64>, Reason)>,
     parser: Box<dyn Parser<SentenceWords>>,
     number: u64,
     /// The number of the first line of the record that is being read; `None` between two records.
@@ -164,6 +167,7 @@ impl Questions {
                     lines: Some(file.lines_of()?),
                     again: VecDeque::new(),
                     malformed: None,
+                    failed: None,
                     parser,
                     number: 0,
                     begun: None,
@@ -376,9 +380,11 @@ impl OfLines {
                 (Some(Err(reason)), _) => Err(reason),
                 _ => self.parser.end(),
             };
-            let known = if matches!(outcome, Ok(None)) && !ended { self.parser.fails() } else { None };
-            let unended = known.is_some();
-            let outcome = known.map_or(outcome, Err);
+            // In a quoted cell, lines are parsed in the same way, whichever line has opened the cell: the cell fails where the
+            // malformed record failed, without another look at the lines. Each line is parsed at most twice.
+            let failed = self.failed.as_ref().filter(|(lines, _)| lines.contains(&(self.number + 1)));
+            let known = failed.filter(|_| !ended && matches!(outcome, Ok(None)) && self.parser.is_open());
+            let (unended, outcome) = (known.is_some(), known.map_or(outcome, |(_, why)| Err(why.clone())));
             let (text, words, header) = match outcome {
                 Ok(None) if ended => return Ok(None),
                 Ok(None) if self.blank && self.begun.is_none() => (Ok(String::new()), Vec::new(), None),
@@ -394,6 +400,8 @@ impl OfLines {
                         // their own.
                         Some(at) => {
                             let behind: Vec<Raw> = self.raw.drain(at + 1..).collect();
+                            let last = behind.last().map_or(0, |line| line.number);
+                            self.failed = behind.first().map(|first| (first.number..=last, reason.clone()));
                             behind.into_iter().rev().for_each(|line| self.again.push_front(line));
                             self.raw.last().map_or(self.number, |line| line.number)
                         }

@@ -1,7 +1,6 @@
 //! Reads tables. Cells are separated by tabs or, as in RFC 4180, by commas, semicolons or bars. A table is parsed line
 //! by line, even if a cell in quotation marks contains line ends.
 
-mod once_more;
 
 use std::collections::HashMap;
 
@@ -169,6 +168,10 @@ impl<R, F: FnMut(Vec<String>) -> Result<R, Reason> + Send> Parser<R> for Rows<F>
             }
             _ => (self.make)(row).map(Some),
         }
+    }
+
+    fn is_open(&self) -> bool {
+        matches!(self.cells.state, State::Quoted)
     }
 
     fn spoil(&mut self) -> bool {
@@ -390,8 +393,7 @@ impl Dialect {
 
 /// Returns the line number of the first record in the file.
 fn first_line(file: &TextFile) -> Result<u64> {
-    let mut lines = file.first_lines()?;
-    let mut number = 1;
+    let (mut lines, mut number) = (file.first_lines()?, 1);
     while let Some(line) = lines.next()? {
         let skipped =
             line.is_ok_and(|line| line.trim().is_empty() || (number == 1 && declared(&line).is_some()));
@@ -549,8 +551,7 @@ impl Table {
             Ok(make(of_columns(columns.iter().take(count).map(cell).collect())))
         };
         let cells = Cells { most: 1 << 22, ..self.dialect.cells() }; // the lines of a record are in memory
-        let rows = Rows { cells, width: Some(self.picked.width), header: false, make };
-        Box::new(once_more::OnceMore::new(rows))
+        Box::new(Rows { cells, width: Some(self.picked.width), header: false, make })
     }
 
     /// Reads the records of the file; `make` makes each record from the cells of the wanted columns.
