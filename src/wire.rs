@@ -26,8 +26,8 @@ use crc32fast::Hasher;
 use crate::error::{AtCaller, Error, ErrorKind, Result};
 use crate::reserve;
 use record::FieldType;
-pub(crate) use target::Target;
 pub use target::write_atomically;
+pub(crate) use target::{Target, check_plain};
 
 /// The magic bytes: every file of this crate begins with these bytes.
 pub const MAGIC: [u8; 8] = *b"unpadded";

@@ -6,6 +6,8 @@
 mod console;
 #[path = "command/ensembles.rs"]
 mod ensembles;
+#[path = "command/figures.rs"]
+mod figures;
 #[path = "command/kinds.rs"]
 mod kinds;
 #[path = "command/limits.rs"]
@@ -34,6 +36,9 @@ mod reports;
 mod snapshots;
 #[path = "command/started.rs"]
 mod started;
+#[cfg(all(unix, feature = "mpi"))]
+#[path = "it/thorough.rs"]
+mod thorough;
 #[path = "command/translate.rs"]
 mod translate;
 #[path = "command/tune.rs"]
@@ -105,7 +110,7 @@ impl Place {
     fn best_is_of_last(&self, run: &str) {
         let run = self.0.join(run);
         let last = unpadded::checkpoint::Checkpoint::load(run.join("last.ckpt")).unwrap();
-        let bytes = last.for_inference().unwrap().to_bytes().unwrap();
+        let bytes = last.for_inference(&unpadded::ops::catalogue()).unwrap().to_bytes().unwrap();
         assert!(fs::read(run.join("best.ckpt")).unwrap() == bytes, "{}", run.display());
     }
 

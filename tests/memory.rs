@@ -24,10 +24,11 @@ use std::sync::{Mutex, PoisonError};
 use models::{Model, Random};
 use step_blocks::generator::{F32, Kind, case, seeds};
 use unpadded::executor::{Executor, MemoryUse, Run, Scope};
+use unpadded::layers::init;
 use unpadded::op::MatrixUnit;
-use unpadded::optimizer::{Adam, Optimizer};
+use unpadded::optimizer::{Adam, Group, Optimizer, Sgd};
 use unpadded::program::VarId;
-use unpadded::{Builder, Program, Registry, Variable, ops};
+use unpadded::{Builder, DType, Program, Registry, Variable, ops};
 
 const MODELS: [&Model; 13] = [
     &models::CLASSIFIER,
@@ -181,6 +182,50 @@ fn the_computed_memory_of_operators_is_the_peak_of_a_run() {
                 (&feeds, loss, threads),
             )
         })
+    }));
+}
+
+/// Exact updates of selected rows keep lists of the rows that a batch reads, and the effects of the updates that rows miss.
+#[test]
+fn the_computed_memory_of_missed_updates_is_the_peak_of_a_training() {
+    const HEIGHT: usize = 600;
+    const STEPS: usize = 800;
+    let optimizers: [(&str, Box<dyn Optimizer>); 4] = [
+        ("adam", Box::new(Adam::new(0.01))),
+        ("slow adam", Box::new(Adam::new(0.01).betas(0.97, 0.9999))),
+        ("decay alone", Box::new(Sgd::new(0.1).weight_decay(0.01))),
+        ("two rules", Box::new(Adam::new(0.01).group(Group::of(["second"]).rate(0.5)))),
+    ];
+    check(optimizers.into_iter().map(|(name, optimizer)| {
+        let net = Builder::new();
+        let ids = net.feed("ids", DType::I64, &[], 0);
+        let rows = |table: &str| {
+            let table = net.parameter(table, DType::F32, &[HEIGHT, 8], init::uniform(-1.0, 1.0));
+            net.lookup(ids, table, None, true)
+        };
+        let tables = if name == "two rules" { 2 } else { 1 };
+        let sum = (0..tables).map(|number| rows(["first", "second"][number])).reduce(|sum, rows| sum + rows);
+        let loss = sum.unwrap().tanh().mean();
+        let (registry, mut program) = (net.registry(), net.finish().unwrap());
+        optimizer.minimize(&mut program, &registry, loss.id()).unwrap();
+        let mut scope = Scope::of(&program).unwrap();
+        let mut executor = Executor::new(&program, &registry, &[], 1).unwrap();
+        // Each row but the first misses as many updates as the table has rows. The last step reads all rows.
+        let read = |step| match step {
+            STEPS => (0..HEIGHT as i64).collect(),
+            _ => vec![0, 1 + (step % (HEIGHT - 1)) as i64],
+        };
+        let batches: Vec<Variable> =
+            (0..=STEPS).map(|step| Variable::from(ndarray::Array1::from(read(step)))).collect();
+        let (peak, ()) = peak_memory::of(|| {
+            for (step, batch) in (0..).zip(&batches) {
+                executor.run(&mut scope, &Run::train(&[(ids.id(), batch)], step)).unwrap();
+            }
+        });
+        let memory = executor.memory(&executor.counts_of_run());
+        let computed = memory.total() - memory.parameters - memory.state;
+        let fits = computed >= peak && computed <= peak + peak * 15 / 100 + 2 * tables * SLACK;
+        (fits, format!("{name}: {computed} bytes computed, {peak} measured\n{memory:?}"))
     }));
 }
 

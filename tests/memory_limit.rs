@@ -32,8 +32,8 @@ fn sentences(kind: usize, count: u32) -> Samples {
     (0..count).map(|i| vec![Field::Ints(ids(i))]).collect()
 }
 
-/// Trains an epoch, and returns the report and the peak memory in bytes.
-fn trained(limit: u64, kind: usize, count: u32, batching: Batching) -> (usize, Report) {
+/// Trains an epoch under exact or lazy updates, and returns the report and the peak memory in bytes.
+fn trained(limit: u64, (kind, exact): (usize, bool), count: u32, batching: Batching) -> (usize, Report) {
     peak_memory::of(|| {
         let loader = Loader::new(sentences(kind, count), &["words"]).unwrap().batching(batching).shuffle(1);
         let dev: Samples = vec![vec![Field::from(vec![1i64, 2])]].into_iter().collect();
@@ -42,7 +42,8 @@ fn trained(limit: u64, kind: usize, count: u32, batching: Batching) -> (usize, R
         let words = net.feed("words", DType::I64, &[], 1);
         let h = words.embedding(Embedding::new(HEIGHT as usize, 16).sparse()).lstm(16);
         let loss = h.linear(HEIGHT as usize).cross_entropy(words).mean();
-        let trainer = Trainer::new(net, loss, &Adam::new(1e-3).lazy()).unwrap();
+        let adam = Adam::new(1e-3);
+        let trainer = Trainer::new(net, loss, &if exact { adam } else { adam.lazy() }).unwrap();
         let mut trainer = trainer.threads(2).memory_limit(limit).progress(Progress::Quiet);
         trainer.fit(&loader, &dev, Until::Epochs(1)).unwrap()
     })
@@ -53,20 +54,20 @@ fn no_training_takes_more_than_its_limit() {
     let times = std::env::var("UNPADDED_THOROUGH").map_or(1, |times| times.parse::<u64>().unwrap());
     let (mut batches, mut least, mut most) = (0, f64::MAX, 0.0f64);
     for number in 0..times.max(6) {
-        let kind = number as usize % 3;
+        let of = (number as usize % 3, number % 2 == 1);
         // The samples, the parameters and the allowance for lists take a constant part.
         let limit = 2_500_000 + 300_000 * number;
         let count = if times > 1 { 20_000 } else { 600 };
         // The limit does not count the programs. One sentence needs all of them.
-        let (programs, _) = trained(limit, kind, 1, Batching::Memory);
+        let (programs, _) = trained(limit, of, 1, Batching::Memory);
         let limit_with = limit + programs as u64;
-        let (peak, report) = trained(limit, kind, count, Batching::Memory);
+        let (peak, report) = trained(limit, of, count, Batching::Memory);
         assert!(peak as u64 <= limit_with, "{number}: {peak} of {limit} bytes, {:?}", report.memory);
         assert_eq!(report.divided, 0);
         batches += report.steps;
         (least, most) = (least.min(peak as f64 / limit as f64), most.max(peak as f64 / limit as f64));
         // Batches of a fixed number of sentences are divided to fit.
-        let (peak, report) = trained(limit, kind, 600, Batching::Sequences(300));
+        let (peak, report) = trained(limit, of, 600, Batching::Sequences(300));
         assert!(peak as u64 <= limit_with, "{number}: {peak} of {limit} bytes, divided, {:?}", report.memory);
         assert!(report.divided > 0 || limit > 4_000_000, "{number}: {:?}", report.memory);
         batches += report.steps;

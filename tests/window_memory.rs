@@ -1,4 +1,4 @@
-//! A long sequence is never in memory as a whole, except in feeds and outputs.
+//! A long sequence is never in memory as a whole, except in feeds and outputs, and its memory is given back.
 //!
 //! A binary of its own, because its allocator counts.
 
@@ -7,15 +7,35 @@
 #[path = "it/peak_memory.rs"]
 mod peak_memory;
 
+use std::collections::BTreeMap;
+use std::sync::{Barrier, Mutex, PoisonError};
+use std::thread;
+
 use unpadded::checkpoint::Checkpoint;
 use unpadded::executor::Scope;
-use unpadded::layers::{Embedding, Lstm};
+use unpadded::layers::{Crf, Embedding, Lstm};
 use unpadded::ops::Pool;
 use unpadded::predict::Predictor;
-use unpadded::{Builder, DType, Variable, ops};
+use unpadded::{Builder, DType, Var, Variable, ops};
 
 const WIDTH: usize = 16;
 const ROWS: usize = 6_000;
+
+/// The tests of this binary run one after another, because the allocator counts for all of them.
+static ALONE: Mutex<()> = Mutex::new(());
+
+/// A predictor of a model with its first weights.
+fn predictor(net: Builder, outputs: &[(&str, Var)]) -> Predictor {
+    let named: BTreeMap<_, _> =
+        outputs.iter().map(|(name, var)| ((*name).to_owned(), net.name_of(*var))).collect();
+    let program = net.finish().unwrap();
+    let mut scope = Scope::of(&program).unwrap();
+    let kept = program.vars().filter(|(_, desc)| desc.persistable);
+    let tensors = kept.map(|(_, desc)| (desc.name.clone(), scope.value(&desc.name).unwrap())).collect();
+    let mut checkpoint = Checkpoint::of(program, named);
+    checkpoint.tensors = tensors;
+    Predictor::new(checkpoint, &ops::catalogue()).unwrap()
+}
 
 /// Bytes at the peak of predicting for one sequence, beside the sequence; `of_rows` asks for a value of each row.
 fn peak(rows: usize, most_rows: usize, of_rows: bool) -> usize {
@@ -27,15 +47,7 @@ fn peak(rows: usize, most_rows: usize, of_rows: bool) -> usize {
     let back = net.lstm(x, Lstm::new(WIDTH).backwards());
     let first = net.sequence_pool(back, Pool::First);
     let read = net.linear(net.concat(&[last, mean, first]), 3);
-    let named = [("read", read), ("h", h)].map(|(name, var)| (name.to_owned(), net.name_of(var)));
-    let program = net.finish().unwrap();
-    let mut scope = Scope::of(&program).unwrap();
-    let kept = program.vars().filter(|(_, desc)| desc.persistable);
-    let tensors = kept.map(|(_, desc)| (desc.name.clone(), scope.value(&desc.name).unwrap())).collect();
-    let mut checkpoint = Checkpoint::of(program, named);
-    checkpoint.tensors = tensors;
-    let predictor = Predictor::new(checkpoint, &ops::catalogue()).unwrap();
-    let predictor = predictor.threads(1).most_rows(most_rows);
+    let predictor = predictor(net, &[("read", read), ("h", h)]).threads(1).most_rows(most_rows);
     let words = Variable::from_sequence((0..rows as i64).map(|i| i * 7 % 50).collect()).unwrap();
     let outputs: &[&str] = if of_rows { &["read", "h"] } else { &["read"] };
     peak_memory::of(|| predictor.run(&[("words", &words)], outputs).unwrap()).0
@@ -43,6 +55,7 @@ fn peak(rows: usize, most_rows: usize, of_rows: bool) -> usize {
 
 #[test]
 fn a_long_sequence_takes_what_a_window_takes() {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     const WINDOW: usize = 200;
     let (whole, short) = (peak(ROWS, usize::MAX, false), peak(2 * WINDOW, WINDOW, false));
     let (long, with_rows) = (peak(ROWS, WINDOW, false), peak(ROWS, WINDOW, true));
@@ -53,4 +66,49 @@ fn a_long_sequence_takes_what_a_window_takes() {
     assert!(whole > 5 * ROWS * WIDTH * 4, "the count can be believed: {whole}");
     assert!(long < short + short / 10, "{long} of a long sequence, {short} of a short one");
     assert!(with_rows < short + short / 2 + asked_for, "{with_rows}, of which {asked_for} are asked for");
+}
+
+/// Bytes that a predictor holds after a large batch on each of `together` threads, and `small` small batches.
+fn held(together: usize, small: usize) -> usize {
+    /// A block that is larger than all that the predictor allocates, so that the peak is this block beside what is held.
+    const BLOCK: usize = 1 << 28;
+    let net = Builder::new();
+    let words = net.feed("words", DType::I64, &[], 1);
+    let h = words.embedding(Embedding::new(50, WIDTH)).lstm(WIDTH);
+    let h = net.lstm(h, Lstm::new(WIDTH).backwards());
+    let scores = h.linear(5);
+    let tags = net.layer(Crf::new()).of(scores);
+    let predictor = predictor(net, &[("tags", tags)]).threads(1);
+    let batch = |rows: usize| Variable::from_sequence(vec![1i64; rows]).unwrap();
+    let (large, little) = (batch(2 * ROWS), batch(5));
+    let run = |batch: &Variable| predictor.run(&[("words", batch)], &["tags"]).unwrap();
+    let tags = run(&little);
+    let (peak, _) = peak_memory::of(|| {
+        let begin = Barrier::new(together);
+        thread::scope(|scope| {
+            for _ in 0..together {
+                scope.spawn(|| {
+                    begin.wait();
+                    run(&large);
+                });
+            }
+        });
+        for _ in 0..small {
+            assert_eq!(run(&little), tags);
+        }
+        std::hint::black_box(vec![0u8; BLOCK])
+    });
+    peak - BLOCK
+}
+
+#[test]
+fn the_memory_of_a_large_batch_is_given_back() {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let kept = held(1, 1);
+    assert!(kept > 2_000_000, "the count can be believed: {kept}");
+    for together in [1, 2] {
+        let left = held(together, 20);
+        println!("{kept} bytes after a large batch, {left} after 20 small ones, {together} threads");
+        assert!(left < kept / 10, "{left} of {kept}, {together} threads");
+    }
 }

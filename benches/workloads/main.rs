@@ -139,7 +139,7 @@ impl Chosen {
         Ok(match self {
             Self::F32 => predictor(checkpoint)?,
             Self::Bf16(_) => predictor(checkpoint)?.precision(Precision::Bf16),
-            Self::Int8 => predictor(checkpoint.quantize()?)?,
+            Self::Int8 => predictor(checkpoint.quantize(&ops::catalogue())?)?,
         })
     }
 }

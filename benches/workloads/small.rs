@@ -65,7 +65,7 @@ impl Served {
             checkpoint.tensors.insert(name.clone(), scope.value(&name)?);
         }
         if Chosen::get() == Chosen::Int8 && width >= 16 {
-            checkpoint = checkpoint.quantize()?;
+            checkpoint = checkpoint.quantize(&registry)?;
         }
         Ok(Self { checkpoint, registry, words: words.id(), logits: logits.id() })
     }

@@ -153,7 +153,7 @@ pub(crate) fn run(word: &str, threads: usize, steps: Option<usize>, parts: Optio
 /// The processes that `mpirun` started.
 #[cfg(feature = "mpi")]
 fn world() -> Outcome<Option<World>> {
-    Ok(Some(World::mpi()?))
+    Ok(Some(World::mpi(std::time::Duration::from_secs(300))?))
 }
 
 #[cfg(not(feature = "mpi"))]

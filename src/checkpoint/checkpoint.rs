@@ -364,13 +364,20 @@ impl Checkpoint {
             let parameters = persistent(&self.program).into_iter().filter(parameter).collect();
             complete(BEST, &parameters, &self.best, wrong)?;
         }
+        let computed = self
+            .program
+            .computed()
+            .map_err(|e| wrong(PROGRAM, "a well-formed program", &format!("{e:#}")))?;
         let named = self.outputs.iter().map(|(name, of)| (OUTPUTS, name, of));
         let seen = self.metrics.iter().flat_map(|m| m.variables.iter().map(|of| (METRIC, &m.name, of)));
         for (section, name, of) in named.chain(seen) {
-            let found = self.program.find(of).map(|id| self.program.var(id));
+            let id = self.program.find(of);
+            let found = id.map(|id| self.program.var(id));
             let inside = |desc: &VarDesc| desc.block.0 != 0 && section == METRIC;
-            if found.is_none_or(|desc| inside(desc) || desc.spec().is_none()) {
-                let got = format!("`{of}`");
+            let unknown = found.is_some_and(|desc| desc.role.is_computed())
+                && id.is_some_and(|id| !computed.contains(&id));
+            if unknown || found.is_none_or(|desc| inside(desc) || desc.spec().is_none()) {
+                let got = format!("`{of}`{}", if unknown { ", which no operator computes" } else { "" });
                 let expected = if section == METRIC { "a tensor of the root block" } else { "a tensor" };
                 return Err(wrong(&about(section, name), expected, &got));
             }

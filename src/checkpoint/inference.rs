@@ -1,47 +1,50 @@
 //! Checkpoints for inference: a model without the training state.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use super::checkpoint::Checkpoint;
 use super::purpose::Purpose;
 use crate::error::{AtCaller, Error, ErrorKind, Result};
 use crate::executor::{self, Scope};
-use crate::operator::{BlockId, MatrixUnit, VarId};
-use crate::ops;
+use crate::operator::{BlockId, MatrixUnit, Registry, VarId};
 use crate::optimizer::averages;
 
 impl Checkpoint {
     /// Returns a checkpoint for inference only. The returned checkpoint has the operators that outputs and metrics need, and
     /// the parameters that these operators read. Each parameter has the value that a [`Predictor`](crate::predict) uses: the
     /// value after the best epoch, if the parameters of that epoch were kept. A checkpoint for inference has no optimizer
-    /// state, gradients, updates or data position, so no training can resume from it.
+    /// state, gradients, updates or data position, so no training can resume from it. `registry` has the update rule of the
+    /// training, whose postponed updates are applied.
     ///
     /// ```no_run
     /// # use unpadded::checkpoint::Checkpoint;
-    /// Checkpoint::load("sentiment.ckpt")?.for_inference()?.save("sentiment.model")?;
+    /// # use unpadded::ops;
+    /// Checkpoint::load("sentiment.ckpt")?.for_inference(&ops::catalogue())?.save("sentiment.model")?;
     /// # Ok::<(), unpadded::Error>(())
     /// ```
     ///
     /// # Errors
-    /// Fails if the checkpoint has no outputs, if an output is not computed in the forward pass, or if a parameter is missing.
+    /// Fails if the checkpoint has no outputs, if an output is not computed in the forward pass, if a parameter is missing, or if
+    /// `registry` lacks the update rule.
     #[track_caller]
-    pub fn for_inference(self) -> Result<Self> {
-        self.bare().at_caller()
+    pub fn for_inference(self, registry: &Registry) -> Result<Self> {
+        self.bare(registry).at_caller()
     }
 
     /// Returns the checkpoint after [settling](crate::executor::settle): all postponed updates are applied to the rows of
     /// parameters. A training is saved before its postponed updates are applied. The parameters of the best epoch have no
-    /// postponed updates.
+    /// postponed updates. `registry` has the update rule of the training.
     ///
     /// # Errors
     /// Fails if the checkpoint lacks a parameter that may have postponed updates, or a state variable of the parameter's update
-    /// rule, such as a momentum.
+    /// rule, such as a momentum; also if `registry` lacks the update rule.
     #[track_caller]
-    pub fn settled(self) -> Result<Self> {
-        self.settle().at_caller()
+    pub fn settled(self, registry: &Registry) -> Result<Self> {
+        self.settle(registry).at_caller()
     }
 
-    fn settle(mut self) -> Result<Self> {
+    fn settle(mut self, registry: &Registry) -> Result<Self> {
         let Some(settling) = self.program.settling() else { return Ok(self) };
         let mut names: Vec<String> = Vec::new();
         for op in &settling.root().ops {
@@ -56,7 +59,7 @@ impl Checkpoint {
             let value = self.tensors.remove(name).ok_or_else(missing).map_err(|e| e.variable(name))?;
             scope.set_of(&settling, name, value)?;
         }
-        executor::settle(&self.program, &ops::catalogue(), &mut scope, 0)?;
+        executor::settle(&self.program, registry, &mut scope, 0)?;
         for name in names {
             let value = scope.value(&name)?;
             self.tensors.insert(name, value);
@@ -64,9 +67,21 @@ impl Checkpoint {
         Ok(self)
     }
 
+    /// Returns the checkpoint with the parameters to predict with, as [`Self::predicting`] does; it is copied only if they differ
+    /// from the stored parameters.
+    ///
+    /// # Errors
+    /// Fails as [`Self::settled`] does.
+    pub(crate) fn predicting_copy(&self, registry: &Registry) -> Result<Cow<'_, Self>> {
+        match self.predicts_as_it_is() {
+            true => Ok(Cow::Borrowed(self)),
+            false => self.clone().predicting(registry).map(Cow::Owned),
+        }
+    }
+
     /// Returns whether a predictor uses the stored parameters unchanged: the parameters of the best epoch were kept, or no
     /// parameter has postponed updates or an average.
-    pub(crate) fn predicts_as_it_is(&self) -> bool {
+    fn predicts_as_it_is(&self) -> bool {
         let plain = || self.program.settling().is_none() && averages(&self.program).next().is_none();
         !self.best.is_empty() || plain()
     }
@@ -77,13 +92,13 @@ impl Checkpoint {
     ///
     /// # Errors
     /// Fails as [`Self::settled`] does.
-    pub(crate) fn predicting(mut self) -> Result<Self> {
+    pub(crate) fn predicting(mut self, registry: &Registry) -> Result<Self> {
         // Prediction is in f32 unless another precision is chosen.
         self.program.unit = MatrixUnit::F32;
         if self.predicts_as_it_is() {
             return Ok(self);
         }
-        let mut found = self.settle()?;
+        let mut found = self.settle(registry)?;
         if found.position.step > 0 {
             for (param, average) in averages(&found.program) {
                 if let Some(value) = found.tensors.get(average).cloned() {
@@ -94,9 +109,9 @@ impl Checkpoint {
         Ok(found)
     }
 
-    fn bare(self) -> Result<Self> {
+    fn bare(self, registry: &Registry) -> Result<Self> {
         let Self { program, mut tensors, mut best, vocabularies, notes, outputs, metrics, .. } =
-            self.predicting()?;
+            self.predicting(registry)?;
         if outputs.is_empty() {
             let error = Error::of(ErrorKind::Program, "outputs of the checkpoint", "at least one", "none");
             return Err(error.noted_in_code("a trainer names outputs by `Trainer::output(name, variable)`"));

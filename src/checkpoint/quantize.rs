@@ -3,6 +3,7 @@
 use super::checkpoint::Checkpoint;
 use crate::error::{AtCaller, Error, ErrorKind, Result};
 use crate::kernels::encode;
+use crate::operator::Registry;
 use crate::program::CodedParameter;
 use crate::tensor::{Dense, Storage};
 
@@ -21,7 +22,8 @@ impl Checkpoint {
     ///
     /// ```no_run
     /// # use unpadded::checkpoint::Checkpoint;
-    /// Checkpoint::load("sentiment.ckpt")?.quantize()?.save("sentiment-int8.ckpt")?;
+    /// # use unpadded::ops;
+    /// Checkpoint::load("sentiment.ckpt")?.quantize(&ops::catalogue())?.save("sentiment-int8.ckpt")?;
     /// # Ok::<(), unpadded::Error>(())
     /// ```
     ///
@@ -31,8 +33,8 @@ impl Checkpoint {
     #[doc(alias = "int8")]
     #[doc(alias = "quantization")]
     #[track_caller]
-    pub fn quantize(self) -> Result<Self> {
-        self.quantized().at_caller()
+    pub fn quantize(self, registry: &Registry) -> Result<Self> {
+        self.quantized(registry).at_caller()
     }
 
     /// Returns an error if the checkpoint has weights of 8-bit integers; `what` names the checkpoint in the message.
@@ -44,12 +46,12 @@ impl Checkpoint {
         Err(Error::of(ErrorKind::Program, what, expected, "weights of 8-bit integers"))
     }
 
-    fn quantized(self) -> Result<Self> {
+    fn quantized(self, registry: &Registry) -> Result<Self> {
         let refused = |expected: &str, got: &str| {
             Err(Error::of(ErrorKind::Program, "checkpoint to quantize", expected, got))
         };
         self.check_whole("checkpoint to quantize")?;
-        let mut model = self.for_inference()?;
+        let mut model = self.for_inference(registry)?;
         let named = model.outputs.values().chain(model.metrics.iter().flat_map(|metric| &metric.variables));
         let kept: Vec<_> = named.filter_map(|name| model.program.find(name)).collect();
         let (program, coded) = model.program.with_codes(&kept)?;

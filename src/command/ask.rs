@@ -25,11 +25,12 @@ struct Lines {
     strict: bool,
 }
 
-/// The number of all lines so far, and the number of lines without an answer.
+/// The number of all lines so far, of lines without an answer, and of lines without a text.
 struct Tally<'a> {
     how: &'a Lines,
     lines: u64,
     failed: u64,
+    empty: u64,
 }
 
 impl Lines {
@@ -41,7 +42,7 @@ impl Lines {
         mut predict: impl FnMut(u64, &[&str]) -> unpadded::Result<Vec<Answer>>,
         show: impl Fn(&str, &Answer) -> String,
     ) -> Outcome<Ending> {
-        let mut done = Tally { how: self, lines: 0, failed: 0 };
+        let mut done = Tally { how: self, lines: 0, failed: 0, empty: 0 };
         terminal::lines(most, |lines| {
             // Consecutive readable lines are one batch; an unreadable line is a batch of its own.
             for part in lines.chunk_by(|one, next| one.text.is_ok() && next.text.is_ok()) {
@@ -80,6 +81,7 @@ impl Lines {
             }
             Ok(())
         })?;
+        terminal::say_empty(done.empty, done.lines, "lines");
         match done {
             Tally { failed: 0, .. } => Ok(Ending::Done),
             Tally { failed, lines, .. } => Err(format!("{failed} of {lines} lines have no answer").into()),
@@ -90,6 +92,7 @@ impl Lines {
 impl Tally<'_> {
     fn found(&mut self, text: &str, answer: &Answer, show: impl Fn(&str, &Answer) -> String) -> Outcome<()> {
         self.lines += 1;
+        self.empty += u64::from(*answer == Answer::Empty);
         if self.how.json { terminal::print(of(text, answer)) } else { terminal::print(show(text, answer)) }
     }
 
@@ -118,8 +121,9 @@ Examples:
 FILE is read in the format of the training files (CSV, TSV, JSON Lines, CoNLL, Parquet, one text per line). Its records
 keep their order and columns, and each gets new columns: label and probability, tags, or translation. Labels in FILE are
 kept and never read. Line ends are kept; answers are in UTF-8. Without FILE, each line of standard input is a text, and
-its answer is printed as one line, at once. A record or line without an answer is reported and gets an empty answer
-(--json: an object with `error`); the exit code is then 1. --ensemble joins runs of `classify` or `tag` with equal
+its answer is printed as one line, at once. A record or line without a text, or with blanks only, has an empty answer.
+A malformed record or line is reported and gets an empty answer (--json: an object with `error`); the exit code is then
+1. --ensemble joins runs of `classify` or `tag` with equal
 labels: probabilities and numbers are means; each run votes for the tag of each word. Plain lines have control
 characters escaped, as \\u001b; --json and files keep each text unchanged.")]
 pub(crate) struct Predict {
@@ -194,7 +198,8 @@ impl Predict {
                 "--json: expected lines of standard input, got the file `{file}`: its answers have its own format"
             ));
         }
-        let config = super::file::of_model(&model, &self.set)?;
+        let mut config = super::file::of_model(&model, &self.set)?;
+        config.run.threads = self.threads;
         config.check().usage()?;
         let model = model.answering(&config).memory_limit(self.memory.bytes());
         let batch = self.batch.max(1);
@@ -248,6 +253,7 @@ fn of(text: &str, answer: &Answer) -> Value {
             ),
         ]),
         Answer::Number(number) => json::object([("text", text.into()), ("number", x(*number))]),
+        Answer::Empty => json::object([("text", text.into()), ("answer", Value::Null)]),
         Answer::Tags { words, tags, label } => json::object([
             ("text", text.into()),
             ("words", words.clone().into()),

@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use serde_json::Value;
 
-use super::outcome::{Ending, Outcome, UsageError, bad, fresh};
+use super::outcome::{Ending, Outcome, bad, fresh};
+use super::output::print_or_write;
 use super::report::{Epoch, Run, SeveralRuns, TestScores, several};
 use super::{run, terminal};
 use unpadded::checkpoint::Checkpoint;
@@ -50,14 +51,7 @@ impl Report {
         let read: Vec<(Config, Run)> = folders.iter().map(|path| read(path)).collect::<Outcome<_>>()?;
         let (configs, runs): (Vec<Config>, Vec<Run>) = read.into_iter().unzip();
         let page = several(&SeveralRuns { settings: settings(&configs.iter().collect::<Vec<_>>()), runs });
-        match &self.output {
-            None => terminal::print(page)?,
-            Some(path) => {
-                if let Err(e) = fs::write(path, page) {
-                    return bad(format!("--output {}: {e}", path.display()));
-                }
-            }
-        }
+        print_or_write(self.output.as_deref(), &page)?;
         Ok(Ending::Done)
     }
 }
@@ -90,7 +84,7 @@ fn read(folder: &Path) -> Outcome<(Config, Run)> {
             folder.display()
         ));
     }
-    let config = Config::load(run::config(folder)).usage()?;
+    let config = run::load_config(folder)?;
     let tested = folder.join("test.json");
     let tested = match tested.is_file() {
         true => Some(scores(&tested)?),
@@ -121,6 +115,7 @@ fn units(folder: &Path) -> Vec<(String, Unit)> {
 }
 
 fn text(path: &Path) -> Outcome<String> {
+    run::check_file(path)?;
     fs::read_to_string(path)
         .or_else(|e| bad(format!("{}: expected a file of text, got: {e}", path.display())))
 }

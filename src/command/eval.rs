@@ -29,8 +29,8 @@ Examples:
   unpadded eval runs/tag-1 runs/tag-2 test.conll       side by side, with a paired bootstrap test
   unpadded eval --ensemble runs/tag-1 runs/tag-2 test.conll   ensemble: means of probabilities, votes for tags
   unpadded eval --ensemble runs/tag-3 test.conll       all runs of `train --seeds` or `--folds` as one
-Intervals are percentiles of 1,000 bootstrap samples of the texts. Labels and tags that training never saw are reported with
-their places, and scored as wrong.")]
+Intervals are percentiles of 1,000 bootstrap samples of the texts; with fewer than 100 texts, the interval of an accuracy or
+another share of texts is Wilson's. Labels and tags that training never saw are reported with their places, and scored as wrong.")]
 pub(crate) struct Eval {
     /// Run folders (their best epoch) or checkpoints; several are compared
     #[arg(value_name = "RUN", required = true, num_args = 1..)]

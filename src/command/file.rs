@@ -11,7 +11,7 @@ use unpadded::recipes::{Config, Model, Value};
 /// would otherwise continue with default settings.
 pub(crate) fn resumed(folder: &Path) -> Outcome<Config> {
     let path = super::run::config(folder);
-    let config = Config::load(&path).usage()?;
+    let config = super::run::load_config(folder)?;
     let text = std::fs::read_to_string(&path)?;
     let table = DeTable::parse(&text)?;
     let written = |name: &str| table.get_ref().get_key_value(name).is_some();
@@ -47,6 +47,9 @@ pub(crate) fn of_model(model: &Model, flags: &[String]) -> Outcome<Config> {
             ));
         }
         set(&mut config, flag)?;
+    }
+    if !flags.is_empty() {
+        config.check().usage()?;
     }
     Ok(config)
 }

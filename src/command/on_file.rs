@@ -12,7 +12,7 @@ use super::output::{Output, check_ending};
 use super::terminal;
 use unpadded::Error;
 use unpadded::data::{Question, Questions};
-use unpadded::recipes::{Config, Model, Task};
+use unpadded::recipes::{Answer, Config, Model, Task};
 
 /// The maximum number of failing records that are reported one by one.
 const SHOWN: u64 = 20;
@@ -129,6 +129,8 @@ struct AnswerProgress<'a> {
     how: &'a OnFile<'a>,
     records: u64,
     failed: u64,
+    /// The number of records without a text.
+    empty: u64,
     begun: Instant,
     /// The time of the last progress line; `None` if progress is not shown.
     shown: Option<Instant>,
@@ -138,7 +140,7 @@ impl<'a> AnswerProgress<'a> {
     fn new(how: &'a OnFile<'a>) -> Self {
         let begun = Instant::now();
         let seen = !how.quiet && how.output.is_some() && io::stderr().is_terminal();
-        Self { how, records: 0, failed: 0, begun, shown: seen.then_some(begun) }
+        Self { how, records: 0, failed: 0, empty: 0, begun, shown: seen.then_some(begun) }
     }
 
     fn answer(&mut self, questions: &mut Questions, asked: &[Question]) -> Outcome<()> {
@@ -162,7 +164,10 @@ impl<'a> AnswerProgress<'a> {
                     }),
             };
             let cells = match answer {
-                Ok(answer) => answer.cells(),
+                Ok(answer) => {
+                    self.empty += u64::from(answer == Answer::Empty);
+                    answer.cells()
+                }
                 Err(why) => {
                     self.failed(why)?;
                     Vec::new()
@@ -223,6 +228,7 @@ impl<'a> AnswerProgress<'a> {
         if let (Some(output), false) = (self.how.output, self.how.quiet) {
             terminal::say(format!("{}: {}", output.display(), self.rate()));
         }
+        terminal::say_empty(self.empty, self.records, "records");
         match self.failed {
             0 => Ok(Ending::Done),
             failed => Err(format!("{failed} of {} records have no answer", self.records).into()),

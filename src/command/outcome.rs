@@ -29,11 +29,24 @@ pub(crate) fn bad<T>(message: impl Into<String>) -> Outcome<T> {
     Err(Box::new(BadInput(message.into())))
 }
 
-/// Checks that no file exists yet at the path of a new file.
+/// Checks that a new file can get the name `path`: nothing has this name yet, and the folder exists.
 pub(crate) fn fresh(path: &std::path::Path) -> Outcome<()> {
-    match path.exists() {
-        true => bad(format!("{}: expected the name of a new file, got an existing file", path.display())),
-        false => Ok(()),
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty() && !folder.is_dir());
+    let got = match folder {
+        _ if path.exists() => "an existing file".to_owned(),
+        _ if path.is_symlink() => "a symbolic link to a file that is not there".to_owned(),
+        Some(folder) => format!("a name in the folder `{}`, which is not there", folder.display()),
+        None => return Ok(()),
+    };
+    bad(format!("{}: expected the name of a new file, got {got}", path.display()))
+}
+
+/// Returns the outcome of writing a file. If the file cannot be written, the command has failed; any other error shows an
+/// invalid request.
+pub(crate) fn written<T>(outcome: unpadded::Result<T>) -> Outcome<T> {
+    match outcome {
+        Err(e) if e.kind() == unpadded::ErrorKind::Io => Err(e.into()),
+        outcome => outcome.usage(),
     }
 }
 

@@ -1,4 +1,4 @@
-//! The output of answers to the records of a file: standard output, or a file that gets its name once it is complete.
+//! The files that the command writes: each gets its name once it is complete, and none is written through a link.
 
 use std::fs::{self, File};
 use std::io::{self, BufWriter, IsTerminal, Write};
@@ -66,7 +66,7 @@ fn read_files(input: &str) -> impl Iterator<Item = &Path> {
 /// The output of a command: standard output, or a file that appears once it is complete.
 pub(super) enum Output {
     Standard,
-    File { file: File, path: PathBuf, temporary: Temporary },
+    File(NewFile),
 }
 
 /// A writer to standard output that escapes control characters if standard output is a terminal.
@@ -104,13 +104,76 @@ impl Drop for Standard {
     }
 }
 
-/// A temporary file, which is removed on drop unless it was renamed.
-pub(super) struct Temporary(PathBuf);
+/// A file that gets its name once it is complete. If it is never completed, nothing is left behind.
+pub(super) struct NewFile {
+    file: File,
+    path: PathBuf,
+    temporary: PathBuf,
+}
 
-impl Drop for Temporary {
+impl Drop for NewFile {
     fn drop(&mut self) {
-        fs::remove_file(&self.0).ok();
+        fs::remove_file(&self.temporary).ok();
     }
+}
+
+impl NewFile {
+    /// Creates the temporary file of a new file at `path`.
+    fn create(path: PathBuf) -> io::Result<Self> {
+        let mut temporary = path.as_os_str().to_owned();
+        temporary.push(format!(".{}.part", std::process::id()));
+        let temporary = PathBuf::from(temporary);
+        Ok(Self { file: File::create_new(&temporary)?, path, temporary })
+    }
+
+    /// Completes the file: renames the temporary file to the name of the file.
+    fn end(&self) -> io::Result<()> {
+        self.file.sync_all()?;
+        fs::rename(&self.temporary, &self.path)
+    }
+
+    fn write(mut self, text: &str) -> io::Result<()> {
+        self.file.write_all(text.as_bytes())?;
+        self.end()
+    }
+}
+
+/// Checks that a path at which the command writes a file of its own has a plain file or nothing. A write through a link
+/// would change another file, and the opening of a pipe would wait for a reader.
+pub(super) fn check_plain(path: &Path) -> io::Result<()> {
+    let got = match fs::symlink_metadata(path) {
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(e) => return Err(e),
+        Ok(about) if about.is_file() => return Ok(()),
+        Ok(about) if about.is_symlink() => "a symbolic link",
+        Ok(about) if about.is_dir() => "a folder",
+        Ok(_) => "a pipe or a device",
+    };
+    let name = path.file_name().unwrap_or_default().display();
+    Err(io::Error::other(format!("expected a plain file `{name}`, or none, got {got}: remove or rename it")))
+}
+
+/// Creates an empty file at a path; a plain file at this path is removed first. The new file is not opened through a link.
+pub(super) fn create(path: &Path) -> io::Result<File> {
+    check_plain(path)?;
+    match fs::remove_file(path) {
+        Err(e) if e.kind() != io::ErrorKind::NotFound => Err(e),
+        _ => File::create_new(path),
+    }
+}
+
+/// Writes a file atomically, through the temporary file `temporary`. A temporary file that a killed process has left is
+/// replaced.
+pub(super) fn replace(path: &Path, temporary: PathBuf, text: &str) -> io::Result<()> {
+    check_plain(path)?;
+    NewFile { file: create(&temporary)?, path: path.to_owned(), temporary }.write(text)
+}
+
+/// Writes a text to the new file of `--output`, or to standard output without this flag.
+pub(super) fn print_or_write(output: Option<&Path>, text: &str) -> Outcome<()> {
+    let Some(path) = output else { return terminal::print(text) };
+    let written = NewFile::create(path.to_owned()).and_then(|file| file.write(text));
+    Ok(written.map_err(|e| format!("--output {}: {e}", path.display()))?)
 }
 
 impl Output {
@@ -140,10 +203,7 @@ impl Output {
         }
         // If the output path is a symbolic link, the link is kept and the target of the link is replaced.
         let path = real(path).unwrap_or_else(|| path.to_owned());
-        let mut temporary = path.as_os_str().to_owned();
-        temporary.push(format!(".{}.part", std::process::id()));
-        let file = File::create_new(&temporary).map_err(|e| format!("--output {name}: {e}"))?;
-        Ok(Self::File { file, path, temporary: Temporary(temporary.into()) })
+        Ok(Self::File(NewFile::create(path).map_err(|e| format!("--output {name}: {e}"))?))
     }
 
     /// Returns a writer for the answers.
@@ -152,7 +212,7 @@ impl Output {
             Self::Standard => {
                 Box::new(Standard { waiting: Vec::new(), terminal: io::stdout().is_terminal() })
             }
-            Self::File { file, path, .. } => {
+            Self::File(NewFile { file, path, .. }) => {
                 let file = file.try_clone().map_err(|e| format!("{}: {e}", path.display()))?;
                 Box::new(BufWriter::with_capacity(1 << 16, file))
             }
@@ -161,9 +221,7 @@ impl Output {
 
     /// Completes the output: renames the temporary file to its final name.
     pub(super) fn end(self) -> Outcome<()> {
-        let Self::File { file, path, temporary } = self else { return Ok(()) };
-        let wrong = |e: io::Error| format!("{}: {e}", path.display());
-        file.sync_all().map_err(wrong)?;
-        Ok(fs::rename(&temporary.0, &path).map_err(wrong)?)
+        let Self::File(file) = self else { return Ok(()) };
+        Ok(file.end().map_err(|e| format!("{}: {e}", file.path.display()))?)
     }
 }

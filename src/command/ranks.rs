@@ -65,7 +65,7 @@ pub(super) fn world(deadline: u64) -> Outcome<Option<World>> {
         return bad("--deadline 0: expected at least one second");
     }
     let Some(LaunchedProcess { size, .. }) = launched() else { return Ok(None) };
-    let world = World::mpi()?.deadline(Duration::from_secs(deadline));
+    let world = World::mpi(Duration::from_secs(deadline))?;
     match world.size() {
         found if found == size => Ok(Some(world)),
         found => bad(format!(

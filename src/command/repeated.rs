@@ -9,7 +9,7 @@ use super::outcome::{Ending, Outcome, UsageError, bad};
 use super::run::{self, Folder};
 use super::scores::factor;
 use super::terminal::{self, Console};
-use super::training::{ScoredTraining, Training, check_new, parts, prepared};
+use super::training::{ScoredTraining, Training, check_new, computed_in, parts, prepared};
 use super::{file, json};
 use unpadded::data::Fold;
 use unpadded::metrics::Unit;
@@ -231,11 +231,12 @@ impl RepeatedTraining {
         let test =
             figures["test"].as_f64().map(|test| format!("; test {metric}: {test:.2}{}", unit(figures)));
         format!(
-            "{name}: held-out {metric}: {:.2}{}, in epoch {} of {}{}",
+            "{name}: held-out {metric}: {:.2}{}, in epoch {} of {}{}{}",
             figures["value"].as_f64().unwrap_or(f64::NAN),
             unit(figures),
             figures["epoch"],
             figures["epochs"],
+            computed_in(config.training.precision),
             test.unwrap_or_default()
         )
     }

@@ -9,7 +9,8 @@ use serde_json::Value;
 
 use super::events::Events;
 use super::json;
-use super::outcome::{Outcome, bad};
+use super::outcome::{Outcome, UsageError, bad};
+use super::output::{check_plain, create, replace};
 use unpadded::checkpoint::EpochScores;
 use unpadded::recipes::Config;
 
@@ -25,6 +26,10 @@ pub(crate) const TRIALS: &str = "tune.json";
 /// The names of the files that a training writes to its run folder, except event files.
 const OURS: [&str; 6] =
     ["config.toml", "metrics.jsonl", "last.ckpt", "best.ckpt", "report.html", "test.json"];
+
+/// The names of the files that are written by [`Folder::write`] or by [`Log`].
+const WRITTEN: [&str; 8] =
+    ["config.toml", "metrics.jsonl", "report.html", "test.json", "best.toml", SEEDS, FOLDS, TRIALS];
 
 /// A run folder that this process has locked; the lock is released when the `Folder` is dropped.
 pub(crate) struct Folder {
@@ -46,6 +51,23 @@ pub(crate) fn best(folder: &Path) -> PathBuf {
 
 pub(crate) fn config(folder: &Path) -> PathBuf {
     folder.join("config.toml")
+}
+
+/// Checks that a file of a run folder is no pipe: the opening of a pipe would wait. A missing file is no error here.
+pub(crate) fn check_file(path: &Path) -> Outcome<()> {
+    match fs::metadata(path) {
+        Ok(about) if !about.is_file() => {
+            bad(format!("{}: expected a file, got a folder, a pipe or a device", path.display()))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Loads the config of a run folder.
+pub(crate) fn load_config(folder: &Path) -> Outcome<Config> {
+    let path = config(folder);
+    check_file(&path)?;
+    Config::load(path).usage()
 }
 
 /// Returns the path of a checkpoint: the given file, or the best checkpoint in the given run folder.
@@ -79,12 +101,18 @@ pub(crate) fn free_of(of: &str) -> PathBuf {
     (1..).map(name).find(|path| !path.exists()).unwrap_or_else(|| name(0))
 }
 
-/// Returns whether a training may begin in a folder: the folder does not exist, is empty, or contains only a lock file.
+/// Returns whether a training may begin in a folder: the folder does not exist, is empty, or contains only a lock file and the
+/// config of a command that could not write anything else, such as `train --seeds` on a full disk. Without a lock file, the
+/// config is a file of the user.
 pub(crate) fn is_new(path: &Path) -> bool {
-    match fs::read_dir(path) {
-        Ok(mut entries) => entries.all(|entry| entry.is_ok_and(|entry| entry.file_name() == LOCK)),
-        Err(_) => !path.exists(),
-    }
+    let Ok(entries) = fs::read_dir(path) else { return !path.exists() };
+    let names: std::io::Result<Vec<_>> = entries.map(|entry| Ok(entry?.file_name())).collect();
+    names.is_ok_and(|names| {
+        let locked = names.iter().any(|name| name == LOCK);
+        let temporary = |name: &str| WRITTEN.iter().any(|of| *name == format!(".{of}.new"));
+        let ours = |name: &str| name == LOCK || (locked && (name == "config.toml" || temporary(name)));
+        names.iter().all(|name| name.to_str().is_some_and(ours))
+    })
 }
 
 /// Returns whether a training has already written results to a folder.
@@ -119,6 +147,11 @@ fn is_events(name: &str) -> bool {
     name.starts_with("events.out.tfevents.") && name.ends_with(Events::ENDING)
 }
 
+/// Returns the path of the temporary file for the file `name` of a run folder.
+fn temporary(folder: &Path, name: &str) -> PathBuf {
+    folder.join(format!(".{name}.new"))
+}
+
 impl Folder {
     /// Creates the run folder if it does not exist, and locks the folder.
     pub(crate) fn take(path: PathBuf) -> Outcome<Self> {
@@ -129,7 +162,19 @@ impl Folder {
         }
         let created = !path.exists();
         fs::create_dir_all(&path).map_err(io)?;
-        let lock = File::create(path.join(LOCK)).map_err(io)?;
+        let at = path.join(LOCK);
+        let lock = match File::create_new(&at) {
+            Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => {
+                check_plain(&at).and_then(|()| File::options().write(true).open(&at))
+            }
+            made => made,
+        };
+        let lock = lock.map_err(io)?;
+        // Everything is checked before an earlier run in the folder is removed.
+        let written = WRITTEN.iter().flat_map(|name| [path.join(name), temporary(&path, name)]);
+        for at in written.chain([path.join(".last.ckpt.lock")]) {
+            check_plain(&at).map_err(io)?;
+        }
         match lock.try_lock() {
             Ok(()) => Ok(Self { path, _lock: lock, created }),
             Err(TryLockError::WouldBlock) => bad(format!(
@@ -168,13 +213,9 @@ impl Folder {
 
     /// Writes a file of the run folder atomically.
     pub(crate) fn write(&self, name: &str, text: &str) -> Outcome<()> {
-        let (path, new) = (self.path.join(name), self.path.join(format!(".{name}.new")));
-        let written = fs::write(&new, text).and_then(|()| fs::rename(&new, &path));
-        written.map_err(|e| {
-            // The incomplete file is removed, since it is useless and may fill the disk.
-            fs::remove_file(&new).ok();
-            format!("{}: {e}", path.display()).into()
-        })
+        let path = self.path.join(name);
+        let written = replace(&path, temporary(&self.path, name), text);
+        Ok(written.map_err(|e| format!("{}: {e}", path.display()))?)
     }
 }
 
@@ -196,7 +237,7 @@ impl Log {
             }
         }
         let mut log = Self {
-            lines: File::create(&path).map_err(wrong)?,
+            lines: create(&path).map_err(wrong)?,
             events: Events::create(&folder.path).map_err(wrong)?,
         };
         log.events.text(0, "config", &format!("```toml\n{config}\n```")).map_err(wrong)?;

@@ -42,8 +42,11 @@ pub(crate) fn sign(unit: Unit) -> &'static str {
     if unit == Unit::Share { " %" } else { "" }
 }
 
-/// Returns a value with its unit, as text.
+/// Returns a value with its unit, as text; `undefined` for NaN.
 pub(crate) fn shown(unit: Unit, value: f64) -> String {
+    if value.is_nan() {
+        return "undefined".to_owned();
+    }
     if unit == Unit::Share { format!("{:.2} %", 100.0 * value) } else { format!("{value:.4}") }
 }
 

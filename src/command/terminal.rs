@@ -89,6 +89,7 @@ pub(crate) fn columns(answer: &Answer) -> Vec<String> {
             vec![shown(&labels.join(separator)), probabilities.join(separator)]
         }
         Answer::Number(number) => vec![number.to_string()],
+        Answer::Empty => Vec::new(),
         Answer::Text(text) => vec![shown(text)],
         Answer::Ranked(texts) => {
             texts.iter().flat_map(|(text, score)| [shown(text), format!("{score:.3}")]).collect()
@@ -106,6 +107,13 @@ pub(crate) fn columns(answer: &Answer) -> Vec<String> {
 /// Writes a line to standard error; ignores an error, for example if standard error is closed.
 pub(crate) fn say(text: impl Display) {
     drop(writeln!(io::stderr(), "{}", Printable(text)));
+}
+
+/// Reports how many records have no text, if there are any; `what` names the records.
+pub(crate) fn say_empty(empty: u64, all: u64, what: &str) {
+    if empty > 0 {
+        say(format!("{empty} of {all} {what} have no text; their answers are empty"));
+    }
 }
 
 /// A line of standard input and its number, from 1 on.

@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::outcome::{Outcome, UsageError, bad};
 use super::{run, terminal};
 use unpadded::checkpoint::Checkpoint;
-use unpadded::recipes::{Config, Model};
+use unpadded::recipes::Model;
 
 /// Loads the models of the given runs and joins them into one model. For a folder of `train --seeds` or `train --folds`, all
 /// runs in the folder are joined.
@@ -80,7 +80,7 @@ fn planned(path: &Path) -> Outcome<Vec<String>> {
         }
         let object: Value = serde_json::from_str(&std::fs::read_to_string(&file)?)
             .or_else(|e| bad(format!("{}: expected JSON, got: {e}", file.display())))?;
-        let first = if name == "seed" { Config::load(run::config(path)).usage()?.run.seed } else { 1 };
+        let first = if name == "seed" { run::load_config(path)?.run.seed } else { 1 };
         // The number is limited to 1000, the maximum number of seeds or folds of `train`; a file with a larger number is
         // damaged.
         let count = object[count].as_u64().unwrap_or(0).min(1_000);

@@ -10,7 +10,7 @@ use super::repeated::{Kind, RepeatedTraining};
 use super::request::{Course, TrainingRequest};
 use super::run::{self, Folder};
 use super::terminal::{self, Console};
-use super::training::{ScoredTraining, Training, check_new, parts};
+use super::training::{ScoredTraining, Training, check_new, computed_in, parts};
 use super::{file, json, ranks, scores as show};
 use unpadded::data::Fold;
 use unpadded::parallel::World;
@@ -189,7 +189,7 @@ impl Train {
             return Ok(Ending::Interrupted);
         }
         let finished = training.finish(fitted, scoring)?;
-        self.conclude(folder.path(), &finished)?;
+        self.conclude(config, folder.path(), &finished)?;
         match finished.untested {
             Some(e) => Err(e.into()),
             None => Ok(Ending::Done),
@@ -197,7 +197,7 @@ impl Train {
     }
 
     /// Prints the results of the training and the paths of its files.
-    fn conclude(&self, folder: &Path, finished: &ScoredTraining) -> Outcome<()> {
+    fn conclude(&self, config: &Config, folder: &Path, finished: &ScoredTraining) -> Outcome<()> {
         let ScoredTraining { report, model, name, metric, unit, value, held_out, tested, .. } = finished;
         let (metric, percent, value, tested) = (*metric, show::factor(*unit), *value, tested.as_ref());
         let console = self.console;
@@ -205,9 +205,10 @@ impl Train {
         let epoch = report.best.map_or(0, |best| best.epoch);
         console.more("")?;
         console.result(format!(
-            "held-out {metric}: {:.2}{unit}, best epoch {epoch} of {}",
+            "held-out {metric}: {:.2}{unit}, best epoch {epoch} of {}{}",
             percent * value,
-            report.epochs
+            report.epochs,
+            computed_in(config.training.precision)
         ))?;
         if let Some((scored, _)) = tested {
             if let Some(value) = scored.get(metric) {

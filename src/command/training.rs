@@ -15,7 +15,6 @@ use super::findings::Findings;
 use super::outcome::{Outcome, UsageError, bad};
 use super::run::{self, Folder, Log};
 use super::{memory, ranks, report, scores as show};
-use unpadded::ErrorKind;
 use unpadded::checkpoint::Checkpoint;
 use unpadded::data::Data;
 use unpadded::executor::Profile;
@@ -25,6 +24,7 @@ use unpadded::recipes::{
     Case, Config, Evaluation, HeldOutTexts, Model, Preparation, finished, prepare, prepare_resumed,
 };
 use unpadded::train::{Progress, Report, StopReason, Trainer, Until};
+use unpadded::{ErrorKind, Precision};
 
 /// A training that writes to a run folder.
 pub(crate) struct Training<'a> {
@@ -261,6 +261,12 @@ impl Training<'_> {
         let held_out = held_out.cases;
         Ok(ScoredTraining { report, model, name, metric, unit, value, held_out, tested, untested })
     }
+}
+
+/// Returns a note for the held-out figure of a training in bf16, which the model, predicting in f32, does not have in every
+/// digit; empty for f32.
+pub(crate) fn computed_in(precision: Precision) -> &'static str {
+    if precision == Precision::Bf16 { " (computed in bf16; the model predicts in f32)" } else { "" }
 }
 
 /// Checks that a training may begin in a folder: the folder is new, or the user allows the command to overwrite

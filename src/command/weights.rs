@@ -7,10 +7,11 @@ use clap::Args;
 
 use super::memory::megabytes;
 use super::model_choice::ModelChoice;
-use super::outcome::{Ending, Outcome, UsageError, bad, fresh};
+use super::outcome::{Ending, Outcome, UsageError, bad, fresh, written};
 use super::scores::Table;
 use super::terminal::{self, Console};
 use unpadded::formats::safetensors::{self, Names};
+use unpadded::ops;
 
 #[derive(Args)]
 struct Renamed {
@@ -65,10 +66,10 @@ impl Export {
             ));
         }
         let of = |e: unpadded::Error| e.noted(format!("in `{}`", self.which.path.display()));
-        let model = self.which.checkpoint()?.for_inference().map_err(of).usage()?;
+        let model = self.which.checkpoint()?.for_inference(&ops::catalogue()).map_err(of).usage()?;
         let before = model.to_bytes().usage()?.len();
-        let model = model.quantize().map_err(of).usage()?;
-        model.save(&self.file).usage()?;
+        let model = model.quantize(&ops::catalogue()).map_err(of).usage()?;
+        written(model.save(&self.file))?;
         let after = std::fs::metadata(&self.file)?.len();
         let mut table = Table::new("", &["parameter", "shape", "stored as"]);
         for (name, value) in &model.tensors {
@@ -103,7 +104,7 @@ impl Export {
             ));
         }
         let checkpoint = self.which.checkpoint()?;
-        safetensors::export(&checkpoint, &names, &self.file).usage()?;
+        written(safetensors::export(&checkpoint, &ops::catalogue(), &names, &self.file))?;
         let mut table = Table::new("", &["parameter", "names in the file"]);
         let rows = names.table(&checkpoint.program).usage()?;
         table.rows.extend(rows.into_iter().map(|(ours, theirs)| vec![ours, theirs.join(", ")]));
@@ -135,7 +136,7 @@ impl Import {
         let mut checkpoint = self.which.checkpoint()?;
         let hint = "`--rename OURS=THEIRS` maps a layer's name to its name in the file";
         safetensors::import(&self.file, &names, &mut checkpoint).map_err(|e| e.noted(hint)).usage()?;
-        checkpoint.save(&self.output).usage()?;
+        written(checkpoint.save(&self.output))?;
         terminal::print(format!("written: {}", self.output.display()))?;
         Ok(Ending::Done)
     }

@@ -6,7 +6,7 @@ use super::chunks::{CHUNKS, SCHEME, TAGS};
 use super::classes::{ACCURACY, AVERAGE, CLASS, CLASSES, FSCORE, IGNORE, MACRO, MICRO, PRECISION, RECALL};
 use super::confusion::{CONFUSION, NAMES};
 use super::edits::{ERRORS, EXACT};
-use super::label_sets::LABEL_SETS;
+use super::label_sets::{LABEL_SETS, THRESHOLD};
 use super::ranked::{K, POSITIVE, ROC_AUC, TOP_K};
 use super::tokens::TOKENS;
 use super::{
@@ -152,6 +152,11 @@ fn made(desc: &MetricDesc, program: &Program, registry: &Registry) -> Result<Box
         }
         (ERRORS, &[found, reference]) => Box::new(ErrorRate::new(found, reference).named(name)),
         (EXACT, &[found, reference]) => Box::new(ExactMatch::new(found, reference).named(name)),
+        (LABEL_SETS, &[scores, targets]) if attributes.get(THRESHOLD).is_some() => {
+            let (labels, threshold) =
+                (program.spec(scores.id())?.width(), attributes.text(THRESHOLD)?.parse()?);
+            Box::new(LabelSetF1::of_probabilities(scores, targets, labels, threshold).named(name))
+        }
         (LABEL_SETS, &[logits, targets]) => Box::new(LabelSetF1::new(logits, targets).named(name)),
         (TOKENS, &[found, there]) => Box::new(TokenAccuracy::new(found, there).named(name)),
         (BLEU, &[found, reference]) => Box::new(Bleu::new(found, reference).named(name)),

@@ -41,7 +41,8 @@ pub(super) fn pairs(metric: &str, values: &[Variable]) -> Result<Vec<[Vec<i64>; 
 }
 
 /// Error rate: the sum of the edit distances from all sequences to their references, divided by the sum of the references'
-/// lengths. For words, it is the word error rate (WER). The error rate may be above 1; without any reference token, it is 0.
+/// lengths. For words, it is the word error rate (WER). The error rate may be above 1. Without any
+/// reference token, it is undefined (NaN), and [`Metric::table`] has the number of insertions.
 ///
 /// The variables of the error rate hold whole numbers, one per row, and have the same number of sequences in the last level. A
 /// sequence and its reference may have different lengths.
@@ -106,11 +107,16 @@ impl Metric for ErrorRate {
     }
 
     fn value(&self) -> f64 {
-        ratio(self.sums[0], self.sums[1])
+        if self.sums[1] > 0.0 { self.sums[0] / self.sums[1] } else { f64::NAN }
     }
 
     fn sums(&mut self) -> &mut [f64] {
         &mut self.sums
+    }
+
+    fn table(&self) -> Option<String> {
+        let insertions = self.sums[0];
+        (self.sums[1] == 0.0).then(|| format!("{insertions} insertions, 0 tokens in the references\n"))
     }
 
     fn kind(&self) -> Option<MetricKind> {

@@ -1,24 +1,71 @@
 //! F1 of predicted sets of labels, for rows with any number of labels.
 
-use super::{Better, Counts, Metric, MetricKind, Unit};
+use std::fmt;
+use std::str::FromStr;
+
+use super::sums::Sums;
+use super::{Average, Better, Counts, Metric, MetricKind, Unit};
 use crate::error::{Error, Result};
 use crate::operator::Attributes;
 use crate::program::Var;
 use crate::tensor::{DType, Dense, Variable};
 
-/// The name of this metric in files.
+/// The names of this metric and of its option in files; without the option, the metric reads logits.
 pub(super) const LABEL_SETS: &str = "label_sets";
+pub(super) const THRESHOLD: &str = "threshold";
 
-/// The number of thresholds for a logit, evenly spaced from −10 to 10.
-const THRESHOLDS: usize = 401;
+/// The number of steps between the thresholds for a logit, which are evenly spaced from −10 to 10. A threshold per label has
+/// half as many steps, since every label has its own counts.
+const STEPS: usize = 400;
 const LARGEST: f64 = 10.0;
+/// The texts of a [`LabelThreshold`], for error messages.
+pub(crate) const EXPECTED: &str = "`per-label`, `one`, or a number above 0 and below 1";
 
-/// Micro-averaged F1 of sets of labels, at the threshold with the highest F1. F1 is 2 · hits / (labels + guesses), counted
+/// How the threshold of a label's probability is chosen: a label is predicted if its probability reaches the threshold.
+#[derive(Debug, Clone, Copy, PartialEq)]
+#[non_exhaustive]
+pub enum LabelThreshold {
+    /// One threshold for all labels: the threshold with the highest micro F1.
+    One,
+    /// A threshold per label: the threshold with the highest F1 of the label.
+    PerLabel,
+    /// This threshold for all labels, above 0 and below 1.
+    Number(f64),
+}
+
+/// Formats the threshold as `one`, `per-label` or the number.
+impl fmt::Display for LabelThreshold {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::One => f.write_str("one"),
+            Self::PerLabel => f.write_str("per-label"),
+            Self::Number(number) => write!(f, "{number}"),
+        }
+    }
+}
+
+/// Parses `one`, `per-label`, or a number above 0 and below 1.
+impl FromStr for LabelThreshold {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        // Probabilities and thresholds are compared as f32.
+        match (text, text.parse()) {
+            ("one", _) => Ok(Self::One),
+            ("per-label", _) => Ok(Self::PerLabel),
+            (_, Ok(number)) if number as f32 > 0.0 && (number as f32) < 1.0 => Ok(Self::Number(number)),
+            _ => Err(Error::new("threshold of labels", EXPECTED, format!("`{text}`"))),
+        }
+    }
+}
+
+/// Micro-averaged F1 of sets of labels, at the thresholds with the highest F1. F1 is 2 · hits / (labels + guesses), counted
 /// over all labels of all rows; 0 without labels and guesses.
 ///
-/// The threshold is one of 401 numbers from −10 to 10 in steps of 0.05. A label is guessed if its logit is at least the
-/// threshold. A label is true if its target is above 0.5. Because the best threshold is used, F1 can be high even if
-/// all probabilities of rare labels are small. F1 is high if true labels have larger probabilities than other labels.
+/// A label is guessed if its logit or probability is at least the threshold. A label is true if its target is above 0.5. The
+/// threshold of a logit is one of 401 numbers from −10 to 10 in steps of 0.05; the threshold of a probability is the sigmoid of
+/// such a number. Because the best threshold is used, F1 can be high even if all probabilities of rare labels are small. F1 is
+/// high if true labels have larger probabilities than other labels.
 ///
 /// ```
 /// use ndarray::array;
@@ -34,17 +81,48 @@ const LARGEST: f64 = 10.0;
 #[derive(Debug, Clone)]
 pub struct LabelSetF1 {
     name: String,
-    logits: Var,
+    scores: Var,
     targets: Var,
-    /// The counts of the labels whose logit reaches exactly n thresholds: the true labels at index 2n, the other labels at
-    /// index 2n + 1.
-    sums: Vec<f64>,
+    /// The number of labels; `None` if the scores are logits.
+    labels: Option<usize>,
+    threshold: LabelThreshold,
+    /// The thresholds to choose from, in ascending order.
+    grid: Vec<f64>,
+    /// For each label, or for all labels together, the counts of the scores that reach exactly n thresholds: the true labels at
+    /// index 2n, the other labels at index 2n + 1.
+    sums: Sums,
 }
 
 impl LabelSetF1 {
-    /// Makes the F1 of `logits` `[rows, labels]` against `targets` of the same shape.
+    /// Makes the F1 of `logits` `[rows, labels]` against `targets` of the same shape, with one threshold for all labels.
     pub fn new(logits: Var, targets: Var) -> Self {
-        Self { name: "micro F1".to_owned(), logits, targets, sums: vec![0.0; 2 * (THRESHOLDS + 1)] }
+        Self::made([logits, targets], None, LabelThreshold::One, steps(STEPS).collect())
+    }
+
+    /// Makes the F1 of `probabilities` `[rows, labels]` against `targets` of the same shape. [`Self::thresholds`] returns the
+    /// thresholds that were used, so that a prediction with these thresholds has this F1. A threshold per label is one of 201
+    /// numbers.
+    pub fn of_probabilities(
+        probabilities: Var,
+        targets: Var,
+        labels: usize,
+        threshold: LabelThreshold,
+    ) -> Self {
+        // A threshold is an f32, so that predictions can compare it with the same result.
+        let probability = |logit: f64| f64::from((1.0 / (1.0 + (-logit).exp())) as f32);
+        let grid = match threshold {
+            LabelThreshold::One => steps(STEPS).map(probability).collect(),
+            LabelThreshold::PerLabel => steps(STEPS / 2).map(probability).collect(),
+            LabelThreshold::Number(number) => vec![f64::from(number as f32)],
+        };
+        Self::made([probabilities, targets], Some(labels), threshold, grid)
+    }
+
+    fn made(of: [Var; 2], labels: Option<usize>, threshold: LabelThreshold, grid: Vec<f64>) -> Self {
+        let groups = labels.filter(|_| threshold == LabelThreshold::PerLabel).unwrap_or(1);
+        let sums = Sums::new(groups.checked_mul(2 * (grid.len() + 1)));
+        let [scores, targets] = of;
+        Self { name: "micro F1".to_owned(), scores, targets, labels, threshold, grid, sums }
     }
 
     /// Sets the name of the metric (default: `micro F1`).
@@ -52,6 +130,37 @@ impl LabelSetF1 {
     pub fn named(self, name: &str) -> Self {
         Self { name: name.to_owned(), ..self }
     }
+
+    /// Returns the thresholds that [`Metric::value`] uses: one per label for [`LabelThreshold::PerLabel`], else one for all
+    /// labels. If several thresholds have the highest F1, the threshold nearest to the middle, 0.5 for a probability, is
+    /// chosen. The list is empty before the first update.
+    pub fn thresholds(&self) -> Vec<f32> {
+        self.chosen().filter_map(|(at, _)| self.grid.get(at)).map(|&threshold| threshold as f32).collect()
+    }
+
+    /// Returns, for each label or for all labels together, the index of the threshold with the highest F1, and the counts there.
+    fn chosen(&self) -> impl Iterator<Item = (usize, Counts)> {
+        let middle = self.grid.len() / 2;
+        self.sums.known().chunks(2 * (self.grid.len() + 1)).map(move |sums| {
+            let labels = sums.iter().step_by(2).sum();
+            let mut counts = Counts { labels, ..Counts::default() };
+            let mut best = (-1.0, middle, counts);
+            for (at, there) in sums.chunks_exact(2).skip(1).enumerate().rev() {
+                counts.hits += there[0];
+                counts.guesses += there[0] + there[1];
+                let (f1, nearer) = (counts.f1(), at.abs_diff(middle) < best.1.abs_diff(middle));
+                if f1 > best.0 || (f1 == best.0 && nearer) {
+                    best = (f1, at, counts);
+                }
+            }
+            (best.1, best.2)
+        })
+    }
+}
+
+/// Returns the thresholds of a logit, in `count` steps; the threshold in the middle is 0.
+fn steps(count: usize) -> impl Iterator<Item = f64> {
+    (0..=count).map(move |at| 2.0 * LARGEST * at as f64 / count as f64 - LARGEST)
 }
 
 impl Metric for LabelSetF1 {
@@ -60,7 +169,7 @@ impl Metric for LabelSetF1 {
     }
 
     fn variables(&self) -> Vec<Var> {
-        vec![self.logits, self.targets]
+        vec![self.scores, self.targets]
     }
 
     fn better(&self) -> Better {
@@ -74,44 +183,47 @@ impl Metric for LabelSetF1 {
     fn update(&mut self, values: &[Variable], _: usize) -> Result<()> {
         let wrong =
             |expected: &str, got: String| Error::new(format!("metric `{}`", self.name), expected, got);
-        let [logits, targets] = values else {
-            return Err(wrong("logits and targets", format!("{} values", values.len())));
+        let [scores, targets] = values else {
+            return Err(wrong("scores and targets", format!("{} values", values.len())));
         };
-        if logits.shape() != targets.shape() {
-            let got = format!("shapes {:?} and {:?}", logits.shape(), targets.shape());
-            return Err(wrong("logits and targets of the same shape", got));
+        if scores.shape() != targets.shape() {
+            let got = format!("shapes {:?} and {:?}", scores.shape(), targets.shape());
+            return Err(wrong("scores and targets of the same shape", got));
         }
         if let Some(other) = values.iter().find(|value| !value.dtype().is_float()) {
             return Err(wrong("floats", other.dtype().to_string()));
         }
+        let width = scores.shape().last().copied().unwrap_or(1);
+        if let Some(labels) = self.labels.filter(|labels| *labels != width) {
+            return Err(wrong(&format!("probabilities of {labels} labels"), width.to_string()));
+        }
         let floats = |of: &Variable| -> Result<Dense> { Ok(of.storage().as_dense()?.cast(DType::F64)) };
-        let (logits, targets) = (floats(logits)?, floats(targets)?);
-        for (logit, target) in logits.as_slice::<f64>()?.iter().zip(targets.as_slice::<f64>()?) {
-            // A NaN logit reaches no threshold.
-            let steps = (logit + LARGEST) * (THRESHOLDS - 1) as f64 / (2.0 * LARGEST);
-            let place = if steps >= 0.0 { 1 + (steps as usize).min(THRESHOLDS - 1) } else { 0 };
-            let sum = self.sums.get_mut(2 * place + usize::from(*target <= 0.5));
+        let (scores, targets) = (floats(scores)?, floats(targets)?);
+        let per_label = self.threshold == LabelThreshold::PerLabel;
+        let sums = self.sums.room(&self.name, format_args!("those of {width} labels"))?;
+        for (at, (score, target)) in
+            scores.as_slice::<f64>()?.iter().zip(targets.as_slice::<f64>()?).enumerate()
+        {
+            // A NaN reaches no threshold.
+            let reached = self.grid.partition_point(|threshold| score >= threshold);
+            let group = if per_label { at % width } else { 0 };
+            let place = group * (self.grid.len() + 1) + reached;
+            let sum = sums.get_mut(2 * place + usize::from(*target <= 0.5));
             sum.into_iter().for_each(|sum| *sum += 1.0);
         }
         Ok(())
     }
 
     fn value(&self) -> f64 {
-        let labels: f64 = self.sums.iter().step_by(2).sum();
-        let (mut best, mut hits, mut guesses) = (0.0f64, 0.0, 0.0);
-        for counts in self.sums.chunks(2).skip(1).rev() {
-            let [there, other] = std::array::from_fn(|at| counts.get(at).copied().unwrap_or(0.0));
-            (hits, guesses) = (hits + there, guesses + there + other);
-            best = best.max(Counts { hits, labels, guesses }.f1());
-        }
-        best
+        Average::Micro.of(self.chosen().map(|(_, counts)| counts), Counts::f1)
     }
 
     fn sums(&mut self) -> &mut [f64] {
-        &mut self.sums
+        self.sums.all()
     }
 
     fn kind(&self) -> Option<MetricKind> {
-        Some(MetricKind { name: LABEL_SETS, attributes: Attributes::new() })
+        let of = |_| Attributes::new().with(THRESHOLD, self.threshold.to_string());
+        Some(MetricKind { name: LABEL_SETS, attributes: self.labels.map(of).unwrap_or_default() })
     }
 }

@@ -16,7 +16,7 @@
 //! | [`ConfusionMatrix`] | logits and labels | the accuracy; a table of labels against guesses |
 //! | [`RocAuc`] | logits and labels | the probability that a row of the class ranks above a row of another class |
 //! | [`CalibrationError`] | logits and labels | the mean distance between the probabilities and the accuracy of guesses |
-//! | [`LabelSetF1`] | logits and targets of several labels | micro-averaged F1 over all labels of all rows, at the best threshold |
+//! | [`LabelSetF1`] | logits or probabilities, and targets, of several labels | micro-averaged F1 over all labels of all rows, at the best thresholds |
 //! | [`MeanError`] | predicted and target numbers | the mean absolute, squared or root mean squared error |
 //! | [`ChunkF1`] | predicted and reference tags | F1 of chunks, as in the CoNLL evaluation |
 //! | [`TokenAccuracy`] | predicted and reference tags | the share of tokens with the right tag |
@@ -96,7 +96,8 @@ pub use confusion::ConfusionMatrix;
 pub(crate) use described::{OWN, describe, metric_of, variables_of};
 pub use deviation::MeanError;
 pub use edits::{ErrorRate, ExactMatch};
-pub use label_sets::LabelSetF1;
+pub(crate) use label_sets::EXPECTED as LABEL_THRESHOLDS;
+pub use label_sets::{LabelSetF1, LabelThreshold};
 pub use ranked::{RocAuc, TopK};
 pub use scores::Scores;
 pub use tokens::TokenAccuracy;

@@ -490,3 +490,50 @@ fn only_finite_values_are_better() {
     assert!(!Better::Lower.than(1.0, 1.0) && !Better::Higher.than(1.0, 1.0));
     assert!(!Better::Lower.than(f64::NAN, 2.0) && !Better::Higher.than(f64::INFINITY, 1.0));
 }
+
+#[test]
+fn an_error_rate_without_reference_tokens_is_undefined() {
+    let net = Builder::with_registry(Registry::empty());
+    let [found, reference] = ["found", "reference"].map(|name| net.feed(name, DType::I64, &[], 1));
+    let mut rate = ErrorRate::new(found, reference);
+    let of = |ids: [Vec<i64>; 2]| Variable::from_sequences(&ids).unwrap();
+    rate.update(&[of([vec![1, 2], vec![3]]), of([vec![], vec![]])], 2).unwrap();
+    assert!(rate.value().is_nan());
+    assert_eq!(rate.table().as_deref(), Some("3 insertions, 0 tokens in the references\n"));
+    rate.update(&[of([vec![], vec![4]]), of([vec![], vec![4, 5]])], 2).unwrap();
+    assert_eq!((rate.value(), rate.table()), (2.0, None));
+}
+
+#[test]
+fn thresholds_of_labels_give_the_value() {
+    let (p, y) = vars();
+    let probabilities: Array2<f32> =
+        ndarray::array![[0.9, 0.4, 0.1, 0.2], [0.3, 0.2, 0.6, 0.1], [0.2, 0.1, 0.7, f32::NAN]];
+    let targets: Array2<f32> =
+        ndarray::array![[1.0, 1.0, 0.0, 0.0], [1.0, 0.0, 0.0, 0.0], [0.0, 0.0, 1.0, 1.0]];
+    let values = [Variable::dense(probabilities.clone()), Variable::dense(targets.clone())];
+    for (rule, count) in [("one", 1), ("per-label", 4), ("0.35", 1)] {
+        let mut metric = LabelSetF1::of_probabilities(p, y, 4, rule.parse().unwrap());
+        assert_eq!((metric.value(), metric.thresholds()), (0.0, vec![]));
+        metric.update(&values, 3).unwrap();
+        let thresholds = metric.thresholds();
+        assert_eq!(thresholds.len(), count, "{rule}");
+        let of =
+            |((_, label), p): &((usize, usize), &f32)| **p >= thresholds[label.min(&(count - 1)).to_owned()];
+        let guesses: Vec<_> = probabilities.indexed_iter().filter(of).map(|(at, _)| targets[at]).collect();
+        let hits = guesses.iter().sum::<f32>();
+        assert_eq!(metric.value(), f64::from(2.0 * hits) / (5.0 + guesses.len() as f64), "{rule}");
+    }
+    // Without a true label whose probability is a number, every threshold has F1 0, and 0.5 is chosen.
+    let mut metric = LabelSetF1::of_probabilities(p, y, 4, LabelThreshold::PerLabel);
+    metric.update(&values, 3).unwrap();
+    assert_eq!(metric.thresholds()[3], 0.5);
+    assert!(
+        ["0", "1", "1e-60", "0.99999999999", "nan", "many"]
+            .iter()
+            .all(|x| x.parse::<LabelThreshold>().is_err())
+    );
+    let narrow = Variable::dense(Array2::<f32>::zeros((3, 2)));
+    let error = metric.update(&[narrow.clone(), narrow], 3).unwrap_err().to_string();
+    assert!(error.contains("expected probabilities of 4 labels, got 2"), "{error}");
+}

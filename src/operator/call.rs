@@ -377,7 +377,7 @@ impl Direct {
             pool: &mut pool,
             scratch: &mut scratch,
         });
-        outcome.map_err(|e| e.of_sample(|row| self.sample(row)))?;
+        wiring.checked(signature, outcome).map_err(|e| e.of_sample(|row| self.sample(row)))?;
         let mut values = values.into_iter();
         let mut out = Vec::new();
         for (specs, places) in self.output_specs.iter().zip(&wiring.outputs) {
@@ -557,12 +557,13 @@ impl Direct {
         }
         let mut scratch = Scratch::default();
         let operands = lender.finish();
-        self.op.backward(&mut Backward {
+        let outcome = self.op.backward(&mut Backward {
             call: self.call(&wiring),
             operands,
             pool: &mut pool,
             scratch: &mut scratch,
-        })?;
+        });
+        wiring.checked(self.op.signature(), outcome)?;
         let mut out = Vec::new();
         for (slot, row) in values.into_iter().enumerate() {
             let mut gradients = Vec::new();

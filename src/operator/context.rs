@@ -66,6 +66,7 @@ pub(crate) struct Wiring {
     pub(crate) in_place: Vec<usize>,
     /// The locations of the outputs, if a backward call also computes the outputs.
     pub(crate) results: Vec<Vec<OperandPosition>>,
+    pub(crate) missing: MissingSlot,
 }
 
 /// A thread's memory that operators reuse from call to call, with one value per type.
@@ -206,9 +207,15 @@ macro_rules! shared_methods {
             /// Fails under the conditions of [`Self::input`].
             #[track_caller]
             pub fn input_at<T: Plain>(&self, slot: usize, k: usize) -> Result<View<'a, T>> {
-                let place = self.call.wiring.inputs[slot].get(k).copied().unwrap_or(OperandPosition::Absent);
-                let spec = self.call.inputs[slot].get(k);
-                self.read(place, self.call.signature.inputs[slot].name, spec).at_caller()
+                let place = self
+                    .call
+                    .wiring
+                    .slot(&self.call.wiring.inputs, slot)
+                    .get(k)
+                    .copied()
+                    .unwrap_or(OperandPosition::Absent);
+                let spec = self.call.inputs.get(slot).and_then(|of| of.get(k));
+                self.read(place, name_of(self.call.signature.inputs, slot), spec).at_caller()
             }
 
             /// Returns the view of the variable in an optional input slot. Returns `None` if no variable is bound, or
@@ -218,38 +225,40 @@ macro_rules! shared_methods {
             /// Fails if the variable in the slot does not hold `T`.
             #[track_caller]
             pub fn optional<T: Plain>(&self, slot: usize) -> Result<Option<View<'a, T>>> {
-                match self.call.wiring.inputs[slot].first() {
+                match self.call.wiring.slot(&self.call.wiring.inputs, slot).first() {
                     None | Some(OperandPosition::Absent) => Ok(None),
                     Some(&place) => {
-                        let spec = self.call.inputs[slot].first();
-                        self.read(place, self.call.signature.inputs[slot].name, spec).map(Some).at_caller()
+                        let spec = self.call.inputs.get(slot).and_then(|of| of.first());
+                        self.read(place, name_of(self.call.signature.inputs, slot), spec)
+                            .map(Some)
+                            .at_caller()
                     }
                 }
             }
 
             /// Returns the number of variables in input slot `slot`.
             pub fn count(&self, slot: usize) -> usize {
-                self.call.inputs[slot].len()
+                self.call.wiring.slot(self.call.inputs, slot).len()
             }
 
             /// Returns the spec of the variable in input slot `slot`.
             pub fn input_spec(&self, slot: usize) -> &'a Spec {
-                &self.call.inputs[slot][0]
+                self.input_spec_at(slot, 0)
             }
 
             /// Returns the spec of variable `k` of input slot `slot`.
             pub fn input_spec_at(&self, slot: usize, k: usize) -> &'a Spec {
-                &self.call.inputs[slot][k]
+                self.call.wiring.spec(self.call.inputs, slot, k)
             }
 
             /// Returns the spec of the variable in output slot `slot`.
             pub fn output_spec(&self, slot: usize) -> &'a Spec {
-                &self.call.outputs[slot][0]
+                self.call.wiring.spec(self.call.outputs, slot, 0)
             }
 
             /// Returns the dtype of the variable in input slot `slot`.
             pub fn dtype(&self, slot: usize) -> DType {
-                self.call.inputs[slot][0].dtype
+                self.input_spec(slot).dtype
             }
 
             /// Returns the LoD of input slot `slot` for the whole batch, even if the call covers only some sequences; `None` if
@@ -260,7 +269,7 @@ macro_rules! shared_methods {
 
             /// Returns the LoD of variable `k` of input slot `slot` for the whole batch; `None` if the variable has no LoD.
             pub fn lod_at(&self, slot: usize, k: usize) -> Option<&'a Arc<Lod>> {
-                self.call.levels.lod(&self.call.inputs[slot].get(k)?.lod)
+                self.call.levels.lod(&self.call.wiring.slot(self.call.inputs, slot).get(k)?.lod)
             }
 
             /// Returns the sequences that this call covers, at the last LoD level of input slot `slot`.
@@ -279,7 +288,7 @@ macro_rules! shared_methods {
             #[track_caller]
             pub(crate) fn sequences_at(&self, slot: usize, k: usize) -> Result<Sequences<'a>> {
                 let Some(lod) = self.lod_at(slot, k) else {
-                    let what = format!("input `{}`", self.call.signature.inputs[slot].name);
+                    let what = format!("input `{}`", name_of(self.call.signature.inputs, slot));
                     return Err(Error::new(what, "a LoD", "none"));
                 };
                 let offsets = lod.offsets();
@@ -350,9 +359,12 @@ macro_rules! shared_methods {
 mod new_levels;
 mod pooled;
 mod rounded;
+mod slots;
 
 pub use new_levels::NewLevels;
 pub(crate) use pooled::MOST_TABLES;
+use slots::MissingSlot;
+pub(crate) use slots::{NOTHING, missing_slot, name_of};
 
 /// Returns the dtype and the storage of a variable as text, for a message.
 fn held(spec: Option<&Spec>) -> String {
@@ -390,12 +402,12 @@ impl<'a> Forward<'a> {
     /// Fails if the variable of the slot does not hold `T`.
     #[track_caller]
     pub fn output_at<T: Plain>(&mut self, slot: usize, k: usize) -> Result<ViewMut<'a, T>> {
-        let view = match self.call.wiring.outputs[slot].get(k) {
+        let view = match self.call.wiring.slot(&self.call.wiring.outputs, slot).get(k) {
             Some(&OperandPosition::Dense(i)) => self.operands.write(i),
             _ => None,
         };
-        let spec = self.call.outputs[slot].get(k);
-        view.ok_or_else(|| another::<T>(self.call.signature.outputs[slot].name, &held(spec))).at_caller()
+        let spec = self.call.outputs.get(slot).and_then(|of| of.get(k));
+        view.ok_or_else(|| another::<T>(name_of(self.call.signature.outputs, slot), &held(spec))).at_caller()
     }
 
     /// Returns whether `forward` must overwrite the contents of the output's buffer, or add its output to them. `forward` must
@@ -406,7 +418,7 @@ impl<'a> Forward<'a> {
 
     /// Returns the number of variables in output slot `slot`.
     pub fn output_count(&self, slot: usize) -> usize {
-        self.call.outputs[slot].len()
+        self.call.wiring.slot(self.call.outputs, slot).len()
     }
 
     /// Returns the thread's memory for intermediate values.
@@ -431,8 +443,18 @@ impl<'a> Backward<'a> {
     /// Fails if the value does not hold `T`, or if it is not among the values that the operator declares to read.
     #[track_caller]
     pub fn output<T: Plain>(&self, slot: usize) -> Result<View<'a, T>> {
-        let place = self.call.wiring.outputs[slot].first().copied().unwrap_or(OperandPosition::Absent);
-        self.read(place, self.call.signature.outputs[slot].name, self.call.outputs[slot].first())
+        let place = self
+            .call
+            .wiring
+            .slot(&self.call.wiring.outputs, slot)
+            .first()
+            .copied()
+            .unwrap_or(OperandPosition::Absent);
+        self.read(
+            place,
+            name_of(self.call.signature.outputs, slot),
+            self.call.outputs.get(slot).and_then(|of| of.first()),
+        )
     }
 
     /// Returns the view to which `backward` writes the forward value of output slot `slot`. Returns `None` unless this call must
@@ -447,7 +469,7 @@ impl<'a> Backward<'a> {
         else {
             return Ok(None);
         };
-        let name = self.call.signature.outputs[slot].name;
+        let name = name_of(self.call.signature.outputs, slot);
         self.operands.write(i).map(Some).ok_or_else(|| another::<T>(name, "another")).at_caller()
     }
 
@@ -466,18 +488,22 @@ impl<'a> Backward<'a> {
     /// Fails if the gradient does not hold `T`.
     #[track_caller]
     pub fn output_gradient_at<T: Plain>(&self, slot: usize, k: usize) -> Result<Option<View<'a, T>>> {
-        match self.call.wiring.output_gradients[slot].get(k) {
+        match self.call.wiring.slot(&self.call.wiring.output_gradients, slot).get(k) {
             None | Some(OperandPosition::Absent) => Ok(None),
             Some(&place) => {
-                let spec = self.call.outputs[slot].get(k);
-                self.read(place, self.call.signature.outputs[slot].name, spec).map(Some).at_caller()
+                let spec = self.call.outputs.get(slot).and_then(|of| of.get(k));
+                self.read(place, name_of(self.call.signature.outputs, slot), spec).map(Some).at_caller()
             }
         }
     }
 
     /// Returns whether `backward` must compute the gradient of input slot `slot`.
     pub fn wants(&self, slot: usize) -> bool {
-        self.call.wiring.input_gradients[slot].iter().any(|(place, _)| *place != OperandPosition::Absent)
+        self.call
+            .wiring
+            .slot(&self.call.wiring.input_gradients, slot)
+            .iter()
+            .any(|(place, _)| *place != OperandPosition::Absent)
     }
 
     /// Returns the view for the gradient of input slot `slot`, and whether `backward` must overwrite the view or add to it.
@@ -500,12 +526,12 @@ impl<'a> Backward<'a> {
         slot: usize,
         k: usize,
     ) -> Result<Option<(ViewMut<'a, T>, Assign)>> {
-        match self.call.wiring.input_gradients[slot].get(k) {
+        match self.call.wiring.slot(&self.call.wiring.input_gradients, slot).get(k) {
             Some(&(OperandPosition::Dense(i), assign)) => match self.operands.write(i) {
                 Some(view) => Ok(Some((view, assign))),
                 None => Err(Error::of(
                     ErrorKind::Program,
-                    format!("gradient of `{}`", self.call.signature.inputs[slot].name),
+                    format!("gradient of `{}`", name_of(self.call.signature.inputs, slot)),
                     std::any::type_name::<T>(),
                     "another",
                 )),
@@ -572,12 +598,12 @@ impl<'a> Prepare<'a> {
 
     /// Returns the number of variables in input slot `slot`.
     pub fn count(&self, slot: usize) -> usize {
-        self.inputs[slot].len()
+        self.inputs.get(slot).map_or(0, Vec::len)
     }
 
     /// Returns the dtype of the variable in input slot `slot`.
     pub fn dtype(&self, slot: usize) -> DType {
-        self.inputs[slot][0].dtype
+        self.inputs.get(slot).and_then(|specs| specs.first()).unwrap_or(&NOTHING).dtype
     }
 
     /// Returns the prepared value of type `S`, to be filled; the following calls read the value by `prepared` of their contexts.

@@ -146,6 +146,11 @@ pub struct ReadSlots {
     outputs: u32,
 }
 
+/// Returns the bit of a slot; 0 for a slot beyond the 32 slots of the set.
+const fn bit(slot: usize) -> u32 {
+    if slot < 32 { 1 << slot } else { 0 }
+}
+
 impl ReadSlots {
     /// Returns the empty set: `backward` reads the gradients of the outputs alone.
     pub const fn nothing() -> Self {
@@ -160,13 +165,13 @@ impl ReadSlots {
     /// Adds an input slot to the set.
     #[must_use]
     pub const fn input(self, slot: usize) -> Self {
-        ReadSlots { inputs: self.inputs | 1 << slot, ..self }
+        ReadSlots { inputs: self.inputs | bit(slot), ..self }
     }
 
     /// Adds an output slot to the set.
     #[must_use]
     pub const fn output(self, slot: usize) -> Self {
-        ReadSlots { outputs: self.outputs | 1 << slot, ..self }
+        ReadSlots { outputs: self.outputs | bit(slot), ..self }
     }
 
     /// Returns the union of both sets of slots.
@@ -177,12 +182,12 @@ impl ReadSlots {
 
     /// Returns whether the input slot `slot` is in the set.
     pub(crate) const fn has_input(self, slot: usize) -> bool {
-        self.inputs & (1 << slot) != 0
+        self.inputs & bit(slot) != 0
     }
 
     /// Returns whether the output slot `slot` is in the set.
     pub(crate) const fn has_output(self, slot: usize) -> bool {
-        self.outputs & (1 << slot) != 0
+        self.outputs & bit(slot) != 0
     }
 }
 

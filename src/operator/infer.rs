@@ -1,6 +1,7 @@
 //! Runs the shape rule of an operator, and checks the output shapes against the operator's declarations.
 
-use super::facts::{LodEffect, Reach};
+use super::context::missing_slot;
+use super::facts::{LodEffect, Reach, StorageBound};
 use super::levels::made_levels;
 use super::op::Op;
 use super::shapes::{InferShape, InputSlots, Phase};
@@ -16,13 +17,17 @@ pub(crate) fn infer(
     phase: Phase<'_>,
 ) -> Result<Vec<Vec<Spec>>> {
     let mut shapes = InferShape::new(op.signature(), inputs, top, phase);
-    op.infer_shape(&mut shapes)?;
-    finish(shapes, op)
+    let outcome = op.infer_shape(&mut shapes);
+    match shapes.missing.take() {
+        Some(slot) => Err(missing_slot(shapes.signature, slot)),
+        None => outcome.and_then(|()| finish(shapes, op)),
+    }
 }
 
 fn finish(shapes: InferShape<'_>, op: &dyn Op) -> Result<Vec<Vec<Spec>>> {
     if matches!(shapes.phase, Phase::Build { .. }) {
         declared(&shapes, op)?;
+        shapes.outputs.iter().flatten().try_for_each(Spec::check_layout)?;
     }
     for (slot, specs) in shapes.signature.outputs.iter().zip(&shapes.outputs) {
         if slot.arity == Arity::One && specs.len() != 1 {
@@ -32,12 +37,36 @@ fn finish(shapes: InferShape<'_>, op: &dyn Op) -> Result<Vec<Vec<Spec>>> {
     Ok(shapes.outputs)
 }
 
+/// Iterates over the input slots that an operator names in its declarations.
+fn declared_slots(shapes: &InferShape<'_>, op: &dyn Op) -> impl Iterator<Item = usize> {
+    let (inputs, outputs) = (0..shapes.inputs.len(), 0..shapes.outputs.len());
+    let bounds =
+        outputs.map(|slot| op.stored(slot)).chain(inputs.clone().map(|slot| op.stored_gradient(slot)));
+    let of_bounds = bounds.flat_map(|bound| {
+        let (one, several) = match bound {
+            StorageBound::Everything => (None, &[][..]),
+            StorageBound::PerRow(slot, _) => (Some(slot), &[][..]),
+            StorageBound::Together(slots) | StorageBound::Least(slots) => (None, slots),
+        };
+        one.into_iter().chain(several.iter().copied())
+    });
+    let of_lod = match op.facts().lod {
+        // Slot 0 is the default, also of an operator without inputs.
+        LodEffect::Keeps(slot @ 1..) | LodEffect::DropsLevel(slot) => Some(slot),
+        _ => None,
+    };
+    of_bounds.chain(of_lod).chain(inputs.filter_map(|slot| op.rows_read(slot)))
+}
+
 /// Checks that an operator makes LoD levels from data if its facts declare `LodEffect::FromData`, and only then.
 fn declared(shapes: &InferShape<'_>, op: &dyn Op) -> Result<()> {
     let facts = op.facts();
     let wrong = |expected: &str, got: &str| {
         Err(Error::of(ErrorKind::Program, "levels that an operator makes from data", expected, got))
     };
+    if let Some(slot) = declared_slots(shapes, op).find(|&slot| slot >= shapes.inputs.len()) {
+        return Err(missing_slot(shapes.signature, slot));
+    }
     let LodEffect::FromData(slots) = facts.lod else {
         return match shapes.from_data.is_empty() {
             true => Ok(()),

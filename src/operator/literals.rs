@@ -1,6 +1,7 @@
 //! The literals (constants of the program) in an operator's input slots, and the methods by which the operator reads
 //! them.
 
+use super::context::{missing_slot, name_of};
 use super::signature::{Signature, Slot};
 use crate::error::{AtCaller, Error, ErrorKind, Result};
 use crate::operator::attributes::{Literal, LiteralRef};
@@ -14,14 +15,16 @@ pub(crate) struct Literals<'a> {
 
 impl<'a> Literals<'a> {
     pub(super) fn all(self, slot: usize) -> impl ExactSizeIterator<Item = LiteralRef<'a>> + use<'a> {
-        let name = self.signature.inputs[slot].name;
+        let name = name_of(self.signature.inputs, slot);
         let values: &'a [Literal] = self.values.get(slot).map_or(&[], Vec::as_slice);
         values.iter().map(move |value| LiteralRef::input(name, value))
     }
 
     #[track_caller]
     pub(super) fn one(self, slot: usize) -> Result<LiteralRef<'a>> {
-        let Slot { name, literal, .. } = self.signature.inputs[slot];
+        let Some(&Slot { name, literal, .. }) = self.signature.inputs.get(slot) else {
+            return Err(missing_slot(self.signature, slot)).at_caller();
+        };
         let got = if literal { "none" } else { "a slot for tensors" };
         let none = || Error::of(ErrorKind::Program, format!("input `{name}`"), "a literal", got);
         self.all(slot).next().ok_or_else(none).at_caller()

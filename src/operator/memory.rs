@@ -42,12 +42,20 @@ impl CallMemory {
         self
     }
 
+    /// Adds the bytes of scratch memory that this call shares with no other call.
+    pub(crate) fn own(self, bytes: usize) -> Self {
+        self.scratch::<Own>(bytes)
+    }
+
     /// Marks the scratch memory as an upper bound if `bound` is true.
     #[must_use]
     pub fn bounded(self, bound: bool) -> Self {
         Self { bound, ..self }
     }
 }
+
+/// The type of scratch memory that each call has for itself.
+pub(crate) struct Own;
 
 /// An input or output slot of a call, by number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

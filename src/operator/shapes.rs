@@ -1,6 +1,9 @@
 //! The context of [`Op::infer_shape`](crate::operator::Op::infer_shape), when a program is built and when it runs. An operator
 //! reads the specs of its inputs from the context and sets the specs of its outputs.
 
+use std::cell::Cell;
+
+use super::context::{NOTHING, name_of};
 use super::levels::{LevelTable, MadeLevelIds};
 use super::literals::{Literals, literal_methods};
 use super::signature::Signature;
@@ -59,6 +62,8 @@ pub struct InferShape<'a> {
     pub(super) phase: Phase<'a>,
     pub(super) made: usize,
     pub(super) from_data: Vec<MadeLevelIds>,
+    /// A slot without a variable that the shape rule used: the shape rule then fails.
+    pub(super) missing: Cell<Option<usize>>,
 }
 
 /// A hint in error messages about two variables with the same number of levels but different sequences.
@@ -69,29 +74,51 @@ impl<'a> InferShape<'a> {
     pub(super) fn new(signature: Signature, inputs: InputSlots<'a>, top: Extent, phase: Phase<'a>) -> Self {
         let InputSlots { specs: inputs, literals } = inputs;
         let outputs = vec![Vec::new(); signature.outputs.len()];
-        Self { signature, inputs, literals, outputs, top, phase, made: 0, from_data: Vec::new() }
+        Self {
+            signature,
+            inputs,
+            literals,
+            outputs,
+            top,
+            phase,
+            made: 0,
+            from_data: Vec::new(),
+            missing: Cell::default(),
+        }
+    }
+
+    fn name(&self, slot: usize) -> &'static str {
+        name_of(self.signature.inputs, slot)
     }
 
     fn bound(&self) -> Literals<'a> {
         Literals { signature: self.signature, values: self.literals }
     }
 
-    /// Returns the spec of the variable in input slot `slot`, which takes one variable.
-    ///
-    /// # Panics
-    /// Panics if the slot is optional and empty (use [`Self::optional`]), or if it takes literals (see [`Self::literal`]).
+    /// Returns the spec of the variable in input slot `slot`, which takes one variable. If the operator lacks the slot, if the
+    /// slot is optional and empty (use [`Self::optional`]), or if it takes literals (see [`Self::literal`]), the call that appends
+    /// the operator returns an error.
     pub fn input(&self, slot: usize) -> &'a Spec {
-        &self.inputs[slot][0]
+        self.input_at(slot, 0)
+    }
+
+    fn input_at(&self, slot: usize, k: usize) -> &'a Spec {
+        self.many(slot).get(k).unwrap_or_else(|| self.without(slot, &NOTHING))
+    }
+
+    fn without<T>(&self, slot: usize, instead: T) -> T {
+        self.missing.set(Some(slot));
+        instead
     }
 
     /// Returns the spec of the variable in an optional input slot; `None` if no variable is bound.
     pub fn optional(&self, slot: usize) -> Option<&'a Spec> {
-        self.inputs[slot].first()
+        self.many(slot).first()
     }
 
     /// Returns the specs of the variables in an input slot that takes many variables.
     pub fn many(&self, slot: usize) -> &'a [Spec] {
-        &self.inputs[slot]
+        self.inputs.get(slot).map_or_else(|| self.without(slot, &[][..]), Vec::as_slice)
     }
 
     /// Returns the extent that counts the top-level sequences: the sequences of the batch, or in a step block the sequences that
@@ -102,12 +129,15 @@ impl<'a> InferShape<'a> {
 
     /// Sets the spec of the variable in output slot `slot`, which has one variable.
     pub fn set(&mut self, slot: usize, spec: Spec) {
-        self.outputs[slot] = vec![spec];
+        self.set_many(slot, vec![spec]);
     }
 
     /// Sets the specs of the variables in an output slot that has many variables.
     pub fn set_many(&mut self, slot: usize, specs: Vec<Spec>) {
-        self.outputs[slot] = specs;
+        match self.outputs.get_mut(slot) {
+            Some(output) => *output = specs,
+            None => self.without(slot, ()),
+        }
     }
 
     /// Makes a new LoD level below the levels `upper`, and returns the index of the new level. When the program is built, the
@@ -179,7 +209,7 @@ impl<'a> InferShape<'a> {
         if x.lod == y.lod && x.rows() == y.rows() {
             return Ok(());
         }
-        let (name, other) = (self.signature.inputs[b].name, self.signature.inputs[a].name);
+        let (name, other) = (self.name(b), self.name(a));
         let error = Error::new(
             format!("rows and LoD of `{name}`"),
             format!("the rows and LoD of `{other}`, {x}"),
@@ -215,7 +245,7 @@ impl<'a> InferShape<'a> {
         if rows.lod == sequences.lod && rows.rows() == sequences.rows() {
             return Ok(());
         }
-        let (name, of) = (self.signature.inputs[of].name, self.input(of));
+        let (name, of) = (self.name(of), self.input(of));
         Err(self
             .mismatch(slot, &format!("a row for each sequence of the last level of `{name}`, which is {of}")))
     }
@@ -226,7 +256,7 @@ impl<'a> InferShape<'a> {
     /// Fails if a variable of the slot has another dtype.
     #[track_caller]
     pub fn dtype_in(&self, slot: usize, dtypes: &[DType]) -> Result<()> {
-        for (k, spec) in self.inputs[slot].iter().enumerate() {
+        for (k, spec) in self.many(slot).iter().enumerate() {
             if !dtypes.contains(&spec.dtype) {
                 let names: Vec<String> = dtypes.iter().map(DType::to_string).collect();
                 return Err(self.mismatch_at(slot, k, &format!("dtype {}", names.join(" or "))));
@@ -251,8 +281,8 @@ impl<'a> InferShape<'a> {
     #[track_caller]
     pub fn same_dtype(&self, a: usize, b: usize) -> Result<()> {
         let expected = self.input(a).dtype;
-        if let Some(k) = self.inputs[b].iter().position(|spec| spec.dtype != expected) {
-            let name = self.signature.inputs[a].name;
+        if let Some(k) = self.many(b).iter().position(|spec| spec.dtype != expected) {
+            let name = self.name(a);
             return Err(self.mismatch_at(b, k, &format!("{expected}, the dtype of `{name}`")));
         }
         Ok(())
@@ -273,7 +303,7 @@ impl<'a> InferShape<'a> {
     /// Fails if the variable is batched or has other dimensions.
     #[track_caller]
     pub fn constant_at(&self, slot: usize, k: usize, dims: &[usize]) -> Result<()> {
-        let spec = &self.inputs[slot][k];
+        let spec = self.input_at(slot, k);
         if spec.lod.is_empty() && spec.shape.iter().map(|e| e.known()).eq(dims.iter().map(|&d| Some(d))) {
             return Ok(());
         }
@@ -289,10 +319,10 @@ impl<'a> InferShape<'a> {
     /// Returns an error about the spec of variable `k` of input slot `slot`.
     #[track_caller]
     pub fn mismatch_at(&self, slot: usize, k: usize, expected: &str) -> Error {
-        let given = &self.inputs[slot];
+        let given = self.many(slot);
         let number = if given.len() > 1 { format!("[{k}]") } else { String::new() };
         let got = given.get(k).map_or_else(|| "nothing".to_owned(), Spec::to_string);
-        Error::new(format!("input `{}`{number}", self.signature.inputs[slot].name), expected, got)
+        Error::new(format!("input `{}`{number}", self.name(slot)), expected, got)
     }
 
     /// Returns the LoD levels of the variable in input slot `slot`.

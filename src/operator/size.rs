@@ -10,6 +10,22 @@ use crate::tensor::StorageKind;
 const MOST_PLACES: usize = 1 << 60;
 
 impl Spec {
+    /// Checks that every dimension except the first (the number of rows) is known before a run, that the last LoD level counts the
+    /// rows, and that the size does not overflow.
+    pub(crate) fn check_layout(&self) -> Result<()> {
+        if let Some(extent) = self.shape.iter().skip(1).find(|e| e.known().is_none()) {
+            return Err(Error::new("shape", "known dimensions after the first", extent.to_string()));
+        }
+        let wrong = |what, expected| Err(Error::of(ErrorKind::Program, what, expected, self.to_string()));
+        match (self.lod.last(), self.shape.first()) {
+            (Some(&level), first) if first != Some(&Extent::Rows(level)) => {
+                wrong("shape", "the rows of its last LoD level first")
+            }
+            (None, Some(Extent::Rows(_))) => wrong("LoD", "the level that counts its rows"),
+            _ => self.check_size(),
+        }
+    }
+
     /// Checks that the known dimensions are not too large. A dense tensor, or a row of selected rows, may have fewer than
     /// 2^63 bytes; a csr or coo matrix may have at most 2^60 positions. A dimension of 0 is skipped, so that the width of a
     /// row is checked even if there are no rows.

@@ -48,7 +48,7 @@ impl Message {
     }
 
     /// Writes row numbers of a table with `height` rows: four bytes per number if `height` fits in a u32, else eight bytes.
-    fn ids(&mut self, ids: &[i64], height: usize) {
+    pub(crate) fn ids(&mut self, ids: &[i64], height: usize) {
         self.count(ids.len());
         match u32::try_from(height) {
             Ok(_) => self.put(ids, |id| (id as u32).to_le_bytes()),
@@ -118,11 +118,10 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Reads selected rows of a table with the given dtype and shape; the first extent of `shape` is the height of the table.
-    pub(crate) fn rows(&mut self, dtype: DType, shape: &[usize]) -> Result<SelectedRows> {
-        let height = shape.first().copied().unwrap_or_default();
+    /// Reads row numbers of a table with `height` rows.
+    pub(crate) fn ids(&mut self, height: usize) -> Result<Vec<i64>> {
         let count = self.count()?;
-        let ids: Vec<i64> = match u32::try_from(height) {
+        Ok(match u32::try_from(height) {
             Ok(_) => {
                 let bytes = self.take(count.saturating_mul(4))?;
                 bytes.as_chunks().0.iter().map(|bytes| u32::from_le_bytes(*bytes).into()).collect()
@@ -131,9 +130,15 @@ impl<'a> Reader<'a> {
                 let bytes = self.take(count.saturating_mul(8))?;
                 bytes.as_chunks().0.iter().map(|bytes| i64::from_le_bytes(*bytes)).collect()
             }
-        };
+        })
+    }
+
+    /// Reads selected rows of a table with the given dtype and shape; the first extent of `shape` is the height of the table.
+    pub(crate) fn rows(&mut self, dtype: DType, shape: &[usize]) -> Result<SelectedRows> {
+        let height = shape.first().copied().unwrap_or_default();
+        let ids = self.ids(height)?;
         let mut shape = shape.to_vec();
-        shape[0] = count;
+        shape[0] = ids.len();
         SelectedRows::new(height, ids, self.numbers(dtype, &shape)?)
     }
 }

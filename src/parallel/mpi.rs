@@ -8,8 +8,13 @@
 //! If an exchange fails on a rank, the rank sends the reason to all other ranks. The failed rank then receives the pending
 //! messages of the other ranks, until each of these ranks has reported a failure, too. If requests are still pending after
 //! `GRACE`, because another process has stopped, this process prints the error to standard error and ends by `MPI_Abort`.
+//!
+//! The start and the end of MPI are the only calls that wait inside the MPI library, for all processes. A call that waits
+//! cannot be ended, so a [watchdog](watched) ends the process at the deadline.
 
 use std::collections::BTreeSet;
+use std::io::Write as _;
+use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
 use mpi::environment::Universe;
@@ -43,10 +48,11 @@ const PIECE: usize = 48 << 10;
 /// The maximum number of pieces of a message: each polling round checks every piece.
 const MOST_PIECES: usize = 512;
 
-/// If a wait has no progress for the time `SPIN`, the rank begins to sleep, since ranks may share cores. Each sleep takes the
-/// time `NAP`.
+/// If a wait has no progress for the time `SPIN`, the rank begins to sleep, since ranks may share cores. A sleep takes 1/128 of
+/// the time without progress, so that it delays an exchange by less than 1 %, but at least `NAP` and at most `LONGEST_NAP`.
 const SPIN: Duration = Duration::from_millis(1);
 const NAP: Duration = Duration::from_micros(30);
+const LONGEST_NAP: Duration = Duration::from_millis(5);
 /// The time limit for pending requests after an exchange has failed.
 const GRACE: Duration = Duration::from_secs(1);
 /// The time for which a failed exchange still receives messages that other ranks may have begun to send.
@@ -66,30 +72,72 @@ pub struct Mpi {
     failed: bool,
     /// The failures that other ranks have reported so far: the reporting rank, and the failure.
     reports: Vec<(usize, ExchangeFailure)>,
-    /// The time limit of the most recent exchange. It is also the limit for the final exchange, after which all ranks
-    /// end MPI.
+    /// The time limit of the most recent exchange; before the first exchange, the time limit for the start of MPI. It is also
+    /// the limit for the final exchange, after which all ranks end MPI, and for the end of MPI.
     patience: Duration,
 }
 
 impl World {
-    /// Returns the world of the processes that `mpirun` started; without `mpirun`, a world of one process.
+    /// Returns the world of the processes that `mpirun` started; without `mpirun`, a world of one process. The deadline applies
+    /// to the start of MPI, to each exchange (until [`World::deadline`] changes it), and to the end of MPI.
+    ///
+    /// If a process has not started MPI by the deadline, all other processes end, see [`Mpi::new`].
     ///
     /// # Errors
-    /// It is an error if [`Mpi::new`] fails, or a process does not answer within 300 s.
+    /// It is an error if [`Mpi::new`] fails, or a process that has started MPI does not answer within the deadline.
     #[track_caller]
-    pub fn mpi() -> Result<Self> {
-        Self::new(Mpi::new()?).share_cores()
+    pub fn mpi(deadline: Duration) -> Result<Self> {
+        Self::new(Mpi::new(deadline)?).deadline(deadline).share_cores()
     }
 }
 
+/// Runs a call that waits inside the MPI library for all processes, and returns its result. If the call has not returned by
+/// the deadline, a thread prints an error and ends this process with exit code 1; `mpirun` then ends all other processes.
+///
+/// # Errors
+/// It is an error if the system refuses the thread.
+fn watched<T>(doing: &'static str, deadline: Duration, call: impl FnOnce() -> T) -> Result<T> {
+    let (running, ended) = channel::<()>();
+    let watch = move || {
+        if ended.recv_timeout(deadline) != Err(RecvTimeoutError::Timeout) {
+            return;
+        }
+        // Before the start of MPI, only the launcher's environment has the rank.
+        let rank = ["PMIX_RANK", "PMI_RANK"].into_iter().find_map(|name| std::env::var(name).ok());
+        let message = format!(
+            "rank {}: {doing}: expected every process to reach it within {:.1} s, got a wait for at least one process: a process \
+             is or was stopped, or a host or the network between the hosts hangs; `ps -eo pid,stat,args` on each host prints \
+             state T for a stopped process\n",
+            rank.as_deref().unwrap_or("unknown"),
+            deadline.as_secs_f64()
+        );
+        // One write, since several ranks write at the same time.
+        let _ = std::io::stderr().write_all(message.as_bytes());
+        // Functions that run at a usual exit belong to the MPI library, too, and might wait for the call.
+        signal_hook::low_level::exit(1);
+    };
+    std::thread::Builder::new().name("mpi deadline".to_owned()).spawn(watch).map_err(|error| {
+        Error::of(ErrorKind::Io, doing, "a thread that watches the deadline", error.to_string())
+    })?;
+    let result = call();
+    drop(running);
+    Ok(result)
+}
+
 impl Mpi {
-    /// Starts MPI in this process, once per process.
+    /// Starts MPI in this process, once per process, and waits until all processes have started MPI.
+    ///
+    /// If a process has not started MPI by the deadline, for example because it is stopped, this process cannot continue: the
+    /// MPI library does not return. This process then prints an error to standard error and ends with exit code 1, without
+    /// running destructors; `mpirun` ends all other processes. The same applies to the end of MPI.
     ///
     /// # Errors
-    /// It is an error if MPI was started before, or the MPI library cannot be used in a process with threads.
+    /// It is an error if MPI was started before, the MPI library cannot be used in a process with threads, or the system
+    /// refuses a thread.
     #[track_caller]
-    pub fn new() -> Result<Self> {
-        let Some((universe, threading)) = mpi::initialize_with_threading(Threading::Funneled) else {
+    pub fn new(deadline: Duration) -> Result<Self> {
+        let start = || mpi::initialize_with_threading(Threading::Funneled);
+        let Some((universe, threading)) = watched("start of MPI", deadline, start)? else {
             let got = "a process in which MPI was started before";
             return Err(Error::of(ErrorKind::Io, "start of MPI", "one start per process", got));
         };
@@ -107,7 +155,7 @@ impl Mpi {
             size,
             failed: false,
             reports: Vec::new(),
-            patience: GRACE,
+            patience: deadline,
         })
     }
 
@@ -228,7 +276,7 @@ impl Mpi {
                         self.world.abort(1);
                     }
                     _ if now - progress < SPIN => std::thread::yield_now(),
-                    _ => std::thread::sleep(NAP),
+                    _ => std::thread::sleep(((now - progress) / 128).clamp(NAP, LONGEST_NAP)),
                 }
             }
             (meeting.lost.map_or(Ok(()), |(lost, _)| Err(lost)), meeting.reports)
@@ -473,8 +521,13 @@ impl Drop for Mpi {
                 self.failed = true;
             }
         }
-        if self.failed {
-            std::mem::forget(self.universe.take());
+        // If the system refuses the thread, MPI is left running, too.
+        let universe = std::mem::ManuallyDrop::new(self.universe.take());
+        if !self.failed
+            && let Err(error) =
+                watched("end of MPI", self.patience, || drop(std::mem::ManuallyDrop::into_inner(universe)))
+        {
+            eprintln!("rank {}: {error}", self.rank);
         }
     }
 }

@@ -22,13 +22,16 @@ pub(super) struct CompiledModel {
     /// The program for long batches, which runs in windows of rows: `None` before the first long batch, `Some(None)` if the
     /// program cannot run in windows.
     windows: Option<Option<Windows>>,
+    /// The number of successive runs that needed less than a quarter of the memory that earlier runs left.
+    small: u32,
 }
 
 impl CompiledModel {
     pub(super) fn new(model: &Model, set: &[VarId], threads: &Threads) -> Result<Self> {
         let program = model.program.inference(set)?;
         let executor = Executor::on(&program, &model.registry, set, threads.clone())?;
-        Ok(Self { executor, threads: threads.clone(), weights: model.weights.clone(), windows: None })
+        let (threads, weights) = (threads.clone(), model.weights.clone());
+        Ok(Self { executor, threads, weights, windows: None, small: 0 })
     }
 
     pub(super) fn program(&self) -> &Program {
@@ -79,7 +82,7 @@ impl CompiledModel {
                 most = most.min(share as usize);
             }
         }
-        let Self { executor, threads, weights, windows } = self;
+        let Self { executor, threads, weights, windows, small } = self;
         // A window has at least one row of each sequence. If a batch that does not fit has more sequences than `most`,
         // its windows would not fit either: the batch is an error, and the caller must divide it.
         let sequences = values.iter().map(|(_, value)| value.batch_size()).max().unwrap_or(0);
@@ -91,12 +94,31 @@ impl CompiledModel {
             false => None,
         };
         if let Some(windows) = windows {
+            *small = 0;
             executor.counts(values)?; // checks the feeds of the whole batch
             return windows.run(weights, values, wanted, most);
         }
         fits?;
         executor.run(weights, &Run::infer(values))?;
-        wanted.iter().map(|&id| executor.fetch(id)).collect()
+        let found = wanted.iter().map(|&id| executor.fetch(id)).collect();
+        self.count_small();
+        found
+    }
+
+    /// Counts the successive runs that need little of the memory that earlier runs left, so that it can be released.
+    fn count_small(&mut self) {
+        const LEAST: usize = 1 << 20; // less memory is always kept
+        let windows = self.windows.iter().flatten().map(Windows::bytes).sum::<usize>();
+        let held = self.executor.bytes() + windows;
+        let needed = || self.executor.memory(&self.executor.counts_of_run()).buffers;
+        self.small = if held > LEAST && held / 4 > needed() { self.small + 1 } else { 0 };
+    }
+
+    /// Gives the memory of all buffers back to the system.
+    fn release(&mut self) {
+        self.small = 0;
+        self.executor.release();
+        self.windows.take_if(|windows| windows.is_some());
     }
 }
 
@@ -110,8 +132,17 @@ impl IdleModels {
         self.all().get_mut(set)?.pop()
     }
 
-    pub(super) fn put_back(&self, set: Vec<VarId>, compiled: CompiledModel) {
-        self.all().entry(set).or_default().push(compiled);
+    /// Puts a model back into the pool. After many successive small runs, the model and all idle models of these outputs
+    /// release their memory. One small run is not enough: the next run would have to allocate and to pack weights again.
+    pub(super) fn put_back(&self, set: Vec<VarId>, mut compiled: CompiledModel) {
+        const MANY: u32 = 16;
+        let mut all = self.all();
+        let idle = all.entry(set).or_default();
+        if compiled.small >= MANY {
+            compiled.release();
+            idle.iter_mut().for_each(CompiledModel::release);
+        }
+        idle.push(compiled);
     }
 
     fn all(&self) -> MutexGuard<'_, BTreeMap<Vec<VarId>, Vec<CompiledModel>>> {

@@ -32,7 +32,7 @@ pub(super) struct Model {
 impl Model {
     pub(super) fn new(checkpoint: Checkpoint, registry: &Registry) -> Result<Self> {
         let Checkpoint { program, mut tensors, mut best, vocabularies, notes, outputs, metrics, .. } =
-            checkpoint.predicting()?;
+            checkpoint.predicting(registry)?;
         let (mut named, mut of_steps) = (BTreeMap::new(), BTreeMap::new());
         for (name, of) in outputs {
             let id = program.find(&of).filter(|&id| !program.var(id).persistable);

@@ -61,6 +61,13 @@ impl Windows {
         Ok(Self { level, passes: passes.into_iter().map(compiled).collect::<Result<_>>()?, starts, rest })
     }
 
+    /// Returns the size of all buffers in bytes.
+    pub(super) fn bytes(&self) -> usize {
+        let passes = self.passes.iter().map(|pass| pass.executor.bytes());
+        let others = self.starts.iter().chain(self.rest.iter().map(|(executor, _)| executor));
+        passes.sum::<usize>() + others.map(Executor::bytes).sum::<usize>()
+    }
+
     /// Returns the values of `outputs` for a batch of checked feeds; a window has at most `most` rows. However, a
     /// window has at least one row of each sequence that has rows left, even if there are more than `most` such
     /// sequences.

@@ -42,6 +42,8 @@ pub enum Answer {
     },
     /// A translation of the text, or its continuation by a language model.
     Text(String),
+    /// The empty answer to a record without a text.
+    Empty,
     /// Several translations, the best first. The score of a translation is its log probability divided by the length
     /// penalty.
     Ranked(Vec<(String, f64)>),
@@ -67,6 +69,7 @@ impl Answer {
                 vec![AnswerCell::List(labels.clone(), separator.clone()), probabilities]
             }
             Answer::Number(number) => vec![AnswerCell::Number(*number)],
+            Answer::Empty => Vec::new(),
             Answer::Tags { tags, label, .. } => {
                 let label = label.iter().flat_map(|(label, p)| labelled(label, *p));
                 [AnswerCell::Words(tags.clone())].into_iter().chain(label).collect()
@@ -93,6 +96,7 @@ impl fmt::Display for Answer {
                 write!(f, "{}\t{}", labels.join(separator), probabilities.join(separator))
             }
             Answer::Number(number) => write!(f, "{number}"),
+            Answer::Empty => Ok(()),
             Answer::Text(text) => f.write_str(text),
             Answer::Ranked(texts) => {
                 let shown: Vec<String> =

@@ -29,7 +29,7 @@ pub struct LengthRange {
     pub to: usize,
     /// The number of texts with a length in the range.
     pub texts: u64,
-    /// The mean score of the texts in the range.
+    /// The mean score of the texts in the range; NaN if the weights of these texts are 0.
     pub value: f64,
 }
 
@@ -58,7 +58,7 @@ impl ByLength {
             from,
             to: range(from).1,
             texts,
-            value: crate::metrics::ratio(sum, count),
+            value: if count > 0.0 { sum / count } else { f64::NAN },
         };
         self.sums.iter().map(one).collect()
     }

@@ -115,6 +115,7 @@ fn found(answer: &Answer) -> String {
         Answer::Label { label, .. } => label.clone(),
         Answer::Labels { labels, separator, .. } => labels.join(separator),
         Answer::Number(number) => number.to_string(),
+        Answer::Empty => String::new(),
         Answer::Text(text) => text.clone(),
         Answer::Ranked(texts) => texts.first().map_or_else(String::new, |(text, _)| text.clone()),
         Answer::Tags { tags, label: Some((label, _)), .. } => format!("{}  {label}", tags.join(" ")),

@@ -39,7 +39,7 @@ pub struct Config {
     pub model: ModelConfig,
     /// Settings of the training: epochs, batch size, optimizer and loss.
     pub training: TrainingConfig,
-    /// Settings for the decoding of translations.
+    /// Settings for the decoding of answers.
     pub decoding: DecodingConfig,
 }
 
@@ -295,6 +295,15 @@ impl Config {
         need(of_ema, "training.averaging_decay", ema, training.averaging_decay.to_string());
         let parted = "at least one character, as `;`";
         need(!data.label_separator.is_empty(), "data.label_separator", parted, "none".to_owned());
+        if let Some(threshold) = decoding.threshold {
+            let several = data.target == Target::Labels;
+            need(
+                several,
+                "decoding.threshold",
+                "none unless `data.target` is `labels`",
+                threshold.to_string(),
+            );
+        }
         let one = data.target == Target::Label;
         let smoothing = training.label_smoothing.unwrap_or(0.0);
         need(

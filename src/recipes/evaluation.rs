@@ -15,7 +15,8 @@ const PLACES: usize = 3;
 /// The scores of a model on the texts of a file.
 ///
 /// Each interval is a 95 % percentile bootstrap interval from 1,000 samples of the texts, drawn with replacement from a
-/// fixed seed. With more than 10,000 texts, the samples are drawn from 10,000 groups of texts.
+/// fixed seed. With more than 10,000 texts, the samples are drawn from 10,000 groups of texts. With fewer than 100 texts, the
+/// interval of an accuracy or another share of texts is Wilson's score interval.
 #[derive(Debug, Clone, Default)]
 pub struct Evaluation {
     /// The name of the most important figure, for example `accuracy`.
@@ -55,11 +56,11 @@ pub struct Evaluation {
 pub struct Figure {
     /// The name of the score, for example `macro F1`.
     pub name: &'static str,
-    /// The value of the score; a share is a number from 0 to 1.
+    /// The value of the score; a share is a number from 0 to 1; NaN if the score is undefined.
     pub value: f64,
     /// The unit of the score; a share is shown in percent.
     pub unit: Unit,
-    /// The 95 % bootstrap interval of the score; `None` if no interval was computed.
+    /// The 95 % interval of the score; `None` if no interval was computed.
     pub interval: Option<[f64; 2]>,
 }
 
@@ -162,7 +163,7 @@ impl Evaluation {
         let of: Vec<FigureFn> = figures.iter().map(|(.., of)| *of).collect();
         let intervals = sample.intervals(columns, &of);
         let figure = |(&(name, unit, of), interval): (&(&'static str, Unit, FigureFn), Option<[f64; 2]>)| {
-            Figure { name, value: of(&total), unit, interval }
+            Figure { name, value: of.value(&total), unit, interval }
         };
         Self {
             headline: figures.first().map_or("", |(name, ..)| name),

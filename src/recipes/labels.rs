@@ -116,8 +116,8 @@ impl<'a> Scores<'a> {
     pub(super) fn end(self, said: Vec<String>) -> Evaluation {
         let Self { tally, sample, loss, lengths, .. } = self;
         let rows = tally.rows();
-        let accuracy: Figures = &[("accuracy", Unit::Share, |sums| ratio(sums[RIGHT], sums[ALL]))];
-        let with_macro: Figures = &[accuracy[0], ("macro F1", Unit::Share, macro_of_sums)];
+        let accuracy: Figures = &[("accuracy", Unit::Share, FigureFn::Share(RIGHT, ALL))];
+        let with_macro: Figures = &[accuracy[0], ("macro F1", Unit::Share, FigureFn::Of(macro_of_sums))];
         let few = tally.names() <= MOST_LABELS;
         let scored = Evaluation::of(sample, OF_LABELS, if few { with_macro } else { accuracy });
         let scored = if few { scored } else { scored.with("macro F1", Unit::Share, macro_f1(&rows)) };

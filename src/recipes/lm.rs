@@ -88,6 +88,7 @@ impl Recipe for Lm {
             "decoding.n_best",
             "decoding.scores",
             "decoding.overlap",
+            "decoding.threshold",
         ]
     }
 
@@ -231,7 +232,7 @@ fn prepare(config: &Config, paths: Paths) -> Result<Preparation> {
     // The vocabulary always has an unknown token, since new texts have tokens that the training text lacks.
     let limits = from.grows(net::limits(config, &[Vocabulary::UNKNOWN]), &TABLES[0]);
     let tokens = net::known(train.vocabulary(&cut, &limits), config)?;
-    let stream = |text: &Prose, count| text.stream(config.training.batch, &cut, &tokens, count);
+    let stream = |text: &Prose, count| text.stream(config.training.batch, STEPS, &cut, &tokens, count);
     let (of_train, of_dev) = (stream(&train, length)?, stream(&dev, dev_length)?);
     // The number of batches is taken from the data and not computed from the batch size: a short text is cut into fewer
     // streams than the batch size, so the text has more batches.
@@ -285,7 +286,7 @@ fn data(config: &Config, predictor: &Predictor, cut: &Tokenizer, path: &str) -> 
     let text = Prose::open(path, config, DataMemory::set_by(config))?;
     let count = text.count(cut)?;
     at_least_two(&text, count)?;
-    let data = text.stream(config.training.batch, cut, predictor.vocabulary(TOKENS)?, count)?;
+    let data = text.stream(config.training.batch, STEPS, cut, predictor.vocabulary(TOKENS)?, count)?;
     Ok(TestData { data: Box::new(data), said: text.read_as().into_iter().collect() })
 }
 
@@ -317,7 +318,8 @@ fn scores(
     path: &str,
     each: &mut dyn FnMut(Outcome<'_>),
 ) -> Result<Evaluation> {
-    /// Maximum number of logits in memory, which limits the number of parallel streams.
+    /// Maximum number of logits in memory, which limits the number of tokens in a window. The streams are those of the training,
+    /// since each stream begins without the tokens before it.
     const LOGITS_TOGETHER: usize = 1 << 24;
     let (text, known) = (test_text(config, path)?, predictor.vocabulary(TOKENS)?);
     let (mut count, mut unknown, mut words, mut letters, mut bytes) = (0, 0u64, 0, 0, 0);
@@ -332,8 +334,9 @@ fn scores(
         bytes += piece.len();
     })?;
     at_least_two(&text, count)?;
-    let streams = LOGITS_TOGETHER / (STEPS * known.len().max(1));
-    let data = text.stream(config.training.batch.min(streams.max(1)), cut, known, count)?;
+    let together = config.training.batch.saturating_mul(known.len()).max(1);
+    let steps = (LOGITS_TOGETHER / together).clamp(1, STEPS);
+    let data = text.stream(config.training.batch, steps, cut, known, count)?;
     let (tokens, letters, bytes) = (count as f64, letters as f64, bytes as f64);
     let mut sample = Bootstrap::default();
     let mut lengths = ByLength::new("bits per token", Unit::Number).by("tokens read before");
@@ -361,16 +364,16 @@ fn scores(
                 let window: Vec<&str> = ids.iter().filter_map(|&id| known.token(id)).collect();
                 let window = window.join("\u{1f}");
                 each(Outcome { text: &window, asked: &window, truth: "", found: "" });
-                (number * STEPS..).zip(nats).for_each(|(read, nats)| lengths.add(read, nats / LN_2, 1.0));
+                (number * steps..).zip(nats).for_each(|(read, nats)| lengths.add(read, nats / LN_2, 1.0));
                 let (letters, bytes) = (letters * count / tokens, bytes * count / tokens);
                 sample.add([(NATS, nats.iter().sum()), (COUNTED, count), (LETTERS, letters), (BYTES, bytes)]);
             }
         }
     }
     let figures: [(&'static str, Unit, FigureFn); 3] = [
-        ("bits per character", Unit::Number, bits_per_character),
-        ("perplexity", Unit::Number, perplexity),
-        ("bits per byte", Unit::Number, bits_per_byte),
+        ("bits per character", Unit::Number, FigureFn::Of(bits_per_character)),
+        ("perplexity", Unit::Number, FigureFn::Of(perplexity)),
+        ("bits per byte", Unit::Number, FigureFn::Of(bits_per_byte)),
     ];
     let [of_letters, of_tokens, of_bytes] = figures;
     let figures = match by_characters(config) {

@@ -209,8 +209,9 @@ pub fn memory_limit(config: &Config, resumed: Option<&Path>) -> Result<u64> {
 }
 
 /// Completes the checkpoint of a finished training for prediction. For a classifier with several labels per text, the function
-/// chooses, for each label, the threshold with the highest F1 on `dev`. The thresholds are stored in a note of the checkpoint.
-/// The checkpoint of any other model is returned unchanged.
+/// chooses the thresholds of the labels on `dev`, as `decoding.threshold` sets, and stores them in notes of the checkpoint. The
+/// model then has the F1 on `dev` by which the training chose the best epoch. The checkpoint of any other model is returned
+/// unchanged.
 ///
 /// # Errors
 /// If the batches of `dev` cannot be read, or do not fit the model.
@@ -257,6 +258,8 @@ pub fn test_data(config: &Config, model: &Model) -> Result<TestData> {
 /// | `translate` | BLEU and chrF2 as sacreBLEU computes them (Post, 2018); word error rate: edits / words of the reference; exact match |
 /// | `translate` from characters to tokens | phoneme error rate: edits / tokens of the reference; word error rate: the share of words that are not exactly right |
 /// | `lm` | bits per character or perplexity = exp(mean −ln p of a token); bits per byte |
+///
+/// An error rate without a word or token in the references is NaN, and a note has the number of insertions.
 ///
 /// `loss` is the mean −ln p of the right labels or tokens, without label smoothing. For `tag`, `loss` is the training loss. A
 /// label or tag that training never saw is left out of the loss, and scored as wrong. [`Evaluation::unseen`] lists these labels

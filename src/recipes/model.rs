@@ -34,6 +34,8 @@ pub struct Model {
     /// The separator between several labels, set by [`Model::answering`]; `None` for the separator in the training
     /// config.
     separator: Option<String>,
+    /// Whether the model reads pairs of texts.
+    pair: bool,
 }
 
 impl Model {
@@ -78,16 +80,10 @@ impl Model {
         }
         let predictor = Predictor::new(checkpoint, &ops::catalogue()).at_caller()?;
         let trained = task.recipe().model(&predictor).at_caller()?;
-        let decoding = match predictor.note(CONFIG) {
-            Some(config) => {
-                Config::from_toml(config)
-                    .map_err(|e| e.noted("in the config of the checkpoint"))
-                    .at_caller()?
-                    .decoding
-            }
-            None => DecodingConfig::default(),
-        };
-        Ok(Self { predictor, task, trained, decoding, separator: None })
+        let config = predictor.note(CONFIG).map_or_else(|| Ok(Config::default()), Config::from_toml);
+        let config = config.map_err(|e| e.noted("in the config of the checkpoint")).at_caller()?;
+        let (decoding, pair) = (config.decoding, config.data.pair.is_some());
+        Ok(Self { predictor, task, trained, decoding, separator: None, pair })
     }
 
     /// Adds another model of the same task to the ensemble of this model; the models then answer together. The probabilities of
@@ -214,14 +210,16 @@ impl Model {
     }
 
     /// Answers each text with a label, tags or a translation; a language model continues each text with the most
-    /// probable tokens.
+    /// probable tokens. The answer to a record without a text is [`Answer::Empty`]: a blank text, or a pair of which one
+    /// text is blank.
     ///
     /// # Errors
     /// If a vocabulary is missing in the checkpoint, if a computed value is not a number, or if a text does not fit the
     /// memory limit.
     #[track_caller]
     pub fn predict<T: AsRef<str>>(&self, texts: &[T]) -> Result<Vec<Answer>> {
-        let texts: Vec<&str> = texts.iter().map(AsRef::as_ref).collect();
+        let asked: Vec<&str> = texts.iter().map(AsRef::as_ref).collect();
+        let texts: Vec<&str> = asked.iter().copied().filter(|text| !self.is_empty(text)).collect();
         // Texts are answered in chunks of 256, since all computed values of a chunk are in memory.
         let mut answers = Vec::with_capacity(texts.len());
         let mut left: Vec<&[&str]> = texts.chunks(TOGETHER).rev().collect();
@@ -240,7 +238,19 @@ impl Model {
                 separator.clone_from(own);
             }
         }
-        Ok(answers)
+        let mut found = answers.into_iter();
+        let answer = |text: &&str| match self.is_empty(text) {
+            true => Some(Answer::Empty),
+            false => found.next(),
+        };
+        Ok(asked.iter().map_while(answer).collect())
+    }
+
+    /// Returns whether a record has no text: it is blank, or it is a pair of which one text is blank.
+    fn is_empty(&self, text: &str) -> bool {
+        let blank = |text: &str| text.trim().is_empty();
+        let lacks = |(first, second)| blank(first) || blank(second);
+        blank(text) || (self.pair && text.rsplit_once('\t').is_some_and(lacks))
     }
 
     /// Continues a text by `tokens` tokens with a language model, and returns the new text; `sampling` decides how

@@ -149,6 +149,7 @@ impl Prose {
     pub(super) fn stream(
         &self,
         most: usize,
+        steps: usize,
         cut: &Tokenizer,
         tokens: &Vocabulary,
         count: usize,
@@ -156,10 +157,10 @@ impl Prose {
         let ids = self.ids(cut, tokens);
         let streams = (count / (16 * STEPS)).clamp(1, most);
         match self {
-            Self::Held(_) => Continuous::try_new(ids, streams, STEPS, FEEDS),
+            Self::Held(_) => Continuous::try_new(ids, streams, steps, FEEDS),
             Self::InFiles(_, window) => {
                 let below = tokens.len();
-                Continuous::windowed(ids, (window.tokens(below), below), streams, STEPS, FEEDS)
+                Continuous::windowed(ids, (window.tokens(below), below), streams, steps, FEEDS)
             }
         }
     }

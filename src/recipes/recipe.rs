@@ -70,7 +70,7 @@ pub(super) trait TrainedModel: Send + Sync {
     /// does not answer records.
     fn asked(&self, predictor: &Predictor, decoding: &DecodingConfig) -> Option<Query>;
 
-    /// Returns one answer for each text.
+    /// Returns one answer for each text; no text is blank.
     fn answers(
         &self,
         predictor: &Predictor,

@@ -1,6 +1,7 @@
 //! Bootstrap resampling of counts per text: confidence intervals, and the paired test of two models.
 
 use crate::kernels::philox;
+use crate::metrics::ratio;
 
 /// Maximum number of groups that are resampled; with more texts, a group consists of several texts.
 const GROUPS: u64 = 10_000;
@@ -9,8 +10,39 @@ const RESAMPLES: u32 = 1_000;
 /// The seed of the random draws of all bootstraps.
 const SEED: u32 = 41;
 
-/// A function that computes a figure, such as accuracy, from the summed counts; the counts are indexed by column.
-pub(super) type FigureFn = fn(&[f64]) -> f64;
+/// With fewer texts than this, the interval of a share of texts is Wilson's, since the bootstrap interval of a share is then too
+/// short: with 30 texts, it contains the true accuracy in 89.7 % of all samples, not in 95 %.
+const FEW: f64 = 100.0;
+/// The 97.5th percentile of the standard normal distribution.
+const NORMAL: f64 = 1.959_963_984_540_054;
+
+/// How a figure, such as accuracy, is computed from the summed counts; the counts are indexed by column.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum FigureFn {
+    /// A share of texts: the column of the hits and the column of all texts; a text adds 0 or 1 to either column.
+    Share(usize, usize),
+    /// Any other figure; NaN if the figure is undefined for these counts.
+    Of(fn(&[f64]) -> f64),
+}
+
+impl FigureFn {
+    /// Returns the value of the figure for summed counts.
+    pub(super) fn value(self, sums: &[f64]) -> f64 {
+        match self {
+            Self::Share(hits, texts) => ratio(sums[hits], sums[texts]),
+            Self::Of(of) => of(sums),
+        }
+    }
+}
+
+/// Returns the 95 % score interval of a share (Wilson, "Probable inference, the law of succession, and statistical inference",
+/// 1927); `None` without texts.
+fn wilson(hits: f64, texts: f64) -> Option<[f64; 2]> {
+    let (share, z) = (hits / texts, NORMAL * NORMAL / texts);
+    let middle = (share + z / 2.0) / (1.0 + z);
+    let half = (z * (share * (1.0 - share) + z / 4.0)).sqrt() / (1.0 + z);
+    (texts > 0.0).then(|| [(middle - half).max(0.0), (middle + half).min(1.0)])
+}
 
 /// The counts of each text, in columns, for bootstrap resampling. Each of the first 10,000 texts is a group; each
 /// later text is added to a group that a hash of the text's index selects. The limit of 10,000 groups bounds the
@@ -64,10 +96,10 @@ impl Bootstrap {
         total
     }
 
-    /// Returns the 95 % bootstrap interval of each figure; `None` if there are fewer than two texts. The ends of an
-    /// interval are the 2.5th and the 97.5th percentile over 1,000 samples of the texts, drawn with replacement (Efron,
-    /// "Bootstrap methods: another look at the jackknife", 1979). Up to
-    /// 10,000 texts, the intervals do not depend on the order of the texts.
+    /// Returns the 95 % interval of each figure; `None` if there are fewer than two texts, or if the figure is undefined. The
+    /// interval of a share of fewer than 100 texts is Wilson's. The ends of any other interval are the 2.5th and the 97.5th
+    /// percentile over 1,000 samples of the texts, drawn with replacement (Efron, "Bootstrap methods: another look at the
+    /// jackknife", 1979). Up to 10,000 texts, the intervals do not depend on the order of the texts.
     pub(super) fn intervals(&self, columns: usize, figures: &[FigureFn]) -> Vec<Option<[f64; 2]>> {
         if self.groups.len() < 2 {
             return vec![None; figures.len()];
@@ -81,21 +113,27 @@ impl Bootstrap {
             drawn(resample, order.len(), |at| {
                 order.get(at).into_iter().for_each(|group| add(&mut sums, group))
             });
-            values.iter_mut().zip(figures).for_each(|(values, figure)| values.push(figure(&sums)));
+            values.iter_mut().zip(figures).for_each(|(values, figure)| values.push(figure.value(&sums)));
         }
         let percentiles = |mut values: Vec<f64>| {
+            values.retain(|value| !value.is_nan());
             values.sort_by(f64::total_cmp);
-            let at = |share: f64| values.get((share * f64::from(RESAMPLES)) as usize - 1).copied();
-            Some([at(0.025)?, at(0.975)?])
+            let place = |share: f64| ((share * values.len() as f64) as usize).saturating_sub(1);
+            Some([*values.get(place(0.025))?, *values.get(place(0.975))?])
         };
-        values.into_iter().map(percentiles).collect()
+        let total = self.total(columns);
+        let interval = |(values, figure): (Vec<f64>, &FigureFn)| match *figure {
+            FigureFn::Share(hits, texts) if total[texts] < FEW => wilson(total[hits], total[texts]),
+            _ => percentiles(values),
+        };
+        values.into_iter().zip(figures).map(interval).collect()
     }
 
     /// Returns the two-sided p value for the difference of a figure between two models on the same texts. The test is the
     /// paired bootstrap test of sacreBLEU (Riezler and Maxwell, "On some pitfalls in automatic evaluation and
     /// significance testing for MT", 2005). The p value is the share of 1,000 samples in which the difference is at least as far
     /// from the mean difference as the observed difference is from 0. Returns `None` if the models have different
-    /// numbers of texts, or fewer than two texts.
+    /// numbers of texts, or fewer than two texts, or if the figure is undefined.
     pub(super) fn paired(&self, other: &Self, columns: usize, figure: FigureFn) -> Option<f64> {
         if self.texts != other.texts || self.groups.len() < 2 {
             return None;
@@ -115,12 +153,16 @@ impl Bootstrap {
                     add(&mut two, b);
                 });
             });
-            differences.push(figure(&one) - figure(&two));
+            differences.push(figure.value(&one) - figure.value(&two));
         }
-        let observed = (figure(&self.total(width)) - figure(&other.total(width))).abs();
-        let mean = differences.iter().sum::<f64>() / f64::from(RESAMPLES);
+        let observed = (figure.value(&self.total(width)) - figure.value(&other.total(width))).abs();
+        if observed.is_nan() {
+            return None;
+        }
+        differences.retain(|difference| !difference.is_nan());
+        let mean = ratio(differences.iter().sum(), differences.len() as f64);
         let as_far = differences.iter().filter(|x| (*x - mean).abs() >= observed - 1e-12).count();
-        Some((as_far as f64 + 1.0) / (f64::from(RESAMPLES) + 1.0))
+        Some((as_far as f64 + 1.0) / (differences.len() as f64 + 1.0))
     }
 }
 
@@ -147,9 +189,7 @@ fn drawn(resample: u32, count: usize, mut each: impl FnMut(usize)) {
 mod tests {
     use super::*;
 
-    fn share(sums: &[f64]) -> f64 {
-        sums[0] / sums[1]
-    }
+    const SHARE: FigureFn = FigureFn::Of(|sums| sums[0] / sums[1]);
 
     fn sample(hits: impl IntoIterator<Item = bool>) -> Bootstrap {
         let mut sample = Bootstrap::default();
@@ -162,30 +202,51 @@ mod tests {
         // 80 of 100 texts are hits, so the standard error is 0.04. With 30,000 texts, a group has three texts on
         // average.
         for (texts, error) in [(100, 0.04), (30_000, 0.04 / 300f64.sqrt())] {
-            let interval = sample((0..texts).map(|i| i % 5 > 0)).intervals(2, &[share])[0].unwrap();
+            let interval = sample((0..texts).map(|i| i % 5 > 0)).intervals(2, &[SHARE])[0].unwrap();
             let (width, expected) = (interval[1] - interval[0], 2.0 * 1.96 * error);
             assert!((width / expected - 1.0).abs() < 0.2, "{interval:?}, {expected}");
             assert!(interval[0] <= 0.8 && interval[1] >= 0.8, "{interval:?}");
         }
-        assert_eq!(sample([true]).intervals(2, &[share]), [None]);
+        assert_eq!(sample([true]).intervals(2, &[SHARE]), [None]);
+    }
+
+    #[test]
+    fn an_interval_of_few_texts_contains_the_share_as_often_as_promised() {
+        // statsmodels 0.14: proportion_confint(27, 30, method="wilson") = (0.7437922, 0.9654009).
+        let of = |hits, texts| {
+            sample((0..texts).map(|i| i < hits)).intervals(2, &[FigureFn::Share(0, 1)])[0].unwrap()
+        };
+        let [low, high] = of(27, 30);
+        assert!((low - 0.7437922).abs() < 1e-6 && (high - 0.9654009).abs() < 1e-6, "{low} {high}");
+        assert!(of(30, 30)[0] < 0.9 && of(30, 30)[1] > 0.9999 && of(0, 2)[1] < 0.7);
+        // The probability that the interval of a sample of 30 texts contains the share that the samples are drawn with.
+        let covered = |share: f64| -> f64 {
+            let choose = |hits: i32| (0..hits).map(|i| f64::from(30 - i) / f64::from(i + 1)).product::<f64>();
+            let probability = |hits: i32| choose(hits) * share.powi(hits) * (1.0 - share).powi(30 - hits);
+            let inside = |hits: &i32| (of(*hits, 30)[0]..=of(*hits, 30)[1]).contains(&share);
+            (0..=30).filter(inside).map(probability).sum()
+        };
+        assert!([0.5, 0.7, 0.8, 0.9].into_iter().all(|share| covered(share) > 0.93), "{}", covered(0.9));
+        // From 100 texts on, the interval is that of the bootstrap.
+        assert_eq!(of(80, 100), sample((0..100).map(|i| i < 80)).intervals(2, &[SHARE])[0].unwrap());
     }
 
     #[test]
     fn the_order_of_texts_does_not_matter() {
         let hits: Vec<bool> = (0..50).map(|i| i % 7 < 3).collect();
         let turned = hits.iter().rev().copied();
-        assert_eq!(sample(hits.clone()).intervals(2, &[share]), sample(turned).intervals(2, &[share]));
+        assert_eq!(sample(hits.clone()).intervals(2, &[SHARE]), sample(turned).intervals(2, &[SHARE]));
     }
 
     #[test]
     fn equal_models_do_not_differ_and_unequal_ones_do() {
         let one = sample((0..200).map(|i| i % 4 > 0));
-        assert_eq!(one.paired(&one, 2, share), Some(1.0));
+        assert_eq!(one.paired(&one, 2, SHARE), Some(1.0));
         let worse = sample((0..200).map(|i| i % 4 > 1));
-        assert!(one.paired(&worse, 2, share).is_some_and(|p| p < 0.01));
+        assert!(one.paired(&worse, 2, SHARE).is_some_and(|p| p < 0.01));
         // A single different answer among 200 texts is no significant difference.
         let near = sample((0..200).map(|i| i % 4 > 0 && i != 1));
-        assert!(one.paired(&near, 2, share).is_some_and(|p| p > 0.2));
-        assert_eq!(one.paired(&sample([true, false]), 2, share), None);
+        assert!(one.paired(&near, 2, SHARE).is_some_and(|p| p > 0.2));
+        assert_eq!(one.paired(&sample([true, false]), 2, SHARE), None);
     }
 }

@@ -3,6 +3,7 @@
 use super::byte_size::ByteSize;
 use super::settings::{choice, section};
 use crate::data::Fold;
+use crate::metrics::LabelThreshold;
 use crate::operator::Precision;
 
 /// The name of the note with the task in the checkpoint of a recipe. The note `CONFIG` has the config of the training
@@ -181,7 +182,7 @@ section! {
         label_separator: String = ",".to_owned();
         /// Header: whether the first record of a table, or the first line of words and tags, names the columns (default: detected and printed).
         header: Option<bool> = None;
-        /// Column separator of a table: one character, or `tab` (default: comma, semicolon, tab or bar, as detected).
+        /// Column separator of a table: one character, or `tab`; for `tag`, only tables of texts to answer have one (default: comma, semicolon, tab or bar, as detected).
         separator: Option<String> = None;
         /// Encoding of the files: `utf-8`, `windows-1252`, `gbk` or another name (default: UTF-8, UTF-16 or windows-1252, as detected).
         encoding: Option<String> = None;
@@ -311,7 +312,7 @@ section! {
 }
 
 section! {
-    /// The settings for the decoding of translations.
+    /// The settings for the decoding of answers.
     DecodingConfig = "decoding" {
         /// Beam width: the hypotheses kept at each step; 1 is greedy search.
         beam: usize = 4;
@@ -323,6 +324,8 @@ section! {
         scores: bool = false;
         /// Overlap in words, for taggers: a text that exceeds the memory limit of a prediction is read in windows, each with this many further words at either end. With 0, the text is an error. A tagger that also predicts labels of texts never reads in windows.
         overlap: usize = 0;
+        /// Threshold of probabilities, for several labels per text: `per-label` (for each label, the threshold with its highest F1 on the held-out texts), `one` (for all labels, the threshold with the highest micro F1) or a number above 0 and below 1 (default: `one` if any label has fewer than 50 held-out texts, else `per-label`; the choice is printed).
+        threshold: Option<LabelThreshold> = None;
     }
 }
 

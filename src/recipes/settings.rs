@@ -5,6 +5,7 @@ use std::fmt;
 
 use crate::data::Fold;
 use crate::error::{Error, Result};
+use crate::metrics::{LABEL_THRESHOLDS, LabelThreshold};
 use crate::operator::Precision;
 
 /// The value of a setting, parsed from a config file or a command-line flag.
@@ -133,33 +134,32 @@ impl Setting for String {
     }
 }
 
-impl Setting for Precision {
-    fn expected() -> String {
-        let names: Vec<String> = Self::ALL.iter().map(|one| format!("`{one}`")).collect();
-        format!("one of {}", names.join(", "))
-    }
+/// Declares settings that config files have as a text: the type, what is expected, and the function that parses a text.
+macro_rules! texts {
+    ($($type:ty: $expected:expr, $parse:expr;)*) => {$(
+        impl Setting for $type {
+            fn expected() -> String {
+                $expected.into()
+            }
 
-    fn of(value: &Value) -> Option<Self> {
-        if let Value::Text(text) = value { text.parse().ok() } else { None }
-    }
+            fn of(value: &Value) -> Option<Self> {
+                match value {
+                    Value::Text(text) => $parse(text),
+                    Value::Float(number) => $parse(&number.to_string()),
+                    _ => None,
+                }
+            }
 
-    fn value(&self) -> Option<Value> {
-        Some(Value::Text(self.to_string()))
-    }
+            fn value(&self) -> Option<Value> {
+                Some(Value::Text(self.to_string()))
+            }
+        }
+    )*};
 }
-
-impl Setting for Fold {
-    fn expected() -> String {
-        "a fold of several, as \"2/5\"".into()
-    }
-
-    fn of(value: &Value) -> Option<Self> {
-        if let Value::Text(text) = value { Self::parse(text) } else { None }
-    }
-
-    fn value(&self) -> Option<Value> {
-        Some(Value::Text(self.to_string()))
-    }
+texts! {
+    Precision: format!("one of {}", Self::ALL.map(|one| format!("`{one}`")).join(", ")), |text: &str| text.parse().ok();
+    Fold: "a fold of several, as \"2/5\"", Self::parse;
+    LabelThreshold: LABEL_THRESHOLDS, |text: &str| text.parse().ok();
 }
 
 /// A setting whose value is a list of texts. A list with a single text is written as this text, without brackets.

@@ -9,6 +9,7 @@ use super::sections::{CONFIG, DataConfig, ModelConfig, TASK, Task, TextConfig, T
 use crate::checkpoint::{Checkpoint, Purpose};
 use crate::data::{Limits, Tokenizer, Vocabulary};
 use crate::error::{AtCaller, Error, ErrorKind, Result};
+use crate::ops;
 use crate::optimizer::Group;
 use crate::program::Program;
 use crate::tensor::{Dense, Storage};
@@ -148,7 +149,7 @@ impl Origin {
             by_words(name, &theirs.text)?;
         }
         let checkpoint = match checkpoint.purpose {
-            Purpose::Training if resumed.is_none() => checkpoint.for_inference()?,
+            Purpose::Training if resumed.is_none() => checkpoint.for_inference(&ops::catalogue())?,
             _ => checkpoint,
         };
         let resumed = resumed.is_some();

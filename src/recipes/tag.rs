@@ -23,7 +23,7 @@ use super::tag_windows;
 use super::texts::Texts;
 use super::training::{
     Case, Column, DataMemory, HeldOutTexts, Paths, Preparation, READ_AS, TestData, Truth, as_in_training,
-    both, of_training, one_in, options, options_of, read_as, read_otherwise,
+    both, of_training, one_in, options, options_of, read_as, read_otherwise, refuse_texts,
 };
 use super::vote::Voters;
 use crate::data::{
@@ -91,7 +91,6 @@ impl Recipe for Tag {
             "data.binary",
             "data.phrases",
             "data.group",
-            "data.separator",
             "data.first_index",
             "data.pair",
             "data.target",
@@ -107,6 +106,7 @@ impl Recipe for Tag {
             "decoding.length_penalty",
             "decoding.n_best",
             "decoding.scores",
+            "decoding.threshold",
         ]
     }
 
@@ -308,6 +308,7 @@ fn noted_tagging(predictor: &Predictor) -> Option<Tagging> {
 /// Opens the texts of a path with the options of the training files; also returns the tag scheme.
 fn test_texts(config: &Config, predictor: &Predictor, path: &str) -> Result<(TaggedFiles, Tagging)> {
     let like = options_of(config, COLUMNS, predictor)?;
+    refuse_texts(path, &like)?;
     let texts = TaggedFiles::open_with([path], &like).map_err(|e| as_in_training(e, &like))?;
     let tagging = tagging(predictor, &texts)?;
     Ok((texts, tagging))
@@ -360,6 +361,7 @@ fn scores(
 fn data(config: &Config, predictor: &Predictor, path: &str) -> Result<TestData> {
     let found = Entries::of(predictor)?;
     let like = options_of(config, COLUMNS, predictor)?;
+    refuse_texts(path, &like)?;
     let texts = Texts::open_test(path, config, &like)?;
     let said = read_as(texts.read_as()).into_iter().collect();
     Ok(TestData { data: Box::new(found.loader(&texts, config)?), said })

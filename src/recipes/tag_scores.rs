@@ -146,17 +146,16 @@ impl<'a> TagScores<'a> {
     pub(super) fn end(self) -> Evaluation {
         let Self { scheme, of_tags, labels, types, sample, lengths, .. } = self;
         let total = sample.total(COLUMNS);
-        let tokens: (&str, Unit, FigureFn) =
-            ("token accuracy", Unit::Share, |x| ratio(x[TOKENS], x[TOKENS + 1]));
+        let tokens = FigureFn::Of(|x| ratio(x[TOKENS], x[TOKENS + 1]));
         let mut figures: Vec<(&'static str, Unit, FigureFn)> = Vec::new();
         if scheme != TagScheme::Plain {
-            figures.push(("chunk F1", Unit::Share, |x| f1_at(x, CHUNKS[0])));
-            figures.push(("strict chunk F1", Unit::Share, |x| f1_at(x, CHUNKS[1])));
+            figures.push(("chunk F1", Unit::Share, FigureFn::Of(|x| f1_at(x, CHUNKS[0]))));
+            figures.push(("strict chunk F1", Unit::Share, FigureFn::Of(|x| f1_at(x, CHUNKS[1]))));
         }
-        figures.push(tokens);
+        figures.push(("token accuracy", Unit::Share, tokens));
         if total[LABELS + 1] > 0.0 {
-            figures.push(("label accuracy", Unit::Share, |x| ratio(x[LABELS], x[LABELS + 1])));
-            figures.push(("frame accuracy", Unit::Share, |x| ratio(x[FRAMES], x[FRAMES + 1])));
+            figures.push(("label accuracy", Unit::Share, FigureFn::Share(LABELS, LABELS + 1)));
+            figures.push(("frame accuracy", Unit::Share, FigureFn::Share(FRAMES, FRAMES + 1)));
         }
         let rows = of_tags.rows();
         let mut scored = Evaluation::of(sample, COLUMNS, &figures);

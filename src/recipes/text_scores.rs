@@ -5,15 +5,16 @@ use super::evaluation::{Evaluation, Outcome};
 use super::sample::{Bootstrap, FigureFn};
 use super::translated::Examples;
 use crate::data::Tokenizer;
-use crate::metrics::{Bleu, ChrF, Metric, Unit, edit_distance, ratio, restore, tokens_13a};
+use crate::metrics::{Bleu, ChrF, Metric, Unit, edit_distance, restore, tokens_13a};
 
 /// The columns of a bootstrap sample: the counts for BLEU and for chrF; exactly right texts, all texts; edits, and the
-/// number of words in the references.
+/// number of words in the references; wrong texts.
 const BLEU: usize = 0;
 const CHRF: usize = 10;
 const EXACT: usize = 28;
 const EDITS: usize = 30;
-const COLUMNS: usize = 32;
+const WRONG: usize = 32;
+const COLUMNS: usize = 33;
 
 /// Scores texts that a model has written against their reference texts.
 pub(super) struct TextScores {
@@ -89,6 +90,7 @@ impl TextScores {
             (EXACT + 1, 1.0),
             (EDITS, edits as f64),
             (EDITS + 1, length as f64),
+            (WRONG, f64::from(u8::from(!exact))),
         ]));
         let (tokens, chrf) = (self.cut.tokens(source).count(), chrf.value());
         match self.spoken {
@@ -101,21 +103,29 @@ impl TextScores {
 
     /// Returns the evaluation over all scored texts.
     pub(super) fn end(self) -> Evaluation {
-        const BLEU_OF: (&str, Unit, FigureFn) = ("BLEU", Unit::Share, bleu);
-        const CHRF_OF: (&str, Unit, FigureFn) = ("chrF", Unit::Share, chrf);
+        const BLEU_OF: (&str, Unit, FigureFn) = ("BLEU", Unit::Share, FigureFn::Of(bleu));
+        const CHRF_OF: (&str, Unit, FigureFn) = ("chrF", Unit::Share, FigureFn::Of(chrf));
         const EXACT_OF: (&str, Unit, FigureFn) =
-            ("exact match", Unit::Share, |x| ratio(x[EXACT], x[EXACT + 1]));
+            ("exact match", Unit::Share, FigureFn::Share(EXACT, EXACT + 1));
         let figures: &[(&'static str, Unit, FigureFn)] = match self.spoken {
             true => &[
-                ("phoneme error rate", Unit::Share, edits),
-                ("word error rate", Unit::Share, |x| ratio(x[EXACT + 1] - x[EXACT], x[EXACT + 1])),
+                ("phoneme error rate", Unit::Share, FigureFn::Of(edits)),
+                ("word error rate", Unit::Share, FigureFn::Share(WRONG, EXACT + 1)),
                 EXACT_OF,
                 BLEU_OF,
                 CHRF_OF,
             ],
-            false => &[BLEU_OF, CHRF_OF, ("word error rate", Unit::Share, edits), EXACT_OF],
+            false => &[BLEU_OF, CHRF_OF, ("word error rate", Unit::Share, FigureFn::Of(edits)), EXACT_OF],
         };
+        let total = self.sample.total(COLUMNS);
         let mut scored = Evaluation::of(self.sample, COLUMNS, figures);
+        if total[EDITS + 1] == 0.0 {
+            let (name, of) = if self.spoken { ("phoneme", "phonemes") } else { ("word", "words") };
+            scored.notes.push(format!(
+                "{name} error rate: undefined, since the references have no {of}; {} {of} were inserted",
+                total[EDITS]
+            ));
+        }
         scored.lengths = Some(self.lengths);
         scored.examples = self.examples.end();
         let [fewest, most] = self.several;
@@ -151,7 +161,7 @@ fn chrf(x: &[f64]) -> f64 {
 }
 
 fn edits(x: &[f64]) -> f64 {
-    ratio(x[EDITS], x[EDITS + 1])
+    if x[EDITS + 1] > 0.0 { x[EDITS] / x[EDITS + 1] } else { f64::NAN }
 }
 
 #[cfg(test)]
@@ -189,6 +199,20 @@ mod tests {
         );
         let interval = scored.headline().unwrap().interval.unwrap();
         assert!(interval[0] < 0.4936 && interval[1] > 0.4936, "{interval:?}");
+    }
+
+    #[test]
+    fn an_error_rate_without_reference_words_is_undefined() {
+        let cut = Tokenizer::pieces();
+        let mut scores = TextScores::new([&cut, &cut]);
+        for found in ["two words", "one", ""] {
+            scores.add("x", &[""], found, &mut |_| ());
+        }
+        let scored = scores.end();
+        let rate = scored.figures.iter().find(|figure| figure.name == "word error rate").unwrap();
+        assert!(rate.value.is_nan() && rate.interval.is_none(), "{rate:?}");
+        let note = "word error rate: undefined, since the references have no words; 3 words were inserted";
+        assert!(scored.notes.iter().any(|known| known == note), "{:?}", scored.notes);
     }
 
     #[test]

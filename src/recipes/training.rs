@@ -7,8 +7,11 @@ use super::config::Config;
 use super::sections::{BatchRule, Tokens};
 pub(super) use super::sections::{CONFIG, TASK};
 use super::started::Origin;
-use crate::data::{Batching, Data, DataPaths, Loader, MalformedLines, ReadOptions, TagScheme, Tokenizer};
-use crate::error::{Error, Result};
+use crate::data::{
+    Batching, Data, DataPaths, Loader, MalformedLines, QuestionKind, Questions, ReadOptions, TagScheme,
+    Tokenizer,
+};
+use crate::error::{Error, ErrorKind, Result};
 use crate::predict::Predictor;
 use crate::train::Trainer;
 
@@ -246,6 +249,18 @@ pub(super) fn options_of(
             set.or_note(note).map_err(|e| e.noted(format!("in note `{READ_AS}` of the checkpoint")))
         }
         None => Ok(set),
+    }
+}
+
+/// Refuses a file of texts without tags, whose columns could be mistaken for words and tags.
+pub(super) fn refuse_texts(path: &str, like: &ReadOptions) -> Result<()> {
+    match Questions::open(path, like, QuestionKind::Words) {
+        Ok(texts) if texts.are_to_tag() => {
+            let expected = "words and their tags: one word per line, or fields with lists";
+            let got = format!("texts without tags (read as {}); `predict` tags them", texts.read_as());
+            Err(Error::of(ErrorKind::Format, format!("file `{path}`"), expected, got))
+        }
+        _ => Ok(()),
     }
 }
 

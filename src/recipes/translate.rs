@@ -91,6 +91,7 @@ impl Recipe for Translate {
             "data.first_index",
             "data.repair_tags",
             "decoding.overlap",
+            "decoding.threshold",
             "data.scheme",
         ]
     }

@@ -168,5 +168,6 @@ pub use local::{LocalStore, LocalWorker};
 pub(crate) use merge::{WeighedGradient, merge};
 pub use rounds::Consistency;
 pub use rule::Rule;
+pub(crate) use trainer::add_row_numbers;
 pub use trainer::{StoreTrainer, share};
 pub use world::WorldStore;

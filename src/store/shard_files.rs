@@ -108,6 +108,14 @@ pub(super) fn path(set: &Path, name: u8, (rank, ranks): (usize, usize)) -> Resul
     Ok(set.with_file_name(file))
 }
 
+/// Checks that a rank file can be written: nothing but a plain file has its name, which the user has not given.
+pub(super) fn check(path: &Path) -> Result<()> {
+    wire::check_plain(path).map_err(|e| {
+        let what = format!("file `{}`", path.display());
+        Error::of(ErrorKind::Io, what, "a plain file, or none", e.to_string())
+    })
+}
+
 /// Returns the name for the next set at `path`, which differs from the name of the existing set.
 pub(super) fn next_name(path: &Path) -> u8 {
     let [first, second] = NAMES;
@@ -163,6 +171,7 @@ pub(super) fn clear(path: &Path, set: Option<&ShardFiles>) {
 /// Returns an error if the file cannot be read.
 pub(super) fn checksum(path: &Path) -> Result<u64> {
     let failed = |e: std::io::Error| Error::io(format!("file `{}`", path.display()), "read", &e);
+    check(path)?;
     let mut file = File::open(path).map_err(failed)?;
     let (mut sum, mut piece) = (0xcbf2_9ce4_8422_2325_u64, vec![0; 1 << 16]);
     loop {

@@ -74,16 +74,29 @@ impl StoredParameter {
         let mut ids = Vec::new();
         for by in self.rows_by.as_ref()? {
             let (_, value) = feeds.iter().find(|(id, _)| id == by)?;
-            match value.storage() {
-                Storage::Dense(x) => ids.extend_from_slice(x.cast(DType::I64).as_slice::<i64>().ok()?),
-                Storage::Csr(x) => ids.extend_from_slice(x.indices()),
-                Storage::Coo(_) | Storage::SelectedRows(_) => return None,
+            if !add_row_numbers(value.storage(), &mut ids) {
+                return None;
             }
         }
         ids.retain(|&id| usize::try_from(id).is_ok_and(|id| id < height));
         ids.sort_unstable();
         ids.dedup();
         Some(ids)
+    }
+}
+
+/// Adds the row numbers that a value selects to `to`: the numbers of a dense value, or the column indices of a sparse matrix.
+/// Returns `false` for a value that selects no rows.
+pub(crate) fn add_row_numbers(value: &Storage, to: &mut Vec<i64>) -> bool {
+    match value {
+        Storage::Dense(ids) => {
+            ids.cast(DType::I64).as_slice::<i64>().map(|ids| to.extend_from_slice(ids)).is_ok()
+        }
+        Storage::Csr(matrix) => {
+            to.extend_from_slice(matrix.indices());
+            true
+        }
+        Storage::Coo(_) | Storage::SelectedRows(_) => false,
     }
 }
 

@@ -456,8 +456,9 @@ impl WorldStore {
         let all = self.meet(Request::Save, None, Ok(Letters::Same(letter)))?;
         let [name] = all.first().map_or(Ok([0]), |first| MessageReader::new(first).number())?;
         let shard = shard_files::path(path, name, (rank, ranks))?;
-        let written =
-            saved::save(&self.entries, &self.registry, &shard).and_then(|()| shard_files::checksum(&shard));
+        let written = shard_files::check(&shard)
+            .and_then(|()| saved::save(&self.entries, &self.registry, &shard))
+            .and_then(|()| shard_files::checksum(&shard));
         let letters = written.map(|sum| {
             let mut letter = Letter::new();
             letter.put(&sum.to_le_bytes());

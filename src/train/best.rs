@@ -3,13 +3,14 @@
 use std::collections::BTreeMap;
 
 use super::progress::Console;
+use super::resume::other_metric;
 use super::trainer::Trainer;
 use super::{Stop, unprepared};
 use crate::checkpoint::{Best, Criterion, Position};
 use crate::data::Data;
 use crate::error::{Error, ErrorKind, Result};
 use crate::executor;
-use crate::metrics::Scores;
+use crate::metrics::{Scores, describe};
 use crate::program::VarRole;
 use crate::tensor::Storage;
 
@@ -39,14 +40,25 @@ impl Trainer {
         let Some(best) = self.state.position.best else { return Ok(false) };
         let Some(known) = &self.state.criterion else { return Ok(true) };
         let ours = self.criterion(dev)?;
-        if ours == *known || self.remeasure {
-            return Ok(ours != *known);
+        // A metric of the same name may have other options, such as another threshold of labels.
+        let described = self.metrics.get(self.compiled.as_ref().ok_or_else(unprepared)?.selected);
+        let described = described.map(|metric| describe(&*metric.what, &self.state.program));
+        let other = described.and_then(|ours| {
+            let theirs = self.state.metrics.iter().find(|theirs| theirs.name == ours.name)?;
+            other_metric(theirs, &ours)
+        });
+        let same = ours == *known && other.is_none();
+        if same || self.remeasure {
+            return Ok(!same);
         }
         let so_far = format!("epoch {}, {} {:.4}", best.epoch, known.metric, best.value);
-        let (what, expected, got) = if ours.data == known.data {
+        const METRIC: &str = "metric that decides which epoch is the best";
+        let (what, expected, got) = if let (true, Some((theirs, ours))) = (ours == *known, other) {
+            (METRIC, format!("{theirs}, by which the best epoch so far was chosen ({so_far})"), ours)
+        } else if ours.data == known.data {
             let of = |c: &Criterion| format!("`{}`, where {} is better", c.metric, c.better);
             let expected = format!("{}, which chose the best epoch so far ({so_far})", of(known));
-            ("metric that decides which epoch is the best", expected, of(&ours))
+            (METRIC, expected, of(&ours))
         } else {
             let expected = format!(
                 "the data on which the best epoch so far was chosen ({so_far}; fingerprint {:016x})",

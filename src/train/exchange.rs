@@ -3,16 +3,19 @@
 
 use std::ops::Range;
 
+use super::compiled::RowsRead;
 use super::parts::{PartResult, StepParts, Sums, gradients_of};
 use super::trainer::Trainer;
 use crate::error::Result;
-use crate::executor::Totals;
+use crate::executor::{Run, Totals};
+use crate::operator::VarId;
 use crate::parallel::{self, GradientSpec, Message, Reader};
 use crate::store::WeighedGradient;
-use crate::tensor::StorageKind;
+use crate::tensor::{Dense, StorageKind, Variable};
 
 impl Trainer {
-    /// Sends the results of this process's parts, or its error, to all processes; receives the results of the other parts.
+    /// Sends the results of this process's parts, or its error, to all processes; receives the results of the other parts. Rows
+    /// that other processes have read without a gradient are settled here, as reading settles them there.
     pub(super) fn share_results(
         &mut self,
         ran: Result<()>,
@@ -21,6 +24,8 @@ impl Trainer {
         doing: &str,
     ) -> Result<()> {
         if let Some(world) = self.others().cloned() {
+            let read = || self.compiled.iter().flat_map(|compiled| &compiled.read);
+            let mut rows = vec![Vec::new(); read().count()];
             let mine = ran.map(|()| {
                 let mut message = Message::default();
                 message.count(usize::from(self.stop.load(std::sync::atomic::Ordering::SeqCst)));
@@ -28,6 +33,7 @@ impl Trainer {
                     message.floats(&result.totals.numbers().collect::<Vec<_>>());
                     result.metrics.iter().for_each(|sums| message.sums(sums));
                 }
+                read().for_each(|read| message.ids(&read.rows, read.height));
                 message.0
             });
             let all = world.agree(doing, mine)?;
@@ -47,7 +53,12 @@ impl Trainer {
                         results[part] = Some(PartResult { totals, metrics });
                     }
                 }
+                let read = self.compiled.iter().flat_map(|compiled| &compiled.read);
+                for (read, rows) in read.zip(&mut rows) {
+                    rows.extend(message.ids(read.height)?);
+                }
             }
+            self.settle_rows(rows)?;
         } else {
             ran?;
         }
@@ -60,6 +71,33 @@ impl Trainer {
         let step = parallel::sum_all(parts, &mut |sum, other| self.merge_metrics(sum, &other))?;
         let merged = step.map_or(Ok(before.clone()), |step| self.merge_metrics(before, &step))?;
         self.restore_metrics(&merged);
+        Ok(())
+    }
+
+    /// Leaves out the rows that have a gradient in `sums` from the rows that this process has read in a step: the update settles
+    /// them on all processes.
+    pub(super) fn keep_rows_without_gradient(&mut self, sums: &[(Range<usize>, Option<Sums>)]) {
+        let moved = |param: VarId, row: i64| {
+            let gradients = sums.iter().filter_map(|(_, sums)| sums.as_ref()?.get(&param)).flatten();
+            let mut gradients = gradients.filter_map(|part| part.gradient.as_selected_rows().ok());
+            gradients.any(|gradient| gradient.row_ids().binary_search(&row).is_ok())
+        };
+        for RowsRead { params, rows, .. } in self.compiled.iter_mut().flat_map(|compiled| &mut compiled.read)
+        {
+            rows.sort_unstable();
+            rows.dedup();
+            rows.retain(|&row| !params.iter().all(|&param| moved(param, row)));
+        }
+    }
+
+    /// Applies the missed updates of rows, given for each of the compiled [`RowsRead`].
+    fn settle_rows(&mut self, rows: Vec<Vec<i64>>) -> Result<()> {
+        let Self { compiled, scope, state, .. } = self;
+        let read = compiled.iter_mut().flat_map(|compiled| &mut compiled.read);
+        for (RowsRead { ids, settling, .. }, rows) in read.zip(rows).filter(|(_, rows)| !rows.is_empty()) {
+            let rows = Variable::dense(Dense::from_vec(&[rows.len()], rows)?);
+            settling.run(scope, &Run::train(&[(*ids, &rows)], state.position.step))?;
+        }
         Ok(())
     }
 

@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use super::compiled::CompiledTraining;
+use super::compiled::{CompiledTraining, RowsRead};
 use super::pieces::Piece;
 use super::progress::BatchCounts;
 use super::trainer::Trainer;
@@ -18,7 +18,7 @@ use crate::metrics::restore;
 use crate::operator::VarId;
 use crate::parallel::{self, Gradients, by_tokens, in_turn, subtrees};
 use crate::predict::{BatchState, DataBatch};
-use crate::store::{WeighedGradient, merge};
+use crate::store::{WeighedGradient, add_row_numbers, merge};
 use crate::tensor::{StorageKind, Variable};
 
 /// For each parameter, a list of pairs (gradient, factor); the gradient of the step is Σ factor · gradient.
@@ -208,6 +208,7 @@ impl Trainer {
             Ok(sums) => (sums, Ok(())),
             Err(error) => (Vec::new(), Err(error)),
         };
+        self.keep_rows_without_gradient(&sums);
         self.share_results(ran, &dealt, &mut results, &format!("step {}", step + 1))?;
         let all = self.total(&results)?;
         let Self { compiled, scope, state, .. } = self;
@@ -316,6 +317,7 @@ impl Trainer {
         results: &mut [Option<PartResult>],
     ) -> Result<Vec<(Range<usize>, Option<Sums>)>> {
         let mut sums = Vec::new();
+        self.compiled.iter_mut().flat_map(|compiled| &mut compiled.read).for_each(|read| read.rows.clear());
         for of in subtrees(dealt.own.clone()) {
             let mut single = |of: &Range<usize>| {
                 (of.len() == 1).then(|| {
@@ -509,6 +511,9 @@ impl Trainer {
             |executor| {
                 totals = parts.read(executor)?;
                 let weight = parts.weight(&totals);
+                for RowsRead { ids, rows, .. } in &mut compiled.read {
+                    add_row_numbers(executor.fetch(*ids)?.storage(), rows);
+                }
                 trained.iter().try_for_each(|&(param, _)| add(sums, executor, param, weight, names(param)))
             },
             |scope, run, error| diagnosed(&parts.body, registry, scope, run, error),

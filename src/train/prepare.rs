@@ -1,6 +1,8 @@
 //! Preparation of a trainer before the first batch: checks the settings, resolves names, and compiles the program.
 
-use super::compiled::CompiledTraining;
+use std::collections::BTreeSet;
+
+use super::compiled::{CompiledTraining, RowsRead};
 use super::trainer::{BY_WEIGHT, Trainer, ends_at};
 use crate::data::Data;
 use crate::error::{AtCaller, Error, ErrorKind, Result};
@@ -127,9 +129,21 @@ impl Trainer {
             true => Some(BatchLoss::new(program, &self.registry, self.terms()?, threads.clone())?),
         };
         wanted.extend(parts.iter().flat_map(BatchLoss::wanted));
+        // With several processes, the rows that a part reads are sent to the other processes. The variables are wanted for any
+        // number of processes, because this number must not change the memory of a part, by which parts are divided.
+        let selections = if self.parts_a_batch() > 1 { program.row_selections() } else { BTreeSet::new() };
+        wanted.extend(&selections);
         wanted.retain(|&var| !program.var(var).persistable);
         wanted.sort();
         wanted.dedup();
+        let mut read = Vec::new();
+        for ids in selections.into_iter().filter(|_| self.others().is_some()) {
+            let (settling, params) = program.settling_rows(ids)?;
+            let settling = Executor::on(&settling, &self.registry, &[], threads.clone())?;
+            let heights = params.iter().filter_map(|&param| program.spec(param).ok()?.rows().known());
+            let height = heights.min().unwrap_or(0);
+            read.push(RowsRead { ids, params, height, settling, rows: Vec::new() });
+        }
         let program = parts.as_ref().map_or(program, |parts| &parts.body);
         let looked_at = metrics.iter().flat_map(|m| m.variables()).map(Var::id);
         let mut runner =
@@ -143,6 +157,7 @@ impl Trainer {
             selected,
             better: metrics.get(selected).map_or(Better::Lower, |m| m.better()),
             divided: None,
+            read,
         })
     }
 }

@@ -54,7 +54,7 @@ impl Trainer {
     ///     let mut trainer = trainer.distributed(World::new(rank)).progress(Progress::Quiet);
     ///     trainer.fit(&data, &data, Until::Epochs(2)).map(|report| report.last)
     /// };
-    /// // Two ranks on threads of this process. With the feature `mpi`, each process calls `World::mpi()?` once.
+    /// // Two ranks on threads of this process. With the feature `mpi`, each process calls `World::mpi(deadline)?` once.
     /// let losses: Vec<_> = std::thread::scope(|scope| {
     ///     let ranks: Vec<_> = threads(2).into_iter().map(|rank| scope.spawn(move || train(rank))).collect();
     ///     ranks.into_iter().map(|rank| rank.join().expect("no panic")).collect::<Result<_, unpadded::Error>>()

@@ -247,7 +247,7 @@ impl Trainer {
             // moves of rows are applied, and averages are used if there are any.
             whole.best = self.parameters()?;
         }
-        let bare = whole.for_inference()?;
+        let bare = whole.for_inference(&self.registry)?;
         for (name, value) in &bare.tensors {
             value.check_finite("parameter of the model").map_err(|e| e.variable(name))?;
         }
@@ -277,7 +277,7 @@ impl Trainer {
 
 /// Returns the first difference between a metric of a checkpoint and the model's metric of the same name, as the texts
 /// (checkpoint, model).
-fn other_metric(theirs: &MetricDesc, ours: &MetricDesc) -> Option<(String, String)> {
+pub(super) fn other_metric(theirs: &MetricDesc, ours: &MetricDesc) -> Option<(String, String)> {
     let kind = |of: &MetricDesc| format!("kind `{}`", of.kind);
     let variables = |of: &MetricDesc| format!("variables `{}`", of.variables.join("`, `"));
     let shown: [&dyn Fn(&MetricDesc) -> String; 2] = [&kind, &variables];

@@ -1,6 +1,5 @@
 //! Fine-tuning: a training starts from the parameters of another training.
 
-use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt;
 #[cfg(feature = "safetensors")]
@@ -83,7 +82,7 @@ impl Trainer {
     /// differences); or if a value is not finite. After an error, the model is unchanged.
     #[track_caller]
     pub fn load_parameters(&mut self, from: &Checkpoint) -> Result<()> {
-        let from = &predicting(from).at_caller()?;
+        let from = &from.predicting_copy(&self.registry).at_caller()?;
         let (given, found) = self.compare(from).at_caller()?;
         let differences = found.differences();
         if !differences.is_empty() {
@@ -117,7 +116,7 @@ impl Trainer {
     /// not finite. After an error, the model is unchanged.
     #[track_caller]
     pub fn load_fitting_parameters(&mut self, from: &Checkpoint) -> Result<LoadedParameters> {
-        let from = &predicting(from).at_caller()?;
+        let from = &from.predicting_copy(&self.registry).at_caller()?;
         let (given, found) = self.compare(from).at_caller()?;
         if found.loaded.is_empty() {
             let expected = "at least one parameter that fits the model by name and shape";
@@ -216,11 +215,6 @@ impl Trainer {
         }
         values().try_for_each(|(name, value)| self.scope.set(name, value.clone()))
     }
-}
-
-/// Returns the checkpoint with the parameters for prediction, such as the parameters of the best epoch.
-fn predicting(from: &Checkpoint) -> Result<Cow<'_, Checkpoint>> {
-    if from.predicts_as_it_is() { Ok(Cow::Borrowed(from)) } else { from.clone().predicting().map(Cow::Owned) }
 }
 
 /// The parameters of a checkpoint, by name.

@@ -109,6 +109,10 @@ impl Target {
             let file = match opened {
                 Ok(file) => file,
                 Err(e) if e.kind() == io::ErrorKind::AlreadyExists => continue,
+                Err(e) if e.kind() == io::ErrorKind::InvalidInput => {
+                    let expected = format!("a plain file `{}`, or none", path.display());
+                    return Err(Error::of(ErrorKind::Io, &self.shown, expected, e.to_string()));
+                }
                 // If the lock file cannot be opened, the write will fail later and report the reason.
                 Err(_) => break,
             };
@@ -304,9 +308,23 @@ impl Drop for Lock {
     }
 }
 
-/// Opens a file to lock it. The file is opened for writing, because some network file systems lock only files that are
+/// Checks that a path at which this crate writes a file of its own, such as a lock, has a plain file or nothing. A write
+/// through a link would change another file, and the opening of a pipe may wait.
+pub(crate) fn check_plain(path: &Path) -> io::Result<()> {
+    let got = match fs::symlink_metadata(path) {
+        Ok(about) if about.is_file() => return Ok(()),
+        Ok(about) if about.is_symlink() => "a symbolic link: remove it",
+        Ok(_) => "a folder, a pipe or a device: remove it",
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(e) => return Err(e),
+    };
+    Err(io::Error::new(io::ErrorKind::InvalidInput, got))
+}
+
+/// Opens a plain file to lock it. The file is opened for writing, because some network file systems lock only files that are
 /// open for writing. Without the permission to write, the file is opened for reading.
 fn lockable(path: &Path) -> io::Result<File> {
+    check_plain(path)?;
     match File::options().read(true).write(true).open(path) {
         Err(e) if e.kind() == io::ErrorKind::PermissionDenied => File::open(path),
         opened => opened,

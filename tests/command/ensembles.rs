@@ -44,6 +44,7 @@ fn probabilities_are_means_over_all_runs() {
 
     let answered = place.said(&["predict", "--ensemble", "seeds", "gru", "test.tsv"], "");
     assert_eq!(answered.lines().count(), 3, "{answered}");
+    assert_eq!(place.said(&["predict", "--ensemble", "seeds", "gru"], "\n  \n"), "\n\n");
     let alone = place.said(&["predict", "--ensemble", "seeds", "test.tsv", "-q"], "");
     assert_eq!(alone.lines().count(), 3, "{alone}");
     let scores = place.json(&["eval", "--ensemble", "seeds", "gru", "test.tsv", "--json"], "");

@@ -49,6 +49,7 @@ fn several_labels_per_text_are_learnt_with_a_threshold_each() {
     let said = place.said(&["predict", "run"], "a rude and wrong text\na text\n");
     let answers: Vec<&str> = said.lines().map(|line| line.split('\t').next().unwrap()).collect();
     assert_eq!(answers, ["false,insult", ""]);
+    assert!(place.said(&["predict", "run"], " \n\na\n").starts_with("\n\n"));
     let scores = place.json(&["eval", "run", "texts.tsv", "--json"], "");
     assert_eq!((&scores["metric"], scores["value"].as_f64()), (&"micro F1".into(), Some(100.0)), "{scores}");
     // Another separator applies to the file and to the answers.
@@ -98,6 +99,7 @@ fn numbers_are_learnt_and_measured_by_their_errors() {
     let said = place.said(&["predict", "run"], "it is so,\nit is very very very very so,\n");
     let found: Vec<f64> = said.lines().map(|line| line.trim().parse().unwrap()).collect();
     assert!((found[0] - 100.0).abs() < 12.0 && (found[1] - 140.0).abs() < 12.0, "{found:?}");
+    assert_eq!(place.said(&["predict", "run"], "\n"), "\n");
     let said = place.said(&["eval", "run", "texts.csv"], "");
     for figure in ["mean squared error", "mean absolute error", "Spearman correlation", "Pearson correlation"]
     {
@@ -125,13 +127,16 @@ fn pairs_and_several_columns_are_read_by_one_encoder() {
     assert_eq!(answers, ["same", "other"]);
     let said = place.refused(&["train", "--train", "pairs.csv", "--set", "data.pair=two"]);
     assert!(said.contains("data.text: expected the column of the first text, beside `data.pair`"), "{said}");
+    // A pair that lacks one of its texts has no answer, and is no mistake.
+    assert_eq!(place.said(&["predict", "pair"], "cat\t \n\ta cat\n\n"), "\n\n\n");
     // A line with another number of texts is named, and gets an empty answer.
     let output = place.given(&["predict", "pair"], "cat\n");
     let error = String::from_utf8(output.stderr).unwrap();
     assert!(output.status.code() == Some(1) && error.contains("expected 2, separated by tabs"), "{error}");
-    place.write("ask.csv", "id,two,one\n7,a cow,cow\n");
+    place.write("ask.csv", "id,two,one\n7,a cow,cow\n8,,cow\n");
     let said = place.said(&["predict", "pair", "ask.csv", "--quiet"], "");
     assert!(said.starts_with("id,two,one,label,probability\n7,a cow,cow,same,0."), "{said}");
+    assert!(said.ends_with("\n8,,cow,,\n"), "{said}");
     let joined = [
         "--train",
         "pairs.csv",

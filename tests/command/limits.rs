@@ -76,6 +76,23 @@ fn a_limit_of_file_sizes_is_an_error_and_leaves_the_checkpoint() {
         assert_eq!(output.status.code(), Some(1), "{said}");
         said
     };
+    // A file that a command writes at once is whole or is not there, so that the command can be repeated.
+    place.said(&["export", "run", "weights.safetensors"], "");
+    let before = place.files();
+    for (arguments, name) in [
+        ("report run -o", "page.html"),
+        ("graph run --all -o", "graph.svg"),
+        ("export run", "other.safetensors"),
+        ("export run --int8", "small.ckpt"),
+        ("import run weights.safetensors -o", "with.ckpt"),
+    ] {
+        let arguments = format!("{arguments} {name}");
+        let said = limited("1", &arguments);
+        assert!(said.contains(name) && said.contains("File too large"), "{said}");
+        assert_eq!(place.files(), before, "{arguments}");
+        place.said(&arguments.split(' ').collect::<Vec<_>>(), "");
+        fs::remove_file(place.0.join(name)).unwrap();
+    }
     let said = limited("64", "train --resume run --epochs 2");
     assert!(said.contains("last.ckpt") && said.contains("File too large"), "{said}");
     assert_eq!(fs::read(place.0.join("run/last.ckpt")).unwrap(), last);
@@ -84,6 +101,28 @@ fn a_limit_of_file_sizes_is_an_error_and_leaves_the_checkpoint() {
     assert!(said.contains("config.toml") && said.contains("File too large"), "{said}");
     let left: Vec<_> = fs::read_dir(place.0.join("new")).unwrap().map(|e| e.unwrap().file_name()).collect();
     assert_eq!(left, [".lock"]);
+}
+
+#[test]
+fn a_folder_that_a_full_disk_left_with_a_config_alone_is_new() {
+    let place = Place::new("config-alone");
+    place.write("reviews.tsv", &reviews());
+    for (run, several) in
+        [("seeds", &["train", "--seeds", "2"][..]), ("tune", &["tune", "--trials", "1", "--budget", "1h"])]
+    {
+        let folder = place.0.join(run);
+        fs::create_dir(&folder).unwrap();
+        fs::write(folder.join("config.toml"), "task = \"tag\"\n").unwrap();
+        let begin = with(several, &["--train", "reviews.tsv", "--epochs", "1", "--run", run, "--quiet"]);
+        // Without a lock file, the config is the user's.
+        assert!(place.refused(&begin).contains("got a folder with other files"));
+        assert_eq!(fs::read_to_string(folder.join("config.toml")).unwrap(), "task = \"tag\"\n");
+        for left in [".lock", ".seeds.json.new", ".tune.json.new"] {
+            fs::write(folder.join(left), "").unwrap();
+        }
+        place.said(&begin, "");
+        assert!(fs::read_to_string(folder.join("config.toml")).unwrap().contains("task = \"classify\""));
+    }
 }
 
 #[test]

@@ -83,6 +83,57 @@ fn a_bad_line_leaves_the_others_their_answers() {
 }
 
 #[test]
+fn records_without_a_text_have_empty_answers() {
+    let place = Place::new("no-text");
+    place.write("reviews.tsv", &reviews());
+    place.said(&with(&["train", "--train", "reviews.tsv"], &["--epochs", "1", "--run", "run"]), "");
+    let sentences = (0..40).map(|i| format!("word{i} O\nParis B-place\n\n"));
+    place.write("train.conll", &sentences.collect::<String>());
+    let train = ["train", "--task", "tag", "--train", "train.conll", "--run", "tag"];
+    place.said(&with(&train, &["--epochs", "1"]), "");
+    place.write("new.csv", "id,text\n1,it was fine\n2,\n3,  \n4,dull\n");
+    for (run, columns) in [("run", 2), ("tag", 1)] {
+        let (code, answers, errors) = asked(&place, &["predict", run], b"it was fine\n\n \t \ndull\n");
+        let lines: Vec<&str> = answers.lines().collect();
+        assert_eq!((code, lines.len(), lines[1], lines[2]), (0, 4, "", ""), "{answers} {errors}");
+        assert!(!lines[0].is_empty() && !lines[3].is_empty(), "{answers}");
+        assert!(errors.ends_with("2 of 4 lines have no text; their answers are empty\n"), "{errors}");
+        let (code, answers, _) = asked(&place, &["predict", run, "--json"], b" \nfine\n");
+        let objects: Vec<Value> = answers.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        assert_eq!((code, &objects[0]), (0, &serde_json::json!({"text": " ", "answer": null})), "{answers}");
+        assert!(objects[1].get("answer").is_none(), "{answers}");
+        let (code, answers, errors) = asked(&place, &["predict", run, "new.csv"], b"");
+        let lines: Vec<&str> = answers.lines().collect();
+        let none = ",".repeat(columns);
+        assert_eq!(
+            (code, lines[2], lines[3]),
+            (0, &*format!("2,{none}"), &*format!("3,  {none}")),
+            "{errors}"
+        );
+        assert!(errors.ends_with("2 of 4 records have no text; their answers are empty\n"), "{errors}");
+    }
+    // Texts of the table are tagged, as on standard input; a score needs tags.
+    let tagged = place.said(&["predict", "tag", "new.csv", "-q"], "");
+    assert!(tagged.starts_with("id,text,tags\n1,it was fine,"), "{tagged}");
+    let tags = tagged.lines().nth(1).unwrap().rsplit(',').next().unwrap().split(' ').count();
+    assert_eq!(tags, 3, "{tagged}");
+    place.write("new.tsv", "id\ttext\n1\tit was fine\n2\tdull it was\n");
+    for file in ["new.csv", "new.tsv"] {
+        let said = place.refused(&["eval", "tag", file]);
+        assert!(
+            said.contains("expected words and their tags") && said.contains("`predict` tags them"),
+            "{said}"
+        );
+    }
+    let separated = [&train[..4], &["train.conll", "--set", "data.separator=;"]].concat();
+    assert!(place.refused(&separated).contains("expected none, since tabs or spaces separate the columns"));
+    // A number of threads that no machine has is one mistake, not a mistake of each record.
+    let said = place.refused(&["predict", "run", "new.csv", "--threads", "1025"]);
+    assert!(said.matches("threads: expected at most 1024, got 1025").count() == 1, "{said}");
+    assert_eq!(said.lines().count(), 1, "{said}");
+}
+
+#[test]
 fn headers_and_columns_on_standard_input_are_warned_of() {
     let place = Place::new("headers");
     place.write("reviews.csv", &format!("review,stars\n{}", reviews().replace('\t', ",")));

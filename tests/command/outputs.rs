@@ -93,6 +93,82 @@ fn a_symbolic_link_stays_and_a_file_that_is_read_is_not_replaced() {
     assert!(said.contains("expected a new file, got the file that is read"), "{said}");
 }
 
+/// Returns the message of a command that is refused; a command that waits for a pipe is ended.
+#[cfg(unix)]
+fn refused_at_once(place: &Place, arguments: &[&str]) -> String {
+    let mut child = place.command(arguments).spawn().unwrap();
+    let begun = std::time::Instant::now();
+    while child.try_wait().unwrap().is_none() {
+        if begun.elapsed() > std::time::Duration::from_secs(120) {
+            child.kill().unwrap();
+        }
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+    let output = child.wait_with_output().unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(2), "{arguments:?}: {said}");
+    said
+}
+
+#[cfg(unix)]
+#[test]
+fn no_file_of_a_run_is_written_through_a_link_or_a_pipe() {
+    let place = trained("run-links");
+    place.write("victim", "as it was\n");
+    let pipe = |path: &std::path::Path| {
+        assert!(std::process::Command::new("mkfifo").arg(path).status().unwrap().success());
+    };
+    let link = |path: &std::path::Path| std::os::unix::fs::symlink("../victim", path).unwrap();
+    let resume = ["train", "--resume", "run", "--epochs", "7"];
+    let anew = with(&["train", "--train", "reviews.csv", "--run", "run", "--overwrite"], &["--epochs", "1"]);
+    for name in
+        [".lock", ".config.toml.new", ".report.html.new", "metrics.jsonl", "report.html", ".last.ckpt.lock"]
+    {
+        let (at, kept) = (place.0.join("run").join(name), place.0.join("kept"));
+        let before = at.exists().then(|| fs::rename(&at, &kept).unwrap());
+        for make in [&link as &dyn Fn(&std::path::Path), &pipe] {
+            make(&at);
+            for arguments in [&resume[..], &anew] {
+                let said = refused_at_once(&place, arguments);
+                assert!(said.contains("expected a plain file") && said.contains(name), "{name}: {said}");
+                assert!(said.contains("a symbolic link") || said.contains("a pipe or a device"), "{said}");
+            }
+            assert_eq!(fs::read_to_string(place.0.join("victim")).unwrap(), "as it was\n", "{name}");
+            fs::remove_file(&at).unwrap();
+        }
+        before.map(|()| fs::rename(&kept, &at).unwrap());
+    }
+    // A name in a new folder, and a file that a command reads.
+    fs::create_dir(place.0.join("new")).unwrap();
+    link(&place.0.join("new/.lock"));
+    let train = ["train", "--train", "reviews.csv", "--run", "new"];
+    assert!(refused_at_once(&place, &train).contains("a symbolic link"));
+    for (name, arguments) in [("config.toml", &resume[..]), ("metrics.jsonl", &["report", "run"])] {
+        let (at, kept) = (place.0.join("run").join(name), place.0.join("kept"));
+        fs::rename(&at, &kept).unwrap();
+        pipe(&at);
+        let said = refused_at_once(&place, arguments);
+        assert!(said.contains(name) && said.contains("a pipe or a device"), "{said}");
+        fs::remove_file(&at).unwrap();
+        fs::rename(&kept, &at).unwrap();
+    }
+    // A new file never appears at the end of a link.
+    std::os::unix::fs::symlink("none", place.0.join("page")).unwrap();
+    for command in ["report", "graph"] {
+        let said = place.refused(&[command, "run", "-o", "page"]);
+        assert!(said.contains("a symbolic link to a file that is not there"), "{said}");
+    }
+    assert!(!place.0.join("none").exists());
+    // The config that the user names may be a pipe.
+    let config = place.said(&["init", "classify", "--train", "reviews.csv"], "");
+    pipe(&place.0.join("config"));
+    let at = place.0.join("config");
+    let writer = std::thread::spawn(move || fs::write(at, config).unwrap());
+    place.said(&with(&["train", "config", "--run", "piped", "--quiet"], &["--epochs", "1"]), "");
+    writer.join().unwrap();
+    place.said(&[&resume[..], &["--quiet"]].concat(), "");
+}
+
 #[cfg(unix)]
 #[test]
 fn a_test_file_that_vanishes_leaves_the_run() {

@@ -1,10 +1,13 @@
 //! `train` on several processes of MPI, started by `mpirun`. Without `mpirun` the test prints a note and passes.
+//!
+//! `UNPADDED_THOROUGH=50 cargo test --profile dev --features mpi --test command -- random_faults --nocapture` has 200 faults.
 
 use std::process::Child;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
+use super::thorough::times;
 use super::*;
 
 /// One `mpirun` at a time: ranks wait for each other, and share the cores with other tests.
@@ -255,4 +258,93 @@ fn other_commands_are_of_one_process() {
             "{said}"
         );
     }
+}
+
+/// Returns whether a process runs the command: `mpirun` has started it, and it has not ended.
+fn runs(process: &u32) -> bool {
+    let own = fs::canonicalize(env!("CARGO_BIN_EXE_unpadded")).unwrap();
+    fs::read_link(format!("/proc/{process}/exe")).is_ok_and(|program| program == own)
+}
+
+/// Returns the ranks of an `mpirun` under `timeout`.
+fn ranks(timeout: u32) -> Vec<u32> {
+    children(timeout).into_iter().flat_map(children).filter(runs).collect()
+}
+
+/// Returns the state of each thread of these processes: the numbers of `/proc/PID/stat`, and the place in the system where the
+/// thread waits.
+fn states(processes: &[u32]) -> String {
+    let read = |path: String| fs::read_to_string(path).unwrap_or_else(|e| e.to_string());
+    let threads = |process: &u32| fs::read_dir(format!("/proc/{process}/task")).into_iter().flatten();
+    let shown = |thread: std::io::Result<fs::DirEntry>| {
+        let path = thread.unwrap().path().display().to_string();
+        format!("{}    waits in {}\n", read(format!("{path}/stat")), read(format!("{path}/wchan")))
+    };
+    processes.iter().flat_map(threads).map(shown).collect()
+}
+
+/// Waits until a training has ended after a fault in the process `rank`. Ends what no rank waits for any more: `mpirun`, which
+/// hangs if PMIx 4.2 uses freed memory (a process ended while it connected), and a process that stopped after the end of MPI.
+fn wait_after(child: &mut Child, rank: Option<u32>, fault: &str) {
+    let began = Instant::now();
+    while child.try_wait().unwrap().is_none() {
+        let (left, all) = (ranks(child.id()), children(child.id()));
+        if began.elapsed().as_secs() > 20 && left.iter().all(|left| Some(*left) == rank) {
+            println!("{fault}: `mpirun` is left, with {left:?}:\n{}", states(&[&all[..], &left].concat()));
+            all.iter().chain(&left).for_each(|process| send("-KILL", *process));
+        }
+        if began.elapsed().as_secs() > 60 {
+            let all = [all, left].concat();
+            let first = states(&all);
+            sleep(Duration::from_secs(1));
+            panic!("{fault}: no end; all threads, and again after a second:\n{first}\n{}", states(&all));
+        }
+        sleep(Duration::from_millis(20));
+    }
+}
+
+#[test]
+fn random_faults_end_all() {
+    let Some((place, _alone)) = place("faults") else { return };
+    let settings = ["--epochs", "6", "--deadline", "4", "--set", "training.parts=4", "--run"];
+    let start = |processes, run: &str| {
+        mpirun(&place, processes, &training(&[&settings, &[run][..], &SMALL].concat())).spawn().unwrap()
+    };
+    let began = Instant::now();
+    assert!(start(2, "whole").wait().unwrap().success());
+    let whole = began.elapsed();
+    let mut state = 1_u64;
+    let mut random = |below: usize| {
+        state = state.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
+        (state >> 33) as usize % below
+    };
+    let (rounds, mut failed) = (times(4), 0);
+    for round in 0..rounds {
+        let (run, processes, signal) = (format!("run{round}"), 2 + round % 2, ["-STOP", "-KILL"][random(2)]);
+        // Every fourth fault is in the first 3 % of the training: before or in the start of MPI.
+        let share = random(if round % 4 == 0 { 30 } else { 1000 });
+        let mut child = start(processes, &run);
+        while child.try_wait().unwrap().is_none() && ranks(child.id()).is_empty() {}
+        sleep(whole * share as u32 / 1000);
+        let found = ranks(child.id());
+        let rank = (!found.is_empty()).then(|| found[random(found.len())]);
+        let fault = format!("{signal} of {rank:?} of {found:?} at {share}/1000");
+        // The process may have ended by itself.
+        rank.map(|rank| Command::new("kill").args([signal, &rank.to_string()]).output().unwrap());
+        wait_after(&mut child, rank, &fault);
+        let (code, said) = ended(&child.wait_with_output().unwrap());
+        failed += u32::from(code != Some(0));
+        let ends = Instant::now();
+        while found.iter().any(runs) {
+            assert!(ends.elapsed().as_secs() < 5, "{fault}: {}\n{said}", states(&found));
+        }
+        // Whatever the fault has left behind is complete.
+        if place.0.join(&run).join("last.ckpt").exists() {
+            place.said(&["train", "--resume", &run, "--quiet"], "");
+            assert!(last(&place, &run) == last(&place, "whole"), "{fault}: {said}");
+            place.best_is_of_last(&run);
+        }
+        fs::remove_dir_all(place.0.join(&run)).ok();
+    }
+    println!("{rounds} faults, {failed} of them in time to end the training with an error");
 }

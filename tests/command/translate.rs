@@ -119,6 +119,10 @@ fn several_translations_have_scores_and_the_best_one_is_reported() {
     let said = place.said(&["predict", "run", "ask.csv", "-q", "--set", "data.text=text"], "");
     let head = "id,text,translation,score,translation 2,score 2,translation 3,score 3\n";
     assert!(said.starts_with(head), "{said}");
+    // A line without a text has no translations.
+    let blank = place.said(&["predict", "run"], "one\n\n  \ntwo\n");
+    let blank: Vec<bool> = blank.lines().map(str::is_empty).collect();
+    assert_eq!(blank, [false, true, true, false]);
     let scored = [&["predict", "run", "--set", "decoding.scores=true"], &alone[..]].concat();
     assert_eq!(place.said(&scored, "one\n").trim_end().split('\t').count(), 2);
     let said = place.refused(&["predict", "run", "--set", "decoding.beam=2"]);

@@ -133,8 +133,9 @@ impl Calls {
 /// A message without the lines of this crate and without paths of this machine.
 fn without_line(message: &str) -> String {
     let temporary = std::env::temp_dir().to_string_lossy().into_owned();
-    let process = std::process::id().to_string();
-    let message = message.replace(&temporary, "TEMP").replace(&process, "PROCESS");
+    // With the hyphen before it, as numbers in messages may contain the digits.
+    let process = format!("-{}", std::process::id());
+    let message = message.replace(&temporary, "TEMP").replace(&process, "-PROCESS");
     let mut parts = message.split(" (at tests/");
     let first = parts.next().unwrap_or_default().to_owned();
     parts.fold(first, |out, part| out + part.split_once(')').map_or("", |(_, rest)| rest))

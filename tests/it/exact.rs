@@ -402,14 +402,18 @@ fn a_training_is_the_dense_one_and_is_resumed_to_the_bit_wherever_it_was_saved()
             numbers(predictor.run(&[("words", &words)], &["logits"]).unwrap()[0].storage())
         };
         let expected = predict(with!(dense_checkpoint(&mut at_stop), best: Default::default()));
-        let bare = saved.clone().for_inference().unwrap();
+        let bare = saved.clone().for_inference(&ops::catalogue()).unwrap();
         if stop == 7 {
             // Before an epoch has ended there are no best parameters.
             let mut early = trainer(Gradient::Rows);
             early.fit(&data, &data, Until::Steps(stop)).unwrap();
             assert!(farthest(&predict(early.for_inference().unwrap()), &expected) < 1e-5);
         }
-        for found in [predict(saved.clone()), predict(bare), predict(saved.clone().settled().unwrap())] {
+        for found in [
+            predict(saved.clone()),
+            predict(bare),
+            predict(saved.clone().settled(&ops::catalogue()).unwrap()),
+        ] {
             assert!(
                 farthest(&found, &expected) < 1e-5,
                 "{found:?} is not {expected:?}, saved at step {stop}"
@@ -418,7 +422,7 @@ fn a_training_is_the_dense_one_and_is_resumed_to_the_bit_wherever_it_was_saved()
         if stop % 20 != 0 {
             let owed = farthest(
                 &numbers(&saved.tensors["embedding_0.weight"]),
-                &numbers(&saved.clone().settled().unwrap().tensors["embedding_0.weight"]),
+                &numbers(&saved.clone().settled(&ops::catalogue()).unwrap().tensors["embedding_0.weight"]),
             );
             assert!(owed > 1e-4, "nothing was owed at step {stop}");
         }

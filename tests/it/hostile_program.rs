@@ -2,14 +2,19 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use unpadded::checkpoint::{Checkpoint, MetricDesc};
+use unpadded::data::{Batch, Batches, Data};
 use unpadded::executor::{Executor, Run, Scope};
 use unpadded::op::{Extent, Levels, Spec};
 use unpadded::optimizer::{Adam, Optimizer};
+use unpadded::predict::Predictor;
 use unpadded::program::{VarId, VarKind, VarRole};
-use unpadded::{Builder, DType, ErrorKind, Program, Variable, ops};
+use unpadded::{Builder, DType, ErrorKind, Program, Result, Variable, ops};
 
+use crate::damage::{Sections, fields, file, item, items, record, sections};
 use crate::models::{LOOP_IN_LOOP, Model, Random, STATIC_ROWS, TRAINED, TRAINED_NESTED, batch};
 use crate::thorough::times;
+use crate::trained;
 
 /// How many changed programs the suite tries of each model.
 const ROUNDS: usize = 800;
@@ -180,4 +185,154 @@ fn sizes_and_depths_beyond_all_reason_are_refused() {
         levels.add_level();
     }
     assert!(levels.validate().unwrap_err().to_string().contains("number of levels"));
+}
+
+/// The fields of an operator and of its step block that are one record, and no list.
+const STEP: u8 = 6;
+const GRADIENT: u8 = 9;
+/// The lists of an operator, each by the numbers of the fields that lead to it: slots and their variables, and what passes into a
+/// step block and out of it, forward and backward. Before them: the operators themselves.
+const LISTS: [&[u8]; 13] = [
+    &[],
+    &[3],
+    &[4],
+    &[3, 2],
+    &[4, 2],
+    &[STEP, 4],
+    &[STEP, 5],
+    &[STEP, 6],
+    &[STEP, 7],
+    &[STEP, GRADIENT, 2],
+    &[STEP, GRADIENT, 3],
+    &[STEP, GRADIENT, 4],
+    &[STEP, GRADIENT, 6],
+];
+
+/// Returns a record in all versions in which a list lacks an item, or has two neighbours in the other order.
+fn changed_lists(of: &[u8], path: &[u8]) -> Vec<Vec<u8>> {
+    let all = fields(of);
+    let Some(at) = all.iter().position(|(number, _)| *number == path[0]) else { return Vec::new() };
+    let with = |value: Vec<u8>| {
+        let mut other = all.clone();
+        other[at].1 = value;
+        record(&other)
+    };
+    if matches!(path, [STEP | GRADIENT, _, ..]) {
+        return changed_lists(&all[at].1, &path[1..]).into_iter().map(with).collect();
+    }
+    let (parts, mut found) = (items(&all[at].1), Vec::new());
+    let mut add = |parts: Vec<Vec<u8>>| {
+        found.push(with(parts.iter().map(|part| item(part)).collect::<Vec<_>>().concat()));
+    };
+    for i in 0..parts.len() {
+        let mut other = parts.clone();
+        if path.len() > 1 {
+            for inner in changed_lists(&parts[i], &path[1..]) {
+                other[i] = inner;
+                add(other.clone());
+            }
+            continue;
+        }
+        drop(other.remove(i));
+        add(other);
+        if i + 1 < parts.len() {
+            let mut other = parts.clone();
+            other.swap(i, i + 1);
+            add(other);
+        }
+    }
+    found
+}
+
+/// One batch, to be scored.
+struct One(Vec<(String, Variable)>);
+
+impl Data for One {
+    fn batches(&self, _: Option<u64>, _: u64) -> Result<Batches> {
+        Ok(Box::new(std::iter::once(Ok(Batch::of(self.0.clone(), (0..3).collect(), 9)))))
+    }
+    fn batch_count(&self) -> Option<u64> {
+        Some(1)
+    }
+    fn fingerprint(&self) -> u64 {
+        0
+    }
+}
+
+/// Loads a checkpoint, predicts every output, scores, and reduces the checkpoint; returns whether all of this succeeded.
+fn load_and_use(bytes: &[u8], data: &One) -> Result<()> {
+    let registry = ops::catalogue();
+    let checkpoint = Checkpoint::from_bytes(bytes)?;
+    let reduced = checkpoint.clone().for_inference(&registry).map(drop);
+    let (settled, small) = (checkpoint.clone().settled(&registry), checkpoint.clone().quantize(&registry));
+    for checkpoint in [small, settled.clone()].into_iter().flatten() {
+        let _ = Predictor::new(checkpoint, &registry);
+    }
+    let outputs: Vec<String> = checkpoint.outputs.keys().cloned().collect();
+    let predictor = Predictor::new(checkpoint, &registry)?.threads(1);
+    let scores = predictor.evaluate(data).map(drop);
+    let feeds = data.0.iter().filter(|(name, _)| predictor.feeds().contains(&name.as_str()));
+    let feeds: Vec<(&str, &Variable)> = feeds.map(|(name, value)| (name.as_str(), value)).collect();
+    for output in &outputs {
+        let rows = predictor.run(&feeds, &[output])?[0].rows();
+        assert!(predictor.memory(&feeds, &[output])?.total() > 0 && rows > 0);
+    }
+    settled.map(drop).and(reduced).and(scores)
+}
+
+/// A checkpoint of an untrained model that names all of its outputs, and its batch.
+fn untrained(model: &Model) -> (Checkpoint, One) {
+    let (whole, loss) = program(model);
+    let net = Builder::new().seed(7);
+    let outputs = (model.build)(&net).outputs;
+    let outputs = outputs.into_iter().enumerate().map(|(i, var)| (format!("output {i}"), net.name_of(var)));
+    let mut checkpoint = Checkpoint::of(whole, outputs.collect::<std::collections::BTreeMap<_, _>>());
+    let mut metric = MetricDesc::default();
+    (metric.name, metric.kind) = ("loss".to_owned(), "loss".to_owned());
+    metric.variables = vec![checkpoint.program.var(loss).name.clone()];
+    checkpoint.metrics = vec![metric];
+    let mut scope = Scope::of(&checkpoint.program).unwrap();
+    for (_, kept) in checkpoint.program.vars().filter(|(_, v)| v.persistable) {
+        checkpoint.tensors.insert(kept.name.clone(), scope.value(&kept.name).unwrap());
+    }
+    let values = batch(model, &[vec![2, 3], vec![], vec![1]], 3);
+    (checkpoint, One(model.feeds.iter().map(|feed| feed.name().to_owned()).zip(values).collect()))
+}
+
+/// A file whose checksums are right, and whose program lacks a part, is refused, or it is a model that works.
+fn each_part_is_needed(checkpoint: &Checkpoint, data: &One) {
+    let whole = sections(&checkpoint.to_bytes().unwrap());
+    load_and_use(&file(&whole), data).unwrap();
+    let (mut refused, mut fine, mut bad) = (0, 0, Vec::new());
+    for list in LISTS {
+        for (number, body) in changed_lists(&whole[0].1, &[&[2, 2], list].concat()).into_iter().enumerate() {
+            let mut other: Sections = whole.clone();
+            other[0].1 = body;
+            let bytes = file(&other);
+            match catch_unwind(|| load_and_use(&bytes, data)) {
+                Ok(Ok(())) => fine += 1,
+                Ok(Err(_)) => refused += 1,
+                Err(_) => bad.push((list, number)),
+            }
+        }
+    }
+    println!("{refused} refused, {fine} worked");
+    assert!(bad.is_empty(), "{bad:?}");
+    assert!(refused > 20 && fine > 0, "{refused} refused, {fine} worked");
+}
+
+#[test]
+fn a_file_whose_program_lacks_a_part_never_panics() {
+    for model in [TRAINED, LOOP_IN_LOOP, STATIC_ROWS, TRAINED_NESTED] {
+        let (checkpoint, data) = untrained(&model);
+        each_part_is_needed(&checkpoint.for_inference(&ops::catalogue()).unwrap(), &data);
+    }
+}
+
+#[test]
+fn a_training_whose_program_lacks_a_part_never_panics() {
+    let data = One(trained::batch().map(|(name, value)| (name.to_owned(), value)).into());
+    each_part_is_needed(&trained::checkpoint(4), &data);
+    let (checkpoint, data) = untrained(&STATIC_ROWS);
+    each_part_is_needed(&checkpoint, &data);
 }

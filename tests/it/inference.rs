@@ -113,9 +113,9 @@ fn a_file_for_inference_predicts_and_scores_as_the_whole_one() {
     let file = path("whole");
     trainer.save(&file).unwrap();
     let whole = Checkpoint::load(&file).unwrap();
-    let bare = whole.clone().for_inference().unwrap();
+    let bare = whole.clone().for_inference(&ops::catalogue()).unwrap();
     assert_eq!(bare, trainer.for_inference().unwrap());
-    assert_eq!(bare, bare.clone().for_inference().unwrap());
+    assert_eq!(bare, bare.clone().for_inference(&ops::catalogue()).unwrap());
 
     // Parameters alone, each as it was after the best epoch, and no operator that trains.
     assert_eq!((bare.purpose, &bare.position), (Purpose::Inference, &Position::default()));
@@ -259,23 +259,26 @@ fn what_cannot_be_made_or_scored_says_why() {
     };
     let whole = trained::checkpoint(2);
     let none = with!(whole.clone(), outputs: [].into());
-    refused(none.for_inference(), "outputs of the checkpoint: expected at least one, got none");
+    refused(
+        none.for_inference(&ops::catalogue()),
+        "outputs of the checkpoint: expected at least one, got none",
+    );
     let mut missing = whole.clone();
     missing.best.clear();
     missing.tensors.remove("linear_0.bias");
     refused(
-        missing.for_inference(),
+        missing.for_inference(&ops::catalogue()),
         "variable `linear_0.bias`: checkpoint: expected a value for this variable, got none",
     );
     // A file that is marked as for inference contains no training state.
-    let mut mixed = whole.clone().for_inference().unwrap();
+    let mut mixed = whole.clone().for_inference(&ops::catalogue()).unwrap();
     mixed.position.step = 1;
     refused(
         mixed.to_bytes().map(|_| whole.clone()),
         "expected no position, no best epoch and no carried values, got at least one of these",
     );
     let state = whole.program.vars().find(|(_, v)| v.role == VarRole::State).unwrap().1.name.clone();
-    let mut mixed = whole.clone().for_inference().unwrap();
+    let mut mixed = whole.clone().for_inference(&ops::catalogue()).unwrap();
     mixed.tensors.insert(state.clone(), whole.tensors[&state].clone());
     refused(
         mixed.to_bytes().map(|_| whole.clone()),

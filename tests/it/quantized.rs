@@ -61,7 +61,7 @@ fn predicted(predictor: &Predictor, words: &Variable) -> Vec<Variable> {
 
 #[test]
 fn weights_and_tables_are_codes_and_scales() {
-    let found = model().quantize().unwrap();
+    let found = model().quantize(&ops::catalogue()).unwrap();
     assert_eq!(found.purpose, Purpose::Inference);
     let of = |name: &str| {
         let value = &found.tensors[name];
@@ -97,7 +97,8 @@ fn weights_and_tables_are_codes_and_scales() {
             "{number} as {code} times {scale}"
         );
     }
-    let [whole, small] = [&model().for_inference().unwrap(), &found].map(|of| of.to_bytes().unwrap().len());
+    let [whole, small] =
+        [&model().for_inference(&ops::catalogue()).unwrap(), &found].map(|of| of.to_bytes().unwrap().len());
     assert!(small * 10 < whole * 3, "{small} of {whole} bytes");
     let again = Checkpoint::from_bytes(&found.to_bytes().unwrap()).unwrap();
     assert_eq!(again, found);
@@ -105,7 +106,7 @@ fn weights_and_tables_are_codes_and_scales() {
 
 #[test]
 fn predictions_are_near_and_have_the_same_bits_everywhere() {
-    let (whole, small) = (model(), model().quantize().unwrap());
+    let (whole, small) = (model(), model().quantize(&ops::catalogue()).unwrap());
     let lengths = [5, 1, 0, 17, 3, 40];
     let words = batch(&lengths);
     let expected = predicted(&predictor(&whole), &words);
@@ -146,7 +147,7 @@ fn predictions_are_near_and_have_the_same_bits_everywhere() {
 
 #[track_caller]
 fn refused(checkpoint: Checkpoint, expected: &str) {
-    let error = checkpoint.quantize().unwrap_err();
+    let error = checkpoint.quantize(&ops::catalogue()).unwrap_err();
     assert!(error.to_string().contains(expected), "{error}");
     assert!(error.to_string().contains("tests/it/quantized.rs:"), "{error}");
 }
@@ -163,7 +164,7 @@ fn what_cannot_be_quantized_is_refused() {
         refused(broken, "variable `lstm_0.weight_hh`: weight to quantize: expected finite numbers, got");
     }
     refused(
-        model().quantize().unwrap(),
+        model().quantize(&ops::catalogue()).unwrap(),
         "checkpoint to quantize: expected a model with weights in f32, such as the model that was quantized, got weights of 8-bit integers",
     );
     let net = Builder::new();
@@ -189,7 +190,7 @@ fn parameters_with_another_use_stay_f32() {
         .map(|name| net.parameter(name, DType::F32, &[16, 16], init::normal(1.0)));
     let y = rows.product(shared, None).product(shown, None).product(coded, None);
     let y = y + shared.sum();
-    let found = checkpoint(&net, &[("y", y), ("shown", shown)]).quantize().unwrap();
+    let found = checkpoint(&net, &[("y", y), ("shown", shown)]).quantize(&ops::catalogue()).unwrap();
     let dtypes = found.tensors.iter().map(|(name, value)| (name.as_str(), value.dtype()));
     let expected = [
         ("coded", DType::I8),
@@ -204,13 +205,18 @@ fn parameters_with_another_use_stay_f32() {
 /// A quantized model is no start of a training, has no gradients, and is not written as safetensors, which are for f32.
 #[test]
 fn it_is_only_for_prediction() {
-    let small = model().quantize().unwrap();
+    let small = model().quantize(&ops::catalogue()).unwrap();
     let says = |error: unpadded::Error, expected: &str| {
         assert_eq!(error.kind(), ErrorKind::Program);
         assert!(error.to_string().contains(expected), "{error}");
     };
-    let error =
-        unpadded::formats::safetensors::export(&small, &Default::default(), "none.safetensors").unwrap_err();
+    let error = unpadded::formats::safetensors::export(
+        &small,
+        &ops::catalogue(),
+        &Default::default(),
+        "none.safetensors",
+    )
+    .unwrap_err();
     says(error, "such as the model that was quantized, got weights of 8-bit integers");
     assert!(!std::path::Path::new("none.safetensors").exists());
 
@@ -241,7 +247,7 @@ fn it_is_only_for_prediction() {
 /// A damaged program of a quantized model predicts, or is refused.
 #[test]
 fn a_damaged_program_never_panics() {
-    let small = model().quantize().unwrap();
+    let small = model().quantize(&ops::catalogue()).unwrap();
     let body = small.program.to_section().unwrap();
     let (words, mut random) = (batch(&[3, 0, 2]), Random(5));
     let (mut loaded, mut ran) = (0, 0);
@@ -270,7 +276,7 @@ fn a_damaged_program_never_panics() {
 #[test]
 fn scales_that_do_not_fit_are_refused() {
     let with = |scale: Option<Vec<f32>>| {
-        let mut small = model().quantize().unwrap();
+        let mut small = model().quantize(&ops::catalogue()).unwrap();
         small.tensors.remove("table.scale");
         if let Some(scale) = scale {
             let value = Dense::from_vec(&[scale.len()], scale).unwrap();

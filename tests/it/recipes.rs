@@ -116,6 +116,7 @@ fn a_language_model_writes_out_of_its_file() -> std::result::Result<(), Box<dyn 
     let model = Model::load(&path)?;
     let answer = model.predict(&["cde\nab"])?.remove(0).to_string();
     assert!(answer.starts_with("cde\nabcde\n"), "{answer:?}");
+    assert_eq!(model.predict(&[" \n"])?, [Answer::Empty]);
     let error = Weigher::new(Checkpoint::load(&path)?, 1).err().map(|e| e.to_string()).unwrap_or_default();
     assert!(error.contains("expected a checkpoint of `classify`"), "{error}");
     std::fs::remove_file(path).ok();

@@ -248,7 +248,7 @@ fn products_of_codes_have_the_same_bits_in_any_program() {
             let value = scope.value(&name).map_err(|e| e.to_string())?;
             checkpoint.tensors.insert(name, value);
         }
-        match checkpoint.quantize() {
+        match checkpoint.quantize(&catalogue()) {
             Ok(found) => case.program = found.program,
             Err(error) if error.to_string().contains("got none") => return Ok(()),
             Err(error) => return Err(error.to_string()),

@@ -31,7 +31,7 @@ pub(crate) fn ranks<T: Send>(size: usize, body: impl Fn(World) -> T + Sync) -> V
 }
 
 /// Runs `body` on each worker of a store in one process, with a shard per worker, and returns the results.
-fn workers<T: Send>(count: usize, body: impl Fn(usize, LocalWorker) -> T + Sync) -> Vec<T> {
+pub(crate) fn workers<T: Send>(count: usize, body: impl Fn(usize, LocalWorker) -> T + Sync) -> Vec<T> {
     let workers = store(count).workers(count, Consistency::Synchronous).unwrap();
     thread::scope(|scope| {
         let run = |(number, worker)| {

@@ -32,6 +32,7 @@ mod precision;
 mod processes;
 mod rate;
 mod refusals;
+mod settled;
 mod sums;
 
 /// Opinions of a few words, some without any: the label says whether a word of the upper half came last.

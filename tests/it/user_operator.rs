@@ -7,7 +7,7 @@ use unpadded::executor::{Executor, Run, Scope};
 use unpadded::layers::{Lstm, init};
 use unpadded::op::{
     Attributes, Backward, CheckCase, Direct, Facts, Float, Forward, Gradient, InferShape, LodEffect, Op,
-    Operand, RowValue, Spec, numbers, testing,
+    Operand, RowValue, Spec, StorageBound, numbers, testing,
 };
 use unpadded::ops::Pool;
 use unpadded::optimizer::{Optimizer, Sgd};
@@ -356,4 +356,108 @@ fn it_stands_among_layers() {
     let h = net.swish(net.lstm(net.centre(x, 1.0), Lstm::new(3)));
     let last = net.centre(net.sequence_pool(h, Pool::Last), 1.0);
     assert_eq!(net.spec(last).unwrap().to_string(), "f32[rows0, 3] lod(0)");
+}
+
+operator! {
+    /// The operator itself, but for a `fault`: it uses a slot that it lacks, or declares a shape without dimensions.
+    struct Faulty = "acme.faulty" { fault: usize }
+    inputs { X = x: one }
+    outputs { OUT = out: one }
+    trait BuildFaulty, ApplyFaulty { fn faulty(&self, x: Var, fault: usize) -> Var; }
+}
+
+/// A slot that the operator lacks.
+const NO: usize = 7;
+
+impl Op for Faulty {
+    fn facts(&self) -> Facts {
+        Facts::sequence_wise(LodEffect::Keeps(if self.fault == 1 { NO } else { Self::X }))
+    }
+
+    fn infer_shape(&self, s: &mut InferShape<'_>) -> Result<()> {
+        let mut spec = s.input(Self::X).clone();
+        match self.fault {
+            2 => spec.shape.clear(),
+            3 => drop(s.input(NO).clone()),
+            4 => s.set(NO, spec.clone()),
+            5 => drop(s.many(NO).to_vec()),
+            6 => drop(s.optional(NO).cloned()),
+            7 => s.same_rows(Self::X, NO)?,
+            8 => drop(s.literal(NO)?),
+            _ => {}
+        }
+        s.set(Self::OUT, spec);
+        Ok(())
+    }
+
+    fn forward(&self, run: &mut Forward<'_>) -> Result<()> {
+        match self.fault {
+            10 => drop(run.input::<f32>(NO)?),
+            11 => drop(run.output::<f32>(NO)?),
+            12 => assert_ne!(run.dtype(NO), DType::F32),
+            13 => assert_eq!(run.input_spec(NO), run.output_spec(NO)),
+            14 => assert_eq!(run.count(NO) + run.output_count(NO), 0),
+            15 => drop(run.sequences(NO)?),
+            16 => assert!(run.rows(NO).is_none() && run.optional::<f32>(NO)?.is_none()),
+            _ => {}
+        }
+        let (x, mut out) = (run.input::<f32>(Self::X)?, run.output::<f32>(Self::OUT)?);
+        out.iter_mut().zip(x.iter()).for_each(|(out, x)| out.copy_from_slice(x));
+        Ok(())
+    }
+
+    fn backward(&self, run: &mut Backward<'_>) -> Result<()> {
+        match self.fault {
+            17 => drop(run.gradient::<f32>(NO)?),
+            18 => drop(run.output_gradient::<f32>(NO)?),
+            19 => drop(run.output::<f32>(NO)?),
+            _ => assert!(!run.wants(NO)),
+        }
+        Ok(())
+    }
+
+    fn stored(&self, _: usize) -> StorageBound {
+        if self.fault == 9 { StorageBound::Least(&[0, NO]) } else { StorageBound::Everything }
+    }
+
+    fn samples() -> Result<Vec<CheckCase>> {
+        Ok(Vec::new())
+    }
+}
+
+#[test]
+fn a_slot_that_it_lacks_is_an_error_that_names_it() {
+    let mut registry = ops::catalogue();
+    registry.add::<Faulty>().unwrap();
+    let value = Variable::from_sequences(&[vec![1.0f32, 2.0], vec![], vec![3.0]]).unwrap();
+    let trained = |fault: usize| -> Result<()> {
+        let net = Builder::with_registry(registry.clone());
+        let x = net.feed("x", DType::F32, &[], 1);
+        net.watch(x);
+        let loss = net.faulty(x, fault).sum();
+        let mut program = net.finish()?;
+        let grads = backward::differentiate(&mut program, &registry, loss.id())?;
+        let mut exe = Executor::new(&program, &registry, &[grads[&x.id()]], 1)?;
+        exe.run(&mut Scope::of(&program)?, &Run::train(&[(x.id(), &value)], 0))
+    };
+    let called = |fault: usize| -> Result<()> {
+        let (attributes, x) = (Attributes::new().with("fault", fault), Operand::batch("x", value.clone()));
+        Direct::of(&registry, "acme.faulty", &attributes, &[x])?.forward().map(drop)
+    };
+    called(0).unwrap();
+    // Fault 20 is that `backward` asks whether the slot is wanted.
+    for fault in 1..=20 {
+        let message = trained(fault).unwrap_err().to_string();
+        assert!(message.starts_with("acme.faulty #") && message.contains(file!()), "{fault}: {message}");
+        let expected = match fault {
+            2 => "shape: expected the rows of its last LoD level first, got f32[] lod(0)",
+            _ => {
+                "slot 7, which the operator uses: expected a variable in a slot of the operator (x, out), got none"
+            }
+        };
+        assert!(message.contains(expected), "{fault}: {message}");
+        if fault < 17 {
+            assert!(called(fault).unwrap_err().to_string().starts_with(expected), "{fault}");
+        }
+    }
 }

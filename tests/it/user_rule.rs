@@ -9,6 +9,7 @@ use unpadded::op::{
     Attributes, Debt, ElementRule, ElementStep, Float, Moment, RuleSettings, settings, testing,
 };
 use unpadded::optimizer::{Optimizer, Options, Schedule, SparseMode, UpdateRule};
+use unpadded::predict::Predictor;
 use unpadded::program::{Append, BlockId, Role};
 use unpadded::store::{Key, KeyValueStore, LocalStore, Rule};
 use unpadded::tensor::{SelectedRows, Storage};
@@ -287,4 +288,65 @@ fn a_settle_of_no_rule_that_waits_is_refused_with_those_that_do() {
         assert!(error.contains(&format!("got {rule}")), "{error}");
     }
     assert!(refused(&ops::catalogue(), "acme.averaged").contains("got acme.averaged"));
+}
+
+/// A checkpoint without a best epoch, some of whose rows still owe moves of a rule of the user's.
+#[test]
+fn a_checkpoint_that_owes_moves_of_the_rule_is_settled_by_the_callers_registry() {
+    let net = Builder::with_registry(registry()).seed(3);
+    let ids = net.feed("ids", DType::I64, &[], 0);
+    let table = net.parameter("table", DType::F32, &[HEIGHT, 16], init::uniform(-1.0, 1.0));
+    let scores = net.lookup(ids, table, None, true).linear(16);
+    let outputs = [("scores".to_owned(), net.name_of(scores))];
+    let loss = scores.tanh().sum();
+    let mut checkpoint = Checkpoint::of(net.finish().unwrap(), outputs);
+    rules()[1].minimize(&mut checkpoint.program, &registry(), loss.id()).unwrap();
+    let program = checkpoint.program.clone();
+    let mut scope = Scope::of(&program).unwrap();
+    let mut executor = Executor::new(&program, &registry(), &[], 1).unwrap();
+    for step in 0..5 {
+        let fed = Variable::dense(ndarray::array![step as i64, 7]);
+        executor.run(&mut scope, &Run::train(&[(ids.id(), &fed)], step)).unwrap();
+    }
+    for (_, kept) in program.vars().filter(|(_, v)| v.persistable) {
+        checkpoint.tensors.insert(kept.name.clone(), scope.value(&kept.name).unwrap());
+    }
+    settle(&program, &registry(), &mut scope, 1).unwrap();
+    let settled = scope.value("table").unwrap();
+    assert_ne!(checkpoint.tensors["table"], settled);
+
+    let fed = Variable::dense(ndarray::Array1::from_iter(0..HEIGHT as i64));
+    let predict = |of: Checkpoint, registry: &Registry| -> Result<Vec<f32>> {
+        let out = Predictor::new(of, registry)?.run(&[("ids", &fed)], &["scores"])?;
+        Ok(out[0].as_slice::<f32>()?.to_vec())
+    };
+    let bare = checkpoint.clone().for_inference(&registry()).unwrap();
+    assert_eq!(bare.tensors["table"], settled);
+    assert_eq!(checkpoint.clone().settled(&registry()).unwrap().tensors["table"], settled);
+    let expected = predict(bare, &ops::catalogue()).unwrap();
+    assert_eq!(predict(checkpoint.clone(), &registry()).unwrap(), expected);
+    let small = predict(checkpoint.clone().quantize(&registry()).unwrap(), &ops::catalogue()).unwrap();
+    assert!(small.iter().zip(&expected).all(|(a, b)| (a - b).abs() < 0.05));
+    let without = ops::catalogue();
+    let mut refused = vec![
+        predict(checkpoint.clone(), &without).unwrap_err(),
+        checkpoint.clone().for_inference(&without).unwrap_err(),
+        checkpoint.clone().settled(&without).unwrap_err(),
+        checkpoint.clone().quantize(&without).unwrap_err(),
+    ];
+    #[cfg(feature = "safetensors")]
+    {
+        use unpadded::formats::safetensors::{Names, export, import};
+        let path =
+            std::env::temp_dir().join(format!("unpadded-user-rule-{}.safetensors", std::process::id()));
+        refused.push(export(&checkpoint, &without, &Names::new(), &path).unwrap_err());
+        export(&checkpoint, &registry(), &Names::new(), &path).unwrap();
+        let mut again = checkpoint.clone();
+        import(&path, &Names::new(), &mut again).unwrap();
+        assert_eq!(again.tensors["table"], settled);
+        std::fs::remove_file(path).unwrap();
+    }
+    for error in refused {
+        assert!(error.to_string().contains("got acme.fading"), "{error}");
+    }
 }

@@ -109,7 +109,7 @@ fn round<L: RecurrentLayer>(kind: &str, name: &str, layer: L) {
 
     // Out again: each tensor has the bits that it had, but for biases that PyTorch has twice.
     let out = path(kind);
-    let written = export(&model, &names(name), &out).unwrap();
+    let written = export(&model, &ops::catalogue(), &names(name), &out).unwrap();
     assert!(written.as_they_are.is_empty(), "{written:?}");
     let (before, after) = (tensors(&fixture(kind)), tensors(&out));
     assert!(before.keys().eq(after.keys()) && before.keys().eq(&written.tensors));
@@ -128,11 +128,11 @@ fn round<L: RecurrentLayer>(kind: &str, name: &str, layer: L) {
     import(&out, &names(name), &mut again).unwrap();
     assert_eq!(again, model);
     let first = fs::read(&out).unwrap();
-    export(&again, &names(name), &out).unwrap();
+    export(&again, &ops::catalogue(), &names(name), &out).unwrap();
     assert_eq!(fs::read(&out).unwrap(), first, "equal weights are equal bytes");
 
     // The same for inference, and in f64.
-    let mut small = started(tagger(layer.clone(), DType::F32)).for_inference().unwrap();
+    let mut small = started(tagger(layer.clone(), DType::F32)).for_inference(&ops::catalogue()).unwrap();
     import(&out, &names(name), &mut small).unwrap();
     assert_eq!(logits(&small), logits(&model));
     let mut wide = tagger(layer, DType::F64);
@@ -163,7 +163,7 @@ fn back_to_pytorch() {
             numbers.iter_mut().for_each(|x| *x = random.below(2001) as f32 / 1000.0 - 1.0);
         }
         let file = place.join(format!("{kind}.safetensors"));
-        export(&model, &names(layer), &file).unwrap();
+        export(&model, &ops::catalogue(), &names(layer), &file).unwrap();
         let said: Vec<f32> = logits(&model).into_iter().map(|x| x as f32).collect();
         let data = said.iter().flat_map(|x| x.to_le_bytes()).collect();
         let said = [("logits".to_owned(), (Dtype::F32, vec![said.len()], data))].into();
@@ -424,7 +424,7 @@ fn a_tied_table_is_there_once_and_matrices_lie_as_pytorch_has_them() {
     h.linear(Linear::tied(&embedding));
     let model = started(Checkpoint::of(net.finish().unwrap(), []));
     let file = path("tied");
-    let written = export(&model, &Names::new(), &file).unwrap();
+    let written = export(&model, &ops::catalogue(), &Names::new(), &file).unwrap();
     let expected = [
         "embedding_0.weight",
         "linear_0.bias",
@@ -453,7 +453,7 @@ fn a_training_starts_from_a_file_and_the_best_epoch_is_written() {
         }
     }
     assert!(!saved.best.is_empty());
-    export(&saved, &Names::new(), &file).unwrap();
+    export(&saved, &ops::catalogue(), &Names::new(), &file).unwrap();
     let all = tensors(&file);
     assert!(floats(&all["linear_0.weight"].2).iter().all(|&x| x == 0.25));
     assert!(all.keys().all(|name| !name.contains("adam")), "{:?}", all.keys());
@@ -461,7 +461,7 @@ fn a_training_starts_from_a_file_and_the_best_epoch_is_written() {
     // Not in the middle of a training, whose optimizer remembers other values.
     let error = import(&file, &Names::new(), &mut saved.clone()).unwrap_err().to_string();
     assert!(error.contains("`Checkpoint::for_inference`"), "{error}");
-    import(&file, &Names::new(), &mut saved.clone().for_inference().unwrap()).unwrap();
+    import(&file, &Names::new(), &mut saved.clone().for_inference(&ops::catalogue()).unwrap()).unwrap();
     let mut fresh = with!(saved, best: BTreeMap::new(), position: Position::default());
     fresh.tensors.remove("linear_0.bias");
     import(&file, &Names::new().without("lstm_0").ignore("lstm_0"), &mut fresh).unwrap();
@@ -479,7 +479,7 @@ fn a_training_starts_from_a_file_and_the_best_epoch_is_written() {
         }
         other.tensors.insert(name, value);
     }
-    export(&other, &Names::new().rename("embedding_0", "words"), &written).unwrap();
+    export(&other, &ops::catalogue(), &Names::new().rename("embedding_0", "words"), &written).unwrap();
     let said = trainer.load_safetensors(&written, &Names::new()).unwrap_err().to_string();
     assert!(
         said.contains("missing: embedding_0.weight") && said.contains("unexpected: words.weight"),
@@ -498,11 +498,24 @@ fn nothing_is_written_that_does_not_fit() {
     let (file, mut model) = (path("kept"), started(tagger(Rnn::new(4), DType::F32)));
     fs::write(&file, "before").unwrap();
     model.tensors.insert("linear_0.bias".into(), Dense::zeros(DType::F32, &[4]).unwrap().into());
-    let said = export(&model, &names("rnn"), &file).unwrap_err().to_string();
+    let said = export(&model, &ops::catalogue(), &names("rnn"), &file).unwrap_err().to_string();
     assert!(said.contains("`linear_0.bias`") && said.contains("f32[4]"), "{said}");
     model.tensors.remove("linear_0.bias");
-    assert!(export(&model, &names("rnn"), &file).unwrap_err().to_string().contains("`linear_0.bias`"));
+    assert!(
+        export(&model, &ops::catalogue(), &names("rnn"), &file)
+            .unwrap_err()
+            .to_string()
+            .contains("`linear_0.bias`")
+    );
     assert_eq!(fs::read(&file).unwrap(), b"before");
     fs::remove_file(file).unwrap();
-    assert!(export(&started(tagger(Rnn::new(4), DType::F32)), &names("rnn"), "no such folder/x").is_err());
+    assert!(
+        export(
+            &started(tagger(Rnn::new(4), DType::F32)),
+            &ops::catalogue(),
+            &names("rnn"),
+            "no such folder/x"
+        )
+        .is_err()
+    );
 }

@@ -8,8 +8,8 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 
 use super::model_choice::ModelChoice;
-use super::outcome::{Ending, Outcome, bad, fresh};
-use super::terminal;
+use super::outcome::{Ending, Outcome, fresh};
+use super::output::print_or_write;
 
 #[derive(Args)]
 #[command(after_help = "\
@@ -45,14 +45,7 @@ impl Graph {
             Format::Svg => draw::svg(&checkpoint.program, self.all),
             Format::Dot => checkpoint.program.dot(),
         };
-        match &self.output {
-            None => terminal::print(drawn)?,
-            Some(path) => {
-                if let Err(e) = std::fs::write(path, drawn) {
-                    return bad(format!("--output {}: {e}", path.display()));
-                }
-            }
-        }
+        print_or_write(self.output.as_deref(), &drawn)?;
         Ok(Ending::Done)
     }
 }

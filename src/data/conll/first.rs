@@ -241,7 +241,7 @@ impl First {
     }
 
     /// Returns whether a blank line is between lines that are not blank.
-    fn has_blocks(&self) -> bool {
+    pub(super) fn has_blocks(&self) -> bool {
         let last = self.lines.iter().rposition(|line| !line.trim().is_empty()).unwrap_or(0);
         self.lines
             .iter()

@@ -121,6 +121,13 @@ impl Columns {
         Ok(Some(Self { brackets: false, ..found }))
     }
 
+    /// Returns whether a file has a header with the names of words and of tags, or blank lines between sentences.
+    pub(in crate::data) fn are_sentences(file: &TextFile, known: KnownColumns<'_>) -> Result<bool> {
+        let names: &[String] = known.like.filter(|like| like.header).map_or(&[], |like| &like.names);
+        let first = First::of(file, ColumnSettings { words: known.words, tags: None, header: None, names })?;
+        Ok(first.header.is_some() || first.has_blocks())
+    }
+
     /// Returns the columns of a file that has only a column of words.
     fn alone(header: Option<Vec<String>>) -> Self {
         Self {

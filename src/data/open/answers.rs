@@ -33,8 +33,8 @@ pub enum AnswerCell {
 pub struct Question {
     /// The number of the record's first line in the file, counted from 1; in Parquet, the number of the row.
     pub line: u64,
-    /// The text to predict for, or the error that explains why the record has no text. For a sentence, the text has one
-    /// word per line.
+    /// The text to predict for, or the error that explains why the record is malformed. For a sentence, the text has one
+    /// word per line. The text is blank if the record has none, such as a table's empty cell.
     pub text: Result<String>,
     /// The lines of the record, preceded by any lines that belong to no record, such as comments.
     pub(super) raw: Vec<Raw>,
@@ -136,6 +136,8 @@ impl AnswerColumns {
                     text.push_str(end);
                 }
                 match form {
+                    // A blank line has no answer.
+                    _ if last.text.trim().is_empty() => text.push_str(&last.text),
                     Form::Json => text.push_str(&self.json(&last.text, answer)),
                     Form::Cells(separator, quotes) => {
                         text.push_str(&last.text);

@@ -2,7 +2,7 @@
 //! the number that it has in the training data.
 
 use super::answers::Form;
-use super::column::{Column, LABEL, SOURCE, TARGET, TOKENS, language, plain};
+use super::column::{Column, LABEL, SOURCE, TARGET, TEXT, TOKENS, language, plain};
 use super::columns::number;
 use super::fields::FieldText;
 use super::guess::{Guess, Task, guess};
@@ -23,6 +23,8 @@ pub(super) struct AnswerPlan {
     pub(super) names: Vec<String>,
     /// Whether the first record is a header with the names of the columns.
     pub(super) header: bool,
+    /// Whether each line is a record, so that a blank line is a record without a text.
+    pub(super) blank: bool,
 }
 
 /// The source of the records to predict for.
@@ -33,14 +35,32 @@ pub(super) enum Source {
     Rows(Vec<String>, FieldText),
 }
 
-/// Returns a field's list of words as a text with one word per line.
+/// Returns the text of a field to answer; null or a blank string is an empty text.
+fn text(object: &fields::Object<'_>, name: &str) -> Result<String, Reason> {
+    match fields::at(object, name) {
+        Some(fields::Value::Null) => Ok(String::new()),
+        Some(fields::Value::Text(text)) => Ok(text.to_string()),
+        _ => fields::text(object, name),
+    }
+}
+
+/// Returns the words of a field as a text: a list of words with one word per line, or a string as one line.
 fn words(object: &fields::Object<'_>, name: &str) -> Result<String, Reason> {
-    joined(&fields::texts(object, name)?)
+    match fields::at(object, name) {
+        Some(fields::Value::Null) => Ok(String::new()),
+        Some(fields::Value::Text(text)) => Ok(one_line(text)),
+        _ => joined(&fields::texts(object, name)?),
+    }
+}
+
+/// Returns a text with spaces in place of line breaks, since a text of several lines has one word per line.
+fn one_line(text: &str) -> String {
+    text.replace(['\n', '\r'], " ")
 }
 
 impl AnswerPlan {
     fn lines(parser: Box<dyn Parser<SentenceWords>>, form: Form) -> Self {
-        Self { source: Source::Lines(parser), form, names: Vec::new(), header: false }
+        Self { source: Source::Lines(parser), form, names: Vec::new(), header: false, blank: false }
     }
 
     /// The plan for a file with one record per line. `text` returns the text of a line, or `None` if the line is no
@@ -50,9 +70,9 @@ impl AnswerPlan {
         Self::lines(Box::new(OneLine(asked)), Form::Cells('\t', false))
     }
 
-    /// The plan for plain text: each line that is not blank is a text.
+    /// The plan for plain text: each line is a text.
     fn plain() -> Self {
-        Self::each(|line| Ok((!line.trim().is_empty()).then(|| line.to_owned())))
+        Self { blank: true, ..Self::each(|line| Ok((!line.trim().is_empty()).then(|| line.to_owned()))) }
     }
 
     /// The plan for an empty file.
@@ -99,8 +119,8 @@ impl AnswerPlan {
                 let mut pair = dictionary::reader(options.stress);
                 Ok(Self::each(move |line| Ok(pair(line)?.map(|pair| pair.source))))
             }
-            FileFormat::JsonLines | FileFormat::Parquet => Self::objects(file, &mut of, &texts, fields::text),
-            _ => Self::table(file, &guess, &mut of, (&texts, label)),
+            FileFormat::JsonLines | FileFormat::Parquet => Self::objects(file, &mut of, &texts, text),
+            _ => Self::table(file, &guess, &mut of, (&texts, label), alone),
         };
         *options = of;
         opened
@@ -114,6 +134,7 @@ impl AnswerPlan {
         guess: &Guess,
         options: &mut ReadOptions,
         (texts, label): (&[Column<'_>], Column<'_>),
+        make: fn(String) -> SentenceWords,
     ) -> Result<Self> {
         let told = options.told.clone().unwrap_or_default();
         let is_set = !told.text.is_empty() || told.source.is_some();
@@ -159,10 +180,11 @@ impl AnswerPlan {
         keep(options, texts, table.names());
         let (separator, quotes) = table.writes();
         Ok(Self {
-            source: Source::Lines(table.texts(texts.len(), alone)),
+            source: Source::Lines(table.texts(texts.len(), make)),
             form: Form::Cells(separator, quotes),
             names: table.header(file)?,
             header: table.has_header(),
+            blank: table.width() == 1 && !table.has_header() && !quotes,
         })
     }
 
@@ -199,7 +221,7 @@ impl AnswerPlan {
         #[cfg(feature = "parquet")]
         if format == FileFormat::Parquet {
             let (source, form) = (Source::Rows(picked.names, make), Form::Json);
-            return Ok(Self { source, form, names, header: false });
+            return Ok(Self { source, form, names, header: false, blank: false });
         }
         let Some(elements) = picked.in_lines() else {
             let expected =
@@ -213,27 +235,41 @@ impl AnswerPlan {
                 .map(|object| fields::text_in(&object, &wanted, make, pair).map(alone))
                 .transpose()
         };
-        Ok(Self { source: Source::Lines(Box::new(OneLine(asked))), form: Form::Json, names, header })
+        let source = Source::Lines(Box::new(OneLine(asked)));
+        Ok(Self { source, form: Form::Json, names, header, blank: false })
     }
 
-    /// The plan for sentences of words, with or without tags.
+    /// The plan for sentences of words, with or without tags, and for texts, whose words spaces separate.
     pub(super) fn words(file: &TextFile, options: &mut ReadOptions) -> Result<Self> {
-        let told = options.told.as_ref().and_then(|told| told.format);
-        let guess = guess(file, &ReadOptions { format: None, ..options.clone() }, Task::Tagged)?;
+        let told = options.told.clone().unwrap_or_default();
+        let guess = guess(file, &ReadOptions { format: told.format, ..options.clone() }, Task::ToTag)?;
+        let like = options.columns.take();
         options.format = Some(guess.format);
         if matches!(guess.format, FileFormat::JsonLines | FileFormat::Parquet) {
-            let given = options.tokens.clone();
+            let given = options.tokens.take();
             let wanted = Column { what: "tokens", given: given.as_deref(), known: TOKENS };
-            return Self::objects(file, options, &[wanted], words);
+            let of_lists = Self::objects(file, options, &[wanted], words);
+            let texts = Column { what: "text", given: None, known: TEXT };
+            return match of_lists {
+                Err(_) if told.tokens.is_none() => Self::objects(file, options, &[texts], words),
+                plan => plan,
+            };
+        }
+        if guess.format == FileFormat::Plain {
+            return Ok(Self::plain());
         }
         let named = by_ending(&file.name()) == Some(FileFormat::Columns);
-        let like = options.columns.take();
-        let told_words = options.told.as_ref().and_then(|told| told.tokens.clone());
         let known = KnownColumns {
             like: like.as_deref(),
-            words: told_words.as_deref(),
-            columns: named || told == Some(FileFormat::Columns),
+            words: told.tokens.as_deref(),
+            columns: told.format == Some(FileFormat::Columns) || (named && told.format.is_none()),
         };
+        if !known.columns
+            && let Some(plan) = Self::texts_to_tag(file, &guess, options, known)?
+        {
+            return Ok(plan);
+        }
+        options.format = Some(FileFormat::Columns);
         let Some(columns) = Columns::of_words(file, known)? else {
             options.format = Some(FileFormat::Plain);
             let note = "one text per line; for one word per line, let the file name end with `.conll`";
@@ -244,8 +280,71 @@ impl AnswerPlan {
         let names = columns.titles();
         let names = names.into_iter().chain(intents(file)?).collect();
         let form = Form::Columns(columns.clone());
-        Ok(Self { source: Source::Lines(columns.asked()), form, names, header: false })
+        Ok(Self { source: Source::Lines(columns.asked()), form, names, header: false, blank: false })
     }
+
+    /// The plan for a table with a column of texts to tag; `None` for a file with one word or one text per line. A
+    /// file without the name or the setting of a table is a table if its header names the texts, or if tabs separate
+    /// its columns and one column has several words in most cells.
+    fn texts_to_tag(
+        file: &TextFile,
+        guess: &Guess,
+        options: &mut ReadOptions,
+        known: KnownColumns<'_>,
+    ) -> Result<Option<Self>> {
+        let (mut told, mut guess) = (options.told.clone().unwrap_or_default(), guess.clone());
+        let is_open = guess.format == FileFormat::Columns;
+        guess.format = if is_open { FileFormat::Tsv } else { guess.format };
+        let is_set = told.format.is_some() || told.separator.is_some() || guess.format == FileFormat::Csv;
+        let mut of =
+            ReadOptions { format: Some(guess.format), header: told.header, tokens: None, ..options.clone() };
+        let rows = table::Table::first_rows(file, guess.format, &of)?;
+        let (width, running) = (rows.first().map_or(0, Vec::len), running(&rows));
+        let mut text = Column { what: "text", given: known.words, known: TEXT };
+        let header = by_header(&file.name(), &rows, &text, of.header)?.map(|(name, _)| name);
+        let header = header.filter(|_| width > 1 || !is_open);
+        let at = header.as_ref().and_then(|name| rows.first()?.iter().position(|cell| cell.trim() == name));
+        // A name of a column does not occur again below: the first word of a sentence may be a known name, too.
+        let again = |(at, cell): (usize, &String)| rows.iter().skip(1).any(|row| row.get(at) == Some(cell));
+        let is_named = || rows.first().is_some_and(|first| !first.iter().enumerate().any(again));
+        let is_table = is_set
+            || at.is_some_and(|at| running.contains(&at))
+            || (width > 1
+                && if at.is_some() { is_named() } else { !running.is_empty() && has_tabs(file)? }
+                && !Columns::are_sentences(file, known)?);
+        if !is_table {
+            return Ok(None);
+        }
+        let number = running.first().map(|at| (at + 1).to_string());
+        if at.is_none() && known.words.is_none() && width > 1 {
+            if running.len() != 1 {
+                let what = format!("column of the texts in file `{}`", file.name());
+                let expected = "a header with a known name, such as `text`, or one column with several words per cell: set `data.text` to the name or the number (from 1) of the column";
+                let got = format!("{} such columns of {width}", running.len());
+                return Err(Error::of(ErrorKind::Format, what, expected, got));
+            }
+            text.given = number.as_deref();
+        }
+        told.text = known.words.map(str::to_owned).into_iter().collect();
+        of.told = Some(told);
+        let label = Column { what: "label", given: None, known: LABEL };
+        let plan = Self::table(file, &guess, &mut of, (&[text], label), |text| alone(one_line(&text)))?;
+        *options = of;
+        Ok(Some(plan))
+    }
+}
+
+/// Returns whether there are tabs in the first lines.
+fn has_tabs(file: &TextFile) -> Result<bool> {
+    let line = |line: &str| Ok(line.contains('\t').then_some(()));
+    Ok(file.first_records(OneLine(line))?.next().is_some())
+}
+
+/// Returns the columns that have several words in at least half of the records, counted from 0.
+fn running(rows: &[Vec<String>]) -> Vec<usize> {
+    let several = |cell: &String| cell.split_whitespace().nth(1).is_some();
+    let count = |at: usize| rows.iter().filter(|row| row.get(at).is_some_and(several)).count();
+    (0..rows.first().map_or(0, Vec::len)).filter(|&at| count(at) * 2 >= rows.len()).collect()
 }
 
 fn alone(text: String) -> SentenceWords {

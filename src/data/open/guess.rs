@@ -15,6 +15,8 @@ pub(super) enum Task {
     Labelled,
     Pairs,
     Tagged,
+    /// Texts or sentences whose words get tags: tables of texts, words with or without tags, or plain text.
+    ToTag,
     Plain,
 }
 
@@ -26,6 +28,7 @@ impl Task {
             Self::Labelled => &[Tsv, Csv, JsonLines, Parquet, Trees, FastText],
             Self::Pairs => &[Tsv, Csv, JsonLines, Parquet, Dictionary],
             Self::Tagged => &[Columns, JsonLines, Parquet],
+            Self::ToTag => &[Columns, Plain, Tsv, Csv, JsonLines, Parquet],
             Self::Plain => &[Plain, Tsv, Csv, JsonLines, Parquet],
         }
     }
@@ -35,6 +38,7 @@ impl Task {
             Self::Labelled => "labelled texts",
             Self::Pairs => "pairs of texts",
             Self::Tagged => "tagged texts",
+            Self::ToTag => "texts to tag",
             Self::Plain => "plain text",
         }
     }
@@ -153,7 +157,7 @@ fn by_lines(file: &TextFile, task: Task) -> Result<(FileFormat, &'static str)> {
     rows::texts(file, task.name())?;
     // A file without records is not an error here: the reader of the records reports it.
     match task {
-        Task::Tagged => Ok((FileFormat::Columns, "it is a file and not JSON")),
+        Task::Tagged | Task::ToTag => Ok((FileFormat::Columns, "it is a file and not JSON")),
         Task::Labelled if all(&fasttext::labelled) => {
             Ok((FileFormat::FastText, "its lines begin with `__label__`"))
         }

@@ -25,7 +25,7 @@ pub enum QuestionKind {
     Text,
     /// A source text, which may have a target.
     Source,
-    /// Words, which may have tags.
+    /// Words, which may have tags; or a text, whose words spaces separate.
     Words,
     /// Numbered features, which may have a label.
     Row,
@@ -88,6 +88,8 @@ struct OfLines {
     end: &'static str,
     /// Whether the file begins with a byte order mark; the output then begins with one, too.
     marked: bool,
+    /// Whether a blank line is a record without a text.
+    blank: bool,
 }
 
 /// The output for the answers.
@@ -148,7 +150,7 @@ impl Questions {
                 AnswerPlan::texts(&file, &mut options, Task::Pairs)?
             }
         };
-        let AnswerPlan { source, form, names, header } = opened;
+        let AnswerPlan { source, form, names, header, blank } = opened;
         let records = match source {
             Source::Lines(parser) => {
                 options.encoded_as(&file);
@@ -165,6 +167,7 @@ impl Questions {
                     raw: Vec::new(),
                     end: "\n",
                     marked: false,
+                    blank,
                 }))
             }
             #[cfg(feature = "parquet")]
@@ -198,6 +201,11 @@ impl Questions {
             #[cfg(feature = "parquet")]
             Records::Rows(rows) => Some(rows.share()),
         }
+    }
+
+    /// Returns whether the records of words ([`QuestionKind::Words`]) are texts in a column or field of their own.
+    pub(crate) fn are_to_tag(&self) -> bool {
+        !self.read_as.text.is_empty()
     }
 
     /// Returns whether the output consists of lines of text; `false` for a Parquet file, which gives Parquet output.
@@ -362,6 +370,7 @@ impl OfLines {
             };
             let (text, words, header) = match outcome {
                 Ok(None) if ended => return Ok(None),
+                Ok(None) if self.blank && self.begun.is_none() => (Ok(String::new()), Vec::new(), None),
                 Ok(None) => continue,
                 Ok(Some(SentenceWords { text, words, header })) => (Ok(text), words, header),
                 Err(reason) => {

@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 
-use super::column::{Column, Empty, TEXT, missing_text};
+use super::column::{Column, Empty, TEXT};
 use super::columns::{ColumnChoice, Columns, number};
 use super::options::{FileFormat, ReadOptions};
 use super::paths::by_ending;
@@ -541,21 +541,10 @@ impl Table {
 
     /// Returns a parser that makes one text of the first `count` wanted columns of each row, including the header.
     pub(super) fn texts<R: 'static>(&self, count: usize, make: fn(String) -> R) -> Box<dyn Parser<R>> {
-        let (ColumnChoice { columns, names, .. }, pair) = (self.picked.clone(), self.empty.pair);
+        let columns = self.picked.columns.clone();
         let make = move |mut row: Vec<String>| {
             let cell = |&column: &usize| row.get_mut(column).map(std::mem::take).unwrap_or_default();
-            let cells: Vec<String> = columns.iter().take(count).map(cell).collect();
-            let empty: Vec<bool> = cells.iter().map(|cell| cell.trim().is_empty()).collect();
-            match missing_text(&empty, pair) {
-                Some(place) => Err(Reason {
-                    expected: format!(
-                        "something in column `{}`",
-                        names.get(place).map_or("", String::as_str)
-                    ),
-                    got: "nothing: fill the cell, or remove the record".to_owned(),
-                }),
-                None => Ok(make(of_columns(cells))),
-            }
+            Ok(make(of_columns(columns.iter().take(count).map(cell).collect())))
         };
         // Maximum size of a record in bytes. After a quotation mark that is never closed, at most this many bytes are
         // read a second time.

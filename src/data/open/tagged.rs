@@ -52,6 +52,11 @@ fn of_file(mut file: TextFile, all: &mut ReadOptions, several: bool) -> Result<O
         format @ (FileFormat::JsonLines | FileFormat::Parquet) => Objects::of(&file, format, options)
             .map(|objects| Box::new(move |file: &TextFile| objects.records(file)) as _),
         _ => {
+            if let Some(separator) = options.separator {
+                let what = format!("separator (`data.separator` in a config) of file `{}`", file.name());
+                let expected = "none, since tabs or spaces separate the columns of words and tags";
+                return Err(Error::of(ErrorKind::Format, what, expected, format!("{separator:?}")));
+            }
             let [words, tags] = [&options.tokens, &options.tags].map(Option::as_deref);
             let columns = Columns::of(&file, words, tags, options.header, options.columns.as_deref());
             columns.map(|columns| {

@@ -46,10 +46,8 @@ pub(crate) fn compile(
     nexts: &[VarId],
 ) -> Result<Plan> {
     program.validate()?;
-    program.check_steps()?;
     let needed = live(program, wanted)?;
     program.check_shapes(registry, &needed)?;
-    program.check_order(&needed)?;
     let rewritten = rewrite(program, registry, wanted, nexts)?;
     let source = source::Source::new(&rewritten, registry, wanted, nexts)?;
     // The plan lists the losses, because the executor checks that they are finite before the updates.

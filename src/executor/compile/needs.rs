@@ -8,6 +8,7 @@ use crate::executor::plan::{
 };
 use crate::operator::context::OperandPosition;
 use crate::operator::keys::RowKey;
+use crate::operator::memory::Own;
 use crate::operator::{BlockId, CallSlot, Extent, LevelId, MatrixUnit, Pass, Spec, StorageBound};
 use crate::program::Role;
 use crate::tensor::StorageKind;
@@ -241,7 +242,8 @@ impl<'p> Counting<'p> {
         for (at, &(of, _)) in memory.scratch.iter().enumerate() {
             // A scratch value may have several vectors.
             let vector = memory.scratch[..at].iter().filter(|(before, _)| *before == of).count();
-            need.scratch.push(known.iter().position(|known| *known == (of, vector)).unwrap_or_else(|| {
+            let shared = known.iter().position(|known| *known == (of, vector) && of != TypeId::of::<Own>());
+            need.scratch.push(shared.unwrap_or_else(|| {
                 known.push((of, vector));
                 known.len() - 1
             }));

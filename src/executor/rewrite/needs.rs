@@ -65,12 +65,18 @@ pub(crate) fn live(program: &Program, wanted: &[VarId]) -> Result<Vec<usize>> {
         }
         needed.insert(id);
     }
-    let mut live = Vec::new();
+    let (mut live, mut written) = (Vec::new(), HashSet::new());
     for (number, op) in program.root().ops.iter().enumerate().rev() {
         if op.role == Role::Update || op.writes().any(|v| needed.contains(&v)) {
             needed.extend(op.reads());
+            written.extend(op.writes());
             live.push(number);
         }
+    }
+    if let Some(&id) = wanted.iter().find(|id| program.var(**id).role.is_computed() && !written.contains(id))
+    {
+        let error = Error::of(ErrorKind::Program, "wanted variable", "an operator that computes it", "none");
+        return Err(error.variable(&program.var(id).name));
     }
     live.reverse();
     Ok(live)

@@ -28,7 +28,7 @@
 //! use unpadded::executor::Scope;
 //! use unpadded::formats::safetensors::{self, Names};
 //! use unpadded::layers::{Embedding, Lstm, Stacked};
-//! use unpadded::{Builder, DType};
+//! use unpadded::{Builder, DType, ops};
 //! let net = Builder::new();
 //! let words = net.feed("words", DType::I64, &[], 1);
 //! let states = words.embedding(Embedding::new(50, 8)).stacked(Stacked::new(Lstm::new(4), 2).bidirectional());
@@ -43,7 +43,7 @@
 //! // class Tagger(nn.Module): self.words = nn.Embedding(50, 8); self.encoder = nn.LSTM(8, 4, 2, bidirectional=True); …
 //! let names = Names::new().rename("embedding_0", "words").rename("lstm_0", "encoder").rename("linear_0", "out");
 //! let path = std::env::temp_dir().join(format!("unpadded-doc-{}.safetensors", std::process::id()));
-//! let written = safetensors::export(&model, &names, &path)?;
+//! let written = safetensors::export(&model, &ops::catalogue(), &names, &path)?;
 //! assert!(written.tensors.contains(&"encoder.weight_hh_l1_reverse".to_owned()));
 //!
 //! let mut other = model.clone();

@@ -15,6 +15,7 @@ use super::names::{Entry, Names, parameters};
 use crate::checkpoint::{Checkpoint, Purpose};
 use crate::error::{AtCaller, Error, ErrorKind, Result};
 use crate::layers::turned;
+use crate::operator::Registry;
 use crate::tensor::{Dense, Storage};
 use crate::wire::Target;
 
@@ -31,14 +32,19 @@ pub struct ExportReport {
 /// Exports the parameters of a checkpoint, in their own dtypes: the parameters of the best epoch if the checkpoint has
 /// them, else the current parameters. If the export fails, an existing file is not changed. Two exports of equal
 /// weights write the same bytes. The metadata in the file is `format: pt` (which other libraries require) and the
-/// version of this crate.
+/// version of this crate. `registry` has the update rule of the training, whose postponed updates are applied.
 ///
 /// # Errors
-/// Fails if a parameter has no value in the checkpoint or is row-sparse, if a name is invalid ([`Names::table`]), or if
-/// the file cannot be written.
+/// Fails if a parameter has no value in the checkpoint or is row-sparse, if a name is invalid ([`Names::table`]), if
+/// `registry` lacks the update rule, or if the file cannot be written.
 #[track_caller]
-pub fn export(checkpoint: &Checkpoint, names: &Names, path: impl AsRef<Path>) -> Result<ExportReport> {
-    export_file(checkpoint, names, path.as_ref()).at_caller()
+pub fn export(
+    checkpoint: &Checkpoint,
+    registry: &Registry,
+    names: &Names,
+    path: impl AsRef<Path>,
+) -> Result<ExportReport> {
+    export_file(checkpoint, registry, names, path.as_ref()).at_caller()
 }
 
 /// The header of a safetensors file, which is written as JSON.
@@ -50,11 +56,13 @@ struct Head<'a> {
     tensors: BTreeMap<&'a str, TensorInfo>,
 }
 
-fn export_file(checkpoint: &Checkpoint, names: &Names, path: &Path) -> Result<ExportReport> {
-    let checkpoint = match checkpoint.predicts_as_it_is() {
-        true => Cow::Borrowed(checkpoint),
-        false => Cow::Owned(checkpoint.clone().predicting()?),
-    };
+fn export_file(
+    checkpoint: &Checkpoint,
+    registry: &Registry,
+    names: &Names,
+    path: &Path,
+) -> Result<ExportReport> {
+    let checkpoint = checkpoint.predicting_copy(registry)?;
     checkpoint.check_whole("checkpoint to export")?;
     let value = |name: &str| checkpoint.best.get(name).or_else(|| checkpoint.tensors.get(name));
     let mut all = parameters(&checkpoint.program);

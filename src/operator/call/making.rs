@@ -53,7 +53,9 @@ impl Direct {
         let operands = lender.finish();
         let call = self.call(&wiring);
         let mut run = NewLevels { call, operands, offsets: &mut offsets };
-        self.op.levels(&mut run).map_err(|e| e.of_sample(|row| self.sample(row)))?;
+        let outcome = self.op.levels(&mut run);
+        let outcome = wiring.checked(self.op.signature(), outcome);
+        outcome.map_err(|e| e.of_sample(|row| self.sample(row)))?;
         Ok(offsets)
     }
 }

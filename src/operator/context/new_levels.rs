@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use super::{Call, OperandPosition, RunFacts, Sequences, another, held};
+use super::{Call, OperandPosition, RunFacts, Sequences, another, held, name_of};
 use crate::error::{AtCaller, Error, Result};
 use crate::kernels::View;
 use crate::kernels::arena::{Operands, Plain};

@@ -2,7 +2,7 @@
 
 use arrayvec::ArrayVec;
 
-use super::{Backward, Call, Forward, OperandPosition};
+use super::{Backward, Call, Forward, OperandPosition, name_of};
 use crate::error::{AtCaller, Error, ErrorKind, Result};
 use crate::kernels::Assign;
 use crate::operator::entries::{CsrBuffer, PooledStorage};
@@ -22,7 +22,7 @@ macro_rules! pooled_methods {
 
             /// Returns the selected rows of variable `k` of input slot `slot`; `None` if the variable has another storage.
             pub fn rows_at(&self, slot: usize, k: usize) -> Option<&RowBuffer> {
-                self.pooled(self.call.wiring.inputs[slot].get(k)?)?.rows()
+                self.pooled(self.call.wiring.slot(&self.call.wiring.inputs, slot).get(k)?)?.rows()
             }
 
             /// Returns the sparse matrix (csr or coo) in input slot `slot`; `None` if the input has another storage.
@@ -32,12 +32,12 @@ macro_rules! pooled_methods {
 
             /// Returns the sparse matrix of variable `k` of input slot `slot`; `None` if the variable has another storage.
             pub fn csr_at(&self, slot: usize, k: usize) -> Option<&CsrBuffer> {
-                self.pooled(self.call.wiring.inputs[slot].get(k)?)?.csr()
+                self.pooled(self.call.wiring.slot(&self.call.wiring.inputs, slot).get(k)?)?.csr()
             }
 
             /// Returns the row-sparse parameter in input slot `slot`; `None` if the input is no row-sparse parameter.
             pub fn table(&self, slot: usize) -> Option<&RowTable> {
-                self.pooled(self.call.wiring.inputs[slot].first()?)?.table()
+                self.pooled(self.call.wiring.slot(&self.call.wiring.inputs, slot).first()?)?.table()
             }
 
             fn pooled(&self, place: &OperandPosition) -> Option<&PooledStorage> {
@@ -110,8 +110,10 @@ impl Forward<'_> {
         tables: &[usize],
     ) -> Result<(&RowBuffer, ArrayVec<&mut RowTable, MOST_TABLES>)> {
         let Call { wiring, signature, .. } = &self.call;
-        let rows_at = wiring.inputs[rows].first().copied().unwrap_or(OperandPosition::Absent);
-        let at = |slot: usize| wiring.outputs[slot].first().copied().unwrap_or(OperandPosition::Absent);
+        let rows_at = wiring.slot(&wiring.inputs, rows).first().copied().unwrap_or(OperandPosition::Absent);
+        let at = |slot: usize| {
+            wiring.slot(&wiring.outputs, slot).first().copied().unwrap_or(OperandPosition::Absent)
+        };
         let mut found_rows = None;
         let mut found: ArrayVec<Option<&mut RowTable>, MOST_TABLES> = tables.iter().map(|_| None).collect();
         // Each operand has its own position in the pool, so the loop finds each operand once.
@@ -126,8 +128,8 @@ impl Forward<'_> {
         let missing = found.iter().position(Option::is_none);
         let (Some(found_rows), None) = (found_rows, missing) else {
             return Err(match missing {
-                Some(k) => no_table(signature.outputs[tables[k]].name),
-                None => other_storage(signature.inputs[rows].name),
+                Some(k) => no_table(name_of(signature.outputs, tables[k])),
+                None => other_storage(name_of(signature.inputs, rows)),
             })
             .at_caller();
         };
@@ -135,12 +137,18 @@ impl Forward<'_> {
     }
 
     fn lend_output(&mut self, slot: usize) -> Result<(usize, PooledStorage)> {
-        let place = self.call.wiring.outputs[slot].first().copied().unwrap_or(OperandPosition::Absent);
+        let place = self
+            .call
+            .wiring
+            .slot(&self.call.wiring.outputs, slot)
+            .first()
+            .copied()
+            .unwrap_or(OperandPosition::Absent);
         self.lend(place).ok_or_else(|| self.output_stored_otherwise(slot))
     }
 
     fn output_stored_otherwise(&self, slot: usize) -> Error {
-        other_storage(self.call.signature.outputs[slot].name)
+        other_storage(name_of(self.call.signature.outputs, slot))
     }
 }
 
@@ -173,30 +181,30 @@ fn other_storage(slot: &str) -> Error {
 impl Backward<'_> {
     /// Returns the forward value of output slot `slot` if it is a sparse matrix; `None` if the output has another storage.
     pub fn output_csr(&self, slot: usize) -> Option<&CsrBuffer> {
-        self.pooled(self.call.wiring.outputs[slot].first()?)?.csr()
+        self.pooled(self.call.wiring.slot(&self.call.wiring.outputs, slot).first()?)?.csr()
     }
 
     /// Returns the forward value of output slot `slot` if it is selected rows; `None` if the output has another storage.
     pub fn output_rows(&self, slot: usize) -> Option<&RowBuffer> {
-        self.pooled(self.call.wiring.outputs[slot].first()?)?.rows()
+        self.pooled(self.call.wiring.slot(&self.call.wiring.outputs, slot).first()?)?.rows()
     }
 
     /// Returns the gradient of output slot `slot`, if the output is a sparse matrix. The gradient has the output's entries, in
     /// the same order. Returns `None` if no gradient reaches the output.
     pub fn output_gradient_csr(&self, slot: usize) -> Option<&CsrBuffer> {
-        self.pooled(self.call.wiring.output_gradients[slot].first()?)?.csr()
+        self.pooled(self.call.wiring.slot(&self.call.wiring.output_gradients, slot).first()?)?.csr()
     }
 
     /// Returns the gradient of output slot `slot`, if the output is selected rows. The gradient has the output's rows, in the
     /// same order. Returns `None` if no gradient reaches the output.
     pub fn output_gradient_rows(&self, slot: usize) -> Option<&RowBuffer> {
-        self.pooled(self.call.wiring.output_gradients[slot].first()?)?.rows()
+        self.pooled(self.call.wiring.slot(&self.call.wiring.output_gradients, slot).first()?)?.rows()
     }
 
     /// Returns the buffer for a gradient that is stored as selected rows, although its input is dense, and whether `backward`
     /// must overwrite the buffer or append rows. Returns `None` if the gradient is not needed or has another storage.
     pub fn gradient_rows(&mut self, slot: usize) -> Option<(&mut RowBuffer, Assign)> {
-        match self.call.wiring.input_gradients[slot].first() {
+        match self.call.wiring.slot(&self.call.wiring.input_gradients, slot).first() {
             Some(&(OperandPosition::Pooled(i), assign)) => {
                 self.pool.get_mut(i)?.rows_mut().map(|rows| (rows, assign))
             }
@@ -218,7 +226,10 @@ impl Backward<'_> {
         k: usize,
         fill: impl FnOnce(&Self, &mut [T], Assign) -> Result<()>,
     ) -> Result<bool> {
-        let Some(&(place, assign)) = self.call.wiring.input_gradients[slot].get(k) else { return Ok(false) };
+        let Some(&(place, assign)) = self.call.wiring.slot(&self.call.wiring.input_gradients, slot).get(k)
+        else {
+            return Ok(false);
+        };
         let Some((place, mut gradient)) = self.lend(place) else { return Ok(false) };
         let outcome =
             self.zeroed::<T>((slot, k), &mut gradient, assign).and_then(|to| fill(self, to, assign));
@@ -235,8 +246,9 @@ impl Backward<'_> {
         gradient: &'g mut PooledStorage,
         assign: Assign,
     ) -> Result<&'g mut [T]> {
-        let of = self.call.wiring.inputs[slot].get(k).and_then(|place| self.pooled(place));
-        let of = of.ok_or_else(|| other_storage(self.call.signature.inputs[slot].name))?;
+        let of =
+            self.call.wiring.slot(&self.call.wiring.inputs, slot).get(k).and_then(|place| self.pooled(place));
+        let of = of.ok_or_else(|| other_storage(name_of(self.call.signature.inputs, slot)))?;
         if assign == Assign::Write || gradient.numbers() != of.numbers() {
             gradient.zeros_at::<T>(of)?;
         }

@@ -179,8 +179,8 @@ pub mod parts {
         engine::update(run, &Erased::<R, N>(of))
     }
 
-    pub fn memory(sizes: &CallSizes<'_>) -> CallMemory {
-        engine::memory(sizes)
+    pub fn memory<R: ElementRule<N>, const N: usize>(of: &R, sizes: &CallSizes<'_>) -> CallMemory {
+        engine::memory(sizes, of.horizon())
     }
 
     pub fn settle<R: ElementRule<N>, const N: usize>(of: &R, run: &mut Forward<'_>) -> Result<()> {
@@ -347,7 +347,7 @@ macro_rules! update_rule {
             }
 
             fn memory(&self, sizes: &$crate::op::CallSizes<'_>) -> $crate::op::CallMemory {
-                $crate::op::update_parts::memory(sizes)
+                $crate::op::update_parts::memory::<_, { Self::FIELDS.len() }>(self, sizes)
             }
 
             fn settle(&self, run: &mut $crate::op::Forward<'_>) -> $crate::Result<()> {

@@ -10,7 +10,7 @@
 use arrayvec::ArrayVec;
 
 use super::block::{AHEAD, BLOCK, Block, Gradients, Kernel, Rows, Rule};
-use super::owed::{History, Ledger, Moment, RowDebt, SWEEP};
+use super::owed::{History, Ledger, Moment, RowDebt, SWEEP, grown};
 use super::rule::{GRAD, HISTORY, KEPT, RATE, scalar};
 use crate::error::{Error, Result};
 use crate::kernels::{Float, RowMerge, View, ViewMut, join, lengthen};
@@ -64,11 +64,23 @@ impl<T> MergedRows<T> {
 }
 
 /// Returns the memory that an update needs in addition to its operands: the merged rows of a gradient that is selected
-/// rows.
-pub(in crate::ops) fn memory(sizes: &CallSizes<'_>) -> CallMemory {
+/// rows, and the memory for missed updates. `horizon` is the horizon of the rule.
+pub(in crate::ops) fn memory(sizes: &CallSizes<'_>, horizon: usize) -> CallMemory {
     let (table, rows) = (sizes.input(GRAD), sizes.stored(GRAD));
-    with_float!(sizes.dtype(GRAD), T => Ok(MergedRows::<T>::memory::<Scratch<T>>(rows, table)))
-        .unwrap_or_default()
+    let memory = with_float!(sizes.dtype(GRAD), T => Ok(MergedRows::<T>::memory::<Scratch<T>>(rows, table)))
+        .unwrap_or_default();
+    match sizes.count(HISTORY) {
+        0 => memory,
+        _ => Debts::memory(memory, 0, rows.min(table.0)).own(Ledger::bytes(horizon, table.0)),
+    }
+}
+
+/// Returns the memory that the operator `settle` needs in addition to its operands. It settles the rows of `ids` ids, or all
+/// rows of a table of `height` rows.
+pub(in crate::ops) fn settle_memory(ids: Option<usize>, height: usize) -> CallMemory {
+    let read = ids.map_or(0, |ids| ids.saturating_add(height.div_ceil(SWEEP)));
+    let due = if ids.is_some() { read.min(height) } else { height.min(SWEEP) };
+    Debts::memory(CallMemory::default().bounded(true), read, due)
 }
 
 /// Applies a rule to the outputs of an update operator. A dense gradient updates all rows. A gradient of selected rows updates
@@ -248,6 +260,15 @@ struct Debts {
 }
 
 impl Debts {
+    /// Adds the memory of the lists for `read` rows that are read and `due` rows that missed updates.
+    fn memory(memory: CallMemory, read: usize, due: usize) -> CallMemory {
+        memory
+            .scratch::<Self>(grown::<i64>(read))
+            .scratch::<Self>(read.saturating_mul(RowMerge::BYTES_PER_ROW))
+            .scratch::<Self>(grown::<i64>(due))
+            .scratch::<Self>(grown::<usize>(due))
+    }
+
     /// Applies the missed updates of the rows in `rows`, which must ascend.
     fn settle<T: RowValue>(
         &mut self,
@@ -284,7 +305,7 @@ impl Debts {
             self.ledgers.len() - 1
         });
         let ledger = &mut self.ledgers[place].1;
-        ledger.prepare(rule, history, most);
+        ledger.prepare(rule, history, (most, tables[0].rows()));
         let mut at_once = true;
         for &gap in &self.gaps {
             at_once &= ledger.learn(rule, history, gap);

@@ -93,6 +93,9 @@ pub(in crate::ops) trait DeferredRule: Send + Sync {
     fn copied(&self) -> Box<dyn Any + Send>;
 }
 
+/// An upper bound for the number of parts of a [`Ledger`], with room for the growth of their list.
+const PARTS: usize = 256;
+
 /// The combined effect of the last n updates, for each possible gap n (number of missed updates of a row). The memory is used
 /// again at the next update.
 pub(in crate::ops) struct Ledger {
@@ -100,9 +103,11 @@ pub(in crate::ops) struct Ledger {
     recent: Vec<Moves>,
     /// At index n, the factor by which weight decay multiplies a parameter over the last n updates.
     kept: Vec<f64>,
-    /// For gaps longer than the horizon h, at index u mod [`KEPT`]: the index u of the first missed update, and the combined
-    /// effect of the h updates from u on.
-    first: Vec<Option<(u64, Moves)>>,
+    /// For gaps longer than the horizon h: the index u of the first missed update, and the combined effect of the h updates
+    /// from u on.
+    first: Vec<(u64, Moves)>,
+    /// At index u mod [`KEPT`]: one more than the position in `first` of the entry for u; 0 if there is none.
+    places: Vec<u16>,
     /// The index of the first update of each part; the parts are ranges that together cover the first [`KEPT`] updates.
     parts: Vec<u64>,
     /// The combined effect of the updates of each part. The outer `None` means that the effect is not computed yet. The
@@ -119,12 +124,34 @@ impl Default for Ledger {
         // correction of the moments hardly changes within a part.
         let next = |at: &u64| Some(at + (at / 20).max(1)).filter(|&at| at <= KEPT as u64);
         let parts: Vec<u64> = std::iter::successors(Some(0), next).collect();
+        debug_assert!(parts.len() <= PARTS, "{} parts", parts.len());
         let of_parts = vec![None; parts.len() - 1];
-        Self { recent: vec![], kept: vec![], first: vec![], parts, of_parts, count: 0, mark: 0.0 }
+        Self {
+            recent: vec![],
+            kept: vec![],
+            first: vec![],
+            places: vec![],
+            parts,
+            of_parts,
+            count: 0,
+            mark: 0.0,
+        }
     }
 }
 
 impl Ledger {
+    /// Returns the maximum size in bytes of the ledger of a rule with a horizon of `horizon`, for a table of `height` rows.
+    pub(in crate::ops) fn bytes(horizon: usize, height: usize) -> usize {
+        let horizon = horizon.min(SWEEP);
+        let starts = if (1..SWEEP).contains(&horizon) { 2 * height.min(SWEEP) } else { 0 };
+        let grown =
+            [grown::<Moves>(horizon + 1), grown::<f64>(SWEEP - horizon + 1), grown::<(u64, Moves)>(starts)];
+        // A vector that grows exists twice, until its values are copied; only one grows at a time.
+        let twice = grown.iter().max().map_or(0, |largest| largest / 2);
+        let of_parts = PARTS * (size_of::<u64>() + size_of::<Option<Option<Moves>>>());
+        grown.iter().sum::<usize>() + twice + KEPT * size_of::<u16>() + of_parts
+    }
+
     /// Clears the combined effects, unless they were computed for this history at an earlier update.
     fn follow(&mut self, history: History<'_>) {
         let (before, count) = (self.count, history.count());
@@ -133,15 +160,36 @@ impl Ledger {
             && (before..count).fold(self.mark, |mark, update| marked(mark, history.at(update)))
                 == history.mark();
         if !goes_on {
-            self.first.clear();
+            self.forget();
             self.of_parts.fill(None);
         }
         (self.count, self.mark) = (count, history.mark());
     }
 
-    /// Computes the combined effect of the last n updates, for every n up to `most`.
-    pub(in crate::ops) fn prepare(&mut self, rule: &dyn DeferredRule, history: History<'_>, most: usize) {
+    fn forget(&mut self) {
+        self.first.clear();
+        self.places.fill(0);
+    }
+
+    /// Returns the combined effect of the updates from `start` on, if `first` has it.
+    fn since(&self, start: u64) -> Option<&Moves> {
+        let place = *self.places.get((start % KEPT as u64) as usize)?;
+        let (of, moves) = self.first.get(usize::from(place).checked_sub(1)?)?;
+        (*of == start).then_some(moves)
+    }
+
+    /// Computes the combined effect of the last n updates, for every n up to `most`. The table has `height` rows.
+    pub(in crate::ops) fn prepare(
+        &mut self,
+        rule: &dyn DeferredRule,
+        history: History<'_>,
+        (most, height): (usize, usize),
+    ) {
         self.follow(history);
+        // The rows have at most `height` first missed updates, so that some entries belong to no row any more.
+        if self.first.len() > height.min(SWEEP) {
+            self.forget();
+        }
         let horizon = rule.horizon().min(KEPT);
         self.recent.clear();
         self.recent.push(rule.none());
@@ -170,13 +218,19 @@ impl Ledger {
         let start = self.count - gap as u64;
         // With a horizon of 0, the state never moves the parameter, so no updates are combined.
         if gap >= self.recent.len() && self.recent.len() > 1 {
-            if self.first.is_empty() {
-                self.first.resize(KEPT, None);
-            }
-            let place = &mut self.first[(start % KEPT as u64) as usize];
-            if place.is_none_or(|(of, _)| of != start) {
+            if self.since(start).is_none() {
                 let end = start + (self.recent.len() - 1) as u64;
-                *place = Some((start, moves_of(rule, history, start..end)));
+                let entry = (start, moves_of(rule, history, start..end));
+                self.places.resize(KEPT, 0);
+                let place = &mut self.places[(start % KEPT as u64) as usize];
+                match usize::from(*place) {
+                    0 => {
+                        self.first.push(entry);
+                        // `KEPT` is below the largest u16.
+                        *place = self.first.len() as u16;
+                    }
+                    known => self.first[known - 1] = entry,
+                }
             }
         }
         if rule.is_known(self.of(gap).moves) {
@@ -225,12 +279,17 @@ impl Ledger {
         let rest = gap - horizon;
         let owed = |moves| RowDebt { moves, updates: horizon, rest, kept: self.kept[rest] };
         let start = self.count - gap as u64;
-        match self.first.get((start % KEPT as u64) as usize) {
+        match self.since(start) {
             _ if horizon == 0 => owed(&self.recent[0]),
-            Some(Some((of, moves))) if *of == start => owed(moves),
-            _ => unreachable!("a gap of {gap} that was not learnt"),
+            Some(moves) => owed(moves),
+            None => unreachable!("a gap of {gap} that was not learnt"),
         }
     }
+}
+
+/// Returns the maximum size in bytes of a vector that has grown to `count` values.
+pub(in crate::ops) fn grown<T>(count: usize) -> usize {
+    count.checked_next_power_of_two().unwrap_or(count).saturating_mul(size_of::<T>())
 }
 
 /// Returns the combined effect of the updates in a range.

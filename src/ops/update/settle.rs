@@ -11,8 +11,8 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::operator;
 use crate::operator::attributes::Attribute;
 use crate::operator::{
-    Arity, Attributes, CheckCase, DENSE_OR_CSR, Declaration, Facts, Forward, InferShape, Literal, LodEffect,
-    Op, Operators, Spec,
+    Arity, Attributes, CallMemory, CallSizes, CheckCase, DENSE_OR_CSR, Declaration, Facts, Forward,
+    InferShape, Literal, LodEffect, Op, Operators, Spec,
 };
 use crate::ops::lookup::ids::ids;
 use crate::tensor::{DType, Variable};
@@ -191,6 +191,13 @@ impl Op for Settle {
 
     fn forward(&self, run: &mut Forward<'_>) -> Result<()> {
         self.rule.found()?.settle(run)
+    }
+
+    fn memory(&self, sizes: &CallSizes<'_>) -> CallMemory {
+        let (rows, width) = sizes.input(Self::IDS);
+        let ids = rows.saturating_mul(width).max(sizes.stored(Self::IDS));
+        let height = self.shape.first().copied().unwrap_or(0);
+        engine::settle_memory((sizes.count(Self::IDS) > 0).then_some(ids), height)
     }
 
     #[cfg(feature = "testing")]

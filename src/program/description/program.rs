@@ -311,10 +311,6 @@ impl Program {
             infer(&*op, InputSlots { specs: &specs, literals: &literals }, self.top(block), phase)?
         };
         let stop = !groups.iter().flatten().any(|&v| !self.var(v).stop_gradient);
-        for spec in outputs.iter().flatten() {
-            check_inner_extents(spec)?;
-            spec.check_size()?;
-        }
         self.levels = levels;
         let mut written = Vec::new();
         for (slot, specs) in signature.outputs.iter().zip(outputs) {
@@ -419,14 +415,6 @@ impl Program {
             .flat_map(|b| &b.ops)
             .filter_map(|op| op.step.as_deref())
             .any(|s| s.block == step && s.gradient.as_ref().is_some_and(|g| g.block == gradient))
-    }
-}
-
-/// Checks that every dimension of a spec except the first (the number of rows) is known before a run.
-pub(super) fn check_inner_extents(spec: &Spec) -> Result<()> {
-    match spec.shape.iter().skip(1).find(|e| e.known().is_none()) {
-        Some(extent) => Err(Error::new("shape", "known dimensions after the first", extent.to_string())),
-        None => Ok(()),
     }
 }
 

@@ -1,9 +1,9 @@
 //! Validation: checks a program that comes from a file or a user, before other code reads the program.
 //!
 //! After [`Program::validate`], printing, comparing and saving a program is safe. All variable, block and level numbers exist,
-//! sizes do not overflow, and blocks are nested correctly. A compiler requires three more checks. [`Program::check_steps`]: every
-//! step block is run by one `recurrent`, which describes the step block correctly. [`Program::check_shapes`]: every operator's
-//! shape rule gives the shapes that the program declares. [`Program::check_order`]: no variable is read before it is written.
+//! sizes do not overflow, and blocks are nested correctly. Every step block is run by one `recurrent`, which describes the step
+//! block correctly, and no variable is read before it is written. A compiler, which knows the operators, requires one more check.
+//! [`Program::check_shapes`]: every slot has its variables, and every shape rule gives the shapes that the program declares.
 
 mod order;
 
@@ -11,7 +11,7 @@ use std::collections::{HashMap, HashSet};
 
 use super::language::RECURRENT;
 use super::op_desc::{OpDesc, Role, SlotVars, StepDesc, StepGradient, VarPair};
-use super::program::{Block, Program, check_inner_extents, malformed};
+use super::program::{Block, Program, malformed};
 use super::var_desc::{VarDesc, VarRole, grad_name};
 use crate::error::{AtCaller, Place, Result};
 use crate::operator::extent::{BlockId, Extent, LevelId, Levels, MAX_LEVELS, Spec, VarId, rows_of_step};
@@ -26,7 +26,7 @@ const MAX_DEPTH: usize = 64;
 
 impl Program {
     /// Checks a program that comes from a file or a user. All variable, block and level numbers must exist, names must be
-    /// unique, and blocks must be nested correctly.
+    /// unique, blocks must be nested correctly, and operators must read only what is written before.
     ///
     /// # Errors
     /// Fails with the first rule that the program breaks.
@@ -66,15 +66,16 @@ impl Program {
         for (i, block) in self.blocks.iter().enumerate() {
             block.ops.iter().try_for_each(|op| self.op_fits(op, BlockId(i as u32)))?;
         }
-        self.check_carried()
+        self.check_carried()?;
+        self.check_steps()?;
+        self.computed().map(drop)
     }
 
-    /// Checks every step block of a validated program: one `recurrent` runs the step block, and its variables belong to the right
-    /// blocks.
+    /// Checks every step block: one `recurrent` runs the step block, and its variables belong to the right blocks.
     ///
     /// # Errors
     /// Fails with the first rule that a step block breaks.
-    pub(crate) fn check_steps(&self) -> Result<()> {
+    fn check_steps(&self) -> Result<()> {
         let runs = Runs::of(self);
         for op in self.blocks.iter().flat_map(|b| &b.ops) {
             let Some(step) = op.step.as_deref() else { continue };
@@ -126,17 +127,11 @@ impl Program {
         }
         let Some(spec) = desc.spec() else { return Ok(()) };
         spec.lod.iter().try_for_each(|&l| self.has_level(l))?;
-        check_inner_extents(spec)?;
+        spec.check_layout()?;
         match spec.shape.first() {
             Some(&Extent::Rows(l)) => self.has_level(l)?,
             Some(&Extent::Alive(b)) => drop(self.has_block(b)?),
             _ => {}
-        }
-        if spec.lod.last().is_some_and(|&l| spec.shape.first() != Some(&Extent::Rows(l))) {
-            return Err(malformed("shape", "the rows of its last LoD level first", spec.to_string()));
-        }
-        if spec.lod.is_empty() && matches!(spec.shape.first(), Some(Extent::Rows(_))) {
-            return Err(malformed("LoD", "the level that counts its rows", spec.to_string()));
         }
         if desc.role == VarRole::Feed && matches!(spec.shape.first(), Some(Extent::Data(_))) {
             return Err(malformed(
@@ -148,7 +143,7 @@ impl Program {
         if desc.block.0 == 0 && matches!(spec.shape.first(), Some(Extent::Alive(_))) {
             return Err(malformed("shape", "rows that exist outside of step blocks", spec.to_string()));
         }
-        spec.check_size()
+        Ok(())
     }
 
     fn op_fits(&self, op: &OpDesc, block: BlockId) -> Result<()> {
@@ -520,8 +515,7 @@ impl Program {
     }
 }
 
-/// Returns whether a declared spec equals the spec `given` that a shape rule computed. LoD levels that the shape rule created
-/// have numbers from `fresh` on.
+/// Returns whether a declared spec equals the spec `given` of a shape rule. New levels have numbers from `fresh` on.
 fn same_spec(declared: &Spec, given: &Spec, fresh: u32, named: &mut Vec<(LevelId, LevelId)>) -> bool {
     let mut same = |d: LevelId, g: LevelId| {
         if g.0 < fresh {

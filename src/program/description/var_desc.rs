@@ -92,7 +92,7 @@ named!(
 
 impl VarRole {
     /// Returns whether an operator computes a variable of this role.
-    pub(in crate::program) fn is_computed(self) -> bool {
+    pub(crate) fn is_computed(self) -> bool {
         matches!(self, VarRole::Computed | VarRole::Carried)
     }
 }

@@ -26,7 +26,7 @@ impl Program {
     /// ```
     ///
     /// # Errors
-    /// Fails if an output is no variable of the root block, or if only gradients or updates compute the output.
+    /// Fails if an output is no variable of the root block, or if no forward operator computes the output.
     #[track_caller]
     pub fn inference(&self, outputs: &[VarId]) -> Result<Self> {
         let mut needed: HashSet<VarId> = HashSet::new();
@@ -48,8 +48,13 @@ impl Program {
                     format!("`{}`", self.shown(id)),
                 ));
             };
-            if !desc.persistable && made.get(&id) == Some(&(false, true)) {
-                let got = "a value that training computes";
+            let forward = made.get(&id).map(|&(forward, _)| forward);
+            if !desc.persistable && !forward.unwrap_or(!desc.role.is_computed()) {
+                let got = if forward.is_some() {
+                    "a value that training computes"
+                } else {
+                    "one that no operator computes"
+                };
                 return Err(malformed("output", "a forward value", got).variable(&desc.name));
             }
             needed.insert(id);

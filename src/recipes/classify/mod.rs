@@ -7,6 +7,7 @@ mod reader;
 mod scores;
 mod thresholds;
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -36,6 +37,7 @@ use network::NUMBER;
 use objective::{Labels, Objective, labels_in};
 use reader::{CHARACTERS, CharacterCounts, SEPARATOR, TextColumns, WORDS};
 pub(super) use reader::{FIRST, Reader};
+use thresholds::Thresholds;
 pub(super) use thresholds::finished;
 
 /// The parameters with a row or a column per entry of a vocabulary. The function `prepare` uses the first two entries
@@ -127,9 +129,7 @@ fn reading(config: &Config, options: ReadOptions) -> ReadOptions {
 struct Classifier {
     reader: Reader,
     learnt: Objective,
-    /// The threshold of each label: the answer has all labels with a probability of at least their threshold. The list
-    /// is empty unless a text may have several labels.
-    thresholds: Vec<f32>,
+    thresholds: Thresholds,
     others: Vec<OtherClassifier>,
 }
 
@@ -157,7 +157,7 @@ impl Classifier {
     fn of(predictor: &Predictor) -> Result<Self> {
         let config = predictor.note(CONFIG).map_or_else(|| Ok(Config::default()), Config::from_toml)?;
         let (reader, learnt) = (Reader::of(predictor, &config)?, Objective::of(predictor, &config)?);
-        let thresholds = thresholds::of(predictor, &learnt)?;
+        let thresholds = Thresholds::of(predictor, &learnt)?;
         Ok(Self { reader, learnt, thresholds, others: Vec::new() })
     }
 
@@ -196,11 +196,6 @@ impl Classifier {
         };
         let values = floats(found.next())?.unwrap_or_default();
         Ok(Outputs { values, attention: floats(found.next())?, width })
-    }
-
-    /// Returns one bool per label: whether the probability of the label is at least the threshold of the label.
-    fn given(&self, row: &[f32]) -> Vec<bool> {
-        row.iter().zip(&self.thresholds).map(|(p, threshold)| p >= threshold).collect()
     }
 
     fn files(&self, config: &Config, predictor: &Predictor, path: &str) -> Result<LabelledFiles> {
@@ -290,9 +285,10 @@ impl TrainedModel for Classifier {
             Objective::Labels(known, _) => {
                 // The file to score may have another label separator than the training files.
                 let separator = &config.data.label_separator;
+                let thresholds = self.thresholds.by(config.decoding.threshold)?;
                 let mut scores = scores::LabelSets::new(known, separator);
                 parts(&mut |number, text, row| {
-                    let given = self.given(row);
+                    let given = given(row, &thresholds);
                     scores.add(&text.label, || place(number, text), tokens(&text.text), row, &given);
                     let found: Vec<&str> = self.names(&given);
                     let (truth, found) =
@@ -335,10 +331,7 @@ impl TrainedModel for Classifier {
             (Objective::Number, Objective::Number) => vec![0],
             _ => return wrong("a classifier with another target"),
         };
-        let models = self.others.len() as f32 + 2.0;
-        for (mean, &place) in self.thresholds.iter_mut().zip(&places) {
-            *mean += (classifier.thresholds.get(place).copied().unwrap_or(*mean) - *mean) / models;
-        }
+        self.thresholds.join(&classifier.thresholds, &places, self.others.len() as f32 + 2.0);
         self.others.push(OtherClassifier { classifier, predictor: other, places });
         Ok(())
     }
@@ -353,7 +346,13 @@ impl TrainedModel for Classifier {
         Some(Query { asking: QuestionKind::Text, columns: COLUMNS, adds })
     }
 
-    fn answers(&self, predictor: &Predictor, texts: &[&str], _: &DecodingConfig) -> Result<Vec<Answer>> {
+    fn answers(
+        &self,
+        predictor: &Predictor,
+        texts: &[&str],
+        decoding: &DecodingConfig,
+    ) -> Result<Vec<Answer>> {
+        let thresholds = self.thresholds.by(decoding.threshold)?;
         let Outputs { values, attention, width } = self.found(predictor, texts)?;
         let mut weights = attention.iter().flatten();
         let answer = |(row, text): (&[f32], &&str)| -> Result<Answer> {
@@ -366,7 +365,7 @@ impl TrainedModel for Classifier {
                 Objective::Labels(known, separator) => {
                     let all: Vec<(String, f32)> =
                         known.tokens().map(str::to_owned).zip(row.iter().copied()).collect();
-                    let given = self.given(row);
+                    let given = given(row, &thresholds);
                     let of = all
                         .iter()
                         .zip(given)
@@ -386,6 +385,11 @@ impl Classifier {
         let known = self.learnt.labels().into_iter().flat_map(Vocabulary::tokens);
         known.zip(given).filter(|(_, given)| **given).map(|(label, _)| label).collect()
     }
+}
+
+/// Returns one bool per label: whether the probability of the label is at least the threshold of the label.
+fn given(row: &[f32], thresholds: &[f32]) -> Vec<bool> {
+    row.iter().zip(thresholds).map(|(p, threshold)| p >= threshold).collect()
 }
 
 /// Adds the location of a text in its file to an error about the text, if the location is known.
@@ -443,8 +447,14 @@ fn prepare(config: &Config, paths: Paths) -> Result<Preparation> {
         text: text.text.clone(),
         truth: Objective::truth(config.data.target, &text.label, separator),
     };
+    let mut positives = BTreeMap::new();
     let mut measured = |text: &LabelledText| {
         held_out.add(|| case(text));
+        if config.data.target == Target::Labels {
+            for label in labels_in(&text.label, separator) {
+                *positives.entry(label.to_owned()).or_default() += 1;
+            }
+        }
         cut.tokens(&text.text).for_each(|token| tokens.add(&token));
     };
     let specials: &[&str] = match parts.columns() {
@@ -493,9 +503,14 @@ fn prepare(config: &Config, paths: Paths) -> Result<Preparation> {
     let of_memory = train.said_of_memory(&of_train, memory).into_iter().chain(of_memory);
     let others = others.and_then(|of| read_otherwise(&of.name(), of.read_as(), train.read_as()));
     let steps = net::steps(config, lengths.len());
-    let (trainer, metric) = network::network(config, &reader, (&learnt, &weights), from.below(), steps)?;
+    let (threshold, said_of_threshold) = thresholds::rule(config, &learnt, &positives);
+    let learning = (&learnt, &weights, threshold);
+    let (trainer, metric) = network::network(config, &reader, learning, from.below(), steps)?;
     let mut trainer =
         trainer.note(CUT, reader.cut.name()).note(READ_AS, train.read_as().clone().phrases(false).to_note());
+    if said_of_threshold.is_some() {
+        trainer = trainer.note(thresholds::RULE, threshold.to_string());
+    }
     let of = match (&learnt, learnt.labels()) {
         (_, Some(labels)) => format!(" of {} labels", labels.len()),
         _ => format!(" with numbers of mean {:.4} and deviation {:.4}", weights.mean, weights.deviation),
@@ -508,8 +523,13 @@ fn prepare(config: &Config, paths: Paths) -> Result<Preparation> {
         held_out.count
     )];
     said.extend(hint);
-    let rate = config.label_smoothing();
+    said.extend(said_of_threshold);
+    // `eval` prints the loss without these, so a line for people states the difference.
+    let (rate, gamma, weighted) =
+        (config.label_smoothing(), config.training.focal, !config.training.class_weights.is_empty());
     said.extend((rate > 0.0).then(|| format!("loss is with label smoothing of {rate}")));
+    said.extend((gamma > 0.0).then(|| format!("loss is focal, with the exponent {gamma}")));
+    said.extend(weighted.then(|| "loss is with class weights".to_owned()));
     said.extend(read_as(train.read_as()));
     said.extend(train.read_as().doubt().map(|doubt| format!("warning: {doubt}")));
     said.extend(others);

@@ -5,7 +5,7 @@ use super::reader::{CHARACTERS, FIRST, Reader, SECOND, WORDS};
 use crate::data::Vocabulary;
 use crate::error::Result;
 use crate::layers::{Linear, init};
-use crate::metrics::{Accuracy, Average, F1, LabelSetF1, MeanError};
+use crate::metrics::{Accuracy, Average, F1, LabelSetF1, LabelThreshold, MeanError};
 use crate::ops::{BinaryCrossEntropy, CrossEntropy, FocalLoss};
 use crate::program::{Builder, Var};
 use crate::recipes::config::Config;
@@ -25,11 +25,12 @@ const CLASS_WEIGHTS: &str = "class_weights";
 /// A small number that is added to the argument of a logarithm, so that the argument is never 0.
 const LEAST: f64 = 1e-6;
 
-/// Builds the network and returns its trainer; `steps` is the number of training steps in all epochs.
+/// Builds the network and returns its trainer; `steps` is the number of training steps in all epochs, and `threshold` is the
+/// threshold of several labels.
 pub(super) fn network(
     config: &Config,
     reader: &Reader,
-    (learnt, weights): (&Objective, &Weights),
+    (learnt, weights, threshold): (&Objective, &Weights, LabelThreshold),
     below: Option<&ModelConfig>,
     steps: usize,
 ) -> Result<(Trainer, &'static str)> {
@@ -71,7 +72,8 @@ pub(super) fn network(
             };
             let (loss, probabilities) = (losses.mean(), logits.sigmoid());
             let trainer = net::trainer(net, loss, config, steps)?.output(PROBABILITIES, probabilities);
-            (trainer.metric(LabelSetF1::new(logits, targets)), "micro F1")
+            let f1 = LabelSetF1::of_probabilities(probabilities, targets, labels.len(), threshold);
+            (trainer.metric(f1), "micro F1")
         }
         Objective::Number => {
             let number = net.feed(LABEL, DType::F32, &[], 0);

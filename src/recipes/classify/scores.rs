@@ -110,9 +110,9 @@ impl<'a> LabelSets<'a> {
     /// Returns the evaluation over all scored texts.
     pub(super) fn end(self, said: Vec<String>) -> Evaluation {
         let figures: [(&'static str, Unit, FigureFn); 3] = [
-            ("micro F1", Unit::Share, |x| f1(x.get(..3).unwrap_or_default())),
-            ("exact match", Unit::Share, |x| ratio(x[EXACT], x[SETS])),
-            ("macro F1", Unit::Share, macro_f1),
+            ("micro F1", Unit::Share, FigureFn::Of(|x| f1(x.get(..3).unwrap_or_default()))),
+            ("exact match", Unit::Share, FigureFn::Share(EXACT, SETS)),
+            ("macro F1", Unit::Share, FigureFn::Of(macro_f1)),
         ];
         let few = self.labels.len() <= MOST_LABELS;
         let row = |(name, [right, support, found]): (&str, [u64; 3])| ScoreRow {
@@ -190,8 +190,8 @@ impl Numbers {
     /// Returns the evaluation over all scored texts.
     pub(super) fn end(self, said: Vec<String>) -> Evaluation {
         let figures: [(&'static str, Unit, FigureFn); 2] = [
-            ("mean squared error", Unit::Number, |x| ratio(x[SQUARED], x[TEXTS])),
-            ("mean absolute error", Unit::Number, |x| ratio(x[ABSOLUTE], x[TEXTS])),
+            ("mean squared error", Unit::Number, FigureFn::Of(|x| ratio(x[SQUARED], x[TEXTS]))),
+            ("mean absolute error", Unit::Number, FigureFn::Of(|x| ratio(x[ABSOLUTE], x[TEXTS]))),
         ];
         let [truth, found] = &self.pairs;
         let (spearman, pearson) = (pearson(&ranks(truth), &ranks(found)), pearson(truth, found));

@@ -158,11 +158,17 @@ fn one_at_a_time_holds_a_file_by_whatever_path() {
         drop(hard);
         drop(held);
         assert_eq!(names(&folder), ["hard", "here", "link", "x", "y"]); // no lock file stays
-        // If the lock file cannot be opened, the target works without a lock.
-        std::os::unix::fs::symlink("nowhere", folder.join(".x.lock")).unwrap();
-        let free = lock(&x).unwrap();
-        assert!(free.lock.is_none());
-        free.write(|w| w.write_section("a", b"newer")).unwrap();
+        // No lock is taken through a link, or through what is no file.
+        let made = |to: &str| std::os::unix::fs::symlink(to, folder.join(".x.lock")).unwrap();
+        for to in ["nowhere", "hard", "."] {
+            made(to);
+            let error = lock(&x).err().expect("it was locked through a link").to_string();
+            assert!(error.contains(".x.lock`, or none, got a symbolic link: remove it"), "{error}");
+            fs::remove_file(folder.join(".x.lock")).unwrap();
+        }
+        let _socket = std::os::unix::net::UnixListener::bind(folder.join(".x.lock")).unwrap();
+        let error = lock(&x).err().expect("a pipe was locked").to_string();
+        assert!(error.contains("or none, got a folder, a pipe or a device"), "{error}");
     }
     fs::remove_dir_all(&folder).unwrap();
 }

@@ -13,7 +13,7 @@ use unpadded::parallel::{World, threads};
 use unpadded::predict::{CtcBeam, Predictor, Sampling};
 use unpadded::tensor::Dense;
 use unpadded::train::{Trainer, Until};
-use unpadded::{Builder, DType, Lod, Registry, Variable, ops};
+use unpadded::{Builder, DType, Lod, Program, Registry, Variable, ops};
 
 use super::Calls;
 use crate::trained;
@@ -74,16 +74,16 @@ pub(super) fn calls(calls: &mut Calls) {
         use unpadded::formats::safetensors::{self, Names};
         let names = Names::new().rename("nothing", "something");
         calls.at("Names::table", || names.table(&checkpoint.program));
-        calls.at("write::export", || safetensors::export(&checkpoint, &names, &file));
+        calls.at("write::export", || safetensors::export(&checkpoint, &ops::catalogue(), &names, &file));
         calls.at("read::import", || safetensors::import(&file, &names, &mut Checkpoint::default()));
         calls.at("Trainer::load_safetensors", || trainer().load_safetensors("\0", &Names::new()));
     }
     let none = Checkpoint::default();
     calls.at("Trainer::load_fitting_parameters", || trainer().load_fitting_parameters(&none));
-    calls.at("Checkpoint::for_inference", || none.clone().for_inference());
-    calls.at("Checkpoint::quantize", || none.quantize());
+    calls.at("Checkpoint::for_inference", || none.clone().for_inference(&ops::catalogue()));
+    calls.at("Checkpoint::quantize", || none.quantize(&ops::catalogue()));
     let owing = Checkpoint::of(super::programs::owing(), []);
-    calls.at("Checkpoint::settled", || owing.settled());
+    calls.at("Checkpoint::settled", || owing.settled(&ops::catalogue()));
     calls.at("Trainer::set_parameter", || trainer().set_parameter("bias", array![1.0f32]));
     calls.at("Trainer::set_parameter", || trainer().set_parameter("linear_0.bias", array![1.0f32]));
 
@@ -102,6 +102,19 @@ pub(super) fn calls(calls: &mut Calls) {
     scope.set(&name, Dense::from(array![1i64])).unwrap();
 
     calls.at("Predictor::load", || Predictor::load("no such folder/x").map(drop));
+    // A file that is no checkpoint, for everything that loads one.
+    let text = path("caller_lines_text");
+    std::fs::write(&text, "a text that is no checkpoint, and long enough to be one\n").unwrap();
+    calls.at("Checkpoint::load", || Checkpoint::load(&text));
+    calls.at("Program::load", || Program::load(&text));
+    calls.at("Predictor::load", || Predictor::load(&text).map(drop));
+    calls.at("Predictor::load_with", || Predictor::load_with(&text, &Registry::empty()).map(drop));
+    calls.at("Model::load", || unpadded::recipes::Model::load(&text).map(drop));
+    calls.at("Trainer::resume", || trainer().resume(&text));
+    calls.at("Trainer::resume_if", || trainer().resume_if(&text));
+    #[cfg(feature = "safetensors")]
+    calls.at("Trainer::load_safetensors", || trainer().load_safetensors(&text, &Default::default()));
+    std::fs::remove_file(text).unwrap();
     calls.at("Predictor::load_with", || Predictor::load_with(&file, &Registry::empty()).map(drop));
     calls.at("Predictor::new", || Predictor::new(broken, &ops::catalogue()).map(drop));
     let none = with!(checkpoint.clone(), outputs: BTreeMap::new());

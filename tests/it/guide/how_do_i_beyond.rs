@@ -18,12 +18,12 @@ fn export_to_pytorch() -> unpadded::Result<()> {
         .map(|ending| std::env::temp_dir().join(format!("unpadded-guide-export-{}.{ending}", std::process::id())));
     trainer.save(&checkpoint)?;
     use unpadded::checkpoint::Checkpoint;
-    use unpadded::formats::safetensors::{self, Names};
+    use unpadded::{formats::safetensors::{self, Names}, ops};
     let (from, to) = ("tagger.ckpt", "tagger.safetensors");
     let (from, to) = (&checkpoint, &path);
-    let model = Checkpoint::load(from)?.for_inference()?;
+    let model = Checkpoint::load(from)?.for_inference(&ops::catalogue())?;
     let names = Names::new().rename("embedding_0", "words").rename("lstm_0", "encoder").rename("linear_0", "out");
-    let written = safetensors::export(&model, &names, to)?;
+    let written = safetensors::export(&model, &ops::catalogue(), &names, to)?;
     assert!(written.tensors.contains(&"encoder.weight_ih_l0".to_owned()));
     [from, to].map(std::fs::remove_file).into_iter().collect::<Result<(), _>>()?;
     Ok(())
@@ -41,7 +41,7 @@ fn quantize_a_model_to_int8() -> unpadded::Result<()> {
     let mut trainer = Trainer::new(net, loss, &Adam::new(1e-2))?.output("logits", logits).progress(Progress::Quiet);
     trainer.fit(&data, &data, Until::Epochs(1))?;
     let model = trainer.for_inference()?;
-    let small = model.clone().quantize()?;
+    let small = model.clone().quantize(&ops::catalogue())?;
     let [whole, quantized] = [&model, &small].map(|model| Predictor::new(model.clone(), &ops::catalogue()));
     let [scores, scores_of_small] = [whole?.evaluate(&data)?, quantized?.evaluate(&data)?];
     assert!((scores.loss() - scores_of_small.loss()).abs() < 0.01);
@@ -68,7 +68,7 @@ fn import_from_pytorch() -> unpadded::Result<()> {
     let path = "encoder.safetensors";
     let path = &std::env::temp_dir().join(format!("unpadded-guide-import-{}.safetensors", std::process::id()));
     let names = Names::new().rename("lstm_0", "encoder.rnn").rename("linear_0", "head");
-    safetensors::export(&written, &names, path)?;
+    safetensors::export(&written, &unpadded::ops::catalogue(), &names, path)?;
     let mut trainer = Trainer::new(net, loss, &Adam::new(1e-3).lazy())?;
     trainer = trainer.progress(Progress::Quiet);
     // `without` leaves a layer as it started, `ignore` leaves out what only the file has.

@@ -311,7 +311,7 @@ fn carried_states_of_parts_are_saved_after_an_error() {
 }
 
 /// Batches as they are, each with its own number.
-struct Made(Vec<Vec<(String, unpadded::Variable)>>);
+pub(super) struct Made(pub(super) Vec<Vec<(String, unpadded::Variable)>>);
 
 impl Data for Made {
     fn batches(&self, _: Option<u64>, from: u64) -> Result<Batches> {

@@ -7,6 +7,8 @@ use super::*;
 use crate::data::TaggedText;
 use crate::data::{AnswerCell, Question, QuestionKind, Questions};
 
+mod texts;
+
 /// An output that the test can read.
 #[derive(Clone, Default)]
 struct Sink(Arc<Mutex<Vec<u8>>>);
@@ -100,7 +102,7 @@ fn tables_keep_their_columns_and_quotation_marks() {
     // Each line is a text, whatever columns the training data had.
     let (text, asked) = read("a fine film\n\ndull\n", "d.txt", QuestionKind::Text, &numbers);
     assert_eq!(text, "a fine film\ta,b\t0.5\n\ndull\ta,b\t0.5\n");
-    assert_eq!(asked, ["1: a fine film", "3: dull"]);
+    assert_eq!(asked, ["1: a fine film", "2: ", "3: dull"]);
     let (text, asked) =
         read("Go.\tVa !\nRun!\tCours !\n", "e.tsv", QuestionKind::Source, &ReadOptions::new());
     assert_eq!((text.lines().next(), &asked[1][..]), (Some("Go.\tVa !\ta,b\t0.5"), "2: Run!"));
@@ -475,6 +477,9 @@ fn parquet_keeps_its_columns_and_gets_more() {
             }
         }
     }
+    let [texts, to_tag] = [QuestionKind::Text, QuestionKind::Words]
+        .map(|asking| of_parquet("reviews", asking, &["tags"]).1.concat().replace(['\n', '\r'], " "));
+    assert_eq!(texts, to_tag);
     let (bytes, texts) = of_parquet("tagged_texts", QuestionKind::Words, &["tags"]);
     let files = Files::new("to-parquet-tags", &[("a.parquet", &bytes)]);
     let options = ReadOptions::new().tokens("tokens").tags("predicted_tags");

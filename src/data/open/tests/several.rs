@@ -156,7 +156,7 @@ fn a_text_may_lack_some_of_its_columns() {
         let questions = Questions::open(files.at(name), &of_names(), QuestionKind::Text).unwrap();
         assert_eq!(asked(questions)[..3], ["\tb", "c\t", "d\te"], "{name}");
     }
-    // Both texts of a pair must have content, also in files to predict for.
+    // Both texts of a pair must have content. In files to predict for, a text may be null or blank, but its field is there.
     let pair = of_names().pair(true);
     let said = files.said(open(&files, "a.csv", &pair));
     assert!(said.starts_with("a.csv:2: expected something in column `premise`, got nothing"), "{said}");
@@ -168,8 +168,8 @@ fn a_text_may_lack_some_of_its_columns() {
     let questions =
         Questions::open(files.at("a.jsonl"), &ReadOptions::new().or_note(note).unwrap(), QuestionKind::Text);
     let found = asked(questions.unwrap());
-    assert!(found[0].contains("expected a field `premise`") && found[1].contains("got null"), "{found:?}");
-    assert_eq!(found[2], "d\te");
+    assert!(found[0].contains("expected a field `premise`"), "{found:?}");
+    assert_eq!(found[1..3], ["c\t", "d\te"]);
 }
 
 #[test]
@@ -324,10 +324,7 @@ fn questions_are_texts_of_the_same_columns() {
         let (said, found) = read("a.csv", options);
         assert!(said.starts_with("`csv`, text in `premise` and `hypothesis`; line 1 is a header"), "{said}");
         assert_eq!((&*found[0], &*found[2]), ("a\tb 1", "e\tf"));
-        assert!(
-            found[1].starts_with("a.csv:4: expected something in column `premise`, got nothing"),
-            "{found:?}"
-        );
+        assert_eq!(found[1], "\t", "a record without a text has blank columns");
         let (_, found) = read("a.jsonl", options);
         assert_eq!(found[0], "a 1\tb");
         assert!(found[2].starts_with("a.jsonl:3: expected a field `premise`"), "{found:?}");
@@ -344,7 +341,7 @@ fn questions_are_texts_of_the_same_columns() {
     assert_eq!(read("bare.csv", &numbered).1, ["a\tb", "c\td"]);
     // In files without columns, each line is a text, with or without tabs.
     for options in [&named, &numbered, &of_names()] {
-        assert_eq!(read("lines.txt", options).1, ["A man sleeps.\tHe is awake.", "No, he is.\tYes"]);
+        assert_eq!(read("lines.txt", options).1[..2], ["A man sleeps.\tHe is awake.", "No, he is.\tYes"]);
         assert_eq!(read("one.txt", options).1, ["a text alone", "and one more"]);
     }
     assert_eq!(read("a.csv", &of_names().format(FileFormat::Plain)).1.len(), 5);

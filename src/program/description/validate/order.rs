@@ -53,18 +53,18 @@ impl<'a> ForwardOps<'a> {
 }
 
 impl Program {
-    /// Checks the operators that will run: the root block's operators with the indices `live`, and the operators of their step
-    /// blocks. The operators must read only variables that were written before, each variable must be computed once, and no
-    /// operator may write a variable that it reads.
+    /// Returns the variables that a run computes, in all blocks. Operators must read only variables that were written before, each
+    /// variable must be computed once, and no operator may write a variable that it reads.
     ///
     /// # Errors
     /// Fails with an error that names the first operator that breaks a rule.
-    pub(crate) fn check_order(&self, live: &[usize]) -> Result<()> {
-        let ops: Vec<&OpDesc> = live.iter().filter_map(|&number| self.root().ops.get(number)).collect();
-        self.order(&ops, &ForwardOps::of(self), &mut HashSet::new())
+    pub(crate) fn computed(&self) -> Result<HashSet<VarId>> {
+        let mut known = HashSet::new();
+        self.order(&self.root().ops, &ForwardOps::of(self), &mut known)?;
+        Ok(known)
     }
 
-    fn order(&self, ops: &[&OpDesc], forwards: &ForwardOps<'_>, known: &mut HashSet<VarId>) -> Result<()> {
+    fn order(&self, ops: &[OpDesc], forwards: &ForwardOps<'_>, known: &mut HashSet<VarId>) -> Result<()> {
         for op in ops {
             if op.role == Role::Backward && !forwards.has_that_of(op) {
                 let expected = "a forward operator with the same slots, attributes and step";
@@ -121,7 +121,7 @@ impl Program {
                 (gradient.block, out.chain(passed).collect())
             }
         };
-        self.order(&self.has_block(run)?.ops.iter().collect::<Vec<_>>(), forwards, known)?;
+        self.order(&self.has_block(run)?.ops, forwards, known)?;
         match left.into_iter().find(|id| !known.contains(id)) {
             None => Ok(()),
             Some(id) => {

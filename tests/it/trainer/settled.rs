@@ -1,0 +1,305 @@
+//! Rows that are read without a gradient: padding rows, rows behind a stopped gradient, and tables that are read whole. Their
+//! missed updates are applied alike for any number of ranks, so that all ranks have the bits of one.
+
+use unpadded::executor::Scope;
+use unpadded::layers::init;
+use unpadded::ops::{BagPool, LookupBag};
+use unpadded::optimizer::{AdamW, Optimizer};
+use unpadded::program::VarId;
+use unpadded::store::{KeyValueStore, StoreTrainer, WorldStore, share};
+use unpadded::tensor::StorageKind;
+use unpadded::{Program, Registry, Var, Variable};
+
+use super::processes::{Made, on_ranks, state};
+use super::*;
+use crate::step_blocks::generator::{Dice, optimizer};
+use crate::store::{alone, store};
+use crate::store_world::workers;
+use crate::thorough::times;
+
+const HEIGHT: usize = 20;
+const WIDTH: usize = 4;
+/// The number of parts of a batch, and of the batches of an epoch.
+const PARTS: u64 = 8;
+const BATCHES: u64 = 7;
+
+/// A model of a seed, before its optimizer.
+type Model<'a> = dyn Fn() -> (Builder, Var) + Sync + 'a;
+/// Makes the optimizer of a model.
+type Update<'a> = dyn Fn() -> Box<dyn Optimizer> + Sync + 'a;
+
+/// Batches of a few sentences. Some words are frequent, most are rare.
+fn batches(seed: u64) -> Made {
+    let mut dice = Dice::new(seed ^ 0x5e77);
+    let batch = |_| {
+        let word = |dice: &mut Dice| match dice.below(4) {
+            0 => dice.below(HEIGHT),
+            _ => dice.below(3),
+        };
+        let mut ids =
+            |most: usize| -> Vec<i64> { (0..dice.below(most)).map(|_| word(&mut dice) as i64).collect() };
+        let count = ids(10).len();
+        let words: Vec<Vec<i64>> = (0..count).map(|_| ids(5)).collect();
+        let marks: Vec<Vec<i64>> = (0..count).map(|_| ids(3)).collect();
+        let label = Dense::from_vec(&[count], words.iter().map(|words| words.len() as i64 % 2).collect());
+        vec![
+            ("words".to_owned(), Variable::from_sequences(&words).unwrap()),
+            ("marks".to_owned(), Variable::from_sequences(&marks).unwrap()),
+            ("label".to_owned(), Variable::dense(label.unwrap())),
+        ]
+    };
+    Made((0..BATCHES).map(batch).collect())
+}
+
+/// The feeds of a model: two sequences of ids, and a label.
+fn feeds(net: &Builder) -> [Var; 3] {
+    let [words, marks] = ["words", "marks"].map(|name| net.feed(name, DType::I64, &[], 1));
+    [words, marks, net.feed("label", DType::I64, &[], 0)]
+}
+
+fn table(net: &Builder, name: &str) -> Var {
+    net.parameter(name, DType::F32, &[HEIGHT, WIDTH], init::uniform(-0.9, 0.9))
+}
+
+/// A model at random: tables that are looked up by words and by others, at the root, in a step block or in bags; some of the
+/// lookups have a padding row, and some of the results no gradient.
+fn drawn(seed: u64) -> (Builder, Var) {
+    let mut dice = Dice::new(seed);
+    let net = Builder::new().seed(seed);
+    let [words, marks, label] = feeds(&net);
+    // Ids that the program computes.
+    let others = net.assign(marks);
+    let mut sum: Option<Var> = None;
+    let mut penalty = None;
+    for number in 0..1 + dice.below(3) {
+        let table = table(&net, &format!("table_{number}"));
+        for lookup in 0..1 + dice.below(3) {
+            let ids = [words, marks, others][dice.below(3)];
+            let padding = dice.chance(50).then(|| dice.below(3) as i64);
+            let rows = !dice.chance(5);
+            let x = match dice.below(4) {
+                0 => {
+                    let pool = [BagPool::Sum, BagPool::Mean, BagPool::Max][dice.below(3)];
+                    let storage = if rows { StorageKind::SelectedRows } else { StorageKind::Dense };
+                    net.lookup_bag(
+                        ids,
+                        table,
+                        LookupBag::default().pool(pool).padding_id(padding).gradient(storage),
+                    )
+                }
+                1 => net
+                    .recurrent(ids, |step, word| {
+                        let before = step.memory_of(DType::F32, &[WIDTH]);
+                        let h = step.tanh(step.add(step.lookup(word, table, padding, rows), before));
+                        step.update(before, h);
+                        h
+                    })
+                    .sequence_pool(Pool::Last),
+                _ => net.lookup(ids, table, padding, rows).sequence_pool(Pool::Mean),
+            };
+            // The first lookup trains the table.
+            if lookup > 0 && dice.chance(50) {
+                net.stop_gradient(x);
+            }
+            sum = Some(sum.map_or(x, |sum| sum + x));
+        }
+        if dice.chance(15) {
+            let all = table.square();
+            net.stop_gradient(all);
+            penalty = Some(all.sum() * 0.01);
+        }
+    }
+    let x = sum.unwrap().tanh().linear(2);
+    let loss = match dice.below(3) {
+        0 => x.cross_entropy(label).mean() + x.square().sum() * 0.01,
+        1 => x.cross_entropy(label).sum(),
+        _ => x.cross_entropy(label).mean(),
+    };
+    (net, penalty.map_or(loss, |penalty| loss + penalty))
+}
+
+/// An exact optimizer, or a lazy one.
+fn drawn_optimizer(seed: u64) -> Box<dyn Optimizer> {
+    let mut dice = Dice::new(seed ^ 0x0971);
+    match dice.below(8) {
+        0 => Box::new(Adam::new(0.02).lazy()),
+        1 => Box::new(Sgd::new(0.02).momentum(0.9).lazy()),
+        2 => Box::new(AdamW::new(0.02)),
+        3 => Box::new(Adam::new(0.02)),
+        _ => optimizer(&mut dice),
+    }
+}
+
+/// Trains on some ranks up to a step, from a file or from the start; returns the state of each rank.
+fn trained(
+    (model, optimizer): (&Model<'_>, &Update<'_>),
+    data: &Made,
+    size: usize,
+    (until, from, accumulate): (Until, Option<&PathBuf>, u64),
+) -> Vec<(Vec<u8>, String)> {
+    on_ranks(size, |world| {
+        let rank = world.rank();
+        let (net, loss) = model();
+        let trainer = Trainer::new(net, loss, &*optimizer()).unwrap().parts(PARTS).accumulate(accumulate);
+        let mut trainer = trainer.threads(1).progress(Progress::Quiet).distributed(world);
+        if let Some(from) = from.filter(|_| rank == 0) {
+            trainer.resume(from).unwrap();
+        }
+        let report = trainer.fit(data, data, until).unwrap();
+        state(&mut trainer, &report, &format!("settled-{size}-{rank}"))
+    })
+}
+
+/// Checks that 1, 2, 3 and 8 ranks come to the same, also if they save and go on as other numbers of ranks.
+fn ranks_agree(name: &str, model: &Model<'_>, optimizer: &Update<'_>, seed: u64) {
+    let (of, data) = ((model, optimizer), batches(seed));
+    let accumulate = 1 + seed % 2;
+    let end = Until::Steps(BATCHES.div_ceil(accumulate) * 2 + 2);
+    let expected = &trained(of, &data, 1, (end, None, accumulate))[0];
+    for size in [2, 3, 8] {
+        for (rank, got) in trained(of, &data, size, (end, None, accumulate)).iter().enumerate() {
+            assert!(got.0 == expected.0, "{name}: rank {rank} of {size} has other numbers");
+            assert_eq!(got.1, expected.1, "{name}: rank {rank} of {size}");
+        }
+    }
+    let file = path("settled");
+    let (first, then) = [(8, 2), (1, 3), (2, 8), (3, 1)][seed as usize % 4];
+    let half = trained(of, &data, first, (Until::Steps(BATCHES.div_ceil(accumulate) + 1), None, accumulate));
+    std::fs::write(&file, &half[0].0).unwrap();
+    for got in trained(of, &data, then, (end, Some(&file), accumulate)) {
+        assert!(got.0 == expected.0, "{name}: {first} ranks, then {then}, have other numbers");
+    }
+    std::fs::remove_file(file).unwrap();
+}
+
+#[test]
+fn a_padding_row_is_settled_on_all_ranks() {
+    let model = || {
+        let net = Builder::new().seed(2);
+        let [words, _, label] = feeds(&net);
+        let x = net.lookup(words, table(&net, "table"), Some(1), true).sequence_pool(Pool::Mean);
+        let loss = x.linear(2).cross_entropy(label).mean();
+        (net, loss)
+    };
+    for seed in 0..4 {
+        ranks_agree("padding under AdamW", &model, &|| Box::new(AdamW::new(0.02)), seed);
+    }
+}
+
+#[test]
+fn rows_behind_a_stopped_gradient_are_settled_on_all_ranks() {
+    let model = || {
+        let net = Builder::new().seed(2);
+        let [words, marks, label] = feeds(&net);
+        let table = table(&net, "table");
+        let [x, fixed] =
+            [words, marks].map(|ids| net.lookup(ids, table, None, true).sequence_pool(Pool::Mean));
+        net.stop_gradient(fixed);
+        let loss = (x + fixed).linear(2).cross_entropy(label).mean();
+        (net, loss)
+    };
+    for seed in 0..4 {
+        ranks_agree("a stopped gradient under Adam", &model, &|| Box::new(Adam::new(0.02)), seed);
+    }
+}
+
+#[test]
+fn rows_of_models_at_random_are_settled_alike() {
+    for seed in 0..times(10) as u64 {
+        ranks_agree(&format!("seed {seed}"), &|| drawn(seed), &|| drawn_optimizer(seed), seed);
+    }
+}
+
+/// A model with its optimizer, as the workers of a store train it.
+struct Shared {
+    program: Program,
+    registry: Registry,
+    loss: VarId,
+    data: Made,
+}
+
+impl Shared {
+    /// The model of a seed; an error for an optimizer that no store has.
+    fn drawn(seed: u64) -> Result<Self> {
+        let (net, loss) = drawn(seed);
+        let (registry, mut program) = (net.registry(), net.finish()?);
+        drawn_optimizer(seed).minimize(&mut program, &registry, loss.id())?;
+        let shared = Self { program, registry, loss: loss.id(), data: batches(seed) };
+        share(&shared.program, &mut Scope::new(), &mut alone(&store(1)))?;
+        Ok(shared)
+    }
+
+    /// Trains on one worker's sentences of every batch; returns the losses and the values, after saving them if `to` is a file.
+    fn train(
+        &self,
+        store: impl KeyValueStore,
+        (worker, size): (usize, usize),
+        steps: std::ops::Range<u64>,
+        to: Option<&PathBuf>,
+    ) -> (Vec<f64>, Vec<Dense>) {
+        let made = StoreTrainer::new(&self.program, &self.registry, self.loss, store);
+        let mut trainer = made.unwrap().from_step(steps.start);
+        let losses = steps.map(|step| {
+            let batch = &self.data.0[(step % BATCHES) as usize];
+            let of = |(name, value): &(String, Variable)| {
+                let count = value.batch_size();
+                let part = value.slice_sequences(count * worker / size..count * (worker + 1) / size);
+                Some((self.program.find(name)?, part.unwrap()))
+            };
+            let feeds: Vec<(VarId, Variable)> = batch.iter().filter_map(of).collect();
+            let feeds: Vec<(VarId, &Variable)> = feeds.iter().map(|(id, x)| (*id, x)).collect();
+            trainer.step(&feeds, &[]).unwrap()
+        });
+        let losses = losses.collect();
+        if let Some(to) = to {
+            trainer.store().save(to).unwrap();
+        }
+        let mut scope = trainer.scope().unwrap();
+        let names: Vec<String> = scope.names().map(str::to_owned).collect();
+        (losses, names.iter().map(|name| scope.get(name).unwrap()).collect())
+    }
+
+    /// Trains on ranks and on as many threads, from a saved set or from the start; both have the same bits.
+    fn same(&self, name: &str, size: usize, steps: std::ops::Range<u64>, [from, to]: [Option<&PathBuf>; 2]) {
+        let begin = |store: &mut dyn KeyValueStore| {
+            share(&self.program, &mut Scope::new(), store)?;
+            from.map_or(Ok(()), |from| store.restore(from))
+        };
+        let ranks = on_ranks(size, |world| {
+            let rank = world.rank();
+            let mut store = WorldStore::new(&self.registry, world);
+            begin(&mut store).unwrap();
+            self.train(store, (rank, size), steps.clone(), to)
+        });
+        let workers = workers(size, |number, mut worker| {
+            if number == 0 {
+                begin(&mut worker).unwrap();
+            }
+            worker.sum(&[]).unwrap();
+            self.train(worker, (number, size), steps.clone(), None)
+        });
+        for (number, (rank, worker)) in ranks.iter().zip(&workers).enumerate() {
+            assert_eq!(rank.0, worker.0, "{name}: losses of worker {number} of {size}");
+            let equal = rank.1.iter().zip(&worker.1).all(|(rank, worker)| rank.bits_eq(worker));
+            assert!(equal, "{name}: values of worker {number} of {size}");
+        }
+    }
+}
+
+#[test]
+fn workers_of_models_at_random_have_the_bits_of_ranks() {
+    let (mut trained, mut refused) = (0, 0);
+    let file = path("store");
+    for seed in 0..times(10) as u64 {
+        let Ok(shared) = Shared::drawn(seed) else {
+            refused += 1;
+            continue;
+        };
+        trained += 1;
+        let (first, then) = [(1, 3), (2, 1), (3, 2), (2, 3)][seed as usize % 4];
+        shared.same(&format!("seed {seed}"), first, 0..BATCHES + 1, [None, Some(&file)]);
+        shared.same(&format!("seed {seed}, restored"), then, BATCHES + 1..2 * BATCHES, [Some(&file), None]);
+    }
+    println!("{trained} trained, {refused} refused");
+    assert!(trained >= refused, "{trained} trained, {refused} refused");
+}
