@@ -1,7 +1,6 @@
 //! Reads tables. Cells are separated by tabs or, as in RFC 4180, by commas, semicolons or bars. A table is parsed line
 //! by line, even if a cell in quotation marks contains line ends.
 
-
 use std::collections::HashMap;
 
 use super::column::{Column, Empty, TEXT};
