@@ -49,6 +49,9 @@ const MODELS: [&Model; 13] = [
 /// Bytes beyond the measured peak that the figures may have, beside 15 %.
 const SLACK: usize = 256 << 10;
 
+/// The most bytes of the effects of missed updates for a table of these models.
+const MISSED: usize = 640 << 10;
+
 /// The tests of this binary run one after another, because the allocator counts for all of them.
 static ALONE: Mutex<()> = Mutex::new(());
 
@@ -82,6 +85,8 @@ fn compare(
     let computed = of_batch(memory);
     // A bound that is not known is 0.
     let bounded = !before.is_bounded() || of_batch(bound) >= computed.min(peak);
+    // The figures have the effects of missed updates, of which a first run has none.
+    let missed = program.vars().filter(|(_, var)| var.name.ends_with(".settled")).count() * MISSED;
     let fits = bounded
         // Only the levels of `reorder_by_rank` take a list of the sequences.
         && allocated < 1024
@@ -89,7 +94,7 @@ fn compare(
         && memory.buffers >= executor.bytes()
         && computed >= peak
         // In some loops in loops, the rows of a static input are counted by an upper bound, even after the run.
-        && (!counts.is_exact() || computed <= peak + peak * 15 / 100 + SLACK);
+        && (!counts.is_exact() || computed <= peak + peak * 15 / 100 + SLACK + missed);
     let ratio = computed as f64 / peak as f64;
     let told = format!(
         "{ratio:.3} {name}, {threads} threads: {computed} bytes computed, {peak} measured, {} before, {allocated} to ask\n{memory:?}, {} of buffers",

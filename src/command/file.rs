@@ -5,7 +5,7 @@ use std::path::Path;
 use toml::de::DeTable;
 
 use super::outcome::{Outcome, UsageError, bad, plain};
-use unpadded::recipes::{Config, Model, Value};
+use unpadded::recipes::{Config, Model, Task, Value};
 
 /// Loads the config of a run folder, to resume its training. An empty or truncated config is an error, since the training
 /// would otherwise continue with default settings.
@@ -36,6 +36,10 @@ pub(crate) fn of_model(model: &Model, flags: &[String]) -> Outcome<Config> {
     // sets.
     if model.predictor().note("read as").is_some() {
         (config.data.text, config.data.label) = (Vec::new(), None);
+        // For columns of words, the note also has the format and the header; a table of texts has its own.
+        if config.run.task == Task::Tag {
+            (config.data.format, config.data.header) = (None, None);
+        }
     }
     for flag in flags {
         let name = flag.split('=').next().unwrap_or_default().trim();
@@ -106,7 +110,6 @@ fn takes_lists(config: &Config, name: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use unpadded::recipes::Task;
 
     #[test]
     fn flags_set_what_files_set() -> Outcome<()> {

@@ -176,7 +176,9 @@ impl RepeatedTraining {
                 None => prepared(&config, &self.path.join(&name)).usage()?,
             };
             if !self.console.quiet {
-                prepared.said.iter().filter(|_| number == 1).for_each(terminal::say);
+                // The data of each run are the same, but the held-out texts may decide another threshold.
+                let is_said = |line: &&String| number == 1 || line.contains("(decoding.threshold)");
+                prepared.said.iter().filter(is_said).for_each(terminal::say);
                 terminal::say(format!("{one} {number} of {} {several}: {name}", self.count));
             }
             let Some(figures) = self.train(&config, &name, prepared)? else {

@@ -12,7 +12,7 @@ use super::kind::FailedReader;
 use crate::error::{Error, Result};
 
 /// The reason why a line is malformed: the expected text, and the text that was found.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct Reason {
     pub(super) expected: String,
     pub(super) got: String,

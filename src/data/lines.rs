@@ -40,6 +40,18 @@ pub(super) fn quoted<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
     format!("{}{}", shown.join(", "), if names.next().is_some() { ", …" } else { "" })
 }
 
+#[cfg(test)]
+thread_local! {
+    /// The number of bytes that parsers have got on this thread.
+    pub(super) static PARSED: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
+}
+
+/// Counts bytes that a parser gets; only tests count them.
+pub(super) fn count_parsed(_bytes: usize) {
+    #[cfg(test)]
+    PARSED.set(PARSED.get() + _bytes);
+}
+
 /// A reader of the lines of a file.
 pub(super) struct Lines {
     pub(super) name: Arc<str>,
@@ -91,6 +103,7 @@ impl Lines {
         if read == 0 {
             return Ok(None);
         }
+        count_parsed(read);
         self.room.read(read, || format!("{}:{}", self.name, self.number))?;
         if read == most && !self.bytes.ends_with(b"\n") {
             self.input.skip_until(b'\n').map_err(|e| self.broken(&e))?;
@@ -188,6 +201,7 @@ impl Lines {
             bytes.drain(..MARK.len());
         }
         self.read += read as u64;
+        count_parsed(read);
         if bytes.is_empty() {
             return Ok(None);
         }

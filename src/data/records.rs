@@ -306,6 +306,11 @@ pub(super) trait Parser<R>: Send {
     /// Parses a line; returns a record if the line completes one.
     fn line(&mut self, line: &str) -> Result<Option<R>, Reason>;
 
+    /// Returns whether the next line is within a quoted cell of the current record.
+    fn is_open(&self) -> bool {
+        false
+    }
+
     /// Discards the current record because one of its lines is malformed. Returns whether this is the first malformed
     /// line of the record.
     fn spoil(&mut self) -> bool;

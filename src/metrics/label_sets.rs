@@ -128,28 +128,39 @@ impl LabelSetF1 {
     options_of_metric! { "`micro F1`" }
 
     /// Returns the thresholds that [`Metric::value`] uses: one per label for [`LabelThreshold::PerLabel`], else one for all
-    /// labels. If several thresholds have the highest F1, the threshold nearest to the middle, 0.5 for a probability, is
-    /// chosen. The list is empty before the first update.
+    /// labels. Of the thresholds with the highest F1, one in the middle between two scores is chosen, near 0.5 for a probability;
+    /// if every threshold has an F1 of 0, 0.5 is chosen. The list is empty before the first update.
     pub fn thresholds(&self) -> Vec<f32> {
         self.chosen().filter_map(|(at, _)| self.grid.get(at)).map(|&threshold| threshold as f32).collect()
     }
 
     /// Returns, for each label or for all labels together, the index of the threshold with the highest F1, and the counts there.
     fn chosen(&self) -> impl Iterator<Item = (usize, Counts)> {
-        let middle = self.grid.len() / 2;
-        self.sums.known().chunks(2 * (self.grid.len() + 1)).map(move |sums| {
+        let (last, middle) = (self.grid.len() - 1, self.grid.len() / 2);
+        self.sums.known().chunks_exact(2 * (last + 2)).map(move |sums| {
             let labels = sums.iter().step_by(2).sum();
-            let mut counts = Counts { labels, ..Counts::default() };
-            let mut best = (-1.0, middle, counts);
-            for (at, there) in sums.chunks_exact(2).skip(1).enumerate().rev() {
-                counts.hits += there[0];
-                counts.guesses += there[0] + there[1];
-                let (f1, nearer) = (counts.f1(), at.abs_diff(middle) < best.1.abs_diff(middle));
-                if f1 > best.0 || (f1 == best.0 && nearer) {
-                    best = (f1, at, counts);
+            let (mut counts, mut top) = (Counts { labels, ..Counts::default() }, last);
+            let (mut at_middle, mut best) = (counts, None);
+            let scores = |bin: usize| sums[2 * bin] + sums[2 * bin + 1];
+            for at in (0..=last).rev() {
+                counts.hits += sums[2 * at + 2];
+                counts.guesses += scores(at + 1);
+                if scores(at + 1) > 0.0 {
+                    top = at;
+                }
+                if at == middle {
+                    at_middle = counts;
+                }
+                // The thresholds from `at` to `top` have equal guesses; the middle one suits other rows best.
+                let (f1, place) = (counts.f1(), (at + top) / 2);
+                let better = best.is_none_or(|(known, old, _): (f64, usize, _)| {
+                    f1 > known || (f1 == known && place.abs_diff(middle) < old.abs_diff(middle))
+                });
+                if (at == 0 || scores(at) > 0.0) && f1 > 0.0 && better {
+                    best = Some((f1, place, counts));
                 }
             }
-            (best.1, best.2)
+            best.map_or((middle, at_middle), |(_, place, counts)| (place, counts))
         })
     }
 }

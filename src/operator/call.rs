@@ -377,7 +377,7 @@ impl Direct {
             pool: &mut pool,
             scratch: &mut scratch,
         });
-        wiring.checked(signature, outcome).map_err(|e| e.of_sample(|row| self.sample(row)))?;
+        wiring.missing.checked(signature, outcome).map_err(|e| e.of_sample(|row| self.sample(row)))?;
         let mut values = values.into_iter();
         let mut out = Vec::new();
         for (specs, places) in self.output_specs.iter().zip(&wiring.outputs) {
@@ -563,7 +563,7 @@ impl Direct {
             pool: &mut pool,
             scratch: &mut scratch,
         });
-        wiring.checked(self.op.signature(), outcome)?;
+        wiring.missing.checked(self.op.signature(), outcome)?;
         let mut out = Vec::new();
         for (slot, row) in values.into_iter().enumerate() {
             let mut gradients = Vec::new();

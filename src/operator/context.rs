@@ -9,6 +9,7 @@ use super::keys::{Keys, RowKey};
 use super::levels::LevelTable;
 use super::literals::{Literals, literal_methods};
 use super::signature::{Signature, Slot};
+use super::slots::{MissingSlot, name_of};
 use crate::error::{AtCaller, Error, ErrorKind, Result};
 use crate::kernels::arena::{Operands, Plain};
 use crate::kernels::random::{RowStream, fill_uniform, fill_uniform_53};
@@ -67,6 +68,13 @@ pub(crate) struct Wiring {
     /// The locations of the outputs, if a backward call also computes the outputs.
     pub(crate) results: Vec<Vec<OperandPosition>>,
     pub(crate) missing: MissingSlot,
+}
+
+impl Wiring {
+    /// Returns the location of variable `k` of a slot; notes that the slot is missing if the operator lacks it.
+    fn place(&self, of: &[Vec<OperandPosition>], slot: usize, k: usize) -> OperandPosition {
+        self.missing.slot(of, slot).get(k).copied().unwrap_or(OperandPosition::Absent)
+    }
 }
 
 /// A thread's memory that operators reuse from call to call, with one value per type.
@@ -227,7 +235,7 @@ macro_rules! shared_methods {
 
             /// Returns the number of variables in input slot `slot`.
             pub fn count(&self, slot: usize) -> usize {
-                self.call.wiring.slot(self.call.inputs, slot).len()
+                self.call.wiring.missing.slot(self.call.inputs, slot).len()
             }
 
             /// Returns the spec of the variable in input slot `slot`.
@@ -237,12 +245,12 @@ macro_rules! shared_methods {
 
             /// Returns the spec of variable `k` of input slot `slot`.
             pub fn input_spec_at(&self, slot: usize, k: usize) -> &'a Spec {
-                self.call.wiring.spec(self.call.inputs, slot, k)
+                self.call.wiring.missing.spec(self.call.inputs, slot, k)
             }
 
             /// Returns the spec of the variable in output slot `slot`.
             pub fn output_spec(&self, slot: usize) -> &'a Spec {
-                self.call.wiring.spec(self.call.outputs, slot, 0)
+                self.call.wiring.missing.spec(self.call.outputs, slot, 0)
             }
 
             /// Returns the dtype of the variable in input slot `slot`.
@@ -258,7 +266,7 @@ macro_rules! shared_methods {
 
             /// Returns the LoD of variable `k` of input slot `slot` for the whole batch; `None` if the variable has no LoD.
             pub fn lod_at(&self, slot: usize, k: usize) -> Option<&'a Arc<Lod>> {
-                self.call.levels.lod(&self.call.wiring.slot(self.call.inputs, slot).get(k)?.lod)
+                self.call.levels.lod(&self.call.wiring.missing.slot(self.call.inputs, slot).get(k)?.lod)
             }
 
             /// Returns the sequences that this call covers, at the last LoD level of input slot `slot`.
@@ -348,13 +356,12 @@ macro_rules! shared_methods {
 
 mod new_levels;
 mod pooled;
+mod prepare;
 mod rounded;
-mod slots;
 
 pub use new_levels::NewLevels;
 pub(crate) use pooled::MOST_TABLES;
-use slots::MissingSlot;
-pub(crate) use slots::{NOTHING, missing_slot, name_of};
+pub use prepare::Prepare;
 
 /// Returns the dtype and the storage of variable `k` of a slot as text, for a message.
 fn held(specs: &[Vec<Spec>], slot: usize, k: usize) -> String {
@@ -393,7 +400,7 @@ impl<'a> Forward<'a> {
     /// Fails if the variable of the slot does not hold `T`.
     #[track_caller]
     pub fn output_at<T: Plain>(&mut self, slot: usize, k: usize) -> Result<ViewMut<'a, T>> {
-        let view = match self.call.wiring.slot(&self.call.wiring.outputs, slot).get(k) {
+        let view = match self.call.wiring.missing.slot(&self.call.wiring.outputs, slot).get(k) {
             Some(&OperandPosition::Dense(i)) => self.operands.write(i),
             _ => None,
         };
@@ -410,7 +417,7 @@ impl<'a> Forward<'a> {
 
     /// Returns the number of variables in output slot `slot`.
     pub fn output_count(&self, slot: usize) -> usize {
-        self.call.wiring.slot(self.call.outputs, slot).len()
+        self.call.wiring.missing.slot(self.call.outputs, slot).len()
     }
 
     /// Returns the thread's memory for intermediate values.
@@ -481,6 +488,7 @@ impl<'a> Backward<'a> {
     pub fn wants(&self, slot: usize) -> bool {
         self.call
             .wiring
+            .missing
             .slot(&self.call.wiring.input_gradients, slot)
             .iter()
             .any(|(place, _)| *place != OperandPosition::Absent)
@@ -506,7 +514,7 @@ impl<'a> Backward<'a> {
         slot: usize,
         k: usize,
     ) -> Result<Option<(ViewMut<'a, T>, Assign)>> {
-        match self.call.wiring.slot(&self.call.wiring.input_gradients, slot).get(k) {
+        match self.call.wiring.missing.slot(&self.call.wiring.input_gradients, slot).get(k) {
             Some(&(OperandPosition::Dense(i), assign)) => match self.operands.write(i) {
                 Some(view) => Ok(Some((view, assign))),
                 None => Err(Error::of(
@@ -533,66 +541,5 @@ impl<'a> Backward<'a> {
     }
 }
 
-/// The context of a call of [`Op::prepare`](crate::operator::Op::prepare).
-pub struct Prepare<'a> {
-    pub(crate) pass: Pass,
-    pub(crate) operands: Operands<'a>,
-    /// For each input slot, the indices of the read views of its variables; empty unless all variables of the slot are
-    /// constant.
-    pub(crate) constants: &'a [Range<usize>],
-    pub(crate) inputs: &'a [Vec<Spec>],
-    pub(crate) literals: Literals<'a>,
-    /// For each input slot, whether its gradient is needed; empty in a forward pass.
-    pub(crate) wanted: &'a [bool],
-    pub(crate) unit: MatrixUnit,
-    pub(crate) prepared: &'a mut CallCache,
-}
-
-impl<'a> Prepare<'a> {
-    /// Returns the kind of the prepared calls: calls of `forward` or calls of `backward`.
-    pub fn pass(&self) -> Pass {
-        self.pass
-    }
-
-    /// Returns the unit that computes matrix products in f32.
-    pub fn unit(&self) -> MatrixUnit {
-        self.unit
-    }
-
-    /// Returns whether the prepared calls of `backward` compute the gradient of input slot `slot`.
-    pub fn wants(&self, slot: usize) -> bool {
-        self.wanted.get(slot).copied().unwrap_or(false)
-    }
-
-    /// Returns the view of the variable in input slot `slot`; `None` unless all variables of the slot are constant during the
-    /// prepared calls.
-    pub fn constant<T: Plain>(&self, slot: usize) -> Option<View<'a, T>> {
-        self.constant_at(slot, 0)
-    }
-
-    /// Returns the view of variable `k` of input slot `slot`; `None` unless all variables of the slot are constant during the
-    /// prepared calls.
-    pub fn constant_at<T: Plain>(&self, slot: usize, k: usize) -> Option<View<'a, T>> {
-        self.operands.read(self.constants.get(slot)?.clone().nth(k)?)
-    }
-
-    /// Returns the number of variables in input slot `slot`.
-    pub fn count(&self, slot: usize) -> usize {
-        self.inputs.get(slot).map_or(0, Vec::len)
-    }
-
-    /// Returns the dtype of the variable in input slot `slot`.
-    pub fn dtype(&self, slot: usize) -> DType {
-        self.inputs.get(slot).and_then(|specs| specs.first()).unwrap_or(&NOTHING).dtype
-    }
-
-    /// Returns the prepared value of type `S`, to be filled; the following calls read the value by `prepared` of their contexts.
-    /// The memory of the prepared value is reused from run to run.
-    pub fn keep<S: Default + Send + Sync + 'static>(&mut self) -> &mut S {
-        self.prepared.slot()
-    }
-}
-
 literal_methods!(Forward: |run: &Forward<'a>| run.call.literals);
 literal_methods!(Backward: |run: &Backward<'a>| run.call.literals);
-literal_methods!(Prepare: |prepare: &Prepare<'a>| prepare.literals);

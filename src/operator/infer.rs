@@ -1,11 +1,11 @@
 //! Runs the shape rule of an operator, and checks the output shapes against the operator's declarations.
 
-use super::context::missing_slot;
 use super::facts::{LodEffect, Reach, StorageBound};
 use super::levels::made_levels;
 use super::op::Op;
 use super::shapes::{InferShape, InputSlots, Phase};
 use super::signature::Arity;
+use super::slots::missing_slot;
 use crate::error::{Error, ErrorKind, Result};
 use crate::operator::extent::{Extent, Spec};
 

@@ -1,8 +1,8 @@
 //! The literals (constants of the program) in an operator's input slots, and the methods by which the operator reads
 //! them.
 
-use super::context::{missing_slot, name_of};
 use super::signature::{Signature, Slot};
+use super::slots::{missing_slot, name_of};
 use crate::error::{AtCaller, Error, ErrorKind, Result};
 use crate::operator::attributes::{Literal, LiteralRef};
 

@@ -44,7 +44,7 @@ impl CallMemory {
 
     /// Adds the bytes of scratch memory that this call shares with no other call.
     pub(crate) fn own(self, bytes: usize) -> Self {
-        self.scratch::<Own>(bytes)
+        self.scratch::<CallRoom>(bytes)
     }
 
     /// Marks the scratch memory as an upper bound if `bound` is true.
@@ -55,7 +55,7 @@ impl CallMemory {
 }
 
 /// The type of scratch memory that each call has for itself.
-pub(crate) struct Own;
+pub(crate) struct CallRoom;
 
 /// An input or output slot of a call, by number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -26,6 +26,7 @@ pub(crate) mod sample;
 pub(crate) mod shapes;
 pub(crate) mod signature;
 pub(crate) mod size;
+pub(crate) mod slots;
 pub(crate) mod table;
 
 pub use attributes::{Attributes, Literal, LiteralRef};
@@ -38,8 +39,8 @@ pub use extent::{BlockId, Extent, LevelId, Levels, Shape, Spec, VarId};
 pub use facts::{Debt, Facts, Gradient, LodEffect, Reach, ReadSlots, StorageBound};
 pub use hints::{Fusion, Hints, Merge, Pieces, Total};
 pub use keys::RowKey;
-pub(crate) use memory::CallSlot;
 pub use memory::{CallMemory, CallSizes};
+pub(crate) use memory::{CallRoom, CallSlot};
 pub use op::{Op, Operators};
 pub use precision::{MatrixUnit, Precision};
 pub use registry::Registry;

@@ -3,10 +3,10 @@
 
 use std::cell::Cell;
 
-use super::context::{NOTHING, name_of};
 use super::levels::{LevelTable, MadeLevelIds};
 use super::literals::{Literals, literal_methods};
 use super::signature::Signature;
+use super::slots::{NOTHING, name_of};
 use crate::error::{Error, Result};
 use crate::lod::Lod;
 use crate::operator::attributes::Literal;

@@ -371,6 +371,7 @@ mod tests {
                     "batching" => Some(("training.schedule", "constant")),
                     "allow_slow" => Some(("training.precision", "bf16")),
                     "phrases" => Some(("data.dev", "d.tsv")),
+                    "threshold" => Some(("data.target", "labels")),
                     "window" => Some(("data.train", "t.tsv")),
                     "unfreeze" | "lower_rates" => Some(("training.from", "runs/lm-1")),
                     _ => None,
@@ -382,6 +383,7 @@ mod tests {
                     ("pool", _) => Value::Text("mean".into()),
                     ("fold", _) => Value::Text("2/5".into()),
                     ("target", _) => Value::Text("number".into()),
+                    ("threshold", _) => Value::Text("per-label".into()),
                     ("documents", _) => Value::Text("lines".into()),
                     ("optimizer", _) => Value::Text("sgd".into()),
                     ("schedule", _) => Value::Text("plateau".into()),
@@ -419,7 +421,7 @@ mod tests {
         for expected in [
             "run.toml:3: settings of `classify`: expected a known setting, perhaps `model.hidden`",
             "run.toml:4: model.layers: expected a whole number from 0 on, got \"two\"",
-            "run.toml:5: table: expected one of `[data]`, `[text]`, `[model]`, `[training]`, got `[modle]`; perhaps `[model]` is meant",
+            "run.toml:5: table: expected one of `[data]`, `[text]`, `[model]`, `[training]`, `[decoding]`, got `[modle]`; perhaps `[model]` is meant",
         ] {
             assert!(said.contains(expected), "{said}");
         }

@@ -44,7 +44,8 @@
 //! rows of the value. In a pull of rows, each rank requests rows from the ranks that hold them: one exchange of row numbers,
 //! then one exchange of rows. So the traffic between ranks depends on the number of rows that a batch reads, not on the height
 //! of the table. The values are bit-identical to the values of a [`LocalStore`] with as many synchronous workers as ranks (and,
-//! for exact rules, with as many shards as ranks).
+//! for exact rules, with as many shards as ranks; the rows of a vector have one shard there, so that under an exact rule they
+//! are equal up to rounding).
 //!
 //! All ranks of a `WorldStore` must make the same calls in the same order. If a call fails on one rank, all ranks
 //! return an error that names the rank, from this call or from a later one. The ranks can then make further calls. No

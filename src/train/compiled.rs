@@ -17,11 +17,11 @@ pub(super) struct CompiledTraining {
     /// steps are in parts anyway.
     pub(super) divided: Option<Box<CompiledTraining>>,
     /// The rows of parameters that steps read and whose missed updates all processes apply; empty for a single process.
-    pub(super) read: Vec<RowsRead>,
+    pub(super) read: Vec<ReadRows>,
 }
 
 /// The rows of parameters that one variable selects.
-pub(super) struct RowsRead {
+pub(super) struct ReadRows {
     /// The variable with the row numbers.
     pub(super) ids: VarId,
     pub(super) params: Vec<VarId>,

@@ -3,7 +3,7 @@
 
 use std::ops::Range;
 
-use super::compiled::RowsRead;
+use super::compiled::ReadRows;
 use super::parts::{PartResult, StepParts, Sums, gradients_of};
 use super::trainer::Trainer;
 use crate::error::Result;
@@ -82,7 +82,7 @@ impl Trainer {
             let mut gradients = gradients.filter_map(|part| part.gradient.as_selected_rows().ok());
             gradients.any(|gradient| gradient.row_ids().binary_search(&row).is_ok())
         };
-        for RowsRead { params, rows, .. } in self.compiled.iter_mut().flat_map(|compiled| &mut compiled.read)
+        for ReadRows { params, rows, .. } in self.compiled.iter_mut().flat_map(|compiled| &mut compiled.read)
         {
             rows.sort_unstable();
             rows.dedup();
@@ -90,11 +90,11 @@ impl Trainer {
         }
     }
 
-    /// Applies the missed updates of rows, given for each of the compiled [`RowsRead`].
+    /// Applies the missed updates of rows, given for each of the compiled [`ReadRows`].
     fn settle_rows(&mut self, rows: Vec<Vec<i64>>) -> Result<()> {
         let Self { compiled, scope, state, .. } = self;
         let read = compiled.iter_mut().flat_map(|compiled| &mut compiled.read);
-        for (RowsRead { ids, settling, .. }, rows) in read.zip(rows).filter(|(_, rows)| !rows.is_empty()) {
+        for (ReadRows { ids, settling, .. }, rows) in read.zip(rows).filter(|(_, rows)| !rows.is_empty()) {
             let rows = Variable::dense(Dense::from_vec(&[rows.len()], rows)?);
             settling.run(scope, &Run::train(&[(*ids, &rows)], state.position.step))?;
         }

@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use super::compiled::{CompiledTraining, RowsRead};
+use super::compiled::{CompiledTraining, ReadRows};
 use super::pieces::Piece;
 use super::progress::BatchCounts;
 use super::trainer::Trainer;
@@ -511,7 +511,7 @@ impl Trainer {
             |executor| {
                 totals = parts.read(executor)?;
                 let weight = parts.weight(&totals);
-                for RowsRead { ids, rows, .. } in &mut compiled.read {
+                for ReadRows { ids, rows, .. } in &mut compiled.read {
                     add_row_numbers(executor.fetch(*ids)?.storage(), rows);
                 }
                 trained.iter().try_for_each(|&(param, _)| add(sums, executor, param, weight, names(param)))

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::compiled::{CompiledTraining, RowsRead};
+use super::compiled::{CompiledTraining, ReadRows};
 use super::trainer::{BY_WEIGHT, Trainer, ends_at};
 use crate::data::Data;
 use crate::error::{AtCaller, Error, ErrorKind, Result};
@@ -142,7 +142,7 @@ impl Trainer {
             let settling = Executor::on(&settling, &self.registry, &[], threads.clone())?;
             let heights = params.iter().filter_map(|&param| program.spec(param).ok()?.rows().known());
             let height = heights.min().unwrap_or(0);
-            read.push(RowsRead { ids, params, height, settling, rows: Vec::new() });
+            read.push(ReadRows { ids, params, height, settling, rows: Vec::new() });
         }
         let program = parts.as_ref().map_or(program, |parts| &parts.body);
         let looked_at = metrics.iter().flat_map(|m| m.variables()).map(Var::id);

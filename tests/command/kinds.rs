@@ -1,6 +1,6 @@
 //! Kinds of classifiers: several labels, numbers, pairs, several columns, documents; weights of classes; and every setting.
 
-use super::{Place, SMALL, with};
+use super::{Place, SMALL, split, with};
 
 /// The held-out value of a training in a folder of this name.
 fn trained(place: &Place, run: &str, arguments: &[&str]) -> f64 {
@@ -37,7 +37,7 @@ fn several_labels_per_text_are_learnt_with_a_threshold_each() {
         "--train texts.tsv --dev texts.tsv --set data.target=labels --epochs 20 --set model.dropout=0.2",
     );
     assert_eq!(trained(&place, "run", &of), 100.0);
-    let said = place.said(&["predict", "run"], "a rude and wrong text\na text\n");
+    let said = place.said(&["predict", "run"], "a rude and wrong text\ntext and so on\n");
     let answers: Vec<&str> = said.lines().map(|line| line.split('\t').next().unwrap()).collect();
     assert_eq!(answers, ["false,insult", ""]);
     assert!(place.said(&["predict", "run"], " \n\na\n").starts_with("\n\n"));

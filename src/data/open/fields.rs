@@ -8,7 +8,7 @@ use serde::de::{DeserializeSeed, Deserializer, Error as _, IgnoredAny, MapAccess
 use serde_json::value::RawValue;
 
 use super::column::missing_text;
-use crate::data::lines::{Reason, quoted};
+use crate::data::lines::{Reason, count_parsed, quoted};
 use crate::data::records::of_columns;
 
 /// The value of a field, as in JSON.
@@ -152,25 +152,80 @@ fn object<'a>(json: &'a str, fields: Fields<'_>) -> serde_json::Result<Object<'a
 
 /// Parses a JSON value. A number stays text, because converting it to a numeric type and back could change its digits.
 fn of_raw(raw: &RawValue, depth: usize) -> serde_json::Result<Value<'_>> {
-    let json = raw.get();
-    let Some(depth) = depth.checked_sub(1) else {
-        return Err(serde_json::Error::custom(format!("more than {DEEPEST} nested values")));
-    };
-    Ok(match json.as_bytes().first() {
-        Some(b'"') => Value::Text(serde_json::from_str::<Text<'_>>(json)?.0),
-        Some(b'{') => Value::Object(object(json, Fields { wanted: None, depth })?),
-        // Most lists have only strings, so a list is first parsed as a list of strings.
-        Some(b'[') => Value::List(match serde_json::from_str::<Vec<Text<'_>>>(json) {
-            Ok(texts) => texts.into_iter().map(|Text(text)| Value::Text(text)).collect(),
-            Err(_) => {
-                let all = serde_json::from_str::<Vec<&RawValue>>(json)?;
-                all.into_iter().map(|one| of_raw(one, depth)).collect::<serde_json::Result<_>>()?
+    count_parsed(raw.get().len());
+    Cut { rest: raw.get() }.value(depth)
+}
+
+/// A JSON value that is valid, except for the escapes in its strings. The value is cut in one pass, however deep it is nested.
+struct Cut<'a> {
+    rest: &'a str,
+}
+
+impl<'a> Cut<'a> {
+    /// Returns the next byte behind white space, and moves to this byte.
+    fn peek(&mut self) -> Option<u8> {
+        self.rest = self.rest.trim_ascii_start();
+        self.rest.bytes().next()
+    }
+
+    /// Cuts the next `size` bytes off.
+    fn take(&mut self, size: usize) -> &'a str {
+        let (cut, rest) = self.rest.split_at_checked(size).unwrap_or((self.rest, ""));
+        self.rest = rest;
+        cut
+    }
+
+    fn string(&mut self) -> serde_json::Result<Cow<'a, str>> {
+        let mut escaped = false;
+        let end = self.rest.bytes().skip(1).position(|byte| {
+            let ends = byte == b'"' && !escaped;
+            escaped = byte == b'\\' && !escaped;
+            ends
+        });
+        serde_json::from_str::<Text<'_>>(self.take(end.map_or(usize::MAX, |end| end + 2)))
+            .map(|Text(text)| text)
+    }
+
+    /// Moves past the bracket or the comma before an item and returns `true`, or past the bracket `end` and returns `false`.
+    fn has_item(&mut self, end: &str) -> bool {
+        self.peek();
+        let ends = self.take(1) == end || self.peek().is_none();
+        !ends && (!self.rest.starts_with(end) || self.take(1).is_empty())
+    }
+
+    fn value(&mut self, depth: usize) -> serde_json::Result<Value<'a>> {
+        let Some(depth) = depth.checked_sub(1) else {
+            return Err(serde_json::Error::custom(format!("more than {DEEPEST} nested values")));
+        };
+        Ok(match self.peek() {
+            Some(b'"') => Value::Text(self.string()?),
+            Some(b'{') => {
+                let mut fields = Vec::new();
+                while self.has_item("}") {
+                    let name = self.string()?;
+                    self.peek();
+                    self.take(":".len());
+                    fields.push((name, self.value(depth)?));
+                }
+                Value::Object(Object { fields, ..Object::default() })
             }
-        }),
-        Some(b't' | b'f') => Value::Truth(json == "true"),
-        Some(b'n') => Value::Null,
-        _ => Value::Number(Cow::Borrowed(json)),
-    })
+            Some(b'[') => {
+                let mut list = Vec::new();
+                while self.has_item("]") {
+                    list.push(self.value(depth)?);
+                }
+                Value::List(list)
+            }
+            _ => {
+                let ends = |c: char| matches!(c, ',' | ']' | '}') || c.is_ascii_whitespace();
+                match self.take(self.rest.find(ends).unwrap_or(usize::MAX)) {
+                    "null" => Value::Null,
+                    truth @ ("true" | "false") => Value::Truth(truth == "true"),
+                    number => Value::Number(Cow::Borrowed(number)),
+                }
+            }
+        })
+    }
 }
 
 /// Parses a JSON record. The values of fields that are not in `wanted` become `Null`; if `wanted` is `None`, all fields

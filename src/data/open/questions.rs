@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::io::Write;
+use std::ops::RangeInclusive;
 use std::path::Path;
 
 use super::answers::{AnswerCell, AnswerColumns, Form, Question, Raw};
@@ -12,7 +13,7 @@ use super::options::{FileFormat, ReadOptions};
 use super::parquet;
 use super::paths::{PathContent, find, prepared_as};
 use crate::data::conll::SentenceWords;
-use crate::data::lines::{Lines, Reason};
+use crate::data::lines::{Lines, Reason, count_parsed};
 use crate::data::records::{OneLine, Parser};
 use crate::data::{Encoding, TextFile};
 use crate::error::{AtCaller, Error, ErrorKind, Result};
@@ -79,6 +80,10 @@ struct OfLines {
     lines: Option<Lines>,
     /// Lines to parse once more: they were first read as part of a record whose closing quotation mark is missing.
     again: VecDeque<Raw>,
+    /// The number of the malformed line that was read last, such as a line that cannot be decoded, and the reason.
+    malformed: Option<(u64, Reason)>,
+    /// The lines behind the first line of the last malformed record of several lines, and the reason.
+    failed: Option<(RangeInclusive<u64>, Reason)>,
     parser: Box<dyn Parser<SentenceWords>>,
     number: u64,
     /// The number of the first line of the record that is being read; `None` between two records.
@@ -161,6 +166,8 @@ impl Questions {
                     name: file.name(),
                     lines: Some(file.lines_of()?),
                     again: VecDeque::new(),
+                    malformed: None,
+                    failed: None,
                     parser,
                     number: 0,
                     begun: None,
@@ -327,8 +334,11 @@ impl OfLines {
     fn line(&mut self) -> Result<Option<Result<(), Reason>>> {
         if let Some(raw) = self.again.pop_front() {
             self.number = raw.number;
+            count_parsed(raw.text.len());
             self.raw.push(raw);
-            return Ok(Some(Ok(())));
+            // A malformed line ends each record, so it is the last of the lines to parse once more.
+            let malformed = self.malformed.as_ref().filter(|(number, _)| *number == self.number);
+            return Ok(Some(malformed.map_or(Ok(()), |(_, reason)| Err(reason.clone()))));
         }
         let Some(lines) = &mut self.lines else { return Ok(None) };
         self.number += 1;
@@ -347,7 +357,9 @@ impl OfLines {
         }
         self.marked |= lines.is_marked();
         self.raw.push(Raw { number: self.number, text, end: self.end });
-        Ok(Some(reason.map_or(Ok(()), Err)))
+        let Some(reason) = reason else { return Ok(Some(Ok(()))) };
+        self.malformed = Some((self.number, reason.clone()));
+        Ok(Some(Err(reason)))
     }
 
     /// Reads the next record; `None` after the last record. `several` is true if a record may extend over several
@@ -368,6 +380,11 @@ impl OfLines {
                 (Some(Err(reason)), _) => Err(reason),
                 _ => self.parser.end(),
             };
+            // In a quoted cell, lines are parsed in the same way, whichever line has opened the cell: the cell fails where the
+            // malformed record failed, without another look at the lines. Each line is parsed at most twice.
+            let failed = self.failed.as_ref().filter(|(lines, _)| lines.contains(&(self.number + 1)));
+            let known = failed.filter(|_| !ended && matches!(outcome, Ok(None)) && self.parser.is_open());
+            let (unended, outcome) = (known.is_some(), known.map_or(outcome, |(_, why)| Err(why.clone())));
             let (text, words, header) = match outcome {
                 Ok(None) if ended => return Ok(None),
                 Ok(None) if self.blank && self.begun.is_none() => (Ok(String::new()), Vec::new(), None),
@@ -383,6 +400,8 @@ impl OfLines {
                         // their own.
                         Some(at) => {
                             let behind: Vec<Raw> = self.raw.drain(at + 1..).collect();
+                            let last = behind.last().map_or(0, |line| line.number);
+                            self.failed = behind.first().map(|first| (first.number..=last, reason.clone()));
                             behind.into_iter().rev().for_each(|line| self.again.push_front(line));
                             self.raw.last().map_or(self.number, |line| line.number)
                         }
@@ -390,7 +409,7 @@ impl OfLines {
                     };
                     let what = format!("{}:{number}", self.name);
                     let mut error = Error::of(ErrorKind::Format, what, reason.expected, reason.got);
-                    if begun.is_some() {
+                    if begun.is_some() || unended {
                         error = error.noted("the lines behind this line are read as separate records");
                     }
                     if !first {

@@ -169,6 +169,10 @@ impl<R, F: FnMut(Vec<String>) -> Result<R, Reason> + Send> Parser<R> for Rows<F>
         }
     }
 
+    fn is_open(&self) -> bool {
+        matches!(self.cells.state, State::Quoted)
+    }
+
     fn spoil(&mut self) -> bool {
         self.cells.clear();
         true
@@ -388,8 +392,7 @@ impl Dialect {
 
 /// Returns the line number of the first record in the file.
 fn first_line(file: &TextFile) -> Result<u64> {
-    let mut lines = file.first_lines()?;
-    let mut number = 1;
+    let (mut lines, mut number) = (file.first_lines()?, 1);
     while let Some(line) = lines.next()? {
         let skipped =
             line.is_ok_and(|line| line.trim().is_empty() || (number == 1 && declared(&line).is_some()));
@@ -546,10 +549,7 @@ impl Table {
             let cell = |&column: &usize| row.get_mut(column).map(std::mem::take).unwrap_or_default();
             Ok(make(of_columns(columns.iter().take(count).map(cell).collect())))
         };
-        // Maximum size of a record in bytes. After a quotation mark that is never closed, at most this many bytes are
-        // read a second time.
-        const MOST: usize = 1 << 22;
-        let cells = Cells { most: MOST, ..self.dialect.cells() };
+        let cells = Cells { most: 1 << 22, ..self.dialect.cells() }; // the lines of a record are in memory
         Box::new(Rows { cells, width: Some(self.picked.width), header: false, make })
     }
 

@@ -10,6 +10,7 @@ use crate::data::{
 };
 use crate::error::Result;
 
+mod hostile;
 mod json;
 mod questions;
 mod several;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use crate::data::TextFile;
 use crate::data::archive::Bytes;
-use crate::data::lines::{MARK, Reason, broken};
+use crate::data::lines::{MARK, Reason, broken, count_parsed};
 use crate::error::{Error, ErrorKind, Result};
 
 /// The position of a walk in a JSON file.
@@ -61,6 +61,7 @@ impl Walk {
             let lines = buffer.iter().take(space).filter(|&&byte| byte == b'\n').count();
             let found = buffer.get(space).copied();
             self.input.consume(space);
+            count_parsed(space);
             self.line += lines as u64;
             if found.is_some() {
                 return Ok(found);
@@ -164,6 +165,7 @@ impl Walk {
                 return Err(self.malformed(begun, Reason { expected, got }));
             }
             self.input.consume(passed);
+            count_parsed(passed);
             self.line = line;
             if ends {
                 return match any {

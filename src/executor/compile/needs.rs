@@ -8,8 +8,7 @@ use crate::executor::plan::{
 };
 use crate::operator::context::OperandPosition;
 use crate::operator::keys::RowKey;
-use crate::operator::memory::Own;
-use crate::operator::{BlockId, CallSlot, Extent, LevelId, MatrixUnit, Pass, Spec, StorageBound};
+use crate::operator::{BlockId, CallRoom, CallSlot, Extent, LevelId, MatrixUnit, Pass, Spec, StorageBound};
 use crate::program::Role;
 use crate::tensor::StorageKind;
 
@@ -240,9 +239,8 @@ impl<'p> Counting<'p> {
             return;
         }
         for (at, &(of, _)) in memory.scratch.iter().enumerate() {
-            // A scratch value may have several vectors.
             let vector = memory.scratch[..at].iter().filter(|(before, _)| *before == of).count();
-            let shared = known.iter().position(|known| *known == (of, vector) && of != TypeId::of::<Own>());
+            let shared = known.iter().position(|&one| one == (of, vector) && of != TypeId::of::<CallRoom>());
             need.scratch.push(shared.unwrap_or_else(|| {
                 known.push((of, vector));
                 known.len() - 1

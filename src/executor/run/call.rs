@@ -300,7 +300,7 @@ fn run(
         Pass::Forward => instr.op.forward(&mut Forward { call, operands, pool, scratch }),
         Pass::Backward => instr.op.backward(&mut Backward { call, operands, pool, scratch }),
     };
-    instr.wiring.checked(instr.op.signature(), outcome).map_err(|e| instr.err(e))
+    instr.wiring.missing.checked(instr.op.signature(), outcome).map_err(|e| instr.err(e))
 }
 
 /// Halves a call repeatedly until each thread has a part. The results do not depend on where the call is cut: row-wise and

@@ -62,7 +62,7 @@ impl<'p> RunState<'p> {
         let operands = lane.operands(&mut worker.room, &worker.reads, &[]);
         let call = self.call(instr, None);
         let outcome = instr.op.levels(&mut NewLevels { call, operands, offsets });
-        let outcome = instr.wiring.checked(instr.op.signature(), outcome);
+        let outcome = instr.wiring.missing.checked(instr.op.signature(), outcome);
         outcome.map_err(|e| self.named(instr, None, instr.err(e)))?;
         let top = self.count(instr.top, None);
         bind_made(&mut self.levels, &instr.made, &tools.lists.offsets, top).map_err(|e| instr.err(e))

@@ -187,7 +187,7 @@ pub(super) fn forward(op: &dyn Op, direct: &Direct, how: CallOptions<'_>) -> Res
     let mut scratch = Scratch::default();
     let operands = lender.finish();
     let outcome = op.forward(&mut Forward { call, operands, pool: &mut pool, scratch: &mut scratch });
-    wiring.checked(op.signature(), outcome)?;
+    wiring.missing.checked(op.signature(), outcome)?;
     let mut found = Vec::new();
     for (slot, row) in values.into_iter().enumerate() {
         let mut storages = Vec::new();
@@ -294,7 +294,7 @@ pub(super) fn backward(
     let call = part_of(direct.call(&wiring), how);
     let operands = lender.finish();
     let outcome = op.backward(&mut Backward { call, operands, pool: &mut pool, scratch });
-    wiring.checked(op.signature(), outcome)?;
+    wiring.missing.checked(op.signature(), outcome)?;
     let mut gradients: InputGradients = Vec::new();
     for (slot, row) in values.into_iter().enumerate() {
         let mut found = Vec::new();

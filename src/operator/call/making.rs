@@ -54,7 +54,7 @@ impl Direct {
         let call = self.call(&wiring);
         let mut run = NewLevels { call, operands, offsets: &mut offsets };
         let outcome = self.op.levels(&mut run);
-        let outcome = wiring.checked(self.op.signature(), outcome);
+        let outcome = wiring.missing.checked(self.op.signature(), outcome);
         outcome.map_err(|e| e.of_sample(|row| self.sample(row)))?;
         Ok(offsets)
     }

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use super::{Call, OperandPosition, RunFacts, Sequences, another, held, name_of};
+use super::{Call, OperandPosition, RunFacts, Sequences, another, held};
 use crate::error::{AtCaller, Error, Result};
 use crate::kernels::View;
 use crate::kernels::arena::{Operands, Plain};
@@ -13,6 +13,7 @@ use crate::operator::extent::Spec;
 use crate::operator::keys::RowKey;
 use crate::operator::literals::literal_methods;
 use crate::operator::signature::Slot;
+use crate::operator::slots::name_of;
 use crate::tensor::DType;
 
 /// The context of a call of [`Op::levels`](crate::operator::Op::levels), which computes the offsets of new LoD levels. The call

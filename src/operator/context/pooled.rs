@@ -2,11 +2,12 @@
 
 use arrayvec::ArrayVec;
 
-use super::{Backward, Call, Forward, OperandPosition, name_of};
+use super::{Backward, Call, Forward, OperandPosition};
 use crate::error::{AtCaller, Error, ErrorKind, Result};
 use crate::kernels::Assign;
 use crate::operator::entries::{CsrBuffer, PooledStorage};
 use crate::operator::rows::{RowBuffer, RowValue};
+use crate::operator::slots::name_of;
 use crate::operator::table::{RowTable, no_table};
 
 /// The maximum number of row-sparse variables in one update: the parameter and its optimizer states.
@@ -22,7 +23,7 @@ macro_rules! pooled_methods {
 
             /// Returns the selected rows of variable `k` of input slot `slot`; `None` if the variable has another storage.
             pub fn rows_at(&self, slot: usize, k: usize) -> Option<&RowBuffer> {
-                self.pooled(self.call.wiring.slot(&self.call.wiring.inputs, slot).get(k)?)?.rows()
+                self.pooled(self.call.wiring.missing.slot(&self.call.wiring.inputs, slot).get(k)?)?.rows()
             }
 
             /// Returns the sparse matrix (csr or coo) in input slot `slot`; `None` if the input has another storage.
@@ -32,12 +33,12 @@ macro_rules! pooled_methods {
 
             /// Returns the sparse matrix of variable `k` of input slot `slot`; `None` if the variable has another storage.
             pub fn csr_at(&self, slot: usize, k: usize) -> Option<&CsrBuffer> {
-                self.pooled(self.call.wiring.slot(&self.call.wiring.inputs, slot).get(k)?)?.csr()
+                self.pooled(self.call.wiring.missing.slot(&self.call.wiring.inputs, slot).get(k)?)?.csr()
             }
 
             /// Returns the row-sparse parameter in input slot `slot`; `None` if the input is no row-sparse parameter.
             pub fn table(&self, slot: usize) -> Option<&RowTable> {
-                self.pooled(self.call.wiring.slot(&self.call.wiring.inputs, slot).first()?)?.table()
+                self.pooled(self.call.wiring.missing.slot(&self.call.wiring.inputs, slot).first()?)?.table()
             }
 
             fn pooled(&self, place: &OperandPosition) -> Option<&PooledStorage> {
@@ -173,30 +174,30 @@ fn other_storage(slot: &str) -> Error {
 impl Backward<'_> {
     /// Returns the forward value of output slot `slot` if it is a sparse matrix; `None` if the output has another storage.
     pub fn output_csr(&self, slot: usize) -> Option<&CsrBuffer> {
-        self.pooled(self.call.wiring.slot(&self.call.wiring.outputs, slot).first()?)?.csr()
+        self.pooled(self.call.wiring.missing.slot(&self.call.wiring.outputs, slot).first()?)?.csr()
     }
 
     /// Returns the forward value of output slot `slot` if it is selected rows; `None` if the output has another storage.
     pub fn output_rows(&self, slot: usize) -> Option<&RowBuffer> {
-        self.pooled(self.call.wiring.slot(&self.call.wiring.outputs, slot).first()?)?.rows()
+        self.pooled(self.call.wiring.missing.slot(&self.call.wiring.outputs, slot).first()?)?.rows()
     }
 
     /// Returns the gradient of output slot `slot`, if the output is a sparse matrix. The gradient has the output's entries, in
     /// the same order. Returns `None` if no gradient reaches the output.
     pub fn output_gradient_csr(&self, slot: usize) -> Option<&CsrBuffer> {
-        self.pooled(self.call.wiring.slot(&self.call.wiring.output_gradients, slot).first()?)?.csr()
+        self.pooled(self.call.wiring.missing.slot(&self.call.wiring.output_gradients, slot).first()?)?.csr()
     }
 
     /// Returns the gradient of output slot `slot`, if the output is selected rows. The gradient has the output's rows, in the
     /// same order. Returns `None` if no gradient reaches the output.
     pub fn output_gradient_rows(&self, slot: usize) -> Option<&RowBuffer> {
-        self.pooled(self.call.wiring.slot(&self.call.wiring.output_gradients, slot).first()?)?.rows()
+        self.pooled(self.call.wiring.missing.slot(&self.call.wiring.output_gradients, slot).first()?)?.rows()
     }
 
     /// Returns the buffer for a gradient that is stored as selected rows, although its input is dense, and whether `backward`
     /// must overwrite the buffer or append rows. Returns `None` if the gradient is not needed or has another storage.
     pub fn gradient_rows(&mut self, slot: usize) -> Option<(&mut RowBuffer, Assign)> {
-        match self.call.wiring.slot(&self.call.wiring.input_gradients, slot).first() {
+        match self.call.wiring.missing.slot(&self.call.wiring.input_gradients, slot).first() {
             Some(&(OperandPosition::Pooled(i), assign)) => {
                 self.pool.get_mut(i)?.rows_mut().map(|rows| (rows, assign))
             }
@@ -218,7 +219,8 @@ impl Backward<'_> {
         k: usize,
         fill: impl FnOnce(&Self, &mut [T], Assign) -> Result<()>,
     ) -> Result<bool> {
-        let Some(&(place, assign)) = self.call.wiring.slot(&self.call.wiring.input_gradients, slot).get(k)
+        let Some(&(place, assign)) =
+            self.call.wiring.missing.slot(&self.call.wiring.input_gradients, slot).get(k)
         else {
             return Ok(false);
         };
@@ -238,8 +240,13 @@ impl Backward<'_> {
         gradient: &'g mut PooledStorage,
         assign: Assign,
     ) -> Result<&'g mut [T]> {
-        let of =
-            self.call.wiring.slot(&self.call.wiring.inputs, slot).get(k).and_then(|place| self.pooled(place));
+        let of = self
+            .call
+            .wiring
+            .missing
+            .slot(&self.call.wiring.inputs, slot)
+            .get(k)
+            .and_then(|place| self.pooled(place));
         let of = of.ok_or_else(|| other_storage(name_of(self.call.signature.inputs, slot)))?;
         if assign == Assign::Write || gradient.numbers() != of.numbers() {
             gradient.zeros_at::<T>(of)?;

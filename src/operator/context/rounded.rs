@@ -15,7 +15,7 @@ macro_rules! methods {
             /// [`Hints::takes_bf16`](crate::operator::Hints::takes_bf16), and in the first slot of an operator with the hint
             /// [`copies`](crate::operator::Hints::copies).
             pub fn holds_bf16(&self, slot: usize) -> bool {
-                let place = self.call.wiring.slot(&self.call.wiring.inputs, slot).first();
+                let place = self.call.wiring.missing.slot(&self.call.wiring.inputs, slot).first();
                 matches!(place, Some(&OperandPosition::Dense(i)) if self.operands.read_is::<bf16>(i))
             }
 
@@ -40,7 +40,7 @@ impl Forward<'_> {
     /// Returns whether the variable in output slot `slot` is stored in bf16, although its dtype is f32: then
     /// `output::<half::bf16>(slot)` returns its view.
     pub(crate) fn writes_bf16(&self, slot: usize) -> bool {
-        let place = self.call.wiring.slot(&self.call.wiring.outputs, slot).first();
+        let place = self.call.wiring.missing.slot(&self.call.wiring.outputs, slot).first();
         matches!(place, Some(&OperandPosition::Dense(i)) if self.operands.write_is::<bf16>(i))
     }
 }

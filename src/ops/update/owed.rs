@@ -108,6 +108,8 @@ pub(in crate::ops) struct Ledger {
     first: Vec<(u64, Moves)>,
     /// At index u mod [`KEPT`]: one more than the position in `first` of the entry for u; 0 if there is none.
     places: Vec<u16>,
+    /// The number of rows of the highest table of the rule, at most [`SWEEP`].
+    height: usize,
     /// The index of the first update of each part; the parts are ranges that together cover the first [`KEPT`] updates.
     parts: Vec<u64>,
     /// The combined effect of the updates of each part. The outer `None` means that the effect is not computed yet. The
@@ -126,16 +128,8 @@ impl Default for Ledger {
         let parts: Vec<u64> = std::iter::successors(Some(0), next).collect();
         debug_assert!(parts.len() <= PARTS, "{} parts", parts.len());
         let of_parts = vec![None; parts.len() - 1];
-        Self {
-            recent: vec![],
-            kept: vec![],
-            first: vec![],
-            places: vec![],
-            parts,
-            of_parts,
-            count: 0,
-            mark: 0.0,
-        }
+        let (recent, kept, first, places) = (vec![], vec![], vec![], vec![]);
+        Self { recent, kept, first, places, height: 0, parts, of_parts, count: 0, mark: 0.0 }
     }
 }
 
@@ -186,8 +180,9 @@ impl Ledger {
         (most, height): (usize, usize),
     ) {
         self.follow(history);
-        // The rows have at most `height` first missed updates, so that some entries belong to no row any more.
-        if self.first.len() > height.min(SWEEP) {
+        self.height = self.height.max(height.min(SWEEP));
+        // The rows of a table have at most as many first missed updates, so most further entries belong to no row any more.
+        if self.first.len() > self.height {
             self.forget();
         }
         let horizon = rule.horizon().min(KEPT);

@@ -19,8 +19,7 @@ use crate::thorough::times;
 
 const HEIGHT: usize = 20;
 const WIDTH: usize = 4;
-/// The number of parts of a batch, and of the batches of an epoch.
-const PARTS: u64 = 8;
+/// The number of batches of an epoch.
 const BATCHES: u64 = 7;
 
 /// A model of a seed, before its optimizer.
@@ -120,7 +119,7 @@ fn drawn(seed: u64) -> (Builder, Var) {
 
 /// An exact optimizer, or a lazy one.
 fn drawn_optimizer(seed: u64) -> Box<dyn Optimizer> {
-    let mut dice = Dice::new(seed ^ 0x0971);
+    let mut dice = Dice::new(seed);
     match dice.below(8) {
         0 => Box::new(Adam::new(0.02).lazy()),
         1 => Box::new(Sgd::new(0.02).momentum(0.9).lazy()),
@@ -140,7 +139,7 @@ fn trained(
     on_ranks(size, |world| {
         let rank = world.rank();
         let (net, loss) = model();
-        let trainer = Trainer::new(net, loss, &*optimizer()).unwrap().parts(PARTS).accumulate(accumulate);
+        let trainer = Trainer::new(net, loss, &*optimizer()).unwrap().parts(8).accumulate(accumulate);
         let mut trainer = trainer.threads(1).progress(Progress::Quiet).distributed(world);
         if let Some(from) = from.filter(|_| rank == 0) {
             trainer.resume(from).unwrap();
@@ -181,7 +180,7 @@ fn a_padding_row_is_settled_on_all_ranks() {
         let loss = x.linear(2).cross_entropy(label).mean();
         (net, loss)
     };
-    for seed in 0..4 {
+    for seed in 0..2 {
         ranks_agree("padding under AdamW", &model, &|| Box::new(AdamW::new(0.02)), seed);
     }
 }
@@ -198,16 +197,24 @@ fn rows_behind_a_stopped_gradient_are_settled_on_all_ranks() {
         let loss = (x + fixed).linear(2).cross_entropy(label).mean();
         (net, loss)
     };
-    for seed in 0..4 {
+    for seed in 0..2 {
         ranks_agree("a stopped gradient under Adam", &model, &|| Box::new(Adam::new(0.02)), seed);
     }
 }
 
 #[test]
 fn rows_of_models_at_random_are_settled_alike() {
+    let mut refused = 0;
     for seed in 0..times(10) as u64 {
-        ranks_agree(&format!("seed {seed}"), &|| drawn(seed), &|| drawn_optimizer(seed), seed);
+        let (net, loss) = drawn(seed);
+        // The moves of some rules cannot wait.
+        match Trainer::new(net, loss, &*drawn_optimizer(seed)) {
+            Ok(_) => ranks_agree(&format!("seed {seed}"), &|| drawn(seed), &|| drawn_optimizer(seed), seed),
+            Err(_) => refused += 1,
+        }
     }
+    println!("{refused} refused");
+    assert!(refused <= times(2), "{refused} refused");
 }
 
 /// A model with its optimizer, as the workers of a store train it.
@@ -279,9 +286,8 @@ impl Shared {
             self.train(worker, (number, size), steps.clone(), None)
         });
         for (number, (rank, worker)) in ranks.iter().zip(&workers).enumerate() {
-            assert_eq!(rank.0, worker.0, "{name}: losses of worker {number} of {size}");
             let equal = rank.1.iter().zip(&worker.1).all(|(rank, worker)| rank.bits_eq(worker));
-            assert!(equal, "{name}: values of worker {number} of {size}");
+            assert!(rank.0 == worker.0 && equal, "{name}: worker {number} of {size} has other numbers");
         }
     }
 }
@@ -289,7 +295,10 @@ impl Shared {
 #[test]
 fn workers_of_models_at_random_have_the_bits_of_ranks() {
     let (mut trained, mut refused) = (0, 0);
-    let file = path("store");
+    // The ranks write further files beside this one.
+    let folder = path("store");
+    std::fs::create_dir(&folder).unwrap();
+    let file = folder.join("set");
     for seed in 0..times(10) as u64 {
         let Ok(shared) = Shared::drawn(seed) else {
             refused += 1;
@@ -300,6 +309,6 @@ fn workers_of_models_at_random_have_the_bits_of_ranks() {
         shared.same(&format!("seed {seed}"), first, 0..BATCHES + 1, [None, Some(&file)]);
         shared.same(&format!("seed {seed}, restored"), then, BATCHES + 1..2 * BATCHES, [Some(&file), None]);
     }
-    println!("{trained} trained, {refused} refused");
+    std::fs::remove_dir_all(folder).unwrap();
     assert!(trained >= refused, "{trained} trained, {refused} refused");
 }

@@ -35,7 +35,7 @@ fn texts_of_tables_get_tags_and_other_columns_none() {
         // One word per line, beside its tag; one text per line.
         ("o.tsv", new(), "a header", "text\tner~\ttags~\nfog\tO~\tT~\nOslo\tB-X~\tT~\n"),
         ("p.tsv", new(), "words in column 1", "Title\tO~\tT~\nOslo\tB-X~\tT~\nis\tO~\tT~\n"),
-        ("q.txt", new(), "one text per line", "fog, text~\tT T~\n\nrain, it~\tT T~\n"),
+        ("q.txt", new(), "one text per line", "fog, a text~\tT T T~\n\nrain, it~\tT T~\n"),
         ("r.txt", new(), "one text per line", "a fog,is it~\tT T T~\nan ox,is it~\tT T T~\n"),
     ] {
         let text: String = answered.split('~').step_by(2).collect();

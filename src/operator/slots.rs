@@ -2,10 +2,9 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use super::{OperandPosition, Wiring};
+use super::extent::{Levels, Shape, Spec};
+use super::signature::{Signature, Slot};
 use crate::error::{Error, ErrorKind, Result};
-use crate::operator::extent::{Levels, Shape, Spec};
-use crate::operator::signature::{Signature, Slot};
 use crate::tensor::{DType, StorageKind};
 
 /// The spec that a context returns for a slot without a variable; the call then fails.
@@ -26,34 +25,29 @@ impl Clone for MissingSlot {
     }
 }
 
-impl Wiring {
+impl MissingSlot {
     /// Returns the variables of a slot; notes that the slot is missing if the operator lacks it.
-    pub(super) fn slot<'a, T>(&self, of: &'a [Vec<T>], slot: usize) -> &'a [T] {
+    pub(crate) fn slot<'a, T>(&self, of: &'a [Vec<T>], slot: usize) -> &'a [T] {
         of.get(slot).map_or_else(|| self.without(slot, &[][..]), Vec::as_slice)
     }
 
-    /// Returns the location of variable `k` of a slot; notes that the slot is missing if the operator lacks it.
-    pub(super) fn place(&self, of: &[Vec<OperandPosition>], slot: usize, k: usize) -> OperandPosition {
-        self.slot(of, slot).get(k).copied().unwrap_or(OperandPosition::Absent)
-    }
-
     /// Returns the spec of variable `k` of a slot; notes that the slot is missing if there is no such variable.
-    pub(super) fn spec<'a>(&self, of: &'a [Vec<Spec>], slot: usize, k: usize) -> &'a Spec {
+    pub(crate) fn spec<'a>(&self, of: &'a [Vec<Spec>], slot: usize, k: usize) -> &'a Spec {
         self.slot(of, slot).get(k).unwrap_or_else(|| self.without(slot, &NOTHING))
     }
 
     #[cold]
     fn without<T>(&self, slot: usize, instead: T) -> T {
-        self.missing.0.store(slot.saturating_add(1), Ordering::Relaxed);
+        self.0.store(slot.saturating_add(1), Ordering::Relaxed);
         instead
     }
 
     /// Returns the outcome of a call, or an error if the call used a slot without a variable.
     pub(crate) fn checked<T>(&self, signature: Signature, outcome: Result<T>) -> Result<T> {
-        match self.missing.0.load(Ordering::Relaxed) {
+        match self.0.load(Ordering::Relaxed) {
             0 => outcome,
             slot => {
-                self.missing.0.store(0, Ordering::Relaxed);
+                self.0.store(0, Ordering::Relaxed);
                 Err(missing_slot(signature, slot - 1))
             }
         }
