@@ -136,6 +136,20 @@ fn shapes_name_variables() {
     says(&net, &expected.iter().map(|words| (words.as_str(), line)).collect::<Vec<_>>());
 }
 
+/// A step over the outputs of another step is named by these outputs.
+#[test]
+fn steps_over_steps_are_named() {
+    let net = Builder::new();
+    let x = net.feed("x", DType::F32, &[4], 1);
+    let below = net.recurrent(x, |_, x_t| x_t.tanh());
+    let mut line = 0;
+    net.recurrent(below, |_, h| {
+        line = line!() + 1;
+        h.slice(2..9)
+    });
+    says(&net, &[("slice #0 in the step over `tanh.steps`: input `x`", line)]);
+}
+
 #[test]
 fn memories_are_updated() {
     let net = Builder::new();

@@ -279,7 +279,7 @@ impl Program {
     ) -> Result<Vec<Vec<VarId>>> {
         let (kind, caller) = (request.kind.to_owned(), request.caller.clone());
         let appended = self.try_append(registry, block, request);
-        appended.map_err(|e| e.at(self.next_place(block, &kind, caller))).at_caller()
+        appended.map_err(|e| self.worded(e).at(self.next_place(block, &kind, caller))).at_caller()
     }
 
     fn try_append(

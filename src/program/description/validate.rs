@@ -393,7 +393,7 @@ impl Program {
                 caller: Some(op.caller.clone()),
                 ..self.inside(block)
             };
-            self.shapes(registry, block, &runs, op).map_err(|e| e.at(place()))?;
+            self.shapes(registry, block, &runs, op).map_err(|e| self.worded(e).at(place()))?;
         }
         Ok(())
     }

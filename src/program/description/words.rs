@@ -89,6 +89,7 @@ impl Program {
     /// input, such as `x.step`, before all other variables. Returns `None` for the root block, and if this input is unknown.
     fn step_name(&self, block: BlockId) -> Option<String> {
         let first = self.vars.iter().find(|var| block.0 > 0 && var.block == block)?;
-        first.name.split_once(".step").map(|(over, _)| over.to_owned())
+        let (over, number) = first.name.rsplit_once(".step")?;
+        number.chars().all(|c| c == '_' || c.is_ascii_digit()).then(|| over.to_owned())
     }
 }

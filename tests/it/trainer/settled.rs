@@ -1,5 +1,6 @@
 //! Rows that are read without a gradient: padding rows, rows behind a stopped gradient, and tables that are read whole. Their
-//! missed updates are applied alike for any number of ranks, so that all ranks have the bits of one.
+//! missed updates are applied alike for any number of ranks, so that all ranks have the bits of one. With `UNPADDED_THOROUGH=30`,
+//! 300 models of each kind run.
 
 use unpadded::executor::Scope;
 use unpadded::layers::init;
