@@ -61,7 +61,8 @@ pub fn differentiate(
     };
     if spec.batched() || spec.width() != 1 || !spec.dtype.is_float() || program.var(loss).block != BlockId(0)
     {
-        return fail("one float in the root block: a sum or a mean", spec.to_string()).at_caller();
+        return fail("one float in the root block: a sum or a mean", program.in_words(&spec.to_string()))
+            .at_caller();
     }
     if program.root().ops.iter().any(|op| !matches!(op.role, Role::Forward | Role::Update)) {
         return fail(
