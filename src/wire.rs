@@ -15,6 +15,7 @@
 
 mod encoding;
 pub(crate) mod record;
+pub(crate) mod stored;
 mod target;
 
 use std::fs::{self, File};

@@ -25,7 +25,8 @@ use crate::executor::Scope;
 use crate::program::save::SECTION as PROGRAM;
 use crate::program::{Program, VarDesc, VarRole};
 use crate::tensor::{Storage, StorageKind, Variable};
-use crate::wire::record::to_bytes;
+use crate::wire::record::{FieldType, to_bytes};
+use crate::wire::stored::Stored;
 use crate::wire::{self, Reader, Target, Writer};
 
 /// A checkpoint: the state of a training, or a model to predict with. Tensors, vocabularies, notes and outputs are found by
@@ -174,7 +175,7 @@ impl Checkpoint {
         let mut reader = wire::open(path)?;
         while let Some(section) = reader.next_section()?.map(str::to_owned) {
             if section == POSITION {
-                return Ok(reader.read_stored::<StoredPosition>(longest(POSITION))?.into());
+                return value::<StoredPosition, _>(&mut reader, POSITION);
             }
             reader.end_section()?;
         }
@@ -222,28 +223,28 @@ impl Checkpoint {
             out.write_section(section, &body)
         };
         put(PROGRAM, self.program.to_section()?)?;
-        put(POSITION, to_bytes(&StoredPosition::from(&self.position)))?;
+        put(POSITION, to_bytes(&StoredPosition::of(&self.position)))?;
         for (name, sums) in &self.position.sparse {
             for piece in sums.pieces() {
                 put(SUMS, to_bytes(&StoredSums::of(name, sums.count, piece)))?;
             }
         }
-        put(NOTES, to_bytes(&StoredTexts::from(&self.notes)))?;
-        put(OUTPUTS, to_bytes(&StoredTexts::from(&self.outputs)))?;
+        put(NOTES, to_bytes(&StoredTexts::of(&self.notes)))?;
+        put(OUTPUTS, to_bytes(&StoredTexts::of(&self.outputs)))?;
         for named in &self.vocabularies {
             put(VOCABULARY, to_bytes(&NamedVocabulary::from(named)))?;
         }
         if let Some(criterion) = &self.criterion {
-            put(CRITERION, to_bytes(&StoredCriterion::from(criterion)))?;
+            put(CRITERION, to_bytes(&StoredCriterion::of(criterion)))?;
         }
         for metric in &self.metrics {
-            put(METRIC, to_bytes(&StoredMetric::from(metric)))?;
+            put(METRIC, to_bytes(&StoredMetric::of(metric)))?;
         }
         for epoch in &self.history {
-            put(EPOCH, to_bytes(&StoredEpoch::from(epoch)))?;
+            put(EPOCH, to_bytes(&StoredEpoch::of(epoch)))?;
         }
         if self.purpose != Purpose::Training {
-            put(PURPOSE, to_bytes(&StoredPurpose::from(self.purpose)))?;
+            put(PURPOSE, to_bytes(&StoredPurpose::of(&self.purpose)))?;
         }
         for (name, desc) in self.kept() {
             let value = tensor(name)?;
@@ -273,8 +274,8 @@ impl Checkpoint {
                     once(&reader, what, &mut program, value.map_err(|e| malformed(&reader, what, &e))?)?;
                 }
                 POSITION => {
-                    let value: StoredPosition = reader.read_stored(most)?;
-                    once(&reader, what, &mut position, value.into())?;
+                    let value = value::<StoredPosition, _>(&mut reader, what)?;
+                    once(&reader, what, &mut position, value)?;
                 }
                 SUMS => {
                     let piece: StoredSums = reader.read_stored(most)?;
@@ -282,25 +283,19 @@ impl Checkpoint {
                     SparseSums::join(&mut sparse, of, sums).map_err(|e| malformed(&reader, what, &e))?;
                 }
                 NOTES | OUTPUTS => {
-                    let value: StoredTexts = reader.read_stored(most)?;
+                    let value = value::<StoredTexts, _>(&mut reader, what)?;
                     let place = if what == NOTES { &mut notes } else { &mut outputs };
-                    once(&reader, what, place, value.into())?;
+                    once(&reader, what, place, value)?;
                 }
                 CRITERION => {
-                    let value: StoredCriterion = reader.read_stored(most)?;
-                    once(&reader, what, &mut criterion, value.into())?;
+                    let value = value::<StoredCriterion, _>(&mut reader, what)?;
+                    once(&reader, what, &mut criterion, value)?;
                 }
-                METRIC => {
-                    let value: StoredMetric = reader.read_stored(most)?;
-                    read.metrics.push(value.try_into().map_err(|e| malformed(&reader, what, &e))?);
-                }
-                EPOCH => {
-                    let value: StoredEpoch = reader.read_stored(most)?;
-                    read.history.push(value.try_into().map_err(|e| malformed(&reader, what, &e))?);
-                }
+                METRIC => read.metrics.push(value::<StoredMetric, _>(&mut reader, what)?),
+                EPOCH => read.history.push(value::<StoredEpoch, _>(&mut reader, what)?),
                 PURPOSE => {
-                    let value: StoredPurpose = reader.read_stored(most)?;
-                    once(&reader, what, &mut purpose, value.into())?;
+                    let value = value::<StoredPurpose, _>(&mut reader, what)?;
+                    once(&reader, what, &mut purpose, value)?;
                 }
                 VOCABULARY => {
                     let value: NamedVocabulary = reader.read_stored(most)?;
@@ -402,6 +397,12 @@ fn refused<R: Read>(
     got: impl Into<String>,
 ) -> Error {
     reader.refused(&about(section, name), expected, got)
+}
+
+/// Reads the value of a section that is stored as an `S`.
+fn value<S: FieldType + Stored<T>, T>(reader: &mut Reader<impl Read>, section: &str) -> Result<T> {
+    let stored: S = reader.read_stored(longest(section))?;
+    stored.read().map_err(|e| malformed(reader, section, &e))
 }
 
 fn once<T>(reader: &Reader<impl Read>, section: &str, place: &mut Option<T>, value: T) -> Result<()> {

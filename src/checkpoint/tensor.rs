@@ -13,6 +13,7 @@ use crate::program::{Program, VarDesc, VarRole};
 use crate::reserve;
 use crate::tensor::{DType, Dense, SelectedRows, Storage, StorageKind, Variable};
 use crate::wire::record::{from_bytes, to_bytes};
+use crate::wire::stored::Stored;
 use crate::wire::{LONGEST, Reader, STRUCTURED, Writer};
 
 pub(super) fn write<W: Write>(
@@ -24,7 +25,7 @@ pub(super) fn write<W: Write>(
 ) -> Result<()> {
     let (dtype, shape) = (value.dtype(), value.shape().to_vec());
     let head = Head { name: name.to_owned(), dtype, shape, lod: lod.cloned() };
-    let head = to_bytes(&StoredHead::from(&head));
+    let head = to_bytes(&StoredHead::of(&head));
     let length = head_length(section, name, &head)?;
     let numbers = value.len() as u64 * dtype.size_of() as u64;
     out.stream_section(section, 4 + head.len() as u64 + numbers, |body| {
@@ -65,7 +66,7 @@ pub(super) fn write_value<W: Write>(
 
 fn write_rows<W: Write>(out: &mut Writer<W>, section: &str, name: &str, value: &SelectedRows) -> Result<()> {
     let (dtype, shape, rows) = (value.dtype(), value.shape().to_vec(), value.row_ids().len());
-    let head = to_bytes(&StoredRowsHead::from(&RowsHead { name: name.to_owned(), dtype, shape, rows }));
+    let head = to_bytes(&StoredRowsHead::of(&RowsHead { name: name.to_owned(), dtype, shape, rows }));
     let length = head_length(section, name, &head)?;
     let numbers = value.value().len() as u64 * dtype.size_of() as u64;
     out.stream_section(section, 4 + head.len() as u64 + rows as u64 * ID + numbers, |body| {
@@ -118,7 +119,7 @@ fn head_bytes(reader: &mut Reader<impl Read>, section: &str) -> Result<Vec<u8>> 
 /// section, so that a forged count cannot allocate memory.
 fn rows_body(reader: &mut Reader<impl Read>, section: &str, program: &Program) -> Result<(String, Variable)> {
     let head = head_bytes(reader, section)?;
-    let head = from_bytes::<StoredRowsHead>(&head).and_then(RowsHead::try_from);
+    let head = from_bytes::<StoredRowsHead>(&head).and_then(Stored::read);
     let RowsHead { name, dtype, shape, rows } = head.map_err(|e| malformed(reader, section, &e))?;
     let what = about(section, &name);
     let wrong: MakeError<'_> = &|what, expected, got| reader.refused(what, expected, got);
@@ -157,7 +158,7 @@ fn rows_body(reader: &mut Reader<impl Read>, section: &str, program: &Program) -
 
 fn body(reader: &mut Reader<impl Read>, section: &str, program: &Program) -> Result<(String, Variable)> {
     let head = head_bytes(reader, section)?;
-    let head = from_bytes::<StoredHead>(&head).and_then(Head::try_from);
+    let head = from_bytes::<StoredHead>(&head).and_then(Stored::read);
     let Head { name, dtype, shape, lod } = head.map_err(|e| malformed(reader, section, &e))?;
     let what = about(section, &name);
     let levels = lod.as_ref().map_or(0, Lod::levels);

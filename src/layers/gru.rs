@@ -40,13 +40,6 @@ impl Gru {
         Self { options: Options::new(hidden, Self::GATES), reset: Reset::After, update: UpdateGate::Keeps }
     }
 
-    /// Sets the initial hidden states, one row per sequence (default: zeros).
-    #[must_use]
-    pub fn initial(mut self, h: Var) -> Self {
-        self.options.initial = Some([h]);
-        self
-    }
-
     /// Sets where the reset gate acts: before or after the recurrent product (default: [`Reset::After`]).
     #[must_use]
     pub fn reset(self, reset: Reset) -> Self {
@@ -60,7 +53,7 @@ impl Gru {
     }
 }
 
-recurrent_layer!(Gru, GruWeights, 1);
+recurrent_layer!(Gru, GruWeights, 1, [h]);
 
 impl Cell<1> for Gru {
     const KIND: &'static str = "gru";

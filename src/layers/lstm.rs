@@ -108,13 +108,6 @@ impl Lstm {
         Self { activations: [gates, candidate, output], ..self }
     }
 
-    /// Sets the initial hidden and cell states, one row per sequence (default: zeros).
-    #[must_use]
-    pub fn initial(mut self, h: Var, c: Var) -> Self {
-        self.options.initial = Some([h, c]);
-        self
-    }
-
     /// Appends the cell of a step as plain operators; returns the next hidden state, before any projection, and the next cell
     /// state. `pre` holds the inputs of the four gates' activations, and `peepholes` the peephole weights of the gates i, f and
     /// o.
@@ -155,7 +148,7 @@ impl Lstm {
     }
 }
 
-recurrent_layer!(Lstm, LstmWeights, 2);
+recurrent_layer!(Lstm, LstmWeights, 2, [h, c]);
 
 impl Cell<2> for Lstm {
     const KIND: &'static str = "lstm";

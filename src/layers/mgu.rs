@@ -22,16 +22,9 @@ impl Mgu {
     pub fn new(hidden: usize) -> Self {
         Self { options: Options::new(hidden, Self::GATES) }
     }
-
-    /// Sets the initial states, one row per sequence (default: zeros).
-    #[must_use]
-    pub fn initial(mut self, h: Var) -> Self {
-        self.options.initial = Some([h]);
-        self
-    }
 }
 
-recurrent_layer!(Mgu, MguWeights, 1);
+recurrent_layer!(Mgu, MguWeights, 1, [h]);
 
 impl Cell<1> for Mgu {
     const KIND: &'static str = "mgu";

@@ -1,9 +1,9 @@
 //! The quasi-recurrent network (QRNN): a convolution computes the gates, and the loop over steps has no matrix products.
 
 use super::layer::{at_least_one, times, wide};
-use super::recurrent::{STATE, sequence_input, state_width};
+use super::recurrent::{STATE, elementwise_layer, sequence_input, state_width};
 use crate::builder_methods;
-use crate::layers::{Layer, RecurrentLayer, Stateful, init};
+use crate::layers::{Layer, init};
 use crate::ops::Context;
 use crate::program::{Builder, Recurrence, Step, Var, Vars};
 
@@ -72,23 +72,11 @@ impl Qrnn {
         Self { pool, ..self }
     }
 
-    /// Sets the initial states, one row per sequence (default: zeros).
-    #[must_use]
-    pub fn initial(self, c: Var) -> Self {
-        Self { initial: Some([c]), ..self }
-    }
-
     /// Reverses the direction: steps run from the end of each sequence to its start, and the window has the current row and
     /// the rows after it.
     #[must_use]
     pub fn backwards(self) -> Self {
         Self { reverse: true, ..self }
-    }
-
-    /// Sets the first part of the parameters' names (default: `qrnn_0` and so on).
-    #[must_use]
-    pub fn named(self, name: &str) -> Self {
-        Self { name: Some(name.to_owned()), ..self }
     }
 
     /// Returns the number of columns of the candidate and the gates together; records an error if the number overflows.
@@ -134,11 +122,7 @@ impl Qrnn {
     }
 }
 
-impl From<usize> for Qrnn {
-    fn from(hidden: usize) -> Self {
-        Self::new(hidden)
-    }
-}
+elementwise_layer!(Qrnn, QrnnWeights);
 
 impl Layer for Qrnn {
     type Weights = QrnnWeights;
@@ -162,29 +146,6 @@ impl Layer for Qrnn {
 
     fn run(&self, net: &Builder, x: Var, &weights: &QrnnWeights) -> Var {
         self.steps(net, x, weights, |_, out, _| out).unwrap_or_else(|| net.unknown())
-    }
-}
-
-impl Stateful for Qrnn {
-    type States = [Var; 1];
-
-    fn states(&self, net: &Builder, x: Var, &weights: &QrnnWeights) -> (Var, [Var; 1]) {
-        let all = self.steps(net, x, weights, |step, out, memory| (out, step.last(memory)));
-        all.map_or_else(|| (net.unknown(), [net.unknown()]), |(out, last)| (out, [last]))
-    }
-
-    fn all_states(&self, var: Var) -> [Var; 1] {
-        [var]
-    }
-}
-
-impl RecurrentLayer for Qrnn {
-    fn reversed(self) -> Self {
-        Self { reverse: !self.reverse, ..self }
-    }
-
-    fn starting_from(self, initial: [Var; 1]) -> Self {
-        Self { initial: Some(initial), ..self }
     }
 }
 

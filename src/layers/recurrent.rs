@@ -98,10 +98,17 @@ pub(super) trait Cell<const STATES: usize> {
 }
 
 /// Implements the methods that set [`Options`], for a layer with a field `options`, and [`RecurrentLayer`] with
-/// `$states` states.
+/// `$states` states. The `$state` arguments are the names of these states.
 macro_rules! recurrent_layer {
-    ($layer:ident, $weights:ident, $states:literal) => {
+    ($layer:ident, $weights:ident, $states:literal, [$($state:ident),+]) => {
         impl $layer {
+            /// Sets the initial states, one row per sequence (default: zeros).
+            #[must_use]
+            pub fn initial(mut self, $($state: Var),+) -> Self {
+                self.options.initial = Some([$($state),+]);
+                self
+            }
+
             /// Omits the biases.
             #[must_use]
             pub fn without_bias(mut self) -> Self {
@@ -221,6 +228,56 @@ macro_rules! recurrent_layer {
     };
 }
 pub(super) use recurrent_layer;
+
+/// Implements what the layers without a matrix product at each step have in common, for a layer with the fields `initial`,
+/// `reverse` and `name` and a method `steps`.
+macro_rules! elementwise_layer {
+    ($layer:ident, $weights:ident) => {
+        impl $layer {
+            /// Sets the initial states, one row per sequence (default: zeros).
+            #[must_use]
+            pub fn initial(self, c: Var) -> Self {
+                Self { initial: Some([c]), ..self }
+            }
+
+            /// Sets the first part of the parameters' names (default: the layer's kind and count).
+            #[must_use]
+            pub fn named(self, name: &str) -> Self {
+                Self { name: Some(name.to_owned()), ..self }
+            }
+        }
+
+        impl From<usize> for $layer {
+            fn from(hidden: usize) -> Self {
+                Self::new(hidden)
+            }
+        }
+
+        impl $crate::layers::Stateful for $layer {
+            type States = [Var; 1];
+
+            fn states(&self, net: &Builder, x: Var, &weights: &$weights) -> (Var, [Var; 1]) {
+                let all = self.steps(net, x, weights, |step, out, memory| (out, step.last(memory)));
+                all.map_or_else(|| (net.unknown(), [net.unknown()]), |(out, last)| (out, [last]))
+            }
+
+            fn all_states(&self, var: Var) -> [Var; 1] {
+                [var]
+            }
+        }
+
+        impl $crate::layers::RecurrentLayer for $layer {
+            fn reversed(self) -> Self {
+                Self { reverse: !self.reverse, ..self }
+            }
+
+            fn starting_from(self, initial: [Var; 1]) -> Self {
+                Self { initial: Some(initial), ..self }
+            }
+        }
+    };
+}
+pub(super) use elementwise_layer;
 
 /// Defines the methods of [`Builder`] and [`Var`] that append a recurrent layer. The `$state` arguments are the names
 /// of the layer's states.

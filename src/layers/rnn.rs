@@ -30,16 +30,9 @@ impl Rnn {
     pub fn activation(self, activation: Activation) -> Self {
         Self { activation, ..self }
     }
-
-    /// Sets the initial states, one row per sequence (default: zeros).
-    #[must_use]
-    pub fn initial(mut self, h: Var) -> Self {
-        self.options.initial = Some([h]);
-        self
-    }
 }
 
-recurrent_layer!(Rnn, RnnWeights, 1);
+recurrent_layer!(Rnn, RnnWeights, 1, [h]);
 
 impl Cell<1> for Rnn {
     const KIND: &'static str = "rnn";

@@ -1,9 +1,9 @@
 //! The simple recurrent unit (SRU): only the input is multiplied by matrices, so the loop over steps has no matrix products.
 
 use super::layer::{times, wide};
-use super::recurrent::{STATE, sequence_input, state_width};
+use super::recurrent::{STATE, elementwise_layer, sequence_input, state_width};
 use crate::builder_methods;
-use crate::layers::{Layer, RecurrentLayer, Stateful, init};
+use crate::layers::{Layer, init};
 use crate::operator::Spec;
 use crate::program::{Builder, Recurrence, Step, Var, Vars};
 
@@ -37,22 +37,10 @@ impl Sru {
         Self { hidden, reverse: false, initial: None, name: None }
     }
 
-    /// Sets the initial states, one row per sequence (default: zeros).
-    #[must_use]
-    pub fn initial(self, c: Var) -> Self {
-        Self { initial: Some([c]), ..self }
-    }
-
     /// Reverses the direction: steps run from the end of each sequence to its start.
     #[must_use]
     pub fn backwards(self) -> Self {
         Self { reverse: true, ..self }
-    }
-
-    /// Sets the first part of the parameters' names (default: `sru_0` and so on).
-    #[must_use]
-    pub fn named(self, name: &str) -> Self {
-        Self { name: Some(name.to_owned()), ..self }
     }
 
     /// Returns the number of matrices in the weight (3 or 4), and the number of columns of all matrices together. If the number
@@ -100,11 +88,7 @@ impl Sru {
     }
 }
 
-impl From<usize> for Sru {
-    fn from(hidden: usize) -> Self {
-        Self::new(hidden)
-    }
-}
+elementwise_layer!(Sru, SruWeights);
 
 impl Layer for Sru {
     type Weights = SruWeights;
@@ -130,29 +114,6 @@ impl Layer for Sru {
 
     fn run(&self, net: &Builder, x: Var, &weights: &SruWeights) -> Var {
         self.steps(net, x, weights, |_, out, _| out).unwrap_or_else(|| net.unknown())
-    }
-}
-
-impl Stateful for Sru {
-    type States = [Var; 1];
-
-    fn states(&self, net: &Builder, x: Var, &weights: &SruWeights) -> (Var, [Var; 1]) {
-        let all = self.steps(net, x, weights, |step, out, memory| (out, step.last(memory)));
-        all.map_or_else(|| (net.unknown(), [net.unknown()]), |(out, last)| (out, [last]))
-    }
-
-    fn all_states(&self, var: Var) -> [Var; 1] {
-        [var]
-    }
-}
-
-impl RecurrentLayer for Sru {
-    fn reversed(self) -> Self {
-        Self { reverse: !self.reverse, ..self }
-    }
-
-    fn starting_from(self, initial: [Var; 1]) -> Self {
-        Self { initial: Some(initial), ..self }
     }
 }
 

@@ -138,14 +138,9 @@ pub(super) fn own(
     initializer: Initializer,
 ) -> Result<VarId> {
     program.add_var(VarDesc {
-        name,
-        block: BlockId(0),
-        kind: VarKind::Tensor(spec),
-        role: VarRole::State,
         persistable: true,
-        trainable: false,
         stop_gradient: true,
         initializer: Some(initializer),
-        gradient_of: None,
+        ..VarDesc::new(name, BlockId(0), VarKind::Tensor(spec), VarRole::State)
     })
 }

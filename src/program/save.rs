@@ -9,6 +9,7 @@ use crate::program::description::program::Program;
 use crate::program::description::var_desc::VarKind;
 use crate::program::stored::{MAX_LITERAL_DEPTH, StoredProgram};
 use crate::wire::record;
+use crate::wire::stored::Stored;
 use crate::wire::{self, Reader, Writer};
 
 /// The name of the section that holds a program.
@@ -91,7 +92,7 @@ impl Program {
             let expected = format!("at most {MAX_LITERAL_DEPTH} nested lists");
             return Err(Error::of(ErrorKind::Program, "literal", expected, "more"));
         }
-        let body = record::to_bytes(&StoredProgram::from(self));
+        let body = record::to_bytes(&StoredProgram::of(self));
         if body.len() as u64 > wire::STRUCTURED {
             let (expected, got) = (format!("at most {} bytes", wire::STRUCTURED), body.len().to_string());
             return Err(Error::of(ErrorKind::Program, "program to save", expected, got));
@@ -114,7 +115,7 @@ impl Program {
         let malformed = |e: Error| {
             Error::of(ErrorKind::Format, "program", "a well-formed program", format!("{e:#}")).caused_by(e)
         };
-        let mut program = Self::try_from(stored).map_err(malformed).at_caller()?;
+        let mut program: Self = stored.read().map_err(malformed).at_caller()?;
         program.validate().map_err(malformed).at_caller()?;
         program.names.settle(&program.vars);
         Ok(program)
@@ -165,7 +166,7 @@ mod tests {
         let mut rows = Program::new();
         let spec = Spec { storage: StorageKind::SelectedRows, ..Spec::fixed(DType::I64, &[]).unwrap() };
         rows.add_computed("x", BlockId(0), spec, VarRole::Computed, StopGradient::No);
-        let bytes = record::to_bytes(&StoredProgram::from(&rows));
+        let bytes = record::to_bytes(&StoredProgram::of(&rows));
         for name in ["selected_rows", "i64"] {
             assert!(bytes.windows(name.len()).any(|w| w == name.as_bytes()), "{name}");
         }
@@ -206,15 +207,8 @@ mod tests {
         let with = |literal| {
             let mut program = Program::new();
             let var = VarDesc {
-                name: "x".into(),
-                block: BlockId(0),
-                kind: VarKind::Literal(literal),
-                role: VarRole::Literal,
-                persistable: false,
-                trainable: false,
                 stop_gradient: true,
-                initializer: None,
-                gradient_of: None,
+                ..VarDesc::new("x", BlockId(0), VarKind::Literal(literal), VarRole::Literal)
             };
             program.add_var(var).unwrap();
             program
@@ -224,9 +218,9 @@ mod tests {
         assert_eq!(with(nest(MAX_LITERAL_DEPTH + 1)).to_bytes().unwrap_err().kind(), ErrorKind::Program);
         // A file may contain values that no program of this crate has, such as deeply nested lists.
         let deep = with(nest(MAX_LITERAL_DEPTH + 1));
-        let error = Program::from_section(&record::to_bytes(&StoredProgram::from(&deep))).unwrap_err();
+        let error = Program::from_section(&record::to_bytes(&StoredProgram::of(&deep))).unwrap_err();
         assert!(error.to_string().contains("expected at most 16 nested lists, got more"), "{error}");
-        let deeper = record::to_bytes(&StoredProgram::from(&with(nest(500))));
+        let deeper = record::to_bytes(&StoredProgram::of(&with(nest(500))));
         let error = Program::from_section(&deeper).unwrap_err();
         assert!(error.to_string().contains("expected at most 64 nested values, got more"), "{error}");
     }
@@ -246,7 +240,7 @@ mod tests {
         let mut broken = program();
         broken.blocks[0].parent = Some(BlockId(0));
         assert_eq!(broken.to_bytes().unwrap_err().kind(), ErrorKind::Program);
-        let error = Program::from_section(&record::to_bytes(&StoredProgram::from(&broken))).unwrap_err();
+        let error = Program::from_section(&record::to_bytes(&StoredProgram::of(&broken))).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Format);
     }
 }

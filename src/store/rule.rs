@@ -285,29 +285,19 @@ fn not_by_rows(kind: &str) -> Error {
 
 /// Returns the description of a persistent variable that is a parameter.
 pub(super) fn parameter(name: &str, spec: Spec) -> VarDesc {
-    VarDesc { role: VarRole::Parameter, persistable: true, trainable: true, ..bare(name, spec) }
+    VarDesc { persistable: true, trainable: true, ..bare(name, spec, VarRole::Parameter) }
 }
 
 /// Returns the description of a persistent variable that is a state, with zeros as the initial value.
 pub(super) fn state(name: &str, spec: Spec) -> VarDesc {
     let zeros = Some(Initializer::new(ZEROS, Attributes::new()));
-    VarDesc { role: VarRole::State, persistable: true, initializer: zeros, ..bare(name, spec) }
+    VarDesc { persistable: true, initializer: zeros, ..bare(name, spec, VarRole::State) }
 }
 
 pub(super) fn feed(name: &str, spec: Spec) -> VarDesc {
-    VarDesc { role: VarRole::Feed, ..bare(name, spec) }
+    bare(name, spec, VarRole::Feed)
 }
 
-fn bare(name: &str, spec: Spec) -> VarDesc {
-    VarDesc {
-        name: name.to_owned(),
-        block: BlockId(0),
-        kind: VarKind::Tensor(spec),
-        role: VarRole::Computed,
-        persistable: false,
-        trainable: false,
-        stop_gradient: true,
-        initializer: None,
-        gradient_of: None,
-    }
+fn bare(name: &str, spec: Spec, role: VarRole) -> VarDesc {
+    VarDesc { stop_gradient: true, ..VarDesc::new(name, BlockId(0), VarKind::Tensor(spec), role) }
 }

@@ -10,9 +10,10 @@ use super::purpose::Purpose;
 use crate::data::{StoredVocabulary, Vocabulary};
 use crate::error::{Error, Result};
 use crate::lod::Lod;
-use crate::program::stored::{Literal, read_attributes, stored_attributes};
+use crate::program::stored::Literal;
 use crate::tensor::DType;
 use crate::wire::record::{NamedEntry, record};
+use crate::wire::stored::{Stored, mirrors, unchanged};
 
 record! {
     pub(super) struct StoredPosition {
@@ -121,56 +122,28 @@ record! {
     }
 }
 
-impl From<&Position> for StoredPosition {
-    fn from(position: &Position) -> Self {
-        let Position { epoch, batch, step, tokens, data, best, since_best, running, .. } = position.clone();
-        let best = best.map(|Best { value, epoch, step }| StoredBest { value, epoch, step });
-        // A count of 0 is stored as `None`.
-        let [stalled, accumulate, parts, memory] =
-            [position.stalled, position.accumulate, position.parts, position.memory]
-                .map(|count| (count > 0).then_some(count));
-        let rate = position.rate;
-        Self {
-            epoch,
-            batch,
-            step,
-            tokens,
-            data,
-            best,
-            since_best,
-            running,
-            stalled,
-            accumulate,
-            rate,
-            parts,
-            memory,
-        }
+mirrors! {
+    StoredPosition of Position {
+        epoch, batch, step, tokens, data, best, since_best, running, stalled, accumulate, rate, parts, memory,
+        ..Position::default()
     }
+    StoredBest of Best { value, epoch, step }
+    StoredCriterion of Criterion { metric, better, data }
+    StoredMetric of MetricDesc { name, kind, variables, attributes }
+    StoredHead of Head { name, dtype, shape, lod }
+    StoredRowsHead of RowsHead { name, dtype, shape, rows }
 }
 
-impl From<StoredPosition> for Position {
-    fn from(stored: StoredPosition) -> Self {
-        let StoredPosition { epoch, batch, step, tokens, data, best, since_best, running, rate, .. } = stored;
-        let best = best.map(|StoredBest { value, epoch, step }| Best { value, epoch, step });
-        let [stalled, accumulate, parts, memory] =
-            [stored.stalled, stored.accumulate, stored.parts, stored.memory].map(Option::unwrap_or_default);
-        let sparse = BTreeMap::new();
-        Self {
-            epoch,
-            batch,
-            step,
-            tokens,
-            data,
-            best,
-            since_best,
-            stalled,
-            accumulate,
-            parts,
-            memory,
-            rate,
-            running,
-            sparse,
-        }
+unchanged!(BTreeMap<String, Vec<f64>>);
+
+/// A count, which is `None` if it is 0.
+impl Stored<u64> for Option<u64> {
+    fn of(&count: &u64) -> Self {
+        (count > 0).then_some(count)
+    }
+
+    fn read(self) -> Result<u64> {
+        Ok(self.unwrap_or_default())
     }
 }
 
@@ -186,49 +159,35 @@ impl StoredSums {
     }
 }
 
-impl From<&Criterion> for StoredCriterion {
-    fn from(criterion: &Criterion) -> Self {
-        let Criterion { metric, better, data } = criterion.clone();
-        Self { metric, better: NamedEntry(better), data }
+impl Stored<Purpose> for StoredPurpose {
+    fn of(&purpose: &Purpose) -> Self {
+        Self { purpose: NamedEntry(purpose) }
+    }
+
+    fn read(self) -> Result<Purpose> {
+        Ok(self.purpose.0)
     }
 }
 
-impl From<StoredCriterion> for Criterion {
-    fn from(stored: StoredCriterion) -> Self {
-        let StoredCriterion { metric, better, data } = stored;
-        Self { metric, better: better.0, data }
+impl Stored<BTreeMap<String, String>> for StoredTexts {
+    fn of(texts: &BTreeMap<String, String>) -> Self {
+        Self { texts: texts.clone() }
+    }
+
+    fn read(self) -> Result<BTreeMap<String, String>> {
+        Ok(self.texts)
     }
 }
 
-impl From<&MetricDesc> for StoredMetric {
-    fn from(metric: &MetricDesc) -> Self {
-        let MetricDesc { name, kind, variables, attributes } = metric.clone();
-        Self { name, kind, variables, attributes: stored_attributes(&attributes) }
-    }
-}
-
-impl TryFrom<StoredMetric> for MetricDesc {
-    type Error = Error;
-
-    fn try_from(stored: StoredMetric) -> Result<Self> {
-        let StoredMetric { name, kind, variables, attributes } = stored;
-        Ok(Self { name, kind, variables, attributes: read_attributes(attributes)? })
-    }
-}
-
-impl From<&EpochScores> for StoredEpoch {
-    fn from(scores: &EpochScores) -> Self {
+impl Stored<EpochScores> for StoredEpoch {
+    fn of(scores: &EpochScores) -> Self {
         let EpochScores { epoch, step, rate, train, dev, best } = scores.clone();
         let ((train_names, train), (dev_names, dev)) = (train.into_iter().unzip(), dev.into_iter().unzip());
         Self { epoch, step, rate, train_names, train, dev_names, dev, best }
     }
-}
 
-impl TryFrom<StoredEpoch> for EpochScores {
-    type Error = Error;
-
-    fn try_from(stored: StoredEpoch) -> Result<Self> {
-        let StoredEpoch { epoch, step, rate, train_names, train, dev_names, dev, best } = stored;
+    fn read(self) -> Result<EpochScores> {
+        let Self { epoch, step, rate, train_names, train, dev_names, dev, best } = self;
         let named = |names: Vec<String>, values: Vec<f64>| match names.len() == values.len() {
             true => Ok(names.into_iter().zip(values).collect()),
             false => Err(Error::new(
@@ -237,31 +196,8 @@ impl TryFrom<StoredEpoch> for EpochScores {
                 values.len().to_string(),
             )),
         };
-        Ok(Self { epoch, step, rate, train: named(train_names, train)?, dev: named(dev_names, dev)?, best })
-    }
-}
-
-impl From<Purpose> for StoredPurpose {
-    fn from(purpose: Purpose) -> Self {
-        Self { purpose: NamedEntry(purpose) }
-    }
-}
-
-impl From<StoredPurpose> for Purpose {
-    fn from(stored: StoredPurpose) -> Self {
-        stored.purpose.0
-    }
-}
-
-impl From<&BTreeMap<String, String>> for StoredTexts {
-    fn from(texts: &BTreeMap<String, String>) -> Self {
-        Self { texts: texts.clone() }
-    }
-}
-
-impl From<StoredTexts> for BTreeMap<String, String> {
-    fn from(stored: StoredTexts) -> Self {
-        stored.texts
+        let (train, dev) = (named(train_names, train)?, named(dev_names, dev)?);
+        Ok(EpochScores { epoch, step, rate, train, dev, best })
     }
 }
 
@@ -295,47 +231,13 @@ pub(super) struct RowsHead {
     pub(super) rows: usize,
 }
 
-impl From<&RowsHead> for StoredRowsHead {
-    fn from(head: &RowsHead) -> Self {
-        let shape = head.shape.iter().map(|&n| n as u64).collect();
-        Self { name: head.name.clone(), dtype: NamedEntry(head.dtype), shape, rows: head.rows as u64 }
+impl Stored<Lod> for Vec<Vec<u64>> {
+    fn of(lod: &Lod) -> Self {
+        Stored::of(&lod.to_levels())
     }
-}
 
-impl TryFrom<StoredRowsHead> for RowsHead {
-    type Error = Error;
-
-    fn try_from(stored: StoredRowsHead) -> Result<Self> {
-        let shape = stored.shape.into_iter().map(narrow).collect::<Result<_>>()?;
-        Ok(Self { name: stored.name, dtype: stored.dtype.0, shape, rows: narrow(stored.rows)? })
+    fn read(self) -> Result<Lod> {
+        let levels: Vec<Vec<usize>> = self.read()?;
+        Lod::try_from(levels)
     }
-}
-
-impl From<&Head> for StoredHead {
-    fn from(head: &Head) -> Self {
-        let wide = |numbers: &[usize]| numbers.iter().map(|&n| n as u64).collect();
-        let levels = |lod: &Lod| lod.to_levels().iter().map(|level| wide(level)).collect();
-        Self {
-            name: head.name.clone(),
-            dtype: NamedEntry(head.dtype),
-            shape: wide(&head.shape),
-            lod: head.lod.as_ref().map(levels),
-        }
-    }
-}
-
-impl TryFrom<StoredHead> for Head {
-    type Error = Error;
-
-    fn try_from(stored: StoredHead) -> Result<Self> {
-        let narrow = |numbers: Vec<u64>| numbers.into_iter().map(narrow).collect::<Result<Vec<usize>>>();
-        let levels = |levels: Vec<Vec<u64>>| levels.into_iter().map(narrow).collect::<Result<Vec<_>>>();
-        let lod = stored.lod.map(|lod| Lod::try_from(levels(lod)?)).transpose()?;
-        Ok(Self { name: stored.name, dtype: stored.dtype.0, shape: narrow(stored.shape)?, lod })
-    }
-}
-
-fn narrow(number: u64) -> Result<usize> {
-    let expected = || format!("at most {}, as this machine counts", usize::MAX);
-    usize::try_from(number).map_err(|_| Error::new("number", expected(), number.to_string()))
 }

@@ -48,30 +48,20 @@ pub(super) fn given(
 ) -> Result<VarId> {
     let kept = role != VarRole::Feed;
     program.add_var(VarDesc {
-        name: program.fresh_name(name),
-        block: ROOT,
-        kind: VarKind::Tensor(spec),
-        role,
         persistable: kept,
         trainable: role == VarRole::Parameter && graded,
         stop_gradient: !graded,
         initializer: kept.then(|| Initializer::new(ZEROS, Attributes::new())),
-        gradient_of: None,
+        ..VarDesc::new(program.fresh_name(name), ROOT, VarKind::Tensor(spec), role)
     })
 }
 
 /// Adds a literal to the program.
 fn literal(program: &mut Program, name: &str, value: Literal) -> Result<VarId> {
+    let name = program.fresh_name(name);
     program.add_var(VarDesc {
-        name: program.fresh_name(name),
-        block: ROOT,
-        kind: VarKind::Literal(value),
-        role: VarRole::Literal,
-        persistable: false,
-        trainable: false,
         stop_gradient: true,
-        initializer: None,
-        gradient_of: None,
+        ..VarDesc::new(name, ROOT, VarKind::Literal(value), VarRole::Literal)
     })
 }
 

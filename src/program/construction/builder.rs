@@ -417,15 +417,8 @@ impl Builder {
                 return Err(Error::new("dtype of a sparse feed", "f32 or f64", spec.dtype.to_string()));
             }
             program.add_var(VarDesc {
-                name: name.to_owned(),
-                block: self.block,
-                kind: VarKind::Tensor(spec),
-                role: VarRole::Feed,
-                persistable: false,
-                trainable: false,
                 stop_gradient: true,
-                initializer: None,
-                gradient_of: None,
+                ..VarDesc::new(name, self.block, VarKind::Tensor(spec), VarRole::Feed)
             })
         };
         let added = add(&mut self.state.borrow_mut().program).map_err(|e| e.variable(name));
@@ -471,15 +464,8 @@ impl Builder {
     #[track_caller]
     pub fn literal(&self, name: &str, value: impl Into<Literal>) -> Var {
         let added = self.state.borrow_mut().program.add_var(VarDesc {
-            name: name.to_owned(),
-            block: BlockId(0),
-            kind: VarKind::Literal(value.into()),
-            role: VarRole::Literal,
-            persistable: false,
-            trainable: false,
             stop_gradient: true,
-            initializer: None,
-            gradient_of: None,
+            ..VarDesc::new(name, BlockId(0), VarKind::Literal(value.into()), VarRole::Literal)
         });
         self.made(added)
     }

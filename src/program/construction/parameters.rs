@@ -162,15 +162,15 @@ impl Builder {
             let sized = |spec: Spec| spec.check_size().map(|()| spec);
             let spec = spec(&name).and_then(sized).map_err(|e| e.variable(&name))?;
             program.add_var(VarDesc {
-                name: program.fresh_name(&name),
-                block: BlockId(0),
-                kind: VarKind::Tensor(spec),
-                role: VarRole::Parameter,
                 persistable: true,
                 trainable: true,
-                stop_gradient: false,
                 initializer: Some(initializer),
-                gradient_of: None,
+                ..VarDesc::new(
+                    program.fresh_name(&name),
+                    BlockId(0),
+                    VarKind::Tensor(spec),
+                    VarRole::Parameter,
+                )
             })
         };
         let added = add(&mut self.state.borrow_mut());

@@ -252,17 +252,7 @@ impl Program {
         self.names.settle(&self.vars);
         let name = self.fresh_name(wish);
         let stop_gradient = stop == StopGradient::Yes || !spec.dtype.is_float();
-        self.push(VarDesc {
-            name,
-            block,
-            kind: VarKind::Tensor(spec),
-            role,
-            persistable: false,
-            trainable: false,
-            stop_gradient,
-            initializer: None,
-            gradient_of: None,
-        })
+        self.push(VarDesc { stop_gradient, ..VarDesc::new(name, block, VarKind::Tensor(spec), role) })
     }
 
     /// Appends an operator to a block: checks the operator's slots, runs its shape rule, and adds its output variables.

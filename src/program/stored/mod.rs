@@ -15,13 +15,14 @@ use crate::program::description::program::{self, Program};
 use crate::program::description::var_desc::{self, VarDesc, VarKind, VarRole};
 use crate::tensor::{DType, StorageKind};
 use crate::wire::record::{NamedEntry, record, variants};
+use crate::wire::stored::{Stored, mirrors};
 
 /// The maximum nesting depth of lists in a literal of a stored program.
 pub(super) const MAX_LITERAL_DEPTH: usize = 16;
 
 record! {
     pub(crate) struct StoredProgram {
-        1 variables: Vec<Variable>,
+        1 vars: Vec<Variable>,
         2 blocks: Vec<Block>,
         3 levels: u32,
         4 seed: u64,
@@ -108,8 +109,8 @@ record! {
 
 record! {
     struct Slot {
-        1 name: String,
-        2 variables: Vec<u32>,
+        1 slot: String,
+        2 vars: Vec<u32>,
     }
 }
 
@@ -164,132 +165,99 @@ record! {
     }
 }
 
-/// Converts all values of a list to the stored form.
-fn all<'a, A: 'a, B: From<&'a A>>(of: impl IntoIterator<Item = &'a A>) -> Vec<B> {
-    of.into_iter().map(B::from).collect()
+mirrors! {
+    StoredProgram of Program { vars, blocks, levels, seed, unit, ..Program::default() }
+    Variable of VarDesc {
+        name, block, kind, role, persistable, trainable, stop_gradient, initializer, gradient_of
+    }
+    Initializer of var_desc::Initializer { kind, attributes }
+    Block of program::Block { parent, ops }
+    Operator of OpDesc { kind, role, inputs, outputs, attributes, step, caller }
+    Slot of SlotVars { slot, vars }
+    Pair of op_desc::VarPair { outer, inner }
+    Memory of op_desc::Memory { previous, next, initial, last }
+    Step of StepDesc { block, level, reverse, inputs, statics, memories, outputs, levels, gradient }
+    StepGradient of op_desc::StepGradient { block, outputs, inputs, statics, constants, memories }
+    MemoryGradient of op_desc::MemoryGradient { memory, previous, next, last, initial }
 }
 
-/// Converts all stored values of a list to the program's types.
-fn each<A, B: From<A>>(stored: Vec<A>) -> Vec<B> {
-    stored.into_iter().map(B::from).collect()
-}
-
-/// Converts all stored values of a list to the program's types; fails if one value cannot be converted.
-fn checked<A, B: TryFrom<A, Error = Error>>(stored: Vec<A>) -> Result<Vec<B>> {
-    stored.into_iter().map(B::try_from).collect()
-}
-
-macro_rules! numbers {
+macro_rules! ids {
     ($($type:ident),*) => {
-        $(impl From<&$type> for u32 {
-            fn from(id: &$type) -> u32 {
+        $(impl Stored<$type> for u32 {
+            fn of(id: &$type) -> Self {
                 id.0
+            }
+
+            fn read(self) -> Result<$type> {
+                Ok($type(self))
             }
         })*
     };
 }
-numbers!(VarId, BlockId, LevelId);
+ids!(VarId, BlockId, LevelId);
 
-impl From<&Program> for StoredProgram {
-    fn from(program: &Program) -> Self {
-        Self {
-            variables: all(&program.vars),
-            blocks: all(&program.blocks),
-            levels: program.levels,
-            seed: program.seed,
-            unit: Some(program.unit).filter(|&unit| unit != MatrixUnit::F32).map(NamedEntry),
+impl Stored<MatrixUnit> for Option<NamedEntry<MatrixUnit>> {
+    fn of(unit: &MatrixUnit) -> Self {
+        Some(*unit).filter(|&unit| unit != MatrixUnit::F32).map(NamedEntry)
+    }
+
+    fn read(self) -> Result<MatrixUnit> {
+        Ok(self.map_or(MatrixUnit::F32, |NamedEntry(unit)| unit))
+    }
+}
+
+impl Stored<(LevelId, LevelId)> for Pair {
+    fn of((outer, inner): &(LevelId, LevelId)) -> Self {
+        Self { outer: outer.0, inner: inner.0 }
+    }
+
+    fn read(self) -> Result<(LevelId, LevelId)> {
+        Ok((LevelId(self.outer), LevelId(self.inner)))
+    }
+}
+
+impl Stored<VarKind> for Kind {
+    fn of(kind: &VarKind) -> Self {
+        match kind {
+            VarKind::Tensor(spec) => Kind::Tensor(Stored::of(spec)),
+            VarKind::Literal(literal) => Kind::Literal(Stored::of(literal)),
         }
     }
-}
 
-impl TryFrom<StoredProgram> for Program {
-    type Error = Error;
-
-    fn try_from(stored: StoredProgram) -> Result<Self> {
-        let StoredProgram { variables, blocks, levels, seed, unit } = stored;
-        let (vars, blocks) = (checked(variables)?, checked(blocks)?);
-        let unit = unit.map_or(MatrixUnit::F32, |NamedEntry(unit)| unit);
-        Ok(Self { vars, blocks, levels, seed, unit, ..Self::default() })
-    }
-}
-
-impl From<&VarDesc> for Variable {
-    fn from(desc: &VarDesc) -> Self {
-        Self {
-            name: desc.name.clone(),
-            block: desc.block.0,
-            kind: match &desc.kind {
-                VarKind::Tensor(spec) => Kind::Tensor(spec.into()),
-                VarKind::Literal(literal) => Kind::Literal(literal.into()),
-            },
-            role: NamedEntry(desc.role),
-            persistable: desc.persistable,
-            trainable: desc.trainable,
-            stop_gradient: desc.stop_gradient,
-            initializer: desc.initializer.as_ref().map(|initializer| Initializer {
-                kind: initializer.kind.clone(),
-                attributes: stored_attributes(&initializer.attributes),
-            }),
-            gradient_of: desc.gradient_of.map(|id| id.0),
-        }
-    }
-}
-
-impl TryFrom<Variable> for VarDesc {
-    type Error = Error;
-
-    fn try_from(stored: Variable) -> Result<Self> {
-        let initializer = |Initializer { kind, attributes }| -> Result<_> {
-            Ok(var_desc::Initializer { kind, attributes: read_attributes(attributes)? })
-        };
-        Ok(Self {
-            name: stored.name,
-            block: BlockId(stored.block),
-            kind: match stored.kind {
-                Kind::Tensor(spec) => VarKind::Tensor(spec.try_into()?),
-                Kind::Literal(literal) => VarKind::Literal(read_literal(literal, MAX_LITERAL_DEPTH)?),
-            },
-            role: stored.role.0,
-            persistable: stored.persistable,
-            trainable: stored.trainable,
-            stop_gradient: stored.stop_gradient,
-            initializer: stored.initializer.map(initializer).transpose()?,
-            gradient_of: stored.gradient_of.map(VarId),
+    fn read(self) -> Result<VarKind> {
+        Ok(match self {
+            Kind::Tensor(spec) => VarKind::Tensor(spec.read()?),
+            Kind::Literal(literal) => VarKind::Literal(literal.read()?),
         })
     }
 }
 
-impl From<&extent::Spec> for Spec {
-    fn from(spec: &extent::Spec) -> Self {
+impl Stored<extent::Spec> for Spec {
+    fn of(spec: &extent::Spec) -> Self {
         Self {
             dtype: NamedEntry(spec.dtype),
-            shape: spec.shape.iter().map(|&extent| extent.into()).collect(),
-            lod: all(&spec.lod),
+            shape: spec.shape.iter().map(Stored::of).collect(),
+            lod: spec.lod.iter().map(Stored::of).collect(),
             storage: NamedEntry(spec.storage),
         }
     }
-}
 
-impl TryFrom<Spec> for extent::Spec {
-    type Error = Error;
-
-    fn try_from(stored: Spec) -> Result<Self> {
+    fn read(self) -> Result<extent::Spec> {
         let (mut shape, mut lod) = (Shape::new(), Levels::new());
         let many = |what: &str, most: usize| Error::new(what, format!("at most {most}"), "more");
-        for extent in stored.shape {
-            let extent = extent.try_into()?;
-            shape.try_push(extent).map_err(|_| many("dimensions", extent::MAX_RANK))?;
+        for extent in self.shape {
+            shape.try_push(extent.read()?).map_err(|_| many("dimensions", extent::MAX_RANK))?;
         }
-        for level in stored.lod {
+        for level in self.lod {
             lod.try_push(LevelId(level)).map_err(|_| many("levels", extent::MAX_LEVELS))?;
         }
-        Ok(Self { dtype: stored.dtype.0, shape, lod, storage: stored.storage.0 })
+        Ok(extent::Spec { dtype: self.dtype.0, shape, lod, storage: self.storage.0 })
     }
 }
 
-impl From<extent::Extent> for Extent {
-    fn from(extent: extent::Extent) -> Self {
-        match extent {
+impl Stored<extent::Extent> for Extent {
+    fn of(extent: &extent::Extent) -> Self {
+        match *extent {
             extent::Extent::Known(n) => Extent::Known(n as u64),
             extent::Extent::Batch => Extent::Batch(()),
             extent::Extent::Rows(level) => Extent::Rows(level.0),
@@ -297,20 +265,10 @@ impl From<extent::Extent> for Extent {
             extent::Extent::Data(id) => Extent::Data(id),
         }
     }
-}
 
-impl TryFrom<Extent> for extent::Extent {
-    type Error = Error;
-
-    fn try_from(stored: Extent) -> Result<Self> {
-        Ok(match stored {
-            Extent::Known(n) => extent::Extent::Known(usize::try_from(n).map_err(|_| {
-                Error::new(
-                    "dimension",
-                    format!("at most {}, as this machine counts", usize::MAX),
-                    n.to_string(),
-                )
-            })?),
+    fn read(self) -> Result<extent::Extent> {
+        Ok(match self {
+            Extent::Known(n) => extent::Extent::Known(n.read()?),
             Extent::Batch(()) => extent::Extent::Batch,
             Extent::Rows(level) => extent::Extent::Rows(LevelId(level)),
             Extent::Alive(block) => extent::Extent::Alive(BlockId(block)),
@@ -319,15 +277,19 @@ impl TryFrom<Extent> for extent::Extent {
     }
 }
 
-impl From<&attributes::Literal> for Literal {
-    fn from(literal: &attributes::Literal) -> Self {
+impl Stored<attributes::Literal> for Literal {
+    fn of(literal: &attributes::Literal) -> Self {
         match literal {
             attributes::Literal::Bool(v) => Literal::Bool(*v),
             attributes::Literal::Int(v) => Literal::Int(*v),
             attributes::Literal::Float(v) => Literal::Float(*v),
             attributes::Literal::Text(v) => Literal::Text(v.clone()),
-            attributes::Literal::List(v) => Literal::List(all(v)),
+            attributes::Literal::List(v) => Literal::List(Stored::of(v)),
         }
+    }
+
+    fn read(self) -> Result<attributes::Literal> {
+        read_literal(self, MAX_LITERAL_DEPTH)
     }
 }
 
@@ -349,191 +311,16 @@ fn read_literal(stored: Literal, depth: usize) -> Result<attributes::Literal> {
     })
 }
 
-pub(crate) fn stored_attributes(attributes: &Attributes) -> BTreeMap<String, Literal> {
-    attributes.iter().map(|(name, literal)| (name.to_owned(), literal.into())).collect()
-}
-
-pub(crate) fn read_attributes(stored: BTreeMap<String, Literal>) -> Result<Attributes> {
-    let mut attributes = Attributes::new();
-    for (name, literal) in stored {
-        attributes.set(&name, read_literal(literal, MAX_LITERAL_DEPTH)?);
+impl Stored<Attributes> for BTreeMap<String, Literal> {
+    fn of(attributes: &Attributes) -> Self {
+        attributes.iter().map(|(name, literal)| (name.to_owned(), Stored::of(literal))).collect()
     }
-    Ok(attributes)
-}
 
-impl From<&program::Block> for Block {
-    fn from(block: &program::Block) -> Self {
-        Self { parent: block.parent.map(|id| id.0), ops: all(&block.ops) }
-    }
-}
-
-impl TryFrom<Block> for program::Block {
-    type Error = Error;
-
-    fn try_from(stored: Block) -> Result<Self> {
-        Ok(Self { parent: stored.parent.map(BlockId), ops: checked(stored.ops)? })
-    }
-}
-
-impl From<&OpDesc> for Operator {
-    fn from(op: &OpDesc) -> Self {
-        Self {
-            kind: op.kind.clone(),
-            role: NamedEntry(op.role),
-            inputs: all(&op.inputs),
-            outputs: all(&op.outputs),
-            attributes: stored_attributes(&op.attributes),
-            step: op.step.as_deref().map(|step| Box::new(step.into())),
-            caller: op.caller.clone(),
+    fn read(self) -> Result<Attributes> {
+        let mut attributes = Attributes::new();
+        for (name, literal) in self {
+            attributes.set(&name, literal.read()?);
         }
-    }
-}
-
-impl TryFrom<Operator> for OpDesc {
-    type Error = Error;
-
-    fn try_from(stored: Operator) -> Result<Self> {
-        Ok(Self {
-            kind: stored.kind,
-            role: stored.role.0,
-            inputs: each(stored.inputs),
-            outputs: each(stored.outputs),
-            attributes: read_attributes(stored.attributes)?,
-            step: stored.step.map(|step| Box::new((*step).into())),
-            caller: stored.caller,
-        })
-    }
-}
-
-impl From<&SlotVars> for Slot {
-    fn from(bound: &SlotVars) -> Self {
-        Self { name: bound.slot.clone(), variables: all(&bound.vars) }
-    }
-}
-
-impl From<Slot> for SlotVars {
-    fn from(stored: Slot) -> Self {
-        Self { slot: stored.name, vars: stored.variables.into_iter().map(VarId).collect() }
-    }
-}
-
-impl From<&op_desc::VarPair> for Pair {
-    fn from(pair: &op_desc::VarPair) -> Self {
-        Self { outer: pair.outer.0, inner: pair.inner.0 }
-    }
-}
-
-impl From<Pair> for op_desc::VarPair {
-    fn from(stored: Pair) -> Self {
-        Self { outer: VarId(stored.outer), inner: VarId(stored.inner) }
-    }
-}
-
-impl From<&op_desc::Memory> for Memory {
-    fn from(memory: &op_desc::Memory) -> Self {
-        Self {
-            previous: memory.previous.0,
-            next: memory.next.0,
-            initial: memory.initial.map(|id| id.0),
-            last: memory.last.map(|id| id.0),
-        }
-    }
-}
-
-impl From<Memory> for op_desc::Memory {
-    fn from(stored: Memory) -> Self {
-        Self {
-            previous: VarId(stored.previous),
-            next: VarId(stored.next),
-            initial: stored.initial.map(VarId),
-            last: stored.last.map(VarId),
-        }
-    }
-}
-
-impl From<&StepDesc> for Step {
-    fn from(step: &StepDesc) -> Self {
-        Self {
-            block: step.block.0,
-            level: step.level.0,
-            reverse: step.reverse,
-            inputs: all(&step.inputs),
-            statics: all(&step.statics),
-            memories: all(&step.memories),
-            outputs: all(&step.outputs),
-            levels: step
-                .levels
-                .iter()
-                .map(|(outer, inner)| Pair { outer: outer.0, inner: inner.0 })
-                .collect(),
-            gradient: step.gradient.as_deref().map(|gradient| Box::new(gradient.into())),
-        }
-    }
-}
-
-impl From<Step> for StepDesc {
-    fn from(stored: Step) -> Self {
-        let levels = stored.levels.into_iter().map(|pair| (LevelId(pair.outer), LevelId(pair.inner)));
-        Self {
-            block: BlockId(stored.block),
-            level: LevelId(stored.level),
-            reverse: stored.reverse,
-            inputs: each(stored.inputs),
-            statics: each(stored.statics),
-            memories: each(stored.memories),
-            outputs: each(stored.outputs),
-            levels: levels.collect(),
-            gradient: stored.gradient.map(|gradient| Box::new((*gradient).into())),
-        }
-    }
-}
-
-impl From<&op_desc::StepGradient> for StepGradient {
-    fn from(gradient: &op_desc::StepGradient) -> Self {
-        Self {
-            block: gradient.block.0,
-            outputs: all(&gradient.outputs),
-            inputs: all(&gradient.inputs),
-            statics: all(&gradient.statics),
-            constants: all(&gradient.constants),
-            memories: all(&gradient.memories),
-        }
-    }
-}
-
-impl From<StepGradient> for op_desc::StepGradient {
-    fn from(stored: StepGradient) -> Self {
-        Self {
-            block: BlockId(stored.block),
-            outputs: each(stored.outputs),
-            inputs: each(stored.inputs),
-            statics: each(stored.statics),
-            constants: stored.constants.into_iter().map(VarId).collect(),
-            memories: each(stored.memories),
-        }
-    }
-}
-
-impl From<&op_desc::MemoryGradient> for MemoryGradient {
-    fn from(gradient: &op_desc::MemoryGradient) -> Self {
-        Self {
-            memory: gradient.memory,
-            previous: gradient.previous.map(|id| id.0),
-            next: gradient.next.0,
-            last: gradient.last.map(|id| id.0),
-            initial: gradient.initial.map(|id| id.0),
-        }
-    }
-}
-
-impl From<MemoryGradient> for op_desc::MemoryGradient {
-    fn from(stored: MemoryGradient) -> Self {
-        Self {
-            memory: stored.memory,
-            previous: stored.previous.map(VarId),
-            next: VarId(stored.next),
-            last: stored.last.map(VarId),
-            initial: stored.initial.map(VarId),
-        }
+        Ok(attributes)
     }
 }

@@ -5,6 +5,7 @@ use crate::operator::{BlockId, Spec};
 use crate::program::stored::StoredProgram;
 use crate::program::{Program, StopGradient, VarRole};
 use crate::tensor::DType;
+use crate::wire::stored::Stored;
 
 /// Returns the free name for `wish`, found by a search through all variables.
 fn slowly(program: &Program, wish: &str) -> String {
@@ -63,7 +64,7 @@ fn the_index_says_what_the_variables_say() {
                 program.var_mut(any).name = name;
             }
             2 => {
-                program = Program::try_from(StoredProgram::from(&program)).unwrap();
+                program = StoredProgram::of(&program).read().unwrap();
             }
             4 if len > 0 => program.var_mut(any).trainable = true,
             _ => {
@@ -81,7 +82,7 @@ fn the_index_is_not_compared() {
     for _ in 0..3 {
         add(&mut program, "x");
     }
-    let read = Program::try_from(StoredProgram::from(&program)).unwrap();
+    let read: Program = StoredProgram::of(&program).read().unwrap();
     assert_eq!(read, program);
     assert_eq!((read.find("x_3"), program.find("x_3")), (Some(VarId(2)), Some(VarId(2))));
 }
