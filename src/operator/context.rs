@@ -72,7 +72,7 @@ pub(crate) struct Wiring {
 
 impl Wiring {
     /// Returns the location of variable `k` of a slot; notes that the slot is missing if the operator lacks it.
-    fn place(&self, of: &[Vec<OperandPosition>], slot: usize, k: usize) -> OperandPosition {
+    fn position(&self, of: &[Vec<OperandPosition>], slot: usize, k: usize) -> OperandPosition {
         self.missing.slot(of, slot).get(k).copied().unwrap_or(OperandPosition::Absent)
     }
 }
@@ -216,7 +216,7 @@ macro_rules! shared_methods {
             #[track_caller]
             pub fn input_at<T: Plain>(&self, slot: usize, k: usize) -> Result<View<'a, T>> {
                 let Call { wiring, inputs, signature, .. } = &self.call;
-                self.read(wiring.place(&wiring.inputs, slot, k), signature.inputs, inputs, (slot, k))
+                self.read(wiring.position(&wiring.inputs, slot, k), signature.inputs, inputs, (slot, k))
                     .at_caller()
             }
 
@@ -227,7 +227,7 @@ macro_rules! shared_methods {
             /// Fails if the variable in the slot does not hold `T`.
             #[track_caller]
             pub fn optional<T: Plain>(&self, slot: usize) -> Result<Option<View<'a, T>>> {
-                match self.call.wiring.place(&self.call.wiring.inputs, slot, 0) {
+                match self.call.wiring.position(&self.call.wiring.inputs, slot, 0) {
                     OperandPosition::Absent => Ok(None),
                     _ => self.input(slot).map(Some).at_caller(),
                 }
@@ -443,7 +443,7 @@ impl<'a> Backward<'a> {
     #[track_caller]
     pub fn output<T: Plain>(&self, slot: usize) -> Result<View<'a, T>> {
         let Call { wiring, outputs, signature, .. } = &self.call;
-        self.read(wiring.place(&wiring.outputs, slot, 0), signature.outputs, outputs, (slot, 0))
+        self.read(wiring.position(&wiring.outputs, slot, 0), signature.outputs, outputs, (slot, 0))
     }
 
     /// Returns the view to which `backward` writes the forward value of output slot `slot`. Returns `None` unless this call must
@@ -478,7 +478,7 @@ impl<'a> Backward<'a> {
     #[track_caller]
     pub fn output_gradient_at<T: Plain>(&self, slot: usize, k: usize) -> Result<Option<View<'a, T>>> {
         let Call { wiring, outputs, signature, .. } = &self.call;
-        match wiring.place(&wiring.output_gradients, slot, k) {
+        match wiring.position(&wiring.output_gradients, slot, k) {
             OperandPosition::Absent => Ok(None),
             place => self.read(place, signature.outputs, outputs, (slot, k)).map(Some).at_caller(),
         }

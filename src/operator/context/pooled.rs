@@ -111,8 +111,8 @@ impl Forward<'_> {
         tables: &[usize],
     ) -> Result<(&RowBuffer, ArrayVec<&mut RowTable, MOST_TABLES>)> {
         let Call { wiring, signature, .. } = &self.call;
-        let rows_at = wiring.place(&wiring.inputs, rows, 0);
-        let at = |slot: usize| wiring.place(&wiring.outputs, slot, 0);
+        let rows_at = wiring.position(&wiring.inputs, rows, 0);
+        let at = |slot: usize| wiring.position(&wiring.outputs, slot, 0);
         let mut found_rows = None;
         let mut found: ArrayVec<Option<&mut RowTable>, MOST_TABLES> = tables.iter().map(|_| None).collect();
         // Each operand has its own position in the pool, so the loop finds each operand once.
@@ -136,7 +136,7 @@ impl Forward<'_> {
     }
 
     fn lend_output(&mut self, slot: usize) -> Result<(usize, PooledStorage)> {
-        let place = self.call.wiring.place(&self.call.wiring.outputs, slot, 0);
+        let place = self.call.wiring.position(&self.call.wiring.outputs, slot, 0);
         self.lend(place).ok_or_else(|| self.output_stored_otherwise(slot))
     }
 

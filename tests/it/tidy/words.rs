@@ -21,7 +21,7 @@ const PRIVATE_PARTICIPLES: usize = 33;
 /// How many names belong to several types that other files see.
 const VISIBLE_TWICE: usize = 68;
 /// How many names belong to several types, private types included.
-const TWICE: usize = 168;
+const TWICE: usize = 167;
 /// How many functions have a word of the second table as their name.
 const FUNCTIONS: usize = 42;
 
