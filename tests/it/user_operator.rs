@@ -450,7 +450,7 @@ fn a_slot_that_it_lacks_is_an_error_that_names_it() {
         let message = trained(fault).unwrap_err().to_string();
         assert!(message.starts_with("acme.faulty #") && message.contains(file!()), "{fault}: {message}");
         let expected = match fault {
-            2 => "shape: expected the rows of its last LoD level first, got f32[] lod(0)",
+            2 => "shape: expected the rows of its last LoD level first, got f32[] with 1 level",
             _ => {
                 "slot 7, which the operator uses: expected a variable in a slot of the operator (x, out), got none"
             }

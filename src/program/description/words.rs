@@ -24,7 +24,10 @@ impl Program {
             out.push_str(if quoted { piece } else { "" });
             while let Some(c) = rest.chars().next() {
                 let starts = out.chars().next_back().is_none_or(|before| !before.is_alphanumeric());
-                let found = starts.then(|| self.count_in_words(rest)).flatten();
+                let found = match rest.strip_prefix(" lod(") {
+                    Some(levels) => levels_in_words(levels, out.rsplit('[').next().unwrap_or_default()),
+                    None => starts.then(|| self.count_in_words(rest)).flatten(),
+                };
                 let (words, used) = found.unwrap_or_else(|| (c.to_string(), c.len_utf8()));
                 out.push_str(&words);
                 rest = &rest[used..];
@@ -35,14 +38,6 @@ impl Program {
 
     /// Returns the words for a count at the start of `text`, and the length of the count in `text`.
     fn count_in_words(&self, text: &str) -> Option<(String, usize)> {
-        if let Some(levels) = text.strip_prefix(" lod(") {
-            let (levels, _) = levels
-                .split_once(')')
-                .filter(|(levels, _)| levels.starts_with(|c: char| c.is_ascii_digit()))?;
-            let count = levels.split(", ").count();
-            let words = if count > 1 { format!(" with {count} levels") } else { String::new() };
-            return Some((words, " lod()".len() + levels.len()));
-        }
         let word = ["rows", "alive", "data"].into_iter().find(|word| text.starts_with(word))?;
         let digits = text[word.len()..].bytes().take_while(u8::is_ascii_digit).count();
         let used = word.len() + digits;
@@ -92,4 +87,17 @@ impl Program {
         let (over, number) = first.name.rsplit_once(".step")?;
         number.chars().all(|c| c == '_' || c.is_ascii_digit()).then(|| over.to_owned())
     }
+}
+
+/// Returns the words for the levels behind ` lod(` at the start of `text`, and the length of ` lod(…)`. `shape` is the text of the
+/// shape before; if it names the rows, one level needs no words.
+fn levels_in_words(text: &str, shape: &str) -> Option<(String, usize)> {
+    let (levels, _) =
+        text.split_once(')').filter(|(levels, _)| levels.starts_with(|c: char| c.is_ascii_digit()))?;
+    let words = match levels.split(", ").count() {
+        1 if shape.contains(" of `") => String::new(),
+        1 => " with 1 level".to_owned(),
+        count => format!(" with {count} levels"),
+    };
+    Some((words, " lod()".len() + levels.len()))
 }
