@@ -245,8 +245,10 @@ impl Trainer {
         if whole.best.is_empty() {
             // The checkpoint applies pending moves of rows to its copies. This process alone must not apply them to the
             // training, since the processes of a distributed training would then have different numbers.
-            let value = |name: String| Ok((name.clone(), self.scope.value(&name)?));
-            whole.tensors = self.persistent().into_iter().map(value).collect::<Result<_>>()?;
+            for name in self.persistent() {
+                let value = self.scope.value(&name)?;
+                whole.tensors.insert(name, value);
+            }
         }
         let bare = whole.for_inference(&self.registry)?;
         for (name, value) in &bare.tensors {
