@@ -42,7 +42,7 @@ pub(super) fn calls(calls: &mut Calls) {
     other.data.test = Some("no such file".into());
     let model = Model::new(checkpoint.clone()).unwrap();
     let mut odd = checkpoint.clone();
-    odd.notes.insert("config".to_owned(), "[model".to_owned());
+    odd.notes.insert("threshold rule".to_owned(), "none".to_owned());
     let samples: Samples = [vec![Field::Int(1)]].into_iter().collect();
     let none = Loader::new(samples, &["words"]).unwrap();
     calls.at("recipes::finished", || recipes::finished(odd, &none).map(drop));
