@@ -1,6 +1,7 @@
 //! The first bytes of a file. The detection of the format reads the first bytes once and keeps them for the first
 //! reader of the records, so that they are not read again.
 
+use std::any::Any;
 use std::collections::VecDeque;
 use std::fmt;
 use std::io::{self, Read};
@@ -26,6 +27,8 @@ struct Opened {
     pieces: VecDeque<Arc<[u8]>>,
     size: usize,
     rest: Option<Bytes>,
+    /// What a step of the detection found in the head, for the later steps.
+    found: Option<Box<dyn Any + Send>>,
 }
 
 impl fmt::Debug for Head {
@@ -61,6 +64,20 @@ impl Head {
         Ok((name, Box::new(Excerpt { head: self.clone(), piece: 0, at: 0 })))
     }
 
+    /// Keeps a finding of the detection while the head has its bytes; the finding replaces the one that was kept before.
+    pub(super) fn keep(&self, found: impl Any + Send) {
+        self.with(|opened| {
+            if let Some(opened) = opened {
+                opened.found = Some(Box::new(found));
+            }
+        });
+    }
+
+    /// Returns the finding that was kept last; `None` if there is none of this type.
+    pub(super) fn kept<T: Any + Clone>(&self) -> Option<T> {
+        self.with(|opened| opened.as_ref()?.found.as_ref()?.downcast_ref().cloned())
+    }
+
     /// Takes the bytes out of the head and returns a reader of the whole file; returns `None` if the file is not open.
     pub(super) fn take(&self) -> Option<(Arc<str>, Bytes)> {
         let Opened { name, pieces, rest, .. } = self.with(Option::take)?;
@@ -70,7 +87,7 @@ impl Head {
 
 impl Opened {
     fn new(name: Arc<str>, rest: Bytes) -> Self {
-        Self { name, pieces: VecDeque::new(), size: 0, rest: Some(rest) }
+        Self { name, pieces: VecDeque::new(), size: 0, rest: Some(rest), found: None }
     }
 
     /// Returns piece `number` of the head, and reads the piece from the file if necessary. Returns `None` behind the

@@ -428,6 +428,8 @@ pub struct Records<R> {
     parser: Box<dyn Parser<R>>,
     policy: MalformedLines,
     skipped: SkippedRecords,
+    /// The number of bytes without a whole record behind which no more records are read.
+    most: usize,
     /// The position in the caller's code where the file was opened, for errors.
     caller: &'static Location<'static>,
 }
@@ -443,8 +445,15 @@ impl<R> Records<R> {
             parser,
             policy,
             skipped: SkippedRecords::default(),
+            most: usize::MAX,
             caller: Location::caller(),
         }
+    }
+
+    /// Ends the records, for detection, behind 256 KiB without a whole record: such records decide nothing, and each
+    /// step of the detection would parse them to the end of the file.
+    pub(super) fn ahead(self) -> Self {
+        Self { most: 1 << 18, ..self }
     }
 
     /// Returns the records that were skipped so far.
@@ -480,11 +489,15 @@ impl<R> Records<R> {
 
     fn read(&mut self) -> Result<Option<R>> {
         let Some(lines) = &mut self.lines else { return Ok(None) };
+        let (most, mut size) = (self.most, 0);
         loop {
             self.number += 1;
             self.parser.at(self.number);
-            let (outcome, ended) = match lines.next()? {
-                Some(line) => (line.and_then(|line| self.parser.line(&line)), false),
+            let (outcome, ended) = match lines.next()?.filter(|_| size <= most) {
+                Some(line) => {
+                    size += line.as_ref().map_or(0, |line| line.len() + 1);
+                    (line.and_then(|line| self.parser.line(&line)), false)
+                }
                 None => (self.parser.end(), true),
             };
             let reason = match outcome {

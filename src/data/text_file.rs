@@ -286,6 +286,11 @@ impl TextFile {
         self.head.sample(|| self.opened())
     }
 
+    /// Returns the head of the file, which keeps the findings of the detection.
+    pub(super) fn head(&self) -> &Head {
+        &self.head
+    }
+
     fn checked(&self, (name, bytes): (Arc<str>, Bytes)) -> Result<(Arc<str>, Bytes)> {
         let bytes = self.encoding.decoded(bytes);
         let bytes = if self.markup { bytes } else { kind::no_markup(&name, bytes)? };
