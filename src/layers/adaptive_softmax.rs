@@ -1,7 +1,7 @@
 //! The adaptive softmax: rare classes are grouped in clusters, and the loss computes the logits of a cluster only for
 //! rows with a label in the cluster.
 
-use super::layer::at_least_one;
+use super::layer::{at_least_one, layer_name};
 use crate::error::Error;
 use crate::layers::{Instance, Layer, Linear};
 use crate::program::construction::vars::unknown_of;
@@ -63,13 +63,9 @@ impl AdaptiveSoftmax {
     pub fn without_bias(self) -> Self {
         Self { head_bias: false, ..self }
     }
-
-    /// Sets the first part of the parameters' names (default: `adaptive_softmax_0` and so on).
-    #[must_use]
-    pub fn named(self, name: &str) -> Self {
-        Self { name: Some(name.to_owned()), ..self }
-    }
 }
+
+layer_name!(AdaptiveSoftmax, "adaptive_softmax");
 
 /// The layers of an [`AdaptiveSoftmax`].
 #[derive(Debug, Clone, PartialEq)]

@@ -1,6 +1,6 @@
 //! Multi-head attention: the projections before and after [`dot_attention`](Builder::dot_attention).
 
-use super::layer::wide;
+use super::layer::{layer_name, wide};
 use crate::builder_methods;
 use crate::error::Error;
 use crate::layers::{Instance, Layer, Linear, init};
@@ -99,13 +99,9 @@ impl Attention {
     pub fn without_bias(self) -> Self {
         Self { bias: false, ..self }
     }
-
-    /// Sets the first part of the parameters' names (default: `attention_0` and so on).
-    #[must_use]
-    pub fn named(self, name: &str) -> Self {
-        Self { name: Some(name.to_owned()), ..self }
-    }
 }
+
+layer_name!(Attention, "attention");
 
 impl From<usize> for Attention {
     fn from(heads: usize) -> Self {

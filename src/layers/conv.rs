@@ -1,6 +1,6 @@
 //! The convolution layer, which convolves the rows of each sequence with a learned filter.
 
-use super::layer::wide;
+use super::layer::{layer_name, wide};
 use crate::builder_methods;
 use crate::error::Error;
 use crate::layers::{Layer, init};
@@ -76,13 +76,9 @@ impl Conv {
     pub fn bias_init(self, bias: Initializer) -> Self {
         Self { bias: Some(bias), ..self }
     }
-
-    /// Sets the first part of the parameters' names (default: `conv_0` and so on).
-    #[must_use]
-    pub fn named(self, name: &str) -> Self {
-        Self { name: Some(name.to_owned()), ..self }
-    }
 }
+
+layer_name!(Conv, "conv");
 
 impl Layer for Conv {
     /// The weight `[length · in / groups, channels]`, the bias `[channels]` and the padding rows `[above + below, in]`. `above`

@@ -3,6 +3,7 @@
 use ndarray::Array2;
 
 use super::init;
+use super::layer::layer_name;
 use crate::error::Error;
 use crate::layers::{Instance, Layer};
 use crate::program::construction::vars::unknown_of;
@@ -56,13 +57,9 @@ impl Crf {
         let places = mask.iter().zip(0..).filter(|(score, _)| **score == f32::NEG_INFINITY);
         Self { forbidden: places.map(|(_, place)| place).collect(), shape: Some(mask.dim().into()), ..self }
     }
-
-    /// Sets the first part of the parameter's name (default: `crf_0` and so on).
-    #[must_use]
-    pub fn named(self, name: &str) -> Self {
-        Self { name: Some(name.to_owned()), ..self }
-    }
 }
+
+layer_name!(Crf, "crf");
 
 impl Layer for Crf {
     type Weights = Var;

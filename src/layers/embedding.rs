@@ -1,6 +1,6 @@
 //! The embedding layer: looks up rows of a table of vectors by id.
 
-use super::layer::wide;
+use super::layer::{layer_name, wide};
 use crate::builder_methods;
 use crate::error::Error;
 use crate::layers::{Layer, init};
@@ -79,13 +79,9 @@ impl Embedding {
     pub fn weight_init(self, weight: Initializer) -> Self {
         Self { weight: Some(weight), ..self }
     }
-
-    /// Sets the first part of the parameter's name (default: `embedding_0` and so on).
-    #[must_use]
-    pub fn named(self, name: &str) -> Self {
-        Self { name: Some(name.to_owned()), ..self }
-    }
 }
+
+layer_name!(Embedding, "embedding");
 
 impl Layer for Embedding {
     /// The table.

@@ -1,5 +1,6 @@
 //! The highway layer: for each number of a row, a gate mixes the transformed number with the unchanged number.
 
+use super::layer::layer_name;
 use crate::builder_methods;
 use crate::error::Error;
 use crate::layers::{Activation, Instance, Layer, Linear, init};
@@ -38,13 +39,9 @@ impl Highway {
     pub fn gate_bias(self, gate_bias: f64) -> Self {
         Self { gate_bias, ..self }
     }
-
-    /// Sets the first part of the parameters' names (default: `highway_0` and so on).
-    #[must_use]
-    pub fn named(self, name: &str) -> Self {
-        Self { name: Some(name.to_owned()), ..self }
-    }
 }
+
+layer_name!(Highway, "highway");
 
 impl Layer for Highway {
     /// The linear layer of the gates (W_g, b_g), and the linear layer inside f (W, b).

@@ -303,3 +303,17 @@ pub(super) fn times(net: &Builder, number: usize, option: &str, layer: &str, val
     }
     product
 }
+
+/// Implements the method that names a layer with a field `name`; `$kind` is the layer's kind.
+macro_rules! layer_name {
+    ($layer:ident, $kind:literal) => {
+        impl $layer {
+            #[doc = concat!("Sets the first part of the parameters' names (default: `", $kind, "_0` and so on).")]
+            #[must_use]
+            pub fn named(self, name: &str) -> Self {
+                Self { name: Some(name.to_owned()), ..self }
+            }
+        }
+    };
+}
+pub(super) use layer_name;

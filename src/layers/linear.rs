@@ -1,6 +1,6 @@
 //! The linear layer: x · W + b.
 
-use super::layer::wide;
+use super::layer::{layer_name, wide};
 use crate::builder_methods;
 use crate::error::Error;
 use crate::layers::{Embedding, Instance, Layer, init};
@@ -68,13 +68,9 @@ impl Linear {
     pub fn bias_init(self, bias: Initializer) -> Self {
         Self { bias: Some(bias), ..self }
     }
-
-    /// Sets the first part of the parameters' names (default: `linear_0` and so on).
-    #[must_use]
-    pub fn named(self, name: &str) -> Self {
-        Self { name: Some(name.to_owned()), ..self }
-    }
 }
+
+layer_name!(Linear, "linear");
 
 impl From<usize> for Linear {
     fn from(width: usize) -> Self {

@@ -1,6 +1,6 @@
 //! The quasi-recurrent network (QRNN): a convolution computes the gates, and the loop over steps has no matrix products.
 
-use super::layer::{at_least_one, times, wide};
+use super::layer::{at_least_one, layer_name, times, wide};
 use super::recurrent::{STATE, elementwise_layer, sequence_input, state_width};
 use crate::builder_methods;
 use crate::layers::{Layer, init};
@@ -122,6 +122,7 @@ impl Qrnn {
     }
 }
 
+layer_name!(Qrnn, "qrnn");
 elementwise_layer!(Qrnn, QrnnWeights);
 
 impl Layer for Qrnn {

@@ -229,8 +229,8 @@ macro_rules! recurrent_layer {
 }
 pub(super) use recurrent_layer;
 
-/// Implements what the layers without a matrix product at each step have in common, for a layer with the fields `initial`,
-/// `reverse` and `name` and a method `steps`.
+/// Implements what the layers without a matrix product at each step have in common, for a layer with the fields `initial` and
+/// `reverse` and a method `steps`.
 macro_rules! elementwise_layer {
     ($layer:ident, $weights:ident) => {
         impl $layer {
@@ -238,12 +238,6 @@ macro_rules! elementwise_layer {
             #[must_use]
             pub fn initial(self, c: Var) -> Self {
                 Self { initial: Some([c]), ..self }
-            }
-
-            /// Sets the first part of the parameters' names (default: the layer's kind and count).
-            #[must_use]
-            pub fn named(self, name: &str) -> Self {
-                Self { name: Some(name.to_owned()), ..self }
             }
         }
 

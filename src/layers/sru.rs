@@ -1,6 +1,6 @@
 //! The simple recurrent unit (SRU): only the input is multiplied by matrices, so the loop over steps has no matrix products.
 
-use super::layer::{times, wide};
+use super::layer::{layer_name, times, wide};
 use super::recurrent::{STATE, elementwise_layer, sequence_input, state_width};
 use crate::builder_methods;
 use crate::layers::{Layer, init};
@@ -88,6 +88,7 @@ impl Sru {
     }
 }
 
+layer_name!(Sru, "sru");
 elementwise_layer!(Sru, SruWeights);
 
 impl Layer for Sru {

@@ -1,6 +1,7 @@
 //! The transformer block: attention, then a feed-forward network of two linear layers. By default, a norm precedes the
 //! attention and the network; a residual connection surrounds each of them.
 
+use super::layer::layer_name;
 use crate::builder_methods;
 use crate::layers::{Attention, Instance, Layer, Linear, Norm};
 use crate::program::{Builder, Var};
@@ -77,12 +78,6 @@ impl TransformerBlock {
         Self { dropout: rate, ..self }
     }
 
-    /// Sets the first part of the parameters' names (default: `transformer_block_0` and so on).
-    #[must_use]
-    pub fn named(self, name: &str) -> Self {
-        Self { name: Some(name.to_owned()), ..self }
-    }
-
     /// Returns x + part(norm(x)), or, with the norm after the sum, norm(x + part(x)).
     fn around(&self, x: Var, norm: &Instance<Norm>, part: impl FnOnce(Var) -> Var) -> Var {
         if self.norm_after {
@@ -95,6 +90,8 @@ impl TransformerBlock {
         if self.dropout == 0.0 { x } else { x.dropout(self.dropout) }
     }
 }
+
+layer_name!(TransformerBlock, "transformer_block");
 
 impl From<usize> for TransformerBlock {
     fn from(heads: usize) -> Self {

@@ -5,7 +5,7 @@ use std::ops::Neg;
 use ndarray::{Array2, Axis};
 
 use super::Coo;
-use crate::error::{AtCaller, Error, Result};
+use crate::error::{AtCaller, Result};
 use crate::tensor::dense::{Combine, Pair};
 use crate::tensor::{DType, Element, meeting};
 
@@ -132,14 +132,15 @@ impl Coo {
     #[doc(alias = "allclose")]
     #[track_caller]
     pub fn near(&self, other: &Coo, tolerance: f64) -> Result<bool> {
-        self.check_like(other, Combine::NotEqual)?;
+        Combine::NotEqual
+            .check_like("coo", [(self.dtype(), self.shape()), (other.dtype(), other.shape())])?;
         // The difference is computed in `f64`, where integers do not wrap around.
         self.cast(DType::F64)?.sub(&other.cast(DType::F64)?)?.values.within(tolerance).at_caller()
     }
 
     #[track_caller]
     fn combined(&self, other: &Coo, how: Combine) -> Result<Self> {
-        self.check_like(other, how)?;
+        how.check_like("coo", [(self.dtype(), self.shape()), (other.dtype(), other.shape())])?;
         let (a, b) = (self.canonical()?, other.canonical()?);
         let mut pairs = meeting::union([a.entries(), b.entries()], |i, j| a.entry(i).cmp(b.entry(j)));
         if how == Combine::Multiply {
@@ -154,15 +155,6 @@ impl Coo {
         }
         let values = a.values.combine(&b.values, &pairs, how)?;
         Ok(Self { shape: self.shape.clone(), coordinates, values })
-    }
-
-    #[track_caller]
-    fn check_like(&self, other: &Coo, how: Combine) -> Result<()> {
-        if (other.dtype(), &other.shape) == (self.dtype(), &self.shape) {
-            return Ok(());
-        }
-        let said = |x: &Coo| format!("{} {:?}", x.dtype(), x.shape);
-        Err(Error::new(format!("coo to {}", how.verb()), said(self), said(other)))
     }
 }
 

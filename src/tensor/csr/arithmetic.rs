@@ -302,14 +302,15 @@ impl Csr {
     #[doc(alias = "abs_diff_eq")]
     #[track_caller]
     pub fn near(&self, other: &Csr, tolerance: f64) -> Result<bool> {
-        self.check_like(other, Combine::NotEqual)?;
+        Combine::NotEqual
+            .check_like("csr", [(self.dtype(), self.shape()), (other.dtype(), other.shape())])?;
         // The difference is computed in `f64`, where integers do not wrap around.
         self.cast(DType::F64)?.sub(&other.cast(DType::F64)?)?.values.within(tolerance).at_caller()
     }
 
     #[track_caller]
     fn combined(&self, other: &Csr, how: Combine) -> Result<Self> {
-        self.check_like(other, how)?;
+        how.check_like("csr", [(self.dtype(), self.shape()), (other.dtype(), other.shape())])?;
         let (a, b) = (self.canonical()?, other.canonical()?);
         let mut pairs = a.meeting(&b);
         if how == Combine::Multiply {
@@ -331,15 +332,6 @@ impl Csr {
         let (a, b) = (self.row_of(), other.row_of());
         let order = |i: usize, j: usize| (a[i], self.indices[i]).cmp(&(b[j], other.indices[j]));
         meeting::union([self.entries(), other.entries()], order)
-    }
-
-    #[track_caller]
-    fn check_like(&self, other: &Csr, how: Combine) -> Result<()> {
-        if (other.dtype(), other.shape) == (self.dtype(), self.shape) {
-            return Ok(());
-        }
-        let said = |x: &Csr| format!("{} {:?}", x.dtype(), x.shape);
-        Err(Error::new(format!("csr to {}", how.verb()), said(self), said(other)))
     }
 }
 

@@ -31,14 +31,20 @@ pub(in crate::tensor) enum Combine {
 }
 
 impl Combine {
-    /// Returns the verb for the operation in error messages, such as `multiply by`.
-    pub(in crate::tensor) fn verb(self) -> &'static str {
-        match self {
+    /// Checks that the two operands of the operation have equal dtypes and shapes; the error names their storage.
+    #[track_caller]
+    pub(in crate::tensor) fn check_like(self, storage: &str, operands: [(DType, &[usize]); 2]) -> Result<()> {
+        if operands[0] == operands[1] {
+            return Ok(());
+        }
+        let verb = match self {
             Self::Add => "add",
             Self::Subtract => "subtract",
             Self::Multiply => "multiply by",
             Self::NotEqual | Self::Less | Self::Greater => "compare with",
-        }
+        };
+        let [expected, got] = operands.map(|(dtype, shape)| format!("{dtype} {shape:?}"));
+        Err(Error::new(format!("{storage} to {verb}"), expected, got))
     }
 
     fn numbers<T: Element>(self, a: T, b: T) -> T {

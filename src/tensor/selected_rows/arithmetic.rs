@@ -181,14 +181,15 @@ impl SelectedRows {
     #[doc(alias = "allclose")]
     #[track_caller]
     pub fn near(&self, other: &SelectedRows, tolerance: f64) -> Result<bool> {
-        self.check_like(other, Combine::NotEqual)?;
+        Combine::NotEqual
+            .check_like("selected rows", [(self.dtype(), self.shape()), (other.dtype(), other.shape())])?;
         // The difference is computed in `f64`, where integers do not wrap around.
         self.cast(DType::F64)?.sub(&other.cast(DType::F64)?)?.value.within(tolerance).at_caller()
     }
 
     #[track_caller]
     fn combined(&self, other: &SelectedRows, how: Combine) -> Result<Self> {
-        self.check_like(other, how)?;
+        how.check_like("selected rows", [(self.dtype(), self.shape()), (other.dtype(), other.shape())])?;
         let (a, b) = (self.merged()?, other.merged()?);
         let mut pairs = meeting::union([a.rows.len(), b.rows.len()], |i, j| a.rows[i].cmp(&b.rows[j]));
         if how == Combine::Multiply {
@@ -200,15 +201,6 @@ impl SelectedRows {
         };
         let value = a.value.combine(&b.value, &pairs, how)?;
         Ok(Self { shape: self.shape.clone(), rows: pairs.iter().map(id).collect(), value })
-    }
-
-    #[track_caller]
-    fn check_like(&self, other: &SelectedRows, how: Combine) -> Result<()> {
-        if (other.dtype(), &other.shape) == (self.dtype(), &self.shape) {
-            return Ok(());
-        }
-        let said = |x: &SelectedRows| format!("{} {:?}", x.dtype(), x.shape);
-        Err(Error::new(format!("selected rows to {}", how.verb()), said(self), said(other)))
     }
 }
 
