@@ -174,6 +174,11 @@ impl<R, F: FnMut(Vec<String>) -> Result<R, Reason> + Send> Parser<R> for Rows<F>
         matches!(self.cells.state, State::Quoted)
     }
 
+    fn fails_alike(&self) -> bool {
+        // A character behind a closing quotation mark; wrong numbers of columns and sizes leave other states.
+        matches!(self.cells.state, State::Closing)
+    }
+
     fn spoil(&mut self) -> bool {
         self.cells.clear();
         true
