@@ -1,12 +1,195 @@
-//! Detects the separator of a table and the meaning of quotation marks, from the first records of the file.
+//! Cuts the lines of a table into cells, and detects the separator and the meaning of quotation marks from the first
+//! records of the file.
 
 use std::collections::HashMap;
 
-use super::{Cells, LOOKED_AT, Quotes, Rows, State};
+use crate::data::lines::Reason;
 use crate::data::open::columns::number;
 use crate::data::open::options::{FileFormat, ReadOptions};
+use crate::data::records::{Parser, shown, unbroken};
 use crate::data::{MalformedLines, Records, TextFile};
 use crate::error::Result;
+
+/// Number of records that are read to detect the format of a table.
+pub(super) const LOOKED_AT: usize = 1000;
+
+pub(super) enum State {
+    /// The parser is at the start of a cell.
+    Start,
+    Plain,
+    Quoted,
+    /// The parser is behind a quotation mark in a quoted cell: the mark ends the cell, or is the first half of a
+    /// doubled quotation mark.
+    Closing,
+}
+
+/// The meaning of quotation marks in a table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Quotes {
+    /// Quotation marks are part of the text of a cell.
+    Text,
+    /// Quotation marks enclose a cell whose first character is a quotation mark.
+    Cells,
+    /// As [`Self::Cells`], but spaces after a separator do not belong to the cell.
+    Spaced,
+}
+
+/// A parser that cuts lines into the cells of records.
+pub(super) struct Cells {
+    pub(super) separator: char,
+    pub(super) quotes: Quotes,
+    pub(super) state: State,
+    /// Whether any cell has a quotation mark inside that does not open the cell.
+    pub(super) stray: bool,
+    pub(super) row: Vec<String>,
+    pub(super) cell: String,
+    /// The number of bytes of the current record so far.
+    pub(super) size: usize,
+    pub(super) most: usize,
+    /// The number of the current line in the file.
+    pub(super) line: u64,
+    /// The number of the line in which the current quoted cell begins.
+    pub(super) opened: u64,
+}
+
+impl Cells {
+    pub(super) fn new(separator: char, quotes: Quotes) -> Self {
+        Self {
+            separator,
+            quotes,
+            state: State::Start,
+            stray: false,
+            row: Vec::new(),
+            cell: String::new(),
+            size: 0,
+            most: TextFile::MAX_LINE,
+            line: 0,
+            opened: 0,
+        }
+    }
+
+    fn clear(&mut self) {
+        self.row.clear();
+        self.cell.clear();
+        (self.state, self.size) = (State::Start, 0);
+    }
+
+    /// Parses a line; returns the cells of the record if the record ends with this line, else `None`.
+    fn line(&mut self, line: &str) -> Result<Option<Vec<String>>, Reason> {
+        let within = matches!(self.state, State::Quoted);
+        if !within {
+            if line.trim().is_empty() || (self.line == 1 && declared(line).is_some()) {
+                return Ok(None);
+            }
+            unbroken(line)?;
+        }
+        if self.quotes == Quotes::Text || !(within || line.contains('"')) {
+            let cell = |cell: &str| match self.quotes {
+                Quotes::Spaced => cell.trim_start_matches(' ').to_owned(),
+                _ => cell.to_owned(),
+            };
+            return Ok(Some(line.split(self.separator).map(cell).collect()));
+        }
+        self.size += line.len();
+        if self.size > self.most {
+            let got = format!("a longer record; is the quotation mark of line {} never closed?", self.opened);
+            return Err(Reason { expected: format!("a record of at most {} bytes", self.most), got });
+        }
+        for c in line.chars() {
+            self.take(c).map_err(|got| {
+                let expected = "nothing behind a closing quotation mark but the next cell".to_owned();
+                Reason { expected, got: format!("{got:?} in {}", shown(line)) }
+            })?;
+        }
+        if matches!(self.state, State::Quoted) {
+            self.cell.push('\n');
+            return Ok(None);
+        }
+        self.end_cell();
+        self.size = 0;
+        Ok(Some(std::mem::take(&mut self.row)))
+    }
+
+    fn end_cell(&mut self) {
+        self.row.push(std::mem::take(&mut self.cell));
+        self.state = State::Start;
+    }
+
+    /// Parses a character; if the character is not allowed at this position, it is returned as the error.
+    fn take(&mut self, c: char) -> Result<(), char> {
+        match self.state {
+            State::Start if c == '"' => (self.state, self.opened) = (State::Quoted, self.line),
+            State::Start | State::Plain | State::Closing if c == self.separator => self.end_cell(),
+            State::Start | State::Closing if c == ' ' && self.quotes == Quotes::Spaced => {}
+            State::Start | State::Plain => {
+                self.stray |= c == '"';
+                self.cell.push(c);
+                self.state = State::Plain;
+            }
+            State::Quoted if c == '"' => self.state = State::Closing,
+            State::Quoted => self.cell.push(c),
+            State::Closing if c == '"' => {
+                self.cell.push(c);
+                self.state = State::Quoted;
+            }
+            State::Closing => return Err(c),
+        }
+        Ok(())
+    }
+}
+
+/// A parser that makes one record of each row of a table.
+pub(super) struct Rows<F> {
+    pub(super) cells: Cells,
+    /// The number of cells that each row must have; `None` accepts rows of any width.
+    pub(super) width: Option<usize>,
+    /// Whether the next row of the table is the header.
+    pub(super) header: bool,
+    pub(super) make: F,
+}
+
+impl<R, F: FnMut(Vec<String>) -> Result<R, Reason> + Send> Parser<R> for Rows<F> {
+    fn at(&mut self, line: u64) {
+        self.cells.line = line;
+    }
+
+    fn line(&mut self, line: &str) -> Result<Option<R>, Reason> {
+        let Some(row) = self.cells.line(line)? else { return Ok(None) };
+        if std::mem::take(&mut self.header) {
+            return Ok(None);
+        }
+        match self.width {
+            Some(width) if width != row.len() => {
+                let expected = format!("{width} columns, as in most of the first records");
+                Err(Reason { expected, got: format!("{} in {}", row.len(), shown(line)) })
+            }
+            _ => (self.make)(row).map(Some),
+        }
+    }
+
+    fn is_open(&self) -> bool {
+        matches!(self.cells.state, State::Quoted)
+    }
+
+    fn fails_alike(&self) -> bool {
+        // A character behind a closing quotation mark; wrong numbers of columns and sizes leave other states.
+        matches!(self.cells.state, State::Closing)
+    }
+
+    fn spoil(&mut self) -> bool {
+        self.cells.clear();
+        true
+    }
+
+    fn end(&mut self) -> Result<Option<R>, Reason> {
+        if !matches!(self.cells.state, State::Quoted) {
+            return Ok(None);
+        }
+        let expected = format!("the end of the cell whose quotation mark is in line {}", self.cells.opened);
+        self.cells.clear();
+        Err(Reason { expected, got: "the end of the file".to_owned() })
+    }
+}
 
 /// The notation of a table's cells: the separator, and the meaning of quotation marks.
 #[derive(Debug, Clone)]
