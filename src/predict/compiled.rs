@@ -13,6 +13,9 @@ use crate::operator::VarId;
 use crate::program::Program;
 use crate::tensor::Variable;
 
+/// Idle models with less memory than this, in bytes, always keep it.
+const LEAST: usize = 1 << 20;
+
 /// The compiled part of a model that computes one list of outputs; one thread at a time runs it.
 pub(super) struct CompiledModel {
     executor: Executor,
@@ -22,7 +25,8 @@ pub(super) struct CompiledModel {
     /// The program for long batches, which runs in windows of rows: `None` before the first long batch, `Some(None)` if the
     /// program cannot run in windows.
     windows: Option<Option<Windows>>,
-    /// The number of successive runs that needed less than a quarter of the memory that earlier runs left.
+    /// The number of successive runs that needed less than a quarter of the memory that earlier runs left, or that other
+    /// models did while this one was idle.
     small: u32,
 }
 
@@ -107,11 +111,14 @@ impl CompiledModel {
 
     /// Counts the successive runs that need little of the memory that earlier runs left, so that it can be released.
     fn count_small(&mut self) {
-        const LEAST: usize = 1 << 20; // less memory is always kept
-        let windows = self.windows.iter().flatten().map(Windows::bytes).sum::<usize>();
-        let held = self.executor.bytes() + windows;
+        let held = self.held();
         let needed = || self.executor.memory(&self.executor.counts_of_run()).buffers;
         self.small = if held > LEAST && held / 4 > needed() { self.small + 1 } else { 0 };
+    }
+
+    /// Returns the size of all buffers in bytes.
+    fn held(&self) -> usize {
+        self.executor.bytes() + self.windows.iter().flatten().map(Windows::bytes).sum::<usize>()
     }
 
     /// Gives the memory of all buffers back to the system.
@@ -132,17 +139,21 @@ impl IdleModels {
         self.all().get_mut(set)?.pop()
     }
 
-    /// Puts a model back into the pool. After many successive small runs, the model and all idle models of these outputs
-    /// release their memory. One small run is not enough: the next run would have to allocate and to pack weights again.
+    /// Puts a model back into the pool. A model releases its memory after many successive small runs, or after many runs of
+    /// other models while it was idle. One run is not enough: the next run would have to allocate and to pack weights again.
     pub(super) fn put_back(&self, set: Vec<VarId>, mut compiled: CompiledModel) {
         const MANY: u32 = 16;
         let mut all = self.all();
-        let idle = all.entry(set).or_default();
+        for other in all.values_mut().flatten() {
+            other.small = if other.held() > LEAST { other.small + 1 } else { 0 };
+            if other.small >= MANY {
+                other.release();
+            }
+        }
         if compiled.small >= MANY {
             compiled.release();
-            idle.iter_mut().for_each(CompiledModel::release);
         }
-        idle.push(compiled);
+        all.entry(set).or_default().push(compiled);
     }
 
     fn all(&self) -> MutexGuard<'_, BTreeMap<Vec<VarId>, Vec<CompiledModel>>> {
