@@ -97,9 +97,10 @@ pub(crate) fn take_rate(from: &Program, program: &mut Program) {
     }
 }
 
-/// Compares the learning rates of `ours` with their counterparts in `theirs`, as in [`take_rate`]. For the first rate whose
-/// schedule gives one of the first `steps` steps another share of the base rate, returns the rate of the last of these steps in
-/// `theirs`, and the rate of the next step in `ours`.
+/// Compares the learning rates of `ours` with their counterparts in `theirs`, as in [`take_rate`]. Two schedules agree on the
+/// first `steps` steps if they give them equal shares of their base rates, or equal rates at the base rate of `theirs` (as with
+/// an equal least rate). For the first rate whose schedules do not agree, returns the rate of the last of these steps in `theirs`,
+/// and the rate of the next step in `ours`.
 ///
 /// # Errors
 /// Returns an error if a schedule has an invalid attribute.
@@ -111,11 +112,10 @@ pub(crate) fn other_past(ours: &Program, theirs: &Program, steps: u64) -> Result
         let of =
             |op: &OpDesc| Ok::<_, Error>((Schedule::parse(&op.attributes)?, op.attributes.float("base")?));
         let ((new, new_base), (old, old_base)) = (of(ours)?, of(theirs)?);
-        let differs = |step: u64| {
-            let (new, old) = (new.rate(new_base, step) * old_base, old.rate(old_base, step) * new_base);
-            (new - old).abs() > 1e-9 * new.abs().max(old.abs())
-        };
-        if compared.clone().any(differs) {
+        let far = |a: f64, b: f64| (a - b).abs() > 1e-9 * a.abs().max(b.abs());
+        let shares = |s: u64| far(new.rate(new_base, s) * old_base, old.rate(old_base, s) * new_base);
+        let rates = |s: u64| far(new.rate(old_base, s), old.rate(old_base, s));
+        if compared.clone().any(shares) && compared.clone().any(rates) {
             return Ok(Some((old.rate(old_base, steps.saturating_sub(1)), new.rate(new_base, steps))));
         }
     }

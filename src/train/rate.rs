@@ -77,8 +77,8 @@ impl Trainer {
     /// then differ from the checkpoint, and a [`plateau`](Self::plateau) or a function of [`rate_by`](Self::rate_by) may be
     /// added or removed. By default, `resume` returns an error for each of these changes. The new rate applies from the next
     /// step on, and a plateau schedule starts again. Everything else must be the same as in the checkpoint, including the
-    /// learning rates of parameter groups. A schedule that gives the finished steps other shares of the base rate, such as a
-    /// cosine over more steps, stays an error, since the rate would jump.
+    /// learning rates of parameter groups. A schedule that gives the finished steps other rates at the old base rate, and also
+    /// other shares of the base rate, such as a cosine over more steps, stays an error, since the rate would jump.
     #[must_use]
     pub fn change_rate(mut self) -> Self {
         self.change_rate = true;

@@ -200,6 +200,7 @@ fn a_schedule_that_gives_the_finished_steps_other_rates_is_refused() {
     // With the same past, a schedule goes on: at another base rate, or with other steps to come.
     for (old, new, base, next) in [
         (Schedule::cosine_to(24, 2e-4), Schedule::cosine_to(24, 1e-4), 0.01, 0.00505),
+        (Schedule::cosine_to(24, 2e-4), Schedule::cosine_to(24, 2e-4), 0.01, 0.0051),
         (Schedule::constant(), Schedule::piecewise([(12, 0.25)]), 0.02, 0.005),
         (Schedule::step_after(20, 5, 0.5), Schedule::step_after(12, 5, 0.5), 0.02, 0.01),
     ] {
