@@ -197,7 +197,10 @@ impl Training<'_> {
             let before = saved.as_ref().map_or_else(|| now.clone(), |saved| value(saved, &key));
             if now != before {
                 e = e.noted(format!("`{key}` was {before}, and is {now}"));
-                flags += &format!(" --set '{key}={now}'");
+                // No flag removes a setting. Inside the quotation marks of a shell, `'` ends the text.
+                if let Some(now) = self.config.get(&key) {
+                    flags += &format!(" --set '{key}={}'", now.to_string().replace('\'', r"'\''"));
+                }
             }
         }
         let (config, run) = (run::config(path), path.display());
