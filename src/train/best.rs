@@ -142,7 +142,8 @@ impl Trainer {
         names.into_iter().map(|name| Ok((name.clone(), self.scope.value(&name)?))).collect()
     }
 
-    /// Replaces the trainer's parameters by the parameters of the best epoch, to evaluate or predict with the best epoch.
+    /// Replaces the trainer's parameters by the parameters of the best epoch, to evaluate or predict with the best epoch. All
+    /// processes of a [distributed](Self::distributed) training must call `use_best` together.
     ///
     /// # Errors
     /// Returns an error if no epoch has ended, or if the selected metric was not finite in any epoch.

@@ -231,7 +231,7 @@ impl Trainer {
     }
 
     /// Returns a checkpoint for inference ([`Checkpoint::for_inference`]). The checkpoint has the outputs, the metrics and the
-    /// parameters of the best epoch. If there is no best epoch, it has the last parameters.
+    /// parameters of the best epoch. If there is no best epoch, it has the last parameters. The training is unchanged.
     ///
     /// # Errors
     /// Returns an error if no output was named, or if a parameter is not finite.
@@ -243,9 +243,12 @@ impl Trainer {
     fn bare(&mut self) -> Result<Checkpoint> {
         let mut whole = Checkpoint { metrics: self.described(), ..self.state.clone() };
         if whole.best.is_empty() {
-            // Without a best epoch, the last parameters are stored as the best parameters. As for a best epoch, pending
-            // moves of rows are applied, and averages are used if there are any.
-            whole.best = self.parameters()?;
+            // The checkpoint applies pending moves of rows to its copies. This process alone must not apply them to the
+            // training, since the processes of a distributed training would then have different numbers.
+            for name in self.persistent() {
+                let value = self.scope.value(&name)?;
+                whole.tensors.insert(name, value);
+            }
         }
         let bare = whole.for_inference(&self.registry)?;
         for (name, value) in &bare.tensors {

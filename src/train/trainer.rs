@@ -408,7 +408,8 @@ impl Trainer {
         &self.state.program
     }
 
-    /// Sets a parameter to the given value, for example to pre-trained weights.
+    /// Sets a parameter to the given value, for example to pre-trained weights. All processes of a
+    /// [distributed](Self::distributed) training must call `set_parameter` together, with equal values.
     ///
     /// # Errors
     /// Returns an error if there is no parameter of this name, or if the value and the parameter differ in shape, dtype or

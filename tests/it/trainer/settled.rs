@@ -202,6 +202,36 @@ fn rows_behind_a_stopped_gradient_are_settled_on_all_ranks() {
     }
 }
 
+/// Pending moves of rows are applied to the copy of the rank that makes a model for inference, and not to its training.
+#[test]
+fn a_model_for_inference_of_one_rank_leaves_the_ranks_alike() {
+    let data = batches(3);
+    let trained = |asked: Option<usize>| {
+        on_ranks(2, |world| {
+            let rank = world.rank();
+            let net = Builder::new().seed(2);
+            let [words, _, label] = feeds(&net);
+            let x =
+                net.lookup(words, table(&net, "table"), Some(1), true).sequence_pool(Pool::Mean).linear(2);
+            let loss = x.cross_entropy(label).mean();
+            let trainer = Trainer::new(net, loss, &AdamW::new(0.02)).unwrap().output("x", x).parts(8);
+            let mut trainer = trainer.threads(1).progress(Progress::Quiet).distributed(world);
+            // Before the end of an epoch, there is no best epoch.
+            trainer.fit(&data, &data, Until::Steps(3)).unwrap();
+            if asked == Some(rank) {
+                let model = trainer.for_inference().unwrap();
+                assert_ne!(model.tensors["table"], trainer.scope().value("table").unwrap());
+            }
+            let report = trainer.fit(&data, &data, Until::Steps(5)).unwrap();
+            state(&mut trainer, &report, &format!("inference-{rank}"))
+        })
+    };
+    let expected = &trained(None)[0];
+    for (rank, got) in trained(Some(0)).iter().enumerate() {
+        assert!(got.0 == expected.0, "rank {rank} has other numbers");
+    }
+}
+
 #[test]
 fn rows_of_models_at_random_are_settled_alike() {
     let mut refused = 0;
