@@ -346,7 +346,10 @@ fn a_wrong_gradient_is_named() {
     let error = check(&[input()], &|_, inputs| vec![inputs[0].linear(0)]);
     assert!(error.contains("linear"), "{error}");
     let ids = Variable::from_sequences(&[vec![1i64, 2], vec![]]).unwrap();
-    let error = check(&[ids], &|_, inputs| vec![inputs[0].embedding(Embedding::new(4, 3))]);
+    let table = Embedding::new(4, 3);
+    let error = check(std::slice::from_ref(&ids), &|_, inputs| vec![inputs[0].embedding(table.clone())]);
+    assert!(error.starts_with("output 0 of the model: expected f64, got f32"), "{error}");
+    let error = check(&[ids], &|net, inputs| vec![net.cast(inputs[0].embedding(table.clone()), DType::F64)]);
     assert!(error.starts_with("parameter `embedding_0.weight`: expected f64, got f32"), "{error}");
     let error = check(&[input()], &|_, _| Vec::new());
     assert!(error.starts_with("outputs of the model: expected at least one, got none"), "{error}");

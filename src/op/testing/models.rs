@@ -54,8 +54,13 @@ fn check(net: Builder, inputs: &[Variable], build: &dyn Fn(&Builder, &[Var]) -> 
     let watched = feeds.iter().zip(inputs).filter(|(_, input)| input.dtype() == DType::F64);
     let watched: Vec<Var> = watched.map(|(&feed, _)| feed).collect();
     watched.iter().for_each(|&feed| net.watch(feed));
-    let outputs = build(&net, &feeds).into_iter().enumerate();
-    let terms = outputs.filter_map(|(k, output)| {
+    let outputs = build(&net, &feeds);
+    for (k, &output) in outputs.iter().enumerate() {
+        if let Some(spec) = net.spec(output).filter(|spec| spec.dtype != DType::F64) {
+            return Err(Error::new(format!("output {k} of the model"), "f64", spec.dtype.to_string()));
+        }
+    }
+    let terms = outputs.into_iter().enumerate().filter_map(|(k, output)| {
         let spec = net.spec(output)?;
         let columns = net.parameter(&format!("columns_{k}"), spec.dtype, &[spec.width()], constant(0.0));
         net.stop_gradient(columns);
