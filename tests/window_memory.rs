@@ -87,13 +87,13 @@ fn held(large: &[&str], beside: bool, small: usize) -> usize {
     let tags = run(&little, "tags");
     let (peak, _) = peak_memory::of(|| {
         let begin = Barrier::new(large.len());
+        let one = |output: &str| {
+            begin.wait();
+            run(&many, output);
+        };
+        let one = &one;
         thread::scope(|scope| {
-            let one = |output| {
-                begin.wait();
-                run(&many, output);
-            };
-            let one = &one;
-            let threads: Vec<_> = large.iter().map(|&output| scope.spawn(move || one(output))).collect();
+            let threads: Vec<_> = large.iter().map(|output| scope.spawn(move || one(output))).collect();
             while beside && !threads.iter().all(|thread| thread.is_finished()) {
                 run(&little, "tags");
             }
