@@ -102,6 +102,13 @@ impl Place {
         error
     }
 
+    /// Checks that a command is refused, and that its message has all of these parts.
+    #[track_caller]
+    fn refuses(&self, arguments: &[&str], parts: &[&str]) {
+        let said = self.refused(arguments);
+        assert!(parts.iter().all(|part| said.contains(part)), "{arguments:?}: {parts:?} in {said}");
+    }
+
     fn write(&self, name: &str, text: &str) {
         fs::write(self.0.join(name), text).unwrap();
     }
@@ -146,6 +153,12 @@ const SMALL: [&str; 6] =
 /// Returns the arguments of a command line.
 fn split(line: &str) -> Vec<&str> {
     line.split(' ').collect()
+}
+
+/// Checks that a text has all of these parts.
+#[track_caller]
+fn says(text: &str, parts: &[&str]) {
+    assert!(parts.iter().all(|part| text.contains(part)), "{parts:?} in {text}");
 }
 
 fn with<'a>(first: &[&'a str], rest: &[&'a str]) -> Vec<&'a str> {
@@ -267,8 +280,7 @@ fn mistakes_end_with_2_and_write_nothing() {
     fs::create_dir(place.0.join("early")).unwrap();
     fs::write(place.0.join("early/metrics.jsonl"), "").unwrap();
     for told in [&["--run", "early"][..], &["--resume", "early"]] {
-        let said = place.refused(&with(&["train"], told));
-        assert!(said.contains("nothing was saved") && said.contains("--overwrite"), "{said}");
+        place.refuses(&with(&["train"], told), &["nothing was saved", "--overwrite"]);
     }
     assert!(place.refused(&["graph", "run", "-o", "run/last.ckpt"]).contains("new file"));
     fs::create_dir(place.0.join("folder")).unwrap();
@@ -434,8 +446,7 @@ fn interrupted_or_killed_it_goes_on_to_the_same_bytes() {
         wait_for(&run, 3);
         if name == "-INT" {
             // A second training meanwhile is refused.
-            let said = place.refused(&["train", "--resume", "run"]);
-            assert!(said.contains("run") && said.contains("in use"), "{said}");
+            place.refuses(&["train", "--resume", "run"], &["run", "in use"]);
         }
         signal(&child, name);
         assert_eq!(child.wait().unwrap().code(), code, "{name}");
@@ -513,10 +524,7 @@ fn a_test_file_is_scored_by_class_and_by_two_runs() {
     let (said, warned) =
         (String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap());
     assert!(said.contains("label") && said.contains("precision") && said.contains("75.00 %"), "{said}");
-    assert!(
-        warned.contains("label `middling` never occurs in training") && warned.contains("test.tsv:3"),
-        "{warned}"
-    );
+    says(&warned, &["label `middling` never occurs in training", "test.tsv:3"]);
 
     place.said(&with(&["train", "--train", "reviews.tsv"], &["--epochs", "1", "--run", "two"]), "");
     let said = place.said(&["eval", "one", "two", "test.tsv"], "");

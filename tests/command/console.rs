@@ -52,10 +52,7 @@ fn json_stands_alone_and_quiet_leaves_the_result() {
     let said = output(&place, &run("four", &[]));
     assert!(said.contains("the first 3 held-out texts, each with its answer below it:\n  "), "{said}");
     assert!(said.contains("\nscore ") && said.contains("\nlabel "), "{said}");
-    assert!(
-        said.contains("\nloss: without texts that have a label or tag that training never saw\n"),
-        "{said}"
-    );
+    says(&said, &["\nloss: without texts that have a label or tag that training never saw\n"]);
     let said = output(&place, &["inspect", "one"]);
     assert!(said.contains("\nparameter ") && said.contains("\nconfig (--config "), "{said}");
     assert!(output(&place, &["data", "stats", "reviews.tsv"]).contains("\nlabel  texts\n"));
@@ -77,9 +74,8 @@ fn the_config_of_a_checkpoint_trains_again() {
         fs::read(place.0.join("two/best.ckpt")).unwrap()
     );
     place.write("wrong.toml", "[model]\nhidden = 8\nlayers = \"two\"\n");
-    let said = place.refused(&["train", "wrong.toml"]);
-    assert!(
-        said.contains("wrong.toml:3: model.layers: expected a whole number from 0 on, got \"two\""),
-        "{said}"
+    place.refuses(
+        &["train", "wrong.toml"],
+        &["wrong.toml:3: model.layers: expected a whole number from 0 on, got \"two\""],
     );
 }

@@ -131,10 +131,9 @@ fn several_labels_are_scored_by_the_thresholds_of_the_model() {
     let config = place.0.join("each/config.toml");
     let text = fs::read_to_string(&config).unwrap().replace("= \"per-label\"", "= 0.4");
     fs::write(&config, text).unwrap();
-    let said = place.refused(&["train", "--resume", "each", "--epochs", "4"]);
-    assert!(
-        said.contains("expected `threshold` \"per-label\", by which the best epoch so far was"),
-        "{said}"
+    place.refuses(
+        &["train", "--resume", "each", "--epochs", "4"],
+        &["expected `threshold` \"per-label\", by which the best epoch so far was"],
     );
 }
 
@@ -148,8 +147,7 @@ fn thresholds_are_checked_and_belong_to_several_labels() {
         ("some", "expected `per-label`, `one`, or a number above 0 and below 1, got \"some\""),
         ("0.5", "decoding.threshold: expected none unless `data.target` is `labels`, got 0.5"),
     ] {
-        let said = place.refused(&with(&of, &["--set", &format!("decoding.threshold={value}")]));
-        assert!(said.contains(expected), "{said}");
+        place.refuses(&with(&of, &["--set", &format!("decoding.threshold={value}")]), &[expected]);
     }
     place.said(&with(&of, &[]), "");
     for first in [&["eval", "run", "reviews.tsv"][..], &["predict", "run"]] {

@@ -38,8 +38,7 @@ fn seeds_are_ordinary_runs_with_a_mean() {
     place.said(&["eval", "runs/classify-1/seed-7", "test.tsv"], "");
     let runs = ["runs/classify-1/seed-5", "runs/classify-1/seed-6"];
     place.said(&["report", runs[0], runs[1], "-o", "both.html"], "");
-    let said = place.refused(&["predict", "runs/classify-1"]);
-    assert!(said.contains("got a folder of several runs"), "{said}");
+    place.refuses(&["predict", "runs/classify-1"], &["got a folder of several runs"]);
 
     // The command continues where it stopped: finished trainings are not repeated.
     let whole = bytes("runs/classify-1/seed-7");
@@ -57,13 +56,11 @@ fn seeds_are_ordinary_runs_with_a_mean() {
 
     let said = place.refused(&["train", "--resume", "runs/classify-1", "--epochs", "9"]);
     assert!(said.contains("expected no settings but --threads"), "{said}");
-    let said = place.refused(&with(&train, &["--run", "runs/classify-1"]));
-    assert!(said.contains("got a folder of several runs"), "{said}");
+    place.refuses(&with(&train, &["--run", "runs/classify-1"]), &["got a folder of several runs"]);
     place.write("runs/classify-1/seeds.json", "[");
-    let said = place.refused(&["train", "--resume", "runs/classify-1"]);
-    assert!(
-        said.contains("seeds.json: expected the figures that `train --seeds` writes, got no JSON"),
-        "{said}"
+    place.refuses(
+        &["train", "--resume", "runs/classify-1"],
+        &["seeds.json: expected the figures that `train --seeds` writes, got no JSON"],
     );
     let said = place.refused(&with(&train, &["--seed", "9223372036854775807", "--run", "large"]));
     assert!(said.contains("seed: expected at most") && !place.0.join("large").exists(), "{said}");

@@ -44,10 +44,7 @@ fn new_words_and_labels_are_added_to_what_was_learnt() {
     let arguments =
         split("train --from old --train others.tsv --run new --epochs 1 --set training.rate=1e-12");
     let said = lines(&place, &arguments);
-    assert!(
-        said.contains("from old: ") && said.contains("1 of 2 labels") && said.contains("layers lstm_0"),
-        "{said}"
-    );
+    says(&said, &["from old: ", "1 of 2 labels", "layers lstm_0"]);
     let (old, new) = (checkpoint(&place, "old", "best.ckpt"), checkpoint(&place, "new", "best.ckpt"));
     let (known, words) = (&old.vocabularies["words"], &new.vocabularies["words"]);
     assert!(known.tokens().eq(words.tokens().take(known.len())) && words.len() == known.len() + 3);
@@ -241,8 +238,7 @@ fn what_no_training_starts_from_is_refused() {
             "the task is `lm`, because `lm` is a language model; `--task classify` trains a classifier over it",
         ],
     );
-    let said = place.refused(&["train", "--resume", "classes", "--from", "lm"]);
-    assert!(said.contains("cannot be used with"), "{said}");
+    place.refuses(&["train", "--resume", "classes", "--from", "lm"], &["cannot be used with"]);
 }
 
 #[test]

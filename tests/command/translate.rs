@@ -77,10 +77,7 @@ fn two_languages_are_read_by_their_names() {
     );
     place.write("others.csv", &rows("German,English", &de, &en));
     let said = place.refused(&["eval", "run", "others.csv"]);
-    assert!(
-        said.contains("expected `en` and `de`, the languages of the training, got `German` and `English`"),
-        "{said}"
-    );
+    says(&said, &["expected `en` and `de`, the languages of the training, got `German` and `English`"]);
     place
         .said(&["eval", "run", "others.csv", "--set", "data.text=English", "--set", "data.label=German"], "");
     // In files to translate, too.
@@ -146,11 +143,9 @@ fn files_of_any_name_are_two_parts() {
     write(&place, "a,b", 0..60);
     write(&place, "{c}", 60..80);
     let files = ["--train-source", "corpus/a,b.en", "--train-target", "corpus/{c}.de"];
-    let said = place.refused(&train(&files, "run"));
-    assert!(said.contains("{c}.de`: expected 60, as many as `corpus/a,b.en` has, got 20"), "{said}");
+    place.refuses(&train(&files, "run"), &["{c}.de`: expected 60, as many as `corpus/a,b.en` has, got 20"]);
     let files = ["--train-source", "corpus/a,b.en", "--train-target", "corpus/a,b.de"];
-    let said = place.refused(&[&["train"], &files[..]].concat());
-    assert!(said.contains("got `classify`: `--task translate` is missing"), "{said}");
+    place.refuses(&[&["train"], &files[..]].concat(), &["got `classify`: `--task translate` is missing"]);
     let said = read(&place, &train(&files, "run"));
     assert!(said.contains("corpus/a\\,b.de}: 5"), "{said}");
     // File names tell the source, and a file without its counterpart is refused.
@@ -183,16 +178,10 @@ fn dictionaries_are_read_by_characters_and_scored_by_phonemes() {
     place.write("words.tsv", &lines("\t").to_lowercase());
     for (file, run) in [("some.dict", "one"), ("words.tsv", "two")] {
         let said = read(&place, &train(&["--train", file, "--test", file], run));
-        assert!(
-            said.contains("words and their phonemes: tokens are `characters`, target tokens `whitespace`"),
-            "{said}"
-        );
+        says(&said, &["words and their phonemes: tokens are `characters`, target tokens `whitespace`"]);
         assert_eq!(said.contains("stress, as the 1 of `AH1`, is left out"), run == "one", "{said}");
         let scored = place.said(&["eval", run, file], "");
-        assert!(
-            scored.contains("phoneme error rate (PER)") && scored.contains("word error rate (WER)"),
-            "{scored}"
-        );
+        says(&scored, &["phoneme error rate (PER)", "word error rate (WER)"]);
         assert!(place.json(&["eval", run, file, "--json"], "")["scores"]["phoneme error rate"].is_f64());
     }
     // Tokens that are set are kept.

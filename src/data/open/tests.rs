@@ -39,6 +39,18 @@ impl Files {
     fn said<T>(&self, outcome: Result<T>) -> String {
         format!("{:#}", outcome.err().unwrap()).replace(&format!("{}/", self.0.display()), "")
     }
+
+    /// Checks that the message of an error has all of these parts.
+    #[track_caller]
+    fn says<T>(&self, outcome: Result<T>, parts: &[&str]) {
+        says(&self.said(outcome), parts);
+    }
+}
+
+/// Checks that a text has all of these parts.
+#[track_caller]
+fn says(text: &str, parts: &[&str]) {
+    assert!(parts.iter().all(|part| text.contains(part)), "{parts:?} in {text}");
 }
 
 impl Drop for Files {
@@ -99,10 +111,9 @@ fn columns_are_found_by_name_number_and_content() {
     );
     assert!(said.contains("got 3 columns without known names; line 1 is `3`, `good`, `me`"), "{said}");
     assert!(said.contains("set `text` (`data.text` in a config) to the name"), "{said}");
-    let said = files.said(with("none.csv", &ReadOptions::new().format(FileFormat::Columns)));
-    assert!(
-        said.contains("expected one of `tsv`, `csv`, `jsonl`, `parquet`, `trees`, `fasttext`, got `columns`"),
-        "{said}"
+    files.says(
+        with("none.csv", &ReadOptions::new().format(FileFormat::Columns)),
+        &["expected one of `tsv`, `csv`, `jsonl`, `parquet`, `trees`, `fasttext`, got `columns`"],
     );
 }
 
@@ -241,11 +252,7 @@ fn a_file_of_another_format_is_read_as_its_own() {
     let train = LabelledTexts::open_with([files.at("all/a.tsv")], &ReadOptions::new().text("2")).unwrap();
     assert_eq!(texts(&train), [("good", "yes"), ("bad", "no")]);
     let found = LabelledTexts::open_with([files.at("twice.csv")], &ReadOptions::new());
-    let said = files.said(found);
-    assert!(
-        said.contains("column `text`") && said.contains("expected one column of that name, got 2"),
-        "{said}"
-    );
+    files.says(found, &["column `text`", "expected one column of that name, got 2"]);
     let numbered = ReadOptions::new().text("3").label("2").header(true);
     let found = LabelledTexts::open_with([files.at("twice.csv")], &numbered).unwrap();
     assert_eq!(texts(&found), [("c", "b")]);
@@ -369,8 +376,7 @@ fn a_stream_is_what_is_read_at_once() -> Result<()> {
 #[test]
 fn rows_of_numbers_are_no_texts() {
     let files = Files::new("rows", &[("a9a", b"-1 3:1 11:1 \n+1 5:0.5 7:1\n")]);
-    let said = files.said(LabelledTexts::open(files.at("a9a")));
-    assert!(said.contains("file `a9a`: expected labelled texts") && said.contains("LIBSVM"), "{said}");
+    files.says(LabelledTexts::open(files.at("a9a")), &["file `a9a`: expected labelled texts", "LIBSVM"]);
 }
 
 /// Checks that the first record is a header only if it has known names for all wanted columns, or a text above a column
@@ -518,8 +524,7 @@ fn class_folders_are_read_beside_other_files() {
     let expected = "`folder-per-class`; left out, since they are beside the class folders: `bags.feat`, `urls.txt`; \
                     left out, since texts in it have no label: `unsup`";
     assert_eq!(said, expected);
-    let said = files.said(LabelledTexts::open(files.at("mixed")));
-    assert!(said.contains("`one.csv`, `two.tsv` beside the folders `a`, `b`"), "{said}");
+    files.says(LabelledTexts::open(files.at("mixed")), &["`one.csv`, `two.tsv` beside the folders `a`, `b`"]);
 }
 
 #[test]

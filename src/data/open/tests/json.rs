@@ -26,8 +26,7 @@ fn numbers_are_as_they_are_written() {
     assert_eq!(texts(&LabelledTexts::open(files.at("b.json")).unwrap()), [("1.50", "1e0")]);
     let tagged = TaggedTexts::open(files.at("tags.jsonl")).unwrap();
     assert_eq!(tagged.records()[0].tags, [one, "7"]);
-    let said = files.said(TaggedTexts::open(files.at("half.jsonl")));
-    assert!(said.contains("got a list with a number"), "{said}");
+    files.says(TaggedTexts::open(files.at("half.jsonl")), &["got a list with a number"]);
 }
 
 #[test]
@@ -62,10 +61,9 @@ fn a_list_is_read_in_one_line_or_over_many() {
     assert_eq!(TaggedTexts::open(files.at("tagged_rows.json")).unwrap().records()[0].tags, ["O", "B-X"]);
     let said = files.said(TaggedTexts::open(files.at("tagged.json")));
     assert!(said.starts_with("tagged.json:2: expected an element tokens, got a list of 2"), "{said}");
-    let said = files.said(LabelledTexts::open(files.at("three.json")));
-    assert!(
-        said.contains("got 3 columns without known names; line 1 is `7`, `good`, `y`; set `text`"),
-        "{said}"
+    files.says(
+        LabelledTexts::open(files.at("three.json")),
+        &["got 3 columns without known names; line 1 is `7`, `good`, `y`; set `text`"],
     );
     let numbered = ReadOptions::new().text("2").label("3");
     let found = LabelledTexts::open_with([files.at("three.json")], &numbered).unwrap();

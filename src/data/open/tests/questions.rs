@@ -234,11 +234,7 @@ fn names_decide_which_column_is_asked() {
     assert!(said.contains("source in `de`") && said.contains("by its place"), "{said}");
     let files = Files::new("languages", &[("b.csv", b"German,English\nrot,red\n")]);
     let said = files.said(Questions::open(files.at("b.csv"), &noted(named), QuestionKind::Source));
-    assert!(
-        said.contains("header of file `b.csv`: expected the language `en`")
-            && said.contains("--set data.text"),
-        "{said}"
-    );
+    says(&said, &["header of file `b.csv`: expected the language `en`", "--set data.text"]);
 
     let text = |text: &str, name: &str, note: &str| {
         read_as(text.as_bytes(), name, QuestionKind::Text, &noted(note), &["label", "p"])
@@ -247,10 +243,7 @@ fn names_decide_which_column_is_asked() {
     let [said, _] = text("id,text\n1,cat\n", "c.csv", r#"{"text":"review","label":"label"}"#);
     assert!(said.contains("text in `text`, since there is no `review`"), "{said}");
     let [said, _] = text("id,text\na1,cat\nb2,dog\n", "d.csv", r#"{"text":"1","label":"2"}"#);
-    assert!(
-        said.contains("text in `text`, by the name of the column; in the training, text in column 1"),
-        "{said}"
-    );
+    says(&said, &["text in `text`, by the name of the column; in the training, text in column 1"]);
     let [said, _] = text("{\"id\":1,\"text\":\"cat\"}\n", "e.jsonl", r#"{"text":"review"}"#);
     assert!(said.contains("text in `text`, since there is no `review`"), "{said}");
     let refused = |text: &str, name: &str, options: &ReadOptions| {
@@ -264,10 +257,7 @@ fn names_decide_which_column_is_asked() {
         ("id,x\na,b\n", "i.csv"),
     ] {
         let said = refused(text, name, &trained);
-        assert!(
-            said.contains("`review` is the text of the training") && said.contains("--set data.text=NAME"),
-            "{said}"
-        );
+        says(&said, &["`review` is the text of the training", "--set data.text=NAME"]);
     }
     let set = ReadOptions::new().text("body").or_note(r#"{"text":"review"}"#).unwrap();
     assert!(refused("id,text\n1,cat\n", "h.csv", &set).contains("column `body`"));

@@ -51,10 +51,7 @@ fn cells_of_tables_are_joined_by_one_tab() {
     // has a header; the known name `label` shows the header.
     let (first, _, said) = read("a.csv", &of_numbers(["4", "2"]));
     assert_eq!(first, pair("One tab\tA man, here", "yes"));
-    assert!(
-        said.contains("text in `hypothesis` and `premise`, label in `label`; line 1 is a header"),
-        "{said}"
-    );
+    says(&said, &["text in `hypothesis` and `premise`, label in `label`; line 1 is a header"]);
     let (first, _, _) = read("a.csv", &of_numbers(["2", "4"]).label("3").header(true));
     assert_eq!(first, pair("A man, here\tOne tab", "yes"));
 
@@ -242,16 +239,12 @@ fn formats_without_columns_refuse_several() {
     let said = files.said(LabelledTexts::open_with(paths, &of_names().format(FileFormat::FilePerClass)));
     assert!(said.contains("since `file-per-class` has none"), "{said}");
     let said = files.said(LabelledRows::open_with([files.at("rows.svm")], &of_names()));
-    assert!(
-        said.contains("of `rows.svm`: expected a file with columns") && said.contains("`libsvm`"),
-        "{said}"
-    );
+    says(&said, &["of `rows.svm`: expected a file with columns", "`libsvm`"]);
     let said = files.said(PlainText::open_with([files.at("plain.txt")], &of_names()));
     let expected = "columns of the text (`data.text` in a config) of `plain.txt`: expected one column, since plain text is read from one column, got `premise`, `hypothesis`; set `data.text` to one of these columns";
     assert_eq!(said, expected);
     for name in ["t.txt", "f.txt"] {
-        let said = files.said(Questions::open(files.at(name), &of_names(), QuestionKind::Text));
-        assert!(said.contains(advice), "{said}");
+        files.says(Questions::open(files.at(name), &of_names(), QuestionKind::Text), &[advice]);
     }
 }
 
@@ -398,8 +391,7 @@ fn labels_may_be_lists() {
     // Without the option, a list is no valid label, and a label must not be empty.
     let advice = "`data.target = \"labels\"` in a config (`label_lists`) reads several labels per text";
     for options in [ReadOptions::new(), ReadOptions::new().label("labels")] {
-        let said = files.said(open(&files, "a.jsonl", &options));
-        assert!(said.contains("got a list") && said.contains(advice), "{said}");
+        files.says(open(&files, "a.jsonl", &options), &["got a list", advice]);
     }
     let said = files.said(open(&files, "a.csv", &ReadOptions::new()));
     assert!(said.starts_with("a.csv:3: expected something in column `labels`, got nothing"), "{said}");

@@ -46,10 +46,7 @@ fn texts_of_tables_get_tags_and_other_columns_none() {
         let files = Files::new(&format!("to-tag-{name}"), &[(name, text.as_bytes())]);
         let said = files.said(Questions::open(files.at(name), &trained(new()), QuestionKind::Words));
         let expected = format!("column of the texts in file `{name}`: expected a header with a known name");
-        assert!(
-            said.contains(&expected) && said.contains("set `data.text` to the name or the number"),
-            "{said}"
-        );
+        says(&said, &[&expected, "set `data.text` to the name or the number"]);
     }
     // Neither words nor texts: the first reason is given.
     let files = Files::new("no-words", &[("a.jsonl", b"{\"id\":1,\"note\":\"fog\"}\n".as_slice())]);
