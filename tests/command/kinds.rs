@@ -62,10 +62,8 @@ fn several_labels_per_text_are_learnt_with_a_threshold_each() {
     assert!(said.contains("exact match") && said.contains("0.00 %"), "{said}");
     place.write("ask.csv", "text\na rude and wrong text\n");
     let said = place.said(&["predict", "run", "ask.csv", "--quiet"], "");
-    assert!(
-        said.starts_with("text,labels,probabilities\n") && said.contains(",\"false,insult\",\"0."),
-        "{said}"
-    );
+    assert!(said.starts_with("text,labels,probabilities\n"), "{said}");
+    says(&said, &[",\"false,insult\",\"0."]);
 }
 
 #[test]
@@ -135,9 +133,7 @@ fn pairs_and_several_columns_are_read_by_one_encoder() {
         "model.dropout=0.1",
     ];
     assert!(trained(&place, "joined", &joined) > 60.0);
-    assert!(
-        place.said(&["predict", "joined", "ask.csv", "--quiet"], "").contains(",probability\n7,a cow,cow,")
-    );
+    says(&place.said(&["predict", "joined", "ask.csv", "-q"], ""), &[",probability\n7,a cow,cow,"]);
 }
 
 #[test]

@@ -21,22 +21,15 @@ fn labels(answers: &str) -> Vec<&str> {
 
 #[test]
 fn a_bad_line_leaves_the_others_their_answers() {
-    let place = Place::new("bad-lines");
-    place.write("reviews.tsv", &reviews());
-    place
-        .said(&with(&["train", "--train", "reviews.tsv"], &["--epochs", "6", "--run", "run", "--quiet"]), "");
+    let place = Place::trained("bad-lines", "reviews.tsv", "6");
     let input = b"it was fine\nit was \xff\nit was dull\r\n\xfe\n\nit was fine";
     let (code, answers, errors) = asked(&place, &["predict", "run"], input);
     let found = labels(&answers);
     assert_eq!((code, found.len()), (1, 6), "{answers} {errors}");
     assert_eq!([found[0], found[1], found[2], found[3], found[5]], ["good", "", "bad", "", "good"]);
-    assert!(
-        errors.contains("error: standard input, line 2: expected UTF-8, got byte 0xff at place 7: convert")
-    );
-    assert!(
-        errors.contains("line 4: ") && errors.ends_with("error: 2 of 6 lines have no answer\n"),
-        "{errors}"
-    );
+    let first = "error: standard input, line 2: expected UTF-8, got byte 0xff at place 7: convert";
+    says(&errors, &[first, "line 4: "]);
+    assert!(errors.ends_with("error: 2 of 6 lines have no answer\n"), "{errors}");
 
     let (code, answers, _) = asked(&place, &["predict", "run", "--json"], input);
     let answers: Vec<Value> = answers.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
@@ -59,34 +52,29 @@ fn a_bad_line_leaves_the_others_their_answers() {
         asked(&place, &["predict", "run"], b"it was fine\tgood\nit was dull\tbad\n");
     assert_eq!((code, answers.lines().count(), errors.matches("warning").count()), (0, 2, 1), "{errors}");
     assert!(errors.contains("line 1: `good` beside a tab is a label of the model"), "{errors}");
-    let (_, _, errors) = asked(&place, &["predict", "run"], b"{\"text\": \"fine\", \"label\": \"good\"}\n");
-    assert!(errors.contains("`good` is a label of the model, and the whole JSON object"), "{errors}");
-    let (_, _, errors) = asked(&place, &["predict", "run"], b"it was dull,bad\n");
-    assert!(errors.contains("`bad` beside a comma is a label of the model"), "{errors}");
-    for (line, separator) in
-        [("it was dull;bad", "semicolon"), ("\"it was dull\";\"bad\"", "semicolon"), ("bad|dull", "bar")]
-    {
-        let (_, _, errors) = asked(&place, &["predict", "run"], line.as_bytes());
-        assert!(errors.contains(&format!("`bad` beside a {separator} is a label of the model")), "{errors}");
+    let warned = |lines: &str| asked(&place, &["predict", "run"], lines.as_bytes()).2;
+    let errors = warned("{\"text\": \"fine\", \"label\": \"good\"}\n");
+    says(&errors, &["`good` is a label of the model, and the whole JSON object"]);
+    for (line, separator) in [
+        ("it was dull,bad\n", "comma"),
+        ("it was dull;bad", "semicolon"),
+        ("\"it was dull\";\"bad\"", "semicolon"),
+        ("bad|dull", "bar"),
+    ] {
+        says(&warned(line), &[&format!("`bad` beside a {separator} is a label of the model")]);
     }
-    let (_, _, errors) =
-        asked(&place, &["predict", "run"], b"good\nit was\tfine\ngood, it was bad\ngood; it was | fine\n");
-    assert_eq!(errors, "");
+    assert_eq!(warned("good\nit was\tfine\ngood, it was bad\ngood; it was | fine\n"), "");
     // Without a known label, too; a header has the names of the columns, which no table of the training had here.
     for line in ["{\"text\": \"it was fine\"}", "[\"it was fine\", 3]"] {
-        let (_, _, errors) = asked(&place, &["predict", "run"], line.as_bytes());
+        let errors = warned(line);
         assert!(errors.contains("the whole JSON") && errors.matches("warning").count() == 1, "{errors}");
     }
-    let (_, _, errors) =
-        asked(&place, &["predict", "run"], b"text,label\n[1]\n{it was} fine\n[it was] fine\n");
-    assert_eq!(errors, "");
+    assert_eq!(warned("text,label\n[1]\n{it was} fine\n[it was] fine\n"), "");
 }
 
 #[test]
 fn records_without_a_text_have_empty_answers() {
-    let place = Place::new("no-text");
-    place.write("reviews.tsv", &reviews());
-    place.said(&with(&["train", "--train", "reviews.tsv"], &["--epochs", "1", "--run", "run"]), "");
+    let place = Place::trained("no-text", "reviews.tsv", "1");
     let sentences = (0..40).map(|i| format!("word{i} O\nParis B-place\n\n"));
     place.write("train.conll", &sentences.collect::<String>());
     let train = ["train", "--task", "tag", "--train", "train.conll", "--run", "tag"];
@@ -161,10 +149,7 @@ fn headers_and_columns_on_standard_input_are_warned_of() {
 
 #[test]
 fn a_line_is_answered_before_the_next_is_written() {
-    let place = Place::new("slow");
-    place.write("reviews.tsv", &reviews());
-    place
-        .said(&with(&["train", "--train", "reviews.tsv"], &["--epochs", "6", "--run", "run", "--quiet"]), "");
+    let place = Place::trained("slow", "reviews.tsv", "6");
     let mut child = place.command(&["predict", "run"]).spawn().unwrap();
     let (mut stdin, mut stdout) = (child.stdin.take().unwrap(), BufReader::new(child.stdout.take().unwrap()));
     for (text, label) in [("it was fine\n", "good\t"), ("it was dull\n", "bad\t")] {
@@ -197,10 +182,7 @@ fn a_text_that_fills_memory_is_an_error_of_its_line() {
 
 #[test]
 fn records_of_a_file_keep_their_columns_and_get_answers() {
-    let place = Place::new("on-file");
-    place.write("reviews.csv", &format!("text,stars\n{}", reviews().replace('\t', ",")));
-    place
-        .said(&with(&["train", "--train", "reviews.csv"], &["--epochs", "6", "--run", "run", "--quiet"]), "");
+    let place = Place::trained("on-file", "reviews.csv", "6");
     place.write("new.csv", "id,text\n7,it was fine\n8,it\n9\n10,it was dull\n");
     let (code, out, errors) = asked(&place, &["predict", "run", "new.csv", "--output", "out.csv"], b"");
     assert_eq!((code, &*out), (1, ""), "{errors}");
@@ -208,10 +190,8 @@ fn records_of_a_file_keep_their_columns_and_get_answers() {
     let written = std::fs::read_to_string(place.0.join("out.csv")).unwrap();
     let lines: Vec<&str> = written.lines().collect();
     assert_eq!((lines.len(), lines[0], lines[3]), (5, "id,text,label,probability", "9,,"));
-    assert!(
-        lines[1].starts_with("7,it was fine,good,0.") && lines[4].starts_with("10,it was dull,bad,"),
-        "{written}"
-    );
+    assert!(lines[1].starts_with("7,it was fine,good,0."), "{written}");
+    assert!(lines[4].starts_with("10,it was dull,bad,"), "{written}");
     // The answers to one record do not depend on the others.
     let (_, out, _) =
         asked(&place, &["predict", "run", "new.csv", "--batch", "1", "--threads", "1", "-q"], b"");
@@ -247,12 +227,8 @@ fn records_of_a_file_keep_their_columns_and_get_answers() {
     let (code, _, errors) = asked(&place, &["predict", "run", "body.csv"], b"");
     assert!(code == 0 && errors.contains("text in `body`, since there is no `text`"), "{errors}");
     let (code, _, errors) = asked(&place, &["predict", "run", "new.csv", "--output", "out.parquet"], b"");
-    assert!(
-        code == 2
-            && errors.contains("got the name of a Parquet file")
-            && !place.0.join("out.parquet").exists(),
-        "{errors}"
-    );
+    assert!(code == 2 && !place.0.join("out.parquet").exists(), "{errors}");
+    says(&errors, &["got the name of a Parquet file"]);
 
     // At the first bad record it ends, and no file is half written.
     let strict = ["predict", "run", "new.csv", "--output", "strict.csv", "--strict"];

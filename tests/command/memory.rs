@@ -152,10 +152,7 @@ fn an_abort_with_memory_left_stays_an_abort() {
     use std::io::{BufRead, BufReader, Write};
     use std::os::unix::process::ExitStatusExt;
 
-    let place = Place::new("abort");
-    place.write("reviews.tsv", &reviews());
-    let rest = ["--run", "run", "--epochs", "1", "--quiet"];
-    place.said(&with(&["train", "--train", "reviews.tsv"], &rest), "");
+    let place = Place::trained("abort", "reviews.tsv", "1");
     let mut child = place.command(&["predict", "run"]).spawn().unwrap();
     let (mut stdin, stdout) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
     stdin.write_all(b"it was fine\n").unwrap();

@@ -2,18 +2,10 @@
 
 use super::*;
 
-fn trained(name: &str) -> Place {
-    let place = Place::new(name);
-    place.write("reviews.csv", &format!("text,stars\n{}", reviews().replace('\t', ",")));
-    let train = ["train", "--train", "reviews.csv"];
-    place.said(&with(&train, &["--epochs", "6", "--run", "run", "--quiet"]), "");
-    place
-}
-
 #[cfg(unix)]
 #[test]
 fn an_interrupt_removes_the_temporary_file() {
-    let place = trained("interrupted");
+    let place = Place::trained("interrupted", "reviews.csv", "6");
     place.write("many.csv", &format!("text\n{}", "and then it was fine\n".repeat(500_000)));
     for (name, code) in [("-INT", 130), ("-TERM", 143), ("-HUP", 129)] {
         let arguments = ["predict", "run", "many.csv", "--output", "out.csv", "--batch", "1"];
@@ -33,7 +25,7 @@ fn an_interrupt_removes_the_temporary_file() {
 
 #[test]
 fn a_name_of_another_format_is_refused() {
-    let place = trained("endings");
+    let place = Place::trained("endings", "reviews.csv", "6");
     place.write("new.csv", "id,text\n7,it was fine\n");
     place.write("new.tsv", "id\ttext\n7\tit was fine\n");
     place.write("new.jsonl", "{\"text\": \"it was fine\"}\n");
@@ -71,7 +63,7 @@ fn a_name_of_another_format_is_refused() {
 #[cfg(unix)]
 #[test]
 fn a_symbolic_link_stays_and_a_file_that_is_read_is_not_replaced() {
-    let place = trained("links");
+    let place = Place::trained("links", "reviews.csv", "6");
     place.write("new.csv", "id,text\n7,it was fine\n");
     place.write("real.csv", "old\n");
     let link = place.0.join("link.csv");
@@ -112,7 +104,7 @@ fn refused_at_once(place: &Place, arguments: &[&str]) -> String {
 #[cfg(unix)]
 #[test]
 fn no_file_of_a_run_is_written_through_a_link_or_a_pipe() {
-    let place = trained("run-links");
+    let place = Place::trained("run-links", "reviews.csv", "6");
     place.write("victim", "as it was\n");
     let pipe = |path: &std::path::Path| {
         assert!(std::process::Command::new("mkfifo").arg(path).status().unwrap().success());

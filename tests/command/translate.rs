@@ -72,9 +72,8 @@ fn two_languages_are_read_by_their_names() {
     for file in ["other.csv", "corpus/test.{de,en}", "corpus/test.{en,de}"] {
         assert_eq!(scores(file), tested["scores"], "{file}");
     }
-    assert!(
-        read(&place, &["eval", "run", "corpus/test.{de,en}"]).contains("source is `en`, as in the training")
-    );
+    let said = read(&place, &["eval", "run", "corpus/test.{de,en}"]);
+    says(&said, &["source is `en`, as in the training"]);
     place.write("others.csv", &rows("German,English", &de, &en));
     let said = place.refused(&["eval", "run", "others.csv"]);
     says(&said, &["expected `en` and `de`, the languages of the training, got `German` and `English`"]);

@@ -86,10 +86,7 @@ fn numbers_below_zero_are_values() {
 
 #[test]
 fn a_config_that_was_emptied_is_not_resumed() {
-    let place = Place::new("emptied");
-    place.write("reviews.tsv", &reviews());
-    place
-        .said(&with(&["train", "--train", "reviews.tsv"], &["--epochs", "1", "--run", "run", "--quiet"]), "");
+    let place = Place::trained("emptied", "reviews.tsv", "1");
     let config = fs::read_to_string(place.0.join("run/config.toml")).unwrap();
     let cut = config.split("[training]").next().unwrap();
     for (text, missing) in [("", "no `task`"), (cut, "no table `[training]`")] {
