@@ -107,9 +107,7 @@ fn lists_in_an_object_are_like_files_in_a_zip() {
     assert_eq!(texts(&LabelledTexts::open(files.at("one.json")).unwrap()), [("good", "y")]);
     assert_eq!(DataPaths::find(files.at("one.json")).unwrap().train, files.at("one.json"));
     assert_eq!(DataPaths::find(files.at("lines.json")).unwrap().train, files.at("lines.json"));
-    assert!(
-        files.said(DataPaths::find(files.at("twice.json"))).contains("expected one file to train on, got")
-    );
+    files.says(DataPaths::find(files.at("twice.json")), &["expected one file to train on, got"]);
     assert_eq!(texts(&LabelledTexts::open(files.at("lines.json")).unwrap()), [("a", "y"), ("b", "n")]);
     assert_eq!(texts(&LabelledTexts::open(files.at("line.jsonl")).unwrap()), [("a", "y")]);
     let parts = DataPaths::find(files.at("folder")).unwrap();
