@@ -16,6 +16,7 @@ use unpadded::program::VarRole;
 use unpadded::train::{Progress, Trainer, Until};
 use unpadded::{Builder, DType, ErrorKind, Result, Var, Variable, ops};
 
+use crate::store::says;
 use crate::trained;
 use crate::trainer::own_metric;
 
@@ -221,13 +222,8 @@ fn a_metric_of_the_users_own_is_defined_again() {
     // Without its loss, a model has no first score.
     let mut own_loss = bare.clone();
     own_loss.metrics.remove(0);
-    let error = Predictor::new(own_loss, &ops::catalogue()).unwrap().evaluate(&texts(60..97)).unwrap_err();
-    assert!(
-        error
-            .to_string()
-            .contains("metric: expected the definition of this metric, got only its name and variables"),
-        "{error}"
-    );
+    let expected = "metric: expected the definition of this metric, got only its name and variables";
+    says(Predictor::new(own_loss, &ops::catalogue()).unwrap().evaluate(&texts(60..97)), &[expected]);
 }
 
 #[test]
@@ -238,30 +234,24 @@ fn what_cannot_be_made_or_scored_says_why() {
     };
     let whole = trained::checkpoint(2);
     let none = with!(whole.clone(), outputs: [].into());
-    refused(
-        none.for_inference(&ops::catalogue()),
-        "outputs of the checkpoint: expected at least one, got none",
-    );
+    let bare = |of: Checkpoint| of.for_inference(&ops::catalogue());
+    refused(bare(none), "outputs of the checkpoint: expected at least one, got none");
     let mut missing = whole.clone();
     missing.best.clear();
     missing.tensors.remove("linear_0.bias");
-    refused(
-        missing.for_inference(&ops::catalogue()),
-        "variable `linear_0.bias`: checkpoint: expected a value for this variable, got none",
-    );
+    let expected = "variable `linear_0.bias`: checkpoint: expected a value for this variable, got none";
+    refused(bare(missing), expected);
     // A file that is marked as for inference contains no training state.
-    let mut mixed = whole.clone().for_inference(&ops::catalogue()).unwrap();
+    let mut mixed = bare(whole.clone()).unwrap();
     mixed.position.step = 1;
-    refused(
-        mixed.to_bytes().map(|_| whole.clone()),
-        "expected no position, no best epoch and no carried values, got at least one of these",
-    );
+    let expected = "expected no position, no best epoch and no carried values, got at least one of these";
+    says(mixed.to_bytes(), &[expected, file!()]);
     let state = whole.program.vars().find(|(_, v)| v.role == VarRole::State).unwrap().1.name.clone();
-    let mut mixed = whole.clone().for_inference(&ops::catalogue()).unwrap();
+    let mut mixed = bare(whole.clone()).unwrap();
     mixed.tensors.insert(state.clone(), whole.tensors[&state].clone());
-    refused(
-        mixed.to_bytes().map(|_| whole.clone()),
-        "expected only variables that the program keeps, got another variable",
+    says(
+        mixed.to_bytes(),
+        &["expected only variables that the program keeps, got another variable", file!()],
     );
 
     let early = with!(whole.clone(), metrics: Vec::new());
