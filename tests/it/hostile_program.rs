@@ -17,6 +17,8 @@ use crate::thorough::times;
 use crate::trained;
 use crate::trainer::Made;
 
+/// A classifier, a loop in a loop, static inputs, and a classifier over two levels.
+const MODELS: [Model; 4] = [TRAINED, LOOP_IN_LOOP, STATIC_ROWS, TRAINED_NESTED];
 /// How many changed programs the suite tries of each model.
 const ROUNDS: usize = 800;
 
@@ -102,22 +104,7 @@ fn change(model: &Model) {
 
 #[test]
 fn a_changed_program_never_panics() {
-    change(&TRAINED);
-}
-
-#[test]
-fn a_changed_program_with_a_loop_in_a_loop_never_panics() {
-    change(&LOOP_IN_LOOP);
-}
-
-#[test]
-fn a_changed_program_with_static_inputs_never_panics() {
-    change(&STATIC_ROWS);
-}
-
-#[test]
-fn a_changed_program_over_two_levels_never_panics() {
-    change(&TRAINED_NESTED);
+    MODELS.iter().for_each(change);
 }
 
 /// An operator's outputs belong to its own block. A gradient may belong to an outer block: the block of its variable's gradients.
@@ -305,7 +292,7 @@ fn each_part_is_needed(checkpoint: &Checkpoint, data: &Made) {
 
 #[test]
 fn a_file_whose_program_lacks_a_part_never_panics() {
-    for model in [TRAINED, LOOP_IN_LOOP, STATIC_ROWS, TRAINED_NESTED] {
+    for model in MODELS {
         let (checkpoint, data) = untrained(&model);
         each_part_is_needed(&checkpoint.for_inference(&ops::catalogue()).unwrap(), &data);
     }
