@@ -341,11 +341,9 @@ fn it_is_trained_saved_and_loaded() {
     let error = unknown(&ops::catalogue());
     assert_eq!(error.kind(), ErrorKind::Program);
     let message = error.to_string();
-    assert!(
-        message.starts_with("acme.") && message.contains("operator kind: expected one of abs, "),
-        "{message}"
-    );
-    assert!(message.contains(", got `acme.") && message.contains(file!()), "{message}");
+    assert!(message.starts_with("acme.") && message.contains(file!()), "{message}");
+    let words = ["operator kind: expected one of abs, ", ", got `acme."];
+    assert!(words.iter().all(|words| message.contains(words)), "{message}");
 }
 
 /// A step of a recurrent layer of the crate's own beside the user's operators.
