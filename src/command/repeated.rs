@@ -165,6 +165,7 @@ impl RepeatedTraining {
         if !self.console.quiet {
             terminal::say(format!("folder of the runs: {}", self.path.display()));
         }
+        let mut said = Vec::new();
         for number in 1..=self.count {
             let (config, name) = self.of(number)?;
             if let Some(known) = ended.iter().find(|of| of["run"] == *name) {
@@ -176,9 +177,9 @@ impl RepeatedTraining {
                 None => prepared(&config, &self.path.join(&name)).usage()?,
             };
             if !self.console.quiet {
-                // The data of each run are the same, but the held-out texts may decide another threshold.
-                let is_said = |line: &&String| number == 1 || line.contains("(decoding.threshold)");
-                prepared.said.iter().filter(is_said).for_each(terminal::say);
+                // Most lines are the same for each run: of the later runs, only lines that differ from the run before.
+                prepared.said.iter().filter(|line| !said.contains(*line)).for_each(terminal::say);
+                said.clone_from(&prepared.said);
                 terminal::say(format!("{one} {number} of {} {several}: {name}", self.count));
             }
             let Some(figures) = self.train(&config, &name, prepared)? else {
