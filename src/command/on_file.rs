@@ -225,10 +225,10 @@ impl<'a> AnswerProgress<'a> {
         if self.shown.is_some() {
             eprint!("\r");
         }
-        if let (Some(output), false) = (self.how.output, self.how.quiet) {
-            terminal::say(format!("{}: {}", output.display(), self.rate()));
+        if !self.how.quiet {
+            self.how.output.inspect(|output| terminal::say(format!("{}: {}", output.display(), self.rate())));
+            terminal::say_empty(self.empty, self.records, "records");
         }
-        terminal::say_empty(self.empty, self.records, "records");
         match self.failed {
             0 => Ok(Ending::Done),
             failed => Err(format!("{failed} of {} records have no answer", self.records).into()),

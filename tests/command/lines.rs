@@ -112,6 +112,7 @@ fn records_without_a_text_have_empty_answers() {
             "{errors}"
         );
         assert!(errors.ends_with("2 of 4 records have no text; their answers are empty\n"), "{errors}");
+        assert_eq!(asked(&place, &["predict", run, "new.csv", "-q"], b"").2, "", "-q");
     }
     // Texts of the table are tagged, as on standard input; a score needs tags.
     let tagged = place.said(&["predict", "tag", "new.csv", "-q"], "");
