@@ -123,9 +123,9 @@ keep their order and columns, and each gets new columns: label and probability, 
 kept and never read. Line ends are kept; answers are in UTF-8. Without FILE, each line of standard input is a text, and
 its answer is printed as one line, at once. A record or line without a text, or with blanks only, has an empty answer.
 A malformed record or line is reported and gets an empty answer (--json: an object with `error`); the exit code is then
-1. --ensemble joins runs of `classify` or `tag` with equal
-labels: probabilities and numbers are means; each run votes for the tag of each word. Plain lines have control
-characters escaped, as \\u001b; --json and files keep each text unchanged.")]
+1. --ensemble joins runs of `classify` or `tag` with equal labels: probabilities and numbers are means; each run votes
+for the tag of each word. Plain lines have control characters escaped, as \\u001b; --json and files keep each text
+unchanged.")]
 pub(crate) struct Predict {
     #[command(flatten)]
     which: ModelChoice,
