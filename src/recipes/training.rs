@@ -258,7 +258,8 @@ pub(super) fn refuse_texts(path: &str, like: &ReadOptions) -> Result<()> {
         Ok(texts) if texts.are_to_tag() => {
             let expected = "words and their tags: one word per line, or fields with lists";
             let got = format!("texts without tags (read as {}); `predict` tags them", texts.read_as());
-            Err(Error::of(ErrorKind::Format, format!("file `{path}`"), expected, got))
+            Err(Error::of(ErrorKind::Format, format!("file `{path}`"), expected, got)
+                .noted("`--set data.text=NAME` sets the field or column of the words"))
         }
         _ => Ok(()),
     }
