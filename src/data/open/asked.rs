@@ -250,10 +250,11 @@ impl AnswerPlan {
             let wanted = Column { what: "tokens", given: given.as_deref(), known: TOKENS };
             let of_lists = Self::objects(file, options, &[wanted], words);
             let texts = Column { what: "text", given: None, known: TEXT };
-            return match of_lists {
-                Err(_) if told.tokens.is_none() => Self::objects(file, options, &[texts], words),
-                plan => plan,
-            };
+            return of_lists.or_else(|e| {
+                let known = "a field with a known name, such as `text`, may also have texts to tag";
+                let found = told.tokens.is_none().then(|| Self::objects(file, options, &[texts], words));
+                found.map_or(Err(e.clone()), |plan| plan.map_err(|_| e.noted(known)))
+            });
         }
         if guess.format == FileFormat::Plain {
             return Ok(Self::plain());

@@ -51,6 +51,11 @@ fn texts_of_tables_get_tags_and_other_columns_none() {
             "{said}"
         );
     }
+    // Neither words nor texts: the first reason is given.
+    let files = Files::new("no-words", &[("a.jsonl", b"{\"id\":1,\"note\":\"fog\"}\n".as_slice())]);
+    let said = files.said(Questions::open(files.at("a.jsonl"), &new(), QuestionKind::Words));
+    let note = "a field with a known name, such as `text`, may also have texts to tag";
+    assert!(said.contains("of the tokens") && said.contains(note), "{said}");
     // Words that are numbers in JSON may be ids.
     let (text, asked) = read("[1,\"fog\"]\n", "a.jsonl", QuestionKind::Words, &new());
     assert!(
