@@ -311,6 +311,11 @@ pub(super) trait Parser<R>: Send {
         false
     }
 
+    /// Returns whether the failure of a line within a quoted cell does not depend on where the record begins.
+    fn fails_alike(&self) -> bool {
+        false
+    }
+
     /// Discards the current record because one of its lines is malformed. Returns whether this is the first malformed
     /// line of the record.
     fn spoil(&mut self) -> bool;

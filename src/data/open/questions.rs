@@ -2,7 +2,6 @@
 
 use std::collections::VecDeque;
 use std::io::Write;
-use std::ops::RangeInclusive;
 use std::path::Path;
 
 use super::answers::{AnswerCell, AnswerColumns, Form, Question, Raw};
@@ -82,8 +81,12 @@ struct OfLines {
     again: VecDeque<Raw>,
     /// The number of the malformed line that was read last, such as a line that cannot be decoded, and the reason.
     malformed: Option<(u64, Reason)>,
-    /// The lines behind the first line of the last malformed record of several lines, and the reason.
-    failed: Option<(RangeInclusive<u64>, Reason)>,
+    /// The first line of the last malformed record of several lines, and the reason; no reason if it depends on that line.
+    failed: Option<(u64, Option<Reason>)>,
+    /// The bytes of the lines to parse once more.
+    waiting: usize,
+    /// How many bytes may still be parsed once more in open cells: at first, twice the bytes of a malformed record.
+    left: usize,
     parser: Box<dyn Parser<SentenceWords>>,
     number: u64,
     /// The number of the first line of the record that is being read; `None` between two records.
@@ -168,6 +171,8 @@ impl Questions {
                     again: VecDeque::new(),
                     malformed: None,
                     failed: None,
+                    waiting: 0,
+                    left: 0,
                     parser,
                     number: 0,
                     begun: None,
@@ -334,6 +339,7 @@ impl OfLines {
     fn line(&mut self) -> Result<Option<Result<(), Reason>>> {
         if let Some(raw) = self.again.pop_front() {
             self.number = raw.number;
+            self.waiting -= raw.text.len();
             count_parsed(raw.text.len());
             self.raw.push(raw);
             // A malformed line ends each record, so it is the last of the lines to parse once more.
@@ -356,7 +362,9 @@ impl OfLines {
             self.end = end;
         }
         self.marked |= lines.is_marked();
-        self.raw.push(Raw { number: self.number, text, end: self.end });
+        let raw = Raw { number: self.number, text, end: self.end };
+        self.left = 2 * raw.text.len() + self.begun.map_or(0, |_| self.left);
+        self.raw.push(raw);
         let Some(reason) = reason else { return Ok(Some(Ok(()))) };
         self.malformed = Some((self.number, reason.clone()));
         Ok(Some(Err(reason)))
@@ -367,7 +375,7 @@ impl OfLines {
     fn read(&mut self, several: bool) -> Result<Option<Question>> {
         loop {
             let next = self.line()?;
-            let ended = next.is_none();
+            let (ended, parsed) = (next.is_none(), matches!(next, Some(Ok(()))));
             let line = self.raw.last().filter(|_| !ended);
             if line.is_some_and(|line| !line.text.trim().is_empty()) {
                 self.begun.get_or_insert(self.number);
@@ -380,11 +388,26 @@ impl OfLines {
                 (Some(Err(reason)), _) => Err(reason),
                 _ => self.parser.end(),
             };
-            // In a quoted cell, lines are parsed in the same way, whichever line has opened the cell: the cell fails where the
-            // malformed record failed, without another look at the lines. Each line is parsed at most twice.
-            let failed = self.failed.as_ref().filter(|(lines, _)| lines.contains(&(self.number + 1)));
-            let known = failed.filter(|_| !ended && matches!(outcome, Ok(None)) && self.parser.is_open());
-            let (unended, outcome) = (known.is_some(), known.map_or(outcome, |(_, why)| Err(why.clone())));
+            let alike = !parsed || self.parser.fails_alike();
+            // In a quoted cell, lines are parsed alike, whichever line has opened the cell: where a quotation mark or the end
+            // of the file made a record malformed, the cell fails, too. A number of columns or a size depends on the first line:
+            // the lines are parsed once more if they are at most half of the bytes left. Each byte is parsed at most four times.
+            let open = parsed
+                && matches!(outcome, Ok(None))
+                && self.begun == Some(self.number)
+                && self.parser.is_open();
+            let refused = match self.failed.as_ref().filter(|_| open && !self.again.is_empty()) {
+                Some((_, Some(why))) => Some(why.clone()),
+                Some((line, None)) if self.waiting > self.left / 2 => {
+                    let got = format!("a part of the malformed record of line {line}");
+                    Some(Reason { expected: "a record".to_owned(), got })
+                }
+                failed => {
+                    self.left -= failed.map_or(0, |_| self.waiting);
+                    None
+                }
+            };
+            let (unended, outcome) = (refused.is_some(), refused.map_or(outcome, Err));
             let (text, words, header) = match outcome {
                 Ok(None) if ended => return Ok(None),
                 Ok(None) if self.blank && self.begun.is_none() => (Ok(String::new()), Vec::new(), None),
@@ -399,11 +422,13 @@ impl OfLines {
                         // The lines after the first line of the unended record are parsed once more, as records of
                         // their own.
                         Some(at) => {
-                            let behind: Vec<Raw> = self.raw.drain(at + 1..).collect();
-                            let last = behind.last().map_or(0, |line| line.number);
-                            self.failed = behind.first().map(|first| (first.number..=last, reason.clone()));
-                            behind.into_iter().rev().for_each(|line| self.again.push_front(line));
-                            self.raw.last().map_or(self.number, |line| line.number)
+                            for line in self.raw.drain(at + 1..).rev() {
+                                self.waiting += line.text.len();
+                                self.again.push_front(line);
+                            }
+                            let number = self.raw.last().map_or(self.number, |line| line.number);
+                            self.failed = Some((number, alike.then(|| reason.clone())));
+                            number
                         }
                         None => self.number,
                     };

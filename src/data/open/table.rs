@@ -173,6 +173,10 @@ impl<R, F: FnMut(Vec<String>) -> Result<R, Reason> + Send> Parser<R> for Rows<F>
         matches!(self.cells.state, State::Quoted)
     }
 
+    fn fails_alike(&self) -> bool {
+        matches!(self.cells.state, State::Closing) // a character behind a closing quotation mark
+    }
+
     fn spoil(&mut self) -> bool {
         self.cells.clear();
         true

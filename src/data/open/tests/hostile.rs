@@ -86,7 +86,8 @@ fn each_line_of_a_hostile_file_is_parsed_a_few_times() {
     }
 }
 
-/// The answers to a malformed record do not depend on how often its lines are parsed.
+/// Whether a line of a malformed record is answered depends on the lines from it on, not on the lines before it, except
+/// in a long record with a wrong number of columns: there, lines that open a cell may be reported as parts of it.
 #[test]
 fn lines_of_a_malformed_record_are_records_of_their_own() {
     let asked = |text: &str| -> Vec<String> {
@@ -117,6 +118,27 @@ fn lines_of_a_malformed_record_are_records_of_their_own() {
     );
     assert!(found[5].contains("a.csv:7: expected 2 columns") && found[6] == "8: it\"", "{found:?}");
     assert_eq!(found[7..], ["9: yes"]);
+    // The same with one cell less: the lines behind the first line are a whole record of two lines.
+    let found = asked(&(head.to_owned() + "a,\"b\n5\",\"so\nit\"\nyes,x\n"));
+    assert!(
+        found[4].starts_with("6: a.csv:6: expected 2 columns") && found[4].contains("got 3"),
+        "{found:?}"
+    );
+    assert_eq!(found[5..], ["7: 5\"", "9: yes"]);
+    // Each line opens a cell, so that each line begins a record up to the last line; only the last such record has two
+    // cells. A few of the others are parsed.
+    let (text, before) = (head.to_owned() + &"x\",\"z\n".repeat(1000) + "it\"\nyes,x\n", PARSED.get());
+    let found = asked(&text);
+    let bytes = PARSED.get() - before;
+    assert!(
+        found[4].starts_with("6: a.csv:6: expected 2 columns") && found[4].contains("got 1001"),
+        "{}",
+        found[4]
+    );
+    let part = "505: a.csv:505: expected a record, got a part of the malformed record of line 7";
+    assert!(found[503].starts_with(part), "{}", found[503]);
+    assert_eq!(found[1003..], ["1005: x\"", "1007: yes"]);
+    assert!(bytes <= 8 * text.len(), "{bytes} of {}", text.len());
     // A value that is nested deeper than a parser goes is refused once, in one pass.
     for (depth, wrong) in [(60, false), (70, true)] {
         let nested = format!("{{\"text\":\"so\",\"label\":{}1{}}}", "[".repeat(depth), "]".repeat(depth));
