@@ -109,7 +109,8 @@ fn records_without_a_text_have_empty_answers() {
     assert_eq!(tags, 3, "{tagged}");
     place.write("new.tsv", "id\ttext\n1\tit was fine\n2\tdull it was\n");
     for file in ["new.csv", "new.tsv"] {
-        place.refuses(&["eval", "tag", file], &["expected words and their tags", "`predict` tags them"]);
+        let parts = ["expected words and their tags", "`predict` tags them", "`--set data.text=NAME` sets"];
+        place.refuses(&["eval", "tag", file], &parts);
     }
     let separated = [&train[..4], &["train.conll", "--set", "data.separator=;"]].concat();
     assert!(place.refused(&separated).contains("expected none, since tabs or spaces separate the columns"));

@@ -53,13 +53,6 @@ pub(super) struct Raw {
     pub(super) end: &'static str,
 }
 
-impl Raw {
-    /// The size of the line with a line end.
-    pub(super) fn bytes(&self) -> usize {
-        self.text.len() + 1
-    }
-}
-
 /// The form in which an answer is added to a record.
 #[derive(Debug)]
 pub(super) enum Form {

@@ -339,7 +339,7 @@ impl OfLines {
     fn line(&mut self) -> Result<Option<Result<(), Reason>>> {
         if let Some(raw) = self.again.pop_front() {
             self.number = raw.number;
-            self.waiting -= raw.bytes();
+            self.waiting -= raw.text.len();
             count_parsed(raw.text.len());
             self.raw.push(raw);
             // A malformed line ends each record, so it is the last of the lines to parse once more.
@@ -363,7 +363,7 @@ impl OfLines {
         }
         self.marked |= lines.is_marked();
         let raw = Raw { number: self.number, text, end: self.end };
-        self.left = 2 * raw.bytes() + self.begun.map_or(0, |_| self.left);
+        self.left = 2 * raw.text.len() + self.begun.map_or(0, |_| self.left);
         self.raw.push(raw);
         let Some(reason) = reason else { return Ok(Some(Ok(()))) };
         self.malformed = Some((self.number, reason.clone()));
@@ -389,21 +389,24 @@ impl OfLines {
                 _ => self.parser.end(),
             };
             let alike = !parsed || self.parser.fails_alike();
-            // In a quoted cell, lines are parsed in the same way, whichever line has opened the cell. Where a quotation mark
-            // or the end of the file made the record malformed, the cell fails, too, without another look at the lines. A
-            // number of columns or a size depends on the line where the record begins: the lines are parsed once more, while
-            // at most half of the bytes left are spent on it. So each byte is parsed at most four times on average.
-            let opened = parsed && matches!(outcome, Ok(None)) && self.begun == Some(self.number);
-            let again = opened && !self.again.is_empty() && self.parser.is_open();
-            let refused = match self.failed.as_ref().filter(|_| again) {
+            // In a quoted cell, lines are parsed alike, whichever line has opened the cell: where a quotation mark or the end
+            // of the file made a record malformed, the cell fails, too. A number of columns or a size depends on the first line:
+            // the lines are parsed once more if they are at most half of the bytes left. Each byte is parsed at most four times.
+            let open = parsed
+                && matches!(outcome, Ok(None))
+                && self.begun == Some(self.number)
+                && self.parser.is_open();
+            let refused = match self.failed.as_ref().filter(|_| open && !self.again.is_empty()) {
                 Some((_, Some(why))) => Some(why.clone()),
-                Some((line, None)) if self.waiting > self.left / 2 => Some(Reason {
-                    expected: "a record".to_owned(),
-                    got: format!("a part of the malformed record of line {line}"),
-                }),
-                _ => None,
+                Some((line, None)) if self.waiting > self.left / 2 => {
+                    let got = format!("a part of the malformed record of line {line}");
+                    Some(Reason { expected: "a record".to_owned(), got })
+                }
+                failed => {
+                    self.left -= failed.map_or(0, |_| self.waiting);
+                    None
+                }
             };
-            self.left = self.left.saturating_sub(if again && refused.is_none() { self.waiting } else { 0 });
             let (unended, outcome) = (refused.is_some(), refused.map_or(outcome, Err));
             let (text, words, header) = match outcome {
                 Ok(None) if ended => return Ok(None),
@@ -420,7 +423,7 @@ impl OfLines {
                         // their own.
                         Some(at) => {
                             for line in self.raw.drain(at + 1..).rev() {
-                                self.waiting += line.bytes();
+                                self.waiting += line.text.len();
                                 self.again.push_front(line);
                             }
                             let number = self.raw.last().map_or(self.number, |line| line.number);
