@@ -213,7 +213,7 @@ fn what_does_not_fit_is_written_down_with_its_line() {
     let (net, x, state) = started();
     net.carry(state, x.linear(3));
     let rows =
-        "carry #1: state after the batch: expected f32[batch, 3], as it is before, got f32[rows0, 3] lod(0)";
+        "carry #1: state after the batch: expected f32[batch, 3], as it is before, got f32[rows of `x`, 3]";
     refused(net, line!() - 3, rows);
 
     let (net, _, state) = started();

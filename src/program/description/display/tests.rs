@@ -2,52 +2,36 @@
 
 use super::*;
 use crate::operator::{Attributes, LevelId};
-use crate::program::{Builder, Initializer, Memory, MemoryGradient, StepGradient};
+use crate::program::{Builder, Initializer, Memory, StepGradient, backward};
 use crate::tensor::DType;
 
-/// Returns a program with a step block (two products and a memory), a hand-made backward pass, and an update.
+/// Returns a program with a step block (two products and a memory), its gradients, and an update.
 pub(in crate::program) fn small_program() -> Program {
     let net = Builder::new().seed(7);
     let x = net.feed("x", DType::F32, &[3], 1);
+    let start = net.feed("start", DType::F32, &[2], 0);
     net.literal("labels", vec!["good", "bad"]);
     let xavier = Initializer::new("xavier_uniform", Attributes::new().with("blocks", 1));
     let w = net.parameter("fc.weight", DType::F32, &[3, 2], xavier);
     let b = net.parameter("fc.bias", DType::F32, &[2], Initializer::new("zeros", Attributes::new()));
     let u = net.parameter("u", DType::F32, &[2, 2], Initializer::new("zeros", Attributes::new()));
-    net.recurrent(x, |step, x_t| {
-        let h_prev = step.memory(2);
+    net.watch(x);
+    net.watch(start);
+    let (a, last) = net.recurrent(x, |step, x_t| {
+        let h_prev = step.memory_from(start);
         let a = step.product(x_t, w, Some(b));
-        let h = step.product(h_prev, u, None);
+        let h = step.add(step.product(h_prev, u, None), start);
         step.update(h_prev, h);
         (a, step.last(h_prev))
     });
-    let mut program = net.finish().unwrap();
-    let mut backward = program.blocks[0].ops[0].clone();
-    let block = program.add_block(BlockId(0));
-    backward.role = Role::Backward;
-    let pair = |p: &Program| VarPair { outer: p.find("x").unwrap(), inner: p.find("x.step").unwrap() };
-    if let Some(step) = &mut backward.step {
-        step.gradient = Some(Box::new(StepGradient {
-            block,
-            outputs: vec![pair(&program)],
-            inputs: vec![pair(&program)],
-            statics: vec![pair(&program)],
-            constants: vec![w.id()],
-            memories: vec![MemoryGradient {
-                memory: 0,
-                previous: Some(b.id()),
-                next: u.id(),
-                last: Some(x.id()),
-                initial: Some(x.id()),
-            }],
-        }));
-    }
+    let loss = net.sum(a) + net.sum(last);
+    let (registry, mut program) = (net.registry(), net.finish().unwrap());
+    let gradients = backward::differentiate(&mut program, &registry, loss.id()).unwrap();
     let bound = |slot: &str, var| SlotVars { slot: slot.to_owned(), vars: vec![var] };
-    program.blocks[0].ops.push(backward);
     program.blocks[0].ops.push(OpDesc {
         kind: "sgd".into(),
         role: Role::Update,
-        inputs: vec![bound("parameter", w.id()), bound("gradient", b.id())],
+        inputs: vec![bound("parameter", w.id()), bound("gradient", gradients[&w.id()])],
         outputs: vec![bound("parameter", w.id())],
         attributes: Attributes::new().with("rate", 0.5).with("mode", "lazy"),
         step: None,
