@@ -193,7 +193,7 @@ impl Metric for LabelSetF1 {
         let floats = |of: &Variable| -> Result<Dense> { Ok(of.storage().as_dense()?.cast(DType::F64)) };
         let (scores, targets) = (floats(scores)?, floats(targets)?);
         let per_label = self.threshold == LabelThreshold::PerLabel;
-        let sums = self.sums.room(&self.name, format_args!("those of {width} labels"))?;
+        let sums = self.sums.room(&self.name, format_args!("the counts of {width} labels"))?;
         for (at, (score, target)) in
             scores.as_slice::<f64>()?.iter().zip(targets.as_slice::<f64>()?).enumerate()
         {

@@ -230,7 +230,7 @@ mod tests {
         };
         let mean = [0.5, 0.7, 0.8, 0.9].map(covered).iter().sum::<f64>() / 4.0;
         assert!(mean > 0.95, "{mean}");
-        // From 100 texts on, the interval is that of the bootstrap.
+        // From 100 texts on, the interval is the bootstrap interval.
         assert_eq!(of(80, 100), sample((0..100).map(|i| i < 80)).intervals(2, &[SHARE])[0].unwrap());
     }
 

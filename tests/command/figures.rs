@@ -104,7 +104,7 @@ fn several_labels_are_scored_by_the_thresholds_of_the_model() {
         assert!((found - counted(&place, "each", &cases, &rest)).abs() < 1e-9, "{set}: {found}");
         assert_eq!(found == values[1], set == "per-label", "{set}: {found}");
     }
-    // With a hold-out and with folds, the held-out texts are those of `prepare`.
+    // With a hold-out and with folds, `prepare` returns the held-out texts.
     place.write("all.tsv", &comments(0..400));
     let of = ["--train", "all.tsv", "--set", "data.target=labels", "--set", "decoding.threshold=per-label"];
     let mut config = Config::new(Task::Classify);

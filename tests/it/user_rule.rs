@@ -226,7 +226,7 @@ fn states_start_at_their_first_value_in_every_storage() {
         for step in 0..2 {
             let mut executor = Executor::new(&program, &registry, &[], 1).unwrap();
             executor.run(&mut scope, &Run::train(&[(ids.id(), &fed)], step)).unwrap();
-            // The rest of the training goes on from a file.
+            // The rest of the training continues from a file.
             for (_, var) in program.vars().filter(|(_, var)| var.persistable) {
                 checkpoint.tensors.insert(var.name.clone(), scope.value(&var.name).unwrap());
             }

@@ -189,7 +189,7 @@ fn a_schedule_that_gives_the_finished_steps_other_rates_is_refused() {
     let parts =
         ["attribute `steps` 12 instead of 20: ", "from 0.0003407 to 0.00691", "Trainer::load_parameters"];
     says(of(&Schedule::cosine(20), 0.02).change_rate().resume(&file), &parts);
-    // With the same past, a schedule goes on: at another base rate, or with other steps to come.
+    // With the same past, a schedule continues: at another base rate, or with other steps to come.
     for (old, new, base, next) in [
         (Schedule::cosine_to(24, 2e-4), Schedule::cosine_to(24, 1e-4), 0.01, 0.00505),
         (Schedule::cosine_to(24, 2e-4), Schedule::cosine_to(24, 2e-4), 0.01, 0.0051),

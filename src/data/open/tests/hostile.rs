@@ -122,7 +122,7 @@ fn lines_of_a_malformed_record_are_records_of_their_own() {
     assert!(found[503].starts_with(part), "{}", found[503]);
     assert_eq!(found[1003..], ["1005: x\"", "1007: yes"]);
     assert!(bytes <= 8 * text.len(), "{bytes} of {}", text.len());
-    // A value that is nested deeper than a parser goes is refused once, in one pass.
+    // A value that is nested deeper than the limit of the parser is refused once, in one pass.
     for (depth, wrong) in [(60, false), (70, true)] {
         let nested = format!("{{\"text\":\"so\",\"label\":{}1{}}}", "[".repeat(depth), "]".repeat(depth));
         let (before, parsed) = (PARSED.get(), super::super::fields::record(&nested, None));
