@@ -318,8 +318,8 @@ fn scores(
     path: &str,
     each: &mut dyn FnMut(Outcome<'_>),
 ) -> Result<Evaluation> {
-    /// Maximum number of logits in memory, which limits the number of tokens in a window. The streams equal the streams of the training,
-    /// since each stream begins without the tokens before it.
+    /// Maximum number of logits in memory, which limits the number of tokens in a window. The streams equal the streams of the
+    /// training, since each stream begins without the tokens before it.
     const LOGITS_TOGETHER: usize = 1 << 24;
     let (text, known) = (test_text(config, path)?, predictor.vocabulary(TOKENS)?);
     let (mut count, mut unknown, mut words, mut letters, mut bytes) = (0, 0u64, 0, 0, 0);
