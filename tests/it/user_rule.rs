@@ -296,7 +296,7 @@ fn a_checkpoint_that_owes_moves_of_the_rule_is_settled_by_the_callers_registry()
     let outputs = [("scores".to_owned(), net.name_of(scores))];
     let loss = scores.tanh().sum();
     let mut checkpoint = Checkpoint::of(net.finish().unwrap(), outputs);
-    rules()[1].minimize(&mut checkpoint.program, &registry(), loss.id()).unwrap();
+    rules()[2].minimize(&mut checkpoint.program, &registry(), loss.id()).unwrap();
     let program = checkpoint.program.clone();
     let mut scope = Scope::of(&program).unwrap();
     let mut executor = Executor::new(&program, &registry(), &[], 1).unwrap();
