@@ -86,7 +86,7 @@ fn compare(
     // A bound that is not known is 0.
     let bounded = !before.is_bounded() || of_batch(bound) >= computed.min(peak);
     // The figures have the effects of missed updates, of which a first run has none.
-    let missed = program.vars().filter(|(_, var)| var.name.ends_with(".settled")).count() * MISSED;
+    let missed = program.vars().filter(|(_, var)| var.name.contains(".settled")).count() * MISSED;
     let fits = bounded
         // Only the levels of `reorder_by_rank` take a list of the sequences.
         && allocated < 1024

@@ -26,7 +26,7 @@ use crate::program::save::SECTION as PROGRAM;
 use crate::program::{Program, VarDesc, VarRole};
 use crate::tensor::{Storage, StorageKind, Variable};
 use crate::wire::record::{FieldType, to_bytes};
-use crate::wire::stored::Stored;
+use crate::wire::stored::StoredForm;
 use crate::wire::{self, Reader, Target, Writer};
 
 /// A checkpoint: the state of a training, or a model to predict with. Tensors, vocabularies, notes and outputs are found by
@@ -400,7 +400,7 @@ fn refused<R: Read>(
 }
 
 /// Reads the value of a section that is stored as an `S`.
-fn value<S: FieldType + Stored<T>, T>(reader: &mut Reader<impl Read>, section: &str) -> Result<T> {
+fn value<S: FieldType + StoredForm<T>, T>(reader: &mut Reader<impl Read>, section: &str) -> Result<T> {
     let stored: S = reader.read_stored(longest(section))?;
     stored.read().map_err(|e| malformed(reader, section, &e))
 }

@@ -13,7 +13,7 @@ use crate::program::{Program, VarDesc, VarRole};
 use crate::reserve;
 use crate::tensor::{DType, Dense, SelectedRows, Storage, StorageKind, Variable};
 use crate::wire::record::{from_bytes, to_bytes};
-use crate::wire::stored::Stored;
+use crate::wire::stored::StoredForm;
 use crate::wire::{LONGEST, Reader, STRUCTURED, Writer};
 
 pub(super) fn write<W: Write>(
@@ -119,7 +119,7 @@ fn head_bytes(reader: &mut Reader<impl Read>, section: &str) -> Result<Vec<u8>> 
 /// section, so that a forged count cannot allocate memory.
 fn rows_body(reader: &mut Reader<impl Read>, section: &str, program: &Program) -> Result<(String, Variable)> {
     let head = head_bytes(reader, section)?;
-    let head = from_bytes::<StoredRowsHead>(&head).and_then(Stored::read);
+    let head = from_bytes::<StoredRowsHead>(&head).and_then(StoredForm::read);
     let RowsHead { name, dtype, shape, rows } = head.map_err(|e| malformed(reader, section, &e))?;
     let what = about(section, &name);
     let wrong: MakeError<'_> = &|what, expected, got| reader.refused(what, expected, got);
@@ -158,7 +158,7 @@ fn rows_body(reader: &mut Reader<impl Read>, section: &str, program: &Program) -
 
 fn body(reader: &mut Reader<impl Read>, section: &str, program: &Program) -> Result<(String, Variable)> {
     let head = head_bytes(reader, section)?;
-    let head = from_bytes::<StoredHead>(&head).and_then(Stored::read);
+    let head = from_bytes::<StoredHead>(&head).and_then(StoredForm::read);
     let Head { name, dtype, shape, lod } = head.map_err(|e| malformed(reader, section, &e))?;
     let what = about(section, &name);
     let levels = lod.as_ref().map_or(0, Lod::levels);

@@ -9,7 +9,7 @@ use crate::program::description::program::Program;
 use crate::program::description::var_desc::VarKind;
 use crate::program::stored::{MAX_LITERAL_DEPTH, StoredProgram};
 use crate::wire::record;
-use crate::wire::stored::Stored;
+use crate::wire::stored::StoredForm;
 use crate::wire::{self, Reader, Writer};
 
 /// The name of the section that holds a program.

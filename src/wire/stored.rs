@@ -4,7 +4,7 @@ use crate::error::{Error, Result};
 use crate::wire::record::NamedEntry;
 
 /// The stored form of the values of a type `T`.
-pub(crate) trait Stored<T>: Sized {
+pub(crate) trait StoredForm<T>: Sized {
     /// Returns the stored form of a value.
     fn of(value: &T) -> Self;
 
@@ -19,13 +19,13 @@ pub(crate) trait Stored<T>: Sized {
 /// has the values of the struct's fields that are not stored.
 macro_rules! mirrors {
     ($($stored:ident of $($type:ident)::+ { $($field:ident),* $(, ..$others:expr)? })*) => {
-        $(impl $crate::wire::stored::Stored<$($type)::+> for $stored {
+        $(impl $crate::wire::stored::StoredForm<$($type)::+> for $stored {
             fn of(value: &$($type)::+) -> Self {
-                Self { $($field: $crate::wire::stored::Stored::of(&value.$field)),* }
+                Self { $($field: $crate::wire::stored::StoredForm::of(&value.$field)),* }
             }
 
             fn read(self) -> $crate::error::Result<$($type)::+> {
-                Ok($($type)::+ { $($field: $crate::wire::stored::Stored::read(self.$field)?,)* $(..$others)? })
+                Ok($($type)::+ { $($field: $crate::wire::stored::StoredForm::read(self.$field)?,)* $(..$others)? })
             }
         })*
     };
@@ -34,7 +34,7 @@ macro_rules! mirrors {
 /// Declares types whose values are stored unchanged.
 macro_rules! unchanged {
     ($($type:ty),*) => {
-        $(impl $crate::wire::stored::Stored<$type> for $type {
+        $(impl $crate::wire::stored::StoredForm<$type> for $type {
             fn of(value: &$type) -> Self {
                 value.clone()
             }
@@ -49,7 +49,7 @@ unchanged!(bool, u32, u64, f64, String);
 
 pub(crate) use {mirrors, unchanged};
 
-impl Stored<usize> for u64 {
+impl StoredForm<usize> for u64 {
     fn of(number: &usize) -> Self {
         *number as u64
     }
@@ -60,7 +60,7 @@ impl Stored<usize> for u64 {
     }
 }
 
-impl<T: Copy> Stored<T> for NamedEntry<T> {
+impl<T: Copy> StoredForm<T> for NamedEntry<T> {
     fn of(value: &T) -> Self {
         NamedEntry(*value)
     }
@@ -70,7 +70,7 @@ impl<T: Copy> Stored<T> for NamedEntry<T> {
     }
 }
 
-impl<T, S: Stored<T>> Stored<Option<T>> for Option<S> {
+impl<T, S: StoredForm<T>> StoredForm<Option<T>> for Option<S> {
     fn of(value: &Option<T>) -> Self {
         value.as_ref().map(S::of)
     }
@@ -80,7 +80,7 @@ impl<T, S: Stored<T>> Stored<Option<T>> for Option<S> {
     }
 }
 
-impl<T, S: Stored<T>> Stored<Box<T>> for Box<S> {
+impl<T, S: StoredForm<T>> StoredForm<Box<T>> for Box<S> {
     fn of(value: &Box<T>) -> Self {
         Box::new(S::of(value))
     }
@@ -90,7 +90,7 @@ impl<T, S: Stored<T>> Stored<Box<T>> for Box<S> {
     }
 }
 
-impl<T, S: Stored<T>> Stored<Vec<T>> for Vec<S> {
+impl<T, S: StoredForm<T>> StoredForm<Vec<T>> for Vec<S> {
     fn of(values: &Vec<T>) -> Self {
         values.iter().map(S::of).collect()
     }

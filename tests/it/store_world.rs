@@ -413,7 +413,7 @@ fn files_that_are_no_set_are_refused() {
         let rank = world.rank();
         let mut store = over(world);
         keys(&mut store, &rule(&Adam::new(0.1))).unwrap();
-        says(store.save(&file), &["store.a.2-of-3`", "got the path of a folder"]);
+        says(store.save(&file), &["store.a.2-of-3`", "got a folder"]);
         store.restore(&file).unwrap();
         if rank == 0 {
             assert!(folder.join("store.a.1-of-3").is_file());

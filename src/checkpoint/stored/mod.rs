@@ -137,7 +137,7 @@ mirrors! {
 unchanged!(BTreeMap<String, Vec<f64>>);
 
 /// A count, which is `None` if it is 0.
-impl Stored<u64> for Option<u64> {
+impl StoredForm<u64> for Option<u64> {
     fn of(&count: &u64) -> Self {
         (count > 0).then_some(count)
     }
@@ -159,7 +159,7 @@ impl StoredSums {
     }
 }
 
-impl Stored<Purpose> for StoredPurpose {
+impl StoredForm<Purpose> for StoredPurpose {
     fn of(&purpose: &Purpose) -> Self {
         Self { purpose: NamedEntry(purpose) }
     }
@@ -169,7 +169,7 @@ impl Stored<Purpose> for StoredPurpose {
     }
 }
 
-impl Stored<BTreeMap<String, String>> for StoredTexts {
+impl StoredForm<BTreeMap<String, String>> for StoredTexts {
     fn of(texts: &BTreeMap<String, String>) -> Self {
         Self { texts: texts.clone() }
     }
@@ -179,7 +179,7 @@ impl Stored<BTreeMap<String, String>> for StoredTexts {
     }
 }
 
-impl Stored<EpochScores> for StoredEpoch {
+impl StoredForm<EpochScores> for StoredEpoch {
     fn of(scores: &EpochScores) -> Self {
         let EpochScores { epoch, step, rate, train, dev, best } = scores.clone();
         let ((train_names, train), (dev_names, dev)) = (train.into_iter().unzip(), dev.into_iter().unzip());
@@ -231,9 +231,9 @@ pub(super) struct RowsHead {
     pub(super) rows: usize,
 }
 
-impl Stored<Lod> for Vec<Vec<u64>> {
+impl StoredForm<Lod> for Vec<Vec<u64>> {
     fn of(lod: &Lod) -> Self {
-        Stored::of(&lod.to_levels())
+        StoredForm::of(&lod.to_levels())
     }
 
     fn read(self) -> Result<Lod> {

@@ -15,7 +15,7 @@ use crate::program::description::program::{self, Program};
 use crate::program::description::var_desc::{self, VarDesc, VarKind, VarRole};
 use crate::tensor::{DType, StorageKind};
 use crate::wire::record::{NamedEntry, record, variants};
-use crate::wire::stored::{Stored, mirrors};
+use crate::wire::stored::{StoredForm, mirrors};
 
 /// The maximum nesting depth of lists in a literal of a stored program.
 pub(super) const MAX_LITERAL_DEPTH: usize = 16;
@@ -183,7 +183,7 @@ mirrors! {
 
 macro_rules! ids {
     ($($type:ident),*) => {
-        $(impl Stored<$type> for u32 {
+        $(impl StoredForm<$type> for u32 {
             fn of(id: &$type) -> Self {
                 id.0
             }
@@ -196,7 +196,7 @@ macro_rules! ids {
 }
 ids!(VarId, BlockId, LevelId);
 
-impl Stored<MatrixUnit> for Option<NamedEntry<MatrixUnit>> {
+impl StoredForm<MatrixUnit> for Option<NamedEntry<MatrixUnit>> {
     fn of(unit: &MatrixUnit) -> Self {
         Some(*unit).filter(|&unit| unit != MatrixUnit::F32).map(NamedEntry)
     }
@@ -206,7 +206,7 @@ impl Stored<MatrixUnit> for Option<NamedEntry<MatrixUnit>> {
     }
 }
 
-impl Stored<(LevelId, LevelId)> for Pair {
+impl StoredForm<(LevelId, LevelId)> for Pair {
     fn of((outer, inner): &(LevelId, LevelId)) -> Self {
         Self { outer: outer.0, inner: inner.0 }
     }
@@ -216,11 +216,11 @@ impl Stored<(LevelId, LevelId)> for Pair {
     }
 }
 
-impl Stored<VarKind> for Kind {
+impl StoredForm<VarKind> for Kind {
     fn of(kind: &VarKind) -> Self {
         match kind {
-            VarKind::Tensor(spec) => Kind::Tensor(Stored::of(spec)),
-            VarKind::Literal(literal) => Kind::Literal(Stored::of(literal)),
+            VarKind::Tensor(spec) => Kind::Tensor(StoredForm::of(spec)),
+            VarKind::Literal(literal) => Kind::Literal(StoredForm::of(literal)),
         }
     }
 
@@ -232,12 +232,12 @@ impl Stored<VarKind> for Kind {
     }
 }
 
-impl Stored<extent::Spec> for Spec {
+impl StoredForm<extent::Spec> for Spec {
     fn of(spec: &extent::Spec) -> Self {
         Self {
             dtype: NamedEntry(spec.dtype),
-            shape: spec.shape.iter().map(Stored::of).collect(),
-            lod: spec.lod.iter().map(Stored::of).collect(),
+            shape: spec.shape.iter().map(StoredForm::of).collect(),
+            lod: spec.lod.iter().map(StoredForm::of).collect(),
             storage: NamedEntry(spec.storage),
         }
     }
@@ -255,7 +255,7 @@ impl Stored<extent::Spec> for Spec {
     }
 }
 
-impl Stored<extent::Extent> for Extent {
+impl StoredForm<extent::Extent> for Extent {
     fn of(extent: &extent::Extent) -> Self {
         match *extent {
             extent::Extent::Known(n) => Extent::Known(n as u64),
@@ -277,14 +277,14 @@ impl Stored<extent::Extent> for Extent {
     }
 }
 
-impl Stored<attributes::Literal> for Literal {
+impl StoredForm<attributes::Literal> for Literal {
     fn of(literal: &attributes::Literal) -> Self {
         match literal {
             attributes::Literal::Bool(v) => Literal::Bool(*v),
             attributes::Literal::Int(v) => Literal::Int(*v),
             attributes::Literal::Float(v) => Literal::Float(*v),
             attributes::Literal::Text(v) => Literal::Text(v.clone()),
-            attributes::Literal::List(v) => Literal::List(Stored::of(v)),
+            attributes::Literal::List(v) => Literal::List(StoredForm::of(v)),
         }
     }
 
@@ -311,9 +311,9 @@ fn read_literal(stored: Literal, depth: usize) -> Result<attributes::Literal> {
     })
 }
 
-impl Stored<Attributes> for BTreeMap<String, Literal> {
+impl StoredForm<Attributes> for BTreeMap<String, Literal> {
     fn of(attributes: &Attributes) -> Self {
-        attributes.iter().map(|(name, literal)| (name.to_owned(), Stored::of(literal))).collect()
+        attributes.iter().map(|(name, literal)| (name.to_owned(), StoredForm::of(literal))).collect()
     }
 
     fn read(self) -> Result<Attributes> {

@@ -82,7 +82,7 @@ fn sums_of_a_metric_that_was_told_something_else_are_not_gone_on_with() {
     let mut first = with(None);
     fit(&mut first, Until::Epochs(1));
     first.save(&file).unwrap();
-    let mut second = with(Some(0));
+    let mut second = with(Some(0)).remeasure_best();
     second.resume(&file).unwrap();
     fit(&mut second, Until::Steps(14));
     std::fs::remove_file(file).unwrap();

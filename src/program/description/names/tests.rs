@@ -5,7 +5,7 @@ use crate::operator::{BlockId, Spec};
 use crate::program::stored::StoredProgram;
 use crate::program::{Program, StopGradient, VarRole};
 use crate::tensor::DType;
-use crate::wire::stored::Stored;
+use crate::wire::stored::StoredForm;
 
 /// Returns the free name for `wish`, found by a search through all variables.
 fn slowly(program: &Program, wish: &str) -> String {
