@@ -13,7 +13,7 @@ use crate::lod::Lod;
 use crate::program::stored::Literal;
 use crate::tensor::DType;
 use crate::wire::record::{NamedEntry, record};
-use crate::wire::stored::{Stored, mirrors, unchanged};
+use crate::wire::stored::{StoredForm, mirrors, unchanged};
 
 record! {
     pub(super) struct StoredPosition {

@@ -31,7 +31,7 @@ pub(in crate::program) fn small_program() -> Program {
     program.blocks[0].ops.push(OpDesc {
         kind: "sgd".into(),
         role: Role::Update,
-        inputs: vec![bound("parameter", w.id()), bound("gradient", gradients[&w.id()])],
+        inputs: vec![bound("gradient", gradients[&w.id()])],
         outputs: vec![bound("parameter", w.id())],
         attributes: Attributes::new().with("rate", 0.5).with("mode", "lazy"),
         step: None,
@@ -72,7 +72,7 @@ operators
         rest.contains("    gradient of memory 0: u <- fc.bias, last x, initial x\n    gradient block 2\n"),
         "{rest}"
     );
-    let update = "fc.weight: f32[3, 2] = sgd(parameter=fc.weight, gradient=fc.bias) {mode=\"lazy\", rate=0.5}  # update\n";
+    let update = "fc.weight: f32[3, 2] = sgd(gradient=fc.weight@grad) {mode=\"lazy\", rate=0.5}  # update\n";
     assert!(rest.ends_with(update), "{rest}");
 }
 
