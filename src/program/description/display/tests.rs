@@ -47,6 +47,7 @@ fn listing_of_a_small_program() {
 program: 3 trainable variables of 12 numbers, 2 step blocks, seed 7
 feeds
   x: f32[rows0, 3] lod(0) [-1, 3]
+  start: f32[batch, 2] [-1, 2]
 parameters
   fc.weight: f32[3, 2] [3, 2] starts as xavier_uniform {blocks=1}
   fc.bias: f32[2] [2] starts as zeros
@@ -54,22 +55,31 @@ parameters
 literals
   labels = [\"good\", \"bad\"]
 operators
-  (linear.steps: f32[rows0, 2] lod(0), memory.last: f32[batch, 2]) = recurrent(x, constant=[fc.weight, fc.bias, u])
+  (linear.steps: f32[rows0, 2] lod(0), memory.last: f32[batch, 2]) = recurrent(x, static=start, initial=start, constant=[fc.weight, fc.bias, u])
     over level 0
     input x.step: f32[alive1, 3] <- x
-    memory memory: f32[alive1, 2] <- linear_2, starts as zero, last -> memory.last
+    static start.static: f32[alive1, 2] <- start
+    memory memory: f32[alive1, 2] <- add, starts as start, last -> memory.last
     output linear -> linear.steps
     step block 1
       linear: f32[alive1, 2] = linear(x.step, weight=fc.weight, bias=fc.bias)
       linear_2: f32[alive1, 2] = linear(memory, weight=u)
+      add: f32[alive1, 2] = add(linear_2, y=start.static)
 ";
     let listing = small_program().to_string();
     assert_eq!(&listing[..expected.len().min(listing.len())], expected, "{listing}");
     let rest = &listing[expected.len()..];
-    assert!(rest.contains(") = recurrent(x, constant=[fc.weight, fc.bias, u])  # gradient\n"), "{rest}");
+    assert!(
+        rest.contains(
+            ") = recurrent(x, static=start, initial=start, constant=[fc.weight, fc.bias, u], out@grad="
+        ),
+        "{rest}"
+    );
     assert!(rest.contains("    step block 1: as above\n"), "{rest}");
     assert!(
-        rest.contains("    gradient of memory 0: u <- fc.bias, last x, initial x\n    gradient block 2\n"),
+        rest.contains(
+            "    gradient of memory 0: add@grad <- memory@grad, last memory.last@grad, initial start@grad\n    gradient block 2\n"
+        ),
         "{rest}"
     );
     let update = "fc.weight: f32[3, 2] = sgd(gradient=fc.weight@grad) {mode=\"lazy\", rate=0.5}  # update\n";
