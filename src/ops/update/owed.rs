@@ -212,20 +212,18 @@ impl Ledger {
     ) -> bool {
         let start = self.count - gap as u64;
         // With a horizon of 0, the state never moves the parameter, so no updates are combined.
-        if gap >= self.recent.len() && self.recent.len() > 1 {
-            if self.since(start).is_none() {
-                let end = start + (self.recent.len() - 1) as u64;
-                let entry = (start, moves_of(rule, history, start..end));
-                self.places.resize(KEPT, 0);
-                let place = &mut self.places[(start % KEPT as u64) as usize];
-                match usize::from(*place) {
-                    0 => {
-                        self.first.push(entry);
-                        // `KEPT` is below the largest u16.
-                        *place = self.first.len() as u16;
-                    }
-                    known => self.first[known - 1] = entry,
+        if gap >= self.recent.len() && self.recent.len() > 1 && self.since(start).is_none() {
+            let end = start + (self.recent.len() - 1) as u64;
+            let entry = (start, moves_of(rule, history, start..end));
+            self.places.resize(KEPT, 0);
+            let place = &mut self.places[(start % KEPT as u64) as usize];
+            match usize::from(*place) {
+                0 => {
+                    self.first.push(entry);
+                    // `KEPT` is below the largest u16.
+                    *place = self.first.len() as u16;
                 }
+                known => self.first[known - 1] = entry,
             }
         }
         if rule.is_known(self.of(gap).moves) {
