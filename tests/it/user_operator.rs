@@ -391,7 +391,7 @@ impl Op for Faulty {
     fn forward(&self, run: &mut Forward<'_>) -> Result<()> {
         match self.fault {
             10 => drop(run.input::<f32>(NO)?),
-            11 => drop(run.output::<f32>(NO)?),
+            11 => _ = run.output::<f32>(NO)?,
             12 => assert_ne!(run.dtype(NO), DType::F32),
             13 => assert_eq!(run.input_spec(NO), run.output_spec(NO)),
             14 => assert_eq!(run.count(NO) + run.output_count(NO), 0),
@@ -406,7 +406,7 @@ impl Op for Faulty {
 
     fn backward(&self, run: &mut Backward<'_>) -> Result<()> {
         match self.fault {
-            17 => drop(run.gradient::<f32>(NO)?),
+            17 => _ = run.gradient::<f32>(NO)?,
             18 => drop(run.output_gradient::<f32>(NO)?),
             19 => drop(run.output::<f32>(NO)?),
             _ => assert!(!run.wants(NO)),
