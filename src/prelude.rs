@@ -1,5 +1,5 @@
 //! The names that most programs use; `use unpadded::prelude::*;` imports all of them. `Result<T>` then has the error
-//! [`Error`](crate::Error); `Result<T, E>` is the `Result` of the standard library, as without the import.
+//! [`Error`]; `Result<T, E>` is the `Result` of the standard library, as without the import.
 //!
 //! ```
 //! use unpadded::prelude::*;
