@@ -195,7 +195,11 @@ impl Op for Settle {
 
     fn memory(&self, sizes: &CallSizes<'_>) -> CallMemory {
         let (rows, width) = sizes.input(Self::IDS);
-        let ids = rows.saturating_mul(width).max(sizes.stored(Self::IDS));
+        // A sparse matrix names as many rows as it has entries; a dense value has no stored entries.
+        let ids = match sizes.stored(Self::IDS) {
+            0 => rows.saturating_mul(width),
+            entries => entries,
+        };
         let height = self.shape.first().copied().unwrap_or(0);
         engine::settle_memory((sizes.count(Self::IDS) > 0).then_some(ids), height)
     }
