@@ -2,7 +2,7 @@
 //! reader of the records, so that they are not read again.
 
 use std::any::Any;
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::fmt;
 use std::io::{self, Read};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -27,8 +27,8 @@ struct Opened {
     pieces: VecDeque<Arc<[u8]>>,
     size: usize,
     rest: Option<Bytes>,
-    /// What a step of the detection found in the head, for the later steps.
-    found: Option<Box<dyn Any + Send>>,
+    /// The findings of the detection, for its later steps.
+    found: HashMap<String, Box<dyn Any + Send>>,
 }
 
 impl fmt::Debug for Head {
@@ -64,18 +64,22 @@ impl Head {
         Ok((name, Box::new(Excerpt { head: self.clone(), piece: 0, at: 0 })))
     }
 
-    /// Keeps a finding of the detection while the head has its bytes; the finding replaces the one that was kept before.
-    pub(super) fn keep(&self, found: impl Any + Send) {
-        self.with(|opened| {
-            if let Some(opened) = opened {
-                opened.found = Some(Box::new(found));
-            }
-        });
-    }
-
-    /// Returns the finding that was kept last; `None` if there is none of this type.
-    pub(super) fn kept<T: Any + Clone>(&self) -> Option<T> {
-        self.with(|opened| opened.as_ref()?.found.as_ref()?.downcast_ref().cloned())
+    /// Returns the finding `key` of the detection. `find` is called if there is none of this type yet; what it finds is
+    /// kept while the head has its bytes.
+    pub(super) fn found<T: Any + Send + Clone>(
+        &self,
+        key: String,
+        find: impl FnOnce() -> Result<T>,
+    ) -> Result<T> {
+        let kept = self.with(|opened| opened.as_ref()?.found.get(&key)?.downcast_ref().cloned());
+        kept.map_or_else(
+            || {
+                let found = find()?;
+                self.with(|opened| opened.as_mut()?.found.insert(key, Box::new(found.clone())));
+                Ok(found)
+            },
+            Ok,
+        )
     }
 
     /// Takes the bytes out of the head and returns a reader of the whole file; returns `None` if the file is not open.
@@ -87,7 +91,7 @@ impl Head {
 
 impl Opened {
     fn new(name: Arc<str>, rest: Bytes) -> Self {
-        Self { name, pieces: VecDeque::new(), size: 0, rest: Some(rest), found: None }
+        Self { name, pieces: VecDeque::new(), size: 0, rest: Some(rest), found: HashMap::new() }
     }
 
     /// Returns piece `number` of the head, and reads the piece from the file if necessary. Returns `None` behind the

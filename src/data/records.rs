@@ -433,8 +433,8 @@ pub struct Records<R> {
     parser: Box<dyn Parser<R>>,
     policy: MalformedLines,
     skipped: SkippedRecords,
-    /// The number of bytes without a whole record behind which no more records are read.
-    most: usize,
+    /// The number of bytes without a whole record behind which no more records are read: now, and behind the first record.
+    most: [usize; 2],
     /// The position in the caller's code where the file was opened, for errors.
     caller: &'static Location<'static>,
 }
@@ -450,15 +450,16 @@ impl<R> Records<R> {
             parser,
             policy,
             skipped: SkippedRecords::default(),
-            most: usize::MAX,
+            most: [usize::MAX; 2],
             caller: Location::caller(),
         }
     }
 
-    /// Ends the records, for detection, behind 256 KiB without a whole record: such records decide nothing, and each
-    /// step of the detection would parse them to the end of the file.
-    pub(super) fn ahead(self) -> Self {
-        Self { most: 1 << 18, ..self }
+    /// Ends the records, for detection, behind 128 KiB without a whole record: such records decide nothing, and each
+    /// step of the detection would parse them to the end of the file. The first record may be longer if `first` is true.
+    pub(super) fn ahead(self, first: bool) -> Self {
+        const MOST: usize = 1 << 17;
+        Self { most: [if first { usize::MAX } else { MOST }, MOST], ..self }
     }
 
     /// Returns the records that were skipped so far.
@@ -494,7 +495,7 @@ impl<R> Records<R> {
 
     fn read(&mut self) -> Result<Option<R>> {
         let Some(lines) = &mut self.lines else { return Ok(None) };
-        let (most, mut size) = (self.most, 0);
+        let ([most, later], mut size) = (self.most, 0);
         loop {
             self.number += 1;
             self.parser.at(self.number);
@@ -510,7 +511,10 @@ impl<R> Records<R> {
                 Ok(None) if self.policy == MalformedLines::Collect => {
                     return self.skipped.all();
                 }
-                Ok(record) => return Ok(record),
+                Ok(record) => {
+                    self.most = [later; 2];
+                    return Ok(record);
+                }
                 Err(reason) => reason,
             };
             if self.policy == MalformedLines::Error {

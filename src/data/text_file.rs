@@ -395,9 +395,9 @@ impl TextFile {
     }
 
     /// Returns the records at the start of the file, for detection; the records beyond the bytes that detection reads
-    /// are left out.
+    /// are left out. The records end as [`Records::ahead`] ends them.
     pub(super) fn first_records<R>(&self, parser: impl Parser<R> + 'static) -> Result<Records<R>> {
-        Ok(Records::new(self.first_lines()?, Box::new(parser), self.malformed))
+        Ok(Records::new(self.first_lines()?, Box::new(parser), self.malformed).ahead(true))
     }
 
     /// Reads lines of `text<TAB>label`; blank lines are skipped.

@@ -13,6 +13,8 @@ use crate::error::{Error, ErrorKind, Result};
 
 /// The maximum number of lines that are read from the start of a file to detect its columns.
 const LOOKED_AT: usize = 1000;
+/// Number of bytes in these lines behind which no more of them are read.
+const MOST: usize = 1 << 18;
 
 /// Known header names of the column of the words.
 const WORDS: [&str; 6] = ["token", "tokens", "word", "words", "form", "text"];
@@ -120,7 +122,13 @@ pub(super) struct ColumnSettings<'a> {
 impl First {
     pub(super) fn of(file: &TextFile, given: ColumnSettings<'_>) -> Result<Self> {
         let lines = file.first_records(OneLine(|line: &str| Ok(Some(line.to_owned()))))?;
-        let mut lines: Vec<String> = lines.map_while(Result::ok).take(LOOKED_AT).collect();
+        let mut size = 0;
+        let bounded = |line: &String| {
+            size += line.len();
+            size - line.len() <= MOST
+        };
+        let lines = lines.map_while(Result::ok).take(LOOKED_AT).take_while(bounded);
+        let mut lines: Vec<String> = lines.collect();
         let global = lines.iter().find(|line| !line.trim().is_empty());
         let global = global.and_then(|line| line.strip_prefix(GLOBAL));
         let global = global.map(|names| names.split_whitespace().map(plain).collect());

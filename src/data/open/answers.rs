@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use serde::de::IgnoredAny;
 
 use crate::data::conll::Columns;
-use crate::data::lines::Reason;
+use crate::data::lines::{Reason, count_parsed};
 use crate::error::{Error, Result};
 
 /// One cell of the answer that is added to a record.
@@ -107,7 +107,7 @@ impl AnswerColumns {
     /// Returns the reason why no answer can be added to the JSON object in `line`: the object has a field with the name
     /// of an added field. Returns `None` if an answer can be added.
     pub(super) fn refused(&self, line: &str) -> Option<Reason> {
-        let own = self.added.iter().find(|name| self.has_own(line, name))?;
+        let own = *self.own(line).first()?;
         let expected = format!("no field `{own}`, as in the first records");
         Some(Reason {
             expected,
@@ -115,11 +115,15 @@ impl AnswerColumns {
         })
     }
 
-    fn has_own(&self, line: &str, name: &str) -> bool {
-        let object = || serde_json::from_str::<HashMap<String, IgnoredAny>>(line);
-        matches!(self.form, Form::Json)
-            && line.contains(&format!("\"{name}\""))
-            && object().is_ok_and(|object| object.contains_key(name))
+    /// Returns the added names that the JSON object in `line` has already.
+    fn own(&self, line: &str) -> Vec<&String> {
+        let may_have = |name: &String| line.contains(&format!("\"{name}\""));
+        if !matches!(self.form, Form::Json) || !self.added.iter().any(may_have) {
+            return Vec::new();
+        }
+        count_parsed(line.len());
+        let object: HashMap<String, IgnoredAny> = serde_json::from_str(line).unwrap_or_default();
+        self.added.iter().filter(|name| object.contains_key(*name)).collect()
     }
 
     /// Returns the lines of a record with the answer added; missing cells of the answer are empty.
@@ -235,9 +239,10 @@ impl AnswerColumns {
         };
         let (inner, end) = trimmed.split_at(trimmed.len().saturating_sub(1));
         let mut text = inner.trim_end().to_owned();
+        let own = if answer.contains(&AnswerCell::Nothing) { self.own(line) } else { Vec::new() };
         for (name, cell) in self.added.iter().zip(answer) {
             let named = end == "}";
-            if named && *cell == AnswerCell::Nothing && self.has_own(line, name) {
+            if named && *cell == AnswerCell::Nothing && own.contains(&name) {
                 continue;
             }
             if !text.ends_with(['{', '[']) {

@@ -335,10 +335,13 @@ impl AnswerPlan {
     }
 }
 
+/// Number of lines that are read for the properties of a file.
+const LOOKED_AT: usize = 1000;
+
 /// Returns whether there are tabs in the first lines.
 fn has_tabs(file: &TextFile) -> Result<bool> {
-    let line = |line: &str| Ok(line.contains('\t').then_some(()));
-    Ok(file.first_records(OneLine(line))?.next().is_some())
+    let line = |line: &str| Ok(Some(line.contains('\t')));
+    Ok(file.first_records(OneLine(line))?.take(LOOKED_AT).any(|has| matches!(has, Ok(true))))
 }
 
 /// Returns the columns that have several words in at least half of the records, counted from 0.
@@ -510,7 +513,6 @@ fn lines_alone(file: &TextFile, options: &ReadOptions, error: Error) -> Result<G
 
 /// Returns the comment keys in the first lines that answers also use: `intent` and `probability`.
 fn intents(file: &TextFile) -> Result<Vec<String>> {
-    const LOOKED_AT: usize = 1000;
     let key = |line: &str| {
         let (key, _) = line.strip_prefix('#')?.split_once('=')?;
         Some(key.trim().to_owned()).filter(|key| ["intent", "probability"].contains(&key.as_str()))

@@ -143,8 +143,8 @@ fn by_lines(file: &TextFile, task: Task) -> Result<(FileFormat, &'static str)> {
     if task == Task::Plain {
         return Ok((FileFormat::Plain, "its name shows no other format"));
     }
-    let lines = file.first_records(OneLine(|line: &str| Ok(Some(line.to_owned()))))?;
-    let lines = lines.map_while(Result::ok).filter(|line| !line.trim().is_empty());
+    let line = |line: &str| Ok((!line.trim().is_empty()).then(|| line.to_owned()));
+    let lines = file.first_records(OneLine(line))?.map_while(Result::ok);
     let lines: Vec<String> = lines.take(LOOKED_AT).collect();
     let all = |is: &dyn Fn(&str) -> bool| !lines.is_empty() && lines.iter().all(|line| is(line));
     if all(&|line| line.trim_start().starts_with('{')) {

@@ -133,8 +133,8 @@ fn numbered(file: &TextFile) -> Result<bool> {
     if let Some(format) = by_ending(&file.name()) {
         return Ok(format == FileFormat::Libsvm);
     }
-    let lines = file.first_records(OneLine(|line: &str| Ok(Some(line.to_owned()))))?;
-    let lines = lines.map_while(Result::ok).filter(|line| !line.trim().is_empty());
+    let line = |line: &str| Ok((!line.trim().is_empty()).then(|| line.to_owned()));
+    let lines = file.first_records(OneLine(line))?.map_while(Result::ok);
     let mut rows = lines.take(LOOKED_AT).map(|line| LabelledRow::of_line(&line, FirstIndex::Zero)).peekable();
     let entries = |row: &LabelledRow| !row.indices.is_empty();
     // A row may have no entries, but a file in which each line has only a label is not a file of rows.

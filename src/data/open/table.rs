@@ -1,7 +1,9 @@
 //! Reads tables. Cells are separated by tabs or, as in RFC 4180, by commas, semicolons or bars. A table is parsed line
 //! by line, even if a cell in quotation marks contains line ends.
 
-use self::dialect::{Cells, Dialect, LOOKED_AT, Quotes, Rows, declared, first_rows, rows};
+use std::sync::Arc;
+
+use self::dialect::{Cells, Dialect, Quotes, Rows, declared, first_rows};
 use super::column::{Column, Empty, TEXT};
 use super::columns::{ColumnChoice, Columns, number};
 use super::options::{FileFormat, ReadOptions};
@@ -58,23 +60,7 @@ impl Table {
         wanted: &[Column<'_>],
     ) -> Result<Self> {
         let dialect = Dialect::of(file, format, options)?;
-        let mut records =
-            file.first_records(Rows { cells: dialect.cells(), width: None, header: false, make: Ok })?;
-        let (mut rows, mut wrong) = (Vec::<Vec<String>>::new(), None);
-        let first = records.next();
-        for row in first.into_iter().chain(records.ahead()).take(LOOKED_AT) {
-            match row {
-                Ok(row) => rows.push(row),
-                Err(e) => {
-                    wrong.get_or_insert(e);
-                }
-            }
-        }
-        // A malformed record is an error here only if all first records are malformed; otherwise the reader of the
-        // whole file reports it.
-        if let (true, Some(wrong)) = (rows.is_empty(), wrong) {
-            return Err(wrong);
-        }
+        let rows = dialect.first_rows(file)?;
         let (name, line) = (file.name(), first_line(file)?);
         let columns = Columns { name: &name, rows: &rows, line, header: options.header };
         let mut picked =
@@ -91,8 +77,7 @@ impl Table {
         };
         let options = ReadOptions { format: Some(format), text: Vec::new(), label: None, ..options.clone() };
         let dialect = Dialect::of(file, format, &options)?;
-        let mut cells = rows(file, dialect.separator, dialect.quotes)?.take(LOOKED_AT);
-        if !cells.all(|row| row.is_ok_and(|row| row.len() == 1)) {
+        if !first_rows(file, dialect.separator, dialect.quotes)?.iter().all(|row| row.len() == 1) {
             return Ok(None);
         }
         Self::of(file, format, &options, &[Column { what: "text", given: Some("1"), known: TEXT }]).map(Some)
@@ -103,7 +88,7 @@ impl Table {
         file: &TextFile,
         format: FileFormat,
         options: &ReadOptions,
-    ) -> Result<Vec<Vec<String>>> {
+    ) -> Result<Arc<[Vec<String>]>> {
         let Dialect { separator, quotes, .. } = Dialect::of(file, format, options)?;
         first_rows(file, separator, quotes)
     }
@@ -153,9 +138,9 @@ impl Table {
     /// Returns whether the first wanted column has only numbers in the first records.
     pub(super) fn has_numbers(&self, file: &TextFile) -> Result<bool> {
         let column = self.picked.columns.first().copied().unwrap_or_default();
-        let rows = rows(file, self.dialect.separator, self.dialect.quotes)?.take(LOOKED_AT).flatten();
-        let mut cells = rows.filter_map(|row| row.into_iter().nth(column)).peekable();
-        Ok(cells.peek().is_some() && cells.all(|cell| number(&cell)))
+        let rows = self.dialect.first_rows(file)?;
+        let mut cells = rows.iter().filter_map(|row| row.get(column)).peekable();
+        Ok(cells.peek().is_some() && cells.all(|cell| number(cell)))
     }
 
     /// Returns the column names in the header; empty for a table without a header.
@@ -163,7 +148,7 @@ impl Table {
         if !self.has_header() {
             return Ok(Vec::new());
         }
-        rows(file, self.dialect.separator, self.dialect.quotes)?.next().unwrap_or_else(|| Ok(Vec::new()))
+        Ok(self.dialect.first_rows(file)?.first().cloned().unwrap_or_default())
     }
 
     /// Returns a parser that makes one text of the first `count` wanted columns of each row, including the header.

@@ -1,7 +1,7 @@
 //! Tests that open small files of each format by their paths.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use super::*;
 use crate::data::{

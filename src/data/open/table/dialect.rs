@@ -2,16 +2,19 @@
 //! records of the file.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use crate::data::lines::Reason;
 use crate::data::open::columns::number;
 use crate::data::open::options::{FileFormat, ReadOptions};
 use crate::data::records::{Parser, shown, unbroken};
-use crate::data::{MalformedLines, Records, TextFile};
+use crate::data::{MalformedLines, TextFile};
 use crate::error::Result;
 
 /// Number of records that are read to detect the format of a table.
-pub(super) const LOOKED_AT: usize = 1000;
+const LOOKED_AT: usize = 1000;
+/// Number of bytes in these records behind which no more of them are read.
+const MOST: usize = 1 << 18;
 
 pub(super) enum State {
     /// The parser is at the start of a cell.
@@ -244,7 +247,7 @@ impl SeparatorFit {
         let prose = |pair: &[String]| {
             pair[1].starts_with(' ') || (digit(pair[0].chars().next_back()) && digit(pair[1].chars().next()))
         };
-        for row in &rows {
+        for row in &*rows {
             loose &= row.windows(2).all(prose);
             *counts.entry(row.len()).or_default() += 1;
             all += 1;
@@ -259,15 +262,21 @@ impl SeparatorFit {
     }
 }
 
-/// Reads the first records of the file, cut into cells at the separator. Malformed records are skipped.
-pub(super) fn rows(file: &TextFile, separator: char, quotes: Quotes) -> Result<Records<Vec<String>>> {
-    let cells = Cells::new(separator, quotes);
-    let file = file.clone().malformed(MalformedLines::Skip);
-    Ok(file.first_records(Rows { cells, width: None, header: false, make: Ok })?.ahead())
-}
-
-pub(super) fn first_rows(file: &TextFile, separator: char, quotes: Quotes) -> Result<Vec<Vec<String>>> {
-    Ok(rows(file, separator, quotes)?.take(LOOKED_AT).flatten().collect())
+/// Returns the first records of the file, cut into cells at the separator. Malformed records are skipped. The records
+/// are read once for all steps of the detection.
+pub(super) fn first_rows(file: &TextFile, separator: char, quotes: Quotes) -> Result<Arc<[Vec<String>]>> {
+    let key = format!("{:?}", (file.characters(), separator, quotes));
+    file.head().found(key, || {
+        let (cells, mut size) = (Cells::new(separator, quotes), 0);
+        let file = file.clone().malformed(MalformedLines::Skip);
+        let rows = file.first_records(Rows { cells, width: None, header: false, make: Ok })?.ahead(false);
+        let bounded = |row: &Vec<String>| {
+            let before = size;
+            size += row.iter().map(|cell| cell.len() + 1).sum::<usize>();
+            before <= MOST
+        };
+        Ok(rows.take(LOOKED_AT).flatten().take_while(bounded).collect())
+    })
 }
 
 /// Returns whether all first records have the same number of cells, at least two, and no cell has a stray quotation
@@ -339,13 +348,7 @@ impl Dialect {
         let told = options.told.as_deref().unwrap_or(options);
         let set = told.format == Some(FileFormat::Tsv) && told.separator.is_some();
         let key = format!("{:?}", (file.characters(), format, options.separator, set));
-        let kept = file.head().kept::<(String, Self)>().filter(|(own, _)| *own == key);
-        if let Some((_, dialect)) = kept {
-            return Ok(dialect);
-        }
-        let dialect = Self::detected(file, format, options.separator, set)?;
-        file.head().keep((key, dialect.clone()));
-        Ok(dialect)
+        file.head().found(key, || Self::detected(file, format, options.separator, set))
     }
 
     /// Detects the separator and the meaning of quotation marks. The options or the first line (such as `sep=;`) may
@@ -365,7 +368,7 @@ impl Dialect {
             let note = format!("separated by {}, as line 1 says", named(separator));
             return Self::quoted(file, separator, false, vec![note], None);
         }
-        if tabs && rows(file, usual, Quotes::Text)?.take(LOOKED_AT).flatten().any(|row| row.len() > 1) {
+        if tabs && first_rows(file, usual, Quotes::Text)?.iter().any(|row| row.len() > 1) {
             return Self::quoted(file, usual, tabs, Vec::new(), None);
         }
         let separators: &[char] = if tabs { &['\t', ';', '|', ','] } else { &[',', '\t', ';', '|'] };
@@ -417,6 +420,17 @@ impl Dialect {
             Quotes::Cells
         };
         Ok(Self { separator, quotes, notes })
+    }
+
+    /// Returns the first records. A malformed record is an error here only if all first records are malformed; otherwise
+    /// the reader of the whole file reports it.
+    pub(super) fn first_rows(&self, file: &TextFile) -> Result<Arc<[Vec<String>]>> {
+        let rows = first_rows(file, self.separator, self.quotes)?;
+        if !rows.is_empty() {
+            return Ok(rows);
+        }
+        let all = Rows { cells: self.cells(), width: None, header: false, make: Ok };
+        Ok(file.first_records(all)?.next().transpose()?.into_iter().collect())
     }
 
     pub(super) fn cells(&self) -> Cells {
