@@ -148,13 +148,7 @@ impl Op for AdditiveAttention {
         Ok(())
     }
 
-    fn forward(&self, run: &mut Forward<'_>) -> Result<()> {
-        with_float!(run.dtype(Self::QUERY), T => forward::<T>(run))
-    }
-
-    fn backward(&self, run: &mut Backward<'_>) -> Result<()> {
-        with_float!(run.dtype(Self::QUERY), T => backward::<T>(run))
-    }
+    float_passes!(Self::QUERY, T: (self, run) => forward::<T>(run), backward::<T>(run));
 
     fn gradient(&self, _: usize, _: &[Vec<Spec>]) -> Gradient {
         let inputs = Gradient::reads_nothing().input(Self::QUERY).input(Self::KEYS);

@@ -245,13 +245,7 @@ impl Op for DotAttentionOp {
         Ok(())
     }
 
-    fn forward(&self, run: &mut Forward<'_>) -> Result<()> {
-        with_float!(run.dtype(Self::Q), T => self.attend::<T>(run))
-    }
-
-    fn backward(&self, run: &mut Backward<'_>) -> Result<()> {
-        with_float!(run.dtype(Self::Q), T => self.descend::<T>(run))
-    }
+    float_passes!(Self::Q, T: (self, run) => self.attend::<T>(run), self.descend::<T>(run));
 
     fn hints(&self) -> Hints {
         Hints { divides_columns: true, multiplies: true, ..Hints::default() }

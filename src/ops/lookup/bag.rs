@@ -194,13 +194,7 @@ impl Op for EmbeddingBag {
         Ok(())
     }
 
-    fn forward(&self, run: &mut Forward<'_>) -> Result<()> {
-        with_float!(run.dtype(Self::TABLE), T => self.pooled::<T>(run))
-    }
-
-    fn backward(&self, run: &mut Backward<'_>) -> Result<()> {
-        with_float!(run.dtype(Self::TABLE), T => self.gradients::<T>(run))
-    }
+    float_passes!(Self::TABLE, T: (self, run) => self.pooled::<T>(run), self.gradients::<T>(run));
 
     fn rows_read(&self, table: usize) -> Option<usize> {
         (table == Self::TABLE).then_some(Self::IDS)

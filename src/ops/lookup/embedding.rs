@@ -12,7 +12,6 @@ use crate::operator::{
     RowValue, Spec, StorageBound, TableRows, Work,
 };
 use crate::tensor::{StorageKind, Variable};
-use crate::with_float;
 
 operator! {
     /// Looks up the row of `weight` `[height, width]` for each id in `ids`; the layer `embedding` creates the weight.
@@ -74,13 +73,7 @@ impl Op for Embedding {
         Ok(())
     }
 
-    fn forward(&self, run: &mut Forward<'_>) -> Result<()> {
-        with_float!(run.dtype(Self::WEIGHT), T => forward::<T>(run))
-    }
-
-    fn backward(&self, run: &mut Backward<'_>) -> Result<()> {
-        with_float!(run.dtype(Self::WEIGHT), T => self.gradient::<T>(run))
-    }
+    float_passes!(Self::WEIGHT, T: (self, run) => forward::<T>(run), self.gradient::<T>(run));
 
     fn gradient(&self, wrt: usize, inputs: &[Vec<Spec>]) -> Gradient {
         let reads = Gradient::reads_nothing().input(Self::IDS);

@@ -12,7 +12,6 @@ use crate::operator::{
 use crate::ops::lookup::ids::{self, Ids, ids};
 use crate::program::Var;
 use crate::tensor::Variable;
-use crate::with_float;
 use crate::{builder_methods, operator};
 
 /// Options of [`Builder::cross_entropy_with`](crate::Builder::cross_entropy_with); by default all rows and classes have the
@@ -147,13 +146,7 @@ impl Op for SoftmaxCrossEntropy {
         Ok(())
     }
 
-    fn forward(&self, run: &mut Forward<'_>) -> Result<()> {
-        with_float!(run.dtype(Self::LOGITS), T => self.losses::<T>(run))
-    }
-
-    fn backward(&self, run: &mut Backward<'_>) -> Result<()> {
-        with_float!(run.dtype(Self::LOGITS), T => self.gradient::<T>(run))
-    }
+    float_passes!(Self::LOGITS, T: (self, run) => self.losses::<T>(run), self.gradient::<T>(run));
 
     fn hints(&self) -> Hints {
         const FUSIONS: &[Fusion] = &[Fusion {

@@ -177,13 +177,7 @@ impl Op for Linear {
         Ok(())
     }
 
-    fn forward(&self, run: &mut Forward<'_>) -> Result<()> {
-        with_float!(run.dtype(Self::X), T => self.products::<T>(run))
-    }
-
-    fn backward(&self, run: &mut Backward<'_>) -> Result<()> {
-        with_float!(run.dtype(Self::X), T => self.gradients::<T>(run))
-    }
+    float_passes!(Self::X, T: (self, run) => self.products::<T>(run), self.gradients::<T>(run));
 
     fn gradient(&self, wrt: usize, _: &[Vec<Spec>]) -> Gradient {
         match wrt {

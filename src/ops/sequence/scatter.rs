@@ -10,7 +10,6 @@ use crate::operator::{
 };
 use crate::ops::lookup::ids::{Ids, below, check, ids, index};
 use crate::tensor::{Dense, Variable};
-use crate::with_float;
 
 operator! {
     /// Adds the `updates` of sequence i to row i of `x`; the column of each update is the id in the same row of `ids`.
@@ -66,13 +65,7 @@ impl Op for SequenceScatter {
         Ok(())
     }
 
-    fn forward(&self, run: &mut Forward<'_>) -> Result<()> {
-        with_float!(run.dtype(Self::X), T => forward::<T>(run))
-    }
-
-    fn backward(&self, run: &mut Backward<'_>) -> Result<()> {
-        with_float!(run.dtype(Self::X), T => backward::<T>(run))
-    }
+    float_passes!(Self::X, T: (self, run) => forward::<T>(run), backward::<T>(run));
 
     fn gradient(&self, wrt: usize, _: &[Vec<Spec>]) -> Gradient {
         match wrt {

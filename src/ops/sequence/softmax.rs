@@ -8,7 +8,6 @@ use crate::operator::{
     Attributes, Backward, CheckCase, Facts, Forward, Gradient, InferShape, LodEffect, Op, RowValue, Spec,
 };
 use crate::tensor::Variable;
-use crate::with_float;
 
 operator! {
     /// Computes the softmax over the rows of each sequence of the last level; `x` has one number per row.
@@ -51,13 +50,7 @@ impl Op for SequenceSoftmax {
         Ok(())
     }
 
-    fn forward(&self, run: &mut Forward<'_>) -> Result<()> {
-        with_float!(run.dtype(Self::X), T => forward::<T>(run))
-    }
-
-    fn backward(&self, run: &mut Backward<'_>) -> Result<()> {
-        with_float!(run.dtype(Self::X), T => backward::<T>(run))
-    }
+    float_passes!(Self::X, T: (self, run) => forward::<T>(run), backward::<T>(run));
 
     fn gradient(&self, _: usize, _: &[Vec<Spec>]) -> Gradient {
         Gradient::reads_nothing().output(Self::OUT)

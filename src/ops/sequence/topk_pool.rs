@@ -11,7 +11,6 @@ use crate::operator::{
     Spec,
 };
 use crate::tensor::Variable;
-use crate::with_float;
 
 operator! {
     /// Computes the mean of the k largest numbers in each column of each sequence, for every k in `counts`. The means for all k
@@ -79,13 +78,7 @@ impl Op for SequenceTopkPool {
         Ok(())
     }
 
-    fn forward(&self, run: &mut Forward<'_>) -> Result<()> {
-        with_float!(run.dtype(Self::X), T => self.pooled::<T>(run))
-    }
-
-    fn backward(&self, run: &mut Backward<'_>) -> Result<()> {
-        with_float!(run.dtype(Self::X), T => self.gradients::<T>(run))
-    }
+    float_passes!(Self::X, T: (self, run) => self.pooled::<T>(run), self.gradients::<T>(run));
 
     fn gradient(&self, _: usize, _: &[Vec<Spec>]) -> Gradient {
         Gradient::reads_nothing().input(Self::X)

@@ -336,13 +336,7 @@ impl Op for Dot {
         Ok(())
     }
 
-    fn forward(&self, run: &mut Forward<'_>) -> Result<()> {
-        with_float!(run.dtype(X), T => forward::<T>(run))
-    }
-
-    fn backward(&self, run: &mut Backward<'_>) -> Result<()> {
-        with_float!(run.dtype(X), T => backward::<T>(run))
-    }
+    float_passes!(X, T: (self, run) => forward::<T>(run), backward::<T>(run));
 
     fn gradient(&self, wrt: usize, inputs: &[Vec<Spec>]) -> Gradient {
         gradient(wrt, inputs)
@@ -384,13 +378,7 @@ impl Op for SparseMatmul {
         Ok(())
     }
 
-    fn forward(&self, run: &mut Forward<'_>) -> Result<()> {
-        with_float!(run.dtype(X), T => forward::<T>(run))
-    }
-
-    fn backward(&self, run: &mut Backward<'_>) -> Result<()> {
-        with_float!(run.dtype(X), T => backward::<T>(run))
-    }
+    float_passes!(X, T: (self, run) => forward::<T>(run), backward::<T>(run));
 
     fn gradient(&self, wrt: usize, inputs: &[Vec<Spec>]) -> Gradient {
         gradient(wrt, inputs)

@@ -15,7 +15,6 @@ use crate::operator::{
 };
 use crate::operator::{CallMemory, CallSizes, Pass};
 use crate::ops::lookup::ids::{self, Ids, ids};
-use crate::with_float;
 
 operator! {
     /// Computes the cost of the tags of each sequence under a linear-chain conditional random field (CRF): −ln of the
@@ -93,13 +92,7 @@ impl Op for LinearChainCrf {
         Ok(())
     }
 
-    fn forward(&self, run: &mut Forward<'_>) -> Result<()> {
-        with_float!(run.dtype(EMISSIONS), T => self.costs::<T>(run))
-    }
-
-    fn backward(&self, run: &mut Backward<'_>) -> Result<()> {
-        with_float!(run.dtype(EMISSIONS), T => self.slopes::<T>(run))
-    }
+    float_passes!(EMISSIONS, T: (self, run) => self.costs::<T>(run), self.slopes::<T>(run));
 
     fn gradient(&self, _: usize, _: &[Vec<Spec>]) -> Gradient {
         Gradient::reads_nothing().input(EMISSIONS).input(TRANSITIONS).input(Self::TAGS)

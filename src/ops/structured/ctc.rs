@@ -14,7 +14,6 @@ use crate::operator::{
 };
 use crate::ops::lookup::ids::{self, Ids, ids};
 use crate::tensor::{Dense, Variable};
-use crate::with_float;
 
 operator! {
     /// Computes the connectionist temporal classification (CTC) loss of each sequence: −ln p(labels), where p sums over all
@@ -92,13 +91,7 @@ impl Op for CtcLoss {
         Ok(())
     }
 
-    fn forward(&self, run: &mut Forward<'_>) -> Result<()> {
-        with_float!(run.dtype(Self::LOGITS), T => self.costs::<T>(run))
-    }
-
-    fn backward(&self, run: &mut Backward<'_>) -> Result<()> {
-        with_float!(run.dtype(Self::LOGITS), T => self.slopes::<T>(run))
-    }
+    float_passes!(Self::LOGITS, T: (self, run) => self.costs::<T>(run), self.slopes::<T>(run));
 
     fn gradient(&self, _: usize, _: &[Vec<Spec>]) -> Gradient {
         Gradient::reads_nothing().input(Self::LOGITS).input(Self::LABELS)

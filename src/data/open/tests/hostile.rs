@@ -61,7 +61,7 @@ fn each_line_of_a_hostile_file_is_parsed_a_few_times() {
     };
     macro_rules! records {
         ($files:ident) => {
-            &|path| $files::open_with([path], &skip).map(|files| drop(files.records().count()))
+            &|path| $files::open_with([path], &skip).map(|files| _ = files.records().count())
         };
     }
     type Read<'a> = &'a (dyn Fn(&Path) -> Result<()> + Sync);
@@ -80,7 +80,7 @@ fn each_line_of_a_hostile_file_is_parsed_a_few_times() {
             let text = head.to_owned() + &format!("{line}\n").repeat(SIZE / (line.len() + 1));
             let files = Files::new(&format!("hostile-{name}"), &[(name, text.as_bytes())]);
             for (j, (reader, read)) in readers.iter().enumerate() {
-                if thorough || (at + i + j) % 4 == 0 {
+                if thorough || (at + i + j).is_multiple_of(4) {
                     PARSED.set(0);
                     (opened, all) = (opened + usize::from(read(&files.at(name)).is_ok()), all + 1);
                     let parsed = PARSED.get();
