@@ -1,4 +1,4 @@
-//! The sizes of a machine's caches change no bit: models train as if on other machines.
+//! The sizes of a machine's caches and the speeds of its threads change no bit: models train as if on other machines.
 //!
 //! A binary of its own, because the assumed machine holds for the whole process.
 
@@ -10,6 +10,7 @@ mod models;
 use models::{Feed, Made, Model, Random};
 use unpadded::executor::{Executor, Run, Scope};
 use unpadded::kernels::cpu::{Cpu, assume, cpu};
+use unpadded::kernels::force;
 use unpadded::layers::{Embedding, Lstm};
 use unpadded::optimizer::{Optimizer, Sgd};
 use unpadded::program::VarId;
@@ -36,7 +37,7 @@ const WORDS: Model = Model {
 };
 
 #[test]
-fn training_gives_the_same_parameters_as_on_any_other_machine() {
+fn training_gives_the_same_parameters_on_any_machine_and_however_threads_divide_it() {
     let here = cpu();
     for (model, words) in [(WORDS, 200), (models::WIDE, 30)] {
         let net = Builder::new();
@@ -68,5 +69,15 @@ fn training_gives_the_same_parameters_as_on_any_other_machine() {
                 }
             }
         }
+        assume(here);
+        for ratio in [0.4, f32::NAN] {
+            force(ratio);
+            for threads in [2, 3, 7] {
+                for ((a, name), (b, _)) in train(threads).iter().zip(&expected) {
+                    assert!(a.bits_eq(b), "{}: `{name}` on {threads} threads cut at {ratio}", model.name);
+                }
+            }
+        }
+        force(0.0);
     }
 }

@@ -116,6 +116,7 @@ pub(super) fn tile_loop(unit: MatrixUnit) -> impl FnMut() -> usize {
             columns: width,
             from: std::ptr::null(),
             from_stride: 0,
+            ahead: 0,
             bias: std::ptr::null(),
             add: false,
         };
@@ -216,6 +217,7 @@ fn same_bits(engine: fn(Implementation) -> ProductEngine) -> bool {
             columns: pairs::WIDTH,
             from: std::ptr::null(),
             from_stride: 0,
+            ahead: 0,
             bias: std::ptr::null(),
             add: false,
         };

@@ -4,6 +4,7 @@
 
 use std::ops::Range;
 
+use super::balance::{cut, join_measured};
 use super::cpu::{Cpu, cpu};
 use super::float::{Assign, Float};
 use super::fork::join;
@@ -133,8 +134,10 @@ fn share(blocks: GradientBlocks, on: EngineCpu, all: Gradients<'_, f32>, rooms: 
     }
     let (left, right) = rooms.split_at_mut(parts / 2);
     let Gradients { unit, x, dy, dw: (dw, assign, transpose), db } = all;
+    let all = if panels > 1 { panels } else { k };
+    let at = cut(all, left.len(), parts);
     let (a, b) = if panels > 1 {
-        let middle = (panels * left.len() / parts).max(1) * width;
+        let middle = at * width;
         let (dw, dw_after) = match transpose {
             Transpose::No => dw.split_columns(middle),
             Transpose::Yes => dw.split_rows(middle),
@@ -147,7 +150,7 @@ fn share(blocks: GradientBlocks, on: EngineCpu, all: Gradients<'_, f32>, rooms: 
             Gradients { unit, x, dy: dy_after, dw: (dw_after, assign, transpose), db: db_after },
         )
     } else {
-        let middle = (k * left.len() / parts).max(1);
+        let middle = at;
         let (dw, dw_after) = match transpose {
             Transpose::No => dw.split_rows(middle),
             Transpose::Yes => dw.split_columns(middle),
@@ -157,7 +160,7 @@ fn share(blocks: GradientBlocks, on: EngineCpu, all: Gradients<'_, f32>, rooms: 
             Gradients { unit, x: x.columns(middle, k), dy, dw: (dw_after, assign, transpose), db: None },
         )
     };
-    join(|| share(blocks, on, a, left), || share(blocks, on, b, right));
+    join_measured((at, all), || share(blocks, on, a, left), || share(blocks, on, b, right));
 }
 
 /// The sizes of a thread's scratch, in numbers: packed panels of `dy`, packed columns of `x`, and a part of a transposed
@@ -506,6 +509,7 @@ fn multiply(
                 columns: dw.width(),
                 from: std::ptr::null(),
                 from_stride: 0,
+                ahead: 0,
                 bias: std::ptr::null(),
                 add: assign == Assign::Add,
             });

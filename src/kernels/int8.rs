@@ -14,6 +14,7 @@ mod tests;
 
 use std::ops::Range;
 
+use super::balance::{cut, join_measured};
 use super::float::{Assign, Float};
 use super::fork::join;
 use super::path::{Arithmetic, Sweep, sweep};
@@ -306,12 +307,14 @@ fn share<T: Float>(
         );
         return;
     }
-    let middle = panels.start + (panels.len() * left / threads).max(1);
+    let at = cut(panels.len(), left, threads);
+    let middle = panels.start + at;
     let columns = matrix.columns(&(panels.start..middle)).len();
     let (left_scales, right_scales) = scales.split_at(columns);
     let (left_bias, right_bias) = bias.map(|bias| bias.split_at(columns)).unzip();
     let (left_c, right_c) = c.split_columns(columns);
-    join(
+    join_measured(
+        (at, panels.len()),
         || share(product, panels.start..middle, (left_scales, left_bias, left_c), left),
         || share(product, middle..panels.end, (right_scales, right_bias, right_c), threads - left),
     );

@@ -9,6 +9,7 @@ pub mod additive;
 pub mod arena;
 pub mod attention;
 pub mod bag;
+mod balance;
 pub mod bandwidth;
 pub mod chain;
 mod chunk;
@@ -54,6 +55,9 @@ pub use attention::{
 pub use bag::{
     BagGradient, BagPool, BagShare, BagTarget, Bags, bag_factor_gradient, bag_first_maximum, bag_forward,
 };
+#[cfg(any(test, feature = "internals"))]
+pub use balance::force;
+pub use balance::{cut, join_measured, most, share};
 pub use bandwidth::{Bandwidth, bandwidth};
 pub use chain::{BestPaths, ChainRoom, PairSums, Transitions, best_paths, log_sum, marginals};
 pub use column_norm::{ColumnNorm, column_moments, norm_columns, norm_columns_gradient, norm_columns_sums};

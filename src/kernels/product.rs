@@ -10,9 +10,9 @@
 use std::mem::MaybeUninit;
 use std::ops::Range;
 
+use super::balance::{cut, join_measured};
 use super::cpu::Cpu;
 use super::float::{Assign, Float};
-use super::fork::join;
 #[cfg(test)]
 use super::path::Path;
 use super::path::{MatrixUnit, ProductEngine};
@@ -23,6 +23,8 @@ use super::view::{View, ViewMut};
 /// The number of rows of sums that are computed on the stack before they are added to `c`.
 const ADDED_ROWS: usize = 96;
 const MAX_COLUMNS: usize = 3 * MAX_LANES;
+/// The maximum number of rows of a product whose tiles prefetch the panels.
+const PREFETCHED_ROWS: usize = 48;
 /// Below this number of multiply-adds (about twenty microseconds), a second thread costs more than it gains.
 const WORTH_A_THREAD: usize = 1 << 19;
 /// The alignment of the start of the panels, in bytes: one cache line.
@@ -275,11 +277,13 @@ fn share_columns<T: Float>(
         return product_panels(a, b, panels, bias, c, assign);
     }
     let left = threads / 2;
-    let middle = panels.start + (panels.len() * left / threads).max(1);
+    let at = cut(panels.len(), left, threads);
+    let middle = panels.start + at;
     let columns = b.columns(panels.start..middle).len();
     let (left_bias, right_bias) = bias.map(|bias| bias.split_at(columns)).unzip();
     let (left_c, right_c) = c.split_columns(columns);
-    join(
+    join_measured(
+        (at, panels.len()),
         || share_columns(a, b, panels.start..middle, (left_bias, left_c, assign), left),
         || share_columns(a, b, middle..panels.end, (right_bias, right_c, assign), threads - left),
     );
@@ -342,6 +346,8 @@ pub(super) fn product_by_tiles(
     let panel_len = width * k;
     let (a_ptr, c_ptr, c_stride) = (a.as_ptr(), c.as_mut_ptr(), c.stride());
     let bias = bias.map_or(std::ptr::null(), <[f32]>::as_ptr);
+    // A product of few rows waits for its panels; a distance of 4 KiB covers the time in which a line arrives.
+    let ahead = if rows <= PREFETCHED_ROWS { 4096 / size_of::<f32>() } else { 0 };
     let block = cpu.product_block(rows, width);
     let cuts = k.div_ceil(block.k).max(1);
     let cut_at = |cut: usize| k / engine.step() * cut / cuts * engine.step();
@@ -390,6 +396,7 @@ pub(super) fn product_by_tiles(
                                 columns: columns - first,
                                 from: if cut > 0 { sums } else { std::ptr::null() },
                                 from_stride: sums_stride,
+                                ahead,
                                 bias: if last && !bias.is_null() {
                                     bias.add(first)
                                 } else {

@@ -44,6 +44,9 @@ pub(super) struct Tile {
     pub(super) from_stride: usize,
     /// The address of the biases, one per column; null if there is no bias.
     pub(super) bias: *const f32,
+    /// The distance, in elements, from the words of the panels that are read to the words that are prefetched; 0 prefetches
+    /// nothing.
+    pub(super) ahead: usize,
     /// Whether the result is added to `c` instead of replacing it.
     pub(super) add: bool,
 }
@@ -191,7 +194,12 @@ pub(super) unsafe fn tile<
             let mut b = [zero; COLUMNS];
             for (v, vector) in b.iter_mut().enumerate() {
                 let (panel, within) = (v / VECTORS, v % VECTORS);
-                *vector = V::load(t.b.add(panel * t.b_stride + (k * VECTORS + within) * V::LANES));
+                let at = t.b.add(panel * t.b_stride + (k * VECTORS + within) * V::LANES);
+                *vector = V::load(at);
+                // Without a distance, this prefetches the line that was just read, which costs less than a branch.
+                if const { !TRANSPOSED } && (v * V::LANES).is_multiple_of(MAX_LANES) {
+                    prefetch::to_read(at.wrapping_add(t.ahead));
+                }
             }
             for i in 0..ROWS {
                 let a = if TRANSPOSED { t.a.add(k * t.a_stride + i) } else { rows[i].add(k) };

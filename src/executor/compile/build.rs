@@ -19,6 +19,7 @@ use crate::kernels::Assign;
 use crate::operator::context::{OperandPosition, Wiring};
 use crate::operator::{BlockId, Extent, LevelId, Pass, Reach, VarId};
 use crate::program::{Program, Role, StepDesc, StepGradient, VarPair};
+use crate::tensor::DType;
 
 /// The results of all compiler analyses of one program, as the input of this module.
 pub(crate) struct Analysis<'a> {
@@ -117,7 +118,7 @@ impl Analysis<'_> {
             divides_columns: parsed.hints.divides_columns,
             wanted: Vec::new(),
             flush: Vec::new(),
-            effort: Effort { rows: Extent::Known(0), row: 0 },
+            effort: Effort { rows: Extent::Known(0), row: 0, packed: 0 },
             span: call.site.span,
             order: None,
             desc: call.id,
@@ -207,7 +208,7 @@ impl Analysis<'_> {
             stands_for: self.source.note(call.id),
             ..self.call_of(call, parsed)
         };
-        instr.effort = effort(&instr, parsed.hints.heavy);
+        instr.effort = effort(&instr, parsed.hints.heavy, self.packed(&instr));
         Ok(instr)
     }
 
@@ -265,7 +266,7 @@ impl Analysis<'_> {
             slots: Vec::new(),
             in_steps: Vec::new(),
             in_lanes: body.iter().all(|instr| lanes_can_run(instr, step, &levels.inner)),
-            weights: body.iter().map(|instr| self.weights(instr)).fold(0, usize::saturating_add),
+            weights: body.iter().filter_map(packed).fold(0, usize::saturating_add),
             levels: levels.made.clone(),
             inner: levels.inner.clone(),
             parent: self.source.program.block(step.block).parent.unwrap_or_default(),
@@ -402,17 +403,22 @@ impl Analysis<'_> {
     }
 
     /// Returns the size in bytes of the constants (such as weights) that a call packs in its preparation.
-    fn weights(&self, instr: &Instr) -> usize {
-        let Instr::Op(op) = instr else { return 0 };
+    fn packed(&self, op: &OpInstr) -> usize {
         let reads = op.constants.iter().filter(|_| op.prepared.is_some()).cloned().flatten();
+        let halves = op.computes_in(self.source.program.unit) == Some(DType::BF16);
         let size = |r: &Ref| match r.access {
-            Access::Slot(slot) => self.slots.slots[slot].dtype.size_of(),
+            Access::Slot(slot) => self.slots.slots[slot].dtype.size_of() / if halves { 2 } else { 1 },
             _ => 0,
         };
         // The sum saturates: a program that was read from a file may declare any size.
         let bytes = |r: &Ref| r.rows.known().unwrap_or(0).saturating_mul(r.width).saturating_mul(size(r));
         reads.map(|read| bytes(&op.reads[read])).fold(0, usize::saturating_add)
     }
+}
+
+/// Returns the size in bytes of the constants that an instruction packs; `None` if the instruction is no call.
+fn packed(instr: &Instr) -> Option<usize> {
+    if let Instr::Op(op) = instr { Some(op.effort.packed) } else { None }
 }
 
 /// Collects the views of the variables in input or output slots of a call.

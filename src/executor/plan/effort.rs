@@ -9,4 +9,18 @@ pub(crate) struct Effort {
     pub(crate) rows: Extent,
     /// The estimated effort of the call per row.
     pub(crate) row: usize,
+    /// The size in bytes of the constants (such as weights) that the call packs in its preparation, as the call reads them.
+    pub(crate) packed: usize,
+}
+
+impl Effort {
+    /// The number of bytes that a thread reads from the cache that cores share in the time in which it writes one number.
+    const BYTES: usize = 11;
+
+    /// Returns the estimated effort of a call on `rows` rows. The call reads its packed constants once, and with few rows it
+    /// mostly waits for them.
+    pub(crate) fn of(&self, rows: usize) -> usize {
+        let read = if rows == 0 { 0 } else { self.packed / Self::BYTES };
+        self.row.saturating_mul(rows).max(read)
+    }
 }

@@ -161,7 +161,7 @@ impl Instr {
     /// Returns the estimated effort of the instruction in a batch of `rows` rows, summed over all steps of a loop.
     pub(crate) fn effort(&self, rows: usize) -> usize {
         match self {
-            Instr::Op(op) => op.effort.row.saturating_mul(op.effort.rows.known().unwrap_or(rows)),
+            Instr::Op(op) => op.effort.of(op.effort.rows.known().unwrap_or(rows)),
             Instr::Loop(inner) => {
                 let code = inner.before.iter().chain(&inner.body).chain(&inner.after);
                 code.map(|instr| instr.effort(rows)).fold(0, usize::saturating_add)

@@ -10,7 +10,7 @@ use crate::executor::plan::{Access, Instr, OpInstr, Ref};
 use crate::executor::run::state::{CallRows, Preparation, RunState};
 use crate::executor::run::worker::Worker;
 use crate::kernels::arena::{Lane, Operands, Region};
-use crate::kernels::{flush, helpers, join};
+use crate::kernels::{cpu, cut, flush, helpers, join_measured};
 use crate::operator::context::{Backward, Call, Forward, Pass, Prepare, RunFacts, Scratch};
 use crate::operator::entries::PooledStorage;
 use crate::operator::keys::Keys;
@@ -66,7 +66,8 @@ impl RunState<'_> {
             more => helpers(self.effort_of(instr, here), self.worth.call, 1 + more),
         };
         let others = &mut others[..threads - 1];
-        let units = if threads > 1 && divisible(instr) { self.units(instr, here, writes) } else { None };
+        let units =
+            if threads > 1 && divisible(instr) { self.units(instr, here, writes, threads) } else { None };
         let mut operands = lane.operands(room, reads, writes);
         let call = self.call(instr, here);
         match units {
@@ -94,21 +95,28 @@ impl RunState<'_> {
 
     /// Returns the estimated effort of a call on its current rows.
     fn effort_of(&self, instr: &OpInstr, here: Option<CallRows>) -> usize {
-        instr.effort.row.saturating_mul(self.count(instr.effort.rows, here))
+        instr.effort.of(self.count(instr.effort.rows, here))
     }
 
     /// Returns the units (rows or sequences) by which a call can be divided over threads; `None` if it cannot be divided, or if
     /// the operator divides its columns instead.
-    fn units(&self, instr: &OpInstr, here: Option<CallRows>, writes: &[Region]) -> Option<Units<'_>> {
+    fn units(
+        &self,
+        instr: &OpInstr,
+        here: Option<CallRows>,
+        writes: &[Region],
+        threads: usize,
+    ) -> Option<Units<'_>> {
         let views = instr.reads.iter().chain(&instr.writes);
-        // A lane has several threads only if few sequences are left; then each step has few rows, so columns are divided.
-        let columns = here.is_some() && instr.divides_columns;
-        if instr.reach == Reach::Row && !columns {
+        // The number of rows is taken from the written region, not from a level: if a block has no sequence, a level may still
+        // count the rows of another step.
+        let count = writes.first().map_or(0, |region| region.extent.rows);
+        // A lane has several threads only if few sequences are left.
+        let few = || here.is_some() || few_rows(count, threads, instr.effort.packed);
+        if instr.reach == Reach::Row && !(instr.divides_columns && few()) {
             let rows = instr.writes.first()?.rows;
             let alike = views.clone().all(|v| v.rows == rows || v.rows.known().is_some());
-            // The number of rows is taken from the written region, not from a level: if a block has no sequence, a
-            // level may still count the rows of another step.
-            return alike.then(|| Units::Rows(writes.first().map_or(0, |region| region.extent.rows)));
+            return alike.then_some(Units::Rows(count));
         }
         // Calls in a chain are divided only by rows.
         if here.is_some_and(|here| here.only.is_some()) || instr.divides_columns {
@@ -210,6 +218,12 @@ impl RunState<'_> {
     }
 }
 
+/// Returns whether threads should divide columns instead of `rows` rows: with few rows, each thread would wait for the packed
+/// constants, `packed` bytes, that it reads for its rows.
+pub(super) fn few_rows(rows: usize, threads: usize, packed: usize) -> bool {
+    rows <= threads / 2 || threads > 1 && cpu().streams(packed, rows.div_ceil(threads))
+}
+
 /// Returns whether operand `read` of a call is a constant, which is the same in every call of the operator.
 fn is_constant(op: &OpInstr, read: usize) -> bool {
     op.constants.iter().any(|reads| reads.contains(&read))
@@ -263,11 +277,11 @@ impl<'a> Units<'a> {
     /// Returns the position at which a range is cut, so that `left` of `parts` threads get their share of the rows.
     fn middle(&self, range: &Range<usize>, left: usize, parts: usize) -> usize {
         match self {
-            Units::Rows(_) => range.start + range.len() * left / parts,
+            Units::Rows(_) => range.start + cut(range.len(), left, parts),
             Units::Sequences { below, .. } => {
                 let offsets = below[0].1;
                 let (first, last) = (offsets[range.start], offsets[range.end]);
-                let goal = first + (last - first) * left / parts;
+                let goal = first + cut(last - first, left, parts);
                 range.start + offsets[range.start..range.end].partition_point(|&o| o < goal)
             }
         }
@@ -353,7 +367,13 @@ fn divide(
             divide(instr, call, &mut operands, units, range, scratch, others)
         }
     };
-    let (x, y) = join(
+    // Sequences of the same total length may take different times.
+    let measured = match units {
+        Units::Rows(_) => (middle - range.start, range.len()),
+        Units::Sequences { .. } => (0, 0),
+    };
+    let (x, y) = join_measured(
+        measured,
         || half(left, a, range.start..middle, scratch, mine),
         || half(right, b, middle..range.end, their_scratch, theirs),
     );

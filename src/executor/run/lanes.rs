@@ -5,11 +5,12 @@ use std::ops::Range;
 
 use crate::error::Result;
 use crate::executor::plan::{Home, Instr, Loop, parts};
+use crate::executor::run::call::few_rows;
 use crate::executor::run::frame::{Frame, FrameRows};
 use crate::executor::run::state::{CallRows, RunState};
 use crate::executor::run::worker::{Lists, Tools, Worker};
 use crate::kernels::arena::{Lane, LanePart, Share, StepRows};
-use crate::kernels::{cpu, helpers};
+use crate::kernels::{helpers, share};
 use crate::operator::Extent;
 
 /// Some steps of a loop, and the number of lanes that run these steps.
@@ -32,13 +33,9 @@ impl<'p> RunState<'p> {
         let starts = frame.rank.starts();
         let effort = instr.body.iter().map(|i| i.effort(starts[steps])).fold(0, usize::saturating_add);
         let threads = helpers(effort, self.worth.steps, tools.workers.len());
-        // If few sequences are left, threads share columns instead of sequences. If the weights do not fit into a
-        // thread's own cache, threads begin to share columns while more sequences are left.
-        let cpu = cpu();
-        let few = |rows: usize| {
-            rows <= threads / 2 || threads > 1 && cpu.streams(instr.weights, rows.div_ceil(threads))
-        };
-        let few = (0..steps).find(|&t| few(starts[t + 1] - starts[t])).unwrap_or(steps);
+        // If few sequences are left, threads share columns instead of sequences.
+        let few = |t: &usize| few_rows(starts[t + 1] - starts[*t], threads, instr.weights);
+        let few = (0..steps).find(few).unwrap_or(steps);
         self.share(instr, frame, tools.lists);
         let mut phases = [(0..few, threads), (few..steps, 1)];
         if instr.backward {
@@ -50,7 +47,8 @@ impl<'p> RunState<'p> {
             if range.is_empty() {
                 continue;
             }
-            cut(&starts[..=range.end], sequences, lanes, cuts);
+            let first = if lanes == 2 { share(1, 2) } else { 0.5 };
+            cut_lanes(&starts[..=range.end], sequences, (lanes, first), cuts);
             let part = LaneSteps { instr, steps: range, lanes, depth: tools.workers[0].depth() };
             if lanes == 1 {
                 let mut workers = [&mut tools.workers[..threads]];
@@ -127,8 +125,8 @@ impl<'p> RunState<'p> {
 }
 
 /// Divides the sequences, in rank order, into lanes of about equal work. For a lane, the cost of a step is the number
-/// of its rows plus a constant. The constant matters if few rows are left.
-fn cut(starts: &[usize], sequences: usize, lanes: usize, cuts: &mut Vec<usize>) {
+/// of its rows plus a constant. The constant matters if few rows are left. The first of two lanes gets the share `first`.
+fn cut_lanes(starts: &[usize], sequences: usize, (lanes, first): (usize, f32), cuts: &mut Vec<usize>) {
     const STEP: usize = 3;
     cuts.clear();
     cuts.push(0);
@@ -144,7 +142,8 @@ fn cut(starts: &[usize], sequences: usize, lanes: usize, cuts: &mut Vec<usize>) 
         let (mut low, mut high) = (from, sequences);
         while low < high {
             let middle = (low + high) / 2;
-            if cost(from, middle) * (lanes - lane + 1) < rest { low = middle + 1 } else { high = middle }
+            let share = if lanes == 2 { first } else { 1.0 / (lanes - lane + 1) as f32 };
+            if (cost(from, middle) as f32) < rest as f32 * share { low = middle + 1 } else { high = middle }
         }
         cuts.push(low);
     }
@@ -164,7 +163,7 @@ mod tests {
             let rank = RankTable::new(&offsets, false);
             for lanes in 1..4 {
                 let mut cuts = Vec::new();
-                cut(rank.starts(), lengths.len(), lanes, &mut cuts);
+                cut_lanes(rank.starts(), lengths.len(), (lanes, 0.4), &mut cuts);
                 assert!(cuts.is_sorted(), "{cuts:?}");
                 assert_eq!((cuts.len(), cuts[0], cuts[lanes]), (lanes + 1, 0, lengths.len()));
             }

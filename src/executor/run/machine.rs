@@ -150,7 +150,8 @@ impl Machine {
         // parameters, and the scope does not.
         let Self { arena, pool, workers, threads, kept, lists, worth, .. } = self;
         let mut state = kept.lend(plan, *worth);
-        let together = state.effort(stages) >= worth.run;
+        let [all, large] = state.effort(stages);
+        let together = all >= worth.run || large >= worth.large;
         let workers = if together { &mut workers[..] } else { &mut workers[..1] };
         state.facts.threads = workers.len();
         let mut work = || state.run_stages(stages, arena, &mut Tools { workers, pool, lists });

@@ -126,19 +126,21 @@ impl<'p> RunState<'p> {
         Ok(())
     }
 
-    /// Returns the estimated effort of some stages, as a count of numbers that their calls write; `usize::MAX` if the
-    /// effort is unknown before the run.
-    pub(super) fn effort(&self, stages: Stages) -> usize {
+    /// Returns the estimated effort of some stages, as a count of numbers that their calls write, in all and in the calls that
+    /// threads share; `usize::MAX` if the effort is unknown before the run.
+    pub(super) fn effort(&self, stages: Stages) -> [usize; 2] {
         let code = self.plan.code.iter().filter(|instr| stages.have(instr));
         // The data determines how many rows a made level has, and how many rows an update changes.
         let unknown = |instr: &Instr| matches!(instr, Instr::Levels(_));
         if matches!(stages, Stages::Updates) || code.clone().any(unknown) {
-            return usize::MAX;
+            return [usize::MAX; 2];
         }
         // Every instruction is estimated with the rows of the largest level, since the rows of some levels are known
         // only during the run.
         let rows = self.levels.most_rows().max(self.batch);
-        code.map(|instr| instr.effort(rows)).fold(0, usize::saturating_add)
+        let efforts = || code.clone().map(|instr| instr.effort(rows));
+        let large = efforts().filter(|&effort| effort >= self.worth.call);
+        [efforts().fold(0, usize::saturating_add), large.fold(0, usize::saturating_add)]
     }
 
     /// Reserves memory for every buffer, also for buffers of loops, whose size follows from the levels that are known

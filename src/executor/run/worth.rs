@@ -11,6 +11,8 @@ pub(crate) struct Worth {
     /// The minimum effort of a run that uses several threads; a smaller run stays on the caller's thread. Work of this effort
     /// takes about one millisecond on one thread.
     pub(crate) run: usize,
+    /// The minimum effort, in calls that threads share, of a run that uses several threads.
+    pub(crate) large: usize,
     /// The minimum effort of a loop, summed over its steps, at which threads share the steps.
     pub(crate) steps: usize,
     /// The minimum effort of a call, or of a move of rows, that threads share.
@@ -21,11 +23,11 @@ pub(crate) struct Worth {
 
 impl Worth {
     /// Thresholds for tests that divide work of any size, so that small programs cover the division over threads.
-    pub(crate) const EVERYTHING: Self = Self { run: 0, steps: 1, call: 1, chunk: 4 };
+    pub(crate) const EVERYTHING: Self = Self { run: 0, large: 0, steps: 1, call: 1, chunk: 4 };
 }
 
 impl Default for Worth {
     fn default() -> Self {
-        Self { run: 1 << 21, steps: 1 << 17, call: 1 << 16, chunk: usize::MAX }
+        Self { run: 1 << 21, large: 1 << 19, steps: 1 << 17, call: 1 << 16, chunk: usize::MAX }
     }
 }

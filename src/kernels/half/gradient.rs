@@ -191,6 +191,7 @@ impl PairProduct<'_> {
                     columns,
                     from: std::ptr::null(),
                     from_stride: 0,
+                    ahead: 0,
                     bias: std::ptr::null(),
                     add: assign == Assign::Add,
                 });

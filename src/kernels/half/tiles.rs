@@ -58,6 +58,7 @@ pub(in crate::kernels) unsafe fn sum_codes(a: &[i32], b: &[[i32; WIDTH]], sums: 
         columns: WIDTH,
         from: none,
         from_stride: 0,
+        ahead: 0,
         bias: none,
         add: false,
     };

@@ -82,6 +82,7 @@ fn check(path: Path, size: Size, transposed: bool, uses: &[Use]) {
                         columns,
                         from: if first { null } else { kept },
                         from_stride: stride,
+                        ahead: 0,
                         bias: if biased && last { bias.as_ptr() } else { null },
                         add: add && last,
                     });
@@ -159,6 +160,7 @@ fn bits_depend_on_neither_cuts_nor_sizes() {
                         columns,
                         from: if cut[0] > 0 { to } else { std::ptr::null() },
                         from_stride: columns,
+                        ahead: 0,
                         bias: std::ptr::null(),
                         add: false,
                     });

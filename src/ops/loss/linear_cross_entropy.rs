@@ -7,10 +7,10 @@ use super::cross_entropy::{Target, log_sum_exp, smoothing};
 use crate::error::Result;
 use crate::kernels::{
     Arithmetic, Assign, Cpu, Float, GradientRoom, LeftMatrix, MatrixUnit, PackedMatrix, RoundedRows,
-    SUM_ROWS, Sweep, Transpose, View, ViewMut, WeightGradient, affine, affine_gradient, cpu, helpers, join,
-    product, sweep,
+    SUM_ROWS, Sweep, Transpose, View, ViewMut, WeightGradient, affine, affine_gradient, cpu, cut, helpers,
+    join_measured, product, sweep,
 };
-use crate::kernels::{affine_gradient_bytes, lengthen};
+use crate::kernels::{affine_gradient_bytes, lengthen, most};
 use crate::lod::Lod;
 use crate::operator;
 use crate::operator::sample::numbers;
@@ -271,7 +271,7 @@ impl LinearCrossEntropy {
         };
         let read = if products.inputs { classes } else { 0 };
         let rounded = |rows: usize, k| threads * RoundedRows::<T>::bytes_of(unit, rows, k);
-        let rounded = rounded(chunk.div_ceil(threads), read).max(rounded(chunk, height));
+        let rounded = rounded(most(chunk, threads), read).max(rounded(chunk, height));
         let gradient = match sizes.pass() {
             Pass::Backward => affine_gradient_bytes::<T>(unit, (height, classes), self.transposed, threads),
             Pass::Forward => 0,
@@ -467,10 +467,11 @@ fn by_columns<T: RowValue>(
     let classes = weight.width();
     if rooms.len() > 1 && classes > 1 {
         let (left, right) = rooms.split_at_mut(rooms.len() / 2);
-        let middle = (classes * left.len() / (left.len() + right.len())).max(1);
+        let middle = cut(classes, left.len(), left.len() + right.len());
         let (bias, bias_after) = bias.map(|bias| bias.split_at(middle)).unzip();
         let (logits, logits_after) = logits.split_columns(middle);
-        join(
+        join_measured(
+            (middle, classes),
             || by_columns(x, weight.columns(0, middle), bias, logits, left),
             || by_columns(x, weight.columns(middle, classes), bias_after, logits_after, right),
         );
@@ -499,10 +500,12 @@ fn take<T: RowValue>(
     let threads = rooms.len();
     if threads > 1 && rows.rows() > 1 {
         let (left, right) = rooms.split_at_mut(threads / 2);
-        let middle = (rows.rows() * left.len() / threads).max(1);
+        let middle = cut(rows.rows(), left.len(), threads);
+        let measured = (middle, rows.rows());
         let (above, below) = rows.split(middle);
         let (logits_above, logits_below) = logits.split_rows(middle);
-        let (a, b) = join(
+        let (a, b) = join_measured(
+            measured,
             || take(shared, weights, above, logits_above, left),
             || take(shared, weights, below, logits_below, right),
         );

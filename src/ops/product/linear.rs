@@ -5,7 +5,7 @@ use ndarray::{Array2, array};
 use crate::error::{Error, Result};
 use crate::kernels::{
     Float, GradientRoom, MatrixUnit, PackedMatrix, RoundedRows, Transpose, View, affine, affine_gradient,
-    affine_gradient_bytes,
+    affine_gradient_bytes, most,
 };
 use crate::lod::Lod;
 use crate::operator::sample::numbers;
@@ -301,7 +301,7 @@ impl Linear {
         };
         let unprepared = if sizes.is_prepared() { 0 } else { packed };
         // Outside of a loop, the threads divide the rows. In a loop, each thread may have any number of the rows.
-        let of_thread = if sizes.rooms() > 1 { rows } else { rows.div_ceil(sizes.threads()) };
+        let of_thread = if sizes.rooms() > 1 { rows } else { most(rows, sizes.threads()) };
         let rounded = sizes.threads() * RoundedRows::<T>::bytes_of(unit, of_thread, read);
         CallMemory::prepared(packed)
             .scratch::<Scratch<T>>(unprepared)
