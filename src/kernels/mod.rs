@@ -31,6 +31,7 @@ mod int8;
 pub mod lstm;
 pub mod math;
 pub mod norm;
+mod panels;
 pub mod path;
 pub mod peak;
 mod picked;
@@ -43,6 +44,8 @@ pub mod rows;
 mod single;
 pub mod sparse;
 mod tile;
+#[cfg(target_arch = "x86_64")]
+mod turn;
 pub mod view;
 
 pub use additive::{
