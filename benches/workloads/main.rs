@@ -1,9 +1,10 @@
 //! How fast does training run, end to end?
 //!
-//! `cargo bench --bench workloads -- [W1 W7 W3 W4 W5 W5hand W2 W2wide attention conv crf ctc custom cells long scaling build small norm W6 session beam queue batching] [--threads 2] [--steps N] [--precision f32|bf16|int8] [--profile]`
+//! `cargo bench --bench workloads -- [W1 W7 W3 W4 W5 W5hand W2 W2wide attention conv crf ctc custom cells long scaling build small norm W6 session beam queue batching] [--threads 2] [--steps N] [--precision f32|bf16|int8] [--bucketed] [--profile]`
 //!
 //! W1: an LSTM(256) classifies; W7: a GRU(256); W4: an LSTM over sentences of LSTMs over words; W2: a word language model
-//! of two LSTM(512); W2wide: of two LSTM(1024), in smaller batches. W5: a decoder that attends to its source at every step;
+//! of two LSTM(512); W2wide: of two LSTM(1024), in smaller batches. With `--bucketed`, sentences of W2 and W2wide are sorted by
+//! length before they are cut into batches, as peers sort them. W5: a decoder that attends to its source at every step;
 //! W5hand: its attention spelt out operator by operator. `conv`: a convolution of width 5 and 256 channels, forward and
 //! backward. W3: an embedding bag over 10⁵, 10⁶ and 10⁷ rows under several
 //! rules, each in a process of its own. `custom`: W1 with the LSTM written by hand, beside the
@@ -310,7 +311,7 @@ fn long(threads: usize, rounds: usize) -> Outcome<String> {
 
 fn run() -> Outcome<()> {
     let (mut chosen, mut threads, mut steps, mut parts) = (Vec::new(), 2, None, None);
-    let mut profiled = false;
+    let (mut profiled, mut bucketed) = (false, false);
     let mut words = std::env::args().skip(1).filter(|word| word != "--bench");
     while let Some(word) = words.next() {
         let mut number = || -> Outcome<usize> {
@@ -320,6 +321,7 @@ fn run() -> Outcome<()> {
         match word.as_str() {
             "--threads" => threads = number()?.max(1),
             "--profile" => profiled = true,
+            "--bucketed" => bucketed = true,
             "--precision" => {
                 CHOSEN.set(Chosen::of(&words.next().unwrap_or_default())?).map_err(|_| "one --precision")?;
             }
@@ -336,7 +338,7 @@ fn run() -> Outcome<()> {
             _ => {
                 let known = WORKLOADS.join(", ");
                 return Err(format!(
-                    "expected {known}, --threads, --steps, --precision, or --profile, got `{word}`"
+                    "expected {known}, --threads, --steps, --precision, --bucketed or --profile, got `{word}`"
                 )
                 .into());
             }
@@ -344,7 +346,7 @@ fn run() -> Outcome<()> {
     }
     if chosen.is_empty() {
         println!(
-            "usage: cargo bench --bench workloads -- [{}] [--threads N] [--steps N] [--precision f32|bf16|int8] [--profile]",
+            "usage: cargo bench --bench workloads -- [{}] [--threads N] [--steps N] [--precision f32|bf16|int8] [--bucketed] [--profile]",
             WORKLOADS.join(" ")
         );
     }
@@ -355,6 +357,9 @@ fn run() -> Outcome<()> {
     for workload in words.collect::<Vec<_>>() {
         if !Chosen::get().fits(workload) {
             return Err(format!("{workload}: expected f32 or a workload with this `--precision`").into());
+        }
+        if bucketed && !["W2", "W2wide"].contains(&workload) {
+            return Err(format!("{workload}: expected W2 or W2wide, or no `--bucketed`").into());
         }
         let (mut bench, batches) = match workload {
             "W7" => (
@@ -370,7 +375,7 @@ fn run() -> Outcome<()> {
                 let (hidden, batch) = if workload == "W2" { (512, 32) } else { (1024, 16) };
                 let sgd = Sgd::new(1.0).clip_global_norm(5.0);
                 let bench = Bench::new(|net| models::language(net, hidden), &sgd, threads)?;
-                (bench, data::sentences(batch)?)
+                (bench, data::sentences(batch, bucketed)?)
             }
             "custom" => {
                 println!("{}", custom(threads, steps.unwrap_or(1))?);
@@ -448,7 +453,8 @@ fn run() -> Outcome<()> {
             }
         };
         let steps = steps.unwrap_or(batches.len().max(20));
-        println!("{}", bench.measure(&batches, steps, Stage::Updates)?.json(workload, threads, ""));
+        let mode = if bucketed { "bucketed" } else { "unpadded" };
+        println!("{}", bench.measure(&batches, steps, Stage::Updates)?.json_of(workload, mode, threads, ""));
         if profiled {
             let plain = bench.measure(&batches, steps, Stage::Updates)?.seconds();
             bench.executor.start_profile();
