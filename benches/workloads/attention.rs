@@ -1,14 +1,13 @@
 //! `attention`: the operator alone, forward and backward, over ragged sequences.
 
-use std::time::Instant;
-
 use ndarray::Array2;
 use unpadded::executor::{Executor, Run, Scope, Stage};
 use unpadded::ops::DotAttention;
 use unpadded::program::backward;
 use unpadded::{Builder, DType, Lod, Variable};
 
-use crate::{Chosen, Outcome, memory};
+use crate::quiet::{Probe, Step};
+use crate::{Chosen, Outcome, memory, quiet};
 
 const BATCH: usize = 32;
 const WIDTH: usize = 512;
@@ -54,14 +53,15 @@ fn measure(mode: &str, options: DotAttention, threads: usize, steps: usize) -> O
     let fed = [numbers(0)?, numbers(1)?, numbers(2)?];
     let feeds: Vec<_> = [q, k, v].iter().map(|var| var.id()).zip(&fed).collect();
     let before = memory::peak_rss_mb();
-    let mut times = Vec::new();
+    let (mut probe, mut timed) = (Probe::new(threads), Vec::new());
+    let run = Run::train(&feeds, 0).until(Stage::Gradients);
     for step in 0..steps + 3 {
-        let clock = Instant::now();
-        executor.run(&mut scope, &Run::train(&feeds, 0).until(Stage::Gradients))?;
+        let one = Step::time(&mut probe, lod.rows(), || Ok(executor.run(&mut scope, &run)?))?;
         if step >= 3 {
-            times.push(clock.elapsed().as_secs_f64() * 1e3);
+            timed.push(one);
         }
     }
+    let mut times: Vec<f64> = timed.iter().map(|step| step.seconds * 1e3).collect();
     times.sort_by(f64::total_cmp);
     let peak = memory::peak_rss_mb();
     let grown = peak.zip(before).map_or("null".to_owned(), |(peak, before)| format!("{:.0}", peak - before));
@@ -69,7 +69,7 @@ fn measure(mode: &str, options: DotAttention, threads: usize, steps: usize) -> O
     Ok(format!(
         concat!(
             r#"{{"peer":"unpadded","workload":"attention","mode":"{}","precision":"{}","threads":{},"rows":{},"step_ms_median":{:.2},"#,
-            r#""step_ms_min":{:.2},"peak_rss_mb":{},"grown_mb":{}}}"#
+            r#""step_ms_min":{:.2},"peak_rss_mb":{},"grown_mb":{}{}}}"#
         ),
         mode,
         Chosen::get().name(),
@@ -78,6 +78,7 @@ fn measure(mode: &str, options: DotAttention, threads: usize, steps: usize) -> O
         times[times.len() / 2],
         times[0],
         peak,
-        grown
+        grown,
+        quiet::fields(&timed)
     ))
 }

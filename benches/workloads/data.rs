@@ -147,9 +147,10 @@ pub(crate) fn of_lengths(lengths: &[usize]) -> Outcome<Batch> {
     batched(examples, lengths.len())?.pop().ok_or_else(|| "expected lengths, got none".into())
 }
 
-/// W2 and W2wide: 2,000 sentences of 3 to 80 tokens (mean 21); the model predicts each token from the previous tokens.
-pub(crate) fn sentences(batch: usize) -> Outcome<Vec<Batch>> {
-    let sentences = match std::env::var("UNPADDED_BENCH_DATA") {
+/// W2 and W2wide: 2,000 sentences of 3 to 80 tokens (mean 21); the model predicts each token from the previous tokens. If
+/// `bucketed`, a batch has sentences of about one length, and the batches are in random order.
+pub(crate) fn sentences(batch: usize, bucketed: bool) -> Outcome<Vec<Batch>> {
+    let mut sentences = match std::env::var("UNPADDED_BENCH_DATA") {
         Ok(folder) => file(&folder, "w2.txt")?.lines().map(numbers).collect::<Outcome<Vec<_>>>()?,
         Err(_) => {
             let (mut draws, zipf) = (Draws(0, 102), zipf(10_000));
@@ -168,7 +169,12 @@ pub(crate) fn sentences(batch: usize) -> Outcome<Vec<Batch>> {
         let tokens = x.rows();
         Ok((vec![x, y], tokens))
     };
-    sentences.chunks(batch).map(make).collect()
+    if bucketed {
+        sentences.sort_by_key(Vec::len);
+    }
+    let (mut draws, mut parts) = (Draws(0, 106), sentences.chunks(batch).collect::<Vec<_>>());
+    parts.sort_by_cached_key(|_| if bucketed { (draws.uniform() * 1e15) as u64 } else { 0 });
+    parts.into_iter().map(make).collect()
 }
 
 /// W4: 512 documents of 3 to 20 sentences of 4 to 40 words, five classes; batches of 32 documents.

@@ -13,7 +13,8 @@ use unpadded::predict::{Beam, Generation, Predictor, Sampling};
 use unpadded::{Builder, DType, Var, Variable, ops};
 
 use crate::models::{Attends, decoder};
-use crate::{Chosen, Outcome, data, memory};
+use crate::quiet::{Probe, Step};
+use crate::{Chosen, Outcome, data, memory, quiet};
 
 /// A predictor of a model's first parameters.
 fn predictor(net: Builder, output: Var, threads: usize) -> Outcome<Predictor> {
@@ -36,12 +37,14 @@ fn median(times: &mut [f64]) -> f64 {
 /// W6: embedding 10000×256 → LSTM(512) twice → linear 10000; 500 tokens after a prompt of 8 tokens, each the likeliest next
 /// token; four times.
 pub(crate) fn w6(threads: usize) -> Outcome<()> {
+    const TOKENS: usize = 20;
     let net = Builder::new();
     let words = net.feed("words", DType::I64, &[], 1);
     let logits = words.embedding(Embedding::new(10_000, 256)).lstm(512).lstm(512).linear(10_000);
     let predictor = predictor(net, logits, threads)?;
     let mut sampler = Sampling::default().temperature(0.0).sampler(1)?;
     let (mut times, mut token) = (Vec::new(), Variable::dense(Array1::from(vec![1i64])));
+    let (mut probe, mut parts) = (Probe::new(threads), Vec::new());
     for _ in 0..4 {
         let mut session = predictor.session(&["out"])?;
         let mut step = |token: &mut Variable| -> Outcome<()> {
@@ -54,21 +57,27 @@ pub(crate) fn w6(threads: usize) -> Outcome<()> {
             token.as_mut_slice::<i64>()?[0] = prompt;
             step(&mut token)?;
         }
-        for _ in 0..500 {
-            let clock = Instant::now();
-            step(&mut token)?;
-            times.push(clock.elapsed().as_secs_f64());
+        // A token is too short to be measured between two probes.
+        for _ in 0..500 / TOKENS {
+            let mut one = || -> Outcome<()> {
+                let clock = Instant::now();
+                step(&mut token)?;
+                times.push(clock.elapsed().as_secs_f64());
+                Ok(())
+            };
+            parts.push(Step::time(&mut probe, TOKENS, || (0..TOKENS).try_for_each(|_| one()))?);
         }
     }
     let (tokens, seconds): (f64, f64) = (times.len() as f64, times.iter().sum());
     let middle = median(&mut times);
     println!(
-        r#"{{"peer":"unpadded","workload":"W6","precision":"{}","threads":{threads},"tokens_per_s":{:.0},"tokens_per_s_total":{:.0},"step_ms_median":{:.3},"peak_rss_mb":{:.0}}}"#,
+        r#"{{"peer":"unpadded","workload":"W6","precision":"{}","threads":{threads},"tokens_per_s":{:.0},"tokens_per_s_total":{:.0},"step_ms_median":{:.3},"peak_rss_mb":{:.0}{}}}"#,
         Chosen::get().name(),
         1.0 / middle,
         tokens / seconds,
         middle * 1e3,
-        memory::peak_rss_mb().unwrap_or(f64::NAN)
+        memory::peak_rss_mb().unwrap_or(f64::NAN),
+        quiet::fields(&parts)
     );
     Ok(())
 }

@@ -1,9 +1,10 @@
 //! How fast does training run, end to end?
 //!
-//! `cargo bench --bench workloads -- [W1 W7 W3 W4 W5 W5hand W2 W2wide attention conv crf ctc custom cells long scaling build small norm W6 session beam queue batching] [--threads 2] [--steps N] [--precision f32|bf16|int8] [--profile]`
+//! `cargo bench --bench workloads -- [W1 W7 W3 W4 W5 W5hand W2 W2wide attention conv crf ctc custom cells long scaling build small norm W6 session beam queue batching] [--threads 2] [--steps N] [--precision f32|bf16|int8] [--bucketed] [--profile]`
 //!
 //! W1: an LSTM(256) classifies; W7: a GRU(256); W4: an LSTM over sentences of LSTMs over words; W2: a word language model
-//! of two LSTM(512); W2wide: of two LSTM(1024), in smaller batches. W5: a decoder that attends to its source at every step;
+//! of two LSTM(512); W2wide: of two LSTM(1024), in smaller batches. With `--bucketed`, sentences of W2 and W2wide are sorted by
+//! length before they are cut into batches, as peers sort them. W5: a decoder that attends to its source at every step;
 //! W5hand: its attention spelt out operator by operator. `conv`: a convolution of width 5 and 256 channels, forward and
 //! backward. W3: an embedding bag over 10⁵, 10⁶ and 10⁷ rows under several
 //! rules, each in a process of its own. `custom`: W1 with the LSTM written by hand, beside the
@@ -17,7 +18,8 @@
 //! token after another; `session`: a step of an LSTM(256) beside its products; `beam`: W5's model searches with a beam of 8 for
 //! 64 sources, beside the likeliest token alone; `queue`: 64 callers of an LSTM(256). `crf`, `ctc`: these losses alone, with the
 //! gradients of their inputs. `batching`: batches by memory beside batches of a fixed number of sentences. The data: the peers' files from the folder `UNPADDED_BENCH_DATA`, or numbers of the same
-//! distributions. After 3 steps to warm up each takes one epoch (or `--steps`), at least 20 steps, and prints one line of JSON.
+//! distributions. After 3 steps to warm up each takes one epoch (or `--steps`), at least 20 steps, and prints one line of JSON. Its
+//! quiet steps (`quiet.rs`) are those in which no other process slowed a thread: `quiet_share` and `tokens_per_s_quiet`.
 //! With `--precision bf16`, the trainings W1 to W5 and W7, `attention` and `conv` compute matrix products in bf16, by the twin where
 //! the CPU has no unit for them; with `int8`, the models of `small`, W6, `session`, `beam` and `queue` have weights of 8-bit integers. With `--profile` all but `attention`, `conv`, `crf`, `ctc`, `custom`, `long`, `scaling`, `build`, `small`, `norm` and the
 //! workloads of generation then repeat their steps under the profiler: a table of the time and the bound of each entry, and the
@@ -34,6 +36,7 @@ mod memory;
 mod models;
 mod norm;
 mod plot;
+mod quiet;
 mod scaling;
 mod small;
 mod structured;
@@ -42,10 +45,10 @@ mod wide;
 
 use std::process::ExitCode;
 use std::sync::OnceLock;
-use std::time::Instant;
 
 use data::Batch;
 use models::{Attends, Cell, Model};
+use quiet::{Probe, Step};
 use unpadded::checkpoint::Checkpoint;
 use unpadded::executor::{Executor, Run, Scope, Stage};
 use unpadded::op::MatrixUnit;
@@ -150,10 +153,11 @@ pub(crate) struct Bench {
     scope: Scope,
     model: Model,
     step: u64,
+    probe: Probe,
 }
 
-/// The steps that were timed: seconds, tokens and loss of each.
-pub(crate) struct Timed(Vec<(f64, f64, f64)>);
+/// The steps that were timed.
+pub(crate) struct Timed(Vec<Step>);
 
 impl Bench {
     pub(crate) fn new(
@@ -168,17 +172,17 @@ impl Bench {
         program.unit = Chosen::get().unit();
         optimizer.minimize(&mut program, &registry, model.loss.id())?;
         let executor = Executor::new(&program, &registry, &[model.loss.id()], threads)?;
-        Ok(Self { executor, scope: Scope::of(&program)?, model, step: 0 })
+        Ok(Self { executor, scope: Scope::of(&program)?, model, step: 0, probe: Probe::new(threads) })
     }
 
-    pub(crate) fn run(&mut self, (values, tokens): &Batch, stage: Stage) -> Outcome<(f64, f64, f64)> {
+    pub(crate) fn run(&mut self, (values, tokens): &Batch, stage: Stage) -> Outcome<Step> {
         let feeds: Vec<_> = self.model.feeds.iter().map(|v| v.id()).zip(values).collect();
         let run = Run::train(&feeds, self.step).until(stage);
-        let clock = Instant::now();
-        self.executor.run(&mut self.scope, &run)?;
-        let seconds = clock.elapsed().as_secs_f64();
+        let run = || Ok(self.executor.run(&mut self.scope, &run)?);
+        let mut step = Step::time(&mut self.probe, *tokens, run)?;
         self.step += 1;
-        Ok((seconds, *tokens as f64, self.executor.scalar(self.model.loss)?))
+        step.loss = self.executor.scalar(self.model.loss)?;
+        Ok(step)
     }
 
     /// Three steps to warm up (the first is on the largest batch, so that no buffer grows later), then `steps`.
@@ -194,7 +198,7 @@ impl Bench {
 }
 
 impl Timed {
-    fn sorted(&self, value: fn(&(f64, f64, f64)) -> f64) -> Vec<f64> {
+    fn sorted(&self, value: fn(&Step) -> f64) -> Vec<f64> {
         let mut values: Vec<f64> = self.0.iter().map(value).collect();
         values.sort_by(f64::total_cmp);
         values
@@ -202,16 +206,16 @@ impl Timed {
 
     /// All tokens over all time.
     pub(crate) fn total(&self) -> f64 {
-        self.0.iter().map(|s| s.1).sum::<f64>() / self.seconds()
+        self.0.iter().map(|s| s.tokens).sum::<f64>() / self.seconds()
     }
 
     pub(crate) fn seconds(&self) -> f64 {
-        self.0.iter().map(|s| s.0).sum()
+        self.0.iter().map(|s| s.seconds).sum()
     }
 
     /// The median time of a step.
     pub(crate) fn median(&self) -> f64 {
-        self.sorted(|s| s.0)[self.0.len() / 2]
+        self.sorted(|s| s.seconds)[self.0.len() / 2]
     }
 
     /// Returns the line of the workloads' page; `more` are fields at its end.
@@ -222,14 +226,14 @@ impl Timed {
     /// Returns the line of the workloads' page for a mode.
     pub(crate) fn json_of(&self, workload: &str, mode: &str, threads: usize, more: &str) -> String {
         let (version, middle) = (env!("CARGO_PKG_VERSION"), self.0.len() / 2);
-        let (times, rates) = (self.sorted(|s| s.0 * 1e3), self.sorted(|s| s.1 / s.0));
-        let loss = self.0[self.0.len() - 1].2;
+        let (times, rates) = (self.sorted(|s| s.seconds * 1e3), self.sorted(Step::rate));
+        let loss = self.0[self.0.len() - 1].loss;
         let rss = memory::peak_rss_mb().map_or("null".to_owned(), |mb| format!("{mb:.0}"));
         format!(
             concat!(
                 r#"{{"peer":"unpadded","version":"{}","workload":"{}","mode":"{}","precision":"{}","threads":{},"#,
                 r#""tokens_per_s":{:.0},"tokens_per_s_total":{:.0},"step_ms_median":{:.2},"step_ms_min":{:.2},"#,
-                r#""peak_rss_mb":{},"padding_ratio":1.0,"final_loss":{:.4},"steps":{}{}}}"#
+                r#""peak_rss_mb":{},"padding_ratio":1.0,"final_loss":{:.4},"steps":{}{}{}}}"#
             ),
             version,
             workload,
@@ -243,6 +247,7 @@ impl Timed {
             rss,
             loss,
             self.0.len(),
+            quiet::fields(&self.0),
             more
         )
     }
@@ -305,7 +310,8 @@ fn long(threads: usize, rounds: usize) -> Outcome<String> {
 }
 
 fn run() -> Outcome<()> {
-    let (mut chosen, mut threads, mut steps, mut parts, mut profiled) = (Vec::new(), 2, None, None, false);
+    let (mut chosen, mut threads, mut steps, mut parts) = (Vec::new(), 2, None, None);
+    let (mut profiled, mut bucketed) = (false, false);
     let mut words = std::env::args().skip(1).filter(|word| word != "--bench");
     while let Some(word) = words.next() {
         let mut number = || -> Outcome<usize> {
@@ -315,6 +321,7 @@ fn run() -> Outcome<()> {
         match word.as_str() {
             "--threads" => threads = number()?.max(1),
             "--profile" => profiled = true,
+            "--bucketed" => bucketed = true,
             "--precision" => {
                 CHOSEN.set(Chosen::of(&words.next().unwrap_or_default())?).map_err(|_| "one --precision")?;
             }
@@ -331,7 +338,7 @@ fn run() -> Outcome<()> {
             _ => {
                 let known = WORKLOADS.join(", ");
                 return Err(format!(
-                    "expected {known}, --threads, --steps, --precision or --profile, got `{word}`"
+                    "expected {known}, --threads, --steps, --precision, --bucketed or --profile, got `{word}`"
                 )
                 .into());
             }
@@ -339,7 +346,7 @@ fn run() -> Outcome<()> {
     }
     if chosen.is_empty() {
         println!(
-            "usage: cargo bench --bench workloads -- [{}] [--threads N] [--steps N] [--precision f32|bf16|int8] [--profile]",
+            "usage: cargo bench --bench workloads -- [{}] [--threads N] [--steps N] [--precision f32|bf16|int8] [--bucketed] [--profile]",
             WORKLOADS.join(" ")
         );
     }
@@ -350,6 +357,9 @@ fn run() -> Outcome<()> {
     for workload in words.collect::<Vec<_>>() {
         if !Chosen::get().fits(workload) {
             return Err(format!("{workload}: expected f32 or a workload with this `--precision`").into());
+        }
+        if bucketed && !["W2", "W2wide"].contains(&workload) {
+            return Err(format!("{workload}: expected W2 or W2wide, or no `--bucketed`").into());
         }
         let (mut bench, batches) = match workload {
             "W7" => (
@@ -365,7 +375,7 @@ fn run() -> Outcome<()> {
                 let (hidden, batch) = if workload == "W2" { (512, 32) } else { (1024, 16) };
                 let sgd = Sgd::new(1.0).clip_global_norm(5.0);
                 let bench = Bench::new(|net| models::language(net, hidden), &sgd, threads)?;
-                (bench, data::sentences(batch)?)
+                (bench, data::sentences(batch, bucketed)?)
             }
             "custom" => {
                 println!("{}", custom(threads, steps.unwrap_or(1))?);
@@ -443,7 +453,8 @@ fn run() -> Outcome<()> {
             }
         };
         let steps = steps.unwrap_or(batches.len().max(20));
-        println!("{}", bench.measure(&batches, steps, Stage::Updates)?.json(workload, threads, ""));
+        let mode = if bucketed { "bucketed" } else { "unpadded" };
+        println!("{}", bench.measure(&batches, steps, Stage::Updates)?.json_of(workload, mode, threads, ""));
         if profiled {
             let plain = bench.measure(&batches, steps, Stage::Updates)?.seconds();
             bench.executor.start_profile();

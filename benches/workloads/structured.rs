@@ -2,8 +2,6 @@
 //!
 //! `benches/peers/crf.py` and `benches/peers/ctc.py` compute the same losses from the same numbers: the printed losses are equal.
 
-use std::time::Instant;
-
 use ndarray::{Array1, Array2};
 use unpadded::executor::{Executor, Run, Scope, Stage};
 use unpadded::layers::init;
@@ -11,7 +9,8 @@ use unpadded::program::backward;
 use unpadded::tensor::Dense;
 use unpadded::{Builder, DType, Lod, Var, Variable};
 
-use crate::{Outcome, memory};
+use crate::quiet::{Probe, Step};
+use crate::{Outcome, memory, quiet};
 
 const TAGS: usize = 45;
 const SENTENCES: usize = 64;
@@ -99,14 +98,15 @@ fn measure(
     }
     let feeds: Vec<_> = fed.iter().map(|(var, value)| (var.id(), value)).collect();
     let before = memory::peak_rss_mb();
-    let mut times = Vec::new();
+    let (mut probe, mut timed) = (Probe::new(threads), Vec::new());
+    let run = Run::train(&feeds, 0).until(Stage::Gradients);
     for step in 0..steps + 3 {
-        let clock = Instant::now();
-        executor.run(&mut scope, &Run::train(&feeds, 0).until(Stage::Gradients))?;
+        let one = Step::time(&mut probe, rows, || Ok(executor.run(&mut scope, &run)?))?;
         if step >= 3 {
-            times.push(clock.elapsed().as_secs_f64() * 1e3);
+            timed.push(one);
         }
     }
+    let mut times: Vec<f64> = timed.iter().map(|step| step.seconds * 1e3).collect();
     times.sort_by(f64::total_cmp);
     let peak = memory::peak_rss_mb();
     let grown = peak.zip(before).map_or("null".to_owned(), |(peak, before)| format!("{:.0}", peak - before));
@@ -114,7 +114,7 @@ fn measure(
     println!(
         concat!(
             r#"{{"peer":"unpadded","version":"{}","workload":"{}","mode":"unpadded","threads":{},"rows":{},"#,
-            r#""step_ms_median":{:.3},"step_ms_min":{:.3},"peak_rss_mb":{},"grown_mb":{},"loss":{:.3},"steps":{}}}"#
+            r#""step_ms_median":{:.3},"step_ms_min":{:.3},"peak_rss_mb":{},"grown_mb":{},"loss":{:.3},"steps":{}{}}}"#
         ),
         env!("CARGO_PKG_VERSION"),
         workload,
@@ -125,7 +125,8 @@ fn measure(
         peak,
         grown,
         executor.scalar(loss)?,
-        steps
+        steps,
+        quiet::fields(&timed)
     );
     Ok(())
 }

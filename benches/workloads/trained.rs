@@ -124,7 +124,7 @@ pub(crate) fn run(word: &str, threads: usize, steps: Option<usize>, parts: Optio
     let (model, batches) = match word {
         "trained-W1" => (models::classify(&net, Cell::Lstm, 256), data::classify()?),
         "trained-W4" => (models::nested(&net), data::documents()?),
-        "trained-W2" => (models::language(&net, 512), data::sentences(32)?),
+        "trained-W2" => (models::language(&net, 512), data::sentences(32, false)?),
         _ => (wide(&net, HEIGHT), data::wide(HEIGHT)?),
     };
     let names: Vec<String> = model.feeds.iter().map(|&feed| net.name_of(feed)).collect();

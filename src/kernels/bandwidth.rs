@@ -5,10 +5,10 @@
 //! measured, since writing is not faster than reading.
 
 use std::hint::black_box;
-use std::num::NonZero;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
+use super::at_once::{Known, known, on_all};
 use super::cpu::asked;
 use super::path::{Arithmetic, Sweep, sweep};
 
@@ -47,20 +47,11 @@ pub struct Bandwidth {
 /// stored result. The threads together allocate twice the size of the third-level cache, but at most 128 MiB; each thread
 /// allocates at least eight times the size of the second-level cache.
 pub fn bandwidth(threads: usize) -> Bandwidth {
-    static KNOWN: Mutex<Vec<(usize, Bandwidth)>> = Mutex::new(Vec::new());
-    let cores = std::thread::available_parallelism().map_or(1, NonZero::get);
-    let threads = threads.clamp(1, cores);
-    // A panic leaves the list of results valid, so the code ignores a poisoned lock. The measurement starts new threads
-    // instead of using rayon's pool: a thread of rayon's pool that waits for other tasks may run a task that needs this
-    // lock, which would be a deadlock.
-    let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some((_, found)) = known.iter().find(|(of, _)| *of == threads) {
-        return *found;
-    }
-    let cpu = asked();
-    let found = measure(threads, cpu.l2, cpu.l3.saturating_mul(threads));
-    known.push((threads, found));
-    found
+    static KNOWN: Known<Bandwidth> = Mutex::new(Vec::new());
+    known(&KNOWN, threads, |threads| {
+        let cpu = asked();
+        measure(threads, cpu.l2, cpu.l3.saturating_mul(threads))
+    })
 }
 
 fn measure(threads: usize, l2_size: usize, l3_size: usize) -> Bandwidth {
@@ -73,37 +64,25 @@ fn measure(threads: usize, l2_size: usize, l3_size: usize) -> Bandwidth {
     let outer = l2_size * 3;
     let all = (l3_size.saturating_mul(2).min(MOST) / threads).max(l2_size * 8);
     // The memory is written, not just allocated: pages that were never written all map to one page.
-    let numbers = on_all(threads, &|_| vec![1_u64; all / size_of::<u64>()]);
+    let numbers = on_all((0..threads).map(|_| || vec![1_u64; all / size_of::<u64>()]));
     let of = |bytes: usize| fastest(&numbers, bytes / size_of::<u64>());
     Bandwidth { l2: of(inner), l3: of(outer), memory: of(all), l2_size, l3_size }
-}
-
-/// Calls a function on `threads` threads at once, with the index of each thread, and returns all results. Uses fewer threads if
-/// the system refuses to start more.
-fn on_all<T: Send>(threads: usize, run: &(impl Fn(usize) -> T + Sync)) -> Vec<T> {
-    std::thread::scope(|scope| {
-        let others: Vec<_> = (1..threads)
-            .filter_map(|thread| std::thread::Builder::new().spawn_scoped(scope, move || run(thread)).ok())
-            .collect();
-        let own = run(0);
-        std::iter::once(own).chain(others.into_iter().filter_map(|other| other.join().ok())).collect()
-    })
 }
 
 /// Returns the number of bytes per second that all threads read together, in the best sample. Each thread reads the
 /// first `words` numbers of its own list.
 fn fastest(numbers: &[Vec<u64>], words: usize) -> f64 {
     let sample = || {
-        let rates = on_all(numbers.len(), &|thread| {
-            let numbers = numbers.get(thread).and_then(|own| own.get(..words)).unwrap_or_default();
+        let read = |numbers: &Vec<u64>| {
+            let numbers = numbers.get(..words).unwrap_or_default();
             let (start, mut bytes) = (Instant::now(), 0);
             while bytes == 0 || start.elapsed() < SAMPLE {
                 black_box(sweep(Sum(black_box(numbers))));
                 bytes += size_of_val(numbers).max(1);
             }
             bytes as f64 / start.elapsed().as_secs_f64().max(1e-9)
-        });
-        rates.iter().sum()
+        };
+        on_all(numbers.iter().map(|numbers| move || read(numbers))).iter().sum()
     };
     (0..SAMPLES).map(|_| sample()).fold(0.0, f64::max)
 }

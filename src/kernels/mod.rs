@@ -7,6 +7,7 @@
 
 pub mod additive;
 pub mod arena;
+mod at_once;
 pub mod attention;
 pub mod bag;
 mod balance;

@@ -1,15 +1,17 @@
 //! The peak rate of multiply-adds of this machine, as an upper limit for the speed of kernels in profiles.
 //!
+//! All threads are measured at once: on a shared machine, the cores often differ, and a core may be slower while the others work.
+//!
 //! In f32, the measurement runs none of this crate's kernels and reads no memory. Its loop has only multiply-adds from register to
 //! register, and has enough independent multiply-adds that no multiply-add waits for the result of an earlier one. No kernel of
 //! the crate can be faster than this loop. In bf16 and in 8-bit integers, the innermost loop of the products is measured.
 
 use std::hint::black_box;
-use std::sync::OnceLock;
+use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
+use super::at_once::{Known, known, on_all};
 use super::engine::tile_loop;
-use super::float::Float;
 use super::int8::code_loop;
 use super::path::{MatrixUnit, Path, Precision};
 use super::tile::{Array, MAX_LANES, Vector, lanes};
@@ -19,69 +21,110 @@ use super::tile::{Array, MAX_LANES, Vector, lanes};
 /// the vector registers.
 const SUMS: usize = if cfg!(target_arch = "aarch64") { 24 } else { 13 };
 const SAMPLES: usize = 20;
-/// The minimum time of a sample, and the number of runs between two readings of the clock, of the loops of products.
+/// The minimum time of a sample, and the number of runs of a loop between two readings of the clock.
 const SAMPLE: Duration = Duration::from_millis(1);
 const RUNS: usize = 16;
-/// The number of multiply-adds per sum in a sample; a sample takes about a millisecond.
-const ROUNDS: usize = 200_000;
+/// The number of multiply-adds per sum in a run; a run takes a few hundredths of a millisecond.
+const ROUNDS: usize = 10_000;
 
-/// Returns the peak floating-point operations per second of one thread; a multiply-add counts as two operations.
+/// The operations per second of threads that run the same loop at once; a multiply-add counts as two operations.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct PeakRate {
+    /// The rate of all threads together.
+    pub all: f64,
+    /// The rate of the slowest thread.
+    pub slowest: f64,
+    /// The rate of the fastest thread.
+    pub fastest: f64,
+}
+
+/// Returns the peak rate in f32 of `threads` threads at once, but of at most one thread per core.
 ///
 /// The result is the best of 20 samples of independent multiply-adds on full vectors in registers, with the instructions
-/// that the kernels use on this CPU. The first call measures the rate in f32, in about twenty milliseconds; later calls
-/// return the stored rate. For f64 the function returns half of the f32 rate, since a vector holds half as many f64 numbers.
-pub fn peak<T: Float>() -> f64 {
-    static PEAK: OnceLock<f64> = OnceLock::new();
-    *PEAK.get_or_init(|| measure(Path::best())) * size_of::<f32>() as f64 / size_of::<T>() as f64
+/// that the kernels use on this CPU. The first call for a number of threads measures the rate, in about twenty milliseconds;
+/// later calls return the stored rate. In f64, the rate is half of the f32 rate, since a vector holds half as many f64 numbers.
+pub fn peak(threads: usize) -> PeakRate {
+    static KNOWN: Known<PeakRate> = Mutex::new(Vec::new());
+    known(&KNOWN, threads, |threads| best(threads, || register_loop(Path::best())))
 }
 
-/// Returns the highest operations per second of one thread in products of bf16 numbers, by the unit of this CPU; `None` if the
-/// CPU has no fast unit. The result is the best of 20 samples of the innermost loop of the products, on operands in the nearest
-/// cache. The first call measures.
-pub fn bf16_peak() -> Option<f64> {
-    static PEAK: OnceLock<Option<f64>> = OnceLock::new();
-    *PEAK.get_or_init(|| {
-        let unit = MatrixUnit::of_cpu(Precision::Bf16)?;
-        Some(measure_loop(&mut tile_loop(unit)))
-    })
+/// Returns the peak rate of `threads` threads in products of bf16 numbers, by the unit of this CPU; `None` if the CPU has no fast
+/// unit. The result is the best of 20 samples of the innermost loop of the products, on operands in the nearest cache. The first
+/// call for a number of threads measures.
+pub fn bf16_peak(threads: usize) -> Option<PeakRate> {
+    static KNOWN: Known<PeakRate> = Mutex::new(Vec::new());
+    let unit = MatrixUnit::of_cpu(Precision::Bf16)?;
+    Some(known(&KNOWN, threads, |threads| best(threads, || tile_loop(unit))))
 }
 
-/// Returns the highest operations per second of one thread in products of 8-bit integers, measured like [`bf16_peak`].
-pub fn int8_peak() -> f64 {
-    static PEAK: OnceLock<f64> = OnceLock::new();
-    *PEAK.get_or_init(|| measure_loop(&mut code_loop()))
+/// Returns the peak rate of `threads` threads in products of 8-bit integers, measured like [`bf16_peak`].
+pub fn int8_peak(threads: usize) -> PeakRate {
+    static KNOWN: Known<PeakRate> = Mutex::new(Vec::new());
+    known(&KNOWN, threads, |threads| best(threads, code_loop))
 }
 
-/// Measures the operations per second of a loop, which returns the number of operations of a run.
-fn measure_loop(run: &mut dyn FnMut() -> usize) -> f64 {
-    let mut best = 0.0f64;
-    for _ in 0..SAMPLES {
-        let (clock, mut operations) = (Instant::now(), 0);
-        while clock.elapsed() < SAMPLE {
-            for _ in 0..RUNS {
-                operations += run();
-            }
+/// Measures the speed of the machine between two steps of a bench, on all threads of the bench at once.
+#[cfg(feature = "internals")]
+pub struct Probe(Vec<Box<dyn FnMut() -> usize + Send>>);
+
+#[cfg(feature = "internals")]
+impl Probe {
+    /// Allocates the operands of `threads` threads, but of at most one thread per core.
+    pub fn new(threads: usize) -> Self {
+        let new = |_| Box::new(tile_loop(MatrixUnit::F32)) as _;
+        Self((0..super::at_once::at_most_cores(threads)).map(new).collect())
+    }
+
+    /// Runs the innermost loop of the products in f32 for about 0.6 milliseconds, on operands in the nearest cache. A core whose
+    /// other hyperthread is busy is slower in this loop, and in the products of a step.
+    pub fn rate(&mut self) -> PeakRate {
+        sample(&mut self.0, Duration::from_micros(600))
+    }
+}
+
+/// Returns the rate of the best of 20 samples, in which `threads` threads each run a loop of their own.
+fn best<L: FnMut() -> usize + Send>(threads: usize, new: impl Fn() -> L) -> PeakRate {
+    let mut loops: Vec<L> = (0..threads).map(|_| new()).collect();
+    let mut best = sample(&mut loops, SAMPLE);
+    for _ in 1..SAMPLES {
+        let next = sample(&mut loops, SAMPLE);
+        if next.all > best.all {
+            best = next;
         }
-        best = best.max(operations as f64 / clock.elapsed().as_secs_f64().max(1e-9));
     }
     best
 }
 
-/// Measures the floating-point operations per second on a path that this CPU can run.
-fn measure(path: Path) -> f64 {
+/// Runs the loops on a thread each, all at once, for at least `time`. A run of a loop returns the number of its operations.
+fn sample(loops: &mut [impl FnMut() -> usize + Send], time: Duration) -> PeakRate {
+    let rates = on_all(loops.iter_mut().map(|run| {
+        move || {
+            let (clock, mut operations) = (Instant::now(), 0);
+            while clock.elapsed() < time {
+                operations += (0..RUNS).map(|_| run()).sum::<usize>();
+            }
+            operations as f64 / clock.elapsed().as_secs_f64().max(1e-9)
+        }
+    }));
+    PeakRate {
+        all: rates.iter().sum(),
+        slowest: rates.iter().copied().fold(f64::INFINITY, f64::min),
+        fastest: rates.iter().copied().fold(0.0, f64::max),
+    }
+}
+
+/// Returns the loop of multiply-adds in registers, on a path that this CPU can run.
+fn register_loop(path: Path) -> impl FnMut() -> usize {
     let run = loop_on(path);
-    let sample = || {
-        let clock = Instant::now();
+    move || {
         // The sums approach shift / (1 - scale), so no sum overflows or becomes subnormal.
         let factors = Factors { scale: [0.5; MAX_LANES], shift: [0.25; MAX_LANES] };
         let mut total = [0.0; MAX_LANES];
         // SAFETY: the caller passes a path that this CPU can run.
         unsafe { run(black_box(ROUNDS), black_box(&factors), &mut total) };
         black_box(&total);
-        clock.elapsed().as_secs_f64()
-    };
-    let best = (0..SAMPLES).map(|_| sample()).fold(f64::INFINITY, f64::min);
-    (2 * lanes(path) * SUMS * ROUNDS) as f64 / best.max(1e-9)
+        2 * lanes(path) * SUMS * ROUNDS
+    }
 }
 
 /// The factors of a round, one per vector lane: each round replaces every sum by `sum * scale + shift`.
@@ -156,17 +199,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_is_measured_once() {
-        let first = peak::<f32>();
-        assert!(first.is_finite() && first > 1e6, "{first}");
-        assert_eq!(peak::<f32>(), first);
-        assert_eq!(peak::<f64>(), first / 2.0);
-        let rate = int8_peak();
-        assert!(rate.is_finite() && rate > 1e6, "{rate}");
-        assert_eq!(int8_peak(), rate);
-        let rate = bf16_peak();
-        assert_eq!(rate.is_some(), MatrixUnit::of_cpu(Precision::Bf16).is_some());
-        assert!(rate.is_none_or(|rate| rate.is_finite() && rate > 1e6), "{rate:?}");
+    fn it_is_measured_once_for_each_number_of_threads() {
+        let check = |measure: &dyn Fn(usize) -> PeakRate| {
+            for threads in [1, 2] {
+                let rate = measure(threads);
+                assert!(rate.slowest > 1e6 && rate.all.is_finite(), "{rate:?}");
+                assert!(rate.slowest <= rate.fastest && rate.fastest <= rate.all, "{rate:?}");
+                assert_eq!(measure(threads), rate);
+            }
+        };
+        check(&peak);
+        check(&int8_peak);
+        assert_eq!(bf16_peak(1).is_some(), MatrixUnit::of_cpu(Precision::Bf16).is_some());
+        assert!(bf16_peak(2).is_none_or(|rate| rate.slowest > 1e6));
+        #[cfg(feature = "internals")]
+        assert!(Probe::new(2).rate().slowest > 1e6);
     }
 
     /// The loops of both units of bf16 run on any CPU, by their twins.

@@ -75,6 +75,8 @@ impl fmt::Display for Bound {
 pub struct Rates {
     /// Operations per second in f32; a multiply-add counts as two operations.
     pub f32: f64,
+    /// Operations per second in f32 of the slowest thread and of the fastest thread, while all threads compute.
+    pub f32_by_thread: [f64; 2],
     /// Operations per second in f64; a multiply-add counts as two operations.
     pub f64: f64,
     /// Operations per second in matrix products of bf16 numbers; `None` if the CPU has no fast unit for them.
@@ -86,16 +88,16 @@ pub struct Rates {
 }
 
 impl Rates {
-    /// Returns the maximum rates of `threads` threads, but of at most one thread per core. The first call of this function
-    /// measures the rates.
+    /// Returns the maximum rates of `threads` threads at once, but of at most one thread per core. The first call of this
+    /// function for a number of threads measures the rates.
     pub fn of(threads: usize) -> Self {
-        let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-        let all = threads.clamp(1, cores) as f64;
+        let in_f32 = peak(threads);
         Self {
-            f32: all * peak::<f32>(),
-            f64: all * peak::<f64>(),
-            bf16: bf16_peak().map(|rate| all * rate),
-            int8: all * int8_peak(),
+            f32: in_f32.all,
+            f32_by_thread: [in_f32.slowest, in_f32.fastest],
+            f64: in_f32.all / 2.0,
+            bf16: bf16_peak(threads).map(|rate| rate.all),
+            int8: int8_peak(threads).all,
             bandwidth: bandwidth(threads),
         }
     }
@@ -117,10 +119,13 @@ impl fmt::Display for Rates {
         let Bandwidth { l2, l3, memory, l2_size, l3_size } = self.bandwidth;
         let mib = |bytes: usize| bytes as f64 / (1 << 20) as f64;
         let bf16 = self.bf16.map_or_else(String::new, |rate| format!("{:.0} in bf16, ", rate / 1e9));
+        let [slowest, fastest] = self.f32_by_thread;
         write!(
             f,
-            "{:.0} GFLOP/s in f32, {:.0} in f64, {bf16}{:.0} in int8, L2 ({} MiB a thread) {:.0} GB/s, L3 ({} MiB) {:.0} GB/s, memory {:.0} GB/s",
+            "{:.0} GFLOP/s in f32 (slowest thread {:.0}, fastest {:.0}), {:.0} in f64, {bf16}{:.0} in int8, L2 ({} MiB a thread) {:.0} GB/s, L3 ({} MiB) {:.0} GB/s, memory {:.0} GB/s",
             self.f32 / 1e9,
+            slowest / 1e9,
+            fastest / 1e9,
             self.f64 / 1e9,
             self.int8 / 1e9,
             mib(l2_size),
@@ -190,6 +195,7 @@ mod tests {
 
     const RATES: Rates = Rates {
         f32: 200e9,
+        f32_by_thread: [80e9, 120e9],
         f64: 100e9,
         bf16: Some(400e9),
         int8: 625e9,
@@ -234,6 +240,12 @@ mod tests {
         check(&ids, Some(Bound::L2(0.1)), "L2 10 %");
         // If an entry takes less time than reading its operands would take, its calls did not read all operands.
         check(&of(10_000, 1, 150_000_000_000, 0), Some(Bound::L3(3.0)), "L3 >100 %");
+    }
+
+    #[test]
+    fn the_rates_name_the_slowest_thread() {
+        let text = RATES.to_string();
+        assert!(text.starts_with("200 GFLOP/s in f32 (slowest thread 80, fastest 120), 100 in f64, "));
     }
 
     #[test]

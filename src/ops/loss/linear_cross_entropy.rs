@@ -24,6 +24,8 @@ use crate::tensor::Variable;
 use crate::with_float;
 
 pub(in crate::ops) mod share;
+#[cfg(test)]
+mod traffic;
 
 /// A chunk with fewer multiply-adds than this is not divided over threads.
 const WORTH_DIVIDING: usize = 1 << 16;
