@@ -1,0 +1,136 @@
+//! Divides work between two threads by their measured speeds. On a shared machine or on a CPU with fast and slow cores, one
+//! thread may be slower than the other; if both had half of the work, the fast thread would wait.
+//!
+//! Each call that both threads of a pool share measures the time of its two parts, and the next calls are cut at the ratio of
+//! the speeds. No result depends on where a call is cut. With more than two threads, rayon does not show which thread gets
+//! which part, so the work is divided evenly.
+
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+
+use super::fork::join;
+
+/// The time of a part below which the measured speed is too inexact.
+const MEASURED: Duration = Duration::from_micros(100);
+/// The maximum ratio of the two speeds.
+const MOST: f32 = 4.0;
+
+/// The speed of the pool's first thread divided by the speed of its second thread, as the bits of an `f32`.
+static RATIO: AtomicU32 = AtomicU32::new(0x3f80_0000);
+/// The ratio that [`force`] set, as the bits of an `f32`; 0 if none is set.
+static FORCED: AtomicU32 = AtomicU32::new(0);
+
+/// Sets the ratio of the speeds for all later calls, of any number of threads, for tests. For NaN, each call gets another
+/// ratio; 0 ends the setting.
+#[doc(hidden)]
+#[cfg(any(test, feature = "internals"))]
+pub fn force(ratio: f32) {
+    FORCED.store(ratio.to_bits(), Relaxed);
+}
+
+/// Returns the number of the calling thread if the thread belongs to a pool of two threads.
+fn of_two() -> Option<usize> {
+    rayon::current_thread_index().filter(|_| rayon::current_num_threads() == 2)
+}
+
+/// Returns the share of the work for the first `left` of `threads` threads, from 0 to 1. The calling thread is the first of
+/// these threads.
+pub fn share(left: usize, threads: usize) -> f32 {
+    let of = |ratio: f32| ratio / (1.0 + ratio);
+    match FORCED.load(Relaxed) {
+        0 => match of_two().filter(|_| threads == 2) {
+            Some(0) => of(f32::from_bits(RATIO.load(Relaxed))),
+            Some(_) => of(1.0 / f32::from_bits(RATIO.load(Relaxed))),
+            None => left as f32 / threads as f32,
+        },
+        forced if f32::from_bits(forced).is_nan() => {
+            static CALLS: AtomicU32 = AtomicU32::new(0);
+            let hash = CALLS.fetch_add(1, Relaxed).wrapping_mul(0x9e37_79b9);
+            of(MOST.powf((hash >> 8) as f32 / (1 << 23) as f32 - 1.0))
+        }
+        forced => of(f32::from_bits(forced)),
+    }
+}
+
+/// Returns how many of `len` units of work the first `left` of `threads` threads get: at least one, and at most all but one,
+/// if there are at least two units.
+pub fn cut(len: usize, left: usize, threads: usize) -> usize {
+    let even = FORCED.load(Relaxed) == 0 && (threads != 2 || of_two().is_none());
+    let at = if even { len * left / threads } else { (len as f32 * share(left, threads)).round() as usize };
+    at.clamp(len.min(1), len.saturating_sub(1).max(len.min(1)))
+}
+
+/// Returns the maximum number of `len` units that one of `threads` threads gets.
+pub fn most(len: usize, threads: usize) -> usize {
+    if threads == 2 { len - len / (1 + MOST as usize) } else { len.div_ceil(threads) }
+}
+
+/// Runs two closures as [`join`] does, and measures the speeds of the two threads: the first closure does `at` of `len` units
+/// of the work.
+pub fn join_measured<A: Send, B: Send>(
+    (at, len): (usize, usize),
+    a: impl FnOnce() -> A + Send,
+    b: impl FnOnce() -> B + Send,
+) -> (A, B) {
+    let Some(own) = of_two() else { return join(a, b) };
+    let clock = || (rayon::current_thread_index(), Instant::now());
+    let ((x, left), (y, right)) = join(
+        || {
+            let (_, begun) = clock();
+            (a(), begun.elapsed())
+        },
+        || {
+            let (thread, begun) = clock();
+            (b(), (begun.elapsed(), thread))
+        },
+    );
+    let (right, other) = right;
+    if other.is_some_and(|other| other != own) && left.min(right) >= MEASURED && at > 0 && at < len {
+        let faster = at as f32 * right.as_secs_f32() / ((len - at) as f32 * left.as_secs_f32());
+        measured(if own == 0 { faster } else { 1.0 / faster });
+    }
+    (x, y)
+}
+
+/// Changes the ratio of the speeds towards a measured one, half of the way on a logarithmic scale.
+fn measured(ratio: f32) {
+    let next = (f32::from_bits(RATIO.load(Relaxed)) * ratio).sqrt();
+    if next.is_finite() {
+        RATIO.store(next.clamp(1.0 / MOST, MOST).to_bits(), Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_slower_thread_gets_less_work_and_a_wrong_measure_is_forgotten() {
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(2).build().unwrap();
+        let work = |units: usize| std::thread::sleep(Duration::from_micros(units as u64));
+        // The second part takes three times as long per unit; the thread that runs the first part may be either.
+        let at = || pool.install(|| (cut(8000, 1, 2), rayon::current_thread_index().unwrap()));
+        let mut last = at();
+        for _ in 0..30 {
+            pool.install(|| {
+                let at = cut(8000, 1, 2);
+                let slow = |first: bool| rayon::current_thread_index() == Some(1) && first;
+                let time = |units: usize| work(if slow(true) { 3 * units } else { units });
+                join_measured((at, 8000), || time(at), || time(8000 - at));
+            });
+            last = at();
+        }
+        let of_first = if last.1 == 0 { last.0 } else { 8000 - last.0 };
+        assert!(
+            (5200..6800).contains(&of_first),
+            "{of_first} of 8000 for a thread that is three times as fast"
+        );
+        measured(0.01);
+        for _ in 0..10 {
+            measured(1.0);
+        }
+        let ratio = f32::from_bits(RATIO.load(Relaxed));
+        assert!((0.99..1.01).contains(&ratio), "{ratio}");
+        assert_eq!([cut(10, 1, 3), cut(10, 2, 3), cut(1, 1, 2), cut(0, 1, 2), cut(2, 1, 7)], [3, 6, 1, 0, 1]);
+    }
+}
