@@ -55,12 +55,14 @@ pub(crate) fn config(folder: &Path) -> PathBuf {
 
 /// Checks that a file of a run folder is no pipe: the opening of a pipe would wait. A missing file is no error here.
 pub(crate) fn check_file(path: &Path) -> Outcome<()> {
-    match fs::metadata(path) {
-        Ok(about) if !about.is_file() => {
-            bad(format!("{}: expected a file, got a folder, a pipe or a device", path.display()))
-        }
-        _ => Ok(()),
-    }
+    let got = match fs::metadata(path) {
+        Ok(about) if about.is_file() => return Ok(()),
+        Ok(about) if about.is_dir() => "a folder",
+        Ok(_) => "a pipe or a device",
+        Err(_) if path.is_symlink() => "a symbolic link to a file that is not there",
+        Err(_) => return Ok(()),
+    };
+    bad(format!("{}: expected a file, got {got}: remove or rename it", path.display()))
 }
 
 /// Loads the config of a run folder.
@@ -175,6 +177,8 @@ impl Folder {
         for at in written.chain([path.join(".last.ckpt.lock")]) {
             check_plain(&at).map_err(io)?;
         }
+        // A checkpoint may be a link: a resumed training replaces the file at its end.
+        [last(&path), best(&path)].iter().try_for_each(|at| check_file(at))?;
         match lock.try_lock() {
             Ok(()) => Ok(Self { path, _lock: lock, created }),
             Err(TryLockError::WouldBlock) => bad(format!(

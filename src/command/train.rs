@@ -72,6 +72,7 @@ impl Train {
         let mut config = match &self.resume {
             Some(folder) if run::several(folder) => self.wanted.over(file::resumed(folder)?)?,
             Some(folder) if !run::last(folder).is_file() => {
+                run::check_file(&run::last(folder))?;
                 let name = folder.display();
                 let got = match run::is_run(folder) {
                     true => format!("none: nothing was saved yet; --run {name} --overwrite begins anew"),
