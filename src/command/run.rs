@@ -75,12 +75,12 @@ pub(crate) fn load_config(folder: &Path) -> Outcome<Config> {
 /// Returns the path of a checkpoint: the given file, or the best checkpoint in the given run folder.
 pub(crate) fn checkpoint(path: &Path) -> Outcome<PathBuf> {
     // While a training has not ended, there may be no best.ckpt; last.ckpt also contains the best parameters.
-    let found = match path.is_dir() {
-        true => [best(path), last(path)].into_iter().find(|path| path.is_file()),
-        false => path.is_file().then(|| path.to_owned()),
-    };
-    if let Some(found) = found {
-        return Ok(found);
+    let names = if path.is_dir() { vec![best(path), last(path)] } else { vec![path.to_owned()] };
+    for found in names {
+        check_file(&found)?;
+        if found.is_file() {
+            return Ok(found);
+        }
     }
     let name = path.display();
     bad(match path.is_dir() {
