@@ -43,6 +43,8 @@ pub(crate) struct TrainingResult {
     /// The model of the best epoch, as in best.ckpt; `None` if no epoch has ended.
     best: Option<Checkpoint>,
     profile: Option<Profile>,
+    /// Whether nothing was trained, and all files of the run were already written.
+    settled: bool,
 }
 
 /// The data from which the scores and the report are computed after the training.
@@ -124,20 +126,28 @@ impl Training<'_> {
             };
             trainer.resume(&last).map_err(anew).usage()?;
             trainer.check_data(&**train, &**dev).map_err(anew).usage()?;
-            // best.ckpt is removed, since the resumed training may find a better epoch; last.ckpt also contains the best
-            // parameters.
-            std::fs::remove_file(run::best(folder.path())).ok();
         } else {
             // An earlier run in the folder is removed only if this training can begin.
             trainer.check_data(&**train, &**dev).inspect_err(|_| folder.abandon())?;
             folder.clear()?;
         }
-        folder.write("config.toml", &config.commented())?;
-        let log = Rc::new(RefCell::new((Log::begin(folder, trainer.history(), &config.to_toml())?, None)));
+        let names = [run::best(folder.path()), folder.path().join("report.html")];
+        let at = trainer.position();
+        let is_over = at.epoch >= epochs || (1..=at.since_best).contains(&config.training.patience);
+        let settled = resumes && is_over && names.iter().all(|path| path.is_file());
+        let log = if settled {
+            None
+        } else {
+            // The resumed training may find a better epoch; last.ckpt also contains the best parameters.
+            names.iter().for_each(|path| drop(std::fs::remove_file(path)));
+            folder.write("config.toml", &config.commented())?;
+            Some(Log::begin(folder, trainer.history(), &config.to_toml())?)
+        };
+        let log = Rc::new(RefCell::new((log, None)));
         let to = log.clone();
         trainer = trainer.on_epoch(move |epoch| {
             let mut to = to.borrow_mut();
-            match to.0.epoch(epoch) {
+            match to.0.as_mut().map_or(Ok(()), |log| log.epoch(epoch)) {
                 Ok(()) => ControlFlow::Continue(()),
                 // If the log cannot be written, for example because the disk is full, the training ends after its checkpoint
                 // is saved.
@@ -169,12 +179,13 @@ impl Training<'_> {
         let kept = |best: unpadded::Result<Option<Checkpoint>>| {
             let Some(best) = best? else { return Ok(None) };
             let best = finished(best, &**dev)?;
-            best.save(run::best(folder.path())).map(|()| Some(best))
+            let saved = if settled { Ok(()) } else { best.save(run::best(folder.path())) };
+            saved.map(|()| Some(best))
         };
         if report.ended == StopReason::Interrupted {
             // The best checkpoint is saved before MPI is closed, since closing may block until `mpirun` kills this process.
             let best = kept(best)?;
-            return Ok(TrainingResult { report, best, profile });
+            return Ok(TrainingResult { report, best, profile, settled });
         }
         // The process leaves the world of processes here, so that the other processes end without waiting for the report.
         drop((trainer, world.take()));
@@ -182,7 +193,7 @@ impl Training<'_> {
             return Err(format!("metrics of `{}`: {e}", folder.path().display()).into());
         }
         let best = kept(best)?;
-        Ok(TrainingResult { report, best, profile })
+        Ok(TrainingResult { report, best, profile, settled })
     }
 
     /// Adds the settings that differ from the checkpoint, and the commands that train with them, to an error of a resume.
@@ -211,7 +222,8 @@ impl Training<'_> {
     /// Scores the model of the best epoch on the test set, if there is a test set, and writes the report.
     pub(crate) fn finish(&self, fitted: TrainingResult, scoring: Scoring) -> Outcome<ScoredTraining> {
         let Self { config, folder, .. } = *self;
-        let TrainingResult { report, best, profile } = fitted;
+        let TrainingResult { report, best, profile, settled } = fitted;
+        let write = |name, text: String| if settled { Ok(()) } else { folder.write(name, &text) };
         let Scoring { name, metric, unit, test, lengths, held_out, .. } = scoring;
         let Some(best) = best else {
             let run = folder.path().display();
@@ -230,7 +242,7 @@ impl Training<'_> {
                 match unpadded::recipes::scores(&config, &model) {
                     Ok(scored) => {
                         let object = show::object(&path, &scored);
-                        folder.write("test.json", &format!("{object}\n"))?;
+                        write("test.json", format!("{object}\n"))?;
                         Some((scored, object))
                     }
                     // The training itself has succeeded, so its results are written before the error in scoring the test set
@@ -260,7 +272,7 @@ impl Training<'_> {
             profile: profile.as_ref(),
         };
         let page = findings.page()?;
-        folder.write("report.html", &report::html(&page))?;
+        write("report.html", report::html(&page))?;
         let held_out = held_out.cases;
         Ok(ScoredTraining { report, model, name, metric, unit, value, held_out, tested, untested })
     }
