@@ -92,13 +92,8 @@ pub(crate) fn checkpoint(path: &Path) -> Outcome<PathBuf> {
     })
 }
 
-/// Returns the first path `runs/<task>-<number>` that does not exist yet.
-pub(crate) fn free(config: &Config) -> PathBuf {
-    free_of(config.run.task.name())
-}
-
 /// Returns the first path `runs/<of>-<number>` that does not exist yet.
-pub(crate) fn free_of(of: &str) -> PathBuf {
+pub(crate) fn free(of: &str) -> PathBuf {
     let name = |number: u64| Path::new(RUNS).join(format!("{of}-{number}"));
     (1..).map(name).find(|path| !path.exists()).unwrap_or_else(|| name(0))
 }

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
-use super::outcome::{Outcome, UsageError, bad};
+use super::outcome::{Outcome, UsageError, bad, word};
 use super::{run, terminal};
 use unpadded::checkpoint::Checkpoint;
 use unpadded::recipes::Model;
@@ -47,7 +47,7 @@ fn members(path: &Path) -> Outcome<Vec<PathBuf>> {
     if !run::several(path) {
         return Ok(vec![path.to_owned()]);
     }
-    let name = path.display();
+    let name = word(path);
     if path.join(run::TRIALS).is_file() {
         return bad(format!(
             "--ensemble {name}: expected runs, got a folder of `tune`: name the trials to join"

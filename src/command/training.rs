@@ -12,7 +12,7 @@ use std::time::Instant;
 use serde_json::Value;
 
 use super::findings::Findings;
-use super::outcome::{Outcome, UsageError, bad};
+use super::outcome::{Outcome, UsageError, bad, word};
 use super::run::{self, Folder, Log};
 use super::{memory, ranks, report, scores as show};
 use unpadded::checkpoint::Checkpoint;
@@ -208,14 +208,14 @@ impl Training<'_> {
             let before = saved.as_ref().map_or_else(|| now.clone(), |saved| value(saved, &key));
             if now != before {
                 e = e.noted(format!("`{key}` was {before}, and is {now}"));
-                // No flag removes a setting. Inside the quotation marks of a shell, `'` ends the text.
+                // No flag removes a setting.
                 if let Some(now) = self.config.get(&key) {
-                    flags += &format!(" --set '{key}={}'", now.to_string().replace('\'', r"'\''"));
+                    flags += &format!(" --set {}", word(format!("{key}={now}")));
                 }
             }
         }
-        let (config, run) = (run::config(path), path.display());
-        e.noted(format!("`unpadded train {}{flags} --run NEW` trains anew", config.display()))
+        let (config, run) = (word(run::config(path)), word(path));
+        e.noted(format!("`unpadded train {config}{flags} --run NEW` trains anew"))
             .noted(format!("`unpadded train --from {run} --run NEW` starts from the trained model"))
     }
 
@@ -248,7 +248,7 @@ impl Training<'_> {
                     // The training itself has succeeded, so its results are written before the error in scoring the test set
                     // is reported.
                     Err(e) => {
-                        let run = folder.path().display();
+                        let (run, path) = (word(folder.path()), word(path));
                         untested = Some(e.noted(format!(
                             "the run is saved: `unpadded eval {run} {path}` computes the test scores later"
                         )));
@@ -271,8 +271,7 @@ impl Training<'_> {
             held_out: &held_out,
             profile: profile.as_ref(),
         };
-        let page = findings.page()?;
-        write("report.html", report::html(&page))?;
+        write("report.html", report::html(&findings.page()?))?;
         let held_out = held_out.cases;
         Ok(ScoredTraining { report, model, name, metric, unit, value, held_out, tested, untested })
     }
@@ -290,7 +289,7 @@ pub(crate) fn check_new(path: &Path, overwrite: bool) -> Outcome<()> {
     if run::is_new(path) {
         return Ok(());
     }
-    let name = path.display();
+    let name = word(path);
     if !run::is_run(path) {
         let expected = "expected a new or empty folder, or with --overwrite a run folder";
         return bad(match run::several(path) {
