@@ -292,9 +292,10 @@ pub(crate) fn check_new(path: &Path, overwrite: bool) -> Outcome<()> {
     let name = word(path);
     if !run::is_run(path) {
         let expected = "expected a new or empty folder, or with --overwrite a run folder";
+        let command = if path.join(run::TRIALS).is_file() { "tune" } else { "train" };
         return bad(match run::several(path) {
             true => format!(
-                "--run {name}: expected a new folder, got a folder of several runs; `--resume {name}` of the same command continues these runs"
+                "--run {name}: expected a new folder, got a folder of several runs; `unpadded {command} --resume {name}` continues these runs"
             ),
             false => format!("--run {name}: {expected}, got a folder with other files"),
         });
