@@ -208,6 +208,9 @@ impl Training<'_> {
             let before = saved.as_ref().map_or_else(|| now.clone(), |saved| value(saved, &key));
             if now != before {
                 e = e.noted(format!("`{key}` was {before}, and is {now}"));
+                if key == "decoding.threshold" {
+                    e = e.noted("`predict` and `eval` take `--set decoding.threshold=…` without a training");
+                }
                 // No flag removes a setting.
                 if let Some(now) = self.config.get(&key) {
                     flags += &format!(" --set {}", word(format!("{key}={now}")));

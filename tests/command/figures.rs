@@ -133,7 +133,7 @@ fn several_labels_are_scored_by_the_thresholds_of_the_model() {
     fs::write(&config, text).unwrap();
     place.refuses(
         &["train", "--resume", "each", "--epochs", "4"],
-        &["expected `threshold` \"per-label\", by which the best epoch so far was"],
+        &["expected `threshold` \"per-label\", by which the best epoch so far was", "`predict` and `eval`"],
     );
 }
 
