@@ -4,7 +4,7 @@ use std::path::Path;
 
 use toml::de::DeTable;
 
-use super::outcome::{Outcome, UsageError, bad, plain};
+use super::outcome::{Outcome, UsageError, bad, plain, word};
 use unpadded::recipes::{Config, Model, Task, Value};
 
 /// Loads the config of a run folder, to resume its training. An empty or truncated config is an error, since the training
@@ -21,7 +21,7 @@ pub(crate) fn resumed(folder: &Path) -> Outcome<Config> {
         true => tables.into_iter().find(|name| !written(name)).map(|name| format!("no table `[{name}]`")),
     };
     let Some(missing) = missing else { return Ok(config) };
-    let (name, folder) = (path.display(), folder.display());
+    let (name, folder) = (path.display(), word(folder));
     bad(format!(
         "{name}: expected the config that the training has written, got a config with {missing}; `unpadded inspect {folder}` \
          prints the config of the checkpoint"

@@ -29,6 +29,15 @@ pub(crate) fn bad<T>(message: impl Into<String>) -> Outcome<T> {
     Err(Box::new(BadInput(message.into())))
 }
 
+/// Returns a path or a setting as one word of a shell's command line, in quotes if needed.
+pub(crate) fn word(text: impl AsRef<std::path::Path>) -> String {
+    let text = text.as_ref().display().to_string();
+    match text.chars().all(|c| c.is_alphanumeric() || "-_./:=,+@%".contains(c)) {
+        true => text,
+        false => format!("'{}'", text.replace('\'', r"'\''")),
+    }
+}
+
 /// Checks that a new file can get the name `path`: nothing has this name yet, and the folder exists.
 pub(crate) fn fresh(path: &std::path::Path) -> Outcome<()> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty() && !folder.is_dir());

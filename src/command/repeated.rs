@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value};
 
-use super::outcome::{Ending, Outcome, UsageError, bad};
+use super::outcome::{Ending, Outcome, UsageError, bad, word};
 use super::run::{self, Folder};
 use super::scores::factor;
 use super::terminal::{self, Console};
@@ -77,14 +77,14 @@ impl RepeatedTraining {
                 "--folds {count}: expected no `data.dev` (`--dev`), since each fold is held out once, got `{dev}`"
             ));
         }
-        let path = path.unwrap_or_else(|| run::free(&config));
+        let path = path.unwrap_or_else(|| run::free(config.run.task.name()));
         Ok(Self { kind, count, config, path, ended: None, console })
     }
 
     /// Returns the repeated trainings in a folder where [`Self::run`] has begun. `config` is the config of the folder,
     /// changed by the flags.
     pub(crate) fn resumed(path: &Path, config: Config, console: Console) -> Outcome<Self> {
-        let name = path.display();
+        let name = word(path);
         let mut known = file::resumed(path)?;
         known.run.threads = config.run.threads;
         if known != config {
@@ -183,7 +183,7 @@ impl RepeatedTraining {
                 terminal::say(format!("{one} {number} of {} {several}: {name}", self.count));
             }
             let Some(figures) = self.train(&config, &name, prepared)? else {
-                terminal::say(format!("--resume {} continues the training", self.path.display()));
+                terminal::say(format!("--resume {} continues the training", word(&self.path)));
                 return Ok(Ending::Interrupted);
             };
             self.console.result(self.line(number, &config, &figures))?;
@@ -281,10 +281,11 @@ impl RepeatedTraining {
                 spread.count
             ))?;
         }
-        let (at, first) = (self.path.display(), ended.first().and_then(|of| of["run"].as_str()));
+        let first = ended.first().and_then(|of| of["run"].as_str()).unwrap_or_default();
         console.more(format!(
-            "\nask one:  unpadded predict {at}/{}\nask all:  unpadded predict --ensemble {at}",
-            first.unwrap_or_default()
+            "\nask one:  unpadded predict {}\nask all:  unpadded predict --ensemble {}",
+            word(self.path.join(first)),
+            word(&self.path)
         ))?;
         console.object(|| {
             let mut object = self.object(ended);

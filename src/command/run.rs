@@ -55,12 +55,14 @@ pub(crate) fn config(folder: &Path) -> PathBuf {
 
 /// Checks that a file of a run folder is no pipe: the opening of a pipe would wait. A missing file is no error here.
 pub(crate) fn check_file(path: &Path) -> Outcome<()> {
-    match fs::metadata(path) {
-        Ok(about) if !about.is_file() => {
-            bad(format!("{}: expected a file, got a folder, a pipe or a device", path.display()))
-        }
-        _ => Ok(()),
-    }
+    let got = match fs::metadata(path) {
+        Ok(about) if about.is_file() => return Ok(()),
+        Ok(about) if about.is_dir() => "a folder",
+        Ok(_) => "a pipe or a device",
+        Err(_) if path.is_symlink() => "a symbolic link to a file that is not there",
+        Err(_) => return Ok(()),
+    };
+    bad(format!("{}: expected a file, got {got}: remove or rename it", path.display()))
 }
 
 /// Loads the config of a run folder.
@@ -73,12 +75,12 @@ pub(crate) fn load_config(folder: &Path) -> Outcome<Config> {
 /// Returns the path of a checkpoint: the given file, or the best checkpoint in the given run folder.
 pub(crate) fn checkpoint(path: &Path) -> Outcome<PathBuf> {
     // While a training has not ended, there may be no best.ckpt; last.ckpt also contains the best parameters.
-    let found = match path.is_dir() {
-        true => [best(path), last(path)].into_iter().find(|path| path.is_file()),
-        false => path.is_file().then(|| path.to_owned()),
-    };
-    if let Some(found) = found {
-        return Ok(found);
+    let names = if path.is_dir() { vec![best(path), last(path)] } else { vec![path.to_owned()] };
+    for found in names {
+        check_file(&found)?;
+        if found.is_file() {
+            return Ok(found);
+        }
     }
     let name = path.display();
     bad(match path.is_dir() {
@@ -90,13 +92,8 @@ pub(crate) fn checkpoint(path: &Path) -> Outcome<PathBuf> {
     })
 }
 
-/// Returns the first path `runs/<task>-<number>` that does not exist yet.
-pub(crate) fn free(config: &Config) -> PathBuf {
-    free_of(config.run.task.name())
-}
-
 /// Returns the first path `runs/<of>-<number>` that does not exist yet.
-pub(crate) fn free_of(of: &str) -> PathBuf {
+pub(crate) fn free(of: &str) -> PathBuf {
     let name = |number: u64| Path::new(RUNS).join(format!("{of}-{number}"));
     (1..).map(name).find(|path| !path.exists()).unwrap_or_else(|| name(0))
 }
@@ -175,6 +172,8 @@ impl Folder {
         for at in written.chain([path.join(".last.ckpt.lock")]) {
             check_plain(&at).map_err(io)?;
         }
+        // A checkpoint may be a link: a resumed training replaces the file at its end.
+        [last(&path), best(&path)].iter().try_for_each(|at| check_file(at))?;
         match lock.try_lock() {
             Ok(()) => Ok(Self { path, _lock: lock, created }),
             Err(TryLockError::WouldBlock) => bad(format!(

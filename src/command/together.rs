@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
-use super::outcome::{Outcome, UsageError, bad};
+use super::outcome::{Outcome, UsageError, bad, word};
 use super::{run, terminal};
 use unpadded::checkpoint::Checkpoint;
 use unpadded::recipes::Model;
@@ -37,7 +37,7 @@ pub(crate) fn load(paths: &[PathBuf], threads: usize) -> Outcome<Model> {
 /// Returns whether a path is a checkpoint, a run folder or a folder of several runs, rather than a file of records.
 pub(crate) fn is_model(path: &Path) -> bool {
     match path.is_dir() {
-        true => run::several(path) || run::checkpoint(path).is_ok(),
+        true => run::several(path) || run::is_run(path),
         false => Checkpoint::load(path).is_ok(),
     }
 }
@@ -47,14 +47,14 @@ fn members(path: &Path) -> Outcome<Vec<PathBuf>> {
     if !run::several(path) {
         return Ok(vec![path.to_owned()]);
     }
-    let name = path.display();
+    let name = word(path);
     if path.join(run::TRIALS).is_file() {
         return bad(format!(
             "--ensemble {name}: expected runs, got a folder of `tune`: name the trials to join"
         ));
     }
-    let found: Vec<PathBuf> =
-        run::members(path)?.into_iter().filter(|run| run::checkpoint(run).is_ok()).collect();
+    let saved = |run: &PathBuf| run::best(run).exists() || run::last(run).exists();
+    let found: Vec<PathBuf> = run::members(path)?.into_iter().filter(saved).collect();
     terminal::say(format!(
         "--ensemble {name}: joins {} run{}",
         found.len(),

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use serde_json::Value;
 
-use super::outcome::{Ending, Outcome, UsageError, bad, said};
+use super::outcome::{Ending, Outcome, UsageError, bad, said, word};
 use super::repeated::{Kind, RepeatedTraining};
 use super::request::{Course, TrainingRequest};
 use super::run::{self, Folder};
@@ -72,7 +72,8 @@ impl Train {
         let mut config = match &self.resume {
             Some(folder) if run::several(folder) => self.wanted.over(file::resumed(folder)?)?,
             Some(folder) if !run::last(folder).is_file() => {
-                let name = folder.display();
+                run::check_file(&run::last(folder))?;
+                let name = word(folder);
                 let got = match run::is_run(folder) {
                     true => format!("none: nothing was saved yet; --run {name} --overwrite begins anew"),
                     false => "none".to_owned(),
@@ -157,7 +158,8 @@ impl Train {
             // Only rank 0 reports an interrupt: a nonzero exit code of another rank would make `mpirun` end rank 0.
             return Ok(Ending::Done);
         }
-        let path = self.resume.clone().or_else(|| self.run.clone()).unwrap_or_else(|| run::free(&config));
+        let path = self.resume.clone().or_else(|| self.run.clone());
+        let path = path.unwrap_or_else(|| run::free(config.run.task.name()));
         if self.resume.is_none() {
             check_new(&path, self.overwrite)?;
         }
@@ -185,7 +187,7 @@ impl Train {
         let (trainer, data, scoring) = parts(prepared);
         let fitted = training.fit(trainer, &data, config.training.epochs, world)?;
         if fitted.report.ended == StopReason::Interrupted {
-            terminal::say(format!("--resume {} continues the training", folder.path().display()));
+            terminal::say(format!("--resume {} continues the training", word(folder.path())));
             return Ok(Ending::Interrupted);
         }
         let finished = training.finish(fitted, scoring)?;
@@ -258,7 +260,7 @@ impl Train {
             ))?;
         }
         ranks::shares(report).map_or(Ok(()), |shares| console.more(shares))?;
-        let at = folder.display();
+        let at = word(folder);
         let ask = if model.task() == unpadded::recipes::Task::Lm { "generate" } else { "predict" };
         console.more(format!(
             "report:  {}\nask it:  unpadded {ask} {at}",

@@ -12,7 +12,7 @@ use std::time::Instant;
 use serde_json::Value;
 
 use super::findings::Findings;
-use super::outcome::{Outcome, UsageError, bad};
+use super::outcome::{Outcome, UsageError, bad, word};
 use super::run::{self, Folder, Log};
 use super::{memory, ranks, report, scores as show};
 use unpadded::checkpoint::Checkpoint;
@@ -43,6 +43,8 @@ pub(crate) struct TrainingResult {
     /// The model of the best epoch, as in best.ckpt; `None` if no epoch has ended.
     best: Option<Checkpoint>,
     profile: Option<Profile>,
+    /// Whether nothing was trained, and all files of the run were already written.
+    settled: bool,
 }
 
 /// The data from which the scores and the report are computed after the training.
@@ -124,20 +126,28 @@ impl Training<'_> {
             };
             trainer.resume(&last).map_err(anew).usage()?;
             trainer.check_data(&**train, &**dev).map_err(anew).usage()?;
-            // best.ckpt is removed, since the resumed training may find a better epoch; last.ckpt also contains the best
-            // parameters.
-            std::fs::remove_file(run::best(folder.path())).ok();
         } else {
             // An earlier run in the folder is removed only if this training can begin.
             trainer.check_data(&**train, &**dev).inspect_err(|_| folder.abandon())?;
             folder.clear()?;
         }
-        folder.write("config.toml", &config.commented())?;
-        let log = Rc::new(RefCell::new((Log::begin(folder, trainer.history(), &config.to_toml())?, None)));
+        let names = [run::best(folder.path()), folder.path().join("report.html")];
+        let at = trainer.position();
+        let is_over = at.epoch >= epochs || (1..=at.since_best).contains(&config.training.patience);
+        let settled = resumes && is_over && names.iter().all(|path| path.is_file());
+        let log = if settled {
+            None
+        } else {
+            // The resumed training may find a better epoch; last.ckpt also contains the best parameters.
+            names.iter().for_each(|path| drop(std::fs::remove_file(path)));
+            folder.write("config.toml", &config.commented())?;
+            Some(Log::begin(folder, trainer.history(), &config.to_toml())?)
+        };
+        let log = Rc::new(RefCell::new((log, None)));
         let to = log.clone();
         trainer = trainer.on_epoch(move |epoch| {
             let mut to = to.borrow_mut();
-            match to.0.epoch(epoch) {
+            match to.0.as_mut().map_or(Ok(()), |log| log.epoch(epoch)) {
                 Ok(()) => ControlFlow::Continue(()),
                 // If the log cannot be written, for example because the disk is full, the training ends after its checkpoint
                 // is saved.
@@ -169,12 +179,13 @@ impl Training<'_> {
         let kept = |best: unpadded::Result<Option<Checkpoint>>| {
             let Some(best) = best? else { return Ok(None) };
             let best = finished(best, &**dev)?;
-            best.save(run::best(folder.path())).map(|()| Some(best))
+            let saved = if settled { Ok(()) } else { best.save(run::best(folder.path())) };
+            saved.map(|()| Some(best))
         };
         if report.ended == StopReason::Interrupted {
             // The best checkpoint is saved before MPI is closed, since closing may block until `mpirun` kills this process.
             let best = kept(best)?;
-            return Ok(TrainingResult { report, best, profile });
+            return Ok(TrainingResult { report, best, profile, settled });
         }
         // The process leaves the world of processes here, so that the other processes end without waiting for the report.
         drop((trainer, world.take()));
@@ -182,7 +193,7 @@ impl Training<'_> {
             return Err(format!("metrics of `{}`: {e}", folder.path().display()).into());
         }
         let best = kept(best)?;
-        Ok(TrainingResult { report, best, profile })
+        Ok(TrainingResult { report, best, profile, settled })
     }
 
     /// Adds the settings that differ from the checkpoint, and the commands that train with them, to an error of a resume.
@@ -197,21 +208,25 @@ impl Training<'_> {
             let before = saved.as_ref().map_or_else(|| now.clone(), |saved| value(saved, &key));
             if now != before {
                 e = e.noted(format!("`{key}` was {before}, and is {now}"));
-                // No flag removes a setting. Inside the quotation marks of a shell, `'` ends the text.
+                if key == "decoding.threshold" {
+                    e = e.noted("`predict` and `eval` take `--set decoding.threshold=…` without a training");
+                }
+                // No flag removes a setting.
                 if let Some(now) = self.config.get(&key) {
-                    flags += &format!(" --set '{key}={}'", now.to_string().replace('\'', r"'\''"));
+                    flags += &format!(" --set {}", word(format!("{key}={now}")));
                 }
             }
         }
-        let (config, run) = (run::config(path), path.display());
-        e.noted(format!("`unpadded train {}{flags} --run NEW` trains anew", config.display()))
+        let (config, run) = (word(run::config(path)), word(path));
+        e.noted(format!("`unpadded train {config}{flags} --run NEW` trains anew"))
             .noted(format!("`unpadded train --from {run} --run NEW` starts from the trained model"))
     }
 
     /// Scores the model of the best epoch on the test set, if there is a test set, and writes the report.
     pub(crate) fn finish(&self, fitted: TrainingResult, scoring: Scoring) -> Outcome<ScoredTraining> {
         let Self { config, folder, .. } = *self;
-        let TrainingResult { report, best, profile } = fitted;
+        let TrainingResult { report, best, profile, settled } = fitted;
+        let write = |name, text: String| if settled { Ok(()) } else { folder.write(name, &text) };
         let Scoring { name, metric, unit, test, lengths, held_out, .. } = scoring;
         let Some(best) = best else {
             let run = folder.path().display();
@@ -230,13 +245,13 @@ impl Training<'_> {
                 match unpadded::recipes::scores(&config, &model) {
                     Ok(scored) => {
                         let object = show::object(&path, &scored);
-                        folder.write("test.json", &format!("{object}\n"))?;
+                        write("test.json", format!("{object}\n"))?;
                         Some((scored, object))
                     }
                     // The training itself has succeeded, so its results are written before the error in scoring the test set
                     // is reported.
                     Err(e) => {
-                        let run = folder.path().display();
+                        let (run, path) = (word(folder.path()), word(path));
                         untested = Some(e.noted(format!(
                             "the run is saved: `unpadded eval {run} {path}` computes the test scores later"
                         )));
@@ -259,8 +274,7 @@ impl Training<'_> {
             held_out: &held_out,
             profile: profile.as_ref(),
         };
-        let page = findings.page()?;
-        folder.write("report.html", &report::html(&page))?;
+        write("report.html", report::html(&findings.page()?))?;
         let held_out = held_out.cases;
         Ok(ScoredTraining { report, model, name, metric, unit, value, held_out, tested, untested })
     }
@@ -278,12 +292,13 @@ pub(crate) fn check_new(path: &Path, overwrite: bool) -> Outcome<()> {
     if run::is_new(path) {
         return Ok(());
     }
-    let name = path.display();
+    let name = word(path);
     if !run::is_run(path) {
         let expected = "expected a new or empty folder, or with --overwrite a run folder";
+        let command = if path.join(run::TRIALS).is_file() { "tune" } else { "train" };
         return bad(match run::several(path) {
             true => format!(
-                "--run {name}: expected a new folder, got a folder of several runs; `--resume {name}` of the same command continues these runs"
+                "--run {name}: expected a new folder, got a folder of several runs; `unpadded {command} --resume {name}` continues these runs"
             ),
             false => format!("--run {name}: {expected}, got a folder with other files"),
         });

@@ -19,7 +19,7 @@ pub(super) const THRESHOLD: &str = "threshold";
 const STEPS: usize = 400;
 const LARGEST: f64 = 10.0;
 /// The texts of a [`LabelThreshold`], for error messages.
-pub(crate) const EXPECTED: &str = "`per-label`, `one`, or a number above 0 and below 1";
+pub(crate) const EXPECTED: &str = "`per-label`, `one`, or a number above 0 and below 1 (rounded to f32)";
 
 /// How the threshold of a label's probability is chosen: a label is predicted if its probability reaches the threshold.
 #[derive(Debug, Clone, Copy, PartialEq)]

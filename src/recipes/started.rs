@@ -72,10 +72,8 @@ fn file(run: &str) -> Result<PathBuf> {
     let path = Path::new(run);
     let found = match path.is_dir() {
         // Until a training has ended, `last.ckpt` in the run folder also has the best parameters.
-        true => {
-            ["best.ckpt", "last.ckpt"].map(|name| path.join(name)).into_iter().find(|path| path.is_file())
-        }
-        false => path.is_file().then(|| path.to_owned()),
+        true => ["best.ckpt", "last.ckpt"].map(|name| path.join(name)).into_iter().find(|path| path.exists()),
+        false => path.exists().then(|| path.to_owned()),
     };
     found.ok_or_else(|| {
         let (expected, got) = match path.is_dir() {

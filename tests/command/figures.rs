@@ -133,7 +133,7 @@ fn several_labels_are_scored_by_the_thresholds_of_the_model() {
     fs::write(&config, text).unwrap();
     place.refuses(
         &["train", "--resume", "each", "--epochs", "4"],
-        &["expected `threshold` \"per-label\", by which the best epoch so far was"],
+        &["expected `threshold` \"per-label\", by which the best epoch so far was", "`predict` and `eval`"],
     );
 }
 
@@ -143,8 +143,11 @@ fn thresholds_are_checked_and_belong_to_several_labels() {
     place.write("reviews.tsv", &super::reviews());
     let of = ["train", "--train", "reviews.tsv", "--epochs", "1", "--run", "run"];
     for (value, expected) in [
-        ("1", "expected `per-label`, `one`, or a number above 0 and below 1, got 1"),
-        ("some", "expected `per-label`, `one`, or a number above 0 and below 1, got \"some\""),
+        ("1", "expected `per-label`, `one`, or a number above 0 and below 1 (rounded to f32), got 1"),
+        (
+            "some",
+            "expected `per-label`, `one`, or a number above 0 and below 1 (rounded to f32), got \"some\"",
+        ),
         ("0.5", "decoding.threshold: expected none unless `data.target` is `labels`, got 0.5"),
     ] {
         place.refuses(&with(&of, &["--set", &format!("decoding.threshold={value}")]), &[expected]);

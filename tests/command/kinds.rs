@@ -265,9 +265,7 @@ fn every_optimizer_schedule_and_average_trains_and_is_resumed() {
                 "learning-rate schedule: expected the schedule of the model being built for the ",
                 "the rate would change from ",
                 "`training.epochs` was 1, and is 2",
-                &format!(
-                    "`unpadded train {run}/config.toml --set 'training.epochs=2' --run NEW` trains anew"
-                ),
+                &format!("`unpadded train {run}/config.toml --set training.epochs=2 --run NEW` trains anew"),
                 &format!("`unpadded train --from {run} --run NEW` starts"),
             ] {
                 assert!(said.contains(part), "{said}");

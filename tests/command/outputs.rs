@@ -136,12 +136,14 @@ fn no_file_of_a_run_is_written_through_a_link_or_a_pipe() {
     link(&place.0.join("new/.lock"));
     let train = ["train", "--train", "reviews.csv", "--run", "new"];
     assert!(refused_at_once(&place, &train).contains("a symbolic link"));
-    for (name, arguments) in [("config.toml", &resume[..]), ("metrics.jsonl", &["report", "run"])] {
+    let read = [("config.toml", &resume[..]), ("metrics.jsonl", &["report", "run"]), ("last.ckpt", &anew)];
+    let best = [&anew[..], &["predict", "run"], &["predict", "run/best.ckpt"], &["train", "--from", "run"]];
+    for (name, arguments) in read.into_iter().chain(best.map(|arguments| ("best.ckpt", arguments))) {
         let (at, kept) = (place.0.join("run").join(name), place.0.join("kept"));
         fs::rename(&at, &kept).unwrap();
         pipe(&at);
         let said = refused_at_once(&place, arguments);
-        assert!(said.contains(name) && said.contains("a pipe or a device"), "{said}");
+        assert!(said.contains(name) && said.contains("or a device"), "{said}");
         fs::remove_file(&at).unwrap();
         fs::rename(&kept, &at).unwrap();
     }

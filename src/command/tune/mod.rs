@@ -13,7 +13,7 @@ use serde_json::Value;
 
 use self::schedule::{Step, next, rungs};
 use self::state::{State, Trial};
-use super::outcome::{Ending, Outcome, UsageError, bad, plain};
+use super::outcome::{Ending, Outcome, UsageError, bad, plain, word};
 use super::request::{Course, TrainingRequest};
 use super::run::{self, Folder};
 use super::scores::{Table, factor};
@@ -141,7 +141,7 @@ impl Tune {
             let interrupted = search.train(at, rung)?;
             search.save()?;
             if interrupted {
-                terminal::say(format!("tune --resume {} continues the search", folder.path().display()));
+                terminal::say(format!("tune --resume {} continues the search", word(folder.path())));
                 return Ok(Ending::Interrupted);
             }
         }
@@ -180,15 +180,16 @@ impl Tune {
                     }
                     None => Space::of(&config).usage()?.without(|name| self.wanted.sets(name)),
                 };
-                let path = self.run.clone().unwrap_or_else(|| run::free_of("tune"));
+                let path = self.run.clone().unwrap_or_else(|| run::free("tune"));
                 (config, space, path)
             }
         };
         if let Some(test) = self.test.as_ref().or(config.data.test.as_ref()) {
             return bad(format!(
                 "test set: expected none while settings are searched, got `{test}`: the test set must not choose settings; \
-                 `unpadded train {}/best.toml --test {test}` scores it at the end",
-                path.display()
+                 `unpadded train {} --test {}` scores it at the end",
+                word(path.join("best.toml")),
+                word(test)
             ));
         }
         Ok((config, space, path))
@@ -330,7 +331,7 @@ impl Search<'_> {
             let advice = match failed {
                 Some(why) => format!("trials failed: {why}"),
                 None => {
-                    format!("`unpadded tune --resume {} --budget` with a longer time continues", at.display())
+                    format!("`unpadded tune --resume {} --budget` with a longer time continues", word(at))
                 }
             };
             return Err(format!(
@@ -355,18 +356,15 @@ impl Search<'_> {
         self.table(&ranked)?.print(console)?;
         console.more("")?;
         console.result(format!("best: {said}"))?;
-        let (name, folder) = (at.display(), at.join(best.name()));
+        let (toml, folder) = (word(at.join("best.toml")), at.join(best.name()));
+        let trial = word(&folder);
         if best.epochs < epochs && best.rungs < state.rungs.len() {
             console.more(format!(
-                "the best trial trained {} of {epochs} epochs: `unpadded train --resume {}` trains the remaining epochs",
-                best.epochs,
-                folder.display()
+                "the best trial trained {} of {epochs} epochs: `unpadded train --resume {trial}` trains the remaining epochs",
+                best.epochs
             ))?;
         }
-        console.more(format!(
-            "train it: unpadded train {name}/best.toml\nask it:   unpadded predict {}",
-            folder.display()
-        ))?;
+        console.more(format!("train it: unpadded train {toml}\nask it:   unpadded predict {trial}"))?;
         let percent = factor(state.unit);
         console.object(|| {
             let path = |path: &Path| Value::from(path.to_string_lossy());

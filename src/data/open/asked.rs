@@ -71,13 +71,8 @@ impl AnswerPlan {
     }
 
     /// The plan for plain text: each line is a text.
-    fn plain() -> Self {
+    pub(super) fn plain() -> Self {
         Self { blank: true, ..Self::each(|line| Ok((!line.trim().is_empty()).then(|| line.to_owned()))) }
-    }
-
-    /// The plan for an empty file.
-    pub(super) fn nothing() -> Self {
-        Self::each(|_| Ok(None))
     }
 
     /// The plan for a LIBSVM file of rows of features; blank lines and comments are not rows.

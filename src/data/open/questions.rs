@@ -10,7 +10,7 @@ use super::guess::Task;
 use super::options::{FileFormat, ReadOptions};
 #[cfg(feature = "parquet")]
 use super::parquet;
-use super::paths::{PathContent, find, prepared_as};
+use super::paths::{PathContent, by_ending, find, prepared_as};
 use crate::data::conll::SentenceWords;
 use crate::data::lines::{Lines, Reason, count_parsed};
 use crate::data::records::{OneLine, Parser};
@@ -146,9 +146,11 @@ impl Questions {
         options.format = options.format.filter(|format| !folders.contains(format));
         let opened = match asking {
             _ if is_blank(&file)? => {
-                let notes = vec!["an empty file, which has no records".to_owned()];
+                let notes = vec!["a file without text".to_owned()];
                 options = ReadOptions { notes, ..ReadOptions::new() };
-                AnswerPlan::nothing()
+                // A blank line is a record of plain text only.
+                let blank = asking != QuestionKind::Row && by_ending(&file.name()).is_none();
+                AnswerPlan { blank, ..AnswerPlan::plain() }
             }
             QuestionKind::Row => AnswerPlan::rows(),
             QuestionKind::Words => AnswerPlan::words(&file, &mut options)?,

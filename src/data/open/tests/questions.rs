@@ -324,13 +324,19 @@ fn fields_are_added_by_the_same_names_in_all_lines() {
 
 #[test]
 fn files_without_records_are_answered_by_what_they_have() {
+    let trained = noted(r#"{"text":"review"}"#);
+    let (_, asked) = read("\n \n", "lines", QuestionKind::Text, &trained);
+    assert_eq!(asked, ["1: ", "2: "]);
+    // A line of very many words that could be tags has no columns.
+    let many = "B-X ".repeat(2000) + "\nB-X\n";
+    assert_eq!(read(&many, "lines", QuestionKind::Words, &ReadOptions::new()).1.len(), 2);
     for name in ["a.csv", "a.jsonl", "a.conll", "a.tsv"] {
         for (text, asking) in
             [("", QuestionKind::Text), ("\n\n", QuestionKind::Words), ("", QuestionKind::Source)]
         {
             let trained = noted(r#"{"text":"review","source":"en"}"#);
             let [said, found] = read_as(text.as_bytes(), name, asking, &trained, &["label"]);
-            assert_eq!((&said[..], &found[..]), ("an empty file, which has no records", text));
+            assert_eq!((&said[..], &found[..]), ("a file without text", text));
         }
     }
     let trained = noted(r#"{"text":"review"}"#);
