@@ -31,7 +31,7 @@ fn main() {
         let b = Array2::from_shape_fn((k, n), |(i, j)| ((i * 31 + j * 7) % 17) as f32 * 0.1 - 0.8);
         let (mut packed, mut rounded) = (PackedMatrix::new(), RoundedRows::default());
         let Some(slice) = b.as_slice() else { return };
-        packed.pack(View::new(slice, k, n), Transpose::No);
+        packed.pack(View::new(slice, k, n), Transpose::No, 1);
         for rows in [1, 2, 4, 6, 8, 32, 64, 512] {
             let a = Array2::from_shape_fn((rows, k), |(i, j)| ((i * 13 + j * 3) % 11) as f32 * 0.1 - 0.5);
             let mut c = Array2::<f32>::zeros((rows, n));

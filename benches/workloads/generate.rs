@@ -85,7 +85,7 @@ pub(crate) fn session() -> Outcome<()> {
     let weights = Array2::from_shape_fn((WIDTH, 4 * WIDTH), |(i, j)| number(i, j));
     let packed = [(); 2].map(|()| {
         let mut packed = PackedMatrix::new();
-        packed.pack(View::new(weights.as_slice().unwrap_or(&[]), WIDTH, 4 * WIDTH), Transpose::No);
+        packed.pack(View::new(weights.as_slice().unwrap_or(&[]), WIDTH, 4 * WIDTH), Transpose::No, 1);
         packed
     });
     let mut out = vec![0.0f32; 4 * WIDTH];

@@ -94,8 +94,8 @@ pub fn attention<T: Float>(
         if scores.seen(&(0..n), &keys).is_empty() {
             continue;
         }
-        room.keys.pack(k.rows_range(keys.start, keys.end), Transpose::Yes);
-        room.values.pack(v.rows_range(keys.start, keys.end), Transpose::No);
+        room.keys.pack(k.rows_range(keys.start, keys.end), Transpose::Yes, 1);
+        room.values.pack(v.rows_range(keys.start, keys.end), Transpose::No, 1);
         for queries in tiles(n, QUERIES) {
             if scores.seen(&queries, &keys).is_empty() {
                 continue;
@@ -196,12 +196,12 @@ pub fn attention_backward<T: Float>(
         dv_tile.fill(T::ZERO);
         let part = k.rows_range(keys.start, keys.end);
         if !scores.seen(&(0..n), &keys).is_empty() {
-            room.keys.pack(part, Transpose::Yes);
+            room.keys.pack(part, Transpose::Yes, 1);
             if of_scores {
-                room.values.pack(v.rows_range(keys.start, keys.end), Transpose::Yes);
+                room.values.pack(v.rows_range(keys.start, keys.end), Transpose::Yes, 1);
             }
             if dq.is_some() {
-                room.rows.pack(part, Transpose::No);
+                room.rows.pack(part, Transpose::No, 1);
             }
         }
         for queries in tiles(n, QUERIES) {
@@ -222,7 +222,7 @@ pub fn attention_backward<T: Float>(
                 log_sums,
             });
             if let (true, Some(dout)) = (dv.is_some(), dout) {
-                room.weights.pack(tile.as_view(), Transpose::No);
+                room.weights.pack(tile.as_view(), Transpose::No, 1);
                 let turned = turn(dout, &mut room.turned);
                 product(turned, &room.weights, ViewMut::new(dv_tile, e, len), Assign::Add, &mut room.rounded);
             }
@@ -249,7 +249,7 @@ pub fn attention_backward<T: Float>(
             }
             sweep(Scale { x: tile.reborrow(), by: scores.scale });
             if dk.is_some() {
-                room.weights.pack(tile.as_view(), Transpose::No);
+                room.weights.pack(tile.as_view(), Transpose::No, 1);
                 let turned = turn(q, &mut room.turned);
                 product(turned, &room.weights, ViewMut::new(dk_tile, d, len), Assign::Add, &mut room.rounded);
             }

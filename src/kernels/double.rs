@@ -13,7 +13,9 @@ use super::gradient::{SUM_ROWS, bias_gradient, divided};
 use super::path::ProductEngine;
 use super::picked::RowSource;
 use super::product::checked;
-use super::products::{GradientRoom, Gradients, LeftMatrix, PackedMatrix, Products, RoundedRows, Transpose};
+use super::products::{
+    GradientRoom, Gradients, LeftMatrix, PackedMatrix, Place, Products, RoundedRows, Transpose,
+};
 use super::view::{View, ViewMut};
 
 /// The minimum number of columns of the result per thread.
@@ -42,8 +44,8 @@ impl Products for f64 {
         a
     }
 
-    fn put(packed: &mut PackedMatrix<f64>, b: View<'_, f64>, transpose: Transpose, at: (usize, usize)) {
-        self::put(packed, b, transpose, at);
+    fn put(to: &mut PackedMatrix<f64>, b: View<'_, f64>, transpose: Transpose, at: Place, _: usize) {
+        self::put(to, b, transpose, at);
     }
 
     fn product(

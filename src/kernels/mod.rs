@@ -30,6 +30,7 @@ mod int8;
 pub mod lstm;
 pub mod math;
 pub mod norm;
+mod panels;
 pub mod path;
 pub mod peak;
 mod picked;

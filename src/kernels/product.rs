@@ -16,7 +16,7 @@ use super::fork::join;
 #[cfg(test)]
 use super::path::Path;
 use super::path::{MatrixUnit, ProductEngine};
-use super::products::{LeftMatrix, PackedMatrix, RoundedRows, Transpose};
+use super::products::{LeftMatrix, PackedMatrix, Place, RoundedRows, Transpose};
 use super::tile::{MAX_LANES, Size, Tile};
 use super::view::{View, ViewMut};
 
@@ -91,11 +91,11 @@ impl<T: Float> PackedMatrix<T> {
             + ALIGNMENT
     }
 
-    /// Replaces the packed matrix by `b`, or by the transpose of `b`; reuses the allocation.
-    pub fn pack(&mut self, b: View<'_, T>, transpose: Transpose) {
+    /// Replaces the packed matrix by `b`, or by the transpose of `b`, on up to `threads` threads; reuses the allocation.
+    pub fn pack(&mut self, b: View<'_, T>, transpose: Transpose, threads: usize) {
         let (k, n) = transpose.shape((b.rows(), b.width()));
         self.resize(k, n);
-        self.put(b, transpose, (0, 0));
+        self.put(b, transpose, (0, 0), threads);
     }
 
     /// Sets the shape of the packed matrix to K × N, before [`Self::put`] fills the matrix. The method reuses the
@@ -115,15 +115,15 @@ impl<T: Float> PackedMatrix<T> {
         T::clear_ends(self);
     }
 
-    /// Copies `b`, or the transpose of `b`, into the packed matrix, from row `row` and column `column` on. A matrix that
-    /// consists of several blocks is thus packed block by block.
+    /// Copies `b`, or the transpose of `b`, into the packed matrix, from the row and the column `at` on. A matrix that
+    /// consists of several blocks is thus packed block by block. Up to `threads` threads of rayon's pool divide the panels.
     ///
     /// # Panics
     /// If `b` reaches beyond the packed matrix.
-    pub fn put(&mut self, b: View<'_, T>, transpose: Transpose, (row, column): (usize, usize)) {
+    pub fn put(&mut self, b: View<'_, T>, transpose: Transpose, at: Place, threads: usize) {
         let (rows, columns) = transpose.shape((b.rows(), b.width()));
-        assert!(row + rows <= self.k && column + columns <= self.n, "a part of a matrix to pack");
-        T::put(self, b, transpose, (row, column));
+        assert!(at.0 + rows <= self.k && at.1 + columns <= self.n, "a part of a matrix to pack");
+        T::put(self, b, transpose, at, threads);
     }
 
     /// Returns the number of rows K of the matrix, which is the length of every sum.
@@ -168,57 +168,11 @@ impl<T: Float> PackedMatrix<T> {
     }
 }
 
-/// Implements [`PackedMatrix::put`] for f32: copies the matrix into panels. The caller has checked that the copied part fits
-/// into the packed matrix.
-pub(super) fn put_in_panels(
-    packed: &mut PackedMatrix<f32>,
-    b: View<'_, f32>,
-    transpose: Transpose,
-    (row, column): (usize, usize),
-) {
-    let (k, n, width) = (packed.k, packed.n, packed.width);
-    let (rows, columns) = transpose.shape((b.rows(), b.width()));
-    let data = &mut packed.numbers_mut()[..n.div_ceil(width) * width * k];
-    for (p, panel) in data.chunks_exact_mut((width * k).max(1)).enumerate() {
-        let first = p * width;
-        let (from, to) = (first.max(column), (first + width).min(column + columns));
-        if from >= to {
-            continue;
-        }
-        let panel = &mut panel[row * width..(row + rows) * width];
-        match transpose {
-            Transpose::No => {
-                for (to_row, row) in panel.chunks_exact_mut(width).zip(b.iter()) {
-                    to_row[from - first..to - first].copy_from_slice(&row[from - column..to - column]);
-                }
-            }
-            Transpose::Yes => {
-                pack_transposed(b.rows_range(from - column, to - column), panel, (width, from - first));
-            }
-        }
-    }
-}
-
 /// Returns the index of the first element at the start of a cache line; the slice must have a spare line.
 pub(super) fn aligned<T>(data: &[T]) -> usize {
     // An interpreter such as Miri may not provide the address; the index is then 0. Alignment affects only the speed.
     let spare = ALIGNMENT / size_of::<T>();
     Some(data.as_ptr().align_offset(ALIGNMENT)).filter(|&start| start <= spare).unwrap_or(0)
-}
-
-/// Copies the rows of `b` to columns of a panel, from column `first` on. The copy runs in blocks, so that source and target
-/// stay in cache.
-fn pack_transposed(b: View<'_, f32>, panel: &mut [f32], (width, first): (usize, usize)) {
-    const BLOCK: usize = 16;
-    for (block, to) in panel.chunks_mut(width * BLOCK).enumerate() {
-        let from = block * BLOCK;
-        for (j, row) in b.iter().enumerate() {
-            let rest = &row[from..row.len().min(from + BLOCK)];
-            for (k, &value) in rest.iter().enumerate() {
-                to[k * width + first + j] = value;
-            }
-        }
-    }
 }
 
 /// Computes `c = a·b`, or adds the finished sums to `c`. In bf16, `room` holds the rounded rows of `a`.

@@ -6,9 +6,12 @@ use super::cpu::cpu;
 use super::float::Assign;
 use super::gradient;
 use super::half;
+use super::panels::{self, PanelCopy};
 use super::path::ProductEngine;
 use super::product;
-use super::products::{GradientRoom, Gradients, LeftMatrix, PackedMatrix, Products, RoundedRows, Transpose};
+use super::products::{
+    GradientRoom, Gradients, LeftMatrix, PackedMatrix, Place, Products, RoundedRows, Transpose,
+};
 use super::view::{View, ViewMut};
 
 impl Products for f32 {
@@ -40,13 +43,12 @@ impl Products for f32 {
         half::pack::left(engine, a, &mut room.0, threads)
     }
 
-    fn put(packed: &mut PackedMatrix<f32>, b: View<'_, f32>, transpose: Transpose, at: (usize, usize)) {
-        match packed.engine {
-            ProductEngine::F32(_) => product::put_in_panels(packed, b, transpose, at),
-            ProductEngine::Pairs(_) | ProductEngine::Tiles(_) => {
-                half::pack::put_pairs(packed, b, transpose, at)
-            }
-        }
+    fn put(to: &mut PackedMatrix<f32>, b: View<'_, f32>, transpose: Transpose, at: Place, threads: usize) {
+        let copy: fn(PanelCopy<'_>) = match to.engine {
+            ProductEngine::F32(_) => panels::copy_numbers,
+            ProductEngine::Pairs(_) | ProductEngine::Tiles(_) => half::pack::copy_pairs,
+        };
+        PanelCopy::new(to, b, transpose, at).divide(copy, threads);
     }
 
     fn product(

@@ -188,6 +188,7 @@ impl RunState<'_> {
                     literals: Literals { signature: op.op.signature(), values: &op.literals },
                     wanted: if op.pass == Pass::Backward { &op.wanted } else { &[] },
                     unit: self.facts.unit,
+                    threads: self.facts.threads,
                     prepared: &mut self.prepared[index].made,
                 };
                 op.op.prepare(&mut prepare).map_err(|e| op.err(e))?;

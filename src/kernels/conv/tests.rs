@@ -128,7 +128,7 @@ fn match_plain_loops<T: Float>(paths: &[Path]) {
             let of = |g: usize| filter.columns(g * output, (g + 1) * output);
             let packed = |g: usize| {
                 let mut packed = PackedMatrix::on(path);
-                packed.pack(of(g), Transpose::No);
+                packed.pack(of(g), Transpose::No, 1);
                 packed
             };
             let turned_packed = |g: usize| {
@@ -136,7 +136,7 @@ fn match_plain_loops<T: Float>(paths: &[Path]) {
                 packed.resize(taps * output, input);
                 for tap in 0..taps {
                     let tap_rows = of(g).rows_range(tap * input, (tap + 1) * input);
-                    packed.put(tap_rows, Transpose::Yes, (tap * output, 0));
+                    packed.put(tap_rows, Transpose::Yes, (tap * output, 0), 1);
                 }
                 packed
             };
@@ -190,7 +190,7 @@ fn a_sequence_has_the_same_bits_in_any_batch() {
     let window = Window { start: -2, step: 1, taps };
     let (x, w) = (numbers::<f32>(900 * width, 1), numbers::<f32>(taps * width * n, 2));
     let mut packed = PackedMatrix::new();
-    packed.pack(View::new(&w, taps * width, n), Transpose::No);
+    packed.pack(View::new(&w, taps * width, n), Transpose::No, 1);
     let run = |from: usize, offsets: &[usize]| {
         let rows = offsets[offsets.len() - 1] - offsets[0];
         let mut out = vec![f32::NAN; rows * n];

@@ -9,10 +9,11 @@ use super::{round, word};
 use crate::kernels::cpu::cpu;
 use crate::kernels::float::Float;
 use crate::kernels::fork::join;
+use crate::kernels::panels::PanelCopy;
 use crate::kernels::path::{MatrixUnit, ProductEngine};
 use crate::kernels::prefetch;
 use crate::kernels::product::lengthen;
-use crate::kernels::products::{LeftMatrix, PackedMatrix, RoundedRows, Transpose};
+use crate::kernels::products::{LeftMatrix, RoundedRows, Transpose};
 use crate::kernels::view::{Extent2, View, ViewMut};
 
 /// Below this number of numbers, a second thread costs more than it gains.
@@ -155,36 +156,13 @@ impl RoundingLoop for RoundRows<'_> {
     }
 }
 
-/// Copies a matrix into the panels of a packed matrix in bf16, from row `row` and column `column` on.
-pub(in crate::kernels) fn put_pairs(
-    packed: &mut PackedMatrix<f32>,
-    b: View<'_, f32>,
-    transpose: Transpose,
-    (row, column): (usize, usize),
-) {
-    let (words, width, panels) = (packed.engine.words(packed.k), packed.width, packed.panels());
-    let (_, columns) = transpose.shape((b.rows(), b.width()));
-    let data = &mut packed.numbers_mut()[..panels * width * words];
-    for (p, panel) in data.chunks_exact_mut((width * words).max(1)).enumerate() {
-        let first = p * width;
-        let (from, to) = (first.max(column), (first + width).min(column + columns));
-        if from >= to {
-            continue;
-        }
-        let (offset, part) = (from - first, from - column..to - column);
+/// Copies numbers into panels of pairs, rounded to bf16.
+pub(in crate::kernels) fn copy_pairs(copy: PanelCopy<'_>) {
+    let ((row, _), width, transpose) = (copy.at, copy.width, copy.transpose);
+    for (b, panel, first) in copy.panels() {
         match transpose {
-            Transpose::No => {
-                round_by(PutPairs { b: b.columns(part.start, part.end), row, panel, width, first: offset })
-            }
-            Transpose::Yes => {
-                round_by(TurnPairs {
-                    b: b.rows_range(part.start, part.end),
-                    row,
-                    panel,
-                    width,
-                    first: offset,
-                });
-            }
+            Transpose::No => round_by(PutPairs { b, row, panel, width, first }),
+            Transpose::Yes => round_by(TurnPairs { b, row, panel, width, first }),
         }
     }
 }

@@ -160,8 +160,8 @@ const SIZES: [Sizes; 12] = [
 fn packed(engine: ProductEngine, b: View<'_, f32>, transpose: Transpose) -> PackedMatrix<f32> {
     let mut packed = PackedMatrix::by(engine);
     // What was packed before leaves no trace.
-    packed.pack(View::new(&[f32::NAN; 35 * 67], 35, 67), Transpose::No);
-    packed.pack(b, transpose);
+    packed.pack(View::new(&[f32::NAN; 35 * 67], 35, 67), Transpose::No, 1);
+    packed.pack(b, transpose, 1);
     packed
 }
 
@@ -237,13 +237,13 @@ fn parts_of_a_matrix_are_packed_as_the_whole() {
             others.resize(k, n);
             for (rows, columns) in order.clone() {
                 let part = b.rows_range(rows.start, rows.end).columns(columns.start, columns.end);
-                parts.put(part, Transpose::No, (rows.start, columns.start));
+                parts.put(part, Transpose::No, (rows.start, columns.start), 1);
                 let mut turned = vec![0.0; part.rows() * part.width()];
                 for (i, row) in part.iter().enumerate() {
                     row.iter().enumerate().for_each(|(j, &x)| turned[j * part.rows() + i] = x);
                 }
                 let turned = View::new(&turned, part.width(), part.rows());
-                others.put(turned, Transpose::Yes, (rows.start, columns.start));
+                others.put(turned, Transpose::Yes, (rows.start, columns.start), 1);
             }
             let bits = |matrix: &PackedMatrix<f32>| -> Vec<u32> {
                 matrix.numbers()[..2 * 32 * matrix.words()].iter().map(|x| x.to_bits()).collect()
@@ -251,6 +251,19 @@ fn parts_of_a_matrix_are_packed_as_the_whole() {
             assert_eq!(bits(&whole), bits(&parts), "{engine:?} {order:?}");
             assert_eq!(bits(&whole), bits(&others), "{engine:?} {order:?}, transposed");
         }
+    }
+}
+
+#[test]
+fn threads_pack_what_one_thread_packs() {
+    let b = numbers::<f32>(1031 * 1033, 2);
+    for (engine, transpose) in engines().into_iter().flat_map(|e| [(e, Transpose::No), (e, Transpose::Yes)]) {
+        let by = |threads| {
+            let mut packed = PackedMatrix::by(engine);
+            packed.pack(View::new(&b, 1031, 1033), transpose, threads);
+            packed.numbers()[..1024 * packed.words()].to_vec()
+        };
+        assert!([2, 3, 7].map(by).iter().all(|numbers| *numbers == by(1)), "{engine:?} {transpose:?}");
     }
 }
 

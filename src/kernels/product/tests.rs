@@ -27,7 +27,7 @@ fn in_double(a: View<'_, f32>, b: View<'_, f32>, transpose: Transpose) -> [Vec<f
     };
     [|x| x, f64::abs].map(|map| {
         let mut packed = PackedMatrix::new();
-        packed.pack(View::new(&of(b, map), b.rows(), b.width()), transpose);
+        packed.pack(View::new(&of(b, map), b.rows(), b.width()), transpose, 1);
         let mut out = vec![f64::NAN; a.rows() * packed.n()];
         let to = ViewMut::new(&mut out, a.rows(), packed.n());
         product(
@@ -57,8 +57,8 @@ fn check<T: Float>(
     let a = View::strided(&a, Extent2 { rows: m, width: k, stride: k + 3 });
     let b = View::strided(&b, Extent2 { rows: b_rows, width: b_width, stride: b_width + 2 });
     let mut packed = PackedMatrix::on(path);
-    packed.pack(View::new(&numbers::<T>(15, 3), 3, 5), Transpose::No);
-    packed.pack(b, transpose);
+    packed.pack(View::new(&numbers::<T>(15, 3), 3, 5), Transpose::No, 1);
+    packed.pack(b, transpose, 1);
     assert_eq!((packed.k(), packed.n()), (k, n));
     let stride = n + 5;
     let mut c = vec![T::from_f64(f64::NAN); m * stride];
@@ -110,7 +110,7 @@ fn every_cpu_makes_the_same_bits() {
             let (a, b) = (numbers::<f32>(m * k, 4), numbers::<f32>(k * n, 5));
             let (bias, start) = (numbers::<f32>(n, 6), numbers::<f32>(m * n, 7));
             let mut packed = PackedMatrix::on(path);
-            packed.pack(View::new(&b, k, n), Transpose::No);
+            packed.pack(View::new(&b, k, n), Transpose::No, 1);
             let run = |cpu, assign, bias| {
                 let mut c = start.clone();
                 let to = ViewMut::new(&mut c, m, n);
@@ -185,12 +185,12 @@ fn parts_pack_as_the_whole<T: Float>(path: Path, len: fn(&PackedMatrix<T>) -> us
     let b = View::new(&b, k, n);
     for transpose in [Transpose::No, Transpose::Yes] {
         let mut whole = PackedMatrix::on(path);
-        whole.pack(b, transpose);
+        whole.pack(b, transpose, 1);
         let numbers = |p: &PackedMatrix<T>| p.numbers()[..len(p)].to_vec();
         let room = || {
             let mut parts = PackedMatrix::on(path);
             // The previous contents leave no trace.
-            parts.pack(View::new(&self::numbers::<T>(200 * 90, 3), 200, 90), Transpose::No);
+            parts.pack(View::new(&self::numbers::<T>(200 * 90, 3), 200, 90), Transpose::No, 1);
             let (k, n) = transpose.shape((k, n));
             parts.resize(k, n);
             parts
@@ -198,13 +198,13 @@ fn parts_pack_as_the_whole<T: Float>(path: Path, len: fn(&PackedMatrix<T>) -> us
         let place = |row, column| transpose.shape((row, column));
         let (mut beside, mut at) = (room(), 0);
         for width in widths {
-            beside.put(b.columns(at, at + width), transpose, place(0, at));
+            beside.put(b.columns(at, at + width), transpose, place(0, at), 1);
             at += width;
         }
         assert_eq!(numbers(&whole), numbers(&beside), "{path:?}, {transpose:?}");
         let mut below = room();
         for (from, to) in [(0, 20), (20, 20), (20, 21), (21, k)] {
-            below.put(b.rows_range(from, to), transpose, place(from, 0));
+            below.put(b.rows_range(from, to), transpose, place(from, 0), 1);
         }
         assert_eq!(numbers(&whole), numbers(&below), "{path:?}, {transpose:?}");
     }
@@ -229,7 +229,7 @@ fn a_row_has_the_same_bits_in_a_batch_of_any_size() {
         let most = 2048;
         let (a, b) = (numbers::<f64>(most * k, 4), numbers::<f64>(k * n, 5));
         let mut packed = PackedMatrix::new();
-        packed.pack(View::new(&b, k, n), Transpose::No);
+        packed.pack(View::new(&b, k, n), Transpose::No, 1);
         let run = |from: usize, rows: usize| {
             let mut c = vec![f64::NAN; rows * n];
             let a = View::new(&a, most, k).rows_range(from, from + rows);
@@ -250,7 +250,7 @@ fn a_row_has_the_same_bits_in_a_batch_of_any_size() {
 fn same_bits<T: Float>(path: Path, (m, k, n): (usize, usize, usize)) {
     let (a, b) = (numbers::<T>(m * k, 4), numbers::<T>(k * n, 5));
     let mut packed = PackedMatrix::on(path);
-    packed.pack(View::new(&b, k, n), Transpose::No);
+    packed.pack(View::new(&b, k, n), Transpose::No, 1);
     let mut whole = vec![T::ZERO; m * n];
     product(
         View::new(&a, m, k),
@@ -294,7 +294,7 @@ fn same_bits<T: Float>(path: Path, (m, k, n): (usize, usize, usize)) {
         assert!(shared == whole, "{path:?}: columns on {threads} threads");
     }
     let mut alone = PackedMatrix::on(path);
-    alone.pack(View::new(&b, k, n).columns(70, 117), Transpose::No);
+    alone.pack(View::new(&b, k, n).columns(70, 117), Transpose::No, 1);
     let mut few = vec![T::ZERO; m * 47];
     product(
         View::new(&a, m, k),
@@ -321,7 +321,7 @@ fn blocks_are_even() {
 #[should_panic(expected = "inner sizes")]
 fn an_inner_mismatch_panics() {
     let mut packed = PackedMatrix::new();
-    packed.pack(View::new(&[1.0f32; 6], 2, 3), Transpose::No);
+    packed.pack(View::new(&[1.0f32; 6], 2, 3), Transpose::No, 1);
     product(
         View::new(&[1.0; 3], 1, 3),
         &packed,

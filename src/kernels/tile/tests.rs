@@ -26,7 +26,7 @@ fn in_double(a: &[f32], b: &[f32], rows: usize) -> [Vec<f64>; 2] {
     let of = |x: &[f32], map: fn(f64) -> f64| x.iter().map(|&x| map(f64::from(x))).collect::<Vec<_>>();
     [|x| x, f64::abs].map(|map| {
         let mut packed = PackedMatrix::new();
-        packed.pack(View::new(&of(b, map), K, width), Transpose::No);
+        packed.pack(View::new(&of(b, map), K, width), Transpose::No, 1);
         let mut out = vec![f64::NAN; rows * width];
         let to = ViewMut::new(&mut out, rows, width);
         product(View::new(&of(a, map), rows, K), &packed, to, Assign::Write, &mut RoundedRows::default());

@@ -346,7 +346,7 @@ pub(super) fn prepare(
     let inputs = direct.input_specs();
     let wiring = Wiring::default();
     let call = direct.call(&wiring);
-    let (literals, unit) = (call.literals, call.run.unit);
+    let (literals, unit, threads) = (call.literals, call.run.unit, call.run.threads);
     op.prepare(&mut Prepare {
         pass,
         operands,
@@ -355,6 +355,7 @@ pub(super) fn prepare(
         literals,
         wanted,
         unit,
+        threads,
         prepared,
     })
 }

@@ -22,6 +22,7 @@ pub struct Prepare<'a> {
     /// For each input slot, whether its gradient is needed; empty in a forward pass.
     pub(crate) wanted: &'a [bool],
     pub(crate) unit: MatrixUnit,
+    pub(crate) threads: usize,
     pub(crate) prepared: &'a mut CallCache,
 }
 
@@ -34,6 +35,11 @@ impl<'a> Prepare<'a> {
     /// Returns the unit that computes matrix products in f32.
     pub fn unit(&self) -> MatrixUnit {
         self.unit
+    }
+
+    /// Returns the number of threads that the operator may use to prepare.
+    pub fn threads(&self) -> usize {
+        self.threads
     }
 
     /// Returns whether the prepared calls of `backward` compute the gradient of input slot `slot`.

@@ -128,7 +128,7 @@ impl Op for LinearCrossEntropy {
             let (RunFacts { threads, unit, .. }, prepared) = (run.run(), run.prepared::<Weights<T>>());
             let room = run.scratch().get::<Scratch<T>>();
             let products = Products { logits: true, inputs: false };
-            let weights = room.weights.packed(prepared, weight, (self.transposed, unit), products);
+            let weights = room.weights.packed(prepared, weight, (self.transposed, unit, threads), products);
             let tools = Tools { threads, unit, logits: &mut room.logits, rooms: &mut room.rooms, gradient: &mut room.gradient };
             all(&shared, (weight, weights), rows, None, tools)
         })
@@ -151,7 +151,7 @@ impl Op for LinearCrossEntropy {
             let (RunFacts { threads, unit, .. }, prepared) = (run.run(), run.prepared::<Weights<T>>());
             let room = run.scratch().get::<Scratch<T>>();
             let products = self.packed_products::<T>((weight.rows(), weight.width()), Pass::Backward, dx.is_some());
-            let weights = room.weights.packed(prepared, weight, (self.transposed, unit), products);
+            let weights = room.weights.packed(prepared, weight, (self.transposed, unit, threads), products);
             let tools = Tools { threads, unit, logits: &mut room.logits, rooms: &mut room.rooms, gradient: &mut room.gradient };
             let rows = Chunk { first: 0, x, loss, dloss: Some(dloss), dx };
             let dw = dw.map(|(dw, assign)| (dw, assign, self.transposed));
@@ -181,8 +181,8 @@ impl Op for LinearCrossEntropy {
             if let Some(weight) = prepare.constant::<T>(Self::WEIGHT) {
                 let shape = (weight.rows(), weight.width());
                 let products = self.packed_products::<T>(shape, prepare.pass(), prepare.wants(Self::X));
-                let unit = prepare.unit();
-                prepare.keep::<Weights<T>>().pack(weight, (self.transposed, unit), products);
+                let how = (self.transposed, prepare.unit(), prepare.threads());
+                prepare.keep::<Weights<T>>().pack(weight, how, products);
             }
             Ok(())
         })
@@ -312,12 +312,13 @@ struct Weights<T: Float> {
 }
 
 impl<T: Float> Weights<T> {
-    fn pack(&mut self, weight: View<'_, T>, (transposed, unit): (Transpose, MatrixUnit), products: Products) {
+    fn pack(&mut self, weight: View<'_, T>, how: (Transpose, MatrixUnit, usize), products: Products) {
+        let (transposed, unit, threads) = how;
         let put = |packed: &mut Option<PackedMatrix<T>>, wanted: bool, transpose| match wanted {
             true => {
                 let packed = packed.get_or_insert_default();
                 packed.set_unit(unit);
-                packed.pack(weight, transpose);
+                packed.pack(weight, transpose, threads);
             }
             false => *packed = None,
         };
@@ -330,7 +331,7 @@ impl<T: Float> Weights<T> {
         &'a mut self,
         before: Option<&'a Self>,
         weight: View<'_, T>,
-        how: (Transpose, MatrixUnit),
+        how: (Transpose, MatrixUnit, usize),
         products: Products,
     ) -> &'a Self {
         if let Some(weights) = before {
@@ -480,7 +481,7 @@ fn by_columns<T: RowValue>(
     let LogitsRoom { columns, rounded } = &mut rooms[0];
     for from in (0..classes).step_by(at_once) {
         let to = classes.min(from + at_once);
-        columns.pack(weight.columns(from, to), Transpose::No);
+        columns.pack(weight.columns(from, to), Transpose::No, 1);
         let bias = bias.map(|bias| &bias[from..to]);
         affine(x, columns, bias, logits.reborrow().columns(from, to), Assign::Write, rounded, 1);
     }

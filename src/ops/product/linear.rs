@@ -95,7 +95,7 @@ fn pack<'v, T: Float + 'v>(
     count: usize,
     weight: impl Fn(usize) -> Result<View<'v, T>>,
     (transposed, purpose): (Transpose, PackedFor),
-    unit: MatrixUnit,
+    (unit, threads): (MatrixUnit, usize),
 ) -> Result<()> {
     let (turn, take) = match purpose {
         PackedFor::Product => (Transpose::No, transposed),
@@ -113,7 +113,7 @@ fn pack<'v, T: Float + 'v>(
     let mut at = 0;
     for k in 0..count {
         let weight = weight(k)?;
-        packed.put(weight, take, turn.shape((0, at)));
+        packed.put(weight, take, turn.shape((0, at)), threads);
         at += shape(weight).1;
     }
     Ok(())
@@ -213,13 +213,13 @@ impl Op for Linear {
                     Pass::Forward => PackedFor::Product,
                     Pass::Backward => PackedFor::InputGradient,
                 };
-                let unit = prepare.unit();
+                let tools = (prepare.unit(), prepare.threads());
                 let mut weights = std::mem::take(prepare.keep::<PackedMatrix<T>>());
                 let constant = |k| {
                     let expected = || Error::new("weight", "a constant", "a variable that changes");
                     prepare.constant_at::<T>(Self::WEIGHT, k).ok_or_else(expected)
                 };
-                pack(&mut weights, prepare.count(Self::WEIGHT), constant, (self.transposed, purpose), unit)?;
+                pack(&mut weights, prepare.count(Self::WEIGHT), constant, (self.transposed, purpose), tools)?;
                 *prepare.keep::<PackedMatrix<T>>() = weights;
             }
             Ok(())
@@ -322,7 +322,7 @@ impl Linear {
                     run.count(Self::WEIGHT),
                     |k| run.input_at(Self::WEIGHT, k),
                     (self.transposed, PackedFor::Product),
-                    unit,
+                    (unit, threads),
                 )?;
                 &room.weights
             }
@@ -358,7 +358,7 @@ impl Linear {
                         run.count(Self::WEIGHT),
                         |k| run.input_at(Self::WEIGHT, k),
                         (self.transposed, PackedFor::InputGradient),
-                        unit,
+                        (unit, threads),
                     )?;
                     &room.weights
                 }

@@ -1,13 +1,11 @@
 //! `matmul`: the product of two matrices that are not batched.
 
 use crate::error::{Error, Result};
-use crate::kernels::{
-    Assign, Float, MatrixUnit, PackedMatrix, RoundedRows, Transpose, View, ViewMut, emptied, product,
-};
+use crate::kernels::{Assign, Float, PackedMatrix, RoundedRows, Transpose, View, ViewMut, emptied, product};
 use crate::operator::sample::numbers;
 use crate::operator::{
     Backward, CallMemory, CallSizes, CheckCase, Cost, Extent, Facts, Forward, Gradient, Hints, InferShape,
-    LodEffect, Op, Pass, RowValue, Spec, Work,
+    LodEffect, Op, Pass, RowValue, RunFacts, Spec, Work,
 };
 use crate::{builder_methods, operator, with_float};
 
@@ -92,8 +90,8 @@ impl Op for Matmul {
     fn forward(&self, run: &mut Forward<'_>) -> Result<()> {
         with_float!(run.dtype(Self::X), T => {
             let (x, y, out) = (run.input::<T>(Self::X)?, run.input::<T>(Self::Y)?, run.output::<T>(Self::OUT)?);
-            let unit = run.run().unit;
-            run.scratch().get::<Scratch<T>>().multiply((x, self.transpose_x), (y, self.transpose_y), (out, Assign::Write), unit);
+            let facts = run.run();
+            run.scratch().get::<Scratch<T>>().multiply((x, self.transpose_x), (y, self.transpose_y), (out, Assign::Write), facts);
             Ok(())
         })
     }
@@ -177,22 +175,22 @@ fn backward<T: RowValue>(op: &Matmul, run: &mut Backward<'_>) -> Result<()> {
     let Some(dout) = run.output_gradient::<T>(Matmul::OUT)? else {
         return Err(Error::new("matmul", "a gradient of its output", "none"));
     };
-    let unit = run.run().unit;
+    let facts = run.run();
     // dA = dout · Bᵀ and dB = Aᵀ · dout; if x or y is transposed, its gradient is the transpose of dA or dB.
     if let Some((dx, assign)) = run.gradient::<T>(Matmul::X)? {
         let y = run.input::<T>(Matmul::Y)?;
         let room = run.scratch().get::<Scratch<T>>();
         match op.transpose_x {
-            false => room.multiply((dout, false), (y, !op.transpose_y), (dx, assign), unit),
-            true => room.multiply((y, op.transpose_y), (dout, true), (dx, assign), unit),
+            false => room.multiply((dout, false), (y, !op.transpose_y), (dx, assign), facts),
+            true => room.multiply((y, op.transpose_y), (dout, true), (dx, assign), facts),
         }
     }
     if let Some((dy, assign)) = run.gradient::<T>(Matmul::Y)? {
         let x = run.input::<T>(Matmul::X)?;
         let room = run.scratch().get::<Scratch<T>>();
         match op.transpose_y {
-            false => room.multiply((x, !op.transpose_x), (dout, false), (dy, assign), unit),
-            true => room.multiply((dout, true), (x, op.transpose_x), (dy, assign), unit),
+            false => room.multiply((x, !op.transpose_x), (dout, false), (dy, assign), facts),
+            true => room.multiply((dout, true), (x, op.transpose_x), (dy, assign), facts),
         }
     }
     Ok(())
@@ -213,10 +211,10 @@ impl<T: Float> Scratch<T> {
         a: (View<'_, T>, bool),
         b: (View<'_, T>, bool),
         (out, assign): (ViewMut<'_, T>, Assign),
-        unit: MatrixUnit,
+        RunFacts { unit, threads, .. }: RunFacts,
     ) {
         self.packed.set_unit(unit);
-        self.packed.pack(b.0, if b.1 { Transpose::Yes } else { Transpose::No });
+        self.packed.pack(b.0, if b.1 { Transpose::Yes } else { Transpose::No }, threads);
         if !a.1 {
             return product(a.0, &self.packed, out, assign, &mut self.rounded);
         }

@@ -206,19 +206,11 @@ impl SelectedRows {
 
 #[track_caller]
 fn product_kernel<T: Element + Float>(x: &Dense, y: &Dense, out: &mut Dense) -> Result<()> {
-    let mut packed = PackedMatrix::new();
-    packed.pack(View::new(y.as_slice::<T>()?, y.rows(), y.width()), Transpose::No);
+    let (mut packed, threads) = (PackedMatrix::new(), rayon::current_num_threads());
+    packed.pack(View::new(y.as_slice::<T>()?, y.rows(), y.width()), Transpose::No, threads);
     let x = View::new(x.as_slice::<T>()?, x.rows(), x.width());
     let to = ViewMut::new(out.as_mut_slice::<T>()?, x.rows(), y.width());
-    affine(
-        x.into(),
-        &packed,
-        None,
-        to,
-        Assign::Write,
-        &mut RoundedRows::default(),
-        rayon::current_num_threads(),
-    );
+    affine(x.into(), &packed, None, to, Assign::Write, &mut RoundedRows::default(), threads);
     Ok(())
 }
 

@@ -201,7 +201,7 @@ impl Op for SequenceConv {
                 && (prepare.pass() == Pass::Forward || wanted)
             {
                 let pass = prepare.pass();
-                let how = (pass, prepare.unit());
+                let how = (pass, prepare.unit(), prepare.threads());
                 self.pack(filter, how, prepare.keep::<Vec<PackedMatrix<T>>>());
             }
             Ok(())
@@ -296,7 +296,7 @@ impl SequenceConv {
     fn pack<T: Float>(
         &self,
         filter: View<'_, T>,
-        (pass, unit): (Pass, MatrixUnit),
+        (pass, unit, threads): (Pass, MatrixUnit, usize),
         packed: &mut Vec<PackedMatrix<T>>,
     ) {
         let Group { input, output } = self.group(filter);
@@ -306,12 +306,12 @@ impl SequenceConv {
             let filter = filter.columns(g * output, (g + 1) * output);
             packed.set_unit(unit);
             match pass {
-                Pass::Forward => packed.pack(filter, Transpose::No),
+                Pass::Forward => packed.pack(filter, Transpose::No, threads),
                 Pass::Backward => {
                     packed.resize(self.length * output, input);
                     for tap in 0..self.length {
                         let of_tap = filter.rows_range(tap * input, (tap + 1) * input);
-                        packed.put(of_tap, Transpose::Yes, (tap * output, 0));
+                        packed.put(of_tap, Transpose::Yes, (tap * output, 0), threads);
                     }
                 }
             }
@@ -341,7 +341,7 @@ impl SequenceConv {
         let prepared = run.prepared::<Vec<PackedMatrix<T>>>();
         let Scratch { weights, conv: room, .. } = run.scratch().get::<Scratch<T>>();
         let weights = prepared.unwrap_or_else(|| {
-            self.pack(filter, (Pass::Forward, unit), weights);
+            self.pack(filter, (Pass::Forward, unit, threads), weights);
             weights
         });
         conv_forward(rows, weights, bias, out, room, threads);
@@ -362,7 +362,7 @@ impl SequenceConv {
             let Scratch { weights, conv: room, gradient } = run.scratch().get::<Scratch<T>>();
             let alone = self.group(filter).is_a_column();
             let weights = prepared.unwrap_or_else(|| {
-                self.pack(filter, (Pass::Backward, unit), weights);
+                self.pack(filter, (Pass::Backward, unit, threads), weights);
                 weights
             });
             if let Some(to) = dpadding {
