@@ -43,6 +43,8 @@ pub mod rows;
 mod single;
 pub mod sparse;
 mod tile;
+#[cfg(target_arch = "x86_64")]
+mod turn;
 pub mod view;
 
 pub use additive::{

@@ -3,6 +3,7 @@
 use std::ops::Range;
 
 use super::fork::join;
+use super::path::Path;
 use super::products::{PackedMatrix, Place, Transpose};
 use super::view::View;
 
@@ -69,18 +70,74 @@ impl<'a> PanelCopy<'a> {
     }
 }
 
-/// Copies numbers in f32.
-pub(super) fn copy_numbers(copy: PanelCopy<'_>) {
-    let ((row, _), width, transpose) = (copy.at, copy.width, copy.transpose);
+/// Returns the function that copies numbers in f32, by the instructions of a path, which this CPU must have.
+pub(super) fn copy_numbers(path: Path, transpose: Transpose) -> fn(PanelCopy<'_>) {
+    match (transpose, path) {
+        (Transpose::No, _) => copy_rows,
+        // SAFETY: the CPU has the instructions of the path.
+        #[cfg(target_arch = "x86_64")]
+        (Transpose::Yes, Path::Avx512) => |copy| unsafe { x86::turn_by_avx512(copy) },
+        // SAFETY: the CPU has the instructions of the path.
+        #[cfg(target_arch = "x86_64")]
+        (Transpose::Yes, Path::Avx2) => |copy| unsafe { x86::turn_by_avx2(copy) },
+        (Transpose::Yes, _) => |copy| {
+            let (row, width) = (copy.at.0, copy.width);
+            for (b, panel, first) in copy.panels() {
+                turn_rows(b, &mut panel[row * width..], (width, first));
+            }
+        },
+    }
+}
+
+fn copy_rows(copy: PanelCopy<'_>) {
+    let (row, width) = (copy.at.0, copy.width);
     for (b, panel, first) in copy.panels() {
-        let panel = &mut panel[row * width..];
-        match transpose {
-            Transpose::No => {
-                for (to, from) in panel.chunks_exact_mut(width).zip(b.iter()) {
-                    to[first..first + from.len()].copy_from_slice(from);
+        for (to, from) in panel[row * width..].chunks_exact_mut(width).zip(b.iter()) {
+            to[first..first + from.len()].copy_from_slice(from);
+        }
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+mod x86 {
+    use super::{PanelCopy, turn_rows};
+    use crate::kernels::prefetch;
+    use crate::kernels::turn::{Avx2, Avx512, Turn};
+
+    #[target_feature(enable = "avx512f")]
+    pub(super) fn turn_by_avx512(copy: PanelCopy<'_>) {
+        turn::<Avx512>(copy);
+    }
+
+    #[target_feature(enable = "avx2")]
+    pub(super) fn turn_by_avx2(copy: PanelCopy<'_>) {
+        turn::<Avx2>(copy);
+    }
+
+    /// Copies the rows of a matrix to columns of panels, in squares. Numbers that fill no square are copied one by one.
+    #[inline(always)]
+    fn turn<T: Turn>(copy: PanelCopy<'_>) {
+        /// How many numbers before a number of a row is read it is prefetched. Many rows are read in turn, more than the CPU
+        /// prefetches by itself.
+        const AHEAD: usize = 16;
+        let (row, width) = (copy.at.0, copy.width);
+        for (b, panel, first) in copy.panels() {
+            let panel = &mut panel[row * width..];
+            let [rows, columns] = [b.rows(), b.width()].map(|len| len / T::SIDE * T::SIDE);
+            for j in (0..rows).step_by(T::SIDE) {
+                for k in (0..columns).step_by(T::SIDE) {
+                    for i in j..j + T::SIDE {
+                        prefetch::to_read(b.row(i).as_ptr().wrapping_add(k + AHEAD));
+                    }
+                    let from = b.rows_range(j, j + T::SIDE).columns(k, k + T::SIDE);
+                    let to = &mut panel[k * width + first + j..][..(T::SIDE - 1) * width + T::SIDE];
+                    // SAFETY: both are squares, and the caller has the instructions.
+                    unsafe { T::turn(from.as_ptr(), from.stride(), to.as_mut_ptr(), width) };
                 }
             }
-            Transpose::Yes => turn_rows(b, panel, (width, first)),
+            turn_rows(b.rows_range(rows, b.rows()), panel, (width, first + rows));
+            let below = b.rows_range(0, rows).columns(columns, b.width());
+            turn_rows(below, &mut panel[columns * width..], (width, first));
         }
     }
 }

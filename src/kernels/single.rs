@@ -45,7 +45,7 @@ impl Products for f32 {
 
     fn put(to: &mut PackedMatrix<f32>, b: View<'_, f32>, transpose: Transpose, at: Place, threads: usize) {
         let copy: fn(PanelCopy<'_>) = match to.engine {
-            ProductEngine::F32(_) => panels::copy_numbers,
+            ProductEngine::F32(path) => panels::copy_numbers(path, transpose),
             ProductEngine::Pairs(_) | ProductEngine::Tiles(_) => half::pack::copy_pairs,
         };
         PanelCopy::new(to, b, transpose, at).divide(copy, threads);

@@ -197,13 +197,12 @@ pub(super) fn put_first<T: Copy, const N: usize>(from: &[T; N], to: &mut [T]) {
 #[cfg(target_arch = "x86_64")]
 mod x86 {
     use std::arch::x86_64::{
-        __m512bh, __m512i, _mm512_castpd_ps, _mm512_castps_pd, _mm512_cvtne2ps_pbh, _mm512_loadu_ps,
-        _mm512_loadu_si512, _mm512_permutexvar_epi16, _mm512_setzero_ps, _mm512_shuffle_f32x4,
-        _mm512_storeu_ps, _mm512_unpackhi_pd, _mm512_unpackhi_ps, _mm512_unpacklo_pd, _mm512_unpacklo_ps,
+        __m512bh, __m512i, _mm512_cvtne2ps_pbh, _mm512_loadu_ps, _mm512_loadu_si512, _mm512_permutexvar_epi16,
     };
     use std::mem::transmute;
 
     use super::{LANES, Rounding, RoundingLoop, Words};
+    use crate::kernels::turn::{Avx512, Turn};
 
     /// Returns whether this CPU has the instructions of [`run`].
     pub(super) fn has_instructions() -> bool {
@@ -224,9 +223,6 @@ mod x86 {
     /// Rounding by the instruction `vcvtne2ps2bf16`.
     struct Instructions;
 
-    /// The even and the odd quarters of two vectors.
-    const EVEN: i32 = 0b10_00_10_00;
-    const ODD: i32 = 0b11_01_11_01;
     /// For each number of 16 pairs, its index in the first numbers of all pairs, followed by the second numbers of all pairs.
     const PAIRS: [u16; 2 * LANES] = {
         let mut indices = [0; 2 * LANES];
@@ -263,41 +259,9 @@ mod x86 {
 
         #[inline(always)]
         fn turn(square: &mut [Words; LANES]) {
+            let words = square.as_mut_ptr().cast();
             // SAFETY: see above.
-            unsafe {
-                let mut rows = [_mm512_setzero_ps(); LANES];
-                let mut squares = rows;
-                rows.iter_mut().zip(&*square).for_each(|(to, from)| *to = _mm512_loadu_ps(from.as_ptr()));
-                // Squares of 2 × 2, then of 4 × 4 words in each quarter of a vector.
-                for at in (0..LANES).step_by(2) {
-                    let (a, b) = (rows[at], rows[at + 1]);
-                    (rows[at], rows[at + 1]) = (_mm512_unpacklo_ps(a, b), _mm512_unpackhi_ps(a, b));
-                }
-                for at in (0..LANES).step_by(4) {
-                    for half in 0..2 {
-                        let (a, b) = (rows[at + half], rows[at + half + 2]);
-                        let (a, b) = (_mm512_castps_pd(a), _mm512_castps_pd(b));
-                        squares[at + 2 * half] = _mm512_castpd_ps(_mm512_unpacklo_pd(a, b));
-                        squares[at + 2 * half + 1] = _mm512_castpd_ps(_mm512_unpackhi_pd(a, b));
-                    }
-                }
-                // The quarters of four vectors.
-                for at in 0..4 {
-                    let [a, b, c, d] = [squares[at], squares[at + 4], squares[at + 8], squares[at + 12]];
-                    let (even, odd) = (_mm512_shuffle_f32x4::<EVEN>(a, b), _mm512_shuffle_f32x4::<ODD>(a, b));
-                    let (even_after, odd_after) =
-                        (_mm512_shuffle_f32x4::<EVEN>(c, d), _mm512_shuffle_f32x4::<ODD>(c, d));
-                    let columns = [
-                        _mm512_shuffle_f32x4::<EVEN>(even, even_after),
-                        _mm512_shuffle_f32x4::<EVEN>(odd, odd_after),
-                        _mm512_shuffle_f32x4::<ODD>(even, even_after),
-                        _mm512_shuffle_f32x4::<ODD>(odd, odd_after),
-                    ];
-                    for (quarter, column) in columns.into_iter().enumerate() {
-                        _mm512_storeu_ps(square[4 * quarter + at].as_mut_ptr(), column);
-                    }
-                }
-            }
+            unsafe { Avx512::turn(words, LANES, words, LANES) }
         }
     }
 }
