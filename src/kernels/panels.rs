@@ -2,8 +2,11 @@
 
 use std::ops::Range;
 
+use arrayvec::ArrayVec;
+
 use super::fork::join;
 use super::path::Path;
+use super::prefetch;
 use super::products::{PackedMatrix, Place, Transpose};
 use super::view::View;
 
@@ -89,11 +92,29 @@ pub(super) fn copy_numbers(path: Path, transpose: Transpose) -> fn(PanelCopy<'_>
     }
 }
 
+/// Copies the rows of a matrix to rows of panels, a few panels at a time: parts of a row that lie side by side share cache lines
+/// and pages.
 fn copy_rows(copy: PanelCopy<'_>) {
-    let (row, width) = (copy.at.0, copy.width);
-    for (b, panel, first) in copy.panels() {
-        for (to, from) in panel[row * width..].chunks_exact_mut(width).zip(b.iter()) {
-            to[first..first + from.len()].copy_from_slice(from);
+    const PANELS: usize = 4;
+    /// How many rows before a row is read it is prefetched; rows are far apart in memory.
+    const AHEAD: usize = 8;
+    let (row, width, rows, ahead) = (copy.at.0, copy.width, copy.b.rows(), AHEAD * copy.b.stride());
+    let mut panels = copy.panels();
+    loop {
+        let mut group: ArrayVec<_, PANELS> = panels.by_ref().take(PANELS).collect();
+        if group.is_empty() {
+            return;
+        }
+        for k in 0..rows {
+            for (b, panel, first) in &mut group {
+                let from = b.row(k).as_chunks::<8>();
+                let to = panel[(row + k) * width + *first..][..b.width()].as_chunks_mut::<8>();
+                for (to, from) in to.0.iter_mut().zip(from.0) {
+                    prefetch::to_read(from.as_ptr().wrapping_add(ahead));
+                    *to = *from;
+                }
+                to.1.copy_from_slice(from.1);
+            }
         }
     }
 }
