@@ -314,12 +314,8 @@ struct Weights<T: Float> {
 }
 
 impl<T: Float> Weights<T> {
-    fn pack(
-        &mut self,
-        weight: View<'_, T>,
-        (transposed, unit, threads): (Transpose, MatrixUnit, usize),
-        products: Products,
-    ) {
+    fn pack(&mut self, weight: View<'_, T>, how: (Transpose, MatrixUnit, usize), products: Products) {
+        let (transposed, unit, threads) = how;
         let put = |packed: &mut Option<PackedMatrix<T>>, wanted: bool, transpose| match wanted {
             true => {
                 let packed = packed.get_or_insert_default();
