@@ -4,7 +4,8 @@
 //! it. Before and after each step, outside of its time, a probe therefore measures all threads at once.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Instant;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 pub(crate) use unpadded::kernels::peak::Probe;
 
@@ -41,11 +42,20 @@ impl Step {
     }
 }
 
-/// Runs the probe, and returns the rate of the slowest thread.
+/// Runs the probe, and returns the rate of the slowest thread. A result that is younger than 50 ms is used again: many probes
+/// would disturb short steps.
 fn slowest(probe: &mut Probe) -> f64 {
-    let rate = probe.rate();
-    BEST.fetch_max(rate.fastest.to_bits(), Ordering::Relaxed);
-    rate.slowest
+    static LAST: Mutex<Option<(Instant, f64)>> = Mutex::new(None);
+    let mut last = LAST.lock().unwrap_or_else(PoisonError::into_inner);
+    match *last {
+        Some((at, slowest)) if at.elapsed() < Duration::from_millis(50) => slowest,
+        _ => {
+            let rate = probe.rate();
+            BEST.fetch_max(rate.fastest.to_bits(), Ordering::Relaxed);
+            *last = Some((Instant::now(), rate.slowest));
+            rate.slowest
+        }
+    }
 }
 
 /// Returns the fields of JSON: the share of quiet steps, and their median rate, `null` without a quiet step.

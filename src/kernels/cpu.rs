@@ -98,6 +98,12 @@ impl Cpu {
         self.l2 / 2
     }
 
+    /// Returns how many bytes ahead the tiles of a product of `rows` rows prefetch the panels; 0 means not at all. With few
+    /// rows, tiles wait for panels from a slow shared cache; from a fast one, a prefetch gains nothing (measured on a Zen 4).
+    pub(super) fn ahead(&self, rows: usize) -> usize {
+        if rows <= 48 && self.shared > 16 { 4096 } else { 0 }
+    }
+
     /// Returns whether threads should divide a matrix of `bytes` bytes, instead of each streaming the whole matrix. The
     /// result is true if the matrix does not fit into a core's own cache, and if its product with `rows` rows has too
     /// few multiply-adds to hide the wait for the streamed numbers.

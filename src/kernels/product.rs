@@ -23,8 +23,6 @@ use super::view::{View, ViewMut};
 /// The number of rows of sums that are computed on the stack before they are added to `c`.
 const ADDED_ROWS: usize = 96;
 const MAX_COLUMNS: usize = 3 * MAX_LANES;
-/// The maximum number of rows of a product whose tiles prefetch the panels.
-const PREFETCHED_ROWS: usize = 48;
 /// Below this number of multiply-adds (about twenty microseconds), a second thread costs more than it gains.
 const WORTH_A_THREAD: usize = 1 << 19;
 /// The alignment of the start of the panels, in bytes: one cache line.
@@ -300,8 +298,7 @@ pub(super) fn product_by_tiles(
     let panel_len = width * k;
     let (a_ptr, c_ptr, c_stride) = (a.as_ptr(), c.as_mut_ptr(), c.stride());
     let bias = bias.map_or(std::ptr::null(), <[f32]>::as_ptr);
-    // A product of few rows waits for its panels; a distance of 4 KiB covers the time in which a line arrives.
-    let ahead = if rows <= PREFETCHED_ROWS { 4096 / size_of::<f32>() } else { 0 };
+    let ahead = cpu.ahead(rows) / size_of::<f32>();
     let block = cpu.product_block(rows, width);
     let cuts = k.div_ceil(block.k).max(1);
     let cut_at = |cut: usize| k / engine.step() * cut / cuts * engine.step();

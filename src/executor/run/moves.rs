@@ -10,7 +10,7 @@ use crate::executor::run::rank_table::RankTable;
 use crate::executor::run::state::{CallRows, RunState};
 use crate::executor::run::worker::Tools;
 use crate::kernels::arena::{Lane, OperandRoom, Plain, Region};
-use crate::kernels::{Assign, View, ViewMut, gather_rows, helpers, join};
+use crate::kernels::{Assign, View, ViewMut, cut, gather_rows, helpers, join};
 use crate::operator::{BlockId, Extent};
 use crate::tensor::{DType, with_element};
 
@@ -249,7 +249,7 @@ fn gather_on<T: Plain>(from: View<'_, T>, map: &[usize], to: ViewMut<'_, T>, thr
         return gather_rows(from, map, to);
     }
     let left = threads / 2;
-    let middle = rows * left / threads;
+    let middle = cut(rows, left, threads);
     let (a, b) = to.split_rows(middle);
     join(|| gather_on(from, &map[..middle], a, left), || gather_on(from, &map[middle..], b, threads - left));
 }

@@ -31,3 +31,26 @@ impl Default for Worth {
         Self { run: 1 << 21, large: 1 << 19, steps: 1 << 17, call: 1 << 16, chunk: usize::MAX }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::Worth;
+    use crate::executor::plan::Effort;
+    use crate::executor::run::call::few_rows;
+    use crate::operator::Extent;
+
+    /// One row through a linear layer of 512 × 10,000, in f32, bf16 and int8: two threads run it, and divide its columns.
+    #[test]
+    fn a_product_of_one_row_is_worth_a_thread() {
+        for bytes in [4, 2, 1] {
+            let (row, packed) = (10_000 + 512 * 10_000 / 16, bytes * 512 * 10_000);
+            let effort = Effort { rows: Extent::Known(1), row, packed };
+            let Worth { call, .. } = Worth::default();
+            assert!(effort.of(1) > call && effort.of(0) == 0 && few_rows(1, 2, packed));
+            // W6 reads 35 MB of weights per token in f32.
+            let token = Effort { packed: bytes * 8_750_000, row: 0, ..effort };
+            assert!(token.of(1) >= Worth::default().large, "{bytes}");
+        }
+        assert!(!few_rows(2, 2, 0) && few_rows(2, 2, usize::MAX) && !few_rows(1, 1, usize::MAX));
+    }
+}

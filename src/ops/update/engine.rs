@@ -13,7 +13,7 @@ use super::block::{AHEAD, BLOCK, Block, Gradients, Kernel, Rows, Rule};
 use super::owed::{History, Ledger, Moment, RowDebt, SWEEP, grown};
 use super::rule::{GRAD, HISTORY, KEPT, RATE, scalar};
 use crate::error::{Error, Result};
-use crate::kernels::{Float, RowMerge, View, ViewMut, join, lengthen};
+use crate::kernels::{Float, RowMerge, View, ViewMut, cut, join, lengthen};
 use crate::operator::{CallMemory, CallSizes, Debt, Forward, MOST_TABLES, RowBuffer, RowValue};
 use crate::tensor::StorageKind;
 use crate::with_float;
@@ -356,9 +356,8 @@ impl<'a, T: Float> ThreadRows<'a, T> {
         }
     }
 
-    /// Divides the rows into two halves; divides the columns if the table has only one row.
-    fn halves(self) -> (Self, Self) {
-        let half = self.len() / 2;
+    /// Divides the rows at row `half`; divides the columns into halves if the table has only one row.
+    fn split(self, half: usize) -> (Self, Self) {
         match self.rows {
             Rows::All if self.len() < 2 => {
                 let at = self.fields[0].width() / 2;
@@ -421,7 +420,7 @@ fn share<T: RowValue>(rule: &dyn Kernel<T>, task: Task<'_>, part: ThreadRows<'_,
     if threads < 2 || whole || len * width < 2 * GRAIN {
         return part.run(rule, task);
     }
-    let (head, tail) = part.halves();
+    let (head, tail) = part.split(cut(len, threads / 2, threads));
     join(|| share(rule, task, head, threads / 2), || share(rule, task, tail, threads - threads / 2));
 }
 
