@@ -222,7 +222,7 @@ fn records_of_a_file_keep_their_columns_and_get_answers() {
     );
     place.write("empty.csv", "");
     let (code, out, errors) = asked(&place, &["predict", "run", "empty.csv", "--output", "none.csv"], b"");
-    assert!(code == 0 && out.is_empty() && errors.contains("an empty file"), "{errors}");
+    assert!(code == 0 && out.is_empty() && errors.contains("a file without text"), "{errors}");
     assert_eq!(std::fs::read_to_string(place.0.join("none.csv")).unwrap(), "");
     place.write("body.csv", "id,body\n1,it was fine\n");
     let (code, _, errors) = asked(&place, &["predict", "run", "body.csv"], b"");
