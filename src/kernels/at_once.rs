@@ -4,7 +4,7 @@ use std::num::NonZero;
 use std::sync::{Mutex, PoisonError};
 
 /// The results of a measurement, each with its number of threads.
-pub(super) type Known<T> = Mutex<Vec<(usize, T)>>;
+pub(super) type Measurements<T> = Mutex<Vec<(usize, T)>>;
 
 /// Returns `threads`, but at least 1 and at most the number of cores.
 pub(super) fn at_most_cores(threads: usize) -> usize {
@@ -12,7 +12,7 @@ pub(super) fn at_most_cores(threads: usize) -> usize {
 }
 
 /// Returns the result for `threads` threads, but for at most one thread per core; calls `measure` if the result is not known.
-pub(super) fn known<T: Copy>(known: &Known<T>, threads: usize, measure: impl FnOnce(usize) -> T) -> T {
+pub(super) fn known<T: Copy>(known: &Measurements<T>, threads: usize, measure: impl FnOnce(usize) -> T) -> T {
     let threads = at_most_cores(threads);
     // A panic leaves the list of results valid, so the code ignores a poisoned lock. The measurement starts new threads
     // instead of using rayon's pool: a thread of rayon's pool that waits for other tasks may run a task that needs this

@@ -8,7 +8,7 @@ use std::hint::black_box;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-use super::at_once::{Known, known, on_all};
+use super::at_once::{Measurements, known, on_all};
 use super::cpu::asked;
 use super::path::{Arithmetic, Sweep, sweep};
 
@@ -47,7 +47,7 @@ pub struct Bandwidth {
 /// stored result. The threads together allocate twice the size of the third-level cache, but at most 128 MiB; each thread
 /// allocates at least eight times the size of the second-level cache.
 pub fn bandwidth(threads: usize) -> Bandwidth {
-    static KNOWN: Known<Bandwidth> = Mutex::new(Vec::new());
+    static KNOWN: Measurements<Bandwidth> = Mutex::new(Vec::new());
     known(&KNOWN, threads, |threads| {
         let cpu = asked();
         measure(threads, cpu.l2, cpu.l3.saturating_mul(threads))

@@ -14,7 +14,7 @@ use super::path::ProductEngine;
 use super::picked::RowSource;
 use super::product::checked;
 use super::products::{
-    GradientRoom, Gradients, LeftMatrix, PackedMatrix, Place, Products, RoundedRows, Transpose,
+    Corner, GradientRoom, Gradients, LeftMatrix, PackedMatrix, Products, RoundedRows, Transpose,
 };
 use super::view::{View, ViewMut};
 
@@ -44,7 +44,7 @@ impl Products for f64 {
         a
     }
 
-    fn put(to: &mut PackedMatrix<f64>, b: View<'_, f64>, transpose: Transpose, at: Place, _: usize) {
+    fn put(to: &mut PackedMatrix<f64>, b: View<'_, f64>, transpose: Transpose, at: Corner, _: usize) {
         self::put(to, b, transpose, at);
     }
 

@@ -7,7 +7,7 @@ use arrayvec::ArrayVec;
 use super::fork::join;
 use super::path::Path;
 use super::prefetch;
-use super::products::{PackedMatrix, Place, Transpose};
+use super::products::{Corner, PackedMatrix, Transpose};
 use super::view::View;
 
 /// Below this number of numbers, a second thread costs more than it gains.
@@ -24,7 +24,7 @@ pub(super) struct PanelCopy<'a> {
     b: View<'a, f32>,
     pub(super) transpose: Transpose,
     /// The row and the column of the packed matrix that receive the first row and the first column.
-    pub(super) at: Place,
+    pub(super) at: Corner,
 }
 
 impl<'a> PanelCopy<'a> {
@@ -33,7 +33,7 @@ impl<'a> PanelCopy<'a> {
         to: &'a mut PackedMatrix<f32>,
         b: View<'a, f32>,
         transpose: Transpose,
-        at: Place,
+        at: Corner,
     ) -> Self {
         let (width, words) = (to.width, to.words());
         let (_, columns) = transpose.shape((b.rows(), b.width()));
@@ -123,7 +123,7 @@ fn copy_rows(copy: PanelCopy<'_>) {
 mod x86 {
     use super::{PanelCopy, turn_rows};
     use crate::kernels::prefetch;
-    use crate::kernels::turn::{Avx2, Avx512, Turn};
+    use crate::kernels::turn::{Avx2, Avx512, TransposeSquare};
 
     #[target_feature(enable = "avx512f")]
     pub(super) fn turn_by_avx512(copy: PanelCopy<'_>) {
@@ -137,7 +137,7 @@ mod x86 {
 
     /// Copies the rows of a matrix to columns of panels, in squares. Numbers that fill no square are copied one by one.
     #[inline(always)]
-    fn turn<T: Turn>(copy: PanelCopy<'_>) {
+    fn turn<T: TransposeSquare>(copy: PanelCopy<'_>) {
         /// How many numbers before a number of a row is read it is prefetched. Many rows are read in turn, more than the CPU
         /// prefetches by itself.
         const AHEAD: usize = 16;

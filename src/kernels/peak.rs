@@ -10,7 +10,7 @@ use std::hint::black_box;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-use super::at_once::{Known, known, on_all};
+use super::at_once::{Measurements, known, on_all};
 use super::engine::tile_loop;
 use super::int8::code_loop;
 use super::path::{MatrixUnit, Path, Precision};
@@ -44,7 +44,7 @@ pub struct PeakRate {
 /// that the kernels use on this CPU. The first call for a number of threads measures the rate, in about twenty milliseconds;
 /// later calls return the stored rate. In f64, the rate is half of the f32 rate, since a vector holds half as many f64 numbers.
 pub fn peak(threads: usize) -> PeakRate {
-    static KNOWN: Known<PeakRate> = Mutex::new(Vec::new());
+    static KNOWN: Measurements<PeakRate> = Mutex::new(Vec::new());
     known(&KNOWN, threads, |threads| best(threads, || register_loop(Path::best())))
 }
 
@@ -52,14 +52,14 @@ pub fn peak(threads: usize) -> PeakRate {
 /// unit. The result is the best of 20 samples of the innermost loop of the products, on operands in the nearest cache. The first
 /// call for a number of threads measures.
 pub fn bf16_peak(threads: usize) -> Option<PeakRate> {
-    static KNOWN: Known<PeakRate> = Mutex::new(Vec::new());
+    static KNOWN: Measurements<PeakRate> = Mutex::new(Vec::new());
     let unit = MatrixUnit::of_cpu(Precision::Bf16)?;
     Some(known(&KNOWN, threads, |threads| best(threads, || tile_loop(unit))))
 }
 
 /// Returns the peak rate of `threads` threads in products of 8-bit integers, measured like [`bf16_peak`].
 pub fn int8_peak(threads: usize) -> PeakRate {
-    static KNOWN: Known<PeakRate> = Mutex::new(Vec::new());
+    static KNOWN: Measurements<PeakRate> = Mutex::new(Vec::new());
     known(&KNOWN, threads, |threads| best(threads, code_loop))
 }
 

@@ -16,7 +16,7 @@ use super::float::{Assign, Float};
 #[cfg(test)]
 use super::path::Path;
 use super::path::{MatrixUnit, ProductEngine};
-use super::products::{LeftMatrix, PackedMatrix, Place, RoundedRows, Transpose};
+use super::products::{Corner, LeftMatrix, PackedMatrix, RoundedRows, Transpose};
 use super::tile::{MAX_LANES, Size, Tile};
 use super::view::{View, ViewMut};
 
@@ -120,7 +120,7 @@ impl<T: Float> PackedMatrix<T> {
     ///
     /// # Panics
     /// If `b` reaches beyond the packed matrix.
-    pub fn put(&mut self, b: View<'_, T>, transpose: Transpose, at: Place, threads: usize) {
+    pub fn put(&mut self, b: View<'_, T>, transpose: Transpose, at: Corner, threads: usize) {
         let (rows, columns) = transpose.shape((b.rows(), b.width()));
         assert!(at.0 + rows <= self.k && at.1 + columns <= self.n, "a part of a matrix to pack");
         T::put(self, b, transpose, at, threads);

@@ -39,7 +39,7 @@ impl Transpose {
 }
 
 /// A row and a column of a matrix.
-pub(super) type Place = (usize, usize);
+pub(super) type Corner = (usize, usize);
 
 /// The right-hand matrix of a product, K × N, prepared for fast reading. In f32 and bf16, the matrix is stored panel by panel,
 /// and a panel is a few columns. In f64, the matrix is stored row by row.
@@ -143,7 +143,7 @@ pub trait Products: Sized {
         threads: usize,
     ) -> View<'a, Self>;
     /// Implements [`PackedMatrix::put`]; the caller has checked that the copied part fits.
-    fn put(to: &mut PackedMatrix<Self>, b: View<'_, Self>, transpose: Transpose, at: Place, threads: usize);
+    fn put(to: &mut PackedMatrix<Self>, b: View<'_, Self>, transpose: Transpose, at: Corner, threads: usize);
     /// Computes `product_panels`.
     fn product(
         a: View<'_, Self>,

@@ -10,7 +10,7 @@ use super::panels::{self, PanelCopy};
 use super::path::ProductEngine;
 use super::product;
 use super::products::{
-    GradientRoom, Gradients, LeftMatrix, PackedMatrix, Place, Products, RoundedRows, Transpose,
+    Corner, GradientRoom, Gradients, LeftMatrix, PackedMatrix, Products, RoundedRows, Transpose,
 };
 use super::view::{View, ViewMut};
 
@@ -43,7 +43,7 @@ impl Products for f32 {
         half::pack::left(engine, a, &mut room.0, threads)
     }
 
-    fn put(to: &mut PackedMatrix<f32>, b: View<'_, f32>, transpose: Transpose, at: Place, threads: usize) {
+    fn put(to: &mut PackedMatrix<f32>, b: View<'_, f32>, transpose: Transpose, at: Corner, threads: usize) {
         let copy: fn(PanelCopy<'_>) = match to.engine {
             ProductEngine::F32(path) => panels::copy_numbers(path, transpose),
             ProductEngine::Pairs(_) | ProductEngine::Tiles(_) => half::pack::copy_pairs,

@@ -8,7 +8,7 @@ use std::arch::x86_64::{
 };
 
 /// A way to transpose squares of numbers. Each row of a square is a vector.
-pub(super) trait Turn {
+pub(super) trait TransposeSquare {
     /// The number of rows and columns of a square.
     const SIDE: usize;
 
@@ -33,7 +33,7 @@ const ODD: i32 = 0b11_01_11_01;
 const LOWER: i32 = 0x20;
 const UPPER: i32 = 0x31;
 
-impl Turn for Avx512 {
+impl TransposeSquare for Avx512 {
     const SIDE: usize = 16;
 
     #[inline(always)]
@@ -78,7 +78,7 @@ impl Turn for Avx512 {
     }
 }
 
-impl Turn for Avx2 {
+impl TransposeSquare for Avx2 {
     const SIDE: usize = 8;
 
     #[inline(always)]

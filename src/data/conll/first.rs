@@ -229,11 +229,6 @@ impl First {
         /// The minimum share of lines with the most frequent number of columns. The second share is for a file that has
         /// as many columns as an earlier file.
         const EVEN: [f64; 2] = [0.9, 0.5];
-        /// Lines with more columns are texts; each column would be read again in all lines.
-        const MOST_COLUMNS: usize = 1000;
-        if self.count > MOST_COLUMNS {
-            return false;
-        }
         let even = self.share() >= EVEN[0];
         if self.count < 2 || self.separator != Separator::Spaces {
             let alike = known == Some(self.count) && self.share() >= EVEN[1];

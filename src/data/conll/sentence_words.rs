@@ -88,7 +88,10 @@ impl Columns {
         let KnownColumns { like, words, columns } = known;
         let names: &[String] = like.filter(|like| like.header).map_or(&[], |like| &like.names);
         let first = First::of(file, ColumnSettings { words, tags: None, header: None, names })?;
-        if !(columns || first.header.is_some() || first.are_columns(like.map(|like| like.count))) {
+        /// Lines with more columns are texts; each of the columns would be looked for in all lines.
+        const MOST_COLUMNS: usize = 1000;
+        let are_columns = || first.count <= MOST_COLUMNS && first.are_columns(like.map(|like| like.count));
+        if !(columns || first.header.is_some() || are_columns()) {
             return Ok(None);
         }
         let alike = like.filter(|_| words.is_none());

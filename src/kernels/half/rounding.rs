@@ -202,7 +202,7 @@ mod x86 {
     use std::mem::transmute;
 
     use super::{LANES, Rounding, RoundingLoop, Words};
-    use crate::kernels::turn::{Avx512, Turn};
+    use crate::kernels::turn::{Avx512, TransposeSquare};
 
     /// Returns whether this CPU has the instructions of [`run`].
     pub(super) fn has_instructions() -> bool {

@@ -2,14 +2,14 @@
 
 use crate::kernels::numbers;
 use crate::kernels::path::{Path, ProductEngine};
-use crate::kernels::products::{PackedMatrix, Place, Transpose};
+use crate::kernels::products::{Corner, PackedMatrix, Transpose};
 use crate::kernels::view::{Extent2, View};
 
 /// What the packed matrix holds where nothing is copied.
 const UNTOUCHED: f32 = -7.0;
 
 /// Checks the copy of a part of a matrix of K × N. The part begins at `at`, and ends `end` rows and columns before the end.
-fn check((k, n): (usize, usize), at: Place, end: Place, threads: &[usize]) {
+fn check((k, n): (usize, usize), at: Corner, end: Corner, threads: &[usize]) {
     let (rows, columns) = (k - at.0 - end.0, n - at.1 - end.1);
     for (path, transpose) in
         Path::available().into_iter().flat_map(|p| [(p, Transpose::No), (p, Transpose::Yes)])

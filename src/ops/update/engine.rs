@@ -357,7 +357,7 @@ impl<'a, T: Float> ThreadRows<'a, T> {
     }
 
     /// Divides the rows at row `half`; divides the columns into halves if the table has only one row.
-    fn split(self, half: usize) -> (Self, Self) {
+    fn cut_at(self, half: usize) -> (Self, Self) {
         match self.rows {
             Rows::All if self.len() < 2 => {
                 let at = self.fields[0].width() / 2;
@@ -420,7 +420,7 @@ fn share<T: RowValue>(rule: &dyn Kernel<T>, task: Task<'_>, part: ThreadRows<'_,
     if threads < 2 || whole || len * width < 2 * GRAIN {
         return part.run(rule, task);
     }
-    let (head, tail) = part.split(cut(len, threads / 2, threads));
+    let (head, tail) = part.cut_at(cut(len, threads / 2, threads));
     join(|| share(rule, task, head, threads / 2), || share(rule, task, tail, threads - threads / 2));
 }
 
