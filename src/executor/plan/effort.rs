@@ -1,5 +1,6 @@
 //! The estimated effort of a call, known when a program is compiled: it decides whether several threads run the call.
 
+use crate::kernels::cpu;
 use crate::operator::Extent;
 
 /// The estimated effort of a call: how many numbers it writes, with costly numbers counted several times.
@@ -14,13 +15,10 @@ pub(crate) struct Effort {
 }
 
 impl Effort {
-    /// The number of bytes that a thread reads from the cache that cores share in the time in which it writes one number.
-    const BYTES: usize = 11;
-
     /// Returns the estimated effort of a call on `rows` rows. The call reads its packed constants once, and with few rows it
     /// mostly waits for them.
     pub(crate) fn of(&self, rows: usize) -> usize {
-        let read = if rows == 0 { 0 } else { self.packed / Self::BYTES };
+        let read = if rows == 0 { 0 } else { self.packed / cpu().read_per_number() };
         self.row.saturating_mul(rows).max(read)
     }
 }
