@@ -50,6 +50,8 @@ fn slowest(probe: &mut Probe) -> f64 {
     match *last {
         Some((at, slowest)) if at.elapsed() < Duration::from_millis(50) => slowest,
         _ => {
+            // The threads of the step look for more work for a while before they sleep.
+            std::thread::sleep(Duration::from_micros(300));
             let rate = probe.rate();
             BEST.fetch_max(rate.fastest.to_bits(), Ordering::Relaxed);
             *last = Some((Instant::now(), rate.slowest));
