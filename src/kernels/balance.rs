@@ -85,19 +85,23 @@ pub fn join_measured<A: Send, B: Send>(
         },
     );
     let (right, other) = right;
-    if other.is_some_and(|other| other != own) && left.min(right) >= MEASURED && at > 0 && at < len {
-        let faster = at as f32 * right.as_secs_f32() / ((len - at) as f32 * left.as_secs_f32());
-        measured(if own == 0 { faster } else { 1.0 / faster });
+    if other.is_some_and(|other| other != own) {
+        let old = f32::from_bits(RATIO.load(Relaxed));
+        let old = if own == 0 { old } else { 1.0 / old };
+        if let Some(next) = measured(old, (at, len), [left, right]) {
+            RATIO.store((if own == 0 { next } else { 1.0 / next }).to_bits(), Relaxed);
+        }
     }
     (x, y)
 }
 
-/// Changes the ratio of the speeds towards a measured one, half of the way on a logarithmic scale.
-fn measured(ratio: f32) {
-    let next = (f32::from_bits(RATIO.load(Relaxed)) * ratio).sqrt();
-    if next.is_finite() {
-        RATIO.store(next.clamp(1.0 / MOST, MOST).to_bits(), Relaxed);
-    }
+/// Returns the next ratio of two speeds: half of the way, on a logarithmic scale, from the old ratio to the ratio of a call in
+/// which `at` of `len` units took the first time, and the others the second time. Returns `None` if a time is too short.
+fn measured(old: f32, (at, len): (usize, usize), times: [Duration; 2]) -> Option<f32> {
+    let [left, right] = times.map(|time| time.as_secs_f32());
+    let ratio = at as f32 * right / ((len - at) as f32 * left);
+    let is_exact = times.iter().all(|&time| time >= MEASURED) && at > 0 && at < len;
+    is_exact.then(|| (old * ratio).sqrt().clamp(1.0 / MOST, MOST))
 }
 
 #[cfg(test)]
@@ -105,32 +109,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_slower_thread_gets_less_work_and_a_wrong_measure_is_forgotten() {
-        let pool = rayon::ThreadPoolBuilder::new().num_threads(2).build().unwrap();
-        let work = |units: usize| std::thread::sleep(Duration::from_micros(units as u64));
-        // The second part takes three times as long per unit; the thread that runs the first part may be either.
-        let at = || pool.install(|| (cut(8000, 1, 2), rayon::current_thread_index().unwrap()));
-        let mut last = at();
-        for _ in 0..30 {
-            pool.install(|| {
-                let at = cut(8000, 1, 2);
-                let slow = |first: bool| rayon::current_thread_index() == Some(1) && first;
-                let time = |units: usize| work(if slow(true) { 3 * units } else { units });
-                join_measured((at, 8000), || time(at), || time(8000 - at));
-            });
-            last = at();
+    fn parts_follow_the_speeds_and_a_wrong_measure_is_forgotten() {
+        const LEN: usize = 8000;
+        // Begins with a wrong ratio; the first thread takes 1 µs per unit, the second `slower` times as long.
+        for (slower, expected) in [(1, 4000), (3, 6000), (100, 6400)] {
+            let mut ratio = 1.0 / MOST;
+            let at = |ratio: f32| (LEN as f32 * ratio / (1.0 + ratio)) as usize;
+            for _ in 0..10 {
+                let at = at(ratio);
+                let times = [at, (LEN - at) * slower].map(|time| Duration::from_micros(time as u64));
+                ratio = measured(ratio, (at, LEN), times).unwrap();
+            }
+            assert!(at(ratio).abs_diff(expected) < 40, "{} of {LEN} for {slower}", at(ratio));
         }
-        let of_first = if last.1 == 0 { last.0 } else { 8000 - last.0 };
-        assert!(
-            (5200..6800).contains(&of_first),
-            "{of_first} of 8000 for a thread that is three times as fast"
-        );
-        measured(0.01);
-        for _ in 0..10 {
-            measured(1.0);
-        }
-        let ratio = f32::from_bits(RATIO.load(Relaxed));
-        assert!((0.99..1.01).contains(&ratio), "{ratio}");
+        let short = [Duration::from_micros(90), Duration::from_micros(900)];
+        assert_eq!([measured(1.0, (9, 10), short), measured(1.0, (10, 10), short.map(|t| t * 9))], [None; 2]);
         assert_eq!([cut(10, 1, 3), cut(10, 2, 3), cut(1, 1, 2), cut(0, 1, 2), cut(2, 1, 7)], [3, 6, 1, 0, 1]);
     }
 }
