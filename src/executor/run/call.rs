@@ -282,7 +282,7 @@ impl<'a> Units<'a> {
             Units::Sequences { below, .. } => {
                 let offsets = below[0].1;
                 let (first, last) = (offsets[range.start], offsets[range.end]);
-                let goal = first + cut(last - first, left, parts);
+                let goal = first + (last - first) * left / parts;
                 range.start + offsets[range.start..range.end].partition_point(|&o| o < goal)
             }
         }
