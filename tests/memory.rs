@@ -112,7 +112,7 @@ fn compare(
 #[track_caller]
 fn check(figures: impl Iterator<Item = (bool, String)>) {
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
-    // The figures are upper bounds for any division of the work; the peak is that of halves.
+    // The figures are upper bounds for any division of the work; here the work is divided into halves.
     force(1.0);
     let mut wrong = Vec::new();
     for (fits, told) in figures {
