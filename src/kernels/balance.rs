@@ -3,7 +3,7 @@
 //!
 //! Each call that both threads of a pool share measures the time of its two parts, and the next calls are cut at the ratio of
 //! the speeds. No result depends on where a call is cut. With more than two threads, rayon does not show which thread gets
-//! which part, so the work is divided evenly.
+//! which part, so the work is divided evenly, and columns are divided into several parts a thread ([`queued`]).
 
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::time::{Duration, Instant};
@@ -58,6 +58,12 @@ pub fn cut(len: usize, left: usize, threads: usize) -> usize {
     let even = FORCED.load(Relaxed) == 0 && (threads != 2 || of_two().is_none());
     let at = if even { len * left / threads } else { (len as f32 * share(left, threads)).round() as usize };
     at.clamp(len.min(1), len.saturating_sub(1).max(len.min(1)))
+}
+
+/// Returns into how many parts `threads` threads divide columns. More than two threads get several parts each, which rayon hands
+/// to the threads that are free first. Each part of columns reads only its part of the weights, so small parts cost little.
+pub(super) fn queued(threads: usize) -> usize {
+    if threads > 2 { 4 * threads } else { threads }
 }
 
 /// Returns the maximum number of `len` units that one of `threads` threads gets.

@@ -7,7 +7,7 @@
 
 use std::sync::OnceLock;
 
-use super::half::{pairs, tiles};
+use super::half::{fused, pairs, tiles};
 use super::path::{Implementation, MatrixUnit, Path, Precision, ProductEngine};
 use super::product::{ALIGNMENT, aligned};
 use super::tile::{self, Size, Tile, TileFn};
@@ -30,8 +30,8 @@ impl MatrixUnit {
         }
     }
 
-    /// Returns whether this CPU computes the unit's products faster than products in f32. On any other CPU, a twin computes the
-    /// products, with the same bits, many times slower.
+    /// Returns whether this CPU computes the unit's products faster than products in f32. On any other CPU, fused multiply-adds in
+    /// f32 or a twin compute the products, with the same bits, more slowly.
     pub fn is_fast(self) -> bool {
         match self {
             MatrixUnit::F32 => true,
@@ -41,18 +41,24 @@ impl MatrixUnit {
         }
     }
 
+    /// Returns whether this CPU computes the unit's products by vector instructions: by the unit's own, or by fused multiply-adds in
+    /// f32, which are no faster than products in f32, except that a product of few rows reads half as many bytes.
+    pub fn is_vectorised(self) -> bool {
+        self.is_native() || has_fused()
+    }
+
     /// Returns whether this CPU has the unit's instruction, and the instruction gives the bits of its twin.
     pub fn is_native(self) -> bool {
         static PAIRS: OnceLock<bool> = OnceLock::new();
         static TILES: OnceLock<bool> = OnceLock::new();
         match self {
             MatrixUnit::F32 => true,
-            MatrixUnit::Bf16Pairs => {
-                *PAIRS.get_or_init(|| pairs::has_instruction() && same_bits(ProductEngine::Pairs))
-            }
-            MatrixUnit::Bf16Tiles => {
-                *TILES.get_or_init(|| tiles::has_instruction() && same_bits(ProductEngine::Tiles))
-            }
+            MatrixUnit::Bf16Pairs => *PAIRS.get_or_init(|| {
+                pairs::has_instruction() && same_bits(ProductEngine::Pairs, Implementation::Instruction)
+            }),
+            MatrixUnit::Bf16Tiles => *TILES.get_or_init(|| {
+                tiles::has_instruction() && same_bits(ProductEngine::Tiles, Implementation::Instruction)
+            }),
         }
     }
 
@@ -62,6 +68,9 @@ impl MatrixUnit {
             ProductEngine::F32(path) => path.name(),
             ProductEngine::Pairs(Implementation::Instruction) => "vdpbf16ps",
             ProductEngine::Tiles(Implementation::Instruction) => "tdpbf16ps",
+            ProductEngine::Pairs(Implementation::Fused) | ProductEngine::Tiles(Implementation::Fused) => {
+                "fused multiply-adds in f32"
+            }
             ProductEngine::Pairs(Implementation::Twin) | ProductEngine::Tiles(Implementation::Twin) => {
                 "plain code"
             }
@@ -70,7 +79,11 @@ impl MatrixUnit {
 
     /// Returns the engine that computes the unit's products on this CPU.
     pub(super) fn engine(self) -> ProductEngine {
-        let by = || if self.is_native() { Implementation::Instruction } else { Implementation::Twin };
+        let by = || match (self.is_native(), has_fused()) {
+            (true, _) => Implementation::Instruction,
+            (false, true) => Implementation::Fused,
+            (false, false) => Implementation::Twin,
+        };
         match self {
             MatrixUnit::F32 => ProductEngine::F32(Path::best()),
             MatrixUnit::Bf16Pairs => ProductEngine::Pairs(by()),
@@ -161,8 +174,10 @@ impl ProductEngine {
     pub(super) fn max_panels(self, vectors: usize, rows: usize) -> usize {
         match self {
             ProductEngine::F32(path) => tile::max_panels(path, vectors, rows),
-            ProductEngine::Pairs(_) => tile::max_panels(Path::Avx512, vectors, rows),
-            ProductEngine::Tiles(_) => 1,
+            ProductEngine::Tiles(by) if by_rows(by, rows) != Implementation::Fused => 1,
+            ProductEngine::Pairs(_) | ProductEngine::Tiles(_) => {
+                tile::max_panels(Path::Avx512, vectors, rows)
+            }
         }
     }
 
@@ -189,20 +204,37 @@ impl ProductEngine {
     pub(super) fn of_rows(self, size: Size) -> TileFn {
         match self {
             ProductEngine::F32(path) => tile::of_rows(path, size),
+            ProductEngine::Pairs(Implementation::Fused) => fused::of_rows(false),
             ProductEngine::Pairs(by) => pairs::of_rows(by, size),
-            ProductEngine::Tiles(by) => tiles::of_rows(by),
+            ProductEngine::Tiles(by) => match by_rows(by, size.rows) {
+                Implementation::Fused => fused::of_rows(true),
+                by => tiles::of_rows(by),
+            },
         }
     }
 }
 
-/// Returns whether an engine's instruction gives the bits of its twin, for operands of all magnitudes. A CPU or an emulator whose
-/// instruction differs is treated as a CPU without the instruction.
-fn same_bits(engine: fn(Implementation) -> ProductEngine) -> bool {
+/// Returns what computes a tile of `rows` rows with the bits of `tdpbf16ps`.
+fn by_rows(by: Implementation, rows: usize) -> Implementation {
+    let few = by == Implementation::Instruction && rows <= fused::FEW_ROWS && has_fused();
+    if few { Implementation::Fused } else { by }
+}
+
+/// Returns whether fused multiply-adds compute the bits of both units on this CPU.
+fn has_fused() -> bool {
+    static FUSED: OnceLock<bool> = OnceLock::new();
+    let same = |engine| same_bits(engine, Implementation::Fused);
+    *FUSED.get_or_init(|| fused::is_available() && same(ProductEngine::Pairs) && same(ProductEngine::Tiles))
+}
+
+/// Returns whether an engine gives the bits of its twin, for operands of all magnitudes. A CPU or an emulator whose instruction
+/// differs is treated as a CPU without the instruction.
+fn same_bits(engine: fn(Implementation) -> ProductEngine, by: Implementation) -> bool {
     const WORDS: usize = 3 * tiles::WORDS;
     let rows = engine(Implementation::Twin).max_rows(tile::PANEL_VECTORS);
     let a = awkward_pairs((rows, WORDS), 1, |at| at / WORDS);
     let b = awkward_pairs((WORDS, pairs::WIDTH), 2, |at| at % pairs::WIDTH);
-    let [ours, theirs] = [Implementation::Instruction, Implementation::Twin].map(|by| {
+    let [ours, theirs] = [by, Implementation::Twin].map(|by| {
         let mut c = vec![0.0f32; rows * pairs::WIDTH];
         let tile = Tile {
             rows,

@@ -1,5 +1,6 @@
 //! Arithmetic in bf16: rounding, pairs of numbers, and sums of products as the instructions of CPUs compute them.
 
+pub(super) mod fused;
 pub(super) mod gradient;
 pub(super) mod pack;
 pub(super) mod pairs;

@@ -94,11 +94,13 @@ pub enum MatrixUnit {
     Bf16Tiles,
 }
 
-/// Whether a unit's instruction or its twin computes the products.
+/// What computes the products of a unit; all give the same bits, except the payloads of NaN.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Implementation {
     /// The instruction.
     Instruction,
+    /// Fused multiply-adds in f32.
+    Fused,
     /// The twin: plain code.
     Twin,
 }

@@ -10,7 +10,7 @@
 use std::mem::MaybeUninit;
 use std::ops::Range;
 
-use super::balance::{cut, join_measured};
+use super::balance::{cut, join_measured, queued};
 use super::cpu::Cpu;
 use super::float::{Assign, Float};
 #[cfg(test)]
@@ -212,7 +212,7 @@ pub fn affine<T: Float>(
     for rows in even_blocks(a.rows(), most) {
         let (c, below) = rest.split_rows(rows.len());
         let a = T::left(b.engine, a.rows_range(rows.start, rows.end), room, threads);
-        share_columns(a, b, 0..b.panels(), (bias, c, assign), threads);
+        share_columns(a, b, 0..b.panels(), (bias, c, assign), queued(threads));
         rest = below;
     }
 }

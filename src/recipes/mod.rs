@@ -167,8 +167,8 @@ fn prepare_by(config: &Config, resumed: Option<&Path>, memory: u64) -> Result<Pr
     let trainer = if config.training.allow_slow { trainer.allow_slow() } else { trainer };
     let unit = trainer.unit();
     if unit != MatrixUnit::F32 {
-        let by = if unit.is_fast() { "" } else { ", by plain code, many times slower than f32" };
-        prepared.said.push(format!("matrix products in {unit}{by}"));
+        let slowly = format!(", by {}, more slowly than in f32", unit.instructions());
+        prepared.said.push(format!("matrix products in {unit}{}", if unit.is_fast() { "" } else { &slowly }));
     }
     prepared.trainer =
         config.run.memory.into_iter().fold(trainer, |trainer, size| trainer.memory_limit(size.bytes()));
@@ -191,7 +191,7 @@ fn check_precision(config: &Config) -> Result<()> {
     }
     let got = format!("`{precision}` on this CPU, which has no such unit");
     let note =
-        "with `training.allow_slow = true`, the training runs many times slower, with the same results";
+        "with `training.allow_slow = true`, the training runs more slowly than in f32, with the same results";
     Err(Error::new("training.precision", format!("`f32`, or {FAST_CPU}"), got).noted(note))
 }
 

@@ -290,7 +290,7 @@ section! {
         clip: f64 = 1.0;
         /// Precision of matrix products: `f32` or `bf16`. With `bf16`, products round their operands to 8 bits of mantissa, which some CPUs multiply several times as fast; parameters and sums stay f32. The model predicts in f32.
         precision: Precision = Precision::F32;
-        /// Train in bf16 on a CPU that does not multiply bf16 numbers fast: many times slower, with the same results.
+        /// Train in bf16 on a CPU that does not multiply bf16 numbers fast: more slowly than in f32, with the same results.
         allow_slow: bool = false;
         /// Label smoothing: the share of each target that is spread over all classes (default: 0.1 for `translate`, and for `classify` with one label per text and without `focal`; else 0).
         label_smoothing: Option<f64> = None;

@@ -41,13 +41,13 @@ impl Trainer {
     #[track_caller]
     pub fn precision(mut self, precision: Precision) -> Self {
         (self.precision, self.compiled) = (Some(CallerSetting::new(precision)), None);
-        // A CPU without a unit for bf16 computes the products of AVX-512 by plain code.
+        // A CPU without a unit for bf16 computes the products of AVX-512 by other instructions.
         self.state.program.unit = MatrixUnit::of_cpu(precision).unwrap_or(MatrixUnit::Bf16Pairs);
         self
     }
 
-    /// Lets a training run in a precision for which this CPU has no unit: plain code computes the bits of the unit, many times
-    /// slower than f32. A resumed training then computes the bits of the unit in its checkpoint, on any CPU.
+    /// Lets a training run in a precision for which this CPU has no unit: other instructions compute the bits of the unit, more
+    /// slowly than f32. A resumed training then computes the bits of the unit in its checkpoint, on any CPU.
     #[must_use]
     pub fn allow_slow(mut self) -> Self {
         self.allow_slow = true;
@@ -65,7 +65,7 @@ impl Trainer {
         if unit.is_fast() || self.allow_slow {
             return Ok(());
         }
-        let note = "`Trainer::allow_slow` trains anyway, many times slower, with the same results";
+        let note = "`Trainer::allow_slow` trains anyway, more slowly than in f32, with the same results";
         let error = no_unit(unit.precision()).noted_in_code(note);
         Err(self.precision.iter().fold(error, |error, told| error.called(told.line)))
     }

@@ -133,7 +133,8 @@ impl<'a> Text<'a> {
         self.line(&format!("{} instructions, {} buffers", plan.instructions, plan.buffers.len()));
         if plan.program.unit != MatrixUnit::F32 {
             let unit = plan.program.unit;
-            let by = if unit.is_native() { "" } else { ", by plain code, since this CPU has no such unit" };
+            let other = format!(", by {}, since this CPU has no such unit", unit.instructions());
+            let by = if unit.is_native() { "" } else { &other };
             self.line(&format!(
                 "matrix products: {unit}{by}; a call without the note `{unit}` computes in f32"
             ));

@@ -19,6 +19,8 @@ fn engines() -> Vec<ProductEngine> {
         vec![ProductEngine::Pairs(Implementation::Twin), ProductEngine::Tiles(Implementation::Twin)];
     engines.extend(pairs::has_instruction().then_some(ProductEngine::Pairs(Implementation::Instruction)));
     engines.extend(tiles::has_instruction().then_some(ProductEngine::Tiles(Implementation::Instruction)));
+    let fused = [ProductEngine::Pairs(Implementation::Fused), ProductEngine::Tiles(Implementation::Fused)];
+    engines.extend(fused.into_iter().filter(|_| fused::is_available()));
     engines
 }
 
@@ -405,31 +407,38 @@ fn each_twin_has_the_order_of_its_instruction() {
     }
 }
 
-/// Ten million random operands of each instruction that this CPU has; `same_bits` takes fewer at the start of a process.
+/// Millions of random operands of each instruction that this CPU has, and of fused multiply-adds; `same_bits` takes fewer at the
+/// start of a process.
 #[test]
-fn an_instruction_has_the_bits_of_its_twin() {
-    type OfUnit = (fn(Implementation) -> ProductEngine, MatrixUnit, fn() -> bool);
-    let all: [OfUnit; 2] = [
-        (ProductEngine::Pairs, MatrixUnit::Bf16Pairs, pairs::has_instruction),
-        (ProductEngine::Tiles, MatrixUnit::Bf16Tiles, tiles::has_instruction),
+fn every_implementation_has_the_bits_of_its_twin() {
+    type Engine = fn(Implementation) -> ProductEngine;
+    let engines: [(Engine, MatrixUnit, bool); 2] = [
+        (ProductEngine::Pairs, MatrixUnit::Bf16Pairs, pairs::has_instruction()),
+        (ProductEngine::Tiles, MatrixUnit::Bf16Tiles, tiles::has_instruction()),
     ];
-    for (engine, unit, _) in all.into_iter().filter(|(_, _, has)| has()) {
-        assert!(unit.is_native(), "{unit:?}");
+    for (engine, unit, has_instruction) in engines {
+        assert_eq!(unit.is_native(), has_instruction, "{unit:?}");
+        let all =
+            [(Implementation::Instruction, has_instruction), (Implementation::Fused, fused::is_available())];
         for seed in 0..200 {
-            let (m, k, n) = (32, 192, 260 - seed as usize);
+            let (m, k, n) =
+                ([32, 1, 2, 3, 4, 7][seed as usize % 6], 192 - seed as usize / 2, 260 - seed as usize);
             let (a, b) = (awkward((m, k), seed, |at| at / k), awkward((k, n), seed + 1000, |at| at % n));
-            let [ours, theirs] = [Implementation::Instruction, Implementation::Twin].map(|by| {
+            let of = |by| {
                 let matrix = packed(engine(by), View::new(&b, k, n), Transpose::No);
                 let mut c = vec![0.5; m * n];
                 let to = ViewMut::new(&mut c, m, n);
                 product(View::new(&a, m, k), &matrix, to, Assign::Add, &mut RoundedRows::default());
                 c
-            });
-            for (at, (a, b)) in ours.iter().zip(&theirs).enumerate() {
-                assert!(
-                    a.to_bits() == b.to_bits() || a.is_nan() && b.is_nan(),
-                    "{engine:?} {seed} {at}: {a:e} {b:e}"
-                );
+            };
+            let twin = of(Implementation::Twin);
+            for (by, _) in all.into_iter().filter(|(_, available)| *available) {
+                for (at, (a, b)) in of(by).iter().zip(&twin).enumerate() {
+                    assert!(
+                        a.to_bits() == b.to_bits() || a.is_nan() && b.is_nan(),
+                        "{engine:?} {by:?} {seed} {at}: {a:e} {b:e}"
+                    );
+                }
             }
         }
     }

@@ -1,6 +1,9 @@
 //! `linear_cross_entropy`: computes `linear` and the `cross_entropy` of its output in one operator, which holds only a
 //! chunk of the logits in memory.
 
+use std::slice;
+use std::sync::{Mutex, PoisonError};
+
 use ndarray::{Array1, array};
 
 use super::cross_entropy::{Target, log_sum_exp, smoothing};
@@ -8,7 +11,7 @@ use crate::error::Result;
 use crate::kernels::{
     Arithmetic, Assign, Cpu, Float, GradientRoom, LeftMatrix, MatrixUnit, PackedMatrix, RoundedRows,
     SUM_ROWS, Sweep, Transpose, View, ViewMut, WeightGradient, affine, affine_gradient, cpu, cut, helpers,
-    join_measured, product, sweep,
+    join, join_measured, product, sweep,
 };
 use crate::kernels::{affine_gradient_bytes, lengthen, most};
 use crate::lod::Lod;
@@ -458,35 +461,61 @@ fn all<T: RowValue>(
     }
 }
 
-/// Computes the logits of a chunk from a W that is not packed. The threads divide the columns of W, and each thread packs a few
-/// columns at a time.
+/// Computes the logits of a chunk from a W that is not packed. Two threads divide the columns of W by their speeds; more threads
+/// take the next few columns when they are free. Each thread packs a few columns at a time.
 fn by_columns<T: RowValue>(
     x: LeftMatrix<'_, T>,
     weight: View<'_, T>,
     bias: Option<&[T]>,
-    mut logits: ViewMut<'_, T>,
+    logits: ViewMut<'_, T>,
     rooms: &mut [LogitsRoom<T>],
 ) {
     let classes = weight.width();
-    if rooms.len() > 1 && classes > 1 {
-        let (left, right) = rooms.split_at_mut(rooms.len() / 2);
-        let middle = cut(classes, left.len(), left.len() + right.len());
+    if let ([left, right], true) = (&mut *rooms, classes > 1) {
+        let middle = cut(classes, 1, 2);
         let (bias, bias_after) = bias.map(|bias| bias.split_at(middle)).unzip();
         let (logits, logits_after) = logits.split_columns(middle);
         join_measured(
             (middle, classes),
-            || by_columns(x, weight.columns(0, middle), bias, logits, left),
-            || by_columns(x, weight.columns(middle, classes), bias_after, logits_after, right),
+            || by_columns(x, weight.columns(0, middle), bias, logits, slice::from_mut(left)),
+            || {
+                by_columns(
+                    x,
+                    weight.columns(middle, classes),
+                    bias_after,
+                    logits_after,
+                    slice::from_mut(right),
+                )
+            },
         );
         return;
     }
     let at_once = columns_at_once(cpu(), weight.rows());
-    let LogitsRoom { columns, rounded } = &mut rooms[0];
-    for from in (0..classes).step_by(at_once) {
-        let to = classes.min(from + at_once);
-        columns.pack(weight.columns(from, to), Transpose::No, 1);
-        let bias = bias.map(|bias| &bias[from..to]);
-        affine(x, columns, bias, logits.reborrow().columns(from, to), Assign::Write, rounded, 1);
+    let due = Mutex::new((0, logits));
+    let next = || {
+        let mut due = due.lock().unwrap_or_else(PoisonError::into_inner);
+        let (from, to) = (due.0, classes.min(due.0 + at_once));
+        let rest = std::mem::replace(&mut due.1, ViewMut::new(&mut [], 0, 0));
+        let (logits, after) = rest.split_columns(to - from);
+        *due = (to, after);
+        (from < to).then_some((from, to, logits))
+    };
+    each_room(rooms, &|LogitsRoom { columns, rounded }| {
+        while let Some((from, to, logits)) = next() {
+            columns.pack(weight.columns(from, to), Transpose::No, 1);
+            affine(x, columns, bias.map(|bias| &bias[from..to]), logits, Assign::Write, rounded, 1);
+        }
+    });
+}
+
+/// Calls `run` with the memory of each thread, on all threads.
+fn each_room<T: RowValue>(rooms: &mut [LogitsRoom<T>], run: &(dyn Fn(&mut LogitsRoom<T>) + Sync)) {
+    match rooms {
+        [room] => run(room),
+        _ => {
+            let (left, right) = rooms.split_at_mut(rooms.len() / 2);
+            join(|| each_room(left, run), || each_room(right, run));
+        }
     }
 }
 
