@@ -20,7 +20,7 @@
 //! gradients of their inputs. `batching`: batches by memory beside batches of a fixed number of sentences. The data: the peers' files from the folder `UNPADDED_BENCH_DATA`, or numbers of the same
 //! distributions. After 3 steps to warm up each takes one epoch (or `--steps`), at least 20 steps, and prints one line of JSON. Its
 //! quiet steps (`quiet.rs`) are those in which no other process slowed a thread: `quiet_share` and `tokens_per_s_quiet`.
-//! With `--precision bf16`, the trainings W1 to W5 and W7, `attention` and `conv` compute matrix products in bf16, by the twin where
+//! With `--precision bf16`, the trainings W1 to W5 and W7, `attention` and `conv` compute matrix products in bf16, by other instructions where
 //! the CPU has no unit for them; with `int8`, the models of `small`, W6, `session`, `beam` and `queue` have weights of 8-bit integers. With `--profile` all but `attention`, `conv`, `crf`, `ctc`, `custom`, `long`, `scaling`, `build`, `small`, `norm` and the
 //! workloads of generation then repeat their steps under the profiler: a table of the time and the bound of each entry, and the
 //! trace `target/profile-W1.json`.
