@@ -11,6 +11,7 @@ mod generator;
 mod logits;
 mod memory_limit;
 mod model;
+mod nested;
 mod pass;
 mod predictor;
 mod queue;

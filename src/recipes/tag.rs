@@ -200,6 +200,7 @@ impl TrainedModel for Tagger {
         predictor: &Predictor,
         texts: &[&str],
         decoding: &DecodingConfig,
+        listed: bool,
     ) -> Result<Vec<Answer>> {
         // A tagger that also predicts labels of texts reads each text as a whole, so its texts are not divided.
         let labelled = predictor.outputs().any(|output| output == LABELS);
@@ -232,7 +233,7 @@ impl TrainedModel for Tagger {
                 .filter_map(|_| at.next())
                 .map(|&id| tags.token(id).unwrap_or_default().to_owned())
                 .collect(),
-            words: words.into_iter().map(str::to_owned).collect(),
+            words: words.into_iter().filter(|_| listed).map(str::to_owned).collect(),
             label: labels.get(i).cloned(),
         };
         Ok(words.into_iter().enumerate().map(answer).collect())
@@ -278,7 +279,7 @@ fn found<'a, W: AsRef<str> + 'a>(
         let in_words: Vec<usize> = texts.clone().flatten().map(|w| w.as_ref().chars().count()).collect();
         let mut ids = reserve::vector(in_words.iter().sum(), "characters of words")?;
         for word in texts.clone().flatten() {
-            ids.extend(spelt.ids(word.as_ref().chars().map(String::from))?);
+            ids.extend(spelt.spelt(word.as_ref())?);
         }
         let lod = Lod::from_lengths(&[texts.map(<[W]>::len).collect(), in_words])?;
         characters = Some(Variable::new(Dense::from_vec(&[ids.len()], ids)?, Some(lod))?);
