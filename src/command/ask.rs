@@ -204,7 +204,6 @@ impl Predict {
         let model = model.answering(&config).memory_limit(self.memory.bytes());
         let batch = self.batch.max(1);
         if let Some(path) = &file {
-            let model = model.without_words();
             let on_file = OnFile {
                 model: &model,
                 config: &config,

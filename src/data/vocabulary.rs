@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
 
-use self::hashing::WordHashing;
+pub(crate) use self::hashing::WordHashing;
 use super::Fingerprint;
 use crate::error::{AtCaller, Error, Result};
 use crate::reserve;
@@ -229,7 +229,7 @@ impl Vocabulary {
         let (tokens, counts): (Vec<Arc<str>>, Vec<u64>) =
             entries.into_iter().map(|(token, count)| (token.into(), count)).unzip();
         let mut index = HashMap::with_capacity_and_hasher(tokens.len(), WordHashing::default());
-        let mut apart = HashMap::with_hasher(index.hasher().clone());
+        let mut apart = HashMap::default();
         for (id, token) in tokens.iter().enumerate() {
             let of = if specials.contains(&id) { &mut apart } else { &mut index };
             if of.insert(Arc::clone(token), id as i64).is_some() {

@@ -4,9 +4,9 @@
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use super::known::KnownRows;
 use super::memory_limit::MemoryLimit;
 use super::model::Model;
-use super::nested::KnownSequences;
 use super::windows::{Windows, unique};
 use crate::error::Result;
 use crate::executor::{Executor, MemoryUse, RowCounts, Run, Scope, Threads};
@@ -26,9 +26,9 @@ pub(super) struct CompiledModel {
     /// The program for long batches, which runs in windows of rows: `None` before the first long batch, `Some(None)` if the
     /// program cannot run in windows.
     windows: Option<Option<Windows>>,
-    /// The program that computes the rows of equal inner sequences once: `None` before the first batch, `Some(None)` if the
-    /// program has no such rows.
-    nested: Option<Option<KnownSequences>>,
+    /// The program that computes the rows of equal entries once: `None` before the first batch, `Some(None)` if the program
+    /// cannot be divided.
+    known: Option<Option<KnownRows>>,
     /// The number of successive runs that needed less than a quarter of the memory that earlier runs left, or that other
     /// models did while this one was idle.
     small: u32,
@@ -39,7 +39,7 @@ impl CompiledModel {
         let program = model.program.inference(set)?;
         let executor = Executor::on(&program, &model.registry, set, threads.clone())?;
         let (threads, weights) = (threads.clone(), model.weights.clone());
-        Ok(Self { executor, threads, weights, windows: None, nested: None, small: 0 })
+        Ok(Self { executor, threads, weights, windows: None, known: None, small: 0 })
     }
 
     pub(super) fn program(&self) -> &Program {
@@ -92,7 +92,7 @@ impl CompiledModel {
                 most = most.min(share as usize);
             }
         }
-        let Self { executor, threads, weights, windows, nested, small } = self;
+        let Self { executor, threads, weights, windows, known, small } = self;
         // A window has at least one row of each sequence. If a batch that does not fit has more sequences than `most`,
         // its windows would not fit either: the batch is an error, and the caller must divide it.
         let sequences = values.iter().map(|(_, value)| value.batch_size()).max().unwrap_or(0);
@@ -109,17 +109,22 @@ impl CompiledModel {
             return windows.run(weights, values, wanted, most);
         }
         fits?;
-        let made = || {
-            KnownSequences::new(executor.program(), &model.registry, &unique(wanted.iter().copied()), threads)
-        };
-        if let (Some(known), true) = (nested.get_or_insert_with(|| made().ok().flatten()), is_small) {
-            // After an error, the whole program runs, so that the error names the row of the batch.
-            if let (Ok(counts), Ok(Some(found))) =
-                (executor.counts(values), known.run(weights, values, wanted))
-            {
-                self.count_small(&counts);
-                return Ok(found);
-            }
+        if known.is_none() {
+            let made = KnownRows::new(
+                executor.program(),
+                &model.registry,
+                &unique(wanted.iter().copied()),
+                threads,
+                weights,
+            );
+            *known = Some(made.ok().flatten());
+        }
+        // After an error, the whole program runs, so that the error names the row of the batch.
+        if let (Some(Some(known)), true) = (known, is_small)
+            && let (Ok(counts), Ok(found)) = (executor.counts(values), known.run(weights, values, wanted))
+        {
+            self.count_small(&counts);
+            return Ok(found);
         }
         executor.run(weights, &Run::infer(values))?;
         let found = wanted.iter().map(|&id| executor.fetch(id)).collect();
@@ -137,9 +142,7 @@ impl CompiledModel {
     /// Returns the size of all buffers in bytes.
     fn held(&self) -> usize {
         let windows = self.windows.iter().flatten().map(Windows::bytes).sum::<usize>();
-        self.executor.bytes()
-            + windows
-            + self.nested.iter().flatten().map(KnownSequences::bytes).sum::<usize>()
+        self.executor.bytes() + windows + self.known.iter().flatten().map(KnownRows::bytes).sum::<usize>()
     }
 
     /// Gives the memory of all buffers back to the system.
@@ -147,7 +150,7 @@ impl CompiledModel {
         self.small = 0;
         self.executor.release();
         self.windows.take_if(|windows| windows.is_some());
-        self.nested.iter_mut().flatten().for_each(KnownSequences::release);
+        self.known.iter_mut().flatten().for_each(KnownRows::release);
     }
 }
 

@@ -156,13 +156,7 @@ impl TrainedModel for Writer {
     }
 
     /// Continues each text greedily: each new token is the most probable one.
-    fn answers(
-        &self,
-        predictor: &Predictor,
-        texts: &[&str],
-        _: &DecodingConfig,
-        _: bool,
-    ) -> Result<Vec<Answer>> {
+    fn answers(&self, predictor: &Predictor, texts: &[&str], _: &DecodingConfig) -> Result<Vec<Answer>> {
         let greedy = Sampling { temperature: 0.0, ..Sampling::default() };
         let written = |text: &&str| {
             let mut all = String::new();

@@ -36,8 +36,6 @@ pub struct Model {
     separator: Option<String>,
     /// Whether the model reads pairs of texts.
     pair: bool,
-    /// Whether answers list the words of their texts.
-    words: bool,
 }
 
 impl Model {
@@ -85,7 +83,7 @@ impl Model {
         let config = predictor.note(CONFIG).map_or_else(|| Ok(Config::default()), Config::from_toml);
         let config = config.map_err(|e| e.noted("in the config of the checkpoint")).at_caller()?;
         let (decoding, pair) = (config.decoding, config.data.pair.is_some());
-        Ok(Self { predictor, task, trained, decoding, separator: None, pair, words: true })
+        Ok(Self { predictor, task, trained, decoding, separator: None, pair })
     }
 
     /// Adds another model of the same task to the ensemble of this model; the models then answer together. The probabilities of
@@ -197,12 +195,6 @@ impl Model {
         Self { decoding: config.decoding.clone(), separator, ..self }
     }
 
-    /// Leaves out the words of a text in [`Answer::Label`] and [`Answer::Tags`]: texts are then answered faster.
-    #[must_use]
-    pub fn without_words(self) -> Self {
-        Self { words: false, ..self }
-    }
-
     /// Sets the number of threads; 0 means one thread per core.
     #[must_use]
     pub fn threads(self, threads: usize) -> Self {
@@ -232,7 +224,7 @@ impl Model {
         let mut answers = Vec::with_capacity(texts.len());
         let mut left: Vec<&[&str]> = texts.chunks(TOGETHER).rev().collect();
         while let Some(texts) = left.pop() {
-            match self.trained.answers(&self.predictor, texts, &self.decoding, self.words) {
+            match self.trained.answers(&self.predictor, texts, &self.decoding) {
                 Ok(found) => answers.extend(found),
                 Err(error) if error.kind() == ErrorKind::Memory && texts.len() > 1 => {
                     let (first, second) = texts.split_at(texts.len() / 2);

@@ -70,13 +70,12 @@ pub(super) trait TrainedModel: Send + Sync {
     /// does not answer records.
     fn asked(&self, predictor: &Predictor, decoding: &DecodingConfig) -> Option<Query>;
 
-    /// Returns one answer for each text; no text is blank. Without `words`, the lists of words in the answers may be empty.
+    /// Returns one answer for each text; no text is blank.
     fn answers(
         &self,
         predictor: &Predictor,
         texts: &[&str],
         decoding: &DecodingConfig,
-        words: bool,
     ) -> Result<Vec<Answer>>;
 
     /// Adds another model of the same task to the ensemble of this model.

@@ -123,13 +123,7 @@ impl TrainedModel for Classifier {
         })
     }
 
-    fn answers(
-        &self,
-        predictor: &Predictor,
-        texts: &[&str],
-        _: &DecodingConfig,
-        _: bool,
-    ) -> Result<Vec<Answer>> {
+    fn answers(&self, predictor: &Predictor, texts: &[&str], _: &DecodingConfig) -> Result<Vec<Answer>> {
         let (known, fed) = (predictor.vocabulary(LABELS)?, fed(predictor, texts)?);
         let found = predictor.run(&[(FEEDS[0], &fed)], &[PROBABILITIES])?;
         let found = found.first().map(|found| found.as_slice::<f32>()).transpose()?.unwrap_or_default();

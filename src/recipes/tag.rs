@@ -200,7 +200,6 @@ impl TrainedModel for Tagger {
         predictor: &Predictor,
         texts: &[&str],
         decoding: &DecodingConfig,
-        listed: bool,
     ) -> Result<Vec<Answer>> {
         // A tagger that also predicts labels of texts reads each text as a whole, so its texts are not divided.
         let labelled = predictor.outputs().any(|output| output == LABELS);
@@ -233,7 +232,7 @@ impl TrainedModel for Tagger {
                 .filter_map(|_| at.next())
                 .map(|&id| tags.token(id).unwrap_or_default().to_owned())
                 .collect(),
-            words: words.into_iter().filter(|_| listed).map(str::to_owned).collect(),
+            words: words.into_iter().map(str::to_owned).collect(),
             label: labels.get(i).cloned(),
         };
         Ok(words.into_iter().enumerate().map(answer).collect())

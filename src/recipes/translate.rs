@@ -407,7 +407,7 @@ impl TrainedModel for Translator {
             in_parts(pairs.by_source().into_iter().map(Ok), size, |part| {
                 let sources: Vec<&str> = part.iter().map(|(source, _)| *source).collect();
                 for ((source, targets), found) in
-                    part.iter().zip(self.answers(predictor, &sources, &decoding, false)?)
+                    part.iter().zip(self.answers(predictor, &sources, &decoding)?)
                 {
                     scores.add(source, targets, &found.to_string(), each);
                 }
@@ -452,7 +452,6 @@ impl TrainedModel for Translator {
         predictor: &Predictor,
         texts: &[&str],
         decoding: &DecodingConfig,
-        _: bool,
     ) -> Result<Vec<Answer>> {
         let (sources, targets) = (predictor.vocabulary(KNOWN[0])?, predictor.vocabulary(KNOWN[1])?);
         let ids: Vec<Vec<i64>> =

@@ -129,8 +129,7 @@ impl AnswerColumns {
     /// Returns the lines of a record with the answer added; missing cells of the answer are empty.
     pub(super) fn lines_of(&self, question: &Question, answer: &[AnswerCell]) -> String {
         let lacks = self.added.len().saturating_sub(answer.len());
-        let filled = (lacks > 0).then(|| [answer, &vec![AnswerCell::Nothing; lacks]].concat());
-        let answer = filled.as_deref().unwrap_or(answer);
+        let answer = &[answer, &vec![AnswerCell::Nothing; lacks]].concat()[..];
         let mut text = String::new();
         match &self.form {
             Form::Columns(columns) => self.columns(columns, question, answer, &mut text),

@@ -351,7 +351,6 @@ impl TrainedModel for Classifier {
         predictor: &Predictor,
         texts: &[&str],
         decoding: &DecodingConfig,
-        words: bool,
     ) -> Result<Vec<Answer>> {
         let thresholds = self.thresholds.by(decoding.threshold)?;
         let Outputs { values, attention, width } = self.found(predictor, texts)?;
@@ -359,11 +358,8 @@ impl TrainedModel for Classifier {
         let answer = |(row, text): (&[f32], &&str)| -> Result<Answer> {
             Ok(match &self.learnt {
                 Objective::Label(known) => {
-                    let words = if words { self.reader.tokens(text)? } else { Vec::new() };
-                    let words = words
-                        .into_iter()
-                        .map(|word| (word, weights.next().copied().unwrap_or(0.0)))
-                        .collect();
+                    let words = self.reader.tokens(text)?.into_iter();
+                    let words = words.map(|word| (word, weights.next().copied().unwrap_or(0.0))).collect();
                     labels::answer(known, row, words)
                 }
                 Objective::Labels(known, separator) => {
