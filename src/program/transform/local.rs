@@ -48,7 +48,8 @@ impl Program {
         let index = Spec::rows_of(DType::I64, Extent::Rows(level), &[], [level].into_iter().collect())?;
         let index = all.add_computed("entries", BlockId(0), index, VarRole::Feed, StopGradient::Yes);
         let local = feeds.iter().copied().collect();
-        let mut making = Making { all, registry, level, index, local, tables: Vec::new(), saves: false };
+        let mut making =
+            EntryDivision { all, registry, level, index, local, tables: Vec::new(), saves: false };
         let (mut first, mut rest) = (Vec::new(), Vec::new());
         for op in std::mem::take(&mut making.all.blocks[0].ops) {
             if making.is_local(&op, false)? {
@@ -65,7 +66,7 @@ impl Program {
             let op = making.look_up(id, index, id)?;
             rest.insert(0, op);
         }
-        let Making { mut all, tables, saves, .. } = making;
+        let EntryDivision { mut all, tables, saves, .. } = making;
         let rows = numbers / tables.iter().map(|(.., width)| width).sum::<usize>().max(1);
         let is_row = |id: VarId| {
             all.var(id).spec().is_some_and(|spec| {
@@ -95,7 +96,7 @@ impl Program {
 /// The maximum number of rows of a table.
 const MOST: usize = 1 << 14;
 
-struct Making<'a> {
+struct EntryDivision<'a> {
     all: Program,
     registry: &'a Registry,
     /// The level whose entries are the local entries.
@@ -108,7 +109,7 @@ struct Making<'a> {
     saves: bool,
 }
 
-impl Making<'_> {
+impl EntryDivision<'_> {
     fn is_constant(&self, id: VarId) -> bool {
         matches!(self.all.var(id).role, VarRole::Parameter | VarRole::Literal)
     }
