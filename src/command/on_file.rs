@@ -20,7 +20,7 @@ const SHOWN: u64 = 20;
 const BYTES_TOGETHER: usize = 1 << 16;
 /// The number of bytes of text at which a batch is complete, for translators and taggers. This number is smaller, because
 /// the memory of these models grows with all words or characters of a batch.
-const WORDS_TOGETHER: usize = 1 << 14;
+const WORDS_TOGETHER: usize = 1 << 13;
 
 /// The file of records to answer, and the output of the answers.
 pub(super) struct OnFile<'a> {

@@ -127,9 +127,9 @@ pub(crate) use tagged_texts::scheme as scheme_of;
 pub use tagged_texts::{TaggedText, TaggedTexts};
 pub use text_file::TextFile;
 pub use tokenizer::Tokenizer;
-pub(crate) use vocabulary::TokenCounts;
 pub(crate) use vocabulary::stored::StoredVocabulary;
 pub use vocabulary::{Limits, Vocabulary};
+pub(crate) use vocabulary::{TokenCounts, WordHashing};
 pub use word_vectors::WordVectors;
 
 use std::panic::Location;

@@ -280,7 +280,7 @@ pub(super) fn sample(
         fields.push(Field::Ints(ids.map_err(|e| of(e, "a word"))?));
     }
     if let Some(characters) = characters {
-        let spelt = |word: &String| characters.ids(word.chars().map(String::from));
+        let spelt = |word: &String| characters.spelt(word);
         let spelt: Result<Vec<Vec<i64>>> = text.words.iter().map(spelt).collect();
         fields.push(Field::Nested(spelt.map_err(|e| of(e, "a word"))?));
     }

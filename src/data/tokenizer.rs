@@ -182,9 +182,7 @@ impl Tokenizer {
             Cut::Whitespace => Box::new(text.split_whitespace().map(case)),
             // The text is cut at white space first: by the Unicode rules alone, the narrow space before a French `?`
             // would be part of the word.
-            Cut::Words => {
-                Box::new(text.split_whitespace().flat_map(UnicodeSegmentation::split_word_bounds).map(case))
-            }
+            Cut::Words => Box::new(text.split_whitespace().flat_map(word_bounds).map(case)),
             Cut::Characters => Box::new(text.graphemes(true).map(case)),
             Cut::Pieces => Box::new(text.split_whitespace().flat_map(pieces).map(move |(joined, piece)| {
                 let piece = case(piece);
@@ -261,6 +259,14 @@ fn pieces(word: &str) -> impl Iterator<Item = (bool, &str)> {
     })
 }
 
+/// Cuts a text without white space at the word boundaries of Unicode.
+fn word_bounds(text: &str) -> impl Iterator<Item = &str> {
+    // Letters, digits and low lines are one word, and so is any single character: no table of properties is read.
+    let is_whole = text.len() == 1 || text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
+    let (whole, rest) = if is_whole { (Some(text), "") } else { (None, text) };
+    whole.into_iter().chain(rest.split_word_bounds())
+}
+
 fn lowercase(token: &str) -> Cow<'_, str> {
     if token.bytes().all(|byte| byte.is_ascii() && !byte.is_ascii_uppercase()) {
         Cow::Borrowed(token)
@@ -316,6 +322,12 @@ mod tests {
     }
 
     proptest! {
+        #[test]
+        fn words_end_at_the_boundaries_of_unicode(text in "[a-zA-Z0-9_.,:' é]*") {
+            let words: Vec<&str> = text.split(' ').flat_map(str::split_word_bounds).collect();
+            prop_assert_eq!(Tokenizer::words().tokens(&text).collect::<Vec<_>>(), words);
+        }
+
         #[test]
         fn nothing_but_white_space_is_lost(text in "\\PC*|[a-zA-Z ,.!']*") {
             for tokenizer in ALL {

@@ -1,12 +1,14 @@
 //! Vocabularies, which give each token an id.
 
 mod grown;
+mod hashing;
 pub(crate) mod stored;
 
 use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
 
+pub(crate) use self::hashing::WordHashing;
 use super::Fingerprint;
 use crate::error::{AtCaller, Error, Result};
 use crate::reserve;
@@ -94,7 +96,7 @@ pub struct Vocabulary {
     /// The ids of the special tokens; `index` does not have these tokens.
     specials: Range<usize>,
     /// The id of each token that is not special.
-    index: HashMap<Arc<str>, i64>,
+    index: HashMap<Arc<str>, i64, WordHashing>,
 }
 
 impl PartialEq for Vocabulary {
@@ -226,7 +228,8 @@ impl Vocabulary {
     ) -> Result<Self, Arc<str>> {
         let (tokens, counts): (Vec<Arc<str>>, Vec<u64>) =
             entries.into_iter().map(|(token, count)| (token.into(), count)).unzip();
-        let (mut index, mut apart) = (HashMap::with_capacity(tokens.len()), HashMap::new());
+        let mut index = HashMap::with_capacity_and_hasher(tokens.len(), WordHashing::default());
+        let mut apart = HashMap::default();
         for (id, token) in tokens.iter().enumerate() {
             let of = if specials.contains(&id) { &mut apart } else { &mut index };
             if of.insert(Arc::clone(token), id as i64).is_some() {
@@ -304,6 +307,11 @@ impl Vocabulary {
         // released here, because every text in memory has a vector of ids.
         ids.shrink_to_fit();
         Ok(ids)
+    }
+
+    /// Returns the ids of the characters of a word, each looked up by [`Self::lookup`].
+    pub(crate) fn spelt(&self, word: &str) -> Result<Vec<i64>> {
+        self.ids(word.char_indices().map(|(at, c)| word.get(at..at + c.len_utf8()).unwrap_or_default()))
     }
 
     /// Returns bags of words: a sparse `f32` matrix with one row per text and one column per token. The column of a

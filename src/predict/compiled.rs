@@ -4,11 +4,12 @@
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use super::known::KnownRows;
 use super::memory_limit::MemoryLimit;
 use super::model::Model;
-use super::windows::Windows;
+use super::windows::{Windows, unique};
 use crate::error::Result;
-use crate::executor::{Executor, MemoryUse, Run, Scope, Threads};
+use crate::executor::{Executor, MemoryUse, RowCounts, Run, Scope, Threads};
 use crate::operator::VarId;
 use crate::program::Program;
 use crate::tensor::Variable;
@@ -25,6 +26,9 @@ pub(super) struct CompiledModel {
     /// The program for long batches, which runs in windows of rows: `None` before the first long batch, `Some(None)` if the
     /// program cannot run in windows.
     windows: Option<Option<Windows>>,
+    /// The program that computes the rows of equal entries once: `None` before the first batch, `Some(None)` if the program
+    /// cannot be divided.
+    known: Option<Option<KnownRows>>,
     /// The number of successive runs that needed less than a quarter of the memory that earlier runs left, or that other
     /// models did while this one was idle.
     small: u32,
@@ -35,7 +39,7 @@ impl CompiledModel {
         let program = model.program.inference(set)?;
         let executor = Executor::on(&program, &model.registry, set, threads.clone())?;
         let (threads, weights) = (threads.clone(), model.weights.clone());
-        Ok(Self { executor, threads, weights, windows: None, small: 0 })
+        Ok(Self { executor, threads, weights, windows: None, known: None, small: 0 })
     }
 
     pub(super) fn program(&self) -> &Program {
@@ -73,10 +77,12 @@ impl CompiledModel {
     ) -> Result<Vec<Variable>> {
         let rows = values.iter().filter(|(_, value)| value.lod().is_some()).map(|(_, value)| value.rows());
         let (rows, mut most) = (rows.max().unwrap_or(0), most);
-        let mut fits = Ok(());
+        let (mut fits, mut is_small) = (Ok(()), true);
         if let Some(bytes) = limit.get() {
             let memory = self.memory(values, wanted)?;
             fits = limit.check(&memory, rows);
+            // The two parts of a divided program together have at most twice the buffers of the whole program.
+            is_small = memory.total().saturating_add(memory.buffers) <= bytes;
             if fits.is_err() {
                 // The memory of a window is about proportional to its number of rows. Half of the memory that is left
                 // is a margin.
@@ -86,7 +92,7 @@ impl CompiledModel {
                 most = most.min(share as usize);
             }
         }
-        let Self { executor, threads, weights, windows, small } = self;
+        let Self { executor, threads, weights, windows, known, small } = self;
         // A window has at least one row of each sequence. If a batch that does not fit has more sequences than `most`,
         // its windows would not fit either: the batch is an error, and the caller must divide it.
         let sequences = values.iter().map(|(_, value)| value.batch_size()).max().unwrap_or(0);
@@ -103,22 +109,40 @@ impl CompiledModel {
             return windows.run(weights, values, wanted, most);
         }
         fits?;
+        if known.is_none() {
+            let made = KnownRows::new(
+                executor.program(),
+                &model.registry,
+                &unique(wanted.iter().copied()),
+                threads,
+                weights,
+            );
+            *known = Some(made.ok().flatten());
+        }
+        // After an error, the whole program runs, so that the error names the row of the batch.
+        if let (Some(Some(known)), true) = (known, is_small)
+            && let (Ok(counts), Ok(found)) = (executor.counts(values), known.run(weights, values, wanted))
+        {
+            self.count_small(&counts);
+            return Ok(found);
+        }
         executor.run(weights, &Run::infer(values))?;
         let found = wanted.iter().map(|&id| executor.fetch(id)).collect();
-        self.count_small();
+        self.count_small(&self.executor.counts_of_run());
         found
     }
 
     /// Counts the successive runs that need little of the memory that earlier runs left, so that it can be released.
-    fn count_small(&mut self) {
+    fn count_small(&mut self, counts: &RowCounts) {
         let held = self.held();
-        let needed = || self.executor.memory(&self.executor.counts_of_run()).buffers;
+        let needed = || self.executor.memory(counts).buffers;
         self.small = if held > LEAST && held / 4 > needed() { self.small + 1 } else { 0 };
     }
 
     /// Returns the size of all buffers in bytes.
     fn held(&self) -> usize {
-        self.executor.bytes() + self.windows.iter().flatten().map(Windows::bytes).sum::<usize>()
+        let windows = self.windows.iter().flatten().map(Windows::bytes).sum::<usize>();
+        self.executor.bytes() + windows + self.known.iter().flatten().map(KnownRows::bytes).sum::<usize>()
     }
 
     /// Gives the memory of all buffers back to the system.
@@ -126,6 +150,7 @@ impl CompiledModel {
         self.small = 0;
         self.executor.release();
         self.windows.take_if(|windows| windows.is_some());
+        self.known.iter_mut().flatten().for_each(KnownRows::release);
     }
 }
 

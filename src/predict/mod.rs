@@ -8,6 +8,7 @@ mod ctc_beam;
 mod evaluate;
 mod generate;
 mod generator;
+mod known;
 mod logits;
 mod memory_limit;
 mod model;

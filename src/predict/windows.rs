@@ -164,7 +164,7 @@ impl Pass {
 }
 
 /// Returns each id once, in ascending order.
-fn unique(ids: impl Iterator<Item = VarId>) -> Vec<VarId> {
+pub(super) fn unique(ids: impl Iterator<Item = VarId>) -> Vec<VarId> {
     ids.collect::<BTreeSet<_>>().into_iter().collect()
 }
 

@@ -30,6 +30,7 @@ pub use description::var_desc::{Initializer, StopGradient, VarDesc, VarKind, Var
 pub use transform::backward;
 pub(crate) use transform::coded::CodedParameter;
 pub(crate) use transform::decided::decided_late;
+pub(crate) use transform::local::LocalRows;
 pub use transform::stepped::StepProgram;
 pub use transform::streamed::{WindowPass, WindowProgram, WindowState};
 pub(crate) use transform::terms::{LossTerms, TotalVar};

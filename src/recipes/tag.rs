@@ -278,7 +278,7 @@ fn found<'a, W: AsRef<str> + 'a>(
         let in_words: Vec<usize> = texts.clone().flatten().map(|w| w.as_ref().chars().count()).collect();
         let mut ids = reserve::vector(in_words.iter().sum(), "characters of words")?;
         for word in texts.clone().flatten() {
-            ids.extend(spelt.ids(word.as_ref().chars().map(String::from))?);
+            ids.extend(spelt.spelt(word.as_ref())?);
         }
         let lod = Lod::from_lengths(&[texts.map(<[W]>::len).collect(), in_words])?;
         characters = Some(Variable::new(Dense::from_vec(&[ids.len()], ids)?, Some(lod))?);

@@ -2,6 +2,8 @@
 
 use unpadded::checkpoint::Checkpoint;
 use unpadded::executor::{Executor, Run, Scope};
+use unpadded::layers::{Embedding, Lstm};
+use unpadded::ops::Pool;
 use unpadded::predict::Predictor;
 use unpadded::tensor::Dense;
 use unpadded::{Builder, DType, ErrorKind, Registry, Variable, ops};
@@ -34,6 +36,49 @@ fn it_computes_what_training_computes() {
     executor.run(&mut scope, &Run::infer(&all)).unwrap();
     let expected = ids.map(|id| executor.fetch(id).unwrap());
     assert_eq!(out, [expected[0].clone(), expected[1].clone(), expected[0].clone()]);
+}
+
+/// Rows of inner sequences that earlier batches have computed have the bits of a run of the whole program.
+#[test]
+fn inner_sequences_that_occur_again_keep_their_bits() {
+    let net = Builder::new().seed(3);
+    let characters = net.feed("characters", DType::I64, &[], 2).embedding(Embedding::new(9, 5));
+    let spelt = characters.lstm(Lstm::new(6).backwards()).sequence_pool(Pool::First);
+    let words = net.feed_like("words", DType::I64, &[], spelt).embedding(Embedding::new(4, 3));
+    let states = net.concat(&[words, spelt, characters.sequence_pool(Pool::Max)]).gru(7);
+    let (states, probabilities) = (net.name_of(states), net.name_of(states.linear(3).softmax()));
+    let outputs = [("states".to_owned(), states), ("probabilities".to_owned(), probabilities)];
+    let mut checkpoint = Checkpoint::of(net.finish().unwrap(), outputs);
+    let mut scope = Scope::of(&checkpoint.program).unwrap();
+    for (_, parameter) in checkpoint.program.vars().filter(|(_, v)| v.persistable) {
+        checkpoint.tensors.insert(parameter.name.clone(), scope.value(&parameter.name).unwrap());
+    }
+    let program = &checkpoint.program;
+    let ids = ["states", "probabilities"].map(|name| program.find(&checkpoint.outputs[name]).unwrap());
+    let mut executor = Executor::new(program, &ops::catalogue(), &ids, 1).unwrap();
+    let [a, b, none] = [vec![1i64, 2, 3], vec![8], Vec::new()];
+    let batches = [
+        vec![vec![a.clone(), b.clone(), a.clone()], vec![], vec![none.clone()]],
+        vec![vec![b.clone()]],
+        vec![],
+        vec![vec![vec![5, 1], none, a, vec![1, 2], b], vec![vec![1, 2]]],
+    ];
+    let predictor = predictor(&checkpoint);
+    for batch in batches {
+        let words: Vec<Vec<i64>> =
+            batch.iter().map(|words| (0..words.len() as i64).map(|i| i % 4).collect()).collect();
+        let fed = [Variable::from_nested(&batch).unwrap(), Variable::from_sequences(&words).unwrap()];
+        let feeds = [("characters", &fed[0]), ("words", &fed[1])];
+        let all = feeds.map(|(name, value)| (program.find(name).unwrap(), value));
+        executor.run(&mut scope, &Run::infer(&all)).unwrap();
+        let expected = ids.map(|id| executor.fetch(id).unwrap());
+        assert_eq!(predictor.run(&feeds, &["states", "probabilities"]).unwrap(), expected);
+    }
+    let wrong = Variable::from_nested(&[vec![vec![1i64], vec![1], vec![9]]]).unwrap();
+    let words = Variable::from_sequences(&[vec![0i64; 3]]).unwrap();
+    let error =
+        predictor.run(&[("characters", &wrong), ("words", &words)], &["states"]).unwrap_err().to_string();
+    assert!(error.contains("sample 0, position 2"), "{error}");
 }
 
 #[test]

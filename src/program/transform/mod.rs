@@ -5,6 +5,7 @@ pub(crate) mod blocked;
 pub(crate) mod coded;
 pub(crate) mod decided;
 mod inference;
+pub(crate) mod local;
 mod settling;
 pub(crate) mod stepped;
 pub(crate) mod streamed;

@@ -148,9 +148,9 @@ impl Reader {
                 spelt.push(Vec::new());
             }
             ids.extend(self.words.ids(self.cut.tokens(column))?);
-            for token in self.cut.tokens(column) {
-                if let Some(known) = &self.characters {
-                    spelt.push(known.ids(token.chars().map(String::from))?);
+            if let Some(known) = &self.characters {
+                for token in self.cut.tokens(column) {
+                    spelt.push(known.spelt(&token)?);
                 }
             }
         }

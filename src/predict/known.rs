@@ -1,0 +1,155 @@
+//! Rows that are computed once per distinct entry, such as a word with its characters, and kept for the next batches.
+
+use std::collections::HashMap;
+
+use crate::data::WordHashing;
+use crate::error::{Error, Result};
+use crate::executor::{Executor, Run, Scope, Threads};
+use crate::lod::Lod;
+use crate::operator::{Precision, Registry, VarId};
+use crate::program::{LocalRows, Program};
+use crate::reserve;
+use crate::tensor::{DType, Dense, Variable};
+
+/// The maximum size of the kept rows in bytes.
+const MOST: usize = 1 << 23;
+
+/// A compiled program in two parts: the rows of distinct entries, and the rest of the program.
+pub(super) struct KnownRows {
+    feeds: Vec<VarId>,
+    index: VarId,
+    /// The variables of `first` whose rows are kept, each with the name and the width of its table in the scope.
+    tables: Vec<(VarId, String, usize)>,
+    /// The number of rows of each table.
+    height: usize,
+    first: Executor,
+    rest: Executor,
+    /// The row of each known entry in the tables, by the entry's ids.
+    known: HashMap<Box<[i64]>, i64, WordHashing>,
+}
+
+impl KnownRows {
+    /// Compiles both parts of a program, and adds the tables to the scope; `None` if the program cannot be divided.
+    pub(super) fn new(
+        program: &Program,
+        registry: &Registry,
+        outputs: &[VarId],
+        threads: &Threads,
+        weights: &mut Scope,
+    ) -> Result<Option<Self>> {
+        let numbers = MOST / size_of::<f32>();
+        let parts = match program.unit.precision() {
+            Precision::F32 => program.local_rows(registry, outputs, numbers)?,
+            _ => None,
+        };
+        let Some(LocalRows { feeds, first, rest, index, tables }) = parts else { return Ok(None) };
+        let (mut named, mut height) = (Vec::new(), 0);
+        for (id, table, width) in tables {
+            height = rest.spec(table)?.rows().known().unwrap_or(0);
+            let name = rest.var(table).name.clone();
+            weights.set_of(&rest, &name, Dense::zeros(DType::F32, &[height, width])?.into())?;
+            named.push((id, name, width));
+        }
+        let rows: Vec<VarId> = named.iter().map(|(id, ..)| *id).collect();
+        let first = Executor::on(&first, registry, &rows, threads.clone())?;
+        let rest = Executor::on(&rest, registry, outputs, threads.clone())?;
+        Ok(Some(Self { feeds, index, tables: named, height, first, rest, known: HashMap::default() }))
+    }
+
+    /// Returns the size of all buffers in bytes, without the tables, whose size is fixed.
+    pub(super) fn bytes(&self) -> usize {
+        self.first.bytes() + self.rest.bytes()
+    }
+
+    /// Gives the memory of all buffers back to the system.
+    pub(super) fn release(&mut self) {
+        self.first.release();
+        self.rest.release();
+    }
+
+    /// Returns the values of `wanted`.
+    ///
+    /// # Errors
+    /// Fails if an operator rejects its data, or if the batch has too many distinct entries. The error may name a row of the
+    /// distinct entries instead of a row of the batch.
+    pub(super) fn run(
+        &mut self,
+        weights: &mut Scope,
+        values: &[(VarId, &Variable)],
+        wanted: &[VarId],
+    ) -> Result<Vec<Variable>> {
+        // If the tables are full, they are filled again with the entries of this batch.
+        let index = self.look_up(weights, values).or_else(|_| {
+            self.known.clear();
+            self.look_up(weights, values).inspect_err(|_| self.known.clear())
+        })?;
+        let values: Vec<_> = values.iter().copied().chain([(self.index, &index)]).collect();
+        self.rest.run(weights, &Run::infer(&values))?;
+        wanted.iter().map(|&id| self.rest.fetch(id)).collect()
+    }
+
+    /// Returns the row of each entry of a batch in the tables; computes the rows of entries that are not known yet.
+    fn look_up<'a>(&mut self, weights: &mut Scope, values: &[(VarId, &'a Variable)]) -> Result<Variable> {
+        let wrong = || Error::new("entries of a batch", "an entry of each feed", "another number");
+        let (what, mut fed, mut outer) = ("entries of a batch", Vec::new(), None);
+        for id in &self.feeds {
+            let (_, value) = values.iter().find(|(of, _)| of == id).ok_or_else(wrong)?;
+            let lod = value.lod().ok_or_else(wrong)?;
+            let inner = lod.upper().map(|_| lod.offsets());
+            outer.get_or_insert_with(|| lod.upper().unwrap_or(lod).clone());
+            fed.push((value.as_slice::<i64>()?, inner));
+        }
+        let outer = outer.ok_or_else(wrong)?;
+        if fed.iter().any(|(ids, inner)| inner.map_or(ids.len(), |ends| ends.len() - 1) != outer.rows()) {
+            return Err(wrong());
+        }
+        let (before, mut key) = (self.known.len(), Vec::new());
+        let mut index = reserve::vector(outer.rows(), what)?;
+        // For each feed: the ids of the new entries, and the length of each entry.
+        let mut new = vec![(Vec::new(), Vec::new()); fed.len()];
+        for entry in 0..outer.rows() {
+            let ids = |(all, inner): &(&'a [i64], Option<&[usize]>)| match inner {
+                Some(ends) => &all[ends[entry]..ends[entry + 1]],
+                None => &all[entry..=entry],
+            };
+            key.clear();
+            for ids in fed.iter().map(ids) {
+                reserve::items(&mut key, 1 + ids.len(), what)?;
+                key.push(ids.len() as i64);
+                key.extend_from_slice(ids);
+            }
+            let next = self.known.len() as i64;
+            let known = self.known.get(&key[..]).copied();
+            if known.is_none() {
+                if self.known.len() == self.height {
+                    return Err(wrong());
+                }
+                for ((all, lengths), ids) in new.iter_mut().zip(fed.iter().map(ids)) {
+                    reserve::items(all, ids.len(), what)?;
+                    (all.extend_from_slice(ids), lengths.push(ids.len()));
+                }
+                self.known.insert(key.as_slice().into(), next);
+            }
+            index.push(known.unwrap_or(next));
+        }
+        let count = self.known.len() - before;
+        if count > 0 {
+            let entries = new.into_iter().zip(&fed).map(|((ids, lengths), (_, inner))| {
+                let inner = inner.map(|_| lengths);
+                let lod = Lod::from_lengths(&[vec![count]].into_iter().chain(inner).collect::<Vec<_>>())?;
+                Variable::new(Dense::from_vec(&[ids.len()], ids)?, Some(lod))
+            });
+            let entries = entries.collect::<Result<Vec<_>>>()?;
+            let entries: Vec<_> = self.feeds.iter().copied().zip(&entries).collect();
+            self.first.run(weights, &Run::infer(&entries))?;
+            for (id, table, width) in &self.tables {
+                let rows = self.first.fetch(*id)?;
+                let rows = rows.as_slice::<f32>()?;
+                weights.write::<f32, _>(table, |all| {
+                    all[before * width..][..rows.len()].copy_from_slice(rows)
+                })?;
+            }
+        }
+        Variable::new(Dense::from_vec(&[index.len()], index)?, Some(outer))
+    }
+}
