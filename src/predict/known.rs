@@ -126,7 +126,8 @@ impl KnownRows {
                 }
                 for ((all, lengths), ids) in new.iter_mut().zip(fed.iter().map(ids)) {
                     reserve::items(all, ids.len(), what)?;
-                    (all.extend_from_slice(ids), lengths.push(ids.len()));
+                    all.extend_from_slice(ids);
+                    lengths.push(ids.len());
                 }
                 self.known.insert(key.as_slice().into(), next);
             }

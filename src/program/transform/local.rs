@@ -117,9 +117,8 @@ impl EntryDivision<'_> {
     /// Returns whether each row that an operator writes depends on one entry only; `is_step` for an operator of a step block.
     fn is_local(&mut self, op: &OpDesc, is_step: bool) -> Result<bool> {
         let local = |id: &VarId| self.local.contains(id);
-        if !is_step
-            && !(op.reads().any(|id| local(&id)) && op.reads().all(|id| local(&id) || self.is_constant(id)))
-        {
+        let has_local = || op.reads().any(|id| local(&id));
+        if !(is_step || has_local() && op.reads().all(|id| local(&id) || self.is_constant(id))) {
             return Ok(false);
         }
         let inner = |id: &VarId| self.all.var(*id).spec().is_some_and(|spec| spec.lod.len() == 2);
