@@ -81,8 +81,8 @@ impl CompiledModel {
         if let Some(bytes) = limit.get() {
             let memory = self.memory(values, wanted)?;
             fits = limit.check(&memory, rows);
-            // The two parts of a divided program together have at most twice the buffers of the whole program.
-            is_small = memory.total().saturating_add(memory.buffers) <= bytes;
+            // Both parts of a divided program and the whole program may hold buffers and packed weights at the same time.
+            is_small = memory.total().saturating_mul(3).saturating_add(KnownRows::BYTES) <= bytes;
             if fits.is_err() {
                 // The memory of a window is about proportional to its number of rows. Half of the memory that is left
                 // is a margin.
@@ -109,7 +109,7 @@ impl CompiledModel {
             return windows.run(weights, values, wanted, most);
         }
         fits?;
-        if known.is_none() {
+        if known.is_none() && is_small {
             let made = KnownRows::new(
                 executor.program(),
                 &model.registry,
@@ -119,12 +119,21 @@ impl CompiledModel {
             );
             *known = Some(made.ok().flatten());
         }
-        // After an error, the whole program runs, so that the error names the row of the batch.
-        if let (Some(Some(known)), true) = (known, is_small)
-            && let (Ok(counts), Ok(found)) = (executor.counts(values), known.run(weights, values, wanted))
-        {
-            self.count_small(&counts);
-            return Ok(found);
+        if let Some(Some(rows)) = known {
+            // After an error, the whole program runs, so that the error names the row of the batch.
+            if is_small
+                && let Ok(counts) = executor.counts(values)
+                && let Ok(Some(found)) = rows.run(weights, values, wanted)
+            {
+                if !rows.saves() {
+                    *known = Some(None);
+                }
+                self.count_small(&counts);
+                return Ok(found);
+            }
+            if !is_small {
+                rows.release();
+            }
         }
         executor.run(weights, &Run::infer(values))?;
         let found = wanted.iter().map(|&id| executor.fetch(id)).collect();

@@ -11,8 +11,10 @@ use crate::program::{LocalRows, Program};
 use crate::reserve;
 use crate::tensor::{DType, Dense, Variable};
 
-/// The maximum size of the kept rows in bytes.
+/// The maximum size in bytes of the kept rows, and of the ids of their entries.
 const MOST: usize = 1 << 23;
+/// The number of entries after which it shows whether entries come again.
+const ENOUGH: usize = 1 << 15;
 
 /// A compiled program in two parts: the rows of distinct entries, and the rest of the program.
 pub(super) struct KnownRows {
@@ -26,9 +28,16 @@ pub(super) struct KnownRows {
     rest: Executor,
     /// The row of each known entry in the tables, by the entry's ids.
     known: HashMap<Box<[i64]>, i64, WordHashing>,
+    /// The number of ids of all known entries.
+    ids: usize,
+    /// The number of entries of all batches so far, and of those whose rows were computed.
+    entries: [usize; 2],
 }
 
 impl KnownRows {
+    /// The maximum size in bytes of the tables, also while they are made, and of the known entries.
+    pub(super) const BYTES: usize = 4 * MOST;
+
     /// Compiles both parts of a program, and adds the tables to the scope; `None` if the program cannot be divided.
     pub(super) fn new(
         program: &Program,
@@ -53,7 +62,17 @@ impl KnownRows {
         let rows: Vec<VarId> = named.iter().map(|(id, ..)| *id).collect();
         let first = Executor::on(&first, registry, &rows, threads.clone())?;
         let rest = Executor::on(&rest, registry, outputs, threads.clone())?;
-        Ok(Some(Self { feeds, index, tables: named, height, first, rest, known: HashMap::default() }))
+        Ok(Some(Self {
+            feeds,
+            index,
+            tables: named,
+            height,
+            first,
+            rest,
+            known: HashMap::default(),
+            ids: 0,
+            entries: [0; 2],
+        }))
     }
 
     /// Returns the size of all buffers in bytes, without the tables, whose size is fixed.
@@ -61,35 +80,59 @@ impl KnownRows {
         self.first.bytes() + self.rest.bytes()
     }
 
-    /// Gives the memory of all buffers back to the system.
+    /// Gives the memory of all buffers and known entries back to the system.
     pub(super) fn release(&mut self) {
         self.first.release();
         self.rest.release();
+        self.forget(0);
+        self.known.shrink_to_fit();
     }
 
-    /// Returns the values of `wanted`.
+    /// Returns whether at least half of the entries so far were known before, or too few were seen to tell.
+    pub(super) fn saves(&self) -> bool {
+        let [all, computed] = self.entries;
+        all < ENOUGH || computed < all / 2
+    }
+
+    /// Forgets all entries but the first `count`.
+    fn forget(&mut self, count: usize) {
+        self.known.retain(|_, row| (*row as usize) < count);
+        self.ids = self.known.keys().map(|ids| ids.len()).sum();
+    }
+
+    /// Returns the values of `wanted`; `None` if the batch has too many distinct entries.
     ///
     /// # Errors
-    /// Fails if an operator rejects its data, or if the batch has too many distinct entries. The error may name a row of the
-    /// distinct entries instead of a row of the batch.
+    /// Fails if an operator rejects its data. The error may name a row of the distinct entries instead of a row of the batch.
     pub(super) fn run(
         &mut self,
         weights: &mut Scope,
         values: &[(VarId, &Variable)],
         wanted: &[VarId],
-    ) -> Result<Vec<Variable>> {
-        // If the tables are full, they are filled again with the entries of this batch.
-        let index = self.look_up(weights, values).or_else(|_| {
-            self.known.clear();
-            self.look_up(weights, values).inspect_err(|_| self.known.clear())
-        })?;
+    ) -> Result<Option<Vec<Variable>>> {
+        let before = self.known.len();
+        let mut index = self.look_up(weights, values).inspect_err(|_| self.forget(before))?;
+        if index.is_none() {
+            // The tables are full: they are filled again with the entries of this batch.
+            self.forget(0);
+            index = self.look_up(weights, values).inspect_err(|_| self.forget(0))?;
+        }
+        let Some(index) = index else {
+            self.forget(0);
+            return Ok(None);
+        };
         let values: Vec<_> = values.iter().copied().chain([(self.index, &index)]).collect();
         self.rest.run(weights, &Run::infer(&values))?;
-        wanted.iter().map(|&id| self.rest.fetch(id)).collect()
+        wanted.iter().map(|&id| self.rest.fetch(id)).collect::<Result<_>>().map(Some)
     }
 
-    /// Returns the row of each entry of a batch in the tables; computes the rows of entries that are not known yet.
-    fn look_up<'a>(&mut self, weights: &mut Scope, values: &[(VarId, &'a Variable)]) -> Result<Variable> {
+    /// Returns the row of each entry of a batch in the tables; computes the rows of entries that are not known yet. Returns `None`
+    /// if the tables are full.
+    fn look_up<'a>(
+        &mut self,
+        weights: &mut Scope,
+        values: &[(VarId, &'a Variable)],
+    ) -> Result<Option<Variable>> {
         let wrong = || Error::new("entries of a batch", "an entry of each feed", "another number");
         let (what, mut fed, mut outer) = ("entries of a batch", Vec::new(), None);
         for id in &self.feeds {
@@ -121,8 +164,9 @@ impl KnownRows {
             let next = self.known.len() as i64;
             let known = self.known.get(&key[..]).copied();
             if known.is_none() {
-                if self.known.len() == self.height {
-                    return Err(wrong());
+                self.ids += key.len();
+                if self.known.len() == self.height || self.ids > MOST / size_of::<i64>() {
+                    return Ok(None);
                 }
                 for ((all, lengths), ids) in new.iter_mut().zip(fed.iter().map(ids)) {
                     reserve::items(all, ids.len(), what)?;
@@ -134,6 +178,7 @@ impl KnownRows {
             index.push(known.unwrap_or(next));
         }
         let count = self.known.len() - before;
+        self.entries = [self.entries[0] + index.len(), self.entries[1] + count];
         if count > 0 {
             let entries = new.into_iter().zip(&fed).map(|((ids, lengths), (_, inner))| {
                 let inner = inner.map(|_| lengths);
@@ -151,6 +196,6 @@ impl KnownRows {
                 })?;
             }
         }
-        Variable::new(Dense::from_vec(&[index.len()], index)?, Some(outer))
+        Variable::new(Dense::from_vec(&[index.len()], index)?, Some(outer)).map(Some)
     }
 }

@@ -181,7 +181,8 @@ impl Predictor {
     }
 
     /// Returns the memory that [`Self::run`] takes for a batch, before the run: the parameters, the batch, its values and its
-    /// outputs. Nothing is computed. A batch that runs in windows takes less.
+    /// outputs. Nothing is computed. A batch that runs in windows takes less. If the memory limit leaves room, rows of words that
+    /// are kept for the next batches take up to 32 MiB more.
     ///
     /// # Errors
     /// The errors of [`Self::run`] that are about feeds and names.
@@ -303,7 +304,7 @@ impl Predictor {
     }
 
     /// Returns the threads, which the first call starts. Every call that computes needs the threads, so this method also checks
-    /// that this CPU has a unit for the precision.
+    /// that vector instructions of this CPU compute the products.
     pub(super) fn started(&self) -> Result<&Threads> {
         let unit = self.model.program.unit;
         if !unit.is_vectorised() {

@@ -3,7 +3,7 @@
 use std::hash::{BuildHasher as _, BuildHasherDefault, Hasher, RandomState};
 use std::sync::LazyLock;
 
-/// Makes hashers with one random start per process: nobody can choose tokens with equal hashes.
+/// Makes hashers with one random start per process, without which equal hashes cannot be computed.
 pub(crate) type WordHashing = BuildHasherDefault<WordHasher>;
 
 /// A hash of bytes: each eight bytes are multiplied into the hash, and both halves of the product are kept.

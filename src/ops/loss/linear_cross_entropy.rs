@@ -1,9 +1,6 @@
 //! `linear_cross_entropy`: computes `linear` and the `cross_entropy` of its output in one operator, which holds only a
 //! chunk of the logits in memory.
 
-use std::slice;
-use std::sync::{Mutex, PoisonError};
-
 use ndarray::{Array1, array};
 
 use super::cross_entropy::{Target, log_sum_exp, smoothing};
@@ -11,7 +8,7 @@ use crate::error::Result;
 use crate::kernels::{
     Arithmetic, Assign, Cpu, Float, GradientRoom, LeftMatrix, MatrixUnit, PackedMatrix, RoundedRows,
     SUM_ROWS, Sweep, Transpose, View, ViewMut, WeightGradient, affine, affine_gradient, cpu, cut, helpers,
-    join, join_measured, product, sweep,
+    join_measured, product, sweep,
 };
 use crate::kernels::{affine_gradient_bytes, lengthen, most};
 use crate::lod::Lod;
@@ -25,7 +22,9 @@ use crate::operator::{CallMemory, CallSizes, RunFacts};
 use crate::ops::lookup::ids::{self, Ids, ids};
 use crate::tensor::Variable;
 use crate::with_float;
+use columns::{by_columns, columns_at_once};
 
+mod columns;
 pub(in crate::ops) mod share;
 #[cfg(test)]
 mod traffic;
@@ -35,13 +34,6 @@ const WORTH_DIVIDING: usize = 1 << 16;
 
 /// From this number of bytes on, a training step does not pack all of W for the logits.
 const LARGE: usize = 4 << 20;
-
-/// Returns the number of columns of a W with `height` rows that are packed at a time: the columns stay in half of a core's own
-/// cache, and are full panels of any width.
-fn columns_at_once(cpu: Cpu, height: usize) -> usize {
-    const PANELS: usize = 96;
-    (cpu.chunk() / size_of::<f32>() / height.max(1) / PANELS).max(1) * PANELS
-}
 
 /// Returns the number of rows of a chunk, for logits with `classes` columns. A chunk has enough rows to make the matrix products
 /// take much longer than reading W. But a chunk has no more rows than one block of a product per thread, because more
@@ -458,64 +450,6 @@ fn all<T: RowValue>(
             return Ok(());
         }
         rest = after;
-    }
-}
-
-/// Computes the logits of a chunk from a W that is not packed. Two threads divide the columns of W by their speeds; more threads
-/// take the next few columns when they are free. Each thread packs a few columns at a time.
-fn by_columns<T: RowValue>(
-    x: LeftMatrix<'_, T>,
-    weight: View<'_, T>,
-    bias: Option<&[T]>,
-    logits: ViewMut<'_, T>,
-    rooms: &mut [LogitsRoom<T>],
-) {
-    let classes = weight.width();
-    if let ([left, right], true) = (&mut *rooms, classes > 1) {
-        let middle = cut(classes, 1, 2);
-        let (bias, bias_after) = bias.map(|bias| bias.split_at(middle)).unzip();
-        let (logits, logits_after) = logits.split_columns(middle);
-        join_measured(
-            (middle, classes),
-            || by_columns(x, weight.columns(0, middle), bias, logits, slice::from_mut(left)),
-            || {
-                by_columns(
-                    x,
-                    weight.columns(middle, classes),
-                    bias_after,
-                    logits_after,
-                    slice::from_mut(right),
-                )
-            },
-        );
-        return;
-    }
-    let at_once = columns_at_once(cpu(), weight.rows());
-    let due = Mutex::new((0, logits));
-    let next = || {
-        let mut due = due.lock().unwrap_or_else(PoisonError::into_inner);
-        let (from, to) = (due.0, classes.min(due.0 + at_once));
-        let rest = std::mem::replace(&mut due.1, ViewMut::new(&mut [], 0, 0));
-        let (logits, after) = rest.split_columns(to - from);
-        *due = (to, after);
-        (from < to).then_some((from, to, logits))
-    };
-    each_room(rooms, &|LogitsRoom { columns, rounded }| {
-        while let Some((from, to, logits)) = next() {
-            columns.pack(weight.columns(from, to), Transpose::No, 1);
-            affine(x, columns, bias.map(|bias| &bias[from..to]), logits, Assign::Write, rounded, 1);
-        }
-    });
-}
-
-/// Calls `run` with the memory of each thread, on all threads.
-fn each_room<T: RowValue>(rooms: &mut [LogitsRoom<T>], run: &(dyn Fn(&mut LogitsRoom<T>) + Sync)) {
-    match rooms {
-        [room] => run(room),
-        _ => {
-            let (left, right) = rooms.split_at_mut(rooms.len() / 2);
-            join(|| each_room(left, run), || each_room(right, run));
-        }
     }
 }
 

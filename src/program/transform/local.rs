@@ -77,7 +77,7 @@ impl Program {
         let is_level = |id: &VarId| all.var(*id).spec().is_some_and(|spec| spec.lod[0] == level);
         if !saves
             || tables.is_empty()
-            || rows == 0
+            || rows < LEAST
             || !feeds.iter().all(is_level)
             || !tables.iter().all(|(id, ..)| is_row(*id))
         {
@@ -89,12 +89,16 @@ impl Program {
         let mut before = all.clone();
         (before.blocks[0].ops, all.blocks[0].ops) = (first, rest);
         let first = before.inference(&tables.iter().map(|(id, ..)| *id).collect::<Vec<_>>())?;
+        let (read, mut feeds) = (first.reads(), feeds);
+        feeds.retain(|id| read.contains(id));
         Ok(Some(LocalRows { feeds, first, rest: all.inference(outputs)?, index, tables }))
     }
 }
 
 /// The maximum number of rows of a table.
 const MOST: usize = 1 << 14;
+/// The minimum number of rows of a table: with fewer, a batch would seldom fit.
+const LEAST: usize = 1 << 10;
 
 struct EntryDivision<'a> {
     all: Program,
@@ -127,10 +131,11 @@ impl EntryDivision<'_> {
             let outer = |pair: &VarPair| {
                 self.all.var(pair.outer).spec().is_some_and(|s| s.lod.last() == Some(&step.level))
             };
-            let mut is_local = !is_step && is_inner && step.inputs.iter().all(outer);
+            let (mut is_local, saves) = (!is_step && is_inner && step.inputs.iter().all(outer), self.saves);
             for op in self.all.block(step.block).ops.clone() {
                 is_local = is_local && self.is_local(&op, true)?;
             }
+            self.saves = if is_local { self.saves } else { saves };
             return Ok(is_local);
         }
         let parsed = self.registry.parse(&op.kind, &op.attributes)?;
@@ -166,9 +171,9 @@ impl EntryDivision<'_> {
             {
                 continue;
             }
-            if !self.registry.parse(&moved.kind, &moved.attributes)?.hints().accumulates
-                || !self.is_local(&moved, true)?
-            {
+            let parsed = self.registry.parse(&moved.kind, &moved.attributes)?;
+            let is_row_wise = parsed.facts().reach == Reach::Row && parsed.hints().accumulates;
+            if !is_row_wise || !self.is_local(&moved, true)? {
                 continue;
             }
             let (of_rows, mut spec) = (self.all.spec(pair.outer)?.clone(), self.all.spec(inner)?.clone());

@@ -1,6 +1,7 @@
 //! Counts the bytes that pass the second-level caches in a training step of the loss in f32, from the block sizes.
 
-use super::{chunk_rows, columns_at_once};
+use super::chunk_rows;
+use super::columns::columns_at_once;
 use crate::kernels::{Cpu, SUM_ROWS};
 
 /// Returns the bytes of the logits, the losses, and the gradients of x and W of one chunk, for panels of 32 columns. A number that
