@@ -51,14 +51,14 @@ mod x86 {
     use crate::kernels::prefetch;
 
     /// A vector of words, which are pairs of bf16 numbers.
-    trait Words: Vector {
+    trait PairWords: Vector {
         /// Returns the even and the odd number of each pair, in f32.
         unsafe fn numbers(self) -> (Self, Self);
     }
 
     macro_rules! words {
         ($vector:ty, $to:ident, $from:ident, $shift:ident, $and:ident, $splat:ident) => {
-            impl Words for $vector {
+            impl PairWords for $vector {
                 #[inline(always)]
                 unsafe fn numbers(self) -> (Self, Self) {
                     // SAFETY: the caller guarantees that the CPU has the instructions.
@@ -105,7 +105,7 @@ mod x86 {
     /// The CPU has the instructions of the vector; the tile has these rows, words and panels.
     #[expect(clippy::needless_range_loop, reason = "rows and columns are places in several arrays")]
     #[inline(always)]
-    unsafe fn add<V: Words, const ROWS: usize, const COLUMNS: usize, const TILES: bool>(
+    unsafe fn add<V: PairWords, const ROWS: usize, const COLUMNS: usize, const TILES: bool>(
         of: &mut TileSums<'_>,
         (row, first, panel): (usize, usize, usize),
     ) {

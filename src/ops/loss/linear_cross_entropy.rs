@@ -22,7 +22,7 @@ use crate::operator::{CallMemory, CallSizes, RunFacts};
 use crate::ops::lookup::ids::{self, Ids, ids};
 use crate::tensor::Variable;
 use crate::with_float;
-use columns::{by_columns, columns_at_once};
+use columns::{LogitsRoom, by_columns, columns_at_once};
 
 mod columns;
 pub(in crate::ops) mod share;
@@ -347,13 +347,6 @@ struct Scratch<T: Float> {
     logits: Vec<T>,
     rooms: Vec<LogitsRoom<T>>,
     gradient: GradientRoom<T>,
-}
-
-/// Scratch memory of a thread: packed columns of W, if W is not packed for the logits, and, in bf16, rounded rows.
-#[derive(Default)]
-struct LogitsRoom<T: Float> {
-    columns: PackedMatrix<T>,
-    rounded: RoundedRows<T>,
 }
 
 /// The number of threads and the buffers of a call.

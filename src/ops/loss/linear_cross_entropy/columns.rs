@@ -3,11 +3,18 @@
 use std::slice;
 use std::sync::{Mutex, PoisonError};
 
-use super::LogitsRoom;
 use crate::kernels::{
-    Assign, Cpu, LeftMatrix, Transpose, View, ViewMut, affine, cpu, cut, join, join_measured,
+    Assign, Cpu, Float, LeftMatrix, PackedMatrix, RoundedRows, Transpose, View, ViewMut, affine, cpu, cut,
+    join, join_measured,
 };
 use crate::operator::RowValue;
+
+/// Scratch memory of a thread: packed columns of W, if W is not packed for the logits, and, in bf16, rounded rows.
+#[derive(Default)]
+pub(super) struct LogitsRoom<T: Float> {
+    pub(super) columns: PackedMatrix<T>,
+    pub(super) rounded: RoundedRows<T>,
+}
 
 /// A multiple of the number of columns of a panel, for every engine.
 const PANELS: usize = 96;
