@@ -115,25 +115,23 @@ impl CompiledModel {
                 &model.registry,
                 &unique(wanted.iter().copied()),
                 threads,
-                weights,
+                model.weights.clone(),
             );
             *known = Some(made.ok().flatten());
         }
-        if let Some(Some(rows)) = known {
-            // After an error, the whole program runs, so that the error names the row of the batch.
-            if is_small
-                && let Ok(counts) = executor.counts(values)
-                && let Ok(Some(found)) = rows.run(weights, values, wanted)
-            {
-                if !rows.saves() {
-                    *known = Some(None);
-                }
-                self.count_small(&counts);
-                return Ok(found);
+        if !is_small {
+            known.take_if(|known| known.is_some());
+        }
+        // After an error, the whole program runs, so that the error names the row of the batch.
+        if let Some(Some(rows)) = known
+            && let Ok(counts) = executor.counts(values)
+            && let Ok(Some(found)) = rows.run(values, wanted)
+        {
+            if !rows.saves() {
+                *known = Some(None);
             }
-            if !is_small {
-                rows.release();
-            }
+            self.count_small(&counts);
+            return Ok(found);
         }
         executor.run(weights, &Run::infer(values))?;
         let found = wanted.iter().map(|&id| executor.fetch(id)).collect();
@@ -159,7 +157,7 @@ impl CompiledModel {
         self.small = 0;
         self.executor.release();
         self.windows.take_if(|windows| windows.is_some());
-        self.known.iter_mut().flatten().for_each(KnownRows::release);
+        self.known.take_if(|known| known.is_some());
     }
 }
 

@@ -22,6 +22,8 @@ pub(super) struct KnownRows {
     index: VarId,
     /// The variables of `first` whose rows are kept, each with the name and the width of its table in the scope.
     tables: Vec<(VarId, String, usize)>,
+    /// The parameters and the tables.
+    scope: Scope,
     /// The number of rows of each table.
     height: usize,
     first: Executor,
@@ -38,13 +40,13 @@ impl KnownRows {
     /// The maximum size in bytes of the tables, also while they are made, and of the known entries.
     pub(super) const BYTES: usize = 4 * MOST;
 
-    /// Compiles both parts of a program, and adds the tables to the scope; `None` if the program cannot be divided.
+    /// Compiles both parts of a program, and adds the tables to a scope with the parameters; `None` if the program cannot be divided.
     pub(super) fn new(
         program: &Program,
         registry: &Registry,
         outputs: &[VarId],
         threads: &Threads,
-        weights: &mut Scope,
+        mut scope: Scope,
     ) -> Result<Option<Self>> {
         let numbers = MOST / size_of::<f32>();
         let parts = match program.unit.precision() {
@@ -56,7 +58,7 @@ impl KnownRows {
         for (id, table, width) in tables {
             height = rest.spec(table)?.rows().known().unwrap_or(0);
             let name = rest.var(table).name.clone();
-            weights.set_of(&rest, &name, Dense::zeros(DType::F32, &[height, width])?.into())?;
+            scope.set_of(&rest, &name, Dense::zeros(DType::F32, &[height, width])?.into())?;
             named.push((id, name, width));
         }
         let rows: Vec<VarId> = named.iter().map(|(id, ..)| *id).collect();
@@ -66,6 +68,7 @@ impl KnownRows {
             feeds,
             index,
             tables: named,
+            scope,
             height,
             first,
             rest,
@@ -78,14 +81,6 @@ impl KnownRows {
     /// Returns the size of all buffers in bytes, without the tables, whose size is fixed.
     pub(super) fn bytes(&self) -> usize {
         self.first.bytes() + self.rest.bytes()
-    }
-
-    /// Gives the memory of all buffers and known entries back to the system.
-    pub(super) fn release(&mut self) {
-        self.first.release();
-        self.rest.release();
-        self.forget(0);
-        self.known.shrink_to_fit();
     }
 
     /// Returns whether at least half of the entries so far were known before, or too few were seen to tell.
@@ -106,33 +101,28 @@ impl KnownRows {
     /// Fails if an operator rejects its data. The error may name a row of the distinct entries instead of a row of the batch.
     pub(super) fn run(
         &mut self,
-        weights: &mut Scope,
         values: &[(VarId, &Variable)],
         wanted: &[VarId],
     ) -> Result<Option<Vec<Variable>>> {
         let before = self.known.len();
-        let mut index = self.look_up(weights, values).inspect_err(|_| self.forget(before))?;
+        let mut index = self.look_up(values).inspect_err(|_| self.forget(before))?;
         if index.is_none() {
             // The tables are full: they are filled again with the entries of this batch.
             self.forget(0);
-            index = self.look_up(weights, values).inspect_err(|_| self.forget(0))?;
+            index = self.look_up(values).inspect_err(|_| self.forget(0))?;
         }
         let Some(index) = index else {
             self.forget(0);
             return Ok(None);
         };
         let values: Vec<_> = values.iter().copied().chain([(self.index, &index)]).collect();
-        self.rest.run(weights, &Run::infer(&values))?;
+        self.rest.run(&mut self.scope, &Run::infer(&values))?;
         wanted.iter().map(|&id| self.rest.fetch(id)).collect::<Result<_>>().map(Some)
     }
 
     /// Returns the row of each entry of a batch in the tables; computes the rows of entries that are not known yet. Returns `None`
     /// if the tables are full.
-    fn look_up<'a>(
-        &mut self,
-        weights: &mut Scope,
-        values: &[(VarId, &'a Variable)],
-    ) -> Result<Option<Variable>> {
+    fn look_up<'a>(&mut self, values: &[(VarId, &'a Variable)]) -> Result<Option<Variable>> {
         let wrong = || Error::new("entries of a batch", "an entry of each feed", "another number");
         let (what, mut fed, mut outer) = ("entries of a batch", Vec::new(), None);
         for id in &self.feeds {
@@ -187,11 +177,11 @@ impl KnownRows {
             });
             let entries = entries.collect::<Result<Vec<_>>>()?;
             let entries: Vec<_> = self.feeds.iter().copied().zip(&entries).collect();
-            self.first.run(weights, &Run::infer(&entries))?;
+            self.first.run(&mut self.scope, &Run::infer(&entries))?;
             for (id, table, width) in &self.tables {
                 let rows = self.first.fetch(*id)?;
                 let rows = rows.as_slice::<f32>()?;
-                weights.write::<f32, _>(table, |all| {
+                self.scope.write::<f32, _>(table, |all| {
                     all[before * width..][..rows.len()].copy_from_slice(rows)
                 })?;
             }
