@@ -69,7 +69,7 @@ fn main() {
                 let (x, dy) = (View::new(x, rows, k), View::new(dy, rows, n));
                 let dw = ViewMut::new(black_box(&mut out), k, n);
                 affine_gradient(
-                    dy,
+                    dy.into(),
                     Some((x.into(), (dw, Assign::Write, Transpose::No))),
                     None,
                     MatrixUnit::F32,

@@ -6,6 +6,8 @@
 
 use std::ops::Range;
 
+use ::half::bf16;
+
 use super::float::Assign;
 use super::fork::join;
 use super::gradient::{SUM_ROWS, bias_gradient, divided};
@@ -14,7 +16,7 @@ use super::path::ProductEngine;
 use super::picked::RowSource;
 use super::product::checked;
 use super::products::{
-    Corner, GradientRoom, Gradients, LeftMatrix, PackedMatrix, Products, RoundedRows, Transpose,
+    Corner, GradientRoom, Gradients, LeftMatrix, PackedMatrix, Products, ResultMatrix, RoundedRows, Transpose,
 };
 use super::view::{View, ViewMut};
 
@@ -53,10 +55,19 @@ impl Products for f64 {
         b: &PackedMatrix<f64>,
         panels: Range<usize>,
         bias: Option<&[f64]>,
-        c: ViewMut<'_, f64>,
+        c: ResultMatrix<'_, f64>,
         assign: Assign,
     ) {
+        let ResultMatrix::Full(c) = c else { panic!("a product in f64 with a result in bf16") };
         self::product(a, b, panels, bias, c, assign);
+    }
+
+    fn round(_: View<'_, f64>, _: ViewMut<'_, bf16>) {
+        panic!("numbers in f64 that are rounded to bf16")
+    }
+
+    fn from_bf16(number: bf16) -> f64 {
+        number.to_f64()
     }
 
     fn gradients(all: Gradients<'_, f64>, _: &mut GradientRoom<f64>, threads: usize) {
@@ -93,7 +104,7 @@ pub(super) fn product(
     mut c: ViewMut<'_, f64>,
     assign: Assign,
 ) {
-    let columns = checked(a, b, panels, bias, &c);
+    let columns = checked(a, b, panels, bias, (c.rows(), c.width()));
     let b = View::new(b.numbers(), b.k(), b.n()).columns(columns.start, columns.end);
     multiply((a, Transpose::No), b, bias, c.reborrow(), assign);
 }
@@ -174,6 +185,7 @@ fn share(all: Gradients<'_, f64>, threads: usize) {
 /// Adds the products of the rows, block by block.
 fn blocks(all: Gradients<'_, f64>) {
     let Gradients { x, dy, dw: (mut dw, assign, transpose), .. } = all;
+    let LeftMatrix::Full(dy) = dy else { panic!("a gradient in f64 of numbers in bf16") };
     let mut picked = Vec::new();
     for row in (0..x.rows()).step_by(SUM_ROWS) {
         let end = x.rows().min(row + SUM_ROWS);

@@ -4,6 +4,8 @@
 
 use std::ops::Range;
 
+use ::half::bf16;
+
 use super::balance::{cut, join_measured};
 use super::cpu::{Cpu, cpu};
 use super::float::{Assign, Float};
@@ -36,10 +38,10 @@ const PACKED_FROM: usize = 3;
 /// bits do not depend on the number of threads.
 ///
 /// # Panics
-/// If `x` is not R × K, `dy` not R × N, or `dw` not K × N (transposed: N × K), if `db` does not have N numbers, or if `x` is in
-/// bf16, but the gradient is not.
+/// If `x` is not R × K, `dy` not R × N, or `dw` not K × N (transposed: N × K), if `db` does not have N numbers, or if `x` or `dy`
+/// is in bf16, but the gradient is not.
 pub fn affine_gradient<T: Float>(
-    dy: View<'_, T>,
+    dy: LeftMatrix<'_, T>,
     weight: Option<(LeftMatrix<'_, T>, WeightGradient<'_, T>)>,
     bias: Option<BiasGradient<'_, T>>,
     unit: MatrixUnit,
@@ -74,7 +76,7 @@ pub(super) fn picked_gradient<T: Float>(
     unit: MatrixUnit,
     room: &mut GradientRoom<T>,
 ) {
-    T::gradients(Gradients { unit, x: RowSource::Picked(x), dy, dw, db }, room, 1);
+    T::gradients(Gradients { unit, x: RowSource::Picked(x), dy: dy.into(), dw, db }, room, 1);
 }
 
 /// What computes a gradient, and the CPU whose properties decide the block sizes.
@@ -227,6 +229,7 @@ pub(super) fn panel_width(engine: ProductEngine) -> usize {
 pub(super) fn blocks(on: EngineCpu, all: Gradients<'_, f32>, room: &mut [f32]) {
     let (ProductEngine::F32(path), _) = on else { unreachable!("a gradient in bf16 has blocks of its own") };
     let Gradients { x, dy, dw: (mut dw, assign, transpose), mut db, .. } = all;
+    let LeftMatrix::Full(dy) = dy else { panic!("a gradient in f32 of numbers in bf16") };
     let (width, most) = (PANEL_VECTORS * lanes(path), max_rows(path, PANEL_VECTORS));
     let (rows, k, n) = (x.rows(), x.width(), dy.width());
     let part = part(on, k);
@@ -251,7 +254,7 @@ pub(super) fn blocks(on: EngineCpu, all: Gradients<'_, f32>, room: &mut [f32]) {
                 let db = db.as_mut().filter(|_| first == 0);
                 let db = db.map(|(db, assign)| (&mut db[columns.clone()], later(*assign)));
                 sweep(Pack { dy: dy_part, panel, width, db });
-                let ahead = NextColumns::after(dy, row, (columns.end, part.end < k), width);
+                let ahead = NextColumns::after(dy.into(), row, (columns.end, part.end < k), width);
                 match transpose {
                     Transpose::No => {
                         let dw = dw.reborrow().columns(columns.start, columns.end);
@@ -443,7 +446,7 @@ impl TurnColumns<'_> {
 
 /// The columns of `dy` that are packed next, which are prefetched from memory while the current columns are multiplied.
 pub(super) struct NextColumns<'a> {
-    dy: View<'a, f32>,
+    dy: LeftMatrix<'a, f32>,
     row: usize,
     end: usize,
     column: usize,
@@ -453,7 +456,12 @@ pub(super) struct NextColumns<'a> {
 impl<'a> NextColumns<'a> {
     /// Returns the columns, at most `most`, that follow the columns up to `end` of the block from row `row` on. With `again`, all
     /// columns of the block are packed again before the columns of the next block.
-    pub(super) fn after(dy: View<'a, f32>, row: usize, (end, again): (usize, bool), most: usize) -> Self {
+    pub(super) fn after(
+        dy: LeftMatrix<'a, f32>,
+        row: usize,
+        (end, again): (usize, bool),
+        most: usize,
+    ) -> Self {
         let (row, column) = match (end < dy.width(), again) {
             (true, _) => (row, end),
             (false, true) => (row, 0),
@@ -467,9 +475,19 @@ impl<'a> NextColumns<'a> {
     #[inline]
     pub(super) fn ask(&mut self, rows: usize) {
         for row in self.row..self.end.min(self.row + rows) {
-            for at in (0..self.width).step_by(ALIGNMENT / size_of::<f32>()) {
-                let from = self.dy.as_ptr().wrapping_add(row * self.dy.stride() + self.column + at);
-                prefetch::to_read_later(from);
+            match self.dy {
+                LeftMatrix::Full(dy) => {
+                    for at in (0..self.width).step_by(ALIGNMENT / size_of::<f32>()) {
+                        let from = dy.as_ptr().wrapping_add(row * dy.stride() + self.column + at);
+                        prefetch::to_read_later(from);
+                    }
+                }
+                LeftMatrix::Rounded(dy) => {
+                    for at in (0..self.width).step_by(ALIGNMENT / size_of::<bf16>()) {
+                        let from = dy.as_ptr().wrapping_add(row * dy.stride() + self.column + at);
+                        prefetch::to_read_later(from);
+                    }
+                }
             }
         }
         self.row += rows;
@@ -522,7 +540,7 @@ fn multiply(
 ///
 /// # Panics
 /// If `db` and the rows of `dy` differ in length.
-pub(super) fn bias_gradient<T: Float>(dy: View<'_, T>, db: &mut [T], assign: Assign, threads: usize) {
+pub(super) fn bias_gradient<T: Float>(dy: LeftMatrix<'_, T>, db: &mut [T], assign: Assign, threads: usize) {
     let width = dy.width();
     assert_eq!(db.len(), width, "the length of a bias gradient");
     if threads < 2 || width < 2 || dy.rows() * width < WORTH_A_THREAD {
@@ -538,7 +556,7 @@ pub(super) fn bias_gradient<T: Float>(dy: View<'_, T>, db: &mut [T], assign: Ass
 }
 
 struct ColumnSums<'a, T> {
-    dy: View<'a, T>,
+    dy: LeftMatrix<'a, T>,
     db: &'a mut [T],
     assign: Assign,
 }
@@ -557,10 +575,13 @@ impl<T: Float> Sweep for ColumnSums<'_, T> {
             // The loop runs at least once, so that the sum is written even if there are no rows.
             for row in (0..columns.rows().max(1)).step_by(SUM_ROWS) {
                 let mut block = [T::ZERO; COLUMNS];
-                for dy in columns.rows_range(row, columns.rows().min(row + SUM_ROWS)).iter() {
-                    for (sum, &dy) in block.iter_mut().zip(dy) {
-                        *sum += dy;
-                    }
+                match columns.rows_range(row, columns.rows().min(row + SUM_ROWS)) {
+                    LeftMatrix::Full(rows) => rows.iter().for_each(|dy| {
+                        block.iter_mut().zip(dy).for_each(|(sum, &dy)| *sum += dy);
+                    }),
+                    LeftMatrix::Rounded(rows) => rows.iter().for_each(|dy| {
+                        block.iter_mut().zip(dy).for_each(|(sum, &dy)| *sum += T::from_bf16(dy));
+                    }),
                 }
                 put(&block[..db.len()], db, std::mem::replace(&mut assign, Assign::Add));
             }

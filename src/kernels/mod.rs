@@ -78,7 +78,7 @@ pub use flush::flush;
 pub use fork::join;
 pub use gradient::{SUM_ROWS, affine_gradient, affine_gradient_bytes};
 pub use gru::{Blend, GruBackward, GruInputs, gru_backward, gru_forward};
-pub use half::pack::{round_number, round_rows};
+pub use half::pack::{round_number, round_rows, widen_rows};
 pub use int8::{CodedMatrix, CodedRows, MAX_CODE_ROWS, coded_affine, encode, int8_unit};
 pub use lstm::{LstmBackward, lstm_backward, lstm_forward};
 pub use norm::{Centre, RowNorm, RowNormGradients, norm_gradient_numbers, norm_rows, norm_rows_gradient};
@@ -86,7 +86,9 @@ pub use path::{Arithmetic, MatrixUnit, Precision, Sweep, sweep};
 pub use peak::{bf16_peak, int8_peak, peak};
 pub use prefetch::ask;
 pub use product::{affine, emptied, lengthen, product};
-pub use products::{GradientRoom, LeftMatrix, PackedMatrix, RoundedRows, Transpose, WeightGradient};
+pub use products::{
+    GradientRoom, LeftMatrix, PackedMatrix, ResultMatrix, RoundedRows, Transpose, WeightGradient,
+};
 pub use random::philox;
 pub use rows::{RowMerge, gather_rows};
 pub use view::{Extent2, View, ViewMut};

@@ -13,12 +13,13 @@ use std::ops::Range;
 use super::balance::{cut, join_measured, queued};
 use super::cpu::Cpu;
 use super::float::{Assign, Float};
+use super::half::pack::round_rows;
 #[cfg(test)]
 use super::path::Path;
 use super::path::{MatrixUnit, ProductEngine};
-use super::products::{Corner, LeftMatrix, PackedMatrix, RoundedRows, Transpose};
+use super::products::{Corner, LeftMatrix, PackedMatrix, ResultMatrix, RoundedRows, Transpose};
 use super::tile::{MAX_LANES, Size, Tile};
-use super::view::{View, ViewMut};
+use super::view::{Extent2, View, ViewMut};
 
 /// The number of rows of sums that are computed on the stack before they are added to `c`.
 const ADDED_ROWS: usize = 96;
@@ -30,11 +31,11 @@ pub(super) const ALIGNMENT: usize = 64;
 
 /// Makes scratch memory at least `len` numbers long. If the memory must grow, the old memory is freed first; the new
 /// memory is exactly `len` numbers long, and all numbers are zero.
-pub fn lengthen<T: Float>(room: &mut Vec<T>, len: usize) {
+pub fn lengthen<T: Copy + Default>(room: &mut Vec<T>, len: usize) {
     if room.len() < len {
         *room = Vec::new();
         room.reserve_exact(len);
-        room.resize(len, T::ZERO);
+        room.resize(len, T::default());
     }
 }
 
@@ -186,7 +187,7 @@ pub fn product<T: Float>(
     assign: Assign,
     room: &mut RoundedRows<T>,
 ) {
-    affine(a.into(), b, None, c, assign, room, 1);
+    affine(a.into(), b, None, c.into(), assign, room, 1);
 }
 
 /// Computes `c = bias + a·b`, or adds the finished sums to `c`; without a bias, the result equals the result of [`product`].
@@ -194,13 +195,13 @@ pub fn product<T: Float>(
 /// depend on the number of threads. In bf16, `room` holds the rounded rows of `a`.
 ///
 /// # Panics
-/// If `a` is not M × K, `b` not K × N, or `c` not M × N, if `bias` does not have N numbers, or if `a` is in bf16, but `b` is not
-/// packed for a product in bf16.
+/// If `a` is not M × K, `b` not K × N, or `c` not M × N, if `bias` does not have N numbers, if `a` or `c` is in bf16, but `b` is
+/// not packed for a product in bf16, or if the product is added to a `c` in bf16.
 pub fn affine<T: Float>(
     a: LeftMatrix<'_, T>,
     b: &PackedMatrix<T>,
     bias: Option<&[T]>,
-    c: ViewMut<'_, T>,
+    c: ResultMatrix<'_, T>,
     assign: Assign,
     room: &mut RoundedRows<T>,
     threads: usize,
@@ -221,7 +222,7 @@ fn share_columns<T: Float>(
     a: View<'_, T>,
     b: &PackedMatrix<T>,
     panels: Range<usize>,
-    (bias, c, assign): (Option<&[T]>, ViewMut<'_, T>, Assign),
+    (bias, c, assign): (Option<&[T]>, ResultMatrix<'_, T>, Assign),
     threads: usize,
 ) {
     let work = a.rows() * b.k * b.columns(panels.clone()).len();
@@ -252,7 +253,7 @@ fn product_panels<T: Float>(
     b: &PackedMatrix<T>,
     panels: Range<usize>,
     bias: Option<&[T]>,
-    c: ViewMut<'_, T>,
+    c: ResultMatrix<'_, T>,
     assign: Assign,
 ) {
     T::product(a, b, panels, bias, c, assign);
@@ -267,12 +268,12 @@ pub(super) fn checked<T: Float>(
     b: &PackedMatrix<T>,
     panels: Range<usize>,
     bias: Option<&[T]>,
-    c: &ViewMut<'_, T>,
+    shape: (usize, usize),
 ) -> Range<usize> {
     assert!(panels.start <= panels.end && panels.end <= b.panels(), "{panels:?} of {} panels", b.panels());
     let columns = b.columns(panels);
     assert_eq!(a.width(), b.words(), "the inner sizes of a product");
-    assert_eq!((c.rows(), c.width()), (a.rows(), columns.len()), "the shape of a product");
+    assert_eq!(shape, (a.rows(), columns.len()), "the shape of a product");
     assert!(bias.is_none_or(|bias| bias.len() == columns.len()), "the length of a bias");
     columns
 }
@@ -284,10 +285,10 @@ pub(super) fn product_by_tiles(
     b: &PackedMatrix<f32>,
     panels: Range<usize>,
     bias: Option<&[f32]>,
-    mut c: ViewMut<'_, f32>,
+    c: ResultMatrix<'_, f32>,
     assign: Assign,
 ) {
-    let columns = checked(a, b, panels.clone(), bias, &c).len();
+    let columns = checked(a, b, panels.clone(), bias, c.shape()).len();
     let (rows, k) = (a.rows(), b.words());
     if rows == 0 || columns == 0 {
         return;
@@ -296,15 +297,22 @@ pub(super) fn product_by_tiles(
     let vectors = width / engine.lanes();
     let max_rows = engine.max_rows(vectors);
     let panel_len = width * k;
-    let (a_ptr, c_ptr, c_stride) = (a.as_ptr(), c.as_mut_ptr(), c.stride());
+    let a_ptr = a.as_ptr();
+    let (c_ptr, c_stride, mut halves) = match c {
+        ResultMatrix::Full(mut c) => (c.as_mut_ptr(), c.stride(), None),
+        ResultMatrix::Rounded(c) => (std::ptr::null_mut(), 0, Some(c)),
+    };
+    let whole = !engine.is_f32() && assign == Assign::Write;
+    assert!(halves.is_none() || whole, "a result in bf16 that a product in bf16 writes");
     let bias = bias.map_or(std::ptr::null(), <[f32]>::as_ptr);
     let ahead = cpu.ahead(rows) / size_of::<f32>();
     let block = cpu.product_block(rows, width);
     let cuts = k.div_ceil(block.k).max(1);
     let cut_at = |cut: usize| k / engine.step() * cut / cuts * engine.step();
-    // If long sums are cut into parts and are added to `c`, scratch holds the sums until they are finished.
+    // If long sums are cut into parts and are added to `c`, or if the sums are rounded, scratch holds the sums until they are
+    // finished.
     let mut room = MaybeUninit::<[f32; ADDED_ROWS * MAX_COLUMNS]>::uninit();
-    let apart = assign == Assign::Add && cuts > 1;
+    let apart = assign == Assign::Add && cuts > 1 || halves.is_some();
     for rows in even_blocks(rows, if apart { block.rows.min(ADDED_ROWS) } else { block.rows }) {
         let largest = rows.len().div_ceil(rows.len().div_ceil(max_rows));
         let at_once = engine.max_panels(vectors, largest).min(if apart { 1 } else { usize::MAX });
@@ -322,18 +330,20 @@ pub(super) fn product_by_tiles(
                         // `resize` arranged them, and `ks` is a range of rows in each panel. `c` has the columns from
                         // `first` on. If `apart` is set, there is one panel at a time, at most `MAX_COLUMNS` wide, and
                         // `part` is a range of rows of the scratch. The first cut writes these rows before the second cut
-                        // reads them. The CPU has the instructions of the engine, since `MatrixUnit::engine` chose the engine for
-                        // this CPU.
+                        // reads them. If `c` is in bf16, all cuts write the scratch. The CPU has the instructions of the
+                        // engine, since `MatrixUnit::engine` chose the engine for this CPU.
                         unsafe {
-                            let to = c_ptr.add(row * c_stride + first);
                             let (sums, sums_stride) = match apart {
                                 true => (
                                     room.as_mut_ptr().cast::<f32>().add(part.start * MAX_COLUMNS),
                                     MAX_COLUMNS,
                                 ),
-                                false => (to, c_stride),
+                                false => (c_ptr.add(row * c_stride + first), c_stride),
                             };
-                            let (c, c_stride) = if last { (to, c_stride) } else { (sums, sums_stride) };
+                            let (c, c_stride) = match last && halves.is_none() {
+                                true => (c_ptr.add(row * c_stride + first), c_stride),
+                                false => (sums, sums_stride),
+                            };
                             engine.of_rows(Size { rows: part.len(), panels: count, vectors })(&Tile {
                                 rows: part.len(),
                                 panels: count,
@@ -356,6 +366,14 @@ pub(super) fn product_by_tiles(
                                 add: last && assign == Assign::Add,
                             });
                         }
+                    }
+                    if let Some(to) = halves.as_mut().filter(|_| last) {
+                        let to = to.reborrow().columns(first, columns.min(first + width));
+                        let to = to.split_rows(rows.start).1.split_rows(rows.len()).0;
+                        let extent = Extent2 { rows: rows.len(), width: to.width(), stride: MAX_COLUMNS };
+                        // SAFETY: the tiles of the last cut wrote these rows and columns of the scratch.
+                        let sums = unsafe { View::from_raw(room.as_ptr().cast::<f32>(), extent) };
+                        round_rows(sums, to, false);
                     }
                 }
             }

@@ -107,6 +107,94 @@ impl<T> LeftMatrix<'_, T> {
             LeftMatrix::Rounded(rows) => LeftMatrix::Rounded(rows.rows_range(from, to)),
         }
     }
+
+    /// Returns the columns `from..to`.
+    ///
+    /// # Panics
+    /// If the matrix does not have these columns.
+    #[must_use]
+    pub fn columns(&self, from: usize, to: usize) -> Self {
+        match self {
+            LeftMatrix::Full(rows) => LeftMatrix::Full(rows.columns(from, to)),
+            LeftMatrix::Rounded(rows) => LeftMatrix::Rounded(rows.columns(from, to)),
+        }
+    }
+}
+
+/// The result of a product: numbers, or, for a product of f32 numbers in bf16, numbers that are rounded to bf16.
+pub enum ResultMatrix<'a, T> {
+    /// Numbers as they are computed.
+    Full(ViewMut<'a, T>),
+    /// Numbers that are rounded to bf16. A product can write them, but not add to them.
+    Rounded(ViewMut<'a, bf16>),
+}
+
+impl<'a, T> From<ViewMut<'a, T>> for ResultMatrix<'a, T> {
+    fn from(rows: ViewMut<'a, T>) -> Self {
+        ResultMatrix::Full(rows)
+    }
+}
+
+impl<'a, T> ResultMatrix<'a, T> {
+    /// Returns the numbers of rows and columns.
+    pub fn shape(&self) -> (usize, usize) {
+        match self {
+            ResultMatrix::Full(rows) => (rows.rows(), rows.width()),
+            ResultMatrix::Rounded(rows) => (rows.rows(), rows.width()),
+        }
+    }
+
+    /// Borrows the matrix again.
+    pub fn reborrow(&mut self) -> ResultMatrix<'_, T> {
+        match self {
+            ResultMatrix::Full(rows) => ResultMatrix::Full(rows.reborrow()),
+            ResultMatrix::Rounded(rows) => ResultMatrix::Rounded(rows.reborrow()),
+        }
+    }
+
+    /// Returns the matrix for reading, as an operand of another product.
+    pub fn as_left(&self) -> LeftMatrix<'_, T> {
+        match self {
+            ResultMatrix::Full(rows) => LeftMatrix::Full(rows.as_view()),
+            ResultMatrix::Rounded(rows) => LeftMatrix::Rounded(rows.as_view()),
+        }
+    }
+
+    /// Divides the matrix into the rows before row `at` and the other rows.
+    ///
+    /// # Panics
+    /// If the matrix has fewer than `at` rows.
+    #[must_use]
+    pub fn split_rows(self, at: usize) -> (Self, Self) {
+        match self {
+            ResultMatrix::Full(rows) => {
+                let (above, below) = rows.split_rows(at);
+                (ResultMatrix::Full(above), ResultMatrix::Full(below))
+            }
+            ResultMatrix::Rounded(rows) => {
+                let (above, below) = rows.split_rows(at);
+                (ResultMatrix::Rounded(above), ResultMatrix::Rounded(below))
+            }
+        }
+    }
+
+    /// Divides the matrix into the columns before column `at` and the other columns.
+    ///
+    /// # Panics
+    /// If the matrix has fewer than `at` columns.
+    #[must_use]
+    pub fn split_columns(self, at: usize) -> (Self, Self) {
+        match self {
+            ResultMatrix::Full(rows) => {
+                let (left, right) = rows.split_columns(at);
+                (ResultMatrix::Full(left), ResultMatrix::Full(right))
+            }
+            ResultMatrix::Rounded(rows) => {
+                let (left, right) = rows.split_columns(at);
+                (ResultMatrix::Rounded(left), ResultMatrix::Rounded(right))
+            }
+        }
+    }
 }
 
 /// The view that receives the gradient of a weight, whether the gradient is written or added, and whether the weight is
@@ -119,7 +207,7 @@ pub(super) type BiasGradient<'a, T> = (&'a mut [T], Assign);
 pub struct Gradients<'a, T> {
     pub(super) unit: MatrixUnit,
     pub(super) x: RowSource<'a, T>,
-    pub(super) dy: View<'a, T>,
+    pub(super) dy: LeftMatrix<'a, T>,
     pub(super) dw: WeightGradient<'a, T>,
     pub(super) db: Option<BiasGradient<'a, T>>,
 }
@@ -150,9 +238,16 @@ pub trait Products: Sized {
         b: &PackedMatrix<Self>,
         panels: Range<usize>,
         bias: Option<&[Self]>,
-        c: ViewMut<'_, Self>,
+        c: ResultMatrix<'_, Self>,
         assign: Assign,
     );
+    /// Rounds rows to bf16, as a product rounds its operands.
+    ///
+    /// # Panics
+    /// If the two views do not have the same shape, or if the numbers are in f64.
+    fn round(from: View<'_, Self>, to: ViewMut<'_, bf16>);
+    /// Returns a bf16 number as a number of this type.
+    fn from_bf16(number: bf16) -> Self;
     /// Computes the gradients of a weight and a bias, on up to `threads` threads.
     fn gradients(all: Gradients<'_, Self>, room: &mut GradientRoom<Self>, threads: usize);
 }

@@ -2,6 +2,8 @@
 
 use std::ops::Range;
 
+use ::half::bf16;
+
 use super::cpu::cpu;
 use super::float::Assign;
 use super::gradient;
@@ -10,7 +12,7 @@ use super::panels::{self, PanelCopy};
 use super::path::ProductEngine;
 use super::product;
 use super::products::{
-    Corner, GradientRoom, Gradients, LeftMatrix, PackedMatrix, Products, RoundedRows, Transpose,
+    Corner, GradientRoom, Gradients, LeftMatrix, PackedMatrix, Products, ResultMatrix, RoundedRows, Transpose,
 };
 use super::view::{View, ViewMut};
 
@@ -56,10 +58,19 @@ impl Products for f32 {
         b: &PackedMatrix<f32>,
         panels: Range<usize>,
         bias: Option<&[f32]>,
-        c: ViewMut<'_, f32>,
+        c: ResultMatrix<'_, f32>,
         assign: Assign,
     ) {
         product::product_by_tiles(cpu(), a, b, panels, bias, c, assign);
+    }
+
+    fn round(from: View<'_, f32>, to: ViewMut<'_, bf16>) {
+        half::pack::round_rows(from, to, false);
+    }
+
+    #[inline(always)]
+    fn from_bf16(number: bf16) -> f32 {
+        f32::from_bits(u32::from(number.to_bits()) << 16)
     }
 
     fn gradients(all: Gradients<'_, f32>, room: &mut GradientRoom<f32>, threads: usize) {

@@ -83,7 +83,7 @@ pub fn conv_forward<T: Float>(
                 View::strided(&room.tile, extent).into(),
                 weights,
                 bias,
-                to,
+                to.into(),
                 assign,
                 &mut room.rounded,
                 threads,

@@ -32,7 +32,7 @@ fn in_double(x: View<'_, f32>, dy: View<'_, f32>) -> [Vec<f64>; 2] {
         let (x, dy) = (of(x, map), of(dy, map));
         let weight = Some((View::new(&x, rows, k).into(), to));
         affine_gradient(
-            View::new(&dy, rows, n),
+            View::new(&dy, rows, n).into(),
             weight,
             None,
             MatrixUnit::F32,
@@ -75,7 +75,8 @@ fn check<T: Float>(on: EngineCpu, (rows, k, n): (usize, usize, usize), kind: &Ki
     let source = RowSource::Lying(x);
     let mut run = |dw: &mut [T], db: &mut [T], assign, threads| {
         let (dw, db) = ((ViewMut::strided(dw, extent), assign, Transpose::No), Some((db, assign)));
-        (kind.gradients)(on, Gradients { unit: MatrixUnit::F32, x: source, dy, dw, db }, &mut room, threads);
+        let all = Gradients { unit: MatrixUnit::F32, x: source, dy: dy.into(), dw, db };
+        (kind.gradients)(on, all, &mut room, threads);
     };
     run(&mut dw, &mut db, Assign::Write, 1);
     let (once, sums) = (dw.clone(), db.clone());
@@ -86,7 +87,7 @@ fn check<T: Float>(on: EngineCpu, (rows, k, n): (usize, usize, usize), kind: &Ki
         let to = (ViewMut::strided(&mut turned, extent), assign, Transpose::Yes);
         (kind.gradients)(
             on,
-            Gradients { unit: MatrixUnit::F32, x: source, dy, dw: to, db: None },
+            Gradients { unit: MatrixUnit::F32, x: source, dy: dy.into(), dw: to, db: None },
             &mut room,
             threads,
         );
@@ -191,7 +192,7 @@ fn same_bits<T: Float>((rows, k, n): (usize, usize, usize), others: &[usize]) {
         let (height, width) = transpose.shape((k, n));
         let weight = Some((x.into(), (ViewMut::new(&mut dw, height, width), Assign::Add, transpose)));
         let room = &mut GradientRoom::default();
-        affine_gradient(dy, weight, Some((&mut db, Assign::Add)), MatrixUnit::F32, room, threads);
+        affine_gradient(dy.into(), weight, Some((&mut db, Assign::Add)), MatrixUnit::F32, room, threads);
         (dw, db)
     };
     for transpose in [Transpose::No, Transpose::Yes] {
@@ -222,7 +223,8 @@ fn same_bits_of_picked<T: Float>(on: EngineCpu, kind: &Kind<T>) {
     let run = |x: RowSource<'_, T>| {
         let mut dw = vec![T::from_f64(f64::NAN); k * n];
         let to = (ViewMut::new(&mut dw, k, n), Assign::Write, Transpose::No);
-        let all = Gradients { unit: MatrixUnit::F32, x, dy: View::new(&dy, rows, n), dw: to, db: None };
+        let all =
+            Gradients { unit: MatrixUnit::F32, x, dy: View::new(&dy, rows, n).into(), dw: to, db: None };
         (kind.gradients)(on, all, &mut GradientRoom::default(), 1);
         dw
     };
@@ -236,7 +238,7 @@ fn bias_gradients_have_the_same_bits_on_any_number_of_threads() {
         let dy = numbers::<f32>(rows * n, 1);
         let run = |threads| {
             let mut db = vec![0.5; n];
-            bias_gradient(View::new(&dy, rows, n), &mut db, Assign::Add, threads);
+            bias_gradient(View::new(&dy, rows, n).into(), &mut db, Assign::Add, threads);
             db
         };
         let one = run(1);
@@ -252,9 +254,9 @@ fn bias_gradients_match_the_naive_sum() {
         let dy = numbers::<f32>((rows + 1) * (n + 2), 1);
         let dy = View::strided(&dy, Extent2 { rows, width: n, stride: n + 2 });
         let mut db = vec![f32::NAN; n];
-        bias_gradient(dy, &mut db, Assign::Write, 1);
+        bias_gradient(dy.into(), &mut db, Assign::Write, 1);
         let once = db.clone();
-        bias_gradient(dy, &mut db, Assign::Add, 1);
+        bias_gradient(dy.into(), &mut db, Assign::Add, 1);
         for j in 0..n {
             let expected: f64 = dy.iter().map(|row| f64::from(row[j])).sum();
             assert!((f64::from(once[j]) - expected).abs() < 1e-4, "{} {expected}", once[j]);
@@ -282,7 +284,7 @@ fn sums_go_on<T: Float>() {
             let dw = (ViewMut::new(&mut dw, k, n), assign, Transpose::No);
             let weight = with_weight.then_some((x.rows_range(from, to).into(), dw));
             affine_gradient(
-                dy.rows_range(from, to),
+                dy.rows_range(from, to).into(),
                 weight,
                 Some((&mut db, assign)),
                 MatrixUnit::F32,

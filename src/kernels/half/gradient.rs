@@ -10,7 +10,7 @@ use crate::kernels::gradient::{
 use crate::kernels::path::{ProductEngine, sweep};
 use crate::kernels::picked::RowSource;
 use crate::kernels::product::{aligned, even_blocks};
-use crate::kernels::products::{BiasGradient, Gradients, Transpose};
+use crate::kernels::products::{BiasGradient, Gradients, LeftMatrix, Transpose};
 use crate::kernels::tile::{PANEL_VECTORS, Size, Tile};
 use crate::kernels::view::{Extent2, View, ViewMut};
 
@@ -37,7 +37,10 @@ pub(in crate::kernels) fn blocks(on: EngineCpu, all: Gradients<'_, f32>, room: &
                 let dy_part = dy.rows_range(row, end).columns(group.start, group.end);
                 let db = db.as_mut().filter(|_| first == 0);
                 let db = db.map(|(db, assign)| (&mut db[group.clone()], later(*assign)));
-                round_by(PackPairs { dy: dy_part, words, panels, db });
+                match dy_part {
+                    LeftMatrix::Full(dy) => round_by(PackPairs { dy, words, panels, db }),
+                    LeftMatrix::Rounded(dy) => round_by(PackPairs { dy, words, panels, db }),
+                }
                 let mut next = NextColumns::after(dy, row, (group.end, part.end < k), GROUP * width);
                 let tiles = part.len().div_ceil(engine.max_rows(PANEL_VECTORS)) * group.len().div_ceil(width);
                 let share = SUM_ROWS.div_ceil(tiles);
@@ -114,8 +117,8 @@ impl<N: ToBf16> RoundingLoop for TurnRows<'_, N> {
 /// Packs rows into panels of pairs of rows, padded with zeros, and sums the rows for the bias's gradient if this gradient is
 /// requested. The rows have at most [`GROUP`] panels of columns, so that a row's numbers are read from memory together: rows are
 /// far apart, and each begins another page.
-struct PackPairs<'a> {
-    dy: View<'a, f32>,
+struct PackPairs<'a, N> {
+    dy: View<'a, N>,
     /// The number of words in a column of a panel.
     words: usize,
     panels: &'a mut [f32],
@@ -124,11 +127,11 @@ struct PackPairs<'a> {
 
 /// Returns a row, or no numbers if there is no such row.
 #[inline(always)]
-fn row_or_none(rows: View<'_, f32>, row: usize) -> &[f32] {
+fn row_or_none<N>(rows: View<'_, N>, row: usize) -> &[N] {
     if row < rows.rows() { rows.row(row) } else { &[] }
 }
 
-impl RoundingLoop for PackPairs<'_> {
+impl<N: ToBf16> RoundingLoop for PackPairs<'_, N> {
     #[inline(always)]
     fn run<R: Rounding>(self) {
         const WIDTH: usize = super::pairs::WIDTH;
@@ -141,10 +144,10 @@ impl RoundingLoop for PackPairs<'_> {
                 let even = numbers_at(even, chunk * LANES);
                 let odd = numbers_at(odd, chunk * LANES);
                 let to = chunk / CHUNKS * words * WIDTH + word * WIDTH + chunk % CHUNKS * LANES;
-                panels[to..to + LANES].copy_from_slice(&R::across(even, odd));
+                panels[to..to + LANES].copy_from_slice(&N::across::<R>(even, odd));
                 for ((sum, even), odd) in sums.iter_mut().zip(even).zip(odd) {
-                    *sum += even;
-                    *sum += odd;
+                    *sum += even.to_f32();
+                    *sum += odd.to_f32();
                 }
             }
         }

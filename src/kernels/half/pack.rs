@@ -10,7 +10,7 @@ use crate::kernels::cpu::cpu;
 use crate::kernels::float::Float;
 use crate::kernels::fork::join;
 use crate::kernels::panels::PanelCopy;
-use crate::kernels::path::{MatrixUnit, ProductEngine};
+use crate::kernels::path::{Arithmetic, MatrixUnit, ProductEngine, Sweep, sweep};
 use crate::kernels::prefetch;
 use crate::kernels::product::lengthen;
 use crate::kernels::products::{LeftMatrix, RoundedRows, Transpose};
@@ -25,6 +25,11 @@ impl<T: Float> RoundedRows<T> {
     pub(in crate::kernels) fn at_once(engine: ProductEngine) -> Option<usize> {
         let rounds = !engine.is_f32() && size_of::<T>() == size_of::<f32>();
         rounds.then(|| cpu().product_rows())
+    }
+
+    /// Returns whether products of numbers of this type by a unit round their operands to bf16.
+    pub fn rounds(unit: MatrixUnit) -> bool {
+        Self::at_once(unit.engine()).is_some()
     }
 
     /// Returns the size in bytes of the scratch for the left matrix of a product by a unit, of `rows` rows and `k` columns.
@@ -152,6 +157,32 @@ impl RoundingLoop for RoundRows<'_> {
                 let rounded = unsafe { transmute::<Words, [bf16; 2 * LANES]>(R::along(&numbers)) };
                 put_first(&rounded, to);
             }
+        }
+    }
+}
+
+/// Copies rows of bf16 numbers as numbers of another type.
+///
+/// # Panics
+/// If the two views do not have the same shape.
+pub fn widen_rows<T: Float>(from: View<'_, bf16>, to: ViewMut<'_, T>) {
+    assert_eq!((from.rows(), from.width()), (to.rows(), to.width()), "the shape of rows to widen");
+    sweep(WidenRows { from, to });
+}
+
+struct WidenRows<'a, T> {
+    from: View<'a, bf16>,
+    to: ViewMut<'a, T>,
+}
+
+impl<T: Float> Sweep for WidenRows<'_, T> {
+    type Output = ();
+    const PORTABLE: bool = T::PORTABLE;
+
+    #[inline(always)]
+    fn run<A: Arithmetic>(mut self) {
+        for (from, to) in self.from.iter().zip(self.to.iter_mut()) {
+            to.iter_mut().zip(from).for_each(|(to, &from)| *to = T::from_bf16(from));
         }
     }
 }

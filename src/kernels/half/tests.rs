@@ -9,7 +9,9 @@ use crate::kernels::gradient::{bias_gradient, by_tiles};
 use crate::kernels::path::{Implementation, MatrixUnit, ProductEngine, sweep};
 use crate::kernels::picked::{PickedRows, RowSource};
 use crate::kernels::product::product_by_tiles;
-use crate::kernels::products::{GradientRoom, Gradients, LeftMatrix, PackedMatrix, RoundedRows, Transpose};
+use crate::kernels::products::{
+    GradientRoom, Gradients, LeftMatrix, PackedMatrix, ResultMatrix, RoundedRows, Transpose,
+};
 use crate::kernels::view::{Extent2, View, ViewMut};
 use crate::kernels::{affine, numbers, product, round_rows};
 
@@ -198,7 +200,7 @@ fn products_are_those_of_the_rounded_operands() {
                 a.into(),
                 &matrix,
                 Some(&bias),
-                ViewMut::new(&mut biased, m, n),
+                ViewMut::new(&mut biased, m, n).into(),
                 Assign::Write,
                 &mut room,
                 2,
@@ -281,10 +283,25 @@ fn the_bits_of_a_row_are_its_own() {
         let of = |a: LeftMatrix<'_, f32>, threads| {
             let mut c = vec![f32::NAN; a.rows() * n];
             let to = ViewMut::new(&mut c, a.rows(), n);
-            affine(a, &matrix, None, to, Assign::Write, &mut RoundedRows::default(), threads);
+            affine(a, &matrix, None, to.into(), Assign::Write, &mut RoundedRows::default(), threads);
             c
         };
         let whole = of(a.into(), 1);
+        // A result in bf16 is the rounded result in f32.
+        let bias = numbers::<f32>(n, 7);
+        let rounded = |threads, bias| {
+            let mut c = vec![::half::bf16::NAN; m * n];
+            let to = ResultMatrix::Rounded(ViewMut::new(&mut c, m, n));
+            affine(a.into(), &matrix, bias, to, Assign::Write, &mut RoundedRows::default(), threads);
+            c
+        };
+        for bias in [None, Some(&bias[..])] {
+            let (mut full, mut expected) = (vec![f32::NAN; m * n], vec![::half::bf16::NAN; m * n]);
+            let to = ViewMut::new(&mut full, m, n);
+            affine(a.into(), &matrix, bias, to.into(), Assign::Write, &mut RoundedRows::default(), 1);
+            round_rows(View::new(&full, m, n), ViewMut::new(&mut expected, m, n), false);
+            assert!([1, 2, 7].iter().all(|&threads| rounded(threads, bias) == expected), "{engine:?}");
+        }
         assert!([2, 3, 7].iter().all(|&threads| of(a.into(), threads) == whole), "{engine:?}");
         for (from, to) in [(0, 1), (5, 18), (30, 67), (90, 202)] {
             assert_eq!(
@@ -310,11 +327,11 @@ fn the_bits_of_a_row_are_its_own() {
             let mut room = vec![];
             let rows = pack::left(engine, a.into(), &mut room, 1);
             let to = ViewMut::new(&mut c, m, n);
-            product_by_tiles(cpu, rows, &matrix, 0..matrix.panels(), None, to, Assign::Write);
+            product_by_tiles(cpu, rows, &matrix, 0..matrix.panels(), None, to.into(), Assign::Write);
             assert_eq!(c, whole, "{engine:?} {cpu:?}");
             c.fill(1.0);
             let to = ViewMut::new(&mut c, m, n);
-            product_by_tiles(cpu, rows, &matrix, 0..matrix.panels(), None, to, Assign::Add);
+            product_by_tiles(cpu, rows, &matrix, 0..matrix.panels(), None, to.into(), Assign::Add);
             assert!(c.iter().zip(&whole).all(|(c, x)| *c == 1.0 + x), "{engine:?} {cpu:?}");
         }
     }
@@ -331,7 +348,7 @@ fn gradients_are_sums_over_rounded_rows() {
             let index: Vec<usize> = (0..rows).collect();
             let zeros = vec![0.0; k];
             let picked = RowSource::Picked(PickedRows { x, beside: None, zeros: &zeros, index: &index });
-            let on = |cpu, x: RowSource<'_, f32>, transpose: Transpose, threads| {
+            let on = |cpu, x: RowSource<'_, f32>, dy: LeftMatrix<'_, f32>, transpose: Transpose, threads| {
                 let (height, width) = transpose.shape((k, n));
                 let (mut dw, mut db) = (vec![1.0; k * n], vec![f32::NAN; n]);
                 let to = (ViewMut::new(&mut dw, height, width), Assign::Add, transpose);
@@ -340,19 +357,32 @@ fn gradients_are_sums_over_rounded_rows() {
                 by_tiles(gradient::blocks, (engine, cpu), all, &mut GradientRoom::default(), threads);
                 (dw, db)
             };
-            let of = |x, transpose, threads| on(cpu(), x, transpose, threads);
+            let of = |x, transpose, threads| on(cpu(), x, dy.into(), transpose, threads);
             let (dw, db) = of(RowSource::Lying(x), Transpose::No, 1);
             // With a small cache, the columns of x are packed in several parts.
             for cpu in crate::kernels::cpu::tests::CPUS {
-                assert_eq!(on(cpu, picked, Transpose::No, 2), (dw.clone(), db.clone()), "{engine:?} {cpu:?}");
+                assert_eq!(
+                    on(cpu, picked, dy.into(), Transpose::No, 2),
+                    (dw.clone(), db.clone()),
+                    "{engine:?} {cpu:?}"
+                );
             }
             let mut sums = vec![f32::NAN; n];
-            bias_gradient(dy, &mut sums, Assign::Write, 1);
+            bias_gradient(dy.into(), &mut sums, Assign::Write, 1);
             assert_eq!(db, sums, "{engine:?}: the bias is summed as without a weight");
             let mut rounded = vec![::half::bf16::NAN; rows * k];
             round_rows(x, ViewMut::new(&mut rounded, rows, k), false);
             let rounded = RowSource::Rounded(View::new(&rounded, rows, k));
             assert_eq!(of(rounded, Transpose::No, 2), (dw.clone(), db.clone()), "{engine:?}");
+            let mut halves = vec![::half::bf16::NAN; rows * n];
+            round_rows(dy, ViewMut::new(&mut halves, rows, n), false);
+            let halves = LeftMatrix::Rounded(View::new(&halves, rows, n));
+            for threads in [1, 2, 3] {
+                let (of_halves, sums_of_halves) = on(cpu(), rounded, halves, Transpose::No, threads);
+                assert_eq!(of_halves, dw, "{engine:?}: of rounded `dy`");
+                bias_gradient(halves, &mut sums, Assign::Write, threads);
+                assert_eq!(sums_of_halves, sums, "{engine:?}: the bias is summed from the rounded numbers");
+            }
             for threads in [1, 2, 3, 7] {
                 assert_eq!(
                     of(picked, Transpose::No, threads),

@@ -72,7 +72,7 @@ fn check<T: Float>(
         a.into(),
         &packed,
         Some(&bias),
-        ViewMut::strided(&mut biased, extent),
+        ViewMut::strided(&mut biased, extent).into(),
         Assign::Write,
         &mut RoundedRows::default(),
         1,
@@ -82,7 +82,7 @@ fn check<T: Float>(
         a.into(),
         &packed,
         Some(&bias),
-        ViewMut::strided(&mut biased, extent),
+        ViewMut::strided(&mut biased, extent).into(),
         Assign::Add,
         &mut RoundedRows::default(),
         1,
@@ -114,7 +114,15 @@ fn every_cpu_makes_the_same_bits() {
             let run = |cpu, assign, bias| {
                 let mut c = start.clone();
                 let to = ViewMut::new(&mut c, m, n);
-                product_by_tiles(cpu, View::new(&a, m, k), &packed, 0..packed.panels(), bias, to, assign);
+                product_by_tiles(
+                    cpu,
+                    View::new(&a, m, k),
+                    &packed,
+                    0..packed.panels(),
+                    bias,
+                    to.into(),
+                    assign,
+                );
                 c
             };
             for (assign, bias) in
@@ -276,8 +284,8 @@ fn same_bits<T: Float>(path: Path, (m, k, n): (usize, usize, usize)) {
     let mut split = vec![T::ZERO; m * n];
     let at = packed.panels() / 2 + 1;
     let (left, right) = ViewMut::new(&mut split, m, n).split_columns(packed.columns(0..at).end);
-    product_panels(View::new(&a, m, k), &packed, 0..at, None, left, Assign::Write);
-    product_panels(View::new(&a, m, k), &packed, at..packed.panels(), None, right, Assign::Write);
+    product_panels(View::new(&a, m, k), &packed, 0..at, None, left.into(), Assign::Write);
+    product_panels(View::new(&a, m, k), &packed, at..packed.panels(), None, right.into(), Assign::Write);
     assert!(split == whole, "{path:?}: split columns");
     for threads in [2, 3, 9] {
         let mut shared = vec![T::ZERO; m * n];
@@ -286,7 +294,7 @@ fn same_bits<T: Float>(path: Path, (m, k, n): (usize, usize, usize)) {
             View::new(&a, m, k).into(),
             &packed,
             None,
-            c,
+            c.into(),
             Assign::Write,
             &mut RoundedRows::default(),
             threads,

@@ -1,14 +1,15 @@
 //! `linear_cross_entropy`: computes `linear` and the `cross_entropy` of its output in one operator, which holds only a
 //! chunk of the logits in memory.
 
+use half::bf16;
 use ndarray::{Array1, array};
 
 use super::cross_entropy::{Target, log_sum_exp, smoothing};
 use crate::error::Result;
 use crate::kernels::{
-    Arithmetic, Assign, Cpu, Float, GradientRoom, LeftMatrix, MatrixUnit, PackedMatrix, RoundedRows,
-    SUM_ROWS, Sweep, Transpose, View, ViewMut, WeightGradient, affine, affine_gradient, cpu, cut, helpers,
-    join_measured, product, sweep,
+    Arithmetic, Assign, Cpu, Float, GradientRoom, LeftMatrix, MatrixUnit, PackedMatrix, ResultMatrix,
+    RoundedRows, SUM_ROWS, Sweep, Transpose, View, ViewMut, WeightGradient, affine, affine_gradient, cpu,
+    cut, helpers, join_measured, sweep, widen_rows,
 };
 use crate::kernels::{affine_gradient_bytes, lengthen, most};
 use crate::lod::Lod;
@@ -273,11 +274,15 @@ impl LinearCrossEntropy {
             Pass::Backward => affine_gradient_bytes::<T>(unit, (height, classes), self.transposed, threads),
             Pass::Forward => 0,
         };
+        let (number, wide) = match RoundedRows::<T>::rounds(unit) {
+            true => (size_of::<bf16>(), threads * wide_rows(classes).min(chunk) * classes * size_of::<T>()),
+            false => (size_of::<T>(), 0),
+        };
         let unprepared = if sizes.is_prepared() { 0 } else { prepared };
         CallMemory::prepared(prepared)
             .scratch::<Scratch<T>>(unprepared)
-            .scratch::<Scratch<T>>(chunk * classes * size_of::<T>())
-            .scratch::<Scratch<T>>(columns + rounded)
+            .scratch::<Scratch<T>>(chunk * classes * number)
+            .scratch::<Scratch<T>>(columns + rounded + wide)
             .scratch::<Scratch<T>>(gradient)
     }
 }
@@ -344,9 +349,33 @@ impl<T: Float> Weights<T> {
 #[derive(Default)]
 struct Scratch<T: Float> {
     weights: Weights<T>,
-    logits: Vec<T>,
+    logits: LogitsMemory<T>,
     rooms: Vec<LogitsRoom<T>>,
     gradient: GradientRoom<T>,
+}
+
+/// The memory for the logits of a chunk. If the products compute in bf16, the logits are rounded to bf16, and so is their gradient,
+/// which only products read. A loss is then computed from the rounded logits.
+#[derive(Default)]
+struct LogitsMemory<T> {
+    full: Vec<T>,
+    rounded: Vec<bf16>,
+}
+
+impl<T: Float> LogitsMemory<T> {
+    fn rows(&mut self, rows: usize, classes: usize, unit: MatrixUnit) -> ResultMatrix<'_, T> {
+        if RoundedRows::<T>::rounds(unit) {
+            lengthen(&mut self.rounded, rows * classes);
+            return ResultMatrix::Rounded(ViewMut::new(&mut self.rounded, rows, classes));
+        }
+        lengthen(&mut self.full, rows * classes);
+        ResultMatrix::Full(ViewMut::new(&mut self.full, rows, classes))
+    }
+}
+
+/// Returns how many rows of logits in bf16 a thread converts to f32 at a time: as many as stay in the nearest caches.
+fn wide_rows(classes: usize) -> usize {
+    ((1 << 14) / classes.max(1)).max(1)
 }
 
 /// The number of threads and the buffers of a call.
@@ -354,7 +383,7 @@ struct Tools<'a, T: Float> {
     threads: usize,
     unit: MatrixUnit,
     /// The buffer for the logits of one chunk.
-    logits: &'a mut Vec<T>,
+    logits: &'a mut LogitsMemory<T>,
     rooms: &'a mut Vec<LogitsRoom<T>>,
     gradient: &'a mut GradientRoom<T>,
 }
@@ -420,14 +449,13 @@ fn all<T: RowValue>(
     // A W that is not packed for the logits is not transposed.
     let classes = weights.logits.as_ref().map_or(weight.width(), PackedMatrix::n);
     let most = chunk_rows(cpu(), classes, threads).min(rows.rows());
-    lengthen(room, most * classes);
     let mut rest = rows;
     // The loop runs at least once, so that the gradients of W and b are written even if there are no rows.
     loop {
         let count = most.min(rest.rows());
         let (chunk, after) = rest.split(count);
         let x = chunk.x;
-        let mut logits = ViewMut::new(room, count, classes);
+        let mut logits = room.rows(count, classes, unit);
         let parts = helpers(count * x.width() * classes, WORTH_DIVIDING, threads);
         rooms.resize_with(parts.max(rooms.len()), LogitsRoom::default);
         let rooms = &mut rooms[..parts];
@@ -437,7 +465,7 @@ fn all<T: RowValue>(
         }
         take(shared, weights, chunk, logits.reborrow(), rooms)?;
         if let Some(sums) = &mut sums {
-            add(x, logits.as_view(), sums, (unit, gradient), threads);
+            add(x, logits.as_left(), sums, (unit, gradient), threads);
         }
         if after.rows() == 0 {
             return Ok(());
@@ -453,7 +481,7 @@ fn take<T: RowValue>(
     shared: &RowInputs<'_, T>,
     weights: &Weights<T>,
     rows: Chunk<'_, T>,
-    mut logits: ViewMut<'_, T>,
+    mut logits: ResultMatrix<'_, T>,
     rooms: &mut [LogitsRoom<T>],
 ) -> Result<()> {
     let threads = rooms.len();
@@ -474,10 +502,30 @@ fn take<T: RowValue>(
     if let Some(weights) = &weights.logits {
         affine(rows.x, weights, shared.bias, logits.reborrow(), Assign::Write, &mut rooms[0].rounded, 1);
     }
-    let Chunk { first, loss, dloss, dx, .. } = rows;
-    sweep(Losses { shared, first, logits: logits.reborrow(), loss, dloss })?;
+    let Chunk { first, mut loss, dloss, dx, .. } = rows;
+    match logits.reborrow() {
+        ResultMatrix::Full(logits) => sweep(Losses { shared, first, logits, loss, dloss })?,
+        ResultMatrix::Rounded(mut logits) => {
+            let wide = &mut rooms[0].wide;
+            let (rows, classes) = (logits.rows(), logits.width());
+            let most = wide_rows(classes).min(rows).max(1);
+            lengthen(wide, most * classes);
+            for start in (0..rows).step_by(most) {
+                let end = rows.min(start + most);
+                let mut wide = ViewMut::new(wide, end - start, classes);
+                let some = logits.reborrow().split_rows(start).1.split_rows(end - start).0;
+                widen_rows(some.as_view(), wide.reborrow());
+                let loss = loss.as_mut().map(|l| l.reborrow().split_rows(start).1.split_rows(end - start).0);
+                let dloss = dloss.map(|dloss| dloss.rows_range(start, end));
+                sweep(Losses { shared, first: first + start, logits: wide.reborrow(), loss, dloss })?;
+                if dloss.is_some() {
+                    T::round(wide.as_view(), some);
+                }
+            }
+        }
+    }
     if let (Some((dx, assign)), Some(weights)) = (dx, &weights.inputs) {
-        product(logits.as_view(), weights, dx, assign, &mut rooms[0].rounded);
+        affine(logits.as_left(), weights, None, dx.into(), assign, &mut rooms[0].rounded, 1);
     }
     Ok(())
 }
@@ -486,7 +534,7 @@ fn take<T: RowValue>(
 /// the next chunk.
 fn add<T: RowValue>(
     x: LeftMatrix<'_, T>,
-    dlogits: View<'_, T>,
+    dlogits: LeftMatrix<'_, T>,
     sums: &mut Sums<'_, T>,
     (unit, room): (MatrixUnit, &mut GradientRoom<T>),
     threads: usize,

@@ -338,7 +338,7 @@ impl Linear {
                 Some(&room.bias[..])
             }
         };
-        affine(x, weights, bias, out, assign, &mut room.rounded, threads);
+        affine(x, weights, bias, out.into(), assign, &mut room.rounded, threads);
         *run.scratch().get::<Scratch<T>>() = room;
         Ok(())
     }
@@ -363,7 +363,7 @@ impl Linear {
                     &room.weights
                 }
             };
-            affine(dout.into(), weights, None, dx, assign, &mut room.rounded, threads);
+            affine(dout.into(), weights, None, dx.into(), assign, &mut room.rounded, threads);
             *run.scratch().get::<Scratch<T>>() = room;
         }
         let mut from = 0;
@@ -377,7 +377,8 @@ impl Linear {
             };
             let mut bias = run.gradient_at::<T>(Self::BIAS, k)?;
             let bias = bias.as_mut().map(|(db, assign)| (db.row(0), *assign));
-            affine_gradient(dout.columns(from, to), weight, bias, unit, run.scratch().get(), threads);
+            let dout = dout.columns(from, to).into();
+            affine_gradient(dout, weight, bias, unit, run.scratch().get(), threads);
             from = to;
         }
         Ok(())

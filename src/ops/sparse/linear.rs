@@ -182,7 +182,7 @@ impl Op for SparseLinear {
                 if let Some((mut db, assign)) = run.gradient_at::<T>(Self::BIAS, k)? {
                     let dout = dout.columns(columns.start, columns.end);
                     let bias = Some((db.row(0), assign));
-                    affine_gradient(dout, None, bias, run.run().unit, run.scratch().get(), threads);
+                    affine_gradient(dout.into(), None, bias, run.run().unit, run.scratch().get(), threads);
                 }
             }
             Ok(())

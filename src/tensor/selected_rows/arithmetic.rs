@@ -210,7 +210,7 @@ fn product_kernel<T: Element + Float>(x: &Dense, y: &Dense, out: &mut Dense) -> 
     packed.pack(View::new(y.as_slice::<T>()?, y.rows(), y.width()), Transpose::No, threads);
     let x = View::new(x.as_slice::<T>()?, x.rows(), x.width());
     let to = ViewMut::new(out.as_mut_slice::<T>()?, x.rows(), y.width());
-    affine(x.into(), &packed, None, to, Assign::Write, &mut RoundedRows::default(), threads);
+    affine(x.into(), &packed, None, to.into(), Assign::Write, &mut RoundedRows::default(), threads);
     Ok(())
 }
 

@@ -4,16 +4,18 @@ use std::slice;
 use std::sync::{Mutex, PoisonError};
 
 use crate::kernels::{
-    Assign, Cpu, Float, LeftMatrix, PackedMatrix, RoundedRows, Transpose, View, ViewMut, affine, cpu, cut,
-    join, join_measured,
+    Assign, Cpu, Float, LeftMatrix, PackedMatrix, ResultMatrix, RoundedRows, Transpose, View, ViewMut,
+    affine, cpu, cut, join, join_measured,
 };
 use crate::operator::RowValue;
 
-/// Scratch memory of a thread: packed columns of W, if W is not packed for the logits, and, in bf16, rounded rows.
+/// Scratch memory of a thread: packed columns of W, if W is not packed for the logits, and, in bf16, rounded rows, and a few rows
+/// of logits in f32.
 #[derive(Default)]
 pub(super) struct LogitsRoom<T: Float> {
     pub(super) columns: PackedMatrix<T>,
     pub(super) rounded: RoundedRows<T>,
+    pub(super) wide: Vec<T>,
 }
 
 /// A multiple of the number of columns of a panel, for every engine.
@@ -31,7 +33,7 @@ pub(super) fn by_columns<T: RowValue>(
     x: LeftMatrix<'_, T>,
     weight: View<'_, T>,
     bias: Option<&[T]>,
-    logits: ViewMut<'_, T>,
+    logits: ResultMatrix<'_, T>,
     rooms: &mut [LogitsRoom<T>],
 ) {
     let classes = weight.width();
@@ -62,12 +64,12 @@ pub(super) fn by_columns<T: RowValue>(
     let next = || {
         let mut due = due.lock().unwrap_or_else(PoisonError::into_inner);
         let (from, to) = (due.0, classes.min(due.0 + at_once));
-        let rest = std::mem::replace(&mut due.1, ViewMut::new(&mut [], 0, 0));
+        let rest = std::mem::replace(&mut due.1, ViewMut::new(&mut [], 0, 0).into());
         let (logits, after) = rest.split_columns(to - from);
         *due = (to, after);
         (from < to).then_some((from, to, logits))
     };
-    each_room(rooms, &|LogitsRoom { columns, rounded }| {
+    each_room(rooms, &|LogitsRoom { columns, rounded, .. }| {
         while let Some((from, to, logits)) = next() {
             columns.pack(weight.columns(from, to), Transpose::No, 1);
             affine(x, columns, bias.map(|bias| &bias[from..to]), logits, Assign::Write, rounded, 1);

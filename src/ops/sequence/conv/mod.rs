@@ -393,7 +393,7 @@ impl SequenceConv {
                 conv_gradient(rows, dout, self.groups, to, bias.take(), (unit, room), threads);
             }
         }
-        affine_gradient(dout, None, bias, unit, run.scratch().get::<GradientRoom<T>>(), threads);
+        affine_gradient(dout.into(), None, bias, unit, run.scratch().get::<GradientRoom<T>>(), threads);
         Ok(())
     }
 }
