@@ -78,7 +78,7 @@ pub use flush::flush;
 pub use fork::join;
 pub use gradient::{SUM_ROWS, affine_gradient, affine_gradient_bytes};
 pub use gru::{Blend, GruBackward, GruInputs, gru_backward, gru_forward};
-pub use half::pack::{round_number, round_rows, widen_rows};
+pub use half::pack::{round_number, round_rows, rows_to_widen, widen_rows};
 pub use int8::{CodedMatrix, CodedRows, MAX_CODE_ROWS, coded_affine, encode, int8_unit};
 pub use lstm::{LstmBackward, lstm_backward, lstm_forward};
 pub use norm::{Centre, RowNorm, RowNormGradients, norm_gradient_numbers, norm_rows, norm_rows_gradient};

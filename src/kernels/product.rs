@@ -369,7 +369,7 @@ pub(super) fn product_by_tiles(
                     }
                     if let Some(to) = halves.as_mut().filter(|_| last) {
                         let to = to.reborrow().columns(first, columns.min(first + width));
-                        let to = to.split_rows(rows.start).1.split_rows(rows.len()).0;
+                        let to = to.rows_range(rows.start, rows.end);
                         let extent = Extent2 { rows: rows.len(), width: to.width(), stride: MAX_COLUMNS };
                         // SAFETY: the tiles of the last cut wrote these rows and columns of the scratch.
                         let sums = unsafe { View::from_raw(room.as_ptr().cast::<f32>(), extent) };

@@ -278,6 +278,15 @@ impl<'a, T> ViewMut<'a, T> {
         )
     }
 
+    /// Returns the rows `from..to`.
+    ///
+    /// # Panics
+    /// If the view does not have these rows.
+    #[must_use]
+    pub fn rows_range(self, from: usize, to: usize) -> Self {
+        self.split_rows(to).0.split_rows(from).1
+    }
+
     /// Returns a mutable view of the columns `from..to` of every row.
     ///
     /// # Panics

@@ -41,6 +41,15 @@ pub struct Hints {
     /// with them, forward and backward. In a program whose products compute in bf16, the compiler stores a value in bf16 if only
     /// such slots read it. Only for operators with the hint [`multiplies`](Self::multiplies).
     pub takes_bf16: &'static [&'static str],
+    /// Whether `backward` takes the gradient of the only output in bf16, too
+    /// ([`Backward::holds_bf16_gradient`](crate::operator::Backward::holds_bf16_gradient)), since only products read it. Only for
+    /// operators with the hint [`multiplies`](Self::multiplies).
+    pub takes_bf16_gradient: bool,
+    /// The input slots whose values `backward` can read in bf16; it then writes the gradients of these slots in bf16. Only for
+    /// slots that `backward` needs in no higher precision than products in bf16 have, such as the gates of a recurrent cell. In a
+    /// program whose products compute in bf16, the compiler saves such a value of a step in bf16 if no other backward operator
+    /// reads it, and if only products read its gradient.
+    pub saves_bf16: &'static [&'static str],
     /// Whether each number of the only output IS a number of the first input slot, or zero. `forward` must also work if all
     /// variables of this slot, and the output, are stored in bf16
     /// ([`Forward::holds_bf16`](crate::operator::Forward::holds_bf16)).

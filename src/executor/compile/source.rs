@@ -144,6 +144,11 @@ impl<'a> Source<'a> {
         self.rewritten.bf16.given.get(&var).copied().unwrap_or(var)
     }
 
+    /// Returns whether a value is rounded at each step, or is a term of such a value.
+    pub(crate) fn is_rounded_in_steps(&self, var: VarId) -> bool {
+        self.rewritten.bf16.in_steps.contains(&var)
+    }
+
     /// Returns the dtype in which a variable is stored. It differs from the variable's dtype for f32 numbers that are stored in
     /// bf16.
     pub(crate) fn stored_dtype(&self, var: VarId, spec: &Spec) -> DType {

@@ -41,7 +41,7 @@ pub(crate) enum Pin {
     Passes,
     /// The operator is an inner loop that runs once per step of the outer loop.
     Stepwise,
-    /// The operator rounds a value that is computed at every step, and stores it in half the memory.
+    /// The operator rounds a value that is computed at every step, and stores it in half the memory, or computes such a value.
     Rounds,
 }
 
@@ -56,7 +56,7 @@ impl fmt::Display for Pin {
             Pin::Foreign => "its sequences have no LoD over all steps at once",
             Pin::Passes => "writes what the step passes on",
             Pin::Stepwise => "a loop that depends on a memory runs inside the step",
-            Pin::Rounds => "rounds a value of the step, so that only the rounded value is stored",
+            Pin::Rounds => "a value of the step is rounded, so that only the rounded value is stored",
         })
     }
 }

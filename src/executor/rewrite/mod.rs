@@ -1,7 +1,7 @@
 //! Rewriting before compilation: one operator replaces several. Fusion replaces an operator and the producer of one of
 //! its inputs, if the operator declares the fusion ([`Hints::fusions`]). Merging replaces several operators of one
 //! kind, if the kind declares the merge ([`Hints::merges`]). If products compute in bf16, values that only products read are
-//! rounded before they are stored (`rounded.rs`).
+//! rounded before they are stored (`rounded.rs`), and so are values that a backward operator may read in bf16 (`saved.rs`).
 //!
 //! Rewriting works on a copy: the given program does not change.
 //!
@@ -15,6 +15,7 @@ mod fuse;
 mod merge;
 pub(crate) mod needs;
 mod rounded;
+mod saved;
 mod sink;
 
 use std::collections::{HashMap, HashSet};
@@ -42,6 +43,8 @@ pub(crate) struct Bf16Storage {
     pub(crate) stored: HashSet<VarId>,
     /// For each value before it is rounded, the variable of the given program.
     pub(crate) given: HashMap<VarId, VarId>,
+    /// The values of steps that are rounded in the step, and the terms of which they are sums.
+    pub(crate) in_steps: HashSet<VarId>,
 }
 
 /// The operator of the given program from which a rewritten operator comes.
@@ -120,7 +123,8 @@ pub(crate) fn rewrite(
     let mut draft = Draft::of(program, registry, wanted);
     let refused = draft.fuse_all()?;
     draft.merge_all()?;
-    let bf16 = draft.store_rounded(nexts)?;
+    let mut bf16 = draft.store_rounded(nexts)?;
+    draft.save_rounded(&mut bf16)?;
     Ok(Rewritten { program: draft.program, origins: draft.origins, refused, bf16 })
 }
 
@@ -183,6 +187,15 @@ impl<'a> Draft<'a> {
         let at = block.0 as usize;
         self.program.blocks[at].ops.insert(number, op);
         self.origins[at].insert(number, origin);
+    }
+
+    /// Inserts each operator after the operator with the given number.
+    fn insert_after(&mut self, mut new: Vec<(BlockId, usize, OpDesc, Origin)>) {
+        // From the last operator to the first, so that the numbers of the operators before stay.
+        new.sort_by_key(|&(block, number, ..)| (block, number));
+        for (block, number, desc, origin) in new.into_iter().rev() {
+            self.insert(block, number + 1, (desc, origin));
+        }
     }
 
     /// Returns the forward operator of a block that writes a variable.

@@ -17,7 +17,7 @@ use crate::program::{OpDesc, Role, SlotVars, StepDesc, StopGradient, VarRole};
 use crate::tensor::{DType, StorageKind};
 
 /// The kind of the operator that rounds.
-const ROUNDS: &str = "round_bf16";
+pub(super) const ROUNDS: &str = "round_bf16";
 
 /// How the operators of a program use its variables.
 #[derive(Default)]
@@ -118,11 +118,7 @@ impl Draft<'_> {
             };
             new.push((block, number, desc, origin));
         }
-        // From the last operator to the first, so that the numbers of the operators before stay.
-        new.sort_by_key(|&(block, number, ..)| (block, number));
-        for (block, number, desc, origin) in new.into_iter().rev() {
-            self.insert(block, number + 1, (desc, origin));
-        }
+        self.insert_after(new);
         Ok(storage)
     }
 

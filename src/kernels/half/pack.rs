@@ -161,6 +161,11 @@ impl RoundingLoop for RoundRows<'_> {
     }
 }
 
+/// Returns how many rows of bf16 numbers are converted to f32 at a time: as many as stay in the nearest caches.
+pub fn rows_to_widen(width: usize) -> usize {
+    ((1 << 14) / width.max(1)).max(1)
+}
+
 /// Copies rows of bf16 numbers as numbers of another type.
 ///
 /// # Panics

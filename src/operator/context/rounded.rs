@@ -36,6 +36,34 @@ macro_rules! methods {
 methods!(Forward);
 methods!(Backward);
 
+impl<'a> Backward<'a> {
+    /// Returns whether the gradient of output slot `slot` is stored in bf16: then `output_gradient::<half::bf16>(slot)` returns
+    /// its view. It can be in bf16 if the operator has the hint
+    /// [`takes_bf16_gradient`](crate::operator::Hints::takes_bf16_gradient).
+    pub fn holds_bf16_gradient(&self, slot: usize) -> bool {
+        let place = self.call.wiring.position(&self.call.wiring.output_gradients, slot, 0);
+        matches!(place, OperandPosition::Dense(i) if self.operands.read_is::<bf16>(i))
+    }
+
+    /// Returns whether the gradient of input slot `slot` is stored in bf16: then `gradient::<half::bf16>(slot)` returns its view.
+    /// It can be in bf16 in a slot of [`Hints::saves_bf16`](crate::operator::Hints::saves_bf16).
+    pub fn writes_bf16_gradient(&self, slot: usize) -> bool {
+        let place = self.call.wiring.missing.slot(&self.call.wiring.input_gradients, slot).first();
+        matches!(place, Some(&(OperandPosition::Dense(i), _)) if self.operands.write_is::<bf16>(i))
+    }
+
+    /// Returns the gradient of output slot `slot`, in the form in which it is stored; `None` if no gradient reaches the output.
+    ///
+    /// # Errors
+    /// Fails under the conditions of [`Self::output_gradient`].
+    pub(crate) fn gradient_matrix<T: Plain>(&self, slot: usize) -> Result<Option<LeftMatrix<'a, T>>> {
+        Ok(match self.holds_bf16_gradient(slot) {
+            true => self.output_gradient::<bf16>(slot)?.map(LeftMatrix::Rounded),
+            false => self.output_gradient::<T>(slot)?.map(LeftMatrix::Full),
+        })
+    }
+}
+
 impl Forward<'_> {
     /// Returns whether the variable in output slot `slot` is stored in bf16, although its dtype is f32: then
     /// `output::<half::bf16>(slot)` returns its view.

@@ -1,10 +1,18 @@
 //! `lstm_cell`: the elementwise part of an LSTM step, without the matrix products.
 
+use half::bf16;
+
 use crate::error::{Error, Result};
-use crate::kernels::{LstmBackward, lstm_backward, lstm_forward};
+use crate::kernels::{
+    Assign, LstmBackward, RoundedRows, View, ViewMut, lengthen, lstm_backward, lstm_forward, rows_to_widen,
+    widen_rows,
+};
 use crate::operator;
 use crate::operator::sample::numbers;
-use crate::operator::{Attributes, Backward, CheckCase, Forward, Gradient, InferShape, Op, RowValue, Spec};
+use crate::operator::{
+    Attributes, Backward, CallMemory, CallSizes, CheckCase, Forward, Gradient, Hints, InferShape, Op, Pass,
+    RowValue, Spec,
+};
 use crate::tensor::Variable;
 use crate::with_float;
 
@@ -77,6 +85,20 @@ impl Op for LstmCell {
         if wrt == Self::PRE { gates.input(Self::C_PREV).overwrites() } else { gates }
     }
 
+    fn hints(&self) -> Hints {
+        Hints { saves_bf16: &["pre"], ..Hints::default() }
+    }
+
+    fn memory(&self, sizes: &CallSizes<'_>) -> CallMemory {
+        with_float!(sizes.dtype(Self::PRE), T => Ok({
+            let (rows, width) = sizes.input(Self::PRE);
+            let backward = sizes.pass() == Pass::Backward && RoundedRows::<T>::rounds(sizes.unit());
+            let most = if backward { rows_to_widen(width).min(rows) } else { 0 };
+            CallMemory::default().scratch::<WideGates<T>>(sizes.threads() * most * width * size_of::<T>())
+        }))
+        .unwrap_or_default()
+    }
+
     #[cfg(feature = "testing")]
     fn samples() -> Result<Vec<CheckCase>> {
         let of = |width: usize| {
@@ -96,6 +118,9 @@ fn backward<T: RowValue>(run: &mut Backward<'_>) -> Result<()> {
     if dh.is_none() && dc.is_none() {
         return Err(Error::new("lstm_cell", "a gradient of `h` or `c`", "none"));
     }
+    if run.holds_bf16(LstmCell::PRE) || run.writes_bf16_gradient(LstmCell::PRE) {
+        return backward_of_rounded::<T>(run, dh, dc);
+    }
     let pre = if run.in_place(LstmCell::PRE) { None } else { Some(run.input::<T>(LstmCell::PRE)?) };
     let c = run.output::<T>(LstmCell::C)?;
     // The numbers of `c_prev` are read only for the gradients of the gates. If these gradients are not requested, `c`
@@ -103,6 +128,47 @@ fn backward<T: RowValue>(run: &mut Backward<'_>) -> Result<()> {
     let c_prev = if run.wants(LstmCell::PRE) { run.input::<T>(LstmCell::C_PREV)? } else { c };
     let (dpre, dc_prev) = (run.gradient::<T>(LstmCell::PRE)?, run.gradient::<T>(LstmCell::C_PREV)?);
     lstm_backward(LstmBackward { pre, c_prev, c, dh, dc }, dpre, dc_prev);
+    Ok(())
+}
+
+/// Scratch for some rows of gates in bf16, converted to f32.
+#[derive(Default)]
+struct WideGates<T>(Vec<T>);
+
+/// Computes [`backward`] for gates in bf16, whose gradient is written in bf16: a few rows are converted at a time.
+fn backward_of_rounded<T: RowValue>(
+    run: &mut Backward<'_>,
+    dh: Option<View<'_, T>>,
+    dc: Option<View<'_, T>>,
+) -> Result<()> {
+    let pre = if run.in_place(LstmCell::PRE) { None } else { Some(run.input::<bf16>(LstmCell::PRE)?) };
+    let c = run.output::<T>(LstmCell::C)?;
+    let c_prev = if run.wants(LstmCell::PRE) { run.input::<T>(LstmCell::C_PREV)? } else { c };
+    let (mut dpre, mut dc_prev) =
+        (run.gradient::<bf16>(LstmCell::PRE)?, run.gradient::<T>(LstmCell::C_PREV)?);
+    let (rows, width) = (c.rows(), 4 * c.width());
+    let most = rows_to_widen(width).min(rows).max(1);
+    let WideGates(room) = run.scratch().get::<WideGates<T>>();
+    lengthen(room, most * width);
+    for from in (0..rows).step_by(most) {
+        let to = rows.min(from + most);
+        let mut wide = ViewMut::new(room, to - from, width);
+        let mut rounded = dpre.as_mut().map(|(dpre, _)| dpre.reborrow().rows_range(from, to));
+        match (&pre, &rounded) {
+            (Some(pre), _) => widen_rows(pre.rows_range(from, to), wide.reborrow()),
+            (None, Some(pre)) => widen_rows(pre.as_view(), wide.reborrow()),
+            (None, None) => {}
+        }
+        let gradients = [dh, dc].map(|d| d.map(|d| d.rows_range(from, to)));
+        let [c_prev, c] = [c_prev, c].map(|state| state.rows_range(from, to));
+        let inputs = LstmBackward { pre: None, c_prev, c, dh: gradients[0], dc: gradients[1] };
+        let dc_prev =
+            dc_prev.as_mut().map(|(dc_prev, assign)| (dc_prev.reborrow().rows_range(from, to), *assign));
+        lstm_backward(inputs, Some((wide.reborrow(), Assign::Write)), dc_prev);
+        if let Some(rounded) = rounded.take() {
+            T::round(wide.as_view(), rounded);
+        }
+    }
     Ok(())
 }
 

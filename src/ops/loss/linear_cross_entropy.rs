@@ -9,7 +9,7 @@ use crate::error::Result;
 use crate::kernels::{
     Arithmetic, Assign, Cpu, Float, GradientRoom, LeftMatrix, MatrixUnit, PackedMatrix, ResultMatrix,
     RoundedRows, SUM_ROWS, Sweep, Transpose, View, ViewMut, WeightGradient, affine, affine_gradient, cpu,
-    cut, helpers, join_measured, sweep, widen_rows,
+    cut, helpers, join_measured, rows_to_widen, sweep, widen_rows,
 };
 use crate::kernels::{affine_gradient_bytes, lengthen, most};
 use crate::lod::Lod;
@@ -275,7 +275,9 @@ impl LinearCrossEntropy {
             Pass::Forward => 0,
         };
         let (number, wide) = match RoundedRows::<T>::rounds(unit) {
-            true => (size_of::<bf16>(), threads * wide_rows(classes).min(chunk) * classes * size_of::<T>()),
+            true => {
+                (size_of::<bf16>(), threads * rows_to_widen(classes).min(chunk) * classes * size_of::<T>())
+            }
             false => (size_of::<T>(), 0),
         };
         let unprepared = if sizes.is_prepared() { 0 } else { prepared };
@@ -371,11 +373,6 @@ impl<T: Float> LogitsMemory<T> {
         lengthen(&mut self.full, rows * classes);
         ResultMatrix::Full(ViewMut::new(&mut self.full, rows, classes))
     }
-}
-
-/// Returns how many rows of logits in bf16 a thread converts to f32 at a time: as many as stay in the nearest caches.
-fn wide_rows(classes: usize) -> usize {
-    ((1 << 14) / classes.max(1)).max(1)
 }
 
 /// The number of threads and the buffers of a call.
@@ -508,14 +505,14 @@ fn take<T: RowValue>(
         ResultMatrix::Rounded(mut logits) => {
             let wide = &mut rooms[0].wide;
             let (rows, classes) = (logits.rows(), logits.width());
-            let most = wide_rows(classes).min(rows).max(1);
+            let most = rows_to_widen(classes).min(rows).max(1);
             lengthen(wide, most * classes);
             for start in (0..rows).step_by(most) {
                 let end = rows.min(start + most);
                 let mut wide = ViewMut::new(wide, end - start, classes);
-                let some = logits.reborrow().split_rows(start).1.split_rows(end - start).0;
+                let some = logits.reborrow().rows_range(start, end);
                 widen_rows(some.as_view(), wide.reborrow());
-                let loss = loss.as_mut().map(|l| l.reborrow().split_rows(start).1.split_rows(end - start).0);
+                let loss = loss.as_mut().map(|loss| loss.reborrow().rows_range(start, end));
                 let dloss = dloss.map(|dloss| dloss.rows_range(start, end));
                 sweep(Losses { shared, first: first + start, logits: wide.reborrow(), loss, dloss })?;
                 if dloss.is_some() {

@@ -196,6 +196,7 @@ impl Op for Linear {
             divides_columns: true,
             multiplies: true,
             takes_bf16: &["x"],
+            takes_bf16_gradient: true,
             merges,
             ..Hints::default()
         }
@@ -344,7 +345,7 @@ impl Linear {
     }
 
     fn gradients<T: RowValue>(&self, run: &mut Backward<'_>) -> Result<()> {
-        let Some(dout) = run.output_gradient::<T>(Self::OUT)? else {
+        let Some(dout) = run.gradient_matrix::<T>(Self::OUT)? else {
             return Err(Error::new("linear", "a gradient of its output", "none"));
         };
         let RunFacts { threads, unit, .. } = run.run();
@@ -363,7 +364,7 @@ impl Linear {
                     &room.weights
                 }
             };
-            affine(dout.into(), weights, None, dx.into(), assign, &mut room.rounded, threads);
+            affine(dout, weights, None, dx.into(), assign, &mut room.rounded, threads);
             *run.scratch().get::<Scratch<T>>() = room;
         }
         let mut from = 0;
@@ -377,7 +378,7 @@ impl Linear {
             };
             let mut bias = run.gradient_at::<T>(Self::BIAS, k)?;
             let bias = bias.as_mut().map(|(db, assign)| (db.row(0), *assign));
-            let dout = dout.columns(from, to).into();
+            let dout = dout.columns(from, to);
             affine_gradient(dout, weight, bias, unit, run.scratch().get(), threads);
             from = to;
         }

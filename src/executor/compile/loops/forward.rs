@@ -109,7 +109,8 @@ fn times(block: &StepBlock<'_>, found: &mut Forward) -> Result<()> {
             unit.pinned = unit.pinned.or(Some(Pin::Stepwise));
         }
     }
-    // A value that is rounded after the loop would be stored for all steps before it is rounded.
+    // A value that is rounded after the loop, or computed before the loop and rounded in it, would be stored for all steps before
+    // it is rounded.
     let in_steps = |unit: &&Unit| unit.when == Timing::Body;
     let computed: HashSet<VarId> =
         found.units.iter().filter(in_steps).flat_map(|unit| unit.writes.iter().copied()).collect();
@@ -117,6 +118,12 @@ fn times(block: &StepBlock<'_>, found: &mut Forward) -> Result<()> {
         if unit.reads.iter().any(|&var| source.given(var) != var && computed.contains(&var)) {
             unit.pinned = unit.pinned.or(Some(Pin::Rounds));
         }
+    }
+    let of_steps = |var: &VarId| {
+        source.is_rounded_in_steps(*var) && found.classes.get(source.program, *var) == Class::Step
+    };
+    for unit in found.units.iter_mut().filter(|unit| unit.reads.iter().chain(&unit.writes).any(of_steps)) {
+        unit.pinned = unit.pinned.or(Some(Pin::Rounds));
     }
     decide(&mut found.units, &carried, &nexts);
     early(&mut found.units, &carried).map_err(|ReachedOffsets { op, by }| {

@@ -1,0 +1,229 @@
+//! Values of a step that are saved in bf16 for the backward pass: in a program whose products compute in bf16, the gates of a cell.
+//!
+//! The forward operator reads the value as it is; an operator `round_bf16` after it writes the copy that the backward operator
+//! reads ([`saves_bf16`](crate::operator::Hints::saves_bf16)). The gradient of the value is stored in bf16, too, if only products
+//! read it. Forward results do not change. The operators that compute the value stay in the loop, so that the value is in memory
+//! for one step only.
+
+use std::collections::HashSet;
+
+use super::classes::{Class, Classes};
+use super::needs::values_read;
+use super::{Bf16Storage, Draft, Origin};
+use crate::error::Result;
+use crate::executor::plan::Note;
+use crate::operator::{Attributes, BlockId, MatrixUnit, VarId};
+use crate::program::{OpDesc, Role, SlotVars, StepDesc, StepGradient, StopGradient, VarRole, grad_name};
+use crate::tensor::{DType, StorageKind};
+
+/// A value that a backward operator reads in bf16.
+struct SavedValue {
+    var: VarId,
+    /// The operator that computes the value.
+    writer: (BlockId, usize),
+    /// The backward operator, and the slot in which it reads the value.
+    reader: (BlockId, usize),
+    slot: &'static str,
+    /// The value, and the values of which it is the sum.
+    terms: Vec<VarId>,
+    /// The gradient of the value, and the gradients that equal it.
+    gradients: Vec<VarId>,
+}
+
+impl Draft<'_> {
+    /// Saves values in bf16 for the backward pass. Nothing is saved in bf16 if the products compute in f32, or if the registry has
+    /// no operator that rounds.
+    pub(super) fn save_rounded(&mut self, storage: &mut Bf16Storage) -> Result<()> {
+        let attributes = Attributes::new().with("flushes", false);
+        let (false, Ok(rounds)) =
+            (self.program.unit == MatrixUnit::F32, self.registry.parse(super::rounded::ROUNDS, &attributes))
+        else {
+            return Ok(());
+        };
+        let mut found: Vec<SavedValue> = Vec::new();
+        for (_, block) in self.program.blocks() {
+            for step in block.ops.iter().filter_map(|op| op.step.as_deref()) {
+                if let Some(gradient) = &step.gradient {
+                    self.saved_values(step, gradient, &mut found)?;
+                }
+            }
+        }
+        let mut new: Vec<(BlockId, usize, OpDesc, Origin)> = Vec::new();
+        for SavedValue { var, writer: (block, number), reader, slot, terms, gradients } in found {
+            let (name, spec) =
+                (format!("{}.bf16", self.program.var(var).name), self.program.spec(var)?.clone());
+            let saved = self.program.add_computed(&name, block, spec, VarRole::Computed, StopGradient::Yes);
+            storage.stored.insert(saved);
+            storage.stored.extend(gradients);
+            storage.given.insert(saved, var);
+            storage.in_steps.extend(terms);
+            let inputs = &mut self.program.blocks[reader.0.0 as usize].ops[reader.1].inputs;
+            let read = inputs.iter_mut().filter(|bound| bound.slot == slot).flat_map(|bound| &mut bound.vars);
+            read.for_each(|read| *read = saved);
+            let bound = |slot: &str, var| vec![SlotVars { slot: slot.to_owned(), vars: vec![var] }];
+            let desc = OpDesc {
+                kind: super::rounded::ROUNDS.to_owned(),
+                role: Role::Forward,
+                inputs: bound("x", var),
+                outputs: bound("out", saved),
+                attributes: attributes.clone(),
+                step: None,
+                caller: self.ops(block)[number].caller.clone(),
+            };
+            let text = format!("saves {} in bf16 for the backward pass", self.shown(var));
+            let origin = Origin {
+                kind: super::rounded::ROUNDS.to_owned(),
+                note: Some(Note { text, superseded: false, joint: false }),
+                instance: Some(rounds.clone()),
+                ..self.origins[block.0 as usize][number].clone()
+            };
+            new.push((block, number, desc, origin));
+        }
+        self.insert_after(new);
+        Ok(())
+    }
+
+    /// Finds the values of a step block that its gradient block can read in bf16.
+    fn saved_values(
+        &self,
+        step: &StepDesc,
+        gradient: &StepGradient,
+        found: &mut Vec<SavedValue>,
+    ) -> Result<()> {
+        let mut classes = Classes::new(step.statics.iter().map(|pair| pair.inner));
+        for op in self.ops(step.block) {
+            let (class, _) = classes.of(&self.program, &op.reads().collect::<Vec<_>>());
+            op.writes().for_each(|var| classes.set(var, class));
+        }
+        for (number, op) in self.ops(gradient.block).iter().enumerate() {
+            if op.role != Role::Backward || op.step.is_some() {
+                continue;
+            }
+            let instance = self.instance(gradient.block, number)?;
+            let values = values_read(&self.program, &*instance, op)?;
+            for &slot in instance.hints().saves_bf16 {
+                let (&[var], &[first]) = (op.input(slot), op.output(&grad_name(slot))) else { continue };
+                let known = found.iter().any(|saved| saved.var == var);
+                if known || !values.contains(&var) || !self.is_inside(step, &classes, var) {
+                    continue;
+                }
+                let Some((writer, terms)) = self.sum_of(step, var)? else { continue };
+                let alone = !self.is_read_elsewhere(var, (gradient.block, number), step.block)?;
+                let Some(gradients) = self.equal_gradients(gradient, &classes, first)?.filter(|_| alone)
+                else {
+                    continue;
+                };
+                let (writer, reader) = ((step.block, writer), (gradient.block, number));
+                found.push(SavedValue { var, writer, reader, slot, terms, gradients });
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns whether a variable of a step block has rows of f32 numbers for each step, and does not leave the step.
+    fn is_inside(&self, step: &StepDesc, classes: &Classes, var: VarId) -> bool {
+        let desc = self.program.var(var);
+        let leaves = step.outputs.iter().any(|pair| pair.inner == var)
+            || step.inputs.iter().chain(&step.statics).any(|pair| pair.inner == var)
+            || step.memories.iter().any(|memory| [memory.previous, memory.next].contains(&var));
+        let rows = desc.spec().is_some_and(|spec| {
+            spec.dtype == DType::F32 && spec.storage == StorageKind::Dense && spec.batched()
+        });
+        desc.block == step.block && rows && !leaves && classes.get(&self.program, var) == Class::Step
+    }
+
+    /// Returns the operator that computes a value of a step block as a product, or as a sum of products and other values, and the
+    /// value with all terms that are computed in the block; `None` if the value is computed in another way.
+    fn sum_of(&self, step: &StepDesc, var: VarId) -> Result<Option<(usize, Vec<VarId>)>> {
+        let (mut terms, mut at) = (vec![var], 0);
+        while let Some(&term) = terms.get(at) {
+            at += 1;
+            let Some(number) = self.writer(step.block, term) else { continue };
+            if self.ops(step.block)[number].step.is_some() {
+                return Ok(None);
+            }
+            let hints = self.instance(step.block, number)?.hints();
+            match hints.sums {
+                true => terms.extend(self.ops(step.block)[number].reads()),
+                false if hints.accumulates => {}
+                false => return Ok(None),
+            }
+        }
+        Ok(self.writer(step.block, var).map(|number| (number, terms)))
+    }
+
+    /// Returns whether the backward pass reads a value in another operator than `reader`, or a loop reads the value.
+    fn is_read_elsewhere(&self, var: VarId, reader: (BlockId, usize), block: BlockId) -> Result<bool> {
+        for (other, desc) in self.program.blocks() {
+            for (number, op) in desc.ops.iter().enumerate() {
+                if (other, number) == reader || !op.reads().any(|read| read == var) {
+                    continue;
+                }
+                let reads = match op.role {
+                    _ if op.step.is_some() => true,
+                    Role::Backward => {
+                        values_read(&self.program, &*self.instance(other, number)?, op)?.contains(&var)
+                    }
+                    _ => other != block,
+                };
+                if reads {
+                    return Ok(true);
+                }
+            }
+        }
+        Ok(false)
+    }
+
+    /// Returns a gradient and the gradients that equal it, if each is computed by one operator and stays in its step, and if only
+    /// operators read them that take gradients in bf16; else `None`.
+    fn equal_gradients(
+        &self,
+        gradient: &StepGradient,
+        classes: &Classes,
+        first: VarId,
+    ) -> Result<Option<Vec<VarId>>> {
+        let pairs = gradient.inputs.iter().chain(&gradient.outputs).chain(&gradient.statics);
+        let mut leaving: HashSet<VarId> = pairs.map(|pair| pair.inner).collect();
+        leaving.extend(gradient.memories.iter().flat_map(|m| [Some(m.next), m.previous]).flatten());
+        let ops = self.ops(gradient.block);
+        let spec = if first == VarId::NONE { None } else { self.program.var(first).spec() };
+        let (mut equal, mut at) = (vec![first], 0);
+        while let Some(&var) = equal.get(at) {
+            at += 1;
+            let of = if var == VarId::NONE { None } else { self.program.var(var).gradient_of };
+            let inside = of.is_some_and(|of| classes.get(&self.program, of) == Class::Step)
+                && self.program.var(var).block == gradient.block
+                && self.program.var(var).spec() == spec
+                && !leaving.contains(&var)
+                && ops.iter().flat_map(OpDesc::writes).filter(|&written| written == var).count() == 1;
+            if !inside {
+                return Ok(None);
+            }
+            for (number, op) in ops.iter().enumerate().filter(|(_, op)| op.reads().any(|read| read == var)) {
+                let instance = match op.role == Role::Backward && op.step.is_none() {
+                    true => self.instance(gradient.block, number)?,
+                    false => return Ok(None),
+                };
+                let signature = instance.signature();
+                let given = op.input(&grad_name(signature.outputs[0].name));
+                if given != [var] || op.reads().filter(|&read| read == var).count() != 1 {
+                    return Ok(None);
+                }
+                if instance.hints().takes_bf16_gradient {
+                    continue;
+                }
+                let inputs = self.program.input_specs(signature, op)?;
+                for (slot, input) in signature.inputs.iter().enumerate() {
+                    let passes = || instance.gradient(slot, &inputs).passes;
+                    match op.output(&grad_name(input.name)) {
+                        [] => {}
+                        &[to] if to == VarId::NONE => {}
+                        &[to] if passes() => equal.push(to),
+                        _ => return Ok(None),
+                    }
+                }
+            }
+        }
+        Ok(Some(equal))
+    }
+}
