@@ -3,9 +3,9 @@
 //! Sums over rows are computed in blocks of [`SUM_ROWS`] rows, so that the order of summation depends only on the shapes.
 //! Threads divide the columns when they compute sums, and the rows when they compute results row by row.
 
+use super::column_sums::SUM_ROWS;
 use super::float::{Assign, Float};
 use super::fork::join;
-use super::gradient::SUM_ROWS;
 use super::path::{Arithmetic, Sweep, sweep};
 use super::view::{View, ViewMut};
 

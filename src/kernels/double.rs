@@ -8,9 +8,10 @@ use std::ops::Range;
 
 use ::half::bf16;
 
+use super::column_sums::{SUM_ROWS, bias_gradient};
 use super::float::Assign;
 use super::fork::join;
-use super::gradient::{SUM_ROWS, bias_gradient, divided};
+use super::gradient::divided;
 
 use super::path::ProductEngine;
 use super::picked::RowSource;
@@ -62,7 +63,7 @@ impl Products for f64 {
         self::product(a, b, panels, bias, c, assign);
     }
 
-    fn round(_: View<'_, f64>, _: ViewMut<'_, bf16>) {
+    fn round_to_bf16(_: View<'_, f64>, _: ViewMut<'_, bf16>) {
         panic!("numbers in f64 that are rounded to bf16")
     }
 
@@ -158,7 +159,7 @@ fn multiply(
 pub(super) fn gradients(mut all: Gradients<'_, f64>, threads: usize) {
     let Some(threads) = divided(&mut all, threads) else { return };
     if let Some((db, assign)) = all.db.take() {
-        bias_gradient(all.dy, db, assign, threads);
+        bias_gradient((all.dy, false), db, assign, threads);
     }
     share(all, threads);
 }

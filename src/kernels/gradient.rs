@@ -7,9 +7,9 @@ use std::ops::Range;
 use ::half::bf16;
 
 use super::balance::{cut, join_measured};
+use super::column_sums::{SUM_ROWS, bias_gradient, put};
 use super::cpu::{Cpu, cpu};
 use super::float::{Assign, Float};
-use super::fork::join;
 use super::path::{Arithmetic, MatrixUnit, Path, ProductEngine, Sweep, sweep};
 use super::picked::{PickedRows, RowSource};
 use super::prefetch;
@@ -20,12 +20,8 @@ use super::products::{
 use super::tile::{self, PANEL_VECTORS, Tile, lanes, max_rows};
 use super::view::{Extent2, View, ViewMut};
 
-/// Below this number of multiply-adds, or of additions, a second thread costs more than it gains.
+/// Below this number of multiply-adds, a second thread costs more than it gains.
 const WORTH_A_THREAD: usize = 1 << 20;
-/// The number of rows per block: the products of a block are summed before the sum is added to the result. The size of a
-/// block decides the bits of the result, so it is the same on every machine. A packed panel with the rows of one block stays in
-/// the nearest cache; longer sums would lose precision.
-pub const SUM_ROWS: usize = 256;
 /// In bf16, the number of panels of `dy` that are packed together. Rows of `dy` are far apart in memory, so one panel's part of a
 /// row is too short to be read fast: two panels were slower than four, and eight were no faster.
 pub(super) const GROUP: usize = 4;
@@ -62,7 +58,9 @@ pub fn affine_gradient<T: Float>(
             };
             T::gradients(Gradients { unit, x, dy, dw, db }, room, threads);
         }
-        (None, Some((db, assign))) => bias_gradient(dy, db, assign, threads),
+        (None, Some((db, assign))) => {
+            bias_gradient((dy, RoundedRows::<T>::rounds(unit)), db, assign, threads)
+        }
         (None, None) => {}
     }
 }
@@ -88,7 +86,7 @@ pub(super) type EngineCpu = (ProductEngine, Cpu);
 /// # Panics
 /// As [`affine_gradient`].
 pub(super) fn divided<T: Float>(all: &mut Gradients<'_, T>, threads: usize) -> Option<usize> {
-    let Gradients { x, dy, dw: (dw, assign, transpose), db, .. } = all;
+    let Gradients { unit, x, dy, dw: (dw, assign, transpose), db } = all;
     let (rows, k, n) = (x.rows(), x.width(), dy.width());
     assert_eq!(dy.rows(), rows, "the rows of a weight gradient");
     assert_eq!((dw.rows(), dw.width()), transpose.shape((k, n)), "the shape of a weight gradient");
@@ -100,12 +98,12 @@ pub(super) fn divided<T: Float>(all: &mut Gradients<'_, T>, threads: usize) -> O
         dw.fill(T::ZERO);
     }
     if let Some((db, assign)) = db {
-        bias_gradient(*dy, db, *assign, threads);
+        bias_gradient((*dy, RoundedRows::<T>::rounds(*unit)), db, *assign, threads);
     }
     None
 }
 
-/// A function that computes the gradients of a weight and a bias on one thread, with that thread's scratch.
+/// Computes the gradients of a weight and a bias on one thread, with that thread's scratch.
 pub(super) type GradientBlocks = fn(EngineCpu, Gradients<'_, f32>, &mut [f32]);
 
 /// Computes the gradients of a weight and a bias in f32, by tiles; `blocks` computes the part of a thread.
@@ -475,19 +473,12 @@ impl<'a> NextColumns<'a> {
     #[inline]
     pub(super) fn ask(&mut self, rows: usize) {
         for row in self.row..self.end.min(self.row + rows) {
-            match self.dy {
-                LeftMatrix::Full(dy) => {
-                    for at in (0..self.width).step_by(ALIGNMENT / size_of::<f32>()) {
-                        let from = dy.as_ptr().wrapping_add(row * dy.stride() + self.column + at);
-                        prefetch::to_read_later(from);
-                    }
-                }
-                LeftMatrix::Rounded(dy) => {
-                    for at in (0..self.width).step_by(ALIGNMENT / size_of::<bf16>()) {
-                        let from = dy.as_ptr().wrapping_add(row * dy.stride() + self.column + at);
-                        prefetch::to_read_later(from);
-                    }
-                }
+            let (start, stride, size) = match self.dy {
+                LeftMatrix::Full(dy) => (dy.as_ptr().cast::<u8>(), dy.stride(), size_of::<f32>()),
+                LeftMatrix::Rounded(dy) => (dy.as_ptr().cast(), dy.stride(), size_of::<bf16>()),
+            };
+            for byte in (0..self.width * size).step_by(ALIGNMENT) {
+                prefetch::to_read_later(start.wrapping_add((row * stride + self.column) * size + byte));
             }
         }
         self.row += rows;
@@ -532,66 +523,6 @@ fn multiply(
                 add: assign == Assign::Add,
             });
         }
-    }
-}
-
-/// Computes `db[j] = Σ dy[i][j]`, or adds these sums to `db`, in blocks of [`SUM_ROWS`] rows. Up to `threads` threads of
-/// rayon's pool divide the columns.
-///
-/// # Panics
-/// If `db` and the rows of `dy` differ in length.
-pub(super) fn bias_gradient<T: Float>(dy: LeftMatrix<'_, T>, db: &mut [T], assign: Assign, threads: usize) {
-    let width = dy.width();
-    assert_eq!(db.len(), width, "the length of a bias gradient");
-    if threads < 2 || width < 2 || dy.rows() * width < WORTH_A_THREAD {
-        return sweep(ColumnSums { dy, db, assign });
-    }
-    let left = threads / 2;
-    let middle = width * left / threads;
-    let (a, b) = db.split_at_mut(middle);
-    join(
-        || bias_gradient(dy.columns(0, middle), a, assign, left),
-        || bias_gradient(dy.columns(middle, width), b, assign, threads - left),
-    );
-}
-
-struct ColumnSums<'a, T> {
-    dy: LeftMatrix<'a, T>,
-    db: &'a mut [T],
-    assign: Assign,
-}
-
-impl<T: Float> Sweep for ColumnSums<'_, T> {
-    type Output = ();
-    const PORTABLE: bool = T::PORTABLE;
-
-    #[inline(always)]
-    fn run<A: Arithmetic>(self) {
-        const COLUMNS: usize = 128;
-        for (chunk, db) in self.db.chunks_mut(COLUMNS).enumerate() {
-            let from = chunk * COLUMNS;
-            let columns = self.dy.columns(from, from + db.len());
-            let mut assign = self.assign;
-            // The loop runs at least once, so that the sum is written even if there are no rows.
-            for row in (0..columns.rows().max(1)).step_by(SUM_ROWS) {
-                let mut block = [T::ZERO; COLUMNS];
-                match columns.rows_range(row, columns.rows().min(row + SUM_ROWS)) {
-                    LeftMatrix::Full(rows) => rows.iter().for_each(|dy| {
-                        block.iter_mut().zip(dy).for_each(|(sum, &dy)| *sum += dy);
-                    }),
-                    LeftMatrix::Rounded(rows) => rows.iter().for_each(|dy| {
-                        block.iter_mut().zip(dy).for_each(|(sum, &dy)| *sum += T::from_bf16(dy));
-                    }),
-                }
-                put(&block[..db.len()], db, std::mem::replace(&mut assign, Assign::Add));
-            }
-        }
-    }
-}
-
-pub(super) fn put<T: Float>(sums: &[T], to: &mut [T], assign: Assign) {
-    for (to, &sum) in to.iter_mut().zip(sums) {
-        *to = if assign == Assign::Add { *to + sum } else { sum };
     }
 }
 

@@ -15,6 +15,7 @@ pub mod bandwidth;
 pub mod chain;
 mod chunk;
 pub mod column_norm;
+mod column_sums;
 pub mod conv;
 pub mod cpu;
 pub mod ctc;
@@ -65,6 +66,7 @@ pub use balance::{cut, join_measured, most, share};
 pub use bandwidth::{Bandwidth, bandwidth};
 pub use chain::{BestPaths, ChainRoom, PairSums, Transitions, best_paths, log_sum, marginals};
 pub use column_norm::{ColumnNorm, column_moments, norm_columns, norm_columns_gradient, norm_columns_sums};
+pub use column_sums::SUM_ROWS;
 pub use conv::{
     ConvGradient, ConvRoom, ConvRows, Window, conv_forward, conv_gradient, conv_padding_gradient,
     depthwise_forward, depthwise_gradient, depthwise_padding_gradient,
@@ -76,7 +78,7 @@ pub use elementwise::all_finite;
 pub use float::{Assign, Float, exceeds};
 pub use flush::flush;
 pub use fork::join;
-pub use gradient::{SUM_ROWS, affine_gradient, affine_gradient_bytes};
+pub use gradient::{affine_gradient, affine_gradient_bytes};
 pub use gru::{Blend, GruBackward, GruInputs, gru_backward, gru_forward};
 pub use half::pack::{round_number, round_rows, rows_to_widen, widen_rows};
 pub use int8::{CodedMatrix, CodedRows, MAX_CODE_ROWS, coded_affine, encode, int8_unit};

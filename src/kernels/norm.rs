@@ -4,9 +4,9 @@
 //! fixed number of partial sums, and a sum over rows is computed in blocks of [`SUM_ROWS`] rows. The order of summation thus
 //! depends only on the shapes.
 
+use super::column_sums::SUM_ROWS;
 use super::float::{Assign, Float};
 use super::fork::join;
-use super::gradient::SUM_ROWS;
 use super::path::{Arithmetic, Sweep, sweep};
 use super::prefetch;
 use super::product::emptied;

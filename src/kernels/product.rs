@@ -13,11 +13,10 @@ use std::ops::Range;
 use super::balance::{cut, join_measured, queued};
 use super::cpu::Cpu;
 use super::float::{Assign, Float};
-use super::half::pack::round_rows;
 #[cfg(test)]
 use super::path::Path;
 use super::path::{MatrixUnit, ProductEngine};
-use super::products::{Corner, LeftMatrix, PackedMatrix, ResultMatrix, RoundedRows, Transpose};
+use super::products::{Corner, LeftMatrix, PackedMatrix, Products, ResultMatrix, RoundedRows, Transpose};
 use super::tile::{MAX_LANES, Size, Tile};
 use super::view::{Extent2, View, ViewMut};
 
@@ -373,7 +372,7 @@ pub(super) fn product_by_tiles(
                         let extent = Extent2 { rows: rows.len(), width: to.width(), stride: MAX_COLUMNS };
                         // SAFETY: the tiles of the last cut wrote these rows and columns of the scratch.
                         let sums = unsafe { View::from_raw(room.as_ptr().cast::<f32>(), extent) };
-                        round_rows(sums, to, false);
+                        f32::round_to_bf16(sums, to);
                     }
                 }
             }

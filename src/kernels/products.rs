@@ -245,7 +245,7 @@ pub trait Products: Sized {
     ///
     /// # Panics
     /// If the two views do not have the same shape, or if the numbers are in f64.
-    fn round(from: View<'_, Self>, to: ViewMut<'_, bf16>);
+    fn round_to_bf16(from: View<'_, Self>, to: ViewMut<'_, bf16>);
     /// Returns a bf16 number as a number of this type.
     fn from_bf16(number: bf16) -> Self;
     /// Computes the gradients of a weight and a bias, on up to `threads` threads.

@@ -64,7 +64,7 @@ impl Products for f32 {
         product::product_by_tiles(cpu(), a, b, panels, bias, c, assign);
     }
 
-    fn round(from: View<'_, f32>, to: ViewMut<'_, bf16>) {
+    fn round_to_bf16(from: View<'_, f32>, to: ViewMut<'_, bf16>) {
         half::pack::round_rows(from, to, false);
     }
 

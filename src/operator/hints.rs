@@ -33,8 +33,8 @@ pub struct Hints {
     /// bits.
     pub divides_columns: bool,
     /// Whether the operator computes its matrix products of f32 numbers by the unit of the program
-    /// ([`RunFacts::unit`](crate::operator::RunFacts::unit)), and so in the precision of the unit. An operator without this
-    /// hint computes in f32.
+    /// ([`RunFacts::unit`](crate::operator::RunFacts::unit)), and so in the precision of the unit, or rounds the results of such
+    /// products, as `cross_entropy` rounds logits. An operator without this hint computes in f32.
     pub multiplies: bool,
     /// The input slots in which the operator takes rows of f32 numbers that are stored in bf16
     /// ([`Forward::holds_bf16`](crate::operator::Forward::holds_bf16)), since it rounds these numbers to bf16 and does nothing else

@@ -21,9 +21,8 @@ struct SavedValue {
     var: VarId,
     /// The operator that computes the value.
     writer: (BlockId, usize),
-    /// The backward operator, and the slot in which it reads the value.
-    reader: (BlockId, usize),
-    slot: &'static str,
+    /// The gradient block whose backward operator reads the value.
+    reader: BlockId,
     /// The value, and the values of which it is the sum.
     terms: Vec<VarId>,
     /// The gradient of the value, and the gradients that equal it.
@@ -49,17 +48,20 @@ impl Draft<'_> {
             }
         }
         let mut new: Vec<(BlockId, usize, OpDesc, Origin)> = Vec::new();
-        for SavedValue { var, writer: (block, number), reader, slot, terms, gradients } in found {
+        for SavedValue { var, writer: (block, number), reader, terms, gradients } in found {
             let (name, spec) =
                 (format!("{}.bf16", self.program.var(var).name), self.program.spec(var)?.clone());
             let saved = self.program.add_computed(&name, block, spec, VarRole::Computed, StopGradient::Yes);
             storage.stored.insert(saved);
-            storage.stored.extend(gradients);
             storage.given.insert(saved, var);
             storage.in_steps.extend(terms);
-            let inputs = &mut self.program.blocks[reader.0.0 as usize].ops[reader.1].inputs;
-            let read = inputs.iter_mut().filter(|bound| bound.slot == slot).flat_map(|bound| &mut bound.vars);
-            read.for_each(|read| *read = saved);
+            // No backward operator but `reader` reads the value; some name it.
+            let ops = self.program.blocks[reader.0 as usize].ops.iter_mut();
+            let inputs = ops.filter(|op| op.role == Role::Backward).flat_map(|op| &mut op.inputs);
+            let named = inputs.flat_map(|bound| &mut bound.vars).filter(|named| **named == var);
+            named.for_each(|named| *named = saved);
+            self.program.set_gradient_of(gradients[0], saved);
+            storage.stored.extend(gradients);
             let bound = |slot: &str, var| vec![SlotVars { slot: slot.to_owned(), vars: vec![var] }];
             let desc = OpDesc {
                 kind: super::rounded::ROUNDS.to_owned(),
@@ -113,8 +115,8 @@ impl Draft<'_> {
                 else {
                     continue;
                 };
-                let (writer, reader) = ((step.block, writer), (gradient.block, number));
-                found.push(SavedValue { var, writer, reader, slot, terms, gradients });
+                let (writer, reader) = ((step.block, writer), gradient.block);
+                found.push(SavedValue { var, writer, reader, terms, gradients });
             }
         }
         Ok(())

@@ -1,8 +1,8 @@
 //! Depthwise convolutions, in which each column of the result depends on one column of the input:
 //! `out[t][c] = bias[c] + Σ_j x[t + offset(j)][c] · w[j][c]`.
 
+use crate::kernels::column_sums::SUM_ROWS;
 use crate::kernels::float::{Assign, Float};
-use crate::kernels::gradient::SUM_ROWS;
 use crate::kernels::helpers;
 use crate::kernels::path::{Arithmetic, Sweep, sweep};
 use crate::kernels::view::{View, ViewMut};

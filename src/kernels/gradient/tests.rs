@@ -238,7 +238,7 @@ fn bias_gradients_have_the_same_bits_on_any_number_of_threads() {
         let dy = numbers::<f32>(rows * n, 1);
         let run = |threads| {
             let mut db = vec![0.5; n];
-            bias_gradient(View::new(&dy, rows, n).into(), &mut db, Assign::Add, threads);
+            bias_gradient((View::new(&dy, rows, n).into(), false), &mut db, Assign::Add, threads);
             db
         };
         let one = run(1);
@@ -254,9 +254,9 @@ fn bias_gradients_match_the_naive_sum() {
         let dy = numbers::<f32>((rows + 1) * (n + 2), 1);
         let dy = View::strided(&dy, Extent2 { rows, width: n, stride: n + 2 });
         let mut db = vec![f32::NAN; n];
-        bias_gradient(dy.into(), &mut db, Assign::Write, 1);
+        bias_gradient((dy.into(), false), &mut db, Assign::Write, 1);
         let once = db.clone();
-        bias_gradient(dy.into(), &mut db, Assign::Add, 1);
+        bias_gradient((dy.into(), false), &mut db, Assign::Add, 1);
         for j in 0..n {
             let expected: f64 = dy.iter().map(|row| f64::from(row[j])).sum();
             assert!((f64::from(once[j]) - expected).abs() < 1e-4, "{} {expected}", once[j]);

@@ -2,10 +2,12 @@
 
 use ::half::bf16;
 
+use super::numbers_of;
 use super::rounding::{LANES, Rounding, RoundingLoop, ToBf16, numbers_at, put_first, round_by};
+use crate::kernels::column_sums::{SUM_ROWS, put};
 use crate::kernels::float::Assign;
 use crate::kernels::gradient::{
-    EngineCpu, GROUP, GradientSizes, NextColumns, SUM_ROWS, TurnColumns, panel_width, part, put,
+    EngineCpu, GROUP, GradientSizes, NextColumns, TurnColumns, panel_width, part,
 };
 use crate::kernels::path::{ProductEngine, sweep};
 use crate::kernels::picked::RowSource;
@@ -15,7 +17,7 @@ use crate::kernels::tile::{PANEL_VECTORS, Size, Tile};
 use crate::kernels::view::{Extent2, View, ViewMut};
 
 /// Computes the gradients in four nested loops: over blocks of rows, over parts of the columns of `x`, over groups of panels of
-/// `dy`, which are packed together, and over the panels of a group. The bias's gradient sums numbers in f32.
+/// `dy`, which are packed together, and over the panels of a group. The bias's gradient sums the rounded rows of `dy`, in f32.
 pub(in crate::kernels) fn blocks(on: EngineCpu, all: Gradients<'_, f32>, room: &mut [f32]) {
     let Gradients { x, dy, dw: (mut dw, assign, transpose), mut db, .. } = all;
     let engine = on.0;
@@ -144,10 +146,12 @@ impl<N: ToBf16> RoundingLoop for PackPairs<'_, N> {
                 let even = numbers_at(even, chunk * LANES);
                 let odd = numbers_at(odd, chunk * LANES);
                 let to = chunk / CHUNKS * words * WIDTH + word * WIDTH + chunk % CHUNKS * LANES;
-                panels[to..to + LANES].copy_from_slice(&N::across::<R>(even, odd));
-                for ((sum, even), odd) in sums.iter_mut().zip(even).zip(odd) {
-                    *sum += even.to_f32();
-                    *sum += odd.to_f32();
+                let pairs = N::across::<R>(even, odd);
+                panels[to..to + LANES].copy_from_slice(&pairs);
+                for (sum, pair) in sums.iter_mut().zip(pairs) {
+                    let (even, odd) = numbers_of(pair);
+                    *sum += even;
+                    *sum += odd;
                 }
             }
         }

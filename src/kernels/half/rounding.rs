@@ -136,8 +136,6 @@ pub(super) trait ToBf16: Copy + Send + Sync {
     fn across<R: Rounding>(even: [Self; LANES], odd: [Self; LANES]) -> Words;
     /// Returns pairs of successive numbers.
     fn along<R: Rounding>(numbers: &[Self; 2 * LANES]) -> Words;
-    /// Returns the number in f32, before it is rounded.
-    fn to_f32(self) -> f32;
 }
 
 impl ToBf16 for f32 {
@@ -151,11 +149,6 @@ impl ToBf16 for f32 {
     #[inline(always)]
     fn along<R: Rounding>(numbers: &[Self; 2 * LANES]) -> Words {
         R::along(numbers)
-    }
-
-    #[inline(always)]
-    fn to_f32(self) -> f32 {
-        self
     }
 }
 
@@ -178,11 +171,6 @@ impl ToBf16 for bf16 {
             *to = word(u32::from(even.to_bits()), u32::from(odd.to_bits()));
         }
         words
-    }
-
-    #[inline(always)]
-    fn to_f32(self) -> f32 {
-        f32::from_bits(u32::from(self.to_bits()) << 16)
     }
 }
 

@@ -90,6 +90,7 @@
 //! | `compiled` | programs that call the operator in the root block give the same bits, on 1 and 3 threads, in used buffers |
 //! | `in a step` | step blocks (operator before, in or after the loop) give the bits of the interpreter's outputs |
 //! | `stored in bf16` | inputs that are stored in bf16 for products in bf16 give the bits of the interpreter's outputs |
+//! | `saved in bf16` | values of a step that are saved in bf16 for the backward pass give the interpreter's gradients up to rounding |
 //!
 //! [`check_gradients`] checks the gradients of a layer, a cell or a whole model.
 //!
@@ -218,7 +219,7 @@ impl std::error::Error for Failures {}
 type Rule<'a> = (&'static str, fn(&Case<'a>) -> Outcome);
 
 /// Returns the rules that are checked on each check case, each with its name and its function.
-fn rules<'a>() -> [Rule<'a>; 25] {
+fn rules<'a>() -> [Rule<'a>; 26] {
     [
         (SHAPES, Case::shapes),
         ("operands", Case::operands_that_fit),
@@ -245,6 +246,7 @@ fn rules<'a>() -> [Rule<'a>; 25] {
         ("compiled", Case::compiled),
         ("in a step", Case::in_steps),
         ("stored in bf16", Case::stored),
+        ("saved in bf16", Case::saved),
     ]
 }
 

@@ -6,14 +6,15 @@ use std::fmt;
 
 use super::case::Case;
 use super::compiled::{Model, append, by_reference, copies, given, run};
-use super::values::{Broken, Outcome, filled, near, same_bits, within};
+use super::values::{Broken, Outcome, ensure, filled, near, same_bits, within};
 use crate::error::{Error, Result};
 use crate::executor::{Executor, Stage, interpret};
 use crate::lod::Lod;
 use crate::operator::call::Direct;
-use crate::operator::{Extent, LevelId, Levels, Reach, Spec, VarId};
+use crate::operator::{Attributes, Extent, LevelId, Levels, MatrixUnit, Reach, Spec, VarId};
 use crate::ops::Pool;
-use crate::program::{Builder, Program, Recurrence, Step, Var, VarRole, backward};
+use crate::program::description::initialize::UNIFORM;
+use crate::program::{Builder, Initializer, Program, Recurrence, Step, Var, VarRole, backward};
 use crate::tensor::{DType, Dense, Storage, StorageKind, Variable};
 
 /// Returns the tolerance for gradients, which differ by rounding: the interpreter adds up the sums over steps in a
@@ -21,6 +22,9 @@ use crate::tensor::{DType, Dense, Storage, StorageKind, Variable};
 fn rounding(dtype: DType) -> f64 {
     if dtype == DType::F32 { 4e-6 } else { 1e-12 }
 }
+
+/// The tolerance for gradients that are computed from values in bf16.
+const BF16_ROUNDING: f64 = 2e-2;
 
 /// The time at which the compiler can compute an operator of a step block: before, in or after the loop. The time follows
 /// from the dependence between the operator and a memory.
@@ -113,7 +117,7 @@ impl Case<'_> {
             let direct = Direct::new(self.op.clone(), &operands)?;
             let depth = direct.input_specs().iter().flatten().map(|s| s.lod.len()).max().unwrap_or(0);
             for way in ways(depth, dtype) {
-                let looped = match self.looped(&direct, way, dtype) {
+                let looped = match self.looped(&direct, way, dtype, false) {
                     Ok(looped) => looped,
                     Err(NoProgram::Illegal) => continue,
                     // In a step, an operand may have one row and no sequences, and a sequence-wise operator may return an error
@@ -123,13 +127,52 @@ impl Case<'_> {
                         return Err(Broken(format!("{dtype}, {way}: {e}")));
                     }
                 };
-                within(self.same_as_interpreted(&looped, dtype), || format!("{dtype}, {way}"))?;
+                within(self.same_as_interpreted(&looped, (dtype, rounding(dtype))), || {
+                    format!("{dtype}, {way}")
+                })?;
             }
         }
         Ok(())
     }
 
-    fn looped(&self, direct: &Direct, way: Way, dtype: DType) -> std::result::Result<Looped, NoProgram> {
+    /// Checks that a program whose operator reads values in the backward pass that are saved in bf16 has the values of the
+    /// interpreter bit for bit, and the gradients up to rounding to bf16.
+    pub(super) fn saved(&self) -> Outcome {
+        let slots = self.op.hints().saves_bf16;
+        let direct = Direct::new(self.op.clone(), &self.operands(DType::F32)?)?;
+        if slots.is_empty() || direct.input_specs().iter().flatten().all(|spec| spec.lod.is_empty()) {
+            return Ok(());
+        }
+        let names: Vec<&str> = self.op.signature().inputs.iter().map(|slot| slot.name).collect();
+        let unknown = slots.iter().find(|slot| !names.contains(slot));
+        ensure(unknown.is_none(), || format!("`saves_bf16` names {unknown:?}, which is no input"))?;
+        for unit in [MatrixUnit::Bf16Pairs, MatrixUnit::Bf16Tiles] {
+            let way = Way { level: Some(0), at: AtLoop::Inside };
+            let mut looped = match self.looped(&direct, way, DType::F32, true) {
+                Ok(looped) => looped,
+                Err(NoProgram::Illegal) => return Ok(()),
+                Err(NoProgram::Refused(e) | NoProgram::Wrong(e)) => {
+                    return Err(Broken(format!("{unit}: {e}")));
+                }
+            };
+            looped.model.program.unit = unit;
+            let gradients: Vec<VarId> = looped.gradients.iter().map(|(var, ..)| *var).collect();
+            let executor = Executor::new(&looped.model.program, self.registry, &gradients, 1)?;
+            ensure(executor.stores(DType::BF16), || "no value is saved in bf16".into())?;
+            within(self.same_as_interpreted(&looped, (DType::F32, BF16_ROUNDING)), || unit.to_string())?;
+        }
+        Ok(())
+    }
+
+    /// Builds the program with the operator in a step block; if `multiplied` is true, a product computes each operand that the
+    /// operator may save in bf16.
+    fn looped(
+        &self,
+        direct: &Direct,
+        way: Way,
+        dtype: DType,
+        multiplied: bool,
+    ) -> std::result::Result<Looped, NoProgram> {
         let Model { mut program, vars, parameters, feeds } = Model::new(self, direct)?;
         let slots = || vars.iter().zip(direct.input_specs());
         let batched = || slots().flat_map(|(vars, specs)| vars.iter().copied().zip(specs));
@@ -178,7 +221,8 @@ impl Case<'_> {
             let bound: Vec<Vec<Var>> =
                 vars.iter().map(|vars| vars.iter().map(|&var| seen(var)).collect()).collect();
             let tick = ticks.map(|_| inner[0]);
-            self.step(step, bound, direct, (way, dtype, tick), &refused)
+            let net = multiplied.then_some(&net);
+            self.step(step, bound, direct, (way, dtype, tick), (net, &refused))
         });
         let wrong = |error| if refused.get() { NoProgram::Refused(error) } else { NoProgram::Wrong(error) };
         let outputs: Vec<VarId> = made.iter().map(|var| var.id()).collect();
@@ -196,6 +240,21 @@ impl Case<'_> {
         Ok(Looped { model, ticks, weights, outputs, gradients })
     }
 
+    /// Replaces the operands that the operator may save in bf16 by their products with a parameter.
+    fn multiplied(&self, net: &Builder, step: &Step, mut bound: Vec<Vec<Var>>) -> Vec<Vec<Var>> {
+        let slots = self.op.signature().inputs.iter().zip(&mut bound);
+        for (slot, vars) in slots.filter(|(slot, _)| self.op.hints().saves_bf16.contains(&slot.name)) {
+            for var in vars {
+                let width = step.spec_of_tensor(*var).map_or(1, |spec| spec.width());
+                let uniform =
+                    Initializer::new(UNIFORM, Attributes::new().with("low", -1.0).with("high", 1.0));
+                let weight = net.parameter(slot.name, DType::F32, &[width, width], uniform);
+                *var = step.product(*var, weight, None);
+            }
+        }
+        bound
+    }
+
     /// Appends the step block's operators: the checked operator, and the update of a memory. `way` decides whether the
     /// operator reads the memory, and whether the memory's next value depends on the operator.
     fn step(
@@ -204,7 +263,7 @@ impl Case<'_> {
         mut bound: Vec<Vec<Var>>,
         direct: &Direct,
         (way, dtype, tick): (Way, DType, Option<Var>),
-        refused: &Cell<bool>,
+        (net, refused): (Option<&Builder>, &Cell<bool>),
     ) -> Vec<Var> {
         let memory = step.memory_of(dtype, &[1]);
         if way.at != AtLoop::Before {
@@ -223,6 +282,9 @@ impl Case<'_> {
                 let levels = if levels == outer { outer - way.level.unwrap_or(0) } else { levels };
                 bound[slot][k] = moved(bound[slot][k], memory, levels);
             }
+        }
+        if let Some(net) = net {
+            bound = self.multiplied(net, step, bound);
         }
         let slots = self.op.signature().inputs.iter().zip(&bound);
         let inputs: Vec<(&str, &[Var])> =
@@ -293,7 +355,7 @@ impl Case<'_> {
         Ok((weights, loss))
     }
 
-    fn same_as_interpreted(&self, looped: &Looped, dtype: DType) -> Outcome {
+    fn same_as_interpreted(&self, looped: &Looped, (dtype, tolerance): (DType, f64)) -> Outcome {
         let operands = self.operands(dtype)?;
         let program = &looped.model.program;
         let mut known = Vec::new();
@@ -340,7 +402,7 @@ impl Case<'_> {
                 for (var, slot, k) in &looped.gradients {
                     let name = format!("gradient of `{}`[{k}]", self.input_name(*slot));
                     let storage = executor.fetch(*var)?.into_parts().0;
-                    within(near(&storage, value(var)?, rounding(dtype), name), place)?;
+                    within(near(&storage, value(var)?, tolerance, name), place)?;
                     found.push(storage);
                 }
                 match first.get(batch) {

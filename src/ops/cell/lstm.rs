@@ -166,7 +166,7 @@ fn backward_of_rounded<T: RowValue>(
             dc_prev.as_mut().map(|(dc_prev, assign)| (dc_prev.reborrow().rows_range(from, to), *assign));
         lstm_backward(inputs, Some((wide.reborrow(), Assign::Write)), dc_prev);
         if let Some(rounded) = rounded.take() {
-            T::round(wide.as_view(), rounded);
+            T::round_to_bf16(wide.as_view(), rounded);
         }
     }
     Ok(())

@@ -1,17 +1,21 @@
 //! `cross_entropy`: the softmax cross-entropy of each row, computed from logits and a label.
 
+use half::bf16;
 use ndarray::array;
 
 use crate::error::{Error, Result};
-use crate::kernels::{Arithmetic, Assign, Float, Sweep, View, ViewMut, sweep};
+use crate::kernels::{
+    Arithmetic, Assign, Float, MatrixUnit, RoundedRows, Sweep, View, ViewMut, lengthen, sweep, widen_rows,
+};
 use crate::lod::Lod;
 use crate::operator::attributes::or_default;
 use crate::operator::{
-    Attributes, Backward, CheckCase, Forward, Fusion, Gradient, Hints, InferShape, Op, RowValue, Spec,
+    Attributes, Backward, CallMemory, CallSizes, CheckCase, Forward, Fusion, Gradient, Hints, InferShape, Op,
+    RowValue, Spec,
 };
 use crate::ops::lookup::ids::{self, Ids, ids};
 use crate::program::Var;
-use crate::tensor::Variable;
+use crate::tensor::{DType, Variable};
 use crate::{builder_methods, operator};
 
 /// Options of [`Builder::cross_entropy_with`](crate::Builder::cross_entropy_with); by default all rows and classes have the
@@ -72,7 +76,8 @@ builder_methods! { CrossEntropyPlain, Builder, Var;
 operator! {
     /// Computes the softmax cross-entropy of each row of `logits` `[rows, classes]`, with options for ignored rows, class
     /// weights and label smoothing. Returns two numbers per row: the loss of the row, and its share, the weight of the row in
-    /// the mean loss. The weighted mean loss of the batch is Σ loss / Σ share.
+    /// the mean loss. The weighted mean loss of the batch is Σ loss / Σ share. In a program whose products compute in bf16, the
+    /// logits are first rounded to bf16.
     ///
     /// The loss is computed from p = softmax(logits_i), the label y, class weights w (1 by default) and label smoothing ε over
     /// C classes:
@@ -160,7 +165,14 @@ impl Op for SoftmaxCrossEntropy {
             // but most of the memory for the vocabulary of a language model.
             least_width: 256,
         }];
-        Hints { fusions: FUSIONS, ..Hints::default() }
+        Hints { fusions: FUSIONS, multiplies: true, ..Hints::default() }
+    }
+
+    fn memory(&self, sizes: &CallSizes<'_>) -> CallMemory {
+        let (_, classes) = sizes.input(Self::LOGITS);
+        let rounds = sizes.dtype(Self::LOGITS) == DType::F32 && RoundedRows::<f32>::rounds(sizes.unit());
+        let row = if rounds { classes * (size_of::<bf16>() + size_of::<f32>()) } else { 0 };
+        CallMemory::default().scratch::<RoundedLogits<f32>>(sizes.threads() * row)
     }
 
     fn gradient(&self, _: usize, _: &[Vec<Spec>]) -> Gradient {
@@ -205,13 +217,11 @@ impl Op for SoftmaxCrossEntropy {
 
 impl SoftmaxCrossEntropy {
     fn losses<T: RowValue>(&self, run: &mut Forward<'_>) -> Result<()> {
-        let rows = Rows::new(
-            *self,
-            run.input::<T>(Self::LOGITS)?,
-            ids!(run, Self::LABELS),
-            run.optional::<T>(Self::WEIGHT)?,
-        );
-        sweep(Losses { rows, loss: run.output::<T>(Self::LOSS)?, share: run.output::<T>(Self::SHARE)? })
+        let (logits, unit) = (run.input::<T>(Self::LOGITS)?, run.run().unit);
+        let rows = Rows::new(*self, logits, ids!(run, Self::LABELS), run.optional::<T>(Self::WEIGHT)?);
+        let (loss, share) = (run.output::<T>(Self::LOSS)?, run.output::<T>(Self::SHARE)?);
+        let room = run.scratch().get::<RoundedLogits<T>>().of(unit, logits.width());
+        sweep(Losses { rows, room, loss, share })
     }
 
     fn gradient<T: RowValue>(&self, run: &mut Backward<'_>) -> Result<()> {
@@ -223,13 +233,38 @@ impl SoftmaxCrossEntropy {
             }
             return Ok(());
         };
-        let rows = Rows::new(
-            *self,
-            run.input::<T>(Self::LOGITS)?,
-            ids!(run, Self::LABELS),
-            run.optional::<T>(Self::WEIGHT)?,
-        );
-        sweep(Slopes { rows, dloss, dlogits, assign })
+        let (logits, unit) = (run.input::<T>(Self::LOGITS)?, run.run().unit);
+        let rows = Rows::new(*self, logits, ids!(run, Self::LABELS), run.optional::<T>(Self::WEIGHT)?);
+        let room = run.scratch().get::<RoundedLogits<T>>().of(unit, logits.width());
+        sweep(Slopes { rows, room, dloss, dlogits, assign })
+    }
+}
+
+/// Scratch for a row of logits. In a program whose products compute in bf16, a loss is computed from logits that are rounded to
+/// bf16, so that the fusion with `linear` can store the logits in bf16.
+#[derive(Default)]
+struct RoundedLogits<T> {
+    rounded: Vec<bf16>,
+    wide: Vec<T>,
+}
+
+impl<T: Float> RoundedLogits<T> {
+    /// Makes the scratch large enough for a row; returns `None` if the logits are not rounded.
+    fn of(&mut self, unit: MatrixUnit, classes: usize) -> Option<&mut Self> {
+        if !RoundedRows::<T>::rounds(unit) {
+            return None;
+        }
+        lengthen(&mut self.rounded, classes);
+        lengthen(&mut self.wide, classes);
+        Some(self)
+    }
+
+    /// Returns the rounded logits of a row.
+    fn round(&mut self, logits: &[T]) -> &[T] {
+        let classes = logits.len();
+        T::round_to_bf16(View::new(logits, 1, classes), ViewMut::new(&mut self.rounded, 1, classes));
+        widen_rows(View::new(&self.rounded, 1, classes), ViewMut::new(&mut self.wide, 1, classes));
+        &self.wide[..classes]
     }
 }
 
@@ -368,6 +403,7 @@ pub(in crate::ops) fn log_sum_exp<T: Float, A: Arithmetic>(x: &[T]) -> T {
 
 struct Losses<'a, T> {
     rows: Rows<'a, T>,
+    room: Option<&'a mut RoundedLogits<T>>,
     loss: ViewMut<'a, T>,
     share: ViewMut<'a, T>,
 }
@@ -382,6 +418,7 @@ impl<T: Float> Sweep for Losses<'_, T> {
         for (row, logits) in rows.logits.iter().enumerate() {
             let (mut loss, mut share) = (T::ZERO, T::ZERO);
             if let Some(class) = rows.class(row)? {
+                let logits = self.room.as_mut().map_or(logits, |room| room.round(logits));
                 let total = log_sum_exp::<T, A>(logits);
                 share = rows.target.weight(class);
                 loss = rows.target.loss(logits, total, class);
@@ -395,6 +432,7 @@ impl<T: Float> Sweep for Losses<'_, T> {
 
 struct Slopes<'a, T> {
     rows: Rows<'a, T>,
+    room: Option<&'a mut RoundedLogits<T>>,
     dloss: View<'a, T>,
     dlogits: ViewMut<'a, T>,
     assign: Assign,
@@ -417,6 +455,7 @@ impl<T: Float> Sweep for Slopes<'_, T> {
                 }
                 continue;
             };
+            let logits = self.room.as_mut().map_or(logits, |room| room.round(logits));
             let total = log_sum_exp::<T, A>(logits);
             let of_row = (total, class, self.dloss.row(row)[0]);
             let mut slopes = [T::ZERO; CHUNK];

@@ -516,7 +516,7 @@ fn take<T: RowValue>(
                 let dloss = dloss.map(|dloss| dloss.rows_range(start, end));
                 sweep(Losses { shared, first: first + start, logits: wide.reborrow(), loss, dloss })?;
                 if dloss.is_some() {
-                    T::round(wide.as_view(), some);
+                    T::round_to_bf16(wide.as_view(), some);
                 }
             }
         }

@@ -5,7 +5,7 @@ use ndarray::{Array2, array};
 use super::among::{RenumberedColumns, given, values};
 use crate::error::Result;
 use crate::kernels::sparse::{Columns, csr_dense, sampled_product};
-use crate::kernels::{Assign, Float, Transpose, View, ViewMut, affine_gradient};
+use crate::kernels::{Assign, Float, MatrixUnit, Transpose, View, ViewMut, affine_gradient};
 use crate::operator;
 use crate::operator::sample::numbers;
 use crate::operator::{
@@ -182,7 +182,8 @@ impl Op for SparseLinear {
                 if let Some((mut db, assign)) = run.gradient_at::<T>(Self::BIAS, k)? {
                     let dout = dout.columns(columns.start, columns.end);
                     let bias = Some((db.row(0), assign));
-                    affine_gradient(dout.into(), None, bias, run.run().unit, run.scratch().get(), threads);
+                    let unit = MatrixUnit::F32;
+                    affine_gradient(dout.into(), None, bias, unit, run.scratch().get(), threads);
                 }
             }
             Ok(())
