@@ -191,10 +191,10 @@ fn gradients_are_derivatives_in_a_direction() {
 }
 
 /// Programs with products in bf16, in the orders of both units, give the bits of the interpreter, on any number of threads and for
-/// each sequence alone. Values that are not fetched may be stored in bf16.
+/// each sequence alone. Values that are not fetched may be stored in bf16, and gates may be saved in bf16.
 #[test]
 fn products_in_bf16_have_the_same_bits_in_any_program() {
-    let stored = AtomicUsize::new(0);
+    let [stored, saved] = [const { AtomicUsize::new(0) }; 2];
     for unit in [MatrixUnit::Bf16Pairs, MatrixUnit::Bf16Tiles] {
         hold(seeds(PROGRAMS / 2), |seed, worst| {
             let mut case = made(seed, F32, worst)?;
@@ -202,14 +202,17 @@ fn products_in_bf16_have_the_same_bits_in_any_program() {
             let few: Vec<VarId> = case.gradients.iter().copied().chain([case.loss]).collect();
             let executor =
                 Executor::new(&case.program, &case.registry, &few, 1).map_err(|e| e.to_string())?;
-            let stores = executor.listing().to_string().contains("in bf16, since only products read it");
-            stored.fetch_add(usize::from(stores), Ordering::Relaxed);
+            let listing = executor.listing().to_string();
+            let notes = ["in bf16, since only products read it", "in bf16 for the backward pass"];
+            for (count, note) in [&stored, &saved].into_iter().zip(notes) {
+                count.fetch_add(usize::from(listing.contains(note)), Ordering::Relaxed);
+            }
             check(&case, F32, worst)
         });
     }
-    let stored = stored.into_inner();
-    println!("{stored} of {} programs store values in bf16", PROGRAMS / 2 * 2);
-    assert!(stored > 0, "no program stores a value in bf16");
+    let [stored, saved] = [stored, saved].map(AtomicUsize::into_inner);
+    println!("{stored} of {} programs store values in bf16, {saved} save gates in bf16", PROGRAMS / 2 * 2);
+    assert!(stored > 0 && saved > 0, "no program stores a value in bf16, or none saves a value in bf16");
 }
 
 /// The unit multiplies numbers in f32; a program in f64 has the same bits with any unit.
