@@ -33,9 +33,12 @@ pub struct Hints {
     /// bits.
     pub divides_columns: bool,
     /// Whether the operator computes its matrix products of f32 numbers by the unit of the program
-    /// ([`RunFacts::unit`](crate::operator::RunFacts::unit)), and so in the precision of the unit, or rounds the results of such
-    /// products, as `cross_entropy` rounds logits. An operator without this hint computes in f32.
+    /// ([`RunFacts::unit`](crate::operator::RunFacts::unit)), and so in the precision of the unit. An operator without this
+    /// hint computes in f32.
     pub multiplies: bool,
+    /// Whether the operator, which computes in f32, first rounds its inputs to bf16 in a program whose products compute in bf16, as
+    /// `cross_entropy` rounds logits.
+    pub rounds_bf16: bool,
     /// The input slots in which the operator takes rows of f32 numbers that are stored in bf16
     /// ([`Forward::holds_bf16`](crate::operator::Forward::holds_bf16)), since it rounds these numbers to bf16 and does nothing else
     /// with them, forward and backward. In a program whose products compute in bf16, the compiler stores a value in bf16 if only
@@ -47,8 +50,8 @@ pub struct Hints {
     pub takes_bf16_gradient: bool,
     /// The input slots whose values `backward` can read in bf16; it then writes the gradients of these slots in bf16. Only for
     /// slots that `backward` needs in no higher precision than products in bf16 have, such as the gates of a recurrent cell. In a
-    /// program whose products compute in bf16, the compiler saves such a value of a step in bf16 if no other backward operator
-    /// reads it, and if only products read its gradient.
+    /// program whose products compute in bf16, the compiler saves such a value of a step in bf16 if the value is a product or a
+    /// sum of products, stays in the step, is read by no other backward operator, and if only products read its gradient.
     pub saves_bf16: &'static [&'static str],
     /// Whether each number of the only output IS a number of the first input slot, or zero. `forward` must also work if all
     /// variables of this slot, and the output, are stored in bf16

@@ -93,7 +93,10 @@ fn values_that_only_products_read_are_stored_in_bf16() {
         assert!(!stores(&listing, "lstm_cell.c"), "the cell reads its state in f32\n{listing}");
         // The gates are saved for the backward pass, and their gradient is written over them.
         assert!(listing.contains("saves `add` in bf16 for the backward pass"), "{listing}");
-        assert!(stores(&listing, "add.bf16") && listing.contains("a value of the step is rounded"), "{listing}");
+        assert!(
+            stores(&listing, "add.bf16") && listing.contains("a value of the step is rounded"),
+            "{listing}"
+        );
         // The maximum is not a product, and so is no value from which it is computed by copies.
         let (_, _, listing) = model(unit, Pool::Max, false).trained(&[], 1);
         assert!(stores(&listing, "embedding") && !stores(&listing, "concat"), "{listing}");

@@ -139,7 +139,7 @@ impl<'a> Source<'a> {
     }
 
     /// Returns the variable of the given program whose numbers a variable has: another variable only if these numbers are rounded
-    /// later.
+    /// later, or have been rounded.
     pub(crate) fn given(&self, var: VarId) -> VarId {
         self.rewritten.bf16.given.get(&var).copied().unwrap_or(var)
     }

@@ -41,7 +41,7 @@ pub(crate) struct Rewritten {
 pub(crate) struct Bf16Storage {
     /// The variables of f32 numbers that are stored in bf16.
     pub(crate) stored: HashSet<VarId>,
-    /// For each value before it is rounded, the variable of the given program.
+    /// For each value that the given program has in another form, before or after it is rounded, the variable of the given program.
     pub(crate) given: HashMap<VarId, VarId>,
     /// The values of steps that are rounded in the step, and the terms of which they are sums.
     pub(crate) in_steps: HashSet<VarId>,

@@ -8,7 +8,7 @@
 use std::collections::HashSet;
 
 use super::classes::{Class, Classes};
-use super::needs::values_read;
+use super::needs::{live, values_read};
 use super::{Bf16Storage, Draft, Origin};
 use crate::error::Result;
 use crate::executor::plan::Note;
@@ -40,11 +40,15 @@ impl Draft<'_> {
             return Ok(());
         };
         let mut found: Vec<SavedValue> = Vec::new();
-        for (_, block) in self.program.blocks() {
-            for step in block.ops.iter().filter_map(|op| op.step.as_deref()) {
-                if let Some(gradient) = &step.gradient {
-                    self.saved_values(step, gradient, &mut found)?;
-                }
+        let mut due: Vec<&OpDesc> = Vec::new();
+        due.extend(
+            live(&self.program, self.wanted)?.into_iter().map(|number| &self.program.root().ops[number]),
+        );
+        while let Some(op) = due.pop() {
+            let Some(step) = op.step.as_deref() else { continue };
+            due.extend(self.ops(step.gradient.as_ref().map_or(step.block, |gradient| gradient.block)));
+            if let Some(gradient) = &step.gradient {
+                self.saved_values(step, gradient, &mut found)?;
             }
         }
         let mut new: Vec<(BlockId, usize, OpDesc, Origin)> = Vec::new();
@@ -106,7 +110,8 @@ impl Draft<'_> {
             for &slot in instance.hints().saves_bf16 {
                 let (&[var], &[first]) = (op.input(slot), op.output(&grad_name(slot))) else { continue };
                 let known = found.iter().any(|saved| saved.var == var);
-                if known || !values.contains(&var) || !self.is_inside(step, &classes, var) {
+                let twice = op.reads().filter(|&read| read == var).count() != 1;
+                if known || twice || !values.contains(&var) || !self.is_inside(step, &classes, var) {
                     continue;
                 }
                 let Some((writer, terms)) = self.sum_of(step, var)? else { continue };
@@ -137,36 +142,39 @@ impl Draft<'_> {
     /// Returns the operator that computes a value of a step block as a product, or as a sum of products and other values, and the
     /// value with all terms that are computed in the block; `None` if the value is computed in another way.
     fn sum_of(&self, step: &StepDesc, var: VarId) -> Result<Option<(usize, Vec<VarId>)>> {
-        let (mut terms, mut at) = (vec![var], 0);
-        while let Some(&term) = terms.get(at) {
-            at += 1;
+        let (mut terms, mut due, mut seen) = (Vec::new(), vec![var], HashSet::from([var]));
+        while let Some(term) = due.pop() {
             let Some(number) = self.writer(step.block, term) else { continue };
-            if self.ops(step.block)[number].step.is_some() {
+            let op = &self.ops(step.block)[number];
+            if op.step.is_some() {
                 return Ok(None);
             }
             let hints = self.instance(step.block, number)?.hints();
             match hints.sums {
-                true => terms.extend(self.ops(step.block)[number].reads()),
+                true => due.extend(op.reads().filter(|&term| seen.insert(term))),
                 false if hints.accumulates => {}
                 false => return Ok(None),
             }
+            terms.push(term);
         }
         Ok(self.writer(step.block, var).map(|number| (number, terms)))
     }
 
-    /// Returns whether the backward pass reads a value in another operator than `reader`, or a loop reads the value.
+    /// Returns whether the backward pass reads a value in another operator than `reader`, or a loop or a split reads the value.
     fn is_read_elsewhere(&self, var: VarId, reader: (BlockId, usize), block: BlockId) -> Result<bool> {
         for (other, desc) in self.program.blocks() {
             for (number, op) in desc.ops.iter().enumerate() {
                 if (other, number) == reader || !op.reads().any(|read| read == var) {
                     continue;
                 }
+                let Ok(instance) = self.instance(other, number) else { return Ok(true) };
+                let hints = instance.hints();
                 let reads = match op.role {
-                    _ if op.step.is_some() => true,
-                    Role::Backward => {
-                        values_read(&self.program, &*self.instance(other, number)?, op)?.contains(&var)
+                    Role::Backward if !hints.joins => {
+                        values_read(&self.program, &*instance, op)?.contains(&var)
                     }
-                    _ => other != block,
+                    // The parts of a value lie in its memory.
+                    _ => other != block || hints.columns.is_some(),
                 };
                 if reads {
                     return Ok(true);

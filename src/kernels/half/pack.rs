@@ -133,9 +133,9 @@ pub fn round_number(x: f32, flushes: bool) -> bf16 {
 /// by zero as [`flush`](crate::kernels::flush()) does.
 ///
 /// # Panics
-/// If the two views do not have the same width.
+/// If the two views do not have the same shape.
 pub fn round_rows(from: View<'_, f32>, to: ViewMut<'_, bf16>, flushes: bool) {
-    assert_eq!(from.width(), to.width(), "the widths of rows to round");
+    assert_eq!((from.rows(), from.width()), (to.rows(), to.width()), "the shape of rows to round");
     round_by(RoundRows { from, to, least: least(flushes) });
 }
 

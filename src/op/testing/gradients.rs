@@ -125,7 +125,8 @@ impl Case<'_> {
     /// `multiplies`, the results are the same.
     pub(super) fn half_precision(&self) -> Outcome {
         const ROUNDING: f64 = 1.0 / 64.0;
-        let rounding = if self.op.hints().multiplies { ROUNDING } else { 0.0 };
+        let hints = self.op.hints();
+        let rounding = if hints.multiplies || hints.rounds_bf16 { ROUNDING } else { 0.0 };
         let single = self.run_sample(DType::F32)?;
         for unit in [MatrixUnit::Bf16Pairs, MatrixUnit::Bf16Tiles] {
             self.within(rounding, &format!("in {unit}"), (&self.run_by(unit)?, &single))?;

@@ -73,6 +73,9 @@ impl Case<'_> {
     /// the gradients up to rounding, on 1 and 3 threads.
     pub(super) fn stored(&self) -> Outcome {
         let (hints, signature) = (self.op.hints(), self.op.signature());
+        ensure(!hints.takes_bf16_gradient || hints.multiplies && signature.outputs.len() == 1, || {
+            "`takes_bf16_gradient` without `multiplies`, or with several outputs".into()
+        })?;
         if hints.takes_bf16.is_empty() && !hints.copies {
             return Ok(());
         }

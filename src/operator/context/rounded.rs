@@ -12,8 +12,9 @@ macro_rules! methods {
         impl<'a> $context<'a> {
             /// Returns whether the variable in input slot `slot` is stored in bf16: then `input::<half::bf16>(slot)` returns its
             /// view. A variable of f32 can be stored in bf16 in a slot of
-            /// [`Hints::takes_bf16`](crate::operator::Hints::takes_bf16), and in the first slot of an operator with the hint
-            /// [`copies`](crate::operator::Hints::copies).
+            /// [`Hints::takes_bf16`](crate::operator::Hints::takes_bf16), in the first slot of an operator with the hint
+            /// [`copies`](crate::operator::Hints::copies) and, in `backward`, in a slot of
+            /// [`Hints::saves_bf16`](crate::operator::Hints::saves_bf16).
             pub fn holds_bf16(&self, slot: usize) -> bool {
                 let place = self.call.wiring.missing.slot(&self.call.wiring.inputs, slot).first();
                 matches!(place, Some(&OperandPosition::Dense(i)) if self.operands.read_is::<bf16>(i))

@@ -147,10 +147,10 @@ fn backward_of_rounded<T: RowValue>(
     let (mut dpre, mut dc_prev) =
         (run.gradient::<bf16>(LstmCell::PRE)?, run.gradient::<T>(LstmCell::C_PREV)?);
     let (rows, width) = (c.rows(), 4 * c.width());
-    let most = rows_to_widen(width).min(rows).max(1);
+    let most = rows_to_widen(width).min(rows);
     let WideGates(room) = run.scratch().get::<WideGates<T>>();
     lengthen(room, most * width);
-    for from in (0..rows).step_by(most) {
+    for from in (0..rows).step_by(most.max(1)) {
         let to = rows.min(from + most);
         let mut wide = ViewMut::new(room, to - from, width);
         let mut rounded = dpre.as_mut().map(|(dpre, _)| dpre.reborrow().rows_range(from, to));

@@ -165,7 +165,7 @@ impl Op for SoftmaxCrossEntropy {
             // but most of the memory for the vocabulary of a language model.
             least_width: 256,
         }];
-        Hints { fusions: FUSIONS, multiplies: true, ..Hints::default() }
+        Hints { fusions: FUSIONS, rounds_bf16: true, ..Hints::default() }
     }
 
     fn memory(&self, sizes: &CallSizes<'_>) -> CallMemory {

@@ -505,9 +505,9 @@ fn take<T: RowValue>(
         ResultMatrix::Rounded(mut logits) => {
             let wide = &mut rooms[0].wide;
             let (rows, classes) = (logits.rows(), logits.width());
-            let most = rows_to_widen(classes).min(rows).max(1);
+            let most = rows_to_widen(classes).min(rows);
             lengthen(wide, most * classes);
-            for start in (0..rows).step_by(most) {
+            for start in (0..rows).step_by(most.max(1)) {
                 let end = rows.min(start + most);
                 let mut wide = ViewMut::new(wide, end - start, classes);
                 let some = logits.reborrow().rows_range(start, end);

@@ -99,6 +99,13 @@ fn times(block: &StepBlock<'_>, found: &mut Forward) -> Result<()> {
     let carried: Vec<VarId> = step.memories.iter().map(|m| m.previous).collect();
     let nexts: Vec<VarId> = step.memories.iter().map(|m| m.next).collect();
     let ops = &source.program.block(step.block).ops;
+    // A value that is computed before the loop, or rounded after it, would be stored for all steps before it is rounded.
+    let of_steps = |var: &VarId| {
+        source.is_rounded_in_steps(*var) && found.classes.get(source.program, *var) == Class::Step
+    };
+    for unit in found.units.iter_mut().filter(|unit| unit.reads.iter().chain(&unit.writes).any(of_steps)) {
+        unit.pinned = unit.pinned.or(Some(Pin::Rounds));
+    }
     decide(&mut found.units, &carried, &nexts);
     // An inner loop runs either once for all steps or once per step, in the backward pass as in the forward pass;
     // otherwise the backward pass would not find the saved values. An inner loop after the outer loop depends on a
@@ -109,8 +116,7 @@ fn times(block: &StepBlock<'_>, found: &mut Forward) -> Result<()> {
             unit.pinned = unit.pinned.or(Some(Pin::Stepwise));
         }
     }
-    // A value that is rounded after the loop, or computed before the loop and rounded in it, would be stored for all steps before
-    // it is rounded.
+    // So would a value that is stored in bf16 outside of the loop.
     let in_steps = |unit: &&Unit| unit.when == Timing::Body;
     let computed: HashSet<VarId> =
         found.units.iter().filter(in_steps).flat_map(|unit| unit.writes.iter().copied()).collect();
@@ -118,12 +124,6 @@ fn times(block: &StepBlock<'_>, found: &mut Forward) -> Result<()> {
         if unit.reads.iter().any(|&var| source.given(var) != var && computed.contains(&var)) {
             unit.pinned = unit.pinned.or(Some(Pin::Rounds));
         }
-    }
-    let of_steps = |var: &VarId| {
-        source.is_rounded_in_steps(*var) && found.classes.get(source.program, *var) == Class::Step
-    };
-    for unit in found.units.iter_mut().filter(|unit| unit.reads.iter().chain(&unit.writes).any(of_steps)) {
-        unit.pinned = unit.pinned.or(Some(Pin::Rounds));
     }
     decide(&mut found.units, &carried, &nexts);
     early(&mut found.units, &carried).map_err(|ReachedOffsets { op, by }| {

@@ -393,6 +393,10 @@ impl SequenceConv {
                 conv_gradient(rows, dout, self.groups, to, bias.take(), (unit, room), threads);
             }
         }
+        let filter = run.input_spec(Self::FILTER);
+        let rows = filter.shape[0].known().unwrap_or(0);
+        let group = Group { input: rows / self.length, output: filter.width() / self.groups };
+        let unit = if group.is_a_column() { MatrixUnit::F32 } else { unit };
         affine_gradient(dout.into(), None, bias, unit, run.scratch().get::<GradientRoom<T>>(), threads);
         Ok(())
     }
