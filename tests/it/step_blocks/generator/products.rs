@@ -102,6 +102,19 @@ impl Maker {
         Ok(vec![self.item(net, var, 1.0)?])
     }
 
+    /// An LSTM cell whose gates are a sum of two products, or one product.
+    pub(super) fn cell(&mut self, net: &Builder, items: &[Item]) -> Result<Vec<Item>> {
+        let x = self.floats(net, items)?;
+        let (y, c) = (self.partner(net, &x, items)?, self.partner(net, &x, items)?);
+        let mut gates = self.weighted_to(net, &x, 4 * self.width)?.var;
+        if self.dice.chance(75) {
+            gates = net.add(gates, self.weighted_to(net, &y, 4 * self.width)?.var);
+        }
+        let c = self.fit_width(net, &c, self.width)?;
+        let (h, next) = net.lstm_cell(gates, c.var);
+        Ok(vec![self.item(net, next, c.size + 1.0)?, self.item(net, h, 1.0)?])
+    }
+
     /// Gates as columns of one product, as in a cell; at times one of them is split again, or left out.
     pub(super) fn gates_side_by_side(&mut self, net: &Builder, items: &[Item]) -> Result<Vec<Item>> {
         let w = self.width;
