@@ -317,8 +317,8 @@ impl Maker {
         match self.dice.below(if depth > 0 { 28 } else { 22 }) {
             0..=7 => self.any_operator(net, items),
             8 | 9 => self.products(net, items),
-            10 | 11 => self.gates(net, items),
-            12 if self.dice.chance(50) => self.cell(net, items),
+            10 => self.gates(net, items),
+            11 => self.cell(net, items),
             12 => self.gates_side_by_side(net, items),
             13 | 14 => {
                 let x = self.floats(net, items)?;
