@@ -10,7 +10,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// The layers, bottom first. A module may use those before it.
-const LAYERS: [&str; 27] = [
+const LAYERS: [&str; 26] = [
     "printable",
     "error",
     "reserve",
@@ -37,13 +37,29 @@ const LAYERS: [&str; 27] = [
     "prelude",
     "guide",
     "command",
-    "main",
 ];
 const MAX_LINES: usize = 600;
 /// The one file outside of `kernels/` with `unsafe`: the trait of allocators is unsafe.
 const ALLOCATOR: &str = "command/allocator.rs";
 
-/// Returns the complaints about a source file, by its path below `src/`.
+/// Returns the sources of all crates, each with its path below `src/`, or below the name of its crate.
+fn all_sources() -> Vec<(String, PathBuf)> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut found = Vec::new();
+    for (folder, name) in [("src", ""), ("crates/command/src", "command/")] {
+        let folder = root.join(folder);
+        let mut paths = Vec::new();
+        sources(&folder, &mut paths);
+        for path in paths {
+            let below = path.strip_prefix(&folder).unwrap().to_string_lossy().replace('\\', "/");
+            let below = if below == "main.rs" { "mod.rs" } else { &below };
+            found.push((format!("{name}{below}"), path));
+        }
+    }
+    found
+}
+
+/// Returns the complaints about a source file, by its path as in [`all_sources`].
 fn complaints(path: &str, source: &str) -> Vec<String> {
     let layer = path.split(['/', '.']).next().unwrap_or_default();
     let is_test = path.ends_with("/tests.rs") || path.contains("/tests/");
@@ -162,13 +178,10 @@ fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
 
 #[test]
 fn sources_are_tidy() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
-    let mut paths = Vec::new();
-    sources(&root, &mut paths);
+    let paths = all_sources();
     assert!(paths.len() > 10);
     let (mut found, mut all, mut names) = (Vec::new(), uses::Sources::default(), words::Names::default());
-    for path in paths {
-        let name = path.strip_prefix(&root).unwrap().to_string_lossy().replace('\\', "/");
+    for (name, path) in paths {
         let source = fs::read_to_string(&path).unwrap();
         found.extend(complaints(&name, &source));
         all.add(&name, &source);

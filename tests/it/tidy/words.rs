@@ -175,10 +175,8 @@ pub(super) fn reserved() -> BTreeSet<String> {
 /// The glossary agrees with the code: every quoted name exists.
 #[test]
 fn what_the_glossary_quotes_is_in_the_sources() {
-    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
-    let mut paths = Vec::new();
-    super::sources(&root, &mut paths);
-    let all: String = paths.iter().map(|path| std::fs::read_to_string(path).unwrap()).collect();
+    let paths = super::all_sources();
+    let all: String = paths.iter().map(|(_, path)| std::fs::read_to_string(path).unwrap()).collect();
     let known: BTreeSet<&str> = super::words(&all).collect();
     let (first, second) = (rows(1), rows(2));
     assert!(first.len() > 15 && second.len() > 5, "{first:?} {second:?}");
@@ -216,14 +214,13 @@ fn unmarked<'a>(source: &'a str, types: &BTreeSet<&str>) -> Vec<&'a str> {
 #[test]
 fn sentences_mark_the_names_of_types() {
     let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
-    let mut paths = Vec::new();
-    super::sources(&root.join("src"), &mut paths);
+    let mut paths: Vec<_> = super::all_sources().into_iter().map(|(_, path)| path).collect();
     let mut names = Names::default();
     // Update rules have the names of algorithms, which sentences are about.
     paths.retain(|path| !path.starts_with(root.join("src/optimizer/rules")));
     paths.iter().for_each(|path| names.add("", &std::fs::read_to_string(path).unwrap()));
     let types: BTreeSet<&str> = names.types.iter().map(|one| &one.name[..]).collect();
-    for folder in ["models", "tests", "benches"] {
+    for folder in ["models", "tests", "benches", "crates/command/tests"] {
         super::sources(&root.join(folder), &mut paths);
     }
     let mut complaints = Vec::new();

@@ -8,7 +8,7 @@ use unpadded::Program;
 use unpadded::program::{BlockId, OpDesc, Role, VarDesc, VarId, VarKind, VarRole};
 
 use super::arrange::{GraphLayout, Pair, arrange};
-use crate::command::report::escape;
+use crate::report::escape;
 
 /// The width of a character of the small font, the height of a line of text, and the margin, in SVG units.
 const CHARACTER: f64 = 6.7;

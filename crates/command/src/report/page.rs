@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::command::scores;
+use crate::scores;
 use unpadded::metrics::Unit;
 use unpadded::recipes::Alignment;
 

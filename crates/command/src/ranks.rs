@@ -79,7 +79,7 @@ pub(super) fn world(deadline: u64) -> Outcome<Option<World>> {
 pub(super) fn world() -> Outcome<Option<World>> {
     match launched() {
         Some(LaunchedProcess { size, .. }) => bad(format!(
-            "processes: expected 1, since this build has no MPI, got {size}; `cargo install unpadded --features mpi` installs a build with MPI"
+            "processes: expected 1, since this build has no MPI, got {size}; `cargo install unpadded-command --features mpi` installs a build with MPI"
         )),
         None => Ok(None),
     }

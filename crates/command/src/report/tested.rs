@@ -3,8 +3,8 @@
 use serde_json::Value;
 
 use super::page::{ClassRow, ClassTable, Confusion, Errors, Example, LengthErrors, Score, TestScores};
-use crate::command::outcome::Outcome;
-use crate::command::scores;
+use crate::outcome::Outcome;
+use crate::scores;
 
 /// Returns the field of a JSON object; if the field is missing, the error names the field.
 fn field<'a>(object: &'a Value, name: &str) -> Outcome<&'a Value> {

@@ -144,7 +144,7 @@ fn run(command: Command) -> Outcome<Ending> {
     }
 }
 
-pub(crate) fn main() -> ExitCode {
+fn main() -> ExitCode {
     allocator::prepare();
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,

@@ -13,7 +13,7 @@ pub(super) const TEXT: usize = 2_000;
 pub(super) const WORDS: usize = 250;
 
 /// Escapes text for use in HTML, including attribute values. Control characters, which HTML does not allow, become `�`.
-pub(in crate::command) fn escape(text: &str) -> String {
+pub(crate) fn escape(text: &str) -> String {
     let mut out = String::with_capacity(text.len() + text.len() / 8);
     for c in text.chars() {
         match c {

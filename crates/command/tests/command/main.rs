@@ -2,48 +2,29 @@
 
 #![allow(clippy::unwrap_used)]
 
-#[path = "command/console.rs"]
 mod console;
-#[path = "command/ensembles.rs"]
 mod ensembles;
-#[path = "command/figures.rs"]
 mod figures;
-#[path = "command/kinds.rs"]
 mod kinds;
-#[path = "command/limits.rs"]
 mod limits;
-#[path = "command/lines.rs"]
 mod lines;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
-#[path = "command/memory.rs"]
 mod memory;
-#[path = "command/outputs.rs"]
 mod outputs;
-#[path = "command/precision.rs"]
 mod precision;
-#[path = "command/printable.rs"]
 mod printable;
 #[cfg(all(unix, feature = "mpi"))]
-#[path = "command/processes.rs"]
 mod processes;
-#[path = "command/quantized.rs"]
 mod quantized;
-#[path = "command/repeated.rs"]
 mod repeated;
-#[path = "command/reports.rs"]
 mod reports;
-#[path = "command/snapshots.rs"]
 mod snapshots;
-#[path = "command/started.rs"]
 mod started;
 #[cfg(all(unix, feature = "mpi"))]
-#[path = "it/thorough.rs"]
+#[path = "../../../../tests/it/thorough.rs"]
 mod thorough;
-#[path = "command/translate.rs"]
 mod translate;
-#[path = "command/tune.rs"]
 mod tune;
-#[path = "command/words.rs"]
 mod words;
 
 use std::fs;
@@ -310,7 +291,7 @@ fn several_processes_are_refused_where_they_cannot_train() {
     let expected = "expected 1, since only `train` runs on several processes, got 2";
     says(&said(&["init", "classify"]), &[expected]);
     if !cfg!(feature = "mpi") {
-        assert!(said(&["train"]).contains("`cargo install unpadded --features mpi`"));
+        assert!(said(&["train"]).contains("`cargo install unpadded-command --features mpi`"));
     }
     assert!(place.files().is_empty());
 }
