@@ -82,6 +82,23 @@ pub struct LstmBackward<'a, T> {
     pub dc: Option<View<'a, T>>,
 }
 
+impl<T> LstmBackward<'_, T> {
+    /// Returns the inputs of the rows `from..to`.
+    ///
+    /// # Panics
+    /// If there are no such rows.
+    #[must_use]
+    pub fn rows_range(&self, from: usize, to: usize) -> Self {
+        Self {
+            pre: self.pre.as_ref().map(|pre| pre.rows_range(from, to)),
+            c_prev: self.c_prev.rows_range(from, to),
+            c: self.c.rows_range(from, to),
+            dh: self.dh.as_ref().map(|dh| dh.rows_range(from, to)),
+            dc: self.dc.as_ref().map(|dc| dc.rows_range(from, to)),
+        }
+    }
+}
+
 /// Computes the gradients of `pre` (n × 4H) and of `c_prev` (n × H).
 ///
 /// # Panics

@@ -128,6 +128,9 @@ pub(crate) fn rewrite(
     Ok(Rewritten { program: draft.program, origins: draft.origins, refused, bf16 })
 }
 
+/// An operator to insert into a block, after the operator with the given number.
+type Insertion = (BlockId, usize, OpDesc, Origin);
+
 /// A program while it is rewritten, with the origin of each operator.
 struct Draft<'a> {
     program: Program,
@@ -189,8 +192,8 @@ impl<'a> Draft<'a> {
         self.origins[at].insert(number, origin);
     }
 
-    /// Inserts each operator after the operator with the given number.
-    fn insert_after(&mut self, mut new: Vec<(BlockId, usize, OpDesc, Origin)>) {
+    /// Inserts operators.
+    fn insert_after(&mut self, mut new: Vec<Insertion>) {
         // From the last operator to the first, so that the numbers of the operators before stay.
         new.sort_by_key(|&(block, number, ..)| (block, number));
         for (block, number, desc, origin) in new.into_iter().rev() {

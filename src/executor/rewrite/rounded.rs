@@ -7,17 +7,21 @@
 //! hint [`copies`](crate::operator::Hints::copies).
 
 use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 
 use super::needs::{live, values_read};
-use super::{Bf16Storage, Draft, Origin};
+use super::{Bf16Storage, Draft, Insertion, Origin};
 use crate::error::Result;
 use crate::executor::plan::Note;
-use crate::operator::{Attributes, BlockId, MatrixUnit, VarId};
+use crate::operator::{Attributes, BlockId, MatrixUnit, Op, VarId};
 use crate::program::{OpDesc, Role, SlotVars, StepDesc, StopGradient, VarRole};
 use crate::tensor::{DType, StorageKind};
 
 /// The kind of the operator that rounds.
-pub(super) const ROUNDS: &str = "round_bf16";
+const ROUNDS: &str = "round_bf16";
+
+/// The operator that rounds, with its attributes.
+type RoundingOp = (Attributes, Arc<dyn Op>);
 
 /// How the operators of a program use its variables.
 #[derive(Default)]
@@ -68,13 +72,7 @@ impl Draft<'_> {
     /// that rounds.
     pub(crate) fn store_rounded(&mut self, nexts: &[VarId]) -> Result<Bf16Storage> {
         let mut storage = Bf16Storage::default();
-        let rounds = |flushes: bool| {
-            let attributes = Attributes::new().with("flushes", flushes);
-            self.registry.parse(ROUNDS, &attributes).ok().map(|op| (attributes, op))
-        };
-        let (false, Some(plain), Some(flushing)) =
-            (self.program.unit == MatrixUnit::F32, rounds(false), rounds(true))
-        else {
+        let (Some(plain), Some(flushing)) = (self.rounding(false), self.rounding(true)) else {
             return Ok(storage);
         };
         let uses = self.uses(nexts)?;
@@ -85,7 +83,7 @@ impl Draft<'_> {
         vars.sort_unstable();
         let passed = self.memory_nexts();
         // For each value that is computed: the block and the number of the operator that computes it, and the operator that rounds.
-        let mut new: Vec<(BlockId, usize, OpDesc, Origin)> = Vec::new();
+        let mut new = Vec::new();
         for var in vars {
             storage.stored.insert(var);
             let writer = uses.writers.get(&var).and_then(|writers| writers.first());
@@ -98,28 +96,47 @@ impl Draft<'_> {
             let written =
                 outputs.iter_mut().flat_map(|bound| &mut bound.vars).filter(|written| **written == var);
             written.for_each(|written| *written = full);
-            let (attributes, instance) = if passed.contains(&var) { &flushing } else { &plain };
-            let bound = |slot: &str, var| vec![SlotVars { slot: slot.to_owned(), vars: vec![var] }];
-            let desc = OpDesc {
-                kind: ROUNDS.to_owned(),
-                role: Role::Forward,
-                inputs: bound("x", full),
-                outputs: bound("out", var),
-                attributes: attributes.clone(),
-                step: None,
-                caller: self.ops(block)[number].caller.clone(),
-            };
+            let by = if passed.contains(&var) { &flushing } else { &plain };
             let text = format!("stores {} in bf16, since only products read it", self.shown(var));
-            let origin = Origin {
-                kind: ROUNDS.to_owned(),
-                note: Some(Note { text, superseded: false, joint: false }),
-                instance: Some(instance.clone()),
-                ..self.origins[block.0 as usize][number].clone()
-            };
-            new.push((block, number, desc, origin));
+            new.push(self.rounds_after((block, number), [full, var], by, text));
         }
         self.insert_after(new);
         Ok(storage)
+    }
+
+    /// Returns the operator that rounds; `None` if the products compute in f32, or if the registry has no such operator.
+    pub(super) fn rounding(&self, flushes: bool) -> Option<RoundingOp> {
+        let attributes = Attributes::new().with("flushes", flushes);
+        let instance = self.registry.parse(ROUNDS, &attributes).ok();
+        instance.filter(|_| self.program.unit != MatrixUnit::F32).map(|op| (attributes, op))
+    }
+
+    /// Returns an operator for [`Self::insert_after`] that rounds the variable `x`, which the operator `number` of a block writes,
+    /// and its note.
+    pub(super) fn rounds_after(
+        &self,
+        (block, number): (BlockId, usize),
+        [x, out]: [VarId; 2],
+        (attributes, instance): &RoundingOp,
+        text: String,
+    ) -> Insertion {
+        let bound = |slot: &str, var| vec![SlotVars { slot: slot.to_owned(), vars: vec![var] }];
+        let desc = OpDesc {
+            kind: ROUNDS.to_owned(),
+            role: Role::Forward,
+            inputs: bound("x", x),
+            outputs: bound("out", out),
+            attributes: attributes.clone(),
+            step: None,
+            caller: self.ops(block)[number].caller.clone(),
+        };
+        let origin = Origin {
+            kind: ROUNDS.to_owned(),
+            note: Some(Note { text, superseded: false, joint: false }),
+            instance: Some(instance.clone()),
+            ..self.origins[block.0 as usize][number].clone()
+        };
+        (block, number, desc, origin)
     }
 
     /// Returns the next values of all memories.

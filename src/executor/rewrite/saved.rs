@@ -9,11 +9,10 @@ use std::collections::HashSet;
 
 use super::classes::{Class, Classes};
 use super::needs::{live, values_read};
-use super::{Bf16Storage, Draft, Origin};
+use super::{Bf16Storage, Draft};
 use crate::error::Result;
-use crate::executor::plan::Note;
-use crate::operator::{Attributes, BlockId, MatrixUnit, VarId};
-use crate::program::{OpDesc, Role, SlotVars, StepDesc, StepGradient, StopGradient, VarRole, grad_name};
+use crate::operator::{BlockId, VarId};
+use crate::program::{OpDesc, Role, StepDesc, StepGradient, StopGradient, VarRole, grad_name};
 use crate::tensor::{DType, StorageKind};
 
 /// A value that a backward operator reads in bf16.
@@ -33,17 +32,11 @@ impl Draft<'_> {
     /// Saves values in bf16 for the backward pass. Nothing is saved in bf16 if the products compute in f32, or if the registry has
     /// no operator that rounds.
     pub(super) fn save_rounded(&mut self, storage: &mut Bf16Storage) -> Result<()> {
-        let attributes = Attributes::new().with("flushes", false);
-        let (false, Ok(rounds)) =
-            (self.program.unit == MatrixUnit::F32, self.registry.parse(super::rounded::ROUNDS, &attributes))
-        else {
-            return Ok(());
-        };
+        let Some(plain) = self.rounding(false) else { return Ok(()) };
         let mut found: Vec<SavedValue> = Vec::new();
-        let mut due: Vec<&OpDesc> = Vec::new();
-        due.extend(
-            live(&self.program, self.wanted)?.into_iter().map(|number| &self.program.root().ops[number]),
-        );
+        let root = &self.program.root().ops;
+        let mut due: Vec<&OpDesc> =
+            live(&self.program, self.wanted)?.into_iter().map(|number| &root[number]).collect();
         while let Some(op) = due.pop() {
             let Some(step) = op.step.as_deref() else { continue };
             due.extend(self.ops(step.gradient.as_ref().map_or(step.block, |gradient| gradient.block)));
@@ -51,39 +44,24 @@ impl Draft<'_> {
                 self.saved_values(step, gradient, &mut found)?;
             }
         }
-        let mut new: Vec<(BlockId, usize, OpDesc, Origin)> = Vec::new();
-        for SavedValue { var, writer: (block, number), reader, terms, gradients } in found {
+        let mut new = Vec::new();
+        for SavedValue { var, writer, reader, terms, gradients } in found {
             let (name, spec) =
                 (format!("{}.bf16", self.program.var(var).name), self.program.spec(var)?.clone());
-            let saved = self.program.add_computed(&name, block, spec, VarRole::Computed, StopGradient::Yes);
+            let saved =
+                self.program.add_computed(&name, writer.0, spec, VarRole::Computed, StopGradient::Yes);
             storage.stored.insert(saved);
             storage.given.insert(saved, var);
             storage.in_steps.extend(terms);
-            // No backward operator but `reader` reads the value; some name it.
+            // One backward operator reads the value; others name it.
             let ops = self.program.blocks[reader.0 as usize].ops.iter_mut();
             let inputs = ops.filter(|op| op.role == Role::Backward).flat_map(|op| &mut op.inputs);
             let named = inputs.flat_map(|bound| &mut bound.vars).filter(|named| **named == var);
             named.for_each(|named| *named = saved);
             self.program.set_gradient_of(gradients[0], saved);
             storage.stored.extend(gradients);
-            let bound = |slot: &str, var| vec![SlotVars { slot: slot.to_owned(), vars: vec![var] }];
-            let desc = OpDesc {
-                kind: super::rounded::ROUNDS.to_owned(),
-                role: Role::Forward,
-                inputs: bound("x", var),
-                outputs: bound("out", saved),
-                attributes: attributes.clone(),
-                step: None,
-                caller: self.ops(block)[number].caller.clone(),
-            };
             let text = format!("saves {} in bf16 for the backward pass", self.shown(var));
-            let origin = Origin {
-                kind: super::rounded::ROUNDS.to_owned(),
-                note: Some(Note { text, superseded: false, joint: false }),
-                instance: Some(rounds.clone()),
-                ..self.origins[block.0 as usize][number].clone()
-            };
-            new.push((block, number, desc, origin));
+            new.push(self.rounds_after(writer, [var, saved], &plain, text));
         }
         self.insert_after(new);
         Ok(())

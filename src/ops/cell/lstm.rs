@@ -4,7 +4,7 @@ use half::bf16;
 
 use crate::error::{Error, Result};
 use crate::kernels::{
-    Assign, LstmBackward, RoundedRows, View, ViewMut, lengthen, lstm_backward, lstm_forward, rows_to_widen,
+    Assign, LstmBackward, RoundedRows, ViewMut, lengthen, lstm_backward, lstm_forward, rows_to_widen,
     widen_rows,
 };
 use crate::operator;
@@ -118,16 +118,17 @@ fn backward<T: RowValue>(run: &mut Backward<'_>) -> Result<()> {
     if dh.is_none() && dc.is_none() {
         return Err(Error::new("lstm_cell", "a gradient of `h` or `c`", "none"));
     }
-    if run.holds_bf16(LstmCell::PRE) || run.writes_bf16_gradient(LstmCell::PRE) {
-        return backward_of_rounded::<T>(run, dh, dc);
-    }
-    let pre = if run.in_place(LstmCell::PRE) { None } else { Some(run.input::<T>(LstmCell::PRE)?) };
     let c = run.output::<T>(LstmCell::C)?;
     // The numbers of `c_prev` are read only for the gradients of the gates. If these gradients are not requested, `c`
     // is only a placeholder for `c_prev`.
     let c_prev = if run.wants(LstmCell::PRE) { run.input::<T>(LstmCell::C_PREV)? } else { c };
+    let inputs = LstmBackward { pre: None, c_prev, c, dh, dc };
+    if run.holds_bf16(LstmCell::PRE) || run.writes_bf16_gradient(LstmCell::PRE) {
+        return backward_of_rounded(run, inputs);
+    }
+    let pre = if run.in_place(LstmCell::PRE) { None } else { Some(run.input::<T>(LstmCell::PRE)?) };
     let (dpre, dc_prev) = (run.gradient::<T>(LstmCell::PRE)?, run.gradient::<T>(LstmCell::C_PREV)?);
-    lstm_backward(LstmBackward { pre, c_prev, c, dh, dc }, dpre, dc_prev);
+    lstm_backward(LstmBackward { pre, ..inputs }, dpre, dc_prev);
     Ok(())
 }
 
@@ -136,17 +137,11 @@ fn backward<T: RowValue>(run: &mut Backward<'_>) -> Result<()> {
 struct WideGates<T>(Vec<T>);
 
 /// Computes [`backward`] for gates in bf16, whose gradient is written in bf16: a few rows are converted at a time.
-fn backward_of_rounded<T: RowValue>(
-    run: &mut Backward<'_>,
-    dh: Option<View<'_, T>>,
-    dc: Option<View<'_, T>>,
-) -> Result<()> {
+fn backward_of_rounded<T: RowValue>(run: &mut Backward<'_>, inputs: LstmBackward<'_, T>) -> Result<()> {
     let pre = if run.in_place(LstmCell::PRE) { None } else { Some(run.input::<bf16>(LstmCell::PRE)?) };
-    let c = run.output::<T>(LstmCell::C)?;
-    let c_prev = if run.wants(LstmCell::PRE) { run.input::<T>(LstmCell::C_PREV)? } else { c };
     let (mut dpre, mut dc_prev) =
         (run.gradient::<bf16>(LstmCell::PRE)?, run.gradient::<T>(LstmCell::C_PREV)?);
-    let (rows, width) = (c.rows(), 4 * c.width());
+    let (rows, width) = (inputs.c.rows(), 4 * inputs.c.width());
     let most = rows_to_widen(width).min(rows);
     let WideGates(room) = run.scratch().get::<WideGates<T>>();
     lengthen(room, most * width);
@@ -159,9 +154,7 @@ fn backward_of_rounded<T: RowValue>(
             (None, Some(pre)) => widen_rows(pre.as_view(), wide.reborrow()),
             (None, None) => {}
         }
-        let gradients = [dh, dc].map(|d| d.map(|d| d.rows_range(from, to)));
-        let [c_prev, c] = [c_prev, c].map(|state| state.rows_range(from, to));
-        let inputs = LstmBackward { pre: None, c_prev, c, dh: gradients[0], dc: gradients[1] };
+        let inputs = inputs.rows_range(from, to);
         let dc_prev =
             dc_prev.as_mut().map(|(dc_prev, assign)| (dc_prev.reborrow().rows_range(from, to), *assign));
         lstm_backward(inputs, Some((wide.reborrow(), Assign::Write)), dc_prev);

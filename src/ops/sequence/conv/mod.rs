@@ -287,8 +287,8 @@ impl SequenceConv {
     }
 
     /// Returns the number of columns in a group of the input and of the output, from the shape of the filter.
-    fn group<T>(&self, filter: View<'_, T>) -> Group {
-        Group { input: filter.rows() / self.length, output: filter.width() / self.groups }
+    fn group(&self, (rows, width): (usize, usize)) -> Group {
+        Group { input: rows / self.length, output: width / self.groups }
     }
 
     /// Packs the filter of each group for the forward product or, transposed, for the gradient of x. A depthwise filter is not
@@ -299,8 +299,8 @@ impl SequenceConv {
         (pass, unit, threads): (Pass, MatrixUnit, usize),
         packed: &mut Vec<PackedMatrix<T>>,
     ) {
-        let Group { input, output } = self.group(filter);
-        let count = if self.group(filter).is_a_column() { 0 } else { self.groups };
+        let Group { input, output } = self.group((filter.rows(), filter.width()));
+        let count = if self.group((filter.rows(), filter.width())).is_a_column() { 0 } else { self.groups };
         packed.resize_with(count, PackedMatrix::new);
         for (g, packed) in packed.iter_mut().enumerate() {
             let filter = filter.columns(g * output, (g + 1) * output);
@@ -334,7 +334,7 @@ impl SequenceConv {
         let RunFacts { threads, unit, .. } = run.run();
         let out = (run.output::<T>(Self::OUT)?, run.assign());
         let bias = bias.map(|bias| bias.row(0));
-        if self.group(filter).is_a_column() {
+        if self.group((filter.rows(), filter.width())).is_a_column() {
             depthwise_forward(rows, filter, bias, out);
             return Ok(());
         }
@@ -354,13 +354,14 @@ impl SequenceConv {
         };
         let RunFacts { threads, unit, .. } = run.run();
         let sequences = run.sequences(Self::X)?;
+        let filter = run.input_spec(Self::FILTER);
+        let alone = self.group((filter.shape[0].known().unwrap_or(0), filter.width())).is_a_column();
         let (dx, dpadding) = (run.gradient::<T>(Self::X)?, run.gradient::<T>(Self::PADDING)?);
         if dx.is_some() || dpadding.is_some() {
             let filter = run.input::<T>(Self::FILTER)?;
             let prepared = run.prepared::<Vec<PackedMatrix<T>>>();
             let back = self.rows(dout, None, sequences);
             let Scratch { weights, conv: room, gradient } = run.scratch().get::<Scratch<T>>();
-            let alone = self.group(filter).is_a_column();
             let weights = prepared.unwrap_or_else(|| {
                 self.pack(filter, (Pass::Backward, unit, threads), weights);
                 weights
@@ -385,18 +386,15 @@ impl SequenceConv {
         let mut bias = bias.as_mut().map(|(db, assign)| (db.row(0), *assign));
         if let Some(to) = run.gradient::<T>(Self::FILTER)? {
             let rows = self.rows(run.input::<T>(Self::X)?, run.optional(Self::PADDING)?, sequences);
-            let group = Group { input: to.0.rows() / self.length, output: to.0.width() / self.groups };
-            if group.is_a_column() {
+            if alone {
                 depthwise_gradient(rows, dout, to, threads);
             } else {
                 let room = &mut run.scratch().get::<Scratch<T>>().gradient;
                 conv_gradient(rows, dout, self.groups, to, bias.take(), (unit, room), threads);
             }
         }
-        let filter = run.input_spec(Self::FILTER);
-        let rows = filter.shape[0].known().unwrap_or(0);
-        let group = Group { input: rows / self.length, output: filter.width() / self.groups };
-        let unit = if group.is_a_column() { MatrixUnit::F32 } else { unit };
+        // A depthwise convolution is no product, and computes in f32.
+        let unit = if alone { MatrixUnit::F32 } else { unit };
         affine_gradient(dout.into(), None, bias, unit, run.scratch().get::<GradientRoom<T>>(), threads);
         Ok(())
     }
