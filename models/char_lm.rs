@@ -5,7 +5,7 @@
 //! paths train on another text and measure on a second one.
 mod paths;
 
-use unpadded::data::{Continuous, Limits, TextFile, Tokenizer, Vocabulary};
+use unpadded::data::{Continuous, Limits, Tokenizer, Vocabulary};
 use unpadded::layers::{Embedding, Lstm};
 use unpadded::metrics::Loss;
 use unpadded::ops;
@@ -13,6 +13,7 @@ use unpadded::optimizer::Adam;
 use unpadded::predict::{Predictor, Sampling};
 use unpadded::train::{Trainer, Until};
 use unpadded::{Builder, DType, Result, Variable};
+use unpadded_text::TextFile;
 
 const CHARACTERS: Tokenizer = Tokenizer::characters();
 

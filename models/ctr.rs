@@ -6,12 +6,13 @@
 //! is held out to choose the epoch by.
 mod paths;
 
-use unpadded::data::{Batching, LabelledRows, Loader, Target};
+use unpadded::data::{Batching, Loader};
 use unpadded::layers::{Linear, init};
 use unpadded::metrics::Accuracy;
 use unpadded::optimizer::Adam;
 use unpadded::train::{Trainer, Until};
 use unpadded::{Builder, DType, Result};
+use unpadded_text::{LabelledRows, Target};
 
 /// A weight for each feature and class, and vectors → hidden layer → classes, added up.
 fn network(columns: usize, classes: usize) -> Result<Trainer> {
@@ -53,7 +54,7 @@ fn main() -> Result<()> {
 
 #[test]
 fn it_learns_what_no_sum_of_weights_says() -> Result<()> {
-    use unpadded::data::{FirstIndex, TextFile};
+    use unpadded_text::{FirstIndex, TextFile};
     // The class is the exclusive or of two features; the third tells rows apart, so that some are held out.
     let lines = (0..400).map(|i| {
         let (a, b) = (i % 2, i / 2 % 2);

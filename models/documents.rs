@@ -10,9 +10,7 @@ mod paths;
 use std::io::IsTerminal;
 use std::path::Path;
 
-use unpadded::data::{
-    Batching, Field, Folder, LabelledTexts, Limits, Loader, Samples, TextFile, Tokenizer, Vocabulary,
-};
+use unpadded::data::{Batching, Field, Limits, Loader, Samples, Tokenizer, Vocabulary};
 use unpadded::layers::{Embedding, Gru, Stacked};
 use unpadded::metrics::Accuracy;
 use unpadded::ops::{self, Pool};
@@ -20,6 +18,7 @@ use unpadded::optimizer::{Adam, Schedule};
 use unpadded::predict::Predictor;
 use unpadded::train::{Trainer, Until};
 use unpadded::{Builder, DType, Error, Result, Var, Variable};
+use unpadded_text::{Folder, LabelledTexts, TextFile};
 
 const WORDS: Tokenizer = Tokenizer::words().lowercase();
 const TEXTS: usize = 16; // a batch
@@ -67,7 +66,7 @@ fn read(path: &Path) -> Result<Vec<Document>> {
 }
 
 fn of_lines(texts: &LabelledTexts) -> Vec<Document> {
-    let document = |text: &unpadded::data::LabelledText| Document {
+    let document = |text: &unpadded_text::LabelledText| Document {
         sentences: sentences(&text.text),
         label: text.label.clone(),
     };

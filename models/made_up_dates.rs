@@ -7,7 +7,8 @@
 mod draws;
 
 use draws::Draws;
-use unpadded::data::{Fingerprint, Pair};
+use unpadded::data::Fingerprint;
+use unpadded_text::Pair;
 
 /// The part of the data that a day belongs to; each day belongs to one part.
 #[derive(Debug, Clone, Copy, PartialEq)]

@@ -5,7 +5,7 @@
 //! same path twice: on a tenth of it): folders with a file a class and a name a line.
 mod paths;
 
-use unpadded::data::{Batching, LabelledTexts, Limits, Tokenizer, Vocabulary};
+use unpadded::data::{Batching, Limits, Tokenizer, Vocabulary};
 use unpadded::layers::{Conv, Embedding, Lstm};
 use unpadded::metrics::Accuracy;
 use unpadded::ops::{self, Pool};
@@ -13,6 +13,7 @@ use unpadded::optimizer::Adam;
 use unpadded::predict::Predictor;
 use unpadded::train::{Trainer, Until};
 use unpadded::{Builder, DType, Result, Variable};
+use unpadded_text::LabelledTexts;
 
 const CHARACTERS: Tokenizer = Tokenizer::characters();
 
@@ -73,7 +74,7 @@ fn main() -> Result<()> {
 
 #[test]
 fn it_learns_and_predicts() -> Result<()> {
-    use unpadded::data::LabelledText;
+    use unpadded_text::LabelledText;
     let names = [("anna", "Up"), ("inga", "Up"), ("otto", "Down"), ("bosko", "Down")];
     let names = names.map(|(name, class)| LabelledText::new(name, class));
     let names = LabelledTexts::new("names", names.to_vec());

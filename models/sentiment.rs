@@ -4,7 +4,7 @@
 //! other texts: `cargo run --release --example sentiment -- train.tsv dev.tsv`.
 mod paths;
 
-use unpadded::data::{Batching, LabelledTexts, Limits, Tokenizer, Vocabulary};
+use unpadded::data::{Batching, Limits, Tokenizer, Vocabulary};
 use unpadded::layers::Embedding;
 use unpadded::metrics::Accuracy;
 use unpadded::ops::{self, Pool};
@@ -12,6 +12,7 @@ use unpadded::optimizer::Adam;
 use unpadded::predict::Predictor;
 use unpadded::train::{Trainer, Until};
 use unpadded::{Builder, DType, Result, Variable};
+use unpadded_text::LabelledTexts;
 
 const WORDS: Tokenizer = Tokenizer::words().lowercase();
 
@@ -60,7 +61,7 @@ fn main() -> Result<()> {
 
 #[test]
 fn it_learns_and_predicts() -> Result<()> {
-    use unpadded::data::LabelledText;
+    use unpadded_text::LabelledText;
     let lines = [("good film", "yes"), ("a bad film", "no"), ("a good one", "yes"), ("bad one", "no")];
     let all = lines.iter().cycle().take(40).map(|(text, label)| LabelledText::new(*text, *label));
     let texts = LabelledTexts::new("texts", all.collect::<Vec<_>>());

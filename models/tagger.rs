@@ -5,7 +5,7 @@
 //! files of CoNLL columns, the word first and the tag last, or folders with `seq.in`, `seq.out` and perhaps `label`.
 mod paths;
 
-use unpadded::data::{Batching, Limits, Loader, TaggedTexts, Vocabulary};
+use unpadded::data::{Batching, Limits, Loader, Vocabulary};
 use unpadded::layers::{Crf, Embedding, Lstm, Stacked};
 use unpadded::metrics::ChunkF1;
 use unpadded::ops::{self, Pool};
@@ -13,6 +13,7 @@ use unpadded::optimizer::{Adam, Schedule};
 use unpadded::predict::Predictor;
 use unpadded::train::{Trainer, Until};
 use unpadded::{Builder, DType, Result, Variable};
+use unpadded_text::TaggedTexts;
 
 const TEXTS: usize = 16; // a batch
 

@@ -7,7 +7,7 @@ mod made_up_dates;
 mod paths;
 
 use made_up_dates::{Part, dates};
-use unpadded::data::{Batching, Limits, Loader, Pairs, Tokenizer, Vocabulary};
+use unpadded::data::{Batching, Limits, Loader, Tokenizer, Vocabulary};
 use unpadded::layers::{Embedding, Gru, Linear, Stacked, init};
 use unpadded::metrics::{Bleu, Loss, Metric};
 use unpadded::ops::{self, Pool, UpdateGate};
@@ -15,6 +15,7 @@ use unpadded::optimizer::Adam;
 use unpadded::predict::{Beam, Generation, Predictor};
 use unpadded::train::{Trainer, Until};
 use unpadded::{Builder, DType, Result, Variable};
+use unpadded_text::Pairs;
 
 const CHARACTERS: Tokenizer = Tokenizer::characters();
 const ENDS: [&str; 2] = ["<s>", "</s>"];
@@ -105,7 +106,7 @@ fn main() -> Result<()> {
 
 #[test]
 fn it_learns_to_reverse_and_capitalise() -> Result<()> {
-    let file = unpadded::data::TextFile::embedded("pairs.tsv", "abc\tCBA\nbc\tCB\nca\tAC\na\tA\nbba\tABB\n");
+    let file = unpadded_text::TextFile::embedded("pairs.tsv", "abc\tCBA\nbc\tCB\nca\tAC\na\tA\nbba\tABB\n");
     let pairs = Pairs::of_lines(&file)?;
     let found = translate(&train(&pairs, &pairs, 200)?, &["abc", "bc", "ca", "a", "bba"])?;
     assert_eq!(found, ["CBA", "CB", "AC", "A", "ABB"]);

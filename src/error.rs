@@ -144,7 +144,8 @@ impl Error {
 
     /// Makes the error for a file that the operating system could not read or write. `what` is the file, such as ``file
     /// `x` ``; `verb` is `read` or `write`.
-    pub(crate) fn io(what: impl Into<String>, verb: &str, error: &std::io::Error) -> Self {
+    #[track_caller]
+    pub fn io(what: impl Into<String>, verb: &str, error: &std::io::Error) -> Self {
         use std::io::ErrorKind::{NotFound, PermissionDenied, StorageFull};
         let (expected, got) = match error.kind() {
             NotFound if verb == "read" => ("a file".to_owned(), format!("none ({error})")),
@@ -177,7 +178,7 @@ impl Error {
     }
 
     /// Combines all errors of a program into one error; returns `None` if there are no errors.
-    pub(crate) fn several(errors: &[Error]) -> Option<Self> {
+    pub fn several(errors: &[Error]) -> Option<Self> {
         let mut first = errors.first()?.clone();
         if errors.len() > 1 {
             first.0.several = errors.to_vec();
@@ -204,13 +205,14 @@ impl Error {
     }
 
     /// Marks the error as the error of a computation that exceeds a memory limit.
-    pub(crate) fn over_limit(mut self) -> Self {
+    #[must_use]
+    pub fn over_limit(mut self) -> Self {
         self.0.over_limit = true;
         self
     }
 
     /// Returns whether the computation exceeds a memory limit. If the system refuses memory, the result is `false`.
-    pub(crate) fn is_over_limit(&self) -> bool {
+    pub fn is_over_limit(&self) -> bool {
         self.0.over_limit
     }
 
@@ -249,7 +251,7 @@ impl Error {
     /// Sets the line to `line`, where the user's code made the object that the error is about, such as a data loader. A
     /// `line` of this library is ignored.
     #[must_use]
-    pub(crate) fn made_at(self, line: &Location<'_>) -> Self {
+    pub fn made_at(self, line: &Location<'_>) -> Self {
         if is_own(line.file()) { self } else { self.called(line) }
     }
 
@@ -286,13 +288,13 @@ impl Error {
     }
 
     /// Returns the thing that is wrong, in words: the first argument of [`Error::new`].
-    pub(crate) fn what(&self) -> &str {
+    pub fn what(&self) -> &str {
         &self.0.what
     }
 
     /// Puts a place in a file, such as `run.toml:3`, before the message.
     #[must_use]
-    pub(crate) fn within(mut self, place: &str) -> Self {
+    pub fn within(mut self, place: &str) -> Self {
         self.0.what = format!("{place}: {}", self.0.what);
         self
     }
@@ -367,17 +369,43 @@ impl Error {
     }
 }
 
-/// Returns whether `line`, a source file with or without a line number, belongs to this library.
+/// Returns whether `line`, a source file with or without a line number, belongs to this library or to a crate that extends it:
+/// the crates in `crates/` of this repository, which are named `unpadded-…` in a registry.
 pub(crate) fn is_own(line: &str) -> bool {
-    // The path of every source file of this library begins with the path of the library's source folder. If a function
-    // is passed to the standard library, as in `map(Var::tanh)`, its caller is a line of the standard library, whose
-    // path begins with `/rustc/`.
-    line.starts_with(file!().trim_end_matches("error.rs")) || line.starts_with("/rustc/")
+    is_of(file!().trim_end_matches("src/error.rs"), line)
 }
 
-/// Sets the line of an error to the line of the caller, in a `#[track_caller]` function. Closures, iterators and
-/// private functions lose the line of the caller, so their errors need this trait.
-pub(crate) trait AtCaller {
+/// [`is_own`] for a library whose package is in the folder `root`, which ends with `/` or is empty.
+fn is_of(root: &str, line: &str) -> bool {
+    // If a function is passed to the standard library, as in `map(Var::tanh)`, its caller is a line of the standard library,
+    // whose path begins with `/rustc/`.
+    let source_of = |parent: &str| {
+        let below = line.strip_prefix(parent).and_then(|rest| rest.split_once(['/', '\\']));
+        below.is_some_and(|(_, below)| below.starts_with("src/") || below.starts_with("src\\"))
+    };
+    let in_registry = root.trim_end_matches('/').strip_suffix(concat!("-", env!("CARGO_PKG_VERSION")));
+    line.starts_with("/rustc/")
+        || line.strip_prefix(root).is_some_and(|rest| rest.starts_with("src/"))
+        || source_of(&format!("{root}crates/"))
+        || in_registry.is_some_and(|name| source_of(&format!("{name}-")))
+}
+
+/// Sets the line of an error to the line of the caller, in a `#[track_caller]` function. Closures, iterators and private
+/// functions lose the line of the caller. The trait is public for the crates that extend this library; a line in such a crate
+/// (`unpadded-…`) is not reported as the line of the user.
+///
+/// ```
+/// use unpadded::{AtCaller, Error, Result};
+///
+/// #[track_caller]
+/// fn positive(numbers: &[i32]) -> Result<()> {
+///     let check = |&n: &i32| if n > 0 { Ok(()) } else { Err(Error::new("n", "above 0", n.to_string())) };
+///     numbers.iter().try_for_each(check).at_caller()
+/// }
+/// assert!(positive(&[3, -1]).is_err());
+/// ```
+pub trait AtCaller {
+    /// Returns the value, whose error has the line of the caller unless the error already has a line of the user.
     #[track_caller]
     #[must_use]
     fn at_caller(self) -> Self;

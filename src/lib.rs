@@ -24,7 +24,6 @@
 //! | [`formats`] | weights in files of other frameworks |
 //! | [`store`] | the key-value store: several trainers of one model |
 //! | [`parallel`] | data-parallel training by several processes |
-//! | [`recipes`] | whole tasks from a config: classify, tag, language model, translate |
 //! | [`guide`] | pages that teach; each example on them is a test |
 //!
 //! A [`Trainer`](train::Trainer) is built on the following modules, which you can also use without a trainer:
@@ -52,6 +51,7 @@ pub mod kernels;
 mod kernels;
 pub mod layers;
 mod lod;
+pub mod memory;
 pub mod metrics;
 pub mod op;
 mod operator;
@@ -62,8 +62,7 @@ pub mod predict;
 pub mod prelude;
 mod printable;
 pub mod program;
-pub mod recipes;
-mod reserve;
+pub mod reserve;
 pub mod store;
 pub mod tensor;
 pub mod train;
@@ -73,7 +72,7 @@ pub mod wire;
 #[allow(unreachable_pub)]
 mod wire;
 
-pub use error::{Error, ErrorKind, Place, Result};
+pub use error::{AtCaller, Error, ErrorKind, Place, Result};
 pub use lod::{Lod, SeqPos};
 /// The crate `ndarray`: a [`Variable`] is made from arrays of this crate, and can be converted to them.
 pub use ndarray;
@@ -83,8 +82,6 @@ pub use program::construction::builder::Builder;
 pub use program::construction::var::Var;
 pub use program::construction::warning::Fallback;
 pub use program::description::program::Program;
-#[doc(hidden)]
-pub use reserve::is_fallible;
 pub use tensor::dtype::DType;
 pub use tensor::variable::Variable;
 

@@ -63,7 +63,9 @@ pub mod testing;
 
 // The declarations of operators, and the access to the inputs and outputs of a call.
 pub use crate::kernels::sparse::{CsrMut, CsrView};
-pub use crate::kernels::{Arithmetic, Assign, Extent2, Float, Sweep, View, ViewMut, int8_unit, sweep};
+pub use crate::kernels::{
+    Arithmetic, Assign, Extent2, Float, Sweep, View, ViewMut, int8_unit, philox, sweep,
+};
 pub use crate::operator::attributes::{Attribute, or_default};
 pub use crate::operator::call::{Direct, InputGradients};
 pub use crate::operator::context::Scratch;

@@ -18,9 +18,7 @@
 //! ```
 
 pub use super::checkpoint::Checkpoint;
-pub use super::data::{
-    Batching, Data, Field, LabelledTexts, Limits, Loader, Samples, TextFile, Tokenizer, Vocabulary,
-};
+pub use super::data::{Batching, Data, Field, Limits, Loader, Samples, Tokenizer, Vocabulary};
 pub use super::layers::{Activation, Embedding, Gru, Linear, Lstm, Stacked};
 pub use super::metrics::{Accuracy, Better, Loss, Metric};
 pub use super::ops::{self, Pool};

@@ -40,7 +40,7 @@ impl Drop for Fallible {
 
 /// Reserves memory for exactly `more` further items; returns `false` and leaves the vector unchanged if the system refuses.
 #[must_use]
-pub(crate) fn fits_exactly<T>(vector: &mut Vec<T>, more: usize) -> bool {
+pub fn fits_exactly<T>(vector: &mut Vec<T>, more: usize) -> bool {
     let _fallible = Fallible::begin();
     vector.try_reserve_exact(more).is_ok()
 }
@@ -48,7 +48,7 @@ pub(crate) fn fits_exactly<T>(vector: &mut Vec<T>, more: usize) -> bool {
 /// Reserves memory for at least `more` further items, and some more for growth. Returns `false` and leaves the vector
 /// unchanged if the system refuses.
 #[must_use]
-pub(crate) fn fits<T>(vector: &mut Vec<T>, more: usize) -> bool {
+pub fn fits<T>(vector: &mut Vec<T>, more: usize) -> bool {
     if vector.capacity() - vector.len() >= more {
         return true;
     }
@@ -61,7 +61,7 @@ pub(crate) fn fits<T>(vector: &mut Vec<T>, more: usize) -> bool {
 /// # Errors
 /// Fails if the system refuses the memory.
 #[track_caller]
-pub(crate) fn items<T>(vector: &mut Vec<T>, more: usize, what: &str) -> Result<()> {
+pub fn items<T>(vector: &mut Vec<T>, more: usize, what: &str) -> Result<()> {
     match fits(vector, more) {
         true => Ok(()),
         false => Err(refused(what, vector.len().saturating_add(more).saturating_mul(size_of::<T>()))),
@@ -73,7 +73,7 @@ pub(crate) fn items<T>(vector: &mut Vec<T>, more: usize, what: &str) -> Result<(
 /// # Errors
 /// Fails if the system refuses the memory.
 #[track_caller]
-pub(crate) fn vector<T>(n: usize, what: &str) -> Result<Vec<T>> {
+pub fn vector<T>(n: usize, what: &str) -> Result<Vec<T>> {
     let mut vector = Vec::new();
     match fits_exactly(&mut vector, n) {
         true => Ok(vector),
@@ -86,7 +86,7 @@ pub(crate) fn vector<T>(n: usize, what: &str) -> Result<Vec<T>> {
 /// # Errors
 /// Fails if the system refuses the memory.
 #[track_caller]
-pub(crate) fn entries<K: Eq + Hash, V, S: BuildHasher>(
+pub fn entries<K: Eq + Hash, V, S: BuildHasher>(
     map: &mut HashMap<K, V, S>,
     more: usize,
     what: &str,
@@ -101,7 +101,7 @@ pub(crate) fn entries<K: Eq + Hash, V, S: BuildHasher>(
 /// # Errors
 /// Fails with the first error of the iterator, or if the system refuses the memory.
 #[track_caller]
-pub(crate) fn collected<T>(found: impl Iterator<Item = Result<T>>, what: &str) -> Result<Vec<T>> {
+pub fn collected<T>(found: impl Iterator<Item = Result<T>>, what: &str) -> Result<Vec<T>> {
     let mut all = Vec::new();
     for item in found {
         let item = item?;
@@ -113,7 +113,7 @@ pub(crate) fn collected<T>(found: impl Iterator<Item = Result<T>>, what: &str) -
 
 /// Makes the error for memory that the system refuses.
 #[track_caller]
-pub(crate) fn refused(what: &str, bytes: usize) -> Error {
+pub fn refused(what: &str, bytes: usize) -> Error {
     Error::of(ErrorKind::Memory, what, "a size that fits into memory", format!("{bytes} bytes"))
 }
 

@@ -17,7 +17,6 @@ mod train;
 use std::error::Error;
 use std::fs;
 use std::hint::black_box;
-use std::io::Read;
 use std::path::PathBuf;
 use std::time::Instant;
 
@@ -29,6 +28,7 @@ use sprs::prod::{
 use unpadded::kernels::sparse::{Columns, CsrMut, CsrView, SparseRoom, csr_csr, csr_dense};
 use unpadded::kernels::{View, ViewMut, philox};
 use unpadded::op::Assign;
+use unpadded_text::TextFile;
 
 type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
 
@@ -68,12 +68,10 @@ struct Matrix {
 impl Matrix {
     fn newsgroups() -> Result<Self> {
         let path = datasets().join("20news-bow/20ng.zip");
-        let Some(file) = there(&path, fs::File::open(&path))? else {
+        if there(&path, fs::File::open(&path))?.is_none() {
             return Ok(Self::drawn("drawn like 20news-bow", [11_268, 2_000, 129]));
-        };
-        let mut text = String::new();
-        zip::ZipArchive::new(file)?.by_name("20ng/train.feat")?.read_to_string(&mut text)?;
-        Self::parsed("20news-bow", &text)
+        }
+        Self::parsed("20news-bow", &TextFile::open(&path)?.member("20ng/train.feat")?.text()?)
     }
 
     fn a9a() -> Result<Self> {

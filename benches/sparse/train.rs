@@ -5,15 +5,13 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use ndarray::Array2;
-use unpadded::data::{
-    Batch, Batches, Batching, Data, Field, FirstIndex, LabelledRows, Loader, Samples, Target, TextFile,
-    Vocabulary,
-};
+use unpadded::data::{Batch, Batches, Batching, Data, Field, Loader, Samples, Vocabulary};
 use unpadded::layers::init;
 use unpadded::metrics::Accuracy;
 use unpadded::optimizer::Adagrad;
 use unpadded::train::{Progress, Trainer, Until};
 use unpadded::{Builder, DType, Variable};
+use unpadded_text::{FirstIndex, LabelledRows, Target, TextFile};
 
 use super::{Result, datasets, memory};
 

@@ -171,7 +171,7 @@ impl Checkpoint {
     ///
     /// # Errors
     /// Fails if the file is not a checkpoint, or is damaged before the end of the section `position`.
-    pub(crate) fn position_in(path: &Path) -> Result<Position> {
+    pub fn position_in(path: &Path) -> Result<Position> {
         let mut reader = wire::open(path)?;
         while let Some(section) = reader.next_section()?.map(str::to_owned) {
             if section == POSITION {

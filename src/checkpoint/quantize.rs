@@ -38,7 +38,7 @@ impl Checkpoint {
     }
 
     /// Returns an error if the checkpoint has weights of 8-bit integers; `what` names the checkpoint in the message.
-    pub(crate) fn check_whole(&self, what: &str) -> Result<()> {
+    pub fn check_whole(&self, what: &str) -> Result<()> {
         if !self.program.has_codes() {
             return Ok(());
         }

@@ -245,6 +245,12 @@ impl Sample {
         size_of::<Self>() + fields + self.fields.iter().map(Field::bytes).sum::<usize>()
     }
 
+    /// The memory that the sample takes in a shuffle buffer, in bytes. A second [`Sample`] is counted, because the capacity of
+    /// the list of samples may be twice the number of samples.
+    pub fn buffered_bytes(&self) -> usize {
+        self.bytes() + size_of::<Self>()
+    }
+
     /// Releases the unused capacity of the sample's vectors.
     pub(super) fn shrink(&mut self) {
         self.fields.shrink_to_fit();

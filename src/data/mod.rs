@@ -22,7 +22,8 @@
 //! # From text to a batch
 //!
 //! ```
-//! use unpadded::data::{Batching, Data, Field, Limits, Loader, Samples, TextFile, Tokenizer, Vocabulary};
+//! use unpadded::data::{Batching, Data, Field, Limits, Loader, Samples, Tokenizer, Vocabulary};
+//! use unpadded_text::TextFile;
 //!
 //! let file = TextFile::embedded("reviews.tsv", "A fine film.\tpraise\nDull.\tblame\nFine, but dull!\tblame\n");
 //! let reviews = file.labelled()?.read_all()?;
@@ -55,82 +56,35 @@
 //! # Ok::<(), unpadded::Error>(())
 //! ```
 
-mod archive;
 mod batch;
-mod conll;
 mod continuous;
-mod data_set;
-mod encoding;
-mod files;
+mod file_line;
 mod fingerprint;
-mod folder;
-mod folds;
-mod gzip;
-mod head;
-mod hold_out;
 #[cfg(feature = "tokenizers")]
 mod hugging_face;
-mod kind;
-mod labelled_rows;
-mod labelled_texts;
-mod libsvm;
-mod lines;
 mod loader;
-pub(crate) mod memory;
-mod open;
-mod order;
-mod pairs;
-mod parallel;
-mod plan;
+pub(crate) mod order;
 mod prefetch;
-mod record_source;
-mod records;
 mod samples;
 mod source;
 mod spilled;
 mod tag_scheme;
-mod tag_spelling;
-mod tagged_texts;
-mod text_file;
 mod tokenizer;
 mod vocabulary;
-mod watched;
-mod word_vectors;
 
 pub use batch::{Batch, Field, Sample};
 pub use continuous::Continuous;
-pub(crate) use data_set::Passes;
-pub use data_set::{Change, DataSet, Record, RecordPass};
-pub use encoding::{Encoding, NamedEncoding};
-pub use files::{Files, LabelledFiles, PairFiles, Survey, TaggedFiles};
+pub use file_line::FileLine;
 pub use fingerprint::Fingerprint;
-pub use folder::Folder;
-pub use folds::Fold;
-pub use labelled_rows::{LabelledRows, Target};
-pub use labelled_texts::LabelledTexts;
-pub use libsvm::{FirstIndex, LabelledRow};
 pub use loader::{Batching, Loader};
-pub use open::{
-    AnswerCell, DataPaths, FileFormat, PlainFiles, PlainText, Question, QuestionKind, Questions, ReadOptions,
-};
-pub(crate) use open::{PlainSource, are_pronunciations};
-pub use pairs::Pairs;
-pub use plan::Plan;
 pub(crate) use prefetch::until_stopped;
-pub(crate) use record_source::RecordSource;
-pub use records::{ColumnSpec, FileLine, LabelledText, MalformedLines, Pair, Records, SkippedRecords};
-pub use samples::Samples;
+pub use samples::{Samples, SamplesBuilder};
 pub use source::{SampleIterator, SampleStream, Source};
 pub use tag_scheme::{Chunk, TagScheme};
-pub use tag_spelling::{TagSpelling, Tagging};
-pub(crate) use tagged_texts::scheme as scheme_of;
-pub use tagged_texts::{TaggedText, TaggedTexts};
-pub use text_file::TextFile;
 pub use tokenizer::Tokenizer;
+pub(crate) use vocabulary::WordHashing;
 pub(crate) use vocabulary::stored::StoredVocabulary;
-pub use vocabulary::{Limits, Vocabulary};
-pub(crate) use vocabulary::{TokenCounts, WordHashing};
-pub use word_vectors::WordVectors;
+pub use vocabulary::{Limits, TokenCounts, Vocabulary};
 
 use std::panic::Location;
 

@@ -63,12 +63,6 @@ impl Buffer {
         Self { samples, draws, room, held: Vec::new(), bytes: 0, drawn: 0 }
     }
 
-    /// The memory that a sample takes in the buffer, in bytes. A second [`Sample`] is counted, because the capacity of
-    /// the list of samples may be twice the number of samples.
-    pub(super) fn bytes_of(sample: &Sample) -> usize {
-        sample.bytes() + size_of::<Sample>()
-    }
-
     fn is_full(&self) -> bool {
         !self.held.is_empty() && (self.held.len() >= self.room.samples || self.bytes >= self.room.bytes)
     }
@@ -84,7 +78,7 @@ impl Iterator for Buffer {
                     if self.room.bytes < usize::MAX {
                         sample.shrink();
                     }
-                    self.bytes += Self::bytes_of(&sample);
+                    self.bytes += sample.buffered_bytes();
                     self.held.push(sample);
                 }
                 Some(Err(error)) => return Some(Err(error)),
@@ -97,7 +91,7 @@ impl Iterator for Buffer {
         let place = self.draws.below(self.drawn, self.held.len());
         self.drawn += 1;
         let sample = self.held.swap_remove(place);
-        self.bytes = self.bytes.saturating_sub(Self::bytes_of(&sample));
+        self.bytes = self.bytes.saturating_sub(sample.buffered_bytes());
         Some(Ok(sample))
     }
 }

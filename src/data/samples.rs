@@ -23,13 +23,13 @@ use crate::tensor::Csr;
 /// ```
 #[derive(Debug, Clone)]
 pub struct Samples {
-    flat: Arc<FlatSamples>,
+    flat: Arc<SamplesBuilder>,
     pub(super) fingerprint: u64,
 }
 
-/// The bytes of all samples, and the position of each sample in these bytes.
+/// Makes [`Samples`] from samples that are added one by one. The samples are stored as flat bytes.
 #[derive(Debug, Default)]
-pub(super) struct FlatSamples {
+pub struct SamplesBuilder {
     bytes: Vec<u8>,
     /// For each sample, the position in `bytes` behind the sample.
     ends: Vec<usize>,
@@ -54,12 +54,12 @@ const NESTED: u8 = 4;
 const SPARSE: u8 = 5;
 const SPARSE_ROWS: u8 = 6;
 
-impl FlatSamples {
+impl SamplesBuilder {
     /// Appends a sample.
     ///
     /// # Errors
     /// Fails if the system refuses the memory.
-    pub(super) fn try_push(&mut self, sample: &Sample) -> Result<()> {
+    pub fn try_push(&mut self, sample: &Sample) -> Result<()> {
         // The flat bytes of a sample are never more than the memory of its fields.
         reserve::items(&mut self.bytes, sample.bytes(), "samples")?;
         reserve::items(&mut self.ends, 1, "samples")?;
@@ -80,7 +80,7 @@ impl FlatSamples {
     }
 
     /// The memory that the samples take, in bytes.
-    pub(super) fn size(&self) -> usize {
+    pub fn size(&self) -> usize {
         let sparse = self.sparse.len() * size_of::<Csr>() + self.sparse_bytes;
         // Lines count even if they are unknown: where a sample was read must not decide which samples make a batch.
         let each = size_of::<usize>() + size_of::<[u32; 2]>();
@@ -88,7 +88,7 @@ impl FlatSamples {
     }
 
     /// Ends the samples, and releases the unused capacity of the vectors.
-    pub(super) fn end(mut self) -> Samples {
+    pub fn end(mut self) -> Samples {
         self.bytes.shrink_to_fit();
         self.ends.shrink_to_fit();
         self.lines.shrink_to_fit();
@@ -314,8 +314,8 @@ impl Samples {
     }
 
     /// Stores the samples of an iterator that may return errors.
-    pub(super) fn try_of(samples: impl Iterator<Item = Result<Sample>>) -> Result<Self> {
-        let mut flat = FlatSamples::default();
+    pub fn try_of(samples: impl Iterator<Item = Result<Sample>>) -> Result<Self> {
+        let mut flat = SamplesBuilder::default();
         for sample in samples {
             flat.try_push(&sample?)?;
         }
@@ -325,7 +325,7 @@ impl Samples {
 
 impl FromIterator<Sample> for Samples {
     fn from_iter<I: IntoIterator<Item = Sample>>(samples: I) -> Self {
-        let mut flat = FlatSamples::default();
+        let mut flat = SamplesBuilder::default();
         samples.into_iter().for_each(|sample| flat.push(&sample));
         flat.end()
     }
@@ -387,7 +387,7 @@ mod tests {
         ) {
             let sample = |(number, fields, place)| Sample::new(number, fields).placed(place);
             let samples: Vec<Sample> = samples.into_iter().map(sample).collect();
-            let mut flat = FlatSamples::default();
+            let mut flat = SamplesBuilder::default();
             for sample in &samples {
                 let before = flat.bytes.len();
                 flat.try_push(sample).unwrap();

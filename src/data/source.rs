@@ -86,7 +86,8 @@ impl SampleStream {
     }
 
     /// Limits the memory of a shuffle buffer to `bytes`.
-    pub(super) fn buffer_within(mut self, bytes: usize) -> Self {
+    #[must_use]
+    pub fn buffer_within(mut self, bytes: usize) -> Self {
         self.buffer_bytes = Some(bytes);
         self
     }

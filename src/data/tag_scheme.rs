@@ -92,7 +92,7 @@ impl TagScheme {
     }
 
     /// Returns the letters with which tags of the scheme begin, except `O`.
-    pub(super) fn letters(self) -> &'static [u8] {
+    pub fn letters(self) -> &'static [u8] {
         match self {
             Self::Iob1 | Self::Iob2 => b"BI",
             Self::Ioe1 | Self::Ioe2 => b"IE",
@@ -132,7 +132,7 @@ impl TagScheme {
     /// Returns the position of the first tag that breaks the scheme: a tag with a wrong letter, or a tag that may not
     /// follow the previous tag. Returns the number of tags if the last tag may not end a sentence, and `None` if the
     /// whole sentence keeps the scheme. The tags must be in the standard spelling.
-    pub(super) fn breach(self, sentence: &[String]) -> Option<usize> {
+    pub fn breach(self, sentence: &[String]) -> Option<usize> {
         let mut before = OUTSIDE;
         for (at, tag) in sentence.iter().enumerate() {
             match self.tag(tag) {
@@ -144,7 +144,7 @@ impl TagScheme {
     }
 
     /// Returns the tags of a sentence of `words` words with the given chunks, in the standard spelling.
-    pub(super) fn written(self, chunks: &[Chunk<'_>], words: usize) -> Vec<String> {
+    pub fn written(self, chunks: &[Chunk<'_>], words: usize) -> Vec<String> {
         let mut tags = vec!["O".to_owned(); words];
         for (k, chunk) in chunks.iter().enumerate() {
             let touches = |other: Option<&Chunk<'_>>, at: usize| {
@@ -175,7 +175,7 @@ impl TagScheme {
     }
 
     /// Returns the tag that a chunk of a single word gets, in the standard spelling.
-    pub(crate) fn of_one_word(self, kind: &str) -> String {
+    pub fn of_one_word(self, kind: &str) -> String {
         self.written(&[Chunk { words: 0..1, kind }], 1).pop().unwrap_or_default()
     }
 

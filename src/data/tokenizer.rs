@@ -1,6 +1,7 @@
 //! Tokenizers, which cut texts into tokens.
 
 use std::borrow::Cow;
+use std::fs;
 use std::path::Path;
 #[cfg(feature = "tokenizers")]
 use std::sync::Arc;
@@ -10,7 +11,7 @@ use unicode_segmentation::UnicodeSegmentation;
 #[cfg(feature = "tokenizers")]
 use super::hugging_face::HuggingFace;
 use super::vocabulary::TokenCounts;
-use super::{Limits, TextFile, Vocabulary};
+use super::{Limits, Vocabulary};
 #[cfg(not(feature = "tokenizers"))]
 use crate::error::ErrorKind;
 use crate::error::{AtCaller, Error, Result};
@@ -115,9 +116,20 @@ impl Tokenizer {
     #[track_caller]
     pub fn hugging_face(path: impl AsRef<Path>) -> Result<Self> {
         let name = path.as_ref().display().to_string();
-        let json = TextFile::open(path).and_then(|file| file.text());
-        let json = json.map_err(|e| e.noted(format!("the file is the tokenizer `{name}`"))).at_caller()?;
-        Self::of_json(&name, &json).at_caller()
+        match fs::read_to_string(path) {
+            Ok(json) => Self::from_json(&name, &json),
+            Err(e) => Err(Error::io(format!("tokenizer `{name}`"), "read", &e)),
+        }
+    }
+
+    /// Makes a tokenizer from the contents of a `tokenizer.json`, as [`Self::hugging_face`] does; messages show `name` as the
+    /// name of the file.
+    ///
+    /// # Errors
+    /// Fails if `json` has another format, or if the feature `tokenizers` is off.
+    #[track_caller]
+    pub fn from_json(name: &str, json: &str) -> Result<Self> {
+        Self::of_json(name, json).at_caller()
     }
 
     #[cfg(feature = "tokenizers")]

@@ -110,10 +110,11 @@ impl Eq for Vocabulary {}
 
 /// Counts of tokens in texts.
 #[derive(Default)]
-pub(crate) struct TokenCounts(HashMap<String, u64>);
+pub struct TokenCounts(HashMap<String, u64>);
 
 impl TokenCounts {
-    pub(crate) fn add(&mut self, token: &str) {
+    /// Counts a token.
+    pub fn add(&mut self, token: &str) {
         // `HashMap::entry` would allocate a new string even for a token that is already counted.
         match self.0.get_mut(token) {
             Some(count) => *count += 1,
@@ -121,12 +122,16 @@ impl TokenCounts {
         }
     }
 
-    pub(crate) fn add_times(&mut self, token: &str, count: u64) {
+    /// Counts a token `count` times.
+    pub fn add_times(&mut self, token: &str, count: u64) {
         *self.0.entry(token.to_owned()).or_default() += count;
     }
 
     /// Makes a vocabulary of labels from the counted tokens, as [`Vocabulary::labels`] does.
-    pub(crate) fn labels(self) -> Result<Vocabulary> {
+    ///
+    /// # Errors
+    /// Fails as [`Vocabulary::labels`] does.
+    pub fn labels(self) -> Result<Vocabulary> {
         let counted = self.within(&Limits { specials: Vec::new(), ..Limits::default() })?;
         let mut entries: Vec<_> = counted.tokens.into_iter().zip(counted.counts).collect();
         entries.sort();
@@ -136,7 +141,7 @@ impl TokenCounts {
 
     /// Returns the share of the counted occurrences whose token is in the vocabulary `known`, from 0 to 1; `None` if
     /// nothing was counted.
-    pub(crate) fn coverage(&self, known: &Vocabulary) -> Option<f64> {
+    pub fn coverage(&self, known: &Vocabulary) -> Option<f64> {
         let all: u64 = self.0.values().sum();
         let found: u64 =
             self.0.iter().filter(|(token, _)| known.id(token).is_some()).map(|(_, count)| count).sum();
@@ -144,7 +149,10 @@ impl TokenCounts {
     }
 
     /// Makes a vocabulary of the counted tokens that the limits keep.
-    pub(crate) fn within(self, limits: &Limits) -> Result<Vocabulary> {
+    ///
+    /// # Errors
+    /// Fails as [`Vocabulary::of`] does.
+    pub fn within(self, limits: &Limits) -> Result<Vocabulary> {
         let Self(counts) = self;
         if let Some(base) = &limits.base {
             return base.grown(counts, limits);
@@ -219,6 +227,12 @@ impl Vocabulary {
         counted.labels().at_caller()
     }
 
+    /// Returns a vocabulary of these tokens with their counts, in this order and without special tokens. The error is a token
+    /// that occurs twice.
+    pub fn counted<T: Into<Arc<str>>>(entries: impl IntoIterator<Item = (T, u64)>) -> Result<Self, Arc<str>> {
+        Self::new(entries, 0..0, None)
+    }
+
     /// Returns a vocabulary of these tokens with their counts; `specials` are the ids of the special tokens. The error
     /// is a token that occurs twice among the special tokens, or twice among the other tokens.
     pub(super) fn new<T: Into<Arc<str>>>(
@@ -269,7 +283,8 @@ impl Vocabulary {
         Err(Error::new("special token of a vocabulary", expected, format!("`{name}`")))
     }
 
-    pub(super) fn find_special(&self, name: &str) -> Option<i64> {
+    /// Returns the id of a special token, or of a token with this name; `None` if there is none.
+    pub fn find_special(&self, name: &str) -> Option<i64> {
         let place = self.special_tokens().position(|own| own == name);
         place.map(|place| (self.specials.start + place) as i64).or_else(|| self.id(name))
     }
@@ -310,7 +325,10 @@ impl Vocabulary {
     }
 
     /// Returns the ids of the characters of a word, each looked up by [`Self::lookup`].
-    pub(crate) fn spelt(&self, word: &str) -> Result<Vec<i64>> {
+    ///
+    /// # Errors
+    /// Fails as [`Self::lookup`] does.
+    pub fn spelt(&self, word: &str) -> Result<Vec<i64>> {
         self.ids(word.char_indices().map(|(at, c)| word.get(at..at + c.len_utf8()).unwrap_or_default()))
     }
 

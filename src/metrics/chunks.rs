@@ -136,7 +136,7 @@ impl Metric for ChunkF1 {
 
 /// The rule by which a sequence of tags is divided into chunks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum ChunkRule {
+pub enum ChunkRule {
     /// The rule of the script conlleval: a chunk also begins at an inside tag (`I`) that follows `O` or a tag of another kind.
     Lenient,
     /// The strict rule: a chunk must begin and end with the tags that the scheme requires.
@@ -148,7 +148,7 @@ pub(crate) enum ChunkRule {
 ///
 /// # Errors
 /// If a tag does not have the form that the scheme requires.
-pub(crate) fn counted<'a>(
+pub fn counted<'a>(
     scheme: TagScheme,
     spans: ChunkRule,
     found: &[&'a str],

@@ -77,25 +77,28 @@ pub enum Average {
 
 /// The counts of a class: the rows with this class as label and guess (hits), as label, and as guess.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
-pub(crate) struct Counts {
-    pub(crate) hits: f64,
-    pub(crate) labels: f64,
-    pub(crate) guesses: f64,
+pub struct Counts {
+    /// How often the class was predicted and right.
+    pub hits: f64,
+    /// How often the class is the right class.
+    pub labels: f64,
+    /// How often the class was predicted.
+    pub guesses: f64,
 }
 
 impl Counts {
     /// Returns the precision: hits / guesses, 0 without guesses.
-    pub(crate) fn precision(self) -> f64 {
+    pub fn precision(self) -> f64 {
         ratio(self.hits, self.guesses)
     }
 
     /// Returns the recall: hits / labels, 0 without labels.
-    pub(crate) fn recall(self) -> f64 {
+    pub fn recall(self) -> f64 {
         ratio(self.hits, self.labels)
     }
 
     /// Returns F1: 2 · hits / (labels + guesses), 0 without labels and guesses.
-    pub(crate) fn f1(self) -> f64 {
+    pub fn f1(self) -> f64 {
         ratio(2.0 * self.hits, self.labels + self.guesses)
     }
 
@@ -413,6 +416,7 @@ fn largest<T: PartialOrd + Copy>(logits: &[T]) -> Option<i64> {
     best.map(|(place, _)| place)
 }
 
-pub(crate) fn ratio(part: f64, whole: f64) -> f64 {
+/// Returns `part / whole`, or 0 if `whole` is 0.
+pub fn ratio(part: f64, whole: f64) -> f64 {
     if whole > 0.0 { part / whole } else { 0.0 }
 }

@@ -18,12 +18,9 @@ pub(super) const THRESHOLD: &str = "threshold";
 /// half as many steps, since every label has its own counts.
 const STEPS: usize = 400;
 const LARGEST: f64 = 10.0;
-/// The texts of a [`LabelThreshold`], for error messages.
-pub(crate) const EXPECTED: &str = "`per-label`, `one`, or a number above 0 and below 1 (rounded to f32)";
 
 /// How the threshold of a label's probability is chosen: a label is predicted if its probability reaches the threshold.
 #[derive(Debug, Clone, Copy, PartialEq)]
-#[non_exhaustive]
 pub enum LabelThreshold {
     /// One threshold for all labels: the threshold with the highest micro F1.
     One,
@@ -31,6 +28,11 @@ pub enum LabelThreshold {
     PerLabel,
     /// This threshold for all labels, above 0 and below 1.
     Number(f64),
+}
+
+impl LabelThreshold {
+    /// The texts of a threshold, for error messages.
+    pub const EXPECTED: &str = "`per-label`, `one`, or a number above 0 and below 1 (rounded to f32)";
 }
 
 /// Formats the threshold as `one`, `per-label` or the number.
@@ -54,7 +56,7 @@ impl FromStr for LabelThreshold {
             ("one", _) => Ok(Self::One),
             ("per-label", _) => Ok(Self::PerLabel),
             (_, Ok(number)) if number as f32 > 0.0 && (number as f32) < 1.0 => Ok(Self::Number(number)),
-            _ => Err(Error::new("threshold of labels", EXPECTED, format!("`{text}`"))),
+            _ => Err(Error::new("threshold of labels", Self::EXPECTED, format!("`{text}`"))),
         }
     }
 }

@@ -134,15 +134,12 @@ pub use crate::kernels::edit_distance;
 pub use bleu::{Bleu, tokens_13a};
 pub use calibration::{CalibrationBin, CalibrationError};
 pub use chrf::ChrF;
-pub use chunks::ChunkF1;
-pub(crate) use chunks::{ChunkRule, counted};
-pub use classes::{Accuracy, Average, F1, Precision, Recall};
-pub(crate) use classes::{Counts, ratio};
+pub use chunks::{ChunkF1, ChunkRule, counted};
+pub use classes::{Accuracy, Average, Counts, F1, Precision, Recall, ratio};
 pub use confusion::ConfusionMatrix;
 pub(crate) use described::{OWN, describe, metric_of, variables_of};
 pub use deviation::MeanError;
 pub use edits::{ErrorRate, ExactMatch};
-pub(crate) use label_sets::EXPECTED as LABEL_THRESHOLDS;
 pub use label_sets::{LabelSetF1, LabelThreshold};
 pub use ranked::{RocAuc, TopK};
 pub use scores::Scores;
@@ -241,7 +238,7 @@ pub(crate) fn check_count(metric: &mut dyn Metric, before: usize) -> Result<()> 
 
 /// Sets the sums of a metric to `sums`, from a checkpoint. If the metric has more sums than `sums`, the additional sums are
 /// 0; if it has fewer sums, the rest of `sums` is ignored.
-pub(crate) fn restore(metric: &mut dyn Metric, sums: &[f64]) {
+pub fn restore(metric: &mut dyn Metric, sums: &[f64]) {
     let before = sums.iter().copied().chain(std::iter::repeat(0.0));
     metric.sums().iter_mut().zip(before).for_each(|(sum, before)| *sum = before);
 }

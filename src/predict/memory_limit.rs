@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use crate::data::memory::{excess_shown, limit_shown};
 use crate::error::{Error, ErrorKind, Result};
 use crate::executor::MemoryUse;
+use crate::memory::{excess_shown, limit_shown};
 
 /// The maximum memory of a batch in bytes; `usize::MAX` means no limit.
 #[derive(Clone)]

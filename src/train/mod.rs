@@ -25,7 +25,7 @@ mod until;
 pub(crate) use crate::checkpoint::EpochScores;
 pub use averaging::Averaging;
 pub use plateau::Plateau;
-pub(crate) use processes::MOST_PARTS;
+pub use processes::MOST_PARTS;
 pub use progress::Progress;
 pub use report::{Process, Report, StopReason};
 pub use start::{LoadedParameters, ParameterMismatch};

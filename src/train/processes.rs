@@ -18,7 +18,7 @@ use crate::program::Role;
 use crate::tensor::{DType, Storage, Variable};
 
 /// The maximum number of parts of a batch: a larger number is a mistake, since no training has this many processes.
-pub(crate) const MOST_PARTS: u64 = 1 << 16;
+pub const MOST_PARTS: u64 = 1 << 16;
 
 impl Trainer {
     /// Distributed training: trains together with the other processes of `world`. Every process must call the same methods,

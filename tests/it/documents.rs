@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use unpadded::{Builder, DType, ops};
+use unpadded::ops;
 
 /// Every method that appends an operator, and every one of `impl Builder` in `program` and `layers`, is in the table at the
 /// head of `Builder`; that those in the table exist is seen by the links of the documents.
@@ -62,46 +62,6 @@ fn every_operator_has_a_worked_example() {
     let without: Vec<&str> = catalogue.kinds().filter(without).collect();
     // The docs of `ops::Schedule` contain its formulas and its example.
     assert_eq!(without, ["learning_rate"]);
-}
-
-/// The lines of the first block of a language behind a heading.
-fn block<'a>(text: &'a str, heading: &str, language: &str) -> Vec<&'a str> {
-    let section = text.split(&format!("\n{heading}\n")).nth(1).unwrap();
-    let block = section.split(&format!("\n```{language}\n")).nth(1).unwrap();
-    block.split("\n```").next().unwrap().lines().collect()
-}
-
-#[test]
-fn the_guide_prints_what_its_mistakes_print() {
-    let page = include_str!("../../src/guide/first_model.md");
-    let (code, printed) = (block(page, "## Mistakes", "rust"), block(page, "## Mistakes", "text"));
-
-    let net = Builder::new();
-    let x = net.feed("x", DType::F32, &[8], 1);
-    let label = net.feed("label", DType::I64, &[], 0);
-    let h = x + x.lstm(16);
-    let gate = x.slice(4..12).sigmoid();
-    let _ = (gate * h).linear(2);
-    let _ = x.linear(2).cross_entropy(label).mean();
-    let error = net.finish().unwrap_err();
-
-    // Without the lines, which are this file's here.
-    let without_line = |line: &str| line.split(" (at ").next().unwrap().to_owned();
-    let said: Vec<String> = printed.iter().map(|line| without_line(line)).collect();
-    assert_eq!(said, format!("{error:#}").lines().collect::<Vec<_>>());
-    // The printed lines and columns agree with the code.
-    let places = printed.iter().filter_map(|line| line.split_once(" (at src/main.rs:"));
-    let calls: Vec<&str> = places
-        .map(|(_, place)| {
-            let (line, column) = place.trim_end_matches(')').split_once(':').unwrap();
-            &code[line.parse::<usize>().unwrap() - 1][column.parse::<usize>().unwrap() - 1..]
-        })
-        .collect();
-    let expected = ["x + x.lstm(16)", "slice(4..12)", "cross_entropy(label)"];
-    assert_eq!(calls.len(), expected.len());
-    for (call, expected) in calls.iter().zip(expected) {
-        assert!(call.starts_with(expected), "{call}");
-    }
 }
 
 /// Files and folders in backticks (with a slash or a file's extension), or linked, exist.

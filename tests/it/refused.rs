@@ -1,5 +1,8 @@
 //! Access to the error that a wrong call returned, or recorded.
 
+// Several test binaries have this module, and each uses its own part of it.
+#![allow(dead_code)]
+
 use unpadded::program::Vars;
 use unpadded::{Builder, Error, Result, Var};
 

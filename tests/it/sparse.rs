@@ -1,7 +1,7 @@
 //! Sparse variables in programs: feeds, steps, fallback to dense, and storages.
 
 use ndarray::{Array1, array};
-use unpadded::data::{Field, FirstIndex, LabelledRows, Loader, Samples, Target, TextFile};
+use unpadded::data::{Field, Loader, Samples};
 use unpadded::executor::{Executor, Run, Scope};
 use unpadded::layers::init;
 use unpadded::op::Extent;
@@ -11,6 +11,7 @@ use unpadded::program::{Recurrence, VarId, backward};
 use unpadded::tensor::{Coo, Csr, Storage, StorageKind};
 use unpadded::train::{Progress, Trainer, Until};
 use unpadded::{Builder, DType, Fallback, Lod, Mode, Program, Variable, ops};
+use unpadded_text::{FirstIndex, LabelledRows, Target, TextFile};
 
 use crate::models::Random;
 use crate::trainer::Written;

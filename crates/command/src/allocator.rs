@@ -15,7 +15,7 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::panic::PanicHookInfo;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use unpadded::is_fallible;
+use unpadded::reserve::is_fallible;
 
 #[global_allocator]
 static ALLOCATOR: Allocator = Allocator;

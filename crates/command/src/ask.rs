@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use clap::Args;
 use serde_json::Value;
+use unpadded::predict::Sampling;
+use unpadded_recipes::{Answer, ByteSize, Model, Task};
 
 use super::model_choice::ModelChoice;
 use super::on_file::OnFile;
@@ -11,8 +13,6 @@ use super::outcome::{Ending, Outcome, UsageError, bad};
 use super::record::record;
 use super::request::whole;
 use super::{json, terminal, together};
-use unpadded::predict::Sampling;
-use unpadded::recipes::{Answer, ByteSize, Model, Task};
 
 /// Output of answers to lines of standard input.
 #[derive(Args)]

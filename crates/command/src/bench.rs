@@ -5,15 +5,15 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use serde_json::Value;
+use unpadded::executor::Rates;
+use unpadded::train::{Progress, Report, StopReason, Trainer, Until};
+use unpadded_recipes::{Model, Preparation, Task, prepare};
 
 use super::outcome::{Ending, Outcome, UsageError};
 use super::request::TrainingRequest;
 use super::scores::Table;
 use super::terminal::{self, Console};
 use super::{json, memory};
-use unpadded::executor::Rates;
-use unpadded::recipes::{Model, Preparation, Task, prepare};
-use unpadded::train::{Progress, Report, StopReason, Trainer, Until};
 
 /// The number of repetitions of each measurement; the command prints the median.
 const ROUNDS: usize = 5;

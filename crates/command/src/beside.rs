@@ -5,15 +5,15 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use serde_json::Value;
+use unpadded::checkpoint::Checkpoint;
+use unpadded::metrics::Unit;
+use unpadded::ops;
+use unpadded_recipes::Config;
 
 use super::outcome::{Ending, Outcome, bad, fresh};
 use super::output::print_or_write;
 use super::report::{Epoch, Run, SeveralRuns, TestScores, several};
 use super::{run, terminal};
-use unpadded::checkpoint::Checkpoint;
-use unpadded::metrics::Unit;
-use unpadded::ops;
-use unpadded::recipes::Config;
 
 #[derive(Args)]
 #[command(after_help = "\

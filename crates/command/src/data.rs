@@ -3,6 +3,11 @@
 use std::ops::Range;
 
 use clap::{Args, Subcommand};
+use serde_json::Value;
+use unpadded::executor::MemoryUse;
+use unpadded_recipes::{
+    BatchRule, ByteSize, Config, HeldOutTexts, Preparation, Preview, Task, prepare, preview,
+};
 
 use super::memory::{limited, megabytes, of_step};
 use super::outcome::{Ending, Outcome, UsageError, bad};
@@ -10,11 +15,6 @@ use super::request::whole;
 use super::scores::Table;
 use super::terminal::{self, Console};
 use super::{init, json};
-use serde_json::Value;
-use unpadded::executor::MemoryUse;
-use unpadded::recipes::{
-    BatchRule, ByteSize, Config, HeldOutTexts, Preparation, Preview, Task, prepare, preview,
-};
 
 #[derive(Args)]
 #[command(after_help = "\

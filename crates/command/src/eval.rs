@@ -4,17 +4,15 @@ use std::path::PathBuf;
 
 use clap::Args;
 use serde_json::Value;
+use unpadded_recipes::{
+    Config, Disagreement, Evaluation, Model, ModelComparison, ModelDifference, compare, scores,
+};
 
-use super::beside;
-use super::json;
 use super::model_choice::ModelChoice;
 use super::outcome::{Ending, Outcome, UsageError};
 use super::scores::{self as show, Table};
 use super::terminal::{self, Console};
-use super::together;
-use unpadded::recipes::{
-    Config, Disagreement, Evaluation, Model, ModelComparison, ModelDifference, compare, scores,
-};
+use super::{beside, json, together};
 
 /// The name of the statistical test for whether the difference between two models is significant.
 const METHOD: &str = "paired bootstrap, 1,000 samples, two-sided";

@@ -3,9 +3,9 @@
 use std::path::Path;
 
 use toml::de::DeTable;
+use unpadded_recipes::{Config, Model, Task, Value};
 
 use super::outcome::{Outcome, UsageError, bad, plain, word};
-use unpadded::recipes::{Config, Model, Task, Value};
 
 /// Loads the config of a run folder, to resume its training. An empty or truncated config is an error, since the training
 /// would otherwise continue with default settings.

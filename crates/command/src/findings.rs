@@ -1,19 +1,19 @@
 //! The contents of a report, computed from a trained model and its held-out texts.
 
-use super::memory;
-use super::outcome::Outcome;
-use super::ranks;
-use super::report::{Bin, Confusion, Epoch, Example, Lengths, Mistake, OperatorTime, Page, TestScores};
-use super::scores::{factor, sign};
 use serde_json::Value;
 use unpadded::checkpoint::Checkpoint;
 use unpadded::executor::Profile;
 use unpadded::metrics::Unit;
 use unpadded::op::Pass;
-use unpadded::recipes::{
+use unpadded::train::Report;
+use unpadded_recipes::{
     Aligner, Answer, ByLength, Case, Config, HeldOutTexts, Model, Task, TranslatedText, Truth, Weigher,
 };
-use unpadded::train::Report;
+
+use super::outcome::Outcome;
+use super::report::{Bin, Confusion, Epoch, Example, Lengths, Mistake, OperatorTime, Page, TestScores};
+use super::scores::{factor, sign};
+use super::{memory, ranks};
 
 /// The maximum number of errors, and of examples, in a report.
 const SHOWN: usize = 12;

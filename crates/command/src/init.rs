@@ -1,10 +1,10 @@
 //! `unpadded init`.
 
 use clap::Args;
+use unpadded_recipes::{Config, Space, Task};
 
 use super::outcome::{Ending, Outcome, UsageError};
 use super::terminal;
-use unpadded::recipes::{Config, Space, Task};
 
 /// The comment that the config file has above the table `[space]`.
 const SPACE: &str = "\

@@ -2,6 +2,12 @@
 
 use clap::Args;
 use serde_json::Value;
+use unpadded::DType;
+use unpadded::checkpoint::{Checkpoint, Purpose};
+use unpadded::executor::MemoryUse;
+use unpadded::op::{MatrixUnit, int8_unit};
+use unpadded::program::{Role, VarRole};
+use unpadded_recipes::Config;
 
 use super::json;
 use super::memory::megabytes;
@@ -9,12 +15,6 @@ use super::model_choice::ModelChoice;
 use super::outcome::{Ending, Outcome, UsageError, bad};
 use super::scores::Table;
 use super::terminal::{self, Console};
-use unpadded::DType;
-use unpadded::checkpoint::{Checkpoint, Purpose};
-use unpadded::executor::MemoryUse;
-use unpadded::op::{MatrixUnit, int8_unit};
-use unpadded::program::{Role, VarRole};
-use unpadded::recipes::Config;
 
 #[derive(Args)]
 #[command(after_help = "\

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use signal_hook::flag;
+use unpadded::train::interrupt_signals;
 
 use super::outcome::Outcome;
-use unpadded::train::interrupt_signals;
 
 /// The number of the received signal; 0 if no signal was received.
 pub(super) struct Interrupts(Arc<AtomicUsize>);

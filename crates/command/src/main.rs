@@ -37,9 +37,10 @@ mod weights;
 use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser, Subcommand};
+use unpadded::Printable;
+
 use outcome::{BadInput, Ending, Outcome};
 use terminal::say;
-use unpadded::Printable;
 
 /// Train, evaluate and use models of text, without padding and without a line of Rust.
 ///

@@ -1,8 +1,8 @@
 //! The memory of a training for people: the computed memory of its largest step, and the peak of the process.
 
 use unpadded::executor::MemoryUse;
-use unpadded::recipes::ByteSize;
 use unpadded::train::{Report, Trainer};
+use unpadded_recipes::ByteSize;
 
 /// Formats bytes as megabytes of 1,000,000 bytes, or gigabytes.
 pub(super) fn megabytes(bytes: usize) -> String {

@@ -3,11 +3,11 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use unpadded::checkpoint::Checkpoint;
+use unpadded_recipes::Model;
 
 use super::outcome::{Outcome, UsageError};
 use super::run;
-use unpadded::checkpoint::Checkpoint;
-use unpadded::recipes::Model;
 
 /// Model that a command loads.
 #[derive(Args)]

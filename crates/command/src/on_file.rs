@@ -5,14 +5,14 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
+use unpadded::Error;
+use unpadded_recipes::{Answer, Config, Model, Task};
+use unpadded_text::{Question, Questions};
 
 use super::interrupts::Interrupts;
 use super::outcome::{Ending, Outcome, UsageError, bad, plain};
 use super::output::{Output, check_ending};
 use super::terminal;
-use unpadded::Error;
-use unpadded::data::{Question, Questions};
-use unpadded::recipes::{Answer, Config, Model, Task};
 
 /// The maximum number of failing records that are reported one by one.
 const SHOWN: u64 = 20;

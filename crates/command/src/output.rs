@@ -5,11 +5,11 @@ use std::io::{self, BufWriter, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
+use unpadded::Printable;
+use unpadded_text::ReadOptions;
 
 use super::outcome::{Outcome, bad};
 use super::terminal;
-use unpadded::Printable;
-use unpadded::data::ReadOptions;
 
 /// File extensions of compressed files.
 const PACKED: [&str; 6] = ["gz", "zip", "zst", "bz2", "xz", "lz4"];

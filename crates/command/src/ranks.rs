@@ -4,10 +4,11 @@
 use std::path::Path;
 use std::time::Duration;
 
-use super::outcome::{Outcome, UsageError, bad};
 use unpadded::parallel::World;
-use unpadded::recipes::{Config, memory_limit};
 use unpadded::train::{Process, Report, Trainer};
+use unpadded_recipes::{Config, memory_limit};
+
+use super::outcome::{Outcome, UsageError, bad};
 
 /// The environment variables that launchers set: the number of processes, and the rank of this process.
 const LAUNCHERS: [[&str; 2]; 3] = [
@@ -96,7 +97,7 @@ pub(super) fn agreed(world: &World, own: Option<Config>, resumed: bool) -> Outco
         let (first, own) = (first.get(&key), config.get(&key));
         if first != own {
             let shown =
-                |value: Option<unpadded::recipes::Value>| value.map_or("none".to_owned(), |v| v.to_string());
+                |value: Option<unpadded_recipes::Value>| value.map_or("none".to_owned(), |v| v.to_string());
             return bad(format!("{key}: expected {}, as on rank 0, got {}", shown(first), shown(own)));
         }
     }

@@ -1,8 +1,7 @@
 //! Detection of file records among the lines of standard input, to warn the user.
 
 use serde_json::Value;
-
-use unpadded::recipes::{Model, Task};
+use unpadded_recipes::{Model, Task};
 
 /// Returns a warning if a line of standard input looks like a record of a training file instead of a text; else `None`.
 pub(super) fn record(model: &Model, number: u64, line: &str) -> Option<String> {

@@ -4,6 +4,10 @@
 use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value};
+use unpadded::metrics::Unit;
+use unpadded::train::StopReason;
+use unpadded_recipes::{Config, Preparation};
+use unpadded_text::Fold;
 
 use super::outcome::{Ending, Outcome, UsageError, bad, word};
 use super::run::{self, Folder};
@@ -11,10 +15,6 @@ use super::scores::factor;
 use super::terminal::{self, Console};
 use super::training::{ScoredTraining, Training, check_new, computed_in, parts, prepared};
 use super::{file, json};
-use unpadded::data::Fold;
-use unpadded::metrics::Unit;
-use unpadded::recipes::{Config, Preparation};
-use unpadded::train::StopReason;
 
 /// The setting in which the repeated trainings differ: the seed or the fold.
 #[derive(Clone, Copy, PartialEq)]

@@ -3,11 +3,11 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use unpadded_recipes::{Config, DataConfig, Task};
+use unpadded_text::DataPaths;
 
 use super::outcome::{Outcome, UsageError, bad};
 use super::{file, init};
-use unpadded::data::DataPaths;
-use unpadded::recipes::{Config, DataConfig, Task};
 
 /// Request of a training: a config file, flags, or both.
 #[derive(Args)]

@@ -6,13 +6,13 @@ use std::io::{Seek, Write};
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
+use unpadded::checkpoint::EpochScores;
+use unpadded_recipes::Config;
 
 use super::events::Events;
 use super::json;
 use super::outcome::{Outcome, UsageError, bad};
 use super::output::{check_plain, create, replace};
-use unpadded::checkpoint::EpochScores;
-use unpadded::recipes::Config;
 
 /// The parent folder of the run folders that get a default name, without the flag `--run`.
 const RUNS: &str = "runs";

@@ -1,15 +1,15 @@
 //! The scores of an evaluation, as plain-text tables and as JSON.
 
 use serde_json::{Map, Value};
+use unpadded::metrics::Unit;
+use unpadded_recipes::{
+    ByLength, Confusion, ConfusionCount, Evaluation, Figure, LengthRange, ScoreRow, ScoreTable,
+    TranslatedText,
+};
 
 use super::json;
 use super::outcome::Outcome;
 use super::terminal::{self, Console};
-use unpadded::metrics::Unit;
-use unpadded::recipes::{
-    ByLength, Confusion, ConfusionCount, Evaluation, Figure, LengthRange, ScoreRow, ScoreTable,
-    TranslatedText,
-};
 
 /// The maximum number of classes in a table.
 const ROWS: usize = 30;

@@ -8,11 +8,11 @@ use std::io::{self, BufRead, BufReader, ErrorKind, IsTerminal, Read, Write};
 
 use clap::Args;
 use serde_json::Value;
+use unpadded::Printable;
+use unpadded_recipes::Answer;
+use unpadded_text::TextFile;
 
 use super::outcome::Outcome;
-use unpadded::Printable;
-use unpadded::data::TextFile;
-use unpadded::recipes::Answer;
 
 /// The number of bytes of text at which a batch of lines is complete.
 const BYTES_TOGETHER: usize = 1 << 18;

@@ -3,11 +3,11 @@
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
+use unpadded::checkpoint::Checkpoint;
+use unpadded_recipes::Model;
 
 use super::outcome::{Outcome, UsageError, bad, word};
 use super::{run, terminal};
-use unpadded::checkpoint::Checkpoint;
-use unpadded::recipes::Model;
 
 /// Loads the models of the given runs and joins them into one model. For a folder of `train --seeds` or `train --folds`, all
 /// runs in the folder are joined.

@@ -4,6 +4,10 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use serde_json::Value;
+use unpadded::parallel::World;
+use unpadded::train::{Progress, Report, StopReason, Until};
+use unpadded_recipes::{Answer, ByteSize, Case, Config, Preparation, Truth, prepare_within};
+use unpadded_text::Fold;
 
 use super::outcome::{Ending, Outcome, UsageError, bad, said, word};
 use super::repeated::{Kind, RepeatedTraining};
@@ -12,10 +16,6 @@ use super::run::{self, Folder};
 use super::terminal::{self, Console};
 use super::training::{ScoredTraining, Training, check_new, computed_in, parts};
 use super::{file, json, ranks, scores as show};
-use unpadded::data::Fold;
-use unpadded::parallel::World;
-use unpadded::recipes::{Answer, ByteSize, Case, Config, Preparation, Truth, prepare_within};
-use unpadded::train::{Progress, Report, StopReason, Until};
 
 #[derive(Args)]
 #[command(after_help = "\
@@ -261,7 +261,7 @@ impl Train {
         }
         ranks::shares(report).map_or(Ok(()), |shares| console.more(shares))?;
         let at = word(folder);
-        let ask = if model.task() == unpadded::recipes::Task::Lm { "generate" } else { "predict" };
+        let ask = if model.task() == unpadded_recipes::Task::Lm { "generate" } else { "predict" };
         console.more(format!(
             "report:  {}\nask it:  unpadded {ask} {at}",
             folder.join("report.html").display()

@@ -10,21 +10,21 @@ use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::time::Instant;
 
 use serde_json::Value;
-
-use super::findings::Findings;
-use super::outcome::{Outcome, UsageError, bad, word};
-use super::run::{self, Folder, Log};
-use super::{memory, ranks, report, scores as show};
 use unpadded::checkpoint::Checkpoint;
 use unpadded::data::Data;
 use unpadded::executor::Profile;
 use unpadded::metrics::{Better, Metric, Unit};
 use unpadded::parallel::World;
-use unpadded::recipes::{
-    Case, Config, Evaluation, HeldOutTexts, Model, Preparation, finished, prepare, prepare_resumed,
-};
 use unpadded::train::{Progress, Report, StopReason, Trainer, Until};
 use unpadded::{ErrorKind, Precision};
+use unpadded_recipes::{
+    Case, Config, Evaluation, HeldOutTexts, Model, Preparation, finished, prepare, prepare_resumed,
+};
+
+use super::findings::Findings;
+use super::outcome::{Outcome, UsageError, bad, word};
+use super::run::{self, Folder, Log};
+use super::{memory, ranks, report, scores as show};
 
 /// A training that writes to a run folder.
 pub(crate) struct Training<'a> {
@@ -242,7 +242,7 @@ impl Training<'_> {
                 let mut config = config.clone();
                 let path = path.to_string_lossy().into_owned();
                 config.data.test = Some(path.clone());
-                match unpadded::recipes::scores(&config, &model) {
+                match unpadded_recipes::scores(&config, &model) {
                     Ok(scored) => {
                         let object = show::object(&path, &scored);
                         write("test.json", format!("{object}\n"))?;

@@ -4,14 +4,14 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use unpadded::formats::safetensors::{self, Names};
+use unpadded::ops;
 
 use super::memory::megabytes;
 use super::model_choice::ModelChoice;
 use super::outcome::{Ending, Outcome, UsageError, bad, fresh, written};
 use super::scores::Table;
 use super::terminal::{self, Console};
-use unpadded::formats::safetensors::{self, Names};
-use unpadded::ops;
 
 #[derive(Args)]
 struct Renamed {

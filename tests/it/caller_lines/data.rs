@@ -1,33 +1,18 @@
-//! Files, vocabularies, loaders.
+//! Vocabularies, tokenizers, tag schemes, samples, loaders.
 
 use std::fs;
 
 use unpadded::data::{
-    Batch, Batching, ColumnSpec, Continuous, Data, DataPaths, Field, FirstIndex, Folder, LabelledFiles,
-    LabelledRow, LabelledRows, LabelledTexts, Limits, Loader, PairFiles, Pairs, PlainFiles, PlainText,
-    QuestionKind, Questions, ReadOptions, Sample, SampleStream, Samples, Source, TagScheme, TaggedFiles,
-    TaggedTexts, Target, TextFile, Tokenizer, Vocabulary, WordVectors,
+    Batch, Batching, Continuous, Data, Field, Limits, Loader, Sample, SampleStream, Samples, Source,
+    TagScheme, TokenCounts, Tokenizer, Vocabulary,
 };
-use unpadded::{Error, Result};
+use unpadded::{Error, Result, reserve};
 
 use super::Calls;
 use crate::trainer::path;
 
 fn samples() -> Samples {
     (0..4).map(|i| vec![Field::Ints(vec![i]), Field::Int(i)]).collect()
-}
-
-/// A disk without room.
-struct Full;
-
-impl std::io::Write for Full {
-    fn write(&mut self, _: &[u8]) -> std::io::Result<usize> {
-        Err(std::io::ErrorKind::StorageFull.into())
-    }
-
-    fn flush(&mut self) -> std::io::Result<()> {
-        Err(std::io::ErrorKind::StorageFull.into())
-    }
 }
 
 /// The first error of its batches.
@@ -40,159 +25,17 @@ pub(super) fn calls(calls: &mut Calls) {
     let folder = path("caller_lines");
     fs::create_dir(&folder).unwrap();
     let nowhere = folder.join("nowhere");
-    let broken = TextFile::embedded("broken.zip", b"PK\x03\x04 and no more");
-    let gzip = TextFile::embedded("broken.gz", b"\x1f\x8b and no more");
-    let line = TextFile::embedded("lines.txt", "one line without a tab\n");
-    calls.at("TextFile::open", || TextFile::open(&nowhere));
-    calls.at("TextFile::open", || TextFile::open(&folder));
-    calls.at("TextFile::member", || line.clone().member("a"));
-    calls.at("TextFile::member", || broken.clone().member("a"));
-    calls.at("TextFile::labelled", || broken.labelled().map(drop));
-    calls.at("TextFile::pairs", || broken.pairs().map(drop));
-    calls.at("TextFile::columns", || broken.columns(ColumnSpec::default()).map(drop));
-    calls.at("TextFile::libsvm", || broken.libsvm(FirstIndex::One).map(drop));
-    calls.at("TextFile::libsvm", || line.libsvm(FirstIndex::One)?.collect::<Result<Vec<_>>>());
-    calls.at("TextFile::lines", || broken.lines().map(drop));
-    calls.at("TextFile::documents", || broken.documents().map(drop));
-    calls.at("TextFile::text", || gzip.text());
-    calls.at("TextFile::text", || TextFile::embedded("empty.txt", "").text());
-    fs::write(&nowhere, "a\n").unwrap();
-    let gone = TextFile::open(&nowhere).unwrap();
-    fs::remove_file(&nowhere).unwrap();
-    calls.at("TextFile::fingerprint", || gone.fingerprint());
-    // An error in a file is found while the file is read, and names the line that began to read.
-    calls.at("Records::read_all", || line.labelled()?.read_all());
-    calls.at("Records::read_all", || TextFile::embedded("empty.txt", "").lines()?.read_all());
-    calls.at("TextFile::labelled", || line.labelled()?.collect::<Result<Vec<_>>>());
-    calls.at("TextFile::pairs", || line.pairs()?.collect::<Result<Vec<_>>>());
-
-    calls.at("TextFile::translations", || broken.translations().map(drop));
-    let pairs = Pairs::of_lines(&TextFile::embedded("pairs.txt", "a\tb\n")).unwrap();
-    let (cut, none) = (Tokenizer::characters(), Limits::default().max_size(0));
-    calls.at("DataSet::open", || Pairs::open(&nowhere));
-    let options = ReadOptions::new();
-    calls.at("ReadOptions::or_note", || ReadOptions::new().or_note(""));
-    calls.at("DataSet::open_with", || Pairs::open_with([&nowhere], &options));
-    calls.at("Pairs::of_lines", || Pairs::of_lines(&line));
-    calls.at("Pairs::sources", || pairs.sources(&cut, &none));
-    calls.at("Pairs::targets", || pairs.targets(&cut, &none));
-    let a = Vocabulary::labels(["a"]).unwrap();
-    calls.at("Pairs::loader", || pairs.loader(["x", "y", "z"], [&cut, &cut], [&a, &a], ["a", "a"]).map(drop));
-
-    let tagged = TaggedTexts::of_columns(&TextFile::embedded("tags.txt", "a O\n")).unwrap();
-    let other = TextFile::embedded("other.txt", "a B-A\n");
-    calls.at("DataSet::open", || TaggedTexts::open(&nowhere));
-    calls.at("DataSet::open", || TaggedTexts::open(&folder));
-    calls.at("DataSet::open_with", || TaggedTexts::open_with([&nowhere], &options));
-    calls.at("PlainText::open", || PlainText::open(&nowhere));
-    calls.at("PlainText::open_with", || PlainText::open_with([&nowhere], &options));
-    calls.at("Questions::open", || Questions::open(&nowhere, &options, QuestionKind::Text).map(drop));
-    let asked = folder.join("asked.csv");
-    fs::write(&asked, "id,text\n1,a\n").unwrap();
-    let questions = || Questions::open(&asked, &options, QuestionKind::Text).unwrap();
-    calls.at("Questions::write_to", || questions().write_to(Box::new(Full), &["label"]));
-    fs::write(&asked, "a\n").unwrap();
-    let mut one = questions();
-    one.write_to(Box::new(Full), &["label"]).unwrap();
-    let question = one.next().unwrap().unwrap();
-    calls.at("Questions::answer", || one.answer(&question, &[]));
-    calls.at("Questions::finish", || one.finish());
-    fs::remove_file(&asked).unwrap();
-    calls.at("TagScheme::from_name", || TagScheme::from_name("x"));
-    calls.at("TaggedTexts::of_columns", || TaggedTexts::of_columns(&TextFile::embedded("a", "a b\na")));
-    calls.at("TaggedTexts::of_parallel", || TaggedTexts::of_parallel(&other, &line, None));
-    calls.at("TaggedTexts::of_parallel", || TaggedTexts::of_parallel(&other, &broken, None));
-    let tagged_wrongly = TaggedTexts::of_columns(&TextFile::embedded("x", "a X-A\nb B-A\n")).unwrap();
-    let few = Limits::default().max_size(0);
-    calls.at("TaggedTexts::words", || tagged.words(str::to_owned, &few));
-    calls.at("TaggedTexts::characters", || tagged.characters(&few));
-    calls.at("TaggedTexts::tags", || TaggedTexts::tags([]));
-    calls.at("TaggedTexts::labels", || TaggedTexts::labels([&tagged]));
-    let words = tagged.words(str::to_owned, &Limits::default()).unwrap();
-    let tags = TaggedTexts::tags([&tagged]).unwrap();
-    let unknown = TaggedTexts::of_columns(&other).unwrap();
-    calls.at("TaggedTexts::samples", || unknown.samples(str::to_owned, &words, Some(&words), &tags, None));
+    let words = Vocabulary::labels(["a"]).unwrap();
     let scheme = TagScheme::Iob2;
-    calls.at("TaggedTexts::scheme", || TaggedTexts::scheme([&tagged_wrongly]));
-    calls.at("TagScheme::of", || TagScheme::of([&["X-A".to_owned(), "B-A".to_owned()][..]]));
-    let suffixed = TagScheme::of([&["A-B".to_owned(), "A-I".to_owned()][..]]).unwrap();
-    calls.at("Tagging::standard", || suffixed.standard(&words));
+    calls.at("TagScheme::from_name", || TagScheme::from_name("x"));
     calls.at("TagScheme::kind", || scheme.kind("E-A"));
     calls.at("TagScheme::chunks", || scheme.chunks(&["O", "X"]));
     calls.at("TagScheme::strict_chunks", || scheme.strict_chunks(&["O", "X"]));
     calls.at("TagScheme::transitions", || scheme.transitions(&words));
 
-    calls.at("Folder::open", || Folder::open(&folder));
-    calls.at("Folder::open", || Folder::open(&nowhere));
-    fs::write(folder.join("a.txt"), "a\n").unwrap();
-    let one = || Folder::open(&folder).unwrap();
-    calls.at("Folder::extension", || one().extension("csv"));
-    calls.at("DataSet::open", || LabelledTexts::open(&nowhere));
-    calls.at("DataSet::open", || LabelledTexts::open(folder.join("a.txt")));
-    calls.at("DataSet::open_with", || LabelledTexts::open_with([&nowhere], &options));
-    calls.at("Files::open", || LabelledFiles::open(&nowhere).map(drop));
-    calls.at("Files::open_with", || LabelledFiles::open_with([&nowhere], &options).map(drop));
-    let two = folder.join("parts");
-    fs::create_dir_all(&two).unwrap();
-    ["train.tsv", "train.csv"].iter().for_each(|name| fs::write(two.join(name), "a\n").unwrap());
-    calls.at("DataPaths::find", || DataPaths::find(&two));
-    fs::remove_dir_all(&two).unwrap();
-    calls.at("LabelledTexts::of_lines", || LabelledTexts::of_lines(&line));
-    calls.at("LabelledTexts::of_lines", || LabelledTexts::of_lines(&broken));
-    let class = [("b".to_owned(), broken.clone())];
-    calls.at("LabelledTexts::of_classes", || LabelledTexts::of_classes("a", class));
-    let texts = LabelledTexts::of_lines(&TextFile::embedded("a.tsv", "a\tb\n")).unwrap();
-    let (words, labels) = (Vocabulary::labels(["a"]).unwrap(), Vocabulary::labels(["c"]).unwrap());
-    let (cut, rare) = (Tokenizer::words(), Limits::default().min_count(2));
-    calls.at("LabelledTexts::vocabulary", || texts.vocabulary(&cut, &rare));
-    fs::write(folder.join("labelled.tsv"), "a\tb\n").unwrap();
-    let files = LabelledFiles::open(folder.join("labelled.tsv")).unwrap();
-    calls.at("LabelledFiles::vocabulary", || files.vocabulary(&cut, &rare));
-    calls.at("LabelledFiles::labels", || files.labels());
-    calls.at("LabelledFiles::loader", || files.loader(["x", "y"], &cut, (&words, &labels)).map(drop));
-    // An error of a sample has the line that made the sample.
-    let none = files.clone().hold_out(0, 1).1;
-    calls.at("Files::samples_by", || none.samples_by(1, |_| Ok(Vec::new())).map(drop));
-    let none = LabelledTexts::new("none", []);
-    calls.at("DataSet::samples_by", || none.samples_by(&|_, _| Ok(Vec::new())).map(drop));
-    let tagged = TaggedFiles::open_with([folder.join("labelled.tsv")], &options).unwrap();
-    let known = [&words, &words, &labels];
-    let form = str::to_owned;
-    calls.at("TaggedFiles::samples", || {
-        tagged.samples(form, known[0], Some(known[1]), known[2], None).map(drop)
-    });
-    let pairs = PairFiles::open(folder.join("labelled.tsv")).unwrap();
-    let feeds = ["x", "y", "z"];
-    calls.at("PairFiles::loader", || pairs.loader(feeds, [&cut; 2], [&words; 2], ["(", ")"]).map(drop));
-    fs::write(folder.join("gone.txt"), "a\n").unwrap();
-    let plain = PlainFiles::open_with([folder.join("gone.txt")], &options).unwrap();
-    calls.at("PlainFiles::open_with", || PlainFiles::open_with([&nowhere], &options));
-    fs::remove_file(folder.join("labelled.tsv")).unwrap();
-    fs::remove_file(folder.join("gone.txt")).unwrap();
-    calls.at("PlainFiles::cut_off", || plain.clone().cut_off(2));
-    calls.at("LabelledFiles::survey", || files.survey((2, 1), &cut, &rare, &mut |_, _| ()).map(drop));
-    calls.at("LabelledTexts::labels", || texts.labels());
-    calls.at("LabelledTexts::loader", || texts.loader(["x", "y"], &cut, (&words, &labels)).map(drop));
-    calls.at("LabelledTexts::loader", || texts.loader(["x", "x"], &cut, (&words, &words)).map(drop));
-    calls.at("LabelledRow::of_line", || LabelledRow::of_line("x", FirstIndex::One).map(drop));
-    calls.at("DataSet::open", || LabelledRows::open("nowhere.svm"));
-    calls.at("LabelledRows::of_files", || LabelledRows::of_files([], FirstIndex::One));
-    calls.at("LabelledRows::of_files", || LabelledRows::of_files([&broken], FirstIndex::One));
-    calls.at("LabelledRows::of_files", || LabelledRows::of_files([&line], FirstIndex::One));
-    let rows = TextFile::embedded("rows", "1 3:1\n1 4:1\n");
-    let rows = LabelledRows::of_files([&rows], FirstIndex::One).unwrap();
-    calls.at("LabelledRows::classes", || rows.classes());
-    calls.at("LabelledRows::loader", || rows.loader(["x", "y"], 3, Target::Number).map(drop));
-    calls.at("LabelledRows::loader", || rows.loader(["x", "y"], 4, Target::Class(&words)).map(drop));
-    calls.at("LabelledRows::loader", || rows.loader(["x", "x"], 4, Target::Number).map(drop));
-    calls.at("Folder::file_per_class", || one().file_per_class());
-    calls.at("Folder::folder_per_class", || one().folder_per_class());
-    fs::write(folder.join("a.csv"), "a\n").unwrap();
-    fs::write(folder.join("b.csv"), "a\n").unwrap();
-    calls.at("Folder::file_per_class", || one().file_per_class());
-
     calls.at("Tokenizer::from_name", || Tokenizer::from_name("bpe"));
     calls.at("Tokenizer::hugging_face", || Tokenizer::hugging_face(&nowhere));
+    calls.at("Tokenizer::from_json", || Tokenizer::from_json("tokenizer.json", "{}"));
     calls.at("Tokenizer::vocabulary", || Tokenizer::words().vocabulary([""; 0], &Limits::default()));
     calls.at("Vocabulary::of", || Vocabulary::of::<&str>([], &Limits::default()));
     let twice = Limits::default().specials(["a", "a"]);
@@ -202,23 +45,17 @@ pub(super) fn calls(calls: &mut Calls) {
     calls.at("Vocabulary::lookup", || labels.lookup("fair"));
     calls.at("Vocabulary::special", || labels.special("<s>"));
     calls.at("Vocabulary::ids", || labels.ids(["good", "fair"]));
+    calls.at("Vocabulary::spelt", || labels.spelt("fair"));
+    calls.at("TokenCounts::labels", || TokenCounts::default().labels());
+    calls.at("TokenCounts::within", || TokenCounts::default().within(&Limits::default()));
     calls.at("Vocabulary::save", || labels.save(nowhere.join("x")));
     calls.at("Vocabulary::load", || Vocabulary::load(&nowhere));
-
-    let two = TextFile::embedded("vectors.txt", "good 1 2\nbad 3 4\n");
-    fs::write(&nowhere, "good 1 2\nbad 3\n").unwrap();
-    calls.at("WordVectors::open", || WordVectors::open(&nowhere, &labels));
-    fs::remove_file(&nowhere).unwrap();
-    calls.at("WordVectors::open", || WordVectors::open(&nowhere, &labels));
-    calls.at("WordVectors::of", || WordVectors::of(&gzip, &labels));
-    calls.at("WordVectors::of", || WordVectors::of(&line, &labels));
-    let vectors = WordVectors::of(&two, &labels).unwrap();
-    calls.at("WordVectors::fill", || vectors.fill(&mut ndarray::Array2::zeros((2, 3))));
 
     let names = ["words".to_owned(), "label".to_owned()];
     let one = || Sample::new(3, [Field::from(vec![1i64])]);
     calls.at("Batch::new", || Batch::new(&names, &[one()]));
     calls.at("Batch::new", || Batch::new::<Sample>(&names, &[]));
+    calls.at("Samples::try_of", || Samples::try_of([Err(Error::new("sample", "one", "none"))].into_iter()));
     calls.at("Loader::new", || Loader::new(samples(), &[]));
     calls.at("Loader::new", || Loader::new(samples(), &["words"]));
     calls.at("Continuous::new", || Continuous::new(vec![1], 2, 3, ["x", "y"]));
@@ -247,5 +84,14 @@ pub(super) fn calls(calls: &mut Calls) {
     let fails = || SampleStream::new(0, || Err(Error::new("source", "to be there", "none")));
     assert!(fails().open().is_err());
     calls.at("Data::batches", || read(&Loader::new(fails(), &["x"])?.prefetch(2)));
+    let most = usize::MAX / 4;
+    calls.at("reserve::items", || reserve::items(&mut vec![7u64], most, "ids"));
+    calls.at("reserve::vector", || reserve::vector::<u64>(most, "ids"));
+    calls.at("reserve::entries", || {
+        reserve::entries(&mut std::collections::HashMap::<u8, u8>::new(), most, "words")
+    });
+    calls.at("reserve::collected", || {
+        reserve::collected([Err::<u8, _>(Error::new("id", "one", "none"))].into_iter(), "ids")
+    });
     fs::remove_dir_all(&folder).unwrap();
 }

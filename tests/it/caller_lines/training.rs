@@ -98,7 +98,6 @@ pub(super) fn calls(calls: &mut Calls) {
     calls.at("Program::load", || Program::load(&text));
     calls.at("Predictor::load", || Predictor::load(&text).map(drop));
     calls.at("Predictor::load_with", || Predictor::load_with(&text, &Registry::empty()).map(drop));
-    calls.at("Model::load", || unpadded::recipes::Model::load(&text).map(drop));
     calls.at("Trainer::resume", || trainer().resume(&text));
     calls.at("Trainer::resume_if", || trainer().resume_if(&text));
     #[cfg(feature = "safetensors")]

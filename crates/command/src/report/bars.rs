@@ -1,9 +1,10 @@
 //! Bar charts for a report: text lengths, errors by length, and time per operator.
 
+use unpadded::metrics::Unit;
+
 use super::chart::{WIDTH, nice};
 use super::page::{Errors, Lengths, OperatorTime};
 use super::text::{LABEL, brief, count, counted, number, percent, put, seconds};
-use unpadded::metrics::Unit;
 
 /// The maximum number of operators with a bar of their own.
 const OPERATORS: usize = 12;

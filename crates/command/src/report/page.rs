@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use crate::scores;
 use unpadded::metrics::Unit;
-use unpadded::recipes::Alignment;
+use unpadded_recipes::Alignment;
+
+use crate::scores;
 
 /// The contents of a report. The title and the curves are always shown; a field that is empty or `None` gets no section.
 #[derive(Debug, Default)]
@@ -171,10 +172,10 @@ pub(crate) struct LengthErrors {
     pub(crate) value: f64,
 }
 
-impl From<&unpadded::recipes::ByLength> for Errors {
-    fn from(of: &unpadded::recipes::ByLength) -> Self {
+impl From<&unpadded_recipes::ByLength> for Errors {
+    fn from(of: &unpadded_recipes::ByLength) -> Self {
         let ranges = of.ranges().into_iter();
-        let range = |one: unpadded::recipes::LengthRange| LengthErrors {
+        let range = |one: unpadded_recipes::LengthRange| LengthErrors {
             from: one.from,
             to: one.to,
             texts: one.texts,

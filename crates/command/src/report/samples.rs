@@ -1,8 +1,9 @@
 //! Sections of texts with the model's answers: errors with word weights, tags, attention, translations and generated text.
 
+use unpadded_recipes::Alignment;
+
 use super::page::{Example, Mistake};
 use super::text::{TEXT, WORD, WORDS, brief, count, cut, label, percent, put};
-use unpadded::recipes::Alignment;
 
 /// The maximum number of errors, or of examples, in a section.
 const SAMPLES: usize = 50;

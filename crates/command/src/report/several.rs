@@ -3,13 +3,14 @@
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
+use unpadded::metrics::Unit;
+
 use super::bars;
 use super::chart::{self, Line};
 use super::frame::{foot, head};
 use super::page::{ClassRow, Epoch, Page, Score, TestScores};
 use super::tables::{END, ROWS, boxed};
 use super::text::{LABEL, brief, count, counted, cut, label, number, put};
-use unpadded::metrics::Unit;
 
 /// The number of line colours; the lines of further runs reuse the colours and are dashed.
 const COLOURS: usize = 8;

@@ -1,9 +1,10 @@
 //! Tests of whole pages: no text of data or models is parsed as HTML, every tag is closed, and unusual pages are well-formed.
 
+use unpadded::metrics::Unit;
+use unpadded_recipes::Alignment;
+
 use super::page::{ClassRow, ClassTable, Errors, LengthErrors, Score};
 use super::*;
-use unpadded::metrics::Unit;
-use unpadded::recipes::Alignment;
 
 const EVIL: &str = "<script>alert('x')</script>\"><img src=x onerror=\"y\">&\u{202e}\0\n😀 שלום";
 /// HTML elements without an end tag.

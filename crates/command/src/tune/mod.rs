@@ -10,6 +10,10 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use serde_json::Value;
+use unpadded::ErrorKind;
+use unpadded::metrics::Better;
+use unpadded::train::{Report, StopReason};
+use unpadded_recipes::{Config, Space, prepare};
 
 use self::schedule::{Step, next, rungs};
 use self::state::{State, Trial};
@@ -20,10 +24,6 @@ use super::scores::{Table, factor};
 use super::terminal::{self, Console};
 use super::training::{Training, check_new, parts, prepared};
 use super::{file, json};
-use unpadded::ErrorKind;
-use unpadded::metrics::Better;
-use unpadded::recipes::{Config, Space, prepare};
-use unpadded::train::{Report, StopReason};
 
 /// The maximum number of trials in the table at the end of a search, which lists the best trials first.
 const ROWS: usize = 20;

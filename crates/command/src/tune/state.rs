@@ -1,10 +1,9 @@
 //! The state of a hyperparameter search, as stored in tune.json.
 
 use serde_json::{Map, Value};
+use unpadded::metrics::Unit;
 
 use super::super::{json, scores};
-use unpadded::metrics::Unit;
-use unpadded::recipes;
 
 /// A trial of a search: a config with drawn values, and its results.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -51,13 +50,13 @@ pub(super) struct State {
 }
 
 /// Returns the value of a setting as JSON.
-pub(super) fn value(of: &recipes::Value) -> Value {
+pub(super) fn value(of: &unpadded_recipes::Value) -> Value {
     match of {
-        recipes::Value::Flag(flag) => (*flag).into(),
-        recipes::Value::Int(number) => (*number).into(),
-        recipes::Value::Float(number) => json::number(*number),
-        recipes::Value::Text(text) => text.as_str().into(),
-        recipes::Value::List(texts) => texts.clone().into(),
+        unpadded_recipes::Value::Flag(flag) => (*flag).into(),
+        unpadded_recipes::Value::Int(number) => (*number).into(),
+        unpadded_recipes::Value::Float(number) => json::number(*number),
+        unpadded_recipes::Value::Text(text) => text.as_str().into(),
+        unpadded_recipes::Value::List(texts) => texts.clone().into(),
         other => other.to_string().into(),
     }
 }

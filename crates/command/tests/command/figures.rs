@@ -4,7 +4,7 @@
 use std::fs;
 
 use serde_json::Value;
-use unpadded::recipes::{Config, Task, Truth, prepare};
+use unpadded_recipes::{Config, Task, Truth, prepare};
 
 use super::{Place, with};
 
@@ -108,11 +108,11 @@ fn several_labels_are_scored_by_the_thresholds_of_the_model() {
     place.write("all.tsv", &comments(0..400));
     let of = ["--train", "all.tsv", "--set", "data.target=labels", "--set", "decoding.threshold=per-label"];
     let mut config = Config::new(Task::Classify);
-    config.data.target = unpadded::recipes::Target::Labels;
+    config.data.target = unpadded_recipes::Target::Labels;
     config.data.train = Some(place.0.join("all.tsv").to_string_lossy().into_owned());
     let held_out = |config: &Config| -> Vec<(String, Vec<String>)> {
         let cases = prepare(config).unwrap().held_out.cases.into_iter();
-        let case = |of: unpadded::recipes::Case| match of.truth {
+        let case = |of: unpadded_recipes::Case| match of.truth {
             Truth::Labels(labels) => (of.text, labels),
             other => panic!("{other:?}"),
         };
@@ -123,7 +123,7 @@ fn several_labels_are_scored_by_the_thresholds_of_the_model() {
     let folds = ["train", "--run", "folds", "--folds", "2", "--epochs", "2", "--json"];
     let folds = place.json(&with(&folds, &of), "");
     for (at, run) in folds["runs"].as_array().unwrap().iter().enumerate() {
-        config.set("data.fold", &unpadded::recipes::Value::Text(format!("{}/2", at + 1))).unwrap();
+        config.set("data.fold", &unpadded_recipes::Value::Text(format!("{}/2", at + 1))).unwrap();
         let found = counted(&place, &format!("folds/fold-{}", at + 1), &held_out(&config), &[]);
         assert!((run["value"].as_f64().unwrap() - found).abs() < 1e-9, "{run} {found}");
     }

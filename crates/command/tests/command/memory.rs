@@ -80,7 +80,7 @@ fn is_whole(folder: &std::path::Path) {
                 }
             }
             "html" => assert!(fs::read_to_string(&path).unwrap().contains("</html>"), "{}", path.display()),
-            "toml" => drop(unpadded::recipes::Config::load(&path).unwrap()),
+            "toml" => drop(unpadded_recipes::Config::load(&path).unwrap()),
             _ => {}
         }
     }

@@ -1,0 +1,117 @@
+//! The answers of models.
+
+use std::fmt;
+
+use unpadded_text::AnswerCell;
+
+/// An answer of a model to one text.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub enum Answer {
+    /// A single label for the text.
+    Label {
+        /// The most probable label of the text.
+        label: String,
+        /// The probability of the most probable label.
+        probability: f32,
+        /// The probability of every label, in the order of the vocabulary.
+        all: Vec<(String, f32)>,
+        /// The tokens of the text with their attention weights; every weight is 0 if the model has no attention
+        /// pooling.
+        words: Vec<(String, f32)>,
+    },
+    /// Several labels for the text, or none.
+    Labels {
+        /// The labels with a probability of at least their threshold.
+        labels: Vec<String>,
+        /// The probability of every label, in the order of the vocabulary.
+        all: Vec<(String, f32)>,
+        /// The separator that is put between labels in a cell of a file.
+        separator: String,
+    },
+    /// A number for the text.
+    Number(f32),
+    /// One tag for each word of a text.
+    Tags {
+        /// The words.
+        words: Vec<String>,
+        /// The tag of each word.
+        tags: Vec<String>,
+        /// The label of the whole text with its probability; `None` if the model predicts only tags.
+        label: Option<(String, f32)>,
+    },
+    /// A translation of the text, or its continuation by a language model.
+    Text(String),
+    /// The empty answer to a record without a text.
+    Empty,
+    /// Several translations, the best first. The score of a translation is its log probability divided by the length
+    /// penalty.
+    Ranked(Vec<(String, f64)>),
+}
+
+impl Answer {
+    /// The names of the columns for the two cells that [`Self::cells`] returns for a label.
+    pub(super) const LABEL: [&'static str; 2] = ["label", "probability"];
+
+    /// Returns the probabilities of the predicted labels of [`Self::Labels`]; for every other answer, the list is empty.
+    pub fn probabilities(&self) -> Vec<f32> {
+        let Answer::Labels { labels, all, .. } = self else { return Vec::new() };
+        all.iter().filter(|(label, _)| labels.contains(label)).map(|(_, p)| *p).collect()
+    }
+
+    /// Returns the cells that the answer adds to a record of a file, for example a label and its probability.
+    pub fn cells(&self) -> Vec<AnswerCell> {
+        let labelled = |label: &str, p: f32| [AnswerCell::Text(label.to_owned()), AnswerCell::Number(p)];
+        match self {
+            Answer::Label { label, probability, .. } => labelled(label, *probability).into(),
+            Answer::Labels { labels, separator, .. } => {
+                let probabilities = AnswerCell::Numbers(self.probabilities(), separator.clone());
+                vec![AnswerCell::List(labels.clone(), separator.clone()), probabilities]
+            }
+            Answer::Number(number) => vec![AnswerCell::Number(*number)],
+            Answer::Empty => Vec::new(),
+            Answer::Tags { tags, label, .. } => {
+                let label = label.iter().flat_map(|(label, p)| labelled(label, *p));
+                [AnswerCell::Words(tags.clone())].into_iter().chain(label).collect()
+            }
+            Answer::Text(text) => vec![AnswerCell::Text(text.clone())],
+            Answer::Ranked(texts) => {
+                let cells = |(text, score): &(String, f64)| {
+                    [AnswerCell::Text(text.clone()), AnswerCell::Number(*score as f32)]
+                };
+                texts.iter().flat_map(cells).collect()
+            }
+        }
+    }
+}
+
+/// Formats the answer as a line for people: labels with probabilities, `word/tag` for each word, a number, or texts.
+impl fmt::Display for Answer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Answer::Label { label, probability, .. } => write!(f, "{label}\t{probability:.3}"),
+            Answer::Labels { labels, separator, .. } => {
+                let probabilities: Vec<String> =
+                    self.probabilities().iter().map(|p| format!("{p:.3}")).collect();
+                write!(f, "{}\t{}", labels.join(separator), probabilities.join(separator))
+            }
+            Answer::Number(number) => write!(f, "{number}"),
+            Answer::Empty => Ok(()),
+            Answer::Text(text) => f.write_str(text),
+            Answer::Ranked(texts) => {
+                let shown: Vec<String> =
+                    texts.iter().map(|(text, score)| format!("{text}\t{score:.3}")).collect();
+                f.write_str(&shown.join("\t"))
+            }
+            Answer::Tags { words, tags, label } => {
+                let tagged: Vec<String> =
+                    words.iter().zip(tags).map(|(word, tag)| format!("{word}/{tag}")).collect();
+                f.write_str(&tagged.join(" "))?;
+                match label {
+                    Some((label, probability)) => write!(f, "\t{label}\t{probability:.3}"),
+                    None => Ok(()),
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,548 @@
+//! Text classification: a model predicts a label, several labels or a number for each text, with word vectors,
+//! recurrent layers and a pooling of the states.
+
+mod network;
+mod objective;
+mod reader;
+mod scores;
+mod thresholds;
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+
+use super::answer::Answer;
+use super::config::Config;
+use super::evaluation::{Evaluation, Outcome, in_parts};
+use super::labels::{self, COLUMNS, LABELS, PROBABILITIES};
+use super::preview::Preview;
+use super::recipe::{Query, Recipe, TrainedModel};
+use super::sections::{DecodingConfig, Pooling, Target};
+use super::started::Table;
+use super::texts::Texts;
+use super::training::{
+    CONFIG, CUT, Case, HeldOutTexts, Paths, Preparation, READ_AS, TestData, as_in_training, both,
+    of_training, one_in, options, options_of, read_as, read_otherwise, tokenizer,
+};
+use super::{embedded, net, rows};
+pub(super) use network::LABEL;
+use network::NUMBER;
+use objective::{Labels, Objective, labels_in};
+use reader::{CHARACTERS, CharacterCounts, SEPARATOR, TextColumns, WORDS};
+pub(super) use reader::{FIRST, Reader};
+use thresholds::Thresholds;
+pub(super) use thresholds::finished;
+use unpadded::Variable;
+use unpadded::data::{Fingerprint, Limits, Loader, TokenCounts, Tokenizer, Vocabulary};
+use unpadded::predict::Predictor;
+use unpadded::{Error, ErrorKind, Result};
+use unpadded_text::{LabelledFiles, LabelledText, Passes, QuestionKind, ReadOptions, Record as _};
+
+/// The parameters with a row or a column per entry of a vocabulary. The function `prepare` uses the first two entries
+/// by their index: the vectors of words and of characters.
+const TABLES: [Table; 6] = [
+    Table::new(net::TABLE, WORDS, &[0]),
+    Table::new("characters.weight", CHARACTERS, &[0]),
+    Table::new("labels.weight", LABELS, &[1]),
+    Table::new("labels.bias", LABELS, &[0]),
+    Table::new("wide.weight", LABELS, &[1]),
+    Table::new("wide.bias", LABELS, &[0]),
+];
+
+/// The recipe `classify`: classifiers of texts, and of rows of features.
+pub(super) struct Classify;
+
+impl Recipe for Classify {
+    fn defaults(&self, Config { model, .. }: &mut Config) {
+        (model.bidirectional, model.pool, model.word_dropout) = (true, Pooling::Max, 0.1);
+    }
+
+    fn without(&self) -> &'static [&'static str] {
+        &[
+            "text.target_tokens",
+            "data.repair_tags",
+            "data.scheme",
+            "model.crf",
+            "model.tied",
+            "decoding.beam",
+            "decoding.length_penalty",
+            "decoding.n_best",
+            "decoding.scores",
+            "decoding.overlap",
+        ]
+    }
+
+    fn preview(&self, config: &Config, path: &Path) -> Result<Preview> {
+        if rows::are_meant(config, path)? {
+            return rows::preview(config, path);
+        }
+        paired(config)?;
+        Preview::of(path, &reading(config, options(config, COLUMNS)?), &|of: &LabelledText| {
+            format!("text {}, label {}", Preview::cut(&of.text), Preview::cut(&of.label))
+        })
+    }
+
+    fn tables(&self) -> &'static [Table] {
+        &TABLES
+    }
+
+    fn prepare(&self, config: &Config, paths: Paths) -> Result<Preparation> {
+        match &paths.train {
+            Some(train) if rows::are_meant(config, train)? => rows::prepare(config, paths),
+            _ => prepare(config, paths),
+        }
+    }
+
+    fn model(&self, predictor: &Predictor) -> Result<Box<dyn TrainedModel>> {
+        if predictor.note(rows::COLUMNS).is_some() {
+            return Ok(Box::new(rows::Classifier));
+        }
+        Ok(Box::new(Classifier::of(predictor)?))
+    }
+}
+
+/// Checks that `data.text` is set if `data.pair` is set, since the column of a pair's first text is not detected.
+fn paired(config: &Config) -> Result<()> {
+    match &config.data.pair {
+        Some(pair) if config.data.text.is_empty() => {
+            let expected = format!("the column of the first text, beside `data.pair`, which is `{pair}`");
+            Err(Error::new("data.text", expected, "none"))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Adds the text columns of the config to read options. If a text may have several labels, the returned options also
+/// accept lists of labels.
+fn reading(config: &Config, options: ReadOptions) -> ReadOptions {
+    let columns: Vec<&str> = config.data.text.iter().chain(&config.data.pair).map(String::as_str).collect();
+    let options = match columns.len() {
+        0 | 1 => options,
+        _ => options.texts(columns).pair(config.data.pair.is_some()),
+    };
+    if config.data.target == Target::Labels { options.label_lists() } else { options }
+}
+
+/// A trained classifier of texts, with the other classifiers of an ensemble.
+struct Classifier {
+    reader: Reader,
+    learnt: Objective,
+    thresholds: Thresholds,
+    others: Vec<OtherClassifier>,
+}
+
+/// A function that is called for each text with the number of its record (from 1), the text, and the model's output for
+/// the text.
+type EachText<'a> = &'a mut dyn FnMut(u64, &LabelledText, &[f32]) -> Result<()>;
+
+/// A classifier that was added to an ensemble.
+struct OtherClassifier {
+    classifier: Classifier,
+    predictor: Predictor,
+    /// For each label of the ensemble's first classifier, the index of the same label in this classifier.
+    places: Vec<usize>,
+}
+
+/// The outputs of a model for several texts: `values` has `width` values per text (a probability per label, or one
+/// number); `attention` has the weights of all tokens, and is `None` for a model without attention pooling.
+struct Outputs {
+    values: Vec<f32>,
+    attention: Option<Vec<f32>>,
+    width: usize,
+}
+
+impl Classifier {
+    fn of(predictor: &Predictor) -> Result<Self> {
+        let config = predictor.note(CONFIG).map_or_else(|| Ok(Config::default()), Config::from_toml)?;
+        let (reader, learnt) = (Reader::of(predictor, &config)?, Objective::of(predictor, &config)?);
+        let thresholds = Thresholds::of(predictor, &learnt)?;
+        Ok(Self { reader, learnt, thresholds, others: Vec::new() })
+    }
+
+    /// Runs all models of the ensemble; returns the mean of the models' values, and the attention weights of the first
+    /// model.
+    fn found(&self, predictor: &Predictor, texts: &[&str]) -> Result<Outputs> {
+        let mut found = self.own(predictor, texts)?;
+        for OtherClassifier { classifier, predictor, places } in &self.others {
+            let other = classifier.own(predictor, texts)?;
+            let rows = found.values.chunks_exact_mut(found.width).zip(other.values.chunks_exact(other.width));
+            for (sums, row) in rows {
+                let values = places.iter().map(|&place| row.get(place).copied().unwrap_or_default());
+                sums.iter_mut().zip(values).for_each(|(sum, x)| *sum += x);
+            }
+        }
+        if !self.others.is_empty() {
+            let models = self.others.len() as f32 + 1.0;
+            found.values.iter_mut().for_each(|sum| *sum /= models);
+        }
+        Ok(found)
+    }
+
+    fn own(&self, predictor: &Predictor, texts: &[&str]) -> Result<Outputs> {
+        let values = self.reader.batch(texts)?;
+        let feeds: Vec<(&str, &Variable)> =
+            values.iter().map(|(name, value)| (name.as_str(), value)).collect();
+        let (output, width) = match self.learnt.labels() {
+            Some(labels) => (PROBABILITIES, labels.len()),
+            None => (NUMBER, 1),
+        };
+        let attends = predictor.outputs().any(|output| output == labels::ATTENTION);
+        let outputs: &[&str] = if attends { &[output, labels::ATTENTION] } else { &[output] };
+        let mut found = predictor.run(&feeds, outputs)?.into_iter();
+        let floats = |of: Option<Variable>| -> Result<Option<Vec<f32>>> {
+            of.map(|of| Ok(of.as_slice::<f32>()?.to_vec())).transpose()
+        };
+        let values = floats(found.next())?.unwrap_or_default();
+        Ok(Outputs { values, attention: floats(found.next())?, width })
+    }
+
+    fn files(&self, config: &Config, predictor: &Predictor, path: &str) -> Result<LabelledFiles> {
+        let like = reading(config, options_of(config, COLUMNS, predictor)?);
+        LabelledFiles::open_with([path], &like).map_err(|e| as_in_training(e, &like))
+    }
+}
+
+impl TrainedModel for Classifier {
+    fn tokenizers(&self) -> Option<[&Tokenizer; 2]> {
+        Some([&self.reader.cut; 2])
+    }
+
+    fn data(&self, config: &Config, predictor: &Predictor, path: &str) -> Result<TestData> {
+        // Test data are loaded in the order of the file, not shuffled.
+        let like = reading(config, options_of(config, COLUMNS, predictor)?);
+        let texts = Texts::open_test(path, config, &like)?;
+        let learnt = match &self.learnt {
+            Objective::Labels(known, _) => {
+                Objective::Labels(known.clone(), config.data.label_separator.clone())
+            }
+            other => other.clone(),
+        };
+        let data = loader(&texts, &self.reader, &learnt, config)?;
+        Ok(TestData { data: Box::new(data), said: read_as(texts.read_as()).into_iter().collect() })
+    }
+
+    fn check(&self, config: &Config, predictor: &Predictor, path: &str) -> Result<Vec<String>> {
+        let files = self.files(config, predictor, path)?;
+        let mut texts = 0;
+        files.records().try_for_each(|text| {
+            let text = text?;
+            texts += 1;
+            self.reader.fields(&text.text)?;
+            if let Objective::Number = self.learnt {
+                self.learnt.field(&text.label).map_err(|e| placed(e, &text))?;
+            }
+            Ok::<(), Error>(())
+        })?;
+        if texts == 0 {
+            return Err(labels::none(&files.name()));
+        }
+        Ok(read_as(files.read_as()).into_iter().collect())
+    }
+
+    /// Scores the texts of a file group by group while the file is read, so that the file may be larger than memory.
+    fn scores(
+        &self,
+        config: &Config,
+        predictor: &Predictor,
+        path: &str,
+        each: &mut dyn FnMut(Outcome<'_>),
+    ) -> Result<Evaluation> {
+        let files = self.files(config, predictor, path)?;
+        let records = (1..).zip(files.records()).map(|(number, text)| Ok((number, text?)));
+        let mut count = 0;
+        let parts = |each_text: EachText<'_>| {
+            in_parts(
+                records,
+                |(_, text): &(u64, LabelledText)| text.text.len(),
+                |part| {
+                    let texts: Vec<&str> = part.iter().map(|(_, text)| text.text.as_str()).collect();
+                    let found = self.found(predictor, &texts)?;
+                    count += part.len();
+                    for ((number, text), row) in part.iter().zip(found.values.chunks_exact(found.width)) {
+                        each_text(*number, text, row)?;
+                    }
+                    Ok(())
+                },
+            )
+        };
+        let (name, tokens) = (files.name(), |text: &str| self.reader.cut.tokens(text).count());
+        let place = |number: u64, text: &LabelledText| {
+            text.file_line().map_or_else(|| format!("record {number} of `{name}`"), |place| place.to_string())
+        };
+        let said = read_as(files.read_as()).into_iter().collect();
+        let scored = match &self.learnt {
+            Objective::Label(known) => {
+                let mut scores = labels::Scores::new(known);
+                parts(&mut |number, text, row| {
+                    let truth = (text.text.as_str(), text.label.as_str());
+                    scores.add(truth, &|| place(number, text), tokens(&text.text), row, each);
+                    Ok(())
+                })?;
+                scores.end(said)
+            }
+            Objective::Labels(known, _) => {
+                // The file to score may have another label separator than the training files.
+                let separator = &config.data.label_separator;
+                let thresholds = self.thresholds.by(config.decoding.threshold)?;
+                let mut scores = scores::LabelSets::new(known, separator);
+                parts(&mut |number, text, row| {
+                    let given = given(row, &thresholds);
+                    scores.add(&text.label, || place(number, text), tokens(&text.text), row, &given);
+                    let found: Vec<&str> = self.names(&given);
+                    let (truth, found) =
+                        (labels_in(&text.label, separator).join(separator), found.join(separator));
+                    each(Outcome { text: &text.text, asked: &text.text, truth: &truth, found: &found });
+                    Ok(())
+                })?;
+                scores.end(said)
+            }
+            Objective::Number => {
+                let mut scores = scores::Numbers::new();
+                parts(&mut |_, text, row| {
+                    let truth = objective::number(&text.label).map_err(|e| placed(e, text))?;
+                    let found = row.first().copied().unwrap_or_default();
+                    scores.add(truth.into(), found.into(), tokens(&text.text));
+                    let found = found.to_string();
+                    each(Outcome { text: &text.text, asked: &text.text, truth: &text.label, found: &found });
+                    Ok(())
+                })?;
+                scores.end(said)
+            }
+        };
+        if count == 0 { Err(labels::none(&name)) } else { Ok(scored) }
+    }
+
+    fn join(&mut self, _: &Predictor, other: Predictor) -> Result<()> {
+        let wrong = |got: &str| {
+            let expected = "classifiers of texts with the same target: a label, several labels or a number";
+            Err(Error::of(ErrorKind::Program, "models to join", expected, got))
+        };
+        if other.note(rows::COLUMNS).is_some() {
+            return wrong("a classifier of rows of features");
+        }
+        let classifier = Self::of(&other)?;
+        let places = match (&self.learnt, &classifier.learnt) {
+            (Objective::Label(first), Objective::Label(known))
+            | (Objective::Labels(first, _), Objective::Labels(known, _)) => {
+                labels::places("labels", first, known)?
+            }
+            (Objective::Number, Objective::Number) => vec![0],
+            _ => return wrong("a classifier with another target"),
+        };
+        self.thresholds.join(&classifier.thresholds, &places, self.others.len() as f32 + 2.0);
+        self.others.push(OtherClassifier { classifier, predictor: other, places });
+        Ok(())
+    }
+
+    fn asked(&self, _: &Predictor, _: &DecodingConfig) -> Option<Query> {
+        let adds: &[&str] = match self.learnt {
+            Objective::Label(_) => &Answer::LABEL,
+            Objective::Labels(..) => &["labels", "probabilities"],
+            Objective::Number => &[NUMBER],
+        };
+        let adds = adds.iter().map(|&name| name.to_owned()).collect();
+        Some(Query { asking: QuestionKind::Text, columns: COLUMNS, adds })
+    }
+
+    fn answers(
+        &self,
+        predictor: &Predictor,
+        texts: &[&str],
+        decoding: &DecodingConfig,
+    ) -> Result<Vec<Answer>> {
+        let thresholds = self.thresholds.by(decoding.threshold)?;
+        let Outputs { values, attention, width } = self.found(predictor, texts)?;
+        let mut weights = attention.iter().flatten();
+        let answer = |(row, text): (&[f32], &&str)| -> Result<Answer> {
+            Ok(match &self.learnt {
+                Objective::Label(known) => {
+                    let words = self.reader.tokens(text)?.into_iter();
+                    let words = words.map(|word| (word, weights.next().copied().unwrap_or(0.0))).collect();
+                    labels::answer(known, row, words)
+                }
+                Objective::Labels(known, separator) => {
+                    let all: Vec<(String, f32)> =
+                        known.tokens().map(str::to_owned).zip(row.iter().copied()).collect();
+                    let given = given(row, &thresholds);
+                    let of = all
+                        .iter()
+                        .zip(given)
+                        .filter(|(_, given)| *given)
+                        .map(|((label, _), _)| label.clone());
+                    Answer::Labels { labels: of.collect(), all, separator: separator.clone() }
+                }
+                Objective::Number => Answer::Number(row.first().copied().unwrap_or_default()),
+            })
+        };
+        values.chunks_exact(width).zip(texts).map(answer).collect()
+    }
+}
+
+impl Classifier {
+    fn names(&self, given: &[bool]) -> Vec<&str> {
+        let known = self.learnt.labels().into_iter().flat_map(Vocabulary::tokens);
+        known.zip(given).filter(|(_, given)| **given).map(|(label, _)| label).collect()
+    }
+}
+
+/// Returns one bool per label: whether the probability of the label is at least the threshold of the label.
+fn given(row: &[f32], thresholds: &[f32]) -> Vec<bool> {
+    row.iter().zip(thresholds).map(|(p, threshold)| p >= threshold).collect()
+}
+
+/// Adds the location of a text in its file to an error about the text, if the location is known.
+fn placed(error: Error, text: &LabelledText) -> Error {
+    match text.file_line() {
+        Some(place) => error.within(&place.to_string()),
+        None => error,
+    }
+}
+
+/// Returns a loader of batches of the texts, in the order of the file.
+fn loader(
+    texts: &Texts<LabelledText>,
+    reader: &Reader,
+    learnt: &Objective,
+    config: &Config,
+) -> Result<Loader> {
+    let labels = learnt.labels().map_or(0, Vocabulary::fingerprint);
+    let salt = Fingerprint::default().number(reader.fingerprint()).number(labels).finish();
+    let feeds = [reader.feeds(), vec![LABEL]].concat();
+    let (reader, learnt, name) = (reader.clone(), learnt.clone(), texts.name().into_owned());
+    let sample = move |text: &LabelledText| {
+        let of = |e: Error| match text.file_line() {
+            Some(place) => e.noted(format!("of {}", Preview::cut(&text.text))).within(&place.to_string()),
+            None => e.noted(format!("of {} in `{name}`", Preview::cut(&text.text))),
+        };
+        let mut fields = reader.fields(&text.text).map_err(of)?;
+        fields.push(learnt.field(&text.label).map_err(of)?);
+        Ok(fields)
+    };
+    texts.loader(&feeds, salt, Arc::new(sample), config)
+}
+
+fn prepare(config: &Config, paths: Paths) -> Result<Preparation> {
+    paired(config)?;
+    let Paths { train, dev, test, from, memory, .. } = paths;
+    let own = train.is_some();
+    let train = match train {
+        Some(path) => {
+            let like = reading(config, options(config, COLUMNS)?).phrases(config.data.phrases);
+            let like = config.data.group.iter().fold(like, ReadOptions::group);
+            Texts::open(path, (config, memory), &like)?
+        }
+        None => Texts::Held(embedded::reviews(true)?),
+    };
+    let (cut, parts) = (tokenizer(config)?, TextColumns::of(config));
+    from.same_cut(CUT, &cut)?;
+    let divides = dev.is_none() && (own || config.data.fold.is_some());
+    let part = if divides { one_in(config) } else { 0 };
+    let (mut lengths, mut held_out, mut tokens) =
+        (Vec::new(), HeldOutTexts::default(), TokenCounts::default());
+    let (mut labels, mut spelt) = (Labels::new(config), CharacterCounts::default());
+    let separator = &config.data.label_separator;
+    let case = |text: &LabelledText| Case {
+        text: text.text.clone(),
+        truth: Objective::truth(config.data.target, &text.label, separator),
+    };
+    let mut positives = BTreeMap::new();
+    let mut measured = |text: &LabelledText| {
+        held_out.add(|| case(text));
+        if config.data.target == Target::Labels {
+            for label in labels_in(&text.label, separator) {
+                *positives.entry(label.to_owned()).or_default() += 1;
+            }
+        }
+        cut.tokens(&text.text).for_each(|token| tokens.add(&token));
+    };
+    let specials: &[&str] = match parts.columns() {
+        1 => &[Vocabulary::UNKNOWN],
+        _ => &[Vocabulary::UNKNOWN, SEPARATOR],
+    };
+    let limits = from.grows(net::limits(config, specials), &TABLES[0]);
+    let found = train.survey((part, config), &cut, &limits, &mut |text, held| {
+        labels.add(text, held);
+        match held {
+            true => measured(text),
+            false => {
+                let mut count = 0;
+                for token in cut.tokens(&text.text) {
+                    count += 1;
+                    if config.model.characters {
+                        spelt.add(&token);
+                    }
+                }
+                lengths.push(count);
+            }
+        }
+    })?;
+    let (train, hint) = (found.rest, labels.hint());
+    let (learnt, weights) = labels.end(&train.name())?;
+    let dev = match dev {
+        Some(dev) => Texts::open(dev, (config, memory), &train.read_as().clone().phrases(false))?,
+        None if divides => found.held,
+        None => Texts::Held(embedded::reviews(false)?),
+    };
+    if part == 0 {
+        dev.each(&mut measured)?;
+    }
+    held_out.counted = part > 0;
+    both([(train.name(), lengths.len()), (dev.name(), held_out.count)])?;
+    let words = net::known(found.words, config)?;
+    let coverage = tokens.coverage(&words);
+    let characters =
+        config.model.characters.then(|| spelt.vocabulary(&from.grows(Limits::default(), &TABLES[1])));
+    let characters = characters.transpose()?;
+    let reader = Reader { cut, words, characters, parts };
+    let of_train = of_training(loader(&train, &reader, &learnt, config)?, config);
+    let of_dev = loader(&dev, &reader, &learnt, config)?;
+    let others = Some(&dev).filter(|_| part == 0 && own);
+    let of_memory = others.and_then(|of| of.said_of_memory(&of_dev, memory));
+    let of_memory = train.said_of_memory(&of_train, memory).into_iter().chain(of_memory);
+    let others = others.and_then(|of| read_otherwise(&of.name(), of.read_as(), train.read_as()));
+    let steps = net::steps(config, lengths.len());
+    let (threshold, said_of_threshold) = thresholds::rule(config, &learnt, &positives);
+    let learning = (&learnt, &weights, threshold);
+    let (trainer, metric) = network::network(config, &reader, learning, from.below(), steps)?;
+    let mut trainer =
+        trainer.note(CUT, reader.cut.name()).note(READ_AS, train.read_as().clone().phrases(false).to_note());
+    if said_of_threshold.is_some() {
+        trainer = trainer.note(thresholds::RULE, threshold.to_string());
+    }
+    let of = match (&learnt, learnt.labels()) {
+        (_, Some(labels)) => format!(" of {} labels", labels.len()),
+        _ => format!(" with numbers of mean {:.4} and deviation {:.4}", weights.mean, weights.deviation),
+    };
+    let mut said = vec![format!(
+        "{}: {} texts{of}, {} words known; {} held out",
+        train.name(),
+        lengths.len(),
+        reader.words.len(),
+        held_out.count
+    )];
+    said.extend(hint);
+    said.extend(said_of_threshold);
+    // `eval` prints the loss without these, so a line for people states the difference.
+    let (rate, gamma, weighted) =
+        (config.label_smoothing(), config.training.focal, !config.training.class_weights.is_empty());
+    said.extend((rate > 0.0).then(|| format!("loss is with label smoothing of {rate}")));
+    said.extend((gamma > 0.0).then(|| format!("loss is focal, with the exponent {gamma}")));
+    said.extend(weighted.then(|| "loss is with class weights".to_owned()));
+    said.extend(read_as(train.read_as()));
+    said.extend(train.read_as().doubt().map(|doubt| format!("warning: {doubt}")));
+    said.extend(others);
+    said.extend(of_memory);
+    said.extend(net::vectors(config, &mut trainer, &reader.words)?);
+    Ok(Preparation {
+        trainer,
+        train: Box::new(of_train),
+        dev: Box::new(of_dev),
+        test,
+        name: train.name().into_owned(),
+        metric,
+        lengths,
+        coverage,
+        held_out,
+        said,
+    })
+}

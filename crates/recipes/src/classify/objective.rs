@@ -1,0 +1,376 @@
+//! What a classifier learns to predict for each text: a label, several labels, or a number.
+
+use std::collections::BTreeMap;
+
+use unpadded::data::{Field, FileLine, TokenCounts, Vocabulary};
+use unpadded::predict::Predictor;
+use unpadded::{Error, ErrorKind, Result};
+use unpadded_text::{LabelledText, Record as _};
+
+use crate::config::{Config, nearest};
+use crate::labels::LABELS;
+use crate::sections::Target;
+use crate::training::Truth;
+
+/// The character after each label in a cell that was a list in JSON or Parquet.
+const LISTED: char = '\u{1f}';
+/// The limit for labels that are all numbers. Numbers are refused as labels if there are more distinct numbers than
+/// this limit and more than one distinct number per two texts. An error message lists at most this many labels, too.
+const FEW: usize = 20;
+
+/// Returns the distinct labels in a cell, in the order of the cell, without white space around a label.
+pub(super) fn labels_in<'t>(cell: &'t str, separator: &str) -> Vec<&'t str> {
+    let mut found: Vec<&str> = Vec::new();
+    let mut add = |label: &'t str| {
+        let label = label.trim();
+        if !label.is_empty() && !found.contains(&label) {
+            found.push(label);
+        }
+    };
+    match cell.ends_with(LISTED) {
+        true => cell.split(LISTED).for_each(&mut add),
+        false => cell.split(separator).for_each(&mut add),
+    }
+    found
+}
+
+/// Parses the label cell of a text as a number.
+pub(super) fn number(cell: &str) -> Result<f32> {
+    let number = cell.trim().parse::<f32>().ok().filter(|number| number.is_finite());
+    number.ok_or_else(|| {
+        let is_large = cell.contains(|c: char| c.is_ascii_digit()) && cell.trim().parse::<f32>().is_ok();
+        let expected = if is_large { "a number of at most 3.4e38" } else { "a number, as 2.5" };
+        let error = Error::of(ErrorKind::Format, "number of a text", expected, format!("`{cell}`"));
+        if is_large {
+            return error.noted("divide all numbers by the same number");
+        }
+        error.noted("`data.target` is `number`; `data.label` sets the column of the numbers")
+    })
+}
+
+/// What a model predicts for each text: one label, several labels, or a number.
+#[derive(Debug, Clone)]
+pub(super) enum Objective {
+    Label(Vocabulary),
+    /// The vocabulary of labels, and the separator between several labels in a cell.
+    Labels(Vocabulary, String),
+    Number,
+}
+
+impl Objective {
+    /// Returns the objective of a trained model, as the config of the training sets it.
+    pub(super) fn of(predictor: &Predictor, config: &Config) -> Result<Self> {
+        Ok(match config.data.target {
+            Target::Label => Self::Label(predictor.vocabulary(LABELS)?.clone()),
+            Target::Labels => {
+                Self::Labels(predictor.vocabulary(LABELS)?.clone(), config.data.label_separator.clone())
+            }
+            Target::Number => Self::Number,
+        })
+    }
+
+    pub(super) fn labels(&self) -> Option<&Vocabulary> {
+        match self {
+            Self::Label(labels) | Self::Labels(labels, _) => Some(labels),
+            Self::Number => None,
+        }
+    }
+
+    /// Converts the label cell of a text to a field of a sample. The field is the id of the label, a sparse row with 1
+    /// for each label, or a number.
+    pub(super) fn field(&self, label: &str) -> Result<Field> {
+        match self {
+            Self::Label(labels) => Ok(labels.lookup(label)?.into()),
+            Self::Labels(labels, separator) => {
+                let ids = labels_in(label, separator).into_iter().map(|label| labels.lookup(label));
+                let indices = ids.collect::<Result<Vec<_>>>()?;
+                Ok(Field::Sparse { columns: labels.len(), values: vec![1.0; indices.len()], indices })
+            }
+            Self::Number => Ok(number(label)?.into()),
+        }
+    }
+
+    /// Converts the label cell of a text to the right answer, for reports. If a number is expected and the cell has
+    /// none, the right answer is `Truth::Open`.
+    pub(super) fn truth(target: Target, label: &str, separator: &str) -> Truth {
+        match target {
+            Target::Label => Truth::Label(label.to_owned()),
+            Target::Labels => {
+                Truth::Labels(labels_in(label, separator).into_iter().map(str::to_owned).collect())
+            }
+            Target::Number => number(label).map_or(Truth::Open, |number| Truth::Number(number.into())),
+        }
+    }
+}
+
+/// Statistics of the labels in all texts, collected before the model is built, for the vocabulary of labels and the
+/// class weights.
+pub(super) struct Labels<'a> {
+    target: Target,
+    separator: &'a str,
+    /// The number of all texts, and the number of training texts.
+    texts: [u64; 2],
+    /// For each label, the number of all texts with the label, and the number of training texts with the label.
+    counted: BTreeMap<String, [u64; 2]>,
+    /// For a regression, over the training texts: the count of the numbers, their mean, and the sum of squared
+    /// differences from the mean.
+    moments: (f64, f64, f64),
+    /// The first error about a label cell that is no number, with the location of the text if the location is known.
+    wrong: Option<(Error, Option<FileLine>)>,
+}
+
+impl<'a> Labels<'a> {
+    pub(super) fn new(config: &'a Config) -> Self {
+        Self {
+            target: config.data.target,
+            separator: &config.data.label_separator,
+            texts: [0; 2],
+            counted: BTreeMap::new(),
+            moments: (0.0, 0.0, 0.0),
+            wrong: None,
+        }
+    }
+
+    /// Adds the label cell of a text to the statistics; the first error is kept until [`Self::end`]. The label of a
+    /// held-out text (`held`) is added to the vocabulary, but does not count for class weights.
+    pub(super) fn add(&mut self, text: &LabelledText, held: bool) {
+        let one = [1, u64::from(!held)];
+        let add = |to: &mut [u64; 2]| to.iter_mut().zip(one).for_each(|(to, one)| *to += one);
+        add(&mut self.texts);
+        let mut count = |label: &str| match self.counted.get_mut(label) {
+            Some(count) => add(count),
+            None => drop(self.counted.insert(label.to_owned(), one)),
+        };
+        match self.target {
+            Target::Label => count(&text.label),
+            Target::Labels => labels_in(&text.label, self.separator).into_iter().for_each(count),
+            Target::Number => match number(&text.label) {
+                Ok(_) if held => {}
+                Ok(number) => {
+                    // Welford's algorithm updates the mean and the sum of squared differences by one number.
+                    let (n, mean, squares) = &mut self.moments;
+                    let difference = f64::from(number) - *mean;
+                    *n += 1.0;
+                    *mean += difference / *n;
+                    *squares += difference * (f64::from(number) - *mean);
+                }
+                Err(error) => {
+                    self.wrong.get_or_insert_with(|| (error, text.file_line()));
+                }
+            },
+        }
+    }
+
+    /// Returns what the model predicts, with the vocabulary of the labels in all texts, and the statistics of the
+    /// training texts. An error message names the file `name`.
+    pub(super) fn end(self, name: &str) -> Result<(Objective, Weights)> {
+        let Self { target, separator, texts: [all, texts], counted, moments: (n, mean, squares), wrong } =
+            self;
+        if let Some((error, place)) = wrong {
+            return Err(match place {
+                Some(place) => error.within(&place.to_string()),
+                None => error.noted(format!("in `{name}`")),
+            });
+        }
+        if target == Target::Number {
+            let deviation = (squares / n.max(1.0)).sqrt();
+            if deviation == 0.0 {
+                let what = format!("numbers in `{name}`");
+                return Err(Error::of(ErrorKind::Format, what, "different numbers", format!("only {mean}")));
+            }
+            return Ok((Objective::Number, Weights { texts, counts: Vec::new(), mean, deviation }));
+        }
+        if target == Target::Label {
+            are_no_numbers(&counted, all, name)?;
+        }
+        let least = if target == Target::Label { 2 } else { 1 };
+        if counted.len() < least {
+            let got = counted.keys().next().map_or("none".to_owned(), |label| format!("only `{label}`"));
+            let expected = if least == 2 { "at least two" } else { "at least one" };
+            return Err(Error::of(ErrorKind::Format, format!("labels in `{name}`"), expected, got));
+        }
+        let mut found = TokenCounts::default();
+        counted.iter().for_each(|(label, &[count, _])| found.add_times(label, count));
+        let labels = found.labels()?;
+        let counts = labels.tokens().map(|label| counted.get(label).map_or(0, |&[_, count]| count)).collect();
+        let learnt = match target {
+            Target::Label => Objective::Label(labels),
+            _ => Objective::Labels(labels, separator.to_owned()),
+        };
+        Ok((learnt, Weights { texts, counts, mean: 0.0, deviation: 1.0 }))
+    }
+
+    /// Returns a hint if single labels look like lists of labels, a warning if labels in lists contain the separator,
+    /// and otherwise `None`.
+    pub(super) fn hint(&self) -> Option<String> {
+        let joined = |label: &&String| label.contains(self.separator);
+        let several = self.counted.keys().filter(joined).count();
+        if self.target == Target::Labels && several > 0 {
+            return Some(format!(
+                "warning: {several} labels have `{}` in them, which separates labels in plain answers and cells: data.label_separator sets \
+                 another separator",
+                self.separator
+            ));
+        }
+        let parts: std::collections::BTreeSet<&str> =
+            self.counted.keys().flat_map(|label| labels_in(label, self.separator)).collect();
+        // Single labels look like lists if cutting them at the separator gives fewer distinct labels than there are
+        // distinct cells.
+        (self.target == Target::Label && several > 0 && parts.len() < self.counted.len()).then(|| {
+            format!(
+                "{several} of {} labels have `{}` in them: data.target=labels reads several labels per text",
+                self.counted.len(),
+                self.separator
+            )
+        })
+    }
+}
+
+/// Returns an error if the labels are many distinct numbers, since numbers need a regression.
+fn are_no_numbers(counted: &BTreeMap<String, [u64; 2]>, texts: u64, name: &str) -> Result<()> {
+    let many = counted.len() > FEW && 2 * counted.len() as u64 > texts;
+    if !many || !counted.keys().all(|label| number(label).is_ok()) {
+        return Ok(());
+    }
+    let got = format!("{} different numbers in {texts} texts", counted.len());
+    let error = Error::of(ErrorKind::Format, format!("labels of `{name}`"), "labels that recur", got);
+    Err(error
+        .noted("data.target=number learns numbers (regression); data.label sets the column of the labels"))
+}
+
+/// Statistics of the training texts for the loss.
+pub(super) struct Weights {
+    texts: u64,
+    counts: Vec<u64>,
+    /// The mean of the numbers in the training texts; 0 unless the model predicts numbers.
+    pub(super) mean: f64,
+    pub(super) deviation: f64,
+}
+
+impl Weights {
+    /// Returns one weight per label for the loss; `None` for a regression, or if `training.class_weights` is not set.
+    pub(super) fn of_labels(&self, config: &Config, learnt: &Objective) -> Result<Option<Vec<f32>>> {
+        let given = &config.training.class_weights;
+        let (Some(labels), false) = (learnt.labels(), given.is_empty()) else { return Ok(None) };
+        let texts = self.texts as f64;
+        if let [one] = &given[..]
+            && one == "balanced"
+        {
+            let weight = |&count: &u64| match learnt {
+                // For each label, the texts with the label and the texts without it get equal total weight.
+                Objective::Labels(..) => (texts - count as f64).max(1.0) / (count as f64).max(1.0),
+                _ => texts / (labels.len() as f64 * (count as f64).max(1.0)),
+            };
+            return Ok(Some(self.counts.iter().map(|count| weight(count) as f32).collect()));
+        }
+        const EXPECTED: &str = "`balanced`, or labels with their weights as [\"label=2.5\", \"other=0.5\"]";
+        let (mut weights, mut seen) = (vec![1.0; labels.len()], Vec::new());
+        for one in given {
+            let wrong = |expected: String| Error::new("training.class_weights", expected, format!("`{one}`"));
+            let (label, weight) = one.rsplit_once('=').ok_or_else(|| wrong(EXPECTED.to_owned()))?;
+            let weight =
+                weight.trim().parse::<f32>().ok().filter(|weight| *weight >= 0.0 && weight.is_finite());
+            let weight = weight.ok_or_else(|| wrong("a weight from 0 on behind `=`".to_owned()))?;
+            let id = labels.id(label.trim()).and_then(|id| weights.get_mut(id as usize));
+            *id.ok_or_else(|| {
+                let near = nearest(label.trim(), labels.tokens());
+                let names: Vec<String> =
+                    labels.tokens().take(FEW).map(|label| format!("`{label}`")).collect();
+                wrong(match near {
+                    Some(near) => format!("a label, perhaps `{near}`"),
+                    None => format!("{EXPECTED}; labels: {}", names.join(", ")),
+                })
+            })? = weight;
+            if seen.contains(&label.trim()) {
+                return Err(wrong("each label once".to_owned()));
+            }
+            seen.push(label.trim());
+        }
+        if weights.iter().all(|weight| *weight == 0.0) {
+            return Err(Error::new("training.class_weights", "a weight above 0", "0 for each label"));
+        }
+        Ok(Some(weights))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sections::Task;
+
+    fn counted<'a>(config: &'a Config, labels: &[&str]) -> Labels<'a> {
+        let mut counted = Labels::new(config);
+        labels.iter().for_each(|label| counted.add(&LabelledText::new("text", *label), false));
+        counted
+    }
+
+    #[test]
+    fn cells_and_lists_have_several_labels() {
+        assert_eq!(labels_in("a, b,,a", ","), ["a", "b"]);
+        assert_eq!(labels_in("a,b\u{1f}c\u{1f}", ","), ["a,b", "c"]);
+        assert!(labels_in("\u{1f}", ",").is_empty() && labels_in(" ", ",").is_empty());
+    }
+
+    #[test]
+    fn numbers_are_not_taken_for_labels() {
+        let config = Config::new(Task::Classify);
+        let numbers: Vec<String> = (0..40).map(|i| format!("{}.5", i % 30)).collect();
+        let numbers: Vec<&str> = numbers.iter().map(String::as_str).collect();
+        let said = counted(&config, &numbers).end("f.csv").err().unwrap().to_string();
+        assert!(said.contains("30 different numbers in 40 texts; data.target=number"), "{said}");
+        let stars: Vec<&str> = numbers.iter().map(|number| &number[..1]).collect();
+        assert!(counted(&config, &stars).end("f.csv").is_ok());
+    }
+
+    #[test]
+    fn several_labels_in_cells_are_hinted_at() {
+        let config = Config::new(Task::Classify);
+        let hint = counted(&config, &["a,b", "b,c", "a,c", "a,b,c"]).hint().unwrap();
+        assert!(hint.starts_with("4 of 4 labels have `,` in them: data.target=labels"), "{hint}");
+        assert_eq!(counted(&config, &["New York, NY", "Paris", "Rome"]).hint(), None);
+    }
+
+    #[test]
+    fn weights_are_balanced_or_by_name() -> Result<()> {
+        let mut config = Config::new(Task::Classify);
+        let weights = |config: &Config| {
+            let (learnt, weights) = counted(config, &["a", "a", "a", "b=c"]).end("f")?;
+            weights.of_labels(config, &learnt)
+        };
+        assert_eq!(weights(&config)?, None);
+        config.training.class_weights = vec!["balanced".into()];
+        assert_eq!(weights(&config)?, Some(vec![4.0 / 6.0, 2.0]));
+        config.training.class_weights = vec!["b=c=5".into()];
+        assert_eq!(weights(&config)?, Some(vec![1.0, 5.0]));
+        config.training.class_weights = vec!["other=5".into()];
+        let said = weights(&config).unwrap_err().to_string();
+        assert_eq!(
+            said,
+            "training.class_weights: expected `balanced`, or labels with their weights as [\"label=2.5\", \"other=0.5\"]; labels: `a`, `b=c`, got `other=5`"
+        );
+        config.data.target = Target::Labels;
+        config.training.class_weights = vec!["balanced".into()];
+        let (learnt, of) = counted(&config, &["a,b", "a", "", "a"]).end("f")?;
+        assert_eq!(of.of_labels(&config, &learnt)?, Some(vec![1.0 / 3.0, 3.0]));
+        Ok(())
+    }
+
+    #[test]
+    fn numbers_have_a_mean_and_a_deviation() -> Result<()> {
+        let mut config = Config::new(Task::Classify);
+        config.data.target = Target::Number;
+        let (_, of) = counted(&config, &["1", "2", " 3 "]).end("f")?;
+        assert!((of.mean - 2.0).abs() < 1e-12 && (of.deviation - (2.0f64 / 3.0).sqrt()).abs() < 1e-12);
+        let said = counted(&config, &["1", "two"]).end("f").err().unwrap().to_string();
+        assert!(said.contains("expected a number, as 2.5, got `two`"), "{said}");
+        assert!(counted(&config, &["2", "2"]).end("f").is_err());
+        let large = LabelledText::new("text", "1e40").placed(&"f.csv".into(), 3);
+        let mut of = Labels::new(&config);
+        of.add(&large, false);
+        let said = of.end("f.csv").err().unwrap().to_string();
+        let expected = "f.csv:3: number of a text: expected a number of at most 3.4e38, got `1e40`; divide all numbers by the same \
+                        number";
+        assert_eq!(said, expected);
+        Ok(())
+    }
+}

@@ -1,0 +1,224 @@
+//! Converts the text columns of a record to the fields of a sample: token ids and character ids.
+
+use std::collections::BTreeMap;
+
+use unicode_segmentation::UnicodeSegmentation;
+use unpadded::data::{Batch, Field, Limits, Sample, TokenCounts, Tokenizer, Vocabulary};
+use unpadded::predict::Predictor;
+use unpadded::{Error, ErrorKind, Result, Variable};
+
+use crate::config::Config;
+use crate::sections::Sentences;
+use crate::training::{CUT, cut_of};
+
+/// The special token between two columns that are joined to one text.
+pub(super) const SEPARATOR: &str = "<sep>";
+/// The names of the vocabularies of tokens and of characters.
+pub(super) const WORDS: &str = "words";
+pub(super) const CHARACTERS: &str = "characters";
+/// The names of a text's feeds: the tokens, and the characters of each token. `SECOND` names the feeds of the second
+/// text of a pair.
+pub(crate) const FIRST: [&str; 2] = ["words", "characters"];
+pub(super) const SECOND: [&str; 2] = ["second words", "second characters"];
+
+/// How the columns of a record make up its texts.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct TextColumns {
+    /// The number of columns that are joined to the first text.
+    columns: usize,
+    /// Whether a record is a pair: the column after the first text's columns is the second text.
+    pub(super) pair: bool,
+    pub(super) documents: Sentences,
+}
+
+impl TextColumns {
+    pub(super) fn of(config: &Config) -> Self {
+        let (columns, pair) = (config.data.text.len().max(1), config.data.pair.is_some());
+        Self { columns, pair, documents: config.model.documents }
+    }
+
+    /// Returns the number of columns that are joined to the first text.
+    pub(super) fn columns(&self) -> usize {
+        self.columns
+    }
+
+    /// Splits a record at its tabs: returns the columns of the first text, and the second text of a pair (else `None`).
+    fn split<'t>(&self, text: &'t str) -> Result<(Vec<&'t str>, Option<&'t str>)> {
+        let count = self.columns + usize::from(self.pair);
+        if count == 1 {
+            return Ok((vec![text], None));
+        }
+        let mut cells: Vec<&str> = text.split('\t').collect();
+        if cells.len() != count {
+            let expected = format!("{count}, separated by tabs, as in the training");
+            return Err(Error::new("texts of a record", expected, cells.len().to_string()));
+        }
+        let second = if self.pair { cells.pop() } else { None };
+        Ok((cells, second))
+    }
+}
+
+/// A reader of records: the tokenizer, the vocabularies, and the columns of the texts.
+#[derive(Debug, Clone)]
+pub(crate) struct Reader {
+    pub(super) cut: Tokenizer,
+    pub(super) words: Vocabulary,
+    pub(super) characters: Option<Vocabulary>,
+    pub(super) parts: TextColumns,
+}
+
+impl Reader {
+    /// Returns the reader of a model, from the notes and vocabularies of its checkpoint.
+    pub(crate) fn noted(
+        notes: &BTreeMap<String, String>,
+        vocabularies: &BTreeMap<String, Vocabulary>,
+        config: &Config,
+    ) -> Result<Self> {
+        let known = |name: &str| {
+            let none = || {
+                Error::of(
+                    ErrorKind::Format,
+                    "vocabularies of the checkpoint",
+                    format!("`{name}`"),
+                    "no vocabulary with this name",
+                )
+            };
+            vocabularies.get(name).cloned().ok_or_else(none)
+        };
+        let characters = config.model.characters.then(|| known(CHARACTERS)).transpose()?;
+        let cut = Tokenizer::from_name(notes.get(CUT).map_or("", String::as_str))?;
+        Ok(Self { cut, words: known(WORDS)?, characters, parts: TextColumns::of(config) })
+    }
+
+    /// Returns the reader of a loaded model.
+    pub(super) fn of(predictor: &Predictor, config: &Config) -> Result<Self> {
+        let characters = config.model.characters.then(|| predictor.vocabulary(CHARACTERS).cloned());
+        let (cut, words) = (cut_of(predictor, CUT)?, predictor.vocabulary(WORDS)?.clone());
+        Ok(Self { cut, words, characters: characters.transpose()?, parts: TextColumns::of(config) })
+    }
+
+    /// Returns the names of the feeds of a record, in the order of the values that [`Self::fields`] returns.
+    pub(crate) fn feeds(&self) -> Vec<&'static str> {
+        let of = |names: [&'static str; 2]| match self.characters {
+            Some(_) => names.to_vec(),
+            None => names[..1].to_vec(),
+        };
+        let second = if self.parts.pair { of(SECOND) } else { Vec::new() };
+        [of(FIRST), second].concat()
+    }
+
+    /// Returns the tokens of the first text of a record, in the order in which they are fed.
+    pub(crate) fn tokens(&self, text: &str) -> Result<Vec<String>> {
+        let (columns, _) = self.parts.split(text)?;
+        let mut tokens = Vec::new();
+        for (at, column) in columns.into_iter().enumerate() {
+            if at > 0 && self.parts.documents == Sentences::None {
+                tokens.push(SEPARATOR.to_owned());
+            }
+            for sentence in sentences(column, self.parts.documents) {
+                tokens.extend(self.cut.tokens(sentence).map(|token| token.into_owned()));
+            }
+        }
+        Ok(tokens)
+    }
+
+    /// Returns the fields of a record: for each text the token ids and, if the model reads characters, the character
+    /// ids.
+    pub(crate) fn fields(&self, text: &str) -> Result<Vec<Field>> {
+        let (first, second) = self.parts.split(text)?;
+        let mut fields = self.of_text(&first)?;
+        if let Some(second) = second {
+            fields.extend(self.of_text(&[second])?);
+        }
+        Ok(fields)
+    }
+
+    fn of_text(&self, columns: &[&str]) -> Result<Vec<Field>> {
+        let how = self.parts.documents;
+        if how != Sentences::None {
+            let all = columns.iter().flat_map(|column| sentences(column, how));
+            let ids = all.map(|sentence| self.words.ids(self.cut.tokens(sentence)));
+            return Ok(vec![Field::Nested(ids.collect::<Result<_>>()?)]);
+        }
+        let (mut ids, mut spelt) = (Vec::new(), Vec::new());
+        for (at, column) in columns.iter().enumerate() {
+            if at > 0 {
+                ids.push(self.words.special(SEPARATOR)?);
+                spelt.push(Vec::new());
+            }
+            ids.extend(self.words.ids(self.cut.tokens(column))?);
+            if let Some(known) = &self.characters {
+                for token in self.cut.tokens(column) {
+                    spelt.push(known.spelt(&token)?);
+                }
+            }
+        }
+        Ok(match self.characters {
+            Some(_) => vec![Field::Ints(ids), Field::Nested(spelt)],
+            None => vec![Field::Ints(ids)],
+        })
+    }
+
+    /// Returns several records as a batch: the name and the value of each feed.
+    pub(crate) fn batch(&self, texts: &[&str]) -> Result<Vec<(String, Variable)>> {
+        let samples = (0..).zip(texts).map(|(number, text)| Ok(Sample::new(number, self.fields(text)?)));
+        let names: Vec<String> = self.feeds().into_iter().map(str::to_owned).collect();
+        Ok(Batch::new(&names, &samples.collect::<Result<Vec<_>>>()?)?.values)
+    }
+
+    /// Returns a hash of all settings that determine the fields of a record.
+    pub(super) fn fingerprint(&self) -> u64 {
+        let known = [Some(&self.words), self.characters.as_ref()].into_iter().flatten();
+        let numbers = known.map(Vocabulary::fingerprint);
+        let name = format!("{} {:?}", self.cut.name(), self.parts);
+        numbers.fold(unpadded::data::Fingerprint::default().text(&name), |f, of| f.number(of)).finish()
+    }
+}
+
+/// Counts the characters in tokens, for a vocabulary of characters.
+#[derive(Default)]
+pub(super) struct CharacterCounts(TokenCounts);
+
+impl CharacterCounts {
+    pub(super) fn add(&mut self, token: &str) {
+        let mut utf8 = [0; 4];
+        token.chars().for_each(|c| self.0.add(c.encode_utf8(&mut utf8)));
+    }
+
+    pub(super) fn vocabulary(self, limits: &Limits) -> Result<Vocabulary> {
+        self.0.within(limits)
+    }
+}
+
+/// Returns the sentences of a text without blank sentences; with `Sentences::None`, returns the whole text as one
+/// sentence.
+fn sentences(text: &str, how: Sentences) -> Vec<&str> {
+    let all: Vec<&str> = match how {
+        Sentences::None => return vec![text],
+        Sentences::Lines => text.lines().collect(),
+        Sentences::Punctuation => text.split_sentence_bounds().collect(),
+    };
+    all.into_iter().map(str::trim).filter(|sentence| !sentence.is_empty()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sentences_end_at_lines_or_at_punctuation() {
+        let text = "A film. It cost 3.5 million!\n\nNo more";
+        assert_eq!(sentences(text, Sentences::None), [text]);
+        assert_eq!(sentences(text, Sentences::Lines), ["A film. It cost 3.5 million!", "No more"]);
+        assert_eq!(sentences(text, Sentences::Punctuation), ["A film.", "It cost 3.5 million!", "No more"]);
+    }
+
+    #[test]
+    fn texts_are_parted_by_tabs() {
+        let parts = |columns, pair| TextColumns { columns, pair, documents: Sentences::None };
+        assert_eq!(parts(1, false).split("a\tb").unwrap(), (vec!["a\tb"], None));
+        assert_eq!(parts(2, true).split("a\tb\tc").unwrap(), (vec!["a", "b"], Some("c")));
+        let said = parts(1, true).split("a").unwrap_err().to_string();
+        assert_eq!(said, "texts of a record: expected 2, separated by tabs, as in the training, got 1");
+    }
+}

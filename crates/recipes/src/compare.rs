@@ -1,0 +1,125 @@
+//! Compares several models on the same texts.
+
+use unpadded::data::Fingerprint;
+use unpadded::{Error, ErrorKind, Result};
+
+use super::answer::Answer;
+use super::config::Config;
+use super::evaluation::Evaluation;
+use super::model::Model;
+
+/// Maximum number of differently answered texts that a comparison lists.
+const SHOWN: usize = 10;
+
+/// The result of comparing several models on the same texts.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct ModelComparison {
+    /// The evaluation of each model.
+    pub scored: Vec<Evaluation>,
+    /// For each model after the first, the difference from the first model.
+    pub against_first: Vec<ModelDifference>,
+}
+
+/// The difference between a model and the first model.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub struct ModelDifference {
+    /// The two-sided p value for the difference of the headline figures; `None` if the two models have different
+    /// headline figures, or were scored on different texts.
+    pub p_value: Option<f64>,
+    /// The number of texts to which the two models give different answers.
+    pub differ: u64,
+    /// The first texts with different answers of the two models, at most 10.
+    pub texts: Vec<Disagreement>,
+}
+
+/// A text to which two models give different answers.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub struct Disagreement {
+    /// The text.
+    pub text: String,
+    /// The right answer to the text.
+    pub truth: String,
+    /// The answer of the first model, then the answer of the other model.
+    pub found: [String; 2],
+}
+
+/// The hash of a text together with its right answer, and the hash of the model's answer.
+type AnswerHash = (u64, u64);
+
+fn number(text: &str) -> u64 {
+    Fingerprint::default().text(text).finish()
+}
+
+/// Compares models, as [`super::compare`] documents.
+pub(super) fn compare(runs: &[(&Config, &Model)]) -> Result<ModelComparison> {
+    let mut compared = ModelComparison { scored: Vec::new(), against_first: Vec::new() };
+    let mut seen: Vec<AnswerHash> = Vec::new();
+    let mut first: Option<&Model> = None;
+    for (config, model) in runs {
+        let path = config.data.test.as_deref().unwrap_or_default();
+        let Some(before) = first else {
+            let scored = model.scores(config, path, &mut |of| {
+                seen.push((number(&format!("{}\n{}", of.text, of.truth)), number(of.found)));
+            })?;
+            compared.scored.push(scored);
+            first = Some(model);
+            continue;
+        };
+        if before.task() != model.task() {
+            let expected = format!("models of the task `{}`, as the first model", before.task().name());
+            return Err(Error::of(
+                ErrorKind::Program,
+                "models",
+                expected,
+                format!("a model of `{}`", model.task().name()),
+            ));
+        }
+        let (mut at, mut alike, mut differ) = (0, true, 0);
+        let (mut texts, mut asked) = (Vec::new(), Vec::new());
+        let scored = model.scores(config, path, &mut |of| {
+            let text = number(&format!("{}\n{}", of.text, of.truth));
+            match seen.get(at) {
+                Some(&(known, found)) if known == text => {
+                    if found != number(of.found) {
+                        differ += 1;
+                        if texts.len() < SHOWN {
+                            asked.push(of.asked.to_owned());
+                            let [text, truth, found] = [of.text, of.truth, of.found].map(str::to_owned);
+                            texts.push(Disagreement { text, truth, found: [String::new(), found] });
+                        }
+                    }
+                }
+                _ => alike = false,
+            }
+            at += 1;
+        })?;
+        let asked: Vec<&str> = asked.iter().map(String::as_str).collect();
+        let answers: Vec<String> = before.predict(&asked)?.iter().map(found).collect();
+        for (one, answer) in texts.iter_mut().zip(answers) {
+            one.found[0] = answer;
+        }
+        let one = compared.scored.first();
+        let p_value = one.filter(|one| alike && at == seen.len() && one.headline == scored.headline);
+        let p_value = p_value.and_then(|one| one.sample.paired(&scored.sample, one.columns, one.of?));
+        compared.against_first.push(ModelDifference { p_value, differ, texts });
+        compared.scored.push(scored);
+    }
+    Ok(compared)
+}
+
+/// Returns the text form of an answer, in which answers of two models are compared.
+fn found(answer: &Answer) -> String {
+    match answer {
+        Answer::Label { label, .. } => label.clone(),
+        Answer::Labels { labels, separator, .. } => labels.join(separator),
+        Answer::Number(number) => number.to_string(),
+        Answer::Empty => String::new(),
+        Answer::Text(text) => text.clone(),
+        Answer::Ranked(texts) => texts.first().map_or_else(String::new, |(text, _)| text.clone()),
+        Answer::Tags { tags, label: Some((label, _)), .. } => format!("{}  {label}", tags.join(" ")),
+        Answer::Tags { tags, .. } => tags.join(" "),
+    }
+}

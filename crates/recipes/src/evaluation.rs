@@ -1,0 +1,342 @@
+//! The evaluation of a model: scores on texts with known right answers.
+
+use std::collections::BTreeMap;
+
+use unpadded::metrics::{Counts, Unit};
+
+use super::by_length::ByLength;
+use super::sample::{Bootstrap, FigureFn};
+use super::translated::TranslatedText;
+
+/// Maximum number of unseen labels that are listed by name; further unseen labels are counted together as one entry.
+const MOST_UNSEEN: usize = 1_000;
+/// Maximum number of locations that are listed for an unseen label.
+const PLACES: usize = 3;
+
+/// The scores of a model on the texts of a file.
+///
+/// Each interval is a 95 % percentile bootstrap interval from 1,000 samples of the texts, drawn with replacement from a
+/// fixed seed. With more than 10,000 texts, the samples are drawn from 10,000 groups of texts. With fewer than 100 texts, the
+/// interval of an accuracy or another share of texts is Wilson's score interval.
+#[derive(Debug, Clone, Default)]
+pub struct Evaluation {
+    /// The name of the most important figure, for example `accuracy`.
+    pub headline: &'static str,
+    /// All figures, in the order in which they are shown.
+    pub figures: Vec<Figure>,
+    /// Named counts, such as the number of texts, tokens or characters.
+    pub counts: Vec<(&'static str, u64)>,
+    /// Tables with precision, recall, F1 and support of each label, tag or type of chunk.
+    pub tables: Vec<ScoreTable>,
+    /// The confusion counts of the labels, and of the tags.
+    pub confusions: Vec<Confusion>,
+    /// A score by the length of texts, such as the share of wrong texts; `None` if the task has no such score.
+    pub lengths: Option<ByLength>,
+    /// Translations with their references: the first texts of the file, and the worst of the other texts. The list is
+    /// empty for tasks other than translation.
+    pub examples: Vec<TranslatedText>,
+    /// Labels and tags that occur in the scored texts but never in the training.
+    pub unseen: Vec<UnseenLabel>,
+    /// The settings with which BLEU and chrF were computed, in the signature format of sacreBLEU. The list is empty
+    /// for tasks other than translation.
+    pub signatures: Vec<String>,
+    /// Notes for people about the figures, for example about texts that a figure leaves out.
+    pub notes: Vec<String>,
+    /// Lines for people about how the file was read.
+    pub said: Vec<String>,
+    pub(super) sample: Bootstrap,
+    /// The function that computes the headline figure from the summed counts of all texts. `columns` is the number of
+    /// summed counts for the headline figure.
+    pub(super) of: Option<FigureFn>,
+    pub(super) columns: usize,
+}
+
+/// A named score with a unit and an interval.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub struct Figure {
+    /// The name of the score, for example `macro F1`.
+    pub name: &'static str,
+    /// The value of the score; a share is a number from 0 to 1; NaN if the score is undefined.
+    pub value: f64,
+    /// The unit of the score; a share is shown in percent.
+    pub unit: Unit,
+    /// The 95 % interval of the score; `None` if no interval was computed.
+    pub interval: Option<[f64; 2]>,
+}
+
+/// A table with precision, recall and F1 of each class.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub struct ScoreTable {
+    /// What the classes are: `label`, `tag` or `chunk type`.
+    pub of: &'static str,
+    /// One row per class, sorted by the name of the class.
+    pub rows: Vec<ScoreRow>,
+}
+
+/// The counts of a class: correct predictions, all predictions, and true occurrences.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub struct ScoreRow {
+    /// The class.
+    pub name: String,
+    /// The number of correct predictions of this class.
+    pub right: u64,
+    /// The number of all predictions of this class.
+    pub found: u64,
+    /// The support: how often this class truly occurs.
+    pub support: u64,
+}
+
+impl ScoreRow {
+    fn counts(&self) -> Counts {
+        Counts { hits: self.right as f64, labels: self.support as f64, guesses: self.found as f64 }
+    }
+
+    /// Returns the precision, right / found; 0 if the class was never predicted.
+    pub fn precision(&self) -> f64 {
+        self.counts().precision()
+    }
+
+    /// Returns the recall, right / support; 0 if the class never occurs.
+    pub fn recall(&self) -> f64 {
+        self.counts().recall()
+    }
+
+    /// Returns F1, 2 · right / (found + support); 0 if the class was never predicted and never occurs.
+    pub fn f1(&self) -> f64 {
+        self.counts().f1()
+    }
+}
+
+/// Confusion counts: how often each true class was predicted as each class.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub struct Confusion {
+    /// What the classes are: `label` or `tag`.
+    pub of: &'static str,
+    /// One count per pair of a true and a predicted class that occurs.
+    pub cells: Vec<ConfusionCount>,
+}
+
+/// The number of texts or words with a true class and a predicted class; the two classes may be equal.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub struct ConfusionCount {
+    /// The true class.
+    pub truth: String,
+    /// The predicted class.
+    pub found: String,
+    /// The count.
+    pub count: u64,
+}
+
+/// A label or tag that occurs in the scored texts but not in the training; each occurrence is scored as wrong.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub struct UnseenLabel {
+    /// What is unseen: `label` or `tag`.
+    pub what: &'static str,
+    /// The name of the label or tag.
+    pub name: String,
+    /// The number of occurrences in the scored texts.
+    pub count: u64,
+    /// The locations of the first occurrences, at most 3.
+    pub places: Vec<String>,
+}
+
+impl Evaluation {
+    /// Returns the value of a figure by its name; `None` if the evaluation has no such figure.
+    pub fn get(&self, name: &str) -> Option<f64> {
+        self.figures.iter().find(|figure| figure.name == name).map(|figure| figure.value)
+    }
+
+    /// Returns the headline figure; `None` if the evaluation has no figures.
+    pub fn headline(&self) -> Option<&Figure> {
+        self.figures.iter().find(|figure| figure.name == self.headline)
+    }
+
+    /// Returns an evaluation with these figures; the first figure is the headline. Each figure is computed from the
+    /// summed columns of `sample`, and its interval from resampled sums.
+    pub(super) fn of(sample: Bootstrap, columns: usize, figures: &[(&'static str, Unit, FigureFn)]) -> Self {
+        let total = sample.total(columns);
+        let of: Vec<FigureFn> = figures.iter().map(|(.., of)| *of).collect();
+        let intervals = sample.intervals(columns, &of);
+        let figure = |(&(name, unit, of), interval): (&(&'static str, Unit, FigureFn), Option<[f64; 2]>)| {
+            Figure { name, value: of.value(&total), unit, interval }
+        };
+        Self {
+            headline: figures.first().map_or("", |(name, ..)| name),
+            figures: figures.iter().zip(intervals).map(figure).collect(),
+            counts: vec![("texts", sample.texts())],
+            of: of.first().copied(),
+            columns,
+            sample,
+            ..Self::default()
+        }
+    }
+
+    /// Adds a figure that has no interval.
+    pub(super) fn with(mut self, name: &'static str, unit: Unit, value: f64) -> Self {
+        self.figures.push(Figure { name, value, unit, interval: None });
+        self
+    }
+
+    /// Adds the mean loss as the first figure; `None` adds nothing.
+    pub(super) fn with_loss(mut self, loss: Option<f64>) -> Self {
+        let figure = |value| Figure { name: "loss", value, unit: Unit::Number, interval: None };
+        self.figures.splice(0..0, loss.map(figure));
+        if loss.is_some() && !self.unseen.is_empty() {
+            let note = "loss: without texts that have a label or tag that training never saw";
+            self.notes.push(note.to_owned());
+        }
+        self
+    }
+}
+
+/// Confusion counts of labels or tags, to which one prediction after another is added.
+#[derive(Debug, Default)]
+pub(super) struct Tally {
+    what: &'static str,
+    /// The names of the classes: first the classes that training saw, in the order of their ids, then unseen classes in
+    /// the order of first occurrence.
+    names: Vec<String>,
+    known: usize,
+    unseen: BTreeMap<String, usize>,
+    places: Vec<(u64, Vec<String>)>,
+    /// For each pair of indices of a true class and a predicted class, how often the pair occurred.
+    cells: BTreeMap<(usize, usize), u64>,
+}
+
+impl Tally {
+    pub(super) fn new<'a>(what: &'static str, known: impl IntoIterator<Item = &'a str>) -> Self {
+        let names: Vec<String> = known.into_iter().map(str::to_owned).collect();
+        Self { what, known: names.len(), names, ..Self::default() }
+    }
+
+    /// Counts a prediction `found` for the true class `truth`; `id` is the id of `truth`, and `None` if training never
+    /// saw this class. Returns the index of `truth` among all classes.
+    pub(super) fn add(
+        &mut self,
+        truth: &str,
+        id: Option<usize>,
+        found: usize,
+        place: impl FnOnce() -> String,
+    ) -> usize {
+        let truth = id.unwrap_or_else(|| self.unseen(truth, place));
+        *self.cells.entry((truth, found)).or_default() += 1;
+        truth
+    }
+
+    /// Returns the number of all classes: the classes that training saw, and the unseen ones.
+    pub(super) fn names(&self) -> usize {
+        self.names.len()
+    }
+
+    /// Counts an occurrence of a class that training never saw, and returns the index of the class.
+    fn unseen(&mut self, name: &str, place: impl FnOnce() -> String) -> usize {
+        const OTHERS: &str = "(others that training never saw)";
+        let full = self.unseen.len() >= MOST_UNSEEN && !self.unseen.contains_key(name);
+        let name = if full { OTHERS } else { name };
+        let number = match self.unseen.get(name) {
+            Some(&number) => number,
+            None => {
+                let number = self.names.len();
+                self.names.push(name.to_owned());
+                self.unseen.insert(name.to_owned(), number);
+                self.places.push((0, Vec::new()));
+                number
+            }
+        };
+        if let Some((count, places)) = self.places.get_mut(number - self.known) {
+            *count += 1;
+            if places.len() < PLACES {
+                places.push(place());
+            }
+        }
+        number
+    }
+
+    /// Returns one row per class that occurs or was predicted, sorted by name.
+    pub(super) fn rows(&self) -> Vec<ScoreRow> {
+        let row = |name: &String| ScoreRow { name: name.clone(), right: 0, found: 0, support: 0 };
+        let mut rows: Vec<ScoreRow> = self.names.iter().map(row).collect();
+        for (&(truth, found), &count) in &self.cells {
+            if let Some(row) = rows.get_mut(truth) {
+                row.support += count;
+                row.right += if truth == found { count } else { 0 };
+            }
+            if let Some(row) = rows.get_mut(found) {
+                row.found += count;
+            }
+        }
+        rows.retain(|row| row.support + row.found > 0);
+        rows.sort_by(|a, b| a.name.cmp(&b.name));
+        rows
+    }
+
+    pub(super) fn confusion(&self) -> Confusion {
+        let name = |number: usize| self.names.get(number).cloned().unwrap_or_default();
+        let cell = |(&(truth, found), &count): (&(usize, usize), &u64)| ConfusionCount {
+            truth: name(truth),
+            found: name(found),
+            count,
+        };
+        Confusion { of: self.what, cells: self.cells.iter().map(cell).collect() }
+    }
+
+    pub(super) fn unseen_ones(self) -> Vec<UnseenLabel> {
+        let Self { what, unseen, mut places, known, .. } = self;
+        let one = |(name, number): (String, usize)| {
+            let (count, places) = places.get_mut(number - known).map(std::mem::take).unwrap_or_default();
+            UnseenLabel { what, name, count, places }
+        };
+        unseen.into_iter().map(one).collect()
+    }
+}
+
+/// Returns the mean F1 over the classes that occur or were predicted.
+pub(super) fn macro_f1(rows: &[ScoreRow]) -> f64 {
+    unpadded::metrics::ratio(rows.iter().map(ScoreRow::f1).sum(), rows.len() as f64)
+}
+
+/// Returns the mean F1 over the classes, weighted by the support of each class.
+pub(super) fn weighted_f1(rows: &[ScoreRow]) -> f64 {
+    let sum = rows.iter().map(|row| row.f1() * row.support as f64).sum();
+    unpadded::metrics::ratio(sum, rows.iter().map(|row| row.support as f64).sum())
+}
+
+/// A scored text, which a scoring function passes to its callback `each`.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Outcome<'a> {
+    pub(super) text: &'a str,
+    /// The text in the form that `Model::predict` accepts. A tagged text is passed to the model with one word per line,
+    /// since a word may contain spaces.
+    pub(super) asked: &'a str,
+    pub(super) truth: &'a str,
+    pub(super) found: &'a str,
+}
+
+/// Passes groups of records to `each`, so that a model can answer the records of a group together. A group ends after
+/// 256 records, or earlier if the sum of the records' sizes reaches 2¹⁸.
+pub(super) fn in_parts<R>(
+    records: impl IntoIterator<Item = unpadded::Result<R>>,
+    size: impl Fn(&R) -> usize,
+    mut each: impl FnMut(&[R]) -> unpadded::Result<()>,
+) -> unpadded::Result<()> {
+    const TOGETHER: usize = 256;
+    const SIZE: usize = 1 << 18;
+    let (mut part, mut long) = (Vec::with_capacity(TOGETHER), 0);
+    for record in records {
+        let record = record?;
+        long += size(&record);
+        part.push(record);
+        if part.len() == TOGETHER || long >= SIZE {
+            each(&part)?;
+            part.clear();
+            long = 0;
+        }
+    }
+    if part.is_empty() { Ok(()) } else { each(&part) }
+}

@@ -1,0 +1,472 @@
+//! Language model: recurrent layers read a text token by token and predict the next token. The states at the end of a
+//! window of the text are the first states of the next window; gradients stay within a window (truncated
+//! back-propagation through time).
+
+use std::f64::consts::LN_2;
+use std::path::Path;
+
+use unpadded::data::{Data, TokenCounts, Tokenizer, Vocabulary};
+use unpadded::layers::{Embedding, Gru, Linear, Lstm, RecurrentLayer, Rnn};
+use unpadded::metrics::{Loss, Unit, ratio};
+use unpadded::predict::{Predictor, Sampling, Session};
+use unpadded::train::Trainer;
+use unpadded::{Builder, DType, Error, Result, Var, Variable};
+use unpadded_text::PlainFiles;
+
+use super::answer::Answer;
+use super::by_length::ByLength;
+use super::config::Config;
+use super::evaluation::{Evaluation, Outcome};
+use super::pieces::Pieces;
+use super::preview::Preview;
+use super::prose::{COLUMNS, FEEDS, Prose, STEPS, TokenWindow};
+use super::recipe::{Query, Recipe, TrainedModel};
+use super::sample::{Bootstrap, FigureFn};
+use super::sections::{Cell, DecodingConfig, ModelConfig, TextConfig, Tokens};
+use super::started::{self, Table};
+use super::training::{
+    CUT, Case, DataMemory, Paths, Preparation, TestData, Truth, cut_of, one_in, options, tokenizer,
+};
+use super::{embedded, net};
+
+/// The name of the output layer of the network.
+const NEXT: &str = "next";
+/// The name of the vocabulary of tokens.
+const TOKENS: &str = "tokens";
+/// The parameters with a row or a column per token. The function `prepare` uses the first entry by its index: the word
+/// vectors.
+const TABLES: [Table; 3] = [
+    Table::new(net::TABLE, TOKENS, &[0]),
+    Table::new("next.weight", TOKENS, &[1]),
+    Table::new("next.bias", TOKENS, &[0]),
+];
+/// The name of the output with the logits of the next token.
+const LOGITS: &str = "logits";
+/// Maximum number of held-out lines in a report; the model continues the beginning of each line.
+const OPENINGS: usize = 5;
+/// The number of tokens that an answer appends to a text.
+const ANSWERED: usize = 100;
+
+/// The recipe `lm`, for language models.
+pub(super) struct Lm;
+
+impl Recipe for Lm {
+    fn defaults(&self, Config { text, model, training, .. }: &mut Config) {
+        *text =
+            TextConfig { tokens: Some(Tokens::Characters), lowercase: false, min_count: 1, ..text.clone() };
+        (model.embedding, model.hidden, model.dropout) = (64, 256, 0.2);
+        (training.epochs, training.batch, training.rate) = (15, 64, 3e-3);
+    }
+
+    fn without(&self) -> &'static [&'static str] {
+        &[
+            "text.target_tokens",
+            "text.vectors",
+            "data.binary",
+            "data.phrases",
+            "data.group",
+            "data.first_index",
+            "data.repair_tags",
+            "data.scheme",
+            "text.freeze",
+            "data.pair",
+            "data.target",
+            "data.label_separator",
+            "model.characters",
+            "model.pool",
+            "model.bidirectional",
+            "model.documents",
+            "model.crf",
+            "data.label",
+            "data.fold",
+            "training.batching",
+            "training.class_weights",
+            "training.focal",
+            "decoding.beam",
+            "decoding.length_penalty",
+            "decoding.n_best",
+            "decoding.scores",
+            "decoding.overlap",
+            "decoding.threshold",
+        ]
+    }
+
+    fn preview(&self, config: &Config, path: &Path) -> Result<Preview> {
+        let text = PlainFiles::open_with([path], &options(config, COLUMNS)?)?;
+        let mut records = Vec::new();
+        for piece in text.pieces() {
+            let piece = piece?;
+            let lines = piece.lines().filter(|line| !line.trim().is_empty());
+            records.extend(lines.take(Preview::SHOWN - records.len()).map(Preview::cut));
+            if records.len() == Preview::SHOWN {
+                break;
+            }
+        }
+        Ok(Preview::new(text.read_as(), records))
+    }
+
+    fn tables(&self) -> &'static [Table] {
+        &TABLES
+    }
+
+    fn prepare(&self, config: &Config, paths: Paths) -> Result<Preparation> {
+        prepare(config, paths)
+    }
+
+    fn model(&self, predictor: &Predictor) -> Result<Box<dyn TrainedModel>> {
+        Ok(Box::new(Writer { cut: cut_of(predictor, CUT)? }))
+    }
+}
+
+struct Writer {
+    cut: Tokenizer,
+}
+
+impl TrainedModel for Writer {
+    fn tokenizers(&self) -> Option<[&Tokenizer; 2]> {
+        Some([&self.cut; 2])
+    }
+
+    fn data(&self, config: &Config, predictor: &Predictor, path: &str) -> Result<TestData> {
+        data(config, predictor, &self.cut, path)
+    }
+
+    fn check(&self, config: &Config, predictor: &Predictor, path: &str) -> Result<Vec<String>> {
+        let (text, known) = (test_text(config, path)?, predictor.vocabulary(TOKENS)?);
+        let count = text.count(&self.cut)?;
+        at_least_two(&text, count)?;
+        // Looks up every token: an unknown token is an error if the vocabulary has no entry for unknown tokens.
+        text.ids(&self.cut, known).try_for_each(|id| id.map(drop))?;
+        Ok(text.read_as().into_iter().collect())
+    }
+
+    fn scores(
+        &self,
+        config: &Config,
+        predictor: &Predictor,
+        path: &str,
+        each: &mut dyn FnMut(Outcome<'_>),
+    ) -> Result<Evaluation> {
+        scores(config, predictor, &self.cut, path, each)
+    }
+
+    fn asked(&self, _: &Predictor, _: &DecodingConfig) -> Option<Query> {
+        None
+    }
+
+    /// Continues each text greedily: each new token is the most probable one.
+    fn answers(&self, predictor: &Predictor, texts: &[&str], _: &DecodingConfig) -> Result<Vec<Answer>> {
+        let greedy = Sampling::default().temperature(0.0);
+        let written = |text: &&str| {
+            let mut all = String::new();
+            self.write(predictor, text, greedy, 0, ANSWERED, &mut |piece| all.push_str(piece))?;
+            Ok(Answer::Text(all))
+        };
+        texts.iter().map(written).collect()
+    }
+
+    fn write(
+        &self,
+        predictor: &Predictor,
+        text: &str,
+        sampling: Sampling,
+        seed: u64,
+        tokens: usize,
+        each: &mut dyn FnMut(&str),
+    ) -> Result<()> {
+        let known = predictor.vocabulary(TOKENS)?;
+        let mut sampler = sampling.sampler(seed)?;
+        let mut session = predictor.session(&[LOGITS])?;
+        let mut next = Variable::dense(unpadded::ndarray::array![0i64]);
+        let mut read = |id: i64, session: &mut Session| -> Result<()> {
+            next.as_mut_slice()?[0] = id;
+            session.step(&[(FEEDS[0], &next)])
+        };
+        let mut prompt = known.ids(self.cut.tokens(text))?;
+        if prompt.is_empty() {
+            // An empty prompt is replaced by a line break, or by the first token if the vocabulary has no line break.
+            prompt.push(known.id("\n").unwrap_or_default());
+        }
+        for id in prompt {
+            read(id, &mut session)?;
+        }
+        let (unknown, mut pieces, mut row) = (known.unknown(), Pieces::new(&self.cut), Vec::new());
+        for _ in 0..tokens {
+            row.clear();
+            row.extend_from_slice(session.output(LOGITS)?.as_slice::<f32>()?);
+            // The unknown token is never drawn, since it has no text.
+            let never = unknown.and_then(|id| row.get_mut(id as usize));
+            never.into_iter().for_each(|logit| *logit = f32::NEG_INFINITY);
+            let id = sampler.draw(&row)?;
+            pieces.push(known.token(id).unwrap_or_default(), each);
+            read(id, &mut session)?;
+        }
+        pieces.end(each);
+        Ok(())
+    }
+}
+
+fn prepare(config: &Config, paths: Paths) -> Result<Preparation> {
+    let Paths { train, dev, test, from, memory, .. } = paths;
+    let whole = match train {
+        Some(path) => Prose::open(path, config, memory)?,
+        None => Prose::Held(embedded::prose()?),
+    };
+    let dev = dev.map(|path| Prose::open(path, config, memory)).transpose()?;
+    let cut = tokenizer(config)?;
+    from.same_cut(CUT, &cut)?;
+    let (name, as_read) = (whole.name().to_owned(), whole.read_as());
+    // The held-out part is the end of the text. If single lines were held out, the training lines around a held-out line
+    // would reveal its content.
+    let (train, dev) = match dev {
+        Some(dev) => (whole, dev),
+        None => whole.cut_off(one_in(config))?,
+    };
+    let (length, dev_length) = (train.count(&cut)?, dev.count(&cut)?);
+    for (of, got) in [("data.train", length), ("data.dev", dev_length)] {
+        if got < 2 {
+            return Err(Error::new(of, "a text of two tokens or more", got.to_string()));
+        }
+    }
+    // The vocabulary always has an unknown token, since new texts have tokens that the training text lacks.
+    let limits = from.grows(net::limits(config, &[Vocabulary::UNKNOWN]), &TABLES[0]);
+    let tokens = net::known(train.vocabulary(&cut, &limits), config)?;
+    let stream = |text: &Prose, count| text.stream(config.training.batch, STEPS, &cut, &tokens, count);
+    let (of_train, of_dev) = (stream(&train, length)?, stream(&dev, dev_length)?);
+    // The number of batches is taken from the data and not computed from the batch size: a short text is cut into fewer
+    // streams than the batch size, so the text has more batches.
+    let batches = of_train.batch_count().and_then(|count| usize::try_from(count).ok()).unwrap_or(usize::MAX);
+    let steps = (config.training.epochs as usize).saturating_mul(batches);
+    let (trainer, metric) = network(config, tokens.len(), steps)?;
+    let of_memory = train.said_of_memory(&of_train, config, memory);
+    let said = format!(
+        "{name}: {length} tokens to train on, {} different tokens; {dev_length} held out",
+        tokens.len(),
+    );
+    let (mut known, mut openings) = (TokenCounts::default(), Vec::new());
+    dev.each(&mut |piece| {
+        cut.tokens(piece).for_each(|token| known.add(&token));
+        let missing = OPENINGS - openings.len();
+        let long = |line: &&str| cut.tokens(line).nth(3).is_some();
+        let of_line = |line: &str| Case { text: opening(&cut, line), truth: Truth::Open };
+        openings.extend(piece.lines().filter(long).take(missing).map(of_line));
+    })?;
+    let coverage = known.coverage(&tokens);
+    Ok(Preparation {
+        trainer: trainer.vocabulary(TOKENS, tokens).note(CUT, cut.name()),
+        train: Box::new(of_train),
+        dev: Box::new(of_dev),
+        test,
+        name,
+        metric,
+        coverage,
+        lengths: Vec::new(),
+        held_out: openings.into_iter().collect(),
+        said: [said].into_iter().chain(as_read).chain(of_memory).collect(),
+    })
+}
+
+/// Opens the text of a path for scoring; the text stays in its files and is read piece by piece.
+fn test_text(config: &Config, path: &str) -> Result<Prose> {
+    /// Maximum number of tokens in memory; the tokens of a longer text are in a temporary file.
+    const HELD: usize = 1 << 23;
+    let files = PlainFiles::open_with([path], &options(config, COLUMNS)?)?;
+    Ok(Prose::InFiles(files, TokenWindow::Tokens(HELD)))
+}
+
+/// Checks that a text has at least two tokens, since the first token is only read and prediction begins with the
+/// second.
+fn at_least_two(text: &Prose, tokens: usize) -> Result<()> {
+    let what = || format!("text of `{}`", text.name());
+    if tokens > 1 { Ok(()) } else { Err(Error::new(what(), "two tokens or more", tokens.to_string())) }
+}
+
+fn data(config: &Config, predictor: &Predictor, cut: &Tokenizer, path: &str) -> Result<TestData> {
+    let text = Prose::open(path, config, DataMemory::set_by(config))?;
+    let count = text.count(cut)?;
+    at_least_two(&text, count)?;
+    let data = text.stream(config.training.batch, STEPS, cut, predictor.vocabulary(TOKENS)?, count)?;
+    Ok(TestData { data: Box::new(data), said: text.read_as().into_iter().collect() })
+}
+
+/// The columns of a bootstrap sample, which counts each window as a text: the sum of −ln p over the tokens, the number of
+/// tokens, the number of characters, and the number of bytes. A window's characters and bytes are estimated: the totals of
+/// the text are divided among the windows in proportion to their tokens.
+const NATS: usize = 0;
+const COUNTED: usize = 1;
+const LETTERS: usize = 2;
+const BYTES: usize = 3;
+
+fn perplexity(x: &[f64]) -> f64 {
+    ratio(x[NATS], x[COUNTED]).exp()
+}
+
+fn bits_per_character(x: &[f64]) -> f64 {
+    ratio(x[NATS], x[LETTERS]) / LN_2
+}
+
+fn bits_per_byte(x: &[f64]) -> f64 {
+    ratio(x[NATS], x[BYTES]) / LN_2
+}
+
+/// Scores the predicted tokens of a text, window by window; the bootstrap intervals resample windows.
+fn scores(
+    config: &Config,
+    predictor: &Predictor,
+    cut: &Tokenizer,
+    path: &str,
+    each: &mut dyn FnMut(Outcome<'_>),
+) -> Result<Evaluation> {
+    /// Maximum number of logits in memory, which limits the number of tokens in a window. The streams equal the streams of the
+    /// training, since each stream begins without the tokens before it.
+    const LOGITS_TOGETHER: usize = 1 << 24;
+    let (text, known) = (test_text(config, path)?, predictor.vocabulary(TOKENS)?);
+    let (mut count, mut unknown, mut words, mut letters, mut bytes) = (0, 0u64, 0, 0, 0);
+    let id = known.unknown();
+    text.each(&mut |piece| {
+        for token in cut.tokens(piece) {
+            count += 1;
+            unknown += u64::from(id.is_some() && known.id(&token).or(id) == id);
+        }
+        words += piece.split_whitespace().count();
+        letters += piece.chars().count();
+        bytes += piece.len();
+    })?;
+    at_least_two(&text, count)?;
+    let together = config.training.batch.saturating_mul(known.len()).max(1);
+    let steps = (LOGITS_TOGETHER / together).clamp(1, STEPS);
+    let data = text.stream(config.training.batch, steps, cut, known, count)?;
+    let (tokens, letters, bytes) = (count as f64, letters as f64, bytes as f64);
+    let mut sample = Bootstrap::default();
+    let mut lengths = ByLength::new("bits per token", Unit::Number).by("tokens read before");
+    for (number, batch) in data.batches(None, 0)?.enumerate() {
+        let batch = batch?;
+        let [(_, x), (_, y)] = &batch.values[..] else { continue };
+        let feeds = [(FEEDS[0], x)];
+        // The first window starts from new states; each later window starts from the states at the end of the previous
+        // window.
+        let found = match number {
+            0 => predictor.run(&feeds, &[LOGITS])?,
+            _ => predictor.run_on(&feeds, &[LOGITS])?,
+        };
+        let (Some(found), Some(lod)) = (found.first(), y.lod()) else { continue };
+        let (logits, next) = (found.as_slice::<f32>()?, y.as_slice::<i64>()?);
+        let rows: Vec<f64> =
+            logits.chunks_exact(known.len()).zip(next).map(|(row, &id)| nats(row, id)).collect();
+        for window in lod.offsets().windows(2) {
+            let nats = rows.get(window[0]..window[1]).unwrap_or_default();
+            if !nats.is_empty() {
+                let count = nats.len() as f64;
+                // The tokens identify the window: two models can be compared only if their windows have the same
+                // tokens.
+                let ids = next.get(window[0]..window[1]).unwrap_or_default();
+                let window: Vec<&str> = ids.iter().filter_map(|&id| known.token(id)).collect();
+                let window = window.join("\u{1f}");
+                each(Outcome { text: &window, asked: &window, truth: "", found: "" });
+                (number * steps..).zip(nats).for_each(|(read, nats)| lengths.add(read, nats / LN_2, 1.0));
+                let (letters, bytes) = (letters * count / tokens, bytes * count / tokens);
+                sample.add([(NATS, nats.iter().sum()), (COUNTED, count), (LETTERS, letters), (BYTES, bytes)]);
+            }
+        }
+    }
+    let figures: [(&'static str, Unit, FigureFn); 3] = [
+        ("bits per character", Unit::Number, FigureFn::Of(bits_per_character)),
+        ("perplexity", Unit::Number, FigureFn::Of(perplexity)),
+        ("bits per byte", Unit::Number, FigureFn::Of(bits_per_byte)),
+    ];
+    let [of_letters, of_tokens, of_bytes] = figures;
+    let figures = match by_characters(config) {
+        true => [of_letters, of_tokens, of_bytes],
+        false => [of_tokens, of_letters, of_bytes],
+    };
+    let total = sample.total(4);
+    let scored = Evaluation::of(sample, 4, &figures);
+    let counts = vec![
+        ("tokens", tokens as u64),
+        ("predicted tokens", total[COUNTED] as u64),
+        ("unknown tokens", unknown),
+        ("words", words as u64),
+        ("characters", letters as u64),
+        ("bytes", bytes as u64),
+    ];
+    let said = text.read_as().into_iter().collect();
+    Ok(Evaluation {
+        counts,
+        said,
+        lengths: Some(lengths),
+        ..scored.with_loss(Some(ratio(total[NATS], total[COUNTED])))
+    })
+}
+
+/// Returns −ln p of the token `id`; p is the softmax of `logits`, which has one number per token.
+fn nats(logits: &[f32], id: i64) -> f64 {
+    let most = logits.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+    let sum: f64 = logits.iter().map(|&x| f64::from(x - most).exp()).sum();
+    let own = usize::try_from(id).ok().and_then(|id| logits.get(id)).copied().unwrap_or(f32::NEG_INFINITY);
+    sum.ln() + f64::from(most - own)
+}
+
+/// Returns whether the tokens of the config are characters.
+fn by_characters(config: &Config) -> bool {
+    config.text.tokens == Some(Tokens::Characters) && config.text.tokenizer.is_none()
+}
+
+/// Returns the first half of the tokens of a line, at most 40 tokens, as text.
+fn opening(cut: &Tokenizer, line: &str) -> String {
+    let half = cut.tokens(line).count() / 2;
+    cut.join(cut.tokens(line).take(half.clamp(1, 40)))
+}
+
+fn network(config: &Config, tokens: usize, steps: usize) -> Result<(Trainer, &'static str)> {
+    let model = &config.model;
+    let net = Builder::new().seed(config.run.seed);
+    let x = net.feed(FEEDS[0], DType::I64, &[], 1);
+    let y = net.feed_like(FEEDS[1], DType::I64, &[], x);
+    let table = net.layer(match model.tied {
+        // With tied weights, the output layer changes every row of the table in each step, so the table has dense
+        // gradients.
+        true => Embedding::new(tokens, model.embedding).named(net::WORDS),
+        false => net::table(tokens, net::WORDS, config),
+    });
+    let h = carried(&net, net::dropped(table.of(x), model), model).dropout(model.dropout);
+    let logits = match model.tied {
+        false => h.linear(Linear::new(tokens).named(NEXT)),
+        true if model.hidden == model.embedding => net.layer(Linear::tied(&table).named(NEXT)).of(h),
+        true => net.layer(Linear::tied(&table).named(NEXT)).of(h.linear(model.embedding)),
+    };
+    let losses = logits.cross_entropy(y);
+    let learnt = net::smoothed(logits, y, config).unwrap_or(losses);
+    let (metric, name) = match by_characters(config) {
+        true => (Loss::bits_per_character(losses), "bits per character"),
+        false => (Loss::perplexity(losses), "perplexity"),
+    };
+    let trainer = net::trainer(net, learnt.mean(), config, steps)?.metric(metric).output(LOGITS, logits);
+    Ok((trainer, name))
+}
+
+/// Returns the states after each token; the states at the end of the previous window are the first states.
+fn carried(net: &Builder, mut x: Var, model: &ModelConfig) -> Var {
+    fn layer<L: RecurrentLayer<States = [Var; N]>, const N: usize>(
+        net: &Builder,
+        x: Var,
+        layer: L,
+        width: usize,
+    ) -> Var {
+        let before: [Var; N] = std::array::from_fn(|_| net.carried_state(width));
+        let (h, after) = net.layer(layer.starting_from(before)).states(x);
+        before.into_iter().zip(after).for_each(|(before, after)| net.carry(before, after));
+        h
+    }
+    for at in 0..model.layers {
+        if at > 0 {
+            x = x.dropout(model.dropout);
+        }
+        let (hidden, rate, name) = (model.hidden, model.recurrent_dropout, &started::layer(at));
+        x = match model.cell {
+            Cell::Lstm => layer(net, x, Lstm::new(hidden).recurrent_dropout(rate).named(name), hidden),
+            Cell::Gru => layer(net, x, Gru::new(hidden).recurrent_dropout(rate).named(name), hidden),
+            Cell::Rnn => layer(net, x, Rnn::new(hidden).recurrent_dropout(rate).named(name), hidden),
+        };
+    }
+    x
+}

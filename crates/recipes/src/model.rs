@@ -1,0 +1,285 @@
+//! Trained models, each loaded from a checkpoint without further files.
+
+use std::path::Path;
+
+use unpadded::checkpoint::Checkpoint;
+use unpadded::data::Tokenizer;
+use unpadded::predict::{Predictor, Sampling};
+use unpadded::{AtCaller, Error, ErrorKind, Result, ops};
+use unpadded_text::Questions;
+
+use super::answer::Answer;
+use super::config::Config;
+use super::evaluation::{Evaluation, Outcome};
+use super::recipe::{Query, TrainedModel};
+use super::sections::{DecodingConfig, Task};
+use super::training::{CONFIG, TASK, TestData, options_of};
+
+/// Number of texts that are answered as one batch.
+const TOGETHER: usize = 256;
+
+/// A trained model with everything that it needs to answer: program, parameters, vocabularies, labels and tokenizer.
+///
+/// ```no_run
+/// use unpadded_recipes::Model;
+/// let model = Model::load("runs/reviews/best.ckpt")?;
+/// let answers = model.predict(&["What a film!"])?;
+/// println!("{}", answers[0]);
+/// # Ok::<(), unpadded::Error>(())
+/// ```
+pub struct Model {
+    predictor: Predictor,
+    task: Task,
+    trained: Box<dyn TrainedModel>,
+    decoding: DecodingConfig,
+    /// The separator between several labels, set by [`Model::answering`]; `None` for the separator in the training
+    /// config.
+    separator: Option<String>,
+    /// Whether the model reads pairs of texts.
+    pair: bool,
+}
+
+impl Model {
+    /// Loads a model from a checkpoint file that the training of a recipe has saved.
+    ///
+    /// # Errors
+    /// If the file cannot be read, or is not the checkpoint of a recipe.
+    #[track_caller]
+    pub fn load(path: impl AsRef<Path>) -> Result<Self> {
+        let path = path.as_ref();
+        let of_file = |e: Error| e.noted(format!("in `{}`", path.display()));
+        Self::new(Checkpoint::load(path).at_caller()?).map_err(of_file).at_caller()
+    }
+
+    /// Loads a model from a checkpoint in memory.
+    ///
+    /// # Errors
+    /// As [`Self::load`].
+    #[track_caller]
+    pub fn new(checkpoint: Checkpoint) -> Result<Self> {
+        let wrong = |got: String| {
+            let expected = "a checkpoint of a recipe, with its task in a note";
+            Error::of(ErrorKind::Format, "checkpoint", expected, got)
+        };
+        let task = match checkpoint.notes.get(TASK) {
+            Some(name) => Task::from_name(name).ok_or_else(|| wrong(format!("task `{name}`"))),
+            None => match checkpoint.notes.get("model") {
+                Some(model) => Err(wrong(format!("a checkpoint of the program `{model}`"))),
+                None => Err(wrong("a checkpoint of another program".into())),
+            },
+        }
+        .at_caller()?;
+        let widths = [("probabilities", "labels"), ("logits", "tokens"), ("logits", "targets")];
+        for (output, vocabulary) in widths {
+            let found = (checkpoint.outputs.get(output), checkpoint.vocabularies.get(vocabulary));
+            let (Some(output), Some(vocabulary)) = found else { continue };
+            let id = checkpoint.program.find(output);
+            let width = id.and_then(|id| checkpoint.program.spec(id).ok()).map(unpadded::op::Spec::width);
+            if width != Some(vocabulary.len()) || vocabulary.len() == 0 {
+                return Err(wrong(format!("{} tokens for the columns of `{output}`", vocabulary.len())));
+            }
+        }
+        let predictor = Predictor::new(checkpoint, &ops::catalogue()).at_caller()?;
+        let trained = task.recipe().model(&predictor).at_caller()?;
+        let config = predictor.note(CONFIG).map_or_else(|| Ok(Config::default()), Config::from_toml);
+        let config = config.map_err(|e| e.noted("in the config of the checkpoint")).at_caller()?;
+        let (decoding, pair) = (config.decoding, config.data.pair.is_some());
+        Ok(Self { predictor, task, trained, decoding, separator: None, pair })
+    }
+
+    /// Adds another model of the same task to the ensemble of this model; the models then answer together. The probabilities of
+    /// labels, predicted numbers and label thresholds are averaged over all models. For tags, every model has one vote per
+    /// word. Among the tag sequences that the scheme allows, the answer is the sequence with the most votes. In a tie, the
+    /// model that was added earlier wins.
+    ///
+    /// ```no_run
+    /// use unpadded_recipes::Model;
+    /// let both = Model::load("runs/reviews-1")?.join(Model::load("runs/reviews-2")?)?;
+    /// println!("{}", both.predict(&["What a film!"])?[0]);
+    /// # Ok::<(), unpadded::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If the models differ in the task, the text columns, the labels or the tags, or if the models write texts.
+    #[track_caller]
+    pub fn join(mut self, other: Self) -> Result<Self> {
+        if other.task != self.task {
+            let expected = format!("models of the task `{}`, as the first model", self.task.name());
+            let got = format!("a model of `{}`", other.task.name());
+            return Err(Error::of(ErrorKind::Program, "models to join", expected, got)).at_caller();
+        }
+        let (own, theirs) = (self.reads().at_caller()?, other.reads().at_caller()?);
+        if own != theirs {
+            let expected = format!("models that read {own}, as the first model");
+            let got = format!("a model that reads {theirs}");
+            return Err(Error::of(ErrorKind::Program, "models to join", expected, got)).at_caller();
+        }
+        self.trained.join(&self.predictor, other.predictor).at_caller()?;
+        Ok(self)
+    }
+
+    /// Returns a description of the text columns that the model reads, for messages.
+    fn reads(&self) -> Result<String> {
+        let config =
+            Config::from_toml(self.config()).map_err(|e| e.noted("in the config of the checkpoint"))?;
+        Ok(match (config.data.pair.is_some(), config.data.text.len()) {
+            (true, _) => "pairs of texts (`data.pair`)".to_owned(),
+            (false, 0 | 1) => "one text column".to_owned(),
+            (false, columns) => format!("{columns} text columns (`data.text`)"),
+        })
+    }
+
+    /// Returns the task of the model.
+    pub fn task(&self) -> Task {
+        self.task
+    }
+
+    /// Returns the tokenizer of the texts that the model reads; `None` for a tagger, which gets words, and for a
+    /// classifier of rows of features.
+    pub fn tokenizer(&self) -> Option<&Tokenizer> {
+        self.trained.tokenizers().map(|[read, _]| read)
+    }
+
+    /// Returns the texts of a path with their right answers, as batches.
+    pub(super) fn data(&self, config: &Config, path: &str) -> Result<TestData> {
+        self.trained.data(config, &self.predictor, path)
+    }
+
+    /// Checks that the texts of a path can be scored; returns lines for people about how the file is read.
+    pub(super) fn check(&self, config: &Config, path: &str) -> Result<Vec<String>> {
+        self.trained.check(config, &self.predictor, path)
+    }
+
+    /// Scores the model on the texts of a path; the callback `each` gets every scored text.
+    pub(super) fn scores(
+        &self,
+        config: &Config,
+        path: &str,
+        each: &mut dyn FnMut(Outcome<'_>),
+    ) -> Result<Evaluation> {
+        self.trained.scores(config, &self.predictor, path, each)
+    }
+
+    /// Returns the config of the model's training as TOML.
+    pub fn config(&self) -> &str {
+        self.predictor.note(CONFIG).unwrap_or_default()
+    }
+
+    /// Returns the predictor of the model, for uses that the recipes do not cover.
+    pub fn predictor(&self) -> &Predictor {
+        &self.predictor
+    }
+
+    /// Opens a file for prediction: returns its records, and the names of the columns for the cells of an answer
+    /// ([`Answer::cells`]). The file is read with the options in the config; options that the config does not set are
+    /// taken from the training.
+    ///
+    /// # Errors
+    /// The errors of [`Questions::open`]; also if the model is a language model.
+    #[track_caller]
+    pub fn questions(&self, config: &Config, path: &str) -> Result<(Questions, Vec<String>)> {
+        let Some(Query { asking, columns, adds }) = self.trained.asked(&self.predictor, &self.decoding)
+        else {
+            let expected = "a model that answers records; `generate` continues lines of standard input";
+            let got = format!("a language model for the file `{path}`");
+            return Err(Error::of(ErrorKind::Program, "model", expected, got));
+        };
+        let options = options_of(config, columns, &self.predictor).at_caller()?;
+        Ok((Questions::open(path, &options, asking).at_caller()?, adds))
+    }
+
+    /// Replaces two settings of the training by the settings of `config`: the table `decoding`, and the separator between several
+    /// labels.
+    #[must_use]
+    pub fn answering(self, config: &Config) -> Self {
+        let separator = Some(config.data.label_separator.clone());
+        Self { decoding: config.decoding.clone(), separator, ..self }
+    }
+
+    /// Sets the number of threads; 0 means one thread per core.
+    #[must_use]
+    pub fn threads(self, threads: usize) -> Self {
+        Self { predictor: self.predictor.threads(threads), ..self }
+    }
+
+    /// Memory limit: sets the maximum memory of the model's computation for one batch, in bytes (default: no limit). Texts that do
+    /// not fit together are answered in smaller batches. A long text is divided into windows if the model allows it; any
+    /// other text that does not fit by itself is an error.
+    #[must_use]
+    pub fn memory_limit(self, bytes: u64) -> Self {
+        Self { predictor: self.predictor.memory_limit(bytes), ..self }
+    }
+
+    /// Answers each text with a label, tags or a translation; a language model continues each text with the most
+    /// probable tokens. The answer to a record without a text is [`Answer::Empty`]: a blank text, or a pair of which one
+    /// text is blank.
+    ///
+    /// # Errors
+    /// If a vocabulary is missing in the checkpoint, if a computed value is not a number, or if a text does not fit the
+    /// memory limit.
+    #[track_caller]
+    pub fn predict<T: AsRef<str>>(&self, texts: &[T]) -> Result<Vec<Answer>> {
+        let asked: Vec<&str> = texts.iter().map(AsRef::as_ref).collect();
+        let texts: Vec<&str> = asked.iter().copied().filter(|text| !self.is_empty(text)).collect();
+        // Texts are answered in chunks of 256, since all computed values of a chunk are in memory.
+        let mut answers = Vec::with_capacity(texts.len());
+        let mut left: Vec<&[&str]> = texts.chunks(TOGETHER).rev().collect();
+        while let Some(texts) = left.pop() {
+            match self.trained.answers(&self.predictor, texts, &self.decoding) {
+                Ok(found) => answers.extend(found),
+                Err(error) if error.kind() == ErrorKind::Memory && texts.len() > 1 => {
+                    let (first, second) = texts.split_at(texts.len() / 2);
+                    left.extend([second, first]);
+                }
+                Err(error) => return Err(error).at_caller(),
+            }
+        }
+        for answer in &mut answers {
+            if let (Answer::Labels { separator, .. }, Some(own)) = (answer, &self.separator) {
+                separator.clone_from(own);
+            }
+        }
+        let mut found = answers.into_iter();
+        let answer = |text: &&str| match self.is_empty(text) {
+            true => Some(Answer::Empty),
+            false => found.next(),
+        };
+        Ok(asked.iter().map_while(answer).collect())
+    }
+
+    /// Returns whether a record has no text: it is blank, or it is a pair of which one text is blank.
+    fn is_empty(&self, text: &str) -> bool {
+        let blank = |text: &str| text.trim().is_empty();
+        let lacks = |(first, second)| blank(first) || blank(second);
+        blank(text) || (self.pair && text.rsplit_once('\t').is_some_and(lacks))
+    }
+
+    /// Continues a text by `tokens` tokens with a language model, and returns the new text; `sampling` decides how
+    /// tokens are drawn.
+    ///
+    /// # Errors
+    /// If the model is not a language model, if `sampling` is invalid, or if a computed value is not a number.
+    #[track_caller]
+    pub fn write(&self, text: &str, sampling: Sampling, seed: u64, tokens: usize) -> Result<String> {
+        let mut written = String::new();
+        let mut each = |piece: &str| written.push_str(piece);
+        self.trained.write(&self.predictor, text, sampling, seed, tokens, &mut each).at_caller()?;
+        Ok(written)
+    }
+
+    /// Continues a text as [`Self::write`]; the callback `each` gets each piece of the new text as soon as it is drawn.
+    ///
+    /// # Errors
+    /// As [`Self::write`].
+    #[track_caller]
+    pub fn write_each(
+        &self,
+        text: &str,
+        sampling: Sampling,
+        seed: u64,
+        tokens: usize,
+        each: &mut dyn FnMut(&str),
+    ) -> Result<()> {
+        self.trained.write(&self.predictor, text, sampling, seed, tokens, each).at_caller()
+    }
+}

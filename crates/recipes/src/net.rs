@@ -1,0 +1,216 @@
+//! Layers and optimizers that the networks of all recipes share.
+
+use unpadded::data::{Limits, Vocabulary};
+use unpadded::layers::Embedding;
+use unpadded::ndarray::Array2;
+use unpadded::ops::CrossEntropy;
+use unpadded::optimizer::{
+    Adadelta, Adagrad, Adam, AdamW, Group, Lion, NAdam, Optimizer, RmsProp, Schedule, Sgd,
+};
+use unpadded::train::{Averaging, Plateau, Trainer};
+use unpadded::{Builder, Error, ErrorKind, Result, Var, memory};
+use unpadded_text::WordVectors;
+
+use super::config::Config;
+use super::sections::{Average, ModelConfig, RateSchedule, Rule, TrainingConfig};
+use super::started;
+
+/// Applies word dropout: in training, sets a share `rate` of the vectors to zero, each vector as a whole.
+pub(super) fn without_some(vectors: Var, rate: f64) -> Var {
+    match rate {
+        0.0 => vectors,
+        // The mask is drawn once per row, as a column of width 1.
+        rate => vectors * vectors.slice(0..1).fill_like(1.0).dropout(rate),
+    }
+}
+
+/// Applies word dropout and embedding dropout to token vectors.
+pub(super) fn dropped(vectors: Var, model: &ModelConfig) -> Var {
+    without_some(vectors, model.word_dropout).dropout(embedding_dropout(model))
+}
+
+/// Returns the dropout rate of token vectors: `model.embedding_dropout` or, if it is not set, `model.dropout`.
+pub(super) fn embedding_dropout(model: &ModelConfig) -> f64 {
+    model.embedding_dropout.unwrap_or(model.dropout)
+}
+
+/// Returns a trainer that minimizes `loss` with the optimizer of the config, over `steps` steps.
+///
+/// # Errors
+/// The errors of [`Trainer::new`]; also if the parameters need more memory than is available.
+pub(super) fn trainer(net: Builder, loss: Var, config: &Config, steps: usize) -> Result<Trainer> {
+    // An invalid program is skipped here: `Trainer::new` below returns its error.
+    let mut groups = Vec::new();
+    if let Ok(program) = net.program() {
+        fits(program.parameter_count(), memory::available())?;
+        groups = started::groups(config, &program, steps);
+    }
+    let trainer = Trainer::new(net, loss, &*optimizer(config, groups, steps))?;
+    Ok(paced(trainer, &config.training, steps / (config.training.epochs as usize).max(1)))
+}
+
+/// Checks that the parameters fit into the available memory.
+fn fits(parameters: u128, available: Option<u64>) -> Result<()> {
+    // A parameter takes 16 bytes: the value, the gradient and two moments of the optimizer, each an `f32`.
+    let bytes = parameters.saturating_mul(16);
+    match available {
+        Some(available) if bytes > u128::from(available) => {
+            let expected = format!("at most {}, the available memory", memory::shown(available.into()));
+            let got = format!(
+                "{parameters} parameters, which take {} with gradients and moments; smaller `model.hidden`, `model.embedding`, `model.layers` or `text.max_size` reduce the number",
+                memory::shown(bytes)
+            );
+            Err(Error::new("memory of the model's parameters", expected, got))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Returns the learning-rate schedule of the config over `steps` steps.
+fn schedule(training: &TrainingConfig, steps: usize) -> Schedule {
+    let least = training.rate / 100.0;
+    let behind = steps.saturating_sub(training.warm_up).max(1);
+    let epoch = (steps / (training.epochs as usize).max(1)).max(1);
+    let schedule = match training.schedule {
+        RateSchedule::Constant | RateSchedule::Plateau => Schedule::constant(),
+        RateSchedule::Cosine => Schedule::cosine_to(behind, least),
+        RateSchedule::Linear => Schedule::linear_to(behind, least),
+        RateSchedule::InverseSqrt => Schedule::inverse_sqrt(training.warm_up.max(epoch)),
+        RateSchedule::OneCycle => Schedule::one_cycle(behind, 0.3),
+        RateSchedule::Halve => {
+            let start = epoch.saturating_mul(training.halve_after as usize);
+            Schedule::step_after(start.saturating_sub(training.warm_up), epoch, 0.5)
+        }
+    };
+    if training.warm_up > 0 { schedule.warm_up(training.warm_up) } else { schedule }
+}
+
+/// Returns the optimizer of the config with these groups of parameters, for a training of `steps` steps.
+fn optimizer(config: &Config, groups: Vec<Group>, steps: usize) -> Box<dyn Optimizer> {
+    let training = &config.training;
+    macro_rules! set {
+        ($optimizer:expr) => {{
+            let optimizer =
+                $optimizer.lazy().clip_global_norm(training.clip).schedule(schedule(training, steps));
+            let optimizer = match training.weight_decay {
+                Some(decay) => optimizer.weight_decay(decay),
+                None => optimizer,
+            };
+            let optimizer = groups.into_iter().fold(optimizer, |optimizer, group| optimizer.group(group));
+            let frozen = Group::of([TABLE]).rate(0.0).weight_decay(0.0);
+            match config.text.freeze {
+                true => Box::new(optimizer.group(frozen)),
+                false => Box::new(optimizer),
+            }
+        }};
+    }
+    match training.optimizer {
+        Rule::Adam => set!(Adam::new(training.rate)),
+        Rule::AdamW => set!(AdamW::new(training.rate)),
+        Rule::NAdam => set!(NAdam::new(training.rate)),
+        Rule::Lion => set!(Lion::new(training.rate)),
+        Rule::Sgd => set!(Sgd::new(training.rate).momentum(training.momentum)),
+        Rule::Adagrad => set!(Adagrad::new(training.rate)),
+        Rule::RmsProp => set!(RmsProp::new(training.rate)),
+        Rule::Adadelta => set!(Adadelta::new(training.rate)),
+    }
+}
+
+/// Adds the config's parameter averaging, learning-rate plateau and early stopping to a trainer; `epoch` is the number
+/// of steps per epoch.
+fn paced(mut trainer: Trainer, training: &TrainingConfig, epoch: usize) -> Trainer {
+    let since = epoch.saturating_mul(training.averaging_from as usize) as u64;
+    let averaging = match training.averaging {
+        Average::None => None,
+        Average::Ema => Some(Averaging::ema(training.averaging_decay)),
+        Average::Mean => Some(Averaging::mean()),
+    };
+    trainer = averaging.into_iter().fold(trainer, |trainer, of| trainer.averaged(of.since(since)));
+    if training.schedule == RateSchedule::Plateau {
+        trainer = trainer.plateau(Plateau::new(0.5).patience(training.halve_after));
+    }
+    if training.patience > 0 { trainer.patience(training.patience) } else { trainer }
+}
+
+/// Returns the cross-entropy of each row with label smoothing; `None` if the config has no label smoothing.
+pub(super) fn smoothed(logits: Var, labels: Var, config: &Config) -> Option<Var> {
+    let label_smoothing = config.label_smoothing();
+    let options = CrossEntropy::default().label_smoothing(label_smoothing);
+    (label_smoothing > 0.0).then(|| logits.cross_entropy_with(labels, options).0)
+}
+
+/// Returns an embedding table of token vectors with the given name. The table's gradients are sparse, unless the config
+/// sets averaging of the parameters, since averaging changes every row in each step.
+pub(super) fn table(tokens: usize, name: &str, config: &Config) -> Embedding {
+    let table = Embedding::new(tokens, config.model.embedding).named(name);
+    if config.training.averaging == Average::None { table.sparse() } else { table }
+}
+
+/// Returns the number of training steps in all epochs, for `texts` training texts.
+pub(super) fn steps(config: &Config, texts: usize) -> usize {
+    (config.training.epochs as usize).saturating_mul(texts.div_ceil(config.training.batch))
+}
+
+/// Adds a hint to the error about a vocabulary without tokens: the settings that would keep more tokens.
+pub(super) fn known(found: Result<Vocabulary>, config: &Config) -> Result<Vocabulary> {
+    found.map_err(|e| match e.kind() {
+        ErrorKind::Mismatch => {
+            let text = &config.text;
+            let cut = match text.tokens.filter(|_| Config::has(config.run.task, "text.tokens")) {
+                Some(tokens) => format!(", or change `text.tokens` (it is `{}`)", tokens.name()),
+                None => String::new(),
+            };
+            e.noted(format!("use more text, lower `text.min_count` (it is {}){cut}", text.min_count))
+        }
+        // Other errors, such as an unreadable file, get no note about these settings.
+        _ => e,
+    })
+}
+
+pub(super) fn limits(config: &Config, specials: &[&str]) -> Limits {
+    let limits = Limits::default().min_count(config.text.min_count as u64).specials(specials.iter().copied());
+    config.text.max_size.into_iter().fold(limits, Limits::max_size)
+}
+
+/// The name of the layer that has the word vectors. `TABLE` is the name of the parameter with the word vectors.
+pub(super) const WORDS: &str = "words";
+pub(super) const TABLE: &str = "words.weight";
+
+/// Copies the pre-trained word vectors of the file `text.vectors` into the model. Returns a line for people with the
+/// share of running words (all occurrences of words) that have a vector; `None` if `text.vectors` is not set.
+pub(super) fn vectors(config: &Config, trainer: &mut Trainer, words: &Vocabulary) -> Result<Option<String>> {
+    let Some(path) = &config.text.vectors else { return Ok(None) };
+    let found = WordVectors::open(path, words)?;
+    if found.width() != config.model.embedding {
+        let expected = format!("{}, as `{path}` has", found.width());
+        return Err(Error::new("model.embedding", expected, config.model.embedding.to_string()));
+    }
+    // A word that has no vector in the file keeps its random vector.
+    let mut table = Array2::zeros((words.len(), found.width()));
+    let drawn = trainer.scope().value(TABLE)?;
+    table.iter_mut().zip(drawn.as_dense()?.as_slice::<f32>()?).for_each(|(to, x)| *to = *x);
+    found.fill(&mut table)?;
+    trainer.set_parameter(TABLE, table)?;
+    // The unknown token has the total count of all unknown words, so the sum of all counts is the number of running
+    // words.
+    let running: u64 = (0..words.len() as i64).map(|id| words.count(id)).sum();
+    let known = found.vectors().filter(|(id, _)| Some(*id) != words.unknown());
+    let covered: u64 = known.map(|(id, _)| words.count(id)).sum();
+    let share = 100.0 * covered as f64 / running.max(1) as f64;
+    Ok(Some(format!("{found}: {share:.1} % of the running words")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_model_larger_than_memory_is_refused() {
+        assert!(fits(1 << 20, Some(1 << 24)).is_ok() && fits(u128::MAX, None).is_ok());
+        let said = fits((1 << 20) + 1, Some(1 << 24)).unwrap_err().to_string();
+        assert!(
+            said.contains("expected at most 17 MB, the available memory") && said.contains("`model.hidden`"),
+            "{said}"
+        );
+    }
+}

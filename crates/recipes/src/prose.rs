@@ -1,0 +1,167 @@
+//! The text of a language model: in memory, or in files that may be larger than memory.
+
+use std::borrow::Cow;
+use std::path::Path;
+
+use unpadded::data::{Continuous, Data, Limits, Tokenizer, Vocabulary};
+use unpadded::{Result, memory};
+use unpadded_text::{PlainFiles, PlainSource, PlainText};
+
+use super::config::Config;
+use super::training::{Column, DataMemory, options, read_as};
+
+/// The names of the feeds: the tokens, and the next tokens.
+pub(super) const FEEDS: [&str; 2] = ["x", "y"];
+/// The functions that pass the settings `data.text` and `data.label` to the read options; the second function does nothing,
+/// since a language model reads no label column.
+pub(super) const COLUMNS: [Column; 2] = [|o, column| o.text(column), |o, _| o];
+/// The number of tokens per window, within which gradients are propagated.
+pub(super) const STEPS: usize = 64;
+
+/// The text of a language model: in memory, or in files that may be larger than memory.
+pub(super) enum Prose {
+    Held(PlainText),
+    InFiles(PlainFiles, TokenWindow),
+}
+
+/// The limit of the token ids in memory; the ids of a longer text are in a temporary file.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum TokenWindow {
+    /// Maximum number of tokens.
+    Tokens(usize),
+    /// Maximum memory in bytes.
+    Bytes(usize),
+}
+
+impl TokenWindow {
+    /// Returns the maximum number of tokens, for ids from 0 to `below` - 1.
+    fn tokens(self, below: usize) -> usize {
+        match self {
+            Self::Tokens(tokens) => tokens,
+            Self::Bytes(bytes) if below <= 1 << 16 => bytes / size_of::<u16>(),
+            Self::Bytes(bytes) => bytes / size_of::<u32>(),
+        }
+    }
+}
+
+impl Prose {
+    /// Opens the text of a path. The text stays in its files if the config sets `data.window`, or if the text would exceed the
+    /// share of the memory limit for texts; otherwise, the text is read into memory.
+    pub(super) fn open(path: impl AsRef<Path>, config: &Config, memory: DataMemory) -> Result<Self> {
+        let (path, options) = (path.as_ref(), options(config, COLUMNS)?);
+        if let Some(window) = config.data.window {
+            return Ok(Self::InFiles(PlainFiles::open_with([path], &options)?, TokenWindow::Tokens(window)));
+        }
+        Ok(match PlainText::read_within(&[path.to_owned()], &options, memory.texts())? {
+            PlainSource::Memory(text) => Self::Held(text),
+            PlainSource::Files(files) => Self::InFiles(files, TokenWindow::Bytes(memory.ids())),
+        })
+    }
+
+    /// Returns a message about the part of the text that is in memory. Returns `None` if the whole text is in memory, or if
+    /// the config sets the window. `data` has the ids of this text.
+    pub(super) fn said_of_memory(
+        &self,
+        data: &Continuous,
+        config: &Config,
+        memory: DataMemory,
+    ) -> Option<String> {
+        let Self::InFiles(files, _) = self else { return None };
+        let larger = format!(
+            "{}: a text larger than {}, an eighth of the memory limit, stays in its files; ",
+            files.name(),
+            memory::shown(memory.texts() as u128)
+        );
+        let ids = match data.may_wait() {
+            false => "all its token ids are in memory",
+            true => "its token ids are in a temporary file",
+        };
+        config.data.window.is_none().then(|| larger + ids)
+    }
+
+    pub(super) fn name(&self) -> &str {
+        match self {
+            Self::Held(text) => text.name(),
+            Self::InFiles(files, _) => files.name(),
+        }
+    }
+
+    pub(super) fn read_as(&self) -> Option<String> {
+        match self {
+            Self::Held(text) => read_as(text.read_as()),
+            Self::InFiles(files, _) => read_as(files.read_as()),
+        }
+    }
+
+    pub(super) fn cut_off(self, one_in: u64) -> Result<(Self, Self)> {
+        Ok(match self {
+            Self::Held(text) => {
+                let (rest, last) = text.cut_off(one_in);
+                (Self::Held(rest), Self::Held(last))
+            }
+            Self::InFiles(files, window) => {
+                let (rest, last) = files.cut_off(one_in)?;
+                (Self::InFiles(rest, window), Self::InFiles(last, window))
+            }
+        })
+    }
+
+    /// Returns the text in pieces. A piece that contains a line break ends at a line break.
+    pub(super) fn pieces(&self) -> Box<dyn Iterator<Item = Result<Cow<'_, str>>> + '_> {
+        match self {
+            Self::Held(text) => Box::new(text.pieces().map(|piece| Ok(piece.into()))),
+            Self::InFiles(files, _) => Box::new(files.pieces().map(|piece| Ok(piece?.into()))),
+        }
+    }
+
+    pub(super) fn each(&self, visit: &mut dyn FnMut(&str)) -> Result<()> {
+        self.pieces().try_for_each(|piece| piece.map(|piece| visit(&piece)))
+    }
+
+    /// Counts the tokens of the text.
+    pub(super) fn count(&self, cut: &Tokenizer) -> Result<usize> {
+        let mut count = 0;
+        self.each(&mut |piece| count += cut.tokens(piece).count())?;
+        Ok(count)
+    }
+
+    pub(super) fn vocabulary(&self, cut: &Tokenizer, limits: &Limits) -> Result<Vocabulary> {
+        let mut wrong = None;
+        let pieces = self.pieces().map_while(|piece| piece.map_err(|e| wrong = Some(e)).ok());
+        let found = cut.vocabulary(pieces, limits);
+        wrong.map_or(found, Err)
+    }
+
+    /// Returns the ids of the text's tokens.
+    pub(super) fn ids<'a>(
+        &'a self,
+        cut: &'a Tokenizer,
+        tokens: &'a Vocabulary,
+    ) -> impl Iterator<Item = Result<i64>> + 'a {
+        self.pieces().flat_map(|piece| match piece {
+            Ok(piece) => cut.tokens(&piece).map(|token| tokens.lookup(&token)).collect::<Vec<_>>(),
+            Err(e) => vec![Err(e)],
+        })
+    }
+
+    /// Returns the token ids as parallel streams. `count` is the number of tokens. There is one stream per 16 windows,
+    /// but at least one stream and at most `most` streams.
+    pub(super) fn stream(
+        &self,
+        most: usize,
+        steps: usize,
+        cut: &Tokenizer,
+        tokens: &Vocabulary,
+        count: usize,
+    ) -> Result<Continuous> {
+        let ids = self.ids(cut, tokens);
+        let streams = (count / (16 * STEPS)).clamp(1, most);
+        match self {
+            Self::Held(_) => Continuous::try_new(ids, streams, steps, FEEDS),
+            Self::InFiles(_, window) => {
+                let below = tokens.len();
+                Continuous::windowed(ids, (window.tokens(below), below), streams, steps, FEEDS)
+            }
+        }
+    }
+}

@@ -1,0 +1,331 @@
+//! Classification of rows of numbered features. A wide part has one weight per feature, a deep part sums the vectors of
+//! the features, and the logits of both parts are added (Cheng et al., "Wide & deep learning for recommender systems",
+//! 2016).
+
+use std::path::{Path, PathBuf};
+
+use unpadded::data::{Loader, Tokenizer, Vocabulary};
+use unpadded::layers::{Linear, init};
+use unpadded::metrics::Accuracy;
+use unpadded::predict::Predictor;
+use unpadded::tensor::Csr;
+use unpadded::train::Trainer;
+use unpadded::{Builder, DType, Error, ErrorKind, Result, Variable};
+use unpadded_text::{
+    FileFormat, FirstIndex, LabelledRow, LabelledRows, QuestionKind, ReadOptions, RecordSource,
+};
+
+use super::answer::Answer;
+use super::config::Config;
+use super::evaluation::{Evaluation, Outcome, in_parts};
+use super::labels::{self, LABELS, PROBABILITIES};
+use super::net;
+use super::preview::Preview;
+use super::recipe::{Query, TrainedModel};
+use super::sections::{DecodingConfig, Sentences, Target};
+use super::training::{
+    Case, DataMemory, HeldOutTexts, Paths, Preparation, TestData, Truth, batches, of_training, one_in,
+    read_as,
+};
+
+const FEEDS: [&str; 2] = ["features", "label"];
+/// The name of the note with the number of features in training; only the checkpoint of a model of rows has this note.
+pub(super) const COLUMNS: &str = "columns";
+/// The name of the note with the index of the first feature, 0 or 1, in the files of the data set.
+const FIRST: &str = "first index";
+/// Maximum number of features: each feature has a vector in memory, and a larger index is probably a mistake.
+const MOST: usize = 1 << 21;
+
+/// Returns whether a path of training data has rows of features, not texts.
+pub(super) fn are_meant(config: &Config, path: &Path) -> Result<bool> {
+    match &config.data.format {
+        Some(format) => Ok(format.parse::<FileFormat>()? == FileFormat::Libsvm),
+        None => Ok(LabelledRows::are_in(path)),
+    }
+}
+
+/// Returns the detected format and the first rows of a file of rows.
+pub(super) fn preview(config: &Config, path: &Path) -> Result<Preview> {
+    let rows = within(path, &options(config)?, DataMemory(super::memory_limit(config, None)?))?;
+    let first = rows.first_index().number();
+    let line = |of: &LabelledRow| {
+        let entries = of.indices.iter().zip(&of.values).take(8);
+        let entries: Vec<String> =
+            entries.map(|(index, value)| format!("{}:{value}", index + first)).collect();
+        format!("features {}, label {}", entries.join(" "), of.label)
+    };
+    Ok(Preview::new(rows.read_as(), rows.records().iter().take(Preview::SHOWN).map(line).collect()))
+}
+
+/// A trained classifier of rows of features.
+pub(super) struct Classifier;
+
+impl TrainedModel for Classifier {
+    fn tokenizers(&self) -> Option<[&Tokenizer; 2]> {
+        None
+    }
+
+    fn data(&self, config: &Config, predictor: &Predictor, path: &str) -> Result<TestData> {
+        data(config, predictor, path)
+    }
+
+    fn check(&self, config: &Config, predictor: &Predictor, path: &str) -> Result<Vec<String>> {
+        let (rows, said) = test_rows(config, predictor, path)?;
+        if rows.records().is_empty() { Err(labels::none(rows.name())) } else { Ok(said) }
+    }
+
+    fn scores(
+        &self,
+        config: &Config,
+        predictor: &Predictor,
+        path: &str,
+        each: &mut dyn FnMut(Outcome<'_>),
+    ) -> Result<Evaluation> {
+        let (rows, said) = test_rows(config, predictor, path)?;
+        let (columns, first) = (columns(predictor)?, first(predictor)?);
+        if rows.records().is_empty() {
+            return Err(labels::none(rows.name()));
+        }
+        let known = predictor.vocabulary(LABELS)?;
+        let mut scores = labels::Scores::new(known);
+        in_parts(
+            (1..).zip(rows.records()).map(Ok),
+            |(_, row)| row.indices.len(),
+            |part: &[(u64, &LabelledRow)]| {
+                let entries =
+                    part.iter().map(|(_, row)| row.indices.iter().copied().zip(row.values.iter().copied()));
+                let fed = Variable::new(Csr::from_rows(columns, entries)?, None)?;
+                // Adding 0.0 changes a label −0 to 0.
+                let shown: Vec<(String, String)> = part
+                    .iter()
+                    .map(|(_, row)| (case(row, first).text, (row.label + 0.0).to_string()))
+                    .collect();
+                let found = predictor.run(&[(FEEDS[0], &fed)], &[PROBABILITIES])?;
+                let found =
+                    found.first().map(|found| found.as_slice::<f32>()).transpose()?.unwrap_or_default();
+                for ((row, (text, label)), (number, of)) in
+                    found.chunks_exact(known.len()).zip(&shown).zip(part)
+                {
+                    let place = || format!("record {number} of `{}`", rows.name());
+                    scores.add((text, label), &place, of.indices.len(), row, each);
+                }
+                Ok(())
+            },
+        )?;
+        Ok(scores.end(said))
+    }
+
+    fn asked(&self, _: &Predictor, _: &DecodingConfig) -> Option<Query> {
+        Some(Query {
+            asking: QuestionKind::Row,
+            columns: labels::COLUMNS,
+            adds: Answer::LABEL.map(str::to_owned).into(),
+        })
+    }
+
+    fn answers(&self, predictor: &Predictor, texts: &[&str], _: &DecodingConfig) -> Result<Vec<Answer>> {
+        let (known, fed) = (predictor.vocabulary(LABELS)?, fed(predictor, texts)?);
+        let found = predictor.run(&[(FEEDS[0], &fed)], &[PROBABILITIES])?;
+        let found = found.first().map(|found| found.as_slice::<f32>()).transpose()?.unwrap_or_default();
+        Ok(found.chunks_exact(known.len()).map(|row| labels::answer(known, row, Vec::new())).collect())
+    }
+}
+
+/// Returns the options for reading rows, from the settings of the config. Options that the config does not set are
+/// detected when a file is read.
+fn options(config: &Config) -> Result<ReadOptions> {
+    let set = config.data.first_index.and_then(|first| FirstIndex::of_number(i64::try_from(first).ok()?));
+    let options = super::training::options(config, labels::COLUMNS)?;
+    Ok(set.into_iter().fold(options, ReadOptions::first_index))
+}
+
+/// Reads a file of rows; returns an error if the rows exceed their share of the memory limit.
+fn within(path: &Path, options: &ReadOptions, memory: DataMemory) -> Result<LabelledRows> {
+    match RecordSource::read(&[path.to_owned()], options, memory.rows())? {
+        RecordSource::Memory(rows) => Ok(rows),
+        RecordSource::Files(files) => Err(files.larger_than(memory.rows())),
+    }
+}
+
+/// Opens a file of rows, and drops the entries of features from `columns` on, which training never saw.
+fn fitting(
+    path: &Path,
+    columns: usize,
+    options: &ReadOptions,
+    memory: DataMemory,
+) -> Result<(LabelledRows, Option<String>)> {
+    let mut rows = within(path, options, memory)?;
+    let dropped = rows.drop_beyond(columns);
+    let last = columns as i64 - 1 + rows.first_index().number();
+    let said = format!(
+        "{}: {dropped} entries beyond feature {last}, the last in training, are left out",
+        rows.name()
+    );
+    Ok((rows, (dropped > 0).then_some(said)))
+}
+
+fn loader(config: &Config, rows: &LabelledRows, columns: usize, labels: &Vocabulary) -> Result<Loader> {
+    Ok(batches(rows.loader(FEEDS, columns, unpadded_text::Target::Class(labels))?, config))
+}
+
+fn columns(predictor: &Predictor) -> Result<usize> {
+    let found = predictor.note(COLUMNS).and_then(|columns| columns.parse().ok());
+    found.ok_or_else(|| Error::of(ErrorKind::Format, "note `columns` of the checkpoint", "a number", "none"))
+}
+
+/// Returns the index of the first feature from the note of a model; 1 for a model without this note.
+fn first(predictor: &Predictor) -> Result<FirstIndex> {
+    let Some(note) = predictor.note(FIRST) else { return Ok(FirstIndex::One) };
+    note.parse().ok().and_then(FirstIndex::of_number).ok_or_else(|| {
+        let what = format!("note `{FIRST}` of the checkpoint");
+        Error::of(ErrorKind::Format, what, "0 or 1", format!("`{note}`"))
+    })
+}
+
+fn data(config: &Config, predictor: &Predictor, path: &str) -> Result<TestData> {
+    let (rows, said) = test_rows(config, predictor, path)?;
+    let data = loader(config, &rows, columns(predictor)?, predictor.vocabulary(LABELS)?)?;
+    Ok(TestData { data: Box::new(data), said })
+}
+
+/// Opens a file of rows as the training rows were opened; also returns lines for people about how the file was read.
+fn test_rows(config: &Config, predictor: &Predictor, path: &str) -> Result<(LabelledRows, Vec<String>)> {
+    let (columns, first) = (columns(predictor)?, first(predictor)?);
+    let like = super::training::options(config, labels::COLUMNS)?.first_index(first);
+    let (rows, dropped) = fitting(Path::new(path), columns, &like, DataMemory::set_by(config))?;
+    let counted = format!("indices count from {}, as in the training", first.number());
+    Ok((rows, [counted].into_iter().chain(dropped).collect()))
+}
+
+pub(super) fn prepare(config: &Config, paths: Paths) -> Result<Preparation> {
+    let Paths { train: Some(path), dev, test, memory, .. } = paths else {
+        let expected = "a LIBSVM file, as `data.format` requires";
+        return Err(Error::new("data.train", expected, "none: no rows come with the program"));
+    };
+    let beside = [
+        ("data.target", config.data.target != Target::Label, config.data.target.name()),
+        ("data.pair", config.data.pair.is_some(), "a column"),
+        ("data.group", config.data.group.is_some(), "a column"),
+        ("model.characters", config.model.characters, "true"),
+        ("model.embedding_dropout", config.model.embedding_dropout.is_some(), "a share"),
+        ("model.recurrent_dropout", config.model.recurrent_dropout > 0.0, "a share"),
+        ("model.documents", config.model.documents != Sentences::None, config.model.documents.name()),
+        ("training.label_smoothing", config.training.label_smoothing.is_some(), "a share"),
+        ("training.focal", config.training.focal > 0.0, "an exponent"),
+        ("training.class_weights", !config.training.class_weights.is_empty(), "some"),
+    ];
+    if let Some((name, _, got)) = beside.into_iter().find(|(_, set, _)| *set) {
+        let expected = "the default for rows of features, which have no words and one label each";
+        return Err(Error::new(name, expected, got));
+    }
+    if let Some(window) = config.data.window {
+        return Err(Error::new(
+            "data.window",
+            "none for rows of features, which are in memory",
+            window.to_string(),
+        ));
+    }
+    let all = within(&path, &options(config)?, memory)?;
+    let (first, like) = (all.first_index(), all.read_as().clone());
+    let (columns, labels, count) = (all.columns(), all.classes()?, all.records().len());
+    if !(1..=MOST).contains(&columns) {
+        let what = format!("features in `{}`", all.name());
+        let expected = format!("features with numbers up to {MOST}");
+        let has = |row: &LabelledRow| row.indices.iter().any(|&index| index as usize >= MOST);
+        let row = all.records().iter().position(has).map(|row| format!(" in row {}", row + 1));
+        let got = format!("the largest number {columns}{}", row.unwrap_or_default());
+        let error = Error::of(ErrorKind::Format, what, expected, got);
+        return Err(error.noted(
+            "rows are counted without blank lines and comments; number the features anew, without gaps",
+        ));
+    }
+    let read = |path: &PathBuf| fitting(path, columns, &like, memory);
+    let (mut said, divides) = (Vec::new(), dev.is_none());
+    let (train, dev) = match &dev {
+        Some(dev) => {
+            let (dev, dropped) = read(dev)?;
+            said.extend(dropped);
+            (all, dev)
+        }
+        // Whether a row is held out depends only on the content of the row, so equal rows are in the same part.
+        None => super::texts::divided(all, one_in(config), config),
+    };
+    if train.records().is_empty() || dev.records().is_empty() {
+        let what = format!("rows of `{}`", train.name());
+        let expected = "enough rows to hold some out, or `data.dev`";
+        return Err(Error::of(ErrorKind::Format, what, expected, count.to_string()));
+    }
+    let of_train = of_training(loader(config, &train, columns, &labels)?, config);
+    let of_dev = loader(config, &dev, columns, &labels)?;
+    let trainer = network(config, columns, &labels, train.records().len())?
+        .note(COLUMNS, columns.to_string())
+        .note(FIRST, first.number().to_string());
+    said.insert(
+        0,
+        format!(
+            "{}: {} rows of {columns} features and {} labels; {} held out",
+            train.name(),
+            train.records().len(),
+            labels.len(),
+            dev.records().len()
+        ),
+    );
+    said.splice(1..1, read_as(&like));
+    Ok(Preparation {
+        trainer,
+        train: Box::new(of_train),
+        dev: Box::new(of_dev),
+        test,
+        name: train.name().to_owned(),
+        metric: "accuracy",
+        coverage: None,
+        lengths: train.records().iter().map(|row| row.indices.len()).collect(),
+        held_out: HeldOutTexts {
+            counted: divides,
+            ..dev.records().iter().map(|row| case(row, first)).collect()
+        },
+        said,
+    })
+}
+
+/// Returns a row as a text with its right answer. The text has the entries as in a line of the file, and the right answer
+/// is the label.
+fn case(row: &LabelledRow, first: FirstIndex) -> Case {
+    let entry = |(index, value): (&i64, &f32)| format!("{}:{value}", index.saturating_add(first.number()));
+    let entries = row.indices.iter().zip(&row.values).map(entry);
+    Case { text: entries.collect::<Vec<_>>().join(" "), truth: Truth::Label(row.label.to_string()) }
+}
+
+fn network(config: &Config, columns: usize, labels: &Vocabulary, rows: usize) -> Result<Trainer> {
+    let model = &config.model;
+    let net = Builder::new().seed(config.run.seed);
+    let features = net.feed_csr(FEEDS[0], DType::F32, columns, 0);
+    let label = net.feed(FEEDS[1], DType::I64, &[], 0);
+    let wide = features.linear(Linear::new(labels.len()).weight_init(init::zeros()).named("wide"));
+    // The product of a sparse row and a table is the sum of the vectors of the row's features, each multiplied by the
+    // value of the feature.
+    let vectors = Linear::new(model.embedding).without_bias().weight_init(init::normal(0.1)).named("vectors");
+    let deep = features.linear(vectors).dropout(model.dropout).linear(model.hidden).relu();
+    let logits = wide + deep.linear(Linear::new(labels.len()).named(LABELS));
+    let (loss, probabilities) = (logits.cross_entropy(label).mean(), logits.softmax());
+    let trainer = net::trainer(net, loss, config, net::steps(config, rows))?;
+    Ok(trainer
+        .metric(Accuracy::new(logits, label))
+        .output(PROBABILITIES, probabilities)
+        .vocabulary(LABELS, labels.clone()))
+}
+
+/// Parses lines, with or without a label, to rows; entries of features that training never saw are dropped.
+fn fed(predictor: &Predictor, lines: &[&str]) -> Result<Variable> {
+    let (columns, first) = (columns(predictor)?, first(predictor)?);
+    let row = |line: &&str| {
+        let unlabelled = line.split_ascii_whitespace().next().is_none_or(|cell| cell.contains(':'));
+        let line = if unlabelled { format!("0 {line}") } else { (*line).to_owned() };
+        Ok(LabelledRow::of_line(&line, first)?.unwrap_or_default())
+    };
+    let mut rows = LabelledRows::new("lines", lines.iter().map(row).collect::<Result<Vec<_>>>()?);
+    rows.drop_beyond(columns);
+    let entries =
+        rows.records().iter().map(|row| row.indices.iter().copied().zip(row.values.iter().copied()));
+    Variable::new(Csr::from_rows(columns, entries)?, None)
+}

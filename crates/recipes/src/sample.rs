@@ -1,0 +1,255 @@
+//! Bootstrap resampling of counts per text: confidence intervals, and the paired test of two models.
+
+use unpadded::metrics::ratio;
+use unpadded::op::philox;
+
+/// Maximum number of groups that are resampled; with more texts, a group consists of several texts.
+const GROUPS: u64 = 10_000;
+/// Number of bootstrap samples.
+const RESAMPLES: u32 = 1_000;
+/// The seed of the random draws of all bootstraps.
+const SEED: u32 = 41;
+
+/// With fewer texts than this, the interval of a share of texts is Wilson's, since the bootstrap interval of a share is then too
+/// short: with 30 texts, it contains the true accuracy in 89.7 % of all samples, not in 95 %.
+const FEW: f64 = 100.0;
+/// The 97.5th percentile of the standard normal distribution.
+const NORMAL: f64 = 1.959_963_984_540_054;
+
+/// How a figure, such as accuracy, is computed from the summed counts; the counts are indexed by column.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum FigureFn {
+    /// A share of texts: the column of the hits and the column of all texts; a text adds 0 or 1 to either column.
+    Share(usize, usize),
+    /// Any other figure; NaN if the figure is undefined for these counts.
+    Of(fn(&[f64]) -> f64),
+}
+
+impl FigureFn {
+    /// Returns the value of the figure for summed counts.
+    pub(super) fn value(self, sums: &[f64]) -> f64 {
+        match self {
+            Self::Share(hits, texts) => ratio(sums[hits], sums[texts]),
+            Self::Of(of) => of(sums),
+        }
+    }
+}
+
+/// Returns the 95 % score interval of a share (Wilson, "Probable inference, the law of succession, and statistical inference",
+/// 1927); `None` without texts.
+fn wilson(hits: f64, texts: f64) -> Option<[f64; 2]> {
+    let (share, z) = (hits / texts, NORMAL * NORMAL / texts);
+    let middle = (share + z / 2.0) / (1.0 + z);
+    let half = (z * (share * (1.0 - share) + z / 4.0)).sqrt() / (1.0 + z);
+    (texts > 0.0).then(|| [(middle - half).max(0.0), (middle + half).min(1.0)])
+}
+
+/// The counts of each text, in columns, for bootstrap resampling. Each of the first 10,000 texts is a group; each
+/// later text is added to a group that a hash of the text's index selects. The limit of 10,000 groups bounds the
+/// memory, and two models on the same texts have equal groups.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Bootstrap {
+    groups: Vec<Vec<f64>>,
+    texts: u64,
+}
+
+impl Bootstrap {
+    /// Adds the counts of the next text, each with the index of a column.
+    pub(super) fn add(&mut self, counts: impl IntoIterator<Item = (usize, f64)>) {
+        let group = match self.texts < GROUPS {
+            true => self.texts,
+            // The group is selected at random and not in turn: if equal texts recur periodically, taking turns would
+            // put all of them into one group.
+            false => {
+                let [word, ..] = philox([self.texts as u32, (self.texts >> 32) as u32, 0, 1], [SEED, 0]);
+                (u64::from(word) * GROUPS) >> 32
+            }
+        } as usize;
+        self.texts += 1;
+        if self.groups.len() <= group {
+            self.groups.resize_with(group + 1, Vec::new);
+        }
+        let Some(sums) = self.groups.get_mut(group) else { return };
+        for (column, count) in counts {
+            if sums.len() <= column {
+                sums.resize(column + 1, 0.0);
+            }
+            if let Some(sum) = sums.get_mut(column) {
+                *sum += count;
+            }
+        }
+    }
+
+    /// Returns the number of texts that were added.
+    pub(super) fn texts(&self) -> u64 {
+        self.texts
+    }
+
+    fn width(&self) -> usize {
+        self.groups.iter().map(Vec::len).max().unwrap_or(0)
+    }
+
+    /// Returns the sum of each column over all texts, for at least `columns` columns.
+    pub(super) fn total(&self, columns: usize) -> Vec<f64> {
+        let mut total = vec![0.0; self.width().max(columns)];
+        self.groups.iter().for_each(|group| add(&mut total, group));
+        total
+    }
+
+    /// Returns the 95 % interval of each figure; `None` if there are fewer than two texts, or if the figure is undefined. The
+    /// interval of a share of fewer than 100 texts is Wilson's. The ends of any other interval are the 2.5th and the 97.5th
+    /// percentile over 1,000 samples of the texts, drawn with replacement (Efron, "Bootstrap methods: another look at the
+    /// jackknife", 1979). Up to 10,000 texts, the intervals do not depend on the order of the texts.
+    pub(super) fn intervals(&self, columns: usize, figures: &[FigureFn]) -> Vec<Option<[f64; 2]>> {
+        if self.groups.len() < 2 {
+            return vec![None; figures.len()];
+        }
+        let mut order: Vec<&[f64]> = self.groups.iter().map(Vec::as_slice).collect();
+        order.sort_by(|a, b| compared(a, b));
+        let mut values = vec![Vec::with_capacity(RESAMPLES as usize); figures.len()];
+        let mut sums = vec![0.0; self.width().max(columns)];
+        for resample in 0..RESAMPLES {
+            sums.fill(0.0);
+            drawn(resample, order.len(), |at| {
+                order.get(at).into_iter().for_each(|group| add(&mut sums, group))
+            });
+            values.iter_mut().zip(figures).for_each(|(values, figure)| values.push(figure.value(&sums)));
+        }
+        let percentiles = |mut values: Vec<f64>| {
+            values.retain(|value| !value.is_nan());
+            values.sort_by(f64::total_cmp);
+            let place = |share: f64| ((share * values.len() as f64) as usize).saturating_sub(1);
+            Some([*values.get(place(0.025))?, *values.get(place(0.975))?])
+        };
+        let total = self.total(columns);
+        let interval = |(values, figure): (Vec<f64>, &FigureFn)| match *figure {
+            FigureFn::Share(hits, texts) if total[texts] < FEW => wilson(total[hits], total[texts]),
+            _ => percentiles(values),
+        };
+        values.into_iter().zip(figures).map(interval).collect()
+    }
+
+    /// Returns the two-sided p value for the difference of a figure between two models on the same texts. The test is the
+    /// paired bootstrap test of sacreBLEU (Riezler and Maxwell, "On some pitfalls in automatic evaluation and
+    /// significance testing for MT", 2005). The p value is the share of 1,000 samples in which the difference is at least as far
+    /// from the mean difference as the observed difference is from 0. Returns `None` if the models have different
+    /// numbers of texts, or fewer than two texts, or if the figure is undefined.
+    pub(super) fn paired(&self, other: &Self, columns: usize, figure: FigureFn) -> Option<f64> {
+        if self.texts != other.texts || self.groups.len() < 2 {
+            return None;
+        }
+        let mut order: Vec<(&[f64], &[f64])> =
+            self.groups.iter().zip(&other.groups).map(|(a, b)| (a.as_slice(), b.as_slice())).collect();
+        order.sort_by(|a, b| compared(a.0, b.0).then_with(|| compared(a.1, b.1)));
+        let width = self.width().max(other.width()).max(columns);
+        let (mut one, mut two) = (vec![0.0; width], vec![0.0; width]);
+        let mut differences = Vec::with_capacity(RESAMPLES as usize);
+        for resample in 0..RESAMPLES {
+            one.fill(0.0);
+            two.fill(0.0);
+            drawn(resample, order.len(), |at| {
+                order.get(at).into_iter().for_each(|(a, b)| {
+                    add(&mut one, a);
+                    add(&mut two, b);
+                });
+            });
+            differences.push(figure.value(&one) - figure.value(&two));
+        }
+        let observed = (figure.value(&self.total(width)) - figure.value(&other.total(width))).abs();
+        if observed.is_nan() {
+            return None;
+        }
+        differences.retain(|difference| !difference.is_nan());
+        let mean = ratio(differences.iter().sum(), differences.len() as f64);
+        let as_far = differences.iter().filter(|x| (*x - mean).abs() >= observed - 1e-12).count();
+        Some((as_far as f64 + 1.0) / (differences.len() as f64 + 1.0))
+    }
+}
+
+fn add(sums: &mut [f64], group: &[f64]) {
+    sums.iter_mut().zip(group).for_each(|(sum, count)| *sum += count);
+}
+
+fn compared(a: &[f64], b: &[f64]) -> std::cmp::Ordering {
+    let pairs = a.iter().zip(b).map(|(a, b)| a.total_cmp(b));
+    pairs.into_iter().find(|order| order.is_ne()).unwrap_or_else(|| a.len().cmp(&b.len()))
+}
+
+/// Draws `count` of the `count` groups with replacement, and passes the index of each drawn group to `each`.
+fn drawn(resample: u32, count: usize, mut each: impl FnMut(usize)) {
+    for from in (0..count).step_by(4) {
+        let words = philox([from as u32, resample, 0, 0], [SEED, 0]);
+        for word in words.into_iter().take(count - from) {
+            each(((u64::from(word) * count as u64) >> 32) as usize);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SHARE: FigureFn = FigureFn::Of(|sums| sums[0] / sums[1]);
+
+    fn sample(hits: impl IntoIterator<Item = bool>) -> Bootstrap {
+        let mut sample = Bootstrap::default();
+        hits.into_iter().for_each(|hit| sample.add([(0, f64::from(u8::from(hit))), (1, 1.0)]));
+        sample
+    }
+
+    #[test]
+    fn an_interval_is_about_that_of_the_normal_distribution() {
+        // 80 of 100 texts are hits, so the standard error is 0.04. With 30,000 texts, a group has three texts on
+        // average.
+        for (texts, error) in [(100, 0.04), (30_000, 0.04 / 300f64.sqrt())] {
+            let interval = sample((0..texts).map(|i| i % 5 > 0)).intervals(2, &[SHARE])[0].unwrap();
+            let (width, expected) = (interval[1] - interval[0], 2.0 * 1.96 * error);
+            assert!((width / expected - 1.0).abs() < 0.2, "{interval:?}, {expected}");
+            assert!(interval[0] <= 0.8 && interval[1] >= 0.8, "{interval:?}");
+        }
+        assert_eq!(sample([true]).intervals(2, &[SHARE]), [None]);
+    }
+
+    #[test]
+    fn an_interval_of_few_texts_contains_the_share_as_often_as_promised() {
+        let of = |hits, texts| {
+            sample((0..texts).map(|i| i < hits)).intervals(2, &[FigureFn::Share(0, 1)])[0].unwrap()
+        };
+        // By definition, the ends are 1.96 standard errors of a share that equals the end from the hits.
+        for end in of(27, 30) {
+            let errors = (0.9 - end).abs() / (end * (1.0 - end) / 30.0).sqrt();
+            assert!((errors - 1.959964).abs() < 1e-6, "{end}");
+        }
+        assert!(of(30, 30)[0] < 0.9 && of(30, 30)[1] > 0.9999 && of(0, 2)[1] < 0.7);
+        // The probability that the interval of a sample of 30 texts contains the share that the samples are drawn with.
+        let covered = |share: f64| -> f64 {
+            let choose = |hits: i32| (0..hits).map(|i| f64::from(30 - i) / f64::from(i + 1)).product::<f64>();
+            let probability = |hits: i32| choose(hits) * share.powi(hits) * (1.0 - share).powi(30 - hits);
+            let inside = |hits: &i32| (of(*hits, 30)[0]..=of(*hits, 30)[1]).contains(&share);
+            (0..=30).filter(inside).map(probability).sum()
+        };
+        let mean = [0.5, 0.7, 0.8, 0.9].map(covered).iter().sum::<f64>() / 4.0;
+        assert!(mean > 0.95, "{mean}");
+        // From 100 texts on, the interval is the bootstrap interval.
+        assert_eq!(of(80, 100), sample((0..100).map(|i| i < 80)).intervals(2, &[SHARE])[0].unwrap());
+    }
+
+    #[test]
+    fn the_order_of_texts_does_not_matter() {
+        let hits: Vec<bool> = (0..50).map(|i| i % 7 < 3).collect();
+        let turned = hits.iter().rev().copied();
+        assert_eq!(sample(hits.clone()).intervals(2, &[SHARE]), sample(turned).intervals(2, &[SHARE]));
+    }
+
+    #[test]
+    fn equal_models_do_not_differ_and_unequal_ones_do() {
+        let one = sample((0..200).map(|i| i % 4 > 0));
+        assert_eq!(one.paired(&one, 2, SHARE), Some(1.0));
+        let worse = sample((0..200).map(|i| i % 4 > 1));
+        assert!(one.paired(&worse, 2, SHARE).is_some_and(|p| p < 0.01));
+        // A single different answer among 200 texts is no significant difference.
+        let near = sample((0..200).map(|i| i % 4 > 0 && i != 1));
+        assert!(one.paired(&near, 2, SHARE).is_some_and(|p| p > 0.2));
+        assert_eq!(one.paired(&sample([true, false]), 2, SHARE), None);
+    }
+}

@@ -1,0 +1,310 @@
+//! Types of settings, and macros that declare each setting once, together with its documentation. Config files,
+//! command-line flags and the list of settings are all derived from this declaration.
+
+use std::fmt;
+
+use unpadded::metrics::LabelThreshold;
+use unpadded::{Error, Precision, Result};
+use unpadded_text::Fold;
+
+/// The value of a setting, parsed from a config file or a command-line flag.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub enum Value {
+    /// `true` or `false`.
+    Flag(bool),
+    /// A whole number.
+    Int(i64),
+    /// Any number.
+    Float(f64),
+    /// A text.
+    Text(String),
+    /// Several texts.
+    List(Vec<String>),
+}
+
+/// Formats the value as TOML.
+impl fmt::Display for Value {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Value::Flag(value) => write!(f, "{value}"),
+            Value::Int(value) => write!(f, "{value}"),
+            Value::Float(value) => write!(f, "{value:?}"),
+            Value::Text(text) => quoted(f, text),
+            Value::List(texts) => {
+                f.write_str("[")?;
+                for (at, text) in texts.iter().enumerate() {
+                    f.write_str(if at > 0 { ", " } else { "" })?;
+                    quoted(f, text)?;
+                }
+                f.write_str("]")
+            }
+        }
+    }
+}
+
+fn quoted(f: &mut fmt::Formatter<'_>, text: &str) -> fmt::Result {
+    f.write_str("\"")?;
+    for c in text.chars() {
+        match c {
+            '"' | '\\' => write!(f, "\\{c}")?,
+            '\n' => f.write_str("\\n")?,
+            '\t' => f.write_str("\\t")?,
+            c if c.is_control() => write!(f, "\\u{:04X}", u32::from(c))?,
+            c => write!(f, "{c}")?,
+        }
+    }
+    f.write_str("\"")
+}
+
+/// A type that a setting of a config can have.
+pub(super) trait Setting: Sized {
+    /// Describes the values that the type accepts, for error messages.
+    fn expected() -> String;
+    /// Converts a value to this type; `None` if the value has the wrong type.
+    fn of(value: &Value) -> Option<Self>;
+    /// Converts a setting to a value; `None` if the setting is not set.
+    fn value(&self) -> Option<Value>;
+}
+
+impl Setting for bool {
+    fn expected() -> String {
+        "true or false".into()
+    }
+
+    fn of(value: &Value) -> Option<Self> {
+        if let Value::Flag(value) = value { Some(*value) } else { None }
+    }
+
+    fn value(&self) -> Option<Value> {
+        Some(Value::Flag(*self))
+    }
+}
+
+macro_rules! whole {
+    ($($type:ty)*) => {$(
+        impl Setting for $type {
+            fn expected() -> String {
+                "a whole number from 0 on".into()
+            }
+
+            fn of(value: &Value) -> Option<Self> {
+                if let Value::Int(value) = value { (*value).try_into().ok() } else { None }
+            }
+
+            fn value(&self) -> Option<Value> {
+                // Integers in TOML are `i64`, so a setting that was read from a file is at most `i64::MAX`.
+                Some(Value::Int(i64::try_from(*self).unwrap_or(i64::MAX)))
+            }
+        }
+    )*};
+}
+whole!(u64 usize);
+
+impl Setting for f64 {
+    fn expected() -> String {
+        "a number".into()
+    }
+
+    fn of(value: &Value) -> Option<Self> {
+        match value {
+            Value::Int(value) => Some(*value as f64),
+            Value::Float(value) if value.is_finite() => Some(*value),
+            _ => None,
+        }
+    }
+
+    fn value(&self) -> Option<Value> {
+        Some(Value::Float(*self))
+    }
+}
+
+impl Setting for String {
+    fn expected() -> String {
+        "a text in quotes".into()
+    }
+
+    fn of(value: &Value) -> Option<Self> {
+        if let Value::Text(text) = value { Some(text.clone()) } else { None }
+    }
+
+    fn value(&self) -> Option<Value> {
+        Some(Value::Text(self.clone()))
+    }
+}
+
+/// Declares settings that config files have as a text: the type, what is expected, and the function that parses a text.
+macro_rules! texts {
+    ($($type:ty: $expected:expr, $parse:expr;)*) => {$(
+        impl Setting for $type {
+            fn expected() -> String {
+                $expected.into()
+            }
+
+            fn of(value: &Value) -> Option<Self> {
+                match value {
+                    Value::Text(text) => $parse(text),
+                    Value::Float(number) => $parse(&number.to_string()),
+                    _ => None,
+                }
+            }
+
+            fn value(&self) -> Option<Value> {
+                Some(Value::Text(self.to_string()))
+            }
+        }
+    )*};
+}
+texts! {
+    Precision: format!("one of {}", Self::ALL.map(|one| format!("`{one}`")).join(", ")), |text: &str| text.parse().ok();
+    Fold: "a fold of several, as \"2/5\"", Self::parse;
+    LabelThreshold: LabelThreshold::EXPECTED, |text: &str| text.parse().ok();
+}
+
+/// A setting whose value is a list of texts. A list with a single text is written as this text, without brackets.
+impl Setting for Vec<String> {
+    fn expected() -> String {
+        "a text in quotes, or a list of them".into()
+    }
+
+    fn of(value: &Value) -> Option<Self> {
+        match value {
+            Value::Text(text) => Some(vec![text.clone()]),
+            Value::List(texts) => Some(texts.clone()),
+            _ => None,
+        }
+    }
+
+    fn value(&self) -> Option<Value> {
+        match &self[..] {
+            [] => None,
+            [one] => Some(Value::Text(one.clone())),
+            several => Some(Value::List(several.to_vec())),
+        }
+    }
+}
+
+impl<T: Setting> Setting for Option<T> {
+    fn expected() -> String {
+        T::expected()
+    }
+
+    fn of(value: &Value) -> Option<Self> {
+        T::of(value).map(Some)
+    }
+
+    fn value(&self) -> Option<Value> {
+        self.as_ref().and_then(T::value)
+    }
+}
+
+/// Declares an enum; each variant has a name in config files.
+macro_rules! choice {
+    ($(#[doc = $doc:literal])* $name:ident { $($(#[doc = $of:literal])* $variant:ident = $text:literal),* $(,)? }) => {
+        $(#[doc = $doc])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        #[non_exhaustive]
+        pub enum $name { $($(#[doc = $of])* $variant),* }
+
+        impl $name {
+            /// All choices.
+            pub const ALL: &[Self] = &[$(Self::$variant),*];
+
+            /// Returns the name of this variant in config files.
+            pub const fn name(self) -> &'static str {
+                match self { $(Self::$variant => $text),* }
+            }
+
+            /// Returns the variant with this name in config files; `None` if no variant has the name.
+            pub fn from_name(name: &str) -> Option<Self> {
+                Self::ALL.iter().copied().find(|one| one.name() == name)
+            }
+        }
+
+        impl $crate::settings::Setting for $name {
+            fn expected() -> String {
+                let names: Vec<String> = Self::ALL.iter().map(|one| format!("`{}`", one.name())).collect();
+                format!("one of {}", names.join(", "))
+            }
+
+            fn of(value: &$crate::settings::Value) -> Option<Self> {
+                let $crate::settings::Value::Text(text) = value else { return None };
+                Self::from_name(text)
+            }
+
+            fn value(&self) -> Option<$crate::settings::Value> {
+                Some($crate::settings::Value::Text(self.name().to_owned()))
+            }
+        }
+    };
+}
+pub(super) use choice;
+
+/// The name and the documentation of a setting, as `Config::keys` lists them.
+#[derive(Debug, Clone, Copy)]
+#[non_exhaustive]
+pub struct SettingKey {
+    /// The table of a config file in which the setting is; empty for a setting above all tables.
+    pub section: &'static str,
+    /// The name of the setting within its table.
+    pub name: &'static str,
+    /// The documentation of the setting, as config files have it in a comment.
+    pub doc: &'static str,
+}
+
+impl fmt::Display for SettingKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.section.is_empty() {
+            f.write_str(self.name)
+        } else {
+            write!(f, "{}.{}", self.section, self.name)
+        }
+    }
+}
+
+/// Declares a table of settings: a struct with default values, the list of the settings, and access to each setting by
+/// name.
+macro_rules! section {
+    ($(#[doc = $doc:literal])* $name:ident = $section:literal { $($(#[doc = $of:literal])+ $field:ident: $type:ty = $default:expr;)* }) => {
+        $(#[doc = $doc])*
+        #[derive(Debug, Clone, PartialEq)]
+        #[non_exhaustive]
+        pub struct $name { $($(#[doc = $of])+ pub $field: $type,)* }
+
+        impl Default for $name {
+            fn default() -> Self {
+                Self { $($field: $default),* }
+            }
+        }
+
+        impl $name {
+            pub(super) const KEYS: &[$crate::settings::SettingKey] = &[$($crate::settings::SettingKey {
+                section: $section,
+                name: stringify!($field),
+                doc: concat!($($of),+),
+            }),*];
+
+            pub(super) fn set(&mut self, name: &str, value: &$crate::settings::Value) -> ::unpadded::Result<()> {
+                match name {
+                    $(stringify!($field) => self.$field = $crate::settings::read($section, name, value)?,)*
+                    _ => {}
+                }
+                Ok(())
+            }
+
+            pub(super) fn get(&self, name: &str) -> Option<$crate::settings::Value> {
+                use $crate::settings::Setting;
+                match name {
+                    $(stringify!($field) => self.$field.value(),)*
+                    _ => None,
+                }
+            }
+        }
+    };
+}
+pub(super) use section;
+
+pub(super) fn read<T: Setting>(section: &str, name: &str, value: &Value) -> Result<T> {
+    let what = if section.is_empty() { name.to_owned() } else { format!("{section}.{name}") };
+    T::of(value).ok_or_else(|| Error::new(what, T::expected(), value.to_string()))
+}

@@ -1,0 +1,527 @@
+//! Fine-tuning (`training.from`): extends the vocabularies of a trained model, copies its parameters into a new model,
+//! and puts the layers of a language model below the layers of a classifier or tagger.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use unpadded::checkpoint::{Checkpoint, Purpose};
+use unpadded::data::{Limits, Tokenizer, Vocabulary};
+use unpadded::optimizer::Group;
+use unpadded::tensor::{Dense, Storage};
+use unpadded::train::Trainer;
+use unpadded::{AtCaller, Error, ErrorKind, Program, Result, ops};
+
+use super::config::Config;
+use super::sections::{CONFIG, DataConfig, ModelConfig, TASK, Task, TextConfig, Tokens};
+
+/// The name of the note with the config of the language model whose layers are below the layers of this network.
+const BELOW: &str = "language model";
+
+/// A parameter with a row or a column per token, label or tag.
+pub(super) struct Table {
+    pub(super) parameter: &'static str,
+    /// The name of the vocabulary whose ids are the indices of the rows or columns.
+    pub(super) vocabulary: &'static str,
+    pub(super) axes: &'static [usize],
+    /// A function that converts a token to the form in which the vocabulary has it, such as lower case.
+    pub(super) form: fn(&str) -> String,
+}
+
+impl Table {
+    /// Returns a table for a vocabulary that has its tokens in their original form.
+    pub(super) const fn new(
+        parameter: &'static str,
+        vocabulary: &'static str,
+        axes: &'static [usize],
+    ) -> Self {
+        Self { parameter, vocabulary, axes, form: str::to_owned }
+    }
+}
+
+/// The parameters with a vector of width `model.embedding` per token; `text.max_size` limits the vocabularies of these
+/// parameters.
+const VECTORS: [&str; 3] = ["words.weight", "sources.weight", "targets.weight"];
+
+/// The prefix of the names of the layers of a language model.
+const LM: &str = "lm_";
+
+/// Returns the name of the layer with index `at` in a language model.
+pub(super) fn layer(at: usize) -> String {
+    format!("{LM}{at}")
+}
+
+/// The trained model that a training starts from; `None` if the training starts from random parameters.
+#[derive(Clone, Default)]
+pub(super) struct Origin(Option<Arc<Trained>>);
+
+struct Trained {
+    /// The value of the setting `training.from`.
+    name: String,
+    task: Task,
+    /// The checkpoint of the trained model; when a training is resumed, the checkpoint of that training.
+    checkpoint: Checkpoint,
+    resumed: bool,
+    /// If the layers of a language model are below this network: the model settings of the language model, and its
+    /// config as TOML.
+    below: Option<(ModelConfig, String)>,
+}
+
+/// Returns the path of the checkpoint of a run: `run` itself if it is a file, or the best checkpoint in the run folder.
+fn file(run: &str) -> Result<PathBuf> {
+    let path = Path::new(run);
+    let found = match path.is_dir() {
+        // Until a training has ended, `last.ckpt` in the run folder also has the best parameters.
+        true => ["best.ckpt", "last.ckpt"].map(|name| path.join(name)).into_iter().find(|path| path.exists()),
+        false => path.exists().then(|| path.to_owned()),
+    };
+    found.ok_or_else(|| {
+        let (expected, got) = match path.is_dir() {
+            true => (
+                "a run folder with a best.ckpt or last.ckpt",
+                match one_of(path) {
+                    Some(one) => {
+                        format!(
+                            "a folder of several runs, `{run}`; name one of the runs, as `{}`",
+                            one.display()
+                        )
+                    }
+                    None => format!("neither in `{run}`"),
+                },
+            ),
+            false => ("a run folder or a checkpoint", format!("nothing at `{run}`")),
+        };
+        Error::of(ErrorKind::Io, "training.from", expected, got)
+    })
+}
+
+/// Returns the path of the first run, sorted by name, in a folder of several runs.
+fn one_of(folder: &Path) -> Option<PathBuf> {
+    let entries = std::fs::read_dir(folder).ok()?.flatten().map(|entry| entry.path());
+    entries.filter(|path| ["best.ckpt", "last.ckpt"].iter().any(|name| path.join(name).is_file())).min()
+}
+
+/// Returns the config in the notes of a checkpoint, or an error if the checkpoint is not of a recipe.
+fn config_of(name: &str, checkpoint: &Checkpoint) -> Result<Config> {
+    let task = checkpoint.notes.get(TASK).and_then(|task| Task::from_name(task));
+    let (Some(_), Some(config)) = (task, checkpoint.notes.get(CONFIG)) else {
+        let got = format!("a checkpoint of another program, `{name}`");
+        return Err(Error::of(ErrorKind::Format, "training.from", "a run of `unpadded train`", got));
+    };
+    Config::from_toml(config).map_err(|e| e.noted(format!("in the config of `{name}`")))
+}
+
+impl Origin {
+    /// Loads the model that `training.from` names, if this setting is set. When a training is resumed, its own
+    /// checkpoint `resumed` is loaded instead.
+    pub(super) fn of(config: &Config, resumed: Option<&Path>) -> Result<Self> {
+        let Some(name) = &config.training.from else { return Ok(Self(None)) };
+        let path = resumed.map_or_else(|| file(name), |path| Ok(path.to_owned()))?;
+        let checkpoint = Checkpoint::load(&path)?;
+        checkpoint.check_whole("training.from")?;
+        let theirs = config_of(name, &checkpoint)?;
+        let (task, wanted) = (theirs.run.task, config.run.task);
+        let below = match (task, wanted) {
+            (Task::Lm, Task::Classify | Task::Tag) => Some((theirs.model.clone(), theirs.to_toml())),
+            (a, b) if a == b => match checkpoint.notes.get(BELOW) {
+                Some(note) => {
+                    let of = |e: Error| e.noted(format!("in note `{BELOW}` of `{name}`"));
+                    Some((Config::from_toml(note).map_err(of)?.model, note.clone()))
+                }
+                None => None,
+            },
+            _ => {
+                let lm = if matches!(wanted, Task::Classify | Task::Tag) { " or of `lm`" } else { "" };
+                let expected = format!("a run of `{}`{lm}", wanted.name());
+                let got = format!("`{name}`, a run of `{}`", task.name());
+                return Err(Error::new("training.from", expected, got));
+            }
+        };
+        if let Some((model, _)) = &below
+            && model.embedding != config.model.embedding
+        {
+            let expected = format!("{}, the width of the word vectors of `{name}`", model.embedding);
+            return Err(Error::new("model.embedding", expected, config.model.embedding.to_string()));
+        }
+        if (task, wanted) == (Task::Lm, Task::Tag) {
+            by_words(name, &theirs.text)?;
+        }
+        let checkpoint = match checkpoint.purpose {
+            Purpose::Training if resumed.is_none() => checkpoint.for_inference(&ops::catalogue())?,
+            _ => checkpoint,
+        };
+        let resumed = resumed.is_some();
+        let trained = Trained { name: name.clone(), task, checkpoint, resumed, below };
+        if !resumed {
+            trained.within_size(config)?;
+        }
+        Ok(Self(Some(Arc::new(trained))))
+    }
+
+    /// Checks that the tokenizer `cut` of the new texts is the tokenizer of the trained model; the note `note` has the
+    /// name of the model's tokenizer.
+    pub(super) fn same_cut(&self, note: &str, cut: &Tokenizer) -> Result<()> {
+        let Some(Trained { name, checkpoint, .. }) = self.0.as_deref() else { return Ok(()) };
+        // Language models and classifiers store the tokenizer in a note of the same name.
+        let theirs = checkpoint.notes.get(note).map(String::as_str).unwrap_or_default();
+        if theirs == cut.name() {
+            return Ok(());
+        }
+        let error = Error::new(note, format!("`{theirs}`, as `{name}`"), format!("`{}`", cut.name()));
+        Err(error
+            .noted("set `text.tokens`, `text.lowercase` and `text.tokenizer` as in the model to start from"))
+    }
+
+    /// Sets the trained model's vocabulary as the base vocabulary in the limits: the new vocabulary keeps all tokens of
+    /// the base, and new tokens are appended.
+    pub(super) fn grows(&self, limits: Limits, table: &Table) -> Limits {
+        let known = self.0.as_deref().and_then(|from| from.vocabulary(table.parameter));
+        limits.base(known.map(|known| known.in_form(table.form)))
+    }
+
+    /// Returns the model settings of the language model whose layers are below this network; `None` without a language
+    /// model.
+    pub(super) fn below(&self) -> Option<&ModelConfig> {
+        self.0.as_deref()?.below.as_ref().map(|(model, _)| model)
+    }
+
+    /// Copies parameters of the trained model into a trainer; returns lines for people about what was copied.
+    pub(super) fn start(&self, mut trainer: Trainer, task: Task) -> Result<(Trainer, Vec<String>)> {
+        let Some(from) = self.0.as_deref() else { return Ok((trainer, Vec::new())) };
+        if let Some((_, config)) = &from.below {
+            trainer = trainer.note(BELOW, config.clone());
+        }
+        if from.resumed {
+            // A vocabulary with equal ids is taken from the checkpoint, since the checkpoint has the token counts from
+            // the start of the training.
+            let same = |name: &str, ours: &Vocabulary| {
+                let theirs = from.checkpoint.vocabularies.get(name)?;
+                (theirs.fingerprint() == ours.fingerprint()).then(|| (name.to_owned(), theirs.clone()))
+            };
+            let own: Vec<_> = trainer.vocabularies().filter_map(|(name, ours)| same(name, ours)).collect();
+            let trainer =
+                own.into_iter().fold(trainer, |trainer, (name, own)| trainer.vocabulary(&name, own));
+            return Ok((trainer, Vec::new()));
+        }
+        let said = from.give(&mut trainer, task)?;
+        Ok((trainer, said))
+    }
+}
+
+/// Checks that the tokens of a language model are words, as a tagger needs.
+fn by_words(name: &str, text: &TextConfig) -> Result<()> {
+    match (&text.tokenizer, text.tokens) {
+        (None, Some(Tokens::Words | Tokens::Whitespace)) => Ok(()),
+        (tokenizer, tokens) => {
+            let got = match (tokenizer, tokens) {
+                (Some(path), _) => format!("tokens of `{path}`"),
+                (None, tokens) => format!("`text.tokens = \"{}\"`", tokens.map_or("none", Tokens::name)),
+            };
+            let expected = "a language model of `words` or `whitespace` for `tag`, whose words are given";
+            Err(Error::new("training.from", expected, format!("`{name}` with {got}")))
+        }
+    }
+}
+
+impl Trained {
+    /// Returns the vocabulary of the trained model whose ids are the indices of the rows or columns of a parameter.
+    fn vocabulary(&self, parameter: &str) -> Option<&Vocabulary> {
+        let table = self.task.recipe().tables().iter().find(|table| table.parameter == parameter)?;
+        self.checkpoint.vocabularies.get(table.vocabulary)
+    }
+
+    /// Checks that `text.max_size` allows all words that the trained model knows.
+    fn within_size(&self, config: &Config) -> Result<()> {
+        let Some(most) = config.text.max_size else { return Ok(()) };
+        let tables = config.run.task.recipe().tables().iter();
+        for table in tables.filter(|table| VECTORS.contains(&table.parameter)) {
+            let Some(known) = self.vocabulary(table.parameter) else { continue };
+            let known = known.in_form(table.form).len();
+            if known > most {
+                let expected = format!(
+                    "at least {known}, the size of the vocabulary `{}` of `{}`",
+                    table.vocabulary, self.name
+                );
+                let error = Error::new("text.max_size", expected, most.to_string());
+                return Err(error.noted("fine-tuning keeps all known tokens"));
+            }
+        }
+        Ok(())
+    }
+
+    /// Copies parameters into the trainer: tables token by token, other parameters by name and shape.
+    fn give(&self, trainer: &mut Trainer, task: Task) -> Result<Vec<String>> {
+        let mut from = self.checkpoint.clone();
+        let (mut shares, mut said) = (Vec::<(&Table, String)>::new(), Vec::new());
+        let tables = task.recipe().tables();
+        for table in tables {
+            let (Some(theirs), Ok(ours)) =
+                (from.tensors.remove(table.parameter), trainer.scope().value(table.parameter))
+            else {
+                continue;
+            };
+            let (_, ours_known) = match trainer.vocabularies().find(|(name, _)| *name == table.vocabulary) {
+                Some(known) => known,
+                None => continue,
+            };
+            let Some(known) = self.vocabulary(table.parameter) else { continue };
+            let numbers = ours_known.numbers_in(known, table.form);
+            let Some(value) = merged(&ours, &theirs, table.axes, &numbers, known.len())? else {
+                let width = |of: &Storage| of.shape().get(1).copied().unwrap_or(1);
+                if VECTORS.contains(&table.parameter) && width(&ours) != width(&theirs) {
+                    said.push(format!(
+                        "warning: no vector of `{}` was copied: `model.embedding` is {}, and {} in `{}`",
+                        table.vocabulary,
+                        width(&ours),
+                        width(&theirs),
+                        self.name
+                    ));
+                }
+                continue;
+            };
+            from.tensors.insert(table.parameter.to_owned(), value);
+            if !shares.iter().any(|(other, _)| other.vocabulary == table.vocabulary) {
+                let both = numbers.iter().flatten().count();
+                shares.push((table, format!("{both} of {} {}", numbers.len(), table.vocabulary)));
+            }
+        }
+        // From a model of another task, only tables and the layers of a language model are copied: another layer may
+        // have an equal name and shape by chance.
+        if self.task != task {
+            from.tensors
+                .retain(|name, _| name.starts_with(LM) || tables.iter().any(|table| table.parameter == name));
+        }
+        // Parameters that are not trained, such as class weights, are computed from settings and therefore not copied.
+        let fixed = trainer.program().vars().filter(|(_, var)| var.stop_gradient && var.persistable);
+        for (_, var) in fixed {
+            from.tensors.remove(&var.name);
+        }
+        let found =
+            trainer.load_fitting_parameters(&from).map_err(|e| e.noted(format!("from `{}`", self.name)))?;
+        let (mut layers, mut new) = (Vec::new(), Vec::new());
+        let unlike = found.unlike.iter().map(|unlike| &unlike.name);
+        found.only_in_model.iter().chain(unlike).for_each(|name| add(&mut new, name));
+        // A layer is reported as new if any of its parameters is new.
+        let is_new = |parameter: &str| new.iter().any(|layer| layer == layer_of(parameter));
+        shares.retain(|(table, _)| !is_new(table.parameter));
+        let has_share = |name: &str| {
+            let table = tables.iter().find(|table| table.parameter == name);
+            table.is_some_and(|table| shares.iter().any(|(other, _)| other.vocabulary == table.vocabulary))
+        };
+        for name in found.loaded.iter().filter(|name| !has_share(name) && !is_new(name)) {
+            add(&mut layers, name);
+        }
+        let mut parts: Vec<String> = shares.into_iter().map(|(_, share)| share).collect();
+        if !layers.is_empty() {
+            parts.push(format!("layers {}", layers.join(", ")));
+        }
+        let new = if new.is_empty() { String::new() } else { format!("; new: {}", new.join(", ")) };
+        if parts.is_empty() {
+            parts.push("nothing".to_owned());
+        }
+        said.insert(0, format!("from {}: {}{new}", self.name, parts.join(", ")));
+        Ok(said)
+    }
+}
+
+/// Adds the name of a parameter's layer to a list, unless the list has it already.
+fn add(layers: &mut Vec<String>, parameter: &str) {
+    let layer = layer_of(parameter);
+    if !layers.iter().any(|known| known == layer) {
+        layers.push(layer.to_owned());
+    }
+}
+
+fn layer_of(parameter: &str) -> &str {
+    parameter.rsplit_once('.').map_or(parameter, |(layer, _)| layer)
+}
+
+/// Copies rows and columns of the parameter `theirs` into the parameter `ours`. On each axis in `axes`, entry i of
+/// `ours` is copied from entry `numbers[i]` of `theirs`; if `numbers[i]` is `None`, the entry of `ours` is unchanged.
+/// The entries of `theirs` after the first `known` entries of an axis, such as the start and end scores of a
+/// conditional random field, are copied in order. Returns `None` if the two shapes do not fit together.
+fn merged(
+    ours: &Storage,
+    theirs: &Storage,
+    axes: &[usize],
+    numbers: &[Option<i64>],
+    known: usize,
+) -> Result<Option<Storage>> {
+    let (to, from) = (ours.shape().to_vec(), theirs.shape().to_vec());
+    let (Ok(mut values), Ok(given)) = (
+        ours.as_dense().and_then(|dense| Ok(dense.as_slice::<f32>()?.to_vec())),
+        theirs.as_dense().and_then(|dense| dense.as_slice::<f32>()),
+    ) else {
+        return Ok(None);
+    };
+    let places = |axis: usize| -> Option<Vec<Option<usize>>> {
+        let (to, from) = (to.get(axis).copied().unwrap_or(1), from.get(axis).copied().unwrap_or(1));
+        if !axes.contains(&axis) {
+            return (to == from).then(|| (0..to).map(Some).collect());
+        }
+        let (behind, theirs) = (to.checked_sub(numbers.len())?, from.checked_sub(known)?);
+        let found = numbers.iter().map(|number| number.and_then(|number| usize::try_from(number).ok()));
+        (behind == theirs).then(|| found.chain((known..from).map(Some)).collect())
+    };
+    if to.len() != from.len() || to.len() > 2 {
+        return Ok(None);
+    }
+    let (Some(rows), Some(columns)) = (places(0), places(1)) else { return Ok(None) };
+    let width = from.get(1).copied().unwrap_or(1);
+    for (row, from) in values.chunks_mut(columns.len().max(1)).zip(rows) {
+        let Some(given) = from.and_then(|from| given.get(from * width..(from + 1) * width)) else { continue };
+        for (value, from) in row.iter_mut().zip(&columns) {
+            if let Some(&given) = from.and_then(|from| given.get(from)) {
+                *value = given;
+            }
+        }
+    }
+    Ok(Some(Dense::from_vec(&to, values)?.into()))
+}
+
+/// Returns the groups of parameters for gradual unfreezing and for lower learning rates at lower levels. There are no
+/// groups unless the training starts from a model and sets `training.unfreeze` or `training.lower_rates`. The top level
+/// has the output layers, or all layers of the task above a language model; the top level is not in any group. Each
+/// lower level of the network is a group; the last group has the word vectors.
+pub(super) fn groups(config: &Config, program: &Program, steps: usize) -> Vec<Group> {
+    let training = &config.training;
+    if training.from.is_none() || (training.unfreeze == 0 && training.lower_rates == 1.0) {
+        return Vec::new();
+    }
+    let names: Vec<String> = program.parameters().map(|id| program.var(id).name.clone()).collect();
+    let per_epoch = steps.div_ceil(training.epochs.max(1) as usize);
+    let levels = levels(names, config.model.bidirectional);
+    (1..)
+        .zip(levels.into_iter().rev().skip(1))
+        .map(|(depth, names)| {
+            let held = (training.unfreeze as usize).saturating_mul(depth).saturating_mul(per_epoch);
+            Group::of(names).rate(training.lower_rates.powi(depth as i32)).after(held)
+        })
+        .collect()
+}
+
+/// Returns the names of the parameters level by level, the lowest level first.
+fn levels(names: Vec<String>, bidirectional: bool) -> Vec<Vec<String>> {
+    let is_recurrent = |layer: &str| names.iter().any(|name| name == &format!("{layer}.weight_hh"));
+    let mut layers: Vec<&str> = Vec::new();
+    for name in &names {
+        if !layers.contains(&layer_of(name)) {
+            layers.push(layer_of(name));
+        }
+    }
+    let of_lm = |layer: &str| layer.starts_with(LM);
+    let has_lm = layers.iter().any(|layer| of_lm(layer));
+    let top = match layers.iter().rposition(|layer| if has_lm { of_lm(layer) } else { is_recurrent(layer) }) {
+        Some(last) => last + 1,
+        None => 0,
+    };
+    let mut levels: Vec<Vec<&str>> = vec![Vec::new()];
+    let mut directions = 0;
+    for (at, layer) in layers.iter().enumerate() {
+        let begins = match () {
+            () if at == top => true,
+            () if at > top => false,
+            () if has_lm => of_lm(layer),
+            () if is_recurrent(layer) => {
+                directions += 1;
+                !bidirectional || directions % 2 == 1
+            }
+            () => false,
+        };
+        if begins && levels.last().is_some_and(|level| !level.is_empty()) {
+            levels.push(Vec::new());
+        }
+        levels.last_mut().into_iter().for_each(|level| level.push(layer));
+    }
+    let of_level =
+        |level: Vec<&str>| names.iter().filter(|name| level.contains(&layer_of(name))).cloned().collect();
+    levels.into_iter().map(of_level).collect()
+}
+
+impl Config {
+    /// Returns a config for a training that starts from a trained model; `run` is a run folder or a checkpoint. For the
+    /// task of the model, or for `None`, the result is the config of the model's run. For another task, the result has
+    /// the defaults of the task, with the tokens and the word vector width of the model. In both cases, `training.from`
+    /// is set to `run`. For another task, the paths and columns of the data are reset, too.
+    ///
+    /// ```no_run
+    /// use unpadded_recipes::{Config, Task};
+    /// let mut config = Config::starting_from("runs/lm-1", Some(Task::Classify))?;
+    /// config.data.train = Some("reviews.tsv".into());
+    /// # Ok::<(), unpadded::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If there is no checkpoint at `run`, or if no recipe has saved the checkpoint.
+    #[track_caller]
+    pub fn starting_from(run: &str, task: Option<Task>) -> Result<Self> {
+        let config = file(run).and_then(Checkpoint::load).and_then(|checkpoint| config_of(run, &checkpoint));
+        let theirs = config.at_caller()?;
+        let mut config = match task {
+            Some(task) if task != theirs.run.task => Self::over(task, &theirs),
+            _ => theirs,
+        };
+        config.run.threads = 0;
+        config.training.from = Some(run.to_owned());
+        Ok(config)
+    }
+
+    /// Returns the defaults of a task, with the tokens and the word vector width of a model that has another task.
+    fn over(task: Task, below: &Self) -> Self {
+        let mut config = Self::new(task);
+        config.model.embedding = below.model.embedding;
+        if Self::has(task, "text.tokens") {
+            let TextConfig { tokens, tokenizer, lowercase, .. } = below.text.clone();
+            config.text = TextConfig { tokens, tokenizer, lowercase, ..config.text };
+        }
+        config.data = DataConfig::default();
+        config
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn levels_are_output_layers_then_recurrent_ones_then_vectors() {
+        let of = |names: &[&str], bidirectional| {
+            let names = names.iter().map(|name| (*name).to_owned()).collect();
+            let levels = levels(names, bidirectional);
+            levels.iter().map(|level| level.join(" ")).collect::<Vec<_>>()
+        };
+        let names =
+            ["words.weight", "lstm_0.weight_hh", "lstm_1.weight_hh", "linear_0.weight", "linear_0.bias"];
+        assert_eq!(
+            of(&names, true),
+            ["words.weight", "lstm_0.weight_hh lstm_1.weight_hh", "linear_0.weight linear_0.bias"]
+        );
+        assert_eq!(of(&names, false).len(), 4);
+        let names = ["words.weight", "lm_0.weight_hh", "lstm_0.weight_hh", "linear_0.weight"];
+        assert_eq!(of(&names, false), ["words.weight", "lm_0.weight_hh", "lstm_0.weight_hh linear_0.weight"]);
+        assert_eq!(of(&["wide.weight"], false), ["wide.weight"]);
+    }
+
+    #[test]
+    fn tables_are_merged_by_entry() -> Result<()> {
+        let of = |shape: &[usize], from: f32| -> Result<Storage> {
+            let len = shape.iter().product::<usize>();
+            Ok(Dense::from_vec(shape, (0..len).map(|i| from + i as f32).collect())?.into())
+        };
+        let values = |merged: Option<Storage>| -> Result<Vec<f32>> {
+            let merged = merged.map(|merged| Ok(merged.as_dense()?.as_slice::<f32>()?.to_vec()));
+            merged.unwrap_or_else(|| Ok(Vec::new()))
+        };
+        let numbers = [Some(1), None, Some(0)];
+        let rows = merged(&of(&[3, 2], 0.0)?, &of(&[2, 2], 10.0)?, &[0], &numbers, 2)?;
+        assert_eq!(values(rows)?, [12.0, 13.0, 2.0, 3.0, 10.0, 11.0]);
+        let columns = merged(&of(&[1, 3], 0.0)?, &of(&[1, 2], 10.0)?, &[1], &numbers, 2)?;
+        assert_eq!(values(columns)?, [11.0, 1.0, 10.0]);
+        let bias = merged(&of(&[3], 0.0)?, &of(&[2], 10.0)?, &[0], &numbers, 2)?;
+        assert_eq!(values(bias)?, [11.0, 1.0, 10.0]);
+        // The transitions of a conditional random field have two more rows than there are tags.
+        let field = merged(&of(&[4, 2], 0.0)?, &of(&[3, 1], 10.0)?, &[0, 1], &[None, Some(0)], 1)?;
+        assert_eq!(values(field)?, [0.0, 1.0, 2.0, 10.0, 4.0, 11.0, 6.0, 12.0]);
+        assert!(merged(&of(&[3, 2], 0.0)?, &of(&[2, 5], 0.0)?, &[0], &numbers, 2)?.is_none());
+        Ok(())
+    }
+}

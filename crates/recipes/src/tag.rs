@@ -1,0 +1,585 @@
+//! Tagging: predicts a tag for each word, with recurrent layers over words and their characters, and a conditional
+//! random field over the tags (Lample et al., "Neural architectures for named entity recognition", 2016).
+
+use std::path::{Path, PathBuf};
+
+use unpadded::data::{Limits, Loader, TagScheme, TokenCounts, Tokenizer, Vocabulary};
+use unpadded::layers::{Crf, Linear};
+use unpadded::metrics::{Accuracy, ChunkF1, TokenAccuracy};
+use unpadded::ndarray::Array2;
+use unpadded::ops::Pool;
+use unpadded::predict::Predictor;
+use unpadded::tensor::Dense;
+use unpadded::train::Trainer;
+use unpadded::{Builder, DType, Error, ErrorKind, Lod, Result, Variable, reserve};
+use unpadded_text::{Passes, QuestionKind, TaggedFiles, TaggedText, Tagging, scheme_of};
+
+use super::answer::Answer;
+use super::config::Config;
+use super::encoder::Encoder;
+use super::evaluation::{Evaluation, Outcome, in_parts};
+use super::labels::none;
+use super::preview::Preview;
+use super::recipe::{Query, Recipe, TrainedModel};
+use super::sections::{DecodingConfig, ModelConfig, RateSchedule};
+use super::started::Table;
+use super::tag_counts::{TagCounts, form};
+use super::tag_scores::{FoundTags, TagScores};
+use super::texts::Texts;
+use super::training::{
+    Case, Column, DataMemory, HeldOutTexts, Paths, Preparation, READ_AS, TestData, Truth, as_in_training,
+    both, of_training, one_in, options, options_of, read_as, read_otherwise, refuse_texts,
+};
+use super::vote::Voters;
+use super::{embedded, net, tag_windows};
+
+const FEEDS: [&str; 4] = ["words", "characters", "tags", "label"];
+/// The functions that set columns in the read options: `data.text` names the column of the words, and `data.label`
+/// names the column of the tags.
+const COLUMNS: [Column; 2] = [|o, column| o.tokens(column), |o, column| o.tags(column)];
+/// The names of the vocabularies of words, characters, tags and labels. The output of the predicted tags is named like
+/// the vocabulary of tags, the output of label probabilities like the vocabulary of labels.
+const WORDS: &str = "words";
+const CHARACTERS: &str = "characters";
+const TAGS: &str = "tags";
+/// The name of the layer that is the conditional random field.
+const CRF: &str = "crf";
+const LABELS: &str = "labels";
+
+/// The parameters with a row or a column per entry of a vocabulary. The function `prepare` reads entry 0 (the word
+/// vectors) and entry 1 (the character vectors) of this list.
+const TABLES: [Table; 7] = [
+    Table { form, ..Table::new(net::TABLE, WORDS, &[0]) },
+    Table::new("characters.weight", CHARACTERS, &[0]),
+    Table::new("tags.weight", TAGS, &[1]),
+    Table::new("tags.bias", TAGS, &[0]),
+    Table::new("crf.transitions", TAGS, &[0, 1]),
+    Table::new("labels.weight", LABELS, &[1]),
+    Table::new("labels.bias", LABELS, &[0]),
+];
+
+/// With more than this number of tags, a message warns that the training is slow.
+const MANY_TAGS: usize = 300;
+
+/// The recipe `tag`, for models that predict a tag for each word.
+pub(super) struct Tag;
+
+impl Recipe for Tag {
+    fn defaults(&self, Config { model, training, .. }: &mut Config) {
+        (model.hidden, model.bidirectional, model.dropout) = (160, true, 0.5);
+        (model.characters, model.word_dropout) = (true, 0.15);
+        (training.epochs, training.rate, training.clip) = (15, 3e-3, 5.0);
+        training.schedule = RateSchedule::Cosine;
+    }
+
+    /// Returns the settings that a tagger does not have: settings of raw text, since a tagger gets words, and settings
+    /// of other tasks.
+    fn without(&self) -> &'static [&'static str] {
+        &[
+            "text.tokens",
+            "text.tokenizer",
+            "text.target_tokens",
+            "text.lowercase",
+            "data.binary",
+            "data.phrases",
+            "data.group",
+            "data.first_index",
+            "data.pair",
+            "data.target",
+            "data.label_separator",
+            "model.pool",
+            "model.bidirectional",
+            "model.documents",
+            "model.tied",
+            "training.label_smoothing",
+            "training.class_weights",
+            "training.focal",
+            "decoding.beam",
+            "decoding.length_penalty",
+            "decoding.n_best",
+            "decoding.scores",
+            "decoding.threshold",
+        ]
+    }
+
+    fn preview(&self, config: &Config, path: &Path) -> Result<Preview> {
+        Preview::of(path, &options(config, COLUMNS)?, &|of: &TaggedText| {
+            let words = of.words.iter().zip(&of.tags).map(|(word, tag)| format!("{word}/{tag}"));
+            let label = of.label.as_ref().map(|label| format!(", label {}", Preview::cut(label)));
+            let words: Vec<String> = words.collect();
+            format!("words/tags {}{}", Preview::cut(&words.join(" ")), label.unwrap_or_default())
+        })
+    }
+
+    fn tables(&self) -> &'static [Table] {
+        &TABLES
+    }
+
+    fn prepare(&self, config: &Config, paths: Paths) -> Result<Preparation> {
+        prepare(config, paths)
+    }
+
+    fn model(&self, _: &Predictor) -> Result<Box<dyn TrainedModel>> {
+        Ok(Box::new(Tagger { others: Voters::default() }))
+    }
+}
+
+/// The tag ids of all words of several texts, and the label of each text with its probability.
+type Labelled = (Vec<i64>, Vec<(String, f32)>);
+
+/// A trained tagger, with the other taggers of an ensemble.
+struct Tagger {
+    others: Voters,
+}
+
+impl TrainedModel for Tagger {
+    fn tokenizers(&self) -> Option<[&Tokenizer; 2]> {
+        None
+    }
+
+    fn data(&self, config: &Config, predictor: &Predictor, path: &str) -> Result<TestData> {
+        data(config, predictor, path)
+    }
+
+    fn check(&self, config: &Config, predictor: &Predictor, path: &str) -> Result<Vec<String>> {
+        let known = Entries::of(predictor)?;
+        let (texts, tagging) = test_texts(config, predictor, path)?;
+        let mut scores = TagScores::new(&known.tags, known.labels.as_ref(), &tagging)?;
+        let mut count = 0;
+        for text in texts.records() {
+            let text = text?;
+            count += 1;
+            let tags = &vec![0; text.words.len()];
+            scores.add(&text, count, &FoundTags { tags, label: None }, &mut |_| ())?;
+        }
+        if count == 0 {
+            return Err(none(&texts.name()));
+        }
+        Ok(read_as(texts.read_as()).into_iter().collect())
+    }
+
+    fn scores(
+        &self,
+        config: &Config,
+        predictor: &Predictor,
+        path: &str,
+        each: &mut dyn FnMut(Outcome<'_>),
+    ) -> Result<Evaluation> {
+        scores(self, config, predictor, path, each)
+    }
+
+    fn join(&mut self, predictor: &Predictor, other: Predictor) -> Result<()> {
+        let (first, known) = (Entries::of(predictor)?, Entries::of(&other)?);
+        let may = match noted_tagging(predictor) {
+            Some(tagging) => tagging.scheme.transitions(&tagging.standard(&first.tags)?)?,
+            None => Array2::zeros((first.tags.len() + 2, first.tags.len())),
+        };
+        self.others.add((first.tags, first.labels), may, other, (known.tags, known.labels))
+    }
+
+    fn asked(&self, predictor: &Predictor, _: &DecodingConfig) -> Option<Query> {
+        let labelled = predictor.outputs().any(|output| output == LABELS);
+        let labels = if labelled { &Answer::LABEL[..] } else { &[] };
+        Some(Query {
+            asking: QuestionKind::Words,
+            columns: COLUMNS,
+            adds: [&[TAGS], labels].concat().into_iter().map(str::to_owned).collect(),
+        })
+    }
+
+    fn answers(
+        &self,
+        predictor: &Predictor,
+        texts: &[&str],
+        decoding: &DecodingConfig,
+    ) -> Result<Vec<Answer>> {
+        // A tagger that also predicts labels of texts reads each text as a whole, so its texts are not divided.
+        let labelled = predictor.outputs().any(|output| output == LABELS);
+        let may_divide = |e: &Error| e.is_over_limit() && decoding.overlap > 0 && !labelled;
+        // A record of a file has one word per line and ends with a line break, because a word may contain spaces.
+        let words: Vec<Vec<&str>> = texts
+            .iter()
+            .map(|text| match text.ends_with('\n') {
+                true => text.lines().collect(),
+                false => TaggedText::words_of(text).collect(),
+            })
+            .collect();
+        let (found, labels) = match (self.found(predictor, words.iter().map(Vec::as_slice)), &words[..]) {
+            (Err(error), [words]) if may_divide(&error) => {
+                let mut tags = |words: &[&str]| Ok(self.found(predictor, std::iter::once(words))?.0);
+                (tag_windows::tags(words, decoding.overlap, &mut tags)?, Vec::new())
+            }
+            (found, _) => {
+                found.map_err(|error| match error.is_over_limit() && !labelled && decoding.overlap == 0 {
+                    true => error
+                        .noted("`decoding.overlap`, such as 50, tags a longer text in overlapping windows"),
+                    false => error,
+                })?
+            }
+        };
+        let (tags, mut at) = (predictor.vocabulary(TAGS)?, found.iter());
+        let answer = |(i, words): (usize, Vec<&str>)| Answer::Tags {
+            tags: words
+                .iter()
+                .filter_map(|_| at.next())
+                .map(|&id| tags.token(id).unwrap_or_default().to_owned())
+                .collect(),
+            words: words.into_iter().map(str::to_owned).collect(),
+            label: labels.get(i).cloned(),
+        };
+        Ok(words.into_iter().enumerate().map(answer).collect())
+    }
+}
+
+impl Tagger {
+    /// Runs all taggers of the ensemble on several texts, and joins their answers. The list of labels is empty if the
+    /// taggers do not predict labels of texts.
+    fn found<'a, W: AsRef<str> + 'a>(
+        &self,
+        predictor: &Predictor,
+        texts: impl Iterator<Item = &'a [W]> + Clone,
+    ) -> Result<Labelled> {
+        let lengths: Vec<usize> = texts.clone().map(<[W]>::len).collect();
+        let own = found(predictor, texts.clone())?;
+        let (tags, labels) = self.others.join(own, &lengths, &|other| found(other, texts.clone()))?;
+        let mut likeliest = Vec::new();
+        if !labels.is_empty() {
+            let known = predictor.vocabulary(LABELS)?;
+            for row in labels.chunks_exact(known.len()) {
+                let likelier = |a: (f32, _), b: (f32, _)| if b.0 > a.0 { b } else { a };
+                let found = row.iter().copied().zip(known.tokens()).reduce(likelier);
+                likeliest.extend(found.map(|(p, label)| (label.to_owned(), p)));
+            }
+        }
+        Ok((tags, likeliest))
+    }
+}
+
+/// Returns the tag id of each word and, if the model predicts labels, the probability of each label for each text.
+fn found<'a, W: AsRef<str> + 'a>(
+    predictor: &Predictor,
+    texts: impl Iterator<Item = &'a [W]> + Clone,
+) -> Result<(Vec<i64>, Vec<f32>)> {
+    let known = predictor.vocabulary(WORDS)?;
+    let ids = texts.clone().map(|words| known.ids(words.iter().map(|word| form(word.as_ref()))));
+    let ids: Vec<Vec<i64>> = ids.collect::<Result<_>>()?;
+    let (ids, mut characters) = (Variable::from_sequences(&ids)?, None);
+    if let Ok(spelt) = predictor.vocabulary(CHARACTERS) {
+        // The character ids of all words are in one list, since a list per word would take several times the memory of the
+        // ids.
+        let in_words: Vec<usize> = texts.clone().flatten().map(|w| w.as_ref().chars().count()).collect();
+        let mut ids = reserve::vector(in_words.iter().sum(), "characters of words")?;
+        for word in texts.clone().flatten() {
+            ids.extend(spelt.spelt(word.as_ref())?);
+        }
+        let lod = Lod::from_lengths(&[texts.map(<[W]>::len).collect(), in_words])?;
+        characters = Some(Variable::new(Dense::from_vec(&[ids.len()], ids)?, Some(lod))?);
+    }
+    let characters = characters.as_ref().map(|characters| (FEEDS[1], characters));
+    let feeds: Vec<(&str, &Variable)> = [(FEEDS[0], &ids)].into_iter().chain(characters).collect();
+    let labelled = predictor.outputs().any(|output| output == LABELS);
+    let outputs = if labelled { &[TAGS, LABELS][..] } else { &[TAGS] };
+    let found = predictor.run(&feeds, outputs)?;
+    let none = || Error::of(ErrorKind::Program, "outputs of the model", "tags", "none");
+    let tags = found.first().ok_or_else(none)?.as_slice::<i64>()?.to_vec();
+    let labels = found.get(1).map(|labels| labels.as_slice::<f32>()).transpose()?;
+    Ok((tags, labels.unwrap_or_default().to_vec()))
+}
+
+/// Returns the tag scheme from the note in the checkpoint; if there is no note, detects the scheme of `texts`.
+fn tagging(predictor: &Predictor, texts: &dyn Passes<TaggedText>) -> Result<Tagging> {
+    noted_tagging(predictor).map_or_else(|| scheme_of(&[texts]), Ok)
+}
+
+fn noted_tagging(predictor: &Predictor) -> Option<Tagging> {
+    let note = predictor.note(READ_AS).and_then(|note| serde_json::from_str(note).ok());
+    let tagging = note.as_ref().and_then(|note: &serde_json::Value| note.get("tagging")?.as_str());
+    tagging.and_then(Tagging::of_note)
+}
+
+/// Opens the texts of a path with the options of the training files; also returns the tag scheme.
+fn test_texts(config: &Config, predictor: &Predictor, path: &str) -> Result<(TaggedFiles, Tagging)> {
+    let like = options_of(config, COLUMNS, predictor)?;
+    refuse_texts(path, &like)?;
+    let texts = TaggedFiles::open_with([path], &like).map_err(|e| as_in_training(e, &like))?;
+    let tagging = tagging(predictor, &texts)?;
+    Ok((texts, tagging))
+}
+
+/// Scores the texts of a file group by group while the file is read, so that the file may be larger than memory.
+fn scores(
+    tagger: &Tagger,
+    config: &Config,
+    predictor: &Predictor,
+    path: &str,
+    each: &mut dyn FnMut(Outcome<'_>),
+) -> Result<Evaluation> {
+    let known = Entries::of(predictor)?;
+    let (texts, tagging) = test_texts(config, predictor, path)?;
+    let mut scores = TagScores::new(&known.tags, known.labels.as_ref(), &tagging)?;
+    let size = |(_, text): &(u64, TaggedText)| text.words.iter().map(String::len).sum();
+    let learnt = known.learnt();
+    let (mut some, mut count) = (false, 0);
+    let records = (1..).zip(texts.records()).map(|(number, text)| Ok((number, text?)));
+    in_parts(records, size, |part| {
+        let (tags, labels) = tagger.found(predictor, part.iter().map(|(_, text)| text.words.as_slice()))?;
+        let (mut rest, mut labels) = (&tags[..], labels.iter());
+        for (number, text) in part {
+            let (tags, behind) = rest.split_at_checked(text.words.len()).unwrap_or((rest, &[]));
+            rest = behind;
+            let label = labels.next().map(|(label, _)| label.as_str());
+            scores.add(text, *number, &FoundTags { tags, label }, each)?;
+            some |= learnt(text);
+            count = *number;
+        }
+        Ok(())
+    })?;
+    if count == 0 {
+        return Err(none(&texts.name()));
+    }
+    let said = read_as(texts.read_as()).into_iter().collect();
+    // The loss is computed only over texts in which training saw all tags and the label. An ensemble of taggers has no
+    // loss, since its taggers vote.
+    let loss = match some && tagger.others.is_empty() {
+        false => None,
+        true => {
+            let loader = known.loader(&Texts::InFiles(texts.retain(learnt), Some(1)), config)?;
+            Some(predictor.evaluate(&loader)?.loss())
+        }
+    };
+    Ok(Evaluation { said, ..scores.end().with_loss(loss) })
+}
+
+fn data(config: &Config, predictor: &Predictor, path: &str) -> Result<TestData> {
+    let found = Entries::of(predictor)?;
+    let like = options_of(config, COLUMNS, predictor)?;
+    refuse_texts(path, &like)?;
+    let texts = Texts::open_test(path, config, &like)?;
+    let said = read_as(texts.read_as()).into_iter().collect();
+    Ok(TestData { data: Box::new(found.loader(&texts, config)?), said })
+}
+
+/// The vocabularies of a tagger.
+struct Entries {
+    words: Vocabulary,
+    /// The vocabulary of characters; `None` if the model reads no characters.
+    characters: Option<Vocabulary>,
+    tags: Vocabulary,
+    labels: Option<Vocabulary>,
+}
+
+impl Entries {
+    /// Returns the vocabularies of a trained model.
+    fn of(predictor: &Predictor) -> Result<Self> {
+        let known = |name| predictor.vocabulary(name).cloned();
+        let labelled = predictor.outputs().any(|output| output == LABELS);
+        let (words, characters, tags) = (known(WORDS)?, known(CHARACTERS).ok(), known(TAGS)?);
+        Ok(Self { words, characters, tags, labels: labelled.then(|| known(LABELS)).transpose()? })
+    }
+
+    fn loader(&self, texts: &Texts<TaggedText>, config: &Config) -> Result<Loader> {
+        let Self { words, characters, tags, labels } = self;
+        let of = [true, characters.is_some(), true, labels.is_some()];
+        let names: Vec<&str> =
+            FEEDS.into_iter().zip(of).filter(|(_, fed)| *fed).map(|(name, _)| name).collect();
+        let (characters, labels) = (characters.as_ref(), labels.as_ref());
+        let samples = match texts {
+            Texts::Held(texts) => texts.samples(form, words, characters, tags, labels)?.into(),
+            Texts::InFiles(files, _) => files.samples(form, words, characters, tags, labels)?,
+        };
+        Ok(texts.batches(Loader::new(samples, &names)?, config))
+    }
+
+    /// Returns a function that checks whether training saw the label and all tags of a text.
+    fn learnt(&self) -> impl Fn(&TaggedText) -> bool + Send + Sync + 'static {
+        let (tags, labels) = (self.tags.clone(), self.labels.clone());
+        move |of| {
+            let label = |label: &String| labels.as_ref().is_none_or(|known| known.id(label).is_some());
+            of.tags.iter().all(|tag| tags.id(tag).is_some())
+                && of.label.as_ref().map_or(labels.is_none(), label)
+        }
+    }
+}
+
+/// Checks that the training texts have at least two different tags.
+fn tell_apart(tags: &Vocabulary, train: &Texts<TaggedText>) -> Result<()> {
+    let mut all = tags.tokens();
+    match (all.next(), all.next()) {
+        (Some(only), None) => {
+            let (what, got) = (format!("tags in `{}`", train.name()), format!("only `{only}`"));
+            let hint = "`tags` (`data.label` in a config) sets another column of tags";
+            let read = read_as(train.read_as()).map_or_else(String::new, |read| format!("{read}; "));
+            Err(Error::of(ErrorKind::Format, what, "at least two", got).noted(format!("{read}{hint}")))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Opens another part of the data set with the options of the training part. If the tags of this part are of another
+/// scheme, they are converted to the scheme of the training part.
+fn part(
+    train: &Texts<TaggedText>,
+    path: &PathBuf,
+    within: (&Config, DataMemory),
+) -> Result<Texts<TaggedText>> {
+    let texts = Texts::open(path, within, train.read_as())?;
+    match (scheme_of(&[train, &texts]), scheme_of(&[train])) {
+        (Err(_), Ok(of_train)) => Texts::open(path, within, &train.read_as().clone().tagging(of_train)),
+        _ => Ok(texts),
+    }
+}
+
+fn prepare(config: &Config, paths: Paths) -> Result<Preparation> {
+    let Paths { train, dev, test, from, memory, .. } = paths;
+    let own = train.is_some();
+    let train = match train {
+        Some(path) => Texts::open(path, (config, memory), &options(config, COLUMNS)?)?,
+        None => Texts::Held(embedded::requests(true)?),
+    };
+    // The other parts of the data set are read with the options that were detected in the training texts.
+    let like = train.read_as().clone();
+    let given = dev.is_some();
+    let (train, dev) = match &dev {
+        Some(dev) => {
+            let dev = part(&train, dev, (config, memory))?;
+            (train, dev)
+        }
+        None if own || config.data.fold.is_some() => train.hold_out(one_in(config), config),
+        None => (train, Texts::Held(embedded::requests(false)?)),
+    };
+    // The vocabularies have the tags and labels of the training and development texts; any other tag or label in the
+    // test file is scored as wrong.
+    let (mut tags, mut labels) = (TokenCounts::default(), TokenCounts::default());
+    let (mut of_train, mut of_dev) = (TagCounts::default(), TagCounts::default());
+    let (mut lengths, mut held_out) = (Vec::new(), HeldOutTexts::default());
+    train.each(&mut |text| {
+        lengths.push(text.words.len());
+        of_train.add(text, &mut tags, &mut labels);
+    })?;
+    dev.each(&mut |text| {
+        of_dev.add(text, &mut tags, &mut labels);
+        // A report shows a text as its words joined by spaces. A report therefore gets only texts that give the same
+        // words when they are cut at spaces.
+        if text.words.iter().all(|word| TaggedText::words_of(word).eq([word])) {
+            held_out.add(|| Case {
+                text: text.words.join(" "),
+                truth: Truth::Tags(text.tags.clone(), text.label.clone()),
+            });
+        }
+    })?;
+    (held_out.count, held_out.counted) = (of_dev.texts, true);
+    let labelled = of_train.labelled + of_dev.labelled == of_train.texts + of_dev.texts;
+    both([(train.name(), of_train.texts), (dev.name(), of_dev.texts)])?;
+    let tagging = scheme_of(&[&train, &dev])?;
+    let of_name = |e: Error| e.noted(format!("in `{}`", train.name()));
+    let limits = from.grows(net::limits(config, &[Vocabulary::UNKNOWN]), &TABLES[0]);
+    let of_characters = from.grows(Limits::default(), &TABLES[1]);
+    let found = Entries {
+        words: net::known(of_train.words.within(&limits).map_err(of_name), config)?,
+        characters: match config.model.characters {
+            true => Some(of_train.characters.within(&of_characters).map_err(of_name)?),
+            false => None,
+        },
+        tags: tags.labels()?,
+        labels: labelled.then(|| labels.labels()).transpose()?,
+    };
+    tell_apart(&found.tags, &train)?;
+    let (data, dev_data) = (of_training(found.loader(&train, config)?, config), found.loader(&dev, config)?);
+    let mut trainer = network(config, &found, &tagging, from.below(), of_train.texts)?
+        .note(READ_AS, like.tagging(tagging.clone()).to_note());
+    let mut said = vec![format!(
+        "{}: {} texts of {} tags ({tagging}), {} words known; {} held out",
+        train.name(),
+        of_train.texts,
+        found.tags.len(),
+        found.words.len(),
+        of_dev.texts
+    )];
+    said.extend(read_as(train.read_as()));
+    said.extend(train.said_of_memory(&data, memory));
+    if given {
+        said.extend(read_otherwise(&dev.name(), dev.read_as(), train.read_as()));
+        said.extend(dev.said_of_memory(&dev_data, memory));
+    }
+    if tagging.scheme == TagScheme::Plain {
+        let why = tagging.note().map_or_else(String::new, |why| format!(" ({why})"));
+        said.push(format!("plain tags{why}: scored token by token"));
+    }
+    if found.tags.len() > MANY_TAGS {
+        said.push(format!(
+            "{} tags: each pair of them has a score, so that time and memory grow with the square of their number",
+            found.tags.len()
+        ));
+    }
+    let coverage = of_dev.words.coverage(&found.words);
+    said.extend(net::vectors(config, &mut trainer, &found.words)?);
+    Ok(Preparation {
+        trainer,
+        train: Box::new(data),
+        dev: Box::new(dev_data),
+        test,
+        name: train.name().into_owned(),
+        metric: match tagging.scheme {
+            TagScheme::Plain => "token accuracy",
+            _ => "chunk F1",
+        },
+        coverage,
+        lengths,
+        held_out,
+        said,
+    })
+}
+
+fn network(
+    config: &Config,
+    found: &Entries,
+    tagging: &Tagging,
+    below: Option<&ModelConfig>,
+    texts: usize,
+) -> Result<Trainer> {
+    let model = &config.model;
+    let net = Builder::new().seed(config.run.seed);
+    let characters = found.characters.as_ref().map(|characters| characters.len());
+    let encoder = Encoder::new(&net, config, found.words.len(), characters, below);
+    let (words, vectors) = encoder.read(&net, [FEEDS[0], FEEDS[1]], 1);
+    let h = encoder.states(vectors);
+
+    let tags = net.feed_like(FEEDS[2], DType::I64, &[], words);
+    let standard = tagging.standard(&found.tags)?;
+    let scores = h.dropout(model.dropout).linear(Linear::new(found.tags.len()).named(TAGS));
+    let (mut loss, best) = match model.crf {
+        true => {
+            let crf = net.layer(Crf::new().named(CRF).forbidding(&tagging.scheme.transitions(&standard)?));
+            (crf.loss(scores, tags).mean(), crf.of(scores))
+        }
+        // The loss of a text is the sum over its words, as with a conditional random field.
+        false => {
+            let losses = scores.cross_entropy(tags).sequence_pool(Pool::Sum);
+            (losses.mean(), scores.argmax())
+        }
+    };
+    let label = found.labels.as_ref().map(|labels| {
+        let label = net.feed(FEEDS[3], DType::I64, &[], 0);
+        let logits =
+            h.sequence_pool(Pool::Max).dropout(model.dropout).linear(Linear::new(labels.len()).named(LABELS));
+        loss = loss + logits.cross_entropy(label).mean();
+        (Accuracy::new(logits, label).named("label accuracy"), logits.softmax(), labels.clone())
+    });
+    let trainer = net::trainer(net, loss, config, net::steps(config, texts))?;
+    let trainer = match tagging.scheme {
+        TagScheme::Plain => trainer.metric(TokenAccuracy::new(best, tags)),
+        scheme => trainer.metric(ChunkF1::new(best, tags, scheme, &standard)?),
+    };
+    let trainer = trainer
+        .output(TAGS, best)
+        .vocabulary(WORDS, found.words.clone())
+        .vocabulary(TAGS, found.tags.clone());
+    let characters = found.characters.iter();
+    let trainer = characters.fold(trainer, |trainer, of| trainer.vocabulary(CHARACTERS, of.clone()));
+    Ok(match label {
+        None => trainer,
+        Some((accuracy, probabilities, labels)) => {
+            trainer.metric(accuracy).output(LABELS, probabilities).vocabulary(LABELS, labels)
+        }
+    })
+}

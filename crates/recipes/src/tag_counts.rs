@@ -1,0 +1,36 @@
+//! Counts of the words and characters of tagged texts, and the form of a word in the vocabulary.
+
+use unpadded::data::TokenCounts;
+use unpadded_text::TaggedText;
+
+/// Returns the form of a word in the vocabulary: lower case, with every digit replaced by 0. The character encoder
+/// reads the word in its original form.
+pub(super) fn form(word: &str) -> String {
+    word.chars().flat_map(char::to_lowercase).map(|c| if c.is_ascii_digit() { '0' } else { c }).collect()
+}
+
+/// Counts of the words, characters and texts in a part of the data set.
+#[derive(Default)]
+pub(super) struct TagCounts {
+    pub(super) texts: usize,
+    pub(super) labelled: usize,
+    pub(super) words: TokenCounts,
+    pub(super) characters: TokenCounts,
+}
+
+impl TagCounts {
+    /// Adds a text to the counts of its part; `tags` and `labels` are counted over all parts together.
+    pub(super) fn add(&mut self, text: &TaggedText, tags: &mut TokenCounts, labels: &mut TokenCounts) {
+        self.texts += 1;
+        let mut utf8 = [0; 4];
+        for word in &text.words {
+            self.words.add(&form(word));
+            word.chars().for_each(|c| self.characters.add(c.encode_utf8(&mut utf8)));
+        }
+        text.tags.iter().for_each(|tag| tags.add(tag));
+        if let Some(label) = &text.label {
+            self.labelled += 1;
+            labels.add(label);
+        }
+    }
+}

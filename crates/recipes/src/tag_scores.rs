@@ -1,0 +1,285 @@
+//! Scores of a tagger: by token, by chunk, by label, and by whole text.
+
+use std::collections::{BTreeMap, HashMap};
+
+use unpadded::Result;
+use unpadded::data::{TagScheme, Vocabulary};
+use unpadded::metrics::{ChunkRule, Unit, counted, ratio};
+use unpadded_text::{TaggedText, Tagging};
+
+use super::by_length::ByLength;
+use super::evaluation::{Evaluation, Outcome, ScoreRow, ScoreTable, Tally, macro_f1};
+use super::sample::{Bootstrap, FigureFn};
+
+/// The columns of a bootstrap sample: correct tokens, all tokens; correct, predicted and true chunks by the rule of
+/// conlleval, then by the strict rule; correct labels, all labels; correct texts, all texts.
+const TOKENS: usize = 0;
+const CHUNKS: [usize; 2] = [2, 5];
+const LABELS: usize = 8;
+const FRAMES: usize = 10;
+const COLUMNS: usize = 12;
+
+const SPANS: [ChunkRule; 2] = [ChunkRule::Lenient, ChunkRule::Strict];
+
+/// Scores the predicted tags and labels of texts against the true ones.
+pub(super) struct TagScores<'a> {
+    tags: &'a Vocabulary,
+    scheme: TagScheme,
+    tagging: &'a Tagging,
+    /// The tags of the vocabulary in the standard spelling, with unchanged ids; `others` has the standard spelling of
+    /// each tag that training never saw.
+    standard: Vocabulary,
+    others: HashMap<String, String>,
+    of_tags: Tally,
+    labels: Option<(&'a Vocabulary, Tally)>,
+    /// For each type of chunk, the correct, predicted and true chunks: first by the rule of conlleval, then by the
+    /// strict rule.
+    types: [BTreeMap<String, [f64; 3]>; 2],
+    sample: Bootstrap,
+    /// The share of wrong tags by the length of the text in words.
+    lengths: ByLength,
+}
+
+/// The predictions for a text: the ids of its tags, and its label (`None` if the model predicts no labels).
+pub(super) struct FoundTags<'a> {
+    pub(super) tags: &'a [i64],
+    pub(super) label: Option<&'a str>,
+}
+
+impl<'a> TagScores<'a> {
+    pub(super) fn new(
+        tags: &'a Vocabulary,
+        labels: Option<&'a Vocabulary>,
+        tagging: &'a Tagging,
+    ) -> Result<Self> {
+        Ok(Self {
+            tags,
+            scheme: tagging.scheme,
+            tagging,
+            standard: tagging.standard(tags)?,
+            others: HashMap::new(),
+            of_tags: Tally::new("tag", tags.tokens()),
+            labels: labels.map(|labels| (labels, Tally::new("label", labels.tokens()))),
+            types: Default::default(),
+            sample: Bootstrap::default(),
+            lengths: ByLength::new("wrong tags", Unit::Share).by("length in words"),
+        })
+    }
+
+    /// Scores a text; `number` is the position of the text in the file, counted from 1.
+    pub(super) fn add(
+        &mut self,
+        text: &TaggedText,
+        number: u64,
+        found: &FoundTags<'_>,
+        each: &mut dyn FnMut(Outcome<'_>),
+    ) -> Result<()> {
+        let place = |word| text.place_of(word).unwrap_or_else(|| format!("text {number}"));
+        let mut right = 0;
+        for (word, (truth, &guess)) in text.tags.iter().zip(found.tags).enumerate() {
+            let id = self.tags.id(truth);
+            let guessed = usize::try_from(guess).unwrap_or(usize::MAX);
+            self.of_tags.add(truth, id.and_then(|id| usize::try_from(id).ok()), guessed, || place(word));
+            right += usize::from(id == Some(guess));
+            if id.is_none() && !self.others.contains_key(truth) {
+                let standard = self.other(truth)?;
+                self.others.insert(truth.clone(), standard);
+            }
+        }
+        let whole = right == text.tags.len();
+        let mut counts = vec![(TOKENS, right as f64), (TOKENS + 1, text.tags.len() as f64)];
+        if self.scheme != TagScheme::Plain {
+            let guesses: Vec<&str> =
+                found.tags.iter().map(|&id| self.standard.token(id).unwrap_or("O")).collect();
+            let truths = text.tags.iter().map(|tag| match self.tags.id(tag) {
+                Some(id) => self.standard.token(id),
+                None => self.others.get(tag).map(String::as_str),
+            });
+            let truths: Vec<&str> = truths.map(|tag| tag.unwrap_or("O")).collect();
+            for ((spans, column), types) in SPANS.into_iter().zip(CHUNKS).zip(&mut self.types) {
+                for (kind, chunk) in counted(self.scheme, spans, &guesses, &truths)? {
+                    let sums = match types.get_mut(kind) {
+                        Some(sums) => sums,
+                        None => types.entry(kind.to_owned()).or_default(),
+                    };
+                    sums.iter_mut().zip(chunk).for_each(|(sum, one)| *sum += one);
+                    counts.extend((column..).zip(chunk));
+                }
+            }
+        }
+        if let (Some((labels, tally)), Some(truth)) = (&mut self.labels, &text.label) {
+            let of = |label: &str| labels.id(label).and_then(|id| usize::try_from(id).ok());
+            let guess = found.label.and_then(of).unwrap_or(usize::MAX);
+            let right = tally.add(truth, of(truth), guess, || place(0)) == guess;
+            let share = |is: bool| f64::from(u8::from(is));
+            counts.extend([(LABELS, share(right)), (LABELS + 1, 1.0)]);
+            counts.extend([(FRAMES, share(right && whole)), (FRAMES + 1, 1.0)]);
+        }
+        self.sample.add(counts);
+        let words = text.tags.len();
+        self.lengths.add(words, (words - right) as f64, words as f64);
+        let tags: Vec<&str> = found.tags.iter().map(|&id| self.tags.token(id).unwrap_or_default()).collect();
+        let shown = |tags: String, label: Option<&str>| match label {
+            Some(label) => format!("{tags}  {label}"),
+            None => tags,
+        };
+        let truth_label = text.label.as_deref().filter(|_| self.labels.is_some());
+        each(Outcome {
+            text: &text.words.join(" "),
+            asked: &text.words.iter().flat_map(|word| [word, "\n"]).collect::<String>(),
+            truth: &shown(text.tags.join(" "), truth_label),
+            found: &shown(tags.join(" "), found.label),
+        });
+        Ok(())
+    }
+
+    /// Returns the standard spelling of a tag that training never saw. A tag that is not of the scheme becomes the tag
+    /// of a chunk of one word.
+    fn other(&self, tag: &str) -> Result<String> {
+        let spelled = Vocabulary::labels([tag]).and_then(|one| self.tagging.standard(&one));
+        let spelled = spelled.ok().and_then(|one| one.token(0).map(str::to_owned));
+        match spelled.filter(|tag| self.scheme.kind(tag).is_ok()) {
+            Some(standard) => Ok(standard),
+            None => Ok(self.scheme.of_one_word(tag)),
+        }
+    }
+
+    /// Returns the evaluation over all scored texts.
+    pub(super) fn end(self) -> Evaluation {
+        let Self { scheme, of_tags, labels, types, sample, lengths, .. } = self;
+        let total = sample.total(COLUMNS);
+        let tokens = FigureFn::Of(|x| ratio(x[TOKENS], x[TOKENS + 1]));
+        let mut figures: Vec<(&'static str, Unit, FigureFn)> = Vec::new();
+        if scheme != TagScheme::Plain {
+            figures.push(("chunk F1", Unit::Share, FigureFn::Of(|x| f1_at(x, CHUNKS[0]))));
+            figures.push(("strict chunk F1", Unit::Share, FigureFn::Of(|x| f1_at(x, CHUNKS[1]))));
+        }
+        figures.push(("token accuracy", Unit::Share, tokens));
+        if total[LABELS + 1] > 0.0 {
+            figures.push(("label accuracy", Unit::Share, FigureFn::Share(LABELS, LABELS + 1)));
+            figures.push(("frame accuracy", Unit::Share, FigureFn::Share(FRAMES, FRAMES + 1)));
+        }
+        let rows = of_tags.rows();
+        let mut scored = Evaluation::of(sample, COLUMNS, &figures);
+        scored.counts.push(("tokens", total[TOKENS + 1] as u64));
+        if scheme == TagScheme::Plain {
+            scored = scored.with("macro F1", Unit::Share, macro_f1(&rows));
+            scored.tables.push(ScoreTable { of: "tag", rows });
+        } else {
+            let named = ["chunk type", "chunk type, strict"].into_iter().zip(types);
+            let row = |(name, [right, found, there]): (String, [f64; 3])| ScoreRow {
+                name,
+                right: right as u64,
+                found: found as u64,
+                support: there as u64,
+            };
+            let table = |(of, types): (&'static str, BTreeMap<_, _>)| ScoreTable {
+                of,
+                rows: types.into_iter().map(row).collect(),
+            };
+            scored.tables.extend(named.map(table));
+        }
+        scored.confusions.push(of_tags.confusion());
+        scored.lengths = Some(lengths);
+        scored.unseen = of_tags.unseen_ones();
+        if let Some((_, tally)) = labels.filter(|_| total[LABELS + 1] > 0.0) {
+            scored.tables.push(ScoreTable { of: "label", rows: tally.rows() });
+            scored.confusions.push(tally.confusion());
+            scored.unseen.extend(tally.unseen_ones());
+        }
+        scored
+    }
+}
+
+fn f1_at(x: &[f64], at: usize) -> f64 {
+    ratio(2.0 * x[at], x[at + 1] + x[at + 2])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    type Text = (&'static str, &'static str, &'static str);
+
+    fn scored(tags: &Vocabulary, tagging: &Tagging, texts: &[Text]) -> Evaluation {
+        let labels = Vocabulary::labels(["ask", "tell"]).unwrap();
+        let mut scores = TagScores::new(tags, Some(&labels), tagging).unwrap();
+        for (number, (truth, found, label)) in (1..).zip(texts) {
+            let truth: Vec<String> = truth.split(' ').map(str::to_owned).collect();
+            let mut text = TaggedText::new(vec!["x".to_owned(); truth.len()], truth);
+            text.label = (!label.is_empty()).then(|| (*label).to_owned());
+            let ids = tags.ids(found.split(' ')).unwrap();
+            scores.add(&text, number, &FoundTags { tags: &ids, label: Some("ask") }, &mut |_| ()).unwrap();
+        }
+        scores.end()
+    }
+
+    fn tagging(scheme: &str) -> Tagging {
+        Tagging::of_note(&format!("{scheme} B-kind I-kind E-kind S-kind O")).unwrap()
+    }
+
+    /// The true chunks are PER, LOC, PER and ORG; training never saw ORG. The predicted chunks are PER, a wrong PER for
+    /// LOC, and a PER that begins with `I`; ORG is not predicted.
+    const TEXTS: [Text; 3] = [
+        ("B-PER I-PER O B-LOC", "B-PER I-PER O B-PER", "ask"),
+        ("O B-PER", "O I-PER", "tell"),
+        ("B-ORG O", "O O", ""),
+    ];
+
+    #[test]
+    fn chunks_labels_and_frames_are_counted_by_hand() {
+        let tags = Vocabulary::labels(["O", "B-PER", "I-PER", "B-LOC", "I-LOC"]).unwrap();
+        let of = tagging("IOB2");
+        let scored = scored(&tags, &of, &TEXTS);
+        // There are 4 true chunks. By conlleval, 2 of 3 predicted chunks are right. By the strict rule, `I-PER` after `O`
+        // is no chunk, so 1 of 2 predicted chunks is right.
+        assert_eq!((scored.headline, scored.get("chunk F1")), ("chunk F1", Some(4.0 / 7.0)));
+        assert_eq!(scored.get("strict chunk F1"), Some(2.0 / 6.0));
+        assert_eq!(scored.get("token accuracy"), Some(5.0 / 8.0));
+        assert_eq!((scored.get("label accuracy"), scored.get("frame accuracy")), (Some(0.5), Some(0.0)));
+        let row = |of: &str, name: &str| {
+            let table = scored.tables.iter().find(|table| table.of == of).unwrap();
+            let row = table.rows.iter().find(|row| row.name == name).unwrap();
+            (row.right, row.found, row.support)
+        };
+        assert_eq!((row("chunk type", "PER"), row("chunk type", "LOC")), ((2, 3, 2), (0, 0, 1)));
+        assert_eq!((row("chunk type, strict", "PER"), row("chunk type", "ORG")), ((1, 2, 2), (0, 0, 1)));
+        assert_eq!((row("label", "ask"), row("label", "tell")), ((1, 2, 1), (0, 0, 1)));
+        let [unseen] = &scored.unseen[..] else { panic!("{:?}", scored.unseen) };
+        assert_eq!((unseen.what, unseen.name.as_str(), unseen.count), ("tag", "B-ORG", 1));
+        assert_eq!(unseen.places, ["text 3"]);
+    }
+
+    #[test]
+    fn the_order_of_texts_changes_nothing() {
+        let tags = Vocabulary::labels(["O", "B-PER", "I-PER", "B-LOC", "I-LOC"]).unwrap();
+        let of = tagging("IOB2");
+        let (one, two) = (scored(&tags, &of, &TEXTS), scored(&tags, &of, &[TEXTS[2], TEXTS[0], TEXTS[1]]));
+        assert_eq!((one.figures, one.tables, one.confusions), (two.figures, two.tables, two.confusions));
+    }
+
+    /// Checks that a tag that is not of the scheme counts as a chunk of one word, which the model cannot predict.
+    #[test]
+    fn a_tag_of_no_scheme_is_wrong() {
+        let tags = Vocabulary::labels(["O", "B-PER", "I-PER"]).unwrap();
+        let scored = scored(&tags, &tagging("IOB2"), &[("PERSON O B-PER", "O O B-PER", "")]);
+        assert_eq!(
+            (scored.get("chunk F1"), scored.get("token accuracy")),
+            (Some(2.0 / 3.0), Some(2.0 / 3.0))
+        );
+        assert_eq!(scored.get("label accuracy"), None);
+    }
+
+    #[test]
+    fn plain_tags_are_scored_token_by_token() {
+        let tags = Vocabulary::labels(["DET", "NOUN", "VERB"]).unwrap();
+        let of = tagging("plain");
+        let scored = scored(&tags, &of, &[("DET NOUN VERB", "DET NOUN NOUN", ""), ("NOUN", "NOUN", "")]);
+        assert_eq!((scored.headline, scored.get("token accuracy")), ("token accuracy", Some(0.75)));
+        assert_eq!(scored.get("chunk F1"), None);
+        // F1 is 1 for DET, 2 · 2 / (3 + 2) for NOUN, and 0 for VERB.
+        assert!((scored.get("macro F1").unwrap() - 1.8 / 3.0).abs() < 1e-12);
+        let table = scored.tables.first().unwrap();
+        assert_eq!((table.of, table.rows.iter().map(|row| row.support).sum::<u64>()), ("tag", 4));
+    }
+}

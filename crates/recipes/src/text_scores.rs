@@ -1,0 +1,232 @@
+//! Scores of a model that writes texts: by n-grams, edits and exact matches.
+
+use unpadded::data::Tokenizer;
+use unpadded::metrics::{Bleu, ChrF, Metric, Unit, edit_distance, restore, tokens_13a};
+
+use super::by_length::ByLength;
+use super::evaluation::{Evaluation, Outcome};
+use super::sample::{Bootstrap, FigureFn};
+use super::translated::Examples;
+
+/// The columns of a bootstrap sample: the counts for BLEU and for chrF; exactly right texts, all texts; edits, and the
+/// number of words in the references; wrong texts.
+const BLEU: usize = 0;
+const CHRF: usize = 10;
+const EXACT: usize = 28;
+const EDITS: usize = 30;
+const WRONG: usize = 32;
+const COLUMNS: usize = 33;
+
+/// Scores texts that a model has written against their reference texts.
+pub(super) struct TextScores {
+    /// Whether the written texts are pronunciations: each text is a word, and each token a phoneme.
+    spoken: bool,
+    /// Whether the tokens of the written texts are separated by white space.
+    whitespace: bool,
+    /// The smallest and the largest number of references of a text.
+    several: [usize; 2],
+    /// The total number of references of all texts.
+    references: usize,
+    sample: Bootstrap,
+    cut: Tokenizer,
+    lengths: ByLength,
+    examples: Examples,
+}
+
+impl TextScores {
+    pub(super) fn new([source, target]: [&Tokenizer; 2]) -> Self {
+        let is = |cut: &Tokenizer, kind: Tokenizer| {
+            cut.name() == kind.name() || cut.name() == kind.lowercase().name()
+        };
+        let whitespace = is(target, Tokenizer::whitespace());
+        let spoken = whitespace && is(source, Tokenizer::characters());
+        let wrong = if spoken {
+            ByLength::new("phoneme error rate", Unit::Share)
+        } else {
+            ByLength::new("chrF", Unit::Share)
+        };
+        Self {
+            spoken,
+            whitespace,
+            several: [usize::MAX, 0],
+            references: 0,
+            sample: Bootstrap::default(),
+            cut: source.clone(),
+            lengths: wrong,
+            examples: Examples::default(),
+        }
+    }
+
+    /// Scores a written text against the references of its source text.
+    pub(super) fn add(
+        &mut self,
+        source: &str,
+        references: &[&str],
+        found: &str,
+        each: &mut dyn FnMut(Outcome<'_>),
+    ) {
+        self.several = [self.several[0].min(references.len()), self.several[1].max(references.len())];
+        self.references += references.len();
+        let (mut bleu, mut chrf) = (Bleu::of_texts(), ChrF::default());
+        let words = |text: &'_ str| text.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
+        let tokens = |text: &str| if self.whitespace { words(text) } else { tokens_13a(text) };
+        let of_references: Vec<Vec<String>> = references.iter().map(|text| tokens(text)).collect();
+        let of_references: Vec<&[String]> = of_references.iter().map(Vec::as_slice).collect();
+        bleu.tokens_of_several(&tokens(found), &of_references);
+        chrf.texts_of_several(found, references);
+        let own = words(found);
+        // The reference with the fewest edits is used; if several references have equally few edits, the longest of
+        // these references.
+        let edits = references.iter().map(|reference| {
+            let reference = words(reference);
+            (edit_distance(&own, &reference), reference.len())
+        });
+        let (edits, length) =
+            edits.min_by_key(|&(edits, length)| (edits, usize::MAX - length)).unwrap_or((0, 0));
+        let exact = references.iter().any(|reference| words(reference) == own);
+        let counts = (BLEU..).zip(bleu.sums().iter().copied());
+        let counts = counts.chain((CHRF..).zip(chrf.sums().iter().copied()));
+        self.sample.add(counts.chain([
+            (EXACT, f64::from(u8::from(exact))),
+            (EXACT + 1, 1.0),
+            (EDITS, edits as f64),
+            (EDITS + 1, length as f64),
+            (WRONG, f64::from(u8::from(!exact))),
+        ]));
+        let (tokens, chrf) = (self.cut.tokens(source).count(), chrf.value());
+        match self.spoken {
+            true => self.lengths.add(tokens, edits as f64, length as f64),
+            false => self.lengths.add(tokens, chrf, 1.0),
+        }
+        self.examples.add(source, references, found, chrf);
+        each(Outcome { text: source, asked: source, truth: &references.join(" | "), found });
+    }
+
+    /// Returns the evaluation over all scored texts.
+    pub(super) fn end(self) -> Evaluation {
+        const BLEU_OF: (&str, Unit, FigureFn) = ("BLEU", Unit::Share, FigureFn::Of(bleu));
+        const CHRF_OF: (&str, Unit, FigureFn) = ("chrF", Unit::Share, FigureFn::Of(chrf));
+        const EXACT_OF: (&str, Unit, FigureFn) =
+            ("exact match", Unit::Share, FigureFn::Share(EXACT, EXACT + 1));
+        let figures: &[(&'static str, Unit, FigureFn)] = match self.spoken {
+            true => &[
+                ("phoneme error rate", Unit::Share, FigureFn::Of(edits)),
+                ("word error rate", Unit::Share, FigureFn::Share(WRONG, EXACT + 1)),
+                EXACT_OF,
+                BLEU_OF,
+                CHRF_OF,
+            ],
+            false => &[BLEU_OF, CHRF_OF, ("word error rate", Unit::Share, FigureFn::Of(edits)), EXACT_OF],
+        };
+        let total = self.sample.total(COLUMNS);
+        let mut scored = Evaluation::of(self.sample, COLUMNS, figures);
+        if total[EDITS + 1] == 0.0 {
+            let (name, of) = if self.spoken { ("phoneme", "phonemes") } else { ("word", "words") };
+            scored.notes.push(format!(
+                "{name} error rate: undefined, since the references have no {of}; {} {of} were inserted",
+                total[EDITS]
+            ));
+        }
+        scored.lengths = Some(self.lengths);
+        scored.examples = self.examples.end();
+        let [fewest, most] = self.several;
+        scored.notes.push(format!(
+            "{} sources are translated and scored, equal sources as one against their targets; loss and perplexity are of all {} pairs",
+            scored.sample.texts(),
+            self.references
+        ));
+        let references = if fewest == most { most.to_string() } else { "var".to_owned() };
+        let (cut, version) = (if self.whitespace { "none" } else { "13a" }, env!("CARGO_PKG_VERSION"));
+        scored.signatures = vec![
+            format!(
+                "BLEU|nrefs:{references}|case:mixed|eff:no|tok:{cut}|smooth:exp|version:unpadded-{version}"
+            ),
+            format!(
+                "chrF2|nrefs:{references}|case:mixed|eff:yes|nc:6|nw:0|space:no|version:unpadded-{version}"
+            ),
+        ];
+        scored
+    }
+}
+
+fn bleu(x: &[f64]) -> f64 {
+    let mut bleu = Bleu::of_texts();
+    restore(&mut bleu, &x[BLEU..CHRF]);
+    bleu.value()
+}
+
+fn chrf(x: &[f64]) -> f64 {
+    let mut chrf = ChrF::default();
+    chrf.sums().iter_mut().zip(&x[CHRF..EXACT]).for_each(|(sum, x)| *sum = *x);
+    chrf.value()
+}
+
+fn edits(x: &[f64]) -> f64 {
+    if x[EDITS + 1] > 0.0 { x[EDITS] / x[EDITS + 1] } else { f64::NAN }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The expected BLEU of all texts together is from sacreBLEU 2.6; edits and exact matches are counted by hand.
+    #[test]
+    fn values_are_those_of_sacrebleu_and_of_the_hand() {
+        let cut = Tokenizer::pieces();
+        let mut scores = TextScores::new([&cut, &cut]);
+        let texts: [(&str, &[&str]); 8] = [
+            ("The cat sat on the mat.", &["The cat is on the mat."]),
+            ("a b c d e", &["a b c d e"]),
+            ("hello there", &["hello world my friend"]),
+            ("", &["x y"]),
+            ("Zwölf Boxkämpfer jagen Viktor quer.", &["Zwölf Boxkämpfer jagen Viktor über den Deich."]),
+            ("Il est parti hier soir.", &["Il est parti hier."]),
+            ("Va !", &["Pars !"]),
+            ("ab", &["abc"]),
+        ];
+        let mut seen = 0;
+        texts.iter().for_each(|(found, references)| scores.add("x", references, found, &mut |_| seen += 1));
+        let scored = scores.end();
+        assert!((100.0 * scored.get("BLEU").unwrap() - 49.35808034168741).abs() < 1e-9, "{scored:?}");
+        // The texts have 1, 0, 3, 2, 3, 2, 1 and 1 edits, and their references 6, 5, 4, 2, 7, 4, 2 and 1 words; one
+        // text is exactly right.
+        assert_eq!(
+            (scored.get("word error rate"), scored.get("exact match")),
+            (Some(13.0 / 31.0), Some(0.125))
+        );
+        assert_eq!((seen, scored.headline), (8, "BLEU"));
+        assert!(
+            scored.signatures[0].starts_with("BLEU|nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|version:")
+        );
+        let interval = scored.headline().unwrap().interval.unwrap();
+        assert!(interval[0] < 0.4936 && interval[1] > 0.4936, "{interval:?}");
+    }
+
+    #[test]
+    fn an_error_rate_without_reference_words_is_undefined() {
+        let cut = Tokenizer::pieces();
+        let mut scores = TextScores::new([&cut, &cut]);
+        for found in ["two words", "one", ""] {
+            scores.add("x", &[""], found, &mut |_| ());
+        }
+        let scored = scores.end();
+        let rate = scored.figures.iter().find(|figure| figure.name == "word error rate").unwrap();
+        assert!(rate.value.is_nan() && rate.interval.is_none(), "{rate:?}");
+        let note = "word error rate: undefined, since the references have no words; 3 words were inserted";
+        assert!(scored.notes.iter().any(|known| known == note), "{:?}", scored.notes);
+    }
+
+    #[test]
+    fn sounds_have_a_phoneme_error_rate() {
+        let mut scores = TextScores::new([&Tokenizer::characters(), &Tokenizer::whitespace()]);
+        scores.add("cat", &["K AE T"], "K AA T", &mut |_| ());
+        scores.add("read", &["R IY D", "R EH D"], "R EH D", &mut |_| ());
+        let scored = scores.end();
+        assert_eq!(
+            (scored.headline, scored.get("phoneme error rate")),
+            ("phoneme error rate", Some(1.0 / 6.0))
+        );
+        assert_eq!((scored.get("word error rate"), scored.get("exact match")), (Some(0.5), Some(0.5)));
+        assert!(scored.signatures[0].contains("|nrefs:var|") && scored.signatures[0].contains("|tok:none|"));
+    }
+}

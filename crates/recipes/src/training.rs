@@ -1,0 +1,353 @@
+//! The preparation of a training that all recipes share: data, tokenizers and read options from a config.
+
+use std::path::PathBuf;
+
+use super::byte_size::ByteSize;
+use super::config::Config;
+use super::sections::{BatchRule, Tokens};
+pub(super) use super::sections::{CONFIG, TASK};
+use super::started::Origin;
+use unpadded::data::{Batching, Data, Loader, TagScheme, Tokenizer};
+use unpadded::predict::Predictor;
+use unpadded::train::Trainer;
+use unpadded::{Error, ErrorKind, Result};
+use unpadded_text::{DataPaths, MalformedLines, QuestionKind, Questions, ReadOptions};
+
+/// Everything that is needed to begin a training.
+#[non_exhaustive]
+pub struct Preparation {
+    /// The trainer of the model, with its metrics, and with the vocabularies and notes that checkpoints will have.
+    pub trainer: Trainer,
+    /// The training data.
+    pub train: Box<dyn Data>,
+    /// The development data, which are evaluated after each epoch.
+    pub dev: Box<dyn Data>,
+    /// The path of the test data, which [`scores`](super::scores) expects as `data.test`; `None` without test data.
+    pub test: Option<PathBuf>,
+    /// The name of the training texts, for example their path.
+    pub name: String,
+    /// The name of the metric that decides which epoch is the best.
+    pub metric: &'static str,
+    /// The length of each training text in tokens; empty for a language model.
+    pub lengths: Vec<usize>,
+    /// The share of the held-out texts' tokens that are in the vocabulary; `None` for models without a vocabulary of
+    /// tokens.
+    pub coverage: Option<f64>,
+    /// Texts of the development data, each with its right answer.
+    pub held_out: HeldOutTexts,
+    /// Messages for the user about the data, one line each.
+    pub said: Vec<String>,
+}
+
+/// Test data for a model.
+#[non_exhaustive]
+pub struct TestData {
+    /// The test data as batches for [`Predictor::evaluate`].
+    pub data: Box<dyn Data>,
+    /// Messages for the user about how the test file was read, one line each.
+    pub said: Vec<String>,
+}
+
+/// Held-out texts with their right answers, for reports.
+#[derive(Debug, Clone, PartialEq, Default)]
+#[non_exhaustive]
+pub struct HeldOutTexts {
+    /// The first held-out texts: at most [`Self::MOST`] texts, with about 16 MiB of text at most.
+    pub cases: Vec<Case>,
+    /// The number of all held-out texts.
+    pub count: usize,
+    /// Whether the counts in the vocabulary of labels include the labels of the held-out texts.
+    pub counted: bool,
+    /// The length of all texts of `cases` in bytes.
+    pub(super) bytes: usize,
+}
+
+impl HeldOutTexts {
+    /// Maximum number of held-out texts that are kept in memory.
+    pub const MOST: usize = 5_000;
+    /// The number of bytes of text after which no further text is kept; the last kept text may exceed this number.
+    const MOST_BYTES: usize = 1 << 24;
+
+    pub(super) fn add(&mut self, case: impl FnOnce() -> Case) {
+        self.count += 1;
+        if self.cases.len() < Self::MOST && self.bytes < Self::MOST_BYTES {
+            let case = case();
+            self.bytes += case.text.len();
+            self.cases.push(case);
+        }
+    }
+}
+
+impl FromIterator<Case> for HeldOutTexts {
+    fn from_iter<I: IntoIterator<Item = Case>>(cases: I) -> Self {
+        cases.into_iter().fold(Self::default(), |mut held, case| {
+            held.add(|| case);
+            held
+        })
+    }
+}
+
+/// A text with its right answer.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub struct Case {
+    /// The text; in a tagged text, the words are joined by spaces.
+    pub text: String,
+    /// The right answer to the text.
+    pub truth: Truth,
+}
+
+/// The right answer to a text.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub enum Truth {
+    /// The label.
+    Label(String),
+    /// The right labels of a text, which may have none.
+    Labels(Vec<String>),
+    /// The number.
+    Number(f64),
+    /// The right tag of each word, and the label of the text (`None` for a text without a label).
+    Tags(Vec<String>, Option<String>),
+    /// The reference translations of a text.
+    Texts(Vec<String>),
+    /// No single right answer: for example, a language model may continue a text in many ways.
+    Open,
+}
+
+/// The name of the note with the tokenizer of the texts that the model reads.
+pub(super) const CUT: &str = "tokens";
+/// The name of the note with the tokenizer of the texts that the model writes.
+pub(super) const TARGET_CUT: &str = "target tokens";
+/// The name of the note with the options with which the training files were read.
+pub(super) const READ_AS: &str = "read as";
+
+/// The paths of the training, development and test texts, and the model that the training starts from.
+pub(super) struct Paths {
+    pub(super) train: Option<PathBuf>,
+    pub(super) dev: Option<PathBuf>,
+    pub(super) test: Option<PathBuf>,
+    /// The files in the folder of the data set that are neither the training, the development nor the test part.
+    left_out: Vec<PathBuf>,
+    /// The trained model that the training starts from, if `training.from` is set.
+    pub(super) from: Origin,
+    pub(super) memory: DataMemory,
+}
+
+/// The memory limit of a training in bytes; its methods return the shares of the limit that data may take.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct DataMemory(pub(super) u64);
+
+impl DataMemory {
+    /// Returns the memory limit that a config sets; if the config sets none, the data may take any amount of memory.
+    pub(super) fn set_by(config: &Config) -> Self {
+        Self(config.run.memory.map_or(u64::MAX, ByteSize::bytes))
+    }
+
+    fn share(self, divisor: u64) -> usize {
+        usize::try_from(self.0 / divisor).unwrap_or(usize::MAX)
+    }
+
+    /// Returns the maximum memory, in bytes, for the texts of one part of the data. The texts are in memory only until the
+    /// training begins.
+    pub(super) fn texts(self) -> usize {
+        self.share(8)
+    }
+
+    /// Returns the maximum memory, in bytes, for the token ids of one part of the data.
+    pub(super) fn ids(self) -> usize {
+        self.share(4)
+    }
+
+    /// Returns the maximum memory, in bytes, for the rows of features of one part of the data. The samples that are made of the
+    /// rows take up to the same amount of memory in addition.
+    pub(super) fn rows(self) -> usize {
+        self.share(8)
+    }
+}
+
+impl Paths {
+    /// Returns the paths in the config; if `data.train` is a folder that contains the parts, the paths of these parts
+    /// are returned.
+    pub(super) fn of(config: &Config) -> Result<Self> {
+        let data = &config.data;
+        let path = |of: &Option<String>| of.as_ref().map(PathBuf::from);
+        let (dev, test) = (path(&data.dev), path(&data.test));
+        let Some(train) = &data.train else {
+            let (left_out, from) = (Vec::new(), Origin::default());
+            return Ok(Self { train: None, dev, test, left_out, from, memory: DataMemory::set_by(config) });
+        };
+        let DataPaths { train, dev: own_dev, test: own_test, left_out, .. } = DataPaths::find(train)?;
+        Ok(Self {
+            train: Some(train),
+            dev: dev.or(own_dev),
+            test: test.or(own_test),
+            left_out,
+            from: Origin::default(),
+            memory: DataMemory::set_by(config),
+        })
+    }
+
+    /// Returns a message about the files that are not used; `None` if all files are used.
+    pub(super) fn left_out(&self) -> Option<String> {
+        let names = self.left_out.iter().map(|path| path.file_name().unwrap_or(path.as_os_str()).display());
+        let names: Vec<String> = names.map(|name| format!("`{name}`")).collect();
+        (!names.is_empty()).then(|| {
+            format!(
+                "left out: {}; `data.train`, `data.dev` and `data.test` name other parts",
+                names.join(", ")
+            )
+        })
+    }
+}
+
+/// A function that sets a column in read options, by its name or number.
+pub(super) type Column = fn(ReadOptions, &str) -> ReadOptions;
+
+/// Returns the read options of a config; the functions `text` and `label` set the columns of `data.text` and
+/// `data.label`.
+pub(super) fn options(config: &Config, [text, label]: [Column; 2]) -> Result<ReadOptions> {
+    let data = &config.data;
+    // All malformed lines of a file are reported together, so that the user can correct the file at once.
+    let mut options = ReadOptions::new().malformed(MalformedLines::Collect);
+    if let Some(format) = &data.format {
+        options = options.format(format.parse()?);
+    }
+    if let Some(header) = data.header {
+        options = options.header(header);
+    }
+    if let Some(given) = &data.separator {
+        options = options.separator(separator(given)?);
+    }
+    if let Some(name) = &data.encoding {
+        options = options.encoding(name.parse()?);
+    }
+    options = data.text.iter().fold(options, |options, column| text(options, column));
+    options = data.label.iter().fold(options, |options, column| label(options, column));
+    if let Some(name) = &data.scheme {
+        let of = |e: Error| e.noted("in `data.scheme`");
+        options = options.scheme(TagScheme::from_name(name).map_err(of)?);
+    }
+    if data.repair_tags {
+        options = options.repair_tags();
+    }
+    Ok(if data.binary { options.binary() } else { options })
+}
+
+/// Returns the options for a file that a trained model reads. Where the config sets no option, the option is the option of
+/// the training files.
+pub(super) fn options_of(
+    config: &Config,
+    columns: [Column; 2],
+    predictor: &Predictor,
+) -> Result<ReadOptions> {
+    let set = options(config, columns)?;
+    match predictor.note(READ_AS) {
+        Some(note) => {
+            set.or_note(note).map_err(|e| e.noted(format!("in note `{READ_AS}` of the checkpoint")))
+        }
+        None => Ok(set),
+    }
+}
+
+/// Refuses a file of texts without tags, whose columns could be mistaken for words and tags.
+pub(super) fn refuse_texts(path: &str, like: &ReadOptions) -> Result<()> {
+    match Questions::open(path, like, QuestionKind::Words) {
+        Ok(texts) if texts.are_to_tag() => {
+            let expected = "words and their tags: one word per line, or fields with lists";
+            let got = format!("texts without tags (read as {}); `predict` tags them", texts.read_as());
+            Err(Error::of(ErrorKind::Format, format!("file `{path}`"), expected, got)
+                .noted("`--set data.text=NAME` sets the field or column of the words"))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Adds a note to an error about a file: the file was read with the options of the training files.
+pub(super) fn as_in_training(error: Error, options: &ReadOptions) -> Error {
+    match read_as(options) {
+        Some(said) => error.noted(format!("{said}, as the files of the training")),
+        None => error,
+    }
+}
+
+/// Returns the tokenizer whose name is in a note of the model.
+pub(super) fn cut_of(predictor: &Predictor, note: &str) -> Result<Tokenizer> {
+    Tokenizer::from_name(predictor.note(note).unwrap_or_default())
+}
+
+fn separator(given: &str) -> Result<char> {
+    let mut characters = given.chars();
+    match (characters.next(), characters.next()) {
+        _ if ["tab", "\\t"].contains(&given) => Ok('\t'),
+        (Some(one), None) if one != '"' && one != '\n' => Ok(one),
+        _ => Err(Error::new("data.separator", "one character, or `tab`", format!("{given:?}"))),
+    }
+}
+
+/// Returns a message about how a file was read, since the detection may be wrong; `None` if there is nothing to
+/// report.
+pub(super) fn read_as(options: &ReadOptions) -> Option<String> {
+    let said = options.to_string();
+    (!said.is_empty()).then(|| format!("read as {said}"))
+}
+
+/// Returns a message about how another part of the data set was read; `None` if the part was read like the training
+/// part.
+pub(super) fn read_otherwise(name: &str, options: &ReadOptions, train: &ReadOptions) -> Option<String> {
+    let (own, of_train) = (read_as(options)?, read_as(train)?);
+    (own != of_train).then(|| format!("{name}: {own}"))
+}
+
+/// Checks that neither the training texts nor the held-out texts are empty.
+pub(super) fn both<N: AsRef<str>>(parts: impl IntoIterator<Item = (N, usize)>) -> Result<()> {
+    let Some((name, _)) = parts.into_iter().find(|(_, size)| *size == 0) else { return Ok(()) };
+    let expected =
+        "training texts and held-out texts: use more texts (equal texts stay together), or set `data.dev`";
+    Err(Error::new(format!("texts of `{}`", name.as_ref()), expected, "none"))
+}
+
+/// Returns the number n such that one of n texts is held out: 1 / `data.hold_out`, rounded.
+pub(super) fn one_in(config: &Config) -> u64 {
+    (1.0 / config.data.hold_out).round() as u64
+}
+
+pub(super) fn tokenizer(config: &Config) -> Result<Tokenizer> {
+    match &config.text.tokenizer {
+        Some(path) => Tokenizer::hugging_face(path),
+        None => Ok(of_kind(config, config.text.tokens.unwrap_or(Tokens::Pieces))),
+    }
+}
+
+/// Returns the tokenizer of the texts that the model writes, from the config.
+pub(super) fn target_tokenizer(config: &Config) -> Result<Tokenizer> {
+    match config.text.target_tokens {
+        Some(tokens) => Ok(of_kind(config, tokens)),
+        None => tokenizer(config),
+    }
+}
+
+fn of_kind(config: &Config, tokens: Tokens) -> Tokenizer {
+    let cut = match tokens {
+        Tokens::Whitespace => Tokenizer::whitespace(),
+        Tokens::Words => Tokenizer::words(),
+        Tokens::Characters => Tokenizer::characters(),
+        Tokens::Pieces => Tokenizer::pieces(),
+    };
+    if config.text.lowercase { cut.lowercase() } else { cut }
+}
+
+/// Sets the batch size of a loader to the batch size in the config.
+pub(super) fn batches(loader: Loader, config: &Config) -> Loader {
+    loader.batching(Batching::Sequences(config.training.batch))
+}
+
+/// Returns a loader of training batches, which shuffles the texts, makes batches in advance, and has the batching of the
+/// config.
+pub(super) fn of_training(loader: Loader, config: &Config) -> Loader {
+    let loader = loader.shuffle(config.run.seed).prefetch(4);
+    match config.training.batching {
+        BatchRule::Texts => loader,
+        BatchRule::Memory => loader.batching(Batching::Memory),
+    }
+}

@@ -1,0 +1,136 @@
+//! The contribution of each word to the prediction of a classifier, by gradient × input.
+
+use unpadded::checkpoint::Checkpoint;
+use unpadded::data::Vocabulary;
+use unpadded::executor::{Executor, Run, Scope, Stage};
+use unpadded::op::MatrixUnit;
+use unpadded::program::backward::differentiate;
+use unpadded::program::{Append, BlockId, Role, VarId};
+use unpadded::{AtCaller, Error, ErrorKind, Program, Result, Variable, ops};
+
+use super::classify::{FIRST, LABEL, Reader};
+use super::config::Config;
+use super::labels::LABELS;
+use super::sections::Task;
+use super::training::{CONFIG, TASK};
+
+/// Computes how much each word of a text contributes to the probability of a label, to first order. With x the vector
+/// of the word and p the probability, the contribution is x · ∂ log p / ∂x: gradient × input (Shrikumar et al., "Not
+/// just a black box: learning important features through propagating activation differences", 2016). The contribution
+/// is positive if the word raises p, and negative if the word lowers p.
+pub struct Weigher {
+    executor: Executor,
+    scope: Scope,
+    reader: Reader,
+    labels: Vocabulary,
+    program: Program,
+    vectors: VarId,
+    gradient: VarId,
+}
+
+impl Weigher {
+    /// Returns a weigher for a checkpoint that the recipe `classify` has saved.
+    ///
+    /// # Errors
+    /// Returns an error if the checkpoint belongs to a task other than `classify`.
+    #[track_caller]
+    pub fn new(checkpoint: Checkpoint, threads: usize) -> Result<Self> {
+        Self::of(checkpoint, threads).at_caller()
+    }
+
+    fn of(checkpoint: Checkpoint, threads: usize) -> Result<Self> {
+        let wrong = |got: &str| {
+            Error::of(
+                ErrorKind::Program,
+                "checkpoint to weigh words by",
+                "a checkpoint of `classify`",
+                got.to_owned(),
+            )
+        };
+        checkpoint.check_whole("checkpoint to weigh words by")?;
+        let Checkpoint { program, mut tensors, mut best, vocabularies, notes, metrics, .. } = checkpoint;
+        if notes.get(TASK).map(String::as_str) != Some(Task::Classify.name()) {
+            return Err(wrong("a checkpoint of another task"));
+        }
+        let registry = ops::catalogue();
+        let accuracy = metrics.iter().find(|metric| metric.name == "accuracy");
+        let of_accuracy = accuracy.map(|metric| &metric.variables[..]).unwrap_or_default();
+        let found: Vec<VarId> = of_accuracy.iter().filter_map(|name| program.find(name)).collect();
+        let &[logits, label] = &found[..] else { return Err(wrong("a checkpoint without logits")) };
+        let mut program: Program = program.inference(&[logits, label])?;
+        program.unit = MatrixUnit::F32;
+
+        // The gradient is of the plain loss −ln p, since the training loss may have label smoothing or class weights.
+        let mut append = |kind, inputs| {
+            let mut request = Append::forward(kind);
+            request.inputs = inputs;
+            Ok::<VarId, Error>(program.append(&registry, BlockId(0), request)?[0][0])
+        };
+        let losses = append("cross_entropy", vec![("logits", vec![logits]), ("labels", vec![label])])?;
+        let mean = append("mean", vec![("x", vec![losses])])?;
+        let gradients = differentiate(&mut program, &registry, mean)?;
+        let feed = |name: &str| program.find(name).ok_or_else(|| wrong("a checkpoint with other feeds"));
+        let words = feed(FIRST[0])?;
+        let looked_up = program.blocks().flat_map(|(_, block)| &block.ops).find(|op| {
+            op.kind == "embedding" && op.role == Role::Forward && op.reads().any(|var| var == words)
+        });
+        let vectors = looked_up
+            .and_then(|op| op.writes().next())
+            .ok_or_else(|| wrong("a checkpoint without word vectors"))?;
+        let gradient = *gradients
+            .get(&vectors)
+            .ok_or_else(|| wrong("a checkpoint whose word vectors have no gradient"))?;
+        let mut scope = Scope::new();
+        let persistent: Vec<String> =
+            program.vars().filter(|(_, var)| var.persistable).map(|(_, var)| var.name.clone()).collect();
+        for name in persistent {
+            if let Some(value) = best.remove(&name).or_else(|| tensors.remove(&name)) {
+                scope.set_of(&program, &name, value)?;
+            }
+        }
+        let find = |name: &str| {
+            vocabularies.get(name).cloned().ok_or_else(|| wrong("a checkpoint without vocabularies"))
+        };
+        let config =
+            notes.get(CONFIG).map_or_else(|| Ok(Config::default()), |config| Config::from_toml(config))?;
+        Ok(Self {
+            executor: Executor::new(&program, &registry, &[vectors, gradient], threads)?,
+            scope,
+            reader: Reader::noted(&notes, &vocabularies, &config)?,
+            labels: find(LABELS)?,
+            program,
+            vectors,
+            gradient,
+        })
+    }
+
+    /// Returns the words of a text, each with its contribution to the probability of `label`.
+    ///
+    /// # Errors
+    /// Returns an error if the model does not know `label`, or if a computed value is not a number.
+    #[track_caller]
+    pub fn weigh(&mut self, text: &str, label: &str) -> Result<Vec<(String, f32)>> {
+        self.weights(text, label).at_caller()
+    }
+
+    fn weights(&mut self, text: &str, label: &str) -> Result<Vec<(String, f32)>> {
+        let words = self.reader.tokens(text)?;
+        if words.is_empty() {
+            return Ok(Vec::new());
+        }
+        let mut values = self.reader.batch(&[text])?;
+        values
+            .push((LABEL.to_owned(), Variable::dense(unpadded::ndarray::array![self.labels.lookup(label)?])));
+        let feeds: Vec<(VarId, &Variable)> =
+            values.iter().filter_map(|(name, value)| Some((self.program.find(name)?, value))).collect();
+        let run = Run::infer(&feeds).until(Stage::Gradients);
+        self.executor.run(&mut self.scope, &run)?;
+        let (x, g) = (self.executor.fetch(self.vectors)?, self.executor.fetch(self.gradient)?);
+        let (x, g) = (x.as_slice::<f32>()?, g.as_slice::<f32>()?);
+        let width = x.len() / words.len();
+        let rows = x.chunks_exact(width).zip(g.chunks_exact(width));
+        // The sign is reversed, because the gradient is of the loss −log p and not of log p.
+        let weights = rows.map(|(x, g)| -x.iter().zip(g).map(|(x, g)| x * g).sum::<f32>());
+        Ok(words.into_iter().zip(weights).collect())
+    }
+}
