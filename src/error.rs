@@ -369,25 +369,26 @@ impl Error {
     }
 }
 
-/// Returns whether `line`, a source file with or without a line number, belongs to this library or to a crate that extends it:
-/// the crates in `crates/` of this repository, which are named `unpadded-…` in a registry.
+/// Returns whether `line`, a source file with or without a line number, belongs to this library or to a crate that extends it.
+/// In this repository, these crates are in the folder `crates`; in a registry, their names begin with the name of this library.
 pub(crate) fn is_own(line: &str) -> bool {
-    is_of(file!().trim_end_matches("src/error.rs"), line)
+    is_of(file!(), line)
 }
 
-/// [`is_own`] for a library whose package is in the folder `root`, which ends with `/` or is empty.
-fn is_of(root: &str, line: &str) -> bool {
+/// [`is_own`] for a library whose file `src/error.rs` has the path `own`.
+fn is_of(own: &str, line: &str) -> bool {
+    let separator = ['/', '\\'];
+    let folder = own.trim_end_matches("error.rs").trim_end_matches(separator).trim_end_matches("src");
+    let is_source = |below: &str| below.strip_prefix("src").is_some_and(|rest| rest.starts_with(separator));
+    // A crate beside this one: its own folder, then its sources.
+    let is_beside = |line: &str| line.split_once(separator).is_some_and(|(_, below)| is_source(below));
+    let crates = |line: &str| line.strip_prefix("crates")?.strip_prefix(separator).map(is_beside);
+    let registry = folder.trim_end_matches(separator).strip_suffix(concat!("-", env!("CARGO_PKG_VERSION")));
     // If a function is passed to the standard library, as in `map(Var::tanh)`, its caller is a line of the standard library,
     // whose path begins with `/rustc/`.
-    let source_of = |parent: &str| {
-        let below = line.strip_prefix(parent).and_then(|rest| rest.split_once(['/', '\\']));
-        below.is_some_and(|(_, below)| below.starts_with("src/") || below.starts_with("src\\"))
-    };
-    let in_registry = root.trim_end_matches('/').strip_suffix(concat!("-", env!("CARGO_PKG_VERSION")));
     line.starts_with("/rustc/")
-        || line.strip_prefix(root).is_some_and(|rest| rest.starts_with("src/"))
-        || source_of(&format!("{root}crates/"))
-        || in_registry.is_some_and(|name| source_of(&format!("{name}-")))
+        || line.strip_prefix(folder).is_some_and(|line| is_source(line) || crates(line) == Some(true))
+        || registry.and_then(|name| line.strip_prefix(name)?.strip_prefix('-')).is_some_and(is_beside)
 }
 
 /// Sets the line of an error to the line of the caller, in a `#[track_caller]` function. Closures, iterators and private
@@ -548,5 +549,39 @@ impl<T> Deref for CallerSetting<T> {
 impl<T> DerefMut for CallerSetting<T> {
     fn deref_mut(&mut self) -> &mut T {
         &mut self.what
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_of;
+
+    #[test]
+    fn lines_of_the_library_are_known_wherever_it_is() {
+        let registry = "/home/u/.cargo/registry/src/index-1/unpadded";
+        let version = env!("CARGO_PKG_VERSION");
+        let in_registry = (format!("{registry}-{version}/"), format!("{registry}-text-{version}/"));
+        let places = [
+            (String::new(), "crates/text/".to_owned()),
+            ("/work/unpadded/".to_owned(), "/work/unpadded/crates/text/".to_owned()),
+            in_registry,
+        ];
+        for (root, text) in places {
+            let is_own = |line: &str| is_of(&format!("{root}src/error.rs"), line);
+            assert!(
+                is_own(&format!("{root}src/lod.rs:7:1")) && is_own("/rustc/abc/library/core/src/x.rs"),
+                "{root}"
+            );
+            assert!(is_own(&format!("{text}src/open/json.rs:7:1")), "{root}");
+            for user in [format!("{text}tests/text/main.rs:1:1"), format!("{root}models/tagger.rs:1:1")] {
+                assert!(!is_own(&user), "{user}");
+            }
+            assert!(!is_own("/home/u/app/src/main.rs:3:5") && !is_own("app/src/main.rs:3:5"), "{root}");
+        }
+        // Outside of the repository and of the registry, the path of the user's package may begin with the same name.
+        assert!(!is_of("/work/unpadded/src/error.rs", "/work/unpadded-app/src/main.rs:3:5"));
+        assert!(
+            is_of("src\\error.rs", "crates\\text\\src\\x.rs:1:1") && is_of("src\\error.rs", "src\\x.rs:1:1")
+        );
     }
 }

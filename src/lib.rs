@@ -3,8 +3,9 @@
 //! A batch is a [`Variable`]. It has the rows of all sequences, one after another, and a [`Lod`]: the nested offsets at
 //! which the sequences begin. A model is a [`Program`]: plain data that a [`Builder`] builds. An
 //! [`Executor`](executor::Executor) runs the program on the parameters in a [`Scope`](executor::Scope); a
-//! [`Trainer`](train::Trainer) makes its own executor and scope. The [`guide`] has a page on a first model, and answers
-//! to frequent questions.
+//! [`Trainer`](train::Trainer) makes its own executor and scope. The crate `unpadded-text` reads files of
+//! text, and the crate `unpadded-recipes` has whole tasks from a config and a guide with a first model and answers to frequent
+//! questions.
 //!
 //! # The map
 //!
@@ -13,7 +14,7 @@
 //!
 //! | module | what it holds |
 //! |---|---|
-//! | [`data`] | files of text, vocabularies, batches |
+//! | [`data`] | tokenizers, vocabularies, samples, batches |
 //! | [`layers`] | operators with their parameters and the parameters' initializers |
 //! | [`ops`] | all operators and their options; each operator is a method of [`Builder`] and [`Var`] |
 //! | [`optimizer`] | update rules, schedules, clipping |
@@ -34,6 +35,7 @@
 //! | [`executor`] | compiles a program and runs it; listing, profile |
 //! | [`tensor`] | the value of a variable: dense, selected rows, csr, coo |
 //! | [`op`] | for authors of operators and update rules; less stable than the other modules |
+//! | [`memory`], [`reserve`] | for crates that read data: the memory of the machine, reservations that can fail |
 //!
 //! The page `ARCHITECTURE.md` in the repository lists the source files, and follows a layer from the call that builds it to the
 //! update of its parameters.

@@ -1,41 +1,33 @@
-//! Data: reads files of text, and makes ragged batches of samples.
+//! Data: vocabularies, tokenizers and ragged batches of samples. The crate `unpadded-text` reads files of text, and makes
+//! samples from them.
 //!
 //! | from | to | by |
 //! |---|---|---|
-//! | a path, a pattern or a list of them | a data set, whose format and columns are detected | `open` and `open_with` of a [`DataSet`]: [`LabelledTexts`], [`Pairs`], [`TaggedTexts`], [`LabelledRows`]; and of [`PlainText`], with [`ReadOptions`] and [`FileFormat`] |
-//! | a folder or a JSON file that is divided already | the paths of training, validation and test data | [`DataPaths`] |
-//! | a file, plain or compressed with gzip or zip | records | [`TextFile`], [`Folder`] |
 //! | text | tokens | [`Tokenizer`] |
-//! | tokens, labels | numbers | [`Vocabulary`] |
-//! | labelled texts | vocabularies, a part held out, a loader | [`LabelledTexts`] in memory, [`LabelledFiles`] in files larger than memory |
-//! | texts and their translations | vocabularies, a part held out, all translations of each text, a loader | [`Pairs`] in memory, [`PairFiles`] in files larger than memory |
-//! | words with tags, in columns or parallel files | chunks, vocabularies, a part held out, samples | [`TaggedTexts`] in memory, [`TaggedFiles`] in files larger than memory, [`TagScheme`], [`Tagging`] |
-//! | files of pre-trained word vectors | the rows of an embedding's table | [`WordVectors`] |
-//! | LIBSVM files | columns, classes, a part held out, a loader of sparse batches | [`LabelledRows`] |
+//! | tokens, labels | numbers | [`Vocabulary`], [`TokenCounts`] |
+//! | tags of words | chunks, transitions | [`TagScheme`] |
 //! | samples in memory, or read anew in each epoch | batches | [`Loader`] of [`Samples`] or [`SampleStream`] |
-//! | one long text | batches of its pieces, for language models | [`Continuous`] of [`PlainText`] in memory, or of [`PlainFiles`] larger than memory |
+//! | one long text | batches of its pieces, for language models | [`Continuous`] |
 //!
 //! A training reads its data only through the trait [`Data`]. The order of samples depends only on the seed and the
-//! epoch, so that an epoch can be resumed at any batch. Streaming needs bounded memory: a line, a shuffle buffer, and a
-//! few prefetched batches.
+//! epoch, so that an epoch can be resumed at any batch. Streaming needs bounded memory: a shuffle buffer, and a few
+//! prefetched batches.
 //!
 //! # From text to a batch
 //!
 //! ```
 //! use unpadded::data::{Batching, Data, Field, Limits, Loader, Samples, Tokenizer, Vocabulary};
-//! use unpadded_text::TextFile;
 //!
-//! let file = TextFile::embedded("reviews.tsv", "A fine film.\tpraise\nDull.\tblame\nFine, but dull!\tblame\n");
-//! let reviews = file.labelled()?.read_all()?;
+//! let reviews = [("A fine film.", "praise"), ("Dull.", "blame"), ("Fine, but dull!", "blame")];
 //!
 //! let cut = Tokenizer::words().lowercase();
-//! let words = Vocabulary::of(reviews.iter().flat_map(|review| cut.tokens(&review.text)), &Limits::default())?;
-//! let labels = Vocabulary::labels(reviews.iter().map(|review| &review.label))?;
+//! let words = Vocabulary::of(reviews.iter().flat_map(|(text, _)| cut.tokens(text)), &Limits::default())?;
+//! let labels = Vocabulary::labels(reviews.map(|(_, label)| label))?;
 //!
 //! let mut samples = Vec::new();
-//! for review in &reviews {
-//!     let ids = words.ids(cut.tokens(&review.text))?;
-//!     samples.push(vec![Field::Ints(ids), Field::Int(labels.lookup(&review.label)?)]);
+//! for (text, label) in reviews {
+//!     let ids = words.ids(cut.tokens(text))?;
+//!     samples.push(vec![Field::Ints(ids), Field::Int(labels.lookup(label)?)]);
 //! }
 //! let samples: Samples = samples.into_iter().collect(); // numbered from 0
 //!

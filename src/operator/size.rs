@@ -7,7 +7,15 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::tensor::StorageKind;
 
 /// The maximum number of positions of a csr or coo matrix, stored or not: the known number of rows times the number of columns.
-const MOST_PLACES: usize = 1 << 60;
+const MOST_PLACES: usize = bits_of_word(60);
+
+/// Returns 2 to the power of `bits`, or the largest number of this CPU if a word has fewer bits.
+pub(crate) const fn bits_of_word(bits: u32) -> usize {
+    match 1usize.checked_shl(bits) {
+        Some(number) => number,
+        None => usize::MAX,
+    }
+}
 
 impl Spec {
     /// Checks that every dimension except the first (the number of rows) is known before a run, that the last LoD level counts the

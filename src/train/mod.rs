@@ -4,9 +4,13 @@
 //! bottom: a run ([`Trainer::fit`]), an epoch, a step.
 
 mod averaging;
+#[cfg(feature = "terminal")]
+mod bar;
 mod best;
 mod compiled;
 mod exchange;
+#[cfg(not(feature = "terminal"))]
+mod headless;
 mod parts;
 mod pieces;
 mod plateau;
@@ -17,6 +21,7 @@ mod progress;
 mod rate;
 mod report;
 mod resume;
+#[cfg(feature = "terminal")]
 mod signal;
 mod start;
 mod trainer;
@@ -47,9 +52,13 @@ use crate::predict::{BatchState, DataBatch, Measure, each_batch, scores};
 use crate::program::{Program, Var};
 use crate::tensor::Variable;
 use crate::wire::Target;
+#[cfg(not(feature = "terminal"))]
+use headless::{Bar, Interrupts};
 use progress::{BatchCounts, Console, UNOPTIMISED};
-use signal::Interrupts;
+#[cfg(feature = "terminal")]
 pub use signal::interrupt_signals;
+#[cfg(feature = "terminal")]
+use {bar::Bar, signal::Interrupts};
 
 impl Trainer {
     /// Trains on `train` until the end that `until` sets, and evaluates on `dev` after each epoch. If the training has

@@ -1,11 +1,10 @@
 //! The progress of a running training: a progress bar on a terminal, plain lines elsewhere.
 
 use std::fmt;
-use std::io::{IsTerminal, Write};
+use std::io::Write;
 use std::time::{Duration, Instant};
 
-use indicatif::{ProgressBar, ProgressStyle};
-
+use super::Bar;
 use super::until::Until;
 use crate::checkpoint::Position;
 use crate::data::Batch;
@@ -17,7 +16,7 @@ use crate::printable::Printable;
 #[derive(Default)]
 #[non_exhaustive]
 pub enum Progress {
-    /// A progress bar if the standard error is a terminal, else plain lines.
+    /// A progress bar if the standard error is a terminal and the feature `terminal` is on, else plain lines.
     #[default]
     Auto,
     /// Plain lines: the first one after a second of training, then about one every five seconds, and one per epoch.
@@ -90,7 +89,7 @@ pub(super) struct Console<'a> {
 
 enum ProgressOutput<'a> {
     Nothing,
-    Bar(ProgressBar),
+    Bar(Bar),
     Lines(Box<dyn Write + 'a>),
 }
 
@@ -105,12 +104,11 @@ impl<'a> Console<'a> {
         let to = match progress {
             Progress::Quiet => ProgressOutput::Nothing,
             Progress::To(to) => ProgressOutput::Lines(Box::new(to)),
-            Progress::Auto if std::io::stderr().is_terminal() => {
-                let style = ProgressStyle::with_template("{prefix} {wide_bar} {msg}");
-                let bar = ProgressBar::new(batches.unwrap_or(0));
-                ProgressOutput::Bar(style.map_or(bar.clone(), |style| bar.with_style(style)))
-            }
-            Progress::Auto | Progress::Lines => ProgressOutput::Lines(Box::new(std::io::stderr())),
+            Progress::Lines => ProgressOutput::Lines(Box::new(std::io::stderr())),
+            Progress::Auto => match Bar::new(batches.unwrap_or(0)) {
+                Some(bar) => ProgressOutput::Bar(bar),
+                None => ProgressOutput::Lines(Box::new(std::io::stderr())),
+            },
         };
         // A bar without text is useless, so a bar shows its first text earlier than the plain lines.
         let first = if matches!(to, ProgressOutput::Bar(_)) { REDRAW } else { FIRST };
@@ -156,7 +154,7 @@ impl<'a> Console<'a> {
         match &mut self.to {
             ProgressOutput::Nothing => {}
             // A closed output or terminal must not end a training, so write errors are ignored.
-            ProgressOutput::Bar(bar) => bar.suspend(|| drop(writeln!(std::io::stderr(), "{line}"))),
+            ProgressOutput::Bar(bar) => bar.say(&line),
             ProgressOutput::Lines(to) => drop(writeln!(to, "{line}").and_then(|()| to.flush())),
         }
     }
@@ -182,10 +180,7 @@ impl<'a> Console<'a> {
         match &mut self.to {
             ProgressOutput::Bar(bar) => {
                 self.next = now + REDRAW;
-                bar.set_length(self.batches.unwrap_or(position.batch));
-                bar.set_position(position.batch);
-                bar.set_prefix(epoch);
-                bar.set_message(text);
+                bar.show([position.batch, self.batches.unwrap_or(position.batch)], epoch, text);
             }
             _ => {
                 self.next = now + EVERY;
@@ -235,14 +230,6 @@ impl<'a> Console<'a> {
         };
         let seconds = self.started.elapsed().as_secs_f64() * left as f64 / made.max(1) as f64;
         Duration::try_from_secs_f64(seconds).ok()
-    }
-}
-
-impl Drop for Console<'_> {
-    fn drop(&mut self) {
-        if let ProgressOutput::Bar(bar) = &self.to {
-            bar.finish_and_clear();
-        }
     }
 }
 

@@ -18,7 +18,7 @@ pub(in crate::kernels) fn has_instruction() -> bool {
 }
 
 /// Returns the function of a tile that reads rows of `a`.
-pub(in crate::kernels) fn of_rows(by: Implementation, size: Size) -> TileFn {
+pub(in crate::kernels) fn of_rows(by: Implementation, #[allow(unused)] size: Size) -> TileFn {
     match by {
         #[cfg(target_arch = "x86_64")]
         Implementation::Instruction => x86::pairs(size, false),

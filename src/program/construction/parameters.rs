@@ -13,7 +13,7 @@ use crate::program::description::var_desc::{Initializer, VarDesc, VarKind, VarRo
 use crate::tensor::{DType, StorageKind};
 
 /// The maximum number of rows of a row-sparse table.
-const MOST_ROWS: usize = 1 << 62;
+const MOST_ROWS: usize = crate::operator::size::bits_of_word(62);
 
 impl Builder {
     /// Adds a parameter: a trainable variable of known shape. `dtype` is a [`DType`], or a variable that has the wanted dtype; if

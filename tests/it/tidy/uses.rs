@@ -167,7 +167,9 @@ impl Sources {
 /// A path that begins with `crate`, `self` or `super`, from the root; `inner` modules are open in the file.
 fn rooted(module: &Path, inner: usize, segments: &[String]) -> Option<Path> {
     let mut at = match segments.first()?.as_str() {
-        "crate" => Path::new(),
+        "crate" => {
+            module.first().filter(|name| super::CRATES.contains(&&***name)).into_iter().cloned().collect()
+        }
         "self" | "super" => [&module[..], &vec!["{}".to_owned(); inner]].concat(),
         _ => return None,
     };
