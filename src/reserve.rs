@@ -93,7 +93,10 @@ pub fn entries<K: Eq + Hash, V, S: BuildHasher>(
 ) -> Result<()> {
     let _fallible = Fallible::begin();
     let bytes = map.len().saturating_add(more).saturating_mul(size_of::<(K, V)>());
-    map.try_reserve(more).map_err(|_| refused(what, bytes))
+    match map.try_reserve(more) {
+        Ok(()) => Ok(()),
+        Err(_) => Err(refused(what, bytes)),
+    }
 }
 
 /// Collects the items of an iterator that can fail. `what` names the contents in the error.

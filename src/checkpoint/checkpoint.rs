@@ -171,7 +171,12 @@ impl Checkpoint {
     ///
     /// # Errors
     /// Fails if the file is not a checkpoint, or is damaged before the end of the section `position`.
-    pub fn position_in(path: &Path) -> Result<Position> {
+    #[track_caller]
+    pub fn position_in(path: impl AsRef<Path>) -> Result<Position> {
+        Self::position_of(path.as_ref()).at_caller()
+    }
+
+    fn position_of(path: &Path) -> Result<Position> {
         let mut reader = wire::open(path)?;
         while let Some(section) = reader.next_section()?.map(str::to_owned) {
             if section == POSITION {

@@ -38,6 +38,10 @@ impl Checkpoint {
     }
 
     /// Returns an error if the checkpoint has weights of 8-bit integers; `what` names the checkpoint in the message.
+    ///
+    /// # Errors
+    /// Fails if the checkpoint has such weights.
+    #[track_caller]
     pub fn check_whole(&self, what: &str) -> Result<()> {
         if !self.program.has_codes() {
             return Ok(());

@@ -131,6 +131,7 @@ impl TokenCounts {
     ///
     /// # Errors
     /// Fails as [`Vocabulary::labels`] does.
+    #[track_caller]
     pub fn labels(self) -> Result<Vocabulary> {
         let counted = self.within(&Limits { specials: Vec::new(), ..Limits::default() })?;
         let mut entries: Vec<_> = counted.tokens.into_iter().zip(counted.counts).collect();
@@ -152,6 +153,7 @@ impl TokenCounts {
     ///
     /// # Errors
     /// Fails as [`Vocabulary::of`] does.
+    #[track_caller]
     pub fn within(self, limits: &Limits) -> Result<Vocabulary> {
         let Self(counts) = self;
         if let Some(base) = &limits.base {
@@ -328,6 +330,7 @@ impl Vocabulary {
     ///
     /// # Errors
     /// Fails as [`Self::lookup`] does.
+    #[track_caller]
     pub fn spelt(&self, word: &str) -> Result<Vec<i64>> {
         self.ids(word.char_indices().map(|(at, c)| word.get(at..at + c.len_utf8()).unwrap_or_default()))
     }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::classes::ratio;
 use super::{Better, Metric, MetricKind, Unit, one_a_row};
 use crate::data::{Chunk, TagScheme, Vocabulary};
-use crate::error::{Error, Result};
+use crate::error::{AtCaller, Error, Result};
 use crate::operator::Attributes;
 use crate::program::Var;
 use crate::tensor::{DType, Variable};
@@ -148,7 +148,17 @@ pub enum ChunkRule {
 ///
 /// # Errors
 /// If a tag does not have the form that the scheme requires.
+#[track_caller]
 pub fn counted<'a>(
+    scheme: TagScheme,
+    spans: ChunkRule,
+    found: &[&'a str],
+    there: &[&'a str],
+) -> Result<Vec<(&'a str, [f64; 3])>> {
+    counted_by(scheme, spans, found, there).at_caller()
+}
+
+fn counted_by<'a>(
     scheme: TagScheme,
     spans: ChunkRule,
     found: &[&'a str],

@@ -6,9 +6,9 @@ use std::sync::atomic::AtomicBool;
 
 use crate::error::Result;
 
-pub(super) enum Bar {}
+pub(super) enum NoBar {}
 
-impl Bar {
+impl NoBar {
     pub(super) fn new(_: u64) -> Option<Self> {
         None
     }
@@ -22,9 +22,9 @@ impl Bar {
     }
 }
 
-pub(super) struct Interrupts;
+pub(super) struct NoInterrupts;
 
-impl Interrupts {
+impl NoInterrupts {
     pub(super) fn catch(_: &Arc<AtomicBool>) -> Result<Self> {
         Ok(Self)
     }

@@ -53,7 +53,7 @@ use crate::program::{Program, Var};
 use crate::tensor::Variable;
 use crate::wire::Target;
 #[cfg(not(feature = "terminal"))]
-use headless::{Bar, Interrupts};
+use headless::{NoBar as Bar, NoInterrupts as Interrupts};
 use progress::{BatchCounts, Console, UNOPTIMISED};
 #[cfg(feature = "terminal")]
 pub use signal::interrupt_signals;

@@ -11,7 +11,7 @@ use unpadded::data::{Batching, Data, Loader, TagScheme, Tokenizer};
 use unpadded::predict::Predictor;
 use unpadded::train::Trainer;
 use unpadded::{Error, ErrorKind, Result};
-use unpadded_text::{DataPaths, MalformedLines, QuestionKind, Questions, ReadOptions};
+use unpadded_text::{DataPaths, MalformedLines, QuestionKind, Questions, ReadOptions, TextFile};
 
 /// Everything that is needed to begin a training.
 #[non_exhaustive]
@@ -314,7 +314,11 @@ pub(super) fn one_in(config: &Config) -> u64 {
 
 pub(super) fn tokenizer(config: &Config) -> Result<Tokenizer> {
     match &config.text.tokenizer {
-        Some(path) => Tokenizer::hugging_face(path),
+        Some(path) => {
+            let json = TextFile::open(path).and_then(|file| file.text());
+            let json = json.map_err(|e| e.noted(format!("the file is the tokenizer `{path}`")))?;
+            Tokenizer::from_json(path, &json)
+        }
         None => Ok(of_kind(config, config.text.tokens.unwrap_or(Tokens::Pieces))),
     }
 }

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use unpadded::{Result, reserve};
+use unpadded::{AtCaller, Result, reserve};
 
 use super::{DataSet, Files, ReadOptions, Record};
 use crate::memory::Whole;
@@ -21,7 +21,12 @@ impl<R: Record> RecordSource<R> {
     ///
     /// # Errors
     /// Fails as [`DataSet::open_with`] does.
+    #[track_caller]
     pub fn read(paths: &[PathBuf], options: &ReadOptions, most: usize) -> Result<Self> {
+        Self::read_from(paths, options, most).at_caller()
+    }
+
+    fn read_from(paths: &[PathBuf], options: &ReadOptions, most: usize) -> Result<Self> {
         let _whole = Whole::begin();
         let plan = R::plan(paths, options, false)?;
         let (mut records, mut bytes) = (Vec::new(), 0usize);

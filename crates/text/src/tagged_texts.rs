@@ -244,7 +244,12 @@ impl TaggedTexts {
 ///
 /// # Errors
 /// Fails as [`TaggedTexts::scheme`] does, or if a file cannot be read.
+#[track_caller]
 pub fn scheme(all: &[&dyn Passes<TaggedText>]) -> Result<Tagging> {
+    found_scheme(all).at_caller()
+}
+
+fn found_scheme(all: &[&dyn Passes<TaggedText>]) -> Result<Tagging> {
     let set = all.iter().find_map(|of| of.options().scheme);
     let sentences = |visit: &mut dyn FnMut(&[String])| {
         all.iter().try_for_each(|of| of.each(&mut |text| visit(&text.tags)))

@@ -130,6 +130,7 @@ impl Scope {
     ///
     /// # Errors
     /// Fails as [`Self::set`] does.
+    #[track_caller]
     pub fn set_of(&mut self, program: &Program, name: &str, value: Storage) -> Result<()> {
         if value.kind() == StorageKind::SelectedRows
             && !self.entries.contains_key(name)

@@ -6,6 +6,7 @@ use unpadded::data::{
     Batch, Batching, Continuous, Data, Field, Limits, Loader, Sample, SampleStream, Samples, Source,
     TagScheme, TokenCounts, Tokenizer, Vocabulary,
 };
+use unpadded::metrics::{ChunkRule, counted};
 use unpadded::{Error, Result, reserve};
 
 use super::Calls;
@@ -33,6 +34,7 @@ pub(super) fn calls(calls: &mut Calls) {
     calls.at("TagScheme::strict_chunks", || scheme.strict_chunks(&["O", "X"]));
     calls.at("TagScheme::transitions", || scheme.transitions(&words));
 
+    calls.at("chunks::counted", || counted(scheme, ChunkRule::Lenient, &["X"], &["O"]).map(drop));
     calls.at("Tokenizer::from_name", || Tokenizer::from_name("bpe"));
     calls.at("Tokenizer::hugging_face", || Tokenizer::hugging_face(&nowhere));
     calls.at("Tokenizer::from_json", || Tokenizer::from_json("tokenizer.json", "{}"));

@@ -90,6 +90,9 @@ pub(super) fn calls(calls: &mut Calls) {
     let name = checkpoint.tensors.keys().next().unwrap().clone();
     scope.set(&name, Dense::from(array![1i64])).unwrap();
 
+    calls.at("Checkpoint::position_in", || Checkpoint::position_in("no such folder/x"));
+    let other = Dense::from(array![1.0f32]);
+    calls.at("Scope::set_of", || scope.set_of(&checkpoint.program, &name, other.into()));
     calls.at("Predictor::load", || Predictor::load("no such folder/x").map(drop));
     // A file that is no checkpoint, for everything that loads one.
     let text = path("caller_lines_text");

@@ -309,7 +309,12 @@ impl PlainText {
     ///
     /// # Errors
     /// Fails as [`Self::open_with`] does.
+    #[track_caller]
     pub fn read_within(paths: &[PathBuf], options: &ReadOptions, most: usize) -> Result<PlainSource> {
+        Self::read_from(paths, options, most).at_caller()
+    }
+
+    fn read_from(paths: &[PathBuf], options: &ReadOptions, most: usize) -> Result<PlainSource> {
         let _whole = Whole::begin();
         let Plan { name, options: read_as, open } = plan(paths, options, [false, most == usize::MAX])?;
         let mut text = String::new();

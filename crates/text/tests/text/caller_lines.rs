@@ -6,18 +6,19 @@ use std::path::{Path, PathBuf};
 use unpadded::Result;
 use unpadded::data::{Limits, Tokenizer, Vocabulary};
 use unpadded_text::{
-    ColumnSpec, DataPaths, FirstIndex, Folder, LabelledFiles, LabelledRow, LabelledRows, LabelledTexts,
-    PairFiles, Pairs, PlainFiles, PlainText, QuestionKind, Questions, ReadOptions, TaggedFiles, TaggedTexts,
-    Tagging, Target, TextFile, WordVectors,
+    ColumnSpec, DataPaths, FirstIndex, Folder, LabelledFiles, LabelledRow, LabelledRows, LabelledTexts, Pair,
+    PairFiles, Pairs, PlainFiles, PlainText, QuestionKind, Questions, ReadOptions, RecordSource, TaggedFiles,
+    TaggedTexts, Tagging, Target, TextFile, WordVectors, scheme_of,
 };
 
 use crate::calls::Calls;
 
 /// Public functions that can fail and are not called here, each with the reason.
-const LEFT_OUT: [(&str, &str); 4] = [
+const LEFT_OUT: [(&str, &str); 5] = [
     ("Record::plan", "`DataSet::open_with` calls it, and adds the line"),
     ("Record::settled", "`DataSet::open_with` calls it, and adds the line"),
     ("PlainFiles::pieces", "what is wrong in a file is an item, with the file and its line"),
+    ("Passes::each", "what is wrong in a file has the file and its line"),
     ("Files::records", "what is wrong in a file is an item, with the file and its line"),
 ];
 
@@ -90,6 +91,9 @@ fn every_public_call_that_fails_names_its_line() {
     calls.at("DataSet::open_with", || TaggedTexts::open_with([&nowhere], &options));
     calls.at("PlainText::open", || PlainText::open(&nowhere));
     calls.at("PlainText::open_with", || PlainText::open_with([&nowhere], &options));
+    let nowhere_else = [nowhere.clone()];
+    calls.at("PlainText::read_within", || PlainText::read_within(&nowhere_else, &options, 1).map(drop));
+    calls.at("RecordSource::read", || RecordSource::<Pair>::read(&nowhere_else, &options, 1).map(drop));
     calls.at("Questions::open", || Questions::open(&nowhere, &options, QuestionKind::Text).map(drop));
     let asked = folder.join("asked.csv");
     fs::write(&asked, "id,text\n1,a\n").unwrap();
@@ -115,6 +119,7 @@ fn every_public_call_that_fails_names_its_line() {
     let tags = TaggedTexts::tags([&tagged]).unwrap();
     let unknown = TaggedTexts::of_columns(&other).unwrap();
     calls.at("TaggedTexts::samples", || unknown.samples(str::to_owned, &words, Some(&words), &tags, None));
+    calls.at("tagged_texts::scheme", || scheme_of(&[&tagged_wrongly]));
     calls.at("TaggedTexts::scheme", || TaggedTexts::scheme([&tagged_wrongly]));
     calls.at("Tagging::detect", || Tagging::detect([&["X-A".to_owned(), "B-A".to_owned()][..]]));
     let suffixed = Tagging::detect([&["A-B".to_owned(), "A-I".to_owned()][..]]).unwrap();

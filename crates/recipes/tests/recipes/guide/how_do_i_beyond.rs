@@ -300,8 +300,9 @@ fn train_a_ready_made_model() -> unpadded::Result<()> {
 
 #[test]
 fn read_parquet_or_tokenize_with_a_tokenizer_json() {
-    let fixture = |name| format!("{}/tests/recipes/fixtures/{name}", env!("CARGO_MANIFEST_DIR"));
-    let (reviews, tokenizer) = (fixture("parquet_reviews.parquet"), fixture("tokenizer_bpe.json"));
+    let fixture = |name| format!("{}/../{name}", env!("CARGO_MANIFEST_DIR"));
+    let reviews = fixture("text/tests/text/fixtures/parquet_reviews.parquet");
+    let tokenizer = fixture("recipes/tests/recipes/fixtures/tokenizer_bpe.json");
     let program = || -> unpadded::Result<usize> {
         use unpadded_text::LabelledTexts;
         use unpadded::data::{Limits, Tokenizer};
