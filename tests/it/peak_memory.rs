@@ -4,9 +4,13 @@
 #![allow(unsafe_code)]
 
 use std::alloc::{GlobalAlloc, Layout, System};
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 struct Counting;
+
+/// Gets the bytes of each allocation, if it is set.
+pub(crate) static OBSERVER: OnceLock<fn(usize)> = OnceLock::new();
 
 static NOW: AtomicUsize = AtomicUsize::new(0);
 static MOST: AtomicUsize = AtomicUsize::new(0);
@@ -14,6 +18,9 @@ static MOST: AtomicUsize = AtomicUsize::new(0);
 // SAFETY: it hands everything to the system's allocator and counts bytes.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        if let Some(observe) = OBSERVER.get() {
+            observe(layout.size());
+        }
         MOST.fetch_max(NOW.fetch_add(layout.size(), Relaxed) + layout.size(), Relaxed);
         // SAFETY: the caller's promise is passed on.
         unsafe { System.alloc(layout) }

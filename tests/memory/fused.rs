@@ -1,17 +1,12 @@
 //! The logits of many classes are never in memory as a whole.
-//!
-//! A binary of its own, because its allocator counts.
-
-#![allow(clippy::unwrap_used)]
-
-#[path = "it/peak_memory.rs"]
-mod peak_memory;
 
 use unpadded::executor::{Executor, Run, Scope};
 use unpadded::optimizer::{Optimizer, Sgd};
 use unpadded::program::VarId;
 use unpadded::tensor::Dense;
 use unpadded::{Builder, DType, Lod, Variable, ops};
+
+use crate::peak_memory;
 
 const CLASSES: usize = 20_000;
 const ROWS: usize = 1600;
@@ -47,6 +42,7 @@ fn peak(fetch_logits: bool) -> usize {
 
 #[test]
 fn a_training_step_holds_a_part_of_the_logits() {
+    own_process!();
     let (fused, whole) = (peak(false), peak(true));
     println!("{fused} bytes fused, {whole} bytes with the logits as a whole, which are {LOGITS}");
     assert!(whole > LOGITS, "the count can be believed: {whole}");

@@ -1,11 +1,6 @@
 //! The memory limit of a training beside the memory that the training takes: batches by memory, and batches that are divided.
 //!
-//! A binary of its own, because its allocator counts. `UNPADDED_THOROUGH=50` trains on 100,000 batches under 50 limits.
-
-#![allow(clippy::unwrap_used)]
-
-#[path = "it/peak_memory.rs"]
-mod peak_memory;
+//! `UNPADDED_THOROUGH=50` trains on 100,000 batches under 50 limits.
 
 use unpadded::data::{Batching, Field, Loader, Samples};
 use unpadded::kernels::random::uniform01;
@@ -13,6 +8,8 @@ use unpadded::layers::Embedding;
 use unpadded::optimizer::Adam;
 use unpadded::train::{Progress, Report, Trainer, Until};
 use unpadded::{Builder, DType};
+
+use crate::peak_memory;
 
 const HEIGHT: i64 = 200;
 
@@ -51,6 +48,7 @@ fn trained(limit: u64, (kind, exact): (usize, bool), count: u32, batching: Batch
 
 #[test]
 fn no_training_takes_more_than_its_limit() {
+    own_process!();
     let times = std::env::var("UNPADDED_THOROUGH").map_or(1, |times| times.parse::<u64>().unwrap());
     let (mut batches, mut least, mut most) = (0, f64::MAX, 0.0f64);
     for number in 0..times.max(6) {

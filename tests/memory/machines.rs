@@ -1,13 +1,5 @@
 //! The sizes of a machine's caches and the speeds of its threads change no bit: models train as if on other machines.
-//!
-//! A binary of its own, because the assumed machine holds for the whole process.
 
-#![allow(clippy::unwrap_used)]
-
-#[path = "it/models.rs"]
-mod models;
-
-use models::{Feed, Made, Model, Random};
 use unpadded::executor::{Executor, Run, Scope};
 use unpadded::kernels::cpu::{Cpu, assume, cpu};
 use unpadded::kernels::force;
@@ -15,6 +7,9 @@ use unpadded::layers::{Embedding, Lstm};
 use unpadded::optimizer::{Optimizer, Sgd};
 use unpadded::program::VarId;
 use unpadded::{Builder, DType, Variable, ops};
+
+use crate::models;
+use crate::models::{Feed, Made, Model, Random};
 
 /// A small machine whose threads always share columns and whose sums are cut; a machine that always streams; and one in between.
 const OTHERS: [Cpu; 3] = [
@@ -38,6 +33,7 @@ const WORDS: Model = Model {
 
 #[test]
 fn training_gives_the_same_parameters_on_any_machine_and_however_threads_divide_it() {
+    own_process!();
     let here = cpu();
     for (model, words) in [(WORDS, 200), (models::WIDE, 30)] {
         let net = Builder::new();

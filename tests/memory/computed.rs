@@ -1,28 +1,5 @@
 //! The memory that [`Executor::memory`] computes before a run, beside the memory that the run takes.
-//!
-//! A binary of its own, because its allocator counts.
 
-#![allow(clippy::unwrap_used)]
-
-#[path = "memory/families.rs"]
-mod families;
-// The generator of random programs, of which this binary uses a part.
-#[allow(dead_code, unused_imports)]
-#[path = "it/step_blocks"]
-mod step_blocks {
-    pub(crate) mod generator;
-}
-#[path = "it/models.rs"]
-mod models;
-#[path = "it/peak_memory.rs"]
-mod peak_memory;
-#[path = "it/thorough.rs"]
-mod thorough;
-
-use std::sync::{Mutex, PoisonError};
-
-use models::{Model, Random};
-use step_blocks::generator::{F32, Kind, case, seeds};
 use unpadded::executor::{Executor, MemoryUse, Run, Scope};
 use unpadded::kernels::force;
 use unpadded::layers::init;
@@ -30,6 +7,10 @@ use unpadded::op::MatrixUnit;
 use unpadded::optimizer::{Adam, Group, Optimizer, Sgd};
 use unpadded::program::VarId;
 use unpadded::{Builder, DType, Program, Registry, Variable, ops};
+
+use crate::models::{Model, Random};
+use crate::step_blocks::generator::{F32, Kind, case, seeds};
+use crate::{families, models, peak_memory};
 
 const MODELS: [&Model; 13] = [
     &models::CLASSIFIER,
@@ -54,9 +35,6 @@ const SLACK: usize = 256 << 10;
 fn missed(height: i64) -> usize {
     (512 << 10) + 256 * (height as usize).min(8192)
 }
-
-/// The tests of this binary run one after another, because the allocator counts for all of them.
-static ALONE: Mutex<()> = Mutex::new(());
 
 /// Returns the line of a run's figures, and whether the computed memory fits the measured peak.
 fn compare(
@@ -111,7 +89,6 @@ fn compare(
 
 #[track_caller]
 fn check(figures: impl Iterator<Item = (bool, String)>) {
-    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     // The figures are upper bounds for any division of the work; here the work is divided into halves.
     force(1.0);
     let mut wrong = Vec::new();
@@ -126,6 +103,7 @@ fn check(figures: impl Iterator<Item = (bool, String)>) {
 
 #[test]
 fn the_computed_memory_is_the_peak_of_a_run() {
+    own_process!();
     check(MODELS.into_iter().flat_map(|model| {
         let net = Builder::new().seed(3);
         let made = (model.build)(&net);
@@ -152,6 +130,7 @@ fn the_computed_memory_is_the_peak_of_a_run() {
 /// the loop in a loop, on 2 threads and 40 documents, the figure before the run is 184 of 2,447,112 bytes too low.
 #[test]
 fn the_computed_memory_in_bf16_is_the_peak_of_a_run() {
+    own_process!();
     let left_out = [models::WIDE.name, models::LOOP_IN_LOOP.name];
     let models = MODELS.into_iter().filter(|model| !left_out.contains(&model.name));
     check(models.flat_map(|model| {
@@ -176,6 +155,7 @@ fn the_computed_memory_in_bf16_is_the_peak_of_a_run() {
 
 #[test]
 fn the_computed_memory_of_operators_is_the_peak_of_a_run() {
+    own_process!();
     check(families::FAMILIES.iter().flat_map(|family| {
         let net = Builder::new().seed(3);
         let loss = (family.build)(&net).id();
@@ -200,6 +180,7 @@ fn the_computed_memory_of_operators_is_the_peak_of_a_run() {
 /// Exact updates of selected rows keep lists of the rows that a batch reads, and the effects of the updates that rows miss.
 #[test]
 fn the_computed_memory_of_missed_updates_is_the_peak_of_a_training() {
+    own_process!();
     const HEIGHT: usize = 600;
     const STEPS: usize = 800;
     let optimizers: [(&str, Box<dyn Optimizer>); 4] = [
@@ -246,6 +227,7 @@ const PROGRAMS: usize = 20;
 
 #[test]
 fn the_computed_memory_of_random_programs_is_the_peak_of_a_run() {
+    own_process!();
     check(seeds(PROGRAMS).flat_map(|seed| {
         let case = case(seed, Kind { wide: seed % 2 == 0, ..F32 }).unwrap();
         [1, 2].map(|threads| {

@@ -1,13 +1,5 @@
 //! A row-sparse parameter takes memory for the rows that were touched, whatever its height, in training and in a predictor.
-//!
-//! A binary of its own, because its allocator counts.
 
-#![allow(clippy::unwrap_used)]
-
-#[path = "it/peak_memory.rs"]
-mod peak_memory;
-
-use std::sync::Mutex;
 use std::thread;
 
 use unpadded::executor::{Executor, Run, Scope};
@@ -17,8 +9,7 @@ use unpadded::parallel::{World, threads};
 use unpadded::store::{StoreTrainer, WorldStore, share};
 use unpadded::{Builder, DType, Variable};
 
-/// The tests share a counter.
-static ALONE: Mutex<()> = Mutex::new(());
+use crate::peak_memory;
 
 const WIDTH: usize = 64;
 
@@ -47,7 +38,7 @@ fn peak(height: usize, rows: usize) -> usize {
 
 #[test]
 fn memory_grows_with_the_rows_that_were_touched() {
-    let _alone = ALONE.lock();
+    own_process!();
     // The first training allocates the memory that the process keeps.
     peak(1000, 100);
     let [few, many] = [1_000, 16_000].map(|rows| peak(1_000_000_000_000, rows));
@@ -95,8 +86,8 @@ fn peak_of_ranks(ranks: usize, height: usize) -> usize {
 /// Each rank holds its share of the table and of the rule's states, and of all other rows only the rows of a batch.
 #[test]
 fn ranks_divide_a_table() {
+    own_process!();
     const HEIGHT: usize = 40_000;
-    let _alone = ALONE.lock();
     peak_of_ranks(1, 1000);
     let [one, two, three] = [1, 2, 3].map(|ranks| peak_of_ranks(ranks, HEIGHT));
     let table = HEIGHT * WIDTH * size_of::<f32>();

@@ -1,14 +1,7 @@
 //! A long sequence is never in memory as a whole, except in feeds and outputs, and its memory is given back.
-//!
-//! A binary of its own, because its allocator counts.
-
-#![allow(clippy::unwrap_used)]
-
-#[path = "it/peak_memory.rs"]
-mod peak_memory;
 
 use std::collections::BTreeMap;
-use std::sync::{Barrier, Mutex, PoisonError};
+use std::sync::Barrier;
 use std::thread;
 
 use unpadded::checkpoint::Checkpoint;
@@ -18,11 +11,10 @@ use unpadded::ops::Pool;
 use unpadded::predict::Predictor;
 use unpadded::{Builder, DType, Var, Variable, ops};
 
+use crate::peak_memory;
+
 const WIDTH: usize = 16;
 const ROWS: usize = 6_000;
-
-/// The tests of this binary run one after another, because the allocator counts for all of them.
-static ALONE: Mutex<()> = Mutex::new(());
 
 /// A predictor of a model with its first weights.
 fn predictor(net: Builder, outputs: &[(&str, Var)]) -> Predictor {
@@ -55,7 +47,7 @@ fn peak(rows: usize, most_rows: usize, of_rows: bool) -> usize {
 
 #[test]
 fn a_long_sequence_takes_what_a_window_takes() {
-    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    own_process!();
     const WINDOW: usize = 200;
     let (whole, short) = (peak(ROWS, usize::MAX, false), peak(2 * WINDOW, WINDOW, false));
     let (long, with_rows) = (peak(ROWS, WINDOW, false), peak(ROWS, WINDOW, true));
@@ -108,7 +100,7 @@ fn held(large: &[&str], beside: bool, small: usize) -> usize {
 
 #[test]
 fn the_memory_of_a_large_batch_is_given_back() {
-    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    own_process!();
     let kept = held(&["tags"], false, 1);
     assert!(kept > 2_000_000, "the count can be believed: {kept}");
     for (large, beside) in

@@ -1,29 +1,16 @@
 //! However a checkpoint is damaged, to load it never takes more memory than a small multiple of its size.
-//!
-//! A binary of its own, because its allocator counts.
 
-#![allow(clippy::unwrap_used)]
-
-#[path = "it/damage.rs"]
-mod damage;
-#[path = "it/models.rs"]
-mod models;
-#[path = "it/peak_memory.rs"]
-mod peak_memory;
-#[path = "it/thorough.rs"]
-mod thorough;
-#[path = "it/trained.rs"]
-mod trained;
-
-use damage::{change, file, item, record, sections};
-use models::Random;
-use thorough::times;
 use unpadded::checkpoint::Checkpoint;
 use unpadded::op::Spec;
 use unpadded::predict::Predictor;
 use unpadded::program::VarKind;
 use unpadded::tensor::Dense;
 use unpadded::{DType, Program, wire};
+
+use crate::damage::{change, file, item, record, sections};
+use crate::models::Random;
+use crate::thorough::times;
+use crate::{peak_memory, trained};
 
 /// Returns the bytes that loading takes at its peak, and whether it succeeds.
 fn load(bytes: &[u8]) -> (usize, bool) {
@@ -51,14 +38,9 @@ fn try_changed(whole: &Checkpoint, rounds: usize, times: f64) {
 }
 
 /// Locks out other tests: allocations are counted for the whole process, so one test at a time measures.
-fn alone() -> std::sync::MutexGuard<'static, ()> {
-    static ALONE: std::sync::Mutex<()> = std::sync::Mutex::new(());
-    ALONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
-}
-
 #[test]
 fn a_damaged_checkpoint_takes_no_more_memory_than_its_size_justifies() {
-    let _alone = alone();
+    own_process!();
     let mut checkpoint = trained::checkpoint(4);
     try_changed(&checkpoint, times(2_000), 4.0);
 
@@ -106,7 +88,7 @@ fn field(number: u8, length: u64) -> Vec<u8> {
 /// Every reader refuses a file that claims to be large, and is a hole, in little memory and at once.
 #[test]
 fn a_forged_length_takes_no_memory() {
-    let _alone = alone();
+    own_process!();
     let path = std::env::temp_dir().join(format!("unpadded-forged-{}.ckpt", std::process::id()));
     let parts = sections(&trained::checkpoint(4).to_bytes().unwrap());
     let first = |name: &str| parts.iter().position(|(section, _)| section == name).unwrap();
@@ -202,7 +184,7 @@ fn a_forged_length_takes_no_memory() {
 /// Every saved file can be loaded: a section beyond its bound is refused before a file is written.
 #[test]
 fn what_is_too_long_to_load_is_not_saved() {
-    let _alone = alone();
+    own_process!();
     let mut checkpoint = trained::checkpoint(1);
     checkpoint.notes.insert("large".to_owned(), "x".repeat(wire::STRUCTURED as usize));
     let error = checkpoint.to_bytes().unwrap_err().to_string();

@@ -1,22 +1,13 @@
 //! Once the largest batch has been seen, a training step allocates nothing.
 //!
-//! A binary of its own, because its allocator counts. Allocations of `rayon` for handing work to a thread are identified
+//! Allocations of `rayon` for handing work to a thread are identified
 //! by the innermost crate of each allocation's backtrace, and have a bound of their own: see [`HANDED`].
 
-#![allow(clippy::unwrap_used)]
-// A global allocator is `unsafe` by its trait.
-#![allow(unsafe_code)]
-
-#[path = "it/models.rs"]
-mod models;
-
-use std::alloc::{GlobalAlloc, Layout, System};
 use std::backtrace::Backtrace;
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-use models::{Model, Random};
 use unpadded::checkpoint::Checkpoint;
 use unpadded::executor::{Executor, Run, Scope};
 use unpadded::layers::{Embedding, init};
@@ -25,7 +16,8 @@ use unpadded::predict::Predictor;
 use unpadded::program::VarId;
 use unpadded::{Builder, DType, Variable, ops};
 
-struct Counting;
+use crate::models::{Model, Random};
+use crate::{models, peak_memory};
 
 static COUNTS: AtomicBool = AtomicBool::new(false);
 static OURS: AtomicUsize = AtomicUsize::new(0);
@@ -45,8 +37,9 @@ fn count(bytes: usize) {
     }
     LARGEST.fetch_max(bytes, Ordering::Relaxed);
     let trace = Backtrace::force_capture().to_string();
-    // The first frames are this file's.
-    let crates = trace.lines().filter(|line| !line.contains("allocations::"));
+    // The first frames are of the allocator and of this file.
+    let own = |line: &&str| ["allocations::", "peak_memory::"].iter().any(|name| line.contains(name));
+    let crates = trace.lines().filter(|line| !own(line));
     let innermost = crates.into_iter().find_map(|line| {
         let theirs = ["rayon", "crossbeam"].iter().any(|name| line.contains(&format!("{name}_")));
         let theirs = theirs || line.contains("rayon::");
@@ -65,37 +58,9 @@ fn count(bytes: usize) {
     INSIDE.set(false);
 }
 
-// SAFETY: every call is passed on to the system's allocator as it came.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        count(layout.size());
-        // SAFETY: as the caller promises.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
-        count(layout.size());
-        // SAFETY: as the caller promises.
-        unsafe { System.alloc_zeroed(layout) }
-    }
-
-    unsafe fn realloc(&self, at: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        count(size);
-        // SAFETY: as the caller promises.
-        unsafe { System.realloc(at, layout, size) }
-    }
-
-    unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
-        // SAFETY: as the caller promises.
-        unsafe { System.dealloc(at, layout) }
-    }
-}
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
-
 /// Counts allocations while `body` runs, on all threads: allocations of this crate, and of other crates.
 fn allocations(body: impl FnOnce()) -> (usize, usize) {
+    peak_memory::OBSERVER.get_or_init(|| count);
     OURS.store(0, Ordering::SeqCst);
     OTHERS.store(0, Ordering::SeqCst);
     LARGEST.store(0, Ordering::SeqCst);
@@ -104,9 +69,6 @@ fn allocations(body: impl FnOnce()) -> (usize, usize) {
     COUNTS.store(false, Ordering::SeqCst);
     (OURS.load(Ordering::SeqCst), OTHERS.load(Ordering::SeqCst))
 }
-
-/// One test at a time, from its first line on: the count is the whole process's.
-static ALONE: Mutex<()> = Mutex::new(());
 
 /// Steps until every batch was seen: the largest, then four smaller ones.
 const WARM: usize = 5;
@@ -186,8 +148,8 @@ macro_rules! tests {
     ($($test:ident: $model:ident, $optimizer:expr, $words:expr;)*) => {$(
         #[test]
         fn $test() {
-            let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
-            nothing(&models::$model, &$optimizer, $words);
+            own_process!();
+                    nothing(&models::$model, &$optimizer, $words);
         }
     )*};
 }
@@ -205,7 +167,7 @@ tests! {
 /// The count is reliable: it sees this crate's allocations and attributes them.
 #[test]
 fn allocations_are_counted() {
-    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    own_process!();
     // Threads of pools that the tests before this one have dropped may still be ending, which allocates within rayon:
     // it adds to the others' count alone.
     let (ours, _) = allocations(|| drop(unpadded::Lod::from_lengths1(&[3, 0, 2]).unwrap()));
@@ -231,7 +193,7 @@ fn bags(rows: usize, columns: usize, most: usize, random: &mut Random) -> Variab
 /// Sparse feeds, results and gradients come from a pool: once the largest were seen, they take no new memory either.
 #[test]
 fn sparse_values() {
-    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    own_process!();
     const COLUMNS: usize = 3000;
     for threads in [1, 2] {
         let net = Builder::new().fallback(unpadded::Fallback::Allow);
@@ -275,7 +237,7 @@ fn sparse_values() {
 /// owe.
 #[test]
 fn rows_of_a_large_table() {
-    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    own_process!();
     const ROWS: usize = 400_000;
     const WIDTH: usize = 16;
     let rules: [&dyn Optimizer; 3] = [
@@ -310,7 +272,7 @@ fn rows_of_a_large_table() {
 /// its start.
 #[test]
 fn a_step_of_a_session() {
-    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    own_process!();
     let net = Builder::new();
     let source = net.feed("source", DType::I64, &[], 1).embedding(Embedding::new(9, 8)).gru(8);
     let words = net.feed("words", DType::I64, &[], 1).embedding(Embedding::new(9, 8)).lstm(8).lstm(8);
