@@ -370,7 +370,7 @@ impl Error {
 }
 
 /// Returns whether `line`, a source file with or without a line number, belongs to this library or to a crate that extends it.
-/// In this repository, these crates are in the folder `crates`; in a registry, their names begin with the name of this library.
+/// In this repository, these crates are in the folder `crates`; elsewhere, they are beside this library, as `unpadded-text`.
 pub(crate) fn is_own(line: &str) -> bool {
     is_of(file!(), line)
 }
@@ -383,12 +383,18 @@ fn is_of(own: &str, line: &str) -> bool {
     // A crate beside this one: its own folder, then its sources.
     let is_beside = |line: &str| line.split_once(separator).is_some_and(|(_, below)| is_source(below));
     let crates = |line: &str| line.strip_prefix("crates")?.strip_prefix(separator).map(is_beside);
-    let registry = folder.trim_end_matches(separator).strip_suffix(concat!("-", env!("CARGO_PKG_VERSION")));
+    // In a registry, the names of folders end with a version; in a folder of vendored crates, they need not.
+    let name = folder.trim_end_matches(separator);
+    let name = name.strip_suffix(concat!("-", env!("CARGO_PKG_VERSION"))).unwrap_or(name);
+    let sibling = |line: &str| {
+        let rest = line.strip_prefix(name).filter(|_| !name.is_empty())?.strip_prefix('-')?;
+        Some(["text", "recipes"].iter().any(|one| rest.starts_with(one)) && is_beside(rest))
+    };
     // If a function is passed to the standard library, as in `map(Var::tanh)`, its caller is a line of the standard library,
     // whose path begins with `/rustc/`.
     line.starts_with("/rustc/")
         || line.strip_prefix(folder).is_some_and(|line| is_source(line) || crates(line) == Some(true))
-        || registry.and_then(|name| line.strip_prefix(name)?.strip_prefix('-')).is_some_and(is_beside)
+        || sibling(line) == Some(true)
 }
 
 /// Sets the line of an error to the line of the caller, in a `#[track_caller]` function. Closures, iterators and private
@@ -565,6 +571,7 @@ mod tests {
             (String::new(), "crates/text/".to_owned()),
             ("/work/unpadded/".to_owned(), "/work/unpadded/crates/text/".to_owned()),
             in_registry,
+            ("vendor/unpadded/".to_owned(), "vendor/unpadded-text/".to_owned()),
         ];
         for (root, text) in places {
             let is_own = |line: &str| is_of(&format!("{root}src/error.rs"), line);

@@ -83,7 +83,7 @@ pub fn shown(bytes: u128) -> String {
 
 /// Formats, rounded up, a number of bytes that exceeds a limit. In a message, the number is therefore larger than the
 /// limit, which [`limit_shown`] rounds down.
-pub fn excess_shown(bytes: u128) -> String {
+pub(crate) fn excess_shown(bytes: u128) -> String {
     rounded(bytes, f64::ceil)
 }
 

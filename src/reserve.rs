@@ -40,7 +40,7 @@ impl Drop for Fallible {
 
 /// Reserves memory for exactly `more` further items; returns `false` and leaves the vector unchanged if the system refuses.
 #[must_use]
-pub fn fits_exactly<T>(vector: &mut Vec<T>, more: usize) -> bool {
+pub(crate) fn fits_exactly<T>(vector: &mut Vec<T>, more: usize) -> bool {
     let _fallible = Fallible::begin();
     vector.try_reserve_exact(more).is_ok()
 }

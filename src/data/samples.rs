@@ -314,6 +314,9 @@ impl Samples {
     }
 
     /// Stores the samples of an iterator that may return errors.
+    ///
+    /// # Errors
+    /// Fails with the first error of the iterator, or if the system refuses the memory.
     pub fn try_of(samples: impl Iterator<Item = Result<Sample>>) -> Result<Self> {
         let mut flat = SamplesBuilder::default();
         for sample in samples {

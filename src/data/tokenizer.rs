@@ -117,8 +117,9 @@ impl Tokenizer {
     pub fn hugging_face(path: impl AsRef<Path>) -> Result<Self> {
         let name = path.as_ref().display().to_string();
         match fs::read_to_string(path) {
-            Ok(json) => Self::from_json(&name, &json),
-            Err(e) => Err(Error::io(format!("tokenizer `{name}`"), "read", &e)),
+            Ok(json) => Self::from_json(&name, json.trim_start_matches('\u{feff}')),
+            Err(e) => Err(Error::io(format!("file `{name}`"), "read", &e)
+                .noted(format!("the file is the tokenizer `{name}`"))),
         }
     }
 

@@ -69,7 +69,7 @@ impl Trainer {
     /// dropped. A batch with more sequences than the previous batch is an error. [`Continuous`](crate::data::Continuous) makes
     /// batches for carried states.
     ///
-    /// At an interrupt (Ctrl-C, or the signals SIGTERM and SIGHUP, which containers and schedulers send), `fit` finishes the
+    /// With the feature `terminal`, at an interrupt (Ctrl-C, or the signals SIGTERM and SIGHUP, which containers and schedulers send), `fit` finishes the
     /// step, saves the checkpoint and returns. A second interrupt ends the program at once. On Linux, SIGHUP does not interrupt
     /// if it was ignored when the program started, for example by `nohup`.
     ///

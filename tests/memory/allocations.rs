@@ -1,7 +1,7 @@
 //! Once the largest batch has been seen, a training step allocates nothing.
 //!
-//! Allocations of `rayon` for handing work to a thread are identified
-//! by the innermost crate of each allocation's backtrace, and have a bound of their own: see [`HANDED`].
+//! Allocations of `rayon` for handing work to a thread are identified by the innermost crate of each allocation's backtrace, and
+//! have a bound of their own: see [`HANDED`].
 
 use std::backtrace::Backtrace;
 use std::cell::Cell;
@@ -149,7 +149,7 @@ macro_rules! tests {
         #[test]
         fn $test() {
             own_process!();
-                    nothing(&models::$model, &$optimizer, $words);
+            nothing(&models::$model, &$optimizer, $words);
         }
     )*};
 }
@@ -168,8 +168,6 @@ tests! {
 #[test]
 fn allocations_are_counted() {
     own_process!();
-    // Threads of pools that the tests before this one have dropped may still be ending, which allocates within rayon:
-    // it adds to the others' count alone.
     let (ours, _) = allocations(|| drop(unpadded::Lod::from_lengths1(&[3, 0, 2]).unwrap()));
     assert!(ours > 0, "{ours}");
     let threads = rayon::ThreadPoolBuilder::new().num_threads(2);

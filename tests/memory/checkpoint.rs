@@ -37,7 +37,6 @@ fn try_changed(whole: &Checkpoint, rounds: usize, times: f64) {
     println!("{} bytes: {sound} to load, at most {most} damaged", bytes.len());
 }
 
-/// Locks out other tests: allocations are counted for the whole process, so one test at a time measures.
 #[test]
 fn a_damaged_checkpoint_takes_no_more_memory_than_its_size_justifies() {
     own_process!();
