@@ -10,7 +10,7 @@ use unpadded::data::Vocabulary;
 use unpadded::ndarray::Array2;
 use unpadded::{AtCaller, Error, Result, reserve};
 
-use super::{SkippedRecords, TextFile};
+use crate::{SkippedRecords, TextFile};
 
 /// The place of a token's vector: the index of a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,0 +1,14 @@
+//! The formats of files: each file of this folder reads one format.
+
+pub(crate) mod conll;
+pub(crate) mod dictionary;
+pub(crate) mod fasttext;
+pub(crate) mod fields;
+pub(crate) mod json;
+pub(crate) mod libsvm;
+pub(crate) mod parallel;
+#[cfg(feature = "parquet")]
+pub(crate) mod parquet;
+pub(crate) mod table;
+pub(crate) mod trees;
+mod walk;
