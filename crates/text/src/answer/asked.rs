@@ -7,12 +7,14 @@ use super::answers::Form;
 use crate::TextFile;
 use crate::detect::column::{Column, LABEL, SOURCE, TARGET, TEXT, TOKENS, language, plain};
 use crate::detect::columns::number;
-use crate::detect::guess::{Guess, Task, guess};
+use crate::detect::guess::{Guess, guess};
 use crate::detect::objects;
-use crate::detect::options::{FileFormat, ReadOptions};
+use crate::detect::options::ReadOptions;
 use crate::format::conll::{Columns, KnownColumns, SentenceWords, joined};
 use crate::format::fields::FieldText;
-use crate::format::{dictionary, fasttext, fields, json, table, trees};
+use crate::format::file_format::{FileFormat, FormatKind, Task};
+use crate::format::line_format::LineParser;
+use crate::format::{fields, json, table};
 use crate::source::lines::{Reason, quoted};
 use crate::source::paths::by_ending;
 use crate::source::records::{OneLine, Parser};
@@ -67,14 +69,17 @@ impl AnswerPlan {
 
     /// The plan for a file with one record per line. `text` returns the text of a line, or `None` if the line is no
     /// record. Answers are added as cells behind tabs.
-    fn each(mut text: impl FnMut(&str) -> Result<Option<String>, Reason> + Send + 'static) -> Self {
+    fn each(mut text: LineParser<String>) -> Self {
         let asked = move |line: &str| Ok(text(line)?.map(alone));
         Self::lines(Box::new(OneLine(asked)), Form::Cells('\t', false))
     }
 
     /// The plan for plain text: each line is a text.
     pub(crate) fn plain() -> Self {
-        Self { blank: true, ..Self::each(|line| Ok((!line.trim().is_empty()).then(|| line.to_owned()))) }
+        Self {
+            blank: true,
+            ..Self::each(Box::new(|line| Ok((!line.trim().is_empty()).then(|| line.to_owned()))))
+        }
     }
 
     /// The plan for a LIBSVM file of rows of features; blank lines and comments are not rows.
@@ -93,7 +98,7 @@ impl AnswerPlan {
         }
         let guess = guess(file, options, task).or_else(|e| lines_alone(file, options, e))?;
         options.format = Some(guess.format);
-        if matches!(guess.format, FileFormat::Trees | FileFormat::FastText) {
+        if task == Task::Labelled && !guess.format.has_columns() {
             options.without_columns(guess.format, &format!("file `{}`", file.name()))?;
         }
         let (texts, label) = match task {
@@ -101,23 +106,19 @@ impl AnswerPlan {
                 vec![Column { what: "source", given: options.source.as_deref(), known: SOURCE }],
                 Column { what: "target", given: options.target.as_deref(), known: TARGET },
             ),
-            _ => (
+            Task::Labelled | Task::Tagged | Task::ToTag | Task::Plain => (
                 Column::texts(&options.text),
                 Column { what: "label", given: options.label.as_deref(), known: LABEL },
             ),
         };
         let mut of = options.clone();
-        let opened = match guess.format {
-            FileFormat::Trees => Ok(Self::each(|line| Ok(trees::tree(line, false)?.map(|tree| tree.text)))),
-            FileFormat::FastText => {
-                Ok(Self::each(|line| Ok((!line.trim().is_empty()).then(|| fasttext::text(line)))))
+        let opened = match guess.format.kind() {
+            FormatKind::Lines(format) => Ok(Self::each((format.texts)(options.of_lines()))),
+            FormatKind::Fields => Self::objects(file, &mut of, &texts, text),
+            FormatKind::Table => Self::table(file, &guess, &mut of, (&texts, label), alone),
+            FormatKind::Words | FormatKind::Features | FormatKind::Text | FormatKind::Folders => {
+                Ok(Self::plain())
             }
-            FileFormat::Dictionary => {
-                let mut pair = dictionary::reader(options.stress);
-                Ok(Self::each(move |line| Ok(pair(line)?.map(|pair| pair.source))))
-            }
-            FileFormat::JsonLines | FileFormat::Parquet => Self::objects(file, &mut of, &texts, text),
-            _ => Self::table(file, &guess, &mut of, (&texts, label), alone),
         };
         *options = of;
         opened
@@ -203,7 +204,7 @@ impl AnswerPlan {
             let other = objects::picked(file, format, &[Column { given: None, ..one }], options);
             let Ok(mut other) = other else { return Err(remedied(e, wanted)) };
             let (fields, name) = (other.fields(file), other.names.concat());
-            let is_known = |name: &&String| one.known.contains(&name.as_str());
+            let is_known = |name: &&String| one.has(name);
             let several = given.parse::<usize>().is_err() && fields.iter().filter(is_known).count() > 1;
             if several || name.parse::<usize>().is_ok() {
                 return Err(remedied(e, wanted));
@@ -242,7 +243,7 @@ impl AnswerPlan {
         let guess = guess(file, &ReadOptions { format: told.format, ..options.clone() }, Task::ToTag)?;
         let like = options.columns.take();
         options.format = Some(guess.format);
-        if matches!(guess.format, FileFormat::JsonLines | FileFormat::Parquet) {
+        if matches!(guess.format.kind(), FormatKind::Fields) {
             let given = options.tokens.take();
             let wanted = Column { what: "tokens", given: given.as_deref(), known: TOKENS };
             let of_lists = Self::objects(file, options, &[wanted], words);
@@ -444,15 +445,12 @@ fn by_header(
     let fits = |at: &usize| {
         let name = plain(cells.get(*at).copied().unwrap_or_default());
         let sure = cells.len() > 1 || SURE.contains(&name.as_str());
-        text.known.contains(&name.as_str())
-            && sure
-            && once(*at)
-            && !(text.what == "source" && language(&name))
+        text.has(&name) && sure && once(*at) && !(text.what == "source" && language(&name))
     };
     let fitting: Vec<usize> = (0..cells.len()).filter(fits).collect();
     let rank = |at: &&usize| {
         let name = plain(cells.get(**at).copied().unwrap_or_default());
-        text.known.iter().position(|known| *known == name)
+        text.known().position(|known| known == name)
     };
     let Some(&at) = fitting.iter().min_by_key(rank) else { return Ok(None) };
     let Some(&name) = cells.get(at) else { return Ok(None) };

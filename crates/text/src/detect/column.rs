@@ -8,8 +8,8 @@ pub(crate) struct Column<'a> {
     pub(crate) what: &'static str,
     /// The name or the number that the user set for the column; `None` if the user set none.
     pub(crate) given: Option<&'a str>,
-    /// The usual names of the column in data sets, the likeliest first.
-    pub(crate) known: &'static [&'static str],
+    /// The usual names of the column in data sets, between spaces, the likeliest first.
+    pub(crate) known: &'static str,
 }
 
 /// The rule that decides which cells of a record may be empty.
@@ -53,212 +53,25 @@ pub(crate) fn missing_text(empty: &[bool], pair: bool) -> Option<usize> {
     }
 }
 
-pub(crate) const TEXT: &[&str] = &[
-    "text",
-    "sentence",
-    "review",
-    "content",
-    "body",
-    "document",
-    "comment",
-    "tweet",
-    "message",
-    "question",
-    "utterance",
-    "query",
-    "title",
-    "phrase",
-    "name",
-    "texts",
-    "sentences",
-    "reviews",
-    "headline",
-    "description",
-    "post",
-    "sms",
-    "input",
-];
-pub(crate) const LABEL: &[&str] = &[
-    "label",
-    "labels",
-    "class",
-    "category",
-    "sentiment",
-    "intent",
-    "target",
-    "topic",
-    "rating",
-    "stars",
-    "polarity",
-    "tag",
-    "language",
-    "score",
-    "classes",
-    "emotion",
-    "intents",
-    "lang",
-    "genre",
-    "type",
-    "gold",
-];
-pub(crate) const SOURCE: &[&str] = &[
-    "source",
-    "src",
-    "input",
-    "question",
-    "english",
-    "en",
-    "word",
-    "from",
-    "text",
-    "source_text",
-    "src_text",
-    "input_text",
-    "article",
-    "document",
-    "noisy",
-    "original",
-    "prompt",
-];
-pub(crate) const TARGET: &[&str] = &[
-    "target",
-    "tgt",
-    "output",
-    "answer",
-    "translation",
-    "french",
-    "fr",
-    "to",
-    "phonemes",
-    "summary",
-    "target_text",
-    "tgt_text",
-    "output_text",
-    "highlights",
-    "clean",
-    "corrected",
-    "response",
-];
-pub(crate) const TOKENS: &[&str] = &["tokens", "words"];
-pub(crate) const TAGS: &[&str] = &["tags", "ner_tags", "labels", "slots", "chunk_tags", "pos_tags", "ner"];
+pub(crate) const TEXT: &str = "text sentence review content body document comment tweet message question utterance query title phrase \
+    name texts sentences reviews headline description post sms input";
+pub(crate) const LABEL: &str = "label labels class category sentiment intent target topic rating stars polarity tag language score \
+    classes emotion intents lang genre type gold";
+pub(crate) const SOURCE: &str = "source src input question english en word from text source_text src_text input_text article document \
+    noisy original prompt";
+pub(crate) const TARGET: &str = "target tgt output answer translation french fr to phonemes summary target_text tgt_text output_text \
+    highlights clean corrected response";
+pub(crate) const TOKENS: &str = "tokens words";
+pub(crate) const TAGS: &str = "tags ner_tags labels slots chunk_tags pos_tags ner";
 pub(crate) const INTENT: &[&str] = &["intent", "label", "class"];
 
 /// The names and the ISO 639 codes of the languages that headers may have.
-const LANGUAGES: &[&str] = &[
-    "english",
-    "en",
-    "eng",
-    "german",
-    "deutsch",
-    "de",
-    "deu",
-    "ger",
-    "french",
-    "français",
-    "fr",
-    "fra",
-    "fre",
-    "spanish",
-    "español",
-    "es",
-    "spa",
-    "italian",
-    "italiano",
-    "it",
-    "ita",
-    "portuguese",
-    "português",
-    "pt",
-    "por",
-    "dutch",
-    "nl",
-    "nld",
-    "swedish",
-    "sv",
-    "swe",
-    "danish",
-    "da",
-    "dan",
-    "norwegian",
-    "no",
-    "nor",
-    "finnish",
-    "fi",
-    "fin",
-    "polish",
-    "pl",
-    "pol",
-    "czech",
-    "cs",
-    "ces",
-    "russian",
-    "ru",
-    "rus",
-    "ukrainian",
-    "uk",
-    "ukr",
-    "turkish",
-    "tr",
-    "tur",
-    "arabic",
-    "ar",
-    "ara",
-    "hebrew",
-    "he",
-    "heb",
-    "persian",
-    "fa",
-    "fas",
-    "hindi",
-    "hi",
-    "hin",
-    "bengali",
-    "bn",
-    "ben",
-    "chinese",
-    "zh",
-    "zho",
-    "japanese",
-    "ja",
-    "jpn",
-    "korean",
-    "ko",
-    "kor",
-    "vietnamese",
-    "vi",
-    "vie",
-    "thai",
-    "th",
-    "tha",
-    "indonesian",
-    "ind",
-    "greek",
-    "el",
-    "ell",
-    "hungarian",
-    "hu",
-    "hun",
-    "romanian",
-    "ro",
-    "ron",
-    "bulgarian",
-    "bg",
-    "bul",
-    "latin",
-    "la",
-    "lat",
-    "esperanto",
-    "eo",
-    "epo",
-    "catalan",
-    "ca",
-    "cat",
-    "englisch",
-    "französisch",
-    "spanisch",
-    "italienisch",
-    "russisch",
-];
+const LANGUAGES: &str = "english en eng german deutsch de deu ger french français fr fra fre spanish español es spa italian \
+    italiano it ita portuguese português pt por dutch nl nld swedish sv swe danish da dan norwegian no nor \
+    finnish fi fin polish pl pol czech cs ces russian ru rus ukrainian uk ukr turkish tr tur arabic ar ara \
+    hebrew he heb persian fa fas hindi hi hin bengali bn ben chinese zh zho japanese ja jpn korean ko kor \
+    vietnamese vi vie thai th tha indonesian ind greek el ell hungarian hu hun romanian ro ron bulgarian bg \
+    bul latin la lat esperanto eo epo catalan ca cat englisch französisch spanisch italienisch russisch";
 
 /// Returns whether a header cell has the name or the code of a language, such as `en-US`, `sentence_en` or
 /// `English words`.
@@ -267,7 +80,7 @@ pub(crate) fn language(cell: &str) -> bool {
     let words = || cell.split(|c: char| !c.is_alphabetic()).filter(|word| !word.is_empty());
     cell.chars().count() <= MOST
         && words().count() <= 3
-        && words().any(|word| LANGUAGES.contains(&&*word.to_lowercase()))
+        && words().any(|word| LANGUAGES.split_whitespace().any(|language| *language == *word.to_lowercase()))
 }
 
 impl<'a> Column<'a> {
@@ -278,7 +91,7 @@ impl<'a> Column<'a> {
         match given {
             [] => vec![of(None, TEXT)],
             [one] => vec![of(Some(one.as_str()), TEXT)],
-            several => several.iter().map(|one| of(Some(one.as_str()), &[])).collect(),
+            several => several.iter().map(|one| of(Some(one.as_str()), "")).collect(),
         }
     }
 }
@@ -292,9 +105,19 @@ impl Column<'_> {
         }
     }
 
+    /// Returns the usual names of the column, the likeliest first.
+    pub(crate) fn known(&self) -> impl Iterator<Item = &'static str> + use<> {
+        self.known.split_whitespace()
+    }
+
+    /// Returns whether a name is a usual name of the column.
+    pub(crate) fn has(&self, name: &str) -> bool {
+        self.known().any(|known| known == name)
+    }
+
     /// Returns whether a header cell is the name that the user set for the column, or a known name of the column.
     pub(crate) fn names(&self, cell: &str) -> bool {
-        self.known.contains(&&*plain(cell)) || self.given.is_some_and(|given| given.trim() == cell.trim())
+        self.has(&plain(cell)) || self.given.is_some_and(|given| given.trim() == cell.trim())
     }
 
     /// Returns advice for messages: how to set the column.

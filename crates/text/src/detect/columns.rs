@@ -304,7 +304,7 @@ impl Columns<'_> {
                 _ => None,
             };
             let of_set = |column: &usize| {
-                one.known.is_empty() || one.known.contains(&&*plain(self.first(*column).unwrap_or_default()))
+                one.known.is_empty() || one.has(&plain(self.first(*column).unwrap_or_default()))
             };
             columns[place] = set.filter(of_set).or_else(|| self.known(one, &columns));
         }
@@ -364,8 +364,8 @@ impl Columns<'_> {
     /// is no such column.
     fn known(&self, one: &Column<'_>, taken: &[Option<usize>]) -> Option<usize> {
         let first = self.rows.first()?;
-        let of = |name: &&str| first.iter().position(|cell| plain(cell) == **name);
-        one.known.iter().filter_map(of).find(|&column| !taken.contains(&Some(column)))
+        let of = |name: &str| first.iter().position(|cell| plain(cell) == name);
+        one.known().filter_map(of).find(|&column| !taken.contains(&Some(column)))
     }
 
     fn first(&self, column: usize) -> Option<&str> {
@@ -392,7 +392,7 @@ impl Columns<'_> {
         const MANY: usize = 20;
         let again = |column: usize| self.occurs_again(column);
         let known = |(one, &column): (&Column<'_>, &usize)| {
-            self.first(column).is_some_and(|cell| one.known.contains(&&*plain(cell))) && !again(column)
+            self.first(column).is_some_and(|cell| one.has(&plain(cell))) && !again(column)
         };
         let label = wanted.iter().position(|one| one.what == "label").and_then(|place| columns.get(place));
         let alone = label.is_some_and(|&label| {
@@ -525,7 +525,7 @@ impl Columns<'_> {
             true => format!("the columns {cells}"),
             false => format!("{} without known names; line {} is {cells}", counted(first.len()), self.line),
         };
-        let expected = format!("a column called {}", quoted(one.known.iter().take(4)));
+        let expected = format!("a column called {}", quoted(one.known().take(4)));
         let error = Error::of(ErrorKind::Format, what, expected, got).noted(one.advice());
         match first.len() {
             1 => error.noted(

@@ -4,47 +4,12 @@ use std::io::Read;
 
 use unpadded::{Error, ErrorKind, Result};
 
-use super::options::{FileFormat, ReadOptions};
-use crate::TextFile;
-use crate::format::{fasttext, json, trees};
-use crate::record::rows;
+use super::options::ReadOptions;
+use crate::format::file_format::{FileFormat, FormatKind, Task};
+use crate::format::json;
 use crate::source::paths::{by_ending, extension};
 use crate::source::records::{OneLine, Stream};
-
-/// The kind of records that a caller wants to read.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Task {
-    Labelled,
-    Pairs,
-    Tagged,
-    /// Texts or sentences whose words get tags: tables of texts, words with or without tags, or plain text.
-    ToTag,
-    Plain,
-}
-
-impl Task {
-    /// The file formats that may have records of this kind.
-    fn formats(self) -> &'static [FileFormat] {
-        use FileFormat::{Columns, Csv, Dictionary, FastText, JsonLines, Parquet, Plain, Trees, Tsv};
-        match self {
-            Self::Labelled => &[Tsv, Csv, JsonLines, Parquet, Trees, FastText],
-            Self::Pairs => &[Tsv, Csv, JsonLines, Parquet, Dictionary],
-            Self::Tagged => &[Columns, JsonLines, Parquet],
-            Self::ToTag => &[Columns, Plain, Tsv, Csv, JsonLines, Parquet],
-            Self::Plain => &[Plain, Tsv, Csv, JsonLines, Parquet],
-        }
-    }
-
-    fn name(self) -> &'static str {
-        match self {
-            Self::Labelled => "labelled texts",
-            Self::Pairs => "pairs of texts",
-            Self::Tagged => "tagged texts",
-            Self::ToTag => "texts to tag",
-            Self::Plain => "plain text",
-        }
-    }
-}
+use crate::{FirstIndex, LabelledRow, TextFile};
 
 /// The four bytes with which each Parquet file begins and ends.
 pub(crate) const PARQUET: &[u8; 4] = b"PAR1";
@@ -87,12 +52,18 @@ pub(crate) fn guess(file: &TextFile, options: &ReadOptions, task: Task) -> Resul
         let expected = "a build with the feature `parquet` (`--features parquet`)";
         return Err(Error::of(ErrorKind::Format, what, expected, "a build without this feature"));
     }
+    if let (Some(separator), Task::Tagged, FormatKind::Words) = (options.separator, task, guess.format.kind())
+    {
+        let what = format!("separator (`data.separator` in a config) of file `{}`", file.name());
+        let expected = "none, since tabs or spaces separate the columns of words and tags";
+        return Err(Error::of(ErrorKind::Format, what, expected, format!("{separator:?}")));
+    }
     Ok(guess)
 }
 
 fn guessed(file: &TextFile, options: &ReadOptions, task: Task) -> Result<Guess> {
     if let Some(format) = options.format {
-        if task.formats().contains(&format) {
+        if format.may_have(task) {
             return Ok(Guess { format, why: None });
         }
         let known: Vec<String> = task.formats().iter().map(|format| format!("`{format}`")).collect();
@@ -137,7 +108,7 @@ pub(crate) fn alike(options: &ReadOptions, file: &TextFile, task: Task) -> ReadO
 /// Returns the format of a file by the extension of its name; `None` if the task cannot have this format, or the
 /// extension is unknown.
 fn by_name(name: &str, task: Task) -> Option<FileFormat> {
-    by_ending(name).filter(|format| task.formats().contains(format))
+    by_ending(name).filter(|format| format.may_have(task))
 }
 
 fn by_lines(file: &TextFile, task: Task) -> Result<(FileFormat, &'static str)> {
@@ -156,44 +127,64 @@ fn by_lines(file: &TextFile, task: Task) -> Result<(FileFormat, &'static str)> {
     if all(&is_list) {
         return Ok((FileFormat::JsonLines, "its lines are lists of JSON"));
     }
-    rows::texts(file, task.name())?;
+    no_features(file, task.name())?;
+    for format in task.formats() {
+        if let FormatKind::Lines(of) = format.kind()
+            && all(&of.fits)
+        {
+            return Ok((format, of.why));
+        }
+    }
     // A file without records is not an error here: the reader of the records reports it.
-    match task {
-        Task::Tagged | Task::ToTag => Ok((FileFormat::Columns, "it is a file and not JSON")),
-        Task::Labelled if all(&fasttext::labelled) => {
-            Ok((FileFormat::FastText, "its lines begin with `__label__`"))
-        }
-        Task::Labelled if all(&|line| trees::tree(line, false).is_ok()) => {
-            Ok((FileFormat::Trees, "each line is in brackets"))
-        }
-        Task::Pairs if all(&|line| line.starts_with(";;;") || (!line.contains('\t') && spoken(line))) => {
-            Ok((FileFormat::Dictionary, "each line is a word with phonemes in capital letters"))
-        }
-        _ if lines.iter().any(|line| line.contains('\t')) => {
-            Ok((FileFormat::Tsv, "there are tabs in its first lines"))
-        }
-        _ if [',', ';', '|'].iter().any(|&separator| all(&|line| line.contains(separator))) => Ok((
-            FileFormat::Csv,
-            "there is no tab, but a comma, a semicolon or a bar in each of its first lines",
-        )),
-        Task::Pairs if !lines.is_empty() => Err(Error::of(
+    if matches!(task, Task::Tagged | Task::ToTag) {
+        return Ok((FileFormat::Columns, "it is a file and not JSON"));
+    }
+    if lines.iter().any(|line| line.contains('\t')) {
+        return Ok((FileFormat::Tsv, "there are tabs in its first lines"));
+    }
+    if [',', ';', '|'].iter().any(|&separator| all(&|line| line.contains(separator))) {
+        let why = "there is no tab, but a comma, a semicolon or a bar in each of its first lines";
+        return Ok((FileFormat::Csv, why));
+    }
+    if task == Task::Pairs && !lines.is_empty() {
+        return Err(Error::of(
             ErrorKind::Format,
             format!("file `{}`", file.name()),
             "two texts per line, with a tab between the texts",
             "lines without a tab: two files whose lines belong together are named by one path, the source first, as `train.{de,en}`",
-        )),
-        _ => Ok((FileFormat::Tsv, "its first lines fit no other format")),
+        ));
     }
+    Ok((FileFormat::Tsv, "its first lines fit no other format"))
 }
 
-/// Returns whether a line looks like a word followed by phonemes in capital letters.
-fn spoken(line: &str) -> bool {
-    let said = line.split('#').next().unwrap_or_default();
-    let mut phonemes = said.split_whitespace().skip(1).peekable();
-    let is = |p: &str| {
-        p.len() <= 4
-            && p.starts_with(|c: char| c.is_ascii_uppercase())
-            && p.bytes().all(|b| b.is_ascii_uppercase() || b.is_ascii_digit())
-    };
-    phonemes.peek().is_some() && phonemes.all(is)
+/// Refuses a file of numbered features where texts are expected; `wanted` describes the expected contents in the error
+/// message.
+///
+/// # Errors
+/// Fails if the file has rows of numbered features.
+pub(crate) fn no_features(file: &TextFile, wanted: &str) -> Result<()> {
+    if !has_features(file).unwrap_or(false) {
+        return Ok(());
+    }
+    let got = "rows of numbered features, as in LIBSVM files, which only the task `classify` reads: from a file, or a file of a zip (`data.zip!train.svm`)";
+    Err(Error::of(ErrorKind::Format, format!("file `{}`", file.name()), format!("{wanted}, with words"), got))
+}
+
+/// Decides, by the name or the first lines of a file, whether the file has rows of numbered features.
+pub(crate) fn has_features(file: &TextFile) -> Result<bool> {
+    const LOOKED_AT: usize = 20;
+    if let Some(format) = by_ending(&file.name()) {
+        return Ok(format == FileFormat::Libsvm);
+    }
+    let line = |line: &str| Ok((!line.trim().is_empty()).then(|| line.to_owned()));
+    let lines = file.first_records(OneLine(line))?.map_while(Result::ok).take(LOOKED_AT);
+    // A row may have no entries, but a file in which each line has only a label is not a file of rows.
+    let mut some = false;
+    for line in lines {
+        match LabelledRow::of_line(&line, FirstIndex::Zero) {
+            Ok(row) => some |= row.is_some_and(|row| !row.indices.is_empty()),
+            Err(_) => return Ok(false),
+        }
+    }
+    Ok(some)
 }

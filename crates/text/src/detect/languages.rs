@@ -6,11 +6,11 @@ use std::path::PathBuf;
 use unpadded::{Error, ErrorKind, Result};
 
 use super::column::{Column, SOURCE, language, plain};
-use super::guess::{Task, guess};
-use super::objects;
-use super::options::{FileFormat, ReadOptions};
+use super::form::FileForm;
+use super::guess::guess;
+use super::options::ReadOptions;
 use crate::TextFile;
-use crate::format::table;
+use crate::format::file_format::Task;
 use crate::source::paths::extension;
 
 /// Returns the languages of source and target, if the columns or the extensions of the training files name languages;
@@ -29,23 +29,22 @@ fn known(options: &ReadOptions) -> Option<[String; 2]> {
 /// # Errors
 /// Fails if `of` fails, or if the columns are named by other languages: only the order of the columns would then show
 /// which column is the source.
-pub(crate) fn pick<T>(
+pub(crate) fn pick(
     file: &TextFile,
     options: &ReadOptions,
-    of: impl Fn(&ReadOptions) -> Result<T>,
-    names: impl Fn(&T) -> Option<Vec<String>>,
-) -> Result<T> {
+    of: &dyn Fn(&ReadOptions) -> Result<FileForm>,
+) -> Result<FileForm> {
     let Some([source, target]) = known(options).filter(|_| options.source.is_none()) else {
         return of(options);
     };
     let named = ReadOptions { source: Some(source.clone()), target: Some(target.clone()), ..options.clone() };
-    let found = of(&named).ok();
-    let fits = |names: &Vec<String>| *names == [source.as_str(), target.as_str()];
-    if let Some(found) = found.filter(|found| names(found).as_ref().is_some_and(fits)) {
+    if let Ok(found) = of(&named)
+        && found.named().is_some_and(|names| names == [source.as_str(), target.as_str()])
+    {
         return Ok(found);
     }
     let found = of(options)?;
-    match names(&found) {
+    match found.named() {
         Some(names) if names.iter().all(|name| language(name)) => {
             let what = format!("columns of file `{}`", file.name());
             let expected = format!("`{source}` and `{target}`, the languages of the training");
@@ -101,16 +100,8 @@ pub(crate) fn name_source(file: &TextFile, options: &mut ReadOptions) {
     let wanted = [Column { what: "source", given: Some(&source), known: SOURCE }];
     let named = ReadOptions { source: Some(source.clone()), ..options.clone() };
     let Ok(guess) = guess(file, &named, Task::Pairs) else { return };
-    let is_there = match guess.format {
-        FileFormat::Dictionary => false,
-        format @ (FileFormat::JsonLines | FileFormat::Parquet) => {
-            objects::picked(file, format, &wanted, &named)
-                .is_ok_and(|picked| picked.names == [source.as_str()])
-        }
-        format => table::Table::of(file, format, &named, &wanted)
-            .is_ok_and(|table| table.has_header() && table.names() == [source.as_str()]),
-    };
-    if is_there {
+    let found = FileForm::of(file, guess.format, &named, &wanted);
+    if found.is_ok_and(|form| form.named().is_some_and(|names| names == [source.as_str()])) {
         options.source = Some(source);
     }
 }

@@ -2,6 +2,7 @@
 
 pub(crate) mod column;
 pub(crate) mod columns;
+pub(crate) mod form;
 pub(crate) mod guess;
 pub(crate) mod languages;
 pub(crate) mod objects;

@@ -6,9 +6,10 @@ use unpadded::{Error, ErrorKind, Result};
 
 use super::column::{Column, LABEL};
 use super::columns::{Columns, missing};
-use super::options::{FileFormat, ReadOptions};
+use super::options::ReadOptions;
 use crate::TextFile;
 use crate::format::fields::{LABEL_LISTS, Object, Value, at, names};
+use crate::format::file_format::FileFormat;
 use crate::format::json;
 #[cfg(feature = "parquet")]
 use crate::format::parquet;
@@ -89,10 +90,7 @@ fn completed(
     let may_lack =
         |one: &&Column<'_>| (one.what == "text" && several) || (one.what == "label" && options.label_lists);
     let names = |one: &Column<'_>| -> Vec<String> {
-        one.given.map_or_else(
-            || one.known.iter().map(|name| (*name).to_owned()).collect(),
-            |given| vec![given.to_owned()],
-        )
+        one.given.map_or_else(|| one.known().map(str::to_owned).collect(), |given| vec![given.to_owned()])
     };
     let lacks = |one: &&Column<'_>| !names(one).iter().any(|name| at(&example, name).is_some());
     let lacking: Vec<String> = wanted.iter().filter(may_lack).filter(lacks).flat_map(names).collect();
@@ -140,9 +138,7 @@ fn of_lists(
     };
     let Some(first) = row(shown).filter(|_| !wanted.iter().any(listed)) else {
         let names = row(shown).filter(|first| {
-            let is = |one: &Column<'_>, cell: &String| {
-                one.given.map_or(one.known.contains(&cell.as_str()), |given| given == cell)
-            };
+            let is = |one: &Column<'_>, cell: &String| one.given.map_or(one.has(cell), |given| given == cell);
             options.header != Some(false) && wanted.iter().all(|one| first.iter().any(|cell| is(one, cell)))
         });
         if let Some(names) = names {
@@ -239,25 +235,25 @@ fn named(
 ) -> Result<Vec<String>> {
     let mut found: Vec<String> = Vec::new();
     for one in wanted {
-        let free = |name: &&&str| {
+        let free = |name: &&str| {
             example.get(name).is_some_and(|value| fits(one, value, options))
-                && !found.iter().any(|other| other == **name)
+                && !found.iter().any(|other| other == name)
         };
-        let name = match (one.given, one.known.iter().find(free)) {
+        let name = match (one.given, one.known().find(free)) {
             (Some(given), _) => given_name(file, example, one, given)?,
-            (None, Some(name)) => (*name).to_owned(),
+            (None, Some(name)) => name.to_owned(),
             (None, None) => {
                 let what = format!("field of the {} in file `{}`", one.what, file.name());
-                let expected = format!("a field called {}", quoted(one.known.iter().take(4).copied()));
-                let other = |name: &&str| {
+                let expected = format!("a field called {}", quoted(one.known().take(4)));
+                let other = |name: &str| {
                     let value = example.get(name).filter(|value| !matches!(value, Value::Object(_)))?;
                     let taken = found.iter().any(|other| other == name);
                     (!taken).then(|| format!("{} in the field `{name}`", value.kind()))
                 };
                 let fields = || format!("the fields {}", quoted(names(example).iter().map(String::as_str)));
-                let got = one.known.iter().find_map(other).unwrap_or_else(fields);
-                let is_list = |name: &&str| matches!(example.get(name), Some(Value::List(_)));
-                let labels = one.what == "label" && one.known.iter().any(is_list);
+                let got = one.known().find_map(other).unwrap_or_else(fields);
+                let is_list = |name: &str| matches!(example.get(name), Some(Value::List(_)));
+                let labels = one.what == "label" && one.known().any(is_list);
                 let error = Error::of(ErrorKind::Format, what, expected, got).noted(format!(
                     "`{}` (`{}` in a config) sets the field; a dot selects a field of an object",
                     one.what,
@@ -269,11 +265,6 @@ fn named(
         found.push(name);
     }
     Ok(found)
-}
-
-/// Returns `names` as an array; an error if there are not exactly two names.
-pub(crate) fn two(names: &[String]) -> Result<[String; 2]> {
-    <[String; 2]>::try_from(names.to_vec()).map_err(|_| Error::new("fields", "two", "others"))
 }
 
 impl FieldChoice {

@@ -1,113 +1,18 @@
 //! The options for reading data sets: the user's settings, and the properties that were detected in files.
 
 use std::fmt;
-use std::str::FromStr;
 
 use unpadded::data::TagScheme;
 use unpadded::{Error, ErrorKind, Result};
 
 use crate::format::conll::Columns;
+use crate::format::file_format::{FileFormat, FormatKind};
+use crate::format::line_format::LineSettings;
 use crate::source::lines::quoted;
 use crate::{Encoding, FirstIndex, MalformedLines, Tagging, TextFile};
 
 /// A part of the note on a doubtful header; this part identifies the note among all notes.
 pub(crate) const DOUBT: &str = "is read as a record; if it is a header";
-
-/// The format of a data set's files or folders.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum FileFormat {
-    /// A table with tabs between columns, with a header line or without. Quotation marks are text, unless the cells of
-    /// the first records are quoted as in CSV. A file without any tab is read as [`Self::Csv`].
-    Tsv,
-    /// A table with commas, semicolons, tabs or bars between columns, as in RFC 4180, with a header line or without. A
-    /// cell in quotation marks may contain separators and line ends.
-    Csv,
-    /// JSON. Each line may be a record (an object or a list), the file may be one list of records, or the file may be
-    /// one object. Such an object has lists of records (the path `file.json!train` reads the list `train`), columns, or
-    /// numbered records. The format has the names `jsonl` and `json`.
-    JsonLines,
-    /// A Parquet file, which is read by row groups. The feature `parquet` of this crate is necessary.
-    Parquet,
-    /// A file with a word and its tags per line, in columns, and blank lines between sentences, as in the CoNLL shared
-    /// tasks.
-    Columns,
-    /// A folder of parallel files with a sentence per line: `seq.in` has the words, `seq.out` has the tags, and
-    /// `label`, if it exists, has the label of each sentence.
-    Parallel,
-    /// A file per class, with a text per line.
-    FilePerClass,
-    /// A folder per class, with a text per file.
-    FolderPerClass,
-    /// A tree per line, in brackets: `(label left right)` or `(label word)`. The leaves are the words of the text, and
-    /// the label of the root is the label of the text.
-    Trees,
-    /// A text per line, with the label before the text, as for fastText: `__label__good A fine film.`
-    FastText,
-    /// A pronouncing dictionary in the format of CMUdict: a word and its phonemes per line.
-    Dictionary,
-    /// A LIBSVM file, with a label and numbered features per line. [`LabelledRows`](crate::LabelledRows) reads
-    /// this format; it has no texts.
-    Libsvm,
-    /// Plain text.
-    Plain,
-}
-
-impl FileFormat {
-    /// All formats.
-    pub const ALL: [Self; 13] = [
-        Self::Tsv,
-        Self::Csv,
-        Self::JsonLines,
-        Self::Parquet,
-        Self::Columns,
-        Self::Parallel,
-        Self::FilePerClass,
-        Self::FolderPerClass,
-        Self::Trees,
-        Self::FastText,
-        Self::Dictionary,
-        Self::Libsvm,
-        Self::Plain,
-    ];
-
-    /// The name of the format, such as `csv` or `folder-per-class`.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Tsv => "tsv",
-            Self::Csv => "csv",
-            Self::JsonLines => "jsonl",
-            Self::Parquet => "parquet",
-            Self::Columns => "columns",
-            Self::Parallel => "parallel",
-            Self::FilePerClass => "file-per-class",
-            Self::FolderPerClass => "folder-per-class",
-            Self::Trees => "trees",
-            Self::FastText => "fasttext",
-            Self::Dictionary => "dictionary",
-            Self::Libsvm => "libsvm",
-            Self::Plain => "plain",
-        }
-    }
-}
-
-impl fmt::Display for FileFormat {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
-    }
-}
-
-impl FromStr for FileFormat {
-    type Err = Error;
-
-    fn from_str(name: &str) -> Result<Self> {
-        let name = if name == "json" { Self::JsonLines.name() } else { name };
-        Self::ALL.into_iter().find(|format| format.name() == name).ok_or_else(|| {
-            let known = Self::ALL.map(Self::name).join("`, `");
-            Error::new("format of a data set", format!("one of `{known}`"), format!("`{name}`"))
-        })
-    }
-}
 
 /// The options for reading the files of a data set. Properties that are not set are detected: the format by the file
 /// name and the first lines, the columns by the first records, the encoding by the bytes.
@@ -187,7 +92,7 @@ impl ReadOptions {
 
     /// Returns whether a column can be given by its number in this format; JSON objects and Parquet have only names.
     fn by_numbers(&self) -> bool {
-        !matches!(self.format, Some(FileFormat::JsonLines | FileFormat::Parquet))
+        !self.format.is_some_and(|format| matches!(format.kind(), FormatKind::Fields))
     }
 
     /// Returns these options for the next file, without notes on other files. If no user's settings are stored yet,
@@ -208,6 +113,11 @@ impl ReadOptions {
             ("words", self.tokens.as_slice()),
             ("tags", self.tags.as_slice()),
         ]
+    }
+
+    /// Returns the options that decide which records a line has.
+    pub(crate) fn of_lines(&self) -> LineSettings {
+        LineSettings { binary: self.binary, phrases: self.phrases, stress: self.stress }
     }
 
     /// Refuses several text columns, and a group column, for a format that has no columns.

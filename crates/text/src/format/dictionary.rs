@@ -2,8 +2,37 @@
 
 use std::collections::HashSet;
 
+use super::line_format::LineFormat;
 use crate::Pair;
 use crate::source::lines::Reason;
+
+/// The format of pronouncing dictionaries.
+pub(crate) const FORMAT: LineFormat = LineFormat {
+    fits: |line| line.starts_with(";;;") || (!line.contains('\t') && is_spoken(line)),
+    why: "each line is a word with phonemes in capital letters",
+    records: |settings| {
+        let mut pair = reader(settings.stress);
+        Box::new(move |line| Ok(pair(line)?.map(|pair| vec![pair])))
+    },
+    texts: |settings| {
+        let mut pair = reader(settings.stress);
+        Box::new(move |line| Ok(pair(line)?.map(|[word, _]| word)))
+    },
+    note: |_, settings| Ok((!settings.stress).then(|| "stress, as the 1 of `AH1`, is left out".to_owned())),
+    ..LineFormat::LINES
+};
+
+/// Returns whether a line looks like a word followed by phonemes in capital letters.
+fn is_spoken(line: &str) -> bool {
+    let said = line.split('#').next().unwrap_or_default();
+    let mut phonemes = said.split_whitespace().skip(1).peekable();
+    let is = |p: &str| {
+        p.len() <= 4
+            && p.starts_with(|c: char| c.is_ascii_uppercase())
+            && p.bytes().all(|b| b.is_ascii_uppercase() || b.is_ascii_digit())
+    };
+    phonemes.peek().is_some() && phonemes.all(is)
+}
 
 /// Returns whether pairs are words with their pronunciations. The source is then one word. The target has about as many
 /// phonemes, between spaces, as the word has letters.
@@ -34,7 +63,7 @@ pub fn are_pronunciations<'a>(pairs: impl IntoIterator<Item = &'a Pair>) -> bool
 /// pronunciation of the word. Text behind `#` and lines that begin with `;;;` are comments. A repeated pronunciation
 /// of a word is skipped: without the digits of stress, some pronunciations become equal. If `stress` is true, the
 /// digits of stress, such as the 1 of `AH1`, are kept.
-pub(crate) fn reader(stress: bool) -> impl FnMut(&str) -> Result<Option<Pair>, Reason> + Send {
+fn reader(stress: bool) -> impl FnMut(&str) -> Result<Option<[String; 2]>, Reason> + Send {
     let mut known = HashSet::new();
     move |line| {
         let said = line.split('#').next().unwrap_or_default();
@@ -58,7 +87,7 @@ pub(crate) fn reader(stress: bool) -> impl FnMut(&str) -> Result<Option<Pair>, R
         if phonemes.is_empty() || phonemes.iter().any(String::is_empty) {
             return Err(Reason { expected: "a word and its phonemes".to_owned(), got: format!("{line:?}") });
         }
-        let pair = Pair::new(spelling(word), phonemes.join(" "));
+        let pair = [spelling(word).to_owned(), phonemes.join(" ")];
         Ok(known.insert(pair.clone()).then_some(pair))
     }
 }
@@ -102,9 +131,9 @@ mod tests {
     #[test]
     fn words_have_each_way_to_speak_them_once() {
         let of = |text: &'static str, stress| -> unpadded::Result<Vec<String>> {
-            let found: Records<Pair> =
+            let found: Records<[String; 2]> =
                 TextFile::embedded("some.dict", text).records(OneLine(reader(stress)))?;
-            found.map(|pair| pair.map(|pair| format!("{}={}", pair.source, pair.target))).collect()
+            found.map(|pair| pair.map(|[source, target]| format!("{source}={target}"))).collect()
         };
         let text =
             ";;; spoken\na AH0\na(2) EY1\na(3) EY2\naalborg AO1 L B AO0 R G # place, danish\n\n(paren) P\n";

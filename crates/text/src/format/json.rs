@@ -11,7 +11,7 @@ use super::walk::Walk;
 use crate::memory::Usage;
 use crate::source::lines::{Reason, quoted};
 use crate::source::paths::extension;
-use crate::source::records::{OneLine, Parser, SkippedRecords, Stream, shown};
+use crate::source::records::{Numbered, OneLine, SkippedRecords, Stream, shown};
 use crate::{MalformedLines, TextFile};
 
 /// The layout of a JSON file: the arrangement of the records and, for records that are lists, the names of the
@@ -504,30 +504,6 @@ pub(crate) fn first_line(file: &TextFile, layout: &Layout) -> Result<u64> {
     let mut list = List::open(&file.reopened(), layout)?;
     list.walk.peek()?;
     Ok(list.walk.line)
-}
-
-/// A parser of one record per line; the function `make` gets the line number.
-struct Numbered<F> {
-    line: u64,
-    make: F,
-}
-
-impl<R, F: FnMut(u64, &str) -> Result<Option<R>, Reason> + Send> Parser<R> for Numbered<F> {
-    fn at(&mut self, line: u64) {
-        self.line = line;
-    }
-
-    fn line(&mut self, line: &str) -> Result<Option<R>, Reason> {
-        (self.make)(self.line, line)
-    }
-
-    fn spoil(&mut self) -> bool {
-        true
-    }
-
-    fn end(&mut self) -> Result<Option<R>, Reason> {
-        Ok(None)
-    }
 }
 
 /// Reads the records of the file; `make` gets each record with the values of the wanted fields.

@@ -6,13 +6,15 @@ use std::sync::Arc;
 use unpadded::Result;
 
 use self::dialect::{Cells, Dialect, Quotes, Rows, declared, first_rows};
+use super::row::{FileRow, RecordMaker};
+use crate::TextFile;
 use crate::detect::column::{Column, Empty, TEXT};
 use crate::detect::columns::{ColumnChoice, Columns, number};
-use crate::detect::options::{FileFormat, ReadOptions};
+use crate::detect::options::ReadOptions;
+use crate::format::file_format::FileFormat;
 use crate::source::lines::Reason;
 use crate::source::paths::by_ending;
-use crate::source::records::{Parser, of_columns, shown};
-use crate::{Records, TextFile};
+use crate::source::records::{Parser, Stream, of_columns, shown};
 
 mod dialect;
 
@@ -155,7 +157,7 @@ impl Table {
     /// Returns a parser that makes one text of the first `count` wanted columns of each row, including the header.
     pub(crate) fn texts<R: 'static>(&self, count: usize, make: fn(String) -> R) -> Box<dyn Parser<R>> {
         let columns = self.picked.columns.clone();
-        let make = move |mut row: Vec<String>| {
+        let make = move |mut row: Vec<String>, _| {
             let cell = |&column: &usize| row.get_mut(column).map(std::mem::take).unwrap_or_default();
             Ok(make(of_columns(columns.iter().take(count).map(cell).collect())))
         };
@@ -164,34 +166,24 @@ impl Table {
     }
 
     /// Reads the records of the file; `make` makes each record from the cells of the wanted columns.
-    pub(crate) fn records<R: 'static>(
-        &self,
-        file: &TextFile,
-        mut make: impl FnMut(&mut dyn FnMut(usize) -> String) -> R + Send + 'static,
-    ) -> Result<Records<R>> {
-        let (ColumnChoice { columns, names, width, header, .. }, mut empty) =
-            (self.picked.clone(), Vec::new());
+    pub(crate) fn records<R: 'static>(&self, file: &TextFile, mut make: RecordMaker<R>) -> Result<Stream<R>> {
+        let ColumnChoice { columns, names, width, header, .. } = self.picked.clone();
         let (cells, may_be) = (self.dialect.cells(), self.empty);
-        let make = move |mut row: Vec<String>| {
-            let is_empty = |&column: &usize| row.get(column).is_none_or(|cell| cell.trim().is_empty());
+        let (mut wanted, mut empty) = (Vec::new(), Vec::new());
+        let make = move |mut row: Vec<String>, line: u64| {
             empty.clear();
-            empty.extend(columns.iter().map(is_empty));
+            empty.extend(columns.iter().map(|&at| row.get(at).is_none_or(|cell| cell.trim().is_empty())));
             if let Some(place) = may_be.missing(&empty) {
                 let name = names.get(place).map_or("", String::as_str);
-                let expected = format!("something in column `{name}`");
                 let row = shown(&row.join(" | "));
-                return Err(Reason {
-                    expected,
-                    got: format!("nothing in {row}: fill the cell, or remove the record"),
-                });
+                let got = format!("nothing in {row}: fill the cell, or remove the record");
+                return Err(Reason { expected: format!("something in column `{name}`"), got });
             }
-            let mut cell = |place: usize| {
-                let column = columns.get(place).copied().unwrap_or_default();
-                row.get_mut(column).map(std::mem::take).unwrap_or_default()
-            };
-            Ok(make(&mut cell))
+            wanted.clear();
+            wanted.extend(columns.iter().map(|&at| row.get_mut(at).map(std::mem::take).unwrap_or_default()));
+            make(FileRow::Cells(&mut wanted), line)
         };
-        file.records(Rows { cells, width: Some(width), header, make })
+        Ok(Box::new(file.records(Rows { cells, width: Some(width), header, make })?))
     }
 }
 

@@ -4,7 +4,7 @@
 use std::collections::HashSet;
 use std::ops::Range;
 
-use crate::LabelledText;
+use super::line_format::LineFormat;
 use crate::source::lines::Reason;
 use crate::source::records::shown;
 
@@ -17,9 +17,21 @@ struct Node<'a> {
     leaves: Range<usize>,
 }
 
-/// Parses the tree in a line into a labelled text: the leaves joined by spaces, with the label of the root. Returns
+/// The format of trees.
+pub(crate) const FORMAT: LineFormat = LineFormat {
+    fits: |line| tree(line, false).is_ok(),
+    why: "each line is in brackets",
+    records: |settings| match settings.phrases {
+        true => Box::new(move |line| phrases(line, settings.binary)),
+        false => Box::new(move |line| Ok(tree(line, settings.binary)?.map(|tree| vec![tree]))),
+    },
+    texts: |_| Box::new(|line| Ok(tree(line, false)?.map(|[text, _]| text))),
+    ..LineFormat::LINES
+};
+
+/// Parses the tree in a line into a text and its label: the leaves joined by spaces, and the label of the root. Returns
 /// `None` for a blank line. If `binary` is set, also returns `None` for a tree with the neutral label.
-pub(crate) fn tree(line: &str, binary: bool) -> Result<Option<LabelledText>, Reason> {
+fn tree(line: &str, binary: bool) -> Result<Option<[String; 2]>, Reason> {
     let (nodes, leaves) = nodes(line)?;
     nodes.first().map_or(Ok(None), |root| labelled(root, &leaves, binary))
 }
@@ -27,7 +39,7 @@ pub(crate) fn tree(line: &str, binary: bool) -> Result<Option<LabelledText>, Rea
 /// Parses a line into phrases: the text below each node of the tree, with the label of the node; the whole text is the
 /// first phrase. A phrase that repeats an earlier phrase and its label is left out. If `binary` is set, phrases with
 /// the neutral label are left out, too.
-pub(crate) fn phrases(line: &str, binary: bool) -> Result<Option<Vec<LabelledText>>, Reason> {
+fn phrases(line: &str, binary: bool) -> Result<Option<Vec<[String; 2]>>, Reason> {
     let (nodes, leaves) = nodes(line)?;
     let mut seen = HashSet::new();
     let mut found = Vec::with_capacity(nodes.len());
@@ -38,7 +50,7 @@ pub(crate) fn phrases(line: &str, binary: bool) -> Result<Option<Vec<LabelledTex
     Ok((!found.is_empty()).then_some(found))
 }
 
-fn labelled(node: &Node<'_>, leaves: &[String], binary: bool) -> Result<Option<LabelledText>, Reason> {
+fn labelled(node: &Node<'_>, leaves: &[String], binary: bool) -> Result<Option<[String; 2]>, Reason> {
     let label = match (binary, node.label) {
         (false, label) => label,
         (true, "0" | "1") => "0",
@@ -50,7 +62,7 @@ fn labelled(node: &Node<'_>, leaves: &[String], binary: bool) -> Result<Option<L
         }
     };
     let text = leaves.get(node.leaves.clone()).unwrap_or_default().join(" ");
-    Ok(Some(LabelledText::new(text, label)))
+    Ok(Some([text, label.to_owned()]))
 }
 
 /// Parses the tree in a line: returns the nodes, every parent before its children, and the leaves. For a blank line,
@@ -145,7 +157,7 @@ mod tests {
     fn each_phrase_is_there_once_with_the_label_of_its_node() {
         let of = |binary| {
             let found = phrases("(3 (2 It) (4 (2 (2 's) (3 good)) (3 good)))", binary).unwrap().unwrap();
-            found.into_iter().map(|of| format!("{} {}", of.label, of.text)).collect::<Vec<_>>()
+            found.into_iter().map(|[text, label]| format!("{label} {text}")).collect::<Vec<_>>()
         };
         assert_eq!(of(false), ["3 It 's good good", "2 It", "4 's good good", "2 's good", "2 's", "3 good"]);
         assert_eq!(of(true), ["1 It 's good good", "1 's good good", "1 good"]);
@@ -154,7 +166,7 @@ mod tests {
 
     #[test]
     fn leaves_are_the_text_and_the_root_is_the_label() {
-        let of = |line: &str, binary| tree(line, binary).unwrap().map(|found| (found.text, found.label));
+        let of = |line: &str, binary| tree(line, binary).unwrap().map(|[text, label]| (text, label));
         let line = "(3 (2 It) (4 (2 (2 's) (3 good)) (2 (2 -LRB-) (2 1\\/2 -RRB-))))";
         assert_eq!(of(line, false), Some(("It 's good ( 1/2 )".into(), "3".into())));
         assert_eq!(of(line, true).unwrap().1, "1");

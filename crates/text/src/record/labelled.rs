@@ -8,72 +8,60 @@ use unpadded::data::{FileLine, Fingerprint};
 use unpadded::{Error, ErrorKind, Result};
 
 use super::plan::Plan;
-use super::rows;
+use super::projection::{FilePlan, Projection};
 use crate::dataset::data_set::Record;
 use crate::detect::column::{Column, LABEL};
-use crate::detect::guess::{Guess, Task, alike, guess};
-use crate::detect::objects;
-use crate::detect::options::{FileFormat, ReadOptions};
-use crate::format::{fasttext, fields, table, trees};
+use crate::detect::form::FileForm;
+use crate::detect::guess::no_features;
+use crate::detect::options::ReadOptions;
+use crate::format::file_format::{FileFormat, FormatKind, Task};
+use crate::format::line_format::LineFormat;
+use crate::format::row::{FileRow, RecordMaker};
+use crate::format::table::Table;
 use crate::source::lines::quoted;
 use crate::source::parts;
 use crate::source::paths::{PathContent, by_ending, extension, find, is_note, prepared};
-use crate::source::records::{OneLine, Records, SkippedRecords, Stream, of_columns, to_first_error};
+use crate::source::records::{SkippedRecords, Stream, to_first_error};
 use crate::{Folder, LabelledText, MalformedLines, TextFile};
 
 /// A file of labelled texts: the file has the labels, or all texts of the file have one label.
 #[derive(Debug)]
 enum Input {
-    /// Each record of the file has a text and a label. The form is known for the first file of a data set, and for
+    /// Each record of the file has a text and a label. The plan is known for the first file of a data set, and for
     /// checked tables. It is `None` for other files, whose form is detected when the file is read.
-    Records(TextFile, Option<Box<Form>>),
-    /// Each line of the file is a text with this label.
-    Lines(TextFile, String),
-    /// Each cell of the table's only column is a text with this label.
-    Cells(TextFile, table::Table, String),
+    Records(TextFile, Option<Box<FilePlan>>),
+    /// Each line of the file, or each cell of its only column, is a text with this label.
+    Texts(TextFile, FileForm, String),
     /// The whole file is a text with this label.
     Whole(TextFile, String),
 }
 
-/// The decisions about a file of records: the format, the options, and the place of the text and the label.
-#[derive(Debug, Clone)]
-struct Form {
-    guess: Guess,
-    options: ReadOptions,
-    parts: LabelFormat,
-}
-
-/// The place of the text and the label in a record.
-#[derive(Debug, Clone)]
-enum LabelFormat {
-    Tree,
-    FastText,
-    Fields(objects::FieldChoice),
-    Cells(table::Table),
-}
+/// Each line that is not blank is a text without a label.
+const LINES: LineFormat = LineFormat {
+    records: |_| {
+        Box::new(|line| {
+            let text = line.trim();
+            Ok((!text.is_empty()).then(|| vec![[text.to_owned(), String::new()]]))
+        })
+    },
+    ..LineFormat::LINES
+};
 
 impl Input {
     /// Opens the records of the file. If the form of the file is not known yet, it is detected with `options`.
     fn open(&self, options: &ReadOptions, window: bool) -> Result<Stream<LabelledText>> {
         match self {
-            Self::Records(file, Some(form)) => form.records(file),
+            Self::Records(file, Some(plan)) => plan.records(file),
             Self::Records(file, None) => {
                 let file = prepared(file.clone(), options, window)?;
-                Form::of(&file, &alike(options, &file, Task::Labelled))?.records(&file)
+                FilePlan::of::<LabelledText>(&file, options)?.records(&file)
             }
-            Self::Lines(file, label) => {
-                let label = label.clone();
-                let text = move |line: &str| {
-                    let text = line.trim();
-                    Ok((!text.is_empty()).then(|| LabelledText::new(text, label.clone())))
+            Self::Texts(file, form, label) => {
+                let (name, label) = (Arc::from(file.name()), label.clone());
+                let make = move |mut row: FileRow<'_>, line| {
+                    Ok(LabelledText::new(row.text(0)?, label.as_str()).placed(&name, line))
                 };
-                Ok(placed(file, file.records(OneLine(text))?))
-            }
-            Self::Cells(file, table, label) => {
-                let label = label.clone();
-                let of =
-                    move |cell: &mut dyn FnMut(usize) -> String| LabelledText::new(cell(0), label.clone());
-                Ok(placed(file, table.records(file, of)?))
+                form.records(file, options, Box::new(make))
             }
             Self::Whole(file, label) => {
                 let text = prepared(file.clone(), options, window)?.text()?;
@@ -83,122 +71,50 @@ impl Input {
     }
 }
 
-/// Returns the texts, each with the file and the line that it was read from.
-fn placed(file: &TextFile, records: Records<LabelledText>) -> Stream<LabelledText> {
-    let name = Arc::from(file.name());
-    Box::new(records.with_lines().map(move |one| one.map(|(text, line)| text.placed(&name, line))))
-}
+impl Projection for LabelledText {
+    const TASK: Task = Task::Labelled;
 
-/// Returns the texts of lines that have several texts each. Each text gets the file and the line that the text was read
-/// from.
-fn all_placed(file: &TextFile, records: Records<Vec<LabelledText>>) -> Stream<LabelledText> {
-    let name: Arc<str> = Arc::from(file.name());
-    Box::new(records.with_lines().flat_map(move |one| match one {
-        Ok((texts, line)) => texts.into_iter().map(|text| Ok(text.placed(&name, line))).collect(),
-        Err(error) => vec![Err(error)],
-    }))
-}
-
-/// Returns the wanted columns: the text columns, the label column and, if a group column is set, the group column.
-fn wanted(options: &ReadOptions) -> Vec<Column<'_>> {
-    let mut wanted = Column::texts(&options.text);
-    wanted.push(Column { what: "label", given: options.label.as_deref(), known: LABEL });
-    let group =
-        options.group.as_deref().map(|group| Column { what: "group", given: Some(group), known: &[] });
-    wanted.extend(group);
-    wanted
-}
-
-impl Form {
-    /// Detects the format and the columns of a file, unless the options set them.
-    fn of(file: &TextFile, options: &ReadOptions) -> Result<Self> {
-        let guess = guess(file, options, Task::Labelled)?;
-        let mut options = ReadOptions { format: Some(guess.format), notes: Vec::new(), ..options.clone() };
-        let parts = Self::parts(file, guess.format, &mut options).map_err(|e| guess.explain(e))?;
-        options.encoded_as(file);
-        Ok(Self { guess, options, parts })
+    /// Returns the text columns, the label column and, if a group column is set, the group column.
+    fn wanted(options: &ReadOptions) -> Vec<Column<'_>> {
+        let mut wanted = Column::texts(&options.text);
+        wanted.push(Column { what: "label", given: options.label.as_deref(), known: LABEL });
+        let group = options.group.as_deref();
+        wanted.extend(group.map(|group| Column { what: "group", given: Some(group), known: "" }));
+        wanted
     }
 
-    fn parts(file: &TextFile, format: FileFormat, options: &mut ReadOptions) -> Result<LabelFormat> {
-        if matches!(format, FileFormat::Trees | FileFormat::FastText) {
+    fn form(file: &TextFile, format: FileFormat, options: &mut ReadOptions) -> Result<FileForm> {
+        if !format.has_columns() {
             options.without_columns(format, &format!("file `{}`", file.name()))?;
         }
-        let (names, parts) = match format {
-            FileFormat::Trees => return Ok(LabelFormat::Tree),
-            FileFormat::FastText => {
-                options.notes.extend(fasttext::note(file)?);
-                return Ok(LabelFormat::FastText);
-            }
-            FileFormat::JsonLines | FileFormat::Parquet => {
-                let picked = objects::picked(file, format, &wanted(options), options)?;
-                options.notes.clone_from(&picked.notes);
-                (picked.names.clone(), LabelFormat::Fields(picked))
-            }
-            _ => {
-                let table = table::Table::of(file, format, options, &wanted(options))?;
-                table.note(options);
-                (table.names().to_vec(), LabelFormat::Cells(table))
-            }
-        };
-        let mut texts = names;
-        options.group = options.group.take().and_then(|_| texts.pop());
-        options.label = texts.pop();
-        options.text = texts;
-        Ok(parts)
+        let form = FileForm::of(file, format, options, &Self::wanted(options))?;
+        form.note(file, options)?;
+        let mut texts = form.names().to_vec();
+        if !texts.is_empty() {
+            options.group = options.group.take().and_then(|_| texts.pop());
+            options.label = texts.pop();
+            options.text = texts;
+        }
+        Ok(form)
     }
 
-    fn is_table(&self) -> bool {
-        matches!(self.parts, LabelFormat::Cells(_))
+    fn maker(file: &TextFile, options: &ReadOptions) -> RecordMaker<Self> {
+        let (name, texts, grouped) =
+            (Arc::from(file.name()), options.text.len().max(1), options.group.is_some());
+        let (pair, lists) = (options.pair, options.label_lists);
+        Box::new(move |mut row, line| {
+            let mut found = Self::new(row.texts(texts, pair)?, row.label(texts, lists)?);
+            found.group = if grouped { Some(row.label(texts + 1, false)?) } else { None };
+            Ok(found.placed(&name, line))
+        })
     }
+}
 
-    /// Describes the format and the columns of the file; the description omits the reason for a header.
-    fn reading(&self) -> String {
-        let mut options = self.options.clone();
-        options.notes.retain(|note| !note.contains("is a header"));
-        options.to_string()
-    }
-
-    fn records(&self, file: &TextFile) -> Result<Stream<LabelledText>> {
-        let grouped = self.options.group.is_some();
-        let found: Result<Stream<LabelledText>> = match &self.parts {
-            LabelFormat::Tree => {
-                let binary = self.options.binary;
-                match self.options.phrases {
-                    true => file
-                        .records(OneLine(move |line: &str| trees::phrases(line, binary)))
-                        .map(|found| all_placed(file, found)),
-                    false => file
-                        .records(OneLine(move |line: &str| trees::tree(line, binary)))
-                        .map(|found| placed(file, found)),
-                }
-            }
-            LabelFormat::FastText => fasttext::records(file),
-            LabelFormat::Fields(picked) => {
-                let (mut texts, name) = (picked.names.clone(), Arc::from(file.name()));
-                let group = if grouped { texts.pop() } else { None };
-                let (label, lists) = (texts.pop().unwrap_or_default(), self.options.label_lists);
-                let pair = self.options.pair;
-                picked.records(file, move |object| {
-                    let text = fields::text_in(object, &texts, fields::text, pair)?;
-                    let mut found = LabelledText::new(text, fields::label(object, &label, lists)?);
-                    found.group =
-                        group.as_deref().map(|name| fields::label(object, name, false)).transpose()?;
-                    Ok(found.placed(&name, object.line))
-                })
-            }
-            LabelFormat::Cells(table) => {
-                let label = table.names().len().saturating_sub(1 + usize::from(grouped));
-                let of = move |cell: &mut dyn FnMut(usize) -> String| {
-                    let text = of_columns((0..label).map(&mut *cell).collect());
-                    let mut found = LabelledText::new(text, cell(label).trim());
-                    found.group = grouped.then(|| cell(label + 1).trim().to_owned());
-                    found
-                };
-                table.records(file, of).map(|found| placed(file, found))
-            }
-        };
-        Ok(self.guess.explained(found.map_err(|e| self.guess.explain(e))?))
-    }
+/// Describes how a file is read; the description omits the reason for a header.
+fn description(plan: &FilePlan) -> String {
+    let mut options = plan.options.clone();
+    options.notes.retain(|note| !note.contains("is a header"));
+    options.to_string()
 }
 
 /// The files of a data set, with the form of each file.
@@ -272,7 +188,7 @@ fn are_classes(files: &[(String, TextFile)], options: &ReadOptions) -> Result<bo
     }
     for (_, file) in files {
         let mut file = prepared(file.clone(), options, true)?;
-        let is = table::Table::of_texts(&file, options)?.is_some();
+        let is = Table::of_texts(&file, options)?.is_some();
         file.close();
         if !is {
             return Ok(false);
@@ -332,7 +248,7 @@ fn folder(
         // Maximum number of files that are checked: a checked file stays open until it is read.
         const LOOKED_AT: usize = 100;
         for (_, file) in files.iter().take(LOOKED_AT) {
-            rows::texts(file, "labelled texts")?;
+            no_features(file, Task::Labelled.name())?;
         }
     }
     if matches!(format, FileFormat::FolderPerClass | FileFormat::FilePerClass) {
@@ -352,12 +268,12 @@ fn folder(
                 let file = prepared(file, options, window)?;
                 let name = label.clone();
                 notes.extend(file.encoding_note().map(|note| format!("class `{name}`: {note}")));
-                inputs.push(match table::Table::of_texts(&file, options)? {
+                inputs.push(match Table::of_texts(&file, options)? {
                     Some(table) => {
                         notes.extend(table.notes().iter().map(|note| format!("class `{name}`: {note}")));
-                        Input::Cells(file.reopened(), table, label)
+                        Input::Texts(file.reopened(), FileForm::Cells(table), label)
                     }
-                    None => Input::Lines(file, label),
+                    None => Input::Texts(file, FileForm::Lines(&LINES), label),
                 });
             }
         }
@@ -380,16 +296,17 @@ fn later(
     number: usize,
 ) -> Result<Input> {
     const LOOKED_AT: usize = 100;
-    if number > LOOKED_AT || !matches!(by_ending(&file.name()), Some(FileFormat::Csv | FileFormat::Tsv)) {
+    if number > LOOKED_AT || !by_ending(&file.name()).is_some_and(|of| matches!(of.kind(), FormatKind::Table))
+    {
         return Ok(Input::Records(file, None));
     }
     let file = prepared(file, options, window)?;
-    let form = Form::of(&file, &alike(options, &file, Task::Labelled))?;
-    let reading = form.reading();
+    let plan = FilePlan::of::<LabelledText>(&file, options)?;
+    let reading = description(&plan);
     if reading != first {
         notes.push(format!("`{}` read as {reading}", file.name()));
     }
-    Ok(Input::Records(file.reopened(), Some(Box::new(form))))
+    Ok(Input::Records(file.reopened(), Some(Box::new(plan))))
 }
 
 impl Inputs {
@@ -415,7 +332,8 @@ impl Inputs {
                 name.rsplit_once('.').map_or(name, |(stem, _)| stem).to_owned()
             };
             for (name, file) in classes.drain(..) {
-                inputs.push(Input::Lines(prepared(file, &options, window)?, label(&name)));
+                let file = prepared(file, &options, window)?;
+                inputs.push(Input::Texts(file, FileForm::Lines(&LINES), label(&name)));
             }
         }
         let mut first: Option<String> = None;
@@ -431,10 +349,10 @@ impl Inputs {
                 continue;
             }
             let file = prepared(file, &options, window)?;
-            let form = Form::of(&file, &alike(&options, &file, Task::Labelled))?;
-            options = form.options.clone();
-            first = form.is_table().then(|| form.reading());
-            inputs.push(Input::Records(file, Some(Box::new(form))));
+            let plan = FilePlan::of::<LabelledText>(&file, &options)?;
+            options = plan.options.clone();
+            first = matches!(plan.form, FileForm::Cells(_)).then(|| description(&plan));
+            inputs.push(Input::Records(file, Some(Box::new(plan))));
         }
         options.notes.extend(notes);
         Ok(Self { name, inputs, options, window })

@@ -4,5 +4,6 @@ mod labelled;
 mod pairs;
 pub(crate) mod plain;
 pub(crate) mod plan;
+pub(crate) mod projection;
 pub(crate) mod rows;
 mod tagged;

@@ -7,106 +7,71 @@ use unpadded::data::{FileLine, Fingerprint};
 use unpadded::{Error, ErrorKind, Result};
 
 use super::plan::{Opener, Plan};
+use super::projection::{Projection, plan};
 use crate::dataset::data_set::Record;
 use crate::detect::column::{Column, SOURCE, TARGET};
-use crate::detect::guess::{Guess, Task, alike, guess};
-use crate::detect::options::{FileFormat, ReadOptions};
-use crate::detect::{languages, objects};
-use crate::format::{dictionary, fields, parallel, table};
-use crate::source::paths::{PathContent, find, prepared, two};
-use crate::source::records::{OneLine, Records, Stream};
+use crate::detect::form::FileForm;
+use crate::detect::languages;
+use crate::detect::options::ReadOptions;
+use crate::format::file_format::{FileFormat, Task};
+use crate::format::line_format::LineFormat;
+use crate::format::parallel;
+use crate::format::row::RecordMaker;
+use crate::source::paths::{prepared, two};
+use crate::source::records::translation;
 use crate::{Pair, TextFile};
 
-fn wanted(options: &ReadOptions) -> [Column<'_>; 2] {
-    [
-        Column { what: "source", given: options.source.as_deref(), known: SOURCE },
-        Column { what: "target", given: options.target.as_deref(), known: TARGET },
-    ]
-}
+/// Lines of `source<TAB>target` without a header; a third column is skipped.
+const LINES: LineFormat = LineFormat {
+    records: |_| {
+        Box::new(|line| Ok(translation(line)?.map(|Pair { source, target, .. }| vec![[source, target]])))
+    },
+    advice: Some(
+        "if the texts are in other columns, set `source` and `target` (`data.text` and `data.label` in a config) to their numbers",
+    ),
+    ..LineFormat::LINES
+};
 
-/// The place of the source and of the target in a record of the file.
-enum Form {
-    Dictionary(bool),
-    Fields(objects::FieldChoice),
-    /// Lines of `source<TAB>target` without a header; a third column is skipped.
-    Lines,
-    Cells(table::Table),
-}
+impl Projection for Pair {
+    const TASK: Task = Task::Pairs;
 
-impl Form {
-    fn of(file: &TextFile, guess: &Guess, options: &mut ReadOptions) -> Result<Self> {
-        options.format = Some(guess.format);
-        let names = |options: &mut ReadOptions, names: &[String]| {
-            if let [source, target] = names {
-                (options.source, options.target) = (Some(source.clone()), Some(target.clone()));
-            }
+    fn wanted(options: &ReadOptions) -> Vec<Column<'_>> {
+        vec![
+            Column { what: "source", given: options.source.as_deref(), known: SOURCE },
+            Column { what: "target", given: options.target.as_deref(), known: TARGET },
+        ]
+    }
+
+    fn form(file: &TextFile, format: FileFormat, options: &mut ReadOptions) -> Result<FileForm> {
+        let form = languages::pick(file, options, &|options| {
+            FileForm::of(file, format, options, &Self::wanted(options))
+        });
+        let others = |given: &Option<String>, usual| given.as_deref().is_some_and(|given| given != usual);
+        let given =
+            others(&options.source, "1") || others(&options.target, "2") || options.separator.is_some();
+        // In a file of pairs without a header, only some of the lines may have a third column.
+        let plain = match &form {
+            Ok(FileForm::Cells(table)) => table.has_tabs() && !table.has_header(),
+            Ok(_) => false,
+            Err(_) => true,
         };
-        match guess.format {
-            FileFormat::Dictionary => {
-                if !options.stress {
-                    options.notes.push("stress, as the 1 of `AH1`, is left out".to_owned());
-                }
-                Ok(Self::Dictionary(options.stress))
-            }
-            format @ (FileFormat::JsonLines | FileFormat::Parquet) => {
-                let pick = |options: &ReadOptions| objects::picked(file, format, &wanted(options), options);
-                let picked = languages::pick(file, options, pick, |picked| Some(picked.names.clone()))?;
-                options.notes.clone_from(&picked.notes);
-                names(options, &picked.names);
-                Ok(Self::Fields(picked))
-            }
-            format => {
-                let others =
-                    |given: &Option<String>, usual| given.as_deref().is_some_and(|given| given != usual);
-                let given = others(&options.source, "1")
-                    || others(&options.target, "2")
-                    || options.separator.is_some();
-                let pick = |options: &ReadOptions| table::Table::of(file, format, options, &wanted(options));
-                let names_of = |table: &table::Table| table.has_header().then(|| table.names().to_vec());
-                let table = languages::pick(file, options, pick, names_of);
-                // In a file of pairs without a header, only some of the lines may have a third column.
-                let plain = !given
-                    && table
-                        .as_ref()
-                        .map_or(format == FileFormat::Tsv, |table| table.has_tabs() && !table.has_header());
-                if plain && format == FileFormat::Tsv {
-                    options.notes = table.map(|table| table.notes().to_vec()).unwrap_or_default();
-                    names(options, &["1".to_owned(), "2".to_owned()]);
-                    return Ok(Self::Lines);
-                }
-                let table = table?;
-                table.note(options);
-                names(options, table.names());
-                Ok(Self::Cells(table))
-            }
+        if format == FileFormat::Tsv && plain && !given {
+            options.notes = form.map(|form| form.notes().to_vec()).unwrap_or_default();
+            (options.source, options.target) = (Some("1".to_owned()), Some("2".to_owned()));
+            return Ok(FileForm::Lines(&LINES));
         }
+        let form = form?;
+        form.note(file, options)?;
+        if let [source, target] = form.names() {
+            (options.source, options.target) = (Some(source.clone()), Some(target.clone()));
+        }
+        Ok(form)
     }
 
-    fn records(&self, file: &TextFile) -> Result<Stream<Pair>> {
-        match self {
-            Self::Dictionary(stress) => Ok(placed(file, file.records(OneLine(dictionary::reader(*stress)))?)),
-            Self::Fields(picked) => {
-                let ([source, target], name) = (objects::two(&picked.names)?, Arc::from(file.name()));
-                picked.records(file, move |object| {
-                    let pair = Pair::new(fields::text(object, &source)?, fields::text(object, &target)?);
-                    Ok(pair.placed(&name, object.line))
-                })
-            }
-            Self::Lines => {
-                let advised = |e: Error| {
-                    e.noted("if the texts are in other columns, set `source` and `target` (`data.text` and `data.label` in a config) to their numbers")
-                };
-                Ok(Box::new(placed(file, file.translations()?).map(move |pair| pair.map_err(advised))))
-            }
-            Self::Cells(table) => Ok(placed(file, table.records(file, |cell| Pair::new(cell(0), cell(1)))?)),
-        }
+    fn maker(file: &TextFile, _: &ReadOptions) -> RecordMaker<Self> {
+        let name = Arc::from(file.name());
+        Box::new(move |mut row, line| Ok(Self::new(row.text(0)?, row.text(1)?).placed(&name, line)))
     }
-}
-
-/// Returns the pairs, each with the file and the line that it was read from.
-fn placed(file: &TextFile, records: Records<Pair>) -> Stream<Pair> {
-    let name = Arc::from(file.name());
-    Box::new(records.with_lines().map(move |one| one.map(|(pair, line)| pair.placed(&name, line))))
 }
 
 /// Pairs two parallel files: line n of the first file is the source, and line n of the second file is the target.
@@ -123,23 +88,12 @@ fn parallel(mut paths: [PathBuf; 2], options: &mut ReadOptions, window: bool) ->
     Ok(Box::new(move || parallel::pairs(&source, &target)))
 }
 
-/// Detects the format and the columns of a file of pairs. `all` has the options from earlier files; unless this file
-/// has another format, `all` becomes the options that are detected in this file.
-fn of_file(mut file: TextFile, all: &mut ReadOptions, several: bool) -> Result<Opener<Pair>> {
-    let mut options = alike(all, &file, Task::Pairs);
-    let guess = guess(&file, &options, Task::Pairs)?;
-    let form = Form::of(&file, &guess, &mut options);
-    options.encoded_as(&file);
-    let form = form.map_err(|e| guess.explain(e))?;
-    if all.format.is_none_or(|format| format == guess.format) {
-        *all = options;
-    }
-    // With several files, each file is closed after detection, and opened again for reading, so that few files are open
-    // at once.
-    if several {
-        file.close();
-    }
-    Ok(Box::new(move || Ok(guess.explained(form.records(&file).map_err(|e| guess.explain(e))?))))
+/// Refuses a folder, since the texts of several files are no pairs.
+fn folder(path: &Path, _: &mut ReadOptions, _: bool) -> Result<Opener<Pair>> {
+    let what = format!("pairs of `{}`", path.display());
+    let expected = "a file, a zip with one file (`some.zip!file` names one of several files), or two files whose lines belong \
+                    together, the source first, as `folder/train.{de,en}`";
+    Err(Error::of(ErrorKind::Format, what, expected, "several files"))
 }
 
 impl Record for Pair {
@@ -169,21 +123,6 @@ impl Record for Pair {
             let input = parallel(files, &mut options, window)?;
             return Ok(Plan::of(path.display().to_string(), options, vec![input]));
         }
-        let (name, found) = find(paths)?;
-        let several = found.len() > 1;
-        let mut open = |one| match one {
-            PathContent::File(file) => {
-                let file = prepared(file, &options, window)?;
-                of_file(file, &mut options, several)
-            }
-            PathContent::Folder(path) => {
-                let what = format!("pairs of `{}`", path.display());
-                let expected = "a file, a zip with one file (`some.zip!file` names one of several files), or two files whose lines belong \
-                                together, the source first, as `folder/train.{de,en}`";
-                Err(Error::of(ErrorKind::Format, what, expected, "several files"))
-            }
-        };
-        let inputs = found.into_iter().map(&mut open).collect::<Result<_>>()?;
-        Ok(Plan::of(name, options, inputs))
+        plan(paths, options, window, folder)
     }
 }

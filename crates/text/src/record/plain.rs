@@ -8,11 +8,12 @@ use std::sync::Arc;
 use unpadded::{AtCaller, Error, ErrorKind, Result};
 
 use super::plan::{Opener, Plan};
+use crate::dataset::hold_out::held_name;
 use crate::detect::column::Column;
-use crate::detect::guess::{Task, guess};
-use crate::detect::objects;
-use crate::detect::options::{FileFormat, ReadOptions};
-use crate::format::{fields, table};
+use crate::detect::form::FileForm;
+use crate::detect::guess::guess;
+use crate::detect::options::ReadOptions;
+use crate::format::file_format::{FileFormat, Task};
 use crate::memory::Whole;
 use crate::source::kind::is_markup;
 use crate::source::lines::quoted;
@@ -43,29 +44,17 @@ fn of_file(
     read_as: &mut ReadOptions,
 ) -> Result<Stream<String>> {
     let guess = guess(file, options, Task::Plain)?;
-    let wanted = Column::texts(&options.text);
     let alone = read_as.format.is_none();
-    let mut decided = |name: &str, notes: &[String]| {
-        if alone {
-            (read_as.format, read_as.text) = (Some(guess.format), vec![name.to_owned()]);
-            read_as.notes.extend(notes.iter().cloned());
-        }
-    };
     let mut read = || -> Result<Stream<String>> {
-        match guess.format {
-            FileFormat::Plain => file.pieces(whole.then_some(file.longest_text())),
-            format @ (FileFormat::JsonLines | FileFormat::Parquet) => {
-                let picked = objects::picked(file, format, &wanted, options)?;
-                let name = picked.names.concat();
-                decided(&name, &picked.notes);
-                picked.records(file, move |object: &fields::Object| Ok(fields::text(object, &name)? + "\n"))
-            }
-            format => {
-                let table = table::Table::of(file, format, options, &wanted)?;
-                decided(&table.names().concat(), table.notes());
-                Ok(Box::new(table.records(file, |cell| cell(0) + "\n")?))
-            }
+        if guess.format == FileFormat::Plain {
+            return file.pieces(whole.then_some(file.longest_text()));
         }
+        let form = FileForm::of(file, guess.format, options, &Column::texts(&options.text))?;
+        if alone {
+            (read_as.format, read_as.text) = (Some(guess.format), vec![form.names().concat()]);
+            read_as.notes.extend(form.notes().iter().cloned());
+        }
+        form.records(file, options, Box::new(|mut row, _| Ok(row.text(0)? + "\n")))
     };
     let found = read().map_err(|e| guess.explain(e))?;
     if alone {
@@ -259,11 +248,7 @@ impl PlainFiles {
         }
         let (from, end) = (self.bytes.start, self.bytes.end.min(self.bytes.start.saturating_add(size)));
         let middle = from + place;
-        let last = Self {
-            name: crate::dataset::hold_out::held_name(&self.name),
-            bytes: middle..end,
-            ..self.clone()
-        };
+        let last = Self { name: held_name(&self.name), bytes: middle..end, ..self.clone() };
         Ok((Self { bytes: from..middle, ..self }, last))
     }
 }
@@ -385,7 +370,7 @@ impl PlainText {
             place = line + 1;
         }
         let (rest, last) = self.text.split_at(place);
-        let name = crate::dataset::hold_out::held_name(&self.name);
+        let name = held_name(&self.name);
         let last = Self { name, text: last.to_owned(), read_as: self.read_as.clone() };
         (Self { name: self.name, text: rest.to_owned(), read_as: self.read_as }, last)
     }

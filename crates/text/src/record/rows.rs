@@ -7,9 +7,10 @@ use unpadded::{Error, ErrorKind, Result};
 
 use super::plan::{Opener, Plan};
 use crate::dataset::data_set::{Change, Record, RecordPass};
-use crate::detect::options::{FileFormat, ReadOptions};
+use crate::detect::guess::has_features;
+use crate::detect::options::ReadOptions;
+use crate::format::file_format::FileFormat;
 use crate::source::paths::{PathContent, by_ending, find};
-use crate::source::records::OneLine;
 use crate::{FirstIndex, LabelledRow, LabelledRows, TextFile};
 
 impl Record for LabelledRow {
@@ -95,7 +96,7 @@ impl LabelledRows {
             return format == FileFormat::Libsvm;
         }
         let is = |mut file: TextFile| {
-            let is = numbered(&file).unwrap_or(false);
+            let is = has_features(&file).unwrap_or(false);
             file.close();
             is
         };
@@ -114,41 +115,4 @@ fn files(paths: &[PathBuf]) -> Result<(String, Vec<TextFile>)> {
     };
     let files = found.into_iter().map(file).collect::<Result<_>>()?;
     Ok((name, files))
-}
-
-/// Refuses a file of numbered features where texts are expected; `wanted` describes the expected contents in the error
-/// message.
-///
-/// # Errors
-/// Fails if the file has rows of numbered features.
-pub(crate) fn texts(file: &TextFile, wanted: &str) -> Result<()> {
-    if !numbered(file).unwrap_or(false) {
-        return Ok(());
-    }
-    let got = "rows of numbered features, as in LIBSVM files, which only the task `classify` reads: from a file, or a file of a zip (`data.zip!train.svm`)";
-    Err(Error::of(ErrorKind::Format, format!("file `{}`", file.name()), format!("{wanted}, with words"), got))
-}
-
-/// Decides, by the name or the first lines of a file, whether the file has rows of numbered features.
-fn numbered(file: &TextFile) -> Result<bool> {
-    const LOOKED_AT: usize = 20;
-    if let Some(format) = by_ending(&file.name()) {
-        return Ok(format == FileFormat::Libsvm);
-    }
-    let line = |line: &str| Ok((!line.trim().is_empty()).then(|| line.to_owned()));
-    let lines = file.first_records(OneLine(line))?.map_while(Result::ok);
-    let mut rows = lines.take(LOOKED_AT).map(|line| LabelledRow::of_line(&line, FirstIndex::Zero)).peekable();
-    let entries = |row: &LabelledRow| !row.indices.is_empty();
-    // A row may have no entries, but a file in which each line has only a label is not a file of rows.
-    let mut some = false;
-    Ok(rows.peek().is_some()
-        && rows.all(|row| {
-            row.is_ok_and(|row| {
-                row.is_none_or(|row| {
-                    some |= entries(&row);
-                    true
-                })
-            })
-        })
-        && some)
 }

@@ -7,18 +7,17 @@ use unpadded::data::{FileLine, Fingerprint};
 use unpadded::{Error, ErrorKind, Result};
 
 use super::plan::{Opener, Plan};
+use super::projection::{Projection, plan};
 use crate::dataset::data_set::{Change, Record, RecordPass};
-use crate::dataset::tagged_texts;
-use crate::dataset::tagged_texts::TextLocation;
+use crate::dataset::tagged_texts::{self, TextLocation};
 use crate::detect::column::{Column, INTENT, TAGS, TOKENS};
-use crate::detect::guess::{Task, alike, guess};
-use crate::detect::options::{FileFormat, ReadOptions};
-use crate::detect::{objects, tag_spelling};
-use crate::format::conll::Columns;
-use crate::format::fields;
+use crate::detect::form::FileForm;
+use crate::detect::options::ReadOptions;
+use crate::detect::tag_spelling;
+use crate::format::file_format::{FileFormat, Task};
+use crate::format::row::{FileRow, RecordMaker};
 use crate::source::lines::Reason;
-use crate::source::paths::{PathContent, find, prepared};
-use crate::source::records::Stream;
+use crate::source::paths::prepared;
 use crate::{TaggedText, Tagging, TextFile};
 
 /// The file names in a folder of parallel files: the words, the tags and the labels of the texts.
@@ -45,91 +44,53 @@ fn folder(path: &Path, options: &mut ReadOptions, window: bool) -> Result<Opener
     Ok(Box::new(move || tagged_texts::of_lines(&words, &tags, labels.as_ref())))
 }
 
-/// Detects the format and the columns of a file of tagged texts. `all` has the options that are set or were detected in
-/// earlier files; this function adds the options that it detects.
-fn of_file(mut file: TextFile, all: &mut ReadOptions, several: bool) -> Result<Opener<TaggedText>> {
-    let options = &mut alike(all, &file, Task::Tagged);
-    let guess = guess(&file, options, Task::Tagged)?;
-    options.format = Some(guess.format);
-    let found: Result<Records> = match guess.format {
-        format @ (FileFormat::JsonLines | FileFormat::Parquet) => Objects::of(&file, format, options)
-            .map(|objects| Box::new(move |file: &TextFile| objects.records(file)) as _),
-        _ => {
-            if let Some(separator) = options.separator {
-                let what = format!("separator (`data.separator` in a config) of file `{}`", file.name());
-                let expected = "none, since tabs or spaces separate the columns of words and tags";
-                return Err(Error::of(ErrorKind::Format, what, expected, format!("{separator:?}")));
-            }
-            let [words, tags] = [&options.tokens, &options.tags].map(Option::as_deref);
-            let columns = Columns::of(&file, words, tags, options.header, options.columns.as_deref());
-            columns.map(|columns| {
-                options.columns = Some(Box::new(columns.clone()));
-                Box::new(move |file: &TextFile| tagged_texts::of_these(&columns, file)) as _
-            })
-        }
-    };
-    options.encoded_as(&file);
-    if all.format.is_none_or(|format| format == guess.format) {
-        all.clone_from(options);
-    }
-    let found = found.map_err(|e| guess.explain(e))?;
-    // With several files, each file is closed after detection, and opened again for reading, so that few files are open
-    // at once.
-    if several {
-        file.close();
-    }
-    Ok(Box::new(move || Ok(guess.explained(found(&file).map_err(|e| guess.explain(e))?))))
-}
+impl Projection for TaggedText {
+    const TASK: Task = Task::Tagged;
 
-/// A function that opens the records of a file whose format and columns are decided.
-type Records = Box<dyn Fn(&TextFile) -> Result<Stream<TaggedText>> + Send + Sync>;
-
-/// The fields of a JSON object or Parquet row that have the words, the tags and the label.
-#[derive(Clone)]
-struct Objects {
-    picked: objects::FieldChoice,
-    tokens: String,
-    tags: String,
-    label: Option<String>,
-}
-
-impl Objects {
-    fn of(file: &TextFile, format: FileFormat, options: &mut ReadOptions) -> Result<Self> {
-        let wanted = [
+    fn wanted(options: &ReadOptions) -> Vec<Column<'_>> {
+        vec![
             Column { what: "tokens", given: options.tokens.as_deref(), known: TOKENS },
             Column { what: "tags", given: options.tags.as_deref(), known: TAGS },
-        ];
-        let mut picked = objects::picked(file, format, &wanted, options)?;
-        let [tokens, tags] = objects::two(&picked.names)?;
-        options.notes.clone_from(&picked.notes);
-        if options.label.is_none() {
-            options.label =
-                INTENT.iter().find(|name| picked.has_single(file, name)).map(|name| (*name).to_owned());
-        }
-        (options.tokens, options.tags) = (Some(tokens.clone()), Some(tags.clone()));
-        let label = options.label.clone();
-        picked.names.extend(label.clone());
-        Ok(Self { picked, tokens, tags, label })
+        ]
     }
 
-    fn records(&self, file: &TextFile) -> Result<Stream<TaggedText>> {
-        let Self { picked, tokens, tags, label } = self.clone();
-        let name = Arc::from(file.name());
-        let text = move |object: &fields::Object| {
-            let mut text = TaggedText::new(fields::texts(object, &tokens)?, fields::tags(object, &tags)?);
-            text.label = label.as_deref().map(|label| fields::text(object, label)).transpose()?;
+    fn form(file: &TextFile, format: FileFormat, options: &mut ReadOptions) -> Result<FileForm> {
+        let mut form = FileForm::of(file, format, options, &Self::wanted(options))?;
+        form.note(file, options)?;
+        if let FileForm::Fields(picked) = &mut form {
+            if let [tokens, tags] = &picked.names[..] {
+                (options.tokens, options.tags) = (Some(tokens.clone()), Some(tags.clone()));
+            }
+            let known =
+                || INTENT.iter().find(|name| picked.has_single(file, name)).map(|name| (*name).to_owned());
+            options.label = options.label.take().or_else(known);
+            picked.names.extend(options.label.clone());
+        }
+        Ok(form)
+    }
+
+    fn maker(file: &TextFile, options: &ReadOptions) -> RecordMaker<Self> {
+        let (name, mut number, labelled) = (Arc::from(file.name()), 0, options.label.is_some());
+        let [tokens, tags] = [&options.tokens, &options.tags].map(|name| name.clone().unwrap_or_default());
+        Box::new(move |mut row, line| {
+            let (at, labelled) = match &row {
+                FileRow::Sentence(of) if of.dense => (TextLocation::LineOfFirst(of.line), false),
+                FileRow::Sentence(of) => (TextLocation::Line(of.line), false),
+                _ if line > 0 => (TextLocation::Line(line), labelled),
+                _ => (TextLocation::Record(number + 1), labelled),
+            };
+            let label = if labelled { Some(row.text(2)) } else { None };
+            let [words, own] = row.words()?;
+            let mut text = Self::new(words, own);
+            text.label = label.transpose()?;
             if text.words.len() != text.tags.len() {
                 let expected =
                     format!("{} tags in `{tags}`, one for each word in `{tokens}`", text.words.len());
                 return Err(Reason { expected, got: text.tags.len().to_string() });
             }
-            Ok((text, object.line))
-        };
-        let place = move |(text, number): (Result<(TaggedText, u64)>, u64)| {
-            let at = |line| if line > 0 { TextLocation::Line(line) } else { TextLocation::Record(number) };
-            text.map(|(text, line)| text.placed(&name, at(line)))
-        };
-        Ok(Box::new(picked.records(file, text)?.zip(1..).map(place)))
+            number += 1;
+            Ok(text.placed(&name, at))
+        })
     }
 }
 
@@ -159,17 +120,7 @@ impl Record for TaggedText {
     }
 
     fn plan(paths: &[PathBuf], options: &ReadOptions, window: bool) -> Result<Plan<Self>> {
-        let (name, found) = find(paths)?;
-        let (several, mut options) = (found.len() > 1, options.told());
-        let mut open = |one| match one {
-            PathContent::Folder(path) => folder(&path, &mut options, window),
-            PathContent::File(file) => {
-                let file = prepared(file, &options, window)?;
-                of_file(file, &mut options, several)
-            }
-        };
-        let inputs = found.into_iter().map(&mut open).collect::<Result<_>>()?;
-        Ok(Plan::of(name, options, inputs))
+        plan(paths, options.told(), window, folder)
     }
 
     /// Decides whether and how tags are rewritten. If the option `repair_tags` is set, tags that break the scheme are

@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 
 use unpadded::{Error, ErrorKind, Result};
 
-use crate::detect::options::{FileFormat, ReadOptions};
+use crate::detect::options::ReadOptions;
+use crate::format::file_format::FileFormat;
 use crate::{Encoding, TextFile};
 
 /// The content of a path: one file, or several files.
@@ -256,16 +257,9 @@ pub(crate) fn is_note(below: &str) -> bool {
 
 /// Returns the format that the extension of a file name shows; `None` for an unknown extension.
 pub(crate) fn by_ending(name: &str) -> Option<FileFormat> {
-    Some(match extension(&name.to_lowercase())? {
-        "csv" => FileFormat::Csv,
-        "tsv" | "tab" => FileFormat::Tsv,
-        "jsonl" | "ndjson" | "json" => FileFormat::JsonLines,
-        "parquet" => FileFormat::Parquet,
-        "conll" | "conllu" | "bio" | "iob" => FileFormat::Columns,
-        "dict" => FileFormat::Dictionary,
-        "svm" | "libsvm" | "svmlight" => FileFormat::Libsvm,
-        _ => return None,
-    })
+    let name = name.to_lowercase();
+    let ending = extension(&name)?;
+    FileFormat::ALL.into_iter().find(|format| format.endings().contains(&ending))
 }
 
 /// Returns the extension of a file name, without a final `.gz`.

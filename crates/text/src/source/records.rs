@@ -324,6 +324,30 @@ impl<R, F: FnMut(&str) -> Result<Option<R>, Reason> + Send> Parser<R> for OneLin
     }
 }
 
+/// A parser of one record per line; the function `make` gets the line number.
+pub(crate) struct Numbered<F> {
+    pub(crate) line: u64,
+    pub(crate) make: F,
+}
+
+impl<R, F: FnMut(u64, &str) -> Result<Option<R>, Reason> + Send> Parser<R> for Numbered<F> {
+    fn at(&mut self, line: u64) {
+        self.line = line;
+    }
+
+    fn line(&mut self, line: &str) -> Result<Option<R>, Reason> {
+        (self.make)(self.line, line)
+    }
+
+    fn spoil(&mut self) -> bool {
+        true
+    }
+
+    fn end(&mut self) -> Result<Option<R>, Reason> {
+        Ok(None)
+    }
+}
+
 /// A parser of blocks: each record is the lines up to a blank line. A malformed line makes its whole record malformed,
 /// since a sentence without one of its tokens would be a different sentence.
 pub(crate) struct Block<T, F> {
@@ -466,14 +490,6 @@ impl<R> Records<R> {
             return Err(Error::of(ErrorKind::Format, what, "at least one", got));
         }
         Ok(records)
-    }
-
-    /// Iterates over the records, each with the number of its last line.
-    pub(crate) fn with_lines(mut self) -> impl Iterator<Item = Result<(R, u64)>> + Send
-    where
-        R: Send,
-    {
-        std::iter::from_fn(move || Some(self.next()?.map(|record| (record, self.number))))
     }
 
     fn read(&mut self) -> Result<Option<R>> {

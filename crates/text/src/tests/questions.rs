@@ -440,8 +440,10 @@ fn parquet_keeps_its_columns_and_gets_more() {
             continue;
         }
         let (bytes, texts) = of_parquet(name, QuestionKind::Text, &["label", "probability"]);
-        let before =
-            std::fs::read(format!("{}/tests/text/fixtures/parquet_{name}.parquet", env!("CARGO_MANIFEST_DIR")));
+        let before = std::fs::read(format!(
+            "{}/tests/text/fixtures/parquet_{name}.parquet",
+            env!("CARGO_MANIFEST_DIR")
+        ));
         let files = Files::new(
             &format!("to-parquet-{name}"),
             &[("a.parquet", &bytes), ("before.parquet", &before.unwrap())],

@@ -7,7 +7,8 @@ use std::sync::Arc;
 use unpadded::Result;
 
 use crate::detect::columns::number;
-use crate::detect::options::{FileFormat, ReadOptions};
+use crate::detect::options::ReadOptions;
+use crate::format::file_format::FileFormat;
 use crate::source::lines::Reason;
 use crate::source::records::{Parser, shown, unbroken};
 use crate::{MalformedLines, TextFile};
@@ -149,10 +150,11 @@ pub(crate) struct Rows<F> {
     pub(crate) width: Option<usize>,
     /// Whether the next row of the table is the header.
     pub(crate) header: bool,
+    /// Makes a record from a row and the number of its last line.
     pub(crate) make: F,
 }
 
-impl<R, F: FnMut(Vec<String>) -> Result<R, Reason> + Send> Parser<R> for Rows<F> {
+impl<R, F: FnMut(Vec<String>, u64) -> Result<R, Reason> + Send> Parser<R> for Rows<F> {
     fn at(&mut self, line: u64) {
         self.cells.line = line;
     }
@@ -167,7 +169,7 @@ impl<R, F: FnMut(Vec<String>) -> Result<R, Reason> + Send> Parser<R> for Rows<F>
                 let expected = format!("{width} columns, as in most of the first records");
                 Err(Reason { expected, got: format!("{} in {}", row.len(), shown(line)) })
             }
-            _ => (self.make)(row).map(Some),
+            _ => (self.make)(row, self.cells.line).map(Some),
         }
     }
 
@@ -270,7 +272,9 @@ pub(crate) fn first_rows(file: &TextFile, separator: char, quotes: Quotes) -> Re
     file.head().found(key, || {
         let (cells, mut size) = (Cells::new(separator, quotes), 0);
         let file = file.clone().malformed(MalformedLines::Skip);
-        let rows = file.first_records(Rows { cells, width: None, header: false, make: Ok })?.ahead(false);
+        let rows = file
+            .first_records(Rows { cells, width: None, header: false, make: |row, _| Ok(row) })?
+            .ahead(false);
         let bounded = |row: &Vec<String>| {
             let before = size;
             size += row.iter().map(|cell| cell.len() + 1).sum::<usize>();
@@ -430,7 +434,7 @@ impl Dialect {
         if !rows.is_empty() {
             return Ok(rows);
         }
-        let all = Rows { cells: self.cells(), width: None, header: false, make: Ok };
+        let all = Rows { cells: self.cells(), width: None, header: false, make: |row, _| Ok(row) };
         Ok(file.first_records(all)?.next().transpose()?.into_iter().collect())
     }
 

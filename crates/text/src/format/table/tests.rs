@@ -5,7 +5,8 @@ use crate::detect::column::LABEL;
 
 fn rows(text: &str) -> Result<Vec<Vec<String>>> {
     let text: &'static str = Box::leak(text.to_owned().into_boxed_str());
-    let rows = Rows { cells: Cells::new(',', Quotes::Cells), width: None, header: false, make: Ok };
+    let rows =
+        Rows { cells: Cells::new(',', Quotes::Cells), width: None, header: false, make: |row, _| Ok(row) };
     TextFile::embedded("some.csv", text).records(rows)?.collect()
 }
 
@@ -35,7 +36,7 @@ fn read(name: &str, text: &str) -> (Vec<[String; 2]>, String) {
     let (file, format) = (TextFile::embedded(name, text), by_ending(name).unwrap());
     let wanted = [("text", TEXT), ("label", LABEL)].map(|(what, known)| Column { what, given: None, known });
     let table = Table::of(&file, format, &ReadOptions::new(), &wanted).unwrap();
-    let records = table.records(&file, |cell| [cell(0), cell(1)]).unwrap();
+    let records = table.records(&file, Box::new(|mut row, _| Ok([row.text(0)?, row.text(1)?]))).unwrap();
     (records.collect::<Result<_>>().unwrap(), table.notes().join("; "))
 }
 
