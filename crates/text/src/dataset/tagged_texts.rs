@@ -6,13 +6,14 @@ use unpadded::data::{Field, FileLine, Limits, Samples, Vocabulary};
 use unpadded::{AtCaller, Error, ErrorKind, Result, reserve};
 
 use super::data_set::Passes;
+use crate::detect::form::FileForm;
 use crate::detect::tag_spelling::TagSurvey;
-use crate::format::conll::{Columns, Sentence};
+use crate::format::conll::Columns;
 use crate::format::parallel;
+use crate::record::projection::Projection;
 use crate::source::lines::Reason;
-use crate::source::records;
-use crate::source::records::{Stream, at_least_one, shown};
-use crate::{DataSet, Tagging, TextFile};
+use crate::source::records::{self, Stream, shown};
+use crate::{DataSet, ReadOptions, Tagging, TextFile};
 
 /// A text as a list of words with one tag per word.
 #[derive(Debug, Clone)]
@@ -138,7 +139,10 @@ impl TaggedTexts {
     pub fn of_columns(file: &TextFile) -> Result<Self> {
         Columns::of(file, None, None, None, None)
             .and_then(|columns| {
-                Ok(Self::new(&file.name(), reserve::collected(of_these(&columns, file)?, &file.name())?))
+                let (name, options) = (file.name(), ReadOptions::default());
+                let make = TaggedText::maker(file, &options);
+                let texts = FileForm::Words(columns).records(file, &options, make)?;
+                Ok(Self::new(&name, reserve::collected(texts, &name)?))
             })
             .at_caller()
     }
@@ -334,19 +338,6 @@ pub(crate) fn of_lines(
             }
         }
     })
-}
-
-/// Opens a file of columns as tagged texts; `columns` describes the file.
-pub(crate) fn of_these(columns: &Columns, file: &TextFile) -> Result<Stream<TaggedText>> {
-    let (name, none) = (Arc::from(file.name()), file.name());
-    let of = move |Sentence { line, dense, words, tags }| {
-        let at = if dense { TextLocation::LineOfFirst(line) } else { TextLocation::Line(line) };
-        TaggedText::new(words, tags).placed(&name, at)
-    };
-    let texts = columns.sentences(file)?.map(move |sentence| sentence.map(&of));
-    let none =
-        move || Error::of(ErrorKind::Format, format!("records of file `{none}`"), "at least one", "none");
-    Ok(at_least_one(texts, none))
 }
 
 #[cfg(test)]

@@ -1,6 +1,8 @@
 //! The columns that a reader needs from a table or from JSON, such as the text and the label, and the usual names of
 //! these columns.
 
+use crate::source::lines::has_word;
+
 /// A column that a reader needs, such as the column of the texts.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Column<'a> {
@@ -80,7 +82,7 @@ pub(crate) fn language(cell: &str) -> bool {
     let words = || cell.split(|c: char| !c.is_alphabetic()).filter(|word| !word.is_empty());
     cell.chars().count() <= MOST
         && words().count() <= 3
-        && words().any(|word| LANGUAGES.split_whitespace().any(|language| *language == *word.to_lowercase()))
+        && words().any(|word| has_word(LANGUAGES, &word.to_lowercase()))
 }
 
 impl<'a> Column<'a> {
@@ -112,7 +114,7 @@ impl Column<'_> {
 
     /// Returns whether a name is a usual name of the column.
     pub(crate) fn has(&self, name: &str) -> bool {
-        self.known().any(|known| known == name)
+        has_word(self.known, name)
     }
 
     /// Returns whether a header cell is the name that the user set for the column, or a known name of the column.

@@ -14,35 +14,22 @@ use crate::{Encoding, Tagging};
 #[derive(Serialize, Deserialize, Default)]
 #[serde(default, deny_unknown_fields)]
 struct ReadNote {
-    #[serde(skip_serializing_if = "Option::is_none")]
     format: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     header: Option<bool>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     separator: Option<char>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     text: Option<Texts>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     label: Option<String>,
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     label_lists: bool,
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pair: bool,
-    #[serde(skip_serializing_if = "Option::is_none")]
     source: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     target: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     tokens: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     tags: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     languages: Option<[String; 2]>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     columns: Option<Columns>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     tagging: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     encoding: Option<String>,
 }
 
@@ -106,8 +93,12 @@ impl ReadOptions {
             encoding: self.found.encoding.filter(|name| *name != Encoding::Utf8.name()).map(str::to_owned),
         };
         // Serialization cannot fail, since the note has only strings, numbers and flags. If serialization fails
-        // nevertheless, the note is empty, and reading the empty note is an error.
-        serde_json::to_string(&stored).unwrap_or_default()
+        // nevertheless, the note is null, and reading the note is an error. What is not set is left out.
+        let mut stored = serde_json::to_value(&stored).unwrap_or_default();
+        if let Some(fields) = stored.as_object_mut() {
+            fields.retain(|_, value| !value.is_null());
+        }
+        stored.to_string()
     }
 
     /// Describes how files were read, as a JSON object with the fields `format`, `columns`, `header`, `separator`,

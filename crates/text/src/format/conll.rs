@@ -102,9 +102,7 @@ impl Columns {
             None => ColumnSettings { words, tags, header, names: &[] },
         };
         let first = First::of(file, given)?;
-        let wrong = |expected: String, got: String| {
-            Err(Error::of(ErrorKind::Format, format!("columns of file `{}`", file.name()), expected, got))
-        };
+        let wrong = |expected: String, got: String| Err(first.wrong(expected, got));
         let name = file.name().to_lowercase();
         let named = name.strip_suffix(".gz").unwrap_or(&name).ends_with(".conllu");
         let (numbered, ontonotes) = (first.is_numbered(), first.is_ontonotes(ONTONOTES.len()));

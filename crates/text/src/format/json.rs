@@ -11,7 +11,7 @@ use super::walk::Walk;
 use crate::memory::Usage;
 use crate::source::lines::{Reason, quoted};
 use crate::source::paths::extension;
-use crate::source::records::{Numbered, OneLine, SkippedRecords, Stream, shown};
+use crate::source::records::{Numbered, OneLine, SkippedRecords, Stream, shown, to_first_error};
 use crate::{MalformedLines, TextFile};
 
 /// The layout of a JSON file: the arrangement of the records and, for records that are lists, the names of the
@@ -531,9 +531,8 @@ pub(crate) fn records<R: 'static>(
     if header {
         list.next(&mut Vec::new())?;
     }
-    let (mut list, mut bytes, mut skipped, mut width) =
-        (Some(list), Vec::new(), SkippedRecords::default(), None);
-    let mut read = move |list: &mut Source| -> Result<Option<R>> {
+    let (mut bytes, mut skipped, mut width) = (Vec::new(), SkippedRecords::default(), None);
+    Ok(to_first_error(move || {
         while let Some(line) = list.next(&mut bytes)? {
             let text = encoding.decode(guessed, &bytes).map_err(|reason| (0, reason));
             let record = text.and_then(|text| {
@@ -554,14 +553,7 @@ pub(crate) fn records<R: 'static>(
             }
         }
         skipped.all()
-    };
-    Ok(Box::new(std::iter::from_fn(move || {
-        let record: Option<Result<R>> = read(list.as_mut()?).transpose();
-        if !matches!(record, Some(Ok(_))) {
-            list = None; // An error is the last item.
-        }
-        record
-    })))
+    }))
 }
 
 /// Checks that a list record has as many elements as the first list record, whose length sets `width`.

@@ -92,7 +92,7 @@ pub(crate) fn records<R: 'static>(
     mut record: impl FnMut(u64, &[String]) -> Result<Option<R>, (usize, Reason)> + Send + 'static,
 ) -> Result<Stream<R>> {
     let (mut lines, mut number) = (Parallel::of(files)?, 0);
-    let mut read = move || -> Result<Option<R>> {
+    Ok(to_first_error(move || {
         while let Some(found) = lines.next()? {
             number += 1;
             match record(number, &found) {
@@ -105,8 +105,7 @@ pub(crate) fn records<R: 'static>(
             }
         }
         Ok(None)
-    };
-    Ok(to_first_error(std::iter::from_fn(move || read().transpose())))
+    }))
 }
 
 /// Reads two parallel files as pairs. A line that is blank in both files is skipped.

@@ -20,7 +20,7 @@ use unpadded::{Error, ErrorKind, Result};
 use super::fields::{FieldText, Object, text_in};
 use crate::detect::guess::PARQUET;
 use crate::source::lines::Reason;
-use crate::source::records::Stream;
+use crate::source::records::{Stream, to_first_error};
 use crate::{MalformedLines, TextFile};
 
 /// Number of rows that are decoded at a time.
@@ -480,8 +480,8 @@ pub(crate) fn records<R: 'static>(
     names: &[String],
     mut make: impl FnMut(&Object<'_>) -> Result<R, Reason> + Send + 'static,
 ) -> Result<Stream<R>> {
-    let (policy, mut rows) = (file.policy(), Some(Rows::open(file, names)?));
-    let mut read = move |rows: &mut Rows| -> Result<Option<R>> {
+    let (policy, mut rows) = (file.policy(), Rows::open(file, names)?);
+    Ok(to_first_error(move || {
         while let Some(row) = rows.next()? {
             match row.and_then(|row| make(&row)) {
                 Ok(record) => return Ok(Some(record)),
@@ -493,14 +493,7 @@ pub(crate) fn records<R: 'static>(
             }
         }
         Ok(None)
-    };
-    Ok(Box::new(std::iter::from_fn(move || {
-        let record = read(rows.as_mut()?).transpose();
-        if !matches!(record, Some(Ok(_))) {
-            rows = None; // An error is the last item.
-        }
-        record
-    })))
+    }))
 }
 
 /// A reader of the rows of a Parquet file as texts; the text of a row is made of the given fields.

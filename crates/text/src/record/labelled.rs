@@ -379,7 +379,8 @@ impl Inputs {
                 }
             }))
         };
-        to_first_error(std::iter::from_fn(next).flatten())
+        let mut records = std::iter::from_fn(next).flatten();
+        to_first_error(move || records.next().transpose())
     }
 }
 

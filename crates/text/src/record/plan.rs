@@ -30,7 +30,8 @@ impl<R: Send + 'static> Plan<R> {
             let opened = (0..).map_while(of);
             let records =
                 |found: Result<Stream<R>>| found.unwrap_or_else(|e| Box::new(std::iter::once(Err(e))));
-            to_first_error(opened.flat_map(records))
+            let mut records = opened.flat_map(records);
+            to_first_error(move || records.next().transpose())
         };
         Self { name, options, open: Arc::new(open) }
     }

@@ -40,6 +40,11 @@ pub(crate) fn quoted<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
     format!("{}{}", shown.join(", "), if names.next().is_some() { ", …" } else { "" })
 }
 
+/// Returns whether a list of words between spaces has a word.
+pub(crate) fn has_word(words: &str, word: &str) -> bool {
+    words.split_whitespace().any(|own| own == word)
+}
+
 #[cfg(test)]
 thread_local! {
     /// The number of bytes that parsers have got on this thread.
@@ -164,13 +169,13 @@ impl Lines {
         String::from_utf8_lossy(line.strip_suffix(b"\r").unwrap_or(line)).into_owned()
     }
 
-    /// Iterates over the text in pieces of about a mebibyte; all line ends become `\n`. A piece ends at the end of a
-    /// line, or behind a space if a line is longer than a piece. After an error, there are no further pieces. If the
-    /// caller keeps all pieces in memory, `held` is the maximum number of bytes of the text, and the available memory
-    /// is checked. Otherwise `held` is `None`.
-    pub(crate) fn pieces(mut self, held: Option<usize>) -> impl Iterator<Item = Result<String>> + Send {
-        let (mut bytes, mut ended, mut all) = (Vec::new(), false, 0usize);
-        let mut next = move || -> Result<Option<String>> {
+    /// Returns a function that reads the next piece of the text, of about a mebibyte; all line ends become `\n`. A piece
+    /// ends at the end of a line, or behind a space if a line is longer than a piece. If the caller keeps all pieces in
+    /// memory, `held` is the maximum number of bytes of the text, and the available memory is checked. Otherwise `held` is
+    /// `None`.
+    pub(crate) fn pieces(mut self, held: Option<usize>) -> impl FnMut() -> Result<Option<String>> + Send {
+        let (mut bytes, mut all) = (Vec::new(), 0usize);
+        move || {
             let before = self.read;
             let Some(piece) = self.piece(&mut bytes)? else { return Ok(None) };
             let Some(max) = held else { return Ok(Some(piece)) };
@@ -182,12 +187,7 @@ impl Lines {
                 return Err(Error::of(ErrorKind::Format, what, expected, got));
             }
             Ok(Some(piece))
-        };
-        std::iter::from_fn(move || {
-            let piece = if ended { None } else { next().transpose() };
-            ended = !matches!(piece, Some(Ok(_)));
-            piece
-        })
+        }
     }
 
     /// Reads the next piece of the text; `bytes` has the bytes that were read already, but did not fit into the

@@ -13,14 +13,17 @@ use super::lines::{Lines, Reason};
 /// An iterator over records of one kind.
 pub(crate) type Stream<R> = Box<dyn Iterator<Item = Result<R>> + Send>;
 
-/// Returns the records up to the first error; the error is the last item.
+/// Returns the records that `read` returns, up to the first error, which is the last item.
 pub(crate) fn to_first_error<R: 'static>(
-    mut records: impl Iterator<Item = Result<R>> + Send + 'static,
+    read: impl FnMut() -> Result<Option<R>> + Send + 'static,
 ) -> Stream<R> {
-    let mut ended = false;
+    // What `read` holds, such as an open file, is dropped behind the last item.
+    let mut read = Some(read);
     Box::new(std::iter::from_fn(move || {
-        let record = if ended { None } else { records.next() };
-        ended = !matches!(record, Some(Ok(_)));
+        let record = read.as_mut()?().transpose();
+        if !matches!(record, Some(Ok(_))) {
+            read = None;
+        }
         record
     }))
 }

@@ -14,7 +14,7 @@ use super::kind;
 use super::lines::{Lines, quoted};
 use super::records::{
     Block, ColumnSpec, LabelledText, MalformedLines, OneLine, Pair, Parser, Records, Stream, at_least_one,
-    labelled, pair, translation,
+    labelled, pair, to_first_error, translation,
 };
 use crate::format::libsvm::{FirstIndex, LabelledRow, LibsvmLine};
 #[cfg(feature = "parquet")]
@@ -520,7 +520,7 @@ impl TextFile {
         let lines = self.lines_of()?;
         let name = Arc::clone(&lines.name);
         let none = move || Error::of(ErrorKind::Format, format!("file `{name}`"), "text", "an empty file");
-        Ok(at_least_one(lines.pieces(held), none))
+        Ok(at_least_one(to_first_error(lines.pieces(held)), none))
     }
 
     /// Returns the maximum length in bytes of a text that is kept in memory.

@@ -10,6 +10,7 @@ use super::line::{
 };
 use crate::TextFile;
 use crate::detect::tag_spelling::is_scheme;
+use crate::source::lines::has_word;
 use crate::source::records::{OneLine, shown};
 
 /// The maximum number of lines that are read from the start of a file to detect its columns.
@@ -18,33 +19,11 @@ const LOOKED_AT: usize = 1000;
 const MOST: usize = 1 << 18;
 
 /// Known header names of the column of the words.
-const WORDS: [&str; 6] = ["token", "tokens", "word", "words", "form", "text"];
+const WORDS: &str = "token tokens word words form text";
 
 /// Known header names of the column of the tags.
-const TAGS: [&str; 22] = [
-    "tag",
-    "tags",
-    "label",
-    "labels",
-    "ner",
-    "ner_tag",
-    "ner_tags",
-    "pos",
-    "pos_tag",
-    "pos_tags",
-    "upos",
-    "xpos",
-    "chunk",
-    "chunk_tag",
-    "chunk_tags",
-    "iob",
-    "bio",
-    "entity",
-    "entities",
-    "slot",
-    "slots",
-    "ne",
-];
+const TAGS: &str = "tag tags label labels ner ner_tag ner_tags pos pos_tag pos_tags upos xpos chunk chunk_tag chunk_tags iob \
+    bio entity entities slot slots ne";
 
 /// The usual tags of words that are symbols, such as `#`.
 const SYMBOLS: [&str; 4] = ["SYM", "PUNCT", "#", "X"];
@@ -62,8 +41,8 @@ pub(crate) fn plain(name: &str) -> String {
 
 /// Returns whether a name, or a part of the name between underscores, is known: `ne_coarse_lit` has the known part
 /// `ne`.
-fn is_called(name: &str, known: &[&str]) -> bool {
-    known.contains(&name) || name.split('_').any(|part| known.contains(&part))
+fn is_called(name: &str, known: &str) -> bool {
+    has_word(known, name) || name.split('_').any(|part| has_word(known, part))
 }
 
 /// Returns the most frequent number of columns per line, and the number of lines that have this number of columns. If
@@ -182,17 +161,17 @@ impl First {
         if given.header == Some(false) || names.len() != self.count {
             return Ok(None);
         }
-        let fits = |given: Option<&str>, known: &[&str], place: usize| {
+        let fits = |given: Option<&str>, known: &str, place: usize| {
             let name = names.get(place).map(String::as_str).unwrap_or_default();
             match given.map(|given| (given, given.parse::<usize>())) {
-                Some((_, Ok(number))) => number == place + 1 && known.contains(&name),
+                Some((_, Ok(number))) => number == place + 1 && has_word(known, name),
                 Some((given, Err(_))) => plain(given) == name,
                 None => is_called(name, known),
             }
         };
-        let words = (0..names.len()).find(|&place| fits(given.words, &WORDS, place));
+        let words = (0..names.len()).find(|&place| fits(given.words, WORDS, place));
         let tags =
-            (0..names.len()).rev().find(|&place| fits(given.tags, &TAGS, place) && words != Some(place));
+            (0..names.len()).rev().find(|&place| fits(given.tags, TAGS, place) && words != Some(place));
         let (Some(words), Some(tags)) = (words, tags) else { return Ok(None) };
         let (mut again, mut other) = (None, false);
         for (number, line) in self.lines.iter().enumerate().skip(at + 1) {
@@ -208,13 +187,8 @@ impl First {
             None => Ok(Some(names)),
             Some(number) => {
                 let expected = "a header once, or words and their tags: `header` (`data.header` in a config) sets whether the first line is a header";
-                let what = format!("{}:{number}", self.name);
-                Err(Error::of(
-                    ErrorKind::Format,
-                    what,
-                    expected,
-                    format!("the names of line {} again", at + 1),
-                ))
+                let got = format!("the names of line {} again", at + 1);
+                Err(Error::of(ErrorKind::Format, format!("{}:{number}", self.name), expected, got))
             }
         }
     }
@@ -480,24 +454,24 @@ impl First {
             let names = self.header.iter().flatten().enumerate();
             names.filter(|(_, name)| fits(name)).map(|(at, _)| at).collect()
         };
-        let first = |known: &[&str]| {
-            let whole = at(&|name| known.contains(&name)).first().copied();
+        let first = |known: &str| {
+            let whole = at(&|name| has_word(known, name)).first().copied();
             whole.or_else(|| at(&|name| is_called(name, known)).first().copied())
         };
-        let words = first(&WORDS);
+        let words = first(WORDS);
         // The tag column is the last column with a known name; else the first column whose name has a known part.
-        let tags = at(&|name| TAGS.contains(&name)).last().copied().or_else(|| first(&TAGS));
+        let tags = at(&|name| has_word(TAGS, name)).last().copied().or_else(|| first(TAGS));
         (words, tags.filter(|at| Some(*at) != words))
     }
 
     /// Returns whether the header has a known tag name above the word column, or a known word name above the tag
     /// column.
     pub(crate) fn swaps(&self, words: usize, tags: usize) -> bool {
-        let is = |at: usize, known: &[&str]| {
+        let is = |at: usize, known: &str| {
             let name = self.header.iter().flatten().nth(at);
-            name.is_some_and(|name| known.contains(&name.as_str()))
+            name.is_some_and(|name| has_word(known, name))
         };
-        is(words, &TAGS) || is(tags, &WORDS)
+        is(words, TAGS) || is(tags, WORDS)
     }
 
     /// Refuses a file in another format whose lines could be mistaken for columns, such as annotations of brat or
@@ -553,27 +527,25 @@ impl First {
             }
         }
         let is_id = |cell: &str| cell.bytes().all(|byte| byte.is_ascii_digit() || b"-.:_#".contains(&byte));
-        if !is_set && self.count > 2 && several && self.all(words, is_id) && words != tags {
-            let expected =
-                "words in column 1; `tokens` (`data.text` in a config) sets the number of the word column"
-                    .to_owned();
-            return Err(self.wrong(expected, format!("only numbers, as in {}", shown(&first))));
-        }
         let repeats = |rows: &Vec<Vec<&str>>| {
             let mut words = rows.iter().map(|row| row.get(words));
             let first = words.next();
             words.all(|word| Some(word) == first)
         };
-        let repeated = self.sentences().filter(|rows| rows.len() > 1).count() > 1
-            && self.sentences().all(|rows| repeats(&rows));
-        if !is_set && self.count > 2 && repeated {
+        let are_ids = || several && words != tags && self.all(words, is_id);
+        let are_repeated = || {
+            self.sentences().filter(|rows| rows.len() > 1).count() > 1
+                && self.sentences().all(|rows| repeats(&rows))
+        };
+        let unlikely = match !is_set && self.count > 2 {
+            true if are_ids() => Some("only numbers"),
+            true if are_repeated() => Some("the same word in each line of a sentence"),
+            _ => None,
+        };
+        if let Some(got) = unlikely {
             let expected =
-                "words in column 1; `tokens` (`data.text` in a config) sets the number of the word column"
-                    .to_owned();
-            return Err(self.wrong(
-                expected,
-                format!("the same word in each line of a sentence, as in {}", shown(&first)),
-            ));
+                "words in column 1; `tokens` (`data.text` in a config) sets the number of the word column";
+            return Err(self.wrong(expected.to_owned(), format!("{got}, as in {}", shown(&first))));
         }
         let numbered = self.header.iter().flatten().find(|name| SENTENCES.contains(&name.as_str()));
         if let Some(name) = numbered.filter(|_| {

@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::source::lines::has_word;
 use crate::source::records::is_blank;
 
 /// The start of a line that marks the start of a document in CoNLL-2003.
@@ -11,30 +12,8 @@ const DOCUMENT: &str = "-DOCSTART-";
 pub(crate) const MARKS: [&str; 3] = ["#begin document", "#end document", "###MEDLINE:"];
 
 /// The known keys of comments before a sentence, such as `# sent_id 5`.
-const KEYS: [&str; 22] = [
-    "id",
-    "sent",
-    "sent_id",
-    "sentence",
-    "sentence_id",
-    "text",
-    "text_en",
-    "newdoc",
-    "newpar",
-    "doc",
-    "doc_id",
-    "document",
-    "source",
-    "title",
-    "domain",
-    "url",
-    "date",
-    "file",
-    "intent",
-    "predicted_intent",
-    "probability",
-    "predicted_probability",
-];
+const KEYS: &str = "id sent sent_id sentence sentence_id text text_en newdoc newpar doc doc_id document source title domain \
+    url date file intent predicted_intent probability predicted_probability";
 
 /// The separator between columns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -96,7 +75,7 @@ pub(crate) fn is_comment(line: &str) -> bool {
 /// Returns whether a line is a comment with a known key and a value, such as `# id 5`.
 pub(crate) fn has_key(line: &str) -> bool {
     let mut words = line.strip_prefix('#').unwrap_or_default().split_whitespace();
-    let key = words.next().is_some_and(|key| KEYS.contains(&key.to_lowercase().as_str()));
+    let key = words.next().is_some_and(|key| has_word(KEYS, &key.to_lowercase()));
     is_comment(line) && key && words.next().is_some()
 }
 
