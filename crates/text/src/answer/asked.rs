@@ -12,8 +12,8 @@ use crate::detect::objects;
 use crate::detect::options::ReadOptions;
 use crate::format::conll::{Columns, KnownColumns, SentenceWords, joined};
 use crate::format::fields::FieldText;
-use crate::format::file_format::{FileFormat, FormatKind, Task};
 use crate::format::line_format::LineParser;
+use crate::format::{FileFormat, FormatKind, Task};
 use crate::format::{fields, json, table};
 use crate::source::lines::{Reason, quoted};
 use crate::source::paths::by_ending;
@@ -113,7 +113,7 @@ impl AnswerPlan {
         };
         let mut of = options.clone();
         let opened = match guess.format.kind() {
-            FormatKind::Lines(format) => Ok(Self::each((format.texts)(options.of_lines()))),
+            FormatKind::Lines(format) => Ok(Self::each((format.texts)(options.lines))),
             FormatKind::Fields => Self::objects(file, &mut of, &texts, text),
             FormatKind::Table => Self::table(file, &guess, &mut of, (&texts, label), alone),
             FormatKind::Words | FormatKind::Features | FormatKind::Text | FormatKind::Folders => {

@@ -9,9 +9,9 @@ use unpadded::{AtCaller, Error, ErrorKind, Result};
 use super::answers::{AnswerCell, AnswerColumns, Form, Question, Raw};
 use super::asked::{AnswerPlan, Source};
 use crate::detect::options::ReadOptions;
+use crate::format::FileFormat;
+use crate::format::Task;
 use crate::format::conll::SentenceWords;
-use crate::format::file_format::FileFormat;
-use crate::format::file_format::Task;
 #[cfg(feature = "parquet")]
 use crate::format::parquet;
 use crate::source::lines::{Lines, Reason, count_parsed};

@@ -155,13 +155,13 @@ mod tests {
             for i in 0..4 * (author % 3 + 1) {
                 let label = if i % 4 == 0 { "rare" } else { "frequent" };
                 let mut text = LabelledText::new(format!("text {i} of {author}"), label);
-                text.group = Some(format!("author {author}"));
+                text.group.0 = Some(format!("author {author}"));
                 records.push(text);
             }
         }
         let texts = LabelledTexts::new("texts", records);
         let authors = |of: &LabelledTexts| -> BTreeSet<Option<String>> {
-            of.records().iter().map(|text| text.group.clone()).collect()
+            of.records().iter().map(|text| text.group.0.clone()).collect()
         };
         let mut seen = 0;
         for number in 1..=5 {

@@ -12,11 +12,11 @@ use crate::format::conll::Columns;
 use crate::format::parallel;
 use crate::record::projection::Projection;
 use crate::source::lines::Reason;
-use crate::source::records::{self, Stream, shown};
+use crate::source::records::{self, Remark, Stream, shown};
 use crate::{DataSet, ReadOptions, Tagging, TextFile};
 
-/// A text as a list of words with one tag per word.
-#[derive(Debug, Clone)]
+/// A text as a list of words with one tag per word. Two texts are equal even if they were read from different places.
+#[derive(Debug, Clone, PartialEq)]
 pub struct TaggedText {
     /// The words.
     pub words: Vec<String>,
@@ -25,14 +25,7 @@ pub struct TaggedText {
     /// The label of the whole text, such as an intent; `None` for a text without a label.
     pub label: Option<String>,
     /// The place from which the text was read, for error messages; `None` for a text made in memory.
-    place: Option<FileLocation>,
-}
-
-/// Two texts are equal even if they were read from different places.
-impl PartialEq for TaggedText {
-    fn eq(&self, other: &Self) -> bool {
-        (&self.words, &self.tags, &self.label) == (&other.words, &other.tags, &other.label)
-    }
+    place: Remark<Option<FileLocation>>,
 }
 
 /// The file of a text, and the place of the text in the file.
@@ -56,17 +49,17 @@ pub(crate) enum TextLocation {
 impl TaggedText {
     /// Returns a text of words with one tag per word, and without a label for the whole text.
     pub fn new(words: Vec<String>, tags: Vec<String>) -> Self {
-        Self { words, tags, label: None, place: None }
+        Self { words, tags, label: None, place: Remark(None) }
     }
 
     /// Sets the place from which the text was read.
     pub(crate) fn placed(self, file: &Arc<str>, at: TextLocation) -> Self {
-        Self { place: Some(FileLocation { file: Arc::clone(file), at }), ..self }
+        Self { place: Remark(Some(FileLocation { file: Arc::clone(file), at })), ..self }
     }
 
     /// Returns the location of the word with index `word` for a message; `None` for a text made in memory.
     pub fn place_of(&self, word: usize) -> Option<String> {
-        self.place.as_ref().map(|FileLocation { file, at }| match at {
+        self.place.0.as_ref().map(|FileLocation { file, at }| match at {
             TextLocation::LineOfFirst(line) => format!("{file}:{}", line + word as u64),
             TextLocation::Line(line) => format!("{file}:{line}"),
             TextLocation::Record(number) => format!("tags of record {number} of `{file}`"),
@@ -75,7 +68,7 @@ impl TaggedText {
 
     /// Returns the line of the first word; `None` if the text was not read from a line.
     pub(crate) fn line(&self) -> Option<FileLine> {
-        let FileLocation { file, at } = self.place.as_ref()?;
+        let FileLocation { file, at } = self.place.0.as_ref()?;
         match at {
             TextLocation::LineOfFirst(line) | TextLocation::Line(line) => {
                 Some(FileLine::new(Arc::clone(file), *line))
@@ -139,9 +132,8 @@ impl TaggedTexts {
     pub fn of_columns(file: &TextFile) -> Result<Self> {
         Columns::of(file, None, None, None, None)
             .and_then(|columns| {
-                let (name, options) = (file.name(), ReadOptions::default());
-                let make = TaggedText::maker(file, &options);
-                let texts = FileForm::Words(columns).records(file, &options, make)?;
+                let (name, make) = (file.name(), TaggedText::maker(file, &ReadOptions::default()));
+                let texts = FileForm::Words(columns).records(file, make)?;
                 Ok(Self::new(&name, reserve::collected(texts, &name)?))
             })
             .at_caller()

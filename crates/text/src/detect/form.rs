@@ -7,10 +7,10 @@ use super::objects::{FieldChoice, picked};
 use super::options::ReadOptions;
 use crate::TextFile;
 use crate::format::conll::Columns;
-use crate::format::file_format::{FileFormat, FormatKind};
-use crate::format::line_format::LineFormat;
+use crate::format::line_format::{LineFormat, LineSettings};
 use crate::format::row::{FileRow, RecordMaker};
 use crate::format::table::Table;
+use crate::format::{FileFormat, FormatKind};
 use crate::source::lines::Reason;
 use crate::source::records::{Numbered, Stream, at_least_one};
 
@@ -19,7 +19,7 @@ use crate::source::records::{Numbered, Stream, at_least_one};
 pub(crate) enum FileForm {
     Cells(Table),
     Fields(FieldChoice),
-    Lines(&'static LineFormat),
+    Lines(&'static LineFormat, LineSettings),
     Words(Columns),
 }
 
@@ -34,7 +34,7 @@ impl FileForm {
         match format.kind() {
             FormatKind::Table => Table::of(file, format, options, wanted).map(Self::Cells),
             FormatKind::Fields => picked(file, format, wanted, options).map(Self::Fields),
-            FormatKind::Lines(of) => Ok(Self::Lines(of)),
+            FormatKind::Lines(of) => Ok(Self::Lines(of, options.lines)),
             FormatKind::Words => {
                 let [words, tags] = [&options.tokens, &options.tags].map(Option::as_deref);
                 Columns::of(file, words, tags, options.header, options.columns.as_deref()).map(Self::Words)
@@ -51,7 +51,7 @@ impl FileForm {
         match self {
             Self::Cells(table) => table.note(options),
             Self::Fields(picked) => options.notes.clone_from(&picked.notes),
-            Self::Lines(of) => options.notes.extend((of.note)(file, options.of_lines())?),
+            Self::Lines(of, settings) => options.notes.extend((of.note)(file, *settings)?),
             Self::Words(columns) => options.columns = Some(Box::new(columns.clone())),
         }
         Ok(())
@@ -62,7 +62,7 @@ impl FileForm {
         match self {
             Self::Cells(table) => table.notes(),
             Self::Fields(picked) => &picked.notes,
-            Self::Lines(_) | Self::Words(_) => &[],
+            Self::Lines(..) | Self::Words(_) => &[],
         }
     }
 
@@ -71,7 +71,7 @@ impl FileForm {
         match self {
             Self::Cells(table) => table.names(),
             Self::Fields(picked) => &picked.names,
-            Self::Lines(_) | Self::Words(_) => &[],
+            Self::Lines(..) | Self::Words(_) => &[],
         }
     }
 
@@ -80,7 +80,7 @@ impl FileForm {
         match self {
             Self::Cells(table) => table.has_header().then(|| table.names()),
             Self::Fields(picked) => Some(&picked.names),
-            Self::Lines(_) | Self::Words(_) => None,
+            Self::Lines(..) | Self::Words(_) => None,
         }
     }
 
@@ -88,7 +88,6 @@ impl FileForm {
     pub(crate) fn records<R: Send + 'static>(
         &self,
         file: &TextFile,
-        options: &ReadOptions,
         mut make: RecordMaker<R>,
     ) -> Result<Stream<R>> {
         match self {
@@ -97,8 +96,8 @@ impl FileForm {
                 let names = picked.names.clone();
                 picked.records(file, move |object| make(FileRow::Object(object, &names), object.line))
             }
-            Self::Lines(LineFormat { records, advice, .. }) => {
-                let mut records = records(options.of_lines());
+            Self::Lines(LineFormat { records, advice, .. }, settings) => {
+                let mut records = records(*settings);
                 let make = move |number, line: &str| -> Result<Option<Vec<R>>, Reason> {
                     let Some(rows) = records(line)? else { return Ok(None) };
                     rows.into_iter()

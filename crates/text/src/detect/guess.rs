@@ -5,8 +5,8 @@ use std::io::Read;
 use unpadded::{Error, ErrorKind, Result};
 
 use super::options::ReadOptions;
-use crate::format::file_format::{FileFormat, FormatKind, Task};
 use crate::format::json;
+use crate::format::{FileFormat, FormatKind, Task};
 use crate::source::paths::{by_ending, extension};
 use crate::source::records::{OneLine, Stream};
 use crate::{FirstIndex, LabelledRow, TextFile};

@@ -10,7 +10,7 @@ use super::form::FileForm;
 use super::guess::guess;
 use super::options::ReadOptions;
 use crate::TextFile;
-use crate::format::file_format::Task;
+use crate::format::Task;
 use crate::source::paths::extension;
 
 /// Returns the languages of source and target, if the columns or the extensions of the training files name languages;

@@ -6,8 +6,8 @@ use unpadded::data::TagScheme;
 use unpadded::{Error, ErrorKind, Result};
 
 use crate::format::conll::Columns;
-use crate::format::file_format::{FileFormat, FormatKind};
 use crate::format::line_format::LineSettings;
+use crate::format::{FileFormat, FormatKind};
 use crate::source::lines::quoted;
 use crate::{Encoding, FirstIndex, MalformedLines, Tagging, TextFile};
 
@@ -43,9 +43,7 @@ pub struct ReadOptions {
     pub(crate) label_lists: bool,
     /// Whether the last text column is the second text of a pair.
     pub(crate) pair: bool,
-    pub(crate) binary: bool,
-    pub(crate) phrases: bool,
-    pub(crate) stress: bool,
+    pub(crate) lines: LineSettings,
     pub(crate) repair_tags: bool,
     pub(crate) scheme: Option<TagScheme>,
     pub(crate) first_index: Option<FirstIndex>,
@@ -113,11 +111,6 @@ impl ReadOptions {
             ("words", self.tokens.as_slice()),
             ("tags", self.tags.as_slice()),
         ]
-    }
-
-    /// Returns the options that decide which records a line has.
-    pub(crate) fn of_lines(&self) -> LineSettings {
-        LineSettings { binary: self.binary, phrases: self.phrases, stress: self.stress }
     }
 
     /// Refuses several text columns, and a group column, for a format that has no columns.
@@ -281,14 +274,14 @@ impl ReadOptions {
     /// 3 and 4 become `1`. Trees with the neutral label 2 are left out.
     #[must_use]
     pub fn binary(self) -> Self {
-        Self { binary: true, ..self }
+        Self { lines: LineSettings { binary: true, ..self.lines }, ..self }
     }
 
     /// Sets whether each phrase of a tree becomes a text with the label of the phrase. Phrases are useful for training,
     /// but not for evaluation.
     #[must_use]
     pub fn phrases(self, phrases: bool) -> Self {
-        Self { phrases, ..self }
+        Self { lines: LineSettings { phrases, ..self.lines }, ..self }
     }
 
     /// Repairs tagged texts: rewrites tags that break the tag scheme. The new tags mark the chunks that the script
@@ -317,7 +310,7 @@ impl ReadOptions {
     /// Keeps the digits of stress in the phonemes of a pronouncing dictionary. By default, these digits are removed.
     #[must_use]
     pub fn stress(self) -> Self {
-        Self { stress: true, ..self }
+        Self { lines: LineSettings { stress: true, ..self.lines }, ..self }
     }
 }
 

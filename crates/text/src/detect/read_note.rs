@@ -5,8 +5,8 @@ use serde::{Deserialize, Serialize};
 use unpadded::{AtCaller, Error, ErrorKind, Result};
 
 use super::options::{DetectedFormat, ReadOptions};
+use crate::format::FileFormat;
 use crate::format::conll::Columns;
-use crate::format::file_format::FileFormat;
 use crate::{Encoding, Tagging};
 
 /// The properties of a read file that also hold for the other files of its data set. The format, the encoding and the

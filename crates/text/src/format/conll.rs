@@ -30,7 +30,7 @@ const ONTONOTES: [&str; 11] =
     ["document", "part", "number", "word", "pos", "parse", "lemma", "frameset", "sense", "speaker", "ne"];
 
 /// The columns of a file of words and tags.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Columns {
     separator: Separator,
@@ -129,15 +129,11 @@ impl Columns {
             words: usize::from(numbered || universal),
             tags: if numbered { first.first_tags() } else { first.count.saturating_sub(1) },
             numbered,
-            comments: false,
             universal,
             ontonotes,
-            titles: false,
-            mark: None,
             header: first.header.is_some(),
             names,
-            brackets: false,
-            notes: Vec::new(),
+            ..Self::default()
         };
         let at = |name: &str| found.names().position(|own| own == name);
         let (form, tag) = match () {

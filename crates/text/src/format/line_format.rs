@@ -26,7 +26,7 @@ pub(crate) struct LineFormat {
 pub(crate) type LineParser<T> = Box<dyn FnMut(&str) -> Result<Option<T>, Reason> + Send>;
 
 /// The options that decide which records a line has.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct LineSettings {
     /// Whether labels of five steps become two labels.
     pub(crate) binary: bool,

@@ -11,7 +11,7 @@ use crate::TextFile;
 use crate::detect::column::{Column, Empty, TEXT};
 use crate::detect::columns::{ColumnChoice, Columns, number};
 use crate::detect::options::ReadOptions;
-use crate::format::file_format::FileFormat;
+use crate::format::FileFormat;
 use crate::source::lines::Reason;
 use crate::source::paths::by_ending;
 use crate::source::records::{Parser, Stream, of_columns, shown};

@@ -14,10 +14,10 @@ use crate::detect::column::{Column, LABEL};
 use crate::detect::form::FileForm;
 use crate::detect::guess::no_features;
 use crate::detect::options::ReadOptions;
-use crate::format::file_format::{FileFormat, FormatKind, Task};
 use crate::format::line_format::LineFormat;
 use crate::format::row::{FileRow, RecordMaker};
 use crate::format::table::Table;
+use crate::format::{FileFormat, FormatKind, Task};
 use crate::source::lines::quoted;
 use crate::source::parts;
 use crate::source::paths::{PathContent, by_ending, extension, find, is_note, prepared};
@@ -61,7 +61,7 @@ impl Input {
                 let make = move |mut row: FileRow<'_>, line| {
                     Ok(LabelledText::new(row.text(0)?, label.as_str()).placed(&name, line))
                 };
-                form.records(file, options, Box::new(make))
+                form.records(file, Box::new(make))
             }
             Self::Whole(file, label) => {
                 let text = prepared(file.clone(), options, window)?.text()?;
@@ -104,7 +104,7 @@ impl Projection for LabelledText {
         let (pair, lists) = (options.pair, options.label_lists);
         Box::new(move |mut row, line| {
             let mut found = Self::new(row.texts(texts, pair)?, row.label(texts, lists)?);
-            found.group = if grouped { Some(row.label(texts + 1, false)?) } else { None };
+            found.group.0 = if grouped { Some(row.label(texts + 1, false)?) } else { None };
             Ok(found.placed(&name, line))
         })
     }
@@ -273,7 +273,7 @@ fn folder(
                         notes.extend(table.notes().iter().map(|note| format!("class `{name}`: {note}")));
                         Input::Texts(file.reopened(), FileForm::Cells(table), label)
                     }
-                    None => Input::Texts(file, FileForm::Lines(&LINES), label),
+                    None => Input::Texts(file, FileForm::Lines(&LINES, options.lines), label),
                 });
             }
         }
@@ -333,7 +333,7 @@ impl Inputs {
             };
             for (name, file) in classes.drain(..) {
                 let file = prepared(file, &options, window)?;
-                inputs.push(Input::Texts(file, FileForm::Lines(&LINES), label(&name)));
+                inputs.push(Input::Texts(file, FileForm::Lines(&LINES, options.lines), label(&name)));
             }
         }
         let mut first: Option<String> = None;
@@ -388,16 +388,16 @@ impl Record for LabelledText {
     const PLURAL: &'static str = "texts";
 
     fn file_line(&self) -> Option<FileLine> {
-        self.place.clone()
+        self.place.0.clone()
     }
 
     fn bytes(&self) -> usize {
-        let group = self.group.as_ref().map_or(0, String::len);
+        let group = self.group.0.as_ref().map_or(0, String::len);
         size_of::<Self>() + self.text.len() + self.label.len() + group
     }
 
     fn held_out_by(&self, fingerprint: Fingerprint) -> Fingerprint {
-        fingerprint.text(self.group.as_ref().unwrap_or(&self.text))
+        fingerprint.text(self.group.0.as_ref().unwrap_or(&self.text))
     }
 
     fn stratum(&self) -> std::borrow::Cow<'_, str> {

@@ -13,10 +13,10 @@ use crate::detect::column::{Column, SOURCE, TARGET};
 use crate::detect::form::FileForm;
 use crate::detect::languages;
 use crate::detect::options::ReadOptions;
-use crate::format::file_format::{FileFormat, Task};
 use crate::format::line_format::LineFormat;
 use crate::format::parallel;
 use crate::format::row::RecordMaker;
+use crate::format::{FileFormat, Task};
 use crate::source::paths::{prepared, two};
 use crate::source::records::translation;
 use crate::{Pair, TextFile};
@@ -58,7 +58,7 @@ impl Projection for Pair {
         if format == FileFormat::Tsv && plain && !given {
             options.notes = form.map(|form| form.notes().to_vec()).unwrap_or_default();
             (options.source, options.target) = (Some("1".to_owned()), Some("2".to_owned()));
-            return Ok(FileForm::Lines(&LINES));
+            return Ok(FileForm::Lines(&LINES, options.lines));
         }
         let form = form?;
         form.note(file, options)?;
@@ -100,7 +100,7 @@ impl Record for Pair {
     const PLURAL: &'static str = "pairs";
 
     fn file_line(&self) -> Option<FileLine> {
-        self.place.clone()
+        self.place.0.clone()
     }
 
     fn bytes(&self) -> usize {

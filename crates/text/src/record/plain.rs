@@ -13,7 +13,7 @@ use crate::detect::column::Column;
 use crate::detect::form::FileForm;
 use crate::detect::guess::guess;
 use crate::detect::options::ReadOptions;
-use crate::format::file_format::{FileFormat, Task};
+use crate::format::{FileFormat, Task};
 use crate::memory::Whole;
 use crate::source::kind::is_markup;
 use crate::source::lines::quoted;
@@ -54,7 +54,7 @@ fn of_file(
             (read_as.format, read_as.text) = (Some(guess.format), vec![form.names().concat()]);
             read_as.notes.extend(form.notes().iter().cloned());
         }
-        form.records(file, options, Box::new(|mut row, _| Ok(row.text(0)? + "\n")))
+        form.records(file, Box::new(|mut row, _| Ok(row.text(0)? + "\n")))
     };
     let found = read().map_err(|e| guess.explain(e))?;
     if alone {

@@ -10,8 +10,8 @@ use crate::detect::column::Column;
 use crate::detect::form::FileForm;
 use crate::detect::guess::{Guess, alike, guess};
 use crate::detect::options::ReadOptions;
-use crate::format::file_format::{FileFormat, Task};
 use crate::format::row::RecordMaker;
+use crate::format::{FileFormat, Task};
 use crate::source::paths::{PathContent, find, prepared};
 use crate::source::records::Stream;
 
@@ -50,7 +50,7 @@ impl FilePlan {
 
     /// Reads the records of the file.
     pub(crate) fn records<R: Projection>(&self, file: &TextFile) -> Result<Stream<R>> {
-        let records = self.form.records(file, &self.options, R::maker(file, &self.options));
+        let records = self.form.records(file, R::maker(file, &self.options));
         Ok(self.guess.explained(records.map_err(|e| self.guess.explain(e))?))
     }
 }

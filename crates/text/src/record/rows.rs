@@ -9,7 +9,7 @@ use super::plan::{Opener, Plan};
 use crate::dataset::data_set::{Change, Record, RecordPass};
 use crate::detect::guess::has_features;
 use crate::detect::options::ReadOptions;
-use crate::format::file_format::FileFormat;
+use crate::format::FileFormat;
 use crate::source::paths::{PathContent, by_ending, find};
 use crate::{FirstIndex, LabelledRow, LabelledRows, TextFile};
 

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use unpadded::{Error, ErrorKind, Result};
 
 use crate::detect::options::ReadOptions;
-use crate::format::file_format::FileFormat;
+use crate::format::FileFormat;
 use crate::{Encoding, TextFile};
 
 /// The content of a path: one file, or several files.

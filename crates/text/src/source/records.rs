@@ -56,8 +56,35 @@ pub enum MalformedLines {
     Collect,
 }
 
-/// A text and its label.
-#[derive(Debug, Clone)]
+/// A value beside the content of a record: two records are equal whatever their values are.
+#[derive(Clone, Default)]
+pub(crate) struct Remark<T>(pub(crate) T);
+
+impl<T: fmt::Debug> fmt::Debug for Remark<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl<T> PartialEq for Remark<T> {
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
+}
+
+impl<T> Eq for Remark<T> {}
+
+impl<T> Hash for Remark<T> {
+    fn hash<H: Hasher>(&self, _: &mut H) {}
+}
+
+/// Returns the location of a record in a file; line 0 means that the line is unknown.
+fn location(file: &Arc<str>, line: u64) -> Remark<Option<FileLine>> {
+    Remark((line > 0).then(|| FileLine::new(Arc::clone(file), line)))
+}
+
+/// A text and its label. Two texts are equal even if they were read from different files or lines.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct LabelledText {
     /// The text. A text of several columns ([`ReadOptions::texts`](crate::ReadOptions::texts)) has one tab between two
     /// cells. A tab or line break within a cell becomes a space. The text can therefore be cut into its columns again.
@@ -67,41 +94,27 @@ pub struct LabelledText {
     pub label: String,
     /// The group of the text, from the column [`ReadOptions::group`](crate::ReadOptions::group): all texts of a group
     /// are held out together.
-    pub(crate) group: Option<String>,
+    pub(crate) group: Remark<Option<String>>,
     /// The last line of the record; `None` if the line is unknown.
-    pub(crate) place: Option<FileLine>,
+    pub(crate) place: Remark<Option<FileLine>>,
 }
 
 impl LabelledText {
     /// Returns a text with a label, but without a group and without a place in a file.
     pub fn new(text: impl Into<String>, label: impl Into<String>) -> Self {
-        Self { text: text.into(), label: label.into(), group: None, place: None }
+        Self { text: text.into(), label: label.into(), group: Remark(None), place: Remark(None) }
     }
 
     /// Sets the file and the line from which the text was read; line 0 means that the line is unknown.
     #[must_use]
     pub fn placed(self, file: &Arc<str>, line: u64) -> Self {
-        Self { place: (line > 0).then(|| FileLine::new(Arc::clone(file), line)), ..self }
+        Self { place: location(file, line), ..self }
     }
 }
 
-/// Two texts are equal even if they were read from different files or lines.
-impl PartialEq for LabelledText {
-    fn eq(&self, other: &Self) -> bool {
-        (&self.text, &self.label) == (&other.text, &other.label)
-    }
-}
-
-impl Eq for LabelledText {}
-
-impl Hash for LabelledText {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        (&self.text, &self.label).hash(state);
-    }
-}
-
-/// A pair of texts that belong together, such as a sentence and its translation.
-#[derive(Debug, Clone)]
+/// A pair of texts that belong together, such as a sentence and its translation. Two pairs are equal even if they were
+/// read from different files or lines.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct Pair {
     /// The source text, such as the text before a tab.
@@ -109,33 +122,18 @@ pub struct Pair {
     /// The target text, such as the text behind a tab.
     pub target: String,
     /// The last line of the record; `None` if the line is unknown.
-    pub(crate) place: Option<FileLine>,
+    pub(crate) place: Remark<Option<FileLine>>,
 }
 
 impl Pair {
     /// Returns a pair of a source and a target, without the line it was read from.
     pub fn new(source: impl Into<String>, target: impl Into<String>) -> Self {
-        Self { source: source.into(), target: target.into(), place: None }
+        Self { source: source.into(), target: target.into(), place: Remark(None) }
     }
 
     /// Sets the line that the pair was read from; line 0 means that the line is unknown.
     pub(crate) fn placed(self, file: &Arc<str>, line: u64) -> Self {
-        Self { place: (line > 0).then(|| FileLine::new(Arc::clone(file), line)), ..self }
-    }
-}
-
-/// Two pairs are equal even if they were read from different files or lines.
-impl PartialEq for Pair {
-    fn eq(&self, other: &Self) -> bool {
-        (&self.source, &self.target) == (&other.source, &other.target)
-    }
-}
-
-impl Eq for Pair {}
-
-impl Hash for Pair {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        (&self.source, &self.target).hash(state);
+        Self { place: location(file, line), ..self }
     }
 }
 
@@ -304,10 +302,14 @@ pub(crate) trait Parser<R>: Send {
 
     /// Discards the current record because one of its lines is malformed. Returns whether this is the first malformed
     /// line of the record.
-    fn spoil(&mut self) -> bool;
+    fn spoil(&mut self) -> bool {
+        true
+    }
 
     /// Ends the parsing at the end of the file; returns a record if the end completes one.
-    fn end(&mut self) -> Result<Option<R>, Reason>;
+    fn end(&mut self) -> Result<Option<R>, Reason> {
+        Ok(None)
+    }
 }
 
 /// A parser of lines that are at most one record each.
@@ -316,14 +318,6 @@ pub(crate) struct OneLine<F>(pub(crate) F);
 impl<R, F: FnMut(&str) -> Result<Option<R>, Reason> + Send> Parser<R> for OneLine<F> {
     fn line(&mut self, line: &str) -> Result<Option<R>, Reason> {
         self.0(line)
-    }
-
-    fn spoil(&mut self) -> bool {
-        true
-    }
-
-    fn end(&mut self) -> Result<Option<R>, Reason> {
-        Ok(None)
     }
 }
 
@@ -340,14 +334,6 @@ impl<R, F: FnMut(u64, &str) -> Result<Option<R>, Reason> + Send> Parser<R> for N
 
     fn line(&mut self, line: &str) -> Result<Option<R>, Reason> {
         (self.make)(self.line, line)
-    }
-
-    fn spoil(&mut self) -> bool {
-        true
-    }
-
-    fn end(&mut self) -> Result<Option<R>, Reason> {
-        Ok(None)
     }
 }
 

@@ -16,10 +16,11 @@ const KEYS: &str = "id sent sent_id sentence sentence_id text text_en newdoc new
     url date file intent predicted_intent probability predicted_probability";
 
 /// The separator between columns.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Separator {
     /// A run of spaces and tabs separates two columns.
+    #[default]
     Spaces,
     /// One tab separates two columns.
     Tabs,

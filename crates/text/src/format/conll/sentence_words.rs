@@ -134,22 +134,8 @@ impl Columns {
 
     /// Returns the columns of a file that has only a column of words.
     fn alone(header: Option<Vec<String>>) -> Self {
-        Self {
-            separator: Separator::Tabs,
-            count: 1,
-            words: 0,
-            tags: 0,
-            numbered: false,
-            comments: false,
-            universal: false,
-            ontonotes: false,
-            titles: false,
-            mark: None,
-            header: header.is_some(),
-            names: header.unwrap_or_default(),
-            brackets: false,
-            notes: Vec::new(),
-        }
+        let (header, names) = (header.is_some(), header.unwrap_or_default());
+        Self { separator: Separator::Tabs, count: 1, header, names, ..Self::default() }
     }
 
     /// Returns a parser of the words of sentences.

@@ -8,7 +8,7 @@ use unpadded::Result;
 
 use crate::detect::columns::number;
 use crate::detect::options::ReadOptions;
-use crate::format::file_format::FileFormat;
+use crate::format::FileFormat;
 use crate::source::lines::Reason;
 use crate::source::records::{Parser, shown, unbroken};
 use crate::{MalformedLines, TextFile};
