@@ -29,7 +29,7 @@ pub enum QuestionKind {
     Source,
     /// Words, which may have tags; or a text, whose words spaces separate.
     Words,
-    /// Numbered features, which may have a label.
+    /// NumberedLine features, which may have a label.
     Row,
 }
 

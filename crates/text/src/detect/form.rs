@@ -12,7 +12,7 @@ use crate::format::row::{FileRow, RecordMaker};
 use crate::format::table::Table;
 use crate::format::{FileFormat, FormatKind};
 use crate::source::lines::Reason;
-use crate::source::records::{Numbered, Stream, at_least_one};
+use crate::source::records::{NumberedLine, Stream, at_least_one};
 
 /// The location of the wanted columns in the records of a file.
 #[derive(Debug, Clone)]
@@ -105,7 +105,7 @@ impl FileForm {
                         .collect::<Result<_, _>>()
                         .map(Some)
                 };
-                let found = file.records(Numbered { line: 0, make })?;
+                let found = file.records(NumberedLine { line: 0, make })?;
                 let advised = |e: Error| match advice {
                     Some(advice) => e.noted(*advice),
                     None => e,

@@ -11,7 +11,7 @@ use super::walk::Walk;
 use crate::memory::Usage;
 use crate::source::lines::{Reason, quoted};
 use crate::source::paths::extension;
-use crate::source::records::{Numbered, OneLine, SkippedRecords, Stream, shown, to_first_error};
+use crate::source::records::{NumberedLine, OneLine, SkippedRecords, Stream, shown, to_first_error};
 use crate::{MalformedLines, TextFile};
 
 /// The layout of a JSON file: the arrangement of the records and, for records that are lists, the names of the
@@ -524,7 +524,7 @@ pub(crate) fn records<R: 'static>(
             }
             make(&Object { line: number, ..object }).map(Some)
         };
-        return Ok(Box::new(file.records(Numbered { line: 0, make })?));
+        return Ok(Box::new(file.records(NumberedLine { line: 0, make })?));
     }
     let (mut list, policy) = (Source::open(file, layout, wanted.as_deref())?, file.policy());
     let (encoding, guessed) = file.characters();

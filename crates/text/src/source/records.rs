@@ -322,12 +322,12 @@ impl<R, F: FnMut(&str) -> Result<Option<R>, Reason> + Send> Parser<R> for OneLin
 }
 
 /// A parser of one record per line; the function `make` gets the line number.
-pub(crate) struct Numbered<F> {
+pub(crate) struct NumberedLine<F> {
     pub(crate) line: u64,
     pub(crate) make: F,
 }
 
-impl<R, F: FnMut(u64, &str) -> Result<Option<R>, Reason> + Send> Parser<R> for Numbered<F> {
+impl<R, F: FnMut(u64, &str) -> Result<Option<R>, Reason> + Send> Parser<R> for NumberedLine<F> {
     fn at(&mut self, line: u64) {
         self.line = line;
     }
