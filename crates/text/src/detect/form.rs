@@ -1,4 +1,4 @@
-//! The form of a file: where its records have the wanted columns, in each kind of format.
+//! The form of a file: the wanted columns in the records of each kind of format.
 
 use unpadded::{Error, ErrorKind, Result};
 

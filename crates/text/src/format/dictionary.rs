@@ -19,7 +19,7 @@ pub(crate) const FORMAT: LineFormat = LineFormat {
         Box::new(move |line| Ok(pair(line)?.map(|[word, _]| word)))
     },
     note: |_, settings| Ok((!settings.stress).then(|| "stress, as the 1 of `AH1`, is left out".to_owned())),
-    ..LineFormat::LINES
+    ..LineFormat::DEFAULT
 };
 
 /// Returns whether a line looks like a word followed by phonemes in capital letters.

@@ -14,7 +14,7 @@ pub(crate) const FORMAT: LineFormat = LineFormat {
     records: |_| Box::new(records),
     texts: |_| Box::new(|line| Ok((!line.trim().is_empty()).then(|| cut(line).1.to_owned()))),
     note: |file, _| note(file),
-    ..LineFormat::LINES
+    ..LineFormat::DEFAULT
 };
 
 /// The prefix of each label in a file for fastText.

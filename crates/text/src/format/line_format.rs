@@ -37,8 +37,8 @@ pub(crate) struct LineSettings {
 }
 
 impl LineFormat {
-    /// A format without texts: each format sets the other properties.
-    pub(crate) const LINES: Self = Self {
+    /// The properties that a format does not set: each line is a text, and no line has a record.
+    pub(crate) const DEFAULT: Self = Self {
         fits: |_| false,
         why: "",
         records: |_| Box::new(|_| Ok(None)),

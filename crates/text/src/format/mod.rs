@@ -49,7 +49,7 @@ pub(crate) enum FormatKind {
     Features,
     /// A text without records.
     Text,
-    /// Several files whose places decide what their texts are.
+    /// Several files: the name or the folder of a file shows what its texts are.
     Folders,
 }
 

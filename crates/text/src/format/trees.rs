@@ -26,7 +26,7 @@ pub(crate) const FORMAT: LineFormat = LineFormat {
         false => Box::new(move |line| Ok(tree(line, settings.binary)?.map(|tree| vec![tree]))),
     },
     texts: |_| Box::new(|line| Ok(tree(line, false)?.map(|[text, _]| text))),
-    ..LineFormat::LINES
+    ..LineFormat::DEFAULT
 };
 
 /// Parses the tree in a line into a text and its label: the leaves joined by spaces, and the label of the root. Returns

@@ -44,7 +44,7 @@ const LINES: LineFormat = LineFormat {
             Ok((!text.is_empty()).then(|| vec![[text.to_owned(), String::new()]]))
         })
     },
-    ..LineFormat::LINES
+    ..LineFormat::DEFAULT
 };
 
 impl Input {

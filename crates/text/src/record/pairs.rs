@@ -29,7 +29,7 @@ const LINES: LineFormat = LineFormat {
     advice: Some(
         "if the texts are in other columns, set `source` and `target` (`data.text` and `data.label` in a config) to their numbers",
     ),
-    ..LineFormat::LINES
+    ..LineFormat::DEFAULT
 };
 
 impl Projection for Pair {
