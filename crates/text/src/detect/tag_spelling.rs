@@ -14,6 +14,7 @@ use unpadded::{AtCaller, Error, ErrorKind, Result};
 ///
 /// ```
 /// use unpadded::data::{TagScheme, Vocabulary};
+/// use unpadded_text::Tagging;
 /// let tags = ["B_A", "I_A", "O"].map(str::to_owned);
 /// let found = Tagging::detect([&tags[..]])?;
 /// assert_eq!((found.scheme, found.to_string().as_str()), (TagScheme::Iob2, "IOB2, spelled `B_kind`, `I_kind`"));

@@ -20,7 +20,7 @@ const NAMES: [&[&str]; 3] =
 ///
 /// ```
 /// use unpadded_text::DataPaths;
-/// let parts = DataPaths::find(concat!(env!("CARGO_MANIFEST_DIR"), "/datasets/reviews"))?;
+/// let parts = DataPaths::find(concat!(env!("CARGO_MANIFEST_DIR"), "/../../datasets/reviews"))?;
 /// assert!(parts.train.ends_with("train.tsv") && parts.dev.unwrap().ends_with("dev.tsv") && parts.test.is_none());
 /// # Ok::<(), unpadded::Error>(())
 /// ```
