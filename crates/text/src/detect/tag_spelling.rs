@@ -42,7 +42,7 @@ impl Tagging {
         format!("{} {}", self.scheme.name(), self.spelling.samples())
     }
 
-    /// Parses a text that [`Self::to_note`] returned; `None` for any other text.
+    /// Parses the note of a tagging, its name and its sample tags; `None` for any other text.
     pub fn of_note(note: &str) -> Option<Self> {
         let (name, samples) = note.split_once(' ')?;
         let (scheme, _) = TagScheme::ALL.into_iter().find(|(_, one)| *one == name)?;
