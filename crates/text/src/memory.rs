@@ -24,12 +24,12 @@ fn whole() -> MutexGuard<'static, (usize, Option<u64>)> {
 
 /// A guard that counts a data set as being read into memory, until the guard is dropped.
 #[derive(Debug)]
-pub(super) struct Whole(());
+pub(crate) struct Whole(());
 
 impl Whole {
     /// Marks the start of reading a data set into memory. The memory of the data set is the growth of the process from
     /// now on.
-    pub(super) fn begin() -> Self {
+    pub(crate) fn begin() -> Self {
         let mut whole = whole();
         if whole.0 == 0 {
             whole.1 = resident();
@@ -51,7 +51,7 @@ impl Drop for Whole {
 
 /// Checks the available memory while a file is read, because the caller may keep the whole file in memory.
 #[derive(Debug, Default)]
-pub(super) struct Usage {
+pub(crate) struct Usage {
     read: u64,
     /// The memory of the process, in bytes, at the first check; `None` before the first check.
     before: Option<u64>,
@@ -69,7 +69,7 @@ impl Usage {
     ///
     /// # Errors
     /// Fails if less memory is available than needed; `what` returns the place, such as `FILE:LINE`, for the message.
-    pub(super) fn read(&mut self, bytes: usize, what: impl FnOnce() -> String) -> Result<()> {
+    pub(crate) fn read(&mut self, bytes: usize, what: impl FnOnce() -> String) -> Result<()> {
         let bytes = bytes as u64;
         self.read += bytes;
         let before = READ.fetch_add(bytes, Ordering::Relaxed);

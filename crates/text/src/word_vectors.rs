@@ -10,7 +10,7 @@ use unpadded::data::Vocabulary;
 use unpadded::ndarray::Array2;
 use unpadded::{AtCaller, Error, Result, reserve};
 
-use super::{SkippedRecords, TextFile};
+use crate::{SkippedRecords, TextFile};
 
 /// The place of a token's vector: the index of a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -52,7 +52,7 @@ enum VectorPlace {
 /// assert_eq!(vectors.coverage("The film drags".split(' ')), 2.0 / 3.0);
 ///
 /// // Rows of an embedding's table; those that the file does not have stay as they were drawn.
-/// let mut table = ndarray::Array2::from_elem((words.len(), vectors.width()), 9.0);
+/// let mut table = unpadded::ndarray::Array2::from_elem((words.len(), vectors.width()), 9.0);
 /// vectors.fill(&mut table)?;
 /// assert_eq!(table.row(words.lookup("film")? as usize).to_vec(), [0.3, -0.4]);
 /// assert_eq!(table.row(words.lookup("drags")? as usize).to_vec(), [9.0, 9.0]);

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use unpadded::{Error, ErrorKind, Result};
 
 use super::{VectorSearch, WordVectors};
-use crate::archive::Bytes;
-use crate::lines::{Lines, Reason, broken};
-use crate::records::shown;
+use crate::source::archive::Bytes;
+use crate::source::lines::{Lines, Reason, broken};
+use crate::source::records::shown;
 use crate::{MalformedLines, TextFile};
 
 /// Number of bytes from which the format is detected.
@@ -68,7 +68,7 @@ impl Header {
 }
 
 impl VectorSearch<'_> {
-    pub(super) fn read(mut self, file: &TextFile) -> Result<WordVectors> {
+    pub(crate) fn read(mut self, file: &TextFile) -> Result<WordVectors> {
         let (name, mut bytes) = file.bytes()?;
         let mut sample = Vec::new();
         let read = bytes.by_ref().take(SAMPLE).read_to_end(&mut sample);

@@ -1,0 +1,517 @@
+//! Finds the texts to predict for in the records of a file. The text column is found by the header, or by the name or
+//! the number that it has in the training data.
+
+use unpadded::{Error, ErrorKind, Result};
+
+use super::answers::Form;
+use crate::TextFile;
+use crate::detect::column::{Column, LABEL, SOURCE, TARGET, TEXT, TOKENS, language, plain};
+use crate::detect::columns::number;
+use crate::detect::guess::{Guess, guess};
+use crate::detect::objects;
+use crate::detect::options::ReadOptions;
+use crate::format::conll::{Columns, KnownColumns, SentenceWords, joined};
+use crate::format::fields::FieldText;
+use crate::format::line_format::LineParser;
+use crate::format::{FileFormat, FormatKind, Task};
+use crate::format::{fields, json, table};
+use crate::source::lines::{Reason, quoted};
+use crate::source::paths::by_ending;
+use crate::source::records::{OneLine, Parser};
+
+/// The plan for reading the texts of a file and writing the file with answers.
+pub(crate) struct AnswerPlan {
+    pub(crate) source: Source,
+    pub(crate) form: Form,
+    /// The names that the file has already, such as the names of columns.
+    pub(crate) names: Vec<String>,
+    /// Whether the first record is a header with the names of the columns.
+    pub(crate) header: bool,
+    /// Whether each line is a record, so that a blank line is a record without a text.
+    pub(crate) blank: bool,
+}
+
+/// The source of the records to predict for.
+pub(crate) enum Source {
+    Lines(Box<dyn Parser<SentenceWords>>),
+    /// The rows of a Parquet file: the names of the text's fields, and a function that makes a text of a field.
+    #[cfg(feature = "parquet")]
+    Rows(Vec<String>, FieldText),
+}
+
+/// Returns the text of a field to answer; null or a blank string is an empty text.
+fn text(object: &fields::Object<'_>, name: &str) -> Result<String, Reason> {
+    match fields::at(object, name) {
+        Some(fields::Value::Null) => Ok(String::new()),
+        Some(fields::Value::Text(text)) => Ok(text.to_string()),
+        _ => fields::text(object, name),
+    }
+}
+
+/// Returns the words of a field as a text: a list of words with one word per line, or a string as one line.
+fn words(object: &fields::Object<'_>, name: &str) -> Result<String, Reason> {
+    match fields::at(object, name) {
+        Some(fields::Value::Null) => Ok(String::new()),
+        Some(fields::Value::Text(text)) => Ok(one_line(text)),
+        _ => joined(&fields::texts(object, name)?),
+    }
+}
+
+/// Returns a text with spaces in place of line breaks, since a text of several lines has one word per line.
+fn one_line(text: &str) -> String {
+    text.replace(['\n', '\r'], " ")
+}
+
+impl AnswerPlan {
+    fn lines(parser: Box<dyn Parser<SentenceWords>>, form: Form) -> Self {
+        Self { source: Source::Lines(parser), form, names: Vec::new(), header: false, blank: false }
+    }
+
+    /// The plan for a file with one record per line. `text` returns the text of a line, or `None` if the line is no
+    /// record. Answers are added as cells behind tabs.
+    fn each(mut text: LineParser<String>) -> Self {
+        let asked = move |line: &str| Ok(text(line)?.map(alone));
+        Self::lines(Box::new(OneLine(asked)), Form::Cells('\t', false))
+    }
+
+    /// The plan for plain text: each line is a text.
+    pub(crate) fn plain() -> Self {
+        Self {
+            blank: true,
+            ..Self::each(Box::new(|line| Ok((!line.trim().is_empty()).then(|| line.to_owned()))))
+        }
+    }
+
+    /// The plan for a LIBSVM file of rows of features; blank lines and comments are not rows.
+    pub(crate) fn rows() -> Self {
+        let row = |line: &str| {
+            let row = line.split('#').next().unwrap_or_default().trim();
+            Ok((!row.is_empty()).then(|| alone(row.to_owned())))
+        };
+        Self::lines(Box::new(OneLine(row)), Form::Comment)
+    }
+
+    /// The plan for a file of texts (with or without labels) or of source texts (with or without translations).
+    pub(crate) fn texts(file: &TextFile, options: &mut ReadOptions, task: Task) -> Result<Self> {
+        if options.format == Some(FileFormat::Plain) {
+            return Ok(Self::plain());
+        }
+        let guess = guess(file, options, task).or_else(|e| lines_alone(file, options, e))?;
+        options.format = Some(guess.format);
+        if task == Task::Labelled && !guess.format.has_columns() {
+            options.without_columns(guess.format, &format!("file `{}`", file.name()))?;
+        }
+        let (texts, label) = match task {
+            Task::Pairs => (
+                vec![Column { what: "source", given: options.source.as_deref(), known: SOURCE }],
+                Column { what: "target", given: options.target.as_deref(), known: TARGET },
+            ),
+            Task::Labelled | Task::Tagged | Task::ToTag | Task::Plain => (
+                Column::texts(&options.text),
+                Column { what: "label", given: options.label.as_deref(), known: LABEL },
+            ),
+        };
+        let mut of = options.clone();
+        let opened = match guess.format.kind() {
+            FormatKind::Lines(format) => Ok(Self::each((format.texts)(options.lines))),
+            FormatKind::Fields => Self::objects(file, &mut of, &texts, text),
+            FormatKind::Table => Self::table(file, &guess, &mut of, (&texts, label), alone),
+            FormatKind::Words | FormatKind::Features | FormatKind::Text | FormatKind::Folders => {
+                Ok(Self::plain())
+            }
+        };
+        *options = of;
+        opened
+    }
+
+    /// The plan for a table. The text column is the column with the name from the training data, else the column with a
+    /// known name, else the column with the number from the training data. If a text has several columns, only the
+    /// columns of the training data are used. If the file is not a table, each line is a text.
+    fn table(
+        file: &TextFile,
+        guess: &Guess,
+        options: &mut ReadOptions,
+        (texts, label): (&[Column<'_>], Column<'_>),
+        make: fn(String) -> SentenceWords,
+    ) -> Result<Self> {
+        let told = options.told.clone().unwrap_or_default();
+        let is_set = !told.text.is_empty() || told.source.is_some();
+        let is_table = told.format.is_some() || told.separator.is_some() || by_ending(&file.name()).is_some();
+        let wrong = |expected: &str, got: &str| {
+            Err(Error::of(ErrorKind::Format, format!("file `{}`", file.name()), expected, got))
+        };
+        let rows = table::Table::first_rows(file, guess.format, options)?;
+        let named = match texts {
+            [text] if !is_set => {
+                by_header(&file.name(), &rows, text, options.header)?.map(|found| (text, found))
+            }
+            _ => None,
+        };
+        let table = match &named {
+            Some((text, (name, _))) => {
+                let text = Column { given: Some(name), ..**text };
+                table::Table::of(file, guess.format, options, &[text])?
+            }
+            None => match by_place(file, guess, options, (texts, label)) {
+                Err(_) if texts.len() > 1 && !is_table && !has_names(&rows, texts) => {
+                    options.format = Some(FileFormat::Plain);
+                    options
+                        .notes
+                        .push("one text per line, with tabs between the columns of the training".to_owned());
+                    return Ok(Self::plain());
+                }
+                table => table.map_err(|e| if is_set { e } else { remedied(e, texts) })?,
+            },
+        };
+        if !table.has_header() && table.width() > 1 && !is_table && !table.has_tabs() {
+            let expected = "one text per line, or a table: set `format` (`data.format`) to `plain` or `csv`";
+            return wrong(expected, "a separator in each line, which may be part of the text");
+        }
+        if named.is_none() && !is_set && table.has_numbers(file)? {
+            let expected =
+                "texts: set `text` (`data.text`) to the name or the number (from 1) of the text column";
+            let column = table.names().first().map_or("", String::as_str);
+            return wrong(expected, &format!("only numbers in column {column}"));
+        }
+        table.note(options);
+        options.notes.extend(named.and_then(|(_, (_, note))| note));
+        keep(options, texts, table.names());
+        let (separator, quotes) = table.writes();
+        Ok(Self {
+            source: Source::Lines(table.texts(texts.len(), make)),
+            form: Form::Cells(separator, quotes),
+            names: table.header(file)?,
+            header: table.has_header(),
+            blank: table.width() == 1 && !table.has_header() && !quotes,
+        })
+    }
+
+    /// The plan for JSON or Parquet records; `make` makes a text of a field.
+    fn objects(
+        file: &TextFile,
+        options: &mut ReadOptions,
+        wanted: &[Column<'_>],
+        make: FieldText,
+    ) -> Result<Self> {
+        let Some(format) = options.format else { return Ok(Self::plain()) };
+        let told = options.told.clone().unwrap_or_default();
+        let is_set = !told.text.is_empty() || told.source.is_some() || told.tokens.is_some();
+        let found = objects::picked(file, format, wanted, options).or_else(|e| {
+            let (false, &[one]) = (is_set, wanted) else {
+                return Err(if is_set { e } else { remedied(e, wanted) });
+            };
+            let Some(given) = one.given else { return Err(e) };
+            let other = objects::picked(file, format, &[Column { given: None, ..one }], options);
+            let Ok(mut other) = other else { return Err(remedied(e, wanted)) };
+            let (fields, name) = (other.fields(file), other.names.concat());
+            let is_known = |name: &&String| one.has(name);
+            let several = given.parse::<usize>().is_err() && fields.iter().filter(is_known).count() > 1;
+            if several || name.parse::<usize>().is_ok() {
+                return Err(remedied(e, wanted));
+            }
+            other.notes.push(instead(&one, &name, given));
+            Ok(other)
+        });
+        let (picked, pair) = (found?, options.pair);
+        options.notes.extend(picked.notes.iter().cloned());
+        let names = picked.fields(file);
+        keep(options, wanted, &picked.names);
+        #[cfg(feature = "parquet")]
+        if format == FileFormat::Parquet {
+            let (source, form) = (Source::Rows(picked.names, make), Form::Json);
+            return Ok(Self { source, form, names, header: false, blank: false });
+        }
+        let Some(elements) = picked.in_lines() else {
+            let expected =
+                "one record per line: CSV, TSV, JSON Lines, columns or plain text with one text per line";
+            let got = "JSON without one object or list per line: `jq -c '.[]'` writes one element per line";
+            return Err(Error::of(ErrorKind::Format, format!("file `{}`", file.name()), expected, got));
+        };
+        let (wanted, header) = (picked.names, elements.is_some());
+        let asked = move |line: &str| {
+            json::object(line, Some(&wanted), elements.as_deref())?
+                .map(|object| fields::text_in(&object, &wanted, make, pair).map(alone))
+                .transpose()
+        };
+        let source = Source::Lines(Box::new(OneLine(asked)));
+        Ok(Self { source, form: Form::Json, names, header, blank: false })
+    }
+
+    /// The plan for sentences of words, with or without tags, and for texts, whose words spaces separate.
+    pub(crate) fn words(file: &TextFile, options: &mut ReadOptions) -> Result<Self> {
+        let told = options.told.clone().unwrap_or_default();
+        let guess = guess(file, &ReadOptions { format: told.format, ..options.clone() }, Task::ToTag)?;
+        let like = options.columns.take();
+        options.format = Some(guess.format);
+        if matches!(guess.format.kind(), FormatKind::Fields) {
+            let given = options.tokens.take();
+            let wanted = Column { what: "tokens", given: given.as_deref(), known: TOKENS };
+            let of_lists = Self::objects(file, options, &[wanted], words);
+            let texts = Column { what: "text", given: None, known: TEXT };
+            return of_lists.or_else(|e| {
+                let known = "a field with a known name, such as `text`, may also have texts to tag";
+                let found = told.tokens.is_none().then(|| Self::objects(file, options, &[texts], words));
+                found.map_or(Err(e.clone()), |plan| plan.map_err(|_| e.noted(known)))
+            });
+        }
+        if guess.format == FileFormat::Plain {
+            return Ok(Self::plain());
+        }
+        let named = by_ending(&file.name()) == Some(FileFormat::Columns);
+        let known = KnownColumns {
+            like: like.as_deref(),
+            words: told.tokens.as_deref(),
+            columns: told.format == Some(FileFormat::Columns) || (named && told.format.is_none()),
+        };
+        if !known.columns
+            && let Some(plan) = Self::texts_to_tag(file, &guess, options, known)?
+        {
+            return Ok(plan);
+        }
+        options.format = Some(FileFormat::Columns);
+        let Some(columns) = Columns::of_words(file, known)? else {
+            options.format = Some(FileFormat::Plain);
+            let note = "one text per line; for one word per line, let the file name end with `.conll`";
+            options.notes.push(note.to_owned());
+            return Ok(Self::plain());
+        };
+        options.columns = Some(Box::new(columns.clone()));
+        let names = columns.titles();
+        let names = names.into_iter().chain(intents(file)?).collect();
+        let form = Form::Columns(columns.clone());
+        Ok(Self { source: Source::Lines(columns.asked()), form, names, header: false, blank: false })
+    }
+
+    /// The plan for a table with a column of texts to tag; `None` for a file with one word or one text per line. A
+    /// file without the name or the setting of a table is a table if its header names the texts, or if tabs separate
+    /// its columns and one column has several words in most cells.
+    fn texts_to_tag(
+        file: &TextFile,
+        guess: &Guess,
+        options: &mut ReadOptions,
+        known: KnownColumns<'_>,
+    ) -> Result<Option<Self>> {
+        let (mut told, mut guess) = (options.told.clone().unwrap_or_default(), guess.clone());
+        let is_open = guess.format == FileFormat::Columns;
+        guess.format = if is_open { FileFormat::Tsv } else { guess.format };
+        let is_set = told.format.is_some() || told.separator.is_some() || guess.format == FileFormat::Csv;
+        let mut of =
+            ReadOptions { format: Some(guess.format), header: told.header, tokens: None, ..options.clone() };
+        let rows = table::Table::first_rows(file, guess.format, &of)?;
+        let (width, running) = (rows.first().map_or(0, Vec::len), running(&rows));
+        let mut text = Column { what: "text", given: known.words, known: TEXT };
+        let header = by_header(&file.name(), &rows, &text, of.header)?.map(|(name, _)| name);
+        let header = header.filter(|_| width > 1 || !is_open);
+        let at = header.as_ref().and_then(|name| rows.first()?.iter().position(|cell| cell.trim() == name));
+        // A name of a column does not occur again below: the first word of a sentence may be a known name, too.
+        let again = |(at, cell): (usize, &String)| rows.iter().skip(1).any(|row| row.get(at) == Some(cell));
+        let is_named = || rows.first().is_some_and(|first| !first.iter().enumerate().any(again));
+        let is_table = is_set
+            || at.is_some_and(|at| running.contains(&at))
+            || (width > 1
+                && if at.is_some() { is_named() } else { !running.is_empty() && has_tabs(file)? }
+                && !Columns::are_sentences(file, known)?);
+        if !is_table {
+            return Ok(None);
+        }
+        let number = running.first().map(|at| (at + 1).to_string());
+        if at.is_none() && known.words.is_none() && width > 1 {
+            if running.len() != 1 {
+                let what = format!("column of the texts in file `{}`", file.name());
+                let expected = "a header with a known name, such as `text`, or one column with several words per cell: set `data.text` to the name or the number (from 1) of the column";
+                let got = format!("{} such columns of {width}", running.len());
+                return Err(Error::of(ErrorKind::Format, what, expected, got));
+            }
+            text.given = number.as_deref();
+        }
+        told.text = known.words.map(str::to_owned).into_iter().collect();
+        of.told = Some(told);
+        let label = Column { what: "label", given: None, known: LABEL };
+        let plan = Self::table(file, &guess, &mut of, (&[text], label), |text| alone(one_line(&text)))?;
+        *options = of;
+        Ok(Some(plan))
+    }
+}
+
+/// Number of lines that are read for the properties of a file.
+const LOOKED_AT: usize = 1000;
+
+/// Returns whether there are tabs in the first lines.
+fn has_tabs(file: &TextFile) -> Result<bool> {
+    let line = |line: &str| Ok(Some(line.contains('\t')));
+    Ok(file.first_records(OneLine(line))?.take(LOOKED_AT).any(|has| matches!(has, Ok(true))))
+}
+
+/// Returns the columns that have several words in at least half of the records, counted from 0.
+fn running(rows: &[Vec<String>]) -> Vec<usize> {
+    let several = |cell: &String| cell.split_whitespace().nth(1).is_some();
+    let count = |at: usize| rows.iter().filter(|row| row.get(at).is_some_and(several)).count();
+    (0..rows.first().map_or(0, Vec::len)).filter(|&at| count(at) * 2 >= rows.len()).collect()
+}
+
+fn alone(text: String) -> SentenceWords {
+    SentenceWords { text, ..SentenceWords::default() }
+}
+
+/// Stores the names of the text columns in the options, and removes the columns of labels, targets and tags from the
+/// options.
+fn keep(options: &mut ReadOptions, texts: &[Column<'_>], names: &[String]) {
+    match texts.first().map(|text| text.what) {
+        Some("source") => options.source = names.first().cloned(),
+        Some("tokens") => options.tokens = names.first().cloned(),
+        _ => options.text = names.iter().take(texts.len()).cloned().collect(),
+    }
+    (options.label, options.target, options.tags) = (None, None, None);
+}
+
+fn instead(wanted: &Column<'_>, name: &str, given: &str) -> String {
+    let what = wanted.what;
+    match given.parse::<usize>() {
+        Ok(number) => format!(
+            "{what} in `{name}`, by the name of the column; in the training, {what} in column {number}"
+        ),
+        Err(_) => format!("{what} in `{name}`, since there is no `{given}`, which the training had"),
+    }
+}
+
+/// Adds advice to an error about a column that the training data has and the file lacks.
+fn remedied(error: Error, texts: &[Column<'_>]) -> Error {
+    let is_name = |given: &&str| given.parse::<usize>().is_err();
+    match texts {
+        [text] => match text.given.filter(is_name) {
+            Some(given) => error.noted(format!(
+                "`{given}` is the {} of the training; `--set {}=NAME` sets another column",
+                text.what,
+                text.setting()
+            )),
+            None => error,
+        },
+        _ => error.noted(format!(
+            "the text of the training is in the columns {}; `data.text` sets other columns",
+            quoted(texts.iter().filter_map(|text| text.given))
+        )),
+    }
+}
+
+/// Returns whether the first record has the name of one of the text's columns.
+fn has_names(rows: &[Vec<String>], texts: &[Column<'_>]) -> bool {
+    rows.first().is_some_and(|first| first.iter().any(|cell| texts.iter().any(|text| text.names(cell))))
+}
+
+/// Finds the text column in the header: returns the column's name, and a note if the name or the position differs from
+/// the training data. Returns `None` if there is no header, or if no name in the header is known.
+fn by_header(
+    file: &str,
+    rows: &[Vec<String>],
+    text: &Column<'_>,
+    header: Option<bool>,
+) -> Result<Option<(String, Option<String>)>> {
+    /// The names that are accepted as the header of a file with a single column.
+    const SURE: [&str; 4] = ["text", "texts", "sentence", "sentences"];
+    let Some((first, below)) = rows.split_first().filter(|_| header != Some(false)) else { return Ok(None) };
+    let cells: Vec<&str> = first.iter().map(|cell| cell.trim()).collect();
+    let given = text.given.map(str::trim);
+    let place = given.and_then(|given| given.parse::<usize>().ok());
+    if let Some(given) = given.filter(|given| place.is_none() && cells.contains(given)) {
+        return Ok(Some((given.to_owned(), None)));
+    }
+    let once = |at: usize| {
+        let cell = cells.get(at).copied();
+        !below.iter().any(|row| row.get(at).map(|other| other.trim()) == cell)
+    };
+    if cells.iter().any(|cell| cell.is_empty() || number(cell)) {
+        return Ok(None);
+    }
+    // If the header names two languages, the source is the column whose language is the source in the training data,
+    // else the column at the same position as in the training data.
+    let languages: Vec<usize> =
+        (0..cells.len()).filter(|&at| once(at) && cells.get(at).is_some_and(|cell| language(cell))).collect();
+    if let (true, [first, _, ..]) = (text.what == "source", &languages[..]) {
+        if let (Some(given), None) = (given, place) {
+            let expected = format!("the language `{given}`");
+            let got = quoted(cells.iter().copied());
+            let what = format!("header of file `{file}`");
+            let error = Error::of(ErrorKind::Format, what, expected, got);
+            return Err(remedied(error, std::slice::from_ref(text)));
+        }
+        let at = place.unwrap_or(1).saturating_sub(1);
+        let at = if languages.contains(&at) { at } else { *first };
+        let Some(name) = cells.get(at) else { return Ok(None) };
+        let note = format!(
+            "source in `{name}` by its place, since the training had no names: `--set data.text=NAME` sets another column"
+        );
+        return Ok(Some(((*name).to_owned(), Some(note))));
+    }
+    let fits = |at: &usize| {
+        let name = plain(cells.get(*at).copied().unwrap_or_default());
+        let sure = cells.len() > 1 || SURE.contains(&name.as_str());
+        text.has(&name) && sure && once(*at) && !(text.what == "source" && language(&name))
+    };
+    let fitting: Vec<usize> = (0..cells.len()).filter(fits).collect();
+    let rank = |at: &&usize| {
+        let name = plain(cells.get(**at).copied().unwrap_or_default());
+        text.known().position(|known| known == name)
+    };
+    let Some(&at) = fitting.iter().min_by_key(rank) else { return Ok(None) };
+    let Some(&name) = cells.get(at) else { return Ok(None) };
+    match given {
+        Some(_) if place.is_none() && fitting.len() > 1 => Ok(None),
+        Some(given) if place != Some(at + 1) => Ok(Some((name.to_owned(), Some(instead(text, name, given))))),
+        _ => Ok(Some((name.to_owned(), None))),
+    }
+}
+
+/// Returns a table whose text column is found by the number or the name of the text column in the training data. In a
+/// table with a single column, the text is in this column.
+fn by_place(
+    file: &TextFile,
+    guess: &Guess,
+    options: &ReadOptions,
+    (texts, label): (&[Column<'_>], Column<'_>),
+) -> Result<table::Table> {
+    let of = |wanted: &[Column<'_>]| table::Table::of(file, guess.format, options, wanted);
+    // The label column is detected together with the text columns, so that a label column is not mistaken for a text
+    // column.
+    let both = of(&[texts, &[label]].concat());
+    let named = |table: &table::Table| table.has_header() || label.given.is_some();
+    match both {
+        Ok(table) if named(&table) => Ok(table),
+        both => match (of(texts), both) {
+            // The file has no header, and its label column is at another position than in the training data.
+            (Ok(table), Err(e)) if !table.has_header() && table.has_column(label.given) => {
+                Err(guess.explain(e))
+            }
+            (Ok(table), _) => Ok(table),
+            (Err(e), both) => {
+                // A table with a single column has the text in this column, whatever number the text column has in the
+                // training data.
+                let alone = match texts {
+                    [text] => of(&[Column { given: Some("1"), ..*text }]).ok(),
+                    _ => None,
+                };
+                let alone = alone.filter(|table| table.width() == 1);
+                alone.or(both.ok()).ok_or_else(|| guess.explain(e))
+            }
+        },
+    }
+}
+
+/// Returns the format of a file that may have one text per line, after `error` has shown that the file is no table of
+/// two columns. Returns `error` if the format is set or the file name contains `.json`.
+fn lines_alone(file: &TextFile, options: &ReadOptions, error: Error) -> Result<Guess> {
+    let alone = ReadOptions { format: Some(FileFormat::Tsv), ..options.clone() };
+    if options.format.is_some() || file.name().contains(".json") {
+        return Err(error);
+    }
+    guess(file, &alone, Task::Labelled)
+}
+
+/// Returns the comment keys in the first lines that answers also use: `intent` and `probability`.
+fn intents(file: &TextFile) -> Result<Vec<String>> {
+    let key = |line: &str| {
+        let (key, _) = line.strip_prefix('#')?.split_once('=')?;
+        Some(key.trim().to_owned()).filter(|key| ["intent", "probability"].contains(&key.as_str()))
+    };
+    let lines = file.first_records(OneLine(move |line: &str| Ok(Some(key(line)))))?;
+    Ok(lines.take(LOOKED_AT).flatten().flatten().collect())
+}

@@ -1,0 +1,254 @@
+//! Pairs of texts, and their batches for translation models.
+
+use std::collections::{HashMap, HashSet};
+
+use unpadded::data::{Field, Fingerprint, Limits, Loader, Tokenizer, Vocabulary};
+use unpadded::{AtCaller, Error, Result};
+
+use crate::source::records::shown;
+use crate::{DataSet, Pair, TextFile};
+
+/// A data set of pairs of a source and a target text, such as sentences and their translations, in memory. A source
+/// text may occur in several pairs with different targets.
+///
+/// [`DataSet::open`] reads these paths:
+/// - a file with columns between tabs or commas;
+/// - a file of JSON Lines or Parquet;
+/// - a pronouncing dictionary in the format of CMUdict; stress marks are removed;
+/// - several files, by a pattern such as `data/*.tsv`;
+/// - two parallel files, as in `train.{de,en}`, where the file of the sources comes first;
+/// - a file in a zip, as in `some.zip!file`.
+///
+/// If columns between tabs have no header, the source is the first column and the target is the second column, as in
+/// [`Pairs::of_lines`]. A zip with several files is read if the names of all files but one begin with `_`. Files with
+/// such names are notes.
+///
+/// ```
+/// use unpadded::data::{Data, Limits, Tokenizer, Vocabulary};
+/// use unpadded_text::{Pairs, TextFile};
+/// let file = TextFile::embedded("some.tsv", "Go.\tVa !\nGo.\tAllez !\nRun!\tCours !\tCC-BY 2.0\n");
+/// let pairs = Pairs::of_lines(&file)?;
+/// assert_eq!(pairs.by_source(), [("Go.", vec!["Va !", "Allez !"]), ("Run!", vec!["Cours !"])]);
+///
+/// let cut = Tokenizer::pieces();
+/// let ends = ["<s>", "</s>"].map(String::from);
+/// let limits = Limits::default().specials([&ends[..], &[Vocabulary::UNKNOWN.to_owned()]].concat());
+/// let (from, to) = (pairs.sources(&cut, &Limits::default())?, pairs.targets(&cut, &limits)?);
+/// let train = pairs.loader(["source", "given", "next"], [&cut, &cut], [&from, &to], ["<s>", "</s>"])?;
+/// let batch = train.batches(None, 0)?.next().unwrap()?;
+/// let read = |feed: usize| batch.values[feed].1.as_slice::<i64>().unwrap().iter().map(|&id| to.token(id).unwrap());
+/// assert_eq!(read(1).collect::<Vec<_>>(), ["<s>", "Va", "!", "<s>", "Allez", "!", "<s>", "Cours", "!"]);
+/// assert_eq!(read(2).collect::<Vec<_>>(), ["Va", "!", "</s>", "Allez", "!", "</s>", "Cours", "!", "</s>"]);
+/// # Ok::<(), unpadded::Error>(())
+/// ```
+pub type Pairs = DataSet<Pair>;
+
+impl Pairs {
+    /// Reads lines of `source<TAB>target`; a third column is allowed, as in [`TextFile::translations`].
+    ///
+    /// # Errors
+    /// Fails if the file cannot be read, has no pair, or has a malformed line.
+    #[track_caller]
+    pub fn of_lines(file: &TextFile) -> Result<Self> {
+        Ok(Self::new(&file.name(), file.translations()?.read_all().at_caller()?))
+    }
+
+    /// Holds out at most `pairs` pairs; the pairs of one source are either all held out or all kept. Sources are held
+    /// out in an order that depends on their text and the seed. A source with more pairs than may still be held out is
+    /// skipped. Returns the remaining pairs, then the held-out pairs.
+    ///
+    /// ```
+    /// use unpadded_text::{Pairs, TextFile};
+    /// let lines = "Go.\tVa !\nGo.\tAllez !\nRun!\tCours !\nStop!\tArrêtez !\nStop!\tArrête !\nStop!\tHalte !\n";
+    /// let (rest, held) = Pairs::of_lines(&TextFile::embedded("some.tsv", lines))?.hold_out_pairs(3, 7);
+    /// assert_eq!((rest.records().len(), held.records().len(), held.name()), (3, 3, "some.tsv, held out"));
+    /// assert!(rest.records().iter().all(|a| held.records().iter().all(|b| a.source != b.source)));
+    /// # Ok::<(), unpadded::Error>(())
+    /// ```
+    #[must_use]
+    pub fn hold_out_pairs(self, pairs: usize, seed: u64) -> (Self, Self) {
+        let mut found: HashMap<&str, usize> = HashMap::new();
+        self.records.iter().for_each(|pair| *found.entry(&pair.source).or_default() += 1);
+        let mut order: Vec<(u64, &str, usize)> = found
+            .into_iter()
+            .map(|(source, count)| (Fingerprint::default().number(seed).text(source).finish(), source, count))
+            .collect();
+        order.sort_unstable();
+        let (mut missing, mut held) = (pairs, HashSet::new());
+        for (_, source, count) in order {
+            if count <= missing {
+                missing -= count;
+                held.insert(source.to_owned());
+            }
+        }
+        self.hold_out_where(|pair| held.contains(&pair.source))
+    }
+
+    /// Groups the target texts by source text, in the order in which the sources first occur. The targets of a source
+    /// are its reference translations.
+    pub fn by_source(&self) -> Vec<(&str, Vec<&str>)> {
+        let (mut places, mut found) = (HashMap::new(), Vec::<(&str, Vec<&str>)>::new());
+        for Pair { source, target, .. } in &self.records {
+            let place = *places.entry(source.as_str()).or_insert(found.len());
+            match found.get_mut(place) {
+                Some((_, targets)) => targets.push(target),
+                None => found.push((source, vec![target])),
+            }
+        }
+        found
+    }
+
+    /// Returns the vocabulary of the source texts, built by [`Tokenizer::vocabulary`].
+    ///
+    /// # Errors
+    /// Fails as [`Vocabulary::of`] does.
+    #[track_caller]
+    pub fn sources(&self, tokenizer: &Tokenizer, limits: &Limits) -> Result<Vocabulary> {
+        self.vocabulary(tokenizer, limits, |pair| &pair.source).at_caller()
+    }
+
+    /// Returns the vocabulary of the target texts, built by [`Tokenizer::vocabulary`].
+    ///
+    /// # Errors
+    /// Fails as [`Vocabulary::of`] does.
+    #[track_caller]
+    pub fn targets(&self, tokenizer: &Tokenizer, limits: &Limits) -> Result<Vocabulary> {
+        self.vocabulary(tokenizer, limits, |pair| &pair.target).at_caller()
+    }
+
+    fn vocabulary(
+        &self,
+        tokenizer: &Tokenizer,
+        limits: &Limits,
+        side: impl Fn(&Pair) -> &String,
+    ) -> Result<Vocabulary> {
+        let texts = self.records.iter().map(|pair| side(pair).as_str());
+        tokenizer.vocabulary(texts, limits).map_err(|e| self.noted(e))
+    }
+
+    /// Returns a loader of batches for three feeds:
+    /// - the token ids of the source;
+    /// - the input of the decoder: the id of `ends[0]`, then the token ids of the target;
+    /// - the target of the decoder: the token ids of the target, then the id of `ends[1]`.
+    ///
+    /// The first tokenizer and vocabulary are for source texts; the second tokenizer and vocabulary are for target
+    /// texts.
+    ///
+    /// # Errors
+    /// Fails as [`Loader::new`] does, or if there is no pair, or if a vocabulary lacks a token or one of the `ends`.
+    #[track_caller]
+    pub fn loader(
+        &self,
+        feeds: [&str; 3],
+        [cut_source, cut_target]: [&Tokenizer; 2],
+        [from, to]: [&Vocabulary; 2],
+        ends: [&str; 2],
+    ) -> Result<Loader> {
+        let ids = end_ids(to, ends).at_caller()?;
+        let sample = |_, pair: &Pair| sample(pair, &self.name, [cut_source, cut_target], [from, to], ids);
+        let samples = self.samples_by(&sample).at_caller()?;
+        Loader::new(samples, &feeds)
+    }
+}
+
+/// Returns the ids of the special tokens `start` and `stop` in the target vocabulary: the first input and the last
+/// target of the decoder.
+pub(crate) fn end_ids(to: &Vocabulary, [start, stop]: [&str; 2]) -> Result<[i64; 2]> {
+    Ok([to.special(start)?, to.special(stop)?])
+}
+
+/// Returns three lists of token ids: the ids of the source, of the decoder's input, and of the decoder's target.
+pub(crate) fn sample(
+    Pair { source, target, .. }: &Pair,
+    name: &str,
+    [cut_source, cut_target]: [&Tokenizer; 2],
+    [from, to]: [&Vocabulary; 2],
+    [start, stop]: [i64; 2],
+) -> Result<Vec<Field>> {
+    let of = |e: Error, text: &str| e.noted(format!("a token of {} in `{name}`", shown(text)));
+    let source = from.ids(cut_source.tokens(source)).map_err(|e| of(e, source))?;
+    let mut next = to.ids(cut_target.tokens(target)).map_err(|e| of(e, target))?;
+    let given = [&[start], &next[..]].concat();
+    next.push(stop);
+    Ok(vec![source.into(), given.into(), next.into()])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pairs(lines: &'static str) -> Pairs {
+        Pairs::of_lines(&TextFile::embedded("some.tsv", lines)).unwrap()
+    }
+
+    #[track_caller]
+    fn refused<T>(outcome: Result<T>, expected: &str) {
+        let error = format!("{:#}", outcome.err().unwrap());
+        assert!(error.starts_with(expected), "{error}");
+    }
+
+    #[test]
+    fn lines_have_two_or_three_columns() {
+        let found = pairs("Hi.\tSalut.\tCC-BY 2.0 (France) #1\n \n\nRun!\tCours\u{202f}!\r\nGo.\tVa.\t\n");
+        let targets: Vec<&str> = found.records().iter().map(|pair| pair.target.as_str()).collect();
+        assert_eq!((targets, found.name()), (vec!["Salut.", "Cours\u{202f}!", "Va."], "some.tsv"));
+        let of = |lines: &'static str| Pairs::of_lines(&TextFile::embedded("some.tsv", lines));
+        let expected =
+            "expected text, one tab and text, optionally followed by a tab and a third column, got";
+        for (lines, got) in [
+            ("a\tb\nno tab\n", "some.tsv:2: {} no tab in \"no tab\""),
+            ("a\tb\n\n\tb\n", "some.tsv:3: {} nothing before the tab in \"\\tb\""),
+            ("a\t \tc\n", "some.tsv:1: {} nothing behind the tab in \"a\\t \""),
+            ("a\tb\tc\td\n", "some.tsv:1: {} 3 tabs in \"a\\tb\\tc\\td\""),
+        ] {
+            refused(of(lines), &got.replace("{}", expected));
+        }
+        refused(of("\n"), "records of file `some.tsv`: expected at least one, got none");
+    }
+
+    #[test]
+    fn sources_are_held_out_whole() {
+        let lines: Vec<Pair> =
+            (0..300).map(|i| Pair::new(format!("s{}", i % 100 * (i % 3)), format!("t{i}"))).collect();
+        let all = Pairs::new("some", lines);
+        let ((rest, held), (_, other)) =
+            (all.clone().hold_out_pairs(50, 1), all.clone().hold_out_pairs(50, 2));
+        // One source has 100 pairs, more pairs than the number to hold out.
+        assert_eq!((rest.records().len(), held.records().len(), other.records().len()), (250, 50, 50));
+        assert!(held != other && held == all.clone().hold_out_pairs(50, 1).1);
+        let sources: HashSet<&str> = held.records().iter().map(|pair| pair.source.as_str()).collect();
+        assert!(rest.records().iter().all(|pair| !sources.contains(pair.source.as_str())));
+        assert_eq!(rest.by_source().len() + held.by_source().len(), all.by_source().len());
+        assert_eq!(all.clone().hold_out_pairs(0, 1), (all.clone(), Pairs::new("some, held out", [])));
+        assert_eq!(all.clone().hold_out_pairs(1000, 1).1.records(), all.records());
+    }
+
+    #[test]
+    fn errors_name_the_file() {
+        let cut = Tokenizer::whitespace();
+        let (some, other) = (pairs("a b\tc\n"), pairs("a z\tc\n"));
+        let own = |tokens: &[&str]| Vocabulary::labels(tokens).unwrap();
+        let (from, to) = (own(&["a", "b"]), own(&["c", "(", ")"]));
+        let load = |pairs: &Pairs, to: &Vocabulary| {
+            pairs.loader(["source", "given", "next"], [&cut, &cut], [&from, to], ["(", ")"]).map(drop)
+        };
+        assert!(load(&some, &to).is_ok());
+        refused(
+            load(&other, &to),
+            "token: expected one of `a`, `b`, got `z`; a token of \"a z\" in `some.tsv`",
+        );
+        refused(
+            load(&some, &own(&["c", "("])),
+            "special token of a vocabulary: expected a special token of this vocabulary, got `)`",
+        );
+        refused(
+            load(&some.clone().hold_out_pairs(0, 1).1, &to),
+            "pairs of `some.tsv, held out`: expected at least one, got none",
+        );
+        let often = Limits::default().min_count(2);
+        refused(
+            some.targets(&cut, &often),
+            "tokens of a vocabulary: expected at least one token that occurs 2 times",
+        );
+    }
+}

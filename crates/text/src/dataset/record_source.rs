@@ -1,0 +1,45 @@
+//! The records of a data set within a memory limit: in memory if they fit, else in their files.
+
+use std::path::PathBuf;
+
+use unpadded::{AtCaller, Result, reserve};
+
+use crate::memory::Whole;
+use crate::{DataSet, Files, ReadOptions, Record};
+
+/// The records of a data set: in memory, or in files.
+pub enum RecordSource<R> {
+    /// The records are in memory.
+    Memory(DataSet<R>),
+    /// Each pass over the records reads the files.
+    Files(Files<R>),
+}
+
+impl<R: Record> RecordSource<R> {
+    /// Reads the records of several paths into memory if they take at most `most` bytes; otherwise, each pass over the records
+    /// reads the files.
+    ///
+    /// # Errors
+    /// Fails as [`DataSet::open_with`] does.
+    #[track_caller]
+    pub fn read(paths: &[PathBuf], options: &ReadOptions, most: usize) -> Result<Self> {
+        Self::read_from(paths, options, most).at_caller()
+    }
+
+    fn read_from(paths: &[PathBuf], options: &ReadOptions, most: usize) -> Result<Self> {
+        let _whole = Whole::begin();
+        let plan = R::plan(paths, options, false)?;
+        let (mut records, mut bytes) = (Vec::new(), 0usize);
+        for record in (plan.open)() {
+            let record = record?;
+            bytes = bytes.saturating_add(record.bytes());
+            if bytes > most {
+                drop(records);
+                return Files::of_plan(plan).map(Self::Files);
+            }
+            reserve::items(&mut records, 1, &format!("records of `{}`", plan.name))?;
+            records.push(record);
+        }
+        DataSet::of_plan(plan, records).map(Self::Memory)
+    }
+}

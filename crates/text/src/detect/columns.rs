@@ -1,0 +1,558 @@
+//! Detects the header of a table, and the columns that a reader needs, such as the text and the label.
+
+use std::collections::{HashMap, HashSet};
+
+use unpadded::metrics::edit_distance;
+use unpadded::{Error, ErrorKind, Result};
+
+use super::column::{Column, language, plain};
+use super::options::DOUBT;
+use crate::source::lines;
+
+/// The detected columns of a table.
+#[derive(Debug, Clone)]
+pub(crate) struct ColumnChoice {
+    /// For each wanted column, its position in the table, counted from 0.
+    pub(crate) columns: Vec<usize>,
+    /// The name of each wanted column; without a header, the number of the column, counted from 1.
+    pub(crate) names: Vec<String>,
+    /// The most frequent number of columns in the first records.
+    pub(crate) width: usize,
+    /// Whether the first record is a header with the names of the columns.
+    pub(crate) header: bool,
+    /// Notes for the user: the reason for or against a header, and other decisions.
+    pub(crate) notes: Vec<String>,
+}
+
+/// The first records of a table.
+pub(crate) struct Columns<'a> {
+    pub(crate) name: &'a str,
+    pub(crate) rows: &'a [Vec<String>],
+    /// The line number of the first record in the file.
+    pub(crate) line: u64,
+    pub(crate) header: Option<bool>,
+}
+
+/// The user's setting for a wanted column: a number, a name, or nothing.
+enum ColumnSetting<'a> {
+    /// The number of the column, counted from 0.
+    Number(usize),
+    Name(&'a str),
+    Nothing,
+}
+
+fn quoted(names: impl IntoIterator<Item = impl AsRef<str>>) -> String {
+    let names: Vec<_> = names.into_iter().collect();
+    lines::quoted(names.iter().map(AsRef::as_ref))
+}
+
+/// Formats a cell for a message, in one line and with at most 40 characters.
+fn cut(cell: &str) -> String {
+    const SHOWN: usize = 40;
+    let cell = cell.trim().replace('\n', "\\n");
+    match cell.char_indices().nth(SHOWN) {
+        Some((end, _)) => format!("{}…", cell.get(..end).unwrap_or_default()),
+        None => cell,
+    }
+}
+
+/// Returns whether a cell can be the name of a column: the cell is neither blank nor a whole number.
+fn is_name(cell: &str) -> bool {
+    !cell.trim().is_empty() && cell.trim().parse::<usize>().is_err()
+}
+
+/// Returns whether a cell is a number, a percentage, a date or a time.
+pub(crate) fn number(cell: &str) -> bool {
+    let cell = cell.trim();
+    let part = |c: char| c.is_ascii_digit() || "+-.,:/% eETZ".contains(c);
+    cell.starts_with(|c: char| c.is_ascii_digit() || "+-.".contains(c))
+        && cell.contains(|c: char| c.is_ascii_digit())
+        && cell.chars().all(part)
+}
+
+/// Returns whether a cell marks a missing value, such as an empty cell or `n/a`.
+fn absent(cell: &str) -> bool {
+    ["", "na", "n/a", "nan", "null", "none", "nil", "-", "?"].contains(&&*plain(cell))
+}
+
+impl Columns<'_> {
+    /// Finds the wanted columns by the settings, the header and the values in the first records.
+    pub(crate) fn pick(&self, wanted: &[Column<'_>]) -> Result<ColumnChoice> {
+        let Some(first) = self.rows.first() else {
+            let what = format!("records of file `{}`", self.name);
+            return Err(Error::of(ErrorKind::Format, what, "at least one", "none"));
+        };
+        let width = self.width();
+        let position = |name: &str| first.iter().position(|cell| cell.trim() == name.trim());
+        // If a setting is a number from 1 to the number of columns, it is the position of a column. Any other setting
+        // is the name of a column.
+        let given: Vec<ColumnSetting<'_>> = wanted
+            .iter()
+            .map(|one| match one.given.map(|given| (given, given.trim().parse::<usize>().ok())) {
+                Some((_, Some(number))) if (1..=width).contains(&number) => ColumnSetting::Number(number - 1),
+                Some((name, _)) => ColumnSetting::Name(name),
+                None => ColumnSetting::Nothing,
+            })
+            .collect();
+        let languages = self.has_languages(wanted, &given);
+        let (header, why) = match languages {
+            true => (true, format!("line {} is a header, since it names two languages", self.line)),
+            false => self.header(wanted, &given),
+        };
+        if header && first.len() != width {
+            let what = format!("header in line {} of file `{}`", self.line, self.name);
+            let expected = format!("{width} columns, as most of the first records have");
+            let got = format!("{}: {}", first.len(), quoted(first.iter().map(|cell| cut(cell))));
+            let advice = "put cells that hold a separator in quotation marks, and name every column";
+            return Err(Error::of(ErrorKind::Format, what, expected, got).noted(advice));
+        }
+        let mut columns = vec![None; wanted.len()];
+        for (place, (one, given)) in wanted.iter().zip(&given).enumerate() {
+            columns[place] = match given {
+                ColumnSetting::Nothing => None,
+                ColumnSetting::Number(column) => Some(*column),
+                ColumnSetting::Name(name) => {
+                    let found = position(name).filter(|_| header);
+                    Some(found.ok_or_else(|| self.missing(wanted, one, name, first, header))?)
+                }
+            };
+        }
+        // If the header names two languages, the first column is the source, so known names are not searched.
+        if header && !languages {
+            for (place, one) in wanted.iter().enumerate() {
+                if columns[place].is_none() {
+                    columns[place] = self.known(one, &columns);
+                }
+            }
+        }
+        let mut notes = vec![why];
+        if languages && given.iter().any(|given| matches!(given, ColumnSetting::Number(_))) {
+            notes.push("columns by their numbers".to_owned());
+        }
+        let free: Vec<usize> = (0..width).filter(|column| !columns.contains(&Some(*column))).collect();
+        let open: Vec<usize> = (0..wanted.len()).filter(|&place| columns[place].is_none()).collect();
+        let labelled = wanted.iter().any(|one| one.what == "label");
+        match (&open[..], &free[..]) {
+            ([], _) => {}
+            (&[a], &[one]) => columns[a] = Some(one),
+            (&[a, b], &[left, right]) => {
+                let labels_first = labelled && self.labels_come_first(left, right, header);
+                if labels_first {
+                    let number = left + 1;
+                    notes.push(format!("column {number} is the label, since its values repeat"));
+                }
+                (columns[a], columns[b]) =
+                    if labels_first { (Some(right), Some(left)) } else { (Some(left), Some(right)) };
+                if let Some(error) =
+                    columns[b].filter(|_| labelled).and_then(|b| self.too_many_labels(b, header))
+                {
+                    return Err(error);
+                }
+            }
+            // In a table of pairs, the first two free columns are the texts; further columns are ignored.
+            (&[a, b], &[left, right, ..]) if !labelled => {
+                (columns[a], columns[b]) = (Some(left), Some(right))
+            }
+            _ => {
+                let open = wanted.iter().enumerate().find(|(place, _)| columns[*place].is_none());
+                let one = open.map_or(&wanted[0], |(_, one)| one);
+                return Err(self.unclear(one, first, header));
+            }
+        }
+        let columns: Vec<usize> = columns.into_iter().flatten().collect();
+        for (at, (second, column)) in wanted.iter().zip(&columns).enumerate() {
+            let Some((first, _)) = wanted.iter().zip(&columns).take(at).find(|(_, other)| *other == column)
+            else {
+                continue;
+            };
+            let (what, number) = (second.what, column + 1);
+            return Err(match first.what == what {
+                true => {
+                    let what = format!("columns of the {what} in file `{}`", self.name);
+                    let got = format!("column {number} twice");
+                    let error = Error::of(ErrorKind::Format, what, "each column once", got);
+                    error.noted(format!(
+                        "`{}` (`{}` in a config) sets the columns",
+                        second.what,
+                        second.setting()
+                    ))
+                }
+                false => {
+                    let what =
+                        format!("columns of the {} and the {what} in file `{}`", first.what, self.name);
+                    let got = format!("column {number} for both");
+                    Error::of(ErrorKind::Format, what, "two columns", got).noted(second.advice())
+                }
+            });
+        }
+        let often = |column: usize| first.iter().filter(|cell| Some(*cell) == first.get(column)).count();
+        if header {
+            for ((one, given), &column) in wanted.iter().zip(&given).zip(&columns) {
+                if often(column) > 1 && !matches!(given, ColumnSetting::Number(_)) {
+                    let name = first.get(column).map_or("", |name| name.trim());
+                    let what = format!("column `{name}` of file `{}`, the {}", self.name, one.what);
+                    let got = often(column).to_string();
+                    let error = Error::of(ErrorKind::Format, what, "one column of that name", got);
+                    return Err(error.noted(one.advice()));
+                }
+            }
+        } else {
+            if self.is_like_a_header(wanted, &columns) {
+                let what = format!("line {} of file `{}`", self.line, self.name);
+                let got = quoted(columns.iter().filter_map(|&column| self.first(column)).map(cut));
+                let expected = "a header with known names, or a record";
+                let got = format!("{got}, a single word and a label that occurs nowhere else");
+                let error = Error::of(ErrorKind::Format, what, expected, got);
+                return Err(error.noted(
+                    "set `header` (`data.header` in a config) to true if the line names the columns, to false if it is a record",
+                ));
+            }
+            notes.extend(self.perhaps_a_header(wanted, &columns));
+        }
+        let name = |&column: &usize| match first.get(column) {
+            // If the name of the column is a number, the column's position is stored instead, because the name would be
+            // read as a position in the next file.
+            Some(cell) if header && is_name(cell) && often(column) == 1 => cell.trim().to_owned(),
+            _ => (column + 1).to_string(),
+        };
+        let names = columns.iter().map(name).collect();
+        Ok(ColumnChoice { columns, names, width, header, notes })
+    }
+
+    /// Returns the most frequent number of cells per record. If several numbers are equally frequent, returns the
+    /// number that occurs first.
+    fn width(&self) -> usize {
+        let mut counts: Vec<(usize, usize)> = Vec::new();
+        for row in self.rows {
+            match counts.iter_mut().find(|(width, _)| *width == row.len()) {
+                Some((_, count)) => *count += 1,
+                None => counts.push((row.len(), 1)),
+            }
+        }
+        let most = counts.iter().map(|(_, count)| *count).max();
+        counts.into_iter().find(|(_, count)| Some(*count) == most).map_or(0, |(width, _)| width)
+    }
+
+    /// Returns whether the first record is a header, and the reason for this decision.
+    fn header(&self, wanted: &[Column<'_>], given: &[ColumnSetting<'_>]) -> (bool, String) {
+        let line = self.line;
+        match self.header {
+            Some(true) => return (true, format!("line {line} is a header, as set")),
+            Some(false) => return (false, "no header, as set".to_owned()),
+            None => {}
+        }
+        if let Some(name) = given.iter().find_map(|given| match given {
+            // A number beyond the last column is the name of a column only if a cell of the first record equals the
+            // number.
+            ColumnSetting::Name(name) => Some(name).filter(|name| is_name(name) || self.has(name)),
+            _ => None,
+        }) {
+            return (true, format!("line {line} is a header, since `{}` names a column", cut(name)));
+        }
+        if let Some(columns) = self.all_known(wanted, given) {
+            // If a table has one column, its first line may be a text that happens to equal a known column name. So only
+            // these names make the line a header.
+            const SURE: [&str; 4] = ["text", "texts", "sentence", "sentences"];
+            let alone = self.rows.first().is_some_and(|row| row.len() == 1);
+            if alone && !self.first(0).is_some_and(|cell| SURE.contains(&&*plain(cell))) {
+                return (false, "no header".to_owned());
+            }
+            // A cell that occurs again in its column is not the name of the column.
+            if columns.iter().any(|&column| self.occurs_again(column)) {
+                return (false, format!("no header: line {line} repeats below"));
+            }
+            return (true, format!("line {line} is a header, since it has known names"));
+        }
+        let width = self.rows.first().map_or(0, Vec::len);
+        // Maximum number of words in the name of a column.
+        const WORDS: usize = 5;
+        let named = self
+            .rows
+            .first()
+            .is_some_and(|row| row.iter().all(|cell| cell.split_whitespace().count() <= WORDS));
+        match (0..width).find(|&column| named && self.is_above_numbers(column)) {
+            Some(column) => {
+                let name = cut(self.first(column).unwrap_or_default());
+                (true, format!("line {line} is a header, since all below `{name}` are numbers"))
+            }
+            None => (false, "no header".to_owned()),
+        }
+    }
+
+    /// Returns whether the header of a table of pairs has two languages: the first two cells name different languages,
+    /// and do not occur again in their columns. Returns `false` if a column is set by name, or if the header is set.
+    fn has_languages(&self, wanted: &[Column<'_>], given: &[ColumnSetting<'_>]) -> bool {
+        let pairs = wanted.iter().any(|one| one.what == "source") && wanted.len() == 2;
+        let open =
+            !given.iter().any(|given| matches!(given, ColumnSetting::Name(_))) && self.header.is_none();
+        let named = |column| self.first(column).is_some_and(language) && !self.occurs_again(column);
+        pairs && open && named(0) && named(1) && self.first(0) != self.first(1)
+    }
+
+    /// Returns the positions of the wanted columns if the first record has a known name for each wanted column; else
+    /// `None`.
+    fn all_known(&self, wanted: &[Column<'_>], given: &[ColumnSetting<'_>]) -> Option<Vec<usize>> {
+        // If a text has several columns, these columns have no known names; the known name of the label column then
+        // decides.
+        if wanted.iter().all(|one| one.known.is_empty()) {
+            return None;
+        }
+        let mut columns: Vec<Option<usize>> = vec![None; wanted.len()];
+        for (place, one) in wanted.iter().enumerate() {
+            let set = match given.get(place) {
+                Some(ColumnSetting::Number(column)) => Some(*column),
+                _ => None,
+            };
+            let of_set = |column: &usize| {
+                one.known.is_empty() || one.has(&plain(self.first(*column).unwrap_or_default()))
+            };
+            columns[place] = set.filter(of_set).or_else(|| self.known(one, &columns));
+        }
+        columns.into_iter().collect()
+    }
+
+    /// Returns whether the first record has known names for all wanted columns, and none of these names occurs again in
+    /// its column.
+    fn names_itself(&self, wanted: &[Column<'_>]) -> bool {
+        let known = self.all_known(wanted, &[]).unwrap_or_default();
+        known.len() > 1 && !known.into_iter().any(|column| self.occurs_again(column))
+    }
+
+    /// Finds the wanted columns of a later file of a data set; `wanted` has the names or numbers from the earlier file.
+    /// If this file has a header with known names, the header overrides column numbers, and also column names that this
+    /// file lacks. Without such a header, [`Self::pick`] finds the columns.
+    pub(crate) fn pick_alike(&self, wanted: &[Column<'_>]) -> Result<ColumnChoice> {
+        let fits = wanted.iter().all(|one| one.given.is_some_and(|given| is_name(given) && self.has(given)));
+        if fits || self.header == Some(false) || !self.names_itself(wanted) {
+            let picked = self.pick(wanted)?;
+            self.refuse_swapped(wanted, &picked)?;
+            return Ok(picked);
+        }
+        let own: Vec<Column<'_>> = wanted.iter().map(|one| Column { given: None, ..*one }).collect();
+        self.pick(&own)
+    }
+
+    /// Refuses a later file without a header if its text and label columns seem to be swapped.
+    fn refuse_swapped(&self, wanted: &[Column<'_>], picked: &ColumnChoice) -> Result<()> {
+        const MANY: usize = 10;
+        let at = |what: &str| wanted.iter().zip(&picked.columns).find(|(one, _)| one.what == what);
+        let (Some((text, &own)), Some((_, &label))) = (at("text"), at("label")) else { return Ok(()) };
+        if picked.header || self.rows.len() <= MANY || !self.labels_come_first(own, label, false) {
+            return Ok(());
+        }
+        let (own, label) = (own + 1, label + 1);
+        let what = format!("columns of file `{}`", self.name);
+        let expected =
+            format!("the text in column {own} and the label in column {label}, as in an earlier file");
+        let got = format!("values in column {own} that repeat and are shorter than those in column {label}");
+        let advice =
+            "put the columns of all files in the same order, or their names in the first line of each file";
+        Err(Error::of(ErrorKind::Format, what, expected, got).noted(advice).noted(text.advice()))
+    }
+
+    /// Returns whether the first record has a cell with this name.
+    fn has(&self, name: &str) -> bool {
+        self.rows.first().is_some_and(|row| row.iter().any(|cell| cell.trim() == name.trim()))
+    }
+
+    /// Returns whether the first cell of a column occurs again in the column.
+    fn occurs_again(&self, column: usize) -> bool {
+        self.first(column).is_some_and(|first| self.below(column).any(|cell| cell == first))
+    }
+
+    /// Returns the position of a column that is not `taken` and has a known name in the first record; `None` if there
+    /// is no such column.
+    fn known(&self, one: &Column<'_>, taken: &[Option<usize>]) -> Option<usize> {
+        let first = self.rows.first()?;
+        let of = |name: &str| first.iter().position(|cell| plain(cell) == name);
+        one.known().filter_map(of).find(|&column| !taken.contains(&Some(column)))
+    }
+
+    fn first(&self, column: usize) -> Option<&str> {
+        self.rows.first().and_then(|row| row.get(column)).map(|cell| cell.trim())
+    }
+
+    /// Iterates over the cells of a column in all records but the first.
+    fn below(&self, column: usize) -> impl Iterator<Item = &str> {
+        self.rows.iter().skip(1).filter_map(move |row| row.get(column)).map(|cell| cell.trim())
+    }
+
+    /// Returns whether the first cell of a column is not a number, while all other cells are numbers.
+    fn is_above_numbers(&self, column: usize) -> bool {
+        const FEW: usize = 2;
+        let first = self.first(column).is_some_and(|cell| !number(cell) && !absent(cell));
+        let numbers = self.below(column).filter(|cell| !absent(cell)).count();
+        first && numbers >= FEW && self.below(column).all(|cell| number(cell) || absent(cell))
+    }
+
+    /// Returns a note for the user if the first record, which is read as a record, may be a header. The first record
+    /// may be a header if one of its cells is a known name, or if both texts of a pair are short. It may also be a
+    /// header if its label occurs in no other record, although there are few labels.
+    fn perhaps_a_header(&self, wanted: &[Column<'_>], columns: &[usize]) -> Option<String> {
+        const MANY: usize = 20;
+        let again = |column: usize| self.occurs_again(column);
+        let known = |(one, &column): (&Column<'_>, &usize)| {
+            self.first(column).is_some_and(|cell| one.has(&plain(cell))) && !again(column)
+        };
+        let label = wanted.iter().position(|one| one.what == "label").and_then(|place| columns.get(place));
+        let alone = label.is_some_and(|&label| {
+            // A cell of the label column may have several labels.
+            let labels =
+                |cell| str::split(cell, [',', ';', '|']).map(str::trim).filter(|label| !label.is_empty());
+            let below = self.below(label).flat_map(labels).collect::<HashSet<_>>();
+            let first = self.first(label).unwrap_or_default();
+            let is_new = !first.is_empty() && !labels(first).any(|label| below.contains(label));
+            self.rows.len() > MANY && below.len() * 4 <= self.rows.len() && is_new
+        });
+        let pairs = wanted.iter().any(|one| one.what == "source");
+        // The first cell has only letters, digits and ` _-/`, and is shorter than nearly all other cells of the column.
+        let plain = |cell: &str| cell.chars().all(|c| c.is_alphanumeric() || " _-/".contains(c));
+        let short = |&column: &usize| {
+            let size = |cell: &str| cell.chars().count();
+            let own = self.first(column).filter(|cell| plain(cell)).map(size);
+            let longer = own.map_or(0, |own| self.below(column).filter(|cell| size(cell) > own).count());
+            self.rows.len() > 2 && longer * 10 >= (self.rows.len() - 1) * 9
+        };
+        let titled = pairs && columns.iter().all(short);
+        if self.header.is_some() || !(alone || titled || wanted.iter().zip(columns).any(known)) {
+            return None;
+        }
+        let cells = columns.iter().filter_map(|&column| self.first(column)).map(cut);
+        let line = self.line;
+        Some(format!(
+            "line {line} ({}) {DOUBT}, set `header` (`data.header` in a config) to true",
+            quoted(cells)
+        ))
+    }
+
+    /// Returns whether the first record may be a header with unknown names. The label of such a record occurs only
+    /// once, while all other labels repeat; its text is one word, shorter than all other texts.
+    fn is_like_a_header(&self, wanted: &[Column<'_>], columns: &[usize]) -> bool {
+        const MANY: usize = 10;
+        let of = |what: &str| wanted.iter().position(|one| one.what == what).and_then(|at| columns.get(at));
+        let (Some(&text), Some(&label)) = (of("text"), of("label")) else { return false };
+        let (Some(word), Some(name)) = (self.first(text), self.first(label)) else { return false };
+        if self.header.is_some() || self.rows.len() <= MANY || word.contains(char::is_whitespace) {
+            return false;
+        }
+        let mut counts = HashMap::<&str, usize>::new();
+        self.below(label).for_each(|cell| *counts.entry(cell).or_default() += 1);
+        let size = |cell: &str| cell.chars().count();
+        !counts.contains_key(name)
+            && counts.values().all(|&count| count > 1)
+            && self.below(text).all(|cell| cell.is_empty() || size(cell) > size(word))
+    }
+
+    /// Returns whether the left of two columns is the label and the right column is the text. Values repeat in a column
+    /// of labels, and hardly repeat in a column of texts. Labels must be shorter than texts, unless there are far fewer
+    /// distinct labels than texts. If values repeat in both columns, the left column is the text, as usual.
+    fn labels_come_first(&self, left: usize, right: usize, header: bool) -> bool {
+        let rows = self.rows.get(usize::from(header)..).unwrap_or_default();
+        let cells =
+            |column: usize| rows.iter().filter_map(move |row| row.get(column)).map(|cell| cell.trim());
+        let different = |column| cells(column).collect::<HashSet<_>>().len();
+        let long = |column| cells(column).map(str::len).sum::<usize>();
+        let (of_left, of_right) = (different(left), different(right));
+        let hardly = of_right * 2 > rows.len();
+        hardly && of_left * 4 <= of_right * 3 && (long(left) <= long(right) || of_left * 10 <= of_right)
+    }
+
+    /// Returns an error if the detected column `label` has too many distinct values for a column of labels; `None` if
+    /// the labels repeat often enough.
+    fn too_many_labels(&self, label: usize, header: bool) -> Option<Error> {
+        const MANY: usize = 20;
+        let rows = self.rows.get(usize::from(header)..).unwrap_or_default();
+        let cells = rows.iter().filter_map(|row| row.get(label)).map(|cell| cell.trim());
+        let different = cells.collect::<HashSet<_>>().len();
+        (rows.len() >= MANY && different * 2 > rows.len()).then(|| {
+            let what = format!("labels in column {} of file `{}`", label + 1, self.name);
+            let got = format!("{different} different values in {} records", rows.len());
+            let error = Error::of(ErrorKind::Format, what, "values that repeat", got);
+            error.noted(
+                "set `text` (`data.text` in a config) and `label` (`data.label`) to the numbers of their columns, from 1 on",
+            )
+        })
+    }
+
+    fn missing(
+        &self,
+        wanted: &[Column<'_>],
+        one: &Column<'_>,
+        given: &str,
+        first: &[String],
+        header: bool,
+    ) -> Error {
+        let what = format!("column `{given}` of file `{}`, the {}", self.name, one.what);
+        if self.width() == 1 && ["label", "target"].contains(&one.what) {
+            let got = format!("a single column, `{}`", cut(first.first().map_or("", String::as_str)));
+            let error = Error::of(
+                ErrorKind::Format,
+                what,
+                format!("a column with a {} for each text", one.what),
+                got,
+            );
+            return error
+                .noted("`predict` accepts texts without this column, but training and scoring need it");
+        }
+        if !header {
+            let expected = format!("a number from 1 to {}, since no line is a header", self.width());
+            return Error::of(ErrorKind::Format, what, expected, format!("`{given}`"));
+        }
+        if !is_name(given) {
+            let expected = format!("a number from 1 to {}", first.len());
+            return Error::of(ErrorKind::Format, what, expected, format!("`{given}`"));
+        }
+        let names: Vec<String> = first.iter().map(|cell| cut(cell)).collect();
+        let error = missing(what, given, &names);
+        let mut settings: Vec<&str> = wanted.iter().map(Column::setting).collect();
+        settings.dedup();
+        match wanted.iter().any(|one| first.iter().any(|cell| one.names(cell))) {
+            true => error,
+            false => error.noted(format!(
+                "line {} names none of the wanted columns: if the line is a record, put a header with {} above it; or set `header` (`data.header` \
+                 in a config) to false and `{}` to numbers from 1 on",
+                self.line,
+                quoted(wanted.iter().filter_map(|one| one.given)),
+                settings.join("` and `")
+            )),
+        }
+    }
+
+    fn unclear(&self, one: &Column<'_>, first: &[String], header: bool) -> Error {
+        let what = format!("column of the {} in file `{}`", one.what, self.name);
+        let cells = quoted(first.iter().map(|cell| cut(cell)));
+        let got = match header {
+            true => format!("the columns {cells}"),
+            false => format!("{} without known names; line {} is {cells}", counted(first.len()), self.line),
+        };
+        let expected = format!("a column called {}", quoted(one.known().take(4)));
+        let error = Error::of(ErrorKind::Format, what, expected, got).noted(one.advice());
+        match first.len() {
+            1 => error.noted(
+                "`separator` (`data.separator` in a config) sets the character that separates columns; if each file is one class, set `format` \
+                 (`data.format`) to `file-per-class`",
+            ),
+            _ => error,
+        }
+    }
+}
+
+fn counted(columns: usize) -> String {
+    if columns == 1 { "1 column".to_owned() } else { format!("{columns} columns") }
+}
+
+/// Returns the error for a column name `given` that the user set, but that is not in `names`; the error suggests the
+/// nearest name.
+pub(crate) fn missing(what: String, given: &str, names: &[impl AsRef<str>]) -> Error {
+    let names = || names.iter().map(|name| name.as_ref().trim());
+    let error =
+        Error::of(ErrorKind::Format, what, format!("one of {}", quoted(names())), format!("`{given}`"));
+    let letters = |name: &str| plain(name).chars().collect::<Vec<_>>();
+    let nearest = names().map(|name| (edit_distance(&letters(name), &letters(given)), name)).min();
+    match nearest {
+        Some((distance, name)) if distance * 2 <= given.chars().count().max(2) => {
+            error.noted(format!("the nearest is `{name}`"))
+        }
+        _ => error,
+    }
+}

@@ -1,0 +1,132 @@
+//! The form of a file: the wanted columns in the records of each kind of format.
+
+use unpadded::{Error, ErrorKind, Result};
+
+use super::column::Column;
+use super::objects::{FieldChoice, picked};
+use super::options::ReadOptions;
+use crate::TextFile;
+use crate::format::conll::Columns;
+use crate::format::line_format::{LineFormat, LineSettings};
+use crate::format::row::{FileRow, RecordMaker};
+use crate::format::table::Table;
+use crate::format::{FileFormat, FormatKind};
+use crate::source::lines::Reason;
+use crate::source::records::{NumberedLine, Stream, at_least_one};
+
+/// The location of the wanted columns in the records of a file.
+#[derive(Debug, Clone)]
+pub(crate) enum FileForm {
+    Cells(Table),
+    Fields(FieldChoice),
+    Lines(&'static LineFormat, LineSettings),
+    Words(Columns),
+}
+
+impl FileForm {
+    /// Detects the wanted columns of a file, unless the options set them.
+    pub(crate) fn of(
+        file: &TextFile,
+        format: FileFormat,
+        options: &ReadOptions,
+        wanted: &[Column<'_>],
+    ) -> Result<Self> {
+        match format.kind() {
+            FormatKind::Table => Table::of(file, format, options, wanted).map(Self::Cells),
+            FormatKind::Fields => picked(file, format, wanted, options).map(Self::Fields),
+            FormatKind::Lines(of) => Ok(Self::Lines(of, options.lines)),
+            FormatKind::Words => {
+                let [words, tags] = [&options.tokens, &options.tags].map(Option::as_deref);
+                Columns::of(file, words, tags, options.header, options.columns.as_deref()).map(Self::Words)
+            }
+            FormatKind::Features | FormatKind::Text | FormatKind::Folders => {
+                let what = format!("format of file `{}`", file.name());
+                Err(Error::of(ErrorKind::Format, what, "a format with columns", format!("`{format}`")))
+            }
+        }
+    }
+
+    /// Stores what was detected in the options, with notes for the user.
+    pub(crate) fn note(&self, file: &TextFile, options: &mut ReadOptions) -> Result<()> {
+        match self {
+            Self::Cells(table) => table.note(options),
+            Self::Fields(picked) => options.notes.clone_from(&picked.notes),
+            Self::Lines(of, settings) => options.notes.extend((of.note)(file, *settings)?),
+            Self::Words(columns) => options.columns = Some(Box::new(columns.clone())),
+        }
+        Ok(())
+    }
+
+    /// Returns the notes that explain the choice of columns.
+    pub(crate) fn notes(&self) -> &[String] {
+        match self {
+            Self::Cells(table) => table.notes(),
+            Self::Fields(picked) => &picked.notes,
+            Self::Lines(..) | Self::Words(_) => &[],
+        }
+    }
+
+    /// Returns the name or the number of each wanted column; empty for a format whose columns are fixed.
+    pub(crate) fn names(&self) -> &[String] {
+        match self {
+            Self::Cells(table) => table.names(),
+            Self::Fields(picked) => &picked.names,
+            Self::Lines(..) | Self::Words(_) => &[],
+        }
+    }
+
+    /// Returns the names of the wanted columns if the file itself names its columns.
+    pub(crate) fn named(&self) -> Option<&[String]> {
+        match self {
+            Self::Cells(table) => table.has_header().then(|| table.names()),
+            Self::Fields(picked) => Some(&picked.names),
+            Self::Lines(..) | Self::Words(_) => None,
+        }
+    }
+
+    /// Reads the records of the file; `make` makes each record from the wanted columns of a row.
+    pub(crate) fn records<R: Send + 'static>(
+        &self,
+        file: &TextFile,
+        mut make: RecordMaker<R>,
+    ) -> Result<Stream<R>> {
+        match self {
+            Self::Cells(table) => table.records(file, make),
+            Self::Fields(picked) => {
+                let names = picked.names.clone();
+                picked.records(file, move |object| make(FileRow::Object(object, &names), object.line))
+            }
+            Self::Lines(LineFormat { records, advice, .. }, settings) => {
+                let mut records = records(*settings);
+                let make = move |number, line: &str| -> Result<Option<Vec<R>>, Reason> {
+                    let Some(rows) = records(line)? else { return Ok(None) };
+                    rows.into_iter()
+                        .map(|mut row| make(FileRow::Cells(&mut row), number))
+                        .collect::<Result<_, _>>()
+                        .map(Some)
+                };
+                let found = file.records(NumberedLine { line: 0, make })?;
+                let advised = |e: Error| match advice {
+                    Some(advice) => e.noted(*advice),
+                    None => e,
+                };
+                Ok(Box::new(found.flat_map(move |records| match records {
+                    Ok(records) => records.into_iter().map(Ok).collect(),
+                    Err(e) => vec![Err(advised(e))],
+                })))
+            }
+            Self::Words(columns) => {
+                let (name, none) = (file.name(), file.name());
+                let record = move |sentence: Result<_>| {
+                    let wrong =
+                        |Reason { expected, got }| Error::of(ErrorKind::Format, &*name, expected, got);
+                    make(FileRow::Sentence(sentence?), 0).map_err(wrong)
+                };
+                let none = move || {
+                    Error::of(ErrorKind::Format, format!("records of file `{none}`"), "at least one", "none")
+                };
+                Ok(at_least_one(columns.sentences(file)?.map(record), none))
+            }
+        }
+    }
+}

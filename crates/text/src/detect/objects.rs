@@ -1,0 +1,322 @@
+//! Finds the wanted fields, such as the text and the label, in records of JSON or Parquet.
+
+use std::sync::Arc;
+
+use unpadded::{Error, ErrorKind, Result};
+
+use super::column::{Column, LABEL};
+use super::columns::{Columns, missing};
+use super::options::ReadOptions;
+use crate::TextFile;
+use crate::format::FileFormat;
+use crate::format::fields::{LABEL_LISTS, Object, Value, at, names};
+use crate::format::json;
+#[cfg(feature = "parquet")]
+use crate::format::parquet;
+use crate::source::lines::{Reason, quoted};
+use crate::source::records::Stream;
+
+/// The decisions about a file of JSON or Parquet: the wanted fields, and the layout of the records.
+#[derive(Debug, Clone)]
+pub(crate) struct FieldChoice {
+    /// The name of the field for each wanted column.
+    pub(crate) names: Vec<String>,
+    /// Notes for the user: the decisions and the reasons for them.
+    pub(crate) notes: Vec<String>,
+    /// The layout of a JSON file; `None` for Parquet.
+    layout: Option<json::Layout>,
+}
+
+/// Returns whether a column must have lists as values, as the columns of words and of tags must.
+fn listed(one: &Column<'_>) -> bool {
+    ["tokens", "tags"].contains(&one.what)
+}
+
+fn fits(one: &Column<'_>, value: &Value<'_>, options: &ReadOptions) -> bool {
+    match value {
+        Value::Object(_) => false,
+        Value::List(_) => listed(one) || (options.label_lists && one.what == "label"),
+        _ => !listed(one),
+    }
+}
+
+/// Checks that a text of several fields does not have a field twice.
+fn differ(file: &TextFile, wanted: &[Column<'_>]) -> Result<()> {
+    let texts: Vec<&str> =
+        wanted.iter().filter(|one| one.what == "text").filter_map(|one| one.given).collect();
+    let twice = (1..).zip(&texts).find(|(behind, one)| texts.iter().skip(*behind).any(|other| other == *one));
+    let Some((_, twice)) = twice else { return Ok(()) };
+    let what = format!("fields of the text in file `{}`", file.name());
+    let error = Error::of(ErrorKind::Format, what, "each field once", format!("`{twice}` twice"));
+    Err(error.noted("`text` (`data.text` in a config) sets the fields"))
+}
+
+/// Finds the wanted fields of a file of JSON or Parquet. If records are lists, the header setting in `options` sets
+/// whether the first list is a header.
+pub(crate) fn picked(
+    file: &TextFile,
+    format: FileFormat,
+    wanted: &[Column<'_>],
+    options: &ReadOptions,
+) -> Result<FieldChoice> {
+    differ(file, wanted)?;
+    let layout = match format {
+        #[cfg(feature = "parquet")]
+        FileFormat::Parquet => {
+            let names = named(file, &parquet::example(file)?, wanted, options)?;
+            return Ok(FieldChoice { names, notes: Vec::new(), layout: None });
+        }
+        _ => json::Layout::of(file, wanted.iter().any(listed))?,
+    };
+    let example = example(file, &layout)?;
+    if example.is_list {
+        return of_lists(file, layout, &example, wanted, options);
+    }
+    let notes = layout.note().map(str::to_owned).into_iter().collect();
+    let example = completed(file, &layout, example, wanted, options)?;
+    Ok(FieldChoice { names: named(file, &example, wanted, options)?, notes, layout: Some(layout) })
+}
+
+/// Returns the first record, with the wanted fields that only later records have: a record may lack some fields.
+fn completed(
+    file: &TextFile,
+    layout: &json::Layout,
+    mut example: Object<'static>,
+    wanted: &[Column<'_>],
+    options: &ReadOptions,
+) -> Result<Object<'static>> {
+    const LOOKED_AT: usize = 1000;
+    let several = wanted.iter().filter(|one| one.what == "text").count() > 1;
+    let may_lack =
+        |one: &&Column<'_>| (one.what == "text" && several) || (one.what == "label" && options.label_lists);
+    let names = |one: &Column<'_>| -> Vec<String> {
+        one.given.map_or_else(|| one.known().map(str::to_owned).collect(), |given| vec![given.to_owned()])
+    };
+    let lacks = |one: &&Column<'_>| !names(one).iter().any(|name| at(&example, name).is_some());
+    let lacking: Vec<String> = wanted.iter().filter(may_lack).filter(lacks).flat_map(names).collect();
+    if lacking.is_empty() {
+        return Ok(example);
+    }
+    let later = json::first(file, layout, LOOKED_AT)?;
+    for name in lacking {
+        if let Some(value) = later.iter().find_map(|record| at(record, &name)) {
+            example.fields.push((name.into(), value.owned()));
+        }
+    }
+    Ok(example)
+}
+
+/// Returns the first record, with all fields; an error if there is no record.
+fn example(file: &TextFile, layout: &json::Layout) -> Result<Object<'static>> {
+    json::first(file, layout, 1)?.pop().ok_or_else(|| {
+        let what = format!("records of file `{}`", file.name());
+        Error::of(ErrorKind::Format, what, "at least one", "none")
+    })
+}
+
+/// Finds the wanted elements of records that are lists. Lists of single values are treated as the rows of a table.
+fn of_lists(
+    file: &TextFile,
+    layout: json::Layout,
+    shown: &Object<'_>,
+    wanted: &[Column<'_>],
+    options: &ReadOptions,
+) -> Result<FieldChoice> {
+    const LOOKED_AT: usize = 1000;
+    let row = |record: &Object<'_>| -> Option<Vec<String>> {
+        let cell = |(_, value): &(_, Value<'_>)| match value {
+            Value::Text(cell) | Value::Number(cell) => Some(cell.to_string()),
+            Value::Truth(truth) => Some(truth.to_string()),
+            Value::Null => Some(String::new()),
+            Value::List(_) | Value::Object(_) => None,
+        };
+        record.fields.iter().map(cell).collect()
+    };
+    let said = |names: &[String]| {
+        let all = wanted.iter().zip(names).map(|(one, name)| format!("element {name} is the {}", one.what));
+        all.collect::<Vec<_>>().join(", ")
+    };
+    let Some(first) = row(shown).filter(|_| !wanted.iter().any(listed)) else {
+        let names = row(shown).filter(|first| {
+            let is = |one: &Column<'_>, cell: &String| one.given.map_or(one.has(cell), |given| given == cell);
+            options.header != Some(false) && wanted.iter().all(|one| first.iter().any(|cell| is(one, cell)))
+        });
+        if let Some(names) = names {
+            let layout = layout.with_header(names);
+            let names = named(file, &example(file, &layout)?, wanted, options)?;
+            let notes = vec!["the first list is a header, since it has known names".to_owned()];
+            return Ok(FieldChoice { names, notes, layout: Some(layout) });
+        }
+        let names = positions(file, shown, wanted, options)?;
+        return Ok(FieldChoice { notes: vec![said(&names)], names, layout: Some(layout) });
+    };
+    let rows: Vec<Vec<String>> = json::first(file, &layout, LOOKED_AT)?.iter().map_while(row).collect();
+    let line = json::first_line(file, &layout)?;
+    let columns = Columns { name: &file.name(), rows: &rows, line, header: options.header };
+    // If only the text is wanted, the label is detected, too, so that the label is not mistaken for the text.
+    let label = Column { what: "label", given: None, known: LABEL };
+    let found = match wanted {
+        [text] if text.what == "text" && text.given.is_none() && first.len() == 2 => {
+            columns.pick(&[*text, label])
+        }
+        _ if options.are_detected(wanted) => columns.pick_alike(wanted),
+        _ => columns.pick(wanted),
+    }?;
+    let mut names = found.names;
+    names.truncate(wanted.len());
+    let decided = found.notes.iter().filter(|note| *note != "no header");
+    let mut notes: Vec<String> =
+        decided.map(|note| note.replace(&format!("line {line}"), "the first list")).collect();
+    if !found.header {
+        notes.push(said(&names));
+        return Ok(FieldChoice { names, notes, layout: Some(layout) });
+    }
+    // An element whose name in the header is empty or repeated is named by its number.
+    let once = |cell: &str| !cell.is_empty() && first.iter().filter(|own| own.trim() == cell).count() == 1;
+    let name = |(number, cell): (usize, &String)| {
+        let cell = cell.trim();
+        if once(cell) { cell.to_owned() } else { number.to_string() }
+    };
+    let all = (1..).zip(&first).map(name).collect();
+    Ok(FieldChoice { names, notes, layout: Some(layout.with_header(all)) })
+}
+
+/// Finds the element for each wanted column by the form of the values, a list or a single value. If two elements have
+/// the wanted form, the first one is the text, the source or the words.
+fn positions(
+    file: &TextFile,
+    example: &Object<'_>,
+    wanted: &[Column<'_>],
+    options: &ReadOptions,
+) -> Result<Vec<String>> {
+    let is_list = |value: &Value<'_>| matches!(value, Value::List(_));
+    let lists = options.label_lists && example.fields.iter().any(|(_, value)| is_list(value));
+    let listed = |one: &Column<'_>| listed(one) || (lists && one.what == "label");
+    let of = |(place, one): (usize, &Column<'_>)| {
+        if let Some(given) = one.given {
+            return given_name(file, example, one, given);
+        }
+        let fits = |value: &Value<'_>| is_list(value) == listed(one) && fits(one, value, options);
+        let fitting: Vec<_> = example.fields.iter().filter(|(_, value)| fits(value)).collect();
+        let alike = |wanted: &[Column<'_>]| wanted.iter().filter(|of| listed(of) == listed(one)).count();
+        match fitting.get(alike(wanted.get(..place).unwrap_or_default())) {
+            Some((name, _)) if fitting.len() == 2 || alike(wanted) == fitting.len() => Ok(name.to_string()),
+            _ => {
+                let what = format!("element of the {} in file `{}`", one.what, file.name());
+                let kind = if listed(one) { "lists" } else { "single values" };
+                let expected = format!("a list with two {kind}");
+                let got = format!(
+                    "a list of {} elements, {} of which are {kind}",
+                    example.fields.len(),
+                    fitting.len()
+                );
+                let advice = format!("`{}` sets the number of the element, counted from 1", one.what);
+                Err(Error::of(ErrorKind::Format, what, expected, got).noted(advice))
+            }
+        }
+    };
+    wanted.iter().enumerate().map(of).collect()
+}
+
+fn given_name(file: &TextFile, example: &Object<'_>, one: &Column<'_>, given: &str) -> Result<String> {
+    if at(example, given).is_some() {
+        return Ok(given.to_owned());
+    }
+    let what = format!("field `{given}` of file `{}`, the {}", file.name(), one.what);
+    Err(missing(what, given, &names(example)))
+}
+
+/// Finds the field for each wanted column in the object `example`, by the name that the user set, or by known names.
+fn named(
+    file: &TextFile,
+    example: &Object<'_>,
+    wanted: &[Column<'_>],
+    options: &ReadOptions,
+) -> Result<Vec<String>> {
+    let mut found: Vec<String> = Vec::new();
+    for one in wanted {
+        let free = |name: &&str| {
+            example.get(name).is_some_and(|value| fits(one, value, options))
+                && !found.iter().any(|other| other == name)
+        };
+        let name = match (one.given, one.known().find(free)) {
+            (Some(given), _) => given_name(file, example, one, given)?,
+            (None, Some(name)) => name.to_owned(),
+            (None, None) => {
+                let what = format!("field of the {} in file `{}`", one.what, file.name());
+                let expected = format!("a field called {}", quoted(one.known().take(4)));
+                let other = |name: &str| {
+                    let value = example.get(name).filter(|value| !matches!(value, Value::Object(_)))?;
+                    let taken = found.iter().any(|other| other == name);
+                    (!taken).then(|| format!("{} in the field `{name}`", value.kind()))
+                };
+                let fields = || format!("the fields {}", quoted(names(example).iter().map(String::as_str)));
+                let got = one.known().find_map(other).unwrap_or_else(fields);
+                let is_list = |name: &str| matches!(example.get(name), Some(Value::List(_)));
+                let labels = one.what == "label" && one.known().any(is_list);
+                let error = Error::of(ErrorKind::Format, what, expected, got).noted(format!(
+                    "`{}` (`{}` in a config) sets the field; a dot selects a field of an object",
+                    one.what,
+                    one.setting()
+                ));
+                return Err(if labels { error.noted(LABEL_LISTS) } else { error });
+            }
+        };
+        found.push(name);
+    }
+    Ok(found)
+}
+
+impl FieldChoice {
+    /// Returns `Some` if each line is a JSON record, else `None`. The inner value has the names in the header; `None`
+    /// without a header.
+    pub(crate) fn in_lines(&self) -> Option<Option<Arc<[String]>>> {
+        self.layout.as_ref()?.in_lines()
+    }
+
+    /// Returns the names of all fields of the first records, sorted, without fields of nested objects.
+    pub(crate) fn fields(&self, file: &TextFile) -> Vec<String> {
+        const LOOKED_AT: usize = 1000;
+        let first = match &self.layout {
+            Some(layout) => json::first(file, layout, LOOKED_AT).unwrap_or_default(),
+            #[cfg(feature = "parquet")]
+            None => parquet::example(file).into_iter().collect(),
+            #[cfg(not(feature = "parquet"))]
+            None => Vec::new(),
+        };
+        let top = |object: &Object<'_>| -> Vec<String> {
+            object.fields.iter().map(|(name, _)| name.to_string()).collect()
+        };
+        let mut found: Vec<String> = first.iter().flat_map(top).collect();
+        found.sort_unstable();
+        found.dedup();
+        found
+    }
+
+    /// Returns whether the first record has a field of this name with a text or a number.
+    pub(crate) fn has_single(&self, file: &TextFile, name: &str) -> bool {
+        let example = match &self.layout {
+            Some(layout) => example(file, layout),
+            #[cfg(feature = "parquet")]
+            None => parquet::example(file),
+            #[cfg(not(feature = "parquet"))]
+            None => return false,
+        };
+        example.is_ok_and(|of| matches!(of.get(name), Some(Value::Text(_) | Value::Number(_))))
+    }
+
+    /// Reads the records of the file; `make` makes a record from the values of the wanted fields.
+    pub(crate) fn records<R: 'static>(
+        &self,
+        file: &TextFile,
+        make: impl FnMut(&Object<'_>) -> Result<R, Reason> + Send + 'static,
+    ) -> Result<Stream<R>> {
+        match &self.layout {
+            Some(layout) => json::records(file, layout, Some(self.names.clone()), make),
+            #[cfg(feature = "parquet")]
+            None => parquet::records(file, &self.names, make),
+            #[cfg(not(feature = "parquet"))]
+            None => Err(Error::new("records with named fields", "JSON", "others")),
+        }
+    }
+}

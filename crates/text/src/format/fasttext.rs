@@ -1,0 +1,63 @@
+//! Reads files for fastText: a line has one or more labels that begin with `__label__`, then a text.
+
+use unpadded::Result;
+
+use super::line_format::LineFormat;
+use crate::TextFile;
+use crate::source::lines::Reason;
+use crate::source::records::{OneLine, shown};
+
+/// The format of files for fastText.
+pub(crate) const FORMAT: LineFormat = LineFormat {
+    fits: |line| line.trim_start().starts_with(LABEL),
+    why: "its lines begin with `__label__`",
+    records: |_| Box::new(records),
+    texts: |_| Box::new(|line| Ok((!line.trim().is_empty()).then(|| cut(line).1.to_owned()))),
+    note: |file, _| note(file),
+    ..LineFormat::DEFAULT
+};
+
+/// The prefix of each label in a file for fastText.
+const LABEL: &str = "__label__";
+
+/// Cuts a line into the distinct labels at the start of the line, and the text behind the labels.
+fn cut(line: &str) -> (Vec<&str>, &str) {
+    let (mut labels, mut rest) = (Vec::new(), line.trim());
+    while let Some(behind) = rest.strip_prefix(LABEL) {
+        let (label, text) = behind.split_once(char::is_whitespace).unwrap_or((behind, ""));
+        if !labels.contains(&label) {
+            labels.push(label);
+        }
+        rest = text.trim_start();
+    }
+    (labels, rest)
+}
+
+/// Returns the records of a line: the text with each of its labels; `None` for a blank line.
+fn records(line: &str) -> Result<Option<Vec<[String; 2]>>, Reason> {
+    if line.trim().is_empty() {
+        return Ok(None);
+    }
+    let wrong = |expected: &str| {
+        Err(Reason { expected: expected.to_owned(), got: format!("none in {}", shown(line.trim())) })
+    };
+    match cut(line) {
+        (labels, _) if labels.is_empty() => wrong("a label at the start of the line, as `__label__good`"),
+        (labels, _) if labels.contains(&"") => wrong("a name behind `__label__`"),
+        (_, "") => wrong("a text behind the label"),
+        (labels, text) => {
+            Ok(Some(labels.into_iter().map(|label| [text.to_owned(), label.to_owned()]).collect()))
+        }
+    }
+}
+
+/// Returns a note for the user if texts in the first lines have several labels; else `None`.
+fn note(file: &TextFile) -> Result<Option<String>> {
+    let several = |line: &str| Ok(Some(cut(line).0.len() > 1));
+    let several = file.first_records(OneLine(several))?.filter(|one| matches!(one, Ok(true))).count();
+    Ok(match several {
+        0 => None,
+        1 => Some("1 text with several labels is read once with each".to_owned()),
+        _ => Some(format!("{several} texts with several labels are read once with each")),
+    })
+}

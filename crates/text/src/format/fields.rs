@@ -1,0 +1,405 @@
+//! Records with named fields, such as JSON objects, and the values of the fields.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use serde::Deserialize;
+use serde::de::{DeserializeSeed, Deserializer, Error as _, IgnoredAny, MapAccess, Visitor};
+use serde_json::value::RawValue;
+
+use crate::detect::column::missing_text;
+use crate::source::lines::{Reason, count_parsed, quoted};
+use crate::source::records::of_columns;
+
+/// The value of a field, as in JSON.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Value<'a> {
+    Null,
+    Truth(bool),
+    /// A number, with the same digits as in the file.
+    Number(Cow<'a, str>),
+    Text(Cow<'a, str>),
+    List(Vec<Value<'a>>),
+    Object(Object<'a>),
+}
+
+/// A record with named fields. If the record is a list, the fields are its elements, named by their positions, counted
+/// from 1.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub(crate) struct Object<'a> {
+    pub(crate) fields: Vec<(Cow<'a, str>, Value<'a>)>,
+    pub(crate) is_list: bool,
+    /// The line number of the record in the file; 0 if the record is not a line of its own.
+    pub(crate) line: u64,
+}
+
+impl Value<'_> {
+    pub(crate) fn kind(&self) -> &'static str {
+        match self {
+            Self::Null => "null",
+            Self::Truth(_) => "a truth value",
+            Self::Number(_) => "a number",
+            Self::Text(_) => "a string",
+            Self::List(_) => "a list",
+            Self::Object(_) => "an object",
+        }
+    }
+
+    pub(crate) fn owned(&self) -> Value<'static> {
+        let own = |text: &Cow<'_, str>| Cow::Owned(text.to_string());
+        match self {
+            Self::Null => Value::Null,
+            Self::Truth(truth) => Value::Truth(*truth),
+            Self::Number(number) => Value::Number(own(number)),
+            Self::Text(text) => Value::Text(own(text)),
+            Self::List(list) => Value::List(list.iter().map(Value::owned).collect()),
+            Self::Object(object) => Value::Object(object.owned()),
+        }
+    }
+}
+
+impl<'a> Object<'a> {
+    /// Returns the value of the field with this name; if several fields have this name, the value of the last field.
+    pub(crate) fn get(&self, name: &str) -> Option<&Value<'a>> {
+        self.fields.iter().rev().find(|(own, _)| own == name).map(|(_, value)| value)
+    }
+
+    /// Copies the record, so that the copy does not borrow from the text of the file.
+    pub(crate) fn owned(&self) -> Object<'static> {
+        let field = |(name, value): &(Cow<'_, str>, Value<'_>)| (Cow::Owned(name.to_string()), value.owned());
+        Object { fields: self.fields.iter().map(field).collect(), is_list: self.is_list, line: self.line }
+    }
+}
+
+/// Maximum nesting depth of objects and lists.
+const DEEPEST: usize = 64;
+
+/// A JSON string, which is borrowed from the text of the file if the string has no escapes.
+struct Text<'a>(Cow<'a, str>);
+
+impl<'de> Deserialize<'de> for Text<'de> {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        struct TextVisitor;
+        impl<'de> Visitor<'de> for TextVisitor {
+            type Value = Text<'de>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a string")
+            }
+
+            fn visit_borrowed_str<E>(self, text: &'de str) -> Result<Text<'de>, E> {
+                Ok(Text(Cow::Borrowed(text)))
+            }
+
+            fn visit_str<E>(self, text: &str) -> Result<Text<'de>, E> {
+                Ok(Text(Cow::Owned(text.to_owned())))
+            }
+        }
+        from.deserialize_str(TextVisitor)
+    }
+}
+
+/// Deserializes the fields of a JSON object. The values of fields that are not wanted become `Null`; if `wanted` is
+/// `None`, all fields are wanted.
+struct Fields<'w> {
+    wanted: Option<&'w [String]>,
+    depth: usize,
+}
+
+impl Fields<'_> {
+    fn wants(&self, name: &str) -> bool {
+        let leads = |path: &String| {
+            path.strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+        };
+        self.wanted.is_none_or(|wanted| wanted.iter().any(leads))
+    }
+}
+
+impl<'de> DeserializeSeed<'de> for Fields<'_> {
+    type Value = Object<'de>;
+
+    fn deserialize<D: Deserializer<'de>>(self, from: D) -> Result<Object<'de>, D::Error> {
+        from.deserialize_map(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Fields<'_> {
+    type Value = Object<'de>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Object<'de>, A::Error> {
+        let mut fields = Vec::new();
+        while let Some(Text(name)) = map.next_key()? {
+            let value = match self.wants(&name) {
+                true => of_raw(map.next_value::<&RawValue>()?, self.depth).map_err(A::Error::custom)?,
+                false => map.next_value::<IgnoredAny>().map(|_| Value::Null)?,
+            };
+            fields.push((name, value));
+        }
+        Ok(Object { fields, ..Object::default() })
+    }
+}
+
+fn object<'a>(json: &'a str, fields: Fields<'_>) -> serde_json::Result<Object<'a>> {
+    let mut from = serde_json::Deserializer::from_str(json);
+    let object = fields.deserialize(&mut from)?;
+    from.end()?;
+    Ok(object)
+}
+
+/// Parses a JSON value. A number stays text, because converting it to a numeric type and back could change its digits.
+fn of_raw(raw: &RawValue, depth: usize) -> serde_json::Result<Value<'_>> {
+    count_parsed(raw.get().len());
+    Cut { rest: raw.get() }.value(depth)
+}
+
+/// A JSON value that is valid, except for the escapes in its strings. The value is cut in one pass, however deep it is nested.
+struct Cut<'a> {
+    rest: &'a str,
+}
+
+impl<'a> Cut<'a> {
+    /// Returns the next byte behind white space, and moves to this byte.
+    fn peek(&mut self) -> Option<u8> {
+        self.rest = self.rest.trim_ascii_start();
+        self.rest.bytes().next()
+    }
+
+    /// Cuts the next `size` bytes off.
+    fn take(&mut self, size: usize) -> &'a str {
+        let (cut, rest) = self.rest.split_at_checked(size).unwrap_or((self.rest, ""));
+        self.rest = rest;
+        cut
+    }
+
+    fn string(&mut self) -> serde_json::Result<Cow<'a, str>> {
+        let mut escaped = false;
+        let end = self.rest.bytes().skip(1).position(|byte| {
+            let ends = byte == b'"' && !escaped;
+            escaped = byte == b'\\' && !escaped;
+            ends
+        });
+        serde_json::from_str::<Text<'_>>(self.take(end.map_or(usize::MAX, |end| end + 2)))
+            .map(|Text(text)| text)
+    }
+
+    /// Moves past the bracket or the comma before an item and returns `true`, or past the bracket `end` and returns `false`.
+    fn has_item(&mut self, end: &str) -> bool {
+        self.peek();
+        let ends = self.take(1) == end || self.peek().is_none();
+        !ends && (!self.rest.starts_with(end) || self.take(1).is_empty())
+    }
+
+    fn value(&mut self, depth: usize) -> serde_json::Result<Value<'a>> {
+        let Some(depth) = depth.checked_sub(1) else {
+            return Err(serde_json::Error::custom(format!("more than {DEEPEST} nested values")));
+        };
+        Ok(match self.peek() {
+            Some(b'"') => Value::Text(self.string()?),
+            Some(b'{') => {
+                let mut fields = Vec::new();
+                while self.has_item("}") {
+                    let name = self.string()?;
+                    self.peek();
+                    self.take(":".len());
+                    fields.push((name, self.value(depth)?));
+                }
+                Value::Object(Object { fields, ..Object::default() })
+            }
+            Some(b'[') => {
+                let mut list = Vec::new();
+                while self.has_item("]") {
+                    list.push(self.value(depth)?);
+                }
+                Value::List(list)
+            }
+            _ => {
+                let ends = |c: char| matches!(c, ',' | ']' | '}') || c.is_ascii_whitespace();
+                match self.take(self.rest.find(ends).unwrap_or(usize::MAX)) {
+                    "null" => Value::Null,
+                    truth @ ("true" | "false") => Value::Truth(truth == "true"),
+                    number => Value::Number(Cow::Borrowed(number)),
+                }
+            }
+        })
+    }
+}
+
+/// Parses a JSON record. The values of fields that are not in `wanted` become `Null`; if `wanted` is `None`, all fields
+/// keep their values.
+pub(crate) fn record<'a>(json: &'a str, wanted: Option<&[String]>) -> serde_json::Result<Value<'a>> {
+    if json.trim_start().starts_with('{') {
+        return Ok(Value::Object(object(json, Fields { wanted, depth: DEEPEST })?));
+    }
+    of_raw(serde_json::from_str(json)?, DEEPEST)
+}
+
+impl From<serde_json::Value> for Value<'static> {
+    fn from(value: serde_json::Value) -> Self {
+        use serde_json::Value as Json;
+        match value {
+            Json::Null => Self::Null,
+            Json::Bool(truth) => Self::Truth(truth),
+            Json::Number(number) => Self::Number(number.to_string().into()),
+            Json::String(text) => Self::Text(text.into()),
+            Json::Array(list) => Self::List(list.into_iter().map(Self::from).collect()),
+            Json::Object(object) => {
+                let fields = object.into_iter().map(|(name, value)| (name.into(), value.into())).collect();
+                Self::Object(Object { fields, ..Object::default() })
+            }
+        }
+    }
+}
+
+/// Returns the value of the field with this path; a dot in the path leads into a nested object.
+pub(crate) fn at<'v, 'a>(object: &'v Object<'a>, path: &str) -> Option<&'v Value<'a>> {
+    if let Some(value) = object.get(path) {
+        return Some(value);
+    }
+    path.match_indices('.').find_map(|(dot, _)| match object.get(path.get(..dot)?)? {
+        Value::Object(inner) => at(inner, path.get(dot + 1..)?),
+        _ => None,
+    })
+}
+
+/// Returns the paths of all fields of an object, such as `review.text` for the field `text` of a nested object.
+pub(crate) fn names(object: &Object<'_>) -> Vec<String> {
+    let of = |(name, value): &(Cow<'_, str>, Value<'_>)| match value {
+        Value::Object(inner) if !inner.fields.is_empty() => {
+            names(inner).into_iter().map(|below| format!("{name}.{below}")).collect()
+        }
+        _ => vec![name.to_string()],
+    };
+    object.fields.iter().flat_map(of).collect()
+}
+
+fn found<'v, 'a>(object: &'v Object<'a>, name: &str) -> Result<&'v Value<'a>, Reason> {
+    at(object, name).ok_or_else(|| match object.is_list {
+        true => {
+            let got = format!("a list of {} elements", object.fields.len());
+            Reason { expected: format!("an element {name}"), got }
+        }
+        false => {
+            let got = format!("an object with {}", quoted(names(object).iter().map(String::as_str)));
+            Reason { expected: format!("a field `{name}`"), got }
+        }
+    })
+}
+
+/// Returns the value of a field as text. The value must be a nonempty string, a number, or a truth value.
+pub(crate) fn text(object: &Object<'_>, name: &str) -> Result<String, Reason> {
+    match found(object, name)? {
+        Value::Text(text) if text.trim().is_empty() => Err(Reason {
+            expected: format!("something in the field `{name}`"),
+            got: "an empty string: fill it, or remove the record".to_owned(),
+        }),
+        Value::Text(text) | Value::Number(text) => Ok(text.to_string()),
+        Value::Truth(truth) => Ok(truth.to_string()),
+        other => {
+            Err(Reason { expected: format!("a string in the field `{name}`"), got: other.kind().to_owned() })
+        }
+    }
+}
+
+/// A function that makes a text of a field, from the record and the name of the field.
+pub(crate) type FieldText = fn(&Object<'_>, &str) -> Result<String, Reason>;
+
+/// Makes a text of the fields `names`; `of` makes the text of each field. If there are several fields, some of them
+/// may be missing; a missing field counts as empty. If `pair` is true, the last field is a second text, which must not
+/// be empty.
+pub(crate) fn text_in(
+    object: &Object<'_>,
+    names: &[String],
+    of: FieldText,
+    pair: bool,
+) -> Result<String, Reason> {
+    let is_empty = |name: &String| match at(object, name) {
+        None | Some(Value::Null) => true,
+        Some(value) => matches!(value, Value::Text(text) if text.trim().is_empty()),
+    };
+    let empty: Vec<bool> = names.iter().map(is_empty).collect();
+    let missing = missing_text(&empty, pair);
+    let cell = |(place, (name, empty)): (usize, (&String, &bool))| match empty {
+        true if missing != Some(place) => Ok(String::new()),
+        _ => of(object, name),
+    };
+    names.iter().zip(&empty).enumerate().map(cell).collect::<Result<_, _>>().map(of_columns)
+}
+
+/// The character behind each label of a text with several labels.
+const BEHIND: char = '\u{1f}';
+
+/// Returns the label in a field, without white space around the label. If `lists` is true, the field may also be
+/// missing, or be a list of labels. A list is returned as one string with U+001F behind each label; an empty list
+/// becomes U+001F alone. A missing field is returned as an empty string.
+pub(crate) fn label(object: &Object<'_>, name: &str, lists: bool) -> Result<String, Reason> {
+    let list = match at(object, name) {
+        None | Some(Value::Null) if lists => return Ok(String::new()),
+        _ => found(object, name)?,
+    };
+    let list = match list {
+        Value::List(list) if lists => list,
+        Value::Object(_) if lists => {
+            let got = list.kind().to_owned();
+            return Err(Reason { expected: format!("a string or a list in the field `{name}`"), got });
+        }
+        Value::List(_) => {
+            let got = format!("a list; {LABEL_LISTS}");
+            return Err(Reason { expected: format!("a string in the field `{name}`"), got });
+        }
+        Value::Text(text) if lists && text.trim().is_empty() => return Ok(String::new()),
+        _ => return text(object, name).map(|label| label.trim().to_owned()),
+    };
+    let wrong = |got: String| Reason { expected: format!("labels in the list of the field `{name}`"), got };
+    let mut labels = String::new();
+    for item in list {
+        let (Value::Text(item) | Value::Number(item)) = item else {
+            return Err(wrong(format!("{}: a label is a string or a number", item.kind())));
+        };
+        match item.trim() {
+            "" => return Err(wrong("an empty string: fill it, or remove it from the list".to_owned())),
+            item if item.contains(BEHIND) => {
+                return Err(wrong(format!("{item:?}: remove U+001F, which separates labels")));
+            }
+            item => labels.push_str(item),
+        }
+        labels.push(BEHIND);
+    }
+    Ok(if labels.is_empty() { BEHIND.to_string() } else { labels })
+}
+
+/// Advice in messages for a label that is a list.
+pub(crate) const LABEL_LISTS: &str =
+    "`data.target = \"labels\"` in a config (`label_lists`) reads several labels per text";
+
+/// Returns the strings in the list of a field.
+pub(crate) fn texts(object: &Object<'_>, name: &str) -> Result<Vec<String>, Reason> {
+    list(object, name, "strings", |_| false)
+}
+
+/// Returns the strings in the list of a field. The list may also have whole numbers, which become strings.
+pub(crate) fn tags(object: &Object<'_>, name: &str) -> Result<Vec<String>, Reason> {
+    list(object, name, "strings or whole numbers", |number| {
+        number.bytes().all(|byte| byte == b'-' || byte.is_ascii_digit())
+    })
+}
+
+fn list(
+    object: &Object<'_>,
+    name: &str,
+    of: &str,
+    written: impl Fn(&str) -> bool,
+) -> Result<Vec<String>, Reason> {
+    let wrong = |got: String| Reason { expected: format!("a list of {of} in the field `{name}`"), got };
+    let value = found(object, name)?;
+    let Value::List(list) = value else { return Err(wrong(value.kind().to_owned())) };
+    let text = |one: &Value<'_>| match one {
+        Value::Text(text) => Ok(text.to_string()),
+        Value::Number(number) if written(number) => Ok(number.to_string()),
+        other => Err(wrong(format!("a list with {}", other.kind()))),
+    };
+    list.iter().map(text).collect()
+}

@@ -1,0 +1,129 @@
+//! Parallel files: line `n` of each file belongs to line `n` of every other file.
+
+use std::sync::Arc;
+
+use unpadded::{Error, ErrorKind, Result};
+
+use crate::source::lines::Reason;
+use crate::source::records::{Records, Stream, to_first_error, unbroken};
+use crate::{MalformedLines, Pair, TextFile};
+
+/// A reader of parallel files, line by line.
+struct Parallel {
+    names: Vec<String>,
+    files: Vec<Records<String>>,
+    /// For each file, the number of lines that were read so far.
+    counts: Vec<u64>,
+}
+
+impl Parallel {
+    fn of(files: &[&TextFile]) -> Result<Self> {
+        let names: Vec<String> = files.iter().map(|file| file.name()).collect();
+        let counts = vec![0; files.len()];
+        // A malformed line is an error: skipping a line in only one file would shift all its later lines against the
+        // other files.
+        let of = |file: &&TextFile| (*file).clone().malformed(MalformedLines::Error).lines();
+        Ok(Self { names, files: files.iter().map(of).collect::<Result<_>>()?, counts })
+    }
+
+    /// Returns the next line of each file; `None` if all files end.
+    fn next(&mut self) -> Result<Option<Vec<String>>> {
+        let mut lines = Vec::with_capacity(self.files.len());
+        for (file, count) in self.files.iter_mut().zip(&mut self.counts) {
+            if let Some(line) = file.next().transpose()? {
+                *count += 1;
+                lines.push(line);
+            }
+        }
+        match lines.len() {
+            0 => Ok(None),
+            all if all == self.files.len() => {
+                for (at, line) in lines.iter().enumerate() {
+                    unbroken(line).map_err(|reason| self.wrong(at, reason))?;
+                }
+                Ok(Some(lines))
+            }
+            _ => Err(self
+                .uneven()?
+                .unwrap_or_else(|| Error::new("lines", "the same number in all files", "different numbers"))),
+        }
+    }
+
+    /// Returns an error about the last line that was read from the file with index `at`.
+    fn wrong(&self, at: usize, Reason { expected, got }: Reason) -> Error {
+        let (name, number) = (self.names.get(at).map_or("", String::as_str), self.counts.get(at).copied());
+        Error::of(ErrorKind::Format, format!("{name}:{}", number.unwrap_or(0)), expected, got)
+    }
+
+    /// Returns an error about a file that has more or fewer lines than the first file; `None` if all files have the
+    /// same number of lines.
+    fn uneven(&mut self) -> Result<Option<Error>> {
+        for (file, count) in self.files.iter_mut().zip(&mut self.counts) {
+            for line in file {
+                line?;
+                *count += 1;
+            }
+        }
+        let [(first, all), others @ ..] = &self.names.iter().zip(&self.counts).collect::<Vec<_>>()[..] else {
+            return Ok(None);
+        };
+        let of = |(name, count): &&(&String, &u64)| {
+            let expected = format!("{all}, as many as `{first}` has");
+            Error::of(ErrorKind::Format, format!("lines of file `{name}`"), expected, count.to_string())
+        };
+        Ok(others.iter().find(|(_, count)| count != all).as_ref().map(of))
+    }
+
+    /// Returns an error about the numbers of lines if the files have different numbers of lines, because this
+    /// difference is the likely cause of `error`. Otherwise, returns `error`.
+    fn explained(&mut self, error: Error) -> Error {
+        match self.uneven() {
+            Ok(Some(uneven)) => uneven,
+            Ok(None) => error,
+            Err(malformed) => malformed,
+        }
+    }
+}
+
+/// Reads the records of parallel files: `record` makes one record of line `n` of every file. An error of `record` has
+/// the index of the file whose line is wrong.
+pub(crate) fn records<R: 'static>(
+    files: &[&TextFile],
+    mut record: impl FnMut(u64, &[String]) -> Result<Option<R>, (usize, Reason)> + Send + 'static,
+) -> Result<Stream<R>> {
+    let (mut lines, mut number) = (Parallel::of(files)?, 0);
+    Ok(to_first_error(move || {
+        while let Some(found) = lines.next()? {
+            number += 1;
+            match record(number, &found) {
+                Ok(None) => {}
+                Ok(Some(record)) => return Ok(Some(record)),
+                Err((at, reason)) => {
+                    let error = lines.wrong(at, reason);
+                    return Err(lines.explained(error));
+                }
+            }
+        }
+        Ok(None)
+    }))
+}
+
+/// Reads two parallel files as pairs. A line that is blank in both files is skipped.
+pub(crate) fn pairs(source: &TextFile, target: &TextFile) -> Result<Stream<Pair>> {
+    let names = [source.name(), target.name()];
+    let file: Arc<str> = Arc::from(names[0].as_str());
+    records(&[source, target], move |number, lines| {
+        let [source, target] = lines else { return Ok(None) };
+        let blank = |at: usize, other: usize| {
+            let other = names.get(other).map_or("", String::as_str);
+            let expected = format!("a text, since line {number} of `{other}` has a text");
+            Err((at, Reason { expected, got: "a blank line".to_owned() }))
+        };
+        match (source.trim().is_empty(), target.trim().is_empty()) {
+            (true, true) => Ok(None),
+            (true, false) => blank(0, 1),
+            (false, true) => blank(1, 0),
+            (false, false) => Ok(Some(Pair::new(source.as_str(), target.as_str()).placed(&file, number))),
+        }
+    })
+}

@@ -1,0 +1,531 @@
+//! Reads the rows of a Parquet file as records with named fields. Only the wanted columns are read, 64 rows at a time.
+//! Only one page per wanted column is in memory, so a file may be larger than memory.
+
+pub(crate) mod write;
+
+use std::collections::HashMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use bytes::Bytes;
+use parquet::basic::{Compression, ConvertedType, LogicalType, Repetition, Type as Physical};
+use parquet::column::reader::{ColumnReader, ColumnReaderImpl};
+use parquet::data_type::{ByteArray, DataType};
+use parquet::errors::{ParquetError, Result as Outcome};
+use parquet::file::reader::{ChunkReader, FileReader, Length, SerializedFileReader};
+use parquet::schema::types::{ColumnDescriptor, Type};
+use serde_json::Value;
+use unpadded::{Error, ErrorKind, Result};
+
+use super::fields::{FieldText, Object, text_in};
+use crate::detect::guess::PARQUET;
+use crate::source::lines::Reason;
+use crate::source::records::{Stream, to_first_error};
+use crate::{MalformedLines, TextFile};
+
+/// Number of rows that are decoded at a time.
+const ROWS: usize = 64;
+
+/// The types of columns that can be read, for error messages.
+const READ: &str = "texts, numbers, truth values, or lists of these";
+
+/// A reader of bytes that refuses ranges beyond the end of the file. A damaged file may declare such ranges.
+struct Bounded<R>(R);
+
+impl<R: ChunkReader> Bounded<R> {
+    fn check(&self, start: u64, length: u64) -> Outcome<()> {
+        match start.checked_add(length).is_some_and(|end| end <= self.0.len()) {
+            true => Ok(()),
+            false => Err(ParquetError::EOF(format!("{length} bytes from {start} on, of {}", self.0.len()))),
+        }
+    }
+}
+
+impl<R: Length> Length for Bounded<R> {
+    fn len(&self) -> u64 {
+        self.0.len()
+    }
+}
+
+impl<R: ChunkReader> ChunkReader for Bounded<R> {
+    type T = R::T;
+
+    fn get_read(&self, start: u64) -> Outcome<R::T> {
+        self.check(start, 0)?;
+        self.0.get_read(start)
+    }
+
+    fn get_bytes(&self, start: u64, length: usize) -> Outcome<Bytes> {
+        self.check(start, length as u64)?;
+        self.0.get_bytes(start, length)
+    }
+}
+
+fn damaged(name: &str, e: &ParquetError) -> Error {
+    let got = match e {
+        ParquetError::General(said) | ParquetError::NYI(said) | ParquetError::EOF(said) => said.clone(),
+        other => other.to_string(),
+    };
+    let got = format!("a damaged file ({})", got.trim());
+    Error::of(ErrorKind::Format, format!("file `{name}`"), "a Parquet file that can be read", got)
+}
+
+/// Calls `read`, in which the crate `parquet` reads the file `name`. The crate panics on some damaged bytes; `guarded`
+/// returns such a panic as an error. The panic message is still printed on standard error, and a build with
+/// `panic = "abort"` still ends the program.
+fn guarded<T>(name: &str, read: impl FnOnce() -> Outcome<T>) -> Result<T> {
+    let outcome = catch_unwind(AssertUnwindSafe(read)).unwrap_or_else(|panic| {
+        let said = panic.downcast_ref::<String>().map(String::as_str);
+        let said = said.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("no reason");
+        Err(ParquetError::General(format!("its reader stopped: {said}")))
+    });
+    outcome.map_err(|e| damaged(name, &e))
+}
+
+fn open(file: &TextFile) -> Result<Box<dyn FileReader>> {
+    match file.plain()? {
+        Some(plain) => reader(&file.name(), plain),
+        // A compressed file has no random access, so its contents are read into memory.
+        None => reader(&file.name(), Bytes::from(file.contents()?)),
+    }
+}
+
+fn reader<R: ChunkReader + 'static>(name: &str, bytes: R) -> Result<Box<dyn FileReader>> {
+    let (bytes, size) = (Bounded(bytes), PARQUET.len());
+    let wrong = |expected: &str, got: &str| {
+        Err(Error::of(ErrorKind::Format, format!("file `{name}`"), expected, got))
+    };
+    let ends = |start: u64| bytes.get_bytes(start, size).ok();
+    if ends(0).is_none_or(|first| *first != PARQUET[..]) {
+        return wrong("a Parquet file, which begins with `PAR1`", "other bytes");
+    }
+    match bytes.len().checked_sub(size as u64).filter(|&at| at >= size as u64).and_then(ends) {
+        Some(last) if *last == PARQUET[..] => {}
+        Some(last) if *last == b"PARE"[..] => {
+            return wrong("an unencrypted Parquet file", "an encrypted file");
+        }
+        _ => {
+            let got = "other bytes: it was cut short, as by a download that broke off";
+            return wrong("a Parquet file, which ends with `PAR1`", got);
+        }
+    }
+    Ok(Box::new(guarded(name, || SerializedFileReader::new(bytes))?))
+}
+
+/// The type to which the values of a column are converted.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Kind {
+    Text,
+    Truth,
+    Whole { signed: bool },
+    Number,
+}
+
+/// A Parquet column that contains values; it may be nested in groups, and its cells may be lists.
+struct Field {
+    /// The path of the column: the names of the enclosing groups and the name of the column, joined by dots.
+    name: String,
+    /// The index of the column among the leaf columns of the schema, from 0.
+    leaf: usize,
+    /// The type that the column's values are converted to; `None` if this reader does not support the column's type.
+    kind: Option<Kind>,
+    /// The smallest Parquet definition level at which a list of this column has an element; `None` for a column without
+    /// lists.
+    element: Option<i16>,
+    /// The type of the column in the file, for error messages.
+    told: String,
+}
+
+fn kind(of: &ColumnDescriptor) -> Option<Kind> {
+    match of.physical_type() {
+        Physical::BOOLEAN => Some(Kind::Truth),
+        Physical::INT32 | Physical::INT64 => match (of.logical_type_ref(), of.converted_type()) {
+            (Some(LogicalType::Integer(whole)), _) => Some(Kind::Whole { signed: whole.is_signed }),
+            (Some(_), _) => None,
+            (None, ConvertedType::NONE) => Some(Kind::Whole { signed: true }),
+            (None, converted) => {
+                let name = converted.to_string();
+                let signed = name.starts_with("INT_");
+                (signed || name.starts_with("UINT_")).then_some(Kind::Whole { signed })
+            }
+        },
+        Physical::FLOAT | Physical::DOUBLE => Some(Kind::Number),
+        Physical::BYTE_ARRAY => match (of.logical_type_ref(), of.converted_type()) {
+            (Some(LogicalType::String | LogicalType::Enum | LogicalType::Json), _) => Some(Kind::Text),
+            // Old Parquet files do not mark columns of bytes as text, so unmarked bytes are read as text.
+            (None, ConvertedType::NONE | ConvertedType::UTF8 | ConvertedType::ENUM | ConvertedType::JSON) => {
+                Some(Kind::Text)
+            }
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+fn is_list(of: &Type) -> bool {
+    let about = of.get_basic_info();
+    about.converted_type() == ConvertedType::LIST || about.logical_type_ref() == Some(&LogicalType::List)
+}
+
+fn field(leaf: usize, of: &ColumnDescriptor, root: &Type) -> Field {
+    let parts = of.path().parts();
+    // The first repeated field on the path of the column, and whether this field is inside a Parquet `LIST` group.
+    let (mut inside, mut repeated) = (root, None);
+    for (depth, part) in parts.iter().enumerate() {
+        let Some(child) = inside.get_fields().iter().find(|child| child.name() == part) else { break };
+        let about = child.get_basic_info();
+        if repeated.is_none() && about.has_repetition() && about.repetition() == Repetition::REPEATED {
+            repeated = Some((depth, depth > 0 && is_list(inside)));
+        }
+        if child.is_primitive() {
+            break;
+        }
+        inside = child;
+    }
+    let told = match of.logical_type_ref() {
+        Some(logical) => format!("{} ({logical:?})", of.physical_type()),
+        None => of.physical_type().to_string(),
+    };
+    let (name, kind, element) = match (repeated, of.max_rep_level()) {
+        (None, 0) => (parts.join("."), kind(of), None),
+        (Some((depth, list)), 1) if parts.len() - depth <= 1 + usize::from(list) => {
+            let named = if list { depth } else { depth + 1 };
+            let name = parts.iter().take(named).map(String::as_str).collect::<Vec<_>>().join(".");
+            (name, kind(of), Some(of.repeated_ancestor_def_level()))
+        }
+        _ => (parts.join("."), None, None),
+    };
+    Field { name, leaf, kind, element, told }
+}
+
+fn fields(file: &dyn FileReader) -> Vec<Field> {
+    let schema = file.metadata().file_metadata().schema_descr();
+    let root = schema.root_schema();
+    schema.columns().iter().enumerate().map(|(leaf, of)| field(leaf, of, root)).collect()
+}
+
+/// Returns an example record: an empty or zero value of the right type for each field of the Parquet file.
+pub(crate) fn example(file: &TextFile) -> Result<Object<'static>> {
+    let value = |field: &Field| match (field.kind, field.element) {
+        (None, _) => Value::Object(serde_json::Map::new()),
+        (_, Some(_)) => Value::Array(Vec::new()),
+        (Some(Kind::Text), _) => String::new().into(),
+        (Some(Kind::Truth), _) => false.into(),
+        (Some(Kind::Whole { .. } | Kind::Number), _) => 0.into(),
+    };
+    let file = open(file)?;
+    let fields = fields(&*file);
+    let fields = fields.iter().map(|field| (field.name.clone().into(), value(field).into())).collect();
+    Ok(Object { fields, ..Object::default() })
+}
+
+/// Returns the class names of each column of class ids; the Python library `datasets` stores the names in the file's
+/// metadata.
+fn classes(file: &dyn FileReader) -> HashMap<String, Arc<[String]>> {
+    let beside = file.metadata().file_metadata().key_value_metadata();
+    let said = beside.into_iter().flatten().find(|of| of.key == "huggingface");
+    let said: Option<Value> = said.and_then(|of| serde_json::from_str(of.value.as_ref()?).ok());
+    let of = |(name, about): (&String, &Value)| {
+        let about = about.get("feature").or_else(|| about.get(0)).unwrap_or(about);
+        let names: Vec<String> = serde_json::from_value(about.get("names")?.clone()).ok()?;
+        Some((name.clone(), names.into()))
+    };
+    let features = said.as_ref().and_then(|said| said.get("info")?.get("features")?.as_object());
+    features.into_iter().flatten().filter_map(of).collect()
+}
+
+/// The value of a column in one row, or the reason why the value is malformed.
+type Cell = Result<Value, Reason>;
+
+/// A reader of one column of a Parquet row group.
+trait Column: Send {
+    /// Reads this column's values of the next rows, at most `rows` of them.
+    fn read(&mut self, rows: usize) -> Outcome<Vec<Cell>>;
+}
+
+/// A function that converts a stored Parquet value to a JSON value.
+type Convert<T> = Box<dyn Fn(&<T as DataType>::T) -> Cell + Send>;
+
+struct Typed<T: DataType> {
+    reader: ColumnReaderImpl<T>,
+    /// The Parquet definition level of a value that is not null.
+    defined: i16,
+    element: Option<i16>,
+    value: Convert<T>,
+}
+
+impl<T: DataType> Column for Typed<T> {
+    fn read(&mut self, rows: usize) -> Outcome<Vec<Cell>> {
+        let (mut definitions, mut repetitions, mut values) = (Vec::new(), Vec::new(), Vec::new());
+        let (_, _, levels) =
+            self.reader.read_records(rows, Some(&mut definitions), Some(&mut repetitions), &mut values)?;
+        let mut values = values.iter();
+        let mut found: Vec<Cell> = Vec::new();
+        let stray = || ParquetError::General("levels that do not fit the column".to_owned());
+        for at in 0..levels {
+            // A Parquet column without definition levels has no nulls.
+            let definition = definitions.get(at).copied().unwrap_or(self.defined);
+            let cell = match definition == self.defined {
+                true => (self.value)(values.next().ok_or_else(stray)?),
+                false => Ok(Value::Null),
+            };
+            let Some(element) = self.element else {
+                found.push(cell);
+                continue;
+            };
+            if repetitions.get(at) == Some(&0) {
+                // An empty list has a definition level one below the level of an element; a null list has a still lower
+                // level.
+                let list = if definition + 1 >= element { Value::Array(Vec::new()) } else { Value::Null };
+                found.push(Ok(list));
+            }
+            if definition >= element {
+                match (found.last_mut(), cell) {
+                    (Some(Ok(Value::Array(list))), Ok(value)) => list.push(value),
+                    (Some(row @ Ok(_)), Err(reason)) => *row = Err(reason),
+                    (Some(Err(_)), _) => {}
+                    _ => return Err(stray()),
+                }
+            }
+        }
+        Ok(found)
+    }
+}
+
+fn text(name: &str, bytes: &ByteArray) -> Cell {
+    match std::str::from_utf8(bytes.data()) {
+        Ok(text) => Ok(text.into()),
+        Err(e) => {
+            let expected = format!("UTF-8 in the field `{name}`");
+            Err(Reason { expected, got: format!("other bytes from place {} on", e.valid_up_to()) })
+        }
+    }
+}
+
+fn number(name: &str, number: f64) -> Cell {
+    let wrong = || Reason { expected: format!("a number in the field `{name}`"), got: number.to_string() };
+    serde_json::Number::from_f64(number).map(Value::Number).ok_or_else(wrong)
+}
+
+/// Converts a whole number to the name of its class if the column has class names; otherwise returns the number.
+fn whole(name: &str, classes: Option<&Arc<[String]>>, number: Value) -> Cell {
+    let Some(classes) = classes else { return Ok(number) };
+    let class = number.as_u64().and_then(|at| classes.get(usize::try_from(at).ok()?));
+    class.map(|class| class.clone().into()).ok_or_else(|| Reason {
+        expected: format!("the number of one of {} classes in the field `{name}`", classes.len()),
+        got: number.to_string(),
+    })
+}
+
+/// The rows of a Parquet file, of which up to 64 are decoded in memory.
+struct Rows {
+    name: String,
+    file: Box<dyn FileReader>,
+    fields: Vec<Field>,
+    classes: HashMap<String, Arc<[String]>>,
+    /// The index of the row group that is opened next.
+    group: usize,
+    columns: Vec<Box<dyn Column>>,
+    /// The number of rows of the open row group that are not decoded yet.
+    left: usize,
+    /// For each wanted column, the decoded values of the rows in memory that were not returned yet.
+    cells: Vec<std::vec::IntoIter<Cell>>,
+    ready: usize,
+    /// The number of the last returned row in the file, from 1 on; 0 before the first row.
+    row: u64,
+}
+
+impl Rows {
+    fn open(file: &TextFile, names: &[String]) -> Result<Self> {
+        let (name, file) = (file.name(), open(file)?);
+        let mut found = fields(&*file);
+        let mut wanted = Vec::new();
+        for one in names {
+            let missing =
+                || Error::new(format!("field `{one}` of file `{name}`"), "an existing field", "none");
+            let at = found.iter().position(|field| field.name == *one).ok_or_else(missing)?;
+            let field = found.swap_remove(at);
+            if field.kind.is_none() {
+                let what = format!("field `{one}` of file `{name}`");
+                return Err(Error::of(ErrorKind::Format, what, READ, field.told));
+            }
+            wanted.push(field);
+        }
+        let classes = classes(&*file);
+        let (columns, cells) = (Vec::new(), Vec::new());
+        Ok(Self { name, file, fields: wanted, classes, group: 0, columns, left: 0, cells, ready: 0, row: 0 })
+    }
+
+    fn damaged(&self, got: impl Into<String>) -> Error {
+        damaged(&self.name, &ParquetError::General(got.into()))
+    }
+
+    /// Opens the wanted columns of the next row group; returns `false` if the file has no further row group.
+    fn next_group(&mut self) -> Result<bool> {
+        if self.group >= self.file.num_row_groups() {
+            return Ok(false);
+        }
+        let group = guarded(&self.name, || self.file.get_row_group(self.group))?;
+        let rows = group.metadata().num_rows();
+        self.left = usize::try_from(rows).map_err(|_| self.damaged(format!("{rows} rows")))?;
+        let mut columns = Vec::new();
+        for field in &self.fields {
+            let about = group.metadata().columns().get(field.leaf);
+            let about = about.ok_or_else(|| self.damaged(format!("no column `{}`", field.name)))?;
+            self.readable(&field.name, about.compression())?;
+            let start = about.dictionary_page_offset().unwrap_or(about.data_page_offset());
+            if start < 0 || about.compressed_size() < 0 {
+                return Err(self.damaged(format!("column `{}` from byte {start} on", field.name)));
+            }
+            let reader = guarded(&self.name, || group.get_column_reader(field.leaf))?;
+            columns.push(self.column(field, about.column_descr().max_def_level(), reader)?);
+        }
+        (self.columns, self.group) = (columns, self.group + 1);
+        Ok(true)
+    }
+
+    /// Checks that this build of the program can decompress the column `field`.
+    fn readable(&self, field: &str, by: Compression) -> Result<()> {
+        use Compression::{GZIP, LZ4, LZ4_RAW, SNAPPY, UNCOMPRESSED, ZSTD};
+        let advice = match by {
+            UNCOMPRESSED | SNAPPY | GZIP(_) | LZ4 | LZ4_RAW => return Ok(()),
+            ZSTD(_) if cfg!(feature = "parquet-zstd") => return Ok(()),
+            ZSTD(_) => "build the program with `--features parquet-zstd`, which needs a C compiler",
+            _ => "write the file with another compression",
+        };
+        let by = by.to_string();
+        let by = by.split('(').next().unwrap_or_default().to_lowercase();
+        let what = format!("compression of `{field}` in file `{}`", self.name);
+        let zstd = if cfg!(feature = "parquet-zstd") { ", zstd" } else { "" };
+        let expected = format!("snappy, gzip, lz4{zstd} or no compression");
+        Err(Error::of(ErrorKind::Format, what, expected, by).noted(advice))
+    }
+
+    fn column(&self, field: &Field, defined: i16, reader: ColumnReader) -> Result<Box<dyn Column>> {
+        fn typed<T: DataType>(
+            (element, defined): (Option<i16>, i16),
+            reader: ColumnReaderImpl<T>,
+            value: impl Fn(&T::T) -> Cell + Send + 'static,
+        ) -> Box<dyn Column> {
+            Box::new(Typed { reader, defined, element, value: Box::new(value) })
+        }
+        let (levels, name) = ((field.element, defined), field.name.clone());
+        let signed = field.kind != Some(Kind::Whole { signed: false });
+        let classes = self.classes.get(&name).cloned();
+        Ok(match reader {
+            ColumnReader::BoolColumnReader(reader) => typed(levels, reader, |&truth| Ok(truth.into())),
+            ColumnReader::Int32ColumnReader(reader) => typed(levels, reader, move |&x| {
+                let x = if signed { x.into() } else { (x as u32).into() };
+                whole(&name, classes.as_ref(), x)
+            }),
+            ColumnReader::Int64ColumnReader(reader) => typed(levels, reader, move |&x| {
+                let x = if signed { x.into() } else { (x as u64).into() };
+                whole(&name, classes.as_ref(), x)
+            }),
+            // An `f32` is converted by its shortest decimal, such as 0.1, and not by widening to `f64`, which would
+            // give 0.10000000149.
+            ColumnReader::FloatColumnReader(reader) => typed(levels, reader, move |x| {
+                number(&name, x.to_string().parse().unwrap_or_else(|_| f64::from(*x)))
+            }),
+            ColumnReader::DoubleColumnReader(reader) => typed(levels, reader, move |&x| number(&name, x)),
+            ColumnReader::ByteArrayColumnReader(reader) => {
+                typed(levels, reader, move |bytes| text(&name, bytes))
+            }
+            ColumnReader::Int96ColumnReader(_) | ColumnReader::FixedLenByteArrayColumnReader(_) => {
+                return Err(self.damaged(format!("column `{name}` of another type than the file says")));
+            }
+        })
+    }
+
+    /// Decodes the next rows, at most 64, of each wanted column into memory.
+    fn fill(&mut self) -> Result<()> {
+        let rows = self.left.min(ROWS);
+        self.cells.clear();
+        for (column, field) in self.columns.iter_mut().zip(&self.fields) {
+            let cells = guarded(&self.name, || column.read(rows));
+            let cells =
+                cells.map_err(|e| e.noted(format!("in `{}`, behind row {}", field.name, self.row)))?;
+            if cells.len() != rows {
+                let got = format!("{} rows of `{}` where {rows} should be", cells.len(), field.name);
+                return Err(self.damaged(got).noted(format!("behind row {}", self.row)));
+            }
+            self.cells.push(cells.into_iter());
+        }
+        (self.left, self.ready) = (self.left - rows, rows);
+        Ok(())
+    }
+
+    /// Returns the next row, or the reason why the row is malformed; `None` after the last row.
+    fn next(&mut self) -> Result<Option<Result<Object<'static>, Reason>>> {
+        while self.ready == 0 {
+            if self.left > 0 {
+                self.fill()?;
+            } else if !self.next_group()? {
+                return Ok(None);
+            }
+        }
+        (self.ready, self.row) = (self.ready - 1, self.row + 1);
+        // Every column advances by one row, even if the row's value in an earlier column is malformed.
+        let cells: Vec<Cell> = self.cells.iter_mut().filter_map(Iterator::next).collect();
+        let names = self.fields.iter().map(|field| field.name.clone());
+        let fields = names.zip(cells).map(|(name, cell)| Ok((name.into(), cell?.into())));
+        let fields: Result<Vec<_>, Reason> = fields.collect();
+        Ok(Some(fields.map(|fields| Object { fields, ..Object::default() })))
+    }
+}
+
+/// Reads the records of a Parquet file: `make` makes each record from the fields `names` of a row.
+pub(crate) fn records<R: 'static>(
+    file: &TextFile,
+    names: &[String],
+    mut make: impl FnMut(&Object<'_>) -> Result<R, Reason> + Send + 'static,
+) -> Result<Stream<R>> {
+    let (policy, mut rows) = (file.policy(), Rows::open(file, names)?);
+    Ok(to_first_error(move || {
+        while let Some(row) = rows.next()? {
+            match row.and_then(|row| make(&row)) {
+                Ok(record) => return Ok(Some(record)),
+                Err(_) if policy == MalformedLines::Skip => {}
+                Err(Reason { expected, got }) => {
+                    let what = format!("row {} of {}", rows.row, rows.name);
+                    return Err(Error::of(ErrorKind::Format, what, expected, got));
+                }
+            }
+        }
+        Ok(None)
+    }))
+}
+
+/// A reader of the rows of a Parquet file as texts; the text of a row is made of the given fields.
+pub(crate) struct RowTexts {
+    rows: Rows,
+    fields: Vec<String>,
+    make: FieldText,
+    /// Whether the last of several fields is the second text of a pair.
+    pair: bool,
+}
+
+impl RowTexts {
+    pub(crate) fn open(file: &TextFile, fields: Vec<String>, make: FieldText, pair: bool) -> Result<Self> {
+        // The name of a nested column is a path with dots, so the field names are used unchanged.
+        Ok(Self { rows: Rows::open(file, &fields)?, fields, make, pair })
+    }
+
+    /// Returns the number of the next row with the row's text, or with the reason why the row has no text; `None` after
+    /// the last row.
+    pub(crate) fn next(&mut self) -> Result<Option<(u64, Result<String>)>> {
+        let Some(row) = self.rows.next()? else { return Ok(None) };
+        let Rows { row: number, name, .. } = &self.rows;
+        let text = row.and_then(|row| text_in(&row, &self.fields, self.make, self.pair));
+        let malformed = |Reason { expected, got }| {
+            Error::of(ErrorKind::Format, format!("row {number} of {name}"), expected, got)
+        };
+        Ok(Some((*number, text.map_err(malformed))))
+    }
+
+    /// The share of the Parquet file's rows that were returned, from 0 to 1.
+    pub(crate) fn share(&self) -> f32 {
+        let all = self.rows.file.metadata().file_metadata().num_rows();
+        if all <= 0 { 1.0 } else { (self.rows.row as f64 / all as f64).min(1.0) as f32 }
+    }
+}

@@ -1,0 +1,191 @@
+//! Reads tables. Cells are separated by tabs or, as in RFC 4180, by commas, semicolons or bars. A table is parsed line
+//! by line, even if a cell in quotation marks contains line ends.
+
+use std::sync::Arc;
+
+use unpadded::Result;
+
+use self::dialect::{Cells, Dialect, Quotes, Rows, declared, first_rows};
+use super::row::{FileRow, RecordMaker};
+use crate::TextFile;
+use crate::detect::column::{Column, Empty, TEXT};
+use crate::detect::columns::{ColumnChoice, Columns, number};
+use crate::detect::options::ReadOptions;
+use crate::format::FileFormat;
+use crate::source::lines::Reason;
+use crate::source::paths::by_ending;
+use crate::source::records::{Parser, Stream, of_columns, shown};
+
+mod dialect;
+
+/// Returns the line number of the first record in the file.
+fn first_line(file: &TextFile) -> Result<u64> {
+    let (mut lines, mut number) = (file.first_lines()?, 1);
+    while let Some(line) = lines.next()? {
+        let skipped =
+            line.is_ok_and(|line| line.trim().is_empty() || (number == 1 && declared(&line).is_some()));
+        if !skipped {
+            break;
+        }
+        number += 1;
+    }
+    Ok(number)
+}
+
+impl ReadOptions {
+    /// Returns whether all wanted columns have names that were detected in an earlier file, not set by the user.
+    pub(crate) fn are_detected(&self, wanted: &[Column<'_>]) -> bool {
+        let Some(told) = &self.told else { return false };
+        let is_told = |one: &Column<'_>| match one.what {
+            "text" => !told.text.is_empty(),
+            "label" => told.label.is_some(),
+            "source" => told.source.is_some(),
+            _ => told.target.is_some(),
+        };
+        wanted.iter().all(|one| one.given.is_some() && !is_told(one))
+    }
+}
+
+/// The decisions about a table: the separator, the quotation marks, the header and the wanted columns.
+#[derive(Debug, Clone)]
+pub(crate) struct Table {
+    dialect: Dialect,
+    picked: ColumnChoice,
+    empty: Empty,
+}
+
+impl Table {
+    /// Detects the options of a table that are not set, from the first records of the file.
+    pub(crate) fn of(
+        file: &TextFile,
+        format: FileFormat,
+        options: &ReadOptions,
+        wanted: &[Column<'_>],
+    ) -> Result<Self> {
+        let dialect = Dialect::of(file, format, options)?;
+        let rows = dialect.first_rows(file)?;
+        let (name, line) = (file.name(), first_line(file)?);
+        let columns = Columns { name: &name, rows: &rows, line, header: options.header };
+        let mut picked =
+            if options.are_detected(wanted) { columns.pick_alike(wanted)? } else { columns.pick(wanted)? };
+        picked.notes.splice(0..0, dialect.notes.iter().cloned());
+        Ok(Self { dialect, picked, empty: Empty::of(wanted, options.pair, options.label_lists) })
+    }
+
+    /// Returns a table whose only column has the texts. Returns `None` unless the file name has the extension of a
+    /// table and each of the first records has one cell.
+    pub(crate) fn of_texts(file: &TextFile, options: &ReadOptions) -> Result<Option<Self>> {
+        let Some(format @ (FileFormat::Csv | FileFormat::Tsv)) = by_ending(&file.name()) else {
+            return Ok(None);
+        };
+        let options = ReadOptions { format: Some(format), text: Vec::new(), label: None, ..options.clone() };
+        let dialect = Dialect::of(file, format, &options)?;
+        if !first_rows(file, dialect.separator, dialect.quotes)?.iter().all(|row| row.len() == 1) {
+            return Ok(None);
+        }
+        Self::of(file, format, &options, &[Column { what: "text", given: Some("1"), known: TEXT }]).map(Some)
+    }
+
+    /// Reads the first records, of which the first one may be a header.
+    pub(crate) fn first_rows(
+        file: &TextFile,
+        format: FileFormat,
+        options: &ReadOptions,
+    ) -> Result<Arc<[Vec<String>]>> {
+        let Dialect { separator, quotes, .. } = Dialect::of(file, format, options)?;
+        first_rows(file, separator, quotes)
+    }
+
+    /// Returns the name of each wanted column; in a table without a header, the column's number, from 1 on.
+    pub(crate) fn names(&self) -> &[String] {
+        &self.picked.names
+    }
+
+    /// Stores the detected header and separator of a file in `options`, with notes that explain the detection.
+    pub(crate) fn note(&self, options: &mut ReadOptions) {
+        options.notes = self.notes().to_vec();
+        options.found.header = Some(self.has_header());
+        options.found.separator = Some(self.dialect.separator);
+    }
+
+    /// Returns the notes that explain how the table is read.
+    pub(crate) fn notes(&self) -> &[String] {
+        &self.picked.notes
+    }
+
+    pub(crate) fn has_header(&self) -> bool {
+        self.picked.header
+    }
+
+    /// Returns whether the separator is a tab and quotation marks are part of the text.
+    pub(crate) fn has_tabs(&self) -> bool {
+        self.dialect.separator == '\t' && self.dialect.quotes == Quotes::Text
+    }
+
+    /// Returns the separator, and whether cells may be quoted.
+    pub(crate) fn writes(&self) -> (char, bool) {
+        (self.dialect.separator, self.dialect.quotes != Quotes::Text)
+    }
+
+    /// Returns the most frequent number of columns in the first records.
+    pub(crate) fn width(&self) -> usize {
+        self.picked.width
+    }
+
+    /// Returns whether the table has a column with this number, counted from 1.
+    pub(crate) fn has_column(&self, number: Option<&str>) -> bool {
+        let number = number.and_then(|number| number.trim().parse::<usize>().ok());
+        number.is_some_and(|number| (1..=self.width()).contains(&number))
+    }
+
+    /// Returns whether the first wanted column has only numbers in the first records.
+    pub(crate) fn has_numbers(&self, file: &TextFile) -> Result<bool> {
+        let column = self.picked.columns.first().copied().unwrap_or_default();
+        let rows = self.dialect.first_rows(file)?;
+        let mut cells = rows.iter().filter_map(|row| row.get(column)).peekable();
+        Ok(cells.peek().is_some() && cells.all(|cell| number(cell)))
+    }
+
+    /// Returns the column names in the header; empty for a table without a header.
+    pub(crate) fn header(&self, file: &TextFile) -> Result<Vec<String>> {
+        if !self.has_header() {
+            return Ok(Vec::new());
+        }
+        Ok(self.dialect.first_rows(file)?.first().cloned().unwrap_or_default())
+    }
+
+    /// Returns a parser that makes one text of the first `count` wanted columns of each row, including the header.
+    pub(crate) fn texts<R: 'static>(&self, count: usize, make: fn(String) -> R) -> Box<dyn Parser<R>> {
+        let columns = self.picked.columns.clone();
+        let make = move |mut row: Vec<String>, _| {
+            let cell = |&column: &usize| row.get_mut(column).map(std::mem::take).unwrap_or_default();
+            Ok(make(of_columns(columns.iter().take(count).map(cell).collect())))
+        };
+        let cells = Cells { most: 1 << 22, ..self.dialect.cells() }; // the lines of a record are in memory
+        Box::new(Rows { cells, width: Some(self.picked.width), header: false, make })
+    }
+
+    /// Reads the records of the file; `make` makes each record from the cells of the wanted columns.
+    pub(crate) fn records<R: 'static>(&self, file: &TextFile, mut make: RecordMaker<R>) -> Result<Stream<R>> {
+        let ColumnChoice { columns, names, width, header, .. } = self.picked.clone();
+        let (cells, may_be) = (self.dialect.cells(), self.empty);
+        let (mut wanted, mut empty) = (Vec::new(), Vec::new());
+        let make = move |mut row: Vec<String>, line: u64| {
+            empty.clear();
+            empty.extend(columns.iter().map(|&at| row.get(at).is_none_or(|cell| cell.trim().is_empty())));
+            if let Some(place) = may_be.missing(&empty) {
+                let name = names.get(place).map_or("", String::as_str);
+                let row = shown(&row.join(" | "));
+                let got = format!("nothing in {row}: fill the cell, or remove the record");
+                return Err(Reason { expected: format!("something in column `{name}`"), got });
+            }
+            wanted.clear();
+            wanted.extend(columns.iter().map(|&at| row.get_mut(at).map(std::mem::take).unwrap_or_default()));
+            make(FileRow::Cells(&mut wanted), line)
+        };
+        Ok(Box::new(file.records(Rows { cells, width: Some(width), header, make })?))
+    }
+}
+
+#[cfg(test)]
+mod tests;

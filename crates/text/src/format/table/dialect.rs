@@ -1,0 +1,444 @@
+//! Cuts the lines of a table into cells, and detects the separator and the meaning of quotation marks from the first
+//! records of the file.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use unpadded::Result;
+
+use crate::detect::columns::number;
+use crate::detect::options::ReadOptions;
+use crate::format::FileFormat;
+use crate::source::lines::Reason;
+use crate::source::records::{Parser, shown, unbroken};
+use crate::{MalformedLines, TextFile};
+
+/// Number of records that are read to detect the format of a table.
+const LOOKED_AT: usize = 1000;
+/// Number of bytes in these records behind which no more of them are read.
+const MOST: usize = 1 << 18;
+
+pub(crate) enum State {
+    /// The parser is at the start of a cell.
+    Start,
+    Plain,
+    Quoted,
+    /// The parser is behind a quotation mark in a quoted cell: the mark ends the cell, or is the first half of a
+    /// doubled quotation mark.
+    Closing,
+}
+
+/// The meaning of quotation marks in a table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Quotes {
+    /// Quotation marks are part of the text of a cell.
+    Text,
+    /// Quotation marks enclose a cell whose first character is a quotation mark.
+    Cells,
+    /// As [`Self::Cells`], but spaces after a separator do not belong to the cell.
+    Spaced,
+}
+
+/// A parser that cuts lines into the cells of records.
+pub(crate) struct Cells {
+    pub(crate) separator: char,
+    pub(crate) quotes: Quotes,
+    pub(crate) state: State,
+    /// Whether any cell has a quotation mark inside that does not open the cell.
+    pub(crate) stray: bool,
+    pub(crate) row: Vec<String>,
+    pub(crate) cell: String,
+    /// The number of bytes of the current record so far.
+    pub(crate) size: usize,
+    pub(crate) most: usize,
+    /// The number of the current line in the file.
+    pub(crate) line: u64,
+    /// The number of the line in which the current quoted cell begins.
+    pub(crate) opened: u64,
+}
+
+impl Cells {
+    pub(crate) fn new(separator: char, quotes: Quotes) -> Self {
+        Self {
+            separator,
+            quotes,
+            state: State::Start,
+            stray: false,
+            row: Vec::new(),
+            cell: String::new(),
+            size: 0,
+            most: TextFile::MAX_LINE,
+            line: 0,
+            opened: 0,
+        }
+    }
+
+    fn clear(&mut self) {
+        self.row.clear();
+        self.cell.clear();
+        (self.state, self.size) = (State::Start, 0);
+    }
+
+    /// Parses a line; returns the cells of the record if the record ends with this line, else `None`.
+    fn line(&mut self, line: &str) -> Result<Option<Vec<String>>, Reason> {
+        let within = matches!(self.state, State::Quoted);
+        if !within {
+            if line.trim().is_empty() || (self.line == 1 && declared(line).is_some()) {
+                return Ok(None);
+            }
+            unbroken(line)?;
+        }
+        if self.quotes == Quotes::Text || !(within || line.contains('"')) {
+            let cell = |cell: &str| match self.quotes {
+                Quotes::Spaced => cell.trim_start_matches(' ').to_owned(),
+                _ => cell.to_owned(),
+            };
+            return Ok(Some(line.split(self.separator).map(cell).collect()));
+        }
+        self.size += line.len();
+        if self.size > self.most {
+            let got = format!("a longer record; is the quotation mark of line {} never closed?", self.opened);
+            return Err(Reason { expected: format!("a record of at most {} bytes", self.most), got });
+        }
+        for c in line.chars() {
+            self.take(c).map_err(|got| {
+                let expected = "nothing behind a closing quotation mark but the next cell".to_owned();
+                Reason { expected, got: format!("{got:?} in {}", shown(line)) }
+            })?;
+        }
+        if matches!(self.state, State::Quoted) {
+            self.cell.push('\n');
+            return Ok(None);
+        }
+        self.end_cell();
+        self.size = 0;
+        Ok(Some(std::mem::take(&mut self.row)))
+    }
+
+    fn end_cell(&mut self) {
+        self.row.push(std::mem::take(&mut self.cell));
+        self.state = State::Start;
+    }
+
+    /// Parses a character; if the character is not allowed at this position, it is returned as the error.
+    fn take(&mut self, c: char) -> Result<(), char> {
+        match self.state {
+            State::Start if c == '"' => (self.state, self.opened) = (State::Quoted, self.line),
+            State::Start | State::Plain | State::Closing if c == self.separator => self.end_cell(),
+            State::Start | State::Closing if c == ' ' && self.quotes == Quotes::Spaced => {}
+            State::Start | State::Plain => {
+                self.stray |= c == '"';
+                self.cell.push(c);
+                self.state = State::Plain;
+            }
+            State::Quoted if c == '"' => self.state = State::Closing,
+            State::Quoted => self.cell.push(c),
+            State::Closing if c == '"' => {
+                self.cell.push(c);
+                self.state = State::Quoted;
+            }
+            State::Closing => return Err(c),
+        }
+        Ok(())
+    }
+}
+
+/// A parser that makes one record of each row of a table.
+pub(crate) struct Rows<F> {
+    pub(crate) cells: Cells,
+    /// The number of cells that each row must have; `None` accepts rows of any width.
+    pub(crate) width: Option<usize>,
+    /// Whether the next row of the table is the header.
+    pub(crate) header: bool,
+    /// Makes a record from a row and the number of its last line.
+    pub(crate) make: F,
+}
+
+impl<R, F: FnMut(Vec<String>, u64) -> Result<R, Reason> + Send> Parser<R> for Rows<F> {
+    fn at(&mut self, line: u64) {
+        self.cells.line = line;
+    }
+
+    fn line(&mut self, line: &str) -> Result<Option<R>, Reason> {
+        let Some(row) = self.cells.line(line)? else { return Ok(None) };
+        if std::mem::take(&mut self.header) {
+            return Ok(None);
+        }
+        match self.width {
+            Some(width) if width != row.len() => {
+                let expected = format!("{width} columns, as in most of the first records");
+                Err(Reason { expected, got: format!("{} in {}", row.len(), shown(line)) })
+            }
+            _ => (self.make)(row, self.cells.line).map(Some),
+        }
+    }
+
+    fn is_open(&self) -> bool {
+        matches!(self.cells.state, State::Quoted)
+    }
+
+    fn fails_alike(&self) -> bool {
+        // A character behind a closing quotation mark; wrong numbers of columns and sizes leave other states.
+        matches!(self.cells.state, State::Closing)
+    }
+
+    fn spoil(&mut self) -> bool {
+        self.cells.clear();
+        true
+    }
+
+    fn end(&mut self) -> Result<Option<R>, Reason> {
+        if !matches!(self.cells.state, State::Quoted) {
+            return Ok(None);
+        }
+        let expected = format!("the end of the cell whose quotation mark is in line {}", self.cells.opened);
+        self.cells.clear();
+        Err(Reason { expected, got: "the end of the file".to_owned() })
+    }
+}
+
+/// The notation of a table's cells: the separator, and the meaning of quotation marks.
+#[derive(Debug, Clone)]
+pub(crate) struct Dialect {
+    pub(crate) separator: char,
+    pub(crate) quotes: Quotes,
+    /// Notes for the user on unusual decisions about the separator and the quotation marks.
+    pub(crate) notes: Vec<String>,
+}
+
+/// Returns the name of a separator for messages.
+fn named(separator: char) -> String {
+    if separator == '\t' { "tabs".to_owned() } else { format!("`{separator}`") }
+}
+
+/// Parses a line such as `sep=;`, which Excel writes above a table, and returns the separator; `sep=\t` declares a tab.
+/// Returns `None` for any other line.
+pub(crate) fn declared(line: &str) -> Option<char> {
+    let line = line.trim_end_matches(['\r', '\n', ' ']);
+    let line = line.strip_prefix('"').and_then(|line| line.strip_suffix('"')).unwrap_or(line);
+    let (name, given) = line.split_once('=')?;
+    if !name.eq_ignore_ascii_case("sep") {
+        return None;
+    }
+    let mut given = if given == "\\t" { "\t" } else { given }.chars();
+    given.next().filter(|_| given.next().is_none())
+}
+
+/// A measure of how well a separator fits the first records.
+struct SeparatorFit {
+    separator: char,
+    /// The share of the first records whose number of columns is the most frequent number above 1.
+    share: f64,
+    /// Whether the separator is used as in prose: each separator has a space after it, or digits on both sides.
+    loose: bool,
+    /// Whether spaces behind the separator are left out.
+    spaced: bool,
+}
+
+impl SeparatorFit {
+    /// The minimum `share` of an accepted separator: up to a tenth of the records may be malformed.
+    const FITS: f64 = 0.9;
+
+    fn of(file: &TextFile, separator: char) -> Result<Self> {
+        let mut rows = first_rows(file, separator, Quotes::Cells)?;
+        let spaced = is_spaced(file, separator, &rows)?;
+        if spaced {
+            rows = first_rows(file, separator, Quotes::Spaced)?;
+        }
+        let (mut counts, mut loose, mut all) = (HashMap::<usize, usize>::new(), true, 0);
+        let digit = |c: Option<char>| c.is_some_and(|c| c.is_ascii_digit());
+        let prose = |pair: &[String]| {
+            pair[1].starts_with(' ') || (digit(pair[0].chars().next_back()) && digit(pair[1].chars().next()))
+        };
+        for row in &*rows {
+            loose &= row.windows(2).all(prose);
+            *counts.entry(row.len()).or_default() += 1;
+            all += 1;
+        }
+        let fits = counts.iter().filter(|(width, _)| **width > 1).map(|(_, count)| *count).max();
+        let share = fits.map_or(0.0, |fits| fits as f64 / f64::from(all));
+        Ok(Self { separator, share, loose, spaced })
+    }
+
+    fn fits(&self) -> bool {
+        self.share >= Self::FITS
+    }
+}
+
+/// Returns the first records of the file, cut into cells at the separator. Malformed records are skipped. The records
+/// are read once for all steps of the detection.
+pub(crate) fn first_rows(file: &TextFile, separator: char, quotes: Quotes) -> Result<Arc<[Vec<String>]>> {
+    let key = format!("{:?}", (file.characters(), separator, quotes));
+    file.head().found(key, || {
+        let (cells, mut size) = (Cells::new(separator, quotes), 0);
+        let file = file.clone().malformed(MalformedLines::Skip);
+        let rows = file
+            .first_records(Rows { cells, width: None, header: false, make: |row, _| Ok(row) })?
+            .ahead(false);
+        let bounded = |row: &Vec<String>| {
+            let before = size;
+            size += row.iter().map(|cell| cell.len() + 1).sum::<usize>();
+            before <= MOST
+        };
+        Ok(rows.take(LOOKED_AT).flatten().take_while(bounded).collect())
+    })
+}
+
+/// Returns whether all first records have the same number of cells, at least two, and no cell has a stray quotation
+/// mark.
+fn are_even(file: &TextFile, separator: char, quotes: Quotes) -> Result<bool> {
+    let (mut lines, mut cells) = (file.first_lines()?, Cells::new(separator, quotes));
+    let (mut width, mut count) = (None, 0);
+    while count < LOOKED_AT
+        && let Some(line) = lines.next()?
+    {
+        cells.line += 1;
+        match line.and_then(|line| cells.line(&line)) {
+            Ok(None) => {}
+            Ok(Some(row)) if row.len() > 1 && *width.get_or_insert(row.len()) == row.len() => count += 1,
+            _ => return Ok(false),
+        }
+    }
+    Ok(count > 0 && !cells.stray && !matches!(cells.state, State::Quoted))
+}
+
+/// Returns the text between the quotation marks of a quoted cell, if all quotation marks inside are doubled; otherwise
+/// `None`.
+fn unquoted(cell: &str) -> Option<&str> {
+    let inner = cell.strip_prefix('"')?.strip_suffix('"')?;
+    (!inner.replace("\"\"", "").contains('"')).then_some(inner)
+}
+
+/// Returns whether cells between tabs are quoted as in CSV: all cells except numbers, or exactly the cells that need
+/// quotation marks. If the result is `false`, quotation marks between tabs are text.
+fn are_quoted(file: &TextFile) -> Result<bool> {
+    let rows = first_rows(file, '\t', Quotes::Text)?;
+    let cells = || rows.iter().flatten().map(String::as_str);
+    if !cells().any(|cell| cell.starts_with('"')) {
+        return Ok(false);
+    }
+    let width = rows.first().map_or(0, Vec::len);
+    if rows.iter().any(|row| row.len() != width) {
+        // The rows have different widths: quoted cells may contain tabs and line ends.
+        return are_even(file, '\t', Quotes::Cells);
+    }
+    let all = |rows: &[Vec<String>]| {
+        let mut cells = rows.iter().flatten().filter(|cell| !number(cell) && !cell.is_empty()).peekable();
+        cells.peek().is_some() && cells.all(|cell| unquoted(cell).is_some())
+    };
+    // The header may be unquoted although the cells below it are quoted.
+    let below = rows.get(1..).filter(|below| below.len() > 1);
+    let needed = |cell: &str| unquoted(cell).is_some_and(|inner| inner.is_empty() || inner.contains('"'));
+    let mut marked = cells().filter(|cell| cell.contains('"'));
+    let doubled = cells().filter_map(unquoted).any(|inner| inner.contains('"'));
+    Ok(all(&rows) || below.is_some_and(all) || (doubled && marked.all(needed)))
+}
+
+/// Returns whether every separator in the first `rows` has a space after it, and some of these spaces are followed by a
+/// quotation mark.
+fn is_spaced(file: &TextFile, separator: char, rows: &[Vec<String>]) -> Result<bool> {
+    // The header may have no spaces after its separators.
+    let below = rows.get(usize::from(rows.len() > 1)..).unwrap_or_default();
+    let mut cells = below.iter().flat_map(|row| row.iter().skip(1)).filter(|cell| !cell.is_empty());
+    let (mut marks, spaces) = (false, cells.all(|cell| cell.starts_with(' ')));
+    for cell in below.iter().flat_map(|row| row.iter().skip(1)) {
+        marks |= cell.trim_start_matches(' ').starts_with('"');
+    }
+    Ok(marks && spaces && are_even(file, separator, Quotes::Spaced)?)
+}
+
+impl Dialect {
+    /// Returns the notation of the table's cells, which is detected once for a file and its settings.
+    pub(crate) fn of(file: &TextFile, format: FileFormat, options: &ReadOptions) -> Result<Self> {
+        let told = options.told.as_deref().unwrap_or(options);
+        let set = told.format == Some(FileFormat::Tsv) && told.separator.is_some();
+        let key = format!("{:?}", (file.characters(), format, options.separator, set));
+        file.head().found(key, || Self::detected(file, format, options.separator, set))
+    }
+
+    /// Detects the separator and the meaning of quotation marks. The options or the first line (such as `sep=;`) may
+    /// set the separator; else it is the one that cuts most of the first records into the same number of cells.
+    fn detected(file: &TextFile, format: FileFormat, separator: Option<char>, set: bool) -> Result<Self> {
+        let tabs = format == FileFormat::Tsv;
+        if let Some(separator) = separator {
+            if separator == '\t' && set {
+                return Ok(Self { separator, quotes: Quotes::Text, notes: Vec::new() });
+            }
+            return Self::quoted(file, separator, tabs || separator == '\t', Vec::new(), None);
+        }
+        let usual = if tabs { '\t' } else { ',' };
+        let mut lines = file.first_lines()?;
+        let first = lines.next()?.and_then(Result::ok);
+        if let Some(separator) = first.as_deref().and_then(declared) {
+            let note = format!("separated by {}, as line 1 says", named(separator));
+            return Self::quoted(file, separator, false, vec![note], None);
+        }
+        if tabs && first_rows(file, usual, Quotes::Text)?.iter().any(|row| row.len() > 1) {
+            return Self::quoted(file, usual, tabs, Vec::new(), None);
+        }
+        let separators: &[char] = if tabs { &['\t', ';', '|', ','] } else { &[',', '\t', ';', '|'] };
+        let fits = separators.iter().map(|separator| SeparatorFit::of(file, *separator));
+        let fits: Vec<SeparatorFit> = fits.collect::<Result<_>>()?;
+        let tight = |fit: &&SeparatorFit| fit.fits() && !fit.loose;
+        let mut found = fits.iter().filter(tight);
+        let best = match found.next() {
+            Some(best) => best,
+            // If no separator fits, or all that fit are used as in prose, the usual separator of the format is used.
+            None => return Self::quoted(file, usual, tabs, Vec::new(), fits.first()),
+        };
+        let other = found.find(|fit| fit.separator != best.separator);
+        let note = match other {
+            Some(other) => Some(format!(
+                "separated by {}; {} would give equal columns, too: `separator` (`data.separator` in a config) sets the separator",
+                named(best.separator),
+                named(other.separator)
+            )),
+            None => (best.separator != usual).then(|| format!("separated by {}", named(best.separator))),
+        };
+        Self::quoted(file, best.separator, tabs, note.into_iter().collect(), Some(best))
+    }
+
+    /// Detects the meaning of quotation marks for this separator. If `tabs` is true, quotation marks may be text. `fit`
+    /// is what the detection of the separator found, if there was one.
+    fn quoted(
+        file: &TextFile,
+        separator: char,
+        tabs: bool,
+        mut notes: Vec<String>,
+        fit: Option<&SeparatorFit>,
+    ) -> Result<Self> {
+        let is_spaced = || match fit {
+            Some(fit) => Ok(fit.spaced),
+            None => is_spaced(file, separator, &first_rows(file, separator, Quotes::Cells)?),
+        };
+        let quotes = if separator == '\t' && tabs {
+            if are_quoted(file)? {
+                notes.push("cells are in quotation marks, as in CSV".to_owned());
+                Quotes::Cells
+            } else {
+                Quotes::Text
+            }
+        } else if is_spaced()? {
+            notes.push(format!("spaces behind {} are left out", named(separator)));
+            Quotes::Spaced
+        } else {
+            Quotes::Cells
+        };
+        Ok(Self { separator, quotes, notes })
+    }
+
+    /// Returns the first records. A malformed record is an error here only if all first records are malformed; otherwise
+    /// the reader of the whole file reports it.
+    pub(crate) fn first_rows(&self, file: &TextFile) -> Result<Arc<[Vec<String>]>> {
+        let rows = first_rows(file, self.separator, self.quotes)?;
+        if !rows.is_empty() {
+            return Ok(rows);
+        }
+        let all = Rows { cells: self.cells(), width: None, header: false, make: |row, _| Ok(row) };
+        Ok(file.first_records(all)?.next().transpose()?.into_iter().collect())
+    }
+
+    pub(crate) fn cells(&self) -> Cells {
+        Cells::new(self.separator, self.quotes)
+    }
+}

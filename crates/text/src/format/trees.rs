@@ -1,0 +1,187 @@
+//! Trees in brackets, as in the Penn Treebank and the Stanford Sentiment Treebank: the leaves of a tree are the words
+//! of the text, and the label of the root is the label of the text.
+
+use std::collections::HashSet;
+use std::ops::Range;
+
+use super::line_format::LineFormat;
+use crate::source::lines::Reason;
+use crate::source::records::shown;
+
+/// Maximum depth of a tree: the number of brackets that may be open at once.
+const DEEPEST: usize = 1000;
+
+/// A node of a tree: the label of the node, and the range of the leaves below it.
+struct Node<'a> {
+    label: &'a str,
+    leaves: Range<usize>,
+}
+
+/// The format of trees.
+pub(crate) const FORMAT: LineFormat = LineFormat {
+    fits: |line| tree(line, false).is_ok(),
+    why: "each line is in brackets",
+    records: |settings| match settings.phrases {
+        true => Box::new(move |line| phrases(line, settings.binary)),
+        false => Box::new(move |line| Ok(tree(line, settings.binary)?.map(|tree| vec![tree]))),
+    },
+    texts: |_| Box::new(|line| Ok(tree(line, false)?.map(|[text, _]| text))),
+    ..LineFormat::DEFAULT
+};
+
+/// Parses the tree in a line into a text and its label: the leaves joined by spaces, and the label of the root. Returns
+/// `None` for a blank line. If `binary` is set, also returns `None` for a tree with the neutral label.
+fn tree(line: &str, binary: bool) -> Result<Option<[String; 2]>, Reason> {
+    let (nodes, leaves) = nodes(line)?;
+    nodes.first().map_or(Ok(None), |root| labelled(root, &leaves, binary))
+}
+
+/// Parses a line into phrases: the text below each node of the tree, with the label of the node; the whole text is the
+/// first phrase. A phrase that repeats an earlier phrase and its label is left out. If `binary` is set, phrases with
+/// the neutral label are left out, too.
+fn phrases(line: &str, binary: bool) -> Result<Option<Vec<[String; 2]>>, Reason> {
+    let (nodes, leaves) = nodes(line)?;
+    let mut seen = HashSet::new();
+    let mut found = Vec::with_capacity(nodes.len());
+    for node in &nodes {
+        let phrase = labelled(node, &leaves, binary)?;
+        found.extend(phrase.filter(|phrase| seen.insert(phrase.clone())));
+    }
+    Ok((!found.is_empty()).then_some(found))
+}
+
+fn labelled(node: &Node<'_>, leaves: &[String], binary: bool) -> Result<Option<[String; 2]>, Reason> {
+    let label = match (binary, node.label) {
+        (false, label) => label,
+        (true, "0" | "1") => "0",
+        (true, "2") => return Ok(None),
+        (true, "3" | "4") => "1",
+        (true, other) => {
+            let expected = "a label from 0 to 4, as the option `binary` requires".to_owned();
+            return Err(Reason { expected, got: format!("{other:?}") });
+        }
+    };
+    let text = leaves.get(node.leaves.clone()).unwrap_or_default().join(" ");
+    Ok(Some([text, label.to_owned()]))
+}
+
+/// Parses the tree in a line: returns the nodes, every parent before its children, and the leaves. For a blank line,
+/// the list of nodes and the list of leaves are empty.
+fn nodes(line: &str) -> Result<(Vec<Node<'_>>, Vec<String>), Reason> {
+    let line = line.trim();
+    if line.is_empty() {
+        return Ok((Vec::new(), Vec::new()));
+    }
+    let wrong = |got: &str| Reason {
+        expected: "a tree in brackets, `(label word)` or `(label tree …)`".to_owned(),
+        got: format!("{got} in {}", shown(line)),
+    };
+    let (mut depth, mut nodes, mut leaves) = (0usize, Vec::<Node<'_>>::new(), Vec::new());
+    // Indices of the nodes whose bracket is still open.
+    let mut open: Vec<usize> = Vec::new();
+    // After an opening bracket comes a label; after the label comes a word, or one or more trees.
+    let (mut after_open, mut has_child) = (false, Vec::new());
+    let mut rest = line;
+    while let Some(c) = rest.chars().next() {
+        if !nodes.is_empty() && depth == 0 {
+            return Err(wrong("more behind the last bracket"));
+        }
+        if c.is_whitespace() {
+            rest = rest.trim_start();
+            continue;
+        }
+        if c == '(' {
+            if after_open {
+                return Err(wrong("a bracket without a label"));
+            }
+            if let Some(has) = has_child.last_mut() {
+                *has = true;
+            }
+            has_child.push(false);
+            (depth, after_open, rest) = (depth + 1, true, &rest[1..]);
+            if depth > DEEPEST {
+                return Err(wrong("a tree that is too deep"));
+            }
+            continue;
+        }
+        if c == ')' {
+            match has_child.pop() {
+                None => return Err(wrong("a closing bracket too many")),
+                Some(false) => return Err(wrong("a bracket with no word in it")),
+                Some(true) => (depth, rest) = (depth - 1, &rest[1..]),
+            }
+            if let Some(node) = open.pop().and_then(|at| nodes.get_mut(at)) {
+                node.leaves.end = leaves.len();
+            }
+            continue;
+        }
+        let end = rest.find(|c: char| c.is_whitespace() || c == '(' || c == ')').unwrap_or(rest.len());
+        let (word, behind) = rest.split_at(end);
+        rest = behind;
+        if after_open {
+            after_open = false;
+            open.push(nodes.len());
+            nodes.push(Node { label: word, leaves: leaves.len()..leaves.len() });
+            continue;
+        }
+        match has_child.last_mut() {
+            None => return Err(wrong("a word outside of the brackets")),
+            Some(has) => *has = true,
+        }
+        leaves.push(unescaped(word));
+    }
+    if depth > 0 || nodes.is_empty() {
+        return Err(wrong(if depth > 0 { "a bracket that is not closed" } else { "no label" }));
+    }
+    Ok((nodes, leaves))
+}
+
+/// Replaces the escapes in a word, such as `-LRB-`, by the escaped characters.
+fn unescaped(word: &str) -> String {
+    match word {
+        "-LRB-" => "(".to_owned(),
+        "-RRB-" => ")".to_owned(),
+        "-LSB-" => "[".to_owned(),
+        "-RSB-" => "]".to_owned(),
+        "-LCB-" => "{".to_owned(),
+        "-RCB-" => "}".to_owned(),
+        _ => word.replace("\\/", "/").replace("\\*", "*"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_phrase_is_there_once_with_the_label_of_its_node() {
+        let of = |binary| {
+            let found = phrases("(3 (2 It) (4 (2 (2 's) (3 good)) (3 good)))", binary).unwrap().unwrap();
+            found.into_iter().map(|[text, label]| format!("{label} {text}")).collect::<Vec<_>>()
+        };
+        assert_eq!(of(false), ["3 It 's good good", "2 It", "4 's good good", "2 's good", "2 's", "3 good"]);
+        assert_eq!(of(true), ["1 It 's good good", "1 's good good", "1 good"]);
+        assert_eq!(phrases("(2 so)", true).unwrap(), None);
+    }
+
+    #[test]
+    fn leaves_are_the_text_and_the_root_is_the_label() {
+        let of = |line: &str, binary| tree(line, binary).unwrap().map(|[text, label]| (text, label));
+        let line = "(3 (2 It) (4 (2 (2 's) (3 good)) (2 (2 -LRB-) (2 1\\/2 -RRB-))))";
+        assert_eq!(of(line, false), Some(("It 's good ( 1/2 )".into(), "3".into())));
+        assert_eq!(of(line, true).unwrap().1, "1");
+        assert_eq!((of("(2 so)", true), of(" ", false)), (None, None));
+        for (line, got) in [
+            ("3 (2 It)", "a word outside of the brackets"),
+            ("(3 (2 It)", "a bracket that is not closed"),
+            ("(3 (2 It)))", "more behind the last bracket"),
+            ("(3 ((2 It)))", "a bracket without a label"),
+            ("(3 (2 It) (2))", "a bracket with no word in it"),
+            (")", "a closing bracket too many"),
+        ] {
+            let reason = tree(line, false).unwrap_err();
+            assert!(reason.got.starts_with(got), "{line}: {}", reason.got);
+        }
+        assert!(tree("(NP a)", true).is_err());
+    }
+}

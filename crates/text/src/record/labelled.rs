@@ -1,0 +1,416 @@
+//! Reads labelled texts from files and folders.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use unpadded::data::{FileLine, Fingerprint};
+use unpadded::{Error, ErrorKind, Result};
+
+use super::plan::Plan;
+use super::projection::{FilePlan, Projection};
+use crate::dataset::data_set::Record;
+use crate::detect::column::{Column, LABEL};
+use crate::detect::form::FileForm;
+use crate::detect::guess::no_features;
+use crate::detect::options::ReadOptions;
+use crate::format::line_format::LineFormat;
+use crate::format::row::{FileRow, RecordMaker};
+use crate::format::table::Table;
+use crate::format::{FileFormat, FormatKind, Task};
+use crate::source::lines::quoted;
+use crate::source::parts;
+use crate::source::paths::{PathContent, by_ending, extension, find, is_note, prepared};
+use crate::source::records::{SkippedRecords, Stream, to_first_error};
+use crate::{Folder, LabelledText, MalformedLines, TextFile};
+
+/// A file of labelled texts: the file has the labels, or all texts of the file have one label.
+#[derive(Debug)]
+enum Input {
+    /// Each record of the file has a text and a label. The plan is known for the first file of a data set, and for
+    /// checked tables. It is `None` for other files, whose form is detected when the file is read.
+    Records(TextFile, Option<Box<FilePlan>>),
+    /// Each line of the file, or each cell of its only column, is a text with this label.
+    Texts(TextFile, FileForm, String),
+    /// The whole file is a text with this label.
+    Whole(TextFile, String),
+}
+
+/// Each line that is not blank is a text without a label.
+const LINES: LineFormat = LineFormat {
+    records: |_| {
+        Box::new(|line| {
+            let text = line.trim();
+            Ok((!text.is_empty()).then(|| vec![[text.to_owned(), String::new()]]))
+        })
+    },
+    ..LineFormat::DEFAULT
+};
+
+impl Input {
+    /// Opens the records of the file. If the form of the file is not known yet, it is detected with `options`.
+    fn open(&self, options: &ReadOptions, window: bool) -> Result<Stream<LabelledText>> {
+        match self {
+            Self::Records(file, Some(plan)) => plan.records(file),
+            Self::Records(file, None) => {
+                let file = prepared(file.clone(), options, window)?;
+                FilePlan::of::<LabelledText>(&file, options)?.records(&file)
+            }
+            Self::Texts(file, form, label) => {
+                let (name, label) = (Arc::from(file.name()), label.clone());
+                let make = move |mut row: FileRow<'_>, line| {
+                    Ok(LabelledText::new(row.text(0)?, label.as_str()).placed(&name, line))
+                };
+                form.records(file, Box::new(make))
+            }
+            Self::Whole(file, label) => {
+                let text = prepared(file.clone(), options, window)?.text()?;
+                Ok(Box::new(std::iter::once(Ok(LabelledText::new(text, label.clone())))))
+            }
+        }
+    }
+}
+
+impl Projection for LabelledText {
+    const TASK: Task = Task::Labelled;
+
+    /// Returns the text columns, the label column and, if a group column is set, the group column.
+    fn wanted(options: &ReadOptions) -> Vec<Column<'_>> {
+        let mut wanted = Column::texts(&options.text);
+        wanted.push(Column { what: "label", given: options.label.as_deref(), known: LABEL });
+        let group = options.group.as_deref();
+        wanted.extend(group.map(|group| Column { what: "group", given: Some(group), known: "" }));
+        wanted
+    }
+
+    fn form(file: &TextFile, format: FileFormat, options: &mut ReadOptions) -> Result<FileForm> {
+        if !format.has_columns() {
+            options.without_columns(format, &format!("file `{}`", file.name()))?;
+        }
+        let form = FileForm::of(file, format, options, &Self::wanted(options))?;
+        form.note(file, options)?;
+        let mut texts = form.names().to_vec();
+        if !texts.is_empty() {
+            options.group = options.group.take().and_then(|_| texts.pop());
+            options.label = texts.pop();
+            options.text = texts;
+        }
+        Ok(form)
+    }
+
+    fn maker(file: &TextFile, options: &ReadOptions) -> RecordMaker<Self> {
+        let (name, texts, grouped) =
+            (Arc::from(file.name()), options.text.len().max(1), options.group.is_some());
+        let (pair, lists) = (options.pair, options.label_lists);
+        Box::new(move |mut row, line| {
+            let mut found = Self::new(row.texts(texts, pair)?, row.label(texts, lists)?);
+            found.group.0 = if grouped { Some(row.label(texts + 1, false)?) } else { None };
+            Ok(found.placed(&name, line))
+        })
+    }
+}
+
+/// Describes how a file is read; the description omits the reason for a header.
+fn description(plan: &FilePlan) -> String {
+    let mut options = plan.options.clone();
+    options.notes.retain(|note| !note.contains("is a header"));
+    options.to_string()
+}
+
+/// The files of a data set, with the form of each file.
+#[derive(Debug)]
+struct Inputs {
+    name: String,
+    inputs: Vec<Input>,
+    options: ReadOptions,
+    /// Whether the records are read from the files in each pass, instead of being held in memory.
+    window: bool,
+}
+
+/// Extensions of files of records, such as tables.
+const RECORDS: [&str; 6] = ["tsv", "csv", "jsonl", "ndjson", "json", "parquet"];
+/// Names of folders that have texts without labels, next to class folders.
+const UNLABELLED: [&str; 4] = ["unsup", "unlabeled", "unlabelled", "unsupervised"];
+
+/// Returns the folder part of a path.
+fn parent(below: &str) -> &str {
+    below.rsplit_once('/').map_or("", |(parent, _)| parent)
+}
+
+/// If a folder has class folders, keeps only the files in class folders, and returns notes on the files that are left
+/// out.
+fn classes(folder: Folder, path: &Path) -> Result<(Folder, Vec<String>)> {
+    let files = || folder.files().iter().map(|(below, _)| below.as_str());
+    let top = |below: &&str| parent(below).is_empty();
+    let unlabelled =
+        |below: &str| parent(below).rsplit('/').next().is_some_and(|name| UNLABELLED.contains(&name));
+    let of_classes =
+        files().filter(|below| !top(below) && !unlabelled(below)).map(parent).collect::<BTreeSet<_>>();
+    if of_classes.len() < 2 {
+        return Ok((folder, Vec::new()));
+    }
+    let nested = of_classes.iter().filter(|inner| of_classes.contains(parent(inner)));
+    let nested: Vec<&str> = nested.copied().collect();
+    if !nested.is_empty() {
+        let what = format!("class folders of `{}`", path.display());
+        let got = format!("folders beside the texts of a class: {}", quoted(nested));
+        let error = Error::of(ErrorKind::Format, what, "only texts in a class folder", got);
+        return Err(error.noted(
+            "move their texts into the class folder, or move these folders beside the class folders or away",
+        ));
+    }
+    let records: Vec<&str> =
+        files().filter(top).filter(|below| extension(below).is_some_and(|e| RECORDS.contains(&e))).collect();
+    if !records.is_empty() {
+        let what = format!("folder `{}`", path.display());
+        let got = format!("{} beside the folders {}", quoted(records), quoted(of_classes));
+        return Err(Error::of(ErrorKind::Format, what, "files of records, or a folder for each class", got));
+    }
+    let mut notes = Vec::new();
+    let beside: Vec<&str> = files().filter(top).collect();
+    if !beside.is_empty() {
+        notes.push(format!("left out, since they are beside the class folders: {}", quoted(beside)));
+    }
+    let without: BTreeSet<&str> = files().filter(|below| unlabelled(below)).map(parent).collect();
+    if !without.is_empty() {
+        notes.push(format!("left out, since texts in it have no label: {}", quoted(without)));
+    }
+    let folder = folder.clone().retain(|below| !parent(below).is_empty() && !unlabelled(below))?;
+    Ok((folder, notes))
+}
+
+/// Returns whether each file of a folder is a class: there are several tables, each table has only a text column, and
+/// no file name has digits.
+fn are_classes(files: &[(String, TextFile)], options: &ReadOptions) -> Result<bool> {
+    let numbered = |(below, _): &(String, TextFile)| below.contains(|c: char| c.is_ascii_digit());
+    if files.len() < 2 || files.iter().any(numbered) {
+        return Ok(false);
+    }
+    for (_, file) in files {
+        let mut file = prepared(file.clone(), options, true)?;
+        let is = Table::of_texts(&file, options)?.is_some();
+        file.close();
+        if !is {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+/// Detects whether a folder has files of records, a file per class or a folder per class. Appends the files to
+/// `records` or `inputs`, and returns notes on the decisions.
+fn folder(
+    path: &Path,
+    options: &ReadOptions,
+    window: bool,
+    inputs: &mut Vec<Input>,
+    records: &mut Vec<(String, TextFile)>,
+) -> Result<Vec<String>> {
+    let mut folder = Folder::open(path)?.retain(|below| !is_note(below))?;
+    let mut notes = Vec::new();
+    if options.format.is_none_or(|format| format == FileFormat::FolderPerClass) {
+        (folder, notes) = classes(folder, path)?;
+    }
+    let files = folder.files();
+    let parents: BTreeSet<&str> = files.iter().map(|(below, _)| parent(below)).collect();
+    let of_records = files.iter().all(|(below, _)| extension(below).is_some_and(|e| RECORDS.contains(&e)));
+    let format = match options.format {
+        Some(format) => format,
+        None => {
+            let names = || files.iter().map(|(below, _)| below.as_str());
+            let what = || format!("folder `{}`", path.display());
+            if let Some([one, other]) = parts::parts_in(names()) {
+                let expected =
+                    "the files of one part: give the path of the part, in a zip as `some.zip!train.csv`";
+                let got = format!("`{one}` beside `{other}`");
+                return Err(Error::of(ErrorKind::Format, what(), expected, got));
+            }
+            let is_of_records = |below: &&str| extension(below).is_some_and(|e| RECORDS.contains(&e));
+            if !of_records && parents.len() == 1 && names().any(|below| is_of_records(&below)) {
+                let got = format!(
+                    "{} beside {}",
+                    quoted(names().filter(is_of_records)),
+                    quoted(names().filter(|below| !is_of_records(below)))
+                );
+                let expected = "only files of records, or one file per class: give the path of a file";
+                return Err(Error::of(ErrorKind::Format, what(), expected, got));
+            }
+            match () {
+                // Files with numbers in their names are shards of one data set, and not classes.
+                () if of_records && are_classes(files, options)? => FileFormat::FilePerClass,
+                () if of_records || files.len() == 1 => FileFormat::Tsv,
+                () if parents.len() > 1 => FileFormat::FolderPerClass,
+                () => FileFormat::FilePerClass,
+            }
+        }
+    };
+    if options.format.is_none() && format != FileFormat::FolderPerClass {
+        // Maximum number of files that are checked: a checked file stays open until it is read.
+        const LOOKED_AT: usize = 100;
+        for (_, file) in files.iter().take(LOOKED_AT) {
+            no_features(file, Task::Labelled.name())?;
+        }
+    }
+    if matches!(format, FileFormat::FolderPerClass | FileFormat::FilePerClass) {
+        options.without_columns(format, &format!("folder `{}`", path.display()))?;
+    }
+    match format {
+        FileFormat::FolderPerClass => {
+            notes.insert(0, format!("`{format}`"));
+            for (label, file) in folder.folder_per_class()? {
+                let file = if options.format.is_some() { file.markup(true) } else { file };
+                inputs.push(Input::Whole(file, label));
+            }
+        }
+        FileFormat::FilePerClass => {
+            notes.insert(0, format!("`{format}`"));
+            for (label, file) in folder.file_per_class()? {
+                let file = prepared(file, options, window)?;
+                let name = label.clone();
+                notes.extend(file.encoding_note().map(|note| format!("class `{name}`: {note}")));
+                inputs.push(match Table::of_texts(&file, options)? {
+                    Some(table) => {
+                        notes.extend(table.notes().iter().map(|note| format!("class `{name}`: {note}")));
+                        Input::Texts(file.reopened(), FileForm::Cells(table), label)
+                    }
+                    None => Input::Texts(file, FileForm::Lines(&LINES, options.lines), label),
+                });
+            }
+        }
+        _ => {
+            for (below, file) in files {
+                records.push((below.clone(), file.clone()));
+            }
+        }
+    }
+    Ok(notes)
+}
+
+/// Prepares a later file of a data set; adds a note if the file's format or columns differ from the first table.
+fn later(
+    file: TextFile,
+    first: &str,
+    options: &ReadOptions,
+    window: bool,
+    notes: &mut Vec<String>,
+    number: usize,
+) -> Result<Input> {
+    const LOOKED_AT: usize = 100;
+    if number > LOOKED_AT || !by_ending(&file.name()).is_some_and(|of| matches!(of.kind(), FormatKind::Table))
+    {
+        return Ok(Input::Records(file, None));
+    }
+    let file = prepared(file, options, window)?;
+    let plan = FilePlan::of::<LabelledText>(&file, options)?;
+    let reading = description(&plan);
+    if reading != first {
+        notes.push(format!("`{}` read as {reading}", file.name()));
+    }
+    Ok(Input::Records(file.reopened(), Some(Box::new(plan))))
+}
+
+impl Inputs {
+    /// Finds the files of these paths, and detects the form of the first file of records.
+    fn new(paths: &[PathBuf], options: &ReadOptions, window: bool) -> Result<Self> {
+        let (name, found) = find(paths)?;
+        let (mut inputs, mut options) = (Vec::new(), options.told());
+        let (mut classes, mut notes) = (Vec::new(), Vec::new());
+        for one in found {
+            match one {
+                PathContent::File(file) => classes.push((file.name(), file)),
+                PathContent::Folder(path) => {
+                    notes.extend(folder(&path, &options, window, &mut inputs, &mut classes)?)
+                }
+            }
+        }
+        // With the format `file-per-class`, each of several files, such as `rt-polarity.*`, is a class with a text per
+        // line.
+        if options.format == Some(FileFormat::FilePerClass) && inputs.is_empty() {
+            options.without_columns(FileFormat::FilePerClass, &format!("`{name}`"))?;
+            let label = |name: &str| {
+                let name = name.rsplit(['/', '!']).next().unwrap_or(name);
+                name.rsplit_once('.').map_or(name, |(stem, _)| stem).to_owned()
+            };
+            for (name, file) in classes.drain(..) {
+                let file = prepared(file, &options, window)?;
+                inputs.push(Input::Texts(file, FileForm::Lines(&LINES, options.lines), label(&name)));
+            }
+        }
+        let mut first: Option<String> = None;
+        for (_, file) in classes {
+            // Other files have the form of the first file, unless the name of a file shows another format.
+            if let Some(first) = &first {
+                let later = later(file, first, &options, window, &mut notes, inputs.len())?;
+                inputs.push(later);
+                continue;
+            }
+            if !inputs.is_empty() {
+                inputs.push(Input::Records(file, None));
+                continue;
+            }
+            let file = prepared(file, &options, window)?;
+            let plan = FilePlan::of::<LabelledText>(&file, &options)?;
+            options = plan.options.clone();
+            first = matches!(plan.form, FileForm::Cells(_)).then(|| description(&plan));
+            inputs.push(Input::Records(file, Some(Box::new(plan))));
+        }
+        options.notes.extend(notes);
+        Ok(Self { name, inputs, options, window })
+    }
+
+    /// Iterates over the records of all files, up to the first error.
+    fn records(self: Arc<Self>) -> Stream<LabelledText> {
+        // If malformed records are collected, one error reports all files in class folders that cannot be read.
+        let (mut number, mut strays) = (0, SkippedRecords::default());
+        let next = move || -> Option<Stream<LabelledText>> {
+            let Some(input) = self.inputs.get(number) else {
+                let error = std::mem::take(&mut strays).all::<LabelledText>().err()?;
+                let error = error.noted("move the files that are not texts out of the class folders");
+                return Some(Box::new(std::iter::once(Err(error))));
+            };
+            number += 1;
+            Some(input.open(&self.options, self.window).unwrap_or_else(|e| -> Stream<LabelledText> {
+                match input {
+                    Input::Whole(..) if self.options.malformed == MalformedLines::Collect => {
+                        strays.add(|| e);
+                        Box::new(std::iter::empty())
+                    }
+                    _ => Box::new(std::iter::once(Err(e))),
+                }
+            }))
+        };
+        let mut records = std::iter::from_fn(next).flatten();
+        to_first_error(move || records.next().transpose())
+    }
+}
+
+impl Record for LabelledText {
+    const PLURAL: &'static str = "texts";
+
+    fn file_line(&self) -> Option<FileLine> {
+        self.place.0.clone()
+    }
+
+    fn bytes(&self) -> usize {
+        let group = self.group.0.as_ref().map_or(0, String::len);
+        size_of::<Self>() + self.text.len() + self.label.len() + group
+    }
+
+    fn held_out_by(&self, fingerprint: Fingerprint) -> Fingerprint {
+        fingerprint.text(self.group.0.as_ref().unwrap_or(&self.text))
+    }
+
+    fn stratum(&self) -> std::borrow::Cow<'_, str> {
+        (&*self.label).into()
+    }
+
+    fn fingerprint(&self, fingerprint: Fingerprint) -> Fingerprint {
+        fingerprint.text(&self.text).text(&self.label)
+    }
+
+    fn plan(paths: &[PathBuf], options: &ReadOptions, window: bool) -> Result<Plan<Self>> {
+        let inputs = Arc::new(Inputs::new(paths, options, window)?);
+        let (name, options) = (inputs.name.clone(), inputs.options.clone());
+        Ok(Plan { name, options, open: Arc::new(move || Arc::clone(&inputs).records()) })
+    }
+}

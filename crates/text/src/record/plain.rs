@@ -1,0 +1,377 @@
+//! Opens plain text from a path, for language models.
+
+use std::fmt;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use unpadded::{AtCaller, Error, ErrorKind, Result};
+
+use super::plan::{Opener, Plan};
+use crate::dataset::hold_out::held_name;
+use crate::detect::column::Column;
+use crate::detect::form::FileForm;
+use crate::detect::guess::guess;
+use crate::detect::options::ReadOptions;
+use crate::format::{FileFormat, Task};
+use crate::memory::Whole;
+use crate::source::kind::is_markup;
+use crate::source::lines::quoted;
+use crate::source::paths::{PathContent, find, is_note, prepared};
+use crate::source::records::Stream;
+use crate::{Folder, TextFile};
+
+/// A text for a language model, in memory.
+///
+/// ```
+/// use unpadded_text::PlainText;
+/// let (rest, last) = PlainText::new("some.txt", "one\ntwo\nthree\nfour\n").cut_off(4);
+/// assert_eq!((rest.text(), last.text()), ("one\ntwo\nthree\n", "four\n"));
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PlainText {
+    name: String,
+    text: String,
+    read_as: ReadOptions,
+}
+
+/// Opens a file of plain text, and detects its format and its text column. The format and the column are stored in
+/// `read_as`, unless an earlier file has set `read_as`.
+fn of_file(
+    file: &TextFile,
+    options: &ReadOptions,
+    whole: bool,
+    read_as: &mut ReadOptions,
+) -> Result<Stream<String>> {
+    let guess = guess(file, options, Task::Plain)?;
+    let alone = read_as.format.is_none();
+    let mut read = || -> Result<Stream<String>> {
+        if guess.format == FileFormat::Plain {
+            return file.pieces(whole.then_some(file.longest_text()));
+        }
+        let form = FileForm::of(file, guess.format, options, &Column::texts(&options.text))?;
+        if alone {
+            (read_as.format, read_as.text) = (Some(guess.format), vec![form.names().concat()]);
+            read_as.notes.extend(form.notes().iter().cloned());
+        }
+        form.records(file, Box::new(|mut row, _| Ok(row.text(0)? + "\n")))
+    };
+    let found = read().map_err(|e| guess.explain(e))?;
+    if alone {
+        read_as.encoded_as(file);
+    }
+    Ok(guess.explained(found))
+}
+
+/// Returns the plan for reading the text of these paths in pieces; a piece with line ends consists of whole lines.
+/// `window` is true if the encoding is detected from the first bytes alone; `whole` is true if the text must not exceed
+/// the maximum length of a text.
+fn plan(paths: &[PathBuf], options: &ReadOptions, [window, whole]: [bool; 2]) -> Result<Plan<String>> {
+    let (name, found) = find(paths)?;
+    if options.text.len() > 1 {
+        let what = format!("columns of the text (`data.text` in a config) of `{name}`");
+        let got = quoted(options.text.iter().map(String::as_str));
+        let error =
+            Error::of(ErrorKind::Format, what, "one column, since plain text is read from one column", got);
+        return Err(error.noted("set `data.text` to one of these columns"));
+    }
+    let mut files = Vec::new();
+    for one in found {
+        match one {
+            PathContent::File(file) => files.push(file),
+            PathContent::Folder(path) => {
+                for (_, file) in Folder::open(path)?.retain(|below| !is_note(below))?.files() {
+                    files.push(file.clone());
+                }
+            }
+        }
+    }
+    let set = options.format == Some(FileFormat::Plain);
+    let markup = set || files.iter().all(|file| is_markup(&file.name()));
+    let mut read_as = ReadOptions::new();
+    if let Some(first) = files.first_mut() {
+        *first = prepared(first.clone().markup(markup), options, window)?;
+        drop(of_file(first, options, whole, &mut read_as)?);
+        *first = first.reopened();
+    }
+    let input = |(number, file): (usize, TextFile)| -> Opener<String> {
+        let options = options.clone();
+        Box::new(move || {
+            let file = match number {
+                0 => file.clone(),
+                _ => prepared(file.clone().markup(markup), &options, window)?,
+            };
+            of_file(&file, &options, whole, &mut ReadOptions::new())
+        })
+    };
+    let inputs: Vec<Opener<String>> = files.into_iter().enumerate().map(input).collect();
+    Ok(Plan::of(name, read_as, vec![lines_apart(inputs)]))
+}
+
+/// Reads the pieces of several inputs, in the order of the inputs. Between two inputs, a line feed is added if the
+/// earlier input does not end with a line feed.
+fn lines_apart(inputs: Vec<Opener<String>>) -> Opener<String> {
+    let inputs: Arc<[Opener<String>]> = inputs.into();
+    Box::new(move || {
+        let (inputs, mut at) = (Arc::clone(&inputs), 0);
+        let (mut open, mut within): (Option<Stream<String>>, bool) = (None, false);
+        Ok(Box::new(std::iter::from_fn(move || {
+            loop {
+                if let Some(piece) = open.as_mut().and_then(Iterator::next) {
+                    within = piece.as_ref().is_ok_and(|piece| !piece.ends_with('\n'));
+                    return Some(piece);
+                }
+                let next = inputs.get(at)?;
+                at += 1;
+                match next() {
+                    Ok(pieces) => open = Some(pieces),
+                    Err(e) => return Some(Err(e)),
+                }
+                if std::mem::take(&mut within) {
+                    return Some(Ok("\n".to_owned()));
+                }
+            }
+        })))
+    })
+}
+
+/// Text for a language model in files that may be larger than memory. Each pass opens the files again and reads pieces
+/// of about a mebibyte. The pieces together are exactly the text of [`PlainText`].
+#[derive(Clone)]
+pub struct PlainFiles {
+    name: String,
+    read_as: ReadOptions,
+    open: Arc<dyn Fn() -> Stream<String> + Send + Sync>,
+    /// The range of bytes of the whole text that this value covers: all bytes, or one part of [`Self::cut_off`].
+    bytes: Range<u64>,
+}
+
+impl fmt::Debug for PlainFiles {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { name, read_as, bytes, .. } = self;
+        let mut shown = f.debug_struct("PlainFiles");
+        shown.field("name", name).field("read_as", read_as).field("bytes", bytes).finish_non_exhaustive()
+    }
+}
+
+impl PlainFiles {
+    /// Opens the text of several paths, in the order of the paths. The formats are detected as by
+    /// [`PlainText::open_with`].
+    ///
+    /// # Errors
+    /// Fails if there is no path or no file, or if the first lines do not match the format.
+    ///
+    /// ```
+    /// use unpadded_text::{PlainFiles, ReadOptions};
+    /// # let path = std::env::temp_dir().join(format!("unpadded-plain-{}.txt", std::process::id()));
+    /// # std::fs::write(&path, "one\ntwo\nthree\nfour\n").unwrap();
+    /// let text = PlainFiles::open_with([&path], &ReadOptions::new())?; // one ↵ two ↵ three ↵ four ↵
+    /// let (rest, last) = text.cut_off(4)?;
+    /// assert_eq!(rest.pieces().collect::<Result<String, _>>()?, "one\ntwo\nthree\n");
+    /// assert_eq!(last.pieces().collect::<Result<String, _>>()?, "four\n");
+    /// # std::fs::remove_file(&path).unwrap();
+    /// # Ok::<(), unpadded::Error>(())
+    /// ```
+    #[track_caller]
+    pub fn open_with<P: AsRef<Path>>(
+        paths: impl IntoIterator<Item = P>,
+        options: &ReadOptions,
+    ) -> Result<Self> {
+        let paths: Vec<PathBuf> = paths.into_iter().map(|path| path.as_ref().to_owned()).collect();
+        let Plan { name, options: read_as, open } = plan(&paths, options, [true, false]).at_caller()?;
+        Ok(Self { name, read_as, open, bytes: 0..u64::MAX })
+    }
+
+    /// Returns the name that messages show for the text.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Returns the options with the detected format and column, and with notes that explain the detection.
+    pub fn read_as(&self) -> &ReadOptions {
+        &self.read_as
+    }
+
+    /// Iterates over the pieces of the text. If a file cannot be read, the error is the last item of the iterator.
+    pub fn pieces(&self) -> Box<dyn Iterator<Item = Result<String>> + Send> {
+        let (mut at, bytes) = (0, self.bytes.clone());
+        let within = move |piece: Result<String>| -> Option<Option<Result<String>>> {
+            let piece = match piece {
+                Ok(piece) => piece,
+                Err(e) => return Some(Some(Err(e))),
+            };
+            let begin = at;
+            at += piece.len() as u64;
+            if begin >= bytes.end {
+                return None;
+            }
+            let place = |place: u64| place.saturating_sub(begin).min(piece.len() as u64) as usize;
+            let part = piece.get(place(bytes.start)..place(bytes.end)).unwrap_or_default();
+            Some((!part.is_empty()).then(|| Ok(part.to_owned())))
+        };
+        Box::new((self.open)().map_while(within).flatten())
+    }
+
+    /// Divides the text into training data and validation data, as [`PlainText::cut_off`] does: the validation data is
+    /// the last part of the text, about 1/`one_in` of the whole text. `cut_off` reads the files twice.
+    ///
+    /// # Errors
+    /// Fails if a file is malformed or cannot be read.
+    #[track_caller]
+    pub fn cut_off(self, one_in: u64) -> Result<(Self, Self)> {
+        self.cut(one_in).at_caller()
+    }
+
+    fn cut(self, one_in: u64) -> Result<(Self, Self)> {
+        let mut size = 0;
+        for piece in self.pieces() {
+            size += piece?.len() as u64;
+        }
+        let mut place = size - size.checked_div(one_in).unwrap_or(0);
+        let (mut begin, mut line) = (0, None);
+        for piece in self.pieces() {
+            let piece = piece?;
+            let mut within = (place - begin).min(piece.len() as u64) as usize;
+            while !piece.is_char_boundary(within) {
+                within -= 1;
+            }
+            let before = piece.get(..within).unwrap_or_default();
+            line = before.rfind('\n').map(|at| begin + at as u64 + 1).or(line);
+            if begin + (piece.len() as u64) >= place {
+                place = begin + within as u64;
+                break;
+            }
+            begin += piece.len() as u64;
+        }
+        if let (Some(line), true) = (line, one_in > 0) {
+            place = line;
+        }
+        let (from, end) = (self.bytes.start, self.bytes.end.min(self.bytes.start.saturating_add(size)));
+        let middle = from + place;
+        let last = Self { name: held_name(&self.name), bytes: middle..end, ..self.clone() };
+        Ok((Self { bytes: from..middle, ..self }, last))
+    }
+}
+
+/// A text that is held in memory if it fits a limit, and that is otherwise read from its files.
+pub enum PlainSource {
+    /// The text is in memory.
+    Memory(PlainText),
+    /// Each pass over the text reads the files.
+    Files(PlainFiles),
+}
+
+impl PlainText {
+    /// Returns a text in memory; messages show `name` as the name of the text.
+    pub fn new(name: &str, text: impl Into<String>) -> Self {
+        Self { name: name.to_owned(), text: text.into(), read_as: ReadOptions::default() }
+    }
+
+    /// Reads the text of a file. The path may also be a folder, a zip or a pattern such as `data/*.txt`: all files are
+    /// read, in order. From a table, JSON Lines or Parquet, one column is read, in the order of the records.
+    ///
+    /// # Errors
+    /// Fails if there is no file, or if a file cannot be read.
+    #[track_caller]
+    pub fn open(path: impl AsRef<Path>) -> Result<Self> {
+        Self::open_with([path], &ReadOptions::default())
+    }
+
+    /// Reads the text of several paths, in the order of the paths, with these options.
+    ///
+    /// # Errors
+    /// Fails as [`Self::open`] does, if there is no path, or if the options name a column that does not exist.
+    #[track_caller]
+    pub fn open_with<P: AsRef<Path>>(
+        paths: impl IntoIterator<Item = P>,
+        options: &ReadOptions,
+    ) -> Result<Self> {
+        let paths: Vec<PathBuf> = paths.into_iter().map(|path| path.as_ref().to_owned()).collect();
+        let whole = match Self::read_within(&paths, options, usize::MAX).at_caller()? {
+            PlainSource::Memory(text) => return Ok(text),
+            PlainSource::Files(files) => files,
+        };
+        let what = format!("text of `{}`", whole.name);
+        Err(Error::of(ErrorKind::Memory, what, "a size that fits into memory", "more"))
+    }
+
+    /// Reads the text into memory if it takes at most `most` bytes; otherwise, each pass over the text reads the files.
+    ///
+    /// # Errors
+    /// Fails as [`Self::open_with`] does.
+    #[track_caller]
+    pub fn read_within(paths: &[PathBuf], options: &ReadOptions, most: usize) -> Result<PlainSource> {
+        Self::read_from(paths, options, most).at_caller()
+    }
+
+    fn read_from(paths: &[PathBuf], options: &ReadOptions, most: usize) -> Result<PlainSource> {
+        let _whole = Whole::begin();
+        let Plan { name, options: read_as, open } = plan(paths, options, [false, most == usize::MAX])?;
+        let mut text = String::new();
+        for piece in open() {
+            let piece = piece?;
+            if text.len() + piece.len() > most {
+                return Ok(PlainSource::Files(PlainFiles { name, read_as, open, bytes: 0..u64::MAX }));
+            }
+            text.push_str(&piece);
+        }
+        if text.is_empty() {
+            return Err(Error::of(ErrorKind::Format, format!("text of `{name}`"), "some", "none"));
+        }
+        Ok(PlainSource::Memory(Self { name, text, read_as }))
+    }
+
+    /// Returns the text in pieces of about a mebibyte; a piece ends after a line end or, if it has no line end, after a
+    /// space or tab.
+    pub fn pieces(&self) -> impl Iterator<Item = &str> {
+        const PIECE: usize = 1 << 20;
+        let mut rest = self.text.as_str();
+        std::iter::from_fn(move || {
+            let mut end = rest.len().min(PIECE);
+            while !rest.is_char_boundary(end) {
+                end -= 1;
+            }
+            if end < rest.len() {
+                let whole = rest.get(..end).unwrap_or_default();
+                end = whole.rfind('\n').or_else(|| whole.rfind([' ', '\t'])).map_or(end, |at| at + 1);
+            }
+            let (piece, behind) = rest.split_at_checked(end)?;
+            rest = behind;
+            (!piece.is_empty()).then_some(piece)
+        })
+    }
+
+    /// Returns the name that messages show for the text.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The text.
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// Returns the options with the detected format and column, and with notes that explain the detection.
+    pub fn read_as(&self) -> &ReadOptions {
+        &self.read_as
+    }
+
+    /// Divides the text into training data and validation data. The validation data is the last part of the text, about
+    /// 1/`one_in` of the whole text; it begins at the start of a line if possible. Returns the training data, then the
+    /// validation data; with `one_in` 0, the validation data is empty.
+    #[must_use]
+    pub fn cut_off(self, one_in: u64) -> (Self, Self) {
+        let size = self.text.len() as u64;
+        let mut place = (size - size.checked_div(one_in).unwrap_or(0)) as usize;
+        while !self.text.is_char_boundary(place) {
+            place -= 1;
+        }
+        if let (Some(line), true) = (self.text[..place].rfind('\n'), one_in > 0) {
+            place = line + 1;
+        }
+        let (rest, last) = self.text.split_at(place);
+        let name = held_name(&self.name);
+        let last = Self { name, text: last.to_owned(), read_as: self.read_as.clone() };
+        (Self { name: self.name, text: rest.to_owned(), read_as: self.read_as }, last)
+    }
+}

@@ -1,0 +1,118 @@
+//! Opens sparse rows (LIBSVM files) from a path.
+
+use std::path::{Path, PathBuf};
+
+use unpadded::data::Fingerprint;
+use unpadded::{Error, ErrorKind, Result};
+
+use super::plan::{Opener, Plan};
+use crate::dataset::data_set::{Change, Record, RecordPass};
+use crate::detect::guess::has_features;
+use crate::detect::options::ReadOptions;
+use crate::format::FileFormat;
+use crate::source::paths::{PathContent, by_ending, find};
+use crate::{FirstIndex, LabelledRow, LabelledRows, TextFile};
+
+impl Record for LabelledRow {
+    const PLURAL: &'static str = "rows";
+
+    fn bytes(&self) -> usize {
+        size_of::<Self>() + size_of_val(&*self.indices) + size_of_val(&*self.values)
+    }
+
+    fn stratum(&self) -> std::borrow::Cow<'_, str> {
+        self.label.to_string().into()
+    }
+
+    /// Hashes the query number of the row, so that all rows of a query are held out together; for a row without a
+    /// query, hashes the entries.
+    fn held_out_by(&self, fingerprint: Fingerprint) -> Fingerprint {
+        match self.query {
+            Some(query) => fingerprint.text("query").number(query),
+            None => (self.indices.iter().zip(&self.values)).fold(fingerprint, |f, (&index, value)| {
+                f.number(index as u64).number(u64::from(value.to_bits()))
+            }),
+        }
+    }
+
+    fn fingerprint(&self, fingerprint: Fingerprint) -> Fingerprint {
+        let f = fingerprint.number(self.label.to_bits());
+        let f = self.query.map_or(f, |query| f.text("query").number(query));
+        let entries = self.indices.iter().zip(&self.values);
+        entries.fold(f, |f, (&index, value)| f.number(index as u64).number(u64::from(value.to_bits())))
+    }
+
+    fn plan(paths: &[PathBuf], options: &ReadOptions, _: bool) -> Result<Plan<Self>> {
+        let (name, files) = files(paths)?;
+        options.without_columns(FileFormat::Libsvm, &format!("`{name}`"))?;
+        let first = options.first_index.unwrap_or(FirstIndex::Zero);
+        let open = |file: TextFile| -> Opener<Self> {
+            let file = file.malformed(options.malformed);
+            Box::new(move || Ok(Box::new(file.libsvm(first)?)))
+        };
+        let inputs = files.into_iter().map(open).collect();
+        let options = ReadOptions { format: Some(FileFormat::Libsvm), notes: Vec::new(), ..options.clone() };
+        Ok(Plan::of(name, options, inputs))
+    }
+
+    /// Decides the first index, unless the options set it: 0 if any index of the data set is 0, otherwise 1.
+    fn settled(all: RecordPass<'_, Self>, options: &mut ReadOptions) -> Result<Option<Change<Self>>> {
+        let (first, why) = match options.first_index {
+            Some(first) => (first, "as set"),
+            None => {
+                let mut found = false;
+                all(&mut |row| found |= row.indices.contains(&0))?;
+                match found {
+                    true => (
+                        FirstIndex::Zero,
+                        "since there is an index 0; the setting `first_index` overrides this",
+                    ),
+                    false => (
+                        FirstIndex::One,
+                        "since there is no index 0; the setting `first_index` overrides this",
+                    ),
+                }
+            }
+        };
+        let is_detected = options.first_index.is_none();
+        options.notes = vec![format!("indices count from {}, {why}", first.number())];
+        options.first_index = Some(first);
+        if !is_detected || first == FirstIndex::Zero {
+            return Ok(None);
+        }
+        Ok(Some(Box::new(|mut row: Self| {
+            row.indices.iter_mut().for_each(|index| *index -= 1);
+            row
+        })))
+    }
+}
+
+impl LabelledRows {
+    /// Returns whether a path has LIBSVM rows: its files end with `.svm`, `.libsvm` or `.svmlight`, or each of the
+    /// first lines has a label and numbered features. Returns `false` for a path that cannot be read.
+    pub fn are_in(path: impl AsRef<Path>) -> bool {
+        let path = path.as_ref();
+        if let Some(format) = path.to_str().and_then(by_ending) {
+            return format == FileFormat::Libsvm;
+        }
+        let is = |mut file: TextFile| {
+            let is = has_features(&file).unwrap_or(false);
+            file.close();
+            is
+        };
+        files(&[path.to_owned()]).is_ok_and(|(_, files)| files.into_iter().all(is))
+    }
+}
+
+fn files(paths: &[PathBuf]) -> Result<(String, Vec<TextFile>)> {
+    let (name, found) = find(paths)?;
+    let file = |found| match found {
+        PathContent::File(file) => Ok(file),
+        PathContent::Folder(_) => {
+            let expected = "a file, or a file of a zip (`data.zip!train.svm`)";
+            Err(Error::of(ErrorKind::Format, format!("rows in `{name}`"), expected, "several files"))
+        }
+    };
+    let files = found.into_iter().map(file).collect::<Result<_>>()?;
+    Ok((name, files))
+}

@@ -1,0 +1,181 @@
+//! Opens tagged texts from a path.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use unpadded::data::{FileLine, Fingerprint};
+use unpadded::{Error, ErrorKind, Result};
+
+use super::plan::{Opener, Plan};
+use super::projection::{Projection, plan};
+use crate::dataset::data_set::{Change, Record, RecordPass};
+use crate::dataset::tagged_texts::{self, TextLocation};
+use crate::detect::column::{Column, INTENT, TAGS, TOKENS};
+use crate::detect::form::FileForm;
+use crate::detect::options::ReadOptions;
+use crate::detect::tag_spelling;
+use crate::format::row::{FileRow, RecordMaker};
+use crate::format::{FileFormat, Task};
+use crate::source::lines::Reason;
+use crate::source::paths::prepared;
+use crate::{TaggedText, Tagging, TextFile};
+
+/// The file names in a folder of parallel files: the words, the tags and the labels of the texts.
+const PARALLEL: [&str; 3] = ["seq.in", "seq.out", "label"];
+
+/// Opens a folder of parallel files as tagged texts.
+fn folder(path: &Path, options: &mut ReadOptions, window: bool) -> Result<Opener<TaggedText>> {
+    (options.format, options.columns) = (Some(FileFormat::Parallel), None);
+    let [words, tags, labels] = PARALLEL.map(|name| path.join(name));
+    if !(words.exists() || tags.exists()) {
+        let what = format!("tagged texts of `{}`", path.display());
+        let expected =
+            "a file (`some.zip!file` names a file of a zip), or a folder with `seq.in` and `seq.out`";
+        let got = "several files, or a folder without these two files";
+        return Err(Error::of(ErrorKind::Format, what, expected, got));
+    }
+    let mut open = |path: &Path| -> Result<TextFile> {
+        let file = prepared(TextFile::open(path)?, options, window)?;
+        options.encoded_as(&file);
+        Ok(file)
+    };
+    let labels = if labels.exists() { Some(open(&labels)?) } else { None };
+    let (words, tags) = (open(&words)?, open(&tags)?);
+    Ok(Box::new(move || tagged_texts::of_lines(&words, &tags, labels.as_ref())))
+}
+
+impl Projection for TaggedText {
+    const TASK: Task = Task::Tagged;
+
+    fn wanted(options: &ReadOptions) -> Vec<Column<'_>> {
+        vec![
+            Column { what: "tokens", given: options.tokens.as_deref(), known: TOKENS },
+            Column { what: "tags", given: options.tags.as_deref(), known: TAGS },
+        ]
+    }
+
+    fn form(file: &TextFile, format: FileFormat, options: &mut ReadOptions) -> Result<FileForm> {
+        let mut form = FileForm::of(file, format, options, &Self::wanted(options))?;
+        form.note(file, options)?;
+        if let FileForm::Fields(picked) = &mut form {
+            if let [tokens, tags] = &picked.names[..] {
+                (options.tokens, options.tags) = (Some(tokens.clone()), Some(tags.clone()));
+            }
+            let known =
+                || INTENT.iter().find(|name| picked.has_single(file, name)).map(|name| (*name).to_owned());
+            options.label = options.label.take().or_else(known);
+            picked.names.extend(options.label.clone());
+        }
+        Ok(form)
+    }
+
+    fn maker(file: &TextFile, options: &ReadOptions) -> RecordMaker<Self> {
+        let (name, mut number, labelled) = (Arc::from(file.name()), 0, options.label.is_some());
+        let [tokens, tags] = [&options.tokens, &options.tags].map(|name| name.clone().unwrap_or_default());
+        Box::new(move |mut row, line| {
+            let (at, labelled) = match &row {
+                FileRow::Sentence(of) if of.dense => (TextLocation::LineOfFirst(of.line), false),
+                FileRow::Sentence(of) => (TextLocation::Line(of.line), false),
+                _ if line > 0 => (TextLocation::Line(line), labelled),
+                _ => (TextLocation::Record(number + 1), labelled),
+            };
+            let label = if labelled { Some(row.text(2)) } else { None };
+            let [words, own] = row.words()?;
+            let mut text = Self::new(words, own);
+            text.label = label.transpose()?;
+            if text.words.len() != text.tags.len() {
+                let expected =
+                    format!("{} tags in `{tags}`, one for each word in `{tokens}`", text.words.len());
+                return Err(Reason { expected, got: text.tags.len().to_string() });
+            }
+            number += 1;
+            Ok(text.placed(&name, at))
+        })
+    }
+}
+
+impl Record for TaggedText {
+    const PLURAL: &'static str = "texts";
+
+    fn file_line(&self) -> Option<FileLine> {
+        self.line()
+    }
+
+    fn bytes(&self) -> usize {
+        let words = |of: &Vec<String>| of.iter().map(|word| size_of::<String>() + word.len()).sum::<usize>();
+        let label = self.label.as_ref().map_or(0, String::len);
+        size_of::<Self>() + words(&self.words) + words(&self.tags) + label
+    }
+
+    fn held_out_by(&self, fingerprint: Fingerprint) -> Fingerprint {
+        self.words.iter().fold(fingerprint, |f, word| f.text(word))
+    }
+
+    fn fingerprint(&self, fingerprint: Fingerprint) -> Fingerprint {
+        let label = self.label.as_deref().unwrap_or_default();
+        self.words
+            .iter()
+            .zip(&self.tags)
+            .fold(fingerprint.text(label), |f, (word, tag)| f.text(word).text(tag))
+    }
+
+    fn plan(paths: &[PathBuf], options: &ReadOptions, window: bool) -> Result<Plan<Self>> {
+        plan(paths, options.told(), window, folder)
+    }
+
+    /// Decides whether and how tags are rewritten. If the option `repair_tags` is set, tags that break the scheme are
+    /// repaired. If the training texts have another scheme than these texts, the tags are translated to the scheme of
+    /// the training texts.
+    fn settled(all: RecordPass<'_, Self>, options: &mut ReadOptions) -> Result<Option<Change<Self>>> {
+        let mut repairs = None;
+        let raw = |visit: &mut dyn FnMut(&[String])| all(&mut |text| visit(&text.tags));
+        if options.repair_tags {
+            let tagging = match options.tagging.take() {
+                Some(known) => *known,
+                None => tag_spelling::TagSurvey::of(&raw, options.scheme)?.tagging,
+            };
+            let mut rewritten = 0;
+            raw(&mut |tags| {
+                let repaired = tagging.repaired(tags).unwrap_or_default();
+                rewritten += repaired.iter().zip(tags).filter(|(tag, before)| tag != before).count();
+            })?;
+            let name = tagging.name();
+            options
+                .notes
+                .push(format!("tags rewritten to keep {name}, as conlleval reads them: {rewritten}"));
+            options.tagging = Some(Box::new(tagging.clone()));
+            repairs = Some(tagging);
+        }
+        let repaired = |tags: &[String]| repairs.as_ref().and_then(|tagging| tagging.repaired(tags));
+        let mut translation = None;
+        if let Some(known) = options.tagging.as_deref() {
+            let sentences = |visit: &mut dyn FnMut(&[String])| {
+                raw(&mut |tags| visit(repaired(tags).as_deref().unwrap_or(tags)))
+            };
+            let place = |at: usize, word: usize| {
+                let (mut number, mut place) = (0, String::new());
+                all(&mut |text| {
+                    number += 1;
+                    if number == at + 1 {
+                        place = text.place_of(word).unwrap_or_else(|| format!("tags of text {number}"));
+                    }
+                })?;
+                Ok(place)
+            };
+            if let Some(own) = Tagging::translated(known, options.scheme.is_some(), &sentences, &place)? {
+                options.notes.push(format!("tags of {own} translated to {known}, which the training has"));
+                translation = Some((own, known.clone()));
+            }
+        }
+        if repairs.is_none() && translation.is_none() {
+            return Ok(None);
+        }
+        Ok(Some(Box::new(move |mut text: Self| {
+            let repaired = repairs.as_ref().and_then(|tagging| tagging.repaired(&text.tags));
+            text.tags = repaired.unwrap_or(text.tags);
+            let translated = translation.as_ref().and_then(|(own, known)| known.written(own, &text.tags));
+            text.tags = translated.unwrap_or(text.tags);
+            text
+        })))
+    }
+}

@@ -1,0 +1,326 @@
+//! Character encodings of files: names, detection and decoding.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::io::{Cursor, Read};
+use std::str::FromStr;
+
+use encoding_rs::{Decoder, DecoderResult, UTF_16BE, UTF_16LE, WINDOWS_1252};
+use unpadded::{Error, Result};
+
+use super::archive::Bytes;
+use super::kind::FailedReader;
+
+/// The reason why a line is malformed: the expected text, and the text that was found.
+#[derive(Debug, Clone)]
+pub(crate) struct Reason {
+    pub(crate) expected: String,
+    pub(crate) got: String,
+}
+
+/// The character encoding of a file. In UTF-8 and in named encodings, invalid bytes are an error; in Latin-1 and
+/// Windows-1252, every byte is a character.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub enum Encoding {
+    /// UTF-8, with or without a byte order mark. A file that begins with the byte order mark of UTF-16 is read as
+    /// UTF-16.
+    #[default]
+    Utf8,
+    /// ISO 8859-1.
+    Latin1,
+    /// Windows-1252: Latin-1, but with dashes, quotation marks and the euro in place of control characters.
+    Windows1252,
+    /// Another encoding by its name: `"windows-1251".parse()` returns this variant.
+    Named(NamedEncoding),
+}
+
+/// An encoding that has no variant of its own in [`Encoding`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct NamedEncoding(&'static encoding_rs::Encoding);
+
+/// Shows the name of the encoding, such as `windows-1251`.
+impl fmt::Display for Encoding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// Parses a name of the Encoding Standard of the web, such as `gbk`, `shift_jis` or `utf-16le`.
+///
+/// ```
+/// use unpadded_text::Encoding;
+/// assert_eq!("cp1251".parse::<Encoding>()?.to_string(), "windows-1251");
+/// assert!("utf-9".parse::<Encoding>().is_err());
+/// # Ok::<(), unpadded::Error>(())
+/// ```
+impl FromStr for Encoding {
+    type Err = Error;
+
+    fn from_str(name: &str) -> Result<Self> {
+        let lower = name.trim().to_lowercase();
+        match &*lower {
+            "utf-8" | "utf8" => return Ok(Self::Utf8),
+            "windows-1252" | "cp1252" => return Ok(Self::Windows1252),
+            "latin-1" | "latin1" | "iso-8859-1" => return Ok(Self::Latin1),
+            _ => {}
+        }
+        let found = encoding_rs::Encoding::for_label_no_replacement(lower.as_bytes());
+        found.map(|found| Self::Named(NamedEncoding(found))).ok_or_else(|| {
+            let expected = "the name of an encoding, as `utf-8`, `windows-1252`, `latin-1`, `windows-1251`, `gbk` or `shift_jis`";
+            Error::new("data.encoding", expected, format!("`{name}`"))
+        })
+    }
+}
+
+impl Encoding {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Utf8 => "UTF-8",
+            Self::Latin1 => "latin-1",
+            Self::Windows1252 => "windows-1252",
+            Self::Named(NamedEncoding(of)) => of.name(),
+        }
+    }
+
+    /// Returns whether every character of the encoding is a single byte.
+    pub(crate) fn has_single_bytes(self) -> bool {
+        match self {
+            Self::Utf8 => false,
+            Self::Latin1 | Self::Windows1252 => true,
+            Self::Named(NamedEncoding(of)) => of.is_single_byte(),
+        }
+    }
+
+    /// Returns UTF-16, little-endian or big-endian, if the bytes begin with the byte order mark of this encoding; else
+    /// `None`.
+    pub(crate) fn marked(first: &[u8]) -> Option<Self> {
+        let found = [(&[0xff, 0xfe], UTF_16LE), (&[0xfe, 0xff], UTF_16BE)];
+        let found = found.into_iter().find(|(mark, _)| first.starts_with(*mark));
+        found.map(|(_, of)| Self::Named(NamedEncoding(of)))
+    }
+
+    /// Detects UTF-16 without a byte order mark by the positions of zero bytes. In little-endian order, more than half
+    /// of the bytes at odd positions and hardly any bytes at even positions are 0. In big-endian order, the zero bytes
+    /// are at even positions instead.
+    pub(crate) fn unmarked(first: &[u8]) -> Option<Self> {
+        let zeros = |from: usize| first.iter().skip(from).step_by(2).filter(|&&byte| byte == 0).count();
+        let (even, odd, half) = (zeros(0), zeros(1), first.len() / 2);
+        let of = match () {
+            () if odd * 2 > half && even * 20 < half => UTF_16LE,
+            () if even * 2 > half && odd * 20 < half => UTF_16BE,
+            () => return None,
+        };
+        Some(Self::Named(NamedEncoding(of)))
+    }
+
+    /// Guesses the encoding of bytes that are not UTF-8.
+    pub(crate) fn likeliest(bytes: &[u8]) -> Self {
+        let mut detector = chardetng::EncodingDetector::new(chardetng::Iso2022JpDetection::Deny);
+        detector.feed(bytes, true);
+        match detector.guess(None, chardetng::Utf8Detection::Deny) {
+            of if of == WINDOWS_1252 => Self::Windows1252,
+            of => Self::Named(NamedEncoding(of)),
+        }
+    }
+
+    /// Decodes the bytes of a line, or returns the reason why the line is malformed. Lines in a named encoding, such as
+    /// `gbk`, are already converted to UTF-8 before this call. If the encoding is Windows-1252 and `guessed` is true, a
+    /// line of valid UTF-8 with characters beyond ASCII is an error, because the file mixes UTF-8 and Windows-1252.
+    pub(crate) fn decode(self, guessed: bool, bytes: &[u8]) -> Result<Cow<'_, str>, Reason> {
+        let is_utf_8 = |line: &[u8]| !line.is_ascii() && std::str::from_utf8(line).is_ok();
+        if guessed && self == Self::Windows1252 && bytes.split(|&byte| byte == b'\n').any(is_utf_8) {
+            let expected = "windows-1252, as the first bytes beyond ASCII are".into();
+            let got =
+                "UTF-8: the file mixes both encodings; `data.encoding` in a config sets the encoding".into();
+            return Err(Reason { expected, got });
+        }
+        let text = match self {
+            Self::Utf8 | Self::Named(_) => Cow::Borrowed(std::str::from_utf8(bytes).map_err(|e| {
+                let place = e.valid_up_to();
+                let byte = bytes.get(place).copied().unwrap_or_default();
+                let advice = "`data.encoding` in a config sets another encoding";
+                let got = match self {
+                    Self::Named(_) => format!("other bytes at place {place}: {advice}"),
+                    _ => format!("byte 0x{byte:02x} at place {place}: {advice}"),
+                };
+                Reason { expected: self.name().into(), got }
+            })?),
+            Self::Latin1 => encoding_rs::mem::decode_latin1(bytes),
+            Self::Windows1252 => WINDOWS_1252.decode_without_bom_handling(bytes).0,
+        };
+        match text.bytes().position(|byte| byte == 0) {
+            None => Ok(text),
+            Some(place) => {
+                let got = format!(
+                    "byte 0x00 at place {place}: is it no text at all, or UTF-16 (`data.encoding = \"utf-16le\"` in a config)?"
+                );
+                Err(Reason { expected: "text".into(), got })
+            }
+        }
+    }
+
+    /// Converts the bytes of a file in a named encoding to UTF-8. Bytes that begin with the byte order mark of UTF-16
+    /// are converted, too; other bytes are returned unchanged.
+    pub(crate) fn decoded(self, mut bytes: Bytes) -> Bytes {
+        let mut first = Vec::new();
+        let of_16 = |of: &'static encoding_rs::Encoding| of == UTF_16LE || of == UTF_16BE;
+        if !matches!(self, Self::Utf8) && !matches!(self, Self::Named(NamedEncoding(of)) if of_16(of)) {
+            return self.over(bytes);
+        }
+        let read = bytes.by_ref().take(2).read_to_end(&mut first);
+        let marked = Self::marked(&first);
+        let first = Cursor::new(first);
+        let bytes: Bytes = match read {
+            Ok(_) => Box::new(first.chain(bytes)),
+            Err(e) => Box::new(first.chain(FailedReader(Some(e)))),
+        };
+        marked.unwrap_or(self).over(bytes)
+    }
+
+    fn over(self, bytes: Bytes) -> Bytes {
+        match self {
+            Self::Named(NamedEncoding(of)) => Box::new(Decoded {
+                input: bytes,
+                decoder: of.new_decoder_with_bom_removal(),
+                raw: vec![0; PIECE],
+                left: 0..0,
+                text: vec![0; 2 * PIECE],
+                found: 0..0,
+                ended: false,
+            }),
+            _ => bytes,
+        }
+    }
+}
+
+/// The number of bytes that one decoding step reads.
+const PIECE: usize = 1 << 14;
+
+/// A reader that decodes bytes to UTF-8. A byte that is invalid in the encoding becomes a byte that is invalid in
+/// UTF-8, so that the line with this byte is an error later.
+struct Decoded {
+    input: Bytes,
+    decoder: Decoder,
+    raw: Vec<u8>,
+    /// The range of `raw` with the bytes that are not decoded yet.
+    left: std::ops::Range<usize>,
+    text: Vec<u8>,
+    /// The range of `text` with the decoded bytes that are not read yet.
+    found: std::ops::Range<usize>,
+    ended: bool,
+}
+
+impl Decoded {
+    /// Decodes more bytes; returns `false` at the end of the file.
+    fn fill(&mut self) -> std::io::Result<bool> {
+        if self.ended {
+            return Ok(false);
+        }
+        let mut last = false;
+        if self.left.is_empty() {
+            let read = self.input.read(&mut self.raw)?;
+            self.left = 0..read;
+            last = read == 0;
+        }
+        let raw = self.raw.get(self.left.clone()).unwrap_or_default();
+        // The last byte of the buffer is reserved for `NO_UTF_8`, the mark of an invalid byte.
+        let Some((_, room)) = self.text.split_last_mut() else { return Ok(false) };
+        let (outcome, read, written) = self.decoder.decode_to_utf8_without_replacement(raw, room, last);
+        self.left.start += read;
+        self.found = 0..written;
+        if let DecoderResult::Malformed(..) = outcome {
+            if let Some(behind) = self.text.get_mut(written) {
+                *behind = NO_UTF_8;
+            }
+            self.found.end += 1;
+        }
+        self.ended = last && matches!(outcome, DecoderResult::InputEmpty);
+        Ok(true)
+    }
+}
+
+/// A byte that never occurs in valid UTF-8.
+const NO_UTF_8: u8 = 0xff;
+
+impl Read for Decoded {
+    fn read(&mut self, into: &mut [u8]) -> std::io::Result<usize> {
+        while self.found.is_empty() {
+            if !self.fill()? {
+                return Ok(0);
+            }
+        }
+        let found = self.text.get(self.found.clone()).unwrap_or_default();
+        let read = found.len().min(into.len());
+        into[..read].copy_from_slice(&found[..read]);
+        self.found.start += read;
+        Ok(read)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::TextFile;
+
+    fn file(bytes: &[u8]) -> TextFile {
+        TextFile::embedded("f", Box::leak(bytes.to_vec().into_boxed_slice()))
+    }
+
+    fn utf_16(text: &str, bytes: fn(u16) -> [u8; 2]) -> Vec<u8> {
+        text.encode_utf16().flat_map(bytes).collect()
+    }
+
+    #[test]
+    fn utf_16_is_read_by_its_mark_or_its_name() {
+        let text = "a é\r\n日本 😀\n".repeat(9000);
+        let expected = text.replace('\r', "");
+        for (bytes, name) in
+            [(u16::to_le_bytes as fn(u16) -> [u8; 2], "utf-16le"), (u16::to_be_bytes, "utf-16be")]
+        {
+            let marked = utf_16(&format!("\u{feff}{text}"), bytes);
+            let bare = utf_16(&text, bytes);
+            let named: Encoding = name.parse().unwrap();
+            assert_eq!(file(&marked).text().unwrap(), expected);
+            assert_eq!(file(&marked).encoding(named).text().unwrap(), expected);
+            assert_eq!(file(&bare).encoding(named).text().unwrap(), expected);
+            assert_eq!(Encoding::unmarked(&bare[..512]).map(Encoding::name), None);
+            let ascii = utf_16(&"plain text\n".repeat(50), bytes);
+            assert_eq!(Encoding::unmarked(&ascii), Some(named));
+        }
+        assert_eq!(Encoding::unmarked(b"a\0b and other text"), None);
+    }
+
+    #[test]
+    fn named_encodings_are_read_and_others_refused_with_their_line() {
+        let cyrillic: Encoding = "windows-1251".parse().unwrap();
+        let bytes = encoding_rs::WINDOWS_1251.encode("хороший фильм\nда\n").0.into_owned();
+        assert_eq!(file(&bytes).encoding(cyrillic).text().unwrap(), "хороший фильм\nда\n");
+        let japanese: Encoding = "shift_jis".parse().unwrap();
+        let said = file(b"a\n\x83\x65\xff\x83\nb\n").encoding(japanese).lines().unwrap().read_all();
+        let said = said.unwrap_err().to_string();
+        assert!(
+            said.starts_with("f:2: expected Shift_JIS, got other bytes at place 3: `data.encoding`"),
+            "{said}"
+        );
+        let said = "nothing".parse::<Encoding>().unwrap_err().to_string();
+        assert!(said.starts_with("data.encoding: expected the name of an encoding"), "{said}");
+    }
+
+    #[test]
+    fn the_likeliest_encoding_is_windows_1252_of_western_texts_alone() {
+        for (text, of) in [
+            ("L'été dernier, nous avons mangé à côté du château.", WINDOWS_1252),
+            ("Das Gemüse schmeckt köstlich, größer als früher.", WINDOWS_1252),
+            ("a nice café in the old town", WINDOWS_1252),
+            ("плохое кино, мне не понравилось", encoding_rs::WINDOWS_1251),
+            ("Książka była świetna, żółć i gęś", encoding_rs::ISO_8859_2),
+            ("这部电影非常好看我很喜欢", encoding_rs::GBK),
+            ("とても面白い映画でした", encoding_rs::SHIFT_JIS),
+            ("영화가 정말 재미있어요", encoding_rs::EUC_KR),
+        ] {
+            let bytes = of.encode(text).0;
+            assert_eq!(Encoding::likeliest(&bytes).name(), of.name(), "{text}");
+        }
+    }
+}

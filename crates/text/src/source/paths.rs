@@ -1,0 +1,270 @@
+//! Finds the files of the paths and patterns of a data set.
+
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use unpadded::{Error, ErrorKind, Result};
+
+use crate::detect::options::ReadOptions;
+use crate::format::FileFormat;
+use crate::{Encoding, TextFile};
+
+/// The content of a path: one file, or several files.
+pub(crate) enum PathContent {
+    File(TextFile),
+    /// A folder, or a zip with several files.
+    Folder(PathBuf),
+}
+
+impl PathContent {
+    fn close(&mut self) {
+        if let Self::File(file) = self {
+            file.close();
+        }
+    }
+}
+
+/// Opens all files and folders of these paths and patterns. Also returns the name of the data set for messages.
+pub(crate) fn find<P: AsRef<Path>>(paths: impl IntoIterator<Item = P>) -> Result<(String, Vec<PathContent>)> {
+    let (mut found, mut names) = (Vec::new(), Vec::new());
+    for path in paths {
+        names.push(path.as_ref().display().to_string().replace('\n', "\\n"));
+        for path in matching(path.as_ref())? {
+            found.push(of(&path)?);
+            // With several files, each file is closed now and opened again for reading, so that few files are open at
+            // once.
+            if found.len() > 1 {
+                found.iter_mut().rev().take(2).for_each(PathContent::close);
+            }
+        }
+    }
+    if found.is_empty() {
+        return Err(Error::of(ErrorKind::Io, "files of a data set", "at least one path", "none"));
+    }
+    Ok((names.join(", "), found))
+}
+
+/// Parses the path of two parallel files, such as `train.{de,en}`; `None` for an existing path, or a path without two
+/// names in braces. Within the braces, a backslash escapes a comma or a brace that belongs to a name.
+pub(crate) fn two(path: &Path) -> Option<[PathBuf; 2]> {
+    let text = path.to_str().filter(|_| !path.exists())?;
+    // `parts` has the text before the braces, the two names in the braces, and the text after the braces.
+    let (mut parts, mut at) = <([String; 4], usize)>::default();
+    let mut characters = text.chars().peekable();
+    while let Some(mut c) = characters.next() {
+        match (at, c) {
+            (1 | 2, '\\') if characters.peek().is_some_and(|next| [',', '{', '}'].contains(next)) => {
+                c = characters.next().unwrap_or(c);
+            }
+            (0, '{') | (1, ',') => {
+                at += 1;
+                continue;
+            }
+            (2, ',') => return None,
+            (2, '}') => {
+                at = 3;
+                continue;
+            }
+            // Braces around a single name are part of the path.
+            (1, '}') => {
+                let within = std::mem::take(&mut parts[1]);
+                parts[0] += &format!("{{{within}}}");
+                at = 0;
+                continue;
+            }
+            _ => {}
+        }
+        parts[at].push(c);
+    }
+    let [before, first, second, behind] = parts;
+    (at == 3).then(|| [first, second].map(|one| PathBuf::from(format!("{before}{}{behind}", one.trim()))))
+}
+
+/// Formats the path of two parallel files so that [`two`] parses it.
+pub(crate) fn of_two([source, target]: [&str; 2]) -> String {
+    let escaped = |name: &str| {
+        let mut escaped = String::new();
+        for c in name.chars() {
+            if [',', '{', '}'].contains(&c) {
+                escaped.push('\\');
+            }
+            escaped.push(c);
+        }
+        escaped
+    };
+    format!("{{{},{}}}", escaped(source), escaped(target))
+}
+
+/// Returns the sorted files that match a pattern; a path without a pattern is returned unchanged.
+fn matching(path: &Path) -> Result<Vec<PathBuf>> {
+    let pattern = match path.to_str() {
+        Some(text) if text.contains(['*', '?', '[']) && !path.exists() && within(text).is_none() => text,
+        _ => return Ok(vec![path.to_owned()]),
+    };
+    let what = || format!("files of the pattern `{pattern}`");
+    let paths = glob::glob(pattern)
+        .map_err(|e| Error::of(ErrorKind::Io, what(), "a pattern as `data/*.tsv`", e.to_string()))?;
+    let found = paths.collect::<Result<Vec<PathBuf>, _>>();
+    let found = found.map_err(|e| Error::io(format!("`{}`", e.path().display()), "read", e.error()))?;
+    if found.is_empty() {
+        return Err(Error::of(ErrorKind::Io, what(), "at least one", "none"));
+    }
+    Ok(found)
+}
+
+/// Splits a path such as `some.zip!member` into an existing file and the name of a member; if several paths before a
+/// `!` are existing files, the longest path is used.
+fn within(path: &str) -> Option<(&str, &str)> {
+    let mut parts = path.rmatch_indices('!').map(|(at, mark)| (&path[..at], &path[at + mark.len()..]));
+    parts.find(|(file, _)| Path::new(file).is_file())
+}
+
+fn of(path: &Path) -> Result<PathContent> {
+    if path.is_dir() {
+        return Ok(PathContent::Folder(path.to_owned()));
+    }
+    // The path `some.zip!file` means the member `file` of a zip; messages name the member in the same way.
+    if !path.exists()
+        && let Some((zip, member)) = path.to_str().and_then(|path| within(path).or(path.split_once('!')))
+    {
+        return Ok(PathContent::File(TextFile::open(zip)?.member(member)?));
+    }
+    match TextFile::open(path)?.chosen()? {
+        (_, true) => Ok(PathContent::Folder(path.to_owned())),
+        (file, false) => Ok(PathContent::File(file)),
+    }
+}
+
+/// Number of bytes that are read to detect the encoding of a file that is read record by record.
+const IN_A_WINDOW: u64 = 1 << 18;
+
+/// Applies the options to a file, and detects the file's encoding if the options do not set it. With `window`, only the
+/// first 256 KiB are used for detection, since these bytes are held in memory.
+pub(crate) fn prepared(file: TextFile, options: &ReadOptions, window: bool) -> Result<TextFile> {
+    in_encoding(file, options, if window { IN_A_WINDOW } else { u64::MAX }, None)
+}
+
+/// Applies the options to a file that is read record by record, as [`prepared`] does with `window`. `known` is the
+/// encoding of earlier files: it is used if only few lines of the file are not valid UTF-8. Records that are not valid
+/// in this encoding are malformed.
+pub(crate) fn prepared_as(file: TextFile, options: &ReadOptions, known: Encoding) -> Result<TextFile> {
+    in_encoding(file, options, IN_A_WINDOW, Some(known))
+}
+
+fn in_encoding(
+    file: TextFile,
+    options: &ReadOptions,
+    most: u64,
+    known: Option<Encoding>,
+) -> Result<TextFile> {
+    let trained = options.found.encoding.and_then(|name| name.parse().ok());
+    let known = known.or(trained);
+    let file = match options.encoding {
+        Some(encoding) => file.encoding(encoding),
+        None => match encoding(&file, most, known)? {
+            Encoding::Utf8 => file,
+            other => file.encoding(other).guessed(),
+        },
+    };
+    Ok(file.malformed(options.malformed))
+}
+
+/// Detects the encoding of a file. A byte order mark shows UTF-16. Otherwise the encoding is UTF-8 if enough
+/// characters beyond ASCII are valid UTF-8, else Windows-1252 if this is the likeliest encoding. Only the first `most`
+/// bytes of the file are read.
+///
+/// # Errors
+/// Fails if neither UTF-8 nor Windows-1252 is likely. Without this error, the text would be decoded wrongly without any
+/// message.
+fn encoding(file: &TextFile, most: u64, known: Option<Encoding>) -> Result<Encoding> {
+    const PIECE: u64 = 1 << 16;
+    /// Number of bytes that are used to guess the likeliest encoding; pieces of pure ASCII are not counted.
+    const GUESSED: usize = 1 << 20;
+    /// Valid UTF-8 characters beyond ASCII are considered accidental if there are more than this many malformed
+    /// sequences per valid character.
+    const CHANCE: usize = 10;
+    /// The known encoding is kept if at most one in this many lines has a malformed sequence.
+    const FEW: usize = 10;
+    let (name, bytes) = file.raw_sample()?;
+    let what = || format!("file `{name}`");
+    let mut bytes = bytes.take(most);
+    let (mut good, mut bad, mut lines, mut piece, mut begun) = (0, 0, 0, Vec::new(), false);
+    let mut looked_at = Vec::new();
+    loop {
+        piece.clear();
+        let read = bytes.by_ref().take(PIECE).read_to_end(&mut piece);
+        let read = read.map_err(|e| super::lines::broken(what(), &e))?;
+        if read == 0 {
+            break;
+        }
+        if !std::mem::replace(&mut begun, true)
+            && let Some(marked) = Encoding::marked(&piece)
+        {
+            return Ok(marked);
+        }
+        if piece.contains(&0) {
+            let Some(unmarked) = Encoding::unmarked(&piece) else { return Ok(Encoding::Utf8) };
+            let got = format!("{unmarked} without a byte order mark: {}", set(unmarked));
+            return Err(Error::of(ErrorKind::Format, what(), "UTF-8, or UTF-16 with a byte order mark", got));
+        }
+        lines += piece.iter().filter(|&&byte| byte == b'\n').count();
+        if piece.is_ascii() {
+            continue;
+        }
+        if looked_at.len() < GUESSED {
+            looked_at.extend_from_slice(&piece);
+        }
+        for chunk in piece.utf8_chunks() {
+            good += chunk.valid().chars().filter(|c| !c.is_ascii()).count();
+            bad += usize::from(!chunk.invalid().is_empty());
+        }
+        // A character that is cut by the end of a piece does not count as malformed.
+        if !piece.is_ascii() && bad > 0 && std::str::from_utf8(&piece).is_err_and(|e| e.error_len().is_none())
+        {
+            bad -= 1;
+        }
+    }
+    // If all bytes are ASCII, the encoding of the earlier files is assumed: other bytes may follow later in the file.
+    if let Some(known) = known.filter(|known| looked_at.is_empty() && *known != Encoding::Utf8) {
+        return Ok(known);
+    }
+    if bad <= good {
+        return Ok(Encoding::Utf8);
+    }
+    match Encoding::likeliest(&looked_at) {
+        // With enough valid UTF-8, the file is read as UTF-8, and lines that are not valid UTF-8 are reported as
+        // malformed.
+        of if bad <= good * CHANCE && of.has_single_bytes() => Ok(Encoding::Utf8),
+        Encoding::Windows1252 => Ok(Encoding::Windows1252),
+        other => known.filter(|_| bad * FEW <= lines.max(2 * FEW)).ok_or_else(|| {
+            let got = format!("bytes that are most likely {other}: {}, or to another encoding", set(other));
+            Error::of(ErrorKind::Format, what(), "UTF-8 or windows-1252", got)
+        }),
+    }
+}
+
+/// Formats the advice to set the encoding.
+fn set(encoding: Encoding) -> String {
+    format!("set `encoding` (`data.encoding` in a config) to `{}`", encoding.name().to_lowercase())
+}
+
+/// Returns whether a name, such as `README.md`, is the name of a note about the data.
+pub(crate) fn is_note(below: &str) -> bool {
+    let name = below.rsplit('/').next().unwrap_or(below);
+    let start = ["README", "LICENSE", "LICENCE", "COPYING", "CHANGELOG", "SHA256SUMS", "NOTICE", "_"];
+    start.iter().any(|start| name.to_uppercase().starts_with(start)) || extension(name) == Some("md")
+}
+
+/// Returns the format that the extension of a file name shows; `None` for an unknown extension.
+pub(crate) fn by_ending(name: &str) -> Option<FileFormat> {
+    let name = name.to_lowercase();
+    let ending = extension(&name)?;
+    FileFormat::ALL.into_iter().find(|format| format.endings().contains(&ending))
+}
+
+/// Returns the extension of a file name, without a final `.gz`.
+pub(crate) fn extension(name: &str) -> Option<&str> {
+    let name = name.strip_suffix(".gz").unwrap_or(name);
+    let name = name.rsplit(['/', '!']).next().unwrap_or(name);
+    name.rsplit_once('.').map(|(_, extension)| extension)
+}

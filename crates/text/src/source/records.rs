@@ -1,0 +1,537 @@
+//! Records in the lines of a file: a record is one line, or a block of lines up to a blank line.
+
+use std::fmt;
+use std::hash::{Hash, Hasher};
+use std::panic::Location;
+use std::sync::Arc;
+
+use unpadded::data::FileLine;
+use unpadded::{Error, ErrorKind, Result};
+
+use super::lines::{Lines, Reason};
+
+/// An iterator over records of one kind.
+pub(crate) type Stream<R> = Box<dyn Iterator<Item = Result<R>> + Send>;
+
+/// Returns the records that `read` returns, up to the first error, which is the last item.
+pub(crate) fn to_first_error<R: 'static>(
+    read: impl FnMut() -> Result<Option<R>> + Send + 'static,
+) -> Stream<R> {
+    // What `read` holds, such as an open file, is dropped behind the last item.
+    let mut read = Some(read);
+    Box::new(std::iter::from_fn(move || {
+        let record = read.as_mut()?().transpose();
+        if !matches!(record, Some(Ok(_))) {
+            read = None;
+        }
+        record
+    }))
+}
+
+/// Returns the records unchanged, or the error `none` if there is no record.
+pub(crate) fn at_least_one<R: 'static>(
+    mut records: impl Iterator<Item = Result<R>> + Send + 'static,
+    none: impl Fn() -> Error + Send + 'static,
+) -> Stream<R> {
+    let mut any = false;
+    Box::new(std::iter::from_fn(move || {
+        let record = records.next();
+        let none = (record.is_none() && !any).then(&none).map(Err);
+        any = true;
+        none.or(record)
+    }))
+}
+
+/// The treatment of malformed lines.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub enum MalformedLines {
+    /// A malformed line is an error, and reading ends: the error is the last item.
+    #[default]
+    Error,
+    /// The record of a malformed line is skipped; [`Records::skipped`] counts the skipped records.
+    Skip,
+    /// Malformed lines are collected: all lines are read, and the last item is an error with the number of malformed
+    /// records and the reasons for the first [`SkippedRecords::SHOWN`] of these records.
+    Collect,
+}
+
+/// A value beside the content of a record: two records are equal whatever their values are.
+#[derive(Clone, Default)]
+pub(crate) struct Remark<T>(pub(crate) T);
+
+impl<T: fmt::Debug> fmt::Debug for Remark<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl<T> PartialEq for Remark<T> {
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
+}
+
+impl<T> Eq for Remark<T> {}
+
+impl<T> Hash for Remark<T> {
+    fn hash<H: Hasher>(&self, _: &mut H) {}
+}
+
+/// Returns the location of a record in a file; line 0 means that the line is unknown.
+fn location(file: &Arc<str>, line: u64) -> Remark<Option<FileLine>> {
+    Remark((line > 0).then(|| FileLine::new(Arc::clone(file), line)))
+}
+
+/// A text and its label. Two texts are equal even if they were read from different files or lines.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct LabelledText {
+    /// The text. A text of several columns ([`ReadOptions::texts`](crate::ReadOptions::texts)) has one tab between two
+    /// cells. A tab or line break within a cell becomes a space. The text can therefore be cut into its columns again.
+    pub text: String,
+    /// The label, without white space at the start and the end. With several labels per text
+    /// ([`ReadOptions::label_lists`](crate::ReadOptions::label_lists)), the character U+001F follows each label.
+    pub label: String,
+    /// The group of the text, from the column [`ReadOptions::group`](crate::ReadOptions::group): all texts of a group
+    /// are held out together.
+    pub(crate) group: Remark<Option<String>>,
+    /// The last line of the record; `None` if the line is unknown.
+    pub(crate) place: Remark<Option<FileLine>>,
+}
+
+impl LabelledText {
+    /// Returns a text with a label, but without a group and without a place in a file.
+    pub fn new(text: impl Into<String>, label: impl Into<String>) -> Self {
+        Self { text: text.into(), label: label.into(), group: Remark(None), place: Remark(None) }
+    }
+
+    /// Sets the file and the line from which the text was read; line 0 means that the line is unknown.
+    #[must_use]
+    pub fn placed(self, file: &Arc<str>, line: u64) -> Self {
+        Self { place: location(file, line), ..self }
+    }
+}
+
+/// A pair of texts that belong together, such as a sentence and its translation. Two pairs are equal even if they were
+/// read from different files or lines.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub struct Pair {
+    /// The source text, such as the text before a tab.
+    pub source: String,
+    /// The target text, such as the text behind a tab.
+    pub target: String,
+    /// The last line of the record; `None` if the line is unknown.
+    pub(crate) place: Remark<Option<FileLine>>,
+}
+
+impl Pair {
+    /// Returns a pair of a source and a target, without the line it was read from.
+    pub fn new(source: impl Into<String>, target: impl Into<String>) -> Self {
+        Self { source: source.into(), target: target.into(), place: Remark(None) }
+    }
+
+    /// Sets the line that the pair was read from; line 0 means that the line is unknown.
+    pub(crate) fn placed(self, file: &Arc<str>, line: u64) -> Self {
+        Self { place: location(file, line), ..self }
+    }
+}
+
+/// Joins the cells of a text with tabs. If there are several cells, a tab or a line break within a cell becomes a
+/// space.
+pub(crate) fn of_columns(mut cells: Vec<String>) -> String {
+    if cells.len() > 1 {
+        for cell in &mut cells {
+            *cell = cell.replace("\r\n", " ").replace(['\t', '\n', '\r'], " ");
+        }
+    }
+    cells.join("\t")
+}
+
+/// The format of the columns in a file of tagged words.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ColumnSpec {
+    pub(crate) columns: usize,
+    pub(crate) separator: Option<char>,
+    pub(crate) comment: Option<String>,
+}
+
+impl Default for ColumnSpec {
+    /// The default format: two columns between spaces and tabs, without comments.
+    fn default() -> Self {
+        Self { columns: 2, separator: None, comment: None }
+    }
+}
+
+impl ColumnSpec {
+    /// Sets the number of columns of every line (default: 2).
+    #[must_use]
+    pub fn columns(self, columns: usize) -> Self {
+        Self { columns, ..self }
+    }
+
+    /// Sets the separator of columns (default: `None`, which means any number of spaces and tabs).
+    #[must_use]
+    pub fn separator(self, separator: impl Into<Option<char>>) -> Self {
+        Self { separator: separator.into(), ..self }
+    }
+
+    /// Sets the text at the start of comment lines, which are skipped (default: `None`, no comments).
+    #[must_use]
+    pub fn comment(self, comment: impl Into<String>) -> Self {
+        Self { comment: Some(comment.into()), ..self }
+    }
+}
+
+/// Returns whether a character separates words and columns: a space, a tab or a carriage return. Other white space,
+/// such as a no-break space, is part of a word.
+pub(crate) fn is_blank(c: char) -> bool {
+    matches!(c, ' ' | '\t' | '\r')
+}
+
+/// Returns the words of a line; spaces and tabs separate words.
+pub(crate) fn words(line: &str) -> impl Iterator<Item = &str> {
+    line.split(is_blank).filter(|word| !word.is_empty())
+}
+
+impl ColumnSpec {
+    /// Appends the columns of a line to a sentence; a sentence has one list of tokens per column.
+    pub(crate) fn add(&self, sentence: &mut Vec<Vec<String>>, line: &str) -> Result<(), Reason> {
+        if self.comment.as_ref().is_some_and(|comment| line.starts_with(comment.as_str())) {
+            return Ok(());
+        }
+        unbroken(line)?;
+        let cells = |take: &mut dyn FnMut(&str)| match self.separator {
+            None => words(line).for_each(take),
+            Some(separator) => line.split(separator).for_each(take),
+        };
+        let (mut count, mut empty) = (0, false);
+        cells(&mut |cell| (count, empty) = (count + 1, empty || cell.is_empty()));
+        if count != self.columns || empty {
+            let got = if empty { "an empty column in".into() } else { format!("{count} in") };
+            let expected = format!("{} columns", self.columns);
+            return Err(Reason { expected, got: format!("{got} {}", shown(line)) });
+        }
+        sentence.resize_with(self.columns, Vec::new);
+        let mut columns = sentence.iter_mut();
+        cells(&mut |cell| columns.next().into_iter().for_each(|column| column.push(cell.to_owned())));
+        Ok(())
+    }
+}
+
+/// Refuses a line with a carriage return inside: a file that uses only carriage returns as line ends would be a single
+/// line.
+pub(crate) fn unbroken(line: &str) -> Result<(), Reason> {
+    if !line.trim().contains('\r') {
+        return Ok(());
+    }
+    let expected = "lines that end with a line feed".to_owned();
+    Err(Reason { expected, got: format!("a carriage return inside {}", shown(line)) })
+}
+
+/// Quotes a line for an error message, and cuts it after 60 characters.
+pub(crate) fn shown(line: &str) -> String {
+    const SHOWN: usize = 60;
+    match line.char_indices().nth(SHOWN) {
+        Some((end, _)) => format!("{:?}…", line.get(..end).unwrap_or_default()),
+        None => format!("{line:?}"),
+    }
+}
+
+fn two_cells<'a>(line: &'a str, expected: &str) -> Result<(&'a str, &'a str), Reason> {
+    let wrong =
+        |got: &str| Reason { expected: expected.to_owned(), got: format!("{got} in {}", shown(line)) };
+    let (first, second) = line.split_once('\t').ok_or_else(|| wrong("no tab"))?;
+    match second.matches('\t').count() {
+        0 if first.trim().is_empty() => Err(wrong("nothing before the tab")),
+        0 if second.trim().is_empty() => Err(wrong("nothing behind the tab")),
+        0 => Ok((first, second)),
+        more => Err(wrong(&format!("{} tabs", more + 1))),
+    }
+}
+
+pub(crate) fn labelled(line: &str) -> Result<Option<LabelledText>, Reason> {
+    if line.trim().is_empty() {
+        return Ok(None);
+    }
+    let (text, label) = two_cells(line, "text, one tab and a label")?;
+    Ok(Some(LabelledText::new(text, label.trim())))
+}
+
+pub(crate) fn pair(line: &str) -> Result<Option<Pair>, Reason> {
+    if line.trim().is_empty() {
+        return Ok(None);
+    }
+    let (source, target) = two_cells(line, "text, one tab and text")?;
+    Ok(Some(Pair::new(source, target)))
+}
+
+/// Parses a pair from a line of two columns; a third column is ignored.
+pub(crate) fn translation(line: &str) -> Result<Option<Pair>, Reason> {
+    if line.trim().is_empty() {
+        return Ok(None);
+    }
+    let third = line.match_indices('\t').nth(1).map_or(line.len(), |(at, _)| at);
+    let (two, rest) = line.split_at(third);
+    let expected = "text, one tab and text, optionally followed by a tab and a third column";
+    if rest.matches('\t').count() > 1 {
+        let got = format!("{} tabs in {}", line.matches('\t').count(), shown(line));
+        return Err(Reason { expected: expected.to_owned(), got });
+    }
+    let (source, target) = two_cells(two, expected)?;
+    Ok(Some(Pair::new(source, target)))
+}
+
+/// A parser of lines into records.
+pub(crate) trait Parser<R>: Send {
+    /// Receives the number of the next line, before the line is parsed.
+    fn at(&mut self, _line: u64) {}
+
+    /// Parses a line; returns a record if the line completes one.
+    fn line(&mut self, line: &str) -> Result<Option<R>, Reason>;
+
+    /// Returns whether the next line is within a quoted cell of the current record.
+    fn is_open(&self) -> bool {
+        false
+    }
+
+    /// Returns whether the failure of a line within a quoted cell does not depend on where the record begins.
+    fn fails_alike(&self) -> bool {
+        false
+    }
+
+    /// Discards the current record because one of its lines is malformed. Returns whether this is the first malformed
+    /// line of the record.
+    fn spoil(&mut self) -> bool {
+        true
+    }
+
+    /// Ends the parsing at the end of the file; returns a record if the end completes one.
+    fn end(&mut self) -> Result<Option<R>, Reason> {
+        Ok(None)
+    }
+}
+
+/// A parser of lines that are at most one record each.
+pub(crate) struct OneLine<F>(pub(crate) F);
+
+impl<R, F: FnMut(&str) -> Result<Option<R>, Reason> + Send> Parser<R> for OneLine<F> {
+    fn line(&mut self, line: &str) -> Result<Option<R>, Reason> {
+        self.0(line)
+    }
+}
+
+/// A parser of one record per line; the function `make` gets the line number.
+pub(crate) struct NumberedLine<F> {
+    pub(crate) line: u64,
+    pub(crate) make: F,
+}
+
+impl<R, F: FnMut(u64, &str) -> Result<Option<R>, Reason> + Send> Parser<R> for NumberedLine<F> {
+    fn at(&mut self, line: u64) {
+        self.line = line;
+    }
+
+    fn line(&mut self, line: &str) -> Result<Option<R>, Reason> {
+        (self.make)(self.line, line)
+    }
+}
+
+/// A parser of blocks: each record is the lines up to a blank line. A malformed line makes its whole record malformed,
+/// since a sentence without one of its tokens would be a different sentence.
+pub(crate) struct Block<T, F> {
+    lines: Vec<T>,
+    spoiled: bool,
+    add: F,
+}
+
+impl<T, F> Block<T, F> {
+    pub(crate) fn new(add: F) -> Self {
+        Self { lines: Vec::new(), spoiled: false, add }
+    }
+}
+
+impl<T, F> Parser<Vec<T>> for Block<T, F>
+where
+    T: Send,
+    F: FnMut(&mut Vec<T>, &str) -> Result<(), Reason> + Send,
+{
+    fn line(&mut self, line: &str) -> Result<Option<Vec<T>>, Reason> {
+        if line.trim().is_empty() {
+            return self.end();
+        }
+        if self.spoiled { Ok(None) } else { (self.add)(&mut self.lines, line).map(|()| None) }
+    }
+
+    fn spoil(&mut self) -> bool {
+        self.lines.clear();
+        !std::mem::replace(&mut self.spoiled, true)
+    }
+
+    fn end(&mut self) -> Result<Option<Vec<T>>, Reason> {
+        self.spoiled = false;
+        Ok(Some(std::mem::take(&mut self.lines)).filter(|lines| !lines.is_empty()))
+    }
+}
+
+/// The number of records that were skipped because they are malformed, and the reasons for the first of these records.
+#[derive(Debug, Clone, PartialEq, Default)]
+#[non_exhaustive]
+pub struct SkippedRecords {
+    /// The number of skipped records.
+    pub count: u64,
+    /// The reasons for the first skipped records, at most [`SkippedRecords::SHOWN`].
+    pub first: Vec<Error>,
+}
+
+impl SkippedRecords {
+    /// Maximum number of reasons that are kept.
+    pub const SHOWN: usize = 10;
+
+    /// Counts a skipped record, and keeps the reason if fewer than [`Self::SHOWN`] reasons are kept.
+    pub(crate) fn add(&mut self, reason: impl FnOnce() -> Error) {
+        self.count += 1;
+        if self.first.len() < Self::SHOWN {
+            self.first.push(reason());
+        }
+    }
+
+    /// Returns all kept reasons as one error; `None` if no record was skipped.
+    pub(crate) fn all<R>(&self) -> Result<Option<R>> {
+        Error::several(&self.first).map_or(Ok(None), |all| {
+            let more = self.count > self.first.len() as u64;
+            Err(if more { all.noted(format!("{} in all", self.count)) } else { all })
+        })
+    }
+}
+
+impl fmt::Display for SkippedRecords {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} skipped", self.count)?;
+        for reason in &self.first {
+            write!(f, "\n  {reason}")?;
+        }
+        match self.count.saturating_sub(self.first.len() as u64) {
+            0 => Ok(()),
+            more => write!(f, "\n  and {more} more"),
+        }
+    }
+}
+
+/// An iterator over the records of a file, with one record in memory at a time. If an error occurs, the error is the
+/// last item.
+pub struct Records<R> {
+    /// The unread lines of the file; `None` after the end of the file or after an error.
+    lines: Option<Lines>,
+    /// The number of lines that were read so far.
+    number: u64,
+    name: String,
+    parser: Box<dyn Parser<R>>,
+    policy: MalformedLines,
+    skipped: SkippedRecords,
+    /// The number of bytes without a whole record behind which no more records are read: now, and behind the first record.
+    most: [usize; 2],
+    /// The position in the caller's code where the file was opened, for errors.
+    caller: &'static Location<'static>,
+}
+
+impl<R> Records<R> {
+    #[track_caller]
+    pub(crate) fn new(lines: Lines, parser: Box<dyn Parser<R>>, policy: MalformedLines) -> Self {
+        let name = lines.name.to_string();
+        Self {
+            lines: Some(lines),
+            number: 0,
+            name,
+            parser,
+            policy,
+            skipped: SkippedRecords::default(),
+            most: [usize::MAX; 2],
+            caller: Location::caller(),
+        }
+    }
+
+    /// Ends the records, for detection, behind 128 KiB without a whole record: such records decide nothing, and each
+    /// step of the detection would parse them to the end of the file. The first record may be longer if `first` is true.
+    pub(crate) fn ahead(self, first: bool) -> Self {
+        const MOST: usize = 1 << 17;
+        Self { most: [if first { usize::MAX } else { MOST }, MOST], ..self }
+    }
+
+    /// Returns the records that were skipped so far.
+    pub fn skipped(&self) -> &SkippedRecords {
+        &self.skipped
+    }
+
+    /// Reads all remaining records; at least one must remain.
+    ///
+    /// # Errors
+    /// Fails with the first error in the file, or if no record remains.
+    #[track_caller]
+    pub fn read_all(&mut self) -> Result<Vec<R>> {
+        let records: Vec<R> = self.by_ref().collect::<Result<_>>()?;
+        if records.is_empty() {
+            let got = match self.skipped.count {
+                0 => "none".to_owned(),
+                count => format!("none, and {count} malformed records"),
+            };
+            let what = format!("records of file `{}`", self.name);
+            return Err(Error::of(ErrorKind::Format, what, "at least one", got));
+        }
+        Ok(records)
+    }
+
+    fn read(&mut self) -> Result<Option<R>> {
+        let Some(lines) = &mut self.lines else { return Ok(None) };
+        let ([most, later], mut size) = (self.most, 0);
+        loop {
+            self.number += 1;
+            self.parser.at(self.number);
+            let (outcome, ended) = match lines.next()?.filter(|_| size <= most) {
+                Some(line) => {
+                    size += line.as_ref().map_or(0, |line| line.len() + 1);
+                    (line.and_then(|line| self.parser.line(&line)), false)
+                }
+                None => (self.parser.end(), true),
+            };
+            let reason = match outcome {
+                Ok(None) if !ended => continue,
+                Ok(None) if self.policy == MalformedLines::Collect => {
+                    return self.skipped.all();
+                }
+                Ok(record) => {
+                    self.most = [later; 2];
+                    return Ok(record);
+                }
+                Err(reason) => reason,
+            };
+            if self.policy == MalformedLines::Error {
+                return Err(lines.malformed(reason));
+            }
+            if self.parser.spoil() {
+                self.skipped.add(|| lines.malformed(reason));
+            }
+        }
+    }
+}
+
+impl<R> Iterator for Records<R> {
+    type Item = Result<R>;
+
+    fn next(&mut self) -> Option<Result<R>> {
+        let record = self.read().map_err(|e| e.made_at(self.caller)).transpose();
+        if !matches!(record, Some(Ok(_))) {
+            self.lines = None;
+        }
+        record
+    }
+}
+
+impl<R> fmt::Debug for Records<R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Records")
+            .field("name", &self.name)
+            .field("skipped", &self.skipped)
+            .finish_non_exhaustive()
+    }
+}
