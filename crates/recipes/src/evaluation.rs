@@ -318,12 +318,15 @@ pub(super) struct Outcome<'a> {
     pub(super) found: &'a str,
 }
 
+/// A function that gets each scored text.
+pub(super) type EachOutcome<'a> = &'a mut dyn FnMut(Outcome<'_>);
+
 /// Passes groups of records to `each`, so that a model can answer the records of a group together. A group ends after
 /// 256 records, or earlier if the sum of the records' sizes reaches 2¹⁸.
 pub(super) fn in_parts<R>(
-    records: impl IntoIterator<Item = unpadded::Result<R>>,
-    size: impl Fn(&R) -> usize,
-    mut each: impl FnMut(&[R]) -> unpadded::Result<()>,
+    records: &mut dyn Iterator<Item = unpadded::Result<R>>,
+    size: &dyn Fn(&R) -> usize,
+    each: &mut dyn FnMut(&[R]) -> unpadded::Result<()>,
 ) -> unpadded::Result<()> {
     const TOGETHER: usize = 256;
     const SIZE: usize = 1 << 18;

@@ -114,7 +114,7 @@ impl<'a> Scores<'a> {
     }
 
     /// Returns the evaluation over all scored texts.
-    pub(super) fn end(self, said: Vec<String>) -> Evaluation {
+    pub(super) fn end(self) -> Evaluation {
         let Self { tally, sample, loss, lengths, .. } = self;
         let rows = tally.rows();
         let accuracy: Figures = &[("accuracy", Unit::Share, FigureFn::Share(RIGHT, ALL))];
@@ -129,7 +129,6 @@ impl<'a> Scores<'a> {
             lengths: Some(lengths),
             tables: vec![ScoreTable { of: "label", rows }],
             unseen: tally.unseen_ones(),
-            said,
             ..scored
         };
         scored.with_loss(mean)

@@ -16,11 +16,11 @@ use unpadded_text::PlainFiles;
 use super::answer::Answer;
 use super::by_length::ByLength;
 use super::config::Config;
-use super::evaluation::{Evaluation, Outcome};
+use super::evaluation::{EachOutcome, Evaluation, Outcome};
 use super::pieces::Pieces;
 use super::preview::Preview;
 use super::prose::{COLUMNS, FEEDS, Prose, STEPS, TokenWindow};
-use super::recipe::{Query, Recipe, TrainedModel};
+use super::recipe::{AnsweringModel, Query, Recipe, TestFile, TrainedModel};
 use super::sample::{Bootstrap, FigureFn};
 use super::sections::{Cell, DecodingConfig, ModelConfig, TextConfig, Tokens};
 use super::started::{self, Table};
@@ -123,31 +123,33 @@ struct Writer {
 }
 
 impl TrainedModel for Writer {
+    fn data(&self, file: &TestFile<'_>) -> Result<TestData> {
+        let (config, cut) = (file.config, &self.cut);
+        let text = Prose::open(file.path, config, DataMemory::set_by(config))?;
+        let count = text.count(cut)?;
+        at_least_two(&text, count)?;
+        let known = file.predictor.vocabulary(TOKENS)?;
+        let data = text.stream(config.training.batch, STEPS, cut, known, count)?;
+        Ok(TestData { data: Box::new(data), said: text.read_as().into_iter().collect() })
+    }
+
+    fn check(&self, file: &TestFile<'_>) -> Result<Vec<String>> {
+        let (text, known) = (test_text(file)?, file.predictor.vocabulary(TOKENS)?);
+        let mut count = 0;
+        // Looks up every token: an unknown token is an error if the vocabulary has no entry for unknown tokens.
+        let known = text.ids(&self.cut, known).inspect(|_| count += 1).find_map(Result::err);
+        at_least_two(&text, if known.is_some() { 2 } else { count })?;
+        known.map_or_else(|| Ok(text.read_as().into_iter().collect()), Err)
+    }
+
+    fn scores(&self, file: &TestFile<'_>, each: EachOutcome<'_>) -> Result<Evaluation> {
+        scores(file, &self.cut, each)
+    }
+}
+
+impl AnsweringModel for Writer {
     fn tokenizers(&self) -> Option<[&Tokenizer; 2]> {
         Some([&self.cut; 2])
-    }
-
-    fn data(&self, config: &Config, predictor: &Predictor, path: &str) -> Result<TestData> {
-        data(config, predictor, &self.cut, path)
-    }
-
-    fn check(&self, config: &Config, predictor: &Predictor, path: &str) -> Result<Vec<String>> {
-        let (text, known) = (test_text(config, path)?, predictor.vocabulary(TOKENS)?);
-        let count = text.count(&self.cut)?;
-        at_least_two(&text, count)?;
-        // Looks up every token: an unknown token is an error if the vocabulary has no entry for unknown tokens.
-        text.ids(&self.cut, known).try_for_each(|id| id.map(drop))?;
-        Ok(text.read_as().into_iter().collect())
-    }
-
-    fn scores(
-        &self,
-        config: &Config,
-        predictor: &Predictor,
-        path: &str,
-        each: &mut dyn FnMut(Outcome<'_>),
-    ) -> Result<Evaluation> {
-        scores(config, predictor, &self.cut, path, each)
     }
 
     fn asked(&self, _: &Predictor, _: &DecodingConfig) -> Option<Query> {
@@ -155,11 +157,11 @@ impl TrainedModel for Writer {
     }
 
     /// Continues each text greedily: each new token is the most probable one.
-    fn answers(&self, predictor: &Predictor, texts: &[&str], _: &DecodingConfig) -> Result<Vec<Answer>> {
+    fn answers(&self, by: &Predictor, texts: &[&str], _: &DecodingConfig) -> Result<Vec<Answer>> {
         let greedy = Sampling::default().temperature(0.0);
         let written = |text: &&str| {
             let mut all = String::new();
-            self.write(predictor, text, greedy, 0, ANSWERED, &mut |piece| all.push_str(piece))?;
+            self.write(by, text, greedy, 0, ANSWERED, &mut |piece| all.push_str(piece))?;
             Ok(Answer::Text(all))
         };
         texts.iter().map(written).collect()
@@ -267,10 +269,10 @@ fn prepare(config: &Config, paths: Paths) -> Result<Preparation> {
 }
 
 /// Opens the text of a path for scoring; the text stays in its files and is read piece by piece.
-fn test_text(config: &Config, path: &str) -> Result<Prose> {
+fn test_text(file: &TestFile<'_>) -> Result<Prose> {
     /// Maximum number of tokens in memory; the tokens of a longer text are in a temporary file.
     const HELD: usize = 1 << 23;
-    let files = PlainFiles::open_with([path], &options(config, COLUMNS)?)?;
+    let files = PlainFiles::open_with([file.path], &options(file.config, COLUMNS)?)?;
     Ok(Prose::InFiles(files, TokenWindow::Tokens(HELD)))
 }
 
@@ -279,14 +281,6 @@ fn test_text(config: &Config, path: &str) -> Result<Prose> {
 fn at_least_two(text: &Prose, tokens: usize) -> Result<()> {
     let what = || format!("text of `{}`", text.name());
     if tokens > 1 { Ok(()) } else { Err(Error::new(what(), "two tokens or more", tokens.to_string())) }
-}
-
-fn data(config: &Config, predictor: &Predictor, cut: &Tokenizer, path: &str) -> Result<TestData> {
-    let text = Prose::open(path, config, DataMemory::set_by(config))?;
-    let count = text.count(cut)?;
-    at_least_two(&text, count)?;
-    let data = text.stream(config.training.batch, STEPS, cut, predictor.vocabulary(TOKENS)?, count)?;
-    Ok(TestData { data: Box::new(data), said: text.read_as().into_iter().collect() })
 }
 
 /// The columns of a bootstrap sample, which counts each window as a text: the sum of −ln p over the tokens, the number of
@@ -310,17 +304,12 @@ fn bits_per_byte(x: &[f64]) -> f64 {
 }
 
 /// Scores the predicted tokens of a text, window by window; the bootstrap intervals resample windows.
-fn scores(
-    config: &Config,
-    predictor: &Predictor,
-    cut: &Tokenizer,
-    path: &str,
-    each: &mut dyn FnMut(Outcome<'_>),
-) -> Result<Evaluation> {
+fn scores(file: &TestFile<'_>, cut: &Tokenizer, each: EachOutcome<'_>) -> Result<Evaluation> {
     /// Maximum number of logits in memory, which limits the number of tokens in a window. The streams equal the streams of the
     /// training, since each stream begins without the tokens before it.
     const LOGITS_TOGETHER: usize = 1 << 24;
-    let (text, known) = (test_text(config, path)?, predictor.vocabulary(TOKENS)?);
+    let TestFile { config, predictor, .. } = *file;
+    let (text, known) = (test_text(file)?, predictor.vocabulary(TOKENS)?);
     let (mut count, mut unknown, mut words, mut letters, mut bytes) = (0, 0u64, 0, 0, 0);
     let id = known.unknown();
     text.each(&mut |piece| {

@@ -10,8 +10,8 @@ use unpadded_text::Questions;
 
 use super::answer::Answer;
 use super::config::Config;
-use super::evaluation::{Evaluation, Outcome};
-use super::recipe::{Query, TrainedModel};
+use super::evaluation::{EachOutcome, Evaluation};
+use super::recipe::{Query, TestFile, TrainedModel};
 use super::sections::{DecodingConfig, Task};
 use super::training::{CONFIG, TASK, TestData, options_of};
 
@@ -140,24 +140,23 @@ impl Model {
         self.trained.tokenizers().map(|[read, _]| read)
     }
 
+    fn file<'a>(&'a self, config: &'a Config, path: &'a str) -> TestFile<'a> {
+        TestFile { path, config, predictor: &self.predictor }
+    }
+
     /// Returns the texts of a path with their right answers, as batches.
     pub(super) fn data(&self, config: &Config, path: &str) -> Result<TestData> {
-        self.trained.data(config, &self.predictor, path)
+        self.trained.data(&self.file(config, path))
     }
 
     /// Checks that the texts of a path can be scored; returns lines for people about how the file is read.
     pub(super) fn check(&self, config: &Config, path: &str) -> Result<Vec<String>> {
-        self.trained.check(config, &self.predictor, path)
+        self.trained.check(&self.file(config, path))
     }
 
     /// Scores the model on the texts of a path; the callback `each` gets every scored text.
-    pub(super) fn scores(
-        &self,
-        config: &Config,
-        path: &str,
-        each: &mut dyn FnMut(Outcome<'_>),
-    ) -> Result<Evaluation> {
-        self.trained.scores(config, &self.predictor, path, each)
+    pub(super) fn scores(&self, config: &Config, path: &str, each: EachOutcome<'_>) -> Result<Evaluation> {
+        self.trained.scores(&self.file(config, path), each)
     }
 
     /// Returns the config of the model's training as TOML.

@@ -2,18 +2,19 @@
 
 use std::path::Path;
 
-use unpadded::data::Tokenizer;
+use unpadded::data::{Loader, Tokenizer};
 use unpadded::predict::{Predictor, Sampling};
 use unpadded::{Error, ErrorKind, Result};
-use unpadded_text::QuestionKind;
+use unpadded_text::{QuestionKind, ReadOptions, Record};
 
 use super::answer::Answer;
 use super::config::Config;
-use super::evaluation::{Evaluation, Outcome};
+use super::evaluation::{EachOutcome, Evaluation};
 use super::preview::Preview;
 use super::sections::DecodingConfig;
 use super::started::Table;
-use super::training::{Column, Paths, Preparation, TestData};
+use super::texts::Texts;
+use super::training::{Column, Paths, Preparation, TestData, options_of, read_as};
 
 /// The recipe of a task: prepares a training from a config, and loads trained models.
 pub(super) trait Recipe: Sync {
@@ -46,39 +47,25 @@ pub(super) struct Query {
     pub(super) adds: Vec<String>,
 }
 
-/// A trained model of a task: answers texts and scores files with a predictor.
-pub(super) trait TrainedModel: Send + Sync {
+/// A test file, with the predictor of the model that is scored on it.
+pub(super) struct TestFile<'a> {
+    pub(super) path: &'a str,
+    pub(super) config: &'a Config,
+    pub(super) predictor: &'a Predictor,
+}
+
+/// A trained model of a task that answers texts with a predictor.
+pub(super) trait AnsweringModel: Send + Sync {
     /// Returns the tokenizers of the texts that the model reads and of the texts that it writes, in this order. Returns
     /// `None` for models that read words or rows of features.
     fn tokenizers(&self) -> Option<[&Tokenizer; 2]>;
-
-    /// Returns the texts of a path with their right answers, as batches for [`Predictor::evaluate`].
-    fn data(&self, config: &Config, predictor: &Predictor, path: &str) -> Result<TestData>;
-
-    /// Reads the texts of a path as [`Self::scores`] does, but does not score them, so that errors in the file appear
-    /// before a training. Returns lines for people about how the file is read.
-    fn check(&self, config: &Config, predictor: &Predictor, path: &str) -> Result<Vec<String>>;
-
-    /// Scores the model on the texts of a path; the callback `each` gets every scored text, in the order of the file.
-    fn scores(
-        &self,
-        config: &Config,
-        predictor: &Predictor,
-        path: &str,
-        each: &mut dyn FnMut(Outcome<'_>),
-    ) -> Result<Evaluation>;
 
     /// Returns which columns of a record the model reads, and which columns an answer adds; `None` for a model that
     /// does not answer records.
     fn asked(&self, predictor: &Predictor, decoding: &DecodingConfig) -> Option<Query>;
 
     /// Returns one answer for each text; no text is blank.
-    fn answers(
-        &self,
-        predictor: &Predictor,
-        texts: &[&str],
-        decoding: &DecodingConfig,
-    ) -> Result<Vec<Answer>>;
+    fn answers(&self, by: &Predictor, texts: &[&str], how: &DecodingConfig) -> Result<Vec<Answer>>;
 
     /// Adds another model of the same task to the ensemble of this model.
     ///
@@ -106,5 +93,83 @@ pub(super) trait TrainedModel: Send + Sync {
             "a language model (`lm`)",
             "a model of another task",
         ))
+    }
+}
+
+/// A trained model of a task that also scores files.
+pub(super) trait TrainedModel: AnsweringModel {
+    /// Returns the texts of a file with their right answers, as batches for [`Predictor::evaluate`].
+    fn data(&self, file: &TestFile<'_>) -> Result<TestData>;
+
+    /// Reads the texts of a file as [`Self::scores`] does, but does not score them, so that errors in the file appear
+    /// before a training. Returns lines for people about how the file is read.
+    fn check(&self, file: &TestFile<'_>) -> Result<Vec<String>>;
+
+    /// Scores the model on the texts of a file; the callback `each` gets every scored text, in the order of the file.
+    fn scores(&self, file: &TestFile<'_>, each: EachOutcome<'_>) -> Result<Evaluation>;
+}
+
+/// A function that checks that a record can be scored; it gets the number of the record, counted from 1.
+pub(super) type RecordCheck<'a, R> = Box<dyn FnMut(u64, &R) -> Result<()> + 'a>;
+
+/// A trained model that reads records: the parts in which these models differ. Each such model is a [`TrainedModel`].
+pub(super) trait RecordModel: AnsweringModel {
+    type Record: Record;
+    /// The functions that pass the settings `data.text` and `data.label` to the read options.
+    const COLUMNS: [Column; 2];
+
+    /// Returns the options for reading a test file. Where the config sets no option, the option is that of the training.
+    fn options(&self, file: &TestFile<'_>) -> Result<ReadOptions> {
+        options_of(file.config, Self::COLUMNS, file.predictor)
+    }
+
+    /// Opens a test file, in memory or (`in_files`) in its files; also returns lines for people about how it is read.
+    fn open(&self, file: &TestFile<'_>, in_files: bool) -> Result<(Texts<Self::Record>, Vec<String>)> {
+        let texts = Texts::open_test(file.path, file.config, &self.options(file)?, in_files)?;
+        let said = read_as(texts.read_as()).into_iter().collect();
+        Ok((texts, said))
+    }
+
+    /// Returns batches of the records with their right answers, in the order of the file.
+    fn loader(&self, file: &TestFile<'_>, texts: &Texts<Self::Record>) -> Result<Loader>;
+
+    /// Returns a function that checks each record of the file; by default, every record can be scored.
+    fn checks<'a>(
+        &'a self,
+        _file: &'a TestFile<'_>,
+        _texts: &Texts<Self::Record>,
+    ) -> Result<RecordCheck<'a, Self::Record>> {
+        Ok(Box::new(|_, _| Ok(())))
+    }
+
+    /// Scores the records of an opened file.
+    fn scored(
+        &self,
+        file: &TestFile<'_>,
+        texts: Texts<Self::Record>,
+        each: EachOutcome<'_>,
+    ) -> Result<Evaluation>;
+}
+
+impl<M: RecordModel> TrainedModel for M {
+    fn data(&self, file: &TestFile<'_>) -> Result<TestData> {
+        let (texts, said) = self.open(file, false)?;
+        Ok(TestData { data: Box::new(self.loader(file, &texts)?), said })
+    }
+
+    fn check(&self, file: &TestFile<'_>) -> Result<Vec<String>> {
+        let (texts, said) = self.open(file, true)?;
+        let mut check = self.checks(file, &texts)?;
+        texts.in_parts(&|_| 0, &mut |part| {
+            part.iter().try_for_each(|(number, record)| check(*number, record))
+        })?;
+        Ok(said)
+    }
+
+    fn scores(&self, file: &TestFile<'_>, each: EachOutcome<'_>) -> Result<Evaluation> {
+        let (texts, mut said) = self.open(file, true)?;
+        let scored = self.scored(file, texts, each)?;
+        said.extend(scored.said);
+        Ok(Evaluation { said, ..scored })
     }
 }

@@ -17,15 +17,15 @@ use unpadded_text::{
 
 use super::answer::Answer;
 use super::config::Config;
-use super::evaluation::{Evaluation, Outcome, in_parts};
+use super::evaluation::{EachOutcome, Evaluation};
 use super::labels::{self, LABELS, PROBABILITIES};
 use super::net;
 use super::preview::Preview;
-use super::recipe::{Query, TrainedModel};
+use super::recipe::{AnsweringModel, Query, RecordModel, TestFile};
 use super::sections::{DecodingConfig, Sentences, Target};
+use super::texts::Texts;
 use super::training::{
-    Case, DataMemory, HeldOutTexts, Paths, Preparation, TestData, Truth, batches, of_training, one_in,
-    read_as,
+    Case, Column, DataMemory, HeldOutTexts, Paths, Preparation, Truth, batches, of_training, one_in, read_as,
 };
 
 const FEEDS: [&str; 2] = ["features", "label"];
@@ -60,75 +60,79 @@ pub(super) fn preview(config: &Config, path: &Path) -> Result<Preview> {
 /// A trained classifier of rows of features.
 pub(super) struct Classifier;
 
-impl TrainedModel for Classifier {
+impl AnsweringModel for Classifier {
     fn tokenizers(&self) -> Option<[&Tokenizer; 2]> {
         None
     }
 
-    fn data(&self, config: &Config, predictor: &Predictor, path: &str) -> Result<TestData> {
-        data(config, predictor, path)
-    }
-
-    fn check(&self, config: &Config, predictor: &Predictor, path: &str) -> Result<Vec<String>> {
-        let (rows, said) = test_rows(config, predictor, path)?;
-        if rows.records().is_empty() { Err(labels::none(rows.name())) } else { Ok(said) }
-    }
-
-    fn scores(
-        &self,
-        config: &Config,
-        predictor: &Predictor,
-        path: &str,
-        each: &mut dyn FnMut(Outcome<'_>),
-    ) -> Result<Evaluation> {
-        let (rows, said) = test_rows(config, predictor, path)?;
-        let (columns, first) = (columns(predictor)?, first(predictor)?);
-        if rows.records().is_empty() {
-            return Err(labels::none(rows.name()));
-        }
-        let known = predictor.vocabulary(LABELS)?;
-        let mut scores = labels::Scores::new(known);
-        in_parts(
-            (1..).zip(rows.records()).map(Ok),
-            |(_, row)| row.indices.len(),
-            |part: &[(u64, &LabelledRow)]| {
-                let entries =
-                    part.iter().map(|(_, row)| row.indices.iter().copied().zip(row.values.iter().copied()));
-                let fed = Variable::new(Csr::from_rows(columns, entries)?, None)?;
-                // Adding 0.0 changes a label −0 to 0.
-                let shown: Vec<(String, String)> = part
-                    .iter()
-                    .map(|(_, row)| (case(row, first).text, (row.label + 0.0).to_string()))
-                    .collect();
-                let found = predictor.run(&[(FEEDS[0], &fed)], &[PROBABILITIES])?;
-                let found =
-                    found.first().map(|found| found.as_slice::<f32>()).transpose()?.unwrap_or_default();
-                for ((row, (text, label)), (number, of)) in
-                    found.chunks_exact(known.len()).zip(&shown).zip(part)
-                {
-                    let place = || format!("record {number} of `{}`", rows.name());
-                    scores.add((text, label), &place, of.indices.len(), row, each);
-                }
-                Ok(())
-            },
-        )?;
-        Ok(scores.end(said))
-    }
-
     fn asked(&self, _: &Predictor, _: &DecodingConfig) -> Option<Query> {
-        Some(Query {
-            asking: QuestionKind::Row,
-            columns: labels::COLUMNS,
-            adds: Answer::LABEL.map(str::to_owned).into(),
-        })
+        let adds = Answer::LABEL.map(str::to_owned).into();
+        Some(Query { asking: QuestionKind::Row, columns: labels::COLUMNS, adds })
     }
 
-    fn answers(&self, predictor: &Predictor, texts: &[&str], _: &DecodingConfig) -> Result<Vec<Answer>> {
-        let (known, fed) = (predictor.vocabulary(LABELS)?, fed(predictor, texts)?);
-        let found = predictor.run(&[(FEEDS[0], &fed)], &[PROBABILITIES])?;
-        let found = found.first().map(|found| found.as_slice::<f32>()).transpose()?.unwrap_or_default();
+    fn answers(&self, by: &Predictor, texts: &[&str], _: &DecodingConfig) -> Result<Vec<Answer>> {
+        let (known, found) = (by.vocabulary(LABELS)?, found(by, &fed(by, texts)?)?);
         Ok(found.chunks_exact(known.len()).map(|row| labels::answer(known, row, Vec::new())).collect())
     }
+}
+
+impl RecordModel for Classifier {
+    type Record = LabelledRow;
+    const COLUMNS: [Column; 2] = labels::COLUMNS;
+
+    /// Reads a file of rows as the training rows were read; the rows are always in memory.
+    fn open(&self, file: &TestFile<'_>, _: bool) -> Result<(Texts<LabelledRow>, Vec<String>)> {
+        let (columns, first) = (columns(file.predictor)?, first(file.predictor)?);
+        let like = super::training::options(file.config, labels::COLUMNS)?.first_index(first);
+        let memory = DataMemory::set_by(file.config);
+        let (rows, dropped) = fitting(Path::new(file.path), columns, &like, memory)?;
+        let counted = format!("indices count from {}, as in the training", first.number());
+        Ok((Texts::Held(rows), [counted].into_iter().chain(dropped).collect()))
+    }
+
+    fn loader(&self, file: &TestFile<'_>, rows: &Texts<LabelledRow>) -> Result<Loader> {
+        match rows {
+            Texts::Held(rows) => {
+                loader(file.config, rows, columns(file.predictor)?, file.predictor.vocabulary(LABELS)?)
+            }
+            Texts::InFiles(files, _) => Err(files.larger_than(0)),
+        }
+    }
+
+    fn scored(
+        &self,
+        file: &TestFile<'_>,
+        rows: Texts<LabelledRow>,
+        each: EachOutcome<'_>,
+    ) -> Result<Evaluation> {
+        let (columns, first) = (columns(file.predictor)?, first(file.predictor)?);
+        let known = file.predictor.vocabulary(LABELS)?;
+        let mut scores = labels::Scores::new(known);
+        rows.in_parts(&|row| row.indices.len(), &mut |part| {
+            let found = found(file.predictor, &sparse(columns, part.iter().map(|(_, row)| row))?)?;
+            for ((number, row), p) in part.iter().zip(found.chunks_exact(known.len())) {
+                // Adding 0.0 changes a label −0 to 0.
+                let (text, label) = (case(row, first).text, (row.label + 0.0).to_string());
+                let place = || format!("record {number} of `{}`", rows.name());
+                scores.add((&text, &label), &place, row.indices.len(), p, each);
+            }
+            Ok(())
+        })?;
+        Ok(scores.end())
+    }
+}
+
+/// Returns the probability of each label for each row.
+fn found(predictor: &Predictor, rows: &Variable) -> Result<Vec<f32>> {
+    let found = predictor.run(&[(FEEDS[0], rows)], &[PROBABILITIES])?;
+    let found = found.first().map(|found| found.as_slice::<f32>()).transpose()?;
+    Ok(found.unwrap_or_default().to_vec())
+}
+
+/// Returns rows as the value of the feed of features.
+fn sparse<'a>(columns: usize, rows: impl Iterator<Item = &'a LabelledRow>) -> Result<Variable> {
+    let entries = rows.map(|row| row.indices.iter().copied().zip(row.values.iter().copied()));
+    Variable::new(Csr::from_rows(columns, entries)?, None)
 }
 
 /// Returns the options for reading rows, from the settings of the config. Options that the config does not set are
@@ -180,21 +184,6 @@ fn first(predictor: &Predictor) -> Result<FirstIndex> {
         let what = format!("note `{FIRST}` of the checkpoint");
         Error::of(ErrorKind::Format, what, "0 or 1", format!("`{note}`"))
     })
-}
-
-fn data(config: &Config, predictor: &Predictor, path: &str) -> Result<TestData> {
-    let (rows, said) = test_rows(config, predictor, path)?;
-    let data = loader(config, &rows, columns(predictor)?, predictor.vocabulary(LABELS)?)?;
-    Ok(TestData { data: Box::new(data), said })
-}
-
-/// Opens a file of rows as the training rows were opened; also returns lines for people about how the file was read.
-fn test_rows(config: &Config, predictor: &Predictor, path: &str) -> Result<(LabelledRows, Vec<String>)> {
-    let (columns, first) = (columns(predictor)?, first(predictor)?);
-    let like = super::training::options(config, labels::COLUMNS)?.first_index(first);
-    let (rows, dropped) = fitting(Path::new(path), columns, &like, DataMemory::set_by(config))?;
-    let counted = format!("indices count from {}, as in the training", first.number());
-    Ok((rows, [counted].into_iter().chain(dropped).collect()))
 }
 
 pub(super) fn prepare(config: &Config, paths: Paths) -> Result<Preparation> {
@@ -325,7 +314,5 @@ fn fed(predictor: &Predictor, lines: &[&str]) -> Result<Variable> {
     };
     let mut rows = LabelledRows::new("lines", lines.iter().map(row).collect::<Result<Vec<_>>>()?);
     rows.drop_beyond(columns);
-    let entries =
-        rows.records().iter().map(|row| row.indices.iter().copied().zip(row.values.iter().copied()));
-    Variable::new(Csr::from_rows(columns, entries)?, None)
+    sparse(columns, rows.records().iter())
 }

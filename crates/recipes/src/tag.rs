@@ -12,23 +12,22 @@ use unpadded::predict::Predictor;
 use unpadded::tensor::Dense;
 use unpadded::train::Trainer;
 use unpadded::{Builder, DType, Error, ErrorKind, Lod, Result, Variable, reserve};
-use unpadded_text::{Passes, QuestionKind, TaggedFiles, TaggedText, Tagging, scheme_of};
+use unpadded_text::{Passes, QuestionKind, ReadOptions, TaggedText, Tagging, scheme_of};
 
 use super::answer::Answer;
 use super::config::Config;
 use super::encoder::Encoder;
-use super::evaluation::{Evaluation, Outcome, in_parts};
-use super::labels::none;
+use super::evaluation::{EachOutcome, Evaluation};
 use super::preview::Preview;
-use super::recipe::{Query, Recipe, TrainedModel};
+use super::recipe::{AnsweringModel, Query, Recipe, RecordCheck, RecordModel, TestFile, TrainedModel};
 use super::sections::{DecodingConfig, ModelConfig, RateSchedule};
 use super::started::Table;
 use super::tag_counts::{TagCounts, form};
 use super::tag_scores::{FoundTags, TagScores};
 use super::texts::Texts;
 use super::training::{
-    Case, Column, DataMemory, HeldOutTexts, Paths, Preparation, READ_AS, TestData, Truth, as_in_training,
-    both, of_training, one_in, options, options_of, read_as, read_otherwise, refuse_texts,
+    Case, Column, DataMemory, HeldOutTexts, Paths, Preparation, READ_AS, Truth, both, of_training, one_in,
+    options, options_of, read_as, read_otherwise, refuse_texts,
 };
 use super::vote::Voters;
 use super::{embedded, net, tag_windows};
@@ -132,70 +131,21 @@ struct Tagger {
     others: Voters,
 }
 
-impl TrainedModel for Tagger {
+impl AnsweringModel for Tagger {
     fn tokenizers(&self) -> Option<[&Tokenizer; 2]> {
         None
     }
 
-    fn data(&self, config: &Config, predictor: &Predictor, path: &str) -> Result<TestData> {
-        data(config, predictor, path)
-    }
-
-    fn check(&self, config: &Config, predictor: &Predictor, path: &str) -> Result<Vec<String>> {
-        let known = Entries::of(predictor)?;
-        let (texts, tagging) = test_texts(config, predictor, path)?;
-        let mut scores = TagScores::new(&known.tags, known.labels.as_ref(), &tagging)?;
-        let mut count = 0;
-        for text in texts.records() {
-            let text = text?;
-            count += 1;
-            let tags = &vec![0; text.words.len()];
-            scores.add(&text, count, &FoundTags { tags, label: None }, &mut |_| ())?;
-        }
-        if count == 0 {
-            return Err(none(&texts.name()));
-        }
-        Ok(read_as(texts.read_as()).into_iter().collect())
-    }
-
-    fn scores(
-        &self,
-        config: &Config,
-        predictor: &Predictor,
-        path: &str,
-        each: &mut dyn FnMut(Outcome<'_>),
-    ) -> Result<Evaluation> {
-        scores(self, config, predictor, path, each)
-    }
-
-    fn join(&mut self, predictor: &Predictor, other: Predictor) -> Result<()> {
-        let (first, known) = (Entries::of(predictor)?, Entries::of(&other)?);
-        let may = match noted_tagging(predictor) {
-            Some(tagging) => tagging.scheme.transitions(&tagging.standard(&first.tags)?)?,
-            None => Array2::zeros((first.tags.len() + 2, first.tags.len())),
-        };
-        self.others.add((first.tags, first.labels), may, other, (known.tags, known.labels))
-    }
-
     fn asked(&self, predictor: &Predictor, _: &DecodingConfig) -> Option<Query> {
-        let labelled = predictor.outputs().any(|output| output == LABELS);
-        let labels = if labelled { &Answer::LABEL[..] } else { &[] };
-        Some(Query {
-            asking: QuestionKind::Words,
-            columns: COLUMNS,
-            adds: [&[TAGS], labels].concat().into_iter().map(str::to_owned).collect(),
-        })
+        let labels = if is_labelled(predictor) { &Answer::LABEL[..] } else { &[] };
+        let adds = [&[TAGS], labels].concat().into_iter().map(str::to_owned).collect();
+        Some(Query { asking: QuestionKind::Words, columns: COLUMNS, adds })
     }
 
-    fn answers(
-        &self,
-        predictor: &Predictor,
-        texts: &[&str],
-        decoding: &DecodingConfig,
-    ) -> Result<Vec<Answer>> {
+    fn answers(&self, by: &Predictor, texts: &[&str], how: &DecodingConfig) -> Result<Vec<Answer>> {
         // A tagger that also predicts labels of texts reads each text as a whole, so its texts are not divided.
-        let labelled = predictor.outputs().any(|output| output == LABELS);
-        let may_divide = |e: &Error| e.is_over_limit() && decoding.overlap > 0 && !labelled;
+        let labelled = is_labelled(by);
+        let may_divide = |e: &Error| e.is_over_limit() && how.overlap > 0 && !labelled;
         // A record of a file has one word per line and ends with a line break, because a word may contain spaces.
         let words: Vec<Vec<&str>> = texts
             .iter()
@@ -204,20 +154,20 @@ impl TrainedModel for Tagger {
                 false => TaggedText::words_of(text).collect(),
             })
             .collect();
-        let (found, labels) = match (self.found(predictor, words.iter().map(Vec::as_slice)), &words[..]) {
+        let (found, labels) = match (self.found(by, words.iter().map(Vec::as_slice)), &words[..]) {
             (Err(error), [words]) if may_divide(&error) => {
-                let mut tags = |words: &[&str]| Ok(self.found(predictor, std::iter::once(words))?.0);
-                (tag_windows::tags(words, decoding.overlap, &mut tags)?, Vec::new())
+                let mut tags = |words: &[&str]| Ok(self.found(by, std::iter::once(words))?.0);
+                (tag_windows::tags(words, how.overlap, &mut tags)?, Vec::new())
             }
             (found, _) => {
-                found.map_err(|error| match error.is_over_limit() && !labelled && decoding.overlap == 0 {
+                found.map_err(|error| match error.is_over_limit() && !labelled && how.overlap == 0 {
                     true => error
                         .noted("`decoding.overlap`, such as 50, tags a longer text in overlapping windows"),
                     false => error,
                 })?
             }
         };
-        let (tags, mut at) = (predictor.vocabulary(TAGS)?, found.iter());
+        let (tags, mut at) = (by.vocabulary(TAGS)?, found.iter());
         let answer = |(i, words): (usize, Vec<&str>)| Answer::Tags {
             tags: words
                 .iter()
@@ -229,6 +179,83 @@ impl TrainedModel for Tagger {
         };
         Ok(words.into_iter().enumerate().map(answer).collect())
     }
+
+    fn join(&mut self, predictor: &Predictor, other: Predictor) -> Result<()> {
+        let (first, known) = (Entries::of(predictor)?, Entries::of(&other)?);
+        let may = match noted_tagging(predictor) {
+            Some(tagging) => tagging.scheme.transitions(&tagging.standard(&first.tags)?)?,
+            None => Array2::zeros((first.tags.len() + 2, first.tags.len())),
+        };
+        self.others.add((first.tags, first.labels), may, other, (known.tags, known.labels))
+    }
+}
+
+impl RecordModel for Tagger {
+    type Record = TaggedText;
+    const COLUMNS: [Column; 2] = COLUMNS;
+
+    fn options(&self, file: &TestFile<'_>) -> Result<ReadOptions> {
+        let like = options_of(file.config, COLUMNS, file.predictor)?;
+        refuse_texts(file.path, &like)?;
+        Ok(like)
+    }
+
+    fn loader(&self, file: &TestFile<'_>, texts: &Texts<TaggedText>) -> Result<Loader> {
+        Entries::of(file.predictor)?.loader(texts, file.config)
+    }
+
+    fn checks<'a>(
+        &'a self,
+        file: &'a TestFile<'_>,
+        texts: &Texts<TaggedText>,
+    ) -> Result<RecordCheck<'a, TaggedText>> {
+        let mut scores = tag_scores(file.predictor, texts)?;
+        Ok(Box::new(move |number, text| {
+            let tags = &vec![0; text.words.len()];
+            scores.add(text, number, &FoundTags { tags, label: None }, &mut |_| ())
+        }))
+    }
+
+    fn scored(
+        &self,
+        file: &TestFile<'_>,
+        texts: Texts<TaggedText>,
+        each: EachOutcome<'_>,
+    ) -> Result<Evaluation> {
+        let (mut scores, entries) = (tag_scores(file.predictor, &texts)?, Entries::of(file.predictor)?);
+        let (learnt, mut some) = (entries.learnt(), false);
+        texts.in_parts(&|text| text.words.iter().map(String::len).sum(), &mut |part| {
+            let words = part.iter().map(|(_, text)| text.words.as_slice());
+            let (tags, labels) = self.found(file.predictor, words)?;
+            let (mut rest, mut labels) = (&tags[..], labels.iter());
+            for (number, text) in part {
+                let (tags, behind) = rest.split_at_checked(text.words.len()).unwrap_or((rest, &[]));
+                rest = behind;
+                let label = labels.next().map(|(label, _)| label.as_str());
+                scores.add(text, *number, &FoundTags { tags, label }, each)?;
+                some |= learnt(text);
+            }
+            Ok(())
+        })?;
+        // The loss is computed only over texts in which training saw all tags and the label. An ensemble of taggers has no
+        // loss, since its taggers vote.
+        let loss = match texts {
+            Texts::InFiles(files, window) if some && self.others.is_empty() => {
+                let learnt = Texts::InFiles(files.retain(learnt), window);
+                Some(file.predictor.evaluate(&entries.loader(&learnt, file.config)?)?.loss())
+            }
+            _ => None,
+        };
+        Ok(scores.end().with_loss(loss))
+    }
+}
+
+/// Returns the scores of a tagger on texts. The tag scheme is in a note of the checkpoint; if there is no note, it is detected
+/// in the texts.
+fn tag_scores<'a>(predictor: &'a Predictor, texts: &Texts<TaggedText>) -> Result<TagScores<'a>> {
+    let tagging = noted_tagging(predictor).map_or_else(|| scheme_of(&[texts]), Ok)?;
+    let labels = if is_labelled(predictor) { Some(predictor.vocabulary(LABELS)?) } else { None };
+    TagScores::new(predictor.vocabulary(TAGS)?, labels, &tagging)
 }
 
 impl Tagger {
@@ -277,7 +304,7 @@ fn found<'a, W: AsRef<str> + 'a>(
     }
     let characters = characters.as_ref().map(|characters| (FEEDS[1], characters));
     let feeds: Vec<(&str, &Variable)> = [(FEEDS[0], &ids)].into_iter().chain(characters).collect();
-    let labelled = predictor.outputs().any(|output| output == LABELS);
+    let labelled = is_labelled(predictor);
     let outputs = if labelled { &[TAGS, LABELS][..] } else { &[TAGS] };
     let found = predictor.run(&feeds, outputs)?;
     let none = || Error::of(ErrorKind::Program, "outputs of the model", "tags", "none");
@@ -286,77 +313,16 @@ fn found<'a, W: AsRef<str> + 'a>(
     Ok((tags, labels.unwrap_or_default().to_vec()))
 }
 
-/// Returns the tag scheme from the note in the checkpoint; if there is no note, detects the scheme of `texts`.
-fn tagging(predictor: &Predictor, texts: &dyn Passes<TaggedText>) -> Result<Tagging> {
-    noted_tagging(predictor).map_or_else(|| scheme_of(&[texts]), Ok)
+/// Returns whether the model also predicts labels of texts.
+fn is_labelled(predictor: &Predictor) -> bool {
+    predictor.outputs().any(|output| output == LABELS)
 }
 
+/// Returns the tag scheme from the note in the checkpoint; `None` if there is no note.
 fn noted_tagging(predictor: &Predictor) -> Option<Tagging> {
     let note = predictor.note(READ_AS).and_then(|note| serde_json::from_str(note).ok());
     let tagging = note.as_ref().and_then(|note: &serde_json::Value| note.get("tagging")?.as_str());
     tagging.and_then(Tagging::of_note)
-}
-
-/// Opens the texts of a path with the options of the training files; also returns the tag scheme.
-fn test_texts(config: &Config, predictor: &Predictor, path: &str) -> Result<(TaggedFiles, Tagging)> {
-    let like = options_of(config, COLUMNS, predictor)?;
-    refuse_texts(path, &like)?;
-    let texts = TaggedFiles::open_with([path], &like).map_err(|e| as_in_training(e, &like))?;
-    let tagging = tagging(predictor, &texts)?;
-    Ok((texts, tagging))
-}
-
-/// Scores the texts of a file group by group while the file is read, so that the file may be larger than memory.
-fn scores(
-    tagger: &Tagger,
-    config: &Config,
-    predictor: &Predictor,
-    path: &str,
-    each: &mut dyn FnMut(Outcome<'_>),
-) -> Result<Evaluation> {
-    let known = Entries::of(predictor)?;
-    let (texts, tagging) = test_texts(config, predictor, path)?;
-    let mut scores = TagScores::new(&known.tags, known.labels.as_ref(), &tagging)?;
-    let size = |(_, text): &(u64, TaggedText)| text.words.iter().map(String::len).sum();
-    let learnt = known.learnt();
-    let (mut some, mut count) = (false, 0);
-    let records = (1..).zip(texts.records()).map(|(number, text)| Ok((number, text?)));
-    in_parts(records, size, |part| {
-        let (tags, labels) = tagger.found(predictor, part.iter().map(|(_, text)| text.words.as_slice()))?;
-        let (mut rest, mut labels) = (&tags[..], labels.iter());
-        for (number, text) in part {
-            let (tags, behind) = rest.split_at_checked(text.words.len()).unwrap_or((rest, &[]));
-            rest = behind;
-            let label = labels.next().map(|(label, _)| label.as_str());
-            scores.add(text, *number, &FoundTags { tags, label }, each)?;
-            some |= learnt(text);
-            count = *number;
-        }
-        Ok(())
-    })?;
-    if count == 0 {
-        return Err(none(&texts.name()));
-    }
-    let said = read_as(texts.read_as()).into_iter().collect();
-    // The loss is computed only over texts in which training saw all tags and the label. An ensemble of taggers has no
-    // loss, since its taggers vote.
-    let loss = match some && tagger.others.is_empty() {
-        false => None,
-        true => {
-            let loader = known.loader(&Texts::InFiles(texts.retain(learnt), Some(1)), config)?;
-            Some(predictor.evaluate(&loader)?.loss())
-        }
-    };
-    Ok(Evaluation { said, ..scores.end().with_loss(loss) })
-}
-
-fn data(config: &Config, predictor: &Predictor, path: &str) -> Result<TestData> {
-    let found = Entries::of(predictor)?;
-    let like = options_of(config, COLUMNS, predictor)?;
-    refuse_texts(path, &like)?;
-    let texts = Texts::open_test(path, config, &like)?;
-    let said = read_as(texts.read_as()).into_iter().collect();
-    Ok(TestData { data: Box::new(found.loader(&texts, config)?), said })
 }
 
 /// The vocabularies of a tagger.
@@ -372,7 +338,7 @@ impl Entries {
     /// Returns the vocabularies of a trained model.
     fn of(predictor: &Predictor) -> Result<Self> {
         let known = |name| predictor.vocabulary(name).cloned();
-        let labelled = predictor.outputs().any(|output| output == LABELS);
+        let labelled = is_labelled(predictor);
         let (words, characters, tags) = (known(WORDS)?, known(CHARACTERS).ok(), known(TAGS)?);
         Ok(Self { words, characters, tags, labels: labelled.then(|| known(LABELS)).transpose()? })
     }

@@ -25,7 +25,7 @@ const SPANS: [ChunkRule; 2] = [ChunkRule::Lenient, ChunkRule::Strict];
 pub(super) struct TagScores<'a> {
     tags: &'a Vocabulary,
     scheme: TagScheme,
-    tagging: &'a Tagging,
+    tagging: Tagging,
     /// The tags of the vocabulary in the standard spelling, with unchanged ids; `others` has the standard spelling of
     /// each tag that training never saw.
     standard: Vocabulary,
@@ -50,12 +50,12 @@ impl<'a> TagScores<'a> {
     pub(super) fn new(
         tags: &'a Vocabulary,
         labels: Option<&'a Vocabulary>,
-        tagging: &'a Tagging,
+        tagging: &Tagging,
     ) -> Result<Self> {
         Ok(Self {
             tags,
             scheme: tagging.scheme,
-            tagging,
+            tagging: tagging.clone(),
             standard: tagging.standard(tags)?,
             others: HashMap::new(),
             of_tags: Tally::new("tag", tags.tokens()),

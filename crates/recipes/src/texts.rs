@@ -9,6 +9,8 @@ use unpadded::{Result, memory};
 use unpadded_text::{DataSet, Files, LabelledText, Passes, ReadOptions, Record, RecordSource, Survey};
 
 use super::config::Config;
+use super::evaluation::in_parts;
+use super::labels::none;
 use super::training::{DataMemory, as_in_training, batches};
 
 // A training has only a few values of this type, so a large variant does not waste memory.
@@ -51,9 +53,36 @@ impl<R: Record> Texts<R> {
         })
     }
 
-    /// Opens the records of a test file, with the options of the training files.
-    pub(super) fn open_test(path: &str, config: &Config, like: &ReadOptions) -> Result<Self> {
-        Self::open(path, (config, DataMemory::set_by(config)), like).map_err(|e| as_in_training(e, like))
+    /// Opens the records of a test file, with the options of the training files. With `in_files`, the records are read from
+    /// their files in each pass, so that the file may be larger than memory.
+    pub(super) fn open_test(path: &str, config: &Config, like: &ReadOptions, in_files: bool) -> Result<Self> {
+        let opened = match in_files {
+            true => Files::open_with([path], like).map(|files| Self::InFiles(files, Some(1))),
+            false => Self::open(path, (config, DataMemory::set_by(config)), like),
+        };
+        opened.map_err(|e| as_in_training(e, like))
+    }
+
+    /// Passes the records, with their numbers from 1 on, to `each` group by group, as [`in_parts`] does; `size` is the length of
+    /// a record.
+    ///
+    /// # Errors
+    /// If there is no record, if the files cannot be read, or the first error of `each`.
+    pub(super) fn in_parts(
+        &self,
+        size: &dyn Fn(&R) -> usize,
+        each: &mut dyn FnMut(&[(u64, R)]) -> Result<()>,
+    ) -> Result<()> {
+        let records: Box<dyn Iterator<Item = Result<R>> + '_> = match self {
+            Self::Held(records) => Box::new(records.records().iter().cloned().map(Ok)),
+            Self::InFiles(files, _) => files.records(),
+        };
+        let (mut some, mut numbered) = (false, (1..).zip(records).map(|(at, record)| Ok((at, record?))));
+        in_parts(&mut numbered, &|(_, record)| size(record), &mut |part| {
+            some = true;
+            each(part)
+        })?;
+        if some { Ok(()) } else { Err(none(&self.name())) }
     }
 
     /// Returns a message about the part of the data that is in memory. Returns `None` if all data are in memory, or if the

@@ -12,23 +12,21 @@ use unpadded::predict::{Beam, Generation, Generator, Hypothesis, Predictor};
 use unpadded::program::Step;
 use unpadded::train::Trainer;
 use unpadded::{Builder, DType, Error, Result, Var, Variable};
-use unpadded_text::{Pair, PairFiles, Pairs, Passes, QuestionKind, are_pronunciations};
+use unpadded_text::{Pair, Pairs, Passes, QuestionKind, are_pronunciations};
 
 use super::answer::Answer;
 use super::config::Config;
-use super::evaluation::{Evaluation, Outcome, in_parts};
-use super::labels::none;
+use super::evaluation::{EachOutcome, Evaluation, in_parts};
 use super::net;
 use super::preview::Preview;
-use super::recipe::{Query, Recipe, TrainedModel};
+use super::recipe::{AnsweringModel, Query, Recipe, RecordModel, TestFile, TrainedModel};
 use super::sections::{Cell, DecodingConfig, RateSchedule, TextConfig, Tokens};
 use super::started::Table;
 use super::text_scores::TextScores;
 use super::texts::Texts;
 use super::training::{
-    CUT, Case, Column, HeldOutTexts, Paths, Preparation, READ_AS, TARGET_CUT, TestData, Truth,
-    as_in_training, both, cut_of, of_training, one_in, options, options_of, read_as, read_otherwise,
-    target_tokenizer, tokenizer,
+    CUT, Case, Column, HeldOutTexts, Paths, Preparation, READ_AS, TARGET_CUT, Truth, both, cut_of,
+    of_training, one_in, options, read_as, read_otherwise, target_tokenizer, tokenizer,
 };
 
 pub(super) const FEEDS: [&str; 3] = ["source", "given", "next"];
@@ -114,20 +112,6 @@ impl Recipe for Translate {
     }
 }
 
-/// Opens the pairs of a path with the options of the training files.
-fn test_pairs(config: &Config, predictor: &Predictor, path: &str) -> Result<PairFiles> {
-    let like = options_of(config, COLUMNS, predictor)?;
-    PairFiles::open_with([path], &like).map_err(|e| as_in_training(e, &like))
-}
-
-fn data(config: &Config, predictor: &Predictor, cuts: [&Tokenizer; 2], path: &str) -> Result<TestData> {
-    let known = [predictor.vocabulary(KNOWN[0])?, predictor.vocabulary(KNOWN[1])?];
-    let like = options_of(config, COLUMNS, predictor)?;
-    let pairs = Texts::open_test(path, config, &like)?;
-    let data = loader(&pairs, cuts, known, config)?;
-    Ok(TestData { data: Box::new(data), said: read_as(pairs.read_as()).into_iter().collect() })
-}
-
 fn loader(
     pairs: &Texts<Pair>,
     cuts: [&Tokenizer; 2],
@@ -161,7 +145,7 @@ impl BySource {
         if self.window.len() < Self::MOST { Ok(()) } else { self.end(each) }
     }
 
-    /// Passes the remaining pairs to `each`.
+    /// Passes the pairs in the window to `each`, and begins a new window.
     fn end(&mut self, each: EachWindow<'_>) -> Result<()> {
         let pairs = Pairs::new("window", std::mem::take(&mut self.window));
         self.windows += usize::from(!pairs.records().is_empty());
@@ -370,65 +354,9 @@ struct Translator {
     target_cut: Tokenizer,
 }
 
-impl TrainedModel for Translator {
+impl AnsweringModel for Translator {
     fn tokenizers(&self) -> Option<[&Tokenizer; 2]> {
         Some([&self.cut, &self.target_cut])
-    }
-
-    fn data(&self, config: &Config, predictor: &Predictor, path: &str) -> Result<TestData> {
-        data(config, predictor, [&self.cut, &self.target_cut], path)
-    }
-
-    fn check(&self, config: &Config, predictor: &Predictor, path: &str) -> Result<Vec<String>> {
-        let (pairs, mut count) = (test_pairs(config, predictor, path)?, 0);
-        pairs.each(&mut |_| count += 1)?;
-        if count == 0 {
-            return Err(none(&pairs.name()));
-        }
-        Ok(read_as(pairs.read_as()).into_iter().collect())
-    }
-
-    fn scores(
-        &self,
-        config: &Config,
-        predictor: &Predictor,
-        path: &str,
-        each: &mut dyn FnMut(Outcome<'_>),
-    ) -> Result<Evaluation> {
-        let pairs = test_pairs(config, predictor, path)?;
-        // Only the best translation of each source text is scored.
-        let decoding = DecodingConfig { n_best: 1, scores: false, ..config.decoding.clone() };
-        let (mut scores, mut by_source) =
-            (TextScores::new([&self.cut, &self.target_cut]), BySource::default());
-        let size = |(source, _): &(&str, Vec<&str>)| source.len();
-        let mut scored = |pairs: &Pairs| {
-            in_parts(pairs.by_source().into_iter().map(Ok), size, |part| {
-                let sources: Vec<&str> = part.iter().map(|(source, _)| *source).collect();
-                for ((source, targets), found) in
-                    part.iter().zip(self.answers(predictor, &sources, &decoding)?)
-                {
-                    scores.add(source, targets, &found.to_string(), each);
-                }
-                Ok(())
-            })
-        };
-        let mut count = 0;
-        for pair in pairs.records() {
-            count += 1;
-            by_source.add(pair?, &mut scored)?;
-        }
-        by_source.end(&mut scored)?;
-        let known = [predictor.vocabulary(KNOWN[0])?, predictor.vocabulary(KNOWN[1])?];
-        let said = read_as(pairs.read_as()).into_iter().chain(by_source.said()).collect();
-        let data = loader(&Texts::InFiles(pairs, Some(1)), [&self.cut, &self.target_cut], known, config)?;
-        // The perplexity is computed over all target tokens, without the label smoothing of the training loss.
-        let perplexity = predictor.evaluate(&data)?.get("perplexity");
-        let mut scored = scores.end().with_loss(perplexity.map(f64::ln));
-        if let Some(perplexity) = perplexity {
-            scored = scored.with("perplexity", Unit::Number, perplexity);
-        }
-        scored.counts.push(("pairs", count));
-        Ok(Evaluation { said, ..scored })
     }
 
     fn asked(&self, _: &Predictor, decoding: &DecodingConfig) -> Option<Query> {
@@ -444,14 +372,9 @@ impl TrainedModel for Translator {
         Some(Query { asking: QuestionKind::Source, columns: COLUMNS, adds })
     }
 
-    /// Translates each text by beam search with the settings in `decoding`.
-    fn answers(
-        &self,
-        predictor: &Predictor,
-        texts: &[&str],
-        decoding: &DecodingConfig,
-    ) -> Result<Vec<Answer>> {
-        let (sources, targets) = (predictor.vocabulary(KNOWN[0])?, predictor.vocabulary(KNOWN[1])?);
+    /// Translates each text by beam search with the settings in `how`.
+    fn answers(&self, by: &Predictor, texts: &[&str], how: &DecodingConfig) -> Result<Vec<Answer>> {
+        let (sources, targets) = (by.vocabulary(KNOWN[0])?, by.vocabulary(KNOWN[1])?);
         let ids: Vec<Vec<i64>> =
             texts.iter().map(|text| sources.ids(self.cut.tokens(text))).collect::<Result<_>>()?;
         // Source texts of similar lengths are translated as a batch, because their translations end after a similar
@@ -461,7 +384,7 @@ impl TrainedModel for Translator {
         order.sort_by_key(|&i| ids[i].len());
         let [start, stop] = [targets.special(ENDS[0])?, targets.special(ENDS[1])?];
         let banned: Vec<i64> = [start].into_iter().chain(targets.unknown()).collect();
-        let DecodingConfig { beam, length_penalty, n_best, scores, .. } = *decoding;
+        let DecodingConfig { beam, length_penalty, n_best, scores, .. } = *how;
         let beam = Beam::new(beam).n_best(n_best).length(length_penalty);
         let mut found = vec![Vec::new(); texts.len()];
         for alike in order.chunk_by(|a, b| most(a) == most(b)).flat_map(|alike| alike.chunks(SOURCES)) {
@@ -483,5 +406,46 @@ impl TrainedModel for Translator {
             false => Answer::Text(if best.is_empty() { String::new() } else { best.swap_remove(0).0 }),
         };
         Ok(found.into_iter().map(answer).collect())
+    }
+}
+
+impl RecordModel for Translator {
+    type Record = Pair;
+    const COLUMNS: [Column; 2] = COLUMNS;
+
+    fn loader(&self, file: &TestFile<'_>, pairs: &Texts<Pair>) -> Result<Loader> {
+        let known = [file.predictor.vocabulary(KNOWN[0])?, file.predictor.vocabulary(KNOWN[1])?];
+        loader(pairs, [&self.cut, &self.target_cut], known, file.config)
+    }
+
+    fn scored(&self, file: &TestFile<'_>, pairs: Texts<Pair>, each: EachOutcome<'_>) -> Result<Evaluation> {
+        // Only the best translation of each source text is scored.
+        let decoding = DecodingConfig { n_best: 1, scores: false, ..file.config.decoding.clone() };
+        let mut scores = TextScores::new([&self.cut, &self.target_cut]);
+        let (mut by_source, mut count) = (BySource::default(), 0);
+        let mut scored = |pairs: &Pairs| {
+            let mut sources = pairs.by_source().into_iter().map(Ok);
+            in_parts(&mut sources, &|(source, _)| source.len(), &mut |part| {
+                let sources: Vec<&str> = part.iter().map(|(source, _)| *source).collect();
+                let found = self.answers(file.predictor, &sources, &decoding)?;
+                for ((source, targets), found) in part.iter().zip(found) {
+                    scores.add(source, targets, &found.to_string(), each);
+                }
+                Ok(())
+            })
+        };
+        pairs.in_parts(&|pair| pair.source.len(), &mut |part| {
+            count += part.len() as u64;
+            part.iter().try_for_each(|(_, pair)| by_source.add(pair.clone(), &mut scored))
+        })?;
+        by_source.end(&mut scored)?;
+        // The perplexity is computed over all target tokens, without the label smoothing of the training loss.
+        let perplexity = file.predictor.evaluate(&self.loader(file, &pairs)?)?.get("perplexity");
+        let mut scored = scores.end().with_loss(perplexity.map(f64::ln));
+        if let Some(perplexity) = perplexity {
+            scored = scored.with("perplexity", Unit::Number, perplexity);
+        }
+        scored.counts.push(("pairs", count));
+        Ok(Evaluation { said: by_source.said().into_iter().collect(), ..scored })
     }
 }

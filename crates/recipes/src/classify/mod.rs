@@ -13,16 +13,16 @@ use std::sync::Arc;
 
 use super::answer::Answer;
 use super::config::Config;
-use super::evaluation::{Evaluation, Outcome, in_parts};
+use super::evaluation::{EachOutcome, Evaluation, Outcome};
 use super::labels::{self, COLUMNS, LABELS, PROBABILITIES};
 use super::preview::Preview;
-use super::recipe::{Query, Recipe, TrainedModel};
+use super::recipe::{AnsweringModel, Query, Recipe, RecordCheck, RecordModel, TestFile, TrainedModel};
 use super::sections::{DecodingConfig, Pooling, Target};
 use super::started::Table;
 use super::texts::Texts;
 use super::training::{
-    CONFIG, CUT, Case, HeldOutTexts, Paths, Preparation, READ_AS, TestData, as_in_training, both,
-    of_training, one_in, options, options_of, read_as, read_otherwise, tokenizer,
+    CONFIG, CUT, Case, Column, HeldOutTexts, Paths, Preparation, READ_AS, both, of_training, one_in, options,
+    options_of, read_as, read_otherwise, tokenizer,
 };
 use super::{embedded, net, rows};
 pub(super) use network::LABEL;
@@ -36,7 +36,7 @@ use unpadded::Variable;
 use unpadded::data::{Fingerprint, Limits, Loader, TokenCounts, Tokenizer, Vocabulary};
 use unpadded::predict::Predictor;
 use unpadded::{Error, ErrorKind, Result};
-use unpadded_text::{LabelledFiles, LabelledText, Passes, QuestionKind, ReadOptions, Record as _};
+use unpadded_text::{LabelledText, Passes, QuestionKind, ReadOptions, Record as _};
 
 /// The parameters with a row or a column per entry of a vocabulary. The function `prepare` uses the first two entries
 /// by their index: the vectors of words and of characters.
@@ -131,10 +131,6 @@ struct Classifier {
     others: Vec<OtherClassifier>,
 }
 
-/// A function that is called for each text with the number of its record (from 1), the text, and the model's output for
-/// the text.
-type EachText<'a> = &'a mut dyn FnMut(u64, &LabelledText, &[f32]) -> Result<()>;
-
 /// A classifier that was added to an ensemble.
 struct OtherClassifier {
     classifier: Classifier,
@@ -195,143 +191,11 @@ impl Classifier {
         let values = floats(found.next())?.unwrap_or_default();
         Ok(Outputs { values, attention: floats(found.next())?, width })
     }
-
-    fn files(&self, config: &Config, predictor: &Predictor, path: &str) -> Result<LabelledFiles> {
-        let like = reading(config, options_of(config, COLUMNS, predictor)?);
-        LabelledFiles::open_with([path], &like).map_err(|e| as_in_training(e, &like))
-    }
 }
 
-impl TrainedModel for Classifier {
+impl AnsweringModel for Classifier {
     fn tokenizers(&self) -> Option<[&Tokenizer; 2]> {
         Some([&self.reader.cut; 2])
-    }
-
-    fn data(&self, config: &Config, predictor: &Predictor, path: &str) -> Result<TestData> {
-        // Test data are loaded in the order of the file, not shuffled.
-        let like = reading(config, options_of(config, COLUMNS, predictor)?);
-        let texts = Texts::open_test(path, config, &like)?;
-        let learnt = match &self.learnt {
-            Objective::Labels(known, _) => {
-                Objective::Labels(known.clone(), config.data.label_separator.clone())
-            }
-            other => other.clone(),
-        };
-        let data = loader(&texts, &self.reader, &learnt, config)?;
-        Ok(TestData { data: Box::new(data), said: read_as(texts.read_as()).into_iter().collect() })
-    }
-
-    fn check(&self, config: &Config, predictor: &Predictor, path: &str) -> Result<Vec<String>> {
-        let files = self.files(config, predictor, path)?;
-        let mut texts = 0;
-        files.records().try_for_each(|text| {
-            let text = text?;
-            texts += 1;
-            self.reader.fields(&text.text)?;
-            if let Objective::Number = self.learnt {
-                self.learnt.field(&text.label).map_err(|e| placed(e, &text))?;
-            }
-            Ok::<(), Error>(())
-        })?;
-        if texts == 0 {
-            return Err(labels::none(&files.name()));
-        }
-        Ok(read_as(files.read_as()).into_iter().collect())
-    }
-
-    /// Scores the texts of a file group by group while the file is read, so that the file may be larger than memory.
-    fn scores(
-        &self,
-        config: &Config,
-        predictor: &Predictor,
-        path: &str,
-        each: &mut dyn FnMut(Outcome<'_>),
-    ) -> Result<Evaluation> {
-        let files = self.files(config, predictor, path)?;
-        let records = (1..).zip(files.records()).map(|(number, text)| Ok((number, text?)));
-        let mut count = 0;
-        let parts = |each_text: EachText<'_>| {
-            in_parts(
-                records,
-                |(_, text): &(u64, LabelledText)| text.text.len(),
-                |part| {
-                    let texts: Vec<&str> = part.iter().map(|(_, text)| text.text.as_str()).collect();
-                    let found = self.found(predictor, &texts)?;
-                    count += part.len();
-                    for ((number, text), row) in part.iter().zip(found.values.chunks_exact(found.width)) {
-                        each_text(*number, text, row)?;
-                    }
-                    Ok(())
-                },
-            )
-        };
-        let (name, tokens) = (files.name(), |text: &str| self.reader.cut.tokens(text).count());
-        let place = |number: u64, text: &LabelledText| {
-            text.file_line().map_or_else(|| format!("record {number} of `{name}`"), |place| place.to_string())
-        };
-        let said = read_as(files.read_as()).into_iter().collect();
-        let scored = match &self.learnt {
-            Objective::Label(known) => {
-                let mut scores = labels::Scores::new(known);
-                parts(&mut |number, text, row| {
-                    let truth = (text.text.as_str(), text.label.as_str());
-                    scores.add(truth, &|| place(number, text), tokens(&text.text), row, each);
-                    Ok(())
-                })?;
-                scores.end(said)
-            }
-            Objective::Labels(known, _) => {
-                // The file to score may have another label separator than the training files.
-                let separator = &config.data.label_separator;
-                let thresholds = self.thresholds.by(config.decoding.threshold)?;
-                let mut scores = scores::LabelSets::new(known, separator);
-                parts(&mut |number, text, row| {
-                    let given = given(row, &thresholds);
-                    scores.add(&text.label, || place(number, text), tokens(&text.text), row, &given);
-                    let found: Vec<&str> = self.names(&given);
-                    let (truth, found) =
-                        (labels_in(&text.label, separator).join(separator), found.join(separator));
-                    each(Outcome { text: &text.text, asked: &text.text, truth: &truth, found: &found });
-                    Ok(())
-                })?;
-                scores.end(said)
-            }
-            Objective::Number => {
-                let mut scores = scores::Numbers::new();
-                parts(&mut |_, text, row| {
-                    let truth = objective::number(&text.label).map_err(|e| placed(e, text))?;
-                    let found = row.first().copied().unwrap_or_default();
-                    scores.add(truth.into(), found.into(), tokens(&text.text));
-                    let found = found.to_string();
-                    each(Outcome { text: &text.text, asked: &text.text, truth: &text.label, found: &found });
-                    Ok(())
-                })?;
-                scores.end(said)
-            }
-        };
-        if count == 0 { Err(labels::none(&name)) } else { Ok(scored) }
-    }
-
-    fn join(&mut self, _: &Predictor, other: Predictor) -> Result<()> {
-        let wrong = |got: &str| {
-            let expected = "classifiers of texts with the same target: a label, several labels or a number";
-            Err(Error::of(ErrorKind::Program, "models to join", expected, got))
-        };
-        if other.note(rows::COLUMNS).is_some() {
-            return wrong("a classifier of rows of features");
-        }
-        let classifier = Self::of(&other)?;
-        let places = match (&self.learnt, &classifier.learnt) {
-            (Objective::Label(first), Objective::Label(known))
-            | (Objective::Labels(first, _), Objective::Labels(known, _)) => {
-                labels::places("labels", first, known)?
-            }
-            (Objective::Number, Objective::Number) => vec![0],
-            _ => return wrong("a classifier with another target"),
-        };
-        self.thresholds.join(&classifier.thresholds, &places, self.others.len() as f32 + 2.0);
-        self.others.push(OtherClassifier { classifier, predictor: other, places });
-        Ok(())
     }
 
     fn asked(&self, _: &Predictor, _: &DecodingConfig) -> Option<Query> {
@@ -344,14 +208,9 @@ impl TrainedModel for Classifier {
         Some(Query { asking: QuestionKind::Text, columns: COLUMNS, adds })
     }
 
-    fn answers(
-        &self,
-        predictor: &Predictor,
-        texts: &[&str],
-        decoding: &DecodingConfig,
-    ) -> Result<Vec<Answer>> {
-        let thresholds = self.thresholds.by(decoding.threshold)?;
-        let Outputs { values, attention, width } = self.found(predictor, texts)?;
+    fn answers(&self, by: &Predictor, texts: &[&str], how: &DecodingConfig) -> Result<Vec<Answer>> {
+        let thresholds = self.thresholds.by(how.threshold)?;
+        let Outputs { values, attention, width } = self.found(by, texts)?;
         let mut weights = attention.iter().flatten();
         let answer = |(row, text): (&[f32], &&str)| -> Result<Answer> {
             Ok(match &self.learnt {
@@ -376,6 +235,118 @@ impl TrainedModel for Classifier {
         };
         values.chunks_exact(width).zip(texts).map(answer).collect()
     }
+
+    fn join(&mut self, _: &Predictor, other: Predictor) -> Result<()> {
+        let wrong = |got: &str| {
+            let expected = "classifiers of texts with the same target: a label, several labels or a number";
+            Err(Error::of(ErrorKind::Program, "models to join", expected, got))
+        };
+        if other.note(rows::COLUMNS).is_some() {
+            return wrong("a classifier of rows of features");
+        }
+        let classifier = Self::of(&other)?;
+        let places = match (&self.learnt, &classifier.learnt) {
+            (Objective::Label(first), Objective::Label(known))
+            | (Objective::Labels(first, _), Objective::Labels(known, _)) => {
+                labels::places("labels", first, known)?
+            }
+            (Objective::Number, Objective::Number) => vec![0],
+            _ => return wrong("a classifier with another target"),
+        };
+        self.thresholds.join(&classifier.thresholds, &places, self.others.len() as f32 + 2.0);
+        self.others.push(OtherClassifier { classifier, predictor: other, places });
+        Ok(())
+    }
+}
+
+impl RecordModel for Classifier {
+    type Record = LabelledText;
+    const COLUMNS: [Column; 2] = COLUMNS;
+
+    fn options(&self, file: &TestFile<'_>) -> Result<ReadOptions> {
+        Ok(reading(file.config, options_of(file.config, COLUMNS, file.predictor)?))
+    }
+
+    fn loader(&self, file: &TestFile<'_>, texts: &Texts<LabelledText>) -> Result<Loader> {
+        let learnt = match &self.learnt {
+            // The test file may have another label separator than the training files.
+            Objective::Labels(known, _) => {
+                Objective::Labels(known.clone(), file.config.data.label_separator.clone())
+            }
+            other => other.clone(),
+        };
+        loader(texts, &self.reader, &learnt, file.config)
+    }
+
+    fn checks<'a>(
+        &'a self,
+        _: &'a TestFile<'_>,
+        _: &Texts<LabelledText>,
+    ) -> Result<RecordCheck<'a, LabelledText>> {
+        Ok(Box::new(|_, text| {
+            self.reader.fields(&text.text)?;
+            if let Objective::Number = self.learnt {
+                objective::number(&text.label).map_err(|e| placed(e, text))?;
+            }
+            Ok(())
+        }))
+    }
+
+    fn scored(
+        &self,
+        file: &TestFile<'_>,
+        texts: Texts<LabelledText>,
+        each: EachOutcome<'_>,
+    ) -> Result<Evaluation> {
+        let separator = &file.config.data.label_separator;
+        let thresholds = self.thresholds.by(file.config.decoding.threshold)?;
+        let mut scores = match &self.learnt {
+            Objective::Label(known) => ObjectiveScores::Label(labels::Scores::new(known)),
+            Objective::Labels(known, _) => ObjectiveScores::Labels(scores::LabelSets::new(known, separator)),
+            Objective::Number => ObjectiveScores::Number(scores::Numbers::new()),
+        };
+        texts.in_parts(&|text| text.text.len(), &mut |part| {
+            let asked: Vec<&str> = part.iter().map(|(_, text)| text.text.as_str()).collect();
+            let found = self.found(file.predictor, &asked)?;
+            for ((number, of), row) in part.iter().zip(found.values.chunks_exact(found.width)) {
+                let (text, truth) = (of.text.as_str(), of.label.as_str());
+                let tokens = self.reader.cut.tokens(text).count();
+                let place = || match of.file_line() {
+                    Some(place) => place.to_string(),
+                    None => format!("record {number} of `{}`", texts.name()),
+                };
+                match &mut scores {
+                    ObjectiveScores::Label(scores) => scores.add((text, truth), &place, tokens, row, each),
+                    ObjectiveScores::Labels(scores) => {
+                        let given = given(row, &thresholds);
+                        scores.add(truth, &place, tokens, row, &given);
+                        let found = self.names(&given).join(separator);
+                        let truth = labels_in(truth, separator).join(separator);
+                        each(Outcome { text, asked: text, truth: &truth, found: &found });
+                    }
+                    ObjectiveScores::Number(scores) => {
+                        let number = objective::number(truth).map_err(|e| placed(e, of))?;
+                        let found = row.first().copied().unwrap_or_default();
+                        scores.add(number.into(), found.into(), tokens);
+                        each(Outcome { text, asked: text, truth, found: &found.to_string() });
+                    }
+                }
+            }
+            Ok(())
+        })?;
+        Ok(match scores {
+            ObjectiveScores::Label(scores) => scores.end(),
+            ObjectiveScores::Labels(scores) => scores.end(),
+            ObjectiveScores::Number(scores) => scores.end(),
+        })
+    }
+}
+
+/// The scores for each objective.
+enum ObjectiveScores<'a> {
+    Label(labels::Scores<'a>),
+    Labels(scores::LabelSets<'a>),
+    Number(scores::Numbers),
 }
 
 impl Classifier {

@@ -51,7 +51,7 @@ impl<'a> LabelSets<'a> {
     pub(super) fn add(
         &mut self,
         truth: &str,
-        place: impl Fn() -> String,
+        place: &dyn Fn() -> String,
         tokens: usize,
         row: &[f32],
         found: &[bool],
@@ -62,7 +62,7 @@ impl<'a> LabelSets<'a> {
                 Some(there) => *there = true,
                 None => {
                     unknown += 1;
-                    self.unknown(label, &place);
+                    self.unknown(label, place);
                 }
             }
         }
@@ -109,7 +109,7 @@ impl<'a> LabelSets<'a> {
     }
 
     /// Returns the evaluation over all scored texts.
-    pub(super) fn end(self, said: Vec<String>) -> Evaluation {
+    pub(super) fn end(self) -> Evaluation {
         let figures: [(&'static str, Unit, FigureFn); 3] = [
             ("micro F1", Unit::Share, FigureFn::Of(|x| f1(x.get(..3).unwrap_or_default()))),
             ("exact match", Unit::Share, FigureFn::Share(EXACT, SETS)),
@@ -139,7 +139,6 @@ impl<'a> LabelSets<'a> {
             lengths: Some(self.lengths),
             tables: vec![ScoreTable { of: "label", rows }],
             unseen: self.unseen,
-            said,
             ..scored
         };
         let [sum, count] = self.loss;
@@ -189,7 +188,7 @@ impl Numbers {
     }
 
     /// Returns the evaluation over all scored texts.
-    pub(super) fn end(self, said: Vec<String>) -> Evaluation {
+    pub(super) fn end(self) -> Evaluation {
         let figures: [(&'static str, Unit, FigureFn); 2] = [
             ("mean squared error", Unit::Number, FigureFn::Of(|x| ratio(x[SQUARED], x[TEXTS]))),
             ("mean absolute error", Unit::Number, FigureFn::Of(|x| ratio(x[ABSOLUTE], x[TEXTS]))),
@@ -203,7 +202,7 @@ impl Numbers {
                 None => scored.notes.push(format!("{name}: undefined, since all numbers are equal")),
             }
         }
-        Evaluation { lengths: Some(self.lengths), said, ..scored }
+        Evaluation { lengths: Some(self.lengths), ..scored }
     }
 }
 
@@ -255,11 +254,11 @@ mod tests {
     fn label_sets_are_counted_by_hand() {
         let labels = Vocabulary::labels(["a", "b", "c"]).unwrap();
         let mut sets = LabelSets::new(&labels, ",");
-        let place = || "f:1".to_owned();
+        let place = &|| "f:1".to_owned();
         sets.add("a,b", place, 3, &[0.9, 0.4, 0.1], &[true, false, false]);
         sets.add("c", place, 3, &[0.1, 0.2, 0.8], &[false, false, true]);
         sets.add("x", place, 3, &[0.1, 0.2, 0.8], &[false, false, true]);
-        let scored = sets.end(Vec::new());
+        let scored = sets.end();
         // By hand: 2 hits, 4 true labels, 3 predicted labels; F1 is 1 for the label a, 0 for b and 2/3 for c.
         assert!((scored.get("micro F1").unwrap() - 4.0 / 7.0).abs() < 1e-12);
         assert!((scored.get("exact match").unwrap() - 1.0 / 3.0).abs() < 1e-12);
@@ -271,7 +270,7 @@ mod tests {
     fn errors_of_numbers_are_counted_by_hand() {
         let mut numbers = Numbers::new();
         [(1.0, 2.0), (3.0, 1.0)].into_iter().for_each(|(truth, found)| numbers.add(truth, found, 2));
-        let scored = numbers.end(Vec::new());
+        let scored = numbers.end();
         assert_eq!(scored.get("mean squared error"), Some(2.5));
         assert_eq!((scored.get("mean absolute error"), scored.headline), (Some(1.5), "mean squared error"));
         assert_eq!(scored.get("Spearman correlation"), Some(-1.0));
