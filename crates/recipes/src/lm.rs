@@ -22,7 +22,7 @@ use super::preview::Preview;
 use super::prose::{COLUMNS, FEEDS, Prose, STEPS, TokenWindow};
 use super::recipe::{AnsweringModel, Query, Recipe, TestFile, TrainedModel};
 use super::sample::{Bootstrap, FigureFn};
-use super::sections::{Cell, DecodingConfig, ModelConfig, TextConfig, Tokens};
+use super::sections::{Cell, DecodingConfig, ModelConfig, Tokens};
 use super::started::{self, Table};
 use super::training::{
     CUT, Case, DataMemory, Paths, Preparation, TestData, Truth, cut_of, one_in, options, tokenizer,
@@ -51,46 +51,6 @@ const ANSWERED: usize = 100;
 pub(super) struct Lm;
 
 impl Recipe for Lm {
-    fn defaults(&self, Config { text, model, training, .. }: &mut Config) {
-        *text =
-            TextConfig { tokens: Some(Tokens::Characters), lowercase: false, min_count: 1, ..text.clone() };
-        (model.embedding, model.hidden, model.dropout) = (64, 256, 0.2);
-        (training.epochs, training.batch, training.rate) = (15, 64, 3e-3);
-    }
-
-    fn without(&self) -> &'static [&'static str] {
-        &[
-            "text.target_tokens",
-            "text.vectors",
-            "data.binary",
-            "data.phrases",
-            "data.group",
-            "data.first_index",
-            "data.repair_tags",
-            "data.scheme",
-            "text.freeze",
-            "data.pair",
-            "data.target",
-            "data.label_separator",
-            "model.characters",
-            "model.pool",
-            "model.bidirectional",
-            "model.documents",
-            "model.crf",
-            "data.label",
-            "data.fold",
-            "training.batching",
-            "training.class_weights",
-            "training.focal",
-            "decoding.beam",
-            "decoding.length_penalty",
-            "decoding.n_best",
-            "decoding.scores",
-            "decoding.overlap",
-            "decoding.threshold",
-        ]
-    }
-
     fn preview(&self, config: &Config, path: &Path) -> Result<Preview> {
         let text = PlainFiles::open_with([path], &options(config, COLUMNS)?)?;
         let mut records = Vec::new();

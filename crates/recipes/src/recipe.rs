@@ -18,12 +18,6 @@ use super::training::{Column, Paths, Preparation, TestData, options_of, read_as}
 
 /// The recipe of a task: prepares a training from a config, and loads trained models.
 pub(super) trait Recipe: Sync {
-    /// Sets the default settings of the task in a config, suited to a few thousand texts.
-    fn defaults(&self, config: &mut Config);
-
-    /// Returns the names of the settings that the task does not have.
-    fn without(&self) -> &'static [&'static str];
-
     /// Returns the detected format and the first records of the files at a path.
     fn preview(&self, config: &Config, path: &Path) -> Result<Preview>;
 

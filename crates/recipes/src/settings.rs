@@ -23,6 +23,18 @@ pub enum Value {
     List(Vec<String>),
 }
 
+impl Value {
+    /// Returns the value for messages, without quotation marks.
+    pub(super) fn plain(&self) -> String {
+        match self {
+            Value::Text(text) => text.clone(),
+            Value::List(texts) => texts.join(", "),
+            Value::Float(number) => number.to_string(),
+            Value::Flag(_) | Value::Int(_) => self.to_string(),
+        }
+    }
+}
+
 /// Formats the value as TOML.
 impl fmt::Display for Value {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -262,10 +274,12 @@ impl fmt::Display for SettingKey {
     }
 }
 
-/// Declares a table of settings: a struct with default values, the list of the settings, and access to each setting by
-/// name.
+/// Declares a table of settings: a struct with the default values for a task, the declarations of the settings, and access to
+/// each setting by name. A line may call methods of `SettingRules` behind the default.
 macro_rules! section {
-    ($(#[doc = $doc:literal])* $name:ident = $section:literal { $($(#[doc = $of:literal])+ $field:ident: $type:ty = $default:expr;)* }) => {
+    ($(#[doc = $doc:literal])* $name:ident($task:ident) = $section:literal {
+        $($(#[doc = $of:literal])+ $field:ident: $type:ty = $default:expr $(, $rule:ident($($of_rule:tt)*))*;)*
+    }) => {
         $(#[doc = $doc])*
         #[derive(Debug, Clone, PartialEq)]
         #[non_exhaustive]
@@ -273,16 +287,22 @@ macro_rules! section {
 
         impl Default for $name {
             fn default() -> Self {
-                Self { $($field: $default),* }
+                Self::of(Task::Classify)
             }
         }
 
         impl $name {
-            pub(super) const KEYS: &[$crate::settings::SettingKey] = &[$($crate::settings::SettingKey {
+            pub(super) const SETTINGS: &[SettingRules] = &[$(SettingRules::new($crate::settings::SettingKey {
                 section: $section,
                 name: stringify!($field),
                 doc: concat!($($of),+),
-            }),*];
+            })$(.$rule($($of_rule)*))*),*];
+
+            /// Returns the default settings of a task, suited to a few thousand texts.
+            #[allow(unused_variables)]
+            pub(super) fn of($task: Task) -> Self {
+                Self { $($field: $default),* }
+            }
 
             pub(super) fn set(&mut self, name: &str, value: &$crate::settings::Value) -> ::unpadded::Result<()> {
                 match name {

@@ -20,7 +20,7 @@ use super::encoder::Encoder;
 use super::evaluation::{EachOutcome, Evaluation};
 use super::preview::Preview;
 use super::recipe::{AnsweringModel, Query, Recipe, RecordCheck, RecordModel, TestFile, TrainedModel};
-use super::sections::{DecodingConfig, ModelConfig, RateSchedule};
+use super::sections::{DecodingConfig, ModelConfig};
 use super::started::Table;
 use super::tag_counts::{TagCounts, form};
 use super::tag_scores::{FoundTags, TagScores};
@@ -64,43 +64,6 @@ const MANY_TAGS: usize = 300;
 pub(super) struct Tag;
 
 impl Recipe for Tag {
-    fn defaults(&self, Config { model, training, .. }: &mut Config) {
-        (model.hidden, model.bidirectional, model.dropout) = (160, true, 0.5);
-        (model.characters, model.word_dropout) = (true, 0.15);
-        (training.epochs, training.rate, training.clip) = (15, 3e-3, 5.0);
-        training.schedule = RateSchedule::Cosine;
-    }
-
-    /// Returns the settings that a tagger does not have: settings of raw text, since a tagger gets words, and settings
-    /// of other tasks.
-    fn without(&self) -> &'static [&'static str] {
-        &[
-            "text.tokens",
-            "text.tokenizer",
-            "text.target_tokens",
-            "text.lowercase",
-            "data.binary",
-            "data.phrases",
-            "data.group",
-            "data.first_index",
-            "data.pair",
-            "data.target",
-            "data.label_separator",
-            "model.pool",
-            "model.bidirectional",
-            "model.documents",
-            "model.tied",
-            "training.label_smoothing",
-            "training.class_weights",
-            "training.focal",
-            "decoding.beam",
-            "decoding.length_penalty",
-            "decoding.n_best",
-            "decoding.scores",
-            "decoding.threshold",
-        ]
-    }
-
     fn preview(&self, config: &Config, path: &Path) -> Result<Preview> {
         Preview::of(path, &options(config, COLUMNS)?, &|of: &TaggedText| {
             let words = of.words.iter().zip(&of.tags).map(|(word, tag)| format!("{word}/{tag}"));

@@ -20,7 +20,7 @@ use super::evaluation::{EachOutcome, Evaluation, in_parts};
 use super::net;
 use super::preview::Preview;
 use super::recipe::{AnsweringModel, Query, Recipe, RecordModel, TestFile, TrainedModel};
-use super::sections::{Cell, DecodingConfig, RateSchedule, TextConfig, Tokens};
+use super::sections::{DecodingConfig, TextConfig, Tokens};
 use super::started::Table;
 use super::text_scores::TextScores;
 use super::texts::Texts;
@@ -56,42 +56,6 @@ const LOGITS: &str = "logits";
 pub(super) struct Translate;
 
 impl Recipe for Translate {
-    fn defaults(&self, Config { text, model, training, .. }: &mut Config) {
-        *text = TextConfig { tokens: None, lowercase: false, ..text.clone() };
-        text.max_size = Some(12_000);
-        (model.cell, model.embedding, model.hidden, model.dropout) = (Cell::Gru, 256, 256, 0.3);
-        model.bidirectional = true;
-        (training.epochs, training.batch, training.rate) = (8, 64, 1e-3);
-        training.schedule = RateSchedule::Cosine;
-    }
-
-    fn without(&self) -> &'static [&'static str] {
-        &[
-            "model.pool",
-            "model.bidirectional",
-            "text.vectors",
-            "text.freeze",
-            "data.pair",
-            "data.target",
-            "data.label_separator",
-            "model.cell",
-            "model.characters",
-            "model.documents",
-            "model.crf",
-            "model.tied",
-            "training.class_weights",
-            "training.focal",
-            "data.binary",
-            "data.phrases",
-            "data.group",
-            "data.first_index",
-            "data.repair_tags",
-            "decoding.overlap",
-            "decoding.threshold",
-            "data.scheme",
-        ]
-    }
-
     fn preview(&self, config: &Config, path: &Path) -> Result<Preview> {
         Preview::of(path, &options(config, COLUMNS)?, &|of: &Pair| {
             format!("source {}, target {}", Preview::cut(&of.source), Preview::cut(&of.target))

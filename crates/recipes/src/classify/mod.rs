@@ -17,7 +17,7 @@ use super::evaluation::{EachOutcome, Evaluation, Outcome};
 use super::labels::{self, COLUMNS, LABELS, PROBABILITIES};
 use super::preview::Preview;
 use super::recipe::{AnsweringModel, Query, Recipe, RecordCheck, RecordModel, TestFile, TrainedModel};
-use super::sections::{DecodingConfig, Pooling, Target};
+use super::sections::{DecodingConfig, Target};
 use super::started::Table;
 use super::texts::Texts;
 use super::training::{
@@ -53,25 +53,6 @@ const TABLES: [Table; 6] = [
 pub(super) struct Classify;
 
 impl Recipe for Classify {
-    fn defaults(&self, Config { model, .. }: &mut Config) {
-        (model.bidirectional, model.pool, model.word_dropout) = (true, Pooling::Max, 0.1);
-    }
-
-    fn without(&self) -> &'static [&'static str] {
-        &[
-            "text.target_tokens",
-            "data.repair_tags",
-            "data.scheme",
-            "model.crf",
-            "model.tied",
-            "decoding.beam",
-            "decoding.length_penalty",
-            "decoding.n_best",
-            "decoding.scores",
-            "decoding.overlap",
-        ]
-    }
-
     fn preview(&self, config: &Config, path: &Path) -> Result<Preview> {
         if rows::are_meant(config, path)? {
             return rows::preview(config, path);
