@@ -16,7 +16,7 @@ use unpadded_text::PlainFiles;
 use super::answer::Answer;
 use super::by_length::ByLength;
 use super::config::Config;
-use super::evaluation::{EachOutcome, Evaluation, Outcome};
+use super::evaluation::{EachOutcome, Evaluation, FigureOf, Outcome};
 use super::pieces::Pieces;
 use super::preview::Preview;
 use super::prose::{COLUMNS, FEEDS, Prose, STEPS, TokenWindow};
@@ -73,7 +73,7 @@ impl Recipe for Lm {
         prepare(config, paths)
     }
 
-    fn model(&self, predictor: &Predictor) -> Result<Box<dyn TrainedModel>> {
+    fn model(&self, predictor: &Predictor, _: &Config) -> Result<Box<dyn TrainedModel>> {
         Ok(Box::new(Writer { cut: cut_of(predictor, CUT)? }))
     }
 }
@@ -318,7 +318,7 @@ fn scores(file: &TestFile<'_>, cut: &Tokenizer, each: EachOutcome<'_>) -> Result
             }
         }
     }
-    let figures: [(&'static str, Unit, FigureFn); 3] = [
+    let figures: [FigureOf; 3] = [
         ("bits per character", Unit::Number, FigureFn::Of(bits_per_character)),
         ("perplexity", Unit::Number, FigureFn::Of(perplexity)),
         ("bits per byte", Unit::Number, FigureFn::Of(bits_per_byte)),

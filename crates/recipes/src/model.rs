@@ -35,8 +35,8 @@ pub struct Model {
     /// The separator between several labels, set by [`Model::answering`]; `None` for the separator in the training
     /// config.
     separator: Option<String>,
-    /// Whether the model reads pairs of texts.
-    pair: bool,
+    /// The config of the training.
+    trained_by: Config,
 }
 
 impl Model {
@@ -80,11 +80,11 @@ impl Model {
             }
         }
         let predictor = Predictor::new(checkpoint, &ops::catalogue()).at_caller()?;
-        let trained = task.recipe().model(&predictor).at_caller()?;
         let config = predictor.note(CONFIG).map_or_else(|| Ok(Config::default()), Config::from_toml);
         let config = config.map_err(|e| e.noted("in the config of the checkpoint")).at_caller()?;
-        let (decoding, pair) = (config.decoding, config.data.pair.is_some());
-        Ok(Self { predictor, task, trained, decoding, separator: None, pair })
+        let trained = task.recipe().model(&predictor, &config).at_caller()?;
+        let decoding = config.decoding.clone();
+        Ok(Self { predictor, task, trained, trained_by: config, decoding, separator: None })
     }
 
     /// Adds another model of the same task to the ensemble of this model; the models then answer together. The probabilities of
@@ -108,25 +108,24 @@ impl Model {
             let got = format!("a model of `{}`", other.task.name());
             return Err(Error::of(ErrorKind::Program, "models to join", expected, got)).at_caller();
         }
-        let (own, theirs) = (self.reads().at_caller()?, other.reads().at_caller()?);
+        let (own, theirs) = (self.reads(), other.reads());
         if own != theirs {
             let expected = format!("models that read {own}, as the first model");
             let got = format!("a model that reads {theirs}");
             return Err(Error::of(ErrorKind::Program, "models to join", expected, got)).at_caller();
         }
-        self.trained.join(&self.predictor, other.predictor).at_caller()?;
+        self.trained.join(&self.predictor, other.predictor, &other.trained_by).at_caller()?;
         Ok(self)
     }
 
     /// Returns a description of the text columns that the model reads, for messages.
-    fn reads(&self) -> Result<String> {
-        let config =
-            Config::from_toml(self.config()).map_err(|e| e.noted("in the config of the checkpoint"))?;
-        Ok(match (config.data.pair.is_some(), config.data.text.len()) {
+    fn reads(&self) -> String {
+        let data = &self.trained_by.data;
+        match (data.pair.is_some(), data.text.len()) {
             (true, _) => "pairs of texts (`data.pair`)".to_owned(),
             (false, 0 | 1) => "one text column".to_owned(),
             (false, columns) => format!("{columns} text columns (`data.text`)"),
-        })
+        }
     }
 
     /// Returns the task of the model.
@@ -250,7 +249,7 @@ impl Model {
     fn is_empty(&self, text: &str) -> bool {
         let blank = |text: &str| text.trim().is_empty();
         let lacks = |(first, second)| blank(first) || blank(second);
-        blank(text) || (self.pair && text.rsplit_once('\t').is_some_and(lacks))
+        blank(text) || (self.trained_by.data.pair.is_some() && text.rsplit_once('\t').is_some_and(lacks))
     }
 
     /// Continues a text by `tokens` tokens with a language model, and returns the new text; `sampling` decides how

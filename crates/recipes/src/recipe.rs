@@ -28,8 +28,8 @@ pub(super) trait Recipe: Sync {
     /// Reads the texts of the config, and builds the model.
     fn prepare(&self, config: &Config, paths: Paths) -> Result<Preparation>;
 
-    /// Returns the trained model of a loaded checkpoint.
-    fn model(&self, predictor: &Predictor) -> Result<Box<dyn TrainedModel>>;
+    /// Returns the trained model of a loaded checkpoint; `config` is the config of its training.
+    fn model(&self, predictor: &Predictor, config: &Config) -> Result<Box<dyn TrainedModel>>;
 }
 
 /// What a model reads from a record of a file, and which columns its answer adds.
@@ -61,11 +61,11 @@ pub(super) trait AnsweringModel: Send + Sync {
     /// Returns one answer for each text; no text is blank.
     fn answers(&self, by: &Predictor, texts: &[&str], how: &DecodingConfig) -> Result<Vec<Answer>>;
 
-    /// Adds another model of the same task to the ensemble of this model.
+    /// Adds another model of the same task, which was trained by `_config`, to the ensemble of this model.
     ///
     /// # Errors
     /// If the answers of this model and of the added model cannot be joined.
-    fn join(&mut self, _predictor: &Predictor, _other: Predictor) -> Result<()> {
+    fn join(&mut self, _predictor: &Predictor, _other: Predictor, _config: &Config) -> Result<()> {
         let expected =
             "classifiers of texts, or taggers: probabilities are averaged, and tags are elected by votes";
         Err(Error::of(ErrorKind::Program, "models to join", expected, "models with answers of another kind"))

@@ -17,7 +17,7 @@ use unpadded_text::{Passes, QuestionKind, ReadOptions, TaggedText, Tagging, sche
 use super::answer::Answer;
 use super::config::Config;
 use super::encoder::Encoder;
-use super::evaluation::{EachOutcome, Evaluation};
+use super::evaluation::{EachOutcome, Evaluation, likeliest};
 use super::preview::Preview;
 use super::recipe::{AnsweringModel, Query, Recipe, RecordCheck, RecordModel, TestFile, TrainedModel};
 use super::sections::{DecodingConfig, ModelConfig};
@@ -81,7 +81,7 @@ impl Recipe for Tag {
         prepare(config, paths)
     }
 
-    fn model(&self, _: &Predictor) -> Result<Box<dyn TrainedModel>> {
+    fn model(&self, _: &Predictor, _: &Config) -> Result<Box<dyn TrainedModel>> {
         Ok(Box::new(Tagger { others: Voters::default() }))
     }
 }
@@ -143,7 +143,7 @@ impl AnsweringModel for Tagger {
         Ok(words.into_iter().enumerate().map(answer).collect())
     }
 
-    fn join(&mut self, predictor: &Predictor, other: Predictor) -> Result<()> {
+    fn join(&mut self, predictor: &Predictor, other: Predictor, _: &Config) -> Result<()> {
         let (first, known) = (Entries::of(predictor)?, Entries::of(&other)?);
         let may = match noted_tagging(predictor) {
             Some(tagging) => tagging.scheme.transitions(&tagging.standard(&first.tags)?)?,
@@ -232,16 +232,15 @@ impl Tagger {
         let lengths: Vec<usize> = texts.clone().map(<[W]>::len).collect();
         let own = found(predictor, texts.clone())?;
         let (tags, labels) = self.others.join(own, &lengths, &|other| found(other, texts.clone()))?;
-        let mut likeliest = Vec::new();
+        let mut labelled = Vec::new();
         if !labels.is_empty() {
             let known = predictor.vocabulary(LABELS)?;
             for row in labels.chunks_exact(known.len()) {
-                let likelier = |a: (f32, _), b: (f32, _)| if b.0 > a.0 { b } else { a };
-                let found = row.iter().copied().zip(known.tokens()).reduce(likelier);
-                likeliest.extend(found.map(|(p, label)| (label.to_owned(), p)));
+                let found = likeliest(row).and_then(|at| Some((known.tokens().nth(at)?, row.get(at)?)));
+                labelled.extend(found.map(|(label, p)| (label.to_owned(), *p)));
             }
         }
-        Ok((tags, likeliest))
+        Ok((tags, labelled))
     }
 }
 

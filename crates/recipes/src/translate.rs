@@ -70,7 +70,7 @@ impl Recipe for Translate {
         prepare(config, paths)
     }
 
-    fn model(&self, predictor: &Predictor) -> Result<Box<dyn TrainedModel>> {
+    fn model(&self, predictor: &Predictor, _: &Config) -> Result<Box<dyn TrainedModel>> {
         let (cut, target_cut) = (cut_of(predictor, CUT)?, cut_of(predictor, TARGET_CUT)?);
         Ok(Box::new(Translator { generator: predictor.generator(FEEDS[1], LOGITS)?, cut, target_cut }))
     }

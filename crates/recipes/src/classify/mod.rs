@@ -21,7 +21,7 @@ use super::sections::{DecodingConfig, Target};
 use super::started::Table;
 use super::texts::Texts;
 use super::training::{
-    CONFIG, CUT, Case, Column, HeldOutTexts, Paths, Preparation, READ_AS, both, of_training, one_in, options,
+    CUT, Case, Column, HeldOutTexts, Paths, Preparation, READ_AS, both, of_training, one_in, options,
     options_of, read_as, read_otherwise, tokenizer,
 };
 use super::{embedded, net, rows};
@@ -74,11 +74,11 @@ impl Recipe for Classify {
         }
     }
 
-    fn model(&self, predictor: &Predictor) -> Result<Box<dyn TrainedModel>> {
+    fn model(&self, predictor: &Predictor, config: &Config) -> Result<Box<dyn TrainedModel>> {
         if predictor.note(rows::COLUMNS).is_some() {
             return Ok(Box::new(rows::Classifier));
         }
-        Ok(Box::new(Classifier::of(predictor)?))
+        Ok(Box::new(Classifier::of(predictor, config)?))
     }
 }
 
@@ -129,9 +129,8 @@ struct Outputs {
 }
 
 impl Classifier {
-    fn of(predictor: &Predictor) -> Result<Self> {
-        let config = predictor.note(CONFIG).map_or_else(|| Ok(Config::default()), Config::from_toml)?;
-        let (reader, learnt) = (Reader::of(predictor, &config)?, Objective::of(predictor, &config)?);
+    fn of(predictor: &Predictor, config: &Config) -> Result<Self> {
+        let (reader, learnt) = (Reader::of(predictor, config)?, Objective::of(predictor, config)?);
         let thresholds = Thresholds::of(predictor, &learnt)?;
         Ok(Self { reader, learnt, thresholds, others: Vec::new() })
     }
@@ -217,7 +216,7 @@ impl AnsweringModel for Classifier {
         values.chunks_exact(width).zip(texts).map(answer).collect()
     }
 
-    fn join(&mut self, _: &Predictor, other: Predictor) -> Result<()> {
+    fn join(&mut self, _: &Predictor, other: Predictor, config: &Config) -> Result<()> {
         let wrong = |got: &str| {
             let expected = "classifiers of texts with the same target: a label, several labels or a number";
             Err(Error::of(ErrorKind::Program, "models to join", expected, got))
@@ -225,7 +224,7 @@ impl AnsweringModel for Classifier {
         if other.note(rows::COLUMNS).is_some() {
             return wrong("a classifier of rows of features");
         }
-        let classifier = Self::of(&other)?;
+        let classifier = Self::of(&other, config)?;
         let places = match (&self.learnt, &classifier.learnt) {
             (Objective::Label(first), Objective::Label(known))
             | (Objective::Labels(first, _), Objective::Labels(known, _)) => {

@@ -1,18 +1,15 @@
 //! Scores of models with several labels per text, and of regressions.
 
 use unpadded::data::Vocabulary;
-use unpadded::metrics::{Counts, Unit, ratio};
+use unpadded::metrics::{Unit, ratio};
 
 use super::objective::labels_in;
 use crate::by_length::ByLength;
-use crate::evaluation::{Evaluation, ScoreRow, ScoreTable, UnseenLabel};
+use crate::evaluation::{
+    Evaluation, FigureOf, MOST_LABELS, PLACES, ScoreRow, ScoreTable, UnseenLabel, f1_of, macro_f1,
+    macro_f1_of, sorted,
+};
 use crate::sample::{Bootstrap, FigureFn};
-
-/// With more than this many labels, macro F1 gets no bootstrap interval, since the counts of every label would have to
-/// be resampled.
-const MOST_LABELS: usize = 20;
-/// Maximum number of locations that are listed for a label that training never saw.
-const PLACES: usize = 3;
 
 /// The columns of a bootstrap sample: hits, true labels, predicted labels, texts with exactly the right labels, all
 /// texts. From column `OF_LABELS` on, each label has three columns: hits, true occurrences, predictions.
@@ -110,10 +107,10 @@ impl<'a> LabelSets<'a> {
 
     /// Returns the evaluation over all scored texts.
     pub(super) fn end(self) -> Evaluation {
-        let figures: [(&'static str, Unit, FigureFn); 3] = [
-            ("micro F1", Unit::Share, FigureFn::Of(|x| f1(x.get(..3).unwrap_or_default()))),
+        let figures: [FigureOf; 3] = [
+            ("micro F1", Unit::Share, FigureFn::Of(f1_of)),
             ("exact match", Unit::Share, FigureFn::Share(EXACT, SETS)),
-            ("macro F1", Unit::Share, FigureFn::Of(macro_f1)),
+            ("macro F1", Unit::Share, FigureFn::Of(|sums| macro_f1_of(sums, OF_LABELS))),
         ];
         let few = self.labels.len() <= MOST_LABELS;
         let row = |(name, [right, support, found]): (&str, [u64; 3])| ScoreRow {
@@ -122,18 +119,11 @@ impl<'a> LabelSets<'a> {
             found,
             support,
         };
-        let mut rows: Vec<ScoreRow> = self
-            .labels
-            .tokens()
-            .zip(self.rows.iter().copied())
-            .map(row)
-            .filter(|row| row.support + row.found > 0)
-            .collect();
-        rows.sort_by(|a, b| a.name.cmp(&b.name));
+        let rows = sorted(self.labels.tokens().zip(self.rows.iter().copied()).map(row).collect());
         let scored = Evaluation::of(self.sample, OF_LABELS, &figures[..if few { 3 } else { 2 }]);
         let scored = match few {
             true => scored,
-            false => scored.with("macro F1", Unit::Share, crate::evaluation::macro_f1(&rows)),
+            false => scored.with("macro F1", Unit::Share, macro_f1(&rows)),
         };
         let scored = Evaluation {
             lengths: Some(self.lengths),
@@ -144,19 +134,6 @@ impl<'a> LabelSets<'a> {
         let [sum, count] = self.loss;
         scored.with_loss((count > 0.0).then(|| sum / count))
     }
-}
-
-fn f1(counts: &[f64]) -> f64 {
-    let [hits, labels, guesses] = std::array::from_fn(|at| counts.get(at).copied().unwrap_or(0.0));
-    Counts { hits, labels, guesses }.f1()
-}
-
-/// Returns the mean F1 over all labels that occur or are predicted.
-fn macro_f1(sums: &[f64]) -> f64 {
-    let of_labels = sums.get(OF_LABELS..).unwrap_or_default().chunks(3);
-    let occurs = of_labels.filter(|counts| counts.iter().any(|count| *count > 0.0));
-    let (sum, classes) = occurs.fold((0.0, 0.0), |(sum, classes), counts| (sum + f1(counts), classes + 1.0));
-    ratio(sum, classes)
 }
 
 /// The columns of a bootstrap sample for a regression: squared errors, absolute errors, and the number of texts.
@@ -189,7 +166,7 @@ impl Numbers {
 
     /// Returns the evaluation over all scored texts.
     pub(super) fn end(self) -> Evaluation {
-        let figures: [(&'static str, Unit, FigureFn); 2] = [
+        let figures: [FigureOf; 2] = [
             ("mean squared error", Unit::Number, FigureFn::Of(|x| ratio(x[SQUARED], x[TEXTS]))),
             ("mean absolute error", Unit::Number, FigureFn::Of(|x| ratio(x[ABSOLUTE], x[TEXTS]))),
         ];
