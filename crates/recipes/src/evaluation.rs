@@ -355,26 +355,3 @@ pub(super) struct Outcome<'a> {
 
 /// A function that gets each scored text.
 pub(super) type EachOutcome<'a> = &'a mut dyn FnMut(Outcome<'_>);
-
-/// Passes groups of records to `each`, so that a model can answer the records of a group together. A group ends after
-/// 256 records, or earlier if the sum of the records' sizes reaches 2¹⁸.
-pub(super) fn in_parts<R>(
-    records: &mut dyn Iterator<Item = unpadded::Result<R>>,
-    size: &dyn Fn(&R) -> usize,
-    each: &mut dyn FnMut(&[R]) -> unpadded::Result<()>,
-) -> unpadded::Result<()> {
-    const TOGETHER: usize = 256;
-    const SIZE: usize = 1 << 18;
-    let (mut part, mut long) = (Vec::with_capacity(TOGETHER), 0);
-    for record in records {
-        let record = record?;
-        long += size(&record);
-        part.push(record);
-        if part.len() == TOGETHER || long >= SIZE {
-            each(&part)?;
-            part.clear();
-            long = 0;
-        }
-    }
-    if part.is_empty() { Ok(()) } else { each(&part) }
-}

@@ -22,6 +22,7 @@
 
 mod aligned;
 mod answer;
+mod answer_batch;
 mod by_length;
 mod byte_size;
 mod classify;
@@ -61,6 +62,7 @@ mod weigh;
 
 pub use aligned::{Aligner, Alignment};
 pub use answer::Answer;
+pub use answer_batch::AnswerBatch;
 pub use by_length::{ByLength, LengthRange};
 pub use byte_size::ByteSize;
 pub use compare::{Disagreement, ModelComparison, ModelDifference};

@@ -9,14 +9,12 @@ use unpadded::{AtCaller, Error, ErrorKind, Result, ops};
 use unpadded_text::Questions;
 
 use super::answer::Answer;
+use super::answer_batch::AnswerBatch;
 use super::config::Config;
 use super::evaluation::{EachOutcome, Evaluation};
 use super::recipe::{Query, TestFile, TrainedModel};
 use super::sections::{DecodingConfig, Task};
 use super::training::{CONFIG, TASK, TestData, options_of};
-
-/// Number of texts that are answered as one batch.
-const TOGETHER: usize = 256;
 
 /// A trained model with everything that it needs to answer: program, parameters, vocabularies, labels and tokenizer.
 ///
@@ -208,6 +206,11 @@ impl Model {
         Self { predictor: self.predictor.memory_limit(bytes), ..self }
     }
 
+    /// Returns how many texts the model answers together; a caller with many texts passes about as many to [`Self::predict`].
+    pub fn batch(&self) -> AnswerBatch {
+        self.trained.batch()
+    }
+
     /// Answers each text with a label, tags or a translation; a language model continues each text with the most
     /// probable tokens. The answer to a record without a text is [`Answer::Empty`]: a blank text, or a pair of which one
     /// text is blank.
@@ -219,19 +222,24 @@ impl Model {
     pub fn predict<T: AsRef<str>>(&self, texts: &[T]) -> Result<Vec<Answer>> {
         let asked: Vec<&str> = texts.iter().map(AsRef::as_ref).collect();
         let texts: Vec<&str> = asked.iter().copied().filter(|text| !self.is_empty(text)).collect();
-        // Texts are answered in chunks of 256, since all computed values of a chunk are in memory.
         let mut answers = Vec::with_capacity(texts.len());
-        let mut left: Vec<&[&str]> = texts.chunks(TOGETHER).rev().collect();
-        while let Some(texts) = left.pop() {
-            match self.trained.answers(&self.predictor, texts, &self.decoding) {
-                Ok(found) => answers.extend(found),
-                Err(error) if error.kind() == ErrorKind::Memory && texts.len() > 1 => {
-                    let (first, second) = texts.split_at(texts.len() / 2);
-                    left.extend([second, first]);
+        let mut batches = texts.iter().map(|&text| Ok(text));
+        self.batch()
+            .divide(&mut batches, &|text| text.len(), &mut |texts| {
+                let mut left = vec![texts];
+                while let Some(texts) = left.pop() {
+                    match self.trained.answers(&self.predictor, texts, &self.decoding) {
+                        Ok(found) => answers.extend(found),
+                        Err(error) if error.kind() == ErrorKind::Memory && texts.len() > 1 => {
+                            let (first, second) = texts.split_at(texts.len() / 2);
+                            left.extend([second, first]);
+                        }
+                        Err(error) => return Err(error),
+                    }
                 }
-                Err(error) => return Err(error).at_caller(),
-            }
-        }
+                Ok(())
+            })
+            .at_caller()?;
         for answer in &mut answers {
             if let (Answer::Labels { separator, .. }, Some(own)) = (answer, &self.separator) {
                 separator.clone_from(own);

@@ -8,6 +8,7 @@ use unpadded::{Error, ErrorKind, Result};
 use unpadded_text::{QuestionKind, ReadOptions, Record};
 
 use super::answer::Answer;
+use super::answer_batch::AnswerBatch;
 use super::config::Config;
 use super::evaluation::{EachOutcome, Evaluation};
 use super::preview::Preview;
@@ -57,6 +58,11 @@ pub(super) trait AnsweringModel: Send + Sync {
     /// Returns which columns of a record the model reads, and which columns an answer adds; `None` for a model that
     /// does not answer records.
     fn asked(&self, predictor: &Predictor, decoding: &DecodingConfig) -> Option<Query>;
+
+    /// Returns how many texts are answered together.
+    fn batch(&self) -> AnswerBatch {
+        AnswerBatch::of_bytes(1 << 16)
+    }
 
     /// Returns one answer for each text; no text is blank.
     fn answers(&self, by: &Predictor, texts: &[&str], how: &DecodingConfig) -> Result<Vec<Answer>>;
@@ -154,7 +160,7 @@ impl<M: RecordModel> TrainedModel for M {
     fn check(&self, file: &TestFile<'_>) -> Result<Vec<String>> {
         let (texts, said) = self.open(file, true)?;
         let mut check = self.checks(file, &texts)?;
-        texts.in_parts(&|_| 0, &mut |part| {
+        texts.in_batches(self.batch(), &|_| 0, &mut |part| {
             part.iter().try_for_each(|(number, record)| check(*number, record))
         })?;
         Ok(said)

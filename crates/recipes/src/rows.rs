@@ -108,7 +108,7 @@ impl RecordModel for Classifier {
         let (columns, first) = (columns(file.predictor)?, first(file.predictor)?);
         let known = file.predictor.vocabulary(LABELS)?;
         let mut scores = labels::Scores::new(known);
-        rows.in_parts(&|row| row.indices.len(), &mut |part| {
+        rows.in_batches(self.batch(), &|row| row.indices.len(), &mut |part| {
             let found = found(file.predictor, &sparse(columns, part.iter().map(|(_, row)| row))?)?;
             for ((number, row), p) in part.iter().zip(found.chunks_exact(known.len())) {
                 // Adding 0.0 changes a label −0 to 0.

@@ -15,6 +15,7 @@ use unpadded::{Builder, DType, Error, ErrorKind, Lod, Result, Variable, reserve}
 use unpadded_text::{Passes, QuestionKind, ReadOptions, TaggedText, Tagging, scheme_of};
 
 use super::answer::Answer;
+use super::answer_batch::AnswerBatch;
 use super::config::Config;
 use super::encoder::Encoder;
 use super::evaluation::{EachOutcome, Evaluation, likeliest};
@@ -105,6 +106,11 @@ impl AnsweringModel for Tagger {
         Some(Query { asking: QuestionKind::Words, columns: COLUMNS, adds })
     }
 
+    /// A batch is small, because the memory of the model grows with all words or characters of a batch.
+    fn batch(&self) -> AnswerBatch {
+        AnswerBatch::of_bytes(1 << 13)
+    }
+
     fn answers(&self, by: &Predictor, texts: &[&str], how: &DecodingConfig) -> Result<Vec<Answer>> {
         // A tagger that also predicts labels of texts reads each text as a whole, so its texts are not divided.
         let labelled = is_labelled(by);
@@ -187,7 +193,7 @@ impl RecordModel for Tagger {
     ) -> Result<Evaluation> {
         let (mut scores, entries) = (tag_scores(file.predictor, &texts)?, Entries::of(file.predictor)?);
         let (learnt, mut some) = (entries.learnt(), false);
-        texts.in_parts(&|text| text.words.iter().map(String::len).sum(), &mut |part| {
+        texts.in_batches(self.batch(), &|text| text.words.iter().map(String::len).sum(), &mut |part| {
             let words = part.iter().map(|(_, text)| text.words.as_slice());
             let (tags, labels) = self.found(file.predictor, words)?;
             let (mut rest, mut labels) = (&tags[..], labels.iter());

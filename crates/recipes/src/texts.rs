@@ -8,8 +8,8 @@ use unpadded::data::{Data, Field, Limits, Loader, Tokenizer, Vocabulary};
 use unpadded::{Result, memory};
 use unpadded_text::{DataSet, Files, LabelledText, Passes, ReadOptions, Record, RecordSource, Survey};
 
+use super::answer_batch::AnswerBatch;
 use super::config::Config;
-use super::evaluation::in_parts;
 use super::labels::none;
 use super::training::{DataMemory, as_in_training, batches};
 
@@ -63,13 +63,13 @@ impl<R: Record> Texts<R> {
         opened.map_err(|e| as_in_training(e, like))
     }
 
-    /// Passes the records, with their numbers from 1 on, to `each` group by group, as [`in_parts`] does; `size` is the length of
-    /// a record.
+    /// Passes the records, with their numbers from 1 on, to `each` batch by batch; `size` is the length of a record in bytes.
     ///
     /// # Errors
     /// If there is no record, if the files cannot be read, or the first error of `each`.
-    pub(super) fn in_parts(
+    pub(super) fn in_batches(
         &self,
+        batch: AnswerBatch,
         size: &dyn Fn(&R) -> usize,
         each: &mut dyn FnMut(&[(u64, R)]) -> Result<()>,
     ) -> Result<()> {
@@ -78,9 +78,9 @@ impl<R: Record> Texts<R> {
             Self::InFiles(files, _) => files.records(),
         };
         let (mut some, mut numbered) = (false, (1..).zip(records).map(|(at, record)| Ok((at, record?))));
-        in_parts(&mut numbered, &|(_, record)| size(record), &mut |part| {
+        batch.divide(&mut numbered, &|(_, record)| size(record), &mut |batch| {
             some = true;
-            each(part)
+            each(batch)
         })?;
         if some { Ok(()) } else { Err(none(&self.name())) }
     }

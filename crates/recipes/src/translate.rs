@@ -15,8 +15,9 @@ use unpadded::{Builder, DType, Error, Result, Var, Variable};
 use unpadded_text::{Pair, Pairs, Passes, QuestionKind, are_pronunciations};
 
 use super::answer::Answer;
+use super::answer_batch::AnswerBatch;
 use super::config::Config;
-use super::evaluation::{EachOutcome, Evaluation, in_parts};
+use super::evaluation::{EachOutcome, Evaluation};
 use super::net;
 use super::preview::Preview;
 use super::recipe::{AnsweringModel, Query, Recipe, RecordModel, TestFile, TrainedModel};
@@ -336,6 +337,11 @@ impl AnsweringModel for Translator {
         Some(Query { asking: QuestionKind::Source, columns: COLUMNS, adds })
     }
 
+    /// A batch is small, because the memory of the model grows with all words or characters of a batch.
+    fn batch(&self) -> AnswerBatch {
+        AnswerBatch::of_bytes(1 << 13)
+    }
+
     /// Translates each text by beam search with the settings in `how`.
     fn answers(&self, by: &Predictor, texts: &[&str], how: &DecodingConfig) -> Result<Vec<Answer>> {
         let (sources, targets) = (by.vocabulary(KNOWN[0])?, by.vocabulary(KNOWN[1])?);
@@ -389,7 +395,7 @@ impl RecordModel for Translator {
         let (mut by_source, mut count) = (BySource::default(), 0);
         let mut scored = |pairs: &Pairs| {
             let mut sources = pairs.by_source().into_iter().map(Ok);
-            in_parts(&mut sources, &|(source, _)| source.len(), &mut |part| {
+            self.batch().divide(&mut sources, &|(source, _)| source.len(), &mut |part| {
                 let sources: Vec<&str> = part.iter().map(|(source, _)| *source).collect();
                 let found = self.answers(file.predictor, &sources, &decoding)?;
                 for ((source, targets), found) in part.iter().zip(found) {
@@ -398,7 +404,7 @@ impl RecordModel for Translator {
                 Ok(())
             })
         };
-        pairs.in_parts(&|pair| pair.source.len(), &mut |part| {
+        pairs.in_batches(self.batch(), &|pair| pair.source.len(), &mut |part| {
             count += part.len() as u64;
             part.iter().try_for_each(|(_, pair)| by_source.add(pair.clone(), &mut scored))
         })?;

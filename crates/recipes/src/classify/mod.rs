@@ -285,7 +285,7 @@ impl RecordModel for Classifier {
             Objective::Labels(known, _) => ObjectiveScores::Labels(scores::LabelSets::new(known, separator)),
             Objective::Number => ObjectiveScores::Number(scores::Numbers::new()),
         };
-        texts.in_parts(&|text| text.text.len(), &mut |part| {
+        texts.in_batches(self.batch(), &|text| text.text.len(), &mut |part| {
             let asked: Vec<&str> = part.iter().map(|(_, text)| text.text.as_str()).collect();
             let found = self.found(file.predictor, &asked)?;
             for ((number, of), row) in part.iter().zip(found.values.chunks_exact(found.width)) {
