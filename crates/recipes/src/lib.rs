@@ -88,6 +88,7 @@ use unpadded::op::MatrixUnit;
 use unpadded::train::Trainer;
 use unpadded::{AtCaller, Error, Precision, Result};
 
+use recipe::TestFile;
 use training::{CONFIG, TASK};
 
 /// Reads the texts of a config, and builds the model and its trainer.
@@ -175,9 +176,8 @@ fn prepare_by(config: &Config, resumed: Option<&Path>, memory: u64) -> Result<Pr
     prepared.trainer =
         config.run.memory.into_iter().fold(trainer, |trainer, size| trainer.memory_limit(size.bytes()));
     if let Some(path) = &prepared.test {
-        let model = Model::new(prepared.trainer.for_inference()?)?;
-        let path = path.to_string_lossy();
-        let read = model.check(config, &path)?;
+        let (known, path) = (prepared.trainer.for_inference()?, path.to_string_lossy());
+        let read = config.run.task.recipe().check(&TestFile { path: &path, config, known: &known })?;
         let otherwise = read.into_iter().filter(|line| !prepared.said.contains(line));
         let otherwise: Vec<String> = otherwise.map(|line| format!("{path}: {line}")).collect();
         prepared.said.extend(otherwise);

@@ -73,6 +73,15 @@ impl Recipe for Lm {
         prepare(config, paths)
     }
 
+    fn check(&self, file: &TestFile<'_>) -> Result<Vec<String>> {
+        let (text, known) = (test_text(file)?, file.known.vocabulary(TOKENS)?);
+        let (cut, mut count) = (cut_of(file.known, CUT)?, 0);
+        // Looks up every token: an unknown token is an error if the vocabulary has no entry for unknown tokens.
+        let known = text.ids(&cut, known).inspect(|_| count += 1).find_map(Result::err);
+        at_least_two(&text, if known.is_some() { 2 } else { count })?;
+        known.map_or_else(|| Ok(text.read_as().into_iter().collect()), Err)
+    }
+
     fn model(&self, predictor: &Predictor, _: &Config) -> Result<Box<dyn TrainedModel>> {
         Ok(Box::new(Writer { cut: cut_of(predictor, CUT)? }))
     }
@@ -88,22 +97,13 @@ impl TrainedModel for Writer {
         let text = Prose::open(file.path, config, DataMemory::set_by(config))?;
         let count = text.count(cut)?;
         at_least_two(&text, count)?;
-        let known = file.predictor.vocabulary(TOKENS)?;
+        let known = file.known.vocabulary(TOKENS)?;
         let data = text.stream(config.training.batch, STEPS, cut, known, count)?;
         Ok(TestData { data: Box::new(data), said: text.read_as().into_iter().collect() })
     }
 
-    fn check(&self, file: &TestFile<'_>) -> Result<Vec<String>> {
-        let (text, known) = (test_text(file)?, file.predictor.vocabulary(TOKENS)?);
-        let mut count = 0;
-        // Looks up every token: an unknown token is an error if the vocabulary has no entry for unknown tokens.
-        let known = text.ids(&self.cut, known).inspect(|_| count += 1).find_map(Result::err);
-        at_least_two(&text, if known.is_some() { 2 } else { count })?;
-        known.map_or_else(|| Ok(text.read_as().into_iter().collect()), Err)
-    }
-
-    fn scores(&self, file: &TestFile<'_>, each: EachOutcome<'_>) -> Result<Evaluation> {
-        scores(file, &self.cut, each)
+    fn scores(&self, by: &Predictor, file: &TestFile<'_>, each: EachOutcome<'_>) -> Result<Evaluation> {
+        scores(by, file, &self.cut, each)
     }
 }
 
@@ -264,11 +264,16 @@ fn bits_per_byte(x: &[f64]) -> f64 {
 }
 
 /// Scores the predicted tokens of a text, window by window; the bootstrap intervals resample windows.
-fn scores(file: &TestFile<'_>, cut: &Tokenizer, each: EachOutcome<'_>) -> Result<Evaluation> {
+fn scores(
+    predictor: &Predictor,
+    file: &TestFile<'_>,
+    cut: &Tokenizer,
+    each: EachOutcome<'_>,
+) -> Result<Evaluation> {
     /// Maximum number of logits in memory, which limits the number of tokens in a window. The streams equal the streams of the
     /// training, since each stream begins without the tokens before it.
     const LOGITS_TOGETHER: usize = 1 << 24;
-    let TestFile { config, predictor, .. } = *file;
+    let config = file.config;
     let (text, known) = (test_text(file)?, predictor.vocabulary(TOKENS)?);
     let (mut count, mut unknown, mut words, mut letters, mut bytes) = (0, 0u64, 0, 0, 0);
     let id = known.unknown();

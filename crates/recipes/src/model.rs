@@ -138,7 +138,7 @@ impl Model {
     }
 
     fn file<'a>(&'a self, config: &'a Config, path: &'a str) -> TestFile<'a> {
-        TestFile { path, config, predictor: &self.predictor }
+        TestFile { path, config, known: &self.predictor }
     }
 
     /// Returns the texts of a path with their right answers, as batches.
@@ -146,14 +146,9 @@ impl Model {
         self.trained.data(&self.file(config, path))
     }
 
-    /// Checks that the texts of a path can be scored; returns lines for people about how the file is read.
-    pub(super) fn check(&self, config: &Config, path: &str) -> Result<Vec<String>> {
-        self.trained.check(&self.file(config, path))
-    }
-
     /// Scores the model on the texts of a path; the callback `each` gets every scored text.
     pub(super) fn scores(&self, config: &Config, path: &str, each: EachOutcome<'_>) -> Result<Evaluation> {
-        self.trained.scores(&self.file(config, path), each)
+        self.trained.scores(&self.predictor, &self.file(config, path), each)
     }
 
     /// Returns the config of the model's training as TOML.

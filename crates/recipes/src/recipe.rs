@@ -15,7 +15,7 @@ use super::preview::Preview;
 use super::sections::DecodingConfig;
 use super::started::Table;
 use super::texts::Texts;
-use super::training::{Column, Paths, Preparation, TestData, options_of, read_as};
+use super::training::{Column, Known, Paths, Preparation, TestData, options_of, read_as};
 
 /// The recipe of a task: prepares a training from a config, and loads trained models.
 pub(super) trait Recipe: Sync {
@@ -28,6 +28,10 @@ pub(super) trait Recipe: Sync {
 
     /// Reads the texts of the config, and builds the model.
     fn prepare(&self, config: &Config, paths: Paths) -> Result<Preparation>;
+
+    /// Reads the texts of a file as [`TrainedModel::scores`] does, but does not score them, so that errors in the file appear
+    /// before a training. Returns lines for people about how the file is read. `file.config` is the config of the training.
+    fn check(&self, file: &TestFile<'_>) -> Result<Vec<String>>;
 
     /// Returns the trained model of a loaded checkpoint; `config` is the config of its training.
     fn model(&self, predictor: &Predictor, config: &Config) -> Result<Box<dyn TrainedModel>>;
@@ -42,11 +46,11 @@ pub(super) struct Query {
     pub(super) adds: Vec<String>,
 }
 
-/// A test file, with the predictor of the model that is scored on it.
+/// A test file, with what the model that is scored on it knows.
 pub(super) struct TestFile<'a> {
     pub(super) path: &'a str,
     pub(super) config: &'a Config,
-    pub(super) predictor: &'a Predictor,
+    pub(super) known: &'a dyn Known,
 }
 
 /// A trained model of a task that answers texts with a predictor.
@@ -101,12 +105,8 @@ pub(super) trait TrainedModel: AnsweringModel {
     /// Returns the texts of a file with their right answers, as batches for [`Predictor::evaluate`].
     fn data(&self, file: &TestFile<'_>) -> Result<TestData>;
 
-    /// Reads the texts of a file as [`Self::scores`] does, but does not score them, so that errors in the file appear
-    /// before a training. Returns lines for people about how the file is read.
-    fn check(&self, file: &TestFile<'_>) -> Result<Vec<String>>;
-
     /// Scores the model on the texts of a file; the callback `each` gets every scored text, in the order of the file.
-    fn scores(&self, file: &TestFile<'_>, each: EachOutcome<'_>) -> Result<Evaluation>;
+    fn scores(&self, by: &Predictor, file: &TestFile<'_>, each: EachOutcome<'_>) -> Result<Evaluation>;
 }
 
 /// A function that checks that a record can be scored; it gets the number of the record, counted from 1.
@@ -119,13 +119,13 @@ pub(super) trait RecordModel: AnsweringModel {
     const COLUMNS: [Column; 2];
 
     /// Returns the options for reading a test file. Where the config sets no option, the option is that of the training.
-    fn options(&self, file: &TestFile<'_>) -> Result<ReadOptions> {
-        options_of(file.config, Self::COLUMNS, file.predictor)
+    fn options(file: &TestFile<'_>) -> Result<ReadOptions> {
+        options_of(file.config, Self::COLUMNS, file.known)
     }
 
     /// Opens a test file, in memory or (`in_files`) in its files; also returns lines for people about how it is read.
-    fn open(&self, file: &TestFile<'_>, in_files: bool) -> Result<(Texts<Self::Record>, Vec<String>)> {
-        let texts = Texts::open_test(file.path, file.config, &self.options(file)?, in_files)?;
+    fn open(file: &TestFile<'_>, in_files: bool) -> Result<(Texts<Self::Record>, Vec<String>)> {
+        let texts = Texts::open_test(file.path, file.config, &Self::options(file)?, in_files)?;
         let said = read_as(texts.read_as()).into_iter().collect();
         Ok((texts, said))
     }
@@ -135,7 +135,6 @@ pub(super) trait RecordModel: AnsweringModel {
 
     /// Returns a function that checks each record of the file; by default, every record can be scored.
     fn checks<'a>(
-        &'a self,
         _file: &'a TestFile<'_>,
         _texts: &Texts<Self::Record>,
     ) -> Result<RecordCheck<'a, Self::Record>> {
@@ -145,30 +144,31 @@ pub(super) trait RecordModel: AnsweringModel {
     /// Scores the records of an opened file.
     fn scored(
         &self,
+        by: &Predictor,
         file: &TestFile<'_>,
         texts: Texts<Self::Record>,
         each: EachOutcome<'_>,
     ) -> Result<Evaluation>;
 }
 
+/// As [`Recipe::check`], for the recipe of the model `M`.
+pub(super) fn check<M: RecordModel>(file: &TestFile<'_>) -> Result<Vec<String>> {
+    let (texts, said) = M::open(file, true)?;
+    let mut check = M::checks(file, &texts)?;
+    let batch = AnswerBatch::of_bytes(usize::MAX);
+    texts.in_batches(batch, &|_| 0, &mut |of| of.iter().try_for_each(|(number, one)| check(*number, one)))?;
+    Ok(said)
+}
+
 impl<M: RecordModel> TrainedModel for M {
     fn data(&self, file: &TestFile<'_>) -> Result<TestData> {
-        let (texts, said) = self.open(file, false)?;
+        let (texts, said) = M::open(file, false)?;
         Ok(TestData { data: Box::new(self.loader(file, &texts)?), said })
     }
 
-    fn check(&self, file: &TestFile<'_>) -> Result<Vec<String>> {
-        let (texts, said) = self.open(file, true)?;
-        let mut check = self.checks(file, &texts)?;
-        texts.in_batches(self.batch(), &|_| 0, &mut |part| {
-            part.iter().try_for_each(|(number, record)| check(*number, record))
-        })?;
-        Ok(said)
-    }
-
-    fn scores(&self, file: &TestFile<'_>, each: EachOutcome<'_>) -> Result<Evaluation> {
-        let (texts, mut said) = self.open(file, true)?;
-        let scored = self.scored(file, texts, each)?;
+    fn scores(&self, by: &Predictor, file: &TestFile<'_>, each: EachOutcome<'_>) -> Result<Evaluation> {
+        let (texts, mut said) = M::open(file, true)?;
+        let scored = self.scored(by, file, texts, each)?;
         said.extend(scored.said);
         Ok(Evaluation { said, ..scored })
     }

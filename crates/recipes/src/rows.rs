@@ -25,7 +25,8 @@ use super::recipe::{AnsweringModel, Query, RecordModel, TestFile};
 use super::sections::{DecodingConfig, Sentences, Target};
 use super::texts::Texts;
 use super::training::{
-    Case, Column, DataMemory, HeldOutTexts, Paths, Preparation, Truth, batches, of_training, one_in, read_as,
+    Case, Column, DataMemory, HeldOutTexts, Known, Paths, Preparation, Truth, batches, of_training, one_in,
+    read_as,
 };
 
 const FEEDS: [&str; 2] = ["features", "label"];
@@ -81,8 +82,8 @@ impl RecordModel for Classifier {
     const COLUMNS: [Column; 2] = labels::COLUMNS;
 
     /// Reads a file of rows as the training rows were read; the rows are always in memory.
-    fn open(&self, file: &TestFile<'_>, _: bool) -> Result<(Texts<LabelledRow>, Vec<String>)> {
-        let (columns, first) = (columns(file.predictor)?, first(file.predictor)?);
+    fn open(file: &TestFile<'_>, _: bool) -> Result<(Texts<LabelledRow>, Vec<String>)> {
+        let (columns, first) = (columns(file.known)?, first(file.known)?);
         let like = super::training::options(file.config, labels::COLUMNS)?.first_index(first);
         let memory = DataMemory::set_by(file.config);
         let (rows, dropped) = fitting(Path::new(file.path), columns, &like, memory)?;
@@ -93,7 +94,7 @@ impl RecordModel for Classifier {
     fn loader(&self, file: &TestFile<'_>, rows: &Texts<LabelledRow>) -> Result<Loader> {
         match rows {
             Texts::Held(rows) => {
-                loader(file.config, rows, columns(file.predictor)?, file.predictor.vocabulary(LABELS)?)
+                loader(file.config, rows, columns(file.known)?, file.known.vocabulary(LABELS)?)
             }
             Texts::InFiles(files, _) => Err(files.larger_than(0)),
         }
@@ -101,15 +102,16 @@ impl RecordModel for Classifier {
 
     fn scored(
         &self,
+        by: &Predictor,
         file: &TestFile<'_>,
         rows: Texts<LabelledRow>,
         each: EachOutcome<'_>,
     ) -> Result<Evaluation> {
-        let (columns, first) = (columns(file.predictor)?, first(file.predictor)?);
-        let known = file.predictor.vocabulary(LABELS)?;
+        let (columns, first) = (columns(file.known)?, first(file.known)?);
+        let known = file.known.vocabulary(LABELS)?;
         let mut scores = labels::Scores::new(known);
         rows.in_batches(self.batch(), &|row| row.indices.len(), &mut |part| {
-            let found = found(file.predictor, &sparse(columns, part.iter().map(|(_, row)| row))?)?;
+            let found = found(by, &sparse(columns, part.iter().map(|(_, row)| row))?)?;
             for ((number, row), p) in part.iter().zip(found.chunks_exact(known.len())) {
                 // Adding 0.0 changes a label −0 to 0.
                 let (text, label) = (case(row, first).text, (row.label + 0.0).to_string());
@@ -172,14 +174,14 @@ fn loader(config: &Config, rows: &LabelledRows, columns: usize, labels: &Vocabul
     Ok(batches(rows.loader(FEEDS, columns, unpadded_text::Target::Class(labels))?, config))
 }
 
-fn columns(predictor: &Predictor) -> Result<usize> {
-    let found = predictor.note(COLUMNS).and_then(|columns| columns.parse().ok());
+fn columns(known: &dyn Known) -> Result<usize> {
+    let found = known.note(COLUMNS).and_then(|columns| columns.parse().ok());
     found.ok_or_else(|| Error::of(ErrorKind::Format, "note `columns` of the checkpoint", "a number", "none"))
 }
 
 /// Returns the index of the first feature from the note of a model; 1 for a model without this note.
-fn first(predictor: &Predictor) -> Result<FirstIndex> {
-    let Some(note) = predictor.note(FIRST) else { return Ok(FirstIndex::One) };
+fn first(known: &dyn Known) -> Result<FirstIndex> {
+    let Some(note) = known.note(FIRST) else { return Ok(FirstIndex::One) };
     note.parse().ok().and_then(FirstIndex::of_number).ok_or_else(|| {
         let what = format!("note `{FIRST}` of the checkpoint");
         Error::of(ErrorKind::Format, what, "0 or 1", format!("`{note}`"))

@@ -20,15 +20,15 @@ use super::config::Config;
 use super::encoder::Encoder;
 use super::evaluation::{EachOutcome, Evaluation, likeliest};
 use super::preview::Preview;
-use super::recipe::{AnsweringModel, Query, Recipe, RecordCheck, RecordModel, TestFile, TrainedModel};
+use super::recipe::{AnsweringModel, Query, Recipe, RecordCheck, RecordModel, TestFile, TrainedModel, check};
 use super::sections::{DecodingConfig, ModelConfig};
 use super::started::Table;
 use super::tag_counts::{TagCounts, form};
 use super::tag_scores::{FoundTags, TagScores};
 use super::texts::Texts;
 use super::training::{
-    Case, Column, DataMemory, HeldOutTexts, Paths, Preparation, READ_AS, Truth, both, of_training, one_in,
-    options, options_of, read_as, read_otherwise, refuse_texts,
+    Case, Column, DataMemory, HeldOutTexts, Known, Paths, Preparation, READ_AS, Truth, both, of_training,
+    one_in, options, options_of, read_as, read_otherwise, refuse_texts,
 };
 use super::vote::Voters;
 use super::{embedded, net, tag_windows};
@@ -80,6 +80,10 @@ impl Recipe for Tag {
 
     fn prepare(&self, config: &Config, paths: Paths) -> Result<Preparation> {
         prepare(config, paths)
+    }
+
+    fn check(&self, file: &TestFile<'_>) -> Result<Vec<String>> {
+        check::<Tagger>(file)
     }
 
     fn model(&self, _: &Predictor, _: &Config) -> Result<Box<dyn TrainedModel>> {
@@ -163,22 +167,18 @@ impl RecordModel for Tagger {
     type Record = TaggedText;
     const COLUMNS: [Column; 2] = COLUMNS;
 
-    fn options(&self, file: &TestFile<'_>) -> Result<ReadOptions> {
-        let like = options_of(file.config, COLUMNS, file.predictor)?;
+    fn options(file: &TestFile<'_>) -> Result<ReadOptions> {
+        let like = options_of(file.config, COLUMNS, file.known)?;
         refuse_texts(file.path, &like)?;
         Ok(like)
     }
 
     fn loader(&self, file: &TestFile<'_>, texts: &Texts<TaggedText>) -> Result<Loader> {
-        Entries::of(file.predictor)?.loader(texts, file.config)
+        Entries::of(file.known)?.loader(texts, file.config)
     }
 
-    fn checks<'a>(
-        &'a self,
-        file: &'a TestFile<'_>,
-        texts: &Texts<TaggedText>,
-    ) -> Result<RecordCheck<'a, TaggedText>> {
-        let mut scores = tag_scores(file.predictor, texts)?;
+    fn checks<'a>(file: &'a TestFile<'_>, texts: &Texts<TaggedText>) -> Result<RecordCheck<'a, TaggedText>> {
+        let mut scores = tag_scores(file.known, texts)?;
         Ok(Box::new(move |number, text| {
             let tags = &vec![0; text.words.len()];
             scores.add(text, number, &FoundTags { tags, label: None }, &mut |_| ())
@@ -187,15 +187,16 @@ impl RecordModel for Tagger {
 
     fn scored(
         &self,
+        by: &Predictor,
         file: &TestFile<'_>,
         texts: Texts<TaggedText>,
         each: EachOutcome<'_>,
     ) -> Result<Evaluation> {
-        let (mut scores, entries) = (tag_scores(file.predictor, &texts)?, Entries::of(file.predictor)?);
+        let (mut scores, entries) = (tag_scores(file.known, &texts)?, Entries::of(file.known)?);
         let (learnt, mut some) = (entries.learnt(), false);
         texts.in_batches(self.batch(), &|text| text.words.iter().map(String::len).sum(), &mut |part| {
             let words = part.iter().map(|(_, text)| text.words.as_slice());
-            let (tags, labels) = self.found(file.predictor, words)?;
+            let (tags, labels) = self.found(by, words)?;
             let (mut rest, mut labels) = (&tags[..], labels.iter());
             for (number, text) in part {
                 let (tags, behind) = rest.split_at_checked(text.words.len()).unwrap_or((rest, &[]));
@@ -211,7 +212,7 @@ impl RecordModel for Tagger {
         let loss = match texts {
             Texts::InFiles(files, window) if some && self.others.is_empty() => {
                 let learnt = Texts::InFiles(files.retain(learnt), window);
-                Some(file.predictor.evaluate(&entries.loader(&learnt, file.config)?)?.loss())
+                Some(by.evaluate(&entries.loader(&learnt, file.config)?)?.loss())
             }
             _ => None,
         };
@@ -221,10 +222,10 @@ impl RecordModel for Tagger {
 
 /// Returns the scores of a tagger on texts. The tag scheme is in a note of the checkpoint; if there is no note, it is detected
 /// in the texts.
-fn tag_scores<'a>(predictor: &'a Predictor, texts: &Texts<TaggedText>) -> Result<TagScores<'a>> {
-    let tagging = noted_tagging(predictor).map_or_else(|| scheme_of(&[texts]), Ok)?;
-    let labels = if is_labelled(predictor) { Some(predictor.vocabulary(LABELS)?) } else { None };
-    TagScores::new(predictor.vocabulary(TAGS)?, labels, &tagging)
+fn tag_scores<'a>(known: &'a dyn Known, texts: &Texts<TaggedText>) -> Result<TagScores<'a>> {
+    let tagging = noted_tagging(known).map_or_else(|| scheme_of(&[texts]), Ok)?;
+    let labels = if is_labelled(known) { Some(known.vocabulary(LABELS)?) } else { None };
+    TagScores::new(known.vocabulary(TAGS)?, labels, &tagging)
 }
 
 impl Tagger {
@@ -282,13 +283,13 @@ fn found<'a, W: AsRef<str> + 'a>(
 }
 
 /// Returns whether the model also predicts labels of texts.
-fn is_labelled(predictor: &Predictor) -> bool {
-    predictor.outputs().any(|output| output == LABELS)
+fn is_labelled(known: &dyn Known) -> bool {
+    known.has_output(LABELS)
 }
 
 /// Returns the tag scheme from the note in the checkpoint; `None` if there is no note.
-fn noted_tagging(predictor: &Predictor) -> Option<Tagging> {
-    let note = predictor.note(READ_AS).and_then(|note| serde_json::from_str(note).ok());
+fn noted_tagging(known: &dyn Known) -> Option<Tagging> {
+    let note = known.note(READ_AS).and_then(|note| serde_json::from_str(note).ok());
     let tagging = note.as_ref().and_then(|note: &serde_json::Value| note.get("tagging")?.as_str());
     tagging.and_then(Tagging::of_note)
 }
@@ -304,11 +305,10 @@ struct Entries {
 
 impl Entries {
     /// Returns the vocabularies of a trained model.
-    fn of(predictor: &Predictor) -> Result<Self> {
-        let known = |name| predictor.vocabulary(name).cloned();
-        let labelled = is_labelled(predictor);
-        let (words, characters, tags) = (known(WORDS)?, known(CHARACTERS).ok(), known(TAGS)?);
-        Ok(Self { words, characters, tags, labels: labelled.then(|| known(LABELS)).transpose()? })
+    fn of(known: &dyn Known) -> Result<Self> {
+        let of = |name| known.vocabulary(name).cloned();
+        let labels = is_labelled(known).then(|| of(LABELS)).transpose()?;
+        Ok(Self { words: of(WORDS)?, characters: of(CHARACTERS).ok(), tags: of(TAGS)?, labels })
     }
 
     fn loader(&self, texts: &Texts<TaggedText>, config: &Config) -> Result<Loader> {

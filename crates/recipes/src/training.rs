@@ -7,7 +7,8 @@ use super::config::Config;
 use super::sections::{BatchRule, Tokens};
 pub(super) use super::sections::{CONFIG, TASK};
 use super::started::Origin;
-use unpadded::data::{Batching, Data, Loader, TagScheme, Tokenizer};
+use unpadded::checkpoint::Checkpoint;
+use unpadded::data::{Batching, Data, Loader, TagScheme, Tokenizer, Vocabulary};
 use unpadded::predict::Predictor;
 use unpadded::train::Trainer;
 use unpadded::{Error, ErrorKind, Result};
@@ -201,6 +202,49 @@ impl Paths {
     }
 }
 
+/// What a checkpoint or a loaded model knows of its training.
+pub(super) trait Known {
+    /// Returns a note by its name.
+    fn note(&self, name: &str) -> Option<&str>;
+
+    /// Returns a vocabulary by its name.
+    fn vocabulary(&self, name: &str) -> Result<&Vocabulary>;
+
+    /// Returns whether the model has an output of this name.
+    fn has_output(&self, name: &str) -> bool;
+}
+
+impl Known for Predictor {
+    fn note(&self, name: &str) -> Option<&str> {
+        self.note(name)
+    }
+
+    fn vocabulary(&self, name: &str) -> Result<&Vocabulary> {
+        self.vocabulary(name)
+    }
+
+    fn has_output(&self, name: &str) -> bool {
+        self.outputs().any(|output| output == name)
+    }
+}
+
+impl Known for Checkpoint {
+    fn note(&self, name: &str) -> Option<&str> {
+        self.notes.get(name).map(String::as_str)
+    }
+
+    fn vocabulary(&self, name: &str) -> Result<&Vocabulary> {
+        self.vocabularies.get(name).ok_or_else(|| {
+            let (expected, got) = (format!("`{name}`"), "no vocabulary with this name");
+            Error::of(ErrorKind::Format, "vocabularies of the checkpoint", expected, got)
+        })
+    }
+
+    fn has_output(&self, name: &str) -> bool {
+        self.outputs.contains_key(name)
+    }
+}
+
 /// A function that sets a column in read options, by its name or number.
 pub(super) type Column = fn(ReadOptions, &str) -> ReadOptions;
 
@@ -236,13 +280,9 @@ pub(super) fn options(config: &Config, [text, label]: [Column; 2]) -> Result<Rea
 
 /// Returns the options for a file that a trained model reads. Where the config sets no option, the option is the option of
 /// the training files.
-pub(super) fn options_of(
-    config: &Config,
-    columns: [Column; 2],
-    predictor: &Predictor,
-) -> Result<ReadOptions> {
+pub(super) fn options_of(config: &Config, columns: [Column; 2], known: &dyn Known) -> Result<ReadOptions> {
     let set = options(config, columns)?;
-    match predictor.note(READ_AS) {
+    match known.note(READ_AS) {
         Some(note) => {
             set.or_note(note).map_err(|e| e.noted(format!("in note `{READ_AS}` of the checkpoint")))
         }
@@ -272,8 +312,8 @@ pub(super) fn as_in_training(error: Error, options: &ReadOptions) -> Error {
 }
 
 /// Returns the tokenizer whose name is in a note of the model.
-pub(super) fn cut_of(predictor: &Predictor, note: &str) -> Result<Tokenizer> {
-    Tokenizer::from_name(predictor.note(note).unwrap_or_default())
+pub(super) fn cut_of(known: &dyn Known, note: &str) -> Result<Tokenizer> {
+    Tokenizer::from_name(known.note(note).unwrap_or_default())
 }
 
 fn separator(given: &str) -> Result<char> {

@@ -20,7 +20,7 @@ use super::config::Config;
 use super::evaluation::{EachOutcome, Evaluation};
 use super::net;
 use super::preview::Preview;
-use super::recipe::{AnsweringModel, Query, Recipe, RecordModel, TestFile, TrainedModel};
+use super::recipe::{AnsweringModel, Query, Recipe, RecordModel, TestFile, TrainedModel, check};
 use super::sections::{DecodingConfig, TextConfig, Tokens};
 use super::started::Table;
 use super::text_scores::TextScores;
@@ -69,6 +69,10 @@ impl Recipe for Translate {
 
     fn prepare(&self, config: &Config, paths: Paths) -> Result<Preparation> {
         prepare(config, paths)
+    }
+
+    fn check(&self, file: &TestFile<'_>) -> Result<Vec<String>> {
+        check::<Translator>(file)
     }
 
     fn model(&self, predictor: &Predictor, _: &Config) -> Result<Box<dyn TrainedModel>> {
@@ -384,11 +388,17 @@ impl RecordModel for Translator {
     const COLUMNS: [Column; 2] = COLUMNS;
 
     fn loader(&self, file: &TestFile<'_>, pairs: &Texts<Pair>) -> Result<Loader> {
-        let known = [file.predictor.vocabulary(KNOWN[0])?, file.predictor.vocabulary(KNOWN[1])?];
+        let known = [file.known.vocabulary(KNOWN[0])?, file.known.vocabulary(KNOWN[1])?];
         loader(pairs, [&self.cut, &self.target_cut], known, file.config)
     }
 
-    fn scored(&self, file: &TestFile<'_>, pairs: Texts<Pair>, each: EachOutcome<'_>) -> Result<Evaluation> {
+    fn scored(
+        &self,
+        by: &Predictor,
+        file: &TestFile<'_>,
+        pairs: Texts<Pair>,
+        each: EachOutcome<'_>,
+    ) -> Result<Evaluation> {
         // Only the best translation of each source text is scored.
         let decoding = DecodingConfig { n_best: 1, scores: false, ..file.config.decoding.clone() };
         let mut scores = TextScores::new([&self.cut, &self.target_cut]);
@@ -397,7 +407,7 @@ impl RecordModel for Translator {
             let mut sources = pairs.by_source().into_iter().map(Ok);
             self.batch().divide(&mut sources, &|(source, _)| source.len(), &mut |part| {
                 let sources: Vec<&str> = part.iter().map(|(source, _)| *source).collect();
-                let found = self.answers(file.predictor, &sources, &decoding)?;
+                let found = self.answers(by, &sources, &decoding)?;
                 for ((source, targets), found) in part.iter().zip(found) {
                     scores.add(source, targets, &found.to_string(), each);
                 }
@@ -410,7 +420,7 @@ impl RecordModel for Translator {
         })?;
         by_source.end(&mut scored)?;
         // The perplexity is computed over all target tokens, without the label smoothing of the training loss.
-        let perplexity = file.predictor.evaluate(&self.loader(file, &pairs)?)?.get("perplexity");
+        let perplexity = by.evaluate(&self.loader(file, &pairs)?)?.get("perplexity");
         let mut scored = scores.end().with_loss(perplexity.map(f64::ln));
         if let Some(perplexity) = perplexity {
             scored = scored.with("perplexity", Unit::Number, perplexity);

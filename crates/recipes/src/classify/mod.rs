@@ -16,12 +16,12 @@ use super::config::Config;
 use super::evaluation::{EachOutcome, Evaluation, Outcome};
 use super::labels::{self, COLUMNS, LABELS, PROBABILITIES};
 use super::preview::Preview;
-use super::recipe::{AnsweringModel, Query, Recipe, RecordCheck, RecordModel, TestFile, TrainedModel};
+use super::recipe::{AnsweringModel, Query, Recipe, RecordCheck, RecordModel, TestFile, TrainedModel, check};
 use super::sections::{DecodingConfig, Target};
 use super::started::Table;
 use super::texts::Texts;
 use super::training::{
-    CUT, Case, Column, HeldOutTexts, Paths, Preparation, READ_AS, both, of_training, one_in, options,
+    CUT, Case, Column, HeldOutTexts, Known, Paths, Preparation, READ_AS, both, of_training, one_in, options,
     options_of, read_as, read_otherwise, tokenizer,
 };
 use super::{embedded, net, rows};
@@ -71,6 +71,13 @@ impl Recipe for Classify {
         match &paths.train {
             Some(train) if rows::are_meant(config, train)? => rows::prepare(config, paths),
             _ => prepare(config, paths),
+        }
+    }
+
+    fn check(&self, file: &TestFile<'_>) -> Result<Vec<String>> {
+        match file.known.note(rows::COLUMNS) {
+            Some(_) => check::<rows::Classifier>(file),
+            None => check::<Classifier>(file),
         }
     }
 
@@ -162,7 +169,7 @@ impl Classifier {
             Some(labels) => (PROBABILITIES, labels.len()),
             None => (NUMBER, 1),
         };
-        let attends = predictor.outputs().any(|output| output == labels::ATTENTION);
+        let attends = predictor.has_output(labels::ATTENTION);
         let outputs: &[&str] = if attends { &[output, labels::ATTENTION] } else { &[output] };
         let mut found = predictor.run(&feeds, outputs)?.into_iter();
         let floats = |of: Option<Variable>| -> Result<Option<Vec<f32>>> {
@@ -243,8 +250,8 @@ impl RecordModel for Classifier {
     type Record = LabelledText;
     const COLUMNS: [Column; 2] = COLUMNS;
 
-    fn options(&self, file: &TestFile<'_>) -> Result<ReadOptions> {
-        Ok(reading(file.config, options_of(file.config, COLUMNS, file.predictor)?))
+    fn options(file: &TestFile<'_>) -> Result<ReadOptions> {
+        Ok(reading(file.config, options_of(file.config, COLUMNS, file.known)?))
     }
 
     fn loader(&self, file: &TestFile<'_>, texts: &Texts<LabelledText>) -> Result<Loader> {
@@ -258,14 +265,11 @@ impl RecordModel for Classifier {
         loader(texts, &self.reader, &learnt, file.config)
     }
 
-    fn checks<'a>(
-        &'a self,
-        _: &'a TestFile<'_>,
-        _: &Texts<LabelledText>,
-    ) -> Result<RecordCheck<'a, LabelledText>> {
-        Ok(Box::new(|_, text| {
-            self.reader.fields(&text.text)?;
-            if let Objective::Number = self.learnt {
+    fn checks<'a>(file: &'a TestFile<'_>, _: &Texts<LabelledText>) -> Result<RecordCheck<'a, LabelledText>> {
+        let (reader, target) = (Reader::of(file.known, file.config)?, file.config.data.target);
+        Ok(Box::new(move |_, text| {
+            reader.fields(&text.text)?;
+            if target == Target::Number {
                 objective::number(&text.label).map_err(|e| placed(e, text))?;
             }
             Ok(())
@@ -274,6 +278,7 @@ impl RecordModel for Classifier {
 
     fn scored(
         &self,
+        by: &Predictor,
         file: &TestFile<'_>,
         texts: Texts<LabelledText>,
         each: EachOutcome<'_>,
@@ -287,7 +292,7 @@ impl RecordModel for Classifier {
         };
         texts.in_batches(self.batch(), &|text| text.text.len(), &mut |part| {
             let asked: Vec<&str> = part.iter().map(|(_, text)| text.text.as_str()).collect();
-            let found = self.found(file.predictor, &asked)?;
+            let found = self.found(by, &asked)?;
             for ((number, of), row) in part.iter().zip(found.values.chunks_exact(found.width)) {
                 let (text, truth) = (of.text.as_str(), of.label.as_str());
                 let tokens = self.reader.cut.tokens(text).count();
