@@ -19,6 +19,7 @@ use super::preview::Preview;
 use super::recipe::{AnsweringModel, Query, Recipe, RecordCheck, RecordModel, TestFile, TrainedModel, check};
 use super::sections::{DecodingConfig, Target};
 use super::started::Table;
+use super::tag_counts::add_characters;
 use super::texts::Texts;
 use super::training::{
     CUT, Case, Column, HeldOutTexts, Known, Paths, Preparation, READ_AS, both, of_training, one_in, options,
@@ -28,7 +29,7 @@ use super::{embedded, net, rows};
 pub(super) use network::LABEL;
 use network::NUMBER;
 use objective::{Labels, Objective, labels_in};
-use reader::{CHARACTERS, CharacterCounts, SEPARATOR, TextColumns, WORDS};
+use reader::{CHARACTERS, SEPARATOR, TextColumns, WORDS};
 pub(super) use reader::{FIRST, Reader};
 use thresholds::Thresholds;
 pub(super) use thresholds::finished;
@@ -395,7 +396,7 @@ fn prepare(config: &Config, paths: Paths) -> Result<Preparation> {
     let part = if divides { one_in(config) } else { 0 };
     let (mut lengths, mut held_out, mut tokens) =
         (Vec::new(), HeldOutTexts::default(), TokenCounts::default());
-    let (mut labels, mut spelt) = (Labels::new(config), CharacterCounts::default());
+    let (mut labels, mut spelt) = (Labels::new(config), TokenCounts::default());
     let separator = &config.data.label_separator;
     let case = |text: &LabelledText| Case {
         text: text.text.clone(),
@@ -425,7 +426,7 @@ fn prepare(config: &Config, paths: Paths) -> Result<Preparation> {
                 for token in cut.tokens(&text.text) {
                     count += 1;
                     if config.model.characters {
-                        spelt.add(&token);
+                        add_characters(&mut spelt, &token);
                     }
                 }
                 lengths.push(count);
@@ -447,7 +448,7 @@ fn prepare(config: &Config, paths: Paths) -> Result<Preparation> {
     let words = net::known(found.words, config)?;
     let coverage = tokens.coverage(&words);
     let characters =
-        config.model.characters.then(|| spelt.vocabulary(&from.grows(Limits::default(), &TABLES[1])));
+        config.model.characters.then(|| spelt.within(&from.grows(Limits::default(), &TABLES[1])));
     let characters = characters.transpose()?;
     let reader = Reader { cut, words, characters, parts };
     let of_train = of_training(loader(&train, &reader, &learnt, config)?, config);

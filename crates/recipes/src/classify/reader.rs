@@ -1,7 +1,7 @@
 //! Converts the text columns of a record to the fields of a sample: token ids and character ids.
 
 use unicode_segmentation::UnicodeSegmentation;
-use unpadded::data::{Batch, Field, Limits, Sample, TokenCounts, Tokenizer, Vocabulary};
+use unpadded::data::{Batch, Field, Sample, Tokenizer, Vocabulary};
 use unpadded::{Error, Result, Variable};
 
 use crate::config::Config;
@@ -147,21 +147,6 @@ impl Reader {
         let numbers = known.map(Vocabulary::fingerprint);
         let name = format!("{} {:?}", self.cut.name(), self.parts);
         numbers.fold(unpadded::data::Fingerprint::default().text(&name), |f, of| f.number(of)).finish()
-    }
-}
-
-/// Counts the characters in tokens, for a vocabulary of characters.
-#[derive(Default)]
-pub(super) struct CharacterCounts(TokenCounts);
-
-impl CharacterCounts {
-    pub(super) fn add(&mut self, token: &str) {
-        let mut utf8 = [0; 4];
-        token.chars().for_each(|c| self.0.add(c.encode_utf8(&mut utf8)));
-    }
-
-    pub(super) fn vocabulary(self, limits: &Limits) -> Result<Vocabulary> {
-        self.0.within(limits)
     }
 }
 
