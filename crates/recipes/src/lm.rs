@@ -184,7 +184,18 @@ fn prepare(config: &Config, paths: Paths) -> Result<Preparation> {
         Some(dev) => (whole, dev),
         None => whole.cut_off(one_in(config))?,
     };
-    let (length, dev_length) = (train.count(&cut)?, dev.count(&cut)?);
+    let (mut length, mut dev_length, mut openings) = (0, 0, Vec::new());
+    let [mut counted, mut of_dev] = [(); 2].map(|()| TokenCounts::default());
+    train.each(&mut |piece| {
+        length += cut.tokens(piece).inspect(|token| counted.add(token)).count();
+    })?;
+    dev.each(&mut |piece| {
+        dev_length += cut.tokens(piece).inspect(|token| of_dev.add(token)).count();
+        let missing = OPENINGS - openings.len();
+        let long = |line: &&str| cut.tokens(line).nth(3).is_some();
+        let of_line = |line: &str| Case { text: opening(&cut, line), truth: Truth::Open };
+        openings.extend(piece.lines().filter(long).take(missing).map(of_line));
+    })?;
     for (of, got) in [("data.train", length), ("data.dev", dev_length)] {
         if got < 2 {
             return Err(Error::new(of, "a text of two tokens or more", got.to_string()));
@@ -192,32 +203,30 @@ fn prepare(config: &Config, paths: Paths) -> Result<Preparation> {
     }
     // The vocabulary always has an unknown token, since new texts have tokens that the training text lacks.
     let limits = from.grows(net::limits(config, &[Vocabulary::UNKNOWN]), &TABLES[0]);
-    let tokens = net::known(train.vocabulary(&cut, &limits), config)?;
+    // A tokenizer of Hugging Face numbers its tokens itself, so it reads the text again.
+    let tokens = match config.text.tokenizer {
+        None => counted.within(&limits),
+        Some(_) => train.vocabulary(&cut, &limits),
+    };
+    let tokens = net::known(tokens, config)?;
     let stream = |text: &Prose, count| text.stream(config.training.batch, STEPS, &cut, &tokens, count);
-    let (of_train, of_dev) = (stream(&train, length)?, stream(&dev, dev_length)?);
+    let (train_data, dev_data) = (stream(&train, length)?, stream(&dev, dev_length)?);
     // The number of batches is taken from the data and not computed from the batch size: a short text is cut into fewer
     // streams than the batch size, so the text has more batches.
-    let batches = of_train.batch_count().and_then(|count| usize::try_from(count).ok()).unwrap_or(usize::MAX);
+    let batches =
+        train_data.batch_count().and_then(|count| usize::try_from(count).ok()).unwrap_or(usize::MAX);
     let steps = (config.training.epochs as usize).saturating_mul(batches);
     let (trainer, metric) = network(config, tokens.len(), steps)?;
-    let of_memory = train.said_of_memory(&of_train, config, memory);
+    let of_memory = train.said_of_memory(&train_data, config, memory);
     let said = format!(
         "{name}: {length} tokens to train on, {} different tokens; {dev_length} held out",
         tokens.len(),
     );
-    let (mut known, mut openings) = (TokenCounts::default(), Vec::new());
-    dev.each(&mut |piece| {
-        cut.tokens(piece).for_each(|token| known.add(&token));
-        let missing = OPENINGS - openings.len();
-        let long = |line: &&str| cut.tokens(line).nth(3).is_some();
-        let of_line = |line: &str| Case { text: opening(&cut, line), truth: Truth::Open };
-        openings.extend(piece.lines().filter(long).take(missing).map(of_line));
-    })?;
-    let coverage = known.coverage(&tokens);
+    let coverage = of_dev.coverage(&tokens);
     Ok(Preparation {
         trainer: trainer.vocabulary(TOKENS, tokens).note(CUT, cut.name()),
-        train: Box::new(of_train),
-        dev: Box::new(of_dev),
+        train: Box::new(train_data),
+        dev: Box::new(dev_data),
         test,
         name,
         metric,

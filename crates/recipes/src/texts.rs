@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::path::Path;
 use std::sync::Arc;
 
-use unpadded::data::{Data, Field, Limits, Loader, Tokenizer, Vocabulary};
+use unpadded::data::{Data, Field, Limits, Loader, TokenCounts, Tokenizer, Vocabulary};
 use unpadded::{Result, memory};
 use unpadded_text::{DataSet, Files, LabelledText, Passes, ReadOptions, Record, RecordSource, Survey};
 
@@ -29,7 +29,8 @@ pub(super) type ToSample<R> = Arc<dyn Fn(&R) -> Result<Vec<Field>> + Send + Sync
 pub(super) struct TextSurvey {
     pub(super) rest: Texts<LabelledText>,
     pub(super) held: Texts<LabelledText>,
-    pub(super) words: Result<Vocabulary>,
+    /// The vocabulary of a training part in files, which the survey counts.
+    pub(super) words: Option<Result<Vocabulary>>,
 }
 
 impl<R: Record> Texts<R> {
@@ -135,14 +136,18 @@ impl<R: Record> Texts<R> {
         Ok(count)
     }
 
-    /// Returns the vocabulary of the texts of all records; `text` returns the text of a record.
+    /// Returns the vocabulary of the texts of all records; `text` returns the text of a record, and `counted` has the tokens of
+    /// all these texts. A tokenizer of Hugging Face numbers its tokens itself, so it reads the texts again.
     pub(super) fn vocabulary(
         &self,
-        cut: &Tokenizer,
-        limits: &Limits,
+        counted: TokenCounts,
+        (config, cut, limits): (&Config, &Tokenizer, &Limits),
         text: fn(&R) -> &str,
     ) -> Result<Vocabulary> {
         let noted = |e: unpadded::Error| e.noted(format!("in `{}`", self.name()));
+        if config.text.tokenizer.is_none() {
+            return counted.within(limits).map_err(noted);
+        }
         match self {
             Self::Held(records) => cut.vocabulary(records.records().iter().map(text), limits).map_err(noted),
             Self::InFiles(files, _) => {
@@ -218,8 +223,7 @@ impl<R: Record> Passes<R> for Texts<R> {
 }
 
 impl Texts<LabelledText> {
-    /// Divides the texts into a training part and a held-out part, and counts the vocabulary of the training part, in
-    /// one pass. Calls `visit` with each text and whether the text is held out.
+    /// Divides the texts into a training part and a held-out part in one pass. Calls `visit` with each text and whether the text is held out.
     pub(super) fn survey(
         self,
         (one_in, config): (u64, &Config),
@@ -232,14 +236,13 @@ impl Texts<LabelledText> {
                 let (rest, held) = divided(texts, one_in, config);
                 rest.records().iter().for_each(|text| visit(text, false));
                 held.records().iter().for_each(|text| visit(text, true));
-                let words = rest.vocabulary(cut, limits);
-                Ok(TextSurvey { rest: Self::Held(rest), held: Self::Held(held), words })
+                Ok(TextSurvey { rest: Self::Held(rest), held: Self::Held(held), words: None })
             }
             Self::InFiles(files, window) => {
                 let by = (one_in, config.run.seed);
                 let Survey { rest, held, words, .. } = files.survey(by, cut, limits, visit)?;
                 let (rest, held) = (Self::InFiles(rest, window), Self::InFiles(held, window));
-                Ok(TextSurvey { rest, held, words })
+                Ok(TextSurvey { rest, held, words: Some(words) })
             }
         }
     }

@@ -157,7 +157,12 @@ fn prepare(config: &Config, paths: Paths) -> Result<Preparation> {
     from.same_cut(CUT, &cut)?;
     from.same_cut(TARGET_CUT, &target_cut)?;
     let (mut lengths, mut known) = (Vec::new(), TokenCounts::default());
-    train.each(&mut |pair| lengths.push(cut.tokens(&pair.source).count()))?;
+    let [mut of_sources, mut of_targets] = [(); 2].map(|()| TokenCounts::default());
+    train.each(&mut |pair| {
+        let tokens = cut.tokens(&pair.source).inspect(|token| of_sources.add(token));
+        lengths.push(tokens.count());
+        target_cut.tokens(&pair.target).for_each(|token| of_targets.add(&token));
+    })?;
     let (mut held_out, mut by_source, mut dev_pairs) = (HeldOutTexts::default(), BySource::default(), 0);
     let mut shown = |pairs: &Pairs| {
         for (source, targets) in pairs.by_source() {
@@ -177,9 +182,13 @@ fn prepare(config: &Config, paths: Paths) -> Result<Preparation> {
     wrong.and_then(|()| by_source.end(&mut shown))?;
     both([(train.name(), lengths.len()), (dev.name(), dev_pairs)])?;
     let limits = from.grows(net::limits(config, &[Vocabulary::UNKNOWN]), &TABLES[0]);
-    let sources = net::known(train.vocabulary(&cut, &limits, |pair| &pair.source), config)?;
+    let sources =
+        net::known(train.vocabulary(of_sources, (config, &cut, &limits), |pair| &pair.source), config)?;
     let limits = from.grows(net::limits(config, &[ENDS[0], ENDS[1], Vocabulary::UNKNOWN]), &TABLES[1]);
-    let targets = net::known(train.vocabulary(&target_cut, &limits, |pair| &pair.target), config)?;
+    let targets = net::known(
+        train.vocabulary(of_targets, (config, &target_cut, &limits), |pair| &pair.target),
+        config,
+    )?;
     let loader = |pairs: &Texts<Pair>| loader(pairs, [&cut, &target_cut], [&sources, &targets], config);
     let (of_train, of_dev) = (of_training(loader(&train)?, config), loader(&dev)?);
     let of_memory = Some(&dev).filter(|_| given).and_then(|dev| dev.said_of_memory(&of_dev, memory));

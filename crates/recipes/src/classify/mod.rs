@@ -417,6 +417,7 @@ fn prepare(config: &Config, paths: Paths) -> Result<Preparation> {
         _ => &[Vocabulary::UNKNOWN, SEPARATOR],
     };
     let limits = from.grows(net::limits(config, specials), &TABLES[0]);
+    let (mut known, counts) = (TokenCounts::default(), matches!(train, Texts::Held(_)));
     let found = train.survey((part, config), &cut, &limits, &mut |text, held| {
         labels.add(text, held);
         match held {
@@ -425,6 +426,9 @@ fn prepare(config: &Config, paths: Paths) -> Result<Preparation> {
                 let mut count = 0;
                 for token in cut.tokens(&text.text) {
                     count += 1;
+                    if counts {
+                        known.add(&token);
+                    }
                     if config.model.characters {
                         add_characters(&mut spelt, &token);
                     }
@@ -445,7 +449,9 @@ fn prepare(config: &Config, paths: Paths) -> Result<Preparation> {
     }
     held_out.counted = part > 0;
     both([(train.name(), lengths.len()), (dev.name(), held_out.count)])?;
-    let words = net::known(found.words, config)?;
+    let words =
+        found.words.unwrap_or_else(|| train.vocabulary(known, (config, &cut, &limits), |text| &text.text));
+    let words = net::known(words, config)?;
     let coverage = tokens.coverage(&words);
     let characters =
         config.model.characters.then(|| spelt.within(&from.grows(Limits::default(), &TABLES[1])));
