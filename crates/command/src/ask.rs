@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 use serde_json::Value;
 use unpadded::predict::Sampling;
-use unpadded_recipes::{Answer, AnswerBatch, ByteSize, Model, Task};
+use unpadded_recipes::{Answer, AnswerBatch, ByteSize, Model};
 
 use super::model_choice::ModelChoice;
 use super::on_file::OnFile;
@@ -309,7 +309,7 @@ impl Generate {
         let sampling = Sampling::default().temperature(temperature).top_k(top_k).top_p(top_p);
         sampling.sampler(seed).usage()?;
         let model = self.which.load()?;
-        if model.task() != Task::Lm {
+        if !model.task().continues_texts() {
             let got = model.task().name();
             return bad(format!(
                 "model: expected a language model (`lm`), got a model of `{got}`: use `unpadded predict`"

@@ -262,7 +262,7 @@ impl Train {
         }
         ranks::shares(report).map_or(Ok(()), |shares| console.more(shares))?;
         let at = word(folder);
-        let ask = if model.task() == unpadded_recipes::Task::Lm { "generate" } else { "predict" };
+        let ask = if model.task().continues_texts() { "generate" } else { "predict" };
         console.more(format!(
             "report:  {}\nask it:  unpadded {ask} {at}",
             folder.join("report.html").display()

@@ -69,6 +69,10 @@ impl Recipe for Lm {
         &TABLES
     }
 
+    fn continues_texts(&self) -> bool {
+        true
+    }
+
     fn prepare(&self, config: &Config, paths: Paths) -> Result<Preparation> {
         prepare(config, paths)
     }

@@ -156,6 +156,11 @@ impl Model {
         self.predictor.note(CONFIG).unwrap_or_default()
     }
 
+    /// Returns the config of the model's training.
+    pub fn trained_by(&self) -> &Config {
+        &self.trained_by
+    }
+
     /// Returns the predictor of the model, for uses that the recipes do not cover.
     pub fn predictor(&self) -> &Predictor {
         &self.predictor

@@ -26,6 +26,16 @@ pub(super) trait Recipe: Sync {
     /// token by token, and all other parameters by name and shape.
     fn tables(&self) -> &'static [Table];
 
+    /// Returns whether the task can start from a language model, whose layers are then below its own.
+    fn starts_from_lm(&self) -> bool {
+        false
+    }
+
+    /// Returns whether a model continues texts, instead of answering records.
+    fn continues_texts(&self) -> bool {
+        false
+    }
+
     /// Reads the texts of the config, and builds the model.
     fn prepare(&self, config: &Config, paths: Paths) -> Result<Preparation>;
 

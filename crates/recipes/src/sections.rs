@@ -7,6 +7,7 @@ use unpadded::train::MOST_PARTS;
 use unpadded::{Error, Precision};
 use unpadded_text::Fold;
 
+use self::Task::{Classify, Lm, Tag, Translate};
 use super::byte_size::ByteSize;
 use super::settings::{SettingKey, Value, choice, section};
 
@@ -156,8 +157,6 @@ choice! {
         Mean = "mean",
     }
 }
-
-use Task::{Classify, Lm, Tag, Translate};
 
 /// The config of a recipe: a value for every setting of a task.
 ///

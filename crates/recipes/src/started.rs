@@ -120,17 +120,20 @@ impl Origin {
         checkpoint.check_whole("training.from")?;
         let theirs = config_of(name, &checkpoint)?;
         let (task, wanted) = (theirs.run.task, config.run.task);
-        let below = match (task, wanted) {
-            (Task::Lm, Task::Classify | Task::Tag) => Some((theirs.model.clone(), theirs.to_toml())),
-            (a, b) if a == b => match checkpoint.notes.get(BELOW) {
+        let starts_from_lm = wanted.recipe().starts_from_lm();
+        let below = match task == wanted {
+            false if starts_from_lm && task.continues_texts() => {
+                Some((theirs.model.clone(), theirs.to_toml()))
+            }
+            true => match checkpoint.notes.get(BELOW) {
                 Some(note) => {
                     let of = |e: Error| e.noted(format!("in note `{BELOW}` of `{name}`"));
                     Some((Config::from_toml(note).map_err(of)?.model, note.clone()))
                 }
                 None => None,
             },
-            _ => {
-                let lm = if matches!(wanted, Task::Classify | Task::Tag) { " or of `lm`" } else { "" };
+            false => {
+                let lm = if starts_from_lm { " or of `lm`" } else { "" };
                 let expected = format!("a run of `{}`{lm}", wanted.name());
                 let got = format!("`{name}`, a run of `{}`", task.name());
                 return Err(Error::new("training.from", expected, got));

@@ -78,6 +78,10 @@ impl Recipe for Tag {
         &TABLES
     }
 
+    fn starts_from_lm(&self) -> bool {
+        true
+    }
+
     fn prepare(&self, config: &Config, paths: Paths) -> Result<Preparation> {
         prepare(config, paths)
     }

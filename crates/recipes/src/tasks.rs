@@ -14,4 +14,9 @@ impl Task {
             Self::Translate => &translate::Translate,
         }
     }
+
+    /// Returns whether a model of the task continues texts (`generate`), instead of answering records (`predict`).
+    pub fn continues_texts(self) -> bool {
+        self.recipe().continues_texts()
+    }
 }

@@ -68,6 +68,10 @@ impl Recipe for Classify {
         &TABLES
     }
 
+    fn starts_from_lm(&self) -> bool {
+        true
+    }
+
     fn prepare(&self, config: &Config, paths: Paths) -> Result<Preparation> {
         match &paths.train {
             Some(train) if rows::are_meant(config, train)? => rows::prepare(config, paths),
