@@ -131,9 +131,10 @@ impl AnsweringModel for Tagger {
                 false => TaggedText::words_of(text).collect(),
             })
             .collect();
-        let (found, labels) = match (self.found(by, words.iter().map(Vec::as_slice)), &words[..]) {
+        let whole: Vec<&[&str]> = words.iter().map(Vec::as_slice).collect();
+        let (found, labels) = match (self.found(by, &whole), &words[..]) {
             (Err(error), [words]) if may_divide(&error) => {
-                let mut tags = |words: &[&str]| Ok(self.found(by, std::iter::once(words))?.0);
+                let mut tags = |words: &[&str]| Ok(self.found(by, &[words])?.0);
                 (tag_windows::tags(words, how.overlap, &mut tags)?, Vec::new())
             }
             (found, _) => {
@@ -199,8 +200,9 @@ impl RecordModel for Tagger {
         let (mut scores, entries) = (tag_scores(file.known, &texts)?, Entries::of(file.known)?);
         let (learnt, mut some) = (entries.learnt(), false);
         texts.in_batches(self.batch(), &|text| text.words.iter().map(String::len).sum(), &mut |part| {
-            let words = part.iter().map(|(_, text)| text.words.as_slice());
-            let (tags, labels) = self.found(by, words)?;
+            let words = part.iter().map(|(_, text)| text.words.iter().map(String::as_str).collect());
+            let words: Vec<Vec<&str>> = words.collect();
+            let (tags, labels) = self.found(by, &words.iter().map(Vec::as_slice).collect::<Vec<_>>())?;
             let (mut rest, mut labels) = (&tags[..], labels.iter());
             for (number, text) in part {
                 let (tags, behind) = rest.split_at_checked(text.words.len()).unwrap_or((rest, &[]));
@@ -235,14 +237,10 @@ fn tag_scores<'a>(known: &'a dyn Known, texts: &Texts<TaggedText>) -> Result<Tag
 impl Tagger {
     /// Runs all taggers of the ensemble on several texts, and joins their answers. The list of labels is empty if the
     /// taggers do not predict labels of texts.
-    fn found<'a, W: AsRef<str> + 'a>(
-        &self,
-        predictor: &Predictor,
-        texts: impl Iterator<Item = &'a [W]> + Clone,
-    ) -> Result<Labelled> {
-        let lengths: Vec<usize> = texts.clone().map(<[W]>::len).collect();
-        let own = found(predictor, texts.clone())?;
-        let (tags, labels) = self.others.join(own, &lengths, &|other| found(other, texts.clone()))?;
+    fn found(&self, predictor: &Predictor, texts: &[&[&str]]) -> Result<Labelled> {
+        let lengths: Vec<usize> = texts.iter().map(|words| words.len()).collect();
+        let own = found(predictor, texts)?;
+        let (tags, labels) = self.others.join(own, &lengths, &|other| found(other, texts))?;
         let mut labelled = Vec::new();
         if !labels.is_empty() {
             let known = predictor.vocabulary(LABELS)?;
@@ -256,29 +254,25 @@ impl Tagger {
 }
 
 /// Returns the tag id of each word and, if the model predicts labels, the probability of each label for each text.
-fn found<'a, W: AsRef<str> + 'a>(
-    predictor: &Predictor,
-    texts: impl Iterator<Item = &'a [W]> + Clone,
-) -> Result<(Vec<i64>, Vec<f32>)> {
+fn found(predictor: &Predictor, texts: &[&[&str]]) -> Result<(Vec<i64>, Vec<f32>)> {
     let known = predictor.vocabulary(WORDS)?;
-    let ids = texts.clone().map(|words| known.ids(words.iter().map(|word| form(word.as_ref()))));
-    let ids: Vec<Vec<i64>> = ids.collect::<Result<_>>()?;
-    let (ids, mut characters) = (Variable::from_sequences(&ids)?, None);
+    let ids = texts.iter().map(|words| known.ids(words.iter().map(|word| form(word))));
+    let (ids, mut characters) = (Variable::from_sequences(&ids.collect::<Result<Vec<_>>>()?)?, None);
     if let Ok(spelt) = predictor.vocabulary(CHARACTERS) {
         // The character ids of all words are in one list, since a list per word would take several times the memory of the
         // ids.
-        let in_words: Vec<usize> = texts.clone().flatten().map(|w| w.as_ref().chars().count()).collect();
+        let words = || texts.iter().flat_map(|words| words.iter());
+        let in_words: Vec<usize> = words().map(|word| word.chars().count()).collect();
         let mut ids = reserve::vector(in_words.iter().sum(), "characters of words")?;
-        for word in texts.clone().flatten() {
-            ids.extend(spelt.spelt(word.as_ref())?);
+        for word in words() {
+            ids.extend(spelt.spelt(word)?);
         }
-        let lod = Lod::from_lengths(&[texts.map(<[W]>::len).collect(), in_words])?;
+        let lod = Lod::from_lengths(&[texts.iter().map(|words| words.len()).collect(), in_words])?;
         characters = Some(Variable::new(Dense::from_vec(&[ids.len()], ids)?, Some(lod))?);
     }
     let characters = characters.as_ref().map(|characters| (FEEDS[1], characters));
     let feeds: Vec<(&str, &Variable)> = [(FEEDS[0], &ids)].into_iter().chain(characters).collect();
-    let labelled = is_labelled(predictor);
-    let outputs = if labelled { &[TAGS, LABELS][..] } else { &[TAGS] };
+    let outputs = if is_labelled(predictor) { &[TAGS, LABELS][..] } else { &[TAGS] };
     let found = predictor.run(&feeds, outputs)?;
     let none = || Error::of(ErrorKind::Program, "outputs of the model", "tags", "none");
     let tags = found.first().ok_or_else(none)?.as_slice::<i64>()?.to_vec();

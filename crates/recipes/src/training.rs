@@ -173,20 +173,13 @@ impl Paths {
     pub(super) fn of(config: &Config) -> Result<Self> {
         let data = &config.data;
         let path = |of: &Option<String>| of.as_ref().map(PathBuf::from);
-        let (dev, test) = (path(&data.dev), path(&data.test));
-        let Some(train) = &data.train else {
-            let (left_out, from) = (Vec::new(), Origin::default());
-            return Ok(Self { train: None, dev, test, left_out, from, memory: DataMemory::set_by(config) });
+        let found = data.train.as_ref().map(DataPaths::find).transpose()?;
+        let (train, own_dev, own_test, left_out) = match found {
+            Some(DataPaths { train, dev, test, left_out, .. }) => (Some(train), dev, test, left_out),
+            None => (None, None, None, Vec::new()),
         };
-        let DataPaths { train, dev: own_dev, test: own_test, left_out, .. } = DataPaths::find(train)?;
-        Ok(Self {
-            train: Some(train),
-            dev: dev.or(own_dev),
-            test: test.or(own_test),
-            left_out,
-            from: Origin::default(),
-            memory: DataMemory::set_by(config),
-        })
+        let (dev, test) = (path(&data.dev).or(own_dev), path(&data.test).or(own_test));
+        Ok(Self { train, dev, test, left_out, from: Origin::default(), memory: DataMemory::set_by(config) })
     }
 
     /// Returns a message about the files that are not used; `None` if all files are used.

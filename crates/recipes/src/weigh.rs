@@ -39,15 +39,9 @@ impl Weigher {
     }
 
     fn of(checkpoint: Checkpoint, threads: usize) -> Result<Self> {
-        let wrong = |got: &str| {
-            Error::of(
-                ErrorKind::Program,
-                "checkpoint to weigh words by",
-                "a checkpoint of `classify`",
-                got.to_owned(),
-            )
-        };
-        checkpoint.check_whole("checkpoint to weigh words by")?;
+        const WHAT: &str = "checkpoint to weigh words by";
+        let wrong = |got: &str| Error::of(ErrorKind::Program, WHAT, "a checkpoint of `classify`", got);
+        checkpoint.check_whole(WHAT)?;
         if checkpoint.note(TASK) != Some(Task::Classify.name()) {
             return Err(wrong("a checkpoint of another task"));
         }
