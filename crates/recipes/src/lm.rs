@@ -96,6 +96,10 @@ struct Writer {
 }
 
 impl TrainedModel for Writer {
+    fn asked(&self, _: &Predictor, _: &DecodingConfig) -> Option<Query> {
+        None
+    }
+
     fn data(&self, file: &TestFile<'_>) -> Result<TestData> {
         let (config, cut) = (file.config, &self.cut);
         let text = Prose::open(file.path, config, DataMemory::set_by(config))?;
@@ -114,10 +118,6 @@ impl TrainedModel for Writer {
 impl AnsweringModel for Writer {
     fn tokenizers(&self) -> Option<[&Tokenizer; 2]> {
         Some([&self.cut; 2])
-    }
-
-    fn asked(&self, _: &Predictor, _: &DecodingConfig) -> Option<Query> {
-        None
     }
 
     /// Continues each text greedily: each new token is the most probable one.

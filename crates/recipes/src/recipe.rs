@@ -1,5 +1,6 @@
 //! The traits that a task implements. Each task implements [`Recipe`] in a file of its own.
 
+use std::marker::PhantomData;
 use std::path::Path;
 
 use unpadded::data::{Loader, Tokenizer};
@@ -15,7 +16,7 @@ use super::preview::Preview;
 use super::sections::DecodingConfig;
 use super::started::Table;
 use super::texts::Texts;
-use super::training::{Column, Known, Paths, Preparation, TestData, options_of, read_as};
+use super::training::{Column, Known, Paths, Preparation, TestData, options, options_of, read_as};
 
 /// The recipe of a task: prepares a training from a config, and loads trained models.
 pub(super) trait Recipe: Sync {
@@ -69,10 +70,6 @@ pub(super) trait AnsweringModel: Send + Sync {
     /// `None` for models that read words or rows of features.
     fn tokenizers(&self) -> Option<[&Tokenizer; 2]>;
 
-    /// Returns which columns of a record the model reads, and which columns an answer adds; `None` for a model that
-    /// does not answer records.
-    fn asked(&self, predictor: &Predictor, decoding: &DecodingConfig) -> Option<Query>;
-
     /// Returns how many texts are answered together.
     fn batch(&self) -> AnswerBatch {
         AnswerBatch::of_bytes(1 << 16)
@@ -112,6 +109,10 @@ pub(super) trait AnsweringModel: Send + Sync {
 
 /// A trained model of a task that also scores files.
 pub(super) trait TrainedModel: AnsweringModel {
+    /// Returns which columns of a record the model reads, and which columns an answer adds; `None` for a model that
+    /// does not answer records.
+    fn asked(&self, predictor: &Predictor, decoding: &DecodingConfig) -> Option<Query>;
+
     /// Returns the texts of a file with their right answers, as batches for [`Predictor::evaluate`].
     fn data(&self, file: &TestFile<'_>) -> Result<TestData>;
 
@@ -122,11 +123,40 @@ pub(super) trait TrainedModel: AnsweringModel {
 /// A function that checks that a record can be scored; it gets the number of the record, counted from 1.
 pub(super) type RecordCheck<'a, R> = Box<dyn FnMut(u64, &R) -> Result<()> + 'a>;
 
-/// A trained model that reads records: the parts in which these models differ. Each such model is a [`TrainedModel`].
-pub(super) trait RecordModel: AnsweringModel {
+/// A model that reads records: the parts in which these models differ. Each such model has a [`Recipe`], [`Records`], and
+/// is a [`TrainedModel`].
+pub(super) trait RecordModel: AnsweringModel + Sized + 'static {
     type Record: Record;
+    /// What the model reads from a record that it answers.
+    const ASKING: QuestionKind;
     /// The functions that pass the settings `data.text` and `data.label` to the read options.
     const COLUMNS: [Column; 2];
+    /// As [`Recipe::tables`].
+    const TABLES: &'static [Table];
+    /// As [`Recipe::starts_from_lm`].
+    const STARTS_FROM_LM: bool = false;
+
+    /// Returns the options for reading the training files.
+    fn training_options(config: &Config) -> Result<ReadOptions> {
+        options(config, Self::COLUMNS)
+    }
+
+    /// Returns a record as a line of a preview.
+    fn line(record: &Self::Record) -> String;
+
+    /// As [`Recipe::preview`].
+    fn preview(config: &Config, path: &Path) -> Result<Preview> {
+        Preview::of(path, &Self::training_options(config)?, &Self::line)
+    }
+
+    /// As [`Recipe::prepare`].
+    fn prepare(config: &Config, paths: Paths) -> Result<Preparation>;
+
+    /// Returns the trained model of a loaded checkpoint; `config` is the config of its training.
+    fn load(predictor: &Predictor, config: &Config) -> Result<Self>;
+
+    /// Returns the names of the columns that an answer adds to a record.
+    fn adds(&self, predictor: &Predictor, decoding: &DecodingConfig) -> Vec<String>;
 
     /// Returns the options for reading a test file. Where the config sets no option, the option is that of the training.
     fn options(file: &TestFile<'_>) -> Result<ReadOptions> {
@@ -161,16 +191,50 @@ pub(super) trait RecordModel: AnsweringModel {
     ) -> Result<Evaluation>;
 }
 
-/// As [`Recipe::check`], for the recipe of the model `M`.
-pub(super) fn check<M: RecordModel>(file: &TestFile<'_>) -> Result<Vec<String>> {
-    let (texts, said) = M::open(file, true)?;
-    let mut check = M::checks(file, &texts)?;
-    let batch = AnswerBatch::of_bytes(usize::MAX);
-    texts.in_batches(batch, &|_| 0, &mut |of| of.iter().try_for_each(|(number, one)| check(*number, one)))?;
-    Ok(said)
+/// The recipe of a model that reads records.
+pub(super) struct Records<M>(PhantomData<fn() -> M>);
+
+impl<M> Records<M> {
+    pub(super) const NEW: Self = Self(PhantomData);
+}
+
+impl<M: RecordModel> Recipe for Records<M> {
+    fn preview(&self, config: &Config, path: &Path) -> Result<Preview> {
+        M::preview(config, path)
+    }
+
+    fn tables(&self) -> &'static [Table] {
+        M::TABLES
+    }
+
+    fn starts_from_lm(&self) -> bool {
+        M::STARTS_FROM_LM
+    }
+
+    fn prepare(&self, config: &Config, paths: Paths) -> Result<Preparation> {
+        M::prepare(config, paths)
+    }
+
+    fn check(&self, file: &TestFile<'_>) -> Result<Vec<String>> {
+        let (texts, said) = M::open(file, true)?;
+        let mut check = M::checks(file, &texts)?;
+        let batch = AnswerBatch::of_bytes(usize::MAX);
+        texts.in_batches(batch, &|_| 0, &mut |of| {
+            of.iter().try_for_each(|(number, one)| check(*number, one))
+        })?;
+        Ok(said)
+    }
+
+    fn model(&self, predictor: &Predictor, config: &Config) -> Result<Box<dyn TrainedModel>> {
+        Ok(Box::new(M::load(predictor, config)?))
+    }
 }
 
 impl<M: RecordModel> TrainedModel for M {
+    fn asked(&self, predictor: &Predictor, decoding: &DecodingConfig) -> Option<Query> {
+        Some(Query { asking: M::ASKING, columns: M::COLUMNS, adds: self.adds(predictor, decoding) })
+    }
+
     fn data(&self, file: &TestFile<'_>) -> Result<TestData> {
         let (texts, said) = M::open(file, false)?;
         Ok(TestData { data: Box::new(self.loader(file, &texts)?), said })

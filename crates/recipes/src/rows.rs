@@ -21,12 +21,13 @@ use super::evaluation::{EachOutcome, Evaluation};
 use super::labels::{self, LABELS, PROBABILITIES};
 use super::net;
 use super::preview::Preview;
-use super::recipe::{AnsweringModel, Query, RecordModel, TestFile};
+use super::recipe::{AnsweringModel, RecordModel, TestFile};
 use super::sections::{DecodingConfig, Sentences, Target};
+use super::started::Table;
 use super::texts::Texts;
 use super::training::{
     Case, Column, DataMemory, HeldOutTexts, Known, Paths, Preparation, Truth, batches, of_training, one_in,
-    read_as,
+    options, read_as,
 };
 
 const FEEDS: [&str; 2] = ["features", "label"];
@@ -45,30 +46,12 @@ pub(super) fn are_meant(config: &Config, path: &Path) -> Result<bool> {
     }
 }
 
-/// Returns the detected format and the first rows of a file of rows.
-pub(super) fn preview(config: &Config, path: &Path) -> Result<Preview> {
-    let rows = within(path, &options(config)?, DataMemory(super::memory_limit(config, None)?))?;
-    let first = rows.first_index().number();
-    let line = |of: &LabelledRow| {
-        let entries = of.indices.iter().zip(&of.values).take(8);
-        let entries: Vec<String> =
-            entries.map(|(index, value)| format!("{}:{value}", index + first)).collect();
-        format!("features {}, label {}", entries.join(" "), of.label)
-    };
-    Ok(Preview::new(rows.read_as(), rows.records().iter().take(Preview::SHOWN).map(line).collect()))
-}
-
 /// A trained classifier of rows of features.
 pub(super) struct Classifier;
 
 impl AnsweringModel for Classifier {
     fn tokenizers(&self) -> Option<[&Tokenizer; 2]> {
         None
-    }
-
-    fn asked(&self, _: &Predictor, _: &DecodingConfig) -> Option<Query> {
-        let adds = Answer::LABEL.map(str::to_owned).into();
-        Some(Query { asking: QuestionKind::Row, columns: labels::COLUMNS, adds })
     }
 
     fn answers(&self, by: &Predictor, texts: &[&str], _: &DecodingConfig) -> Result<Vec<Answer>> {
@@ -79,12 +62,136 @@ impl AnsweringModel for Classifier {
 
 impl RecordModel for Classifier {
     type Record = LabelledRow;
+    const ASKING: QuestionKind = QuestionKind::Row;
     const COLUMNS: [Column; 2] = labels::COLUMNS;
+    const TABLES: &'static [Table] = &[];
+
+    fn training_options(config: &Config) -> Result<ReadOptions> {
+        let set = config.data.first_index.and_then(|first| FirstIndex::of_number(i64::try_from(first).ok()?));
+        Ok(set.into_iter().fold(options(config, labels::COLUMNS)?, ReadOptions::first_index))
+    }
+
+    fn line(row: &LabelledRow) -> String {
+        format!("label {}", row.label)
+    }
+
+    /// The features have the numbers of the file.
+    fn preview(config: &Config, path: &Path) -> Result<Preview> {
+        let memory = DataMemory(super::memory_limit(config, None)?);
+        let rows = within(path, &Self::training_options(config)?, memory)?;
+        let first = rows.first_index().number();
+        let line = |of: &LabelledRow| {
+            let entries = of.indices.iter().zip(&of.values).take(8);
+            let entries: Vec<String> =
+                entries.map(|(index, value)| format!("{}:{value}", index + first)).collect();
+            format!("features {}, {}", entries.join(" "), Self::line(of))
+        };
+        Ok(Preview::new(rows.read_as(), rows.records().iter().take(Preview::SHOWN).map(line).collect()))
+    }
+
+    fn prepare(config: &Config, paths: Paths) -> Result<Preparation> {
+        let Paths { train: Some(path), dev, test, memory, .. } = paths else {
+            let expected = "a LIBSVM file, as `data.format` requires";
+            return Err(Error::new("data.train", expected, "none: no rows come with the program"));
+        };
+        let beside = [
+            ("data.target", config.data.target != Target::Label, config.data.target.name()),
+            ("data.pair", config.data.pair.is_some(), "a column"),
+            ("data.group", config.data.group.is_some(), "a column"),
+            ("model.characters", config.model.characters, "true"),
+            ("model.embedding_dropout", config.model.embedding_dropout.is_some(), "a share"),
+            ("model.recurrent_dropout", config.model.recurrent_dropout > 0.0, "a share"),
+            ("model.documents", config.model.documents != Sentences::None, config.model.documents.name()),
+            ("training.label_smoothing", config.training.label_smoothing.is_some(), "a share"),
+            ("training.focal", config.training.focal > 0.0, "an exponent"),
+            ("training.class_weights", !config.training.class_weights.is_empty(), "some"),
+        ];
+        if let Some((name, _, got)) = beside.into_iter().find(|(_, set, _)| *set) {
+            let expected = "the default for rows of features, which have no words and one label each";
+            return Err(Error::new(name, expected, got));
+        }
+        if let Some(window) = config.data.window {
+            return Err(Error::new(
+                "data.window",
+                "none for rows of features, which are in memory",
+                window.to_string(),
+            ));
+        }
+        let all = within(&path, &Classifier::training_options(config)?, memory)?;
+        let (first, like) = (all.first_index(), all.read_as().clone());
+        let (columns, labels, count) = (all.columns(), all.classes()?, all.records().len());
+        if !(1..=MOST).contains(&columns) {
+            let what = format!("features in `{}`", all.name());
+            let expected = format!("features with numbers up to {MOST}");
+            let has = |row: &LabelledRow| row.indices.iter().any(|&index| index as usize >= MOST);
+            let row = all.records().iter().position(has).map(|row| format!(" in row {}", row + 1));
+            let got = format!("the largest number {columns}{}", row.unwrap_or_default());
+            let error = Error::of(ErrorKind::Format, what, expected, got);
+            return Err(error.noted(
+                "rows are counted without blank lines and comments; number the features anew, without gaps",
+            ));
+        }
+        let read = |path: &PathBuf| fitting(path, columns, &like, memory);
+        let (mut said, divides) = (Vec::new(), dev.is_none());
+        let (train, dev) = match &dev {
+            Some(dev) => {
+                let (dev, dropped) = read(dev)?;
+                said.extend(dropped);
+                (all, dev)
+            }
+            // Whether a row is held out depends only on the content of the row, so equal rows are in the same part.
+            None => super::texts::divided(all, one_in(config), config),
+        };
+        if train.records().is_empty() || dev.records().is_empty() {
+            let what = format!("rows of `{}`", train.name());
+            let expected = "enough rows to hold some out, or `data.dev`";
+            return Err(Error::of(ErrorKind::Format, what, expected, count.to_string()));
+        }
+        let of_train = of_training(loader(config, &train, columns, &labels)?, config);
+        let of_dev = loader(config, &dev, columns, &labels)?;
+        let trainer = network(config, columns, &labels, train.records().len())?
+            .note(COLUMNS, columns.to_string())
+            .note(FIRST, first.number().to_string());
+        said.insert(
+            0,
+            format!(
+                "{}: {} rows of {columns} features and {} labels; {} held out",
+                train.name(),
+                train.records().len(),
+                labels.len(),
+                dev.records().len()
+            ),
+        );
+        said.splice(1..1, read_as(&like));
+        Ok(Preparation {
+            trainer,
+            train: Box::new(of_train),
+            dev: Box::new(of_dev),
+            test,
+            name: train.name().to_owned(),
+            metric: "accuracy",
+            coverage: None,
+            lengths: train.records().iter().map(|row| row.indices.len()).collect(),
+            held_out: HeldOutTexts {
+                counted: divides,
+                ..dev.records().iter().map(|row| case(row, first)).collect()
+            },
+            said,
+        })
+    }
+
+    fn load(_: &Predictor, _: &Config) -> Result<Self> {
+        Ok(Self)
+    }
+
+    fn adds(&self, _: &Predictor, _: &DecodingConfig) -> Vec<String> {
+        Answer::LABEL.map(str::to_owned).into()
+    }
 
     /// Reads a file of rows as the training rows were read; the rows are always in memory.
     fn open(file: &TestFile<'_>, _: bool) -> Result<(Texts<LabelledRow>, Vec<String>)> {
         let (columns, first) = (columns(file.known)?, first(file.known)?);
-        let like = super::training::options(file.config, labels::COLUMNS)?.first_index(first);
+        let like = options(file.config, labels::COLUMNS)?.first_index(first);
         let memory = DataMemory::set_by(file.config);
         let (rows, dropped) = fitting(Path::new(file.path), columns, &like, memory)?;
         let counted = format!("indices count from {}, as in the training", first.number());
@@ -137,14 +244,6 @@ fn sparse<'a>(columns: usize, rows: impl Iterator<Item = &'a LabelledRow>) -> Re
     Variable::new(Csr::from_rows(columns, entries)?, None)
 }
 
-/// Returns the options for reading rows, from the settings of the config. Options that the config does not set are
-/// detected when a file is read.
-fn options(config: &Config) -> Result<ReadOptions> {
-    let set = config.data.first_index.and_then(|first| FirstIndex::of_number(i64::try_from(first).ok()?));
-    let options = super::training::options(config, labels::COLUMNS)?;
-    Ok(set.into_iter().fold(options, ReadOptions::first_index))
-}
-
 /// Reads a file of rows; returns an error if the rows exceed their share of the memory limit.
 fn within(path: &Path, options: &ReadOptions, memory: DataMemory) -> Result<LabelledRows> {
     match RecordSource::read(&[path.to_owned()], options, memory.rows())? {
@@ -185,97 +284,6 @@ fn first(known: &dyn Known) -> Result<FirstIndex> {
     note.parse().ok().and_then(FirstIndex::of_number).ok_or_else(|| {
         let what = format!("note `{FIRST}` of the checkpoint");
         Error::of(ErrorKind::Format, what, "0 or 1", format!("`{note}`"))
-    })
-}
-
-pub(super) fn prepare(config: &Config, paths: Paths) -> Result<Preparation> {
-    let Paths { train: Some(path), dev, test, memory, .. } = paths else {
-        let expected = "a LIBSVM file, as `data.format` requires";
-        return Err(Error::new("data.train", expected, "none: no rows come with the program"));
-    };
-    let beside = [
-        ("data.target", config.data.target != Target::Label, config.data.target.name()),
-        ("data.pair", config.data.pair.is_some(), "a column"),
-        ("data.group", config.data.group.is_some(), "a column"),
-        ("model.characters", config.model.characters, "true"),
-        ("model.embedding_dropout", config.model.embedding_dropout.is_some(), "a share"),
-        ("model.recurrent_dropout", config.model.recurrent_dropout > 0.0, "a share"),
-        ("model.documents", config.model.documents != Sentences::None, config.model.documents.name()),
-        ("training.label_smoothing", config.training.label_smoothing.is_some(), "a share"),
-        ("training.focal", config.training.focal > 0.0, "an exponent"),
-        ("training.class_weights", !config.training.class_weights.is_empty(), "some"),
-    ];
-    if let Some((name, _, got)) = beside.into_iter().find(|(_, set, _)| *set) {
-        let expected = "the default for rows of features, which have no words and one label each";
-        return Err(Error::new(name, expected, got));
-    }
-    if let Some(window) = config.data.window {
-        return Err(Error::new(
-            "data.window",
-            "none for rows of features, which are in memory",
-            window.to_string(),
-        ));
-    }
-    let all = within(&path, &options(config)?, memory)?;
-    let (first, like) = (all.first_index(), all.read_as().clone());
-    let (columns, labels, count) = (all.columns(), all.classes()?, all.records().len());
-    if !(1..=MOST).contains(&columns) {
-        let what = format!("features in `{}`", all.name());
-        let expected = format!("features with numbers up to {MOST}");
-        let has = |row: &LabelledRow| row.indices.iter().any(|&index| index as usize >= MOST);
-        let row = all.records().iter().position(has).map(|row| format!(" in row {}", row + 1));
-        let got = format!("the largest number {columns}{}", row.unwrap_or_default());
-        let error = Error::of(ErrorKind::Format, what, expected, got);
-        return Err(error.noted(
-            "rows are counted without blank lines and comments; number the features anew, without gaps",
-        ));
-    }
-    let read = |path: &PathBuf| fitting(path, columns, &like, memory);
-    let (mut said, divides) = (Vec::new(), dev.is_none());
-    let (train, dev) = match &dev {
-        Some(dev) => {
-            let (dev, dropped) = read(dev)?;
-            said.extend(dropped);
-            (all, dev)
-        }
-        // Whether a row is held out depends only on the content of the row, so equal rows are in the same part.
-        None => super::texts::divided(all, one_in(config), config),
-    };
-    if train.records().is_empty() || dev.records().is_empty() {
-        let what = format!("rows of `{}`", train.name());
-        let expected = "enough rows to hold some out, or `data.dev`";
-        return Err(Error::of(ErrorKind::Format, what, expected, count.to_string()));
-    }
-    let of_train = of_training(loader(config, &train, columns, &labels)?, config);
-    let of_dev = loader(config, &dev, columns, &labels)?;
-    let trainer = network(config, columns, &labels, train.records().len())?
-        .note(COLUMNS, columns.to_string())
-        .note(FIRST, first.number().to_string());
-    said.insert(
-        0,
-        format!(
-            "{}: {} rows of {columns} features and {} labels; {} held out",
-            train.name(),
-            train.records().len(),
-            labels.len(),
-            dev.records().len()
-        ),
-    );
-    said.splice(1..1, read_as(&like));
-    Ok(Preparation {
-        trainer,
-        train: Box::new(of_train),
-        dev: Box::new(of_dev),
-        test,
-        name: train.name().to_owned(),
-        metric: "accuracy",
-        coverage: None,
-        lengths: train.records().iter().map(|row| row.indices.len()).collect(),
-        held_out: HeldOutTexts {
-            counted: divides,
-            ..dev.records().iter().map(|row| case(row, first)).collect()
-        },
-        said,
     })
 }
 

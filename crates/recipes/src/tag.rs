@@ -1,7 +1,7 @@
 //! Tagging: predicts a tag for each word, with recurrent layers over words and their characters, and a conditional
 //! random field over the tags (Lample et al., "Neural architectures for named entity recognition", 2016).
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use unpadded::data::{Limits, Loader, TagScheme, TokenCounts, Tokenizer, Vocabulary};
 use unpadded::layers::{Crf, Linear};
@@ -20,7 +20,7 @@ use super::config::Config;
 use super::encoder::Encoder;
 use super::evaluation::{EachOutcome, Evaluation, likeliest};
 use super::preview::Preview;
-use super::recipe::{AnsweringModel, Query, Recipe, RecordCheck, RecordModel, TestFile, TrainedModel, check};
+use super::recipe::{AnsweringModel, RecordCheck, RecordModel, TestFile};
 use super::sections::{DecodingConfig, ModelConfig};
 use super::started::Table;
 use super::tag_counts::{TagCounts, form};
@@ -61,57 +61,17 @@ const TABLES: [Table; 7] = [
 /// With more than this number of tags, a message warns that the training is slow.
 const MANY_TAGS: usize = 300;
 
-/// The recipe `tag`, for models that predict a tag for each word.
-pub(super) struct Tag;
-
-impl Recipe for Tag {
-    fn preview(&self, config: &Config, path: &Path) -> Result<Preview> {
-        Preview::of(path, &options(config, COLUMNS)?, &|of: &TaggedText| {
-            let words = of.words.iter().zip(&of.tags).map(|(word, tag)| format!("{word}/{tag}"));
-            let label = of.label.as_ref().map(|label| format!(", label {}", Preview::cut(label)));
-            let words: Vec<String> = words.collect();
-            format!("words/tags {}{}", Preview::cut(&words.join(" ")), label.unwrap_or_default())
-        })
-    }
-
-    fn tables(&self) -> &'static [Table] {
-        &TABLES
-    }
-
-    fn starts_from_lm(&self) -> bool {
-        true
-    }
-
-    fn prepare(&self, config: &Config, paths: Paths) -> Result<Preparation> {
-        prepare(config, paths)
-    }
-
-    fn check(&self, file: &TestFile<'_>) -> Result<Vec<String>> {
-        check::<Tagger>(file)
-    }
-
-    fn model(&self, _: &Predictor, _: &Config) -> Result<Box<dyn TrainedModel>> {
-        Ok(Box::new(Tagger { others: Voters::default() }))
-    }
-}
-
 /// The tag ids of all words of several texts, and the label of each text with its probability.
 type Labelled = (Vec<i64>, Vec<(String, f32)>);
 
 /// A trained tagger, with the other taggers of an ensemble.
-struct Tagger {
+pub(super) struct Tagger {
     others: Voters,
 }
 
 impl AnsweringModel for Tagger {
     fn tokenizers(&self) -> Option<[&Tokenizer; 2]> {
         None
-    }
-
-    fn asked(&self, predictor: &Predictor, _: &DecodingConfig) -> Option<Query> {
-        let labels = if is_labelled(predictor) { &Answer::LABEL[..] } else { &[] };
-        let adds = [&[TAGS], labels].concat().into_iter().map(str::to_owned).collect();
-        Some(Query { asking: QuestionKind::Words, columns: COLUMNS, adds })
     }
 
     /// A batch is small, because the memory of the model grows with all words or characters of a batch.
@@ -170,7 +130,128 @@ impl AnsweringModel for Tagger {
 
 impl RecordModel for Tagger {
     type Record = TaggedText;
+    const ASKING: QuestionKind = QuestionKind::Words;
     const COLUMNS: [Column; 2] = COLUMNS;
+    const TABLES: &'static [Table] = &TABLES;
+    const STARTS_FROM_LM: bool = true;
+
+    fn line(of: &TaggedText) -> String {
+        let words = of.words.iter().zip(&of.tags).map(|(word, tag)| format!("{word}/{tag}"));
+        let label = of.label.as_ref().map(|label| format!(", label {}", Preview::cut(label)));
+        let words: Vec<String> = words.collect();
+        format!("words/tags {}{}", Preview::cut(&words.join(" ")), label.unwrap_or_default())
+    }
+
+    fn prepare(config: &Config, paths: Paths) -> Result<Preparation> {
+        let Paths { train, dev, test, from, memory, .. } = paths;
+        let own = train.is_some();
+        let train = match train {
+            Some(path) => Texts::open(path, (config, memory), &options(config, COLUMNS)?)?,
+            None => Texts::Held(embedded::requests(true)?),
+        };
+        // The other parts of the data set are read with the options that were detected in the training texts.
+        let like = train.read_as().clone();
+        let given = dev.is_some();
+        let (train, dev) = match &dev {
+            Some(dev) => {
+                let dev = part(&train, dev, (config, memory))?;
+                (train, dev)
+            }
+            None if own || config.data.fold.is_some() => train.hold_out(one_in(config), config),
+            None => (train, Texts::Held(embedded::requests(false)?)),
+        };
+        // The vocabularies have the tags and labels of the training and development texts; any other tag or label in the
+        // test file is scored as wrong.
+        let (mut tags, mut labels) = (TokenCounts::default(), TokenCounts::default());
+        let (mut of_train, mut of_dev) = (TagCounts::default(), TagCounts::default());
+        let (mut lengths, mut held_out) = (Vec::new(), HeldOutTexts::default());
+        train.each(&mut |text| {
+            lengths.push(text.words.len());
+            of_train.add(text, &mut tags, &mut labels);
+        })?;
+        dev.each(&mut |text| {
+            of_dev.add(text, &mut tags, &mut labels);
+            // A report shows a text as its words joined by spaces. A report therefore gets only texts that give the same
+            // words when they are cut at spaces.
+            if text.words.iter().all(|word| TaggedText::words_of(word).eq([word])) {
+                held_out.add(|| Case {
+                    text: text.words.join(" "),
+                    truth: Truth::Tags(text.tags.clone(), text.label.clone()),
+                });
+            }
+        })?;
+        (held_out.count, held_out.counted) = (of_dev.texts, true);
+        let labelled = of_train.labelled + of_dev.labelled == of_train.texts + of_dev.texts;
+        both([(train.name(), of_train.texts), (dev.name(), of_dev.texts)])?;
+        let tagging = scheme_of(&[&train, &dev])?;
+        let of_name = |e: Error| e.noted(format!("in `{}`", train.name()));
+        let limits = from.grows(net::limits(config, &[Vocabulary::UNKNOWN]), &TABLES[0]);
+        let of_characters = from.grows(Limits::default(), &TABLES[1]);
+        let found = Entries {
+            words: net::known(of_train.words.within(&limits).map_err(of_name), config)?,
+            characters: match config.model.characters {
+                true => Some(of_train.characters.within(&of_characters).map_err(of_name)?),
+                false => None,
+            },
+            tags: tags.labels()?,
+            labels: labelled.then(|| labels.labels()).transpose()?,
+        };
+        tell_apart(&found.tags, &train)?;
+        let (data, dev_data) =
+            (of_training(found.loader(&train, config)?, config), found.loader(&dev, config)?);
+        let mut trainer = network(config, &found, &tagging, from.below(), of_train.texts)?
+            .note(READ_AS, like.tagging(tagging.clone()).to_note());
+        let mut said = vec![format!(
+            "{}: {} texts of {} tags ({tagging}), {} words known; {} held out",
+            train.name(),
+            of_train.texts,
+            found.tags.len(),
+            found.words.len(),
+            of_dev.texts
+        )];
+        said.extend(read_as(train.read_as()));
+        said.extend(train.said_of_memory(&data, memory));
+        if given {
+            said.extend(read_otherwise(&dev.name(), dev.read_as(), train.read_as()));
+            said.extend(dev.said_of_memory(&dev_data, memory));
+        }
+        if tagging.scheme == TagScheme::Plain {
+            let why = tagging.note().map_or_else(String::new, |why| format!(" ({why})"));
+            said.push(format!("plain tags{why}: scored token by token"));
+        }
+        if found.tags.len() > MANY_TAGS {
+            said.push(format!(
+            "{} tags: each pair of them has a score, so that time and memory grow with the square of their number",
+            found.tags.len()
+        ));
+        }
+        let coverage = of_dev.words.coverage(&found.words);
+        said.extend(net::vectors(config, &mut trainer, &found.words)?);
+        Ok(Preparation {
+            trainer,
+            train: Box::new(data),
+            dev: Box::new(dev_data),
+            test,
+            name: train.name().into_owned(),
+            metric: match tagging.scheme {
+                TagScheme::Plain => "token accuracy",
+                _ => "chunk F1",
+            },
+            coverage,
+            lengths,
+            held_out,
+            said,
+        })
+    }
+
+    fn load(_: &Predictor, _: &Config) -> Result<Self> {
+        Ok(Self { others: Voters::default() })
+    }
+
+    fn adds(&self, predictor: &Predictor, _: &DecodingConfig) -> Vec<String> {
+        let labels = if is_labelled(predictor) { &Answer::LABEL[..] } else { &[] };
+        [&[TAGS], labels].concat().into_iter().map(str::to_owned).collect()
+    }
 
     fn options(file: &TestFile<'_>) -> Result<ReadOptions> {
         let like = options_of(file.config, COLUMNS, file.known)?;
@@ -359,107 +440,6 @@ fn part(
         (Err(_), Ok(of_train)) => Texts::open(path, within, &train.read_as().clone().tagging(of_train)),
         _ => Ok(texts),
     }
-}
-
-fn prepare(config: &Config, paths: Paths) -> Result<Preparation> {
-    let Paths { train, dev, test, from, memory, .. } = paths;
-    let own = train.is_some();
-    let train = match train {
-        Some(path) => Texts::open(path, (config, memory), &options(config, COLUMNS)?)?,
-        None => Texts::Held(embedded::requests(true)?),
-    };
-    // The other parts of the data set are read with the options that were detected in the training texts.
-    let like = train.read_as().clone();
-    let given = dev.is_some();
-    let (train, dev) = match &dev {
-        Some(dev) => {
-            let dev = part(&train, dev, (config, memory))?;
-            (train, dev)
-        }
-        None if own || config.data.fold.is_some() => train.hold_out(one_in(config), config),
-        None => (train, Texts::Held(embedded::requests(false)?)),
-    };
-    // The vocabularies have the tags and labels of the training and development texts; any other tag or label in the
-    // test file is scored as wrong.
-    let (mut tags, mut labels) = (TokenCounts::default(), TokenCounts::default());
-    let (mut of_train, mut of_dev) = (TagCounts::default(), TagCounts::default());
-    let (mut lengths, mut held_out) = (Vec::new(), HeldOutTexts::default());
-    train.each(&mut |text| {
-        lengths.push(text.words.len());
-        of_train.add(text, &mut tags, &mut labels);
-    })?;
-    dev.each(&mut |text| {
-        of_dev.add(text, &mut tags, &mut labels);
-        // A report shows a text as its words joined by spaces. A report therefore gets only texts that give the same
-        // words when they are cut at spaces.
-        if text.words.iter().all(|word| TaggedText::words_of(word).eq([word])) {
-            held_out.add(|| Case {
-                text: text.words.join(" "),
-                truth: Truth::Tags(text.tags.clone(), text.label.clone()),
-            });
-        }
-    })?;
-    (held_out.count, held_out.counted) = (of_dev.texts, true);
-    let labelled = of_train.labelled + of_dev.labelled == of_train.texts + of_dev.texts;
-    both([(train.name(), of_train.texts), (dev.name(), of_dev.texts)])?;
-    let tagging = scheme_of(&[&train, &dev])?;
-    let of_name = |e: Error| e.noted(format!("in `{}`", train.name()));
-    let limits = from.grows(net::limits(config, &[Vocabulary::UNKNOWN]), &TABLES[0]);
-    let of_characters = from.grows(Limits::default(), &TABLES[1]);
-    let found = Entries {
-        words: net::known(of_train.words.within(&limits).map_err(of_name), config)?,
-        characters: match config.model.characters {
-            true => Some(of_train.characters.within(&of_characters).map_err(of_name)?),
-            false => None,
-        },
-        tags: tags.labels()?,
-        labels: labelled.then(|| labels.labels()).transpose()?,
-    };
-    tell_apart(&found.tags, &train)?;
-    let (data, dev_data) = (of_training(found.loader(&train, config)?, config), found.loader(&dev, config)?);
-    let mut trainer = network(config, &found, &tagging, from.below(), of_train.texts)?
-        .note(READ_AS, like.tagging(tagging.clone()).to_note());
-    let mut said = vec![format!(
-        "{}: {} texts of {} tags ({tagging}), {} words known; {} held out",
-        train.name(),
-        of_train.texts,
-        found.tags.len(),
-        found.words.len(),
-        of_dev.texts
-    )];
-    said.extend(read_as(train.read_as()));
-    said.extend(train.said_of_memory(&data, memory));
-    if given {
-        said.extend(read_otherwise(&dev.name(), dev.read_as(), train.read_as()));
-        said.extend(dev.said_of_memory(&dev_data, memory));
-    }
-    if tagging.scheme == TagScheme::Plain {
-        let why = tagging.note().map_or_else(String::new, |why| format!(" ({why})"));
-        said.push(format!("plain tags{why}: scored token by token"));
-    }
-    if found.tags.len() > MANY_TAGS {
-        said.push(format!(
-            "{} tags: each pair of them has a score, so that time and memory grow with the square of their number",
-            found.tags.len()
-        ));
-    }
-    let coverage = of_dev.words.coverage(&found.words);
-    said.extend(net::vectors(config, &mut trainer, &found.words)?);
-    Ok(Preparation {
-        trainer,
-        train: Box::new(data),
-        dev: Box::new(dev_data),
-        test,
-        name: train.name().into_owned(),
-        metric: match tagging.scheme {
-            TagScheme::Plain => "token accuracy",
-            _ => "chunk F1",
-        },
-        coverage,
-        lengths,
-        held_out,
-        said,
-    })
 }
 
 fn network(

@@ -2,8 +2,6 @@
 //! the source states at each step (Bahdanau, Cho, Bengio, "Neural machine translation by jointly learning to align and
 //! translate", 2015).
 
-use std::path::Path;
-
 use unpadded::data::{Loader, TokenCounts, Tokenizer, Vocabulary};
 use unpadded::layers::{Embedding, Gru, Linear, Stacked, init};
 use unpadded::metrics::{Loss, Unit};
@@ -20,7 +18,7 @@ use super::config::Config;
 use super::evaluation::{EachOutcome, Evaluation};
 use super::net;
 use super::preview::Preview;
-use super::recipe::{AnsweringModel, Query, Recipe, RecordModel, TestFile, TrainedModel, check};
+use super::recipe::{AnsweringModel, RecordModel, TestFile};
 use super::sections::{DecodingConfig, TextConfig, Tokens};
 use super::started::Table;
 use super::text_scores::TextScores;
@@ -52,34 +50,6 @@ const TABLES: [Table; 3] = [
 ];
 /// The name of the output with the logits of the next target token.
 const LOGITS: &str = "logits";
-
-/// The recipe `translate`, for models that translate texts.
-pub(super) struct Translate;
-
-impl Recipe for Translate {
-    fn preview(&self, config: &Config, path: &Path) -> Result<Preview> {
-        Preview::of(path, &options(config, COLUMNS)?, &|of: &Pair| {
-            format!("source {}, target {}", Preview::cut(&of.source), Preview::cut(&of.target))
-        })
-    }
-
-    fn tables(&self) -> &'static [Table] {
-        &TABLES
-    }
-
-    fn prepare(&self, config: &Config, paths: Paths) -> Result<Preparation> {
-        prepare(config, paths)
-    }
-
-    fn check(&self, file: &TestFile<'_>) -> Result<Vec<String>> {
-        check::<Translator>(file)
-    }
-
-    fn model(&self, predictor: &Predictor, _: &Config) -> Result<Box<dyn TrainedModel>> {
-        let (cut, target_cut) = (cut_of(predictor, CUT)?, cut_of(predictor, TARGET_CUT)?);
-        Ok(Box::new(Translator { generator: predictor.generator(FEEDS[1], LOGITS)?, cut, target_cut }))
-    }
-}
 
 fn loader(
     pairs: &Texts<Pair>,
@@ -127,115 +97,6 @@ impl BySource {
             format!("pairs with equal sources are grouped only within blocks of {} pairs", Self::MOST)
         })
     }
-}
-
-fn prepare(config: &Config, paths: Paths) -> Result<Preparation> {
-    let Paths { train: Some(path), dev, test, from, memory, .. } = paths else {
-        let expected = "a file with lines of source<TAB>target";
-        return Err(Error::new("data.train", expected, "none: no translations come with the program"));
-    };
-    let train = Texts::<Pair>::open(path, (config, memory), &options(config, COLUMNS)?)?;
-    // The other parts of the data set are read with the options that were detected in the training texts.
-    let like = train.read_as().clone();
-    let given = dev.is_some();
-    let (train, dev) = match &dev {
-        Some(dev) => {
-            let dev = Texts::open(dev, (config, memory), train.read_as())?;
-            (train, dev)
-        }
-        // At most about 2,000 pairs are held out, since translations of more pairs would take long to evaluate after
-        // each epoch.
-        None => {
-            let one_in = one_in(config).max(train.count()? as u64 / 2_000);
-            train.hold_out(one_in, config)
-        }
-    };
-    let spoken = spoken(config, &train)?;
-    let said_of_tokens = spoken.as_ref().map(|_| PRONUNCIATIONS.to_owned());
-    let config = spoken.as_ref().unwrap_or(config);
-    let (cut, target_cut) = (tokenizer(config)?, target_tokenizer(config)?);
-    from.same_cut(CUT, &cut)?;
-    from.same_cut(TARGET_CUT, &target_cut)?;
-    let (mut lengths, mut known) = (Vec::new(), TokenCounts::default());
-    let [mut of_sources, mut of_targets] = [(); 2].map(|()| TokenCounts::default());
-    train.each(&mut |pair| {
-        let tokens = cut.tokens(&pair.source).inspect(|token| of_sources.add(token));
-        lengths.push(tokens.count());
-        target_cut.tokens(&pair.target).for_each(|token| of_targets.add(&token));
-    })?;
-    let (mut held_out, mut by_source, mut dev_pairs) = (HeldOutTexts::default(), BySource::default(), 0);
-    let mut shown = |pairs: &Pairs| {
-        for (source, targets) in pairs.by_source() {
-            let truth = || Truth::Texts(targets.iter().map(|&target| target.to_owned()).collect());
-            held_out.add(|| Case { text: source.to_owned(), truth: truth() });
-        }
-        Ok(())
-    };
-    let mut wrong = Ok(());
-    dev.each(&mut |pair| {
-        dev_pairs += 1;
-        cut.tokens(&pair.source).for_each(|token| known.add(&token));
-        if wrong.is_ok() {
-            wrong = by_source.add(pair.clone(), &mut shown);
-        }
-    })?;
-    wrong.and_then(|()| by_source.end(&mut shown))?;
-    both([(train.name(), lengths.len()), (dev.name(), dev_pairs)])?;
-    let limits = from.grows(net::limits(config, &[Vocabulary::UNKNOWN]), &TABLES[0]);
-    let sources =
-        net::known(train.vocabulary(of_sources, (config, &cut, &limits), |pair| &pair.source), config)?;
-    let limits = from.grows(net::limits(config, &[ENDS[0], ENDS[1], Vocabulary::UNKNOWN]), &TABLES[1]);
-    let targets = net::known(
-        train.vocabulary(of_targets, (config, &target_cut, &limits), |pair| &pair.target),
-        config,
-    )?;
-    let loader = |pairs: &Texts<Pair>| loader(pairs, [&cut, &target_cut], [&sources, &targets], config);
-    let (of_train, of_dev) = (of_training(loader(&train)?, config), loader(&dev)?);
-    let of_memory = Some(&dev).filter(|_| given).and_then(|dev| dev.said_of_memory(&of_dev, memory));
-    let of_memory = train.said_of_memory(&of_train, memory).into_iter().chain(of_memory);
-    let trainer = network(config, [&sources, &targets], lengths.len())?;
-    let trainer =
-        trainer.note(CUT, cut.name()).note(TARGET_CUT, target_cut.name()).note(READ_AS, like.to_note());
-    let coverage = known.coverage(&sources);
-    let apart = if given { "" } else { ", none of whose sources is in the training pairs" };
-    let different = if held_out.count == dev_pairs {
-        String::new()
-    } else {
-        format!(", of {} different sources", held_out.count)
-    };
-    let said = format!(
-        "{}: {} pairs, {} source tokens and {} target tokens known; {dev_pairs} held out{different}{apart}",
-        train.name(),
-        lengths.len(),
-        sources.len(),
-        targets.len(),
-    );
-    let others = Some(&dev).filter(|_| given);
-    let others = others.and_then(|of| read_otherwise(&of.name(), of.read_as(), train.read_as()));
-    // With label smoothing, the reported perplexity is not the exponential of the training loss, so a line for people
-    // states the difference.
-    let rate = config.label_smoothing();
-    let smoothed =
-        (rate > 0.0).then(|| format!("loss is with label smoothing of {rate}, perplexity without"));
-    Ok(Preparation {
-        trainer: trainer.vocabulary(KNOWN[0], sources).vocabulary(KNOWN[1], targets),
-        train: Box::new(of_train),
-        dev: Box::new(of_dev),
-        test,
-        name: train.name().into_owned(),
-        metric: "perplexity",
-        coverage,
-        lengths,
-        held_out,
-        said: [said]
-            .into_iter()
-            .chain(read_as(train.read_as()))
-            .chain(said_of_tokens)
-            .chain(smoothed)
-            .chain(others)
-            .chain(of_memory)
-            .collect(),
-    })
 }
 
 const PRONUNCIATIONS: &str = "words and their phonemes: tokens are `characters`, target tokens `whitespace`; `text.tokens` and `text.target_tokens` set other tokens";
@@ -326,7 +187,7 @@ fn network(config: &Config, known: [&Vocabulary; 2], texts: usize) -> Result<Tra
 }
 
 /// A trained translator.
-struct Translator {
+pub(super) struct Translator {
     generator: Generator,
     cut: Tokenizer,
     target_cut: Tokenizer,
@@ -335,19 +196,6 @@ struct Translator {
 impl AnsweringModel for Translator {
     fn tokenizers(&self) -> Option<[&Tokenizer; 2]> {
         Some([&self.cut, &self.target_cut])
-    }
-
-    fn asked(&self, _: &Predictor, decoding: &DecodingConfig) -> Option<Query> {
-        let name = |name: &str, place: usize| match place {
-            1 => name.to_owned(),
-            _ => format!("{name} {place}"),
-        };
-        let of = |place| match decoding.n_best > 1 || decoding.scores {
-            true => vec![name("translation", place), name("score", place)],
-            false => vec![name("translation", place)],
-        };
-        let adds = (1..=decoding.n_best).flat_map(of).collect();
-        Some(Query { asking: QuestionKind::Source, columns: COLUMNS, adds })
     }
 
     /// A batch is small, because the memory of the model grows with all words or characters of a batch.
@@ -394,7 +242,139 @@ impl AnsweringModel for Translator {
 
 impl RecordModel for Translator {
     type Record = Pair;
+    const ASKING: QuestionKind = QuestionKind::Source;
     const COLUMNS: [Column; 2] = COLUMNS;
+    const TABLES: &'static [Table] = &TABLES;
+
+    fn line(of: &Pair) -> String {
+        format!("source {}, target {}", Preview::cut(&of.source), Preview::cut(&of.target))
+    }
+
+    fn prepare(config: &Config, paths: Paths) -> Result<Preparation> {
+        let Paths { train: Some(path), dev, test, from, memory, .. } = paths else {
+            let expected = "a file with lines of source<TAB>target";
+            return Err(Error::new("data.train", expected, "none: no translations come with the program"));
+        };
+        let train = Texts::<Pair>::open(path, (config, memory), &options(config, COLUMNS)?)?;
+        // The other parts of the data set are read with the options that were detected in the training texts.
+        let like = train.read_as().clone();
+        let given = dev.is_some();
+        let (train, dev) = match &dev {
+            Some(dev) => {
+                let dev = Texts::open(dev, (config, memory), train.read_as())?;
+                (train, dev)
+            }
+            // At most about 2,000 pairs are held out, since translations of more pairs would take long to evaluate after
+            // each epoch.
+            None => {
+                let one_in = one_in(config).max(train.count()? as u64 / 2_000);
+                train.hold_out(one_in, config)
+            }
+        };
+        let spoken = spoken(config, &train)?;
+        let said_of_tokens = spoken.as_ref().map(|_| PRONUNCIATIONS.to_owned());
+        let config = spoken.as_ref().unwrap_or(config);
+        let (cut, target_cut) = (tokenizer(config)?, target_tokenizer(config)?);
+        from.same_cut(CUT, &cut)?;
+        from.same_cut(TARGET_CUT, &target_cut)?;
+        let (mut lengths, mut known) = (Vec::new(), TokenCounts::default());
+        let [mut of_sources, mut of_targets] = [(); 2].map(|()| TokenCounts::default());
+        train.each(&mut |pair| {
+            let tokens = cut.tokens(&pair.source).inspect(|token| of_sources.add(token));
+            lengths.push(tokens.count());
+            target_cut.tokens(&pair.target).for_each(|token| of_targets.add(&token));
+        })?;
+        let (mut held_out, mut by_source, mut dev_pairs) = (HeldOutTexts::default(), BySource::default(), 0);
+        let mut shown = |pairs: &Pairs| {
+            for (source, targets) in pairs.by_source() {
+                let truth = || Truth::Texts(targets.iter().map(|&target| target.to_owned()).collect());
+                held_out.add(|| Case { text: source.to_owned(), truth: truth() });
+            }
+            Ok(())
+        };
+        let mut wrong = Ok(());
+        dev.each(&mut |pair| {
+            dev_pairs += 1;
+            cut.tokens(&pair.source).for_each(|token| known.add(&token));
+            if wrong.is_ok() {
+                wrong = by_source.add(pair.clone(), &mut shown);
+            }
+        })?;
+        wrong.and_then(|()| by_source.end(&mut shown))?;
+        both([(train.name(), lengths.len()), (dev.name(), dev_pairs)])?;
+        let limits = from.grows(net::limits(config, &[Vocabulary::UNKNOWN]), &TABLES[0]);
+        let sources =
+            net::known(train.vocabulary(of_sources, (config, &cut, &limits), |pair| &pair.source), config)?;
+        let limits = from.grows(net::limits(config, &[ENDS[0], ENDS[1], Vocabulary::UNKNOWN]), &TABLES[1]);
+        let targets = net::known(
+            train.vocabulary(of_targets, (config, &target_cut, &limits), |pair| &pair.target),
+            config,
+        )?;
+        let loader = |pairs: &Texts<Pair>| loader(pairs, [&cut, &target_cut], [&sources, &targets], config);
+        let (of_train, of_dev) = (of_training(loader(&train)?, config), loader(&dev)?);
+        let of_memory = Some(&dev).filter(|_| given).and_then(|dev| dev.said_of_memory(&of_dev, memory));
+        let of_memory = train.said_of_memory(&of_train, memory).into_iter().chain(of_memory);
+        let trainer = network(config, [&sources, &targets], lengths.len())?;
+        let trainer =
+            trainer.note(CUT, cut.name()).note(TARGET_CUT, target_cut.name()).note(READ_AS, like.to_note());
+        let coverage = known.coverage(&sources);
+        let apart = if given { "" } else { ", none of whose sources is in the training pairs" };
+        let different = if held_out.count == dev_pairs {
+            String::new()
+        } else {
+            format!(", of {} different sources", held_out.count)
+        };
+        let said = format!(
+            "{}: {} pairs, {} source tokens and {} target tokens known; {dev_pairs} held out{different}{apart}",
+            train.name(),
+            lengths.len(),
+            sources.len(),
+            targets.len(),
+        );
+        let others = Some(&dev).filter(|_| given);
+        let others = others.and_then(|of| read_otherwise(&of.name(), of.read_as(), train.read_as()));
+        // With label smoothing, the reported perplexity is not the exponential of the training loss, so a line for people
+        // states the difference.
+        let rate = config.label_smoothing();
+        let smoothed =
+            (rate > 0.0).then(|| format!("loss is with label smoothing of {rate}, perplexity without"));
+        Ok(Preparation {
+            trainer: trainer.vocabulary(KNOWN[0], sources).vocabulary(KNOWN[1], targets),
+            train: Box::new(of_train),
+            dev: Box::new(of_dev),
+            test,
+            name: train.name().into_owned(),
+            metric: "perplexity",
+            coverage,
+            lengths,
+            held_out,
+            said: [said]
+                .into_iter()
+                .chain(read_as(train.read_as()))
+                .chain(said_of_tokens)
+                .chain(smoothed)
+                .chain(others)
+                .chain(of_memory)
+                .collect(),
+        })
+    }
+
+    fn load(predictor: &Predictor, _: &Config) -> Result<Self> {
+        let (cut, target_cut) = (cut_of(predictor, CUT)?, cut_of(predictor, TARGET_CUT)?);
+        Ok(Self { generator: predictor.generator(FEEDS[1], LOGITS)?, cut, target_cut })
+    }
+
+    fn adds(&self, _: &Predictor, decoding: &DecodingConfig) -> Vec<String> {
+        let name = |name: &str, place: usize| match place {
+            1 => name.to_owned(),
+            _ => format!("{name} {place}"),
+        };
+        let of = |place| match decoding.n_best > 1 || decoding.scores {
+            true => vec![name("translation", place), name("score", place)],
+            false => vec![name("translation", place)],
+        };
+        (1..=decoding.n_best).flat_map(of).collect()
+    }
 
     fn loader(&self, file: &TestFile<'_>, pairs: &Texts<Pair>) -> Result<Loader> {
         let known = [file.known.vocabulary(KNOWN[0])?, file.known.vocabulary(KNOWN[1])?];

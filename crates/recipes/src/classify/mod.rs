@@ -16,7 +16,7 @@ use super::config::Config;
 use super::evaluation::{EachOutcome, Evaluation, Outcome};
 use super::labels::{self, COLUMNS, LABELS, PROBABILITIES};
 use super::preview::Preview;
-use super::recipe::{AnsweringModel, Query, Recipe, RecordCheck, RecordModel, TestFile, TrainedModel, check};
+use super::recipe::{AnsweringModel, Recipe, RecordCheck, RecordModel, Records, TestFile, TrainedModel};
 use super::sections::{DecodingConfig, Target};
 use super::started::Table;
 use super::tag_counts::add_characters;
@@ -53,15 +53,15 @@ const TABLES: [Table; 6] = [
 /// The recipe `classify`: classifiers of texts, and of rows of features.
 pub(super) struct Classify;
 
+impl Classify {
+    fn of(rows: bool) -> &'static dyn Recipe {
+        if rows { &Records::<rows::Classifier>::NEW } else { &Records::<Classifier>::NEW }
+    }
+}
+
 impl Recipe for Classify {
     fn preview(&self, config: &Config, path: &Path) -> Result<Preview> {
-        if rows::are_meant(config, path)? {
-            return rows::preview(config, path);
-        }
-        paired(config)?;
-        Preview::of(path, &reading(config, options(config, COLUMNS)?), &|of: &LabelledText| {
-            format!("text {}, label {}", Preview::cut(&of.text), Preview::cut(&of.label))
-        })
+        Self::of(rows::are_meant(config, path)?).preview(config, path)
     }
 
     fn tables(&self) -> &'static [Table] {
@@ -73,24 +73,16 @@ impl Recipe for Classify {
     }
 
     fn prepare(&self, config: &Config, paths: Paths) -> Result<Preparation> {
-        match &paths.train {
-            Some(train) if rows::are_meant(config, train)? => rows::prepare(config, paths),
-            _ => prepare(config, paths),
-        }
+        let rows = paths.train.as_ref().map(|train| rows::are_meant(config, train)).transpose()?;
+        Self::of(rows.unwrap_or(false)).prepare(config, paths)
     }
 
     fn check(&self, file: &TestFile<'_>) -> Result<Vec<String>> {
-        match file.known.note(rows::COLUMNS) {
-            Some(_) => check::<rows::Classifier>(file),
-            None => check::<Classifier>(file),
-        }
+        Self::of(file.known.note(rows::COLUMNS).is_some()).check(file)
     }
 
     fn model(&self, predictor: &Predictor, config: &Config) -> Result<Box<dyn TrainedModel>> {
-        if predictor.note(rows::COLUMNS).is_some() {
-            return Ok(Box::new(rows::Classifier));
-        }
-        Ok(Box::new(Classifier::of(predictor, config)?))
+        Self::of(predictor.note(rows::COLUMNS).is_some()).model(predictor, config)
     }
 }
 
@@ -141,12 +133,6 @@ struct Outputs {
 }
 
 impl Classifier {
-    fn of(predictor: &Predictor, config: &Config) -> Result<Self> {
-        let (reader, learnt) = (Reader::of(predictor, config)?, Objective::of(predictor, config)?);
-        let thresholds = Thresholds::of(predictor, &learnt)?;
-        Ok(Self { reader, learnt, thresholds, others: Vec::new() })
-    }
-
     /// Runs all models of the ensemble; returns the mean of the models' values, and the attention weights of the first
     /// model.
     fn found(&self, predictor: &Predictor, texts: &[&str]) -> Result<Outputs> {
@@ -190,16 +176,6 @@ impl AnsweringModel for Classifier {
         Some([&self.reader.cut; 2])
     }
 
-    fn asked(&self, _: &Predictor, _: &DecodingConfig) -> Option<Query> {
-        let adds: &[&str] = match self.learnt {
-            Objective::Label(_) => &Answer::LABEL,
-            Objective::Labels(..) => &["labels", "probabilities"],
-            Objective::Number => &[NUMBER],
-        };
-        let adds = adds.iter().map(|&name| name.to_owned()).collect();
-        Some(Query { asking: QuestionKind::Text, columns: COLUMNS, adds })
-    }
-
     fn answers(&self, by: &Predictor, texts: &[&str], how: &DecodingConfig) -> Result<Vec<Answer>> {
         let thresholds = self.thresholds.by(how.threshold)?;
         let Outputs { values, attention, width } = self.found(by, texts)?;
@@ -236,7 +212,7 @@ impl AnsweringModel for Classifier {
         if other.note(rows::COLUMNS).is_some() {
             return wrong("a classifier of rows of features");
         }
-        let classifier = Self::of(&other, config)?;
+        let classifier = Self::load(&other, config)?;
         let places = match (&self.learnt, &classifier.learnt) {
             (Objective::Label(first), Objective::Label(known))
             | (Objective::Labels(first, _), Objective::Labels(known, _)) => {
@@ -253,7 +229,168 @@ impl AnsweringModel for Classifier {
 
 impl RecordModel for Classifier {
     type Record = LabelledText;
+    const ASKING: QuestionKind = QuestionKind::Text;
     const COLUMNS: [Column; 2] = COLUMNS;
+    const TABLES: &'static [Table] = &TABLES;
+    const STARTS_FROM_LM: bool = true;
+
+    fn training_options(config: &Config) -> Result<ReadOptions> {
+        paired(config)?;
+        Ok(reading(config, options(config, COLUMNS)?))
+    }
+
+    fn line(of: &LabelledText) -> String {
+        format!("text {}, label {}", Preview::cut(&of.text), Preview::cut(&of.label))
+    }
+
+    fn prepare(config: &Config, paths: Paths) -> Result<Preparation> {
+        let options = Classifier::training_options(config)?;
+        let Paths { train, dev, test, from, memory, .. } = paths;
+        let own = train.is_some();
+        let train = match train {
+            Some(path) => {
+                let like = options.phrases(config.data.phrases);
+                let like = config.data.group.iter().fold(like, ReadOptions::group);
+                Texts::open(path, (config, memory), &like)?
+            }
+            None => Texts::Held(embedded::reviews(true)?),
+        };
+        let (cut, parts) = (tokenizer(config)?, TextColumns::of(config));
+        from.same_cut(CUT, &cut)?;
+        let divides = dev.is_none() && (own || config.data.fold.is_some());
+        let part = if divides { one_in(config) } else { 0 };
+        let (mut lengths, mut held_out, mut tokens) =
+            (Vec::new(), HeldOutTexts::default(), TokenCounts::default());
+        let (mut labels, mut spelt) = (Labels::new(config), TokenCounts::default());
+        let separator = &config.data.label_separator;
+        let case = |text: &LabelledText| Case {
+            text: text.text.clone(),
+            truth: Objective::truth(config.data.target, &text.label, separator),
+        };
+        let mut positives = BTreeMap::new();
+        let mut measured = |text: &LabelledText| {
+            held_out.add(|| case(text));
+            if config.data.target == Target::Labels {
+                for label in labels_in(&text.label, separator) {
+                    *positives.entry(label.to_owned()).or_default() += 1;
+                }
+            }
+            cut.tokens(&text.text).for_each(|token| tokens.add(&token));
+        };
+        let specials: &[&str] = match parts.columns() {
+            1 => &[Vocabulary::UNKNOWN],
+            _ => &[Vocabulary::UNKNOWN, SEPARATOR],
+        };
+        let limits = from.grows(net::limits(config, specials), &TABLES[0]);
+        let (mut known, counts) = (TokenCounts::default(), matches!(train, Texts::Held(_)));
+        let found = train.survey((part, config), &cut, &limits, &mut |text, held| {
+            labels.add(text, held);
+            match held {
+                true => measured(text),
+                false => {
+                    let mut count = 0;
+                    for token in cut.tokens(&text.text) {
+                        count += 1;
+                        if counts {
+                            known.add(&token);
+                        }
+                        if config.model.characters {
+                            add_characters(&mut spelt, &token);
+                        }
+                    }
+                    lengths.push(count);
+                }
+            }
+        })?;
+        let (train, hint) = (found.rest, labels.hint());
+        let (learnt, weights) = labels.end(&train.name())?;
+        let dev = match dev {
+            Some(dev) => Texts::open(dev, (config, memory), &train.read_as().clone().phrases(false))?,
+            None if divides => found.held,
+            None => Texts::Held(embedded::reviews(false)?),
+        };
+        if part == 0 {
+            dev.each(&mut measured)?;
+        }
+        held_out.counted = part > 0;
+        both([(train.name(), lengths.len()), (dev.name(), held_out.count)])?;
+        let words = found
+            .words
+            .unwrap_or_else(|| train.vocabulary(known, (config, &cut, &limits), |text| &text.text));
+        let words = net::known(words, config)?;
+        let coverage = tokens.coverage(&words);
+        let characters =
+            config.model.characters.then(|| spelt.within(&from.grows(Limits::default(), &TABLES[1])));
+        let characters = characters.transpose()?;
+        let reader = Reader { cut, words, characters, parts };
+        let of_train = of_training(loader(&train, &reader, &learnt, config)?, config);
+        let of_dev = loader(&dev, &reader, &learnt, config)?;
+        let others = Some(&dev).filter(|_| part == 0 && own);
+        let of_memory = others.and_then(|of| of.said_of_memory(&of_dev, memory));
+        let of_memory = train.said_of_memory(&of_train, memory).into_iter().chain(of_memory);
+        let others = others.and_then(|of| read_otherwise(&of.name(), of.read_as(), train.read_as()));
+        let steps = net::steps(config, lengths.len());
+        let (threshold, said_of_threshold) = thresholds::rule(config, &learnt, &positives);
+        let learning = (&learnt, &weights, threshold);
+        let (trainer, metric) = network::network(config, &reader, learning, from.below(), steps)?;
+        let mut trainer = trainer
+            .note(CUT, reader.cut.name())
+            .note(READ_AS, train.read_as().clone().phrases(false).to_note());
+        if said_of_threshold.is_some() {
+            trainer = trainer.note(thresholds::RULE, threshold.to_string());
+        }
+        let of = match (&learnt, learnt.labels()) {
+            (_, Some(labels)) => format!(" of {} labels", labels.len()),
+            _ => format!(" with numbers of mean {:.4} and deviation {:.4}", weights.mean, weights.deviation),
+        };
+        let mut said = vec![format!(
+            "{}: {} texts{of}, {} words known; {} held out",
+            train.name(),
+            lengths.len(),
+            reader.words.len(),
+            held_out.count
+        )];
+        said.extend(hint);
+        said.extend(said_of_threshold);
+        // `eval` prints the loss without these, so a line for people states the difference.
+        let (rate, gamma, weighted) =
+            (config.label_smoothing(), config.training.focal, !config.training.class_weights.is_empty());
+        said.extend((rate > 0.0).then(|| format!("loss is with label smoothing of {rate}")));
+        said.extend((gamma > 0.0).then(|| format!("loss is focal, with the exponent {gamma}")));
+        said.extend(weighted.then(|| "loss is with class weights".to_owned()));
+        said.extend(read_as(train.read_as()));
+        said.extend(train.read_as().doubt().map(|doubt| format!("warning: {doubt}")));
+        said.extend(others);
+        said.extend(of_memory);
+        said.extend(net::vectors(config, &mut trainer, &reader.words)?);
+        Ok(Preparation {
+            trainer,
+            train: Box::new(of_train),
+            dev: Box::new(of_dev),
+            test,
+            name: train.name().into_owned(),
+            metric,
+            lengths,
+            coverage,
+            held_out,
+            said,
+        })
+    }
+
+    fn load(predictor: &Predictor, config: &Config) -> Result<Self> {
+        let (reader, learnt) = (Reader::of(predictor, config)?, Objective::of(predictor, config)?);
+        let thresholds = Thresholds::of(predictor, &learnt)?;
+        Ok(Self { reader, learnt, thresholds, others: Vec::new() })
+    }
+
+    fn adds(&self, _: &Predictor, _: &DecodingConfig) -> Vec<String> {
+        let adds: &[&str] = match self.learnt {
+            Objective::Label(_) => &Answer::LABEL,
+            Objective::Labels(..) => &["labels", "probabilities"],
+            Objective::Number => &[NUMBER],
+        };
+        adds.iter().map(|&name| name.to_owned()).collect()
+    }
 
     fn options(file: &TestFile<'_>) -> Result<ReadOptions> {
         Ok(reading(file.config, options_of(file.config, COLUMNS, file.known)?))
@@ -380,136 +517,4 @@ fn loader(
         Ok(fields)
     };
     texts.loader(&feeds, salt, Arc::new(sample), config)
-}
-
-fn prepare(config: &Config, paths: Paths) -> Result<Preparation> {
-    paired(config)?;
-    let Paths { train, dev, test, from, memory, .. } = paths;
-    let own = train.is_some();
-    let train = match train {
-        Some(path) => {
-            let like = reading(config, options(config, COLUMNS)?).phrases(config.data.phrases);
-            let like = config.data.group.iter().fold(like, ReadOptions::group);
-            Texts::open(path, (config, memory), &like)?
-        }
-        None => Texts::Held(embedded::reviews(true)?),
-    };
-    let (cut, parts) = (tokenizer(config)?, TextColumns::of(config));
-    from.same_cut(CUT, &cut)?;
-    let divides = dev.is_none() && (own || config.data.fold.is_some());
-    let part = if divides { one_in(config) } else { 0 };
-    let (mut lengths, mut held_out, mut tokens) =
-        (Vec::new(), HeldOutTexts::default(), TokenCounts::default());
-    let (mut labels, mut spelt) = (Labels::new(config), TokenCounts::default());
-    let separator = &config.data.label_separator;
-    let case = |text: &LabelledText| Case {
-        text: text.text.clone(),
-        truth: Objective::truth(config.data.target, &text.label, separator),
-    };
-    let mut positives = BTreeMap::new();
-    let mut measured = |text: &LabelledText| {
-        held_out.add(|| case(text));
-        if config.data.target == Target::Labels {
-            for label in labels_in(&text.label, separator) {
-                *positives.entry(label.to_owned()).or_default() += 1;
-            }
-        }
-        cut.tokens(&text.text).for_each(|token| tokens.add(&token));
-    };
-    let specials: &[&str] = match parts.columns() {
-        1 => &[Vocabulary::UNKNOWN],
-        _ => &[Vocabulary::UNKNOWN, SEPARATOR],
-    };
-    let limits = from.grows(net::limits(config, specials), &TABLES[0]);
-    let (mut known, counts) = (TokenCounts::default(), matches!(train, Texts::Held(_)));
-    let found = train.survey((part, config), &cut, &limits, &mut |text, held| {
-        labels.add(text, held);
-        match held {
-            true => measured(text),
-            false => {
-                let mut count = 0;
-                for token in cut.tokens(&text.text) {
-                    count += 1;
-                    if counts {
-                        known.add(&token);
-                    }
-                    if config.model.characters {
-                        add_characters(&mut spelt, &token);
-                    }
-                }
-                lengths.push(count);
-            }
-        }
-    })?;
-    let (train, hint) = (found.rest, labels.hint());
-    let (learnt, weights) = labels.end(&train.name())?;
-    let dev = match dev {
-        Some(dev) => Texts::open(dev, (config, memory), &train.read_as().clone().phrases(false))?,
-        None if divides => found.held,
-        None => Texts::Held(embedded::reviews(false)?),
-    };
-    if part == 0 {
-        dev.each(&mut measured)?;
-    }
-    held_out.counted = part > 0;
-    both([(train.name(), lengths.len()), (dev.name(), held_out.count)])?;
-    let words =
-        found.words.unwrap_or_else(|| train.vocabulary(known, (config, &cut, &limits), |text| &text.text));
-    let words = net::known(words, config)?;
-    let coverage = tokens.coverage(&words);
-    let characters =
-        config.model.characters.then(|| spelt.within(&from.grows(Limits::default(), &TABLES[1])));
-    let characters = characters.transpose()?;
-    let reader = Reader { cut, words, characters, parts };
-    let of_train = of_training(loader(&train, &reader, &learnt, config)?, config);
-    let of_dev = loader(&dev, &reader, &learnt, config)?;
-    let others = Some(&dev).filter(|_| part == 0 && own);
-    let of_memory = others.and_then(|of| of.said_of_memory(&of_dev, memory));
-    let of_memory = train.said_of_memory(&of_train, memory).into_iter().chain(of_memory);
-    let others = others.and_then(|of| read_otherwise(&of.name(), of.read_as(), train.read_as()));
-    let steps = net::steps(config, lengths.len());
-    let (threshold, said_of_threshold) = thresholds::rule(config, &learnt, &positives);
-    let learning = (&learnt, &weights, threshold);
-    let (trainer, metric) = network::network(config, &reader, learning, from.below(), steps)?;
-    let mut trainer =
-        trainer.note(CUT, reader.cut.name()).note(READ_AS, train.read_as().clone().phrases(false).to_note());
-    if said_of_threshold.is_some() {
-        trainer = trainer.note(thresholds::RULE, threshold.to_string());
-    }
-    let of = match (&learnt, learnt.labels()) {
-        (_, Some(labels)) => format!(" of {} labels", labels.len()),
-        _ => format!(" with numbers of mean {:.4} and deviation {:.4}", weights.mean, weights.deviation),
-    };
-    let mut said = vec![format!(
-        "{}: {} texts{of}, {} words known; {} held out",
-        train.name(),
-        lengths.len(),
-        reader.words.len(),
-        held_out.count
-    )];
-    said.extend(hint);
-    said.extend(said_of_threshold);
-    // `eval` prints the loss without these, so a line for people states the difference.
-    let (rate, gamma, weighted) =
-        (config.label_smoothing(), config.training.focal, !config.training.class_weights.is_empty());
-    said.extend((rate > 0.0).then(|| format!("loss is with label smoothing of {rate}")));
-    said.extend((gamma > 0.0).then(|| format!("loss is focal, with the exponent {gamma}")));
-    said.extend(weighted.then(|| "loss is with class weights".to_owned()));
-    said.extend(read_as(train.read_as()));
-    said.extend(train.read_as().doubt().map(|doubt| format!("warning: {doubt}")));
-    said.extend(others);
-    said.extend(of_memory);
-    said.extend(net::vectors(config, &mut trainer, &reader.words)?);
-    Ok(Preparation {
-        trainer,
-        train: Box::new(of_train),
-        dev: Box::new(of_dev),
-        test,
-        name: train.name().into_owned(),
-        metric,
-        lengths,
-        coverage,
-        held_out,
-        said,
-    })
 }
