@@ -24,7 +24,7 @@ const SHOWN: usize = 12;
 const TRANSLATED: usize = 100;
 
 /// The facts of a training that are known from its preparation.
-pub(crate) struct RunFacts {
+pub(crate) struct TrainingFacts {
     pub(crate) name: String,
     pub(crate) metric: &'static str,
     pub(crate) unit: Unit,
@@ -39,7 +39,7 @@ pub(crate) struct RunFacts {
 
 /// A finished training with its model and its scores.
 pub(crate) struct ScoredTraining {
-    pub(crate) facts: RunFacts,
+    pub(crate) facts: TrainingFacts,
     pub(crate) report: Report,
     pub(crate) model: Model,
     /// The value, in the best epoch, of the metric that selects this epoch; NaN if no epoch was selected.
@@ -54,7 +54,9 @@ pub(crate) struct ScoredTraining {
 impl ScoredTraining {
     /// Computes the contents of the report's page; `checkpoint` has the model.
     pub(crate) fn page(&self, config: &Config, checkpoint: Checkpoint) -> Outcome<Page> {
-        let Self { facts: RunFacts { name, metric, unit, lengths, held_out, .. }, report, model, .. } = self;
+        let Self {
+            facts: TrainingFacts { name, metric, unit, lengths, held_out, .. }, report, model, ..
+        } = self;
         let unit = *unit;
         let task = config.run.task.name();
         let mut facts = vec![

@@ -9,7 +9,7 @@ use unpadded::train::StopReason;
 use unpadded_recipes::{Config, Preparation};
 use unpadded_text::Fold;
 
-use super::findings::{RunFacts, ScoredTraining};
+use super::findings::{ScoredTraining, TrainingFacts};
 use super::outcome::{Ending, Outcome, UsageError, bad, word};
 use super::run::{self, Folder};
 use super::scores::factor;
@@ -206,7 +206,7 @@ impl RepeatedTraining {
             return Ok(None);
         }
         let ScoredTraining { facts, report, value, tested, untested, .. } = training.finish(fitted, facts)?;
-        let RunFacts { name: dataset, metric, unit, .. } = facts;
+        let TrainingFacts { name: dataset, metric, unit, .. } = facts;
         if let Some(e) = untested {
             return Err(e.into());
         }

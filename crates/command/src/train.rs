@@ -9,7 +9,7 @@ use unpadded::train::{Progress, Report, StopReason, Until};
 use unpadded_recipes::{Answer, ByteSize, Case, Config, Preparation, Truth, prepare_within};
 use unpadded_text::Fold;
 
-use super::findings::{RunFacts, ScoredTraining};
+use super::findings::{ScoredTraining, TrainingFacts};
 use super::outcome::{Ending, Outcome, UsageError, bad, said, word};
 use super::repeated::{Kind, RepeatedTraining};
 use super::request::{Course, TrainingRequest};
@@ -201,8 +201,9 @@ impl Train {
 
     /// Prints the results of the training and the paths of its files.
     fn conclude(&self, config: &Config, folder: &Path, finished: &ScoredTraining) -> Outcome<()> {
-        let ScoredTraining { facts: RunFacts { name, metric, unit, held_out, .. }, report, model, .. } =
-            finished;
+        let ScoredTraining {
+            facts: TrainingFacts { name, metric, unit, held_out, .. }, report, model, ..
+        } = finished;
         let (metric, percent, value) = (*metric, show::factor(*unit), finished.value);
         let (tested, console, unit) = (finished.tested.as_ref(), self.console, show::sign(*unit));
         let epoch = report.best.map_or(0, |best| best.epoch);

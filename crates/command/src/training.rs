@@ -18,7 +18,7 @@ use unpadded::train::{Progress, Report, StopReason, Trainer, Until};
 use unpadded::{ErrorKind, Precision};
 use unpadded_recipes::{Config, Model, Preparation, finished, prepare, prepare_resumed};
 
-use super::findings::{RunFacts, ScoredTraining};
+use super::findings::{ScoredTraining, TrainingFacts};
 use super::outcome::{Outcome, UsageError, bad, word};
 use super::run::{self, Folder, Log};
 use super::{memory, ranks, report, scores as show};
@@ -51,11 +51,11 @@ pub(crate) fn prepared(config: &Config, folder: &Path) -> unpadded::Result<Prepa
 }
 
 /// Divides a prepared training into the trainer, the training and held-out data, and the facts for scores and the report.
-pub(crate) fn parts(prepared: Preparation) -> (Trainer, [Box<dyn Data>; 2], RunFacts) {
+pub(crate) fn parts(prepared: Preparation) -> (Trainer, [Box<dyn Data>; 2], TrainingFacts) {
     let Preparation { trainer, train, dev, test, name, metric, lengths, held_out, .. } = prepared;
     let selected = trainer.selected();
     let (unit, better) = (selected.map(Metric::unit).unwrap_or_default(), selected.map(Metric::better));
-    (trainer, [train, dev], RunFacts { name, metric, unit, better, test, lengths, held_out })
+    (trainer, [train, dev], TrainingFacts { name, metric, unit, better, test, lengths, held_out })
 }
 
 impl Training<'_> {
@@ -184,7 +184,7 @@ impl Training<'_> {
     }
 
     /// Scores the model of the best epoch on the test set, if there is a test set, and writes the report.
-    pub(crate) fn finish(&self, fitted: TrainingResult, facts: RunFacts) -> Outcome<ScoredTraining> {
+    pub(crate) fn finish(&self, fitted: TrainingResult, facts: TrainingFacts) -> Outcome<ScoredTraining> {
         let Self { config, folder, .. } = *self;
         let TrainingResult { report, best, profile, settled } = fitted;
         let write = |name, text: String| if settled { Ok(()) } else { folder.write(name, &text) };

@@ -159,11 +159,11 @@ impl Evaluation {
 
     /// Returns an evaluation with these figures; the first figure is the headline. Each figure is computed from the
     /// summed columns of `sample`, and its interval from resampled sums.
-    pub(super) fn of(sample: Bootstrap, columns: usize, figures: &[FigureOf]) -> Self {
+    pub(super) fn of(sample: Bootstrap, columns: usize, figures: &[NamedFigure]) -> Self {
         let total = sample.total(columns);
         let of: Vec<FigureFn> = figures.iter().map(|(.., of)| *of).collect();
         let intervals = sample.intervals(columns, &of);
-        let figure = |(&(name, unit, of), interval): (&FigureOf, Option<[f64; 2]>)| Figure {
+        let figure = |(&(name, unit, of), interval): (&NamedFigure, Option<[f64; 2]>)| Figure {
             name,
             value: of.value(&total),
             unit,
@@ -298,7 +298,7 @@ impl Tally {
 }
 
 /// A figure of an evaluation: its name, its unit, and how it is computed from summed counts.
-pub(super) type FigureOf = (&'static str, Unit, FigureFn);
+pub(super) type NamedFigure = (&'static str, Unit, FigureFn);
 
 /// With more than this many labels, macro F1 gets no bootstrap interval, since the counts of every label would have to
 /// be resampled.

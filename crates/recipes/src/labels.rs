@@ -7,7 +7,7 @@ use unpadded::{Error, ErrorKind, Result};
 use super::answer::Answer;
 use super::by_length::ByLength;
 use super::evaluation::{
-    EachOutcome, Evaluation, FigureOf, MOST_LABELS, Outcome, ScoreTable, Tally, likeliest, macro_f1,
+    EachOutcome, Evaluation, MOST_LABELS, NamedFigure, Outcome, ScoreTable, Tally, likeliest, macro_f1,
     macro_f1_of, weighted_f1,
 };
 use super::sample::{Bootstrap, FigureFn};
@@ -50,7 +50,7 @@ pub(super) fn answer(labels: &Vocabulary, row: &[f32], words: Vec<(String, f32)>
 }
 
 /// Scores the predicted label of each text against the true label.
-pub(super) struct Scores<'a> {
+pub(super) struct LabelScores<'a> {
     labels: &'a Vocabulary,
     tally: Tally,
     sample: Bootstrap,
@@ -67,7 +67,7 @@ const RIGHT: usize = 0;
 const ALL: usize = 1;
 const OF_LABELS: usize = 2;
 
-impl<'a> Scores<'a> {
+impl<'a> LabelScores<'a> {
     pub(super) fn new(labels: &'a Vocabulary) -> Self {
         Self {
             labels,
@@ -115,7 +115,7 @@ impl<'a> Scores<'a> {
     pub(super) fn end(self) -> Evaluation {
         let Self { tally, sample, loss, lengths, .. } = self;
         let rows = tally.rows();
-        let figures: [FigureOf; 2] = [
+        let figures: [NamedFigure; 2] = [
             ("accuracy", Unit::Share, FigureFn::Share(RIGHT, ALL)),
             ("macro F1", Unit::Share, FigureFn::Of(|sums| macro_f1_of(sums, OF_LABELS))),
         ];

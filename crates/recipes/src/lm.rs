@@ -16,7 +16,7 @@ use unpadded_text::PlainFiles;
 use super::answer::Answer;
 use super::by_length::ByLength;
 use super::config::Config;
-use super::evaluation::{EachOutcome, Evaluation, FigureOf, Outcome};
+use super::evaluation::{EachOutcome, Evaluation, NamedFigure, Outcome};
 use super::pieces::Pieces;
 use super::preview::Preview;
 use super::prose::{COLUMNS, FEEDS, Prose, STEPS, TokenWindow};
@@ -336,7 +336,7 @@ fn scores(
             }
         }
     }
-    let figures: [FigureOf; 3] = [
+    let figures: [NamedFigure; 3] = [
         ("bits per character", Unit::Number, FigureFn::Of(bits_per_character)),
         ("perplexity", Unit::Number, FigureFn::Of(perplexity)),
         ("bits per byte", Unit::Number, FigureFn::Of(bits_per_byte)),

@@ -16,7 +16,7 @@ use super::preview::Preview;
 use super::sections::DecodingConfig;
 use super::started::Table;
 use super::texts::Texts;
-use super::training::{Column, Known, Paths, Preparation, TestData, options, options_of, read_as};
+use super::training::{Column, ModelFacts, Paths, Preparation, TestData, options, options_of, read_as};
 
 /// The recipe of a task: prepares a training from a config, and loads trained models.
 pub(super) trait Recipe: Sync {
@@ -61,7 +61,7 @@ pub(super) struct Query {
 pub(super) struct TestFile<'a> {
     pub(super) path: &'a str,
     pub(super) config: &'a Config,
-    pub(super) known: &'a dyn Known,
+    pub(super) known: &'a dyn ModelFacts,
 }
 
 /// A trained model of a task that answers texts with a predictor.
@@ -123,7 +123,7 @@ pub(super) trait TrainedModel: AnsweringModel {
 /// A function that checks that a record can be scored; it gets the number of the record, counted from 1.
 pub(super) type RecordCheck<'a, R> = Box<dyn FnMut(u64, &R) -> Result<()> + 'a>;
 
-/// A model that reads records: the parts in which these models differ. Each such model has a [`Recipe`], [`Records`], and
+/// A model that reads records: the parts in which these models differ. Each such model has a [`Recipe`], [`RecordRecipe`], and
 /// is a [`TrainedModel`].
 pub(super) trait RecordModel: AnsweringModel + Sized + 'static {
     type Record: Record;
@@ -192,13 +192,13 @@ pub(super) trait RecordModel: AnsweringModel + Sized + 'static {
 }
 
 /// The recipe of a model that reads records.
-pub(super) struct Records<M>(PhantomData<fn() -> M>);
+pub(super) struct RecordRecipe<M>(PhantomData<fn() -> M>);
 
-impl<M> Records<M> {
+impl<M> RecordRecipe<M> {
     pub(super) const NEW: Self = Self(PhantomData);
 }
 
-impl<M: RecordModel> Recipe for Records<M> {
+impl<M: RecordModel> Recipe for RecordRecipe<M> {
     fn preview(&self, config: &Config, path: &Path) -> Result<Preview> {
         M::preview(config, path)
     }

@@ -26,8 +26,8 @@ use super::sections::{DecodingConfig, Sentences, Target};
 use super::started::Table;
 use super::texts::Texts;
 use super::training::{
-    Case, Column, DataMemory, HeldOutTexts, Known, Paths, Preparation, Truth, batches, of_training, one_in,
-    options, read_as,
+    Case, Column, DataMemory, HeldOutTexts, ModelFacts, Paths, Preparation, Truth, batches, of_training,
+    one_in, options, read_as,
 };
 
 const FEEDS: [&str; 2] = ["features", "label"];
@@ -216,7 +216,7 @@ impl RecordModel for Classifier {
     ) -> Result<Evaluation> {
         let (columns, first) = (columns(file.known)?, first(file.known)?);
         let known = file.known.vocabulary(LABELS)?;
-        let mut scores = labels::Scores::new(known);
+        let mut scores = labels::LabelScores::new(known);
         rows.in_batches(self.batch(), &|row| row.indices.len(), &mut |part| {
             let found = found(by, &sparse(columns, part.iter().map(|(_, row)| row))?)?;
             for ((number, row), p) in part.iter().zip(found.chunks_exact(known.len())) {
@@ -273,13 +273,13 @@ fn loader(config: &Config, rows: &LabelledRows, columns: usize, labels: &Vocabul
     Ok(batches(rows.loader(FEEDS, columns, unpadded_text::Target::Class(labels))?, config))
 }
 
-fn columns(known: &dyn Known) -> Result<usize> {
+fn columns(known: &dyn ModelFacts) -> Result<usize> {
     let found = known.note(COLUMNS).and_then(|columns| columns.parse().ok());
     found.ok_or_else(|| Error::of(ErrorKind::Format, "note `columns` of the checkpoint", "a number", "none"))
 }
 
 /// Returns the index of the first feature from the note of a model; 1 for a model without this note.
-fn first(known: &dyn Known) -> Result<FirstIndex> {
+fn first(known: &dyn ModelFacts) -> Result<FirstIndex> {
     let Some(note) = known.note(FIRST) else { return Ok(FirstIndex::One) };
     note.parse().ok().and_then(FirstIndex::of_number).ok_or_else(|| {
         let what = format!("note `{FIRST}` of the checkpoint");

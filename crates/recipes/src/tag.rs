@@ -27,8 +27,8 @@ use super::tag_counts::{TagCounts, form};
 use super::tag_scores::{FoundTags, TagScores};
 use super::texts::Texts;
 use super::training::{
-    Case, Column, DataMemory, HeldOutTexts, Known, Paths, Preparation, READ_AS, Truth, both, of_training,
-    one_in, options, options_of, read_as, read_otherwise, refuse_texts,
+    Case, Column, DataMemory, HeldOutTexts, ModelFacts, Paths, Preparation, READ_AS, Truth, both,
+    of_training, one_in, options, options_of, read_as, read_otherwise, refuse_texts,
 };
 use super::vote::Voters;
 use super::{embedded, net, tag_windows};
@@ -309,7 +309,7 @@ impl RecordModel for Tagger {
 
 /// Returns the scores of a tagger on texts. The tag scheme is in a note of the checkpoint; if there is no note, it is detected
 /// in the texts.
-fn tag_scores<'a>(known: &'a dyn Known, texts: &Texts<TaggedText>) -> Result<TagScores<'a>> {
+fn tag_scores<'a>(known: &'a dyn ModelFacts, texts: &Texts<TaggedText>) -> Result<TagScores<'a>> {
     let tagging = noted_tagging(known).map_or_else(|| scheme_of(&[texts]), Ok)?;
     let labels = if is_labelled(known) { Some(known.vocabulary(LABELS)?) } else { None };
     TagScores::new(known.vocabulary(TAGS)?, labels, &tagging)
@@ -362,12 +362,12 @@ fn found(predictor: &Predictor, texts: &[&[&str]]) -> Result<(Vec<i64>, Vec<f32>
 }
 
 /// Returns whether the model also predicts labels of texts.
-fn is_labelled(known: &dyn Known) -> bool {
+fn is_labelled(known: &dyn ModelFacts) -> bool {
     known.has_output(LABELS)
 }
 
 /// Returns the tag scheme from the note in the checkpoint; `None` if there is no note.
-fn noted_tagging(known: &dyn Known) -> Option<Tagging> {
+fn noted_tagging(known: &dyn ModelFacts) -> Option<Tagging> {
     let note = known.note(READ_AS).and_then(|note| serde_json::from_str(note).ok());
     let tagging = note.as_ref().and_then(|note: &serde_json::Value| note.get("tagging")?.as_str());
     tagging.and_then(Tagging::of_note)
@@ -384,7 +384,7 @@ struct Entries {
 
 impl Entries {
     /// Returns the vocabularies of a trained model.
-    fn of(known: &dyn Known) -> Result<Self> {
+    fn of(known: &dyn ModelFacts) -> Result<Self> {
         let of = |name| known.vocabulary(name).cloned();
         let labels = is_labelled(known).then(|| of(LABELS)).transpose()?;
         Ok(Self { words: of(WORDS)?, characters: of(CHARACTERS).ok(), tags: of(TAGS)?, labels })

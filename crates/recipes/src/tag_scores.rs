@@ -9,7 +9,7 @@ use unpadded_text::{TaggedText, Tagging};
 
 use super::by_length::ByLength;
 use super::evaluation::{
-    EachOutcome, Evaluation, FigureOf, Outcome, ScoreRow, ScoreTable, Tally, f1_of, macro_f1,
+    EachOutcome, Evaluation, NamedFigure, Outcome, ScoreRow, ScoreTable, Tally, f1_of, macro_f1,
 };
 use super::sample::{Bootstrap, FigureFn};
 
@@ -151,7 +151,7 @@ impl<'a> TagScores<'a> {
         let Self { scheme, of_tags, labels, types, sample, lengths, .. } = self;
         let total = sample.total(COLUMNS);
         let tokens = FigureFn::Of(|x| ratio(x[TOKENS], x[TOKENS + 1]));
-        let mut figures: Vec<FigureOf> = Vec::new();
+        let mut figures: Vec<NamedFigure> = Vec::new();
         if scheme != TagScheme::Plain {
             figures.push(("chunk F1", Unit::Share, FigureFn::Of(|x| f1_of(&x[CHUNKS[0]..]))));
             figures.push(("strict chunk F1", Unit::Share, FigureFn::Of(|x| f1_of(&x[CHUNKS[1]..]))));

@@ -1,6 +1,6 @@
 //! The recipe of each task. To add a task, write its recipe in a new file, and add a line to `Task::recipe`.
 
-use super::recipe::{Recipe, Records};
+use super::recipe::{Recipe, RecordRecipe};
 use super::sections::Task;
 use super::{classify, lm, tag, translate};
 
@@ -9,9 +9,9 @@ impl Task {
     pub(super) fn recipe(self) -> &'static dyn Recipe {
         match self {
             Self::Classify => &classify::Classify,
-            Self::Tag => &Records::<tag::Tagger>::NEW,
+            Self::Tag => &RecordRecipe::<tag::Tagger>::NEW,
             Self::Lm => &lm::Lm,
-            Self::Translate => &Records::<translate::Translator>::NEW,
+            Self::Translate => &RecordRecipe::<translate::Translator>::NEW,
         }
     }
 

@@ -4,7 +4,7 @@ use unpadded::data::Tokenizer;
 use unpadded::metrics::{Bleu, ChrF, Metric, Unit, edit_distance, restore, tokens_13a};
 
 use super::by_length::ByLength;
-use super::evaluation::{EachOutcome, Evaluation, FigureOf, Outcome};
+use super::evaluation::{EachOutcome, Evaluation, NamedFigure, Outcome};
 use super::sample::{Bootstrap, FigureFn};
 use super::translated::Examples;
 
@@ -98,10 +98,10 @@ impl TextScores {
 
     /// Returns the evaluation over all scored texts.
     pub(super) fn end(self) -> Evaluation {
-        const BLEU_OF: FigureOf = ("BLEU", Unit::Share, FigureFn::Of(bleu));
-        const CHRF_OF: FigureOf = ("chrF", Unit::Share, FigureFn::Of(chrf));
-        const EXACT_OF: FigureOf = ("exact match", Unit::Share, FigureFn::Share(EXACT, EXACT + 1));
-        let figures: &[FigureOf] = match self.spoken {
+        const BLEU_OF: NamedFigure = ("BLEU", Unit::Share, FigureFn::Of(bleu));
+        const CHRF_OF: NamedFigure = ("chrF", Unit::Share, FigureFn::Of(chrf));
+        const EXACT_OF: NamedFigure = ("exact match", Unit::Share, FigureFn::Share(EXACT, EXACT + 1));
+        let figures: &[NamedFigure] = match self.spoken {
             true => &[
                 ("phoneme error rate", Unit::Share, FigureFn::Of(edits)),
                 ("word error rate", Unit::Share, FigureFn::Share(WRONG, EXACT + 1)),

@@ -196,7 +196,7 @@ impl Paths {
 }
 
 /// What a checkpoint or a loaded model knows of its training.
-pub(super) trait Known {
+pub(super) trait ModelFacts {
     /// Returns a note by its name.
     fn note(&self, name: &str) -> Option<&str>;
 
@@ -207,7 +207,7 @@ pub(super) trait Known {
     fn has_output(&self, name: &str) -> bool;
 }
 
-impl Known for Predictor {
+impl ModelFacts for Predictor {
     fn note(&self, name: &str) -> Option<&str> {
         self.note(name)
     }
@@ -221,7 +221,7 @@ impl Known for Predictor {
     }
 }
 
-impl Known for Checkpoint {
+impl ModelFacts for Checkpoint {
     fn note(&self, name: &str) -> Option<&str> {
         self.notes.get(name).map(String::as_str)
     }
@@ -273,7 +273,11 @@ pub(super) fn options(config: &Config, [text, label]: [Column; 2]) -> Result<Rea
 
 /// Returns the options for a file that a trained model reads. Where the config sets no option, the option is the option of
 /// the training files.
-pub(super) fn options_of(config: &Config, columns: [Column; 2], known: &dyn Known) -> Result<ReadOptions> {
+pub(super) fn options_of(
+    config: &Config,
+    columns: [Column; 2],
+    known: &dyn ModelFacts,
+) -> Result<ReadOptions> {
     let set = options(config, columns)?;
     match known.note(READ_AS) {
         Some(note) => {
@@ -305,7 +309,7 @@ pub(super) fn as_in_training(error: Error, options: &ReadOptions) -> Error {
 }
 
 /// Returns the tokenizer whose name is in a note of the model.
-pub(super) fn cut_of(known: &dyn Known, note: &str) -> Result<Tokenizer> {
+pub(super) fn cut_of(known: &dyn ModelFacts, note: &str) -> Result<Tokenizer> {
     Tokenizer::from_name(known.note(note).unwrap_or_default())
 }
 

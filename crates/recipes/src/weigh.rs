@@ -12,7 +12,7 @@ use super::classify::{FIRST, LABEL, Reader};
 use super::config::Config;
 use super::labels::LABELS;
 use super::sections::Task;
-use super::training::{CONFIG, Known as _, TASK};
+use super::training::{CONFIG, ModelFacts as _, TASK};
 
 /// Computes how much each word of a text contributes to the probability of a label, to first order. With x the vector
 /// of the word and p the probability, the contribution is x · ∂ log p / ∂x: gradient × input (Shrikumar et al., "Not

@@ -17,7 +17,7 @@ use unpadded_recipes::{Config, Space, prepare};
 
 use self::schedule::{Step, next, rungs};
 use self::state::{State, Trial};
-use super::findings::RunFacts;
+use super::findings::TrainingFacts;
 use super::outcome::{Ending, Outcome, UsageError, bad, plain, word};
 use super::request::{Course, TrainingRequest};
 use super::run::{self, Folder};
@@ -293,7 +293,7 @@ impl Search<'_> {
         let (ended, better) = (fitted.report.ended, fitted.report.best.and(facts.better));
         let whole = ended == StopReason::Done && fitted.report.epochs >= config.training.epochs;
         let report = match whole || ended == StopReason::Early {
-            true => training.finish(fitted, RunFacts { test: None, ..facts })?.report,
+            true => training.finish(fitted, TrainingFacts { test: None, ..facts })?.report,
             false => fitted.report,
         };
         Ok((report, better))

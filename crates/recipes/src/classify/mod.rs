@@ -16,14 +16,14 @@ use super::config::Config;
 use super::evaluation::{EachOutcome, Evaluation, Outcome};
 use super::labels::{self, COLUMNS, LABELS, PROBABILITIES};
 use super::preview::Preview;
-use super::recipe::{AnsweringModel, Recipe, RecordCheck, RecordModel, Records, TestFile, TrainedModel};
+use super::recipe::{AnsweringModel, Recipe, RecordCheck, RecordModel, RecordRecipe, TestFile, TrainedModel};
 use super::sections::{DecodingConfig, Target};
 use super::started::Table;
 use super::tag_counts::add_characters;
 use super::texts::Texts;
 use super::training::{
-    CUT, Case, Column, HeldOutTexts, Known, Paths, Preparation, READ_AS, both, of_training, one_in, options,
-    options_of, read_as, read_otherwise, tokenizer,
+    CUT, Case, Column, HeldOutTexts, ModelFacts, Paths, Preparation, READ_AS, both, of_training, one_in,
+    options, options_of, read_as, read_otherwise, tokenizer,
 };
 use super::{embedded, net, rows};
 pub(super) use network::LABEL;
@@ -55,7 +55,7 @@ pub(super) struct Classify;
 
 impl Classify {
     fn of(rows: bool) -> &'static dyn Recipe {
-        if rows { &Records::<rows::Classifier>::NEW } else { &Records::<Classifier>::NEW }
+        if rows { &RecordRecipe::<rows::Classifier>::NEW } else { &RecordRecipe::<Classifier>::NEW }
     }
 }
 
@@ -428,7 +428,7 @@ impl RecordModel for Classifier {
         let separator = &file.config.data.label_separator;
         let thresholds = self.thresholds.by(file.config.decoding.threshold)?;
         let mut scores = match &self.learnt {
-            Objective::Label(known) => ObjectiveScores::Label(labels::Scores::new(known)),
+            Objective::Label(known) => ObjectiveScores::Label(labels::LabelScores::new(known)),
             Objective::Labels(known, _) => ObjectiveScores::Labels(scores::LabelSets::new(known, separator)),
             Objective::Number => ObjectiveScores::Number(scores::Numbers::new()),
         };
@@ -471,7 +471,7 @@ impl RecordModel for Classifier {
 
 /// The scores for each objective.
 enum ObjectiveScores<'a> {
-    Label(labels::Scores<'a>),
+    Label(labels::LabelScores<'a>),
     Labels(scores::LabelSets<'a>),
     Number(scores::Numbers),
 }

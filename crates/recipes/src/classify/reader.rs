@@ -6,7 +6,7 @@ use unpadded::{Error, Result, Variable};
 
 use crate::config::Config;
 use crate::sections::Sentences;
-use crate::training::{CUT, Known, cut_of};
+use crate::training::{CUT, ModelFacts, cut_of};
 
 /// The special token between two columns that are joined to one text.
 pub(super) const SEPARATOR: &str = "<sep>";
@@ -66,7 +66,7 @@ pub(crate) struct Reader {
 
 impl Reader {
     /// Returns the reader of a trained model; `config` is the config of its training.
-    pub(crate) fn of(known: &dyn Known, config: &Config) -> Result<Self> {
+    pub(crate) fn of(known: &dyn ModelFacts, config: &Config) -> Result<Self> {
         let characters = config.model.characters.then(|| known.vocabulary(CHARACTERS).cloned());
         let (cut, words) = (cut_of(known, CUT)?, known.vocabulary(WORDS)?.clone());
         Ok(Self { cut, words, characters: characters.transpose()?, parts: TextColumns::of(config) })

@@ -6,7 +6,7 @@ use unpadded::metrics::{Unit, ratio};
 use super::objective::labels_in;
 use crate::by_length::ByLength;
 use crate::evaluation::{
-    Evaluation, FigureOf, MOST_LABELS, PLACES, ScoreRow, ScoreTable, UnseenLabel, f1_of, macro_f1,
+    Evaluation, MOST_LABELS, NamedFigure, PLACES, ScoreRow, ScoreTable, UnseenLabel, f1_of, macro_f1,
     macro_f1_of, sorted,
 };
 use crate::sample::{Bootstrap, FigureFn};
@@ -107,7 +107,7 @@ impl<'a> LabelSets<'a> {
 
     /// Returns the evaluation over all scored texts.
     pub(super) fn end(self) -> Evaluation {
-        let figures: [FigureOf; 3] = [
+        let figures: [NamedFigure; 3] = [
             ("micro F1", Unit::Share, FigureFn::Of(f1_of)),
             ("exact match", Unit::Share, FigureFn::Share(EXACT, SETS)),
             ("macro F1", Unit::Share, FigureFn::Of(|sums| macro_f1_of(sums, OF_LABELS))),
@@ -166,7 +166,7 @@ impl Numbers {
 
     /// Returns the evaluation over all scored texts.
     pub(super) fn end(self) -> Evaluation {
-        let figures: [FigureOf; 2] = [
+        let figures: [NamedFigure; 2] = [
             ("mean squared error", Unit::Number, FigureFn::Of(|x| ratio(x[SQUARED], x[TEXTS]))),
             ("mean absolute error", Unit::Number, FigureFn::Of(|x| ratio(x[ABSOLUTE], x[TEXTS]))),
         ];
