@@ -218,7 +218,7 @@ const POSITIVE: NumberRange = NumberRange {
 
 /// A condition on a config that must hold for the value of a setting.
 #[derive(Clone, Copy)]
-struct SettingCondition {
+struct Condition {
     holds: fn(&Config) -> bool,
     /// What the message expects; the name of a setting in braces is replaced by the value of this setting.
     expected: &'static str,
@@ -233,7 +233,7 @@ pub(super) struct SettingRules {
     pub(super) key: SettingKey,
     tasks: &'static [Task],
     range: Option<NumberRange>,
-    conditions: [Option<SettingCondition>; 2],
+    conditions: [Option<Condition>; 2],
     tuned: &'static [(Task, &'static str)],
 }
 
@@ -254,7 +254,7 @@ impl SettingRules {
 
     /// Adds a condition on the config: with `holds` false, the value of the setting is invalid.
     const fn only(self, holds: fn(&Config) -> bool, expected: &'static str) -> Self {
-        self.with(SettingCondition { holds, expected, got: None })
+        self.with(Condition { holds, expected, got: None })
     }
 
     /// Adds a condition, as [`Self::only`] does; `got` returns what the message shows as the value.
@@ -264,10 +264,10 @@ impl SettingRules {
         expected: &'static str,
         got: fn(&Config) -> String,
     ) -> Self {
-        self.with(SettingCondition { holds, expected, got: Some(got) })
+        self.with(Condition { holds, expected, got: Some(got) })
     }
 
-    const fn with(self, condition: SettingCondition) -> Self {
+    const fn with(self, condition: Condition) -> Self {
         let conditions = match self.conditions {
             [None, _] => [Some(condition), None],
             [first, _] => [first, Some(condition)],
@@ -319,7 +319,7 @@ impl SettingRules {
             let got = if is_positive { format!("{number:e}") } else { number.to_string() };
             wrong.push(Error::new(name.clone(), expected, got));
         }
-        for SettingCondition { holds, expected, got } in self.conditions.iter().flatten() {
+        for Condition { holds, expected, got } in self.conditions.iter().flatten() {
             if !holds(config) {
                 let of = |name: &str| config.get(name).map_or_else(String::new, |value| value.plain());
                 let expected = match expected.split_once('{').zip(expected.split_once('}')) {
