@@ -107,7 +107,7 @@ types! {
     usize: "a whole number from 0 on", whole, |of| Some(integer(*of));
     f64: "a number", float, |of| Some(Value::Float(*of));
     String: "a text in quotes", |of| if let Value::Text(of) = of { Some(of.clone()) } else { None }, |of| Some(Value::Text(of.clone()));
-    Vec<String>: "a text in quotes, or a list of them", texts, list;
+    Vec<String>: "a text in quotes, or a list of them", texts, |of| list(of);
 }
 
 fn whole<T: TryFrom<i64>>(value: &Value) -> Option<T> {
@@ -136,8 +136,8 @@ fn texts(value: &Value) -> Option<Vec<String>> {
 }
 
 /// A list with a single text is written as this text, without brackets.
-fn list(texts: &Vec<String>) -> Option<Value> {
-    match &texts[..] {
+fn list(texts: &[String]) -> Option<Value> {
+    match texts {
         [] => None,
         [one] => Some(Value::Text(one.clone())),
         several => Some(Value::List(several.to_vec())),

@@ -25,6 +25,9 @@ pub(super) enum Texts<R> {
 /// A function that converts a record to the fields of a sample.
 pub(super) type ToSample<R> = Arc<dyn Fn(&R) -> Result<Vec<Field>> + Send + Sync>;
 
+/// A function that gets a batch of records, each with its number, counted from 1.
+pub(super) type EachBatch<'a, R> = &'a mut dyn FnMut(&[(u64, R)]) -> Result<()>;
+
 /// The training part, the held-out part and the vocabulary of a data set, collected before the model is built.
 pub(super) struct TextSurvey {
     pub(super) rest: Texts<LabelledText>,
@@ -72,7 +75,7 @@ impl<R: Record> Texts<R> {
         &self,
         batch: AnswerBatch,
         size: &dyn Fn(&R) -> usize,
-        each: &mut dyn FnMut(&[(u64, R)]) -> Result<()>,
+        each: EachBatch<'_, R>,
     ) -> Result<()> {
         let records: Box<dyn Iterator<Item = Result<R>> + '_> = match self {
             Self::Held(records) => Box::new(records.records().iter().cloned().map(Ok)),
