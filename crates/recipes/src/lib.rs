@@ -157,7 +157,7 @@ fn prepare_by(config: &Config, resumed: Option<&Path>, memory: u64) -> Result<Pr
         }
     }
     let left_out = paths.left_out();
-    let mut prepared = config.run.task.recipe().prepare(config, paths)?;
+    let mut prepared = (config.run.task.recipe().prepare)(config, paths)?;
     let (trainer, copied) = from.start(prepared.trainer, config.run.task)?;
     prepared.said.extend(copied.into_iter().chain(left_out));
     let trainer = trainer.threads(config.run.threads).select(prepared.metric).change_rate();
@@ -177,7 +177,7 @@ fn prepare_by(config: &Config, resumed: Option<&Path>, memory: u64) -> Result<Pr
         config.run.memory.into_iter().fold(trainer, |trainer, size| trainer.memory_limit(size.bytes()));
     if let Some(path) = &prepared.test {
         let (known, path) = (prepared.trainer.for_inference()?, path.to_string_lossy());
-        let read = config.run.task.recipe().check(&TestFile { path: &path, config, known: &known })?;
+        let read = (config.run.task.recipe().check)(&TestFile { path: &path, config, known: &known })?;
         let otherwise = read.into_iter().filter(|line| !prepared.said.contains(line));
         let otherwise: Vec<String> = otherwise.map(|line| format!("{path}: {line}")).collect();
         prepared.said.extend(otherwise);
@@ -232,7 +232,7 @@ pub fn preview(config: &Config) -> Result<Preview> {
     let Some(path) = paths.train else {
         return Err(Error::new("data.train", "a path", "none"));
     };
-    config.run.task.recipe().preview(config, &path).at_caller()
+    (config.run.task.recipe().preview)(config, &path).at_caller()
 }
 
 /// Returns the texts of `data.test` as batches for [`Predictor::evaluate`](unpadded::predict::Predictor::evaluate), with

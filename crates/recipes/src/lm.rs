@@ -20,7 +20,7 @@ use super::evaluation::{EachOutcome, Evaluation, NamedFigure, Outcome};
 use super::pieces::Pieces;
 use super::preview::Preview;
 use super::prose::{COLUMNS, FEEDS, Prose, STEPS, TokenWindow};
-use super::recipe::{AnsweringModel, Query, Recipe, TestFile, TrainedModel};
+use super::recipe::{AnsweringModel, Recipe, TestFile, TrainedModel};
 use super::sample::{Bootstrap, FigureFn};
 use super::sections::{Cell, DecodingConfig, ModelConfig, Tokens};
 use super::started::{self, Table};
@@ -48,47 +48,37 @@ const OPENINGS: usize = 5;
 const ANSWERED: usize = 100;
 
 /// The recipe `lm`, for language models.
-pub(super) struct Lm;
+pub(super) const RECIPE: Recipe = Recipe {
+    tables: &TABLES,
+    starts_from_lm: false,
+    continues_texts: true,
+    preview,
+    prepare,
+    check,
+    load: |predictor, _| Ok(Box::new(Writer { cut: cut_of(predictor, CUT)? })),
+};
 
-impl Recipe for Lm {
-    fn preview(&self, config: &Config, path: &Path) -> Result<Preview> {
-        let text = PlainFiles::open_with([path], &options(config, COLUMNS)?)?;
-        let mut records = Vec::new();
-        for piece in text.pieces() {
-            let piece = piece?;
-            let lines = piece.lines().filter(|line| !line.trim().is_empty());
-            records.extend(lines.take(Preview::SHOWN - records.len()).map(Preview::cut));
-            if records.len() == Preview::SHOWN {
-                break;
-            }
+fn preview(config: &Config, path: &Path) -> Result<Preview> {
+    let text = PlainFiles::open_with([path], &options(config, COLUMNS)?)?;
+    let mut records = Vec::new();
+    for piece in text.pieces() {
+        let piece = piece?;
+        let lines = piece.lines().filter(|line| !line.trim().is_empty());
+        records.extend(lines.take(Preview::SHOWN - records.len()).map(Preview::cut));
+        if records.len() == Preview::SHOWN {
+            break;
         }
-        Ok(Preview::new(text.read_as(), records))
     }
+    Ok(Preview::new(text.read_as(), records))
+}
 
-    fn tables(&self) -> &'static [Table] {
-        &TABLES
-    }
-
-    fn continues_texts(&self) -> bool {
-        true
-    }
-
-    fn prepare(&self, config: &Config, paths: Paths) -> Result<Preparation> {
-        prepare(config, paths)
-    }
-
-    fn check(&self, file: &TestFile<'_>) -> Result<Vec<String>> {
-        let (text, known) = (test_text(file)?, file.known.vocabulary(TOKENS)?);
-        let (cut, mut count) = (cut_of(file.known, CUT)?, 0);
-        // Looks up every token: an unknown token is an error if the vocabulary has no entry for unknown tokens.
-        let known = text.ids(&cut, known).inspect(|_| count += 1).find_map(Result::err);
-        at_least_two(&text, if known.is_some() { 2 } else { count })?;
-        known.map_or_else(|| Ok(text.read_as().into_iter().collect()), Err)
-    }
-
-    fn model(&self, predictor: &Predictor, _: &Config) -> Result<Box<dyn TrainedModel>> {
-        Ok(Box::new(Writer { cut: cut_of(predictor, CUT)? }))
-    }
+fn check(file: &TestFile<'_>) -> Result<Vec<String>> {
+    let (text, known) = (test_text(file)?, file.known.vocabulary(TOKENS)?);
+    let (cut, mut count) = (cut_of(file.known, CUT)?, 0);
+    // Looks up every token: an unknown token is an error if the vocabulary has no entry for unknown tokens.
+    let known = text.ids(&cut, known).inspect(|_| count += 1).find_map(Result::err);
+    at_least_two(&text, if known.is_some() { 2 } else { count })?;
+    known.map_or_else(|| Ok(text.read_as().into_iter().collect()), Err)
 }
 
 struct Writer {
@@ -96,10 +86,6 @@ struct Writer {
 }
 
 impl TrainedModel for Writer {
-    fn asked(&self, _: &Predictor, _: &DecodingConfig) -> Option<Query> {
-        None
-    }
-
     fn data(&self, file: &TestFile<'_>) -> Result<TestData> {
         let (config, cut) = (file.config, &self.cut);
         let text = Prose::open(file.path, config, DataMemory::set_by(config))?;
@@ -110,8 +96,99 @@ impl TrainedModel for Writer {
         Ok(TestData { data: Box::new(data), said: text.read_as().into_iter().collect() })
     }
 
-    fn scores(&self, by: &Predictor, file: &TestFile<'_>, each: EachOutcome<'_>) -> Result<Evaluation> {
-        scores(by, file, &self.cut, each)
+    /// Scores the predicted tokens of a text, window by window; the bootstrap intervals resample windows.
+    fn scores(
+        &self,
+        predictor: &Predictor,
+        file: &TestFile<'_>,
+        each: EachOutcome<'_>,
+    ) -> Result<Evaluation> {
+        let cut = &self.cut;
+        /// Maximum number of logits in memory, which limits the number of tokens in a window. The streams equal the streams of the
+        /// training, since each stream begins without the tokens before it.
+        const LOGITS_TOGETHER: usize = 1 << 24;
+        let config = file.config;
+        let (text, known) = (test_text(file)?, predictor.vocabulary(TOKENS)?);
+        let (mut count, mut unknown, mut words, mut letters, mut bytes) = (0, 0u64, 0, 0, 0);
+        let id = known.unknown();
+        text.each(&mut |piece| {
+            for token in cut.tokens(piece) {
+                count += 1;
+                unknown += u64::from(id.is_some() && known.id(&token).or(id) == id);
+            }
+            words += piece.split_whitespace().count();
+            letters += piece.chars().count();
+            bytes += piece.len();
+        })?;
+        at_least_two(&text, count)?;
+        let together = config.training.batch.saturating_mul(known.len()).max(1);
+        let steps = (LOGITS_TOGETHER / together).clamp(1, STEPS);
+        let data = text.stream(config.training.batch, steps, cut, known, count)?;
+        let (tokens, letters, bytes) = (count as f64, letters as f64, bytes as f64);
+        let mut sample = Bootstrap::default();
+        let mut lengths = ByLength::new("bits per token", Unit::Number).by("tokens read before");
+        for (number, batch) in data.batches(None, 0)?.enumerate() {
+            let batch = batch?;
+            let [(_, x), (_, y)] = &batch.values[..] else { continue };
+            let feeds = [(FEEDS[0], x)];
+            // The first window starts from new states; each later window starts from the states at the end of the previous
+            // window.
+            let found = match number {
+                0 => predictor.run(&feeds, &[LOGITS])?,
+                _ => predictor.run_on(&feeds, &[LOGITS])?,
+            };
+            let (Some(found), Some(lod)) = (found.first(), y.lod()) else { continue };
+            let (logits, next) = (found.as_slice::<f32>()?, y.as_slice::<i64>()?);
+            let rows: Vec<f64> =
+                logits.chunks_exact(known.len()).zip(next).map(|(row, &id)| nats(row, id)).collect();
+            for window in lod.offsets().windows(2) {
+                let nats = rows.get(window[0]..window[1]).unwrap_or_default();
+                if !nats.is_empty() {
+                    let count = nats.len() as f64;
+                    // The tokens identify the window: two models can be compared only if their windows have the same
+                    // tokens.
+                    let ids = next.get(window[0]..window[1]).unwrap_or_default();
+                    let window: Vec<&str> = ids.iter().filter_map(|&id| known.token(id)).collect();
+                    let window = window.join("\u{1f}");
+                    each(Outcome { text: &window, asked: &window, truth: "", found: "" });
+                    (number * steps..).zip(nats).for_each(|(read, nats)| lengths.add(read, nats / LN_2, 1.0));
+                    let (letters, bytes) = (letters * count / tokens, bytes * count / tokens);
+                    sample.add([
+                        (NATS, nats.iter().sum()),
+                        (COUNTED, count),
+                        (LETTERS, letters),
+                        (BYTES, bytes),
+                    ]);
+                }
+            }
+        }
+        let figures: [NamedFigure; 3] = [
+            ("bits per character", Unit::Number, FigureFn::Of(bits_per_character)),
+            ("perplexity", Unit::Number, FigureFn::Of(perplexity)),
+            ("bits per byte", Unit::Number, FigureFn::Of(bits_per_byte)),
+        ];
+        let [of_letters, of_tokens, of_bytes] = figures;
+        let figures = match by_characters(config) {
+            true => [of_letters, of_tokens, of_bytes],
+            false => [of_tokens, of_letters, of_bytes],
+        };
+        let total = sample.total(4);
+        let scored = Evaluation::of(sample, 4, &figures);
+        let counts = vec![
+            ("tokens", tokens as u64),
+            ("predicted tokens", total[COUNTED] as u64),
+            ("unknown tokens", unknown),
+            ("words", words as u64),
+            ("characters", letters as u64),
+            ("bytes", bytes as u64),
+        ];
+        let said = text.read_as().into_iter().collect();
+        Ok(Evaluation {
+            counts,
+            said,
+            lengths: Some(lengths),
+            ..scored.with_loss(Some(ratio(total[NATS], total[COUNTED])))
+        })
     }
 }
 
@@ -274,95 +351,6 @@ fn bits_per_character(x: &[f64]) -> f64 {
 
 fn bits_per_byte(x: &[f64]) -> f64 {
     ratio(x[NATS], x[BYTES]) / LN_2
-}
-
-/// Scores the predicted tokens of a text, window by window; the bootstrap intervals resample windows.
-fn scores(
-    predictor: &Predictor,
-    file: &TestFile<'_>,
-    cut: &Tokenizer,
-    each: EachOutcome<'_>,
-) -> Result<Evaluation> {
-    /// Maximum number of logits in memory, which limits the number of tokens in a window. The streams equal the streams of the
-    /// training, since each stream begins without the tokens before it.
-    const LOGITS_TOGETHER: usize = 1 << 24;
-    let config = file.config;
-    let (text, known) = (test_text(file)?, predictor.vocabulary(TOKENS)?);
-    let (mut count, mut unknown, mut words, mut letters, mut bytes) = (0, 0u64, 0, 0, 0);
-    let id = known.unknown();
-    text.each(&mut |piece| {
-        for token in cut.tokens(piece) {
-            count += 1;
-            unknown += u64::from(id.is_some() && known.id(&token).or(id) == id);
-        }
-        words += piece.split_whitespace().count();
-        letters += piece.chars().count();
-        bytes += piece.len();
-    })?;
-    at_least_two(&text, count)?;
-    let together = config.training.batch.saturating_mul(known.len()).max(1);
-    let steps = (LOGITS_TOGETHER / together).clamp(1, STEPS);
-    let data = text.stream(config.training.batch, steps, cut, known, count)?;
-    let (tokens, letters, bytes) = (count as f64, letters as f64, bytes as f64);
-    let mut sample = Bootstrap::default();
-    let mut lengths = ByLength::new("bits per token", Unit::Number).by("tokens read before");
-    for (number, batch) in data.batches(None, 0)?.enumerate() {
-        let batch = batch?;
-        let [(_, x), (_, y)] = &batch.values[..] else { continue };
-        let feeds = [(FEEDS[0], x)];
-        // The first window starts from new states; each later window starts from the states at the end of the previous
-        // window.
-        let found = match number {
-            0 => predictor.run(&feeds, &[LOGITS])?,
-            _ => predictor.run_on(&feeds, &[LOGITS])?,
-        };
-        let (Some(found), Some(lod)) = (found.first(), y.lod()) else { continue };
-        let (logits, next) = (found.as_slice::<f32>()?, y.as_slice::<i64>()?);
-        let rows: Vec<f64> =
-            logits.chunks_exact(known.len()).zip(next).map(|(row, &id)| nats(row, id)).collect();
-        for window in lod.offsets().windows(2) {
-            let nats = rows.get(window[0]..window[1]).unwrap_or_default();
-            if !nats.is_empty() {
-                let count = nats.len() as f64;
-                // The tokens identify the window: two models can be compared only if their windows have the same
-                // tokens.
-                let ids = next.get(window[0]..window[1]).unwrap_or_default();
-                let window: Vec<&str> = ids.iter().filter_map(|&id| known.token(id)).collect();
-                let window = window.join("\u{1f}");
-                each(Outcome { text: &window, asked: &window, truth: "", found: "" });
-                (number * steps..).zip(nats).for_each(|(read, nats)| lengths.add(read, nats / LN_2, 1.0));
-                let (letters, bytes) = (letters * count / tokens, bytes * count / tokens);
-                sample.add([(NATS, nats.iter().sum()), (COUNTED, count), (LETTERS, letters), (BYTES, bytes)]);
-            }
-        }
-    }
-    let figures: [NamedFigure; 3] = [
-        ("bits per character", Unit::Number, FigureFn::Of(bits_per_character)),
-        ("perplexity", Unit::Number, FigureFn::Of(perplexity)),
-        ("bits per byte", Unit::Number, FigureFn::Of(bits_per_byte)),
-    ];
-    let [of_letters, of_tokens, of_bytes] = figures;
-    let figures = match by_characters(config) {
-        true => [of_letters, of_tokens, of_bytes],
-        false => [of_tokens, of_letters, of_bytes],
-    };
-    let total = sample.total(4);
-    let scored = Evaluation::of(sample, 4, &figures);
-    let counts = vec![
-        ("tokens", tokens as u64),
-        ("predicted tokens", total[COUNTED] as u64),
-        ("unknown tokens", unknown),
-        ("words", words as u64),
-        ("characters", letters as u64),
-        ("bytes", bytes as u64),
-    ];
-    let said = text.read_as().into_iter().collect();
-    Ok(Evaluation {
-        counts,
-        said,
-        lengths: Some(lengths),
-        ..scored.with_loss(Some(ratio(total[NATS], total[COUNTED])))
-    })
 }
 
 /// Returns −ln p of the token `id`; p is the softmax of `logits`, which has one number per token.

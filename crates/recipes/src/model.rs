@@ -80,7 +80,7 @@ impl Model {
         let predictor = Predictor::new(checkpoint, &ops::catalogue()).at_caller()?;
         let config = predictor.note(CONFIG).map_or_else(|| Ok(Config::default()), Config::from_toml);
         let config = config.map_err(|e| e.noted("in the config of the checkpoint")).at_caller()?;
-        let trained = task.recipe().model(&predictor, &config).at_caller()?;
+        let trained = (task.recipe().load)(&predictor, &config).at_caller()?;
         let decoding = config.decoding.clone();
         Ok(Self { predictor, task, trained, trained_by: config, decoding, separator: None })
     }

@@ -1,6 +1,5 @@
-//! The traits that a task implements. Each task implements [`Recipe`] in a file of its own.
+//! The recipe of a task, and the traits of trained models.
 
-use std::marker::PhantomData;
 use std::path::Path;
 
 use unpadded::data::{Loader, Tokenizer};
@@ -19,33 +18,24 @@ use super::texts::Texts;
 use super::training::{Column, ModelFacts, Paths, Preparation, TestData, options, options_of, read_as};
 
 /// The recipe of a task: prepares a training from a config, and loads trained models.
-pub(super) trait Recipe: Sync {
+#[derive(Clone, Copy)]
+pub(super) struct Recipe {
+    /// The parameters that have a row or a column per token, label or tag. Fine-tuning copies these parameters token by token,
+    /// and all other parameters by name and shape.
+    pub(super) tables: &'static [Table],
+    /// Whether the task can start from a language model, whose layers are then below its own.
+    pub(super) starts_from_lm: bool,
+    /// Whether a model continues texts, instead of answering records.
+    pub(super) continues_texts: bool,
     /// Returns the detected format and the first records of the files at a path.
-    fn preview(&self, config: &Config, path: &Path) -> Result<Preview>;
-
-    /// Returns the parameters that have a row or a column per token, label or tag. Fine-tuning copies these parameters
-    /// token by token, and all other parameters by name and shape.
-    fn tables(&self) -> &'static [Table];
-
-    /// Returns whether the task can start from a language model, whose layers are then below its own.
-    fn starts_from_lm(&self) -> bool {
-        false
-    }
-
-    /// Returns whether a model continues texts, instead of answering records.
-    fn continues_texts(&self) -> bool {
-        false
-    }
-
+    pub(super) preview: fn(&Config, &Path) -> Result<Preview>,
     /// Reads the texts of the config, and builds the model.
-    fn prepare(&self, config: &Config, paths: Paths) -> Result<Preparation>;
-
+    pub(super) prepare: fn(&Config, Paths) -> Result<Preparation>,
     /// Reads the texts of a file as [`TrainedModel::scores`] does, but does not score them, so that errors in the file appear
-    /// before a training. Returns lines for people about how the file is read. `file.config` is the config of the training.
-    fn check(&self, file: &TestFile<'_>) -> Result<Vec<String>>;
-
-    /// Returns the trained model of a loaded checkpoint; `config` is the config of its training.
-    fn model(&self, predictor: &Predictor, config: &Config) -> Result<Box<dyn TrainedModel>>;
+    /// before a training. Returns lines for people about how the file is read. The config is the config of the training.
+    pub(super) check: fn(&TestFile<'_>) -> Result<Vec<String>>,
+    /// Returns the trained model of a loaded checkpoint; the config is the config of its training.
+    pub(super) load: fn(&Predictor, &Config) -> Result<Box<dyn TrainedModel>>,
 }
 
 /// What a model reads from a record of a file, and which columns its answer adds.
@@ -68,7 +58,9 @@ pub(super) struct TestFile<'a> {
 pub(super) trait AnsweringModel: Send + Sync {
     /// Returns the tokenizers of the texts that the model reads and of the texts that it writes, in this order. Returns
     /// `None` for models that read words or rows of features.
-    fn tokenizers(&self) -> Option<[&Tokenizer; 2]>;
+    fn tokenizers(&self) -> Option<[&Tokenizer; 2]> {
+        None
+    }
 
     /// Returns how many texts are answered together.
     fn batch(&self) -> AnswerBatch {
@@ -111,7 +103,9 @@ pub(super) trait AnsweringModel: Send + Sync {
 pub(super) trait TrainedModel: AnsweringModel {
     /// Returns which columns of a record the model reads, and which columns an answer adds; `None` for a model that
     /// does not answer records.
-    fn asked(&self, predictor: &Predictor, decoding: &DecodingConfig) -> Option<Query>;
+    fn asked(&self, _predictor: &Predictor, _decoding: &DecodingConfig) -> Option<Query> {
+        None
+    }
 
     /// Returns the texts of a file with their right answers, as batches for [`Predictor::evaluate`].
     fn data(&self, file: &TestFile<'_>) -> Result<TestData>;
@@ -123,17 +117,17 @@ pub(super) trait TrainedModel: AnsweringModel {
 /// A function that checks that a record can be scored; it gets the number of the record, counted from 1.
 pub(super) type RecordCheck<'a, R> = Box<dyn FnMut(u64, &R) -> Result<()> + 'a>;
 
-/// A model that reads records: the parts in which these models differ. Each such model has a [`Recipe`], [`RecordRecipe`], and
-/// is a [`TrainedModel`].
+/// A model that reads records: the parts in which these models differ. Each such model has a recipe
+/// ([`Recipe::of`]), and is a [`TrainedModel`].
 pub(super) trait RecordModel: AnsweringModel + Sized + 'static {
     type Record: Record;
     /// What the model reads from a record that it answers.
     const ASKING: QuestionKind;
     /// The functions that pass the settings `data.text` and `data.label` to the read options.
     const COLUMNS: [Column; 2];
-    /// As [`Recipe::tables`].
+    /// As `tables` of [`Recipe`].
     const TABLES: &'static [Table];
-    /// As [`Recipe::starts_from_lm`].
+    /// As `starts_from_lm` of [`Recipe`].
     const STARTS_FROM_LM: bool = false;
 
     /// Returns the options for reading the training files.
@@ -144,12 +138,12 @@ pub(super) trait RecordModel: AnsweringModel + Sized + 'static {
     /// Returns a record as a line of a preview.
     fn line(record: &Self::Record) -> String;
 
-    /// As [`Recipe::preview`].
+    /// As `preview` of [`Recipe`].
     fn preview(config: &Config, path: &Path) -> Result<Preview> {
         Preview::of(path, &Self::training_options(config)?, &Self::line)
     }
 
-    /// As [`Recipe::prepare`].
+    /// As `prepare` of [`Recipe`].
     fn prepare(config: &Config, paths: Paths) -> Result<Preparation>;
 
     /// Returns the trained model of a loaded checkpoint; `config` is the config of its training.
@@ -191,42 +185,25 @@ pub(super) trait RecordModel: AnsweringModel + Sized + 'static {
     ) -> Result<Evaluation>;
 }
 
-/// The recipe of a model that reads records.
-pub(super) struct RecordRecipe<M>(PhantomData<fn() -> M>);
-
-impl<M> RecordRecipe<M> {
-    pub(super) const NEW: Self = Self(PhantomData);
-}
-
-impl<M: RecordModel> Recipe for RecordRecipe<M> {
-    fn preview(&self, config: &Config, path: &Path) -> Result<Preview> {
-        M::preview(config, path)
-    }
-
-    fn tables(&self) -> &'static [Table] {
-        M::TABLES
-    }
-
-    fn starts_from_lm(&self) -> bool {
-        M::STARTS_FROM_LM
-    }
-
-    fn prepare(&self, config: &Config, paths: Paths) -> Result<Preparation> {
-        M::prepare(config, paths)
-    }
-
-    fn check(&self, file: &TestFile<'_>) -> Result<Vec<String>> {
-        let (texts, said) = M::open(file, true)?;
-        let mut check = M::checks(file, &texts)?;
-        let batch = AnswerBatch::of_bytes(usize::MAX);
-        texts.in_batches(batch, &|_| 0, &mut |of| {
-            of.iter().try_for_each(|(number, one)| check(*number, one))
-        })?;
-        Ok(said)
-    }
-
-    fn model(&self, predictor: &Predictor, config: &Config) -> Result<Box<dyn TrainedModel>> {
-        Ok(Box::new(M::load(predictor, config)?))
+impl Recipe {
+    /// Returns the recipe of a model that reads records.
+    pub(super) const fn of<M: RecordModel>() -> Self {
+        Self {
+            tables: M::TABLES,
+            starts_from_lm: M::STARTS_FROM_LM,
+            continues_texts: false,
+            preview: M::preview,
+            prepare: M::prepare,
+            check: |file| {
+                let (texts, said) = M::open(file, true)?;
+                let (mut check, batch) = (M::checks(file, &texts)?, AnswerBatch::of_bytes(usize::MAX));
+                texts.in_batches(batch, &|_| 0, &mut |of| {
+                    of.iter().try_for_each(|(number, record)| check(*number, record))
+                })?;
+                Ok(said)
+            },
+            load: |predictor, config| Ok(Box::new(M::load(predictor, config)?)),
+        }
     }
 }
 

@@ -4,7 +4,7 @@
 
 use std::path::{Path, PathBuf};
 
-use unpadded::data::{Loader, Tokenizer, Vocabulary};
+use unpadded::data::{Loader, Vocabulary};
 use unpadded::layers::{Linear, init};
 use unpadded::metrics::Accuracy;
 use unpadded::predict::Predictor;
@@ -50,10 +50,6 @@ pub(super) fn are_meant(config: &Config, path: &Path) -> Result<bool> {
 pub(super) struct Classifier;
 
 impl AnsweringModel for Classifier {
-    fn tokenizers(&self) -> Option<[&Tokenizer; 2]> {
-        None
-    }
-
     fn answers(&self, by: &Predictor, texts: &[&str], _: &DecodingConfig) -> Result<Vec<Answer>> {
         let (known, found) = (by.vocabulary(LABELS)?, found(by, &fed(by, texts)?)?);
         Ok(found.chunks_exact(known.len()).map(|row| labels::answer(known, row, Vec::new())).collect())

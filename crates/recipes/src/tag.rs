@@ -3,7 +3,7 @@
 
 use std::path::PathBuf;
 
-use unpadded::data::{Limits, Loader, TagScheme, TokenCounts, Tokenizer, Vocabulary};
+use unpadded::data::{Limits, Loader, TagScheme, TokenCounts, Vocabulary};
 use unpadded::layers::{Crf, Linear};
 use unpadded::metrics::{Accuracy, ChunkF1, TokenAccuracy};
 use unpadded::ndarray::Array2;
@@ -70,10 +70,6 @@ pub(super) struct Tagger {
 }
 
 impl AnsweringModel for Tagger {
-    fn tokenizers(&self) -> Option<[&Tokenizer; 2]> {
-        None
-    }
-
     /// A batch is small, because the memory of the model grows with all words or characters of a batch.
     fn batch(&self) -> AnswerBatch {
         AnswerBatch::of_bytes(1 << 13)

@@ -8,7 +8,6 @@ mod scores;
 mod thresholds;
 
 use std::collections::BTreeMap;
-use std::path::Path;
 use std::sync::Arc;
 
 use super::answer::Answer;
@@ -16,7 +15,7 @@ use super::config::Config;
 use super::evaluation::{EachOutcome, Evaluation, Outcome};
 use super::labels::{self, COLUMNS, LABELS, PROBABILITIES};
 use super::preview::Preview;
-use super::recipe::{AnsweringModel, Recipe, RecordCheck, RecordModel, RecordRecipe, TestFile, TrainedModel};
+use super::recipe::{AnsweringModel, Recipe, RecordCheck, RecordModel, TestFile};
 use super::sections::{DecodingConfig, Target};
 use super::started::Table;
 use super::tag_counts::add_characters;
@@ -51,39 +50,19 @@ const TABLES: [Table; 6] = [
 ];
 
 /// The recipe `classify`: classifiers of texts, and of rows of features.
-pub(super) struct Classify;
-
-impl Classify {
-    fn of(rows: bool) -> &'static dyn Recipe {
-        if rows { &RecordRecipe::<rows::Classifier>::NEW } else { &RecordRecipe::<Classifier>::NEW }
-    }
-}
-
-impl Recipe for Classify {
-    fn preview(&self, config: &Config, path: &Path) -> Result<Preview> {
-        Self::of(rows::are_meant(config, path)?).preview(config, path)
-    }
-
-    fn tables(&self) -> &'static [Table] {
-        &TABLES
-    }
-
-    fn starts_from_lm(&self) -> bool {
-        true
-    }
-
-    fn prepare(&self, config: &Config, paths: Paths) -> Result<Preparation> {
+pub(super) const RECIPE: Recipe = Recipe {
+    preview: |config, path| (recipe(rows::are_meant(config, path)?).preview)(config, path),
+    prepare: |config, paths| {
         let rows = paths.train.as_ref().map(|train| rows::are_meant(config, train)).transpose()?;
-        Self::of(rows.unwrap_or(false)).prepare(config, paths)
-    }
+        (recipe(rows.unwrap_or(false)).prepare)(config, paths)
+    },
+    check: |file| (recipe(file.known.note(rows::COLUMNS).is_some()).check)(file),
+    load: |predictor, config| (recipe(predictor.note(rows::COLUMNS).is_some()).load)(predictor, config),
+    ..Recipe::of::<Classifier>()
+};
 
-    fn check(&self, file: &TestFile<'_>) -> Result<Vec<String>> {
-        Self::of(file.known.note(rows::COLUMNS).is_some()).check(file)
-    }
-
-    fn model(&self, predictor: &Predictor, config: &Config) -> Result<Box<dyn TrainedModel>> {
-        Self::of(predictor.note(rows::COLUMNS).is_some()).model(predictor, config)
-    }
+fn recipe(rows: bool) -> Recipe {
+    if rows { Recipe::of::<rows::Classifier>() } else { Recipe::of::<Classifier>() }
 }
 
 /// Checks that `data.text` is set if `data.pair` is set, since the column of a pair's first text is not detected.
