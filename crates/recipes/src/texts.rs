@@ -67,6 +67,13 @@ impl<R: Record> Texts<R> {
         opened.map_err(|e| as_in_training(e, like))
     }
 
+    pub(super) fn records(&self) -> Box<dyn Iterator<Item = Result<R>> + '_> {
+        match self {
+            Self::Held(records) => Box::new(records.records().iter().cloned().map(Ok)),
+            Self::InFiles(files, _) => files.records(),
+        }
+    }
+
     /// Passes the records, with their numbers from 1 on, to `each` batch by batch; `size` is the length of a record in bytes.
     ///
     /// # Errors
@@ -77,11 +84,8 @@ impl<R: Record> Texts<R> {
         size: &dyn Fn(&R) -> usize,
         each: EachBatch<'_, R>,
     ) -> Result<()> {
-        let records: Box<dyn Iterator<Item = Result<R>> + '_> = match self {
-            Self::Held(records) => Box::new(records.records().iter().cloned().map(Ok)),
-            Self::InFiles(files, _) => files.records(),
-        };
-        let (mut some, mut numbered) = (false, (1..).zip(records).map(|(at, record)| Ok((at, record?))));
+        let (mut some, mut numbered) =
+            (false, (1..).zip(self.records()).map(|(at, record)| Ok((at, record?))));
         batch.divide(&mut numbered, &|(_, record)| size(record), &mut |batch| {
             some = true;
             each(batch)
@@ -151,15 +155,10 @@ impl<R: Record> Texts<R> {
         if config.text.tokenizer.is_none() {
             return counted.within(limits).map_err(noted);
         }
-        match self {
-            Self::Held(records) => cut.vocabulary(records.records().iter().map(text), limits).map_err(noted),
-            Self::InFiles(files, _) => {
-                let mut wrong = None;
-                let records = files.records().map_while(|record| record.map_err(|e| wrong = Some(e)).ok());
-                let found = cut.vocabulary(records.map(|record| text(&record).to_owned()), limits);
-                wrong.map_or(found.map_err(noted), Err)
-            }
-        }
+        let mut wrong = None;
+        let records = self.records().map_while(|record| record.map_err(|e| wrong = Some(e)).ok());
+        let found = cut.vocabulary(records.map(|record| text(&record).to_owned()), limits);
+        wrong.map_or(found.map_err(noted), Err)
     }
 
     /// Returns a loader of batches, in the order of the file; `sample` converts each record to the fields of a sample.

@@ -109,10 +109,7 @@ fn spoken(config: &Config, pairs: &Texts<Pair>) -> Result<Option<Config>> {
         return Ok(None);
     };
     const LOOKED_AT: usize = 1_000;
-    let first: Vec<Pair> = match pairs {
-        Texts::Held(pairs) => pairs.records().iter().take(LOOKED_AT).cloned().collect(),
-        Texts::InFiles(files, _) => files.records().take(LOOKED_AT).collect::<Result<_>>()?,
-    };
+    let first: Vec<Pair> = pairs.records().take(LOOKED_AT).collect::<Result<_>>()?;
     Ok(are_pronunciations(&first).then(|| {
         let (tokens, target_tokens) = (Some(Tokens::Characters), Some(Tokens::Whitespace));
         Config { text: TextConfig { tokens, target_tokens, ..config.text.clone() }, ..config.clone() }
