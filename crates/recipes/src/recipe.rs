@@ -152,7 +152,7 @@ pub(super) trait RecordModel: AnsweringModel + Sized + 'static {
     /// Returns the names of the columns that an answer adds to a record.
     fn adds(&self, predictor: &Predictor, decoding: &DecodingConfig) -> Vec<String>;
 
-    /// Returns the options for reading a test file. Where the config sets no option, the option is that of the training.
+    /// Returns the options for reading a test file. Where the config sets no option, the files of the training decide.
     fn options(file: &TestFile<'_>) -> Result<ReadOptions> {
         options_of(file.config, Self::COLUMNS, file.known)
     }
