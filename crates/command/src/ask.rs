@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 use serde_json::Value;
 use unpadded::predict::Sampling;
-use unpadded_recipes::{Answer, ByteSize, Model, Task};
+use unpadded_recipes::{Answer, AnswerBatch, ByteSize, Model};
 
 use super::model_choice::ModelChoice;
 use super::on_file::OnFile;
@@ -34,16 +34,16 @@ struct Tally<'a> {
 }
 
 impl Lines {
-    /// Answers the lines of standard input, at most `most` lines at a time. A line without an answer gets an empty line, or,
+    /// Answers the lines of standard input in batches. A line without an answer gets an empty line, or,
     /// with `--json`, an object with the field `error`.
     fn answer(
         &self,
-        most: usize,
+        batch: AnswerBatch,
         mut predict: impl FnMut(u64, &[&str]) -> unpadded::Result<Vec<Answer>>,
         show: impl Fn(&str, &Answer) -> String,
     ) -> Outcome<Ending> {
         let mut done = Tally { how: self, lines: 0, failed: 0, empty: 0 };
-        terminal::lines(most, |lines| {
+        terminal::lines(batch, |lines| {
             // Consecutive readable lines are one batch; an unreadable line is a batch of its own.
             for part in lines.chunk_by(|one, next| one.text.is_ok() && next.text.is_ok()) {
                 let texts: Result<Vec<&str>, &String> =
@@ -145,7 +145,7 @@ pub(crate) struct Predict {
     #[arg(long, value_name = "NAME=VALUE")]
     set: Vec<String>,
     /// Batch size: records or lines answered together
-    #[arg(long, allow_negative_numbers = true, value_name = "NUMBER", default_value_t = 256, value_parser = whole::<usize>)]
+    #[arg(long, allow_negative_numbers = true, value_name = "NUMBER", default_value_t = AnswerBatch::TEXTS, value_parser = whole::<usize>)]
     batch: usize,
     /// Threads to run on, 0 for one per core
     #[arg(long, allow_negative_numbers = true, value_name = "NUMBER", default_value_t = 0, value_parser = whole::<usize>)]
@@ -202,7 +202,7 @@ impl Predict {
         config.run.threads = self.threads;
         config.check().usage()?;
         let model = model.answering(&config).memory_limit(self.memory.bytes());
-        let batch = self.batch.max(1);
+        let batch = model.batch().texts(self.batch.max(1));
         if let Some(path) = &file {
             let on_file = OnFile {
                 model: &model,
@@ -309,7 +309,7 @@ impl Generate {
         let sampling = Sampling::default().temperature(temperature).top_k(top_k).top_p(top_p);
         sampling.sampler(seed).usage()?;
         let model = self.which.load()?;
-        if model.task() != Task::Lm {
+        if !model.task().continues_texts() {
             let got = model.task().name();
             return bad(format!(
                 "model: expected a language model (`lm`), got a model of `{got}`: use `unpadded predict`"
@@ -332,6 +332,6 @@ impl Generate {
             }
             Ok(all)
         };
-        self.lines.answer(1, write, |_, _| String::new())
+        self.lines.answer(model.batch().texts(1), write, |_, _| String::new())
     }
 }

@@ -7,7 +7,7 @@ use clap::Args;
 use serde_json::Value;
 use unpadded::executor::Rates;
 use unpadded::train::{Progress, Report, StopReason, Trainer, Until};
-use unpadded_recipes::{Model, Preparation, Task, prepare};
+use unpadded_recipes::{Model, Preparation, prepare};
 
 use super::outcome::{Ending, Outcome, UsageError};
 use super::request::TrainingRequest;
@@ -136,7 +136,7 @@ impl Bench {
         let model = Model::new(trainer.for_inference()?)?;
         let texts: Vec<&str> = held_out.cases.iter().take(ASKED).map(|case| case.text.as_str()).collect();
         // The prediction speed of a language model is not measured.
-        let texts = if model.task() == Task::Lm { Vec::new() } else { texts };
+        let texts = if model.task().continues_texts() { Vec::new() } else { texts };
         let (together, alone) = answer_speed(&model, &texts)?;
 
         let threads = profile.as_ref().map_or(1, |profile| profile.threads);

@@ -167,7 +167,7 @@ impl LargestStep {
             let memory = trainer.memory(&batch)?;
             if memory.total() > largest.memory.total() {
                 largest.memory = memory;
-                largest.texts = (config.run.task != Task::Lm).then_some(from..texts);
+                largest.texts = (!config.run.task.continues_texts()).then_some(from..texts);
             }
         }
         Ok(largest)

@@ -51,8 +51,6 @@ struct Run {
     name: String,
     /// The config that determines how the test texts are read.
     config: Config,
-    /// The config of the training; its columns may differ from the columns of the test file.
-    trained: Config,
     model: Model,
 }
 
@@ -62,8 +60,7 @@ impl Eval {
         let load = |(name, model): (String, Model)| -> Outcome<Run> {
             let mut config = super::file::of_model(&model, &set)?;
             config.data.test = Some(data.clone());
-            let trained = Config::from_toml(model.config()).usage()?;
-            Ok(Run { name, config, trained, model })
+            Ok(Run { name, config, model })
         };
         let named = |path: PathBuf| Ok((path.display().to_string(), ModelChoice { path }.load()?));
         let models: Vec<(String, Model)> = match ensemble {
@@ -90,7 +87,7 @@ impl Eval {
 }
 
 fn settings(runs: &[Run]) -> Vec<(String, Vec<String>)> {
-    beside::settings(&runs.iter().map(|run| &run.trained).collect::<Vec<_>>())
+    beside::settings(&runs.iter().map(|run| run.model.trained_by()).collect::<Vec<_>>())
 }
 
 fn side_by_side(runs: &[Run], compared: &ModelComparison, console: Console) -> Outcome<()> {

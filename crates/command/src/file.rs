@@ -30,8 +30,7 @@ pub(crate) fn resumed(folder: &Path) -> Outcome<Config> {
 
 /// Returns the config of a model's training, changed by the flags `--set name=value`.
 pub(crate) fn of_model(model: &Model, flags: &[String]) -> Outcome<Config> {
-    let config = Config::from_toml(model.config()).map_err(|e| e.noted("in the config of the checkpoint"));
-    let mut config = config.usage()?;
+    let mut config = model.trained_by().clone();
     // The checkpoint has a note with the columns of the training files, so the config keeps only the columns that a flag
     // sets.
     if model.predictor().note("read as").is_some() {

@@ -1,13 +1,16 @@
 //! The contents of a report, computed from a trained model and its held-out texts.
 
+use std::path::PathBuf;
+
 use serde_json::Value;
 use unpadded::checkpoint::Checkpoint;
 use unpadded::executor::Profile;
-use unpadded::metrics::Unit;
+use unpadded::metrics::{Better, Unit};
 use unpadded::op::Pass;
 use unpadded::train::Report;
 use unpadded_recipes::{
-    Aligner, Answer, ByLength, Case, Config, HeldOutTexts, Model, Task, TranslatedText, Truth, Weigher,
+    Aligner, Answer, ByLength, Case, Config, Evaluation, HeldOutTexts, Model, Task, TranslatedText, Truth,
+    Weigher,
 };
 
 use super::outcome::Outcome;
@@ -20,43 +23,58 @@ const SHOWN: usize = 12;
 /// The maximum number of held-out texts that are translated for a report.
 const TRANSLATED: usize = 100;
 
-/// The results of a training, from which the report is computed.
-pub(crate) struct Findings<'a> {
-    pub(crate) config: &'a Config,
-    pub(crate) model: &'a Model,
-    pub(crate) checkpoint: Checkpoint,
-    pub(crate) name: &'a str,
-    pub(crate) metric: &'a str,
+/// The facts of a training that are known from its preparation.
+pub(crate) struct TrainingFacts {
+    pub(crate) name: String,
+    pub(crate) metric: &'static str,
     pub(crate) unit: Unit,
-    pub(crate) report: &'a Report,
-    /// The scores of the test set, in the format of test.json; `None` without a test set.
-    pub(crate) test: Option<&'a Value>,
+    /// Whether higher or lower values are better, for the metric that selects the best epoch; `None` if the trainer has no
+    /// such metric.
+    pub(crate) better: Option<Better>,
+    /// The path of the test set; `None` without a test set.
+    pub(crate) test: Option<PathBuf>,
     pub(crate) lengths: Vec<usize>,
-    pub(crate) held_out: &'a HeldOutTexts,
-    pub(crate) profile: Option<&'a Profile>,
+    pub(crate) held_out: HeldOutTexts,
 }
 
-impl Findings<'_> {
-    /// Computes the contents of the report's page.
-    pub(crate) fn page(self) -> Outcome<Page> {
-        let Self { config, model, name, metric, unit, report, .. } = self;
+/// A finished training with its model and its scores.
+pub(crate) struct ScoredTraining {
+    pub(crate) facts: TrainingFacts,
+    pub(crate) report: Report,
+    pub(crate) model: Model,
+    /// The value, in the best epoch, of the metric that selects this epoch; NaN if no epoch was selected.
+    pub(crate) value: f64,
+    pub(crate) profile: Option<Profile>,
+    /// The scores of the test set, and these scores as the JSON object in test.json; `None` without a test set.
+    pub(crate) tested: Option<(Evaluation, Value)>,
+    /// The error that prevented the scoring of the test set; `None` without such an error.
+    pub(crate) untested: Option<unpadded::Error>,
+}
+
+impl ScoredTraining {
+    /// Computes the contents of the report's page; `checkpoint` has the model.
+    pub(crate) fn page(&self, config: &Config, checkpoint: Checkpoint) -> Outcome<Page> {
+        let Self {
+            facts: TrainingFacts { name, metric, unit, lengths, held_out, .. }, report, model, ..
+        } = self;
+        let unit = *unit;
         let task = config.run.task.name();
         let mut facts = vec![
-            ("data".to_owned(), name.to_owned()),
+            ("data".to_owned(), name.clone()),
             ("epochs".to_owned(), report.epochs.to_string()),
             ("steps".to_owned(), report.steps.to_string()),
             (
                 "trained for".to_owned(),
                 format!("{:.1} s, {:.0} tokens/s", report.seconds, report.tokens_per_s),
             ),
-            ("parameters".to_owned(), parameters(&self.checkpoint).to_string()),
-            ("held-out texts".to_owned(), self.held_out.count.to_string()),
+            ("parameters".to_owned(), parameters(&checkpoint).to_string()),
+            ("held-out texts".to_owned(), held_out.count.to_string()),
             ("memory".to_owned(), memory::described(report)),
             ("matrix products".to_owned(), format!("{} ({})", report.unit, report.unit.instructions())),
         ];
         facts.extend(report.best.map(|best| ("best epoch".to_owned(), best.epoch.to_string())));
         facts.extend(ranks::shares(report).map(|shares| ("processes".to_owned(), shares)));
-        let tested = self.test.map(TestScores::of).transpose()?;
+        let tested = self.tested.as_ref().map(|(_, object)| TestScores::of(object)).transpose()?;
         let score = tested.as_ref().and_then(|tested| tested.get(metric));
         facts.extend(score.map(|score| (format!("test {metric}"), score.shown())));
         let epoch = |of: &unpadded::checkpoint::EpochScores| Epoch {
@@ -75,16 +93,16 @@ impl Findings<'_> {
                 (format!("held-out {metric}"), factor(unit) * best.value, sign(unit).trim_start().to_owned())
             }),
             epochs: report.history.iter().map(epoch).collect(),
-            operators: self.profile.map(operators).unwrap_or_default(),
+            operators: self.profile.as_ref().map(operators).unwrap_or_default(),
             config: config.to_toml(),
             tested,
             ..Page::default()
         };
-        if !self.lengths.is_empty() {
+        if !lengths.is_empty() {
             page.lengths =
-                Some(Lengths { lengths: self.lengths, tokens: report.tokens, padded: report.padded });
+                Some(Lengths { lengths: lengths.clone(), tokens: report.tokens, padded: report.padded });
         }
-        let cases = &self.held_out.cases[..];
+        let cases = &held_out.cases[..];
         let most = match cases.first().map(|case| &case.truth) {
             Some(Truth::Label(_) | Truth::Labels(_) | Truth::Number(_) | Truth::Tags(..)) => cases.len(),
             // Beam search is slow, so at most `TRANSLATED` texts are translated.
@@ -111,14 +129,14 @@ impl Findings<'_> {
                 }
                 None => format!("The first {} held-out texts.", page.examples.len()),
             };
-            let aligned = Aligner::new(config, self.checkpoint, config.run.threads);
+            let aligned = Aligner::new(config, checkpoint, config.run.threads);
             // If the attention cannot be computed, the report contains the reason instead of the attention.
             if let Err(e) = aligned.and_then(|aligner| align(&mut page, aligner)) {
                 page.examples_of += &format!(" Their attention is not shown: {}", super::outcome::plain(&e));
             }
         } else {
             page.confusion = intents(asked, &answers);
-            labels(&mut page, asked, &answers, model, self.checkpoint, config.run.threads)?;
+            labels(&mut page, asked, &answers, model, checkpoint, config.run.threads)?;
         }
         Ok(page)
     }

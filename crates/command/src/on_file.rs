@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use unpadded::Error;
-use unpadded_recipes::{Answer, Config, Model, Task};
+use unpadded_recipes::{Answer, AnswerBatch, Config, Model, Task};
 use unpadded_text::{Question, Questions};
 
 use super::interrupts::Interrupts;
@@ -16,12 +16,6 @@ use super::terminal;
 
 /// The maximum number of failing records that are reported one by one.
 const SHOWN: u64 = 20;
-/// The number of bytes of text at which a batch of records is complete, since the whole batch is in memory.
-const BYTES_TOGETHER: usize = 1 << 16;
-/// The number of bytes of text at which a batch is complete, for translators and taggers. This number is smaller, because
-/// the memory of these models grows with all words or characters of a batch.
-const WORDS_TOGETHER: usize = 1 << 13;
-
 /// The file of records to answer, and the output of the answers.
 pub(super) struct OnFile<'a> {
     pub(super) model: &'a Model,
@@ -33,8 +27,7 @@ pub(super) struct OnFile<'a> {
     /// Whether the command stops at the first record without an answer.
     pub(super) strict: bool,
     pub(super) quiet: bool,
-    /// The maximum number of records that are answered together.
-    pub(super) batch: usize,
+    pub(super) batch: AnswerBatch,
 }
 
 impl OnFile<'_> {
@@ -78,7 +71,6 @@ impl OnFile<'_> {
             terminal::say(format!("{}: read as {}", questions.name(), questions.read_as()));
         }
         let mut done = AnswerProgress::new(self);
-        let most = if reads_whole(self.model) { WORDS_TOGETHER } else { BYTES_TOGETHER };
         let (mut waiting, mut size) = (Vec::new(), 0);
         loop {
             if let Some(signal) = signal() {
@@ -88,7 +80,7 @@ impl OnFile<'_> {
             let ended = question.is_none();
             size += question.as_ref().map_or(0, |question| question.text.as_ref().map_or(0, String::len));
             waiting.extend(question);
-            if ended || waiting.len() >= self.batch || size >= most {
+            if ended || self.batch.is_complete(waiting.len(), size) {
                 // The answers of each batch are written at once, so they are kept if the command fails to read a later record.
                 done.answer(&mut questions, &waiting)?;
                 waiting.clear();
@@ -234,9 +226,4 @@ impl<'a> AnswerProgress<'a> {
             failed => Err(format!("{failed} of {} records have no answer", self.records).into()),
         }
     }
-}
-
-/// Returns whether the model computes all words or characters of a text at once, so that long texts need much memory.
-fn reads_whole(model: &Model) -> bool {
-    matches!(model.task(), Task::Tag | Task::Translate)
 }

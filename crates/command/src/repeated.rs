@@ -9,11 +9,12 @@ use unpadded::train::StopReason;
 use unpadded_recipes::{Config, Preparation};
 use unpadded_text::Fold;
 
+use super::findings::{ScoredTraining, TrainingFacts};
 use super::outcome::{Ending, Outcome, UsageError, bad, word};
 use super::run::{self, Folder};
 use super::scores::factor;
 use super::terminal::{self, Console};
-use super::training::{ScoredTraining, Training, check_new, computed_in, parts, prepared};
+use super::training::{Training, check_new, computed_in, parts, prepared};
 use super::{file, json};
 
 /// The setting in which the repeated trainings differ: the seed or the fold.
@@ -199,13 +200,13 @@ impl RepeatedTraining {
         let resumes = run::last(folder.path()).is_file();
         let training =
             Training { config, folder: &folder, resumes, quiet: self.console.quiet, deadline: None };
-        let (trainer, data, scoring) = parts(prepared);
+        let (trainer, data, facts) = parts(prepared);
         let fitted = training.fit(trainer, &data, config.training.epochs, &mut None)?;
         if fitted.report.ended == StopReason::Interrupted {
             return Ok(None);
         }
-        let ScoredTraining { report, name: dataset, metric, unit, value, tested, untested, .. } =
-            training.finish(fitted, scoring)?;
+        let ScoredTraining { facts, report, value, tested, untested, .. } = training.finish(fitted, facts)?;
+        let TrainingFacts { name: dataset, metric, unit, .. } = facts;
         if let Some(e) = untested {
             return Err(e.into());
         }

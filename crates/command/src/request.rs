@@ -87,7 +87,7 @@ impl TrainingRequest {
     pub(crate) fn of_task(&self, config: &Config, error: unpadded::Error) -> unpadded::Error {
         match (&self.from, &self.train) {
             (Some(run), Some(_))
-                if self.task.is_none() && self.config.is_none() && config.run.task == Task::Lm =>
+                if self.task.is_none() && self.config.is_none() && config.run.task.continues_texts() =>
             {
                 error.noted(format!(
                     "the task is `lm`, because `{run}` is a language model; `--task classify` trains a classifier over it"

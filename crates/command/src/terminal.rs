@@ -9,13 +9,10 @@ use std::io::{self, BufRead, BufReader, ErrorKind, IsTerminal, Read, Write};
 use clap::Args;
 use serde_json::Value;
 use unpadded::Printable;
-use unpadded_recipes::Answer;
+use unpadded_recipes::{Answer, AnswerBatch};
 use unpadded_text::TextFile;
 
 use super::outcome::Outcome;
-
-/// The number of bytes of text at which a batch of lines is complete.
-const BYTES_TOGETHER: usize = 1 << 18;
 
 /// Output of a command: the result to standard output, messages to standard error.
 #[derive(Args, Clone, Copy)]
@@ -123,8 +120,8 @@ pub(crate) struct Line {
     pub(crate) text: Result<String, String>,
 }
 
-/// Passes the lines of standard input to `each` in batches; a batch has at most `most` of the lines that have arrived so far.
-pub(crate) fn lines(most: usize, mut each: impl FnMut(&[Line]) -> Outcome<()>) -> Outcome<()> {
+/// Passes the lines of standard input to `each` in batches of the lines that have arrived so far.
+pub(crate) fn lines(batch: AnswerBatch, mut each: impl FnMut(&[Line]) -> Outcome<()>) -> Outcome<()> {
     let mut input = BufReader::with_capacity(1 << 16, io::stdin().lock());
     if io::stdin().is_terminal() {
         say("one text per line; Ctrl-D ends the input");
@@ -137,8 +134,8 @@ pub(crate) fn lines(most: usize, mut each: impl FnMut(&[Line]) -> Outcome<()>) -
         size += line.as_ref().map_or(0, |line| line.text.as_ref().map_or(0, String::len));
         waiting.extend(line);
         // A batch ends when no further whole line has arrived, since a person or a program may be waiting for the answers.
-        let more = input.buffer().contains(&b'\n') && size < BYTES_TOGETHER;
-        if !waiting.is_empty() && (ended || waiting.len() >= most || !more) {
+        let more = input.buffer().contains(&b'\n') && !batch.is_complete(waiting.len(), size);
+        if !waiting.is_empty() && (ended || !more) {
             each(&waiting)?;
             waiting.clear();
             size = 0;

@@ -9,12 +9,13 @@ use unpadded::train::{Progress, Report, StopReason, Until};
 use unpadded_recipes::{Answer, ByteSize, Case, Config, Preparation, Truth, prepare_within};
 use unpadded_text::Fold;
 
+use super::findings::{ScoredTraining, TrainingFacts};
 use super::outcome::{Ending, Outcome, UsageError, bad, said, word};
 use super::repeated::{Kind, RepeatedTraining};
 use super::request::{Course, TrainingRequest};
 use super::run::{self, Folder};
 use super::terminal::{self, Console};
-use super::training::{ScoredTraining, Training, check_new, computed_in, parts};
+use super::training::{Training, check_new, computed_in, parts};
 use super::{file, json, ranks, scores as show};
 
 #[derive(Args)]
@@ -200,10 +201,11 @@ impl Train {
 
     /// Prints the results of the training and the paths of its files.
     fn conclude(&self, config: &Config, folder: &Path, finished: &ScoredTraining) -> Outcome<()> {
-        let ScoredTraining { report, model, name, metric, unit, value, held_out, tested, .. } = finished;
-        let (metric, percent, value, tested) = (*metric, show::factor(*unit), *value, tested.as_ref());
-        let console = self.console;
-        let unit = show::sign(*unit);
+        let ScoredTraining {
+            facts: TrainingFacts { name, metric, unit, held_out, .. }, report, model, ..
+        } = finished;
+        let (metric, percent, value) = (*metric, show::factor(*unit), finished.value);
+        let (tested, console, unit) = (finished.tested.as_ref(), self.console, show::sign(*unit));
         let epoch = report.best.map_or(0, |best| best.epoch);
         console.more("")?;
         console.result(format!(
@@ -219,7 +221,7 @@ impl Train {
             show::say(scored, console);
             show::print(scored, console)?;
         }
-        let shown: Vec<&Case> = held_out.iter().take(3).collect();
+        let shown: Vec<&Case> = held_out.cases.iter().take(3).collect();
         let texts: Vec<&str> = shown.iter().map(|case| case.text.as_str()).collect();
         if !shown.is_empty() {
             console.more(format!(
@@ -261,7 +263,7 @@ impl Train {
         }
         ranks::shares(report).map_or(Ok(()), |shares| console.more(shares))?;
         let at = word(folder);
-        let ask = if model.task() == unpadded_recipes::Task::Lm { "generate" } else { "predict" };
+        let ask = if model.task().continues_texts() { "generate" } else { "predict" };
         console.more(format!(
             "report:  {}\nask it:  unpadded {ask} {at}",
             folder.join("report.html").display()

@@ -2,26 +2,23 @@
 
 use std::cell::RefCell;
 use std::ops::ControlFlow;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::time::Instant;
 
-use serde_json::Value;
 use unpadded::checkpoint::Checkpoint;
 use unpadded::data::Data;
 use unpadded::executor::Profile;
-use unpadded::metrics::{Better, Metric, Unit};
+use unpadded::metrics::Metric;
 use unpadded::parallel::World;
 use unpadded::train::{Progress, Report, StopReason, Trainer, Until};
 use unpadded::{ErrorKind, Precision};
-use unpadded_recipes::{
-    Case, Config, Evaluation, HeldOutTexts, Model, Preparation, finished, prepare, prepare_resumed,
-};
+use unpadded_recipes::{Config, Model, Preparation, finished, prepare, prepare_resumed};
 
-use super::findings::Findings;
+use super::findings::{ScoredTraining, TrainingFacts};
 use super::outcome::{Outcome, UsageError, bad, word};
 use super::run::{self, Folder, Log};
 use super::{memory, ranks, report, scores as show};
@@ -47,54 +44,18 @@ pub(crate) struct TrainingResult {
     settled: bool,
 }
 
-/// The data from which the scores and the report are computed after the training.
-pub(crate) struct Scoring {
-    pub(crate) name: String,
-    pub(crate) metric: &'static str,
-    pub(crate) unit: Unit,
-    /// Whether higher or lower values are better, for the metric that selects the best epoch; `None` if the trainer has no
-    /// such metric.
-    pub(crate) better: Option<Better>,
-    test: Option<PathBuf>,
-    lengths: Vec<usize>,
-    held_out: HeldOutTexts,
-}
-
-/// A finished training with its model and its scores.
-pub(crate) struct ScoredTraining {
-    pub(crate) report: Report,
-    pub(crate) model: Model,
-    pub(crate) name: String,
-    pub(crate) metric: &'static str,
-    pub(crate) unit: Unit,
-    /// The value, in the best epoch, of the metric that selects this epoch; NaN if no epoch was selected.
-    pub(crate) value: f64,
-    pub(crate) held_out: Vec<Case>,
-    /// The scores of the test set, and these scores as the JSON object in test.json; `None` without a test set.
-    pub(crate) tested: Option<(Evaluation, Value)>,
-    /// The error that prevented the scoring of the test set; `None` without such an error.
-    pub(crate) untested: Option<unpadded::Error>,
-}
-
 /// Prepares a training in a run folder: continues from the training checkpoint if the folder has one, else begins.
 pub(crate) fn prepared(config: &Config, folder: &Path) -> unpadded::Result<Preparation> {
     let last = run::last(folder);
     if last.is_file() { prepare_resumed(config, last) } else { prepare(config) }
 }
 
-/// Divides a prepared training into the trainer, the training and held-out data, and the data for scores.
-pub(crate) fn parts(prepared: Preparation) -> (Trainer, [Box<dyn Data>; 2], Scoring) {
+/// Divides a prepared training into the trainer, the training and held-out data, and the facts for scores and the report.
+pub(crate) fn parts(prepared: Preparation) -> (Trainer, [Box<dyn Data>; 2], TrainingFacts) {
     let Preparation { trainer, train, dev, test, name, metric, lengths, held_out, .. } = prepared;
     let selected = trainer.selected();
     let (unit, better) = (selected.map(Metric::unit).unwrap_or_default(), selected.map(Metric::better));
-    (trainer, [train, dev], Scoring { name, metric, unit, better, test, lengths, held_out })
-}
-
-impl Scoring {
-    /// Returns the data for scores without the test set.
-    pub(crate) fn without_test(self) -> Self {
-        Self { test: None, ..self }
-    }
+    (trainer, [train, dev], TrainingFacts { name, metric, unit, better, test, lengths, held_out })
 }
 
 impl Training<'_> {
@@ -223,11 +184,10 @@ impl Training<'_> {
     }
 
     /// Scores the model of the best epoch on the test set, if there is a test set, and writes the report.
-    pub(crate) fn finish(&self, fitted: TrainingResult, scoring: Scoring) -> Outcome<ScoredTraining> {
+    pub(crate) fn finish(&self, fitted: TrainingResult, facts: TrainingFacts) -> Outcome<ScoredTraining> {
         let Self { config, folder, .. } = *self;
         let TrainingResult { report, best, profile, settled } = fitted;
         let write = |name, text: String| if settled { Ok(()) } else { folder.write(name, &text) };
-        let Scoring { name, metric, unit, test, lengths, held_out, .. } = scoring;
         let Some(best) = best else {
             let run = folder.path().display();
             return Err(
@@ -237,7 +197,7 @@ impl Training<'_> {
         let value = report.best.map_or(f64::NAN, |best| best.value);
         let model = Model::new(best.clone())?;
         let mut untested = None;
-        let tested = match &test {
+        let tested = match &facts.test {
             Some(path) => {
                 let mut config = config.clone();
                 let path = path.to_string_lossy().into_owned();
@@ -261,22 +221,9 @@ impl Training<'_> {
             }
             None => None,
         };
-        let findings = Findings {
-            config,
-            model: &model,
-            checkpoint: best,
-            name: &name,
-            metric,
-            unit,
-            report: &report,
-            test: tested.as_ref().map(|(_, object)| object),
-            lengths,
-            held_out: &held_out,
-            profile: profile.as_ref(),
-        };
-        write("report.html", report::html(&findings.page()?))?;
-        let held_out = held_out.cases;
-        Ok(ScoredTraining { report, model, name, metric, unit, value, held_out, tested, untested })
+        let scored = ScoredTraining { facts, report, model, value, profile, tested, untested };
+        write("report.html", report::html(&scored.page(config, best)?))?;
+        Ok(scored)
     }
 }
 

@@ -54,14 +54,8 @@ impl Aligner {
     }
 
     fn of(config: &Config, checkpoint: Checkpoint, threads: usize) -> Result<Self> {
-        let wrong = |got: &str| {
-            Error::of(
-                ErrorKind::Program,
-                "checkpoint to align by",
-                "a checkpoint of `translate`",
-                got.to_owned(),
-            )
-        };
+        const WHAT: &str = "checkpoint to align by";
+        let wrong = |got: &str| Error::of(ErrorKind::Program, WHAT, "a checkpoint of `translate`", got);
         let Checkpoint { tensors, best, mut vocabularies, notes, .. } = checkpoint;
         if notes.get(TASK).map(String::as_str) != Some(Task::Translate.name()) {
             return Err(wrong("a checkpoint of another task"));

@@ -5,8 +5,6 @@ use std::str::FromStr;
 
 use unpadded::{Error, memory};
 
-use super::settings::{Setting, Value};
-
 /// The units of sizes: the name of each unit in lower case, and its number of bytes.
 const UNITS: [(&str, u64); 13] = [
     ("b", 1),
@@ -24,8 +22,6 @@ const UNITS: [(&str, u64); 13] = [
     ("tib", 1 << 40),
 ];
 
-const EXPECTED: &str = "a size with its unit, as \"500 MB\" or \"4 GB\"";
-
 /// A size of memory in bytes. As text, a size has a unit: `500 MB` (1 MB is 1,000,000 bytes), `1.5 GB`, `2 GiB` (1 GiB is 2³⁰ bytes).
 ///
 /// ```
@@ -40,6 +36,8 @@ const EXPECTED: &str = "a size with its unit, as \"500 MB\" or \"4 GB\"";
 pub struct ByteSize(u64);
 
 impl ByteSize {
+    pub(super) const EXPECTED: &str = "a size with its unit, as \"500 MB\" or \"4 GB\"";
+
     /// Returns the size in bytes, at least 1.
     pub fn bytes(self) -> u64 {
         self.0
@@ -62,7 +60,7 @@ impl FromStr for ByteSize {
 
     #[track_caller]
     fn from_str(text: &str) -> Result<Self, Error> {
-        let wrong = || Error::new("size", EXPECTED, format!("`{text}`"));
+        let wrong = || Error::new("size", Self::EXPECTED, format!("`{text}`"));
         let (number, unit) =
             text.trim().split_at(text.trim().find(|c: char| c.is_alphabetic()).ok_or_else(wrong)?);
         let unit = UNITS.iter().find(|(name, _)| *name == unit.to_lowercase()).ok_or_else(wrong)?.1;
@@ -90,20 +88,6 @@ impl fmt::Display for ByteSize {
         let (unit, bytes) =
             units.into_iter().find(|(_, bytes)| self.0.is_multiple_of(*bytes)).unwrap_or(("B", 1));
         write!(f, "{} {unit}", self.0 / bytes)
-    }
-}
-
-impl Setting for ByteSize {
-    fn expected() -> String {
-        EXPECTED.into()
-    }
-
-    fn of(value: &Value) -> Option<Self> {
-        if let Value::Text(text) = value { text.parse().ok() } else { None }
-    }
-
-    fn value(&self) -> Option<Value> {
-        Some(Value::Text(self.to_string()))
     }
 }
 

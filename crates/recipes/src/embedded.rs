@@ -3,38 +3,35 @@
 use unpadded::Result;
 use unpadded_text::{LabelledTexts, PlainText, TaggedTexts, TextFile};
 
-/// Returns the embedded movie reviews: the training part, or the held-out part.
-pub(super) fn reviews(train: bool) -> Result<LabelledTexts> {
-    let (name, text) = match train {
-        true => ("datasets/reviews/train.tsv", include_str!("../../../datasets/reviews/train.tsv")),
-        false => ("datasets/reviews/dev.tsv", include_str!("../../../datasets/reviews/dev.tsv")),
+/// Returns a file of the repository.
+macro_rules! file {
+    ($name:literal) => {
+        TextFile::embedded($name, include_str!(concat!("../../../", $name)))
     };
-    LabelledTexts::of_lines(&TextFile::embedded(name, text))
 }
 
-macro_rules! parallel {
-    ($part:literal) => {
-        [
-            (
-                concat!("datasets/requests/", $part, "/seq.in"),
-                include_str!(concat!("../../../datasets/requests/", $part, "/seq.in")),
-            ),
-            (
-                concat!("datasets/requests/", $part, "/seq.out"),
-                include_str!(concat!("../../../datasets/requests/", $part, "/seq.out")),
-            ),
-            (
-                concat!("datasets/requests/", $part, "/label"),
-                include_str!(concat!("../../../datasets/requests/", $part, "/label")),
-            ),
-        ]
-    };
+/// Returns the embedded movie reviews: the training part, or the held-out part.
+pub(super) fn reviews(train: bool) -> Result<LabelledTexts> {
+    LabelledTexts::of_lines(&match train {
+        true => file!("datasets/reviews/train.tsv"),
+        false => file!("datasets/reviews/dev.tsv"),
+    })
 }
 
 /// Returns the embedded requests with tags: the training part, or the held-out part.
 pub(super) fn requests(train: bool) -> Result<TaggedTexts> {
-    let files = if train { parallel!("train") } else { parallel!("dev") };
-    let [words, tags, labels] = files.map(|(name, text)| TextFile::embedded(name, text));
+    let [words, tags, labels] = match train {
+        true => [
+            file!("datasets/requests/train/seq.in"),
+            file!("datasets/requests/train/seq.out"),
+            file!("datasets/requests/train/label"),
+        ],
+        false => [
+            file!("datasets/requests/dev/seq.in"),
+            file!("datasets/requests/dev/seq.out"),
+            file!("datasets/requests/dev/label"),
+        ],
+    };
     TaggedTexts::of_parallel(&words, &tags, Some(&labels))
 }
 

@@ -102,11 +102,7 @@ impl Spelling {
 }
 
 /// Stacked recurrent layers: LSTM, GRU or simple RNN.
-pub(super) enum Layers {
-    Lstm(Instance<Stacked<Lstm>>),
-    Gru(Instance<Stacked<Gru>>),
-    Rnn(Instance<Stacked<Rnn>>),
-}
+pub(super) struct Layers(Box<dyn Fn(Var) -> Var>);
 
 impl Layers {
     pub(super) fn new(net: &Builder, model: &ModelConfig) -> Self {
@@ -114,25 +110,32 @@ impl Layers {
             ($layer:expr) => {{
                 let layer = $layer.recurrent_dropout(model.recurrent_dropout);
                 let layers = Stacked::new(layer, model.layers).dropout(model.dropout);
-                net.layer(if model.bidirectional { layers.bidirectional() } else { layers })
+                let layers = net.layer(if model.bidirectional { layers.bidirectional() } else { layers });
+                Self(Box::new(move |x| layers.of(x)))
             }};
         }
         match model.cell {
-            Cell::Lstm => Self::Lstm(stacked!(Lstm::new(model.hidden))),
-            Cell::Gru => Self::Gru(stacked!(Gru::new(model.hidden))),
-            Cell::Rnn => Self::Rnn(stacked!(Rnn::new(model.hidden))),
+            Cell::Lstm => stacked!(Lstm::new(model.hidden)),
+            Cell::Gru => stacked!(Gru::new(model.hidden)),
+            Cell::Rnn => stacked!(Rnn::new(model.hidden)),
         }
     }
 
     /// Returns the layers of a pre-trained language model. Each parameter has the same name as in the language model,
     /// so that its value can be copied.
     fn of_lm(net: &Builder, model: &ModelConfig) -> Vec<Self> {
+        macro_rules! alone {
+            ($layer:expr) => {{
+                let layer = net.layer(Stacked::new($layer, 1));
+                Self(Box::new(move |x| layer.of(x)))
+            }};
+        }
         let layer = |at: usize| {
             let name = &started::layer(at);
             match model.cell {
-                Cell::Lstm => Self::Lstm(net.layer(Stacked::new(Lstm::new(model.hidden).named(name), 1))),
-                Cell::Gru => Self::Gru(net.layer(Stacked::new(Gru::new(model.hidden).named(name), 1))),
-                Cell::Rnn => Self::Rnn(net.layer(Stacked::new(Rnn::new(model.hidden).named(name), 1))),
+                Cell::Lstm => alone!(Lstm::new(model.hidden).named(name)),
+                Cell::Gru => alone!(Gru::new(model.hidden).named(name)),
+                Cell::Rnn => alone!(Rnn::new(model.hidden).named(name)),
             }
         };
         (0..model.layers).map(layer).collect()
@@ -140,11 +143,7 @@ impl Layers {
 
     /// Returns the states of the last layer, one row per row of `x`.
     pub(super) fn of(&self, x: Var) -> Var {
-        match self {
-            Self::Lstm(layers) => layers.of(x),
-            Self::Gru(layers) => layers.of(x),
-            Self::Rnn(layers) => layers.of(x),
-        }
+        self.0(x)
     }
 }
 

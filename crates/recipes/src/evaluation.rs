@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use unpadded::metrics::{Counts, Unit};
+use unpadded::metrics::{Counts, Unit, ratio};
 
 use super::by_length::ByLength;
 use super::sample::{Bootstrap, FigureFn};
@@ -11,7 +11,7 @@ use super::translated::TranslatedText;
 /// Maximum number of unseen labels that are listed by name; further unseen labels are counted together as one entry.
 const MOST_UNSEEN: usize = 1_000;
 /// Maximum number of locations that are listed for an unseen label.
-const PLACES: usize = 3;
+pub(super) const PLACES: usize = 3;
 
 /// The scores of a model on the texts of a file.
 ///
@@ -159,12 +159,15 @@ impl Evaluation {
 
     /// Returns an evaluation with these figures; the first figure is the headline. Each figure is computed from the
     /// summed columns of `sample`, and its interval from resampled sums.
-    pub(super) fn of(sample: Bootstrap, columns: usize, figures: &[(&'static str, Unit, FigureFn)]) -> Self {
+    pub(super) fn of(sample: Bootstrap, columns: usize, figures: &[NamedFigure]) -> Self {
         let total = sample.total(columns);
         let of: Vec<FigureFn> = figures.iter().map(|(.., of)| *of).collect();
         let intervals = sample.intervals(columns, &of);
-        let figure = |(&(name, unit, of), interval): (&(&'static str, Unit, FigureFn), Option<[f64; 2]>)| {
-            Figure { name, value: of.value(&total), unit, interval }
+        let figure = |(&(name, unit, of), interval): (&NamedFigure, Option<[f64; 2]>)| Figure {
+            name,
+            value: of.value(&total),
+            unit,
+            interval,
         };
         Self {
             headline: figures.first().map_or("", |(name, ..)| name),
@@ -271,9 +274,7 @@ impl Tally {
                 row.found += count;
             }
         }
-        rows.retain(|row| row.support + row.found > 0);
-        rows.sort_by(|a, b| a.name.cmp(&b.name));
-        rows
+        sorted(rows)
     }
 
     pub(super) fn confusion(&self) -> Confusion {
@@ -296,15 +297,49 @@ impl Tally {
     }
 }
 
+/// A figure of an evaluation: its name, its unit, and how it is computed from summed counts.
+pub(super) type NamedFigure = (&'static str, Unit, FigureFn);
+
+/// With more than this many labels, macro F1 gets no bootstrap interval, since the counts of every label would have to
+/// be resampled.
+pub(super) const MOST_LABELS: usize = 20;
+
+/// Returns F1 from the first three summed counts: hits, then true occurrences and predictions in either order.
+pub(super) fn f1_of(counts: &[f64]) -> f64 {
+    let [hits, labels, guesses] = std::array::from_fn(|at| counts.get(at).copied().unwrap_or(0.0));
+    Counts { hits, labels, guesses }.f1()
+}
+
+/// Returns the mean F1 over the labels that occur or were predicted, from summed counts: three per label, from column `from` on.
+pub(super) fn macro_f1_of(sums: &[f64], from: usize) -> f64 {
+    let of_labels = sums.get(from..).unwrap_or_default().chunks(3);
+    let occurs = of_labels.filter(|counts| counts.iter().any(|count| *count > 0.0));
+    let (sum, classes) = occurs.fold((0.0, 0.0), |(sum, n), counts| (sum + f1_of(counts), n + 1.0));
+    ratio(sum, classes)
+}
+
+/// Returns the index of the largest probability of a row; the first of several equal ones.
+pub(super) fn likeliest(row: &[f32]) -> Option<usize> {
+    let larger = |a: (usize, f32), b: (usize, f32)| if b.1 > a.1 { b } else { a };
+    row.iter().copied().enumerate().reduce(larger).map(|(at, _)| at)
+}
+
+/// Returns the rows of the classes that occur or were predicted, sorted by name.
+pub(super) fn sorted(mut rows: Vec<ScoreRow>) -> Vec<ScoreRow> {
+    rows.retain(|row| row.support + row.found > 0);
+    rows.sort_by(|a, b| a.name.cmp(&b.name));
+    rows
+}
+
 /// Returns the mean F1 over the classes that occur or were predicted.
 pub(super) fn macro_f1(rows: &[ScoreRow]) -> f64 {
-    unpadded::metrics::ratio(rows.iter().map(ScoreRow::f1).sum(), rows.len() as f64)
+    ratio(rows.iter().map(ScoreRow::f1).sum(), rows.len() as f64)
 }
 
 /// Returns the mean F1 over the classes, weighted by the support of each class.
 pub(super) fn weighted_f1(rows: &[ScoreRow]) -> f64 {
     let sum = rows.iter().map(|row| row.f1() * row.support as f64).sum();
-    unpadded::metrics::ratio(sum, rows.iter().map(|row| row.support as f64).sum())
+    ratio(sum, rows.iter().map(|row| row.support as f64).sum())
 }
 
 /// A scored text, which a scoring function passes to its callback `each`.
@@ -318,25 +353,5 @@ pub(super) struct Outcome<'a> {
     pub(super) found: &'a str,
 }
 
-/// Passes groups of records to `each`, so that a model can answer the records of a group together. A group ends after
-/// 256 records, or earlier if the sum of the records' sizes reaches 2¹⁸.
-pub(super) fn in_parts<R>(
-    records: impl IntoIterator<Item = unpadded::Result<R>>,
-    size: impl Fn(&R) -> usize,
-    mut each: impl FnMut(&[R]) -> unpadded::Result<()>,
-) -> unpadded::Result<()> {
-    const TOGETHER: usize = 256;
-    const SIZE: usize = 1 << 18;
-    let (mut part, mut long) = (Vec::with_capacity(TOGETHER), 0);
-    for record in records {
-        let record = record?;
-        long += size(&record);
-        part.push(record);
-        if part.len() == TOGETHER || long >= SIZE {
-            each(&part)?;
-            part.clear();
-            long = 0;
-        }
-    }
-    if part.is_empty() { Ok(()) } else { each(&part) }
-}
+/// A function that gets each scored text.
+pub(super) type EachOutcome<'a> = &'a mut dyn FnMut(Outcome<'_>);

@@ -1,12 +1,15 @@
 //! Code that classifiers of texts and of rows share: labels with their probabilities, and scores.
 
 use unpadded::data::Vocabulary;
-use unpadded::metrics::{Counts, Unit, ratio};
+use unpadded::metrics::Unit;
 use unpadded::{Error, ErrorKind, Result};
 
 use super::answer::Answer;
 use super::by_length::ByLength;
-use super::evaluation::{Evaluation, Outcome, ScoreTable, Tally, macro_f1, weighted_f1};
+use super::evaluation::{
+    EachOutcome, Evaluation, MOST_LABELS, NamedFigure, Outcome, ScoreTable, Tally, likeliest, macro_f1,
+    macro_f1_of, weighted_f1,
+};
 use super::sample::{Bootstrap, FigureFn};
 use super::training::Column;
 
@@ -42,13 +45,12 @@ pub(super) fn places(what: &str, first: &Vocabulary, other: &Vocabulary) -> Resu
 /// the text with their attention weights.
 pub(super) fn answer(labels: &Vocabulary, row: &[f32], words: Vec<(String, f32)>) -> Answer {
     let all: Vec<(String, f32)> = labels.tokens().map(str::to_owned).zip(row.iter().copied()).collect();
-    let likelier = |a: (String, f32), b: (String, f32)| if b.1 > a.1 { b } else { a };
-    let (label, probability) = all.iter().cloned().reduce(likelier).unwrap_or_default();
+    let (label, probability) = likeliest(row).and_then(|at| all.get(at)).cloned().unwrap_or_default();
     Answer::Label { label, probability, all, words }
 }
 
 /// Scores the predicted label of each text against the true label.
-pub(super) struct Scores<'a> {
+pub(super) struct LabelScores<'a> {
     labels: &'a Vocabulary,
     tally: Tally,
     sample: Bootstrap,
@@ -64,11 +66,8 @@ pub(super) struct Scores<'a> {
 const RIGHT: usize = 0;
 const ALL: usize = 1;
 const OF_LABELS: usize = 2;
-/// With more than this many labels, macro F1 gets no bootstrap interval, since the counts of every label would have to
-/// be resampled.
-const MOST_LABELS: usize = 20;
 
-impl<'a> Scores<'a> {
+impl<'a> LabelScores<'a> {
     pub(super) fn new(labels: &'a Vocabulary) -> Self {
         Self {
             labels,
@@ -87,10 +86,9 @@ impl<'a> Scores<'a> {
         place: &dyn Fn() -> String,
         tokens: usize,
         row: &[f32],
-        each: &mut dyn FnMut(Outcome<'_>),
+        each: EachOutcome<'_>,
     ) {
-        let likelier = |a: (usize, f32), b: (usize, f32)| if b.1 > a.1 { b } else { a };
-        let guess = row.iter().copied().enumerate().reduce(likelier).map_or(0, |(guess, _)| guess);
+        let guess = likeliest(row).unwrap_or(0);
         let id = self.labels.id(truth).and_then(|id| usize::try_from(id).ok());
         if let Some(p) = id.and_then(|id| row.get(id)) {
             self.loss[0] -= f64::from(p.max(f32::MIN_POSITIVE)).ln();
@@ -114,13 +112,15 @@ impl<'a> Scores<'a> {
     }
 
     /// Returns the evaluation over all scored texts.
-    pub(super) fn end(self, said: Vec<String>) -> Evaluation {
+    pub(super) fn end(self) -> Evaluation {
         let Self { tally, sample, loss, lengths, .. } = self;
         let rows = tally.rows();
-        let accuracy: Figures = &[("accuracy", Unit::Share, FigureFn::Share(RIGHT, ALL))];
-        let with_macro: Figures = &[accuracy[0], ("macro F1", Unit::Share, FigureFn::Of(macro_of_sums))];
+        let figures: [NamedFigure; 2] = [
+            ("accuracy", Unit::Share, FigureFn::Share(RIGHT, ALL)),
+            ("macro F1", Unit::Share, FigureFn::Of(|sums| macro_f1_of(sums, OF_LABELS))),
+        ];
         let few = tally.names() <= MOST_LABELS;
-        let scored = Evaluation::of(sample, OF_LABELS, if few { with_macro } else { accuracy });
+        let scored = Evaluation::of(sample, OF_LABELS, &figures[..if few { 2 } else { 1 }]);
         let scored = if few { scored } else { scored.with("macro F1", Unit::Share, macro_f1(&rows)) };
         let scored = scored.with("weighted F1", Unit::Share, weighted_f1(&rows));
         let mean = (loss[1] > 0.0).then(|| loss[0] / loss[1]);
@@ -129,7 +129,6 @@ impl<'a> Scores<'a> {
             lengths: Some(lengths),
             tables: vec![ScoreTable { of: "label", rows }],
             unseen: tally.unseen_ones(),
-            said,
             ..scored
         };
         scored.with_loss(mean)
@@ -139,18 +138,4 @@ impl<'a> Scores<'a> {
 /// Returns the error that a file has no text to score.
 pub(super) fn none(name: &str) -> Error {
     Error::of(ErrorKind::Format, format!("texts of `{name}`"), "at least one", "none")
-}
-
-type Figures<'a> = &'a [(&'static str, Unit, FigureFn)];
-
-/// Returns macro F1 over the labels that occur or were predicted, from the summed columns of a bootstrap sample.
-fn macro_of_sums(sums: &[f64]) -> f64 {
-    let (mut sum, mut classes) = (0.0, 0.0);
-    for counts in sums.get(OF_LABELS..).unwrap_or_default().chunks(3) {
-        let [hits, labels, guesses] = std::array::from_fn(|at| counts.get(at).copied().unwrap_or(0.0));
-        if labels + guesses > 0.0 {
-            (sum, classes) = (sum + Counts { hits, labels, guesses }.f1(), classes + 1.0);
-        }
-    }
-    ratio(sum, classes)
 }

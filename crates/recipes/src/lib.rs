@@ -22,6 +22,7 @@
 
 mod aligned;
 mod answer;
+mod answer_batch;
 mod by_length;
 mod byte_size;
 mod classify;
@@ -61,6 +62,7 @@ mod weigh;
 
 pub use aligned::{Aligner, Alignment};
 pub use answer::Answer;
+pub use answer_batch::AnswerBatch;
 pub use by_length::{ByLength, LengthRange};
 pub use byte_size::ByteSize;
 pub use compare::{Disagreement, ModelComparison, ModelDifference};
@@ -86,6 +88,7 @@ use unpadded::op::MatrixUnit;
 use unpadded::train::Trainer;
 use unpadded::{AtCaller, Error, Precision, Result};
 
+use recipe::TestFile;
 use training::{CONFIG, TASK};
 
 /// Reads the texts of a config, and builds the model and its trainer.
@@ -154,7 +157,7 @@ fn prepare_by(config: &Config, resumed: Option<&Path>, memory: u64) -> Result<Pr
         }
     }
     let left_out = paths.left_out();
-    let mut prepared = config.run.task.recipe().prepare(config, paths)?;
+    let mut prepared = (config.run.task.recipe().prepare)(config, paths)?;
     let (trainer, copied) = from.start(prepared.trainer, config.run.task)?;
     prepared.said.extend(copied.into_iter().chain(left_out));
     let trainer = trainer.threads(config.run.threads).select(prepared.metric).change_rate();
@@ -173,9 +176,8 @@ fn prepare_by(config: &Config, resumed: Option<&Path>, memory: u64) -> Result<Pr
     prepared.trainer =
         config.run.memory.into_iter().fold(trainer, |trainer, size| trainer.memory_limit(size.bytes()));
     if let Some(path) = &prepared.test {
-        let model = Model::new(prepared.trainer.for_inference()?)?;
-        let path = path.to_string_lossy();
-        let read = model.check(config, &path)?;
+        let (known, path) = (prepared.trainer.for_inference()?, path.to_string_lossy());
+        let read = (config.run.task.recipe().check)(&TestFile { path: &path, config, known: &known })?;
         let otherwise = read.into_iter().filter(|line| !prepared.said.contains(line));
         let otherwise: Vec<String> = otherwise.map(|line| format!("{path}: {line}")).collect();
         prepared.said.extend(otherwise);
@@ -230,7 +232,7 @@ pub fn preview(config: &Config) -> Result<Preview> {
     let Some(path) = paths.train else {
         return Err(Error::new("data.train", "a path", "none"));
     };
-    config.run.task.recipe().preview(config, &path).at_caller()
+    (config.run.task.recipe().preview)(config, &path).at_caller()
 }
 
 /// Returns the texts of `data.test` as batches for [`Predictor::evaluate`](unpadded::predict::Predictor::evaluate), with

@@ -16,13 +16,13 @@ use unpadded_text::PlainFiles;
 use super::answer::Answer;
 use super::by_length::ByLength;
 use super::config::Config;
-use super::evaluation::{Evaluation, Outcome};
+use super::evaluation::{EachOutcome, Evaluation, NamedFigure, Outcome};
 use super::pieces::Pieces;
 use super::preview::Preview;
 use super::prose::{COLUMNS, FEEDS, Prose, STEPS, TokenWindow};
-use super::recipe::{Query, Recipe, TrainedModel};
+use super::recipe::{AnsweringModel, Recipe, TestFile, TrainedModel};
 use super::sample::{Bootstrap, FigureFn};
-use super::sections::{Cell, DecodingConfig, ModelConfig, TextConfig, Tokens};
+use super::sections::{Cell, DecodingConfig, ModelConfig, Tokens};
 use super::started::{self, Table};
 use super::training::{
     CUT, Case, DataMemory, Paths, Preparation, TestData, Truth, cut_of, one_in, options, tokenizer,
@@ -48,74 +48,37 @@ const OPENINGS: usize = 5;
 const ANSWERED: usize = 100;
 
 /// The recipe `lm`, for language models.
-pub(super) struct Lm;
+pub(super) const RECIPE: Recipe = Recipe {
+    tables: &TABLES,
+    starts_from_lm: false,
+    continues_texts: true,
+    preview,
+    prepare,
+    check,
+    load: |predictor, _| Ok(Box::new(Writer { cut: cut_of(predictor, CUT)? })),
+};
 
-impl Recipe for Lm {
-    fn defaults(&self, Config { text, model, training, .. }: &mut Config) {
-        *text =
-            TextConfig { tokens: Some(Tokens::Characters), lowercase: false, min_count: 1, ..text.clone() };
-        (model.embedding, model.hidden, model.dropout) = (64, 256, 0.2);
-        (training.epochs, training.batch, training.rate) = (15, 64, 3e-3);
-    }
-
-    fn without(&self) -> &'static [&'static str] {
-        &[
-            "text.target_tokens",
-            "text.vectors",
-            "data.binary",
-            "data.phrases",
-            "data.group",
-            "data.first_index",
-            "data.repair_tags",
-            "data.scheme",
-            "text.freeze",
-            "data.pair",
-            "data.target",
-            "data.label_separator",
-            "model.characters",
-            "model.pool",
-            "model.bidirectional",
-            "model.documents",
-            "model.crf",
-            "data.label",
-            "data.fold",
-            "training.batching",
-            "training.class_weights",
-            "training.focal",
-            "decoding.beam",
-            "decoding.length_penalty",
-            "decoding.n_best",
-            "decoding.scores",
-            "decoding.overlap",
-            "decoding.threshold",
-        ]
-    }
-
-    fn preview(&self, config: &Config, path: &Path) -> Result<Preview> {
-        let text = PlainFiles::open_with([path], &options(config, COLUMNS)?)?;
-        let mut records = Vec::new();
-        for piece in text.pieces() {
-            let piece = piece?;
-            let lines = piece.lines().filter(|line| !line.trim().is_empty());
-            records.extend(lines.take(Preview::SHOWN - records.len()).map(Preview::cut));
-            if records.len() == Preview::SHOWN {
-                break;
-            }
+fn preview(config: &Config, path: &Path) -> Result<Preview> {
+    let text = PlainFiles::open_with([path], &options(config, COLUMNS)?)?;
+    let mut records = Vec::new();
+    for piece in text.pieces() {
+        let piece = piece?;
+        let lines = piece.lines().filter(|line| !line.trim().is_empty());
+        records.extend(lines.take(Preview::SHOWN - records.len()).map(Preview::cut));
+        if records.len() == Preview::SHOWN {
+            break;
         }
-        Ok(Preview::new(text.read_as(), records))
     }
+    Ok(Preview::new(text.read_as(), records))
+}
 
-    fn tables(&self) -> &'static [Table] {
-        &TABLES
-    }
-
-    fn prepare(&self, config: &Config, paths: Paths) -> Result<Preparation> {
-        prepare(config, paths)
-    }
-
-    fn model(&self, predictor: &Predictor) -> Result<Box<dyn TrainedModel>> {
-        Ok(Box::new(Writer { cut: cut_of(predictor, CUT)? }))
-    }
+fn check(file: &TestFile<'_>) -> Result<Vec<String>> {
+    let (text, known) = (test_text(file)?, file.known.vocabulary(TOKENS)?);
+    let (cut, mut count) = (cut_of(file.known, CUT)?, 0);
+    // Looks up every token: an unknown token is an error if the vocabulary has no entry for unknown tokens.
+    let known = text.ids(&cut, known).inspect(|_| count += 1).find_map(Result::err);
+    at_least_two(&text, if known.is_some() { 2 } else { count })?;
+    known.map_or_else(|| Ok(text.read_as().into_iter().collect()), Err)
 }
 
 struct Writer {
@@ -123,43 +86,123 @@ struct Writer {
 }
 
 impl TrainedModel for Writer {
+    fn data(&self, file: &TestFile<'_>) -> Result<TestData> {
+        let (config, cut) = (file.config, &self.cut);
+        let text = Prose::open(file.path, config, DataMemory::set_by(config))?;
+        let count = text.count(cut)?;
+        at_least_two(&text, count)?;
+        let known = file.known.vocabulary(TOKENS)?;
+        let data = text.stream(config.training.batch, STEPS, cut, known, count)?;
+        Ok(TestData { data: Box::new(data), said: text.read_as().into_iter().collect() })
+    }
+
+    /// Scores the predicted tokens of a text, window by window; the bootstrap intervals resample windows.
+    fn scores(
+        &self,
+        predictor: &Predictor,
+        file: &TestFile<'_>,
+        each: EachOutcome<'_>,
+    ) -> Result<Evaluation> {
+        let cut = &self.cut;
+        /// Maximum number of logits in memory, which limits the number of tokens in a window. The streams equal the streams of the
+        /// training, since each stream begins without the tokens before it.
+        const LOGITS_TOGETHER: usize = 1 << 24;
+        let config = file.config;
+        let (text, known) = (test_text(file)?, predictor.vocabulary(TOKENS)?);
+        let (mut count, mut unknown, mut words, mut letters, mut bytes) = (0, 0u64, 0, 0, 0);
+        let id = known.unknown();
+        text.each(&mut |piece| {
+            for token in cut.tokens(piece) {
+                count += 1;
+                unknown += u64::from(id.is_some() && known.id(&token).or(id) == id);
+            }
+            words += piece.split_whitespace().count();
+            letters += piece.chars().count();
+            bytes += piece.len();
+        })?;
+        at_least_two(&text, count)?;
+        let together = config.training.batch.saturating_mul(known.len()).max(1);
+        let steps = (LOGITS_TOGETHER / together).clamp(1, STEPS);
+        let data = text.stream(config.training.batch, steps, cut, known, count)?;
+        let (tokens, letters, bytes) = (count as f64, letters as f64, bytes as f64);
+        let mut sample = Bootstrap::default();
+        let mut lengths = ByLength::new("bits per token", Unit::Number).by("tokens read before");
+        for (number, batch) in data.batches(None, 0)?.enumerate() {
+            let batch = batch?;
+            let [(_, x), (_, y)] = &batch.values[..] else { continue };
+            let feeds = [(FEEDS[0], x)];
+            // The first window starts from new states; each later window starts from the states at the end of the previous
+            // window.
+            let found = match number {
+                0 => predictor.run(&feeds, &[LOGITS])?,
+                _ => predictor.run_on(&feeds, &[LOGITS])?,
+            };
+            let (Some(found), Some(lod)) = (found.first(), y.lod()) else { continue };
+            let (logits, next) = (found.as_slice::<f32>()?, y.as_slice::<i64>()?);
+            let rows: Vec<f64> =
+                logits.chunks_exact(known.len()).zip(next).map(|(row, &id)| nats(row, id)).collect();
+            for window in lod.offsets().windows(2) {
+                let nats = rows.get(window[0]..window[1]).unwrap_or_default();
+                if !nats.is_empty() {
+                    let count = nats.len() as f64;
+                    // The tokens identify the window: two models can be compared only if their windows have the same
+                    // tokens.
+                    let ids = next.get(window[0]..window[1]).unwrap_or_default();
+                    let window: Vec<&str> = ids.iter().filter_map(|&id| known.token(id)).collect();
+                    let window = window.join("\u{1f}");
+                    each(Outcome { text: &window, asked: &window, truth: "", found: "" });
+                    (number * steps..).zip(nats).for_each(|(read, nats)| lengths.add(read, nats / LN_2, 1.0));
+                    let (letters, bytes) = (letters * count / tokens, bytes * count / tokens);
+                    sample.add([
+                        (NATS, nats.iter().sum()),
+                        (COUNTED, count),
+                        (LETTERS, letters),
+                        (BYTES, bytes),
+                    ]);
+                }
+            }
+        }
+        let figures: [NamedFigure; 3] = [
+            ("bits per character", Unit::Number, FigureFn::Of(bits_per_character)),
+            ("perplexity", Unit::Number, FigureFn::Of(perplexity)),
+            ("bits per byte", Unit::Number, FigureFn::Of(bits_per_byte)),
+        ];
+        let [of_letters, of_tokens, of_bytes] = figures;
+        let figures = match by_characters(config) {
+            true => [of_letters, of_tokens, of_bytes],
+            false => [of_tokens, of_letters, of_bytes],
+        };
+        let total = sample.total(4);
+        let scored = Evaluation::of(sample, 4, &figures);
+        let counts = vec![
+            ("tokens", tokens as u64),
+            ("predicted tokens", total[COUNTED] as u64),
+            ("unknown tokens", unknown),
+            ("words", words as u64),
+            ("characters", letters as u64),
+            ("bytes", bytes as u64),
+        ];
+        let said = text.read_as().into_iter().collect();
+        Ok(Evaluation {
+            counts,
+            said,
+            lengths: Some(lengths),
+            ..scored.with_loss(Some(ratio(total[NATS], total[COUNTED])))
+        })
+    }
+}
+
+impl AnsweringModel for Writer {
     fn tokenizers(&self) -> Option<[&Tokenizer; 2]> {
         Some([&self.cut; 2])
     }
 
-    fn data(&self, config: &Config, predictor: &Predictor, path: &str) -> Result<TestData> {
-        data(config, predictor, &self.cut, path)
-    }
-
-    fn check(&self, config: &Config, predictor: &Predictor, path: &str) -> Result<Vec<String>> {
-        let (text, known) = (test_text(config, path)?, predictor.vocabulary(TOKENS)?);
-        let count = text.count(&self.cut)?;
-        at_least_two(&text, count)?;
-        // Looks up every token: an unknown token is an error if the vocabulary has no entry for unknown tokens.
-        text.ids(&self.cut, known).try_for_each(|id| id.map(drop))?;
-        Ok(text.read_as().into_iter().collect())
-    }
-
-    fn scores(
-        &self,
-        config: &Config,
-        predictor: &Predictor,
-        path: &str,
-        each: &mut dyn FnMut(Outcome<'_>),
-    ) -> Result<Evaluation> {
-        scores(config, predictor, &self.cut, path, each)
-    }
-
-    fn asked(&self, _: &Predictor, _: &DecodingConfig) -> Option<Query> {
-        None
-    }
-
     /// Continues each text greedily: each new token is the most probable one.
-    fn answers(&self, predictor: &Predictor, texts: &[&str], _: &DecodingConfig) -> Result<Vec<Answer>> {
+    fn answers(&self, by: &Predictor, texts: &[&str], _: &DecodingConfig) -> Result<Vec<Answer>> {
         let greedy = Sampling::default().temperature(0.0);
         let written = |text: &&str| {
             let mut all = String::new();
-            self.write(predictor, text, greedy, 0, ANSWERED, &mut |piece| all.push_str(piece))?;
+            self.write(by, text, greedy, 0, ANSWERED, &mut |piece| all.push_str(piece))?;
             Ok(Answer::Text(all))
         };
         texts.iter().map(written).collect()
@@ -222,7 +265,18 @@ fn prepare(config: &Config, paths: Paths) -> Result<Preparation> {
         Some(dev) => (whole, dev),
         None => whole.cut_off(one_in(config))?,
     };
-    let (length, dev_length) = (train.count(&cut)?, dev.count(&cut)?);
+    let (mut length, mut dev_length, mut openings) = (0, 0, Vec::new());
+    let [mut counted, mut of_dev] = [(); 2].map(|()| TokenCounts::default());
+    train.each(&mut |piece| {
+        length += cut.tokens(piece).inspect(|token| counted.add(token)).count();
+    })?;
+    dev.each(&mut |piece| {
+        dev_length += cut.tokens(piece).inspect(|token| of_dev.add(token)).count();
+        let missing = OPENINGS - openings.len();
+        let long = |line: &&str| cut.tokens(line).nth(3).is_some();
+        let of_line = |line: &str| Case { text: opening(&cut, line), truth: Truth::Open };
+        openings.extend(piece.lines().filter(long).take(missing).map(of_line));
+    })?;
     for (of, got) in [("data.train", length), ("data.dev", dev_length)] {
         if got < 2 {
             return Err(Error::new(of, "a text of two tokens or more", got.to_string()));
@@ -230,32 +284,30 @@ fn prepare(config: &Config, paths: Paths) -> Result<Preparation> {
     }
     // The vocabulary always has an unknown token, since new texts have tokens that the training text lacks.
     let limits = from.grows(net::limits(config, &[Vocabulary::UNKNOWN]), &TABLES[0]);
-    let tokens = net::known(train.vocabulary(&cut, &limits), config)?;
+    // A tokenizer of Hugging Face numbers its tokens itself, so it reads the text again.
+    let tokens = match config.text.tokenizer {
+        None => counted.within(&limits),
+        Some(_) => train.vocabulary(&cut, &limits),
+    };
+    let tokens = net::known(tokens, config)?;
     let stream = |text: &Prose, count| text.stream(config.training.batch, STEPS, &cut, &tokens, count);
-    let (of_train, of_dev) = (stream(&train, length)?, stream(&dev, dev_length)?);
+    let (train_data, dev_data) = (stream(&train, length)?, stream(&dev, dev_length)?);
     // The number of batches is taken from the data and not computed from the batch size: a short text is cut into fewer
     // streams than the batch size, so the text has more batches.
-    let batches = of_train.batch_count().and_then(|count| usize::try_from(count).ok()).unwrap_or(usize::MAX);
+    let batches =
+        train_data.batch_count().and_then(|count| usize::try_from(count).ok()).unwrap_or(usize::MAX);
     let steps = (config.training.epochs as usize).saturating_mul(batches);
     let (trainer, metric) = network(config, tokens.len(), steps)?;
-    let of_memory = train.said_of_memory(&of_train, config, memory);
+    let of_memory = train.said_of_memory(&train_data, config, memory);
     let said = format!(
         "{name}: {length} tokens to train on, {} different tokens; {dev_length} held out",
         tokens.len(),
     );
-    let (mut known, mut openings) = (TokenCounts::default(), Vec::new());
-    dev.each(&mut |piece| {
-        cut.tokens(piece).for_each(|token| known.add(&token));
-        let missing = OPENINGS - openings.len();
-        let long = |line: &&str| cut.tokens(line).nth(3).is_some();
-        let of_line = |line: &str| Case { text: opening(&cut, line), truth: Truth::Open };
-        openings.extend(piece.lines().filter(long).take(missing).map(of_line));
-    })?;
-    let coverage = known.coverage(&tokens);
+    let coverage = of_dev.coverage(&tokens);
     Ok(Preparation {
         trainer: trainer.vocabulary(TOKENS, tokens).note(CUT, cut.name()),
-        train: Box::new(of_train),
-        dev: Box::new(of_dev),
+        train: Box::new(train_data),
+        dev: Box::new(dev_data),
         test,
         name,
         metric,
@@ -267,10 +319,10 @@ fn prepare(config: &Config, paths: Paths) -> Result<Preparation> {
 }
 
 /// Opens the text of a path for scoring; the text stays in its files and is read piece by piece.
-fn test_text(config: &Config, path: &str) -> Result<Prose> {
+fn test_text(file: &TestFile<'_>) -> Result<Prose> {
     /// Maximum number of tokens in memory; the tokens of a longer text are in a temporary file.
     const HELD: usize = 1 << 23;
-    let files = PlainFiles::open_with([path], &options(config, COLUMNS)?)?;
+    let files = PlainFiles::open_with([file.path], &options(file.config, COLUMNS)?)?;
     Ok(Prose::InFiles(files, TokenWindow::Tokens(HELD)))
 }
 
@@ -279,14 +331,6 @@ fn test_text(config: &Config, path: &str) -> Result<Prose> {
 fn at_least_two(text: &Prose, tokens: usize) -> Result<()> {
     let what = || format!("text of `{}`", text.name());
     if tokens > 1 { Ok(()) } else { Err(Error::new(what(), "two tokens or more", tokens.to_string())) }
-}
-
-fn data(config: &Config, predictor: &Predictor, cut: &Tokenizer, path: &str) -> Result<TestData> {
-    let text = Prose::open(path, config, DataMemory::set_by(config))?;
-    let count = text.count(cut)?;
-    at_least_two(&text, count)?;
-    let data = text.stream(config.training.batch, STEPS, cut, predictor.vocabulary(TOKENS)?, count)?;
-    Ok(TestData { data: Box::new(data), said: text.read_as().into_iter().collect() })
 }
 
 /// The columns of a bootstrap sample, which counts each window as a text: the sum of −ln p over the tokens, the number of
@@ -307,95 +351,6 @@ fn bits_per_character(x: &[f64]) -> f64 {
 
 fn bits_per_byte(x: &[f64]) -> f64 {
     ratio(x[NATS], x[BYTES]) / LN_2
-}
-
-/// Scores the predicted tokens of a text, window by window; the bootstrap intervals resample windows.
-fn scores(
-    config: &Config,
-    predictor: &Predictor,
-    cut: &Tokenizer,
-    path: &str,
-    each: &mut dyn FnMut(Outcome<'_>),
-) -> Result<Evaluation> {
-    /// Maximum number of logits in memory, which limits the number of tokens in a window. The streams equal the streams of the
-    /// training, since each stream begins without the tokens before it.
-    const LOGITS_TOGETHER: usize = 1 << 24;
-    let (text, known) = (test_text(config, path)?, predictor.vocabulary(TOKENS)?);
-    let (mut count, mut unknown, mut words, mut letters, mut bytes) = (0, 0u64, 0, 0, 0);
-    let id = known.unknown();
-    text.each(&mut |piece| {
-        for token in cut.tokens(piece) {
-            count += 1;
-            unknown += u64::from(id.is_some() && known.id(&token).or(id) == id);
-        }
-        words += piece.split_whitespace().count();
-        letters += piece.chars().count();
-        bytes += piece.len();
-    })?;
-    at_least_two(&text, count)?;
-    let together = config.training.batch.saturating_mul(known.len()).max(1);
-    let steps = (LOGITS_TOGETHER / together).clamp(1, STEPS);
-    let data = text.stream(config.training.batch, steps, cut, known, count)?;
-    let (tokens, letters, bytes) = (count as f64, letters as f64, bytes as f64);
-    let mut sample = Bootstrap::default();
-    let mut lengths = ByLength::new("bits per token", Unit::Number).by("tokens read before");
-    for (number, batch) in data.batches(None, 0)?.enumerate() {
-        let batch = batch?;
-        let [(_, x), (_, y)] = &batch.values[..] else { continue };
-        let feeds = [(FEEDS[0], x)];
-        // The first window starts from new states; each later window starts from the states at the end of the previous
-        // window.
-        let found = match number {
-            0 => predictor.run(&feeds, &[LOGITS])?,
-            _ => predictor.run_on(&feeds, &[LOGITS])?,
-        };
-        let (Some(found), Some(lod)) = (found.first(), y.lod()) else { continue };
-        let (logits, next) = (found.as_slice::<f32>()?, y.as_slice::<i64>()?);
-        let rows: Vec<f64> =
-            logits.chunks_exact(known.len()).zip(next).map(|(row, &id)| nats(row, id)).collect();
-        for window in lod.offsets().windows(2) {
-            let nats = rows.get(window[0]..window[1]).unwrap_or_default();
-            if !nats.is_empty() {
-                let count = nats.len() as f64;
-                // The tokens identify the window: two models can be compared only if their windows have the same
-                // tokens.
-                let ids = next.get(window[0]..window[1]).unwrap_or_default();
-                let window: Vec<&str> = ids.iter().filter_map(|&id| known.token(id)).collect();
-                let window = window.join("\u{1f}");
-                each(Outcome { text: &window, asked: &window, truth: "", found: "" });
-                (number * steps..).zip(nats).for_each(|(read, nats)| lengths.add(read, nats / LN_2, 1.0));
-                let (letters, bytes) = (letters * count / tokens, bytes * count / tokens);
-                sample.add([(NATS, nats.iter().sum()), (COUNTED, count), (LETTERS, letters), (BYTES, bytes)]);
-            }
-        }
-    }
-    let figures: [(&'static str, Unit, FigureFn); 3] = [
-        ("bits per character", Unit::Number, FigureFn::Of(bits_per_character)),
-        ("perplexity", Unit::Number, FigureFn::Of(perplexity)),
-        ("bits per byte", Unit::Number, FigureFn::Of(bits_per_byte)),
-    ];
-    let [of_letters, of_tokens, of_bytes] = figures;
-    let figures = match by_characters(config) {
-        true => [of_letters, of_tokens, of_bytes],
-        false => [of_tokens, of_letters, of_bytes],
-    };
-    let total = sample.total(4);
-    let scored = Evaluation::of(sample, 4, &figures);
-    let counts = vec![
-        ("tokens", tokens as u64),
-        ("predicted tokens", total[COUNTED] as u64),
-        ("unknown tokens", unknown),
-        ("words", words as u64),
-        ("characters", letters as u64),
-        ("bytes", bytes as u64),
-    ];
-    let said = text.read_as().into_iter().collect();
-    Ok(Evaluation {
-        counts,
-        said,
-        lengths: Some(lengths),
-        ..scored.with_loss(Some(ratio(total[NATS], total[COUNTED])))
-    })
 }
 
 /// Returns −ln p of the token `id`; p is the softmax of `logits`, which has one number per token.

@@ -9,14 +9,12 @@ use unpadded::{AtCaller, Error, ErrorKind, Result, ops};
 use unpadded_text::Questions;
 
 use super::answer::Answer;
+use super::answer_batch::AnswerBatch;
 use super::config::Config;
-use super::evaluation::{Evaluation, Outcome};
-use super::recipe::{Query, TrainedModel};
+use super::evaluation::{EachOutcome, Evaluation};
+use super::recipe::{Query, TestFile, TrainedModel};
 use super::sections::{DecodingConfig, Task};
 use super::training::{CONFIG, TASK, TestData, options_of};
-
-/// Number of texts that are answered as one batch.
-const TOGETHER: usize = 256;
 
 /// A trained model with everything that it needs to answer: program, parameters, vocabularies, labels and tokenizer.
 ///
@@ -35,8 +33,8 @@ pub struct Model {
     /// The separator between several labels, set by [`Model::answering`]; `None` for the separator in the training
     /// config.
     separator: Option<String>,
-    /// Whether the model reads pairs of texts.
-    pair: bool,
+    /// The config of the training.
+    trained_by: Config,
 }
 
 impl Model {
@@ -80,11 +78,11 @@ impl Model {
             }
         }
         let predictor = Predictor::new(checkpoint, &ops::catalogue()).at_caller()?;
-        let trained = task.recipe().model(&predictor).at_caller()?;
         let config = predictor.note(CONFIG).map_or_else(|| Ok(Config::default()), Config::from_toml);
         let config = config.map_err(|e| e.noted("in the config of the checkpoint")).at_caller()?;
-        let (decoding, pair) = (config.decoding, config.data.pair.is_some());
-        Ok(Self { predictor, task, trained, decoding, separator: None, pair })
+        let trained = (task.recipe().load)(&predictor, &config).at_caller()?;
+        let decoding = config.decoding.clone();
+        Ok(Self { predictor, task, trained, trained_by: config, decoding, separator: None })
     }
 
     /// Adds another model of the same task to the ensemble of this model; the models then answer together. The probabilities of
@@ -108,25 +106,24 @@ impl Model {
             let got = format!("a model of `{}`", other.task.name());
             return Err(Error::of(ErrorKind::Program, "models to join", expected, got)).at_caller();
         }
-        let (own, theirs) = (self.reads().at_caller()?, other.reads().at_caller()?);
+        let (own, theirs) = (self.reads(), other.reads());
         if own != theirs {
             let expected = format!("models that read {own}, as the first model");
             let got = format!("a model that reads {theirs}");
             return Err(Error::of(ErrorKind::Program, "models to join", expected, got)).at_caller();
         }
-        self.trained.join(&self.predictor, other.predictor).at_caller()?;
+        self.trained.join(&self.predictor, other.predictor, &other.trained_by).at_caller()?;
         Ok(self)
     }
 
     /// Returns a description of the text columns that the model reads, for messages.
-    fn reads(&self) -> Result<String> {
-        let config =
-            Config::from_toml(self.config()).map_err(|e| e.noted("in the config of the checkpoint"))?;
-        Ok(match (config.data.pair.is_some(), config.data.text.len()) {
+    fn reads(&self) -> String {
+        let data = &self.trained_by.data;
+        match (data.pair.is_some(), data.text.len()) {
             (true, _) => "pairs of texts (`data.pair`)".to_owned(),
             (false, 0 | 1) => "one text column".to_owned(),
             (false, columns) => format!("{columns} text columns (`data.text`)"),
-        })
+        }
     }
 
     /// Returns the task of the model.
@@ -140,29 +137,28 @@ impl Model {
         self.trained.tokenizers().map(|[read, _]| read)
     }
 
-    /// Returns the texts of a path with their right answers, as batches.
-    pub(super) fn data(&self, config: &Config, path: &str) -> Result<TestData> {
-        self.trained.data(config, &self.predictor, path)
+    fn file<'a>(&'a self, config: &'a Config, path: &'a str) -> TestFile<'a> {
+        TestFile { path, config, known: &self.predictor }
     }
 
-    /// Checks that the texts of a path can be scored; returns lines for people about how the file is read.
-    pub(super) fn check(&self, config: &Config, path: &str) -> Result<Vec<String>> {
-        self.trained.check(config, &self.predictor, path)
+    /// Returns the texts of a path with their right answers, as batches.
+    pub(super) fn data(&self, config: &Config, path: &str) -> Result<TestData> {
+        self.trained.data(&self.file(config, path))
     }
 
     /// Scores the model on the texts of a path; the callback `each` gets every scored text.
-    pub(super) fn scores(
-        &self,
-        config: &Config,
-        path: &str,
-        each: &mut dyn FnMut(Outcome<'_>),
-    ) -> Result<Evaluation> {
-        self.trained.scores(config, &self.predictor, path, each)
+    pub(super) fn scores(&self, config: &Config, path: &str, each: EachOutcome<'_>) -> Result<Evaluation> {
+        self.trained.scores(&self.predictor, &self.file(config, path), each)
     }
 
     /// Returns the config of the model's training as TOML.
     pub fn config(&self) -> &str {
         self.predictor.note(CONFIG).unwrap_or_default()
+    }
+
+    /// Returns the config of the model's training.
+    pub fn trained_by(&self) -> &Config {
+        &self.trained_by
     }
 
     /// Returns the predictor of the model, for uses that the recipes do not cover.
@@ -210,6 +206,11 @@ impl Model {
         Self { predictor: self.predictor.memory_limit(bytes), ..self }
     }
 
+    /// Returns how many texts the model answers together; a caller with many texts passes about as many to [`Self::predict`].
+    pub fn batch(&self) -> AnswerBatch {
+        self.trained.batch()
+    }
+
     /// Answers each text with a label, tags or a translation; a language model continues each text with the most
     /// probable tokens. The answer to a record without a text is [`Answer::Empty`]: a blank text, or a pair of which one
     /// text is blank.
@@ -221,19 +222,24 @@ impl Model {
     pub fn predict<T: AsRef<str>>(&self, texts: &[T]) -> Result<Vec<Answer>> {
         let asked: Vec<&str> = texts.iter().map(AsRef::as_ref).collect();
         let texts: Vec<&str> = asked.iter().copied().filter(|text| !self.is_empty(text)).collect();
-        // Texts are answered in chunks of 256, since all computed values of a chunk are in memory.
         let mut answers = Vec::with_capacity(texts.len());
-        let mut left: Vec<&[&str]> = texts.chunks(TOGETHER).rev().collect();
-        while let Some(texts) = left.pop() {
-            match self.trained.answers(&self.predictor, texts, &self.decoding) {
-                Ok(found) => answers.extend(found),
-                Err(error) if error.kind() == ErrorKind::Memory && texts.len() > 1 => {
-                    let (first, second) = texts.split_at(texts.len() / 2);
-                    left.extend([second, first]);
+        let mut batches = texts.iter().map(|&text| Ok(text));
+        self.batch()
+            .divide(&mut batches, &|text| text.len(), &mut |texts| {
+                let mut left = vec![texts];
+                while let Some(texts) = left.pop() {
+                    match self.trained.answers(&self.predictor, texts, &self.decoding) {
+                        Ok(found) => answers.extend(found),
+                        Err(error) if error.kind() == ErrorKind::Memory && texts.len() > 1 => {
+                            let (first, second) = texts.split_at(texts.len() / 2);
+                            left.extend([second, first]);
+                        }
+                        Err(error) => return Err(error),
+                    }
                 }
-                Err(error) => return Err(error).at_caller(),
-            }
-        }
+                Ok(())
+            })
+            .at_caller()?;
         for answer in &mut answers {
             if let (Answer::Labels { separator, .. }, Some(own)) = (answer, &self.separator) {
                 separator.clone_from(own);
@@ -251,7 +257,7 @@ impl Model {
     fn is_empty(&self, text: &str) -> bool {
         let blank = |text: &str| text.trim().is_empty();
         let lacks = |(first, second)| blank(first) || blank(second);
-        blank(text) || (self.pair && text.rsplit_once('\t').is_some_and(lacks))
+        blank(text) || (self.trained_by.data.pair.is_some() && text.rsplit_once('\t').is_some_and(lacks))
     }
 
     /// Continues a text by `tokens` tokens with a language model, and returns the new text; `sampling` decides how

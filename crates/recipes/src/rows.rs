@@ -4,7 +4,7 @@
 
 use std::path::{Path, PathBuf};
 
-use unpadded::data::{Loader, Tokenizer, Vocabulary};
+use unpadded::data::{Loader, Vocabulary};
 use unpadded::layers::{Linear, init};
 use unpadded::metrics::Accuracy;
 use unpadded::predict::Predictor;
@@ -17,15 +17,17 @@ use unpadded_text::{
 
 use super::answer::Answer;
 use super::config::Config;
-use super::evaluation::{Evaluation, Outcome, in_parts};
+use super::evaluation::{EachOutcome, Evaluation};
 use super::labels::{self, LABELS, PROBABILITIES};
 use super::net;
 use super::preview::Preview;
-use super::recipe::{Query, TrainedModel};
+use super::recipe::{AnsweringModel, RecordModel, TestFile};
 use super::sections::{DecodingConfig, Sentences, Target};
+use super::started::Table;
+use super::texts::Texts;
 use super::training::{
-    Case, DataMemory, HeldOutTexts, Paths, Preparation, TestData, Truth, batches, of_training, one_in,
-    read_as,
+    Case, Column, DataMemory, HeldOutTexts, ModelFacts, Paths, Preparation, Truth, batches, of_training,
+    one_in, options, read_as,
 };
 
 const FEEDS: [&str; 2] = ["features", "label"];
@@ -44,99 +46,198 @@ pub(super) fn are_meant(config: &Config, path: &Path) -> Result<bool> {
     }
 }
 
-/// Returns the detected format and the first rows of a file of rows.
-pub(super) fn preview(config: &Config, path: &Path) -> Result<Preview> {
-    let rows = within(path, &options(config)?, DataMemory(super::memory_limit(config, None)?))?;
-    let first = rows.first_index().number();
-    let line = |of: &LabelledRow| {
-        let entries = of.indices.iter().zip(&of.values).take(8);
-        let entries: Vec<String> =
-            entries.map(|(index, value)| format!("{}:{value}", index + first)).collect();
-        format!("features {}, label {}", entries.join(" "), of.label)
-    };
-    Ok(Preview::new(rows.read_as(), rows.records().iter().take(Preview::SHOWN).map(line).collect()))
-}
-
 /// A trained classifier of rows of features.
 pub(super) struct Classifier;
 
-impl TrainedModel for Classifier {
-    fn tokenizers(&self) -> Option<[&Tokenizer; 2]> {
-        None
-    }
-
-    fn data(&self, config: &Config, predictor: &Predictor, path: &str) -> Result<TestData> {
-        data(config, predictor, path)
-    }
-
-    fn check(&self, config: &Config, predictor: &Predictor, path: &str) -> Result<Vec<String>> {
-        let (rows, said) = test_rows(config, predictor, path)?;
-        if rows.records().is_empty() { Err(labels::none(rows.name())) } else { Ok(said) }
-    }
-
-    fn scores(
-        &self,
-        config: &Config,
-        predictor: &Predictor,
-        path: &str,
-        each: &mut dyn FnMut(Outcome<'_>),
-    ) -> Result<Evaluation> {
-        let (rows, said) = test_rows(config, predictor, path)?;
-        let (columns, first) = (columns(predictor)?, first(predictor)?);
-        if rows.records().is_empty() {
-            return Err(labels::none(rows.name()));
-        }
-        let known = predictor.vocabulary(LABELS)?;
-        let mut scores = labels::Scores::new(known);
-        in_parts(
-            (1..).zip(rows.records()).map(Ok),
-            |(_, row)| row.indices.len(),
-            |part: &[(u64, &LabelledRow)]| {
-                let entries =
-                    part.iter().map(|(_, row)| row.indices.iter().copied().zip(row.values.iter().copied()));
-                let fed = Variable::new(Csr::from_rows(columns, entries)?, None)?;
-                // Adding 0.0 changes a label −0 to 0.
-                let shown: Vec<(String, String)> = part
-                    .iter()
-                    .map(|(_, row)| (case(row, first).text, (row.label + 0.0).to_string()))
-                    .collect();
-                let found = predictor.run(&[(FEEDS[0], &fed)], &[PROBABILITIES])?;
-                let found =
-                    found.first().map(|found| found.as_slice::<f32>()).transpose()?.unwrap_or_default();
-                for ((row, (text, label)), (number, of)) in
-                    found.chunks_exact(known.len()).zip(&shown).zip(part)
-                {
-                    let place = || format!("record {number} of `{}`", rows.name());
-                    scores.add((text, label), &place, of.indices.len(), row, each);
-                }
-                Ok(())
-            },
-        )?;
-        Ok(scores.end(said))
-    }
-
-    fn asked(&self, _: &Predictor, _: &DecodingConfig) -> Option<Query> {
-        Some(Query {
-            asking: QuestionKind::Row,
-            columns: labels::COLUMNS,
-            adds: Answer::LABEL.map(str::to_owned).into(),
-        })
-    }
-
-    fn answers(&self, predictor: &Predictor, texts: &[&str], _: &DecodingConfig) -> Result<Vec<Answer>> {
-        let (known, fed) = (predictor.vocabulary(LABELS)?, fed(predictor, texts)?);
-        let found = predictor.run(&[(FEEDS[0], &fed)], &[PROBABILITIES])?;
-        let found = found.first().map(|found| found.as_slice::<f32>()).transpose()?.unwrap_or_default();
+impl AnsweringModel for Classifier {
+    fn answers(&self, by: &Predictor, texts: &[&str], _: &DecodingConfig) -> Result<Vec<Answer>> {
+        let (known, found) = (by.vocabulary(LABELS)?, found(by, &fed(by, texts)?)?);
         Ok(found.chunks_exact(known.len()).map(|row| labels::answer(known, row, Vec::new())).collect())
     }
 }
 
-/// Returns the options for reading rows, from the settings of the config. Options that the config does not set are
-/// detected when a file is read.
-fn options(config: &Config) -> Result<ReadOptions> {
-    let set = config.data.first_index.and_then(|first| FirstIndex::of_number(i64::try_from(first).ok()?));
-    let options = super::training::options(config, labels::COLUMNS)?;
-    Ok(set.into_iter().fold(options, ReadOptions::first_index))
+impl RecordModel for Classifier {
+    type Record = LabelledRow;
+    const ASKING: QuestionKind = QuestionKind::Row;
+    const COLUMNS: [Column; 2] = labels::COLUMNS;
+    const TABLES: &'static [Table] = &[];
+
+    fn training_options(config: &Config) -> Result<ReadOptions> {
+        let set = config.data.first_index.and_then(|first| FirstIndex::of_number(i64::try_from(first).ok()?));
+        Ok(set.into_iter().fold(options(config, labels::COLUMNS)?, ReadOptions::first_index))
+    }
+
+    fn line(row: &LabelledRow) -> String {
+        format!("label {}", row.label)
+    }
+
+    /// The features have the numbers of the file.
+    fn preview(config: &Config, path: &Path) -> Result<Preview> {
+        let memory = DataMemory(super::memory_limit(config, None)?);
+        let rows = within(path, &Self::training_options(config)?, memory)?;
+        let first = rows.first_index().number();
+        let line = |of: &LabelledRow| {
+            let entries = of.indices.iter().zip(&of.values).take(8);
+            let entries: Vec<String> =
+                entries.map(|(index, value)| format!("{}:{value}", index + first)).collect();
+            format!("features {}, {}", entries.join(" "), Self::line(of))
+        };
+        Ok(Preview::new(rows.read_as(), rows.records().iter().take(Preview::SHOWN).map(line).collect()))
+    }
+
+    fn prepare(config: &Config, paths: Paths) -> Result<Preparation> {
+        let Paths { train: Some(path), dev, test, memory, .. } = paths else {
+            let expected = "a LIBSVM file, as `data.format` requires";
+            return Err(Error::new("data.train", expected, "none: no rows come with the program"));
+        };
+        let beside = [
+            ("data.target", config.data.target != Target::Label, config.data.target.name()),
+            ("data.pair", config.data.pair.is_some(), "a column"),
+            ("data.group", config.data.group.is_some(), "a column"),
+            ("model.characters", config.model.characters, "true"),
+            ("model.embedding_dropout", config.model.embedding_dropout.is_some(), "a share"),
+            ("model.recurrent_dropout", config.model.recurrent_dropout > 0.0, "a share"),
+            ("model.documents", config.model.documents != Sentences::None, config.model.documents.name()),
+            ("training.label_smoothing", config.training.label_smoothing.is_some(), "a share"),
+            ("training.focal", config.training.focal > 0.0, "an exponent"),
+            ("training.class_weights", !config.training.class_weights.is_empty(), "some"),
+        ];
+        if let Some((name, _, got)) = beside.into_iter().find(|(_, set, _)| *set) {
+            let expected = "the default for rows of features, which have no words and one label each";
+            return Err(Error::new(name, expected, got));
+        }
+        if let Some(window) = config.data.window {
+            return Err(Error::new(
+                "data.window",
+                "none for rows of features, which are in memory",
+                window.to_string(),
+            ));
+        }
+        let all = within(&path, &Classifier::training_options(config)?, memory)?;
+        let (first, like) = (all.first_index(), all.read_as().clone());
+        let (columns, labels, count) = (all.columns(), all.classes()?, all.records().len());
+        if !(1..=MOST).contains(&columns) {
+            let what = format!("features in `{}`", all.name());
+            let expected = format!("features with numbers up to {MOST}");
+            let has = |row: &LabelledRow| row.indices.iter().any(|&index| index as usize >= MOST);
+            let row = all.records().iter().position(has).map(|row| format!(" in row {}", row + 1));
+            let got = format!("the largest number {columns}{}", row.unwrap_or_default());
+            let error = Error::of(ErrorKind::Format, what, expected, got);
+            return Err(error.noted(
+                "rows are counted without blank lines and comments; number the features anew, without gaps",
+            ));
+        }
+        let read = |path: &PathBuf| fitting(path, columns, &like, memory);
+        let (mut said, divides) = (Vec::new(), dev.is_none());
+        let (train, dev) = match &dev {
+            Some(dev) => {
+                let (dev, dropped) = read(dev)?;
+                said.extend(dropped);
+                (all, dev)
+            }
+            // Whether a row is held out depends only on the content of the row, so equal rows are in the same part.
+            None => super::texts::divided(all, one_in(config), config),
+        };
+        if train.records().is_empty() || dev.records().is_empty() {
+            let what = format!("rows of `{}`", train.name());
+            let expected = "enough rows to hold some out, or `data.dev`";
+            return Err(Error::of(ErrorKind::Format, what, expected, count.to_string()));
+        }
+        let of_train = of_training(loader(config, &train, columns, &labels)?, config);
+        let of_dev = loader(config, &dev, columns, &labels)?;
+        let trainer = network(config, columns, &labels, train.records().len())?
+            .note(COLUMNS, columns.to_string())
+            .note(FIRST, first.number().to_string());
+        said.insert(
+            0,
+            format!(
+                "{}: {} rows of {columns} features and {} labels; {} held out",
+                train.name(),
+                train.records().len(),
+                labels.len(),
+                dev.records().len()
+            ),
+        );
+        said.splice(1..1, read_as(&like));
+        Ok(Preparation {
+            trainer,
+            train: Box::new(of_train),
+            dev: Box::new(of_dev),
+            test,
+            name: train.name().to_owned(),
+            metric: "accuracy",
+            coverage: None,
+            lengths: train.records().iter().map(|row| row.indices.len()).collect(),
+            held_out: HeldOutTexts {
+                counted: divides,
+                ..dev.records().iter().map(|row| case(row, first)).collect()
+            },
+            said,
+        })
+    }
+
+    fn load(_: &Predictor, _: &Config) -> Result<Self> {
+        Ok(Self)
+    }
+
+    fn adds(&self, _: &Predictor, _: &DecodingConfig) -> Vec<String> {
+        Answer::LABEL.map(str::to_owned).into()
+    }
+
+    /// Reads a file of rows as the training rows were read; the rows are always in memory.
+    fn open(file: &TestFile<'_>, _: bool) -> Result<(Texts<LabelledRow>, Vec<String>)> {
+        let (columns, first) = (columns(file.known)?, first(file.known)?);
+        let like = options(file.config, labels::COLUMNS)?.first_index(first);
+        let memory = DataMemory::set_by(file.config);
+        let (rows, dropped) = fitting(Path::new(file.path), columns, &like, memory)?;
+        let counted = format!("indices count from {}, as in the training", first.number());
+        Ok((Texts::Held(rows), [counted].into_iter().chain(dropped).collect()))
+    }
+
+    fn loader(&self, file: &TestFile<'_>, rows: &Texts<LabelledRow>) -> Result<Loader> {
+        match rows {
+            Texts::Held(rows) => {
+                loader(file.config, rows, columns(file.known)?, file.known.vocabulary(LABELS)?)
+            }
+            Texts::InFiles(files, _) => Err(files.larger_than(0)),
+        }
+    }
+
+    fn scored(
+        &self,
+        by: &Predictor,
+        file: &TestFile<'_>,
+        rows: Texts<LabelledRow>,
+        each: EachOutcome<'_>,
+    ) -> Result<Evaluation> {
+        let (columns, first) = (columns(file.known)?, first(file.known)?);
+        let known = file.known.vocabulary(LABELS)?;
+        let mut scores = labels::LabelScores::new(known);
+        rows.in_batches(self.batch(), &|row| row.indices.len(), &mut |part| {
+            let found = found(by, &sparse(columns, part.iter().map(|(_, row)| row))?)?;
+            for ((number, row), p) in part.iter().zip(found.chunks_exact(known.len())) {
+                // Adding 0.0 changes a label −0 to 0.
+                let (text, label) = (case(row, first).text, (row.label + 0.0).to_string());
+                let place = || format!("record {number} of `{}`", rows.name());
+                scores.add((&text, &label), &place, row.indices.len(), p, each);
+            }
+            Ok(())
+        })?;
+        Ok(scores.end())
+    }
+}
+
+/// Returns the probability of each label for each row.
+fn found(predictor: &Predictor, rows: &Variable) -> Result<Vec<f32>> {
+    let found = predictor.run(&[(FEEDS[0], rows)], &[PROBABILITIES])?;
+    let found = found.first().map(|found| found.as_slice::<f32>()).transpose()?;
+    Ok(found.unwrap_or_default().to_vec())
+}
+
+/// Returns rows as the value of the feed of features.
+fn sparse<'a>(columns: usize, rows: impl Iterator<Item = &'a LabelledRow>) -> Result<Variable> {
+    let entries = rows.map(|row| row.indices.iter().copied().zip(row.values.iter().copied()));
+    Variable::new(Csr::from_rows(columns, entries)?, None)
 }
 
 /// Reads a file of rows; returns an error if the rows exceed their share of the memory limit.
@@ -168,123 +269,17 @@ fn loader(config: &Config, rows: &LabelledRows, columns: usize, labels: &Vocabul
     Ok(batches(rows.loader(FEEDS, columns, unpadded_text::Target::Class(labels))?, config))
 }
 
-fn columns(predictor: &Predictor) -> Result<usize> {
-    let found = predictor.note(COLUMNS).and_then(|columns| columns.parse().ok());
+fn columns(known: &dyn ModelFacts) -> Result<usize> {
+    let found = known.note(COLUMNS).and_then(|columns| columns.parse().ok());
     found.ok_or_else(|| Error::of(ErrorKind::Format, "note `columns` of the checkpoint", "a number", "none"))
 }
 
 /// Returns the index of the first feature from the note of a model; 1 for a model without this note.
-fn first(predictor: &Predictor) -> Result<FirstIndex> {
-    let Some(note) = predictor.note(FIRST) else { return Ok(FirstIndex::One) };
+fn first(known: &dyn ModelFacts) -> Result<FirstIndex> {
+    let Some(note) = known.note(FIRST) else { return Ok(FirstIndex::One) };
     note.parse().ok().and_then(FirstIndex::of_number).ok_or_else(|| {
         let what = format!("note `{FIRST}` of the checkpoint");
         Error::of(ErrorKind::Format, what, "0 or 1", format!("`{note}`"))
-    })
-}
-
-fn data(config: &Config, predictor: &Predictor, path: &str) -> Result<TestData> {
-    let (rows, said) = test_rows(config, predictor, path)?;
-    let data = loader(config, &rows, columns(predictor)?, predictor.vocabulary(LABELS)?)?;
-    Ok(TestData { data: Box::new(data), said })
-}
-
-/// Opens a file of rows as the training rows were opened; also returns lines for people about how the file was read.
-fn test_rows(config: &Config, predictor: &Predictor, path: &str) -> Result<(LabelledRows, Vec<String>)> {
-    let (columns, first) = (columns(predictor)?, first(predictor)?);
-    let like = super::training::options(config, labels::COLUMNS)?.first_index(first);
-    let (rows, dropped) = fitting(Path::new(path), columns, &like, DataMemory::set_by(config))?;
-    let counted = format!("indices count from {}, as in the training", first.number());
-    Ok((rows, [counted].into_iter().chain(dropped).collect()))
-}
-
-pub(super) fn prepare(config: &Config, paths: Paths) -> Result<Preparation> {
-    let Paths { train: Some(path), dev, test, memory, .. } = paths else {
-        let expected = "a LIBSVM file, as `data.format` requires";
-        return Err(Error::new("data.train", expected, "none: no rows come with the program"));
-    };
-    let beside = [
-        ("data.target", config.data.target != Target::Label, config.data.target.name()),
-        ("data.pair", config.data.pair.is_some(), "a column"),
-        ("data.group", config.data.group.is_some(), "a column"),
-        ("model.characters", config.model.characters, "true"),
-        ("model.embedding_dropout", config.model.embedding_dropout.is_some(), "a share"),
-        ("model.recurrent_dropout", config.model.recurrent_dropout > 0.0, "a share"),
-        ("model.documents", config.model.documents != Sentences::None, config.model.documents.name()),
-        ("training.label_smoothing", config.training.label_smoothing.is_some(), "a share"),
-        ("training.focal", config.training.focal > 0.0, "an exponent"),
-        ("training.class_weights", !config.training.class_weights.is_empty(), "some"),
-    ];
-    if let Some((name, _, got)) = beside.into_iter().find(|(_, set, _)| *set) {
-        let expected = "the default for rows of features, which have no words and one label each";
-        return Err(Error::new(name, expected, got));
-    }
-    if let Some(window) = config.data.window {
-        return Err(Error::new(
-            "data.window",
-            "none for rows of features, which are in memory",
-            window.to_string(),
-        ));
-    }
-    let all = within(&path, &options(config)?, memory)?;
-    let (first, like) = (all.first_index(), all.read_as().clone());
-    let (columns, labels, count) = (all.columns(), all.classes()?, all.records().len());
-    if !(1..=MOST).contains(&columns) {
-        let what = format!("features in `{}`", all.name());
-        let expected = format!("features with numbers up to {MOST}");
-        let has = |row: &LabelledRow| row.indices.iter().any(|&index| index as usize >= MOST);
-        let row = all.records().iter().position(has).map(|row| format!(" in row {}", row + 1));
-        let got = format!("the largest number {columns}{}", row.unwrap_or_default());
-        let error = Error::of(ErrorKind::Format, what, expected, got);
-        return Err(error.noted(
-            "rows are counted without blank lines and comments; number the features anew, without gaps",
-        ));
-    }
-    let read = |path: &PathBuf| fitting(path, columns, &like, memory);
-    let (mut said, divides) = (Vec::new(), dev.is_none());
-    let (train, dev) = match &dev {
-        Some(dev) => {
-            let (dev, dropped) = read(dev)?;
-            said.extend(dropped);
-            (all, dev)
-        }
-        // Whether a row is held out depends only on the content of the row, so equal rows are in the same part.
-        None => super::texts::divided(all, one_in(config), config),
-    };
-    if train.records().is_empty() || dev.records().is_empty() {
-        let what = format!("rows of `{}`", train.name());
-        let expected = "enough rows to hold some out, or `data.dev`";
-        return Err(Error::of(ErrorKind::Format, what, expected, count.to_string()));
-    }
-    let of_train = of_training(loader(config, &train, columns, &labels)?, config);
-    let of_dev = loader(config, &dev, columns, &labels)?;
-    let trainer = network(config, columns, &labels, train.records().len())?
-        .note(COLUMNS, columns.to_string())
-        .note(FIRST, first.number().to_string());
-    said.insert(
-        0,
-        format!(
-            "{}: {} rows of {columns} features and {} labels; {} held out",
-            train.name(),
-            train.records().len(),
-            labels.len(),
-            dev.records().len()
-        ),
-    );
-    said.splice(1..1, read_as(&like));
-    Ok(Preparation {
-        trainer,
-        train: Box::new(of_train),
-        dev: Box::new(of_dev),
-        test,
-        name: train.name().to_owned(),
-        metric: "accuracy",
-        coverage: None,
-        lengths: train.records().iter().map(|row| row.indices.len()).collect(),
-        held_out: HeldOutTexts {
-            counted: divides,
-            ..dev.records().iter().map(|row| case(row, first)).collect()
-        },
-        said,
     })
 }
 
@@ -325,7 +320,5 @@ fn fed(predictor: &Predictor, lines: &[&str]) -> Result<Variable> {
     };
     let mut rows = LabelledRows::new("lines", lines.iter().map(row).collect::<Result<Vec<_>>>()?);
     rows.drop_beyond(columns);
-    let entries =
-        rows.records().iter().map(|row| row.indices.iter().copied().zip(row.values.iter().copied()));
-    Variable::new(Csr::from_rows(columns, entries)?, None)
+    sparse(columns, rows.records().iter())
 }

@@ -7,6 +7,8 @@ use unpadded::metrics::LabelThreshold;
 use unpadded::{Error, Precision, Result};
 use unpadded_text::Fold;
 
+use super::byte_size::ByteSize;
+
 /// The value of a setting, parsed from a config file or a command-line flag.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
@@ -21,6 +23,18 @@ pub enum Value {
     Text(String),
     /// Several texts.
     List(Vec<String>),
+}
+
+impl Value {
+    /// Returns the value for messages, without quotation marks.
+    pub(super) fn plain(&self) -> String {
+        match self {
+            Value::Text(text) => text.clone(),
+            Value::List(texts) => texts.join(", "),
+            Value::Float(number) => number.to_string(),
+            Value::Flag(_) | Value::Int(_) => self.to_string(),
+        }
+    }
 }
 
 /// Formats the value as TOML.
@@ -67,69 +81,66 @@ pub(super) trait Setting: Sized {
     fn value(&self) -> Option<Value>;
 }
 
-impl Setting for bool {
-    fn expected() -> String {
-        "true or false".into()
-    }
-
-    fn of(value: &Value) -> Option<Self> {
-        if let Value::Flag(value) = value { Some(*value) } else { None }
-    }
-
-    fn value(&self) -> Option<Value> {
-        Some(Value::Flag(*self))
-    }
-}
-
-macro_rules! whole {
-    ($($type:ty)*) => {$(
+/// Declares types of settings: what is expected, the conversion from a value, and the conversion to a value.
+macro_rules! types {
+    ($($type:ty: $expected:literal, $of:expr, $value:expr;)*) => {$(
         impl Setting for $type {
             fn expected() -> String {
-                "a whole number from 0 on".into()
+                $expected.into()
             }
 
             fn of(value: &Value) -> Option<Self> {
-                if let Value::Int(value) = value { (*value).try_into().ok() } else { None }
+                let of: fn(&Value) -> Option<Self> = $of;
+                of(value)
             }
 
             fn value(&self) -> Option<Value> {
-                // Integers in TOML are `i64`, so a setting that was read from a file is at most `i64::MAX`.
-                Some(Value::Int(i64::try_from(*self).unwrap_or(i64::MAX)))
+                let value: fn(&Self) -> Option<Value> = $value;
+                value(self)
             }
         }
     )*};
 }
-whole!(u64 usize);
+types! {
+    bool: "true or false", |of| if let Value::Flag(of) = of { Some(*of) } else { None }, |of| Some(Value::Flag(*of));
+    u64: "a whole number from 0 on", whole, |of| Some(integer(*of));
+    usize: "a whole number from 0 on", whole, |of| Some(integer(*of));
+    f64: "a number", float, |of| Some(Value::Float(*of));
+    String: "a text in quotes", |of| if let Value::Text(of) = of { Some(of.clone()) } else { None }, |of| Some(Value::Text(of.clone()));
+    Vec<String>: "a text in quotes, or a list of them", texts, |of| list(of);
+}
 
-impl Setting for f64 {
-    fn expected() -> String {
-        "a number".into()
-    }
+fn whole<T: TryFrom<i64>>(value: &Value) -> Option<T> {
+    if let Value::Int(value) = value { (*value).try_into().ok() } else { None }
+}
 
-    fn of(value: &Value) -> Option<Self> {
-        match value {
-            Value::Int(value) => Some(*value as f64),
-            Value::Float(value) if value.is_finite() => Some(*value),
-            _ => None,
-        }
-    }
+/// Integers in TOML are `i64`, so a setting that was read from a file is at most `i64::MAX`.
+fn integer<T: TryInto<i64>>(number: T) -> Value {
+    Value::Int(number.try_into().unwrap_or(i64::MAX))
+}
 
-    fn value(&self) -> Option<Value> {
-        Some(Value::Float(*self))
+fn float(value: &Value) -> Option<f64> {
+    match value {
+        Value::Int(value) => Some(*value as f64),
+        Value::Float(value) if value.is_finite() => Some(*value),
+        Value::Float(_) | Value::Flag(_) | Value::Text(_) | Value::List(_) => None,
     }
 }
 
-impl Setting for String {
-    fn expected() -> String {
-        "a text in quotes".into()
+fn texts(value: &Value) -> Option<Vec<String>> {
+    match value {
+        Value::Text(text) => Some(vec![text.clone()]),
+        Value::List(texts) => Some(texts.clone()),
+        Value::Flag(_) | Value::Int(_) | Value::Float(_) => None,
     }
+}
 
-    fn of(value: &Value) -> Option<Self> {
-        if let Value::Text(text) = value { Some(text.clone()) } else { None }
-    }
-
-    fn value(&self) -> Option<Value> {
-        Some(Value::Text(self.clone()))
+/// A list with a single text is written as this text, without brackets.
+fn list(texts: &[String]) -> Option<Value> {
+    match texts {
+        [] => None,
+        [one] => Some(Value::Text(one.clone())),
+        several => Some(Value::List(several.to_vec())),
     }
 }
 
@@ -157,31 +168,9 @@ macro_rules! texts {
 }
 texts! {
     Precision: format!("one of {}", Self::ALL.map(|one| format!("`{one}`")).join(", ")), |text: &str| text.parse().ok();
+    ByteSize: ByteSize::EXPECTED, |text: &str| text.parse().ok();
     Fold: "a fold of several, as \"2/5\"", Self::parse;
     LabelThreshold: LabelThreshold::EXPECTED, |text: &str| text.parse().ok();
-}
-
-/// A setting whose value is a list of texts. A list with a single text is written as this text, without brackets.
-impl Setting for Vec<String> {
-    fn expected() -> String {
-        "a text in quotes, or a list of them".into()
-    }
-
-    fn of(value: &Value) -> Option<Self> {
-        match value {
-            Value::Text(text) => Some(vec![text.clone()]),
-            Value::List(texts) => Some(texts.clone()),
-            _ => None,
-        }
-    }
-
-    fn value(&self) -> Option<Value> {
-        match &self[..] {
-            [] => None,
-            [one] => Some(Value::Text(one.clone())),
-            several => Some(Value::List(several.to_vec())),
-        }
-    }
 }
 
 impl<T: Setting> Setting for Option<T> {
@@ -262,10 +251,12 @@ impl fmt::Display for SettingKey {
     }
 }
 
-/// Declares a table of settings: a struct with default values, the list of the settings, and access to each setting by
-/// name.
+/// Declares a table of settings: a struct with the default values for a task, the declarations of the settings, and access to
+/// each setting by name. A line may call methods of `SettingRules` behind the default.
 macro_rules! section {
-    ($(#[doc = $doc:literal])* $name:ident = $section:literal { $($(#[doc = $of:literal])+ $field:ident: $type:ty = $default:expr;)* }) => {
+    ($(#[doc = $doc:literal])* $name:ident($task:ident) = $section:literal {
+        $($(#[doc = $of:literal])+ $field:ident: $type:ty = $default:expr $(, $rule:ident($($of_rule:tt)*))*;)*
+    }) => {
         $(#[doc = $doc])*
         #[derive(Debug, Clone, PartialEq)]
         #[non_exhaustive]
@@ -273,16 +264,22 @@ macro_rules! section {
 
         impl Default for $name {
             fn default() -> Self {
-                Self { $($field: $default),* }
+                Self::of(Task::Classify)
             }
         }
 
         impl $name {
-            pub(super) const KEYS: &[$crate::settings::SettingKey] = &[$($crate::settings::SettingKey {
+            pub(super) const SETTINGS: &[SettingRules] = &[$(SettingRules::new($crate::settings::SettingKey {
                 section: $section,
                 name: stringify!($field),
                 doc: concat!($($of),+),
-            }),*];
+            })$(.$rule($($of_rule)*))*),*];
+
+            /// Returns the default settings of a task, suited to a few thousand texts.
+            #[allow(unused_variables)]
+            pub(super) fn of($task: Task) -> Self {
+                Self { $($field: $default),* }
+            }
 
             pub(super) fn set(&mut self, name: &str, value: &$crate::settings::Value) -> ::unpadded::Result<()> {
                 match name {

@@ -6,7 +6,7 @@ use unpadded::data::Fingerprint;
 use unpadded::{AtCaller, Error, Result};
 
 use super::config::Config;
-use super::sections::Task;
+use super::sections::{SettingRules, Task};
 use super::settings::Value;
 
 /// The tables of the settings that a search may vary. `training.epochs` may not vary, since it determines how long a
@@ -60,56 +60,9 @@ impl fmt::Display for Space {
 
 impl Space {
     /// Returns the default search space of a task, as the lines of the table `[space]`.
-    pub(super) fn lines(task: Task) -> &'static str {
-        match task {
-            Task::Classify => {
-                "\
-training.rate = { from = 5e-4, to = 5e-3, log = true }
-training.schedule = [\"constant\", \"cosine\"]
-training.batch = [16, 32, 64]
-model.embedding = [64, 128, 256]
-model.hidden = [64, 128, 256]
-model.bidirectional = [false, true]
-model.pool = [\"last\", \"max\", \"mean\", \"attention\"]
-model.dropout = { from = 0.2, to = 0.7 }
-model.word_dropout = [0.0, 0.1, 0.2]
-text.min_count = [1, 2, 3]
-"
-            }
-            Task::Tag => {
-                "\
-training.rate = { from = 1e-3, to = 1e-2, log = true }
-training.batch = [8, 16, 32]
-model.embedding = [64, 128, 256]
-model.hidden = [96, 160, 256]
-model.layers = [1, 2]
-model.dropout = { from = 0.3, to = 0.6 }
-model.recurrent_dropout = [0.0, 0.25]
-model.word_dropout = [0.1, 0.2, 0.3]
-text.min_count = [1, 2, 3]
-"
-            }
-            Task::Lm => {
-                "\
-training.rate = { from = 1e-3, to = 1e-2, log = true }
-training.batch = [32, 64, 128]
-model.embedding = [32, 64, 128]
-model.hidden = [128, 256, 512]
-model.layers = [1, 2]
-model.dropout = { from = 0.0, to = 0.5 }
-training.schedule = [\"constant\", \"cosine\"]
-"
-            }
-            Task::Translate => {
-                "\
-training.rate = { from = 5e-4, to = 3e-3, log = true }
-training.batch = [32, 64, 128]
-model.embedding = [128, 256]
-model.hidden = [128, 256, 384]
-model.dropout = { from = 0.1, to = 0.5 }
-"
-            }
-        }
+    pub(super) fn lines(task: Task) -> String {
+        let tried = SettingRules::all().filter_map(|one| Some((one.key, one.tried(task)?)));
+        tried.map(|(key, values)| format!("{key} = {values}\n")).collect()
     }
 
     /// Returns the names of the settings that the space varies.

@@ -120,17 +120,20 @@ impl Origin {
         checkpoint.check_whole("training.from")?;
         let theirs = config_of(name, &checkpoint)?;
         let (task, wanted) = (theirs.run.task, config.run.task);
-        let below = match (task, wanted) {
-            (Task::Lm, Task::Classify | Task::Tag) => Some((theirs.model.clone(), theirs.to_toml())),
-            (a, b) if a == b => match checkpoint.notes.get(BELOW) {
+        let starts_from_lm = wanted.recipe().starts_from_lm;
+        let below = match task == wanted {
+            false if starts_from_lm && task.continues_texts() => {
+                Some((theirs.model.clone(), theirs.to_toml()))
+            }
+            true => match checkpoint.notes.get(BELOW) {
                 Some(note) => {
                     let of = |e: Error| e.noted(format!("in note `{BELOW}` of `{name}`"));
                     Some((Config::from_toml(note).map_err(of)?.model, note.clone()))
                 }
                 None => None,
             },
-            _ => {
-                let lm = if matches!(wanted, Task::Classify | Task::Tag) { " or of `lm`" } else { "" };
+            false => {
+                let lm = if starts_from_lm { " or of `lm`" } else { "" };
                 let expected = format!("a run of `{}`{lm}", wanted.name());
                 let got = format!("`{name}`, a run of `{}`", task.name());
                 return Err(Error::new("training.from", expected, got));
@@ -225,14 +228,14 @@ fn by_words(name: &str, text: &TextConfig) -> Result<()> {
 impl Trained {
     /// Returns the vocabulary of the trained model whose ids are the indices of the rows or columns of a parameter.
     fn vocabulary(&self, parameter: &str) -> Option<&Vocabulary> {
-        let table = self.task.recipe().tables().iter().find(|table| table.parameter == parameter)?;
+        let table = self.task.recipe().tables.iter().find(|table| table.parameter == parameter)?;
         self.checkpoint.vocabularies.get(table.vocabulary)
     }
 
     /// Checks that `text.max_size` allows all words that the trained model knows.
     fn within_size(&self, config: &Config) -> Result<()> {
         let Some(most) = config.text.max_size else { return Ok(()) };
-        let tables = config.run.task.recipe().tables().iter();
+        let tables = config.run.task.recipe().tables.iter();
         for table in tables.filter(|table| VECTORS.contains(&table.parameter)) {
             let Some(known) = self.vocabulary(table.parameter) else { continue };
             let known = known.in_form(table.form).len();
@@ -252,7 +255,7 @@ impl Trained {
     fn give(&self, trainer: &mut Trainer, task: Task) -> Result<Vec<String>> {
         let mut from = self.checkpoint.clone();
         let (mut shares, mut said) = (Vec::<(&Table, String)>::new(), Vec::new());
-        let tables = task.recipe().tables();
+        let tables = task.recipe().tables;
         for table in tables {
             let (Some(theirs), Ok(ours)) =
                 (from.tensors.remove(table.parameter), trainer.scope().value(table.parameter))

@@ -1,9 +1,9 @@
 //! Tagging: predicts a tag for each word, with recurrent layers over words and their characters, and a conditional
 //! random field over the tags (Lample et al., "Neural architectures for named entity recognition", 2016).
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use unpadded::data::{Limits, Loader, TagScheme, TokenCounts, Tokenizer, Vocabulary};
+use unpadded::data::{Limits, Loader, TagScheme, TokenCounts, Vocabulary};
 use unpadded::layers::{Crf, Linear};
 use unpadded::metrics::{Accuracy, ChunkF1, TokenAccuracy};
 use unpadded::ndarray::Array2;
@@ -12,23 +12,23 @@ use unpadded::predict::Predictor;
 use unpadded::tensor::Dense;
 use unpadded::train::Trainer;
 use unpadded::{Builder, DType, Error, ErrorKind, Lod, Result, Variable, reserve};
-use unpadded_text::{Passes, QuestionKind, TaggedFiles, TaggedText, Tagging, scheme_of};
+use unpadded_text::{Passes, QuestionKind, ReadOptions, TaggedText, Tagging, scheme_of};
 
 use super::answer::Answer;
+use super::answer_batch::AnswerBatch;
 use super::config::Config;
 use super::encoder::Encoder;
-use super::evaluation::{Evaluation, Outcome, in_parts};
-use super::labels::none;
+use super::evaluation::{EachOutcome, Evaluation, likeliest};
 use super::preview::Preview;
-use super::recipe::{Query, Recipe, TrainedModel};
-use super::sections::{DecodingConfig, ModelConfig, RateSchedule};
+use super::recipe::{AnsweringModel, RecordCheck, RecordModel, TestFile};
+use super::sections::{DecodingConfig, ModelConfig};
 use super::started::Table;
 use super::tag_counts::{TagCounts, form};
 use super::tag_scores::{FoundTags, TagScores};
 use super::texts::Texts;
 use super::training::{
-    Case, Column, DataMemory, HeldOutTexts, Paths, Preparation, READ_AS, TestData, Truth, as_in_training,
-    both, of_training, one_in, options, options_of, read_as, read_otherwise, refuse_texts,
+    Case, Column, DataMemory, HeldOutTexts, ModelFacts, Paths, Preparation, READ_AS, Truth, both,
+    of_training, one_in, options, options_of, read_as, read_otherwise, refuse_texts,
 };
 use super::vote::Voters;
 use super::{embedded, net, tag_windows};
@@ -61,141 +61,24 @@ const TABLES: [Table; 7] = [
 /// With more than this number of tags, a message warns that the training is slow.
 const MANY_TAGS: usize = 300;
 
-/// The recipe `tag`, for models that predict a tag for each word.
-pub(super) struct Tag;
-
-impl Recipe for Tag {
-    fn defaults(&self, Config { model, training, .. }: &mut Config) {
-        (model.hidden, model.bidirectional, model.dropout) = (160, true, 0.5);
-        (model.characters, model.word_dropout) = (true, 0.15);
-        (training.epochs, training.rate, training.clip) = (15, 3e-3, 5.0);
-        training.schedule = RateSchedule::Cosine;
-    }
-
-    /// Returns the settings that a tagger does not have: settings of raw text, since a tagger gets words, and settings
-    /// of other tasks.
-    fn without(&self) -> &'static [&'static str] {
-        &[
-            "text.tokens",
-            "text.tokenizer",
-            "text.target_tokens",
-            "text.lowercase",
-            "data.binary",
-            "data.phrases",
-            "data.group",
-            "data.first_index",
-            "data.pair",
-            "data.target",
-            "data.label_separator",
-            "model.pool",
-            "model.bidirectional",
-            "model.documents",
-            "model.tied",
-            "training.label_smoothing",
-            "training.class_weights",
-            "training.focal",
-            "decoding.beam",
-            "decoding.length_penalty",
-            "decoding.n_best",
-            "decoding.scores",
-            "decoding.threshold",
-        ]
-    }
-
-    fn preview(&self, config: &Config, path: &Path) -> Result<Preview> {
-        Preview::of(path, &options(config, COLUMNS)?, &|of: &TaggedText| {
-            let words = of.words.iter().zip(&of.tags).map(|(word, tag)| format!("{word}/{tag}"));
-            let label = of.label.as_ref().map(|label| format!(", label {}", Preview::cut(label)));
-            let words: Vec<String> = words.collect();
-            format!("words/tags {}{}", Preview::cut(&words.join(" ")), label.unwrap_or_default())
-        })
-    }
-
-    fn tables(&self) -> &'static [Table] {
-        &TABLES
-    }
-
-    fn prepare(&self, config: &Config, paths: Paths) -> Result<Preparation> {
-        prepare(config, paths)
-    }
-
-    fn model(&self, _: &Predictor) -> Result<Box<dyn TrainedModel>> {
-        Ok(Box::new(Tagger { others: Voters::default() }))
-    }
-}
-
 /// The tag ids of all words of several texts, and the label of each text with its probability.
 type Labelled = (Vec<i64>, Vec<(String, f32)>);
 
 /// A trained tagger, with the other taggers of an ensemble.
-struct Tagger {
+pub(super) struct Tagger {
     others: Voters,
 }
 
-impl TrainedModel for Tagger {
-    fn tokenizers(&self) -> Option<[&Tokenizer; 2]> {
-        None
+impl AnsweringModel for Tagger {
+    /// A batch is small, because the memory of the model grows with all words or characters of a batch.
+    fn batch(&self) -> AnswerBatch {
+        AnswerBatch::of_bytes(1 << 13)
     }
 
-    fn data(&self, config: &Config, predictor: &Predictor, path: &str) -> Result<TestData> {
-        data(config, predictor, path)
-    }
-
-    fn check(&self, config: &Config, predictor: &Predictor, path: &str) -> Result<Vec<String>> {
-        let known = Entries::of(predictor)?;
-        let (texts, tagging) = test_texts(config, predictor, path)?;
-        let mut scores = TagScores::new(&known.tags, known.labels.as_ref(), &tagging)?;
-        let mut count = 0;
-        for text in texts.records() {
-            let text = text?;
-            count += 1;
-            let tags = &vec![0; text.words.len()];
-            scores.add(&text, count, &FoundTags { tags, label: None }, &mut |_| ())?;
-        }
-        if count == 0 {
-            return Err(none(&texts.name()));
-        }
-        Ok(read_as(texts.read_as()).into_iter().collect())
-    }
-
-    fn scores(
-        &self,
-        config: &Config,
-        predictor: &Predictor,
-        path: &str,
-        each: &mut dyn FnMut(Outcome<'_>),
-    ) -> Result<Evaluation> {
-        scores(self, config, predictor, path, each)
-    }
-
-    fn join(&mut self, predictor: &Predictor, other: Predictor) -> Result<()> {
-        let (first, known) = (Entries::of(predictor)?, Entries::of(&other)?);
-        let may = match noted_tagging(predictor) {
-            Some(tagging) => tagging.scheme.transitions(&tagging.standard(&first.tags)?)?,
-            None => Array2::zeros((first.tags.len() + 2, first.tags.len())),
-        };
-        self.others.add((first.tags, first.labels), may, other, (known.tags, known.labels))
-    }
-
-    fn asked(&self, predictor: &Predictor, _: &DecodingConfig) -> Option<Query> {
-        let labelled = predictor.outputs().any(|output| output == LABELS);
-        let labels = if labelled { &Answer::LABEL[..] } else { &[] };
-        Some(Query {
-            asking: QuestionKind::Words,
-            columns: COLUMNS,
-            adds: [&[TAGS], labels].concat().into_iter().map(str::to_owned).collect(),
-        })
-    }
-
-    fn answers(
-        &self,
-        predictor: &Predictor,
-        texts: &[&str],
-        decoding: &DecodingConfig,
-    ) -> Result<Vec<Answer>> {
+    fn answers(&self, by: &Predictor, texts: &[&str], how: &DecodingConfig) -> Result<Vec<Answer>> {
         // A tagger that also predicts labels of texts reads each text as a whole, so its texts are not divided.
-        let labelled = predictor.outputs().any(|output| output == LABELS);
-        let may_divide = |e: &Error| e.is_over_limit() && decoding.overlap > 0 && !labelled;
+        let labelled = is_labelled(by);
+        let may_divide = |e: &Error| e.is_over_limit() && how.overlap > 0 && !labelled;
         // A record of a file has one word per line and ends with a line break, because a word may contain spaces.
         let words: Vec<Vec<&str>> = texts
             .iter()
@@ -204,20 +87,21 @@ impl TrainedModel for Tagger {
                 false => TaggedText::words_of(text).collect(),
             })
             .collect();
-        let (found, labels) = match (self.found(predictor, words.iter().map(Vec::as_slice)), &words[..]) {
+        let whole: Vec<&[&str]> = words.iter().map(Vec::as_slice).collect();
+        let (found, labels) = match (self.found(by, &whole), &words[..]) {
             (Err(error), [words]) if may_divide(&error) => {
-                let mut tags = |words: &[&str]| Ok(self.found(predictor, std::iter::once(words))?.0);
-                (tag_windows::tags(words, decoding.overlap, &mut tags)?, Vec::new())
+                let mut tags = |words: &[&str]| Ok(self.found(by, &[words])?.0);
+                (tag_windows::tags(words, how.overlap, &mut tags)?, Vec::new())
             }
             (found, _) => {
-                found.map_err(|error| match error.is_over_limit() && !labelled && decoding.overlap == 0 {
+                found.map_err(|error| match error.is_over_limit() && !labelled && how.overlap == 0 {
                     true => error
                         .noted("`decoding.overlap`, such as 50, tags a longer text in overlapping windows"),
                     false => error,
                 })?
             }
         };
-        let (tags, mut at) = (predictor.vocabulary(TAGS)?, found.iter());
+        let (tags, mut at) = (by.vocabulary(TAGS)?, found.iter());
         let answer = |(i, words): (usize, Vec<&str>)| Answer::Tags {
             tags: words
                 .iter()
@@ -229,56 +113,243 @@ impl TrainedModel for Tagger {
         };
         Ok(words.into_iter().enumerate().map(answer).collect())
     }
+
+    fn join(&mut self, predictor: &Predictor, other: Predictor, _: &Config) -> Result<()> {
+        let (first, known) = (Entries::of(predictor)?, Entries::of(&other)?);
+        let may = match noted_tagging(predictor) {
+            Some(tagging) => tagging.scheme.transitions(&tagging.standard(&first.tags)?)?,
+            None => Array2::zeros((first.tags.len() + 2, first.tags.len())),
+        };
+        self.others.add((first.tags, first.labels), may, other, (known.tags, known.labels))
+    }
+}
+
+impl RecordModel for Tagger {
+    type Record = TaggedText;
+    const ASKING: QuestionKind = QuestionKind::Words;
+    const COLUMNS: [Column; 2] = COLUMNS;
+    const TABLES: &'static [Table] = &TABLES;
+    const STARTS_FROM_LM: bool = true;
+
+    fn line(of: &TaggedText) -> String {
+        let words = of.words.iter().zip(&of.tags).map(|(word, tag)| format!("{word}/{tag}"));
+        let label = of.label.as_ref().map(|label| format!(", label {}", Preview::cut(label)));
+        let words: Vec<String> = words.collect();
+        format!("words/tags {}{}", Preview::cut(&words.join(" ")), label.unwrap_or_default())
+    }
+
+    fn prepare(config: &Config, paths: Paths) -> Result<Preparation> {
+        let Paths { train, dev, test, from, memory, .. } = paths;
+        let own = train.is_some();
+        let train = match train {
+            Some(path) => Texts::open(path, (config, memory), &options(config, COLUMNS)?)?,
+            None => Texts::Held(embedded::requests(true)?),
+        };
+        // The other parts of the data set are read with the options that were detected in the training texts.
+        let like = train.read_as().clone();
+        let given = dev.is_some();
+        let (train, dev) = match &dev {
+            Some(dev) => {
+                let dev = part(&train, dev, (config, memory))?;
+                (train, dev)
+            }
+            None if own || config.data.fold.is_some() => train.hold_out(one_in(config), config),
+            None => (train, Texts::Held(embedded::requests(false)?)),
+        };
+        // The vocabularies have the tags and labels of the training and development texts; any other tag or label in the
+        // test file is scored as wrong.
+        let (mut tags, mut labels) = (TokenCounts::default(), TokenCounts::default());
+        let (mut of_train, mut of_dev) = (TagCounts::default(), TagCounts::default());
+        let (mut lengths, mut held_out) = (Vec::new(), HeldOutTexts::default());
+        train.each(&mut |text| {
+            lengths.push(text.words.len());
+            of_train.add(text, &mut tags, &mut labels);
+        })?;
+        dev.each(&mut |text| {
+            of_dev.add(text, &mut tags, &mut labels);
+            // A report shows a text as its words joined by spaces. A report therefore gets only texts that give the same
+            // words when they are cut at spaces.
+            if text.words.iter().all(|word| TaggedText::words_of(word).eq([word])) {
+                held_out.add(|| Case {
+                    text: text.words.join(" "),
+                    truth: Truth::Tags(text.tags.clone(), text.label.clone()),
+                });
+            }
+        })?;
+        (held_out.count, held_out.counted) = (of_dev.texts, true);
+        let labelled = of_train.labelled + of_dev.labelled == of_train.texts + of_dev.texts;
+        both([(train.name(), of_train.texts), (dev.name(), of_dev.texts)])?;
+        let tagging = scheme_of(&[&train, &dev])?;
+        let of_name = |e: Error| e.noted(format!("in `{}`", train.name()));
+        let limits = from.grows(net::limits(config, &[Vocabulary::UNKNOWN]), &TABLES[0]);
+        let of_characters = from.grows(Limits::default(), &TABLES[1]);
+        let found = Entries {
+            words: net::known(of_train.words.within(&limits).map_err(of_name), config)?,
+            characters: match config.model.characters {
+                true => Some(of_train.characters.within(&of_characters).map_err(of_name)?),
+                false => None,
+            },
+            tags: tags.labels()?,
+            labels: labelled.then(|| labels.labels()).transpose()?,
+        };
+        tell_apart(&found.tags, &train)?;
+        let (data, dev_data) =
+            (of_training(found.loader(&train, config)?, config), found.loader(&dev, config)?);
+        let mut trainer = network(config, &found, &tagging, from.below(), of_train.texts)?
+            .note(READ_AS, like.tagging(tagging.clone()).to_note());
+        let mut said = vec![format!(
+            "{}: {} texts of {} tags ({tagging}), {} words known; {} held out",
+            train.name(),
+            of_train.texts,
+            found.tags.len(),
+            found.words.len(),
+            of_dev.texts
+        )];
+        said.extend(read_as(train.read_as()));
+        said.extend(train.said_of_memory(&data, memory));
+        if given {
+            said.extend(read_otherwise(&dev.name(), dev.read_as(), train.read_as()));
+            said.extend(dev.said_of_memory(&dev_data, memory));
+        }
+        if tagging.scheme == TagScheme::Plain {
+            let why = tagging.note().map_or_else(String::new, |why| format!(" ({why})"));
+            said.push(format!("plain tags{why}: scored token by token"));
+        }
+        if found.tags.len() > MANY_TAGS {
+            said.push(format!(
+            "{} tags: each pair of them has a score, so that time and memory grow with the square of their number",
+            found.tags.len()
+        ));
+        }
+        let coverage = of_dev.words.coverage(&found.words);
+        said.extend(net::vectors(config, &mut trainer, &found.words)?);
+        Ok(Preparation {
+            trainer,
+            train: Box::new(data),
+            dev: Box::new(dev_data),
+            test,
+            name: train.name().into_owned(),
+            metric: match tagging.scheme {
+                TagScheme::Plain => "token accuracy",
+                _ => "chunk F1",
+            },
+            coverage,
+            lengths,
+            held_out,
+            said,
+        })
+    }
+
+    fn load(_: &Predictor, _: &Config) -> Result<Self> {
+        Ok(Self { others: Voters::default() })
+    }
+
+    fn adds(&self, predictor: &Predictor, _: &DecodingConfig) -> Vec<String> {
+        let labels = if is_labelled(predictor) { &Answer::LABEL[..] } else { &[] };
+        [&[TAGS], labels].concat().into_iter().map(str::to_owned).collect()
+    }
+
+    fn options(file: &TestFile<'_>) -> Result<ReadOptions> {
+        let like = options_of(file.config, COLUMNS, file.known)?;
+        refuse_texts(file.path, &like)?;
+        Ok(like)
+    }
+
+    fn loader(&self, file: &TestFile<'_>, texts: &Texts<TaggedText>) -> Result<Loader> {
+        Entries::of(file.known)?.loader(texts, file.config)
+    }
+
+    fn checks<'a>(file: &'a TestFile<'_>, texts: &Texts<TaggedText>) -> Result<RecordCheck<'a, TaggedText>> {
+        let mut scores = tag_scores(file.known, texts)?;
+        Ok(Box::new(move |number, text| {
+            let tags = &vec![0; text.words.len()];
+            scores.add(text, number, &FoundTags { tags, label: None }, &mut |_| ())
+        }))
+    }
+
+    fn scored(
+        &self,
+        by: &Predictor,
+        file: &TestFile<'_>,
+        texts: Texts<TaggedText>,
+        each: EachOutcome<'_>,
+    ) -> Result<Evaluation> {
+        let (mut scores, entries) = (tag_scores(file.known, &texts)?, Entries::of(file.known)?);
+        let (learnt, mut some) = (entries.learnt(), false);
+        texts.in_batches(self.batch(), &|text| text.words.iter().map(String::len).sum(), &mut |part| {
+            let words = part.iter().map(|(_, text)| text.words.iter().map(String::as_str).collect());
+            let words: Vec<Vec<&str>> = words.collect();
+            let (tags, labels) = self.found(by, &words.iter().map(Vec::as_slice).collect::<Vec<_>>())?;
+            let (mut rest, mut labels) = (&tags[..], labels.iter());
+            for (number, text) in part {
+                let (tags, behind) = rest.split_at_checked(text.words.len()).unwrap_or((rest, &[]));
+                rest = behind;
+                let label = labels.next().map(|(label, _)| label.as_str());
+                scores.add(text, *number, &FoundTags { tags, label }, each)?;
+                some |= learnt(text);
+            }
+            Ok(())
+        })?;
+        // The loss is computed only over texts in which training saw all tags and the label. An ensemble of taggers has no
+        // loss, since its taggers vote.
+        let loss = match texts {
+            Texts::InFiles(files, window) if some && self.others.is_empty() => {
+                let learnt = Texts::InFiles(files.retain(learnt), window);
+                Some(by.evaluate(&entries.loader(&learnt, file.config)?)?.loss())
+            }
+            _ => None,
+        };
+        Ok(scores.end().with_loss(loss))
+    }
+}
+
+/// Returns the scores of a tagger on texts. The tag scheme is in a note of the checkpoint; if there is no note, it is detected
+/// in the texts.
+fn tag_scores<'a>(known: &'a dyn ModelFacts, texts: &Texts<TaggedText>) -> Result<TagScores<'a>> {
+    let tagging = noted_tagging(known).map_or_else(|| scheme_of(&[texts]), Ok)?;
+    let labels = if is_labelled(known) { Some(known.vocabulary(LABELS)?) } else { None };
+    TagScores::new(known.vocabulary(TAGS)?, labels, &tagging)
 }
 
 impl Tagger {
     /// Runs all taggers of the ensemble on several texts, and joins their answers. The list of labels is empty if the
     /// taggers do not predict labels of texts.
-    fn found<'a, W: AsRef<str> + 'a>(
-        &self,
-        predictor: &Predictor,
-        texts: impl Iterator<Item = &'a [W]> + Clone,
-    ) -> Result<Labelled> {
-        let lengths: Vec<usize> = texts.clone().map(<[W]>::len).collect();
-        let own = found(predictor, texts.clone())?;
-        let (tags, labels) = self.others.join(own, &lengths, &|other| found(other, texts.clone()))?;
-        let mut likeliest = Vec::new();
+    fn found(&self, predictor: &Predictor, texts: &[&[&str]]) -> Result<Labelled> {
+        let lengths: Vec<usize> = texts.iter().map(|words| words.len()).collect();
+        let own = found(predictor, texts)?;
+        let (tags, labels) = self.others.join(own, &lengths, &|other| found(other, texts))?;
+        let mut labelled = Vec::new();
         if !labels.is_empty() {
             let known = predictor.vocabulary(LABELS)?;
             for row in labels.chunks_exact(known.len()) {
-                let likelier = |a: (f32, _), b: (f32, _)| if b.0 > a.0 { b } else { a };
-                let found = row.iter().copied().zip(known.tokens()).reduce(likelier);
-                likeliest.extend(found.map(|(p, label)| (label.to_owned(), p)));
+                let found = likeliest(row).and_then(|at| Some((known.tokens().nth(at)?, row.get(at)?)));
+                labelled.extend(found.map(|(label, p)| (label.to_owned(), *p)));
             }
         }
-        Ok((tags, likeliest))
+        Ok((tags, labelled))
     }
 }
 
 /// Returns the tag id of each word and, if the model predicts labels, the probability of each label for each text.
-fn found<'a, W: AsRef<str> + 'a>(
-    predictor: &Predictor,
-    texts: impl Iterator<Item = &'a [W]> + Clone,
-) -> Result<(Vec<i64>, Vec<f32>)> {
+fn found(predictor: &Predictor, texts: &[&[&str]]) -> Result<(Vec<i64>, Vec<f32>)> {
     let known = predictor.vocabulary(WORDS)?;
-    let ids = texts.clone().map(|words| known.ids(words.iter().map(|word| form(word.as_ref()))));
-    let ids: Vec<Vec<i64>> = ids.collect::<Result<_>>()?;
-    let (ids, mut characters) = (Variable::from_sequences(&ids)?, None);
+    let ids = texts.iter().map(|words| known.ids(words.iter().map(|word| form(word))));
+    let (ids, mut characters) = (Variable::from_sequences(&ids.collect::<Result<Vec<_>>>()?)?, None);
     if let Ok(spelt) = predictor.vocabulary(CHARACTERS) {
         // The character ids of all words are in one list, since a list per word would take several times the memory of the
         // ids.
-        let in_words: Vec<usize> = texts.clone().flatten().map(|w| w.as_ref().chars().count()).collect();
+        let words = || texts.iter().flat_map(|words| words.iter());
+        let in_words: Vec<usize> = words().map(|word| word.chars().count()).collect();
         let mut ids = reserve::vector(in_words.iter().sum(), "characters of words")?;
-        for word in texts.clone().flatten() {
-            ids.extend(spelt.spelt(word.as_ref())?);
+        for word in words() {
+            ids.extend(spelt.spelt(word)?);
         }
-        let lod = Lod::from_lengths(&[texts.map(<[W]>::len).collect(), in_words])?;
+        let lod = Lod::from_lengths(&[texts.iter().map(|words| words.len()).collect(), in_words])?;
         characters = Some(Variable::new(Dense::from_vec(&[ids.len()], ids)?, Some(lod))?);
     }
     let characters = characters.as_ref().map(|characters| (FEEDS[1], characters));
     let feeds: Vec<(&str, &Variable)> = [(FEEDS[0], &ids)].into_iter().chain(characters).collect();
-    let labelled = predictor.outputs().any(|output| output == LABELS);
-    let outputs = if labelled { &[TAGS, LABELS][..] } else { &[TAGS] };
+    let outputs = if is_labelled(predictor) { &[TAGS, LABELS][..] } else { &[TAGS] };
     let found = predictor.run(&feeds, outputs)?;
     let none = || Error::of(ErrorKind::Program, "outputs of the model", "tags", "none");
     let tags = found.first().ok_or_else(none)?.as_slice::<i64>()?.to_vec();
@@ -286,77 +357,16 @@ fn found<'a, W: AsRef<str> + 'a>(
     Ok((tags, labels.unwrap_or_default().to_vec()))
 }
 
-/// Returns the tag scheme from the note in the checkpoint; if there is no note, detects the scheme of `texts`.
-fn tagging(predictor: &Predictor, texts: &dyn Passes<TaggedText>) -> Result<Tagging> {
-    noted_tagging(predictor).map_or_else(|| scheme_of(&[texts]), Ok)
+/// Returns whether the model also predicts labels of texts.
+fn is_labelled(known: &dyn ModelFacts) -> bool {
+    known.has_output(LABELS)
 }
 
-fn noted_tagging(predictor: &Predictor) -> Option<Tagging> {
-    let note = predictor.note(READ_AS).and_then(|note| serde_json::from_str(note).ok());
+/// Returns the tag scheme from the note in the checkpoint; `None` if there is no note.
+fn noted_tagging(known: &dyn ModelFacts) -> Option<Tagging> {
+    let note = known.note(READ_AS).and_then(|note| serde_json::from_str(note).ok());
     let tagging = note.as_ref().and_then(|note: &serde_json::Value| note.get("tagging")?.as_str());
     tagging.and_then(Tagging::of_note)
-}
-
-/// Opens the texts of a path with the options of the training files; also returns the tag scheme.
-fn test_texts(config: &Config, predictor: &Predictor, path: &str) -> Result<(TaggedFiles, Tagging)> {
-    let like = options_of(config, COLUMNS, predictor)?;
-    refuse_texts(path, &like)?;
-    let texts = TaggedFiles::open_with([path], &like).map_err(|e| as_in_training(e, &like))?;
-    let tagging = tagging(predictor, &texts)?;
-    Ok((texts, tagging))
-}
-
-/// Scores the texts of a file group by group while the file is read, so that the file may be larger than memory.
-fn scores(
-    tagger: &Tagger,
-    config: &Config,
-    predictor: &Predictor,
-    path: &str,
-    each: &mut dyn FnMut(Outcome<'_>),
-) -> Result<Evaluation> {
-    let known = Entries::of(predictor)?;
-    let (texts, tagging) = test_texts(config, predictor, path)?;
-    let mut scores = TagScores::new(&known.tags, known.labels.as_ref(), &tagging)?;
-    let size = |(_, text): &(u64, TaggedText)| text.words.iter().map(String::len).sum();
-    let learnt = known.learnt();
-    let (mut some, mut count) = (false, 0);
-    let records = (1..).zip(texts.records()).map(|(number, text)| Ok((number, text?)));
-    in_parts(records, size, |part| {
-        let (tags, labels) = tagger.found(predictor, part.iter().map(|(_, text)| text.words.as_slice()))?;
-        let (mut rest, mut labels) = (&tags[..], labels.iter());
-        for (number, text) in part {
-            let (tags, behind) = rest.split_at_checked(text.words.len()).unwrap_or((rest, &[]));
-            rest = behind;
-            let label = labels.next().map(|(label, _)| label.as_str());
-            scores.add(text, *number, &FoundTags { tags, label }, each)?;
-            some |= learnt(text);
-            count = *number;
-        }
-        Ok(())
-    })?;
-    if count == 0 {
-        return Err(none(&texts.name()));
-    }
-    let said = read_as(texts.read_as()).into_iter().collect();
-    // The loss is computed only over texts in which training saw all tags and the label. An ensemble of taggers has no
-    // loss, since its taggers vote.
-    let loss = match some && tagger.others.is_empty() {
-        false => None,
-        true => {
-            let loader = known.loader(&Texts::InFiles(texts.retain(learnt), Some(1)), config)?;
-            Some(predictor.evaluate(&loader)?.loss())
-        }
-    };
-    Ok(Evaluation { said, ..scores.end().with_loss(loss) })
-}
-
-fn data(config: &Config, predictor: &Predictor, path: &str) -> Result<TestData> {
-    let found = Entries::of(predictor)?;
-    let like = options_of(config, COLUMNS, predictor)?;
-    refuse_texts(path, &like)?;
-    let texts = Texts::open_test(path, config, &like)?;
-    let said = read_as(texts.read_as()).into_iter().collect();
-    Ok(TestData { data: Box::new(found.loader(&texts, config)?), said })
 }
 
 /// The vocabularies of a tagger.
@@ -370,11 +380,10 @@ struct Entries {
 
 impl Entries {
     /// Returns the vocabularies of a trained model.
-    fn of(predictor: &Predictor) -> Result<Self> {
-        let known = |name| predictor.vocabulary(name).cloned();
-        let labelled = predictor.outputs().any(|output| output == LABELS);
-        let (words, characters, tags) = (known(WORDS)?, known(CHARACTERS).ok(), known(TAGS)?);
-        Ok(Self { words, characters, tags, labels: labelled.then(|| known(LABELS)).transpose()? })
+    fn of(known: &dyn ModelFacts) -> Result<Self> {
+        let of = |name| known.vocabulary(name).cloned();
+        let labels = is_labelled(known).then(|| of(LABELS)).transpose()?;
+        Ok(Self { words: of(WORDS)?, characters: of(CHARACTERS).ok(), tags: of(TAGS)?, labels })
     }
 
     fn loader(&self, texts: &Texts<TaggedText>, config: &Config) -> Result<Loader> {
@@ -427,107 +436,6 @@ fn part(
         (Err(_), Ok(of_train)) => Texts::open(path, within, &train.read_as().clone().tagging(of_train)),
         _ => Ok(texts),
     }
-}
-
-fn prepare(config: &Config, paths: Paths) -> Result<Preparation> {
-    let Paths { train, dev, test, from, memory, .. } = paths;
-    let own = train.is_some();
-    let train = match train {
-        Some(path) => Texts::open(path, (config, memory), &options(config, COLUMNS)?)?,
-        None => Texts::Held(embedded::requests(true)?),
-    };
-    // The other parts of the data set are read with the options that were detected in the training texts.
-    let like = train.read_as().clone();
-    let given = dev.is_some();
-    let (train, dev) = match &dev {
-        Some(dev) => {
-            let dev = part(&train, dev, (config, memory))?;
-            (train, dev)
-        }
-        None if own || config.data.fold.is_some() => train.hold_out(one_in(config), config),
-        None => (train, Texts::Held(embedded::requests(false)?)),
-    };
-    // The vocabularies have the tags and labels of the training and development texts; any other tag or label in the
-    // test file is scored as wrong.
-    let (mut tags, mut labels) = (TokenCounts::default(), TokenCounts::default());
-    let (mut of_train, mut of_dev) = (TagCounts::default(), TagCounts::default());
-    let (mut lengths, mut held_out) = (Vec::new(), HeldOutTexts::default());
-    train.each(&mut |text| {
-        lengths.push(text.words.len());
-        of_train.add(text, &mut tags, &mut labels);
-    })?;
-    dev.each(&mut |text| {
-        of_dev.add(text, &mut tags, &mut labels);
-        // A report shows a text as its words joined by spaces. A report therefore gets only texts that give the same
-        // words when they are cut at spaces.
-        if text.words.iter().all(|word| TaggedText::words_of(word).eq([word])) {
-            held_out.add(|| Case {
-                text: text.words.join(" "),
-                truth: Truth::Tags(text.tags.clone(), text.label.clone()),
-            });
-        }
-    })?;
-    (held_out.count, held_out.counted) = (of_dev.texts, true);
-    let labelled = of_train.labelled + of_dev.labelled == of_train.texts + of_dev.texts;
-    both([(train.name(), of_train.texts), (dev.name(), of_dev.texts)])?;
-    let tagging = scheme_of(&[&train, &dev])?;
-    let of_name = |e: Error| e.noted(format!("in `{}`", train.name()));
-    let limits = from.grows(net::limits(config, &[Vocabulary::UNKNOWN]), &TABLES[0]);
-    let of_characters = from.grows(Limits::default(), &TABLES[1]);
-    let found = Entries {
-        words: net::known(of_train.words.within(&limits).map_err(of_name), config)?,
-        characters: match config.model.characters {
-            true => Some(of_train.characters.within(&of_characters).map_err(of_name)?),
-            false => None,
-        },
-        tags: tags.labels()?,
-        labels: labelled.then(|| labels.labels()).transpose()?,
-    };
-    tell_apart(&found.tags, &train)?;
-    let (data, dev_data) = (of_training(found.loader(&train, config)?, config), found.loader(&dev, config)?);
-    let mut trainer = network(config, &found, &tagging, from.below(), of_train.texts)?
-        .note(READ_AS, like.tagging(tagging.clone()).to_note());
-    let mut said = vec![format!(
-        "{}: {} texts of {} tags ({tagging}), {} words known; {} held out",
-        train.name(),
-        of_train.texts,
-        found.tags.len(),
-        found.words.len(),
-        of_dev.texts
-    )];
-    said.extend(read_as(train.read_as()));
-    said.extend(train.said_of_memory(&data, memory));
-    if given {
-        said.extend(read_otherwise(&dev.name(), dev.read_as(), train.read_as()));
-        said.extend(dev.said_of_memory(&dev_data, memory));
-    }
-    if tagging.scheme == TagScheme::Plain {
-        let why = tagging.note().map_or_else(String::new, |why| format!(" ({why})"));
-        said.push(format!("plain tags{why}: scored token by token"));
-    }
-    if found.tags.len() > MANY_TAGS {
-        said.push(format!(
-            "{} tags: each pair of them has a score, so that time and memory grow with the square of their number",
-            found.tags.len()
-        ));
-    }
-    let coverage = of_dev.words.coverage(&found.words);
-    said.extend(net::vectors(config, &mut trainer, &found.words)?);
-    Ok(Preparation {
-        trainer,
-        train: Box::new(data),
-        dev: Box::new(dev_data),
-        test,
-        name: train.name().into_owned(),
-        metric: match tagging.scheme {
-            TagScheme::Plain => "token accuracy",
-            _ => "chunk F1",
-        },
-        coverage,
-        lengths,
-        held_out,
-        said,
-    })
 }
 
 fn network(

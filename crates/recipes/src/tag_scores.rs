@@ -8,7 +8,9 @@ use unpadded::metrics::{ChunkRule, Unit, counted, ratio};
 use unpadded_text::{TaggedText, Tagging};
 
 use super::by_length::ByLength;
-use super::evaluation::{Evaluation, Outcome, ScoreRow, ScoreTable, Tally, macro_f1};
+use super::evaluation::{
+    EachOutcome, Evaluation, NamedFigure, Outcome, ScoreRow, ScoreTable, Tally, f1_of, macro_f1,
+};
 use super::sample::{Bootstrap, FigureFn};
 
 /// The columns of a bootstrap sample: correct tokens, all tokens; correct, predicted and true chunks by the rule of
@@ -25,7 +27,7 @@ const SPANS: [ChunkRule; 2] = [ChunkRule::Lenient, ChunkRule::Strict];
 pub(super) struct TagScores<'a> {
     tags: &'a Vocabulary,
     scheme: TagScheme,
-    tagging: &'a Tagging,
+    tagging: Tagging,
     /// The tags of the vocabulary in the standard spelling, with unchanged ids; `others` has the standard spelling of
     /// each tag that training never saw.
     standard: Vocabulary,
@@ -50,12 +52,12 @@ impl<'a> TagScores<'a> {
     pub(super) fn new(
         tags: &'a Vocabulary,
         labels: Option<&'a Vocabulary>,
-        tagging: &'a Tagging,
+        tagging: &Tagging,
     ) -> Result<Self> {
         Ok(Self {
             tags,
             scheme: tagging.scheme,
-            tagging,
+            tagging: tagging.clone(),
             standard: tagging.standard(tags)?,
             others: HashMap::new(),
             of_tags: Tally::new("tag", tags.tokens()),
@@ -72,7 +74,7 @@ impl<'a> TagScores<'a> {
         text: &TaggedText,
         number: u64,
         found: &FoundTags<'_>,
-        each: &mut dyn FnMut(Outcome<'_>),
+        each: EachOutcome<'_>,
     ) -> Result<()> {
         let place = |word| text.place_of(word).unwrap_or_else(|| format!("text {number}"));
         let mut right = 0;
@@ -149,10 +151,10 @@ impl<'a> TagScores<'a> {
         let Self { scheme, of_tags, labels, types, sample, lengths, .. } = self;
         let total = sample.total(COLUMNS);
         let tokens = FigureFn::Of(|x| ratio(x[TOKENS], x[TOKENS + 1]));
-        let mut figures: Vec<(&'static str, Unit, FigureFn)> = Vec::new();
+        let mut figures: Vec<NamedFigure> = Vec::new();
         if scheme != TagScheme::Plain {
-            figures.push(("chunk F1", Unit::Share, FigureFn::Of(|x| f1_at(x, CHUNKS[0]))));
-            figures.push(("strict chunk F1", Unit::Share, FigureFn::Of(|x| f1_at(x, CHUNKS[1]))));
+            figures.push(("chunk F1", Unit::Share, FigureFn::Of(|x| f1_of(&x[CHUNKS[0]..]))));
+            figures.push(("strict chunk F1", Unit::Share, FigureFn::Of(|x| f1_of(&x[CHUNKS[1]..]))));
         }
         figures.push(("token accuracy", Unit::Share, tokens));
         if total[LABELS + 1] > 0.0 {
@@ -189,10 +191,6 @@ impl<'a> TagScores<'a> {
         }
         scored
     }
-}
-
-fn f1_at(x: &[f64], at: usize) -> f64 {
-    ratio(2.0 * x[at], x[at + 1] + x[at + 2])
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use unpadded::data::Tokenizer;
 use unpadded::metrics::{Bleu, ChrF, Metric, Unit, edit_distance, restore, tokens_13a};
 
 use super::by_length::ByLength;
-use super::evaluation::{Evaluation, Outcome};
+use super::evaluation::{EachOutcome, Evaluation, NamedFigure, Outcome};
 use super::sample::{Bootstrap, FigureFn};
 use super::translated::Examples;
 
@@ -58,13 +58,7 @@ impl TextScores {
     }
 
     /// Scores a written text against the references of its source text.
-    pub(super) fn add(
-        &mut self,
-        source: &str,
-        references: &[&str],
-        found: &str,
-        each: &mut dyn FnMut(Outcome<'_>),
-    ) {
+    pub(super) fn add(&mut self, source: &str, references: &[&str], found: &str, each: EachOutcome<'_>) {
         self.several = [self.several[0].min(references.len()), self.several[1].max(references.len())];
         self.references += references.len();
         let (mut bleu, mut chrf) = (Bleu::of_texts(), ChrF::default());
@@ -104,11 +98,10 @@ impl TextScores {
 
     /// Returns the evaluation over all scored texts.
     pub(super) fn end(self) -> Evaluation {
-        const BLEU_OF: (&str, Unit, FigureFn) = ("BLEU", Unit::Share, FigureFn::Of(bleu));
-        const CHRF_OF: (&str, Unit, FigureFn) = ("chrF", Unit::Share, FigureFn::Of(chrf));
-        const EXACT_OF: (&str, Unit, FigureFn) =
-            ("exact match", Unit::Share, FigureFn::Share(EXACT, EXACT + 1));
-        let figures: &[(&'static str, Unit, FigureFn)] = match self.spoken {
+        const BLEU_OF: NamedFigure = ("BLEU", Unit::Share, FigureFn::Of(bleu));
+        const CHRF_OF: NamedFigure = ("chrF", Unit::Share, FigureFn::Of(chrf));
+        const EXACT_OF: NamedFigure = ("exact match", Unit::Share, FigureFn::Share(EXACT, EXACT + 1));
+        let figures: &[NamedFigure] = match self.spoken {
             true => &[
                 ("phoneme error rate", Unit::Share, FigureFn::Of(edits)),
                 ("word error rate", Unit::Share, FigureFn::Share(WRONG, EXACT + 1)),

@@ -4,11 +4,13 @@ use std::borrow::Cow;
 use std::path::Path;
 use std::sync::Arc;
 
-use unpadded::data::{Data, Field, Limits, Loader, Tokenizer, Vocabulary};
+use unpadded::data::{Data, Field, Limits, Loader, TokenCounts, Tokenizer, Vocabulary};
 use unpadded::{Result, memory};
 use unpadded_text::{DataSet, Files, LabelledText, Passes, ReadOptions, Record, RecordSource, Survey};
 
+use super::answer_batch::AnswerBatch;
 use super::config::Config;
+use super::labels::none;
 use super::training::{DataMemory, as_in_training, batches};
 
 // A training has only a few values of this type, so a large variant does not waste memory.
@@ -23,11 +25,15 @@ pub(super) enum Texts<R> {
 /// A function that converts a record to the fields of a sample.
 pub(super) type ToSample<R> = Arc<dyn Fn(&R) -> Result<Vec<Field>> + Send + Sync>;
 
+/// A function that gets a batch of records, each with its number, counted from 1.
+pub(super) type EachBatch<'a, R> = &'a mut dyn FnMut(&[(u64, R)]) -> Result<()>;
+
 /// The training part, the held-out part and the vocabulary of a data set, collected before the model is built.
 pub(super) struct TextSurvey {
     pub(super) rest: Texts<LabelledText>,
     pub(super) held: Texts<LabelledText>,
-    pub(super) words: Result<Vocabulary>,
+    /// The vocabulary of a training part in files, which the survey counts.
+    pub(super) words: Option<Result<Vocabulary>>,
 }
 
 impl<R: Record> Texts<R> {
@@ -51,9 +57,40 @@ impl<R: Record> Texts<R> {
         })
     }
 
-    /// Opens the records of a test file, with the options of the training files.
-    pub(super) fn open_test(path: &str, config: &Config, like: &ReadOptions) -> Result<Self> {
-        Self::open(path, (config, DataMemory::set_by(config)), like).map_err(|e| as_in_training(e, like))
+    /// Opens the records of a test file, with the options of the training files. With `in_files`, the records are read from
+    /// their files in each pass, so that the file may be larger than memory.
+    pub(super) fn open_test(path: &str, config: &Config, like: &ReadOptions, in_files: bool) -> Result<Self> {
+        let opened = match in_files {
+            true => Files::open_with([path], like).map(|files| Self::InFiles(files, Some(1))),
+            false => Self::open(path, (config, DataMemory::set_by(config)), like),
+        };
+        opened.map_err(|e| as_in_training(e, like))
+    }
+
+    pub(super) fn records(&self) -> Box<dyn Iterator<Item = Result<R>> + '_> {
+        match self {
+            Self::Held(records) => Box::new(records.records().iter().cloned().map(Ok)),
+            Self::InFiles(files, _) => files.records(),
+        }
+    }
+
+    /// Passes the records, with their numbers from 1 on, to `each` batch by batch; `size` is the length of a record in bytes.
+    ///
+    /// # Errors
+    /// If there is no record, if the files cannot be read, or the first error of `each`.
+    pub(super) fn in_batches(
+        &self,
+        batch: AnswerBatch,
+        size: &dyn Fn(&R) -> usize,
+        each: EachBatch<'_, R>,
+    ) -> Result<()> {
+        let (mut some, mut numbered) =
+            (false, (1..).zip(self.records()).map(|(at, record)| Ok((at, record?))));
+        batch.divide(&mut numbered, &|(_, record)| size(record), &mut |batch| {
+            some = true;
+            each(batch)
+        })?;
+        if some { Ok(()) } else { Err(none(&self.name())) }
     }
 
     /// Returns a message about the part of the data that is in memory. Returns `None` if all data are in memory, or if the
@@ -106,23 +143,22 @@ impl<R: Record> Texts<R> {
         Ok(count)
     }
 
-    /// Returns the vocabulary of the texts of all records; `text` returns the text of a record.
+    /// Returns the vocabulary of the texts of all records; `text` returns the text of a record, and `counted` has the tokens of
+    /// all these texts. A tokenizer of Hugging Face numbers its tokens itself, so it reads the texts again.
     pub(super) fn vocabulary(
         &self,
-        cut: &Tokenizer,
-        limits: &Limits,
+        counted: TokenCounts,
+        (config, cut, limits): (&Config, &Tokenizer, &Limits),
         text: fn(&R) -> &str,
     ) -> Result<Vocabulary> {
         let noted = |e: unpadded::Error| e.noted(format!("in `{}`", self.name()));
-        match self {
-            Self::Held(records) => cut.vocabulary(records.records().iter().map(text), limits).map_err(noted),
-            Self::InFiles(files, _) => {
-                let mut wrong = None;
-                let records = files.records().map_while(|record| record.map_err(|e| wrong = Some(e)).ok());
-                let found = cut.vocabulary(records.map(|record| text(&record).to_owned()), limits);
-                wrong.map_or(found.map_err(noted), Err)
-            }
+        if config.text.tokenizer.is_none() {
+            return counted.within(limits).map_err(noted);
         }
+        let mut wrong = None;
+        let records = self.records().map_while(|record| record.map_err(|e| wrong = Some(e)).ok());
+        let found = cut.vocabulary(records.map(|record| text(&record).to_owned()), limits);
+        wrong.map_or(found.map_err(noted), Err)
     }
 
     /// Returns a loader of batches, in the order of the file; `sample` converts each record to the fields of a sample.
@@ -189,8 +225,7 @@ impl<R: Record> Passes<R> for Texts<R> {
 }
 
 impl Texts<LabelledText> {
-    /// Divides the texts into a training part and a held-out part, and counts the vocabulary of the training part, in
-    /// one pass. Calls `visit` with each text and whether the text is held out.
+    /// Divides the texts into a training part and a held-out part in one pass. Calls `visit` with each text and whether the text is held out.
     pub(super) fn survey(
         self,
         (one_in, config): (u64, &Config),
@@ -203,14 +238,13 @@ impl Texts<LabelledText> {
                 let (rest, held) = divided(texts, one_in, config);
                 rest.records().iter().for_each(|text| visit(text, false));
                 held.records().iter().for_each(|text| visit(text, true));
-                let words = rest.vocabulary(cut, limits);
-                Ok(TextSurvey { rest: Self::Held(rest), held: Self::Held(held), words })
+                Ok(TextSurvey { rest: Self::Held(rest), held: Self::Held(held), words: None })
             }
             Self::InFiles(files, window) => {
                 let by = (one_in, config.run.seed);
                 let Survey { rest, held, words, .. } = files.survey(by, cut, limits, visit)?;
                 let (rest, held) = (Self::InFiles(rest, window), Self::InFiles(held, window));
-                Ok(TextSurvey { rest, held, words })
+                Ok(TextSurvey { rest, held, words: Some(words) })
             }
         }
     }

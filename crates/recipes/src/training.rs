@@ -7,7 +7,8 @@ use super::config::Config;
 use super::sections::{BatchRule, Tokens};
 pub(super) use super::sections::{CONFIG, TASK};
 use super::started::Origin;
-use unpadded::data::{Batching, Data, Loader, TagScheme, Tokenizer};
+use unpadded::checkpoint::Checkpoint;
+use unpadded::data::{Batching, Data, Loader, TagScheme, Tokenizer, Vocabulary};
 use unpadded::predict::Predictor;
 use unpadded::train::Trainer;
 use unpadded::{Error, ErrorKind, Result};
@@ -172,20 +173,13 @@ impl Paths {
     pub(super) fn of(config: &Config) -> Result<Self> {
         let data = &config.data;
         let path = |of: &Option<String>| of.as_ref().map(PathBuf::from);
-        let (dev, test) = (path(&data.dev), path(&data.test));
-        let Some(train) = &data.train else {
-            let (left_out, from) = (Vec::new(), Origin::default());
-            return Ok(Self { train: None, dev, test, left_out, from, memory: DataMemory::set_by(config) });
+        let found = data.train.as_ref().map(DataPaths::find).transpose()?;
+        let (train, own_dev, own_test, left_out) = match found {
+            Some(DataPaths { train, dev, test, left_out, .. }) => (Some(train), dev, test, left_out),
+            None => (None, None, None, Vec::new()),
         };
-        let DataPaths { train, dev: own_dev, test: own_test, left_out, .. } = DataPaths::find(train)?;
-        Ok(Self {
-            train: Some(train),
-            dev: dev.or(own_dev),
-            test: test.or(own_test),
-            left_out,
-            from: Origin::default(),
-            memory: DataMemory::set_by(config),
-        })
+        let (dev, test) = (path(&data.dev).or(own_dev), path(&data.test).or(own_test));
+        Ok(Self { train, dev, test, left_out, from: Origin::default(), memory: DataMemory::set_by(config) })
     }
 
     /// Returns a message about the files that are not used; `None` if all files are used.
@@ -198,6 +192,49 @@ impl Paths {
                 names.join(", ")
             )
         })
+    }
+}
+
+/// What a checkpoint or a loaded model knows of its training.
+pub(super) trait ModelFacts {
+    /// Returns a note by its name.
+    fn note(&self, name: &str) -> Option<&str>;
+
+    /// Returns a vocabulary by its name.
+    fn vocabulary(&self, name: &str) -> Result<&Vocabulary>;
+
+    /// Returns whether the model has an output of this name.
+    fn has_output(&self, name: &str) -> bool;
+}
+
+impl ModelFacts for Predictor {
+    fn note(&self, name: &str) -> Option<&str> {
+        self.note(name)
+    }
+
+    fn vocabulary(&self, name: &str) -> Result<&Vocabulary> {
+        self.vocabulary(name)
+    }
+
+    fn has_output(&self, name: &str) -> bool {
+        self.outputs().any(|output| output == name)
+    }
+}
+
+impl ModelFacts for Checkpoint {
+    fn note(&self, name: &str) -> Option<&str> {
+        self.notes.get(name).map(String::as_str)
+    }
+
+    fn vocabulary(&self, name: &str) -> Result<&Vocabulary> {
+        self.vocabularies.get(name).ok_or_else(|| {
+            let (expected, got) = (format!("`{name}`"), "no vocabulary with this name");
+            Error::of(ErrorKind::Format, "vocabularies of the checkpoint", expected, got)
+        })
+    }
+
+    fn has_output(&self, name: &str) -> bool {
+        self.outputs.contains_key(name)
     }
 }
 
@@ -239,10 +276,10 @@ pub(super) fn options(config: &Config, [text, label]: [Column; 2]) -> Result<Rea
 pub(super) fn options_of(
     config: &Config,
     columns: [Column; 2],
-    predictor: &Predictor,
+    known: &dyn ModelFacts,
 ) -> Result<ReadOptions> {
     let set = options(config, columns)?;
-    match predictor.note(READ_AS) {
+    match known.note(READ_AS) {
         Some(note) => {
             set.or_note(note).map_err(|e| e.noted(format!("in note `{READ_AS}` of the checkpoint")))
         }
@@ -272,8 +309,8 @@ pub(super) fn as_in_training(error: Error, options: &ReadOptions) -> Error {
 }
 
 /// Returns the tokenizer whose name is in a note of the model.
-pub(super) fn cut_of(predictor: &Predictor, note: &str) -> Result<Tokenizer> {
-    Tokenizer::from_name(predictor.note(note).unwrap_or_default())
+pub(super) fn cut_of(known: &dyn ModelFacts, note: &str) -> Result<Tokenizer> {
+    Tokenizer::from_name(known.note(note).unwrap_or_default())
 }
 
 fn separator(given: &str) -> Result<char> {

@@ -2,8 +2,6 @@
 //! the source states at each step (Bahdanau, Cho, Bengio, "Neural machine translation by jointly learning to align and
 //! translate", 2015).
 
-use std::path::Path;
-
 use unpadded::data::{Loader, TokenCounts, Tokenizer, Vocabulary};
 use unpadded::layers::{Embedding, Gru, Linear, Stacked, init};
 use unpadded::metrics::{Loss, Unit};
@@ -12,23 +10,22 @@ use unpadded::predict::{Beam, Generation, Generator, Hypothesis, Predictor};
 use unpadded::program::Step;
 use unpadded::train::Trainer;
 use unpadded::{Builder, DType, Error, Result, Var, Variable};
-use unpadded_text::{Pair, PairFiles, Pairs, Passes, QuestionKind, are_pronunciations};
+use unpadded_text::{Pair, Pairs, Passes, QuestionKind, are_pronunciations};
 
 use super::answer::Answer;
+use super::answer_batch::AnswerBatch;
 use super::config::Config;
-use super::evaluation::{Evaluation, Outcome, in_parts};
-use super::labels::none;
+use super::evaluation::{EachOutcome, Evaluation};
 use super::net;
 use super::preview::Preview;
-use super::recipe::{Query, Recipe, TrainedModel};
-use super::sections::{Cell, DecodingConfig, RateSchedule, TextConfig, Tokens};
+use super::recipe::{AnsweringModel, RecordModel, TestFile};
+use super::sections::{DecodingConfig, TextConfig, Tokens};
 use super::started::Table;
 use super::text_scores::TextScores;
 use super::texts::Texts;
 use super::training::{
-    CUT, Case, Column, HeldOutTexts, Paths, Preparation, READ_AS, TARGET_CUT, TestData, Truth,
-    as_in_training, both, cut_of, of_training, one_in, options, options_of, read_as, read_otherwise,
-    target_tokenizer, tokenizer,
+    CUT, Case, Column, HeldOutTexts, Paths, Preparation, READ_AS, TARGET_CUT, Truth, both, cut_of,
+    of_training, one_in, options, read_as, read_otherwise, target_tokenizer, tokenizer,
 };
 
 pub(super) const FEEDS: [&str; 3] = ["source", "given", "next"];
@@ -53,80 +50,6 @@ const TABLES: [Table; 3] = [
 ];
 /// The name of the output with the logits of the next target token.
 const LOGITS: &str = "logits";
-
-/// The recipe `translate`, for models that translate texts.
-pub(super) struct Translate;
-
-impl Recipe for Translate {
-    fn defaults(&self, Config { text, model, training, .. }: &mut Config) {
-        *text = TextConfig { tokens: None, lowercase: false, ..text.clone() };
-        text.max_size = Some(12_000);
-        (model.cell, model.embedding, model.hidden, model.dropout) = (Cell::Gru, 256, 256, 0.3);
-        model.bidirectional = true;
-        (training.epochs, training.batch, training.rate) = (8, 64, 1e-3);
-        training.schedule = RateSchedule::Cosine;
-    }
-
-    fn without(&self) -> &'static [&'static str] {
-        &[
-            "model.pool",
-            "model.bidirectional",
-            "text.vectors",
-            "text.freeze",
-            "data.pair",
-            "data.target",
-            "data.label_separator",
-            "model.cell",
-            "model.characters",
-            "model.documents",
-            "model.crf",
-            "model.tied",
-            "training.class_weights",
-            "training.focal",
-            "data.binary",
-            "data.phrases",
-            "data.group",
-            "data.first_index",
-            "data.repair_tags",
-            "decoding.overlap",
-            "decoding.threshold",
-            "data.scheme",
-        ]
-    }
-
-    fn preview(&self, config: &Config, path: &Path) -> Result<Preview> {
-        Preview::of(path, &options(config, COLUMNS)?, &|of: &Pair| {
-            format!("source {}, target {}", Preview::cut(&of.source), Preview::cut(&of.target))
-        })
-    }
-
-    fn tables(&self) -> &'static [Table] {
-        &TABLES
-    }
-
-    fn prepare(&self, config: &Config, paths: Paths) -> Result<Preparation> {
-        prepare(config, paths)
-    }
-
-    fn model(&self, predictor: &Predictor) -> Result<Box<dyn TrainedModel>> {
-        let (cut, target_cut) = (cut_of(predictor, CUT)?, cut_of(predictor, TARGET_CUT)?);
-        Ok(Box::new(Translator { generator: predictor.generator(FEEDS[1], LOGITS)?, cut, target_cut }))
-    }
-}
-
-/// Opens the pairs of a path with the options of the training files.
-fn test_pairs(config: &Config, predictor: &Predictor, path: &str) -> Result<PairFiles> {
-    let like = options_of(config, COLUMNS, predictor)?;
-    PairFiles::open_with([path], &like).map_err(|e| as_in_training(e, &like))
-}
-
-fn data(config: &Config, predictor: &Predictor, cuts: [&Tokenizer; 2], path: &str) -> Result<TestData> {
-    let known = [predictor.vocabulary(KNOWN[0])?, predictor.vocabulary(KNOWN[1])?];
-    let like = options_of(config, COLUMNS, predictor)?;
-    let pairs = Texts::open_test(path, config, &like)?;
-    let data = loader(&pairs, cuts, known, config)?;
-    Ok(TestData { data: Box::new(data), said: read_as(pairs.read_as()).into_iter().collect() })
-}
 
 fn loader(
     pairs: &Texts<Pair>,
@@ -161,7 +84,7 @@ impl BySource {
         if self.window.len() < Self::MOST { Ok(()) } else { self.end(each) }
     }
 
-    /// Passes the remaining pairs to `each`.
+    /// Passes the pairs in the window to `each`, and begins a new window.
     fn end(&mut self, each: EachWindow<'_>) -> Result<()> {
         let pairs = Pairs::new("window", std::mem::take(&mut self.window));
         self.windows += usize::from(!pairs.records().is_empty());
@@ -176,106 +99,6 @@ impl BySource {
     }
 }
 
-fn prepare(config: &Config, paths: Paths) -> Result<Preparation> {
-    let Paths { train: Some(path), dev, test, from, memory, .. } = paths else {
-        let expected = "a file with lines of source<TAB>target";
-        return Err(Error::new("data.train", expected, "none: no translations come with the program"));
-    };
-    let train = Texts::<Pair>::open(path, (config, memory), &options(config, COLUMNS)?)?;
-    // The other parts of the data set are read with the options that were detected in the training texts.
-    let like = train.read_as().clone();
-    let given = dev.is_some();
-    let (train, dev) = match &dev {
-        Some(dev) => {
-            let dev = Texts::open(dev, (config, memory), train.read_as())?;
-            (train, dev)
-        }
-        // At most about 2,000 pairs are held out, since translations of more pairs would take long to evaluate after
-        // each epoch.
-        None => {
-            let one_in = one_in(config).max(train.count()? as u64 / 2_000);
-            train.hold_out(one_in, config)
-        }
-    };
-    let spoken = spoken(config, &train)?;
-    let said_of_tokens = spoken.as_ref().map(|_| PRONUNCIATIONS.to_owned());
-    let config = spoken.as_ref().unwrap_or(config);
-    let (cut, target_cut) = (tokenizer(config)?, target_tokenizer(config)?);
-    from.same_cut(CUT, &cut)?;
-    from.same_cut(TARGET_CUT, &target_cut)?;
-    let (mut lengths, mut known) = (Vec::new(), TokenCounts::default());
-    train.each(&mut |pair| lengths.push(cut.tokens(&pair.source).count()))?;
-    let (mut held_out, mut by_source, mut dev_pairs) = (HeldOutTexts::default(), BySource::default(), 0);
-    let mut shown = |pairs: &Pairs| {
-        for (source, targets) in pairs.by_source() {
-            let truth = || Truth::Texts(targets.iter().map(|&target| target.to_owned()).collect());
-            held_out.add(|| Case { text: source.to_owned(), truth: truth() });
-        }
-        Ok(())
-    };
-    let mut wrong = Ok(());
-    dev.each(&mut |pair| {
-        dev_pairs += 1;
-        cut.tokens(&pair.source).for_each(|token| known.add(&token));
-        if wrong.is_ok() {
-            wrong = by_source.add(pair.clone(), &mut shown);
-        }
-    })?;
-    wrong.and_then(|()| by_source.end(&mut shown))?;
-    both([(train.name(), lengths.len()), (dev.name(), dev_pairs)])?;
-    let limits = from.grows(net::limits(config, &[Vocabulary::UNKNOWN]), &TABLES[0]);
-    let sources = net::known(train.vocabulary(&cut, &limits, |pair| &pair.source), config)?;
-    let limits = from.grows(net::limits(config, &[ENDS[0], ENDS[1], Vocabulary::UNKNOWN]), &TABLES[1]);
-    let targets = net::known(train.vocabulary(&target_cut, &limits, |pair| &pair.target), config)?;
-    let loader = |pairs: &Texts<Pair>| loader(pairs, [&cut, &target_cut], [&sources, &targets], config);
-    let (of_train, of_dev) = (of_training(loader(&train)?, config), loader(&dev)?);
-    let of_memory = Some(&dev).filter(|_| given).and_then(|dev| dev.said_of_memory(&of_dev, memory));
-    let of_memory = train.said_of_memory(&of_train, memory).into_iter().chain(of_memory);
-    let trainer = network(config, [&sources, &targets], lengths.len())?;
-    let trainer =
-        trainer.note(CUT, cut.name()).note(TARGET_CUT, target_cut.name()).note(READ_AS, like.to_note());
-    let coverage = known.coverage(&sources);
-    let apart = if given { "" } else { ", none of whose sources is in the training pairs" };
-    let different = if held_out.count == dev_pairs {
-        String::new()
-    } else {
-        format!(", of {} different sources", held_out.count)
-    };
-    let said = format!(
-        "{}: {} pairs, {} source tokens and {} target tokens known; {dev_pairs} held out{different}{apart}",
-        train.name(),
-        lengths.len(),
-        sources.len(),
-        targets.len(),
-    );
-    let others = Some(&dev).filter(|_| given);
-    let others = others.and_then(|of| read_otherwise(&of.name(), of.read_as(), train.read_as()));
-    // With label smoothing, the reported perplexity is not the exponential of the training loss, so a line for people
-    // states the difference.
-    let rate = config.label_smoothing();
-    let smoothed =
-        (rate > 0.0).then(|| format!("loss is with label smoothing of {rate}, perplexity without"));
-    Ok(Preparation {
-        trainer: trainer.vocabulary(KNOWN[0], sources).vocabulary(KNOWN[1], targets),
-        train: Box::new(of_train),
-        dev: Box::new(of_dev),
-        test,
-        name: train.name().into_owned(),
-        metric: "perplexity",
-        coverage,
-        lengths,
-        held_out,
-        said: [said]
-            .into_iter()
-            .chain(read_as(train.read_as()))
-            .chain(said_of_tokens)
-            .chain(smoothed)
-            .chain(others)
-            .chain(of_memory)
-            .collect(),
-    })
-}
-
 const PRONUNCIATIONS: &str = "words and their phonemes: tokens are `characters`, target tokens `whitespace`; `text.tokens` and `text.target_tokens` set other tokens";
 
 /// Returns a copy of the config that sets the tokens for pronunciations: characters of the word, and phonemes separated
@@ -286,10 +109,7 @@ fn spoken(config: &Config, pairs: &Texts<Pair>) -> Result<Option<Config>> {
         return Ok(None);
     };
     const LOOKED_AT: usize = 1_000;
-    let first: Vec<Pair> = match pairs {
-        Texts::Held(pairs) => pairs.records().iter().take(LOOKED_AT).cloned().collect(),
-        Texts::InFiles(files, _) => files.records().take(LOOKED_AT).collect::<Result<_>>()?,
-    };
+    let first: Vec<Pair> = pairs.records().take(LOOKED_AT).collect::<Result<_>>()?;
     Ok(are_pronunciations(&first).then(|| {
         let (tokens, target_tokens) = (Some(Tokens::Characters), Some(Tokens::Whitespace));
         Config { text: TextConfig { tokens, target_tokens, ..config.text.clone() }, ..config.clone() }
@@ -364,94 +184,25 @@ fn network(config: &Config, known: [&Vocabulary; 2], texts: usize) -> Result<Tra
 }
 
 /// A trained translator.
-struct Translator {
+pub(super) struct Translator {
     generator: Generator,
     cut: Tokenizer,
     target_cut: Tokenizer,
 }
 
-impl TrainedModel for Translator {
+impl AnsweringModel for Translator {
     fn tokenizers(&self) -> Option<[&Tokenizer; 2]> {
         Some([&self.cut, &self.target_cut])
     }
 
-    fn data(&self, config: &Config, predictor: &Predictor, path: &str) -> Result<TestData> {
-        data(config, predictor, [&self.cut, &self.target_cut], path)
+    /// A batch is small, because the memory of the model grows with all words or characters of a batch.
+    fn batch(&self) -> AnswerBatch {
+        AnswerBatch::of_bytes(1 << 13)
     }
 
-    fn check(&self, config: &Config, predictor: &Predictor, path: &str) -> Result<Vec<String>> {
-        let (pairs, mut count) = (test_pairs(config, predictor, path)?, 0);
-        pairs.each(&mut |_| count += 1)?;
-        if count == 0 {
-            return Err(none(&pairs.name()));
-        }
-        Ok(read_as(pairs.read_as()).into_iter().collect())
-    }
-
-    fn scores(
-        &self,
-        config: &Config,
-        predictor: &Predictor,
-        path: &str,
-        each: &mut dyn FnMut(Outcome<'_>),
-    ) -> Result<Evaluation> {
-        let pairs = test_pairs(config, predictor, path)?;
-        // Only the best translation of each source text is scored.
-        let decoding = DecodingConfig { n_best: 1, scores: false, ..config.decoding.clone() };
-        let (mut scores, mut by_source) =
-            (TextScores::new([&self.cut, &self.target_cut]), BySource::default());
-        let size = |(source, _): &(&str, Vec<&str>)| source.len();
-        let mut scored = |pairs: &Pairs| {
-            in_parts(pairs.by_source().into_iter().map(Ok), size, |part| {
-                let sources: Vec<&str> = part.iter().map(|(source, _)| *source).collect();
-                for ((source, targets), found) in
-                    part.iter().zip(self.answers(predictor, &sources, &decoding)?)
-                {
-                    scores.add(source, targets, &found.to_string(), each);
-                }
-                Ok(())
-            })
-        };
-        let mut count = 0;
-        for pair in pairs.records() {
-            count += 1;
-            by_source.add(pair?, &mut scored)?;
-        }
-        by_source.end(&mut scored)?;
-        let known = [predictor.vocabulary(KNOWN[0])?, predictor.vocabulary(KNOWN[1])?];
-        let said = read_as(pairs.read_as()).into_iter().chain(by_source.said()).collect();
-        let data = loader(&Texts::InFiles(pairs, Some(1)), [&self.cut, &self.target_cut], known, config)?;
-        // The perplexity is computed over all target tokens, without the label smoothing of the training loss.
-        let perplexity = predictor.evaluate(&data)?.get("perplexity");
-        let mut scored = scores.end().with_loss(perplexity.map(f64::ln));
-        if let Some(perplexity) = perplexity {
-            scored = scored.with("perplexity", Unit::Number, perplexity);
-        }
-        scored.counts.push(("pairs", count));
-        Ok(Evaluation { said, ..scored })
-    }
-
-    fn asked(&self, _: &Predictor, decoding: &DecodingConfig) -> Option<Query> {
-        let name = |name: &str, place: usize| match place {
-            1 => name.to_owned(),
-            _ => format!("{name} {place}"),
-        };
-        let of = |place| match decoding.n_best > 1 || decoding.scores {
-            true => vec![name("translation", place), name("score", place)],
-            false => vec![name("translation", place)],
-        };
-        let adds = (1..=decoding.n_best).flat_map(of).collect();
-        Some(Query { asking: QuestionKind::Source, columns: COLUMNS, adds })
-    }
-
-    /// Translates each text by beam search with the settings in `decoding`.
-    fn answers(
-        &self,
-        predictor: &Predictor,
-        texts: &[&str],
-        decoding: &DecodingConfig,
-    ) -> Result<Vec<Answer>> {
-        let (sources, targets) = (predictor.vocabulary(KNOWN[0])?, predictor.vocabulary(KNOWN[1])?);
+    /// Translates each text by beam search with the settings in `how`.
+    fn answers(&self, by: &Predictor, texts: &[&str], how: &DecodingConfig) -> Result<Vec<Answer>> {
+        let (sources, targets) = (by.vocabulary(KNOWN[0])?, by.vocabulary(KNOWN[1])?);
         let ids: Vec<Vec<i64>> =
             texts.iter().map(|text| sources.ids(self.cut.tokens(text))).collect::<Result<_>>()?;
         // Source texts of similar lengths are translated as a batch, because their translations end after a similar
@@ -461,7 +212,7 @@ impl TrainedModel for Translator {
         order.sort_by_key(|&i| ids[i].len());
         let [start, stop] = [targets.special(ENDS[0])?, targets.special(ENDS[1])?];
         let banned: Vec<i64> = [start].into_iter().chain(targets.unknown()).collect();
-        let DecodingConfig { beam, length_penalty, n_best, scores, .. } = *decoding;
+        let DecodingConfig { beam, length_penalty, n_best, scores, .. } = *how;
         let beam = Beam::new(beam).n_best(n_best).length(length_penalty);
         let mut found = vec![Vec::new(); texts.len()];
         for alike in order.chunk_by(|a, b| most(a) == most(b)).flat_map(|alike| alike.chunks(SOURCES)) {
@@ -483,5 +234,184 @@ impl TrainedModel for Translator {
             false => Answer::Text(if best.is_empty() { String::new() } else { best.swap_remove(0).0 }),
         };
         Ok(found.into_iter().map(answer).collect())
+    }
+}
+
+impl RecordModel for Translator {
+    type Record = Pair;
+    const ASKING: QuestionKind = QuestionKind::Source;
+    const COLUMNS: [Column; 2] = COLUMNS;
+    const TABLES: &'static [Table] = &TABLES;
+
+    fn line(of: &Pair) -> String {
+        format!("source {}, target {}", Preview::cut(&of.source), Preview::cut(&of.target))
+    }
+
+    fn prepare(config: &Config, paths: Paths) -> Result<Preparation> {
+        let Paths { train: Some(path), dev, test, from, memory, .. } = paths else {
+            let expected = "a file with lines of source<TAB>target";
+            return Err(Error::new("data.train", expected, "none: no translations come with the program"));
+        };
+        let train = Texts::<Pair>::open(path, (config, memory), &options(config, COLUMNS)?)?;
+        // The other parts of the data set are read with the options that were detected in the training texts.
+        let like = train.read_as().clone();
+        let given = dev.is_some();
+        let (train, dev) = match &dev {
+            Some(dev) => {
+                let dev = Texts::open(dev, (config, memory), train.read_as())?;
+                (train, dev)
+            }
+            // At most about 2,000 pairs are held out, since translations of more pairs would take long to evaluate after
+            // each epoch.
+            None => {
+                let one_in = one_in(config).max(train.count()? as u64 / 2_000);
+                train.hold_out(one_in, config)
+            }
+        };
+        let spoken = spoken(config, &train)?;
+        let said_of_tokens = spoken.as_ref().map(|_| PRONUNCIATIONS.to_owned());
+        let config = spoken.as_ref().unwrap_or(config);
+        let (cut, target_cut) = (tokenizer(config)?, target_tokenizer(config)?);
+        from.same_cut(CUT, &cut)?;
+        from.same_cut(TARGET_CUT, &target_cut)?;
+        let (mut lengths, mut known) = (Vec::new(), TokenCounts::default());
+        let [mut of_sources, mut of_targets] = [(); 2].map(|()| TokenCounts::default());
+        train.each(&mut |pair| {
+            let tokens = cut.tokens(&pair.source).inspect(|token| of_sources.add(token));
+            lengths.push(tokens.count());
+            target_cut.tokens(&pair.target).for_each(|token| of_targets.add(&token));
+        })?;
+        let (mut held_out, mut by_source, mut dev_pairs) = (HeldOutTexts::default(), BySource::default(), 0);
+        let mut shown = |pairs: &Pairs| {
+            for (source, targets) in pairs.by_source() {
+                let truth = || Truth::Texts(targets.iter().map(|&target| target.to_owned()).collect());
+                held_out.add(|| Case { text: source.to_owned(), truth: truth() });
+            }
+            Ok(())
+        };
+        let mut wrong = Ok(());
+        dev.each(&mut |pair| {
+            dev_pairs += 1;
+            cut.tokens(&pair.source).for_each(|token| known.add(&token));
+            if wrong.is_ok() {
+                wrong = by_source.add(pair.clone(), &mut shown);
+            }
+        })?;
+        wrong.and_then(|()| by_source.end(&mut shown))?;
+        both([(train.name(), lengths.len()), (dev.name(), dev_pairs)])?;
+        let limits = from.grows(net::limits(config, &[Vocabulary::UNKNOWN]), &TABLES[0]);
+        let sources =
+            net::known(train.vocabulary(of_sources, (config, &cut, &limits), |pair| &pair.source), config)?;
+        let limits = from.grows(net::limits(config, &[ENDS[0], ENDS[1], Vocabulary::UNKNOWN]), &TABLES[1]);
+        let targets = net::known(
+            train.vocabulary(of_targets, (config, &target_cut, &limits), |pair| &pair.target),
+            config,
+        )?;
+        let loader = |pairs: &Texts<Pair>| loader(pairs, [&cut, &target_cut], [&sources, &targets], config);
+        let (of_train, of_dev) = (of_training(loader(&train)?, config), loader(&dev)?);
+        let of_memory = Some(&dev).filter(|_| given).and_then(|dev| dev.said_of_memory(&of_dev, memory));
+        let of_memory = train.said_of_memory(&of_train, memory).into_iter().chain(of_memory);
+        let trainer = network(config, [&sources, &targets], lengths.len())?;
+        let trainer =
+            trainer.note(CUT, cut.name()).note(TARGET_CUT, target_cut.name()).note(READ_AS, like.to_note());
+        let coverage = known.coverage(&sources);
+        let apart = if given { "" } else { ", none of whose sources is in the training pairs" };
+        let different = if held_out.count == dev_pairs {
+            String::new()
+        } else {
+            format!(", of {} different sources", held_out.count)
+        };
+        let said = format!(
+            "{}: {} pairs, {} source tokens and {} target tokens known; {dev_pairs} held out{different}{apart}",
+            train.name(),
+            lengths.len(),
+            sources.len(),
+            targets.len(),
+        );
+        let others = Some(&dev).filter(|_| given);
+        let others = others.and_then(|of| read_otherwise(&of.name(), of.read_as(), train.read_as()));
+        // With label smoothing, the reported perplexity is not the exponential of the training loss, so a line for people
+        // states the difference.
+        let rate = config.label_smoothing();
+        let smoothed =
+            (rate > 0.0).then(|| format!("loss is with label smoothing of {rate}, perplexity without"));
+        Ok(Preparation {
+            trainer: trainer.vocabulary(KNOWN[0], sources).vocabulary(KNOWN[1], targets),
+            train: Box::new(of_train),
+            dev: Box::new(of_dev),
+            test,
+            name: train.name().into_owned(),
+            metric: "perplexity",
+            coverage,
+            lengths,
+            held_out,
+            said: [said]
+                .into_iter()
+                .chain(read_as(train.read_as()))
+                .chain(said_of_tokens)
+                .chain(smoothed)
+                .chain(others)
+                .chain(of_memory)
+                .collect(),
+        })
+    }
+
+    fn load(predictor: &Predictor, _: &Config) -> Result<Self> {
+        let (cut, target_cut) = (cut_of(predictor, CUT)?, cut_of(predictor, TARGET_CUT)?);
+        Ok(Self { generator: predictor.generator(FEEDS[1], LOGITS)?, cut, target_cut })
+    }
+
+    fn adds(&self, _: &Predictor, decoding: &DecodingConfig) -> Vec<String> {
+        let name = |name: &str, place: usize| match place {
+            1 => name.to_owned(),
+            _ => format!("{name} {place}"),
+        };
+        let of = |place| match decoding.n_best > 1 || decoding.scores {
+            true => vec![name("translation", place), name("score", place)],
+            false => vec![name("translation", place)],
+        };
+        (1..=decoding.n_best).flat_map(of).collect()
+    }
+
+    fn loader(&self, file: &TestFile<'_>, pairs: &Texts<Pair>) -> Result<Loader> {
+        let known = [file.known.vocabulary(KNOWN[0])?, file.known.vocabulary(KNOWN[1])?];
+        loader(pairs, [&self.cut, &self.target_cut], known, file.config)
+    }
+
+    fn scored(
+        &self,
+        by: &Predictor,
+        file: &TestFile<'_>,
+        pairs: Texts<Pair>,
+        each: EachOutcome<'_>,
+    ) -> Result<Evaluation> {
+        // Only the best translation of each source text is scored.
+        let decoding = DecodingConfig { n_best: 1, scores: false, ..file.config.decoding.clone() };
+        let mut scores = TextScores::new([&self.cut, &self.target_cut]);
+        let (mut by_source, mut count) = (BySource::default(), 0);
+        let mut scored = |pairs: &Pairs| {
+            let mut sources = pairs.by_source().into_iter().map(Ok);
+            self.batch().divide(&mut sources, &|(source, _)| source.len(), &mut |part| {
+                let sources: Vec<&str> = part.iter().map(|(source, _)| *source).collect();
+                let found = self.answers(by, &sources, &decoding)?;
+                for ((source, targets), found) in part.iter().zip(found) {
+                    scores.add(source, targets, &found.to_string(), each);
+                }
+                Ok(())
+            })
+        };
+        pairs.in_batches(self.batch(), &|pair| pair.source.len(), &mut |part| {
+            count += part.len() as u64;
+            part.iter().try_for_each(|(_, pair)| by_source.add(pair.clone(), &mut scored))
+        })?;
+        by_source.end(&mut scored)?;
+        // The perplexity is computed over all target tokens, without the label smoothing of the training loss.
+        let perplexity = by.evaluate(&self.loader(file, &pairs)?)?.get("perplexity");
+        let mut scored = scores.end().with_loss(perplexity.map(f64::ln));
+        if let Some(perplexity) = perplexity {
+            scored = scored.with("perplexity", Unit::Number, perplexity);
+        }
+        scored.counts.push(("pairs", count));
+        Ok(Evaluation { said: by_source.said().into_iter().collect(), ..scored })
     }
 }

@@ -12,7 +12,7 @@ use super::classify::{FIRST, LABEL, Reader};
 use super::config::Config;
 use super::labels::LABELS;
 use super::sections::Task;
-use super::training::{CONFIG, TASK};
+use super::training::{CONFIG, ModelFacts as _, TASK};
 
 /// Computes how much each word of a text contributes to the probability of a label, to first order. With x the vector
 /// of the word and p the probability, the contribution is x · ∂ log p / ∂x: gradient × input (Shrikumar et al., "Not
@@ -39,19 +39,15 @@ impl Weigher {
     }
 
     fn of(checkpoint: Checkpoint, threads: usize) -> Result<Self> {
-        let wrong = |got: &str| {
-            Error::of(
-                ErrorKind::Program,
-                "checkpoint to weigh words by",
-                "a checkpoint of `classify`",
-                got.to_owned(),
-            )
-        };
-        checkpoint.check_whole("checkpoint to weigh words by")?;
-        let Checkpoint { program, mut tensors, mut best, vocabularies, notes, metrics, .. } = checkpoint;
-        if notes.get(TASK).map(String::as_str) != Some(Task::Classify.name()) {
+        const WHAT: &str = "checkpoint to weigh words by";
+        let wrong = |got: &str| Error::of(ErrorKind::Program, WHAT, "a checkpoint of `classify`", got);
+        checkpoint.check_whole(WHAT)?;
+        if checkpoint.note(TASK) != Some(Task::Classify.name()) {
             return Err(wrong("a checkpoint of another task"));
         }
+        let config = checkpoint.note(CONFIG).map_or_else(|| Ok(Config::default()), Config::from_toml)?;
+        let reader = Reader::of(&checkpoint, &config);
+        let Checkpoint { program, mut tensors, mut best, mut vocabularies, metrics, .. } = checkpoint;
         let registry = ops::catalogue();
         let accuracy = metrics.iter().find(|metric| metric.name == "accuracy");
         let of_accuracy = accuracy.map(|metric| &metric.variables[..]).unwrap_or_default();
@@ -88,16 +84,12 @@ impl Weigher {
                 scope.set_of(&program, &name, value)?;
             }
         }
-        let find = |name: &str| {
-            vocabularies.get(name).cloned().ok_or_else(|| wrong("a checkpoint without vocabularies"))
-        };
-        let config =
-            notes.get(CONFIG).map_or_else(|| Ok(Config::default()), |config| Config::from_toml(config))?;
+        let labels = vocabularies.remove(LABELS);
         Ok(Self {
             executor: Executor::new(&program, &registry, &[vectors, gradient], threads)?,
             scope,
-            reader: Reader::noted(&notes, &vocabularies, &config)?,
-            labels: find(LABELS)?,
+            reader: reader?,
+            labels: labels.ok_or_else(|| wrong("a checkpoint without vocabularies"))?,
             program,
             vectors,
             gradient,

@@ -17,6 +17,7 @@ use unpadded_recipes::{Config, Space, prepare};
 
 use self::schedule::{Step, next, rungs};
 use self::state::{State, Trial};
+use super::findings::TrainingFacts;
 use super::outcome::{Ending, Outcome, UsageError, bad, plain, word};
 use super::request::{Course, TrainingRequest};
 use super::run::{self, Folder};
@@ -99,15 +100,15 @@ impl Tune {
             }
             None => {
                 // The whole config is checked before the command writes a file.
-                let (.., scoring) = parts(prepare(&config).usage()?);
+                let (.., facts) = parts(prepare(&config).usage()?);
                 check_new(&path, false)?;
                 State {
                     seed: config.run.seed,
                     budget: self.budget.unwrap_or_default().as_secs_f64(),
                     most: self.trials,
                     used: 0.0,
-                    metric: scoring.metric.to_owned(),
-                    unit: scoring.unit,
+                    metric: facts.metric.to_owned(),
+                    unit: facts.unit,
                     higher: None,
                     rungs: rungs(config.training.epochs),
                     trials: Vec::new(),
@@ -286,13 +287,13 @@ impl Search<'_> {
         let left = (self.state.budget - self.before).max(0.0);
         let deadline = Duration::try_from_secs_f64(left).ok().and_then(|left| self.begun.checked_add(left));
         let training = Training { config: &config, folder: &folder, resumes, quiet: true, deadline };
-        let (trainer, data, scoring) = parts(prepared);
+        let (trainer, data, facts) = parts(prepared);
         let epochs = rung.checked_sub(1).and_then(|at| self.state.rungs.get(at)).copied();
         let fitted = training.fit(trainer, &data, epochs.unwrap_or(config.training.epochs), &mut None)?;
-        let (ended, better) = (fitted.report.ended, fitted.report.best.and(scoring.better));
+        let (ended, better) = (fitted.report.ended, fitted.report.best.and(facts.better));
         let whole = ended == StopReason::Done && fitted.report.epochs >= config.training.epochs;
         let report = match whole || ended == StopReason::Early {
-            true => training.finish(fitted, scoring.without_test())?.report,
+            true => training.finish(fitted, TrainingFacts { test: None, ..facts })?.report,
             false => fitted.report,
         };
         Ok((report, better))

@@ -8,27 +8,27 @@ mod scores;
 mod thresholds;
 
 use std::collections::BTreeMap;
-use std::path::Path;
 use std::sync::Arc;
 
 use super::answer::Answer;
 use super::config::Config;
-use super::evaluation::{Evaluation, Outcome, in_parts};
+use super::evaluation::{EachOutcome, Evaluation, Outcome};
 use super::labels::{self, COLUMNS, LABELS, PROBABILITIES};
 use super::preview::Preview;
-use super::recipe::{Query, Recipe, TrainedModel};
-use super::sections::{DecodingConfig, Pooling, Target};
+use super::recipe::{AnsweringModel, Recipe, RecordCheck, RecordModel, TestFile};
+use super::sections::{DecodingConfig, Target};
 use super::started::Table;
+use super::tag_counts::add_characters;
 use super::texts::Texts;
 use super::training::{
-    CONFIG, CUT, Case, HeldOutTexts, Paths, Preparation, READ_AS, TestData, as_in_training, both,
-    of_training, one_in, options, options_of, read_as, read_otherwise, tokenizer,
+    CUT, Case, Column, HeldOutTexts, ModelFacts, Paths, Preparation, READ_AS, both, of_training, one_in,
+    options, options_of, read_as, read_otherwise, tokenizer,
 };
 use super::{embedded, net, rows};
 pub(super) use network::LABEL;
 use network::NUMBER;
 use objective::{Labels, Objective, labels_in};
-use reader::{CHARACTERS, CharacterCounts, SEPARATOR, TextColumns, WORDS};
+use reader::{CHARACTERS, SEPARATOR, TextColumns, WORDS};
 pub(super) use reader::{FIRST, Reader};
 use thresholds::Thresholds;
 pub(super) use thresholds::finished;
@@ -36,7 +36,7 @@ use unpadded::Variable;
 use unpadded::data::{Fingerprint, Limits, Loader, TokenCounts, Tokenizer, Vocabulary};
 use unpadded::predict::Predictor;
 use unpadded::{Error, ErrorKind, Result};
-use unpadded_text::{LabelledFiles, LabelledText, Passes, QuestionKind, ReadOptions, Record as _};
+use unpadded_text::{LabelledText, Passes, QuestionKind, ReadOptions, Record as _};
 
 /// The parameters with a row or a column per entry of a vocabulary. The function `prepare` uses the first two entries
 /// by their index: the vectors of words and of characters.
@@ -50,55 +50,19 @@ const TABLES: [Table; 6] = [
 ];
 
 /// The recipe `classify`: classifiers of texts, and of rows of features.
-pub(super) struct Classify;
+pub(super) const RECIPE: Recipe = Recipe {
+    preview: |config, path| (recipe(rows::are_meant(config, path)?).preview)(config, path),
+    prepare: |config, paths| {
+        let rows = paths.train.as_ref().map(|train| rows::are_meant(config, train)).transpose()?;
+        (recipe(rows.unwrap_or(false)).prepare)(config, paths)
+    },
+    check: |file| (recipe(file.known.note(rows::COLUMNS).is_some()).check)(file),
+    load: |predictor, config| (recipe(predictor.note(rows::COLUMNS).is_some()).load)(predictor, config),
+    ..Recipe::of::<Classifier>()
+};
 
-impl Recipe for Classify {
-    fn defaults(&self, Config { model, .. }: &mut Config) {
-        (model.bidirectional, model.pool, model.word_dropout) = (true, Pooling::Max, 0.1);
-    }
-
-    fn without(&self) -> &'static [&'static str] {
-        &[
-            "text.target_tokens",
-            "data.repair_tags",
-            "data.scheme",
-            "model.crf",
-            "model.tied",
-            "decoding.beam",
-            "decoding.length_penalty",
-            "decoding.n_best",
-            "decoding.scores",
-            "decoding.overlap",
-        ]
-    }
-
-    fn preview(&self, config: &Config, path: &Path) -> Result<Preview> {
-        if rows::are_meant(config, path)? {
-            return rows::preview(config, path);
-        }
-        paired(config)?;
-        Preview::of(path, &reading(config, options(config, COLUMNS)?), &|of: &LabelledText| {
-            format!("text {}, label {}", Preview::cut(&of.text), Preview::cut(&of.label))
-        })
-    }
-
-    fn tables(&self) -> &'static [Table] {
-        &TABLES
-    }
-
-    fn prepare(&self, config: &Config, paths: Paths) -> Result<Preparation> {
-        match &paths.train {
-            Some(train) if rows::are_meant(config, train)? => rows::prepare(config, paths),
-            _ => prepare(config, paths),
-        }
-    }
-
-    fn model(&self, predictor: &Predictor) -> Result<Box<dyn TrainedModel>> {
-        if predictor.note(rows::COLUMNS).is_some() {
-            return Ok(Box::new(rows::Classifier));
-        }
-        Ok(Box::new(Classifier::of(predictor)?))
-    }
+fn recipe(rows: bool) -> Recipe {
+    if rows { Recipe::of::<rows::Classifier>() } else { Recipe::of::<Classifier>() }
 }
 
 /// Checks that `data.text` is set if `data.pair` is set, since the column of a pair's first text is not detected.
@@ -131,10 +95,6 @@ struct Classifier {
     others: Vec<OtherClassifier>,
 }
 
-/// A function that is called for each text with the number of its record (from 1), the text, and the model's output for
-/// the text.
-type EachText<'a> = &'a mut dyn FnMut(u64, &LabelledText, &[f32]) -> Result<()>;
-
 /// A classifier that was added to an ensemble.
 struct OtherClassifier {
     classifier: Classifier,
@@ -152,13 +112,6 @@ struct Outputs {
 }
 
 impl Classifier {
-    fn of(predictor: &Predictor) -> Result<Self> {
-        let config = predictor.note(CONFIG).map_or_else(|| Ok(Config::default()), Config::from_toml)?;
-        let (reader, learnt) = (Reader::of(predictor, &config)?, Objective::of(predictor, &config)?);
-        let thresholds = Thresholds::of(predictor, &learnt)?;
-        Ok(Self { reader, learnt, thresholds, others: Vec::new() })
-    }
-
     /// Runs all models of the ensemble; returns the mean of the models' values, and the attention weights of the first
     /// model.
     fn found(&self, predictor: &Predictor, texts: &[&str]) -> Result<Outputs> {
@@ -186,7 +139,7 @@ impl Classifier {
             Some(labels) => (PROBABILITIES, labels.len()),
             None => (NUMBER, 1),
         };
-        let attends = predictor.outputs().any(|output| output == labels::ATTENTION);
+        let attends = predictor.has_output(labels::ATTENTION);
         let outputs: &[&str] = if attends { &[output, labels::ATTENTION] } else { &[output] };
         let mut found = predictor.run(&feeds, outputs)?.into_iter();
         let floats = |of: Option<Variable>| -> Result<Option<Vec<f32>>> {
@@ -195,163 +148,16 @@ impl Classifier {
         let values = floats(found.next())?.unwrap_or_default();
         Ok(Outputs { values, attention: floats(found.next())?, width })
     }
-
-    fn files(&self, config: &Config, predictor: &Predictor, path: &str) -> Result<LabelledFiles> {
-        let like = reading(config, options_of(config, COLUMNS, predictor)?);
-        LabelledFiles::open_with([path], &like).map_err(|e| as_in_training(e, &like))
-    }
 }
 
-impl TrainedModel for Classifier {
+impl AnsweringModel for Classifier {
     fn tokenizers(&self) -> Option<[&Tokenizer; 2]> {
         Some([&self.reader.cut; 2])
     }
 
-    fn data(&self, config: &Config, predictor: &Predictor, path: &str) -> Result<TestData> {
-        // Test data are loaded in the order of the file, not shuffled.
-        let like = reading(config, options_of(config, COLUMNS, predictor)?);
-        let texts = Texts::open_test(path, config, &like)?;
-        let learnt = match &self.learnt {
-            Objective::Labels(known, _) => {
-                Objective::Labels(known.clone(), config.data.label_separator.clone())
-            }
-            other => other.clone(),
-        };
-        let data = loader(&texts, &self.reader, &learnt, config)?;
-        Ok(TestData { data: Box::new(data), said: read_as(texts.read_as()).into_iter().collect() })
-    }
-
-    fn check(&self, config: &Config, predictor: &Predictor, path: &str) -> Result<Vec<String>> {
-        let files = self.files(config, predictor, path)?;
-        let mut texts = 0;
-        files.records().try_for_each(|text| {
-            let text = text?;
-            texts += 1;
-            self.reader.fields(&text.text)?;
-            if let Objective::Number = self.learnt {
-                self.learnt.field(&text.label).map_err(|e| placed(e, &text))?;
-            }
-            Ok::<(), Error>(())
-        })?;
-        if texts == 0 {
-            return Err(labels::none(&files.name()));
-        }
-        Ok(read_as(files.read_as()).into_iter().collect())
-    }
-
-    /// Scores the texts of a file group by group while the file is read, so that the file may be larger than memory.
-    fn scores(
-        &self,
-        config: &Config,
-        predictor: &Predictor,
-        path: &str,
-        each: &mut dyn FnMut(Outcome<'_>),
-    ) -> Result<Evaluation> {
-        let files = self.files(config, predictor, path)?;
-        let records = (1..).zip(files.records()).map(|(number, text)| Ok((number, text?)));
-        let mut count = 0;
-        let parts = |each_text: EachText<'_>| {
-            in_parts(
-                records,
-                |(_, text): &(u64, LabelledText)| text.text.len(),
-                |part| {
-                    let texts: Vec<&str> = part.iter().map(|(_, text)| text.text.as_str()).collect();
-                    let found = self.found(predictor, &texts)?;
-                    count += part.len();
-                    for ((number, text), row) in part.iter().zip(found.values.chunks_exact(found.width)) {
-                        each_text(*number, text, row)?;
-                    }
-                    Ok(())
-                },
-            )
-        };
-        let (name, tokens) = (files.name(), |text: &str| self.reader.cut.tokens(text).count());
-        let place = |number: u64, text: &LabelledText| {
-            text.file_line().map_or_else(|| format!("record {number} of `{name}`"), |place| place.to_string())
-        };
-        let said = read_as(files.read_as()).into_iter().collect();
-        let scored = match &self.learnt {
-            Objective::Label(known) => {
-                let mut scores = labels::Scores::new(known);
-                parts(&mut |number, text, row| {
-                    let truth = (text.text.as_str(), text.label.as_str());
-                    scores.add(truth, &|| place(number, text), tokens(&text.text), row, each);
-                    Ok(())
-                })?;
-                scores.end(said)
-            }
-            Objective::Labels(known, _) => {
-                // The file to score may have another label separator than the training files.
-                let separator = &config.data.label_separator;
-                let thresholds = self.thresholds.by(config.decoding.threshold)?;
-                let mut scores = scores::LabelSets::new(known, separator);
-                parts(&mut |number, text, row| {
-                    let given = given(row, &thresholds);
-                    scores.add(&text.label, || place(number, text), tokens(&text.text), row, &given);
-                    let found: Vec<&str> = self.names(&given);
-                    let (truth, found) =
-                        (labels_in(&text.label, separator).join(separator), found.join(separator));
-                    each(Outcome { text: &text.text, asked: &text.text, truth: &truth, found: &found });
-                    Ok(())
-                })?;
-                scores.end(said)
-            }
-            Objective::Number => {
-                let mut scores = scores::Numbers::new();
-                parts(&mut |_, text, row| {
-                    let truth = objective::number(&text.label).map_err(|e| placed(e, text))?;
-                    let found = row.first().copied().unwrap_or_default();
-                    scores.add(truth.into(), found.into(), tokens(&text.text));
-                    let found = found.to_string();
-                    each(Outcome { text: &text.text, asked: &text.text, truth: &text.label, found: &found });
-                    Ok(())
-                })?;
-                scores.end(said)
-            }
-        };
-        if count == 0 { Err(labels::none(&name)) } else { Ok(scored) }
-    }
-
-    fn join(&mut self, _: &Predictor, other: Predictor) -> Result<()> {
-        let wrong = |got: &str| {
-            let expected = "classifiers of texts with the same target: a label, several labels or a number";
-            Err(Error::of(ErrorKind::Program, "models to join", expected, got))
-        };
-        if other.note(rows::COLUMNS).is_some() {
-            return wrong("a classifier of rows of features");
-        }
-        let classifier = Self::of(&other)?;
-        let places = match (&self.learnt, &classifier.learnt) {
-            (Objective::Label(first), Objective::Label(known))
-            | (Objective::Labels(first, _), Objective::Labels(known, _)) => {
-                labels::places("labels", first, known)?
-            }
-            (Objective::Number, Objective::Number) => vec![0],
-            _ => return wrong("a classifier with another target"),
-        };
-        self.thresholds.join(&classifier.thresholds, &places, self.others.len() as f32 + 2.0);
-        self.others.push(OtherClassifier { classifier, predictor: other, places });
-        Ok(())
-    }
-
-    fn asked(&self, _: &Predictor, _: &DecodingConfig) -> Option<Query> {
-        let adds: &[&str] = match self.learnt {
-            Objective::Label(_) => &Answer::LABEL,
-            Objective::Labels(..) => &["labels", "probabilities"],
-            Objective::Number => &[NUMBER],
-        };
-        let adds = adds.iter().map(|&name| name.to_owned()).collect();
-        Some(Query { asking: QuestionKind::Text, columns: COLUMNS, adds })
-    }
-
-    fn answers(
-        &self,
-        predictor: &Predictor,
-        texts: &[&str],
-        decoding: &DecodingConfig,
-    ) -> Result<Vec<Answer>> {
-        let thresholds = self.thresholds.by(decoding.threshold)?;
-        let Outputs { values, attention, width } = self.found(predictor, texts)?;
+    fn answers(&self, by: &Predictor, texts: &[&str], how: &DecodingConfig) -> Result<Vec<Answer>> {
+        let thresholds = self.thresholds.by(how.threshold)?;
+        let Outputs { values, attention, width } = self.found(by, texts)?;
         let mut weights = attention.iter().flatten();
         let answer = |(row, text): (&[f32], &&str)| -> Result<Answer> {
             Ok(match &self.learnt {
@@ -376,6 +182,277 @@ impl TrainedModel for Classifier {
         };
         values.chunks_exact(width).zip(texts).map(answer).collect()
     }
+
+    fn join(&mut self, _: &Predictor, other: Predictor, config: &Config) -> Result<()> {
+        let wrong = |got: &str| {
+            let expected = "classifiers of texts with the same target: a label, several labels or a number";
+            Err(Error::of(ErrorKind::Program, "models to join", expected, got))
+        };
+        if other.note(rows::COLUMNS).is_some() {
+            return wrong("a classifier of rows of features");
+        }
+        let classifier = Self::load(&other, config)?;
+        let places = match (&self.learnt, &classifier.learnt) {
+            (Objective::Label(first), Objective::Label(known))
+            | (Objective::Labels(first, _), Objective::Labels(known, _)) => {
+                labels::places("labels", first, known)?
+            }
+            (Objective::Number, Objective::Number) => vec![0],
+            _ => return wrong("a classifier with another target"),
+        };
+        self.thresholds.join(&classifier.thresholds, &places, self.others.len() as f32 + 2.0);
+        self.others.push(OtherClassifier { classifier, predictor: other, places });
+        Ok(())
+    }
+}
+
+impl RecordModel for Classifier {
+    type Record = LabelledText;
+    const ASKING: QuestionKind = QuestionKind::Text;
+    const COLUMNS: [Column; 2] = COLUMNS;
+    const TABLES: &'static [Table] = &TABLES;
+    const STARTS_FROM_LM: bool = true;
+
+    fn training_options(config: &Config) -> Result<ReadOptions> {
+        paired(config)?;
+        Ok(reading(config, options(config, COLUMNS)?))
+    }
+
+    fn line(of: &LabelledText) -> String {
+        format!("text {}, label {}", Preview::cut(&of.text), Preview::cut(&of.label))
+    }
+
+    fn prepare(config: &Config, paths: Paths) -> Result<Preparation> {
+        let options = Classifier::training_options(config)?;
+        let Paths { train, dev, test, from, memory, .. } = paths;
+        let own = train.is_some();
+        let train = match train {
+            Some(path) => {
+                let like = options.phrases(config.data.phrases);
+                let like = config.data.group.iter().fold(like, ReadOptions::group);
+                Texts::open(path, (config, memory), &like)?
+            }
+            None => Texts::Held(embedded::reviews(true)?),
+        };
+        let (cut, parts) = (tokenizer(config)?, TextColumns::of(config));
+        from.same_cut(CUT, &cut)?;
+        let divides = dev.is_none() && (own || config.data.fold.is_some());
+        let part = if divides { one_in(config) } else { 0 };
+        let (mut lengths, mut held_out, mut tokens) =
+            (Vec::new(), HeldOutTexts::default(), TokenCounts::default());
+        let (mut labels, mut spelt) = (Labels::new(config), TokenCounts::default());
+        let separator = &config.data.label_separator;
+        let case = |text: &LabelledText| Case {
+            text: text.text.clone(),
+            truth: Objective::truth(config.data.target, &text.label, separator),
+        };
+        let mut positives = BTreeMap::new();
+        let mut measured = |text: &LabelledText| {
+            held_out.add(|| case(text));
+            if config.data.target == Target::Labels {
+                for label in labels_in(&text.label, separator) {
+                    *positives.entry(label.to_owned()).or_default() += 1;
+                }
+            }
+            cut.tokens(&text.text).for_each(|token| tokens.add(&token));
+        };
+        let specials: &[&str] = match parts.columns() {
+            1 => &[Vocabulary::UNKNOWN],
+            _ => &[Vocabulary::UNKNOWN, SEPARATOR],
+        };
+        let limits = from.grows(net::limits(config, specials), &TABLES[0]);
+        let (mut known, counts) = (TokenCounts::default(), matches!(train, Texts::Held(_)));
+        let found = train.survey((part, config), &cut, &limits, &mut |text, held| {
+            labels.add(text, held);
+            match held {
+                true => measured(text),
+                false => {
+                    let mut count = 0;
+                    for token in cut.tokens(&text.text) {
+                        count += 1;
+                        if counts {
+                            known.add(&token);
+                        }
+                        if config.model.characters {
+                            add_characters(&mut spelt, &token);
+                        }
+                    }
+                    lengths.push(count);
+                }
+            }
+        })?;
+        let (train, hint) = (found.rest, labels.hint());
+        let (learnt, weights) = labels.end(&train.name())?;
+        let dev = match dev {
+            Some(dev) => Texts::open(dev, (config, memory), &train.read_as().clone().phrases(false))?,
+            None if divides => found.held,
+            None => Texts::Held(embedded::reviews(false)?),
+        };
+        if part == 0 {
+            dev.each(&mut measured)?;
+        }
+        held_out.counted = part > 0;
+        both([(train.name(), lengths.len()), (dev.name(), held_out.count)])?;
+        let words = found
+            .words
+            .unwrap_or_else(|| train.vocabulary(known, (config, &cut, &limits), |text| &text.text));
+        let words = net::known(words, config)?;
+        let coverage = tokens.coverage(&words);
+        let characters =
+            config.model.characters.then(|| spelt.within(&from.grows(Limits::default(), &TABLES[1])));
+        let characters = characters.transpose()?;
+        let reader = Reader { cut, words, characters, parts };
+        let of_train = of_training(loader(&train, &reader, &learnt, config)?, config);
+        let of_dev = loader(&dev, &reader, &learnt, config)?;
+        let others = Some(&dev).filter(|_| part == 0 && own);
+        let of_memory = others.and_then(|of| of.said_of_memory(&of_dev, memory));
+        let of_memory = train.said_of_memory(&of_train, memory).into_iter().chain(of_memory);
+        let others = others.and_then(|of| read_otherwise(&of.name(), of.read_as(), train.read_as()));
+        let steps = net::steps(config, lengths.len());
+        let (threshold, said_of_threshold) = thresholds::rule(config, &learnt, &positives);
+        let learning = (&learnt, &weights, threshold);
+        let (trainer, metric) = network::network(config, &reader, learning, from.below(), steps)?;
+        let mut trainer = trainer
+            .note(CUT, reader.cut.name())
+            .note(READ_AS, train.read_as().clone().phrases(false).to_note());
+        if said_of_threshold.is_some() {
+            trainer = trainer.note(thresholds::RULE, threshold.to_string());
+        }
+        let of = match (&learnt, learnt.labels()) {
+            (_, Some(labels)) => format!(" of {} labels", labels.len()),
+            _ => format!(" with numbers of mean {:.4} and deviation {:.4}", weights.mean, weights.deviation),
+        };
+        let mut said = vec![format!(
+            "{}: {} texts{of}, {} words known; {} held out",
+            train.name(),
+            lengths.len(),
+            reader.words.len(),
+            held_out.count
+        )];
+        said.extend(hint);
+        said.extend(said_of_threshold);
+        // `eval` prints the loss without these, so a line for people states the difference.
+        let (rate, gamma, weighted) =
+            (config.label_smoothing(), config.training.focal, !config.training.class_weights.is_empty());
+        said.extend((rate > 0.0).then(|| format!("loss is with label smoothing of {rate}")));
+        said.extend((gamma > 0.0).then(|| format!("loss is focal, with the exponent {gamma}")));
+        said.extend(weighted.then(|| "loss is with class weights".to_owned()));
+        said.extend(read_as(train.read_as()));
+        said.extend(train.read_as().doubt().map(|doubt| format!("warning: {doubt}")));
+        said.extend(others);
+        said.extend(of_memory);
+        said.extend(net::vectors(config, &mut trainer, &reader.words)?);
+        Ok(Preparation {
+            trainer,
+            train: Box::new(of_train),
+            dev: Box::new(of_dev),
+            test,
+            name: train.name().into_owned(),
+            metric,
+            lengths,
+            coverage,
+            held_out,
+            said,
+        })
+    }
+
+    fn load(predictor: &Predictor, config: &Config) -> Result<Self> {
+        let (reader, learnt) = (Reader::of(predictor, config)?, Objective::of(predictor, config)?);
+        let thresholds = Thresholds::of(predictor, &learnt)?;
+        Ok(Self { reader, learnt, thresholds, others: Vec::new() })
+    }
+
+    fn adds(&self, _: &Predictor, _: &DecodingConfig) -> Vec<String> {
+        let adds: &[&str] = match self.learnt {
+            Objective::Label(_) => &Answer::LABEL,
+            Objective::Labels(..) => &["labels", "probabilities"],
+            Objective::Number => &[NUMBER],
+        };
+        adds.iter().map(|&name| name.to_owned()).collect()
+    }
+
+    fn options(file: &TestFile<'_>) -> Result<ReadOptions> {
+        Ok(reading(file.config, options_of(file.config, COLUMNS, file.known)?))
+    }
+
+    fn loader(&self, file: &TestFile<'_>, texts: &Texts<LabelledText>) -> Result<Loader> {
+        let learnt = match &self.learnt {
+            // The test file may have another label separator than the training files.
+            Objective::Labels(known, _) => {
+                Objective::Labels(known.clone(), file.config.data.label_separator.clone())
+            }
+            other => other.clone(),
+        };
+        loader(texts, &self.reader, &learnt, file.config)
+    }
+
+    fn checks<'a>(file: &'a TestFile<'_>, _: &Texts<LabelledText>) -> Result<RecordCheck<'a, LabelledText>> {
+        let (reader, target) = (Reader::of(file.known, file.config)?, file.config.data.target);
+        Ok(Box::new(move |_, text| {
+            reader.fields(&text.text)?;
+            if target == Target::Number {
+                objective::number(&text.label).map_err(|e| placed(e, text))?;
+            }
+            Ok(())
+        }))
+    }
+
+    fn scored(
+        &self,
+        by: &Predictor,
+        file: &TestFile<'_>,
+        texts: Texts<LabelledText>,
+        each: EachOutcome<'_>,
+    ) -> Result<Evaluation> {
+        let separator = &file.config.data.label_separator;
+        let thresholds = self.thresholds.by(file.config.decoding.threshold)?;
+        let mut scores = match &self.learnt {
+            Objective::Label(known) => ObjectiveScores::Label(labels::LabelScores::new(known)),
+            Objective::Labels(known, _) => ObjectiveScores::Labels(scores::LabelSets::new(known, separator)),
+            Objective::Number => ObjectiveScores::Number(scores::Numbers::new()),
+        };
+        texts.in_batches(self.batch(), &|text| text.text.len(), &mut |part| {
+            let asked: Vec<&str> = part.iter().map(|(_, text)| text.text.as_str()).collect();
+            let found = self.found(by, &asked)?;
+            for ((number, of), row) in part.iter().zip(found.values.chunks_exact(found.width)) {
+                let (text, truth) = (of.text.as_str(), of.label.as_str());
+                let tokens = self.reader.cut.tokens(text).count();
+                let place = || match of.file_line() {
+                    Some(place) => place.to_string(),
+                    None => format!("record {number} of `{}`", texts.name()),
+                };
+                match &mut scores {
+                    ObjectiveScores::Label(scores) => scores.add((text, truth), &place, tokens, row, each),
+                    ObjectiveScores::Labels(scores) => {
+                        let given = given(row, &thresholds);
+                        scores.add(truth, &place, tokens, row, &given);
+                        let found = self.names(&given).join(separator);
+                        let truth = labels_in(truth, separator).join(separator);
+                        each(Outcome { text, asked: text, truth: &truth, found: &found });
+                    }
+                    ObjectiveScores::Number(scores) => {
+                        let number = objective::number(truth).map_err(|e| placed(e, of))?;
+                        let found = row.first().copied().unwrap_or_default();
+                        scores.add(number.into(), found.into(), tokens);
+                        each(Outcome { text, asked: text, truth, found: &found.to_string() });
+                    }
+                }
+            }
+            Ok(())
+        })?;
+        Ok(match scores {
+            ObjectiveScores::Label(scores) => scores.end(),
+            ObjectiveScores::Labels(scores) => scores.end(),
+            ObjectiveScores::Number(scores) => scores.end(),
+        })
+    }
+}
+
+/// The scores for each objective.
+enum ObjectiveScores<'a> {
+    Label(labels::LabelScores<'a>),
+    Labels(scores::LabelSets<'a>),
+    Number(scores::Numbers),
 }
 
 impl Classifier {
@@ -419,130 +496,4 @@ fn loader(
         Ok(fields)
     };
     texts.loader(&feeds, salt, Arc::new(sample), config)
-}
-
-fn prepare(config: &Config, paths: Paths) -> Result<Preparation> {
-    paired(config)?;
-    let Paths { train, dev, test, from, memory, .. } = paths;
-    let own = train.is_some();
-    let train = match train {
-        Some(path) => {
-            let like = reading(config, options(config, COLUMNS)?).phrases(config.data.phrases);
-            let like = config.data.group.iter().fold(like, ReadOptions::group);
-            Texts::open(path, (config, memory), &like)?
-        }
-        None => Texts::Held(embedded::reviews(true)?),
-    };
-    let (cut, parts) = (tokenizer(config)?, TextColumns::of(config));
-    from.same_cut(CUT, &cut)?;
-    let divides = dev.is_none() && (own || config.data.fold.is_some());
-    let part = if divides { one_in(config) } else { 0 };
-    let (mut lengths, mut held_out, mut tokens) =
-        (Vec::new(), HeldOutTexts::default(), TokenCounts::default());
-    let (mut labels, mut spelt) = (Labels::new(config), CharacterCounts::default());
-    let separator = &config.data.label_separator;
-    let case = |text: &LabelledText| Case {
-        text: text.text.clone(),
-        truth: Objective::truth(config.data.target, &text.label, separator),
-    };
-    let mut positives = BTreeMap::new();
-    let mut measured = |text: &LabelledText| {
-        held_out.add(|| case(text));
-        if config.data.target == Target::Labels {
-            for label in labels_in(&text.label, separator) {
-                *positives.entry(label.to_owned()).or_default() += 1;
-            }
-        }
-        cut.tokens(&text.text).for_each(|token| tokens.add(&token));
-    };
-    let specials: &[&str] = match parts.columns() {
-        1 => &[Vocabulary::UNKNOWN],
-        _ => &[Vocabulary::UNKNOWN, SEPARATOR],
-    };
-    let limits = from.grows(net::limits(config, specials), &TABLES[0]);
-    let found = train.survey((part, config), &cut, &limits, &mut |text, held| {
-        labels.add(text, held);
-        match held {
-            true => measured(text),
-            false => {
-                let mut count = 0;
-                for token in cut.tokens(&text.text) {
-                    count += 1;
-                    if config.model.characters {
-                        spelt.add(&token);
-                    }
-                }
-                lengths.push(count);
-            }
-        }
-    })?;
-    let (train, hint) = (found.rest, labels.hint());
-    let (learnt, weights) = labels.end(&train.name())?;
-    let dev = match dev {
-        Some(dev) => Texts::open(dev, (config, memory), &train.read_as().clone().phrases(false))?,
-        None if divides => found.held,
-        None => Texts::Held(embedded::reviews(false)?),
-    };
-    if part == 0 {
-        dev.each(&mut measured)?;
-    }
-    held_out.counted = part > 0;
-    both([(train.name(), lengths.len()), (dev.name(), held_out.count)])?;
-    let words = net::known(found.words, config)?;
-    let coverage = tokens.coverage(&words);
-    let characters =
-        config.model.characters.then(|| spelt.vocabulary(&from.grows(Limits::default(), &TABLES[1])));
-    let characters = characters.transpose()?;
-    let reader = Reader { cut, words, characters, parts };
-    let of_train = of_training(loader(&train, &reader, &learnt, config)?, config);
-    let of_dev = loader(&dev, &reader, &learnt, config)?;
-    let others = Some(&dev).filter(|_| part == 0 && own);
-    let of_memory = others.and_then(|of| of.said_of_memory(&of_dev, memory));
-    let of_memory = train.said_of_memory(&of_train, memory).into_iter().chain(of_memory);
-    let others = others.and_then(|of| read_otherwise(&of.name(), of.read_as(), train.read_as()));
-    let steps = net::steps(config, lengths.len());
-    let (threshold, said_of_threshold) = thresholds::rule(config, &learnt, &positives);
-    let learning = (&learnt, &weights, threshold);
-    let (trainer, metric) = network::network(config, &reader, learning, from.below(), steps)?;
-    let mut trainer =
-        trainer.note(CUT, reader.cut.name()).note(READ_AS, train.read_as().clone().phrases(false).to_note());
-    if said_of_threshold.is_some() {
-        trainer = trainer.note(thresholds::RULE, threshold.to_string());
-    }
-    let of = match (&learnt, learnt.labels()) {
-        (_, Some(labels)) => format!(" of {} labels", labels.len()),
-        _ => format!(" with numbers of mean {:.4} and deviation {:.4}", weights.mean, weights.deviation),
-    };
-    let mut said = vec![format!(
-        "{}: {} texts{of}, {} words known; {} held out",
-        train.name(),
-        lengths.len(),
-        reader.words.len(),
-        held_out.count
-    )];
-    said.extend(hint);
-    said.extend(said_of_threshold);
-    // `eval` prints the loss without these, so a line for people states the difference.
-    let (rate, gamma, weighted) =
-        (config.label_smoothing(), config.training.focal, !config.training.class_weights.is_empty());
-    said.extend((rate > 0.0).then(|| format!("loss is with label smoothing of {rate}")));
-    said.extend((gamma > 0.0).then(|| format!("loss is focal, with the exponent {gamma}")));
-    said.extend(weighted.then(|| "loss is with class weights".to_owned()));
-    said.extend(read_as(train.read_as()));
-    said.extend(train.read_as().doubt().map(|doubt| format!("warning: {doubt}")));
-    said.extend(others);
-    said.extend(of_memory);
-    said.extend(net::vectors(config, &mut trainer, &reader.words)?);
-    Ok(Preparation {
-        trainer,
-        train: Box::new(of_train),
-        dev: Box::new(of_dev),
-        test,
-        name: train.name().into_owned(),
-        metric,
-        lengths,
-        coverage,
-        held_out,
-        said,
-    })
 }

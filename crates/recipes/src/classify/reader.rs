@@ -1,15 +1,12 @@
 //! Converts the text columns of a record to the fields of a sample: token ids and character ids.
 
-use std::collections::BTreeMap;
-
 use unicode_segmentation::UnicodeSegmentation;
-use unpadded::data::{Batch, Field, Limits, Sample, TokenCounts, Tokenizer, Vocabulary};
-use unpadded::predict::Predictor;
-use unpadded::{Error, ErrorKind, Result, Variable};
+use unpadded::data::{Batch, Field, Sample, Tokenizer, Vocabulary};
+use unpadded::{Error, Result, Variable};
 
 use crate::config::Config;
 use crate::sections::Sentences;
-use crate::training::{CUT, cut_of};
+use crate::training::{CUT, ModelFacts, cut_of};
 
 /// The special token between two columns that are joined to one text.
 pub(super) const SEPARATOR: &str = "<sep>";
@@ -68,32 +65,10 @@ pub(crate) struct Reader {
 }
 
 impl Reader {
-    /// Returns the reader of a model, from the notes and vocabularies of its checkpoint.
-    pub(crate) fn noted(
-        notes: &BTreeMap<String, String>,
-        vocabularies: &BTreeMap<String, Vocabulary>,
-        config: &Config,
-    ) -> Result<Self> {
-        let known = |name: &str| {
-            let none = || {
-                Error::of(
-                    ErrorKind::Format,
-                    "vocabularies of the checkpoint",
-                    format!("`{name}`"),
-                    "no vocabulary with this name",
-                )
-            };
-            vocabularies.get(name).cloned().ok_or_else(none)
-        };
-        let characters = config.model.characters.then(|| known(CHARACTERS)).transpose()?;
-        let cut = Tokenizer::from_name(notes.get(CUT).map_or("", String::as_str))?;
-        Ok(Self { cut, words: known(WORDS)?, characters, parts: TextColumns::of(config) })
-    }
-
-    /// Returns the reader of a loaded model.
-    pub(super) fn of(predictor: &Predictor, config: &Config) -> Result<Self> {
-        let characters = config.model.characters.then(|| predictor.vocabulary(CHARACTERS).cloned());
-        let (cut, words) = (cut_of(predictor, CUT)?, predictor.vocabulary(WORDS)?.clone());
+    /// Returns the reader of a trained model; `config` is the config of its training.
+    pub(crate) fn of(known: &dyn ModelFacts, config: &Config) -> Result<Self> {
+        let characters = config.model.characters.then(|| known.vocabulary(CHARACTERS).cloned());
+        let (cut, words) = (cut_of(known, CUT)?, known.vocabulary(WORDS)?.clone());
         Ok(Self { cut, words, characters: characters.transpose()?, parts: TextColumns::of(config) })
     }
 
@@ -172,21 +147,6 @@ impl Reader {
         let numbers = known.map(Vocabulary::fingerprint);
         let name = format!("{} {:?}", self.cut.name(), self.parts);
         numbers.fold(unpadded::data::Fingerprint::default().text(&name), |f, of| f.number(of)).finish()
-    }
-}
-
-/// Counts the characters in tokens, for a vocabulary of characters.
-#[derive(Default)]
-pub(super) struct CharacterCounts(TokenCounts);
-
-impl CharacterCounts {
-    pub(super) fn add(&mut self, token: &str) {
-        let mut utf8 = [0; 4];
-        token.chars().for_each(|c| self.0.add(c.encode_utf8(&mut utf8)));
-    }
-
-    pub(super) fn vocabulary(self, limits: &Limits) -> Result<Vocabulary> {
-        self.0.within(limits)
     }
 }
 

@@ -1,18 +1,15 @@
 //! Scores of models with several labels per text, and of regressions.
 
 use unpadded::data::Vocabulary;
-use unpadded::metrics::{Counts, Unit, ratio};
+use unpadded::metrics::{Unit, ratio};
 
 use super::objective::labels_in;
 use crate::by_length::ByLength;
-use crate::evaluation::{Evaluation, ScoreRow, ScoreTable, UnseenLabel};
+use crate::evaluation::{
+    Evaluation, MOST_LABELS, NamedFigure, PLACES, ScoreRow, ScoreTable, UnseenLabel, f1_of, macro_f1,
+    macro_f1_of, sorted,
+};
 use crate::sample::{Bootstrap, FigureFn};
-
-/// With more than this many labels, macro F1 gets no bootstrap interval, since the counts of every label would have to
-/// be resampled.
-const MOST_LABELS: usize = 20;
-/// Maximum number of locations that are listed for a label that training never saw.
-const PLACES: usize = 3;
 
 /// The columns of a bootstrap sample: hits, true labels, predicted labels, texts with exactly the right labels, all
 /// texts. From column `OF_LABELS` on, each label has three columns: hits, true occurrences, predictions.
@@ -51,7 +48,7 @@ impl<'a> LabelSets<'a> {
     pub(super) fn add(
         &mut self,
         truth: &str,
-        place: impl Fn() -> String,
+        place: &dyn Fn() -> String,
         tokens: usize,
         row: &[f32],
         found: &[bool],
@@ -62,7 +59,7 @@ impl<'a> LabelSets<'a> {
                 Some(there) => *there = true,
                 None => {
                     unknown += 1;
-                    self.unknown(label, &place);
+                    self.unknown(label, place);
                 }
             }
         }
@@ -109,11 +106,11 @@ impl<'a> LabelSets<'a> {
     }
 
     /// Returns the evaluation over all scored texts.
-    pub(super) fn end(self, said: Vec<String>) -> Evaluation {
-        let figures: [(&'static str, Unit, FigureFn); 3] = [
-            ("micro F1", Unit::Share, FigureFn::Of(|x| f1(x.get(..3).unwrap_or_default()))),
+    pub(super) fn end(self) -> Evaluation {
+        let figures: [NamedFigure; 3] = [
+            ("micro F1", Unit::Share, FigureFn::Of(f1_of)),
             ("exact match", Unit::Share, FigureFn::Share(EXACT, SETS)),
-            ("macro F1", Unit::Share, FigureFn::Of(macro_f1)),
+            ("macro F1", Unit::Share, FigureFn::Of(|sums| macro_f1_of(sums, OF_LABELS))),
         ];
         let few = self.labels.len() <= MOST_LABELS;
         let row = |(name, [right, support, found]): (&str, [u64; 3])| ScoreRow {
@@ -122,42 +119,21 @@ impl<'a> LabelSets<'a> {
             found,
             support,
         };
-        let mut rows: Vec<ScoreRow> = self
-            .labels
-            .tokens()
-            .zip(self.rows.iter().copied())
-            .map(row)
-            .filter(|row| row.support + row.found > 0)
-            .collect();
-        rows.sort_by(|a, b| a.name.cmp(&b.name));
+        let rows = sorted(self.labels.tokens().zip(self.rows.iter().copied()).map(row).collect());
         let scored = Evaluation::of(self.sample, OF_LABELS, &figures[..if few { 3 } else { 2 }]);
         let scored = match few {
             true => scored,
-            false => scored.with("macro F1", Unit::Share, crate::evaluation::macro_f1(&rows)),
+            false => scored.with("macro F1", Unit::Share, macro_f1(&rows)),
         };
         let scored = Evaluation {
             lengths: Some(self.lengths),
             tables: vec![ScoreTable { of: "label", rows }],
             unseen: self.unseen,
-            said,
             ..scored
         };
         let [sum, count] = self.loss;
         scored.with_loss((count > 0.0).then(|| sum / count))
     }
-}
-
-fn f1(counts: &[f64]) -> f64 {
-    let [hits, labels, guesses] = std::array::from_fn(|at| counts.get(at).copied().unwrap_or(0.0));
-    Counts { hits, labels, guesses }.f1()
-}
-
-/// Returns the mean F1 over all labels that occur or are predicted.
-fn macro_f1(sums: &[f64]) -> f64 {
-    let of_labels = sums.get(OF_LABELS..).unwrap_or_default().chunks(3);
-    let occurs = of_labels.filter(|counts| counts.iter().any(|count| *count > 0.0));
-    let (sum, classes) = occurs.fold((0.0, 0.0), |(sum, classes), counts| (sum + f1(counts), classes + 1.0));
-    ratio(sum, classes)
 }
 
 /// The columns of a bootstrap sample for a regression: squared errors, absolute errors, and the number of texts.
@@ -189,8 +165,8 @@ impl Numbers {
     }
 
     /// Returns the evaluation over all scored texts.
-    pub(super) fn end(self, said: Vec<String>) -> Evaluation {
-        let figures: [(&'static str, Unit, FigureFn); 2] = [
+    pub(super) fn end(self) -> Evaluation {
+        let figures: [NamedFigure; 2] = [
             ("mean squared error", Unit::Number, FigureFn::Of(|x| ratio(x[SQUARED], x[TEXTS]))),
             ("mean absolute error", Unit::Number, FigureFn::Of(|x| ratio(x[ABSOLUTE], x[TEXTS]))),
         ];
@@ -203,7 +179,7 @@ impl Numbers {
                 None => scored.notes.push(format!("{name}: undefined, since all numbers are equal")),
             }
         }
-        Evaluation { lengths: Some(self.lengths), said, ..scored }
+        Evaluation { lengths: Some(self.lengths), ..scored }
     }
 }
 
@@ -255,11 +231,11 @@ mod tests {
     fn label_sets_are_counted_by_hand() {
         let labels = Vocabulary::labels(["a", "b", "c"]).unwrap();
         let mut sets = LabelSets::new(&labels, ",");
-        let place = || "f:1".to_owned();
+        let place = &|| "f:1".to_owned();
         sets.add("a,b", place, 3, &[0.9, 0.4, 0.1], &[true, false, false]);
         sets.add("c", place, 3, &[0.1, 0.2, 0.8], &[false, false, true]);
         sets.add("x", place, 3, &[0.1, 0.2, 0.8], &[false, false, true]);
-        let scored = sets.end(Vec::new());
+        let scored = sets.end();
         // By hand: 2 hits, 4 true labels, 3 predicted labels; F1 is 1 for the label a, 0 for b and 2/3 for c.
         assert!((scored.get("micro F1").unwrap() - 4.0 / 7.0).abs() < 1e-12);
         assert!((scored.get("exact match").unwrap() - 1.0 / 3.0).abs() < 1e-12);
@@ -271,7 +247,7 @@ mod tests {
     fn errors_of_numbers_are_counted_by_hand() {
         let mut numbers = Numbers::new();
         [(1.0, 2.0), (3.0, 1.0)].into_iter().for_each(|(truth, found)| numbers.add(truth, found, 2));
-        let scored = numbers.end(Vec::new());
+        let scored = numbers.end();
         assert_eq!(scored.get("mean squared error"), Some(2.5));
         assert_eq!((scored.get("mean absolute error"), scored.headline), (Some(1.5), "mean squared error"));
         assert_eq!(scored.get("Spearman correlation"), Some(-1.0));
