@@ -312,7 +312,8 @@ mod tests {
         let mut config = Config::new(Task::Classify);
         config.text.vectors = Some("vectors".into());
         assert!(Space::of(&config)?.names().all(|name| name != "model.embedding"));
-        config.data.train = Some(concat!(env!("CARGO_MANIFEST_DIR"), "/datasets/clicks/train.libsvm").into());
+        config.data.train =
+            Some(concat!(env!("CARGO_MANIFEST_DIR"), "/../../datasets/clicks/train.libsvm").into());
         let of_rows = Space::of(&config)?;
         assert!(
             of_rows.names().all(|name| !name.starts_with("text.") && !WORDS.contains(&name)),

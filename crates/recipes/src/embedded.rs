@@ -1,4 +1,4 @@
-//! The texts that are part of the library, so that a first training needs no file.
+//! The texts that are part of this crate, so that a first training needs no file.
 
 use unpadded::Result;
 use unpadded_text::{LabelledTexts, PlainText, TaggedTexts, TextFile};

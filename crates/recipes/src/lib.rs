@@ -1,5 +1,5 @@
 //! Whole tasks from a config: text classification, tagging, language modelling and translation. The recipes use only
-//! the public interface of this library; other models can be written in the same way, see `models/`.
+//! the public interfaces of `unpadded` and `unpadded_text`; the folder `models/` of the repository has models written in Rust.
 //!
 //! [`Config`] has the settings of a task. [`prepare`] reads the texts and builds the model with its [`Trainer`].
 //! [`Model`] is loaded from the saved checkpoint alone, and answers texts:

@@ -11,7 +11,7 @@ fn fixture(name: &str) -> PathBuf {
 #[test]
 fn a_file_is_trained_on() -> unpadded::Result<()> {
     let mut config = Config::new(Task::Classify);
-    config.data.train = Some(file.display().to_string());
+    config.data.train = Some(fixture("reviews").display().to_string());
     assert!(prepare(&config)?.said[0].contains("texts of 2 labels"));
     let mut config = Config::new(Task::Tag);
     config.data.train = Some(fixture("tagged").display().to_string());

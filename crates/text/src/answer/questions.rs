@@ -9,11 +9,10 @@ use unpadded::{AtCaller, Error, ErrorKind, Result};
 use super::answers::{AnswerCell, AnswerColumns, Form, Question, Raw};
 use super::asked::{AnswerPlan, Source};
 use crate::detect::options::ReadOptions;
-use crate::format::FileFormat;
-use crate::format::Task;
 use crate::format::conll::SentenceWords;
 #[cfg(feature = "parquet")]
 use crate::format::parquet;
+use crate::format::{FileFormat, Task};
 use crate::source::lines::{Lines, Reason, count_parsed};
 use crate::source::paths::{PathContent, by_ending, find, prepared_as};
 use crate::source::records::{OneLine, Parser};

@@ -5,8 +5,7 @@ use std::io::Read;
 use unpadded::{Error, ErrorKind, Result};
 
 use super::options::ReadOptions;
-use crate::format::json;
-use crate::format::{FileFormat, FormatKind, Task};
+use crate::format::{FileFormat, FormatKind, Task, json};
 use crate::source::paths::{by_ending, extension};
 use crate::source::records::{OneLine, Stream};
 use crate::{FirstIndex, LabelledRow, TextFile};

@@ -8,11 +8,10 @@ use super::column::{Column, LABEL};
 use super::columns::{Columns, missing};
 use super::options::ReadOptions;
 use crate::TextFile;
-use crate::format::FileFormat;
 use crate::format::fields::{LABEL_LISTS, Object, Value, at, names};
-use crate::format::json;
 #[cfg(feature = "parquet")]
 use crate::format::parquet;
+use crate::format::{FileFormat, json};
 use crate::source::lines::{Reason, quoted};
 use crate::source::records::Stream;
 

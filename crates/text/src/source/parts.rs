@@ -8,8 +8,7 @@ use unpadded::{AtCaller, Error, ErrorKind, Result};
 
 use super::paths::{by_ending, is_note, of_two, two};
 use crate::TextFile;
-use crate::format::FileFormat;
-use crate::format::json;
+use crate::format::{FileFormat, json};
 
 /// The names of each part. A file belongs to a part if one of the part's names is a word of the file name; dots,
 /// hyphens and underscores separate words.

@@ -1,4 +1,4 @@
-//! The programs of the page `src/guide/fine_tuning.md`, whole: the page shows the lines that teach.
+//! The programs of the page `crates/recipes/src/guide/fine_tuning.md`, whole: the page shows the lines that teach.
 
 #[test]
 fn gradual_unfreezing_and_smaller_rates_below() -> unpadded::Result<()> {

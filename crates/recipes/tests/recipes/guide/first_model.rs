@@ -1,4 +1,4 @@
-//! The programs of the page `src/guide/first_model.md`, whole: the page shows the lines that teach.
+//! The programs of the page `crates/recipes/src/guide/first_model.md`, whole: the page shows the lines that teach.
 
 #[test]
 fn the_data() -> unpadded::Result<()> {

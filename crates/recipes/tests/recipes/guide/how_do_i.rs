@@ -1,4 +1,4 @@
-//! The programs of the page `src/guide/how_do_i.md`, whole: the page shows the lines that teach. Its first half.
+//! The programs of the page `crates/recipes/src/guide/how_do_i.md`, whole: the page shows the lines that teach. Its first half.
 
 use super::{FirstModel, first_model, labelled};
 

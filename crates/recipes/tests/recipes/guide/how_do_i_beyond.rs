@@ -1,4 +1,4 @@
-//! The programs of the page `src/guide/how_do_i.md`, whole: its second half, from other frameworks on.
+//! The programs of the page `crates/recipes/src/guide/how_do_i.md`, whole: its second half, from other frameworks on.
 
 use super::{FirstModel, first_model, labelled};
 

@@ -1,4 +1,4 @@
-//! The program of the page `src/guide/memory.md`, whole: the page shows the lines that teach.
+//! The program of the page `crates/recipes/src/guide/memory.md`, whole: the page shows the lines that teach.
 
 #[test]
 fn the_memory_of_batches_and_a_limit() -> unpadded::Result<()> {
