@@ -29,7 +29,7 @@ pub enum QuestionKind {
     Source,
     /// Words, which may have tags; or a text, whose words spaces separate.
     Words,
-    /// NumberedLine features, which may have a label.
+    /// Numbered features, which may have a label.
     Row,
 }
 
