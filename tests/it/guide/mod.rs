@@ -7,9 +7,7 @@ pub(crate) mod pages;
 
 use std::path::Path;
 
-use unpadded::layers::Embedding;
-use unpadded::ops::Pool;
-use unpadded::{Builder, DType, Result, Var};
+use pages::{FirstModel, Folder, first_model};
 
 macro_rules! pages {
     ($($page:literal: $($file:ident)+;)*) => {
@@ -29,46 +27,6 @@ pages! {
     "lod": lod;
     "sparse": sparse;
     "structured": structured;
-}
-
-/// A folder of a program, which is removed at its end.
-struct Folder(std::path::PathBuf);
-
-impl Folder {
-    fn new(name: &str) -> Result<Self> {
-        let path = std::env::temp_dir().join(format!("unpadded-guide-{name}-{}", std::process::id()));
-        std::fs::create_dir(&path)?;
-        Ok(Self(path))
-    }
-
-    fn file(&self, name: &str) -> std::path::PathBuf {
-        self.0.join(name)
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        std::fs::remove_dir_all(&self.0).ok();
-    }
-}
-
-/// The model of the page "A first model", small.
-struct FirstModel {
-    net: Builder,
-    words: Var,
-    label: Var,
-    h: Var,
-    logits: Var,
-    loss: Var,
-}
-
-fn first_model() -> FirstModel {
-    let net = Builder::new().seed(1);
-    let (words, label) = (net.feed("words", DType::I64, &[], 1), net.feed("label", DType::I64, &[], 0));
-    let h = words.embedding(Embedding::new(10, 8).sparse()).lstm(8);
-    let logits = h.sequence_pool(Pool::Last).linear(2);
-    let loss = logits.cross_entropy(label).mean();
-    FirstModel { net, words, label, h, logits, loss }
 }
 
 /// Page, program and reason of each program that builds a model and does not run it.

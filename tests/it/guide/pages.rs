@@ -3,6 +3,50 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
+use unpadded::layers::Embedding;
+use unpadded::ops::Pool;
+use unpadded::{Builder, DType, Result, Var};
+
+/// A folder of a program, which is removed at its end.
+pub(crate) struct Folder(std::path::PathBuf);
+
+impl Folder {
+    pub(crate) fn new(name: &str) -> Result<Self> {
+        let path = std::env::temp_dir().join(format!("unpadded-guide-{name}-{}", std::process::id()));
+        std::fs::create_dir(&path)?;
+        Ok(Self(path))
+    }
+
+    pub(crate) fn file(&self, name: &str) -> std::path::PathBuf {
+        self.0.join(name)
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        std::fs::remove_dir_all(&self.0).ok();
+    }
+}
+
+/// The model of the page "A first model", small.
+pub(crate) struct FirstModel {
+    pub(crate) net: Builder,
+    pub(crate) words: Var,
+    pub(crate) label: Var,
+    pub(crate) h: Var,
+    pub(crate) logits: Var,
+    pub(crate) loss: Var,
+}
+
+pub(crate) fn first_model() -> FirstModel {
+    let net = Builder::new().seed(1);
+    let (words, label) = (net.feed("words", DType::I64, &[], 1), net.feed("label", DType::I64, &[], 0));
+    let h = words.embedding(Embedding::new(10, 8).sparse()).lstm(8);
+    let logits = h.sequence_pool(Pool::Last).linear(2);
+    let loss = logits.cross_entropy(label).mean();
+    FirstModel { net, words, label, h, logits, loss }
+}
+
 /// The calls that run a model.
 pub(crate) const RUNS: [&str; 7] = ["check_gradients(", ".fit(", ".evaluate(", ".run(", ".run_on(", ".likeliest(", "interpret("];
 

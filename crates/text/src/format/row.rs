@@ -20,7 +20,10 @@ pub(crate) enum FileRow<'a> {
 pub(crate) type RecordMaker<R> = Box<dyn FnMut(FileRow<'_>, u64) -> Result<R, Reason> + Send>;
 
 fn cell(cells: &mut [String], column: usize) -> String {
-    cells.get_mut(column).map(std::mem::take).unwrap_or_default()
+    let mut cell = cells.get_mut(column).map(std::mem::take).unwrap_or_default();
+    // A data set in memory holds the cell.
+    cell.shrink_to_fit();
+    cell
 }
 
 fn name(names: &[String], column: usize) -> &str {

@@ -9,10 +9,9 @@ mod pages;
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use unpadded::{Builder, DType, Result, Var};
+use pages::{FirstModel, Folder, first_model};
 use unpadded::data::{Field, Loader, Samples};
-use unpadded::layers::Embedding;
-use unpadded::ops::Pool;
+use unpadded::{Builder, DType, Result};
 use unpadded_recipes::{Config, Task};
 
 macro_rules! pages {
@@ -29,46 +28,6 @@ pages! {
     "first_model": first_model;
     "how_do_i": how_do_i how_do_i_beyond;
     "memory": memory;
-}
-
-/// A folder of a program, which is removed at its end.
-struct Folder(std::path::PathBuf);
-
-impl Folder {
-    fn new(name: &str) -> Result<Self> {
-        let path = std::env::temp_dir().join(format!("unpadded-guide-{name}-{}", std::process::id()));
-        std::fs::create_dir(&path)?;
-        Ok(Self(path))
-    }
-
-    fn file(&self, name: &str) -> std::path::PathBuf {
-        self.0.join(name)
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        std::fs::remove_dir_all(&self.0).ok();
-    }
-}
-
-/// The model of the page "A first model", small.
-struct FirstModel {
-    net: Builder,
-    words: Var,
-    label: Var,
-    h: Var,
-    logits: Var,
-    loss: Var,
-}
-
-fn first_model() -> FirstModel {
-    let net = Builder::new().seed(1);
-    let (words, label) = (net.feed("words", DType::I64, &[], 1), net.feed("label", DType::I64, &[], 0));
-    let h = words.embedding(Embedding::new(10, 8).sparse()).lstm(8);
-    let logits = h.sequence_pool(Pool::Last).linear(2);
-    let loss = logits.cross_entropy(label).mean();
-    FirstModel { net, words, label, h, logits, loss }
 }
 
 /// Texts whose label is known by their last word.
