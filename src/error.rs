@@ -569,7 +569,7 @@ mod tests {
         let in_registry = (format!("{registry}-{version}/"), format!("{registry}-text-{version}/"));
         let places = [
             (String::new(), "crates/text/".to_owned()),
-            ("/work/unpadded/".to_owned(), "/work/unpadded/crates/text/".to_owned()),
+            ("/home/u/unpadded/".to_owned(), "/home/u/unpadded/crates/text/".to_owned()),
             in_registry,
             ("vendor/unpadded/".to_owned(), "vendor/unpadded-text/".to_owned()),
         ];
@@ -586,7 +586,7 @@ mod tests {
             assert!(!is_own("/home/u/app/src/main.rs:3:5") && !is_own("app/src/main.rs:3:5"), "{root}");
         }
         // Outside of the repository and of the registry, the path of the user's package may begin with the same name.
-        assert!(!is_of("/work/unpadded/src/error.rs", "/work/unpadded-app/src/main.rs:3:5"));
+        assert!(!is_of("/home/u/unpadded/src/error.rs", "/home/u/unpadded-app/src/main.rs:3:5"));
         assert!(
             is_of("src\\error.rs", "crates\\text\\src\\x.rs:1:1") && is_of("src\\error.rs", "src\\x.rs:1:1")
         );
