@@ -13,6 +13,7 @@ use unpadded_recipes::Config;
 use super::outcome::{Ending, Outcome, bad, fresh};
 use super::output::print_or_write;
 use super::report::{Epoch, Run, SeveralRuns, TestScores, several};
+use super::scores::distinct;
 use super::{run, terminal};
 
 #[derive(Args)]
@@ -59,12 +60,8 @@ impl Report {
 /// Returns the settings that differ between the configs; each setting has its value in every config. The path of the test
 /// file (`data.test`) is left out.
 pub(crate) fn settings(configs: &[&Config]) -> Vec<(String, Vec<String>)> {
-    let mut keys: Vec<String> = Vec::new();
-    for key in configs.iter().flat_map(|config| Config::keys(config.run.task)).map(|key| key.to_string()) {
-        if key != "data.test" && !keys.contains(&key) {
-            keys.push(key);
-        }
-    }
+    let keys = configs.iter().flat_map(|config| Config::keys(config.run.task)).map(|key| key.to_string());
+    let keys = distinct(keys.filter(|key| key != "data.test"));
     let values = |key: String| {
         let of =
             |config: &&Config| config.get(&key).map_or_else(|| "–".to_owned(), |value| value.to_string());

@@ -104,13 +104,7 @@ fn side_by_side(runs: &[Run], compared: &ModelComparison, console: Console) -> O
         head
     };
     let mut figures = head("score");
-    let mut names: Vec<&'static str> = Vec::new();
-    for figure in scored.iter().flat_map(|of| &of.figures) {
-        if !names.contains(&figure.name) {
-            names.push(figure.name);
-        }
-    }
-    for name in names {
+    for name in show::distinct(scored.iter().flat_map(|of| &of.figures).map(|figure| figure.name)) {
         let mut row = vec![show::named(name).to_owned()];
         row.extend(scored.iter().map(|of| match of.figures.iter().find(|figure| figure.name == name) {
             Some(figure) if figure.interval.is_some() => {
@@ -168,13 +162,7 @@ fn side_by_side(runs: &[Run], compared: &ModelComparison, console: Console) -> O
 
 /// Adds one row per count (texts, tokens, unknown tokens) to a table that has one column per run.
 fn counts(mut table: Table, scored: &[Evaluation]) -> Table {
-    let mut names: Vec<&'static str> = Vec::new();
-    for (name, _) in scored.iter().flat_map(|of| &of.counts) {
-        if !names.contains(name) {
-            names.push(name);
-        }
-    }
-    for name in names {
+    for name in show::distinct(scored.iter().flat_map(|of| &of.counts).map(|(name, _)| *name)) {
         let count = |of: &Evaluation| of.counts.iter().find(|(of, _)| *of == name).map(|(_, count)| *count);
         let cells = scored.iter().map(|of| count(of).map_or_else(|| "–".to_owned(), |n| n.to_string()));
         table.rows.push(std::iter::once(name.to_owned()).chain(cells).collect());

@@ -27,6 +27,17 @@ pub(crate) fn named(figure: &str) -> &str {
     }
 }
 
+/// Returns the values without duplicates, in the order of their first occurrence.
+pub(crate) fn distinct<T: PartialEq>(all: impl Iterator<Item = T>) -> Vec<T> {
+    let mut found = Vec::new();
+    for one in all {
+        if !found.contains(&one) {
+            found.push(one);
+        }
+    }
+    found
+}
+
 /// Returns the unit of a metric; `share` is true if the metric is a share from 0 to 1.
 pub(crate) fn unit(share: bool) -> Unit {
     if share { Unit::Share } else { Unit::Number }

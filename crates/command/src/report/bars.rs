@@ -2,7 +2,7 @@
 
 use unpadded::metrics::Unit;
 
-use super::chart::{WIDTH, nice};
+use super::chart::{BOTTOM, LEFT, RIGHT, WIDTH, grid_line, nice};
 use super::page::{Errors, Lengths, OperatorTime};
 use super::text::{LABEL, brief, count, counted, number, percent, put, seconds};
 
@@ -10,6 +10,56 @@ use super::text::{LABEL, brief, count, counted, number, percent, put, seconds};
 const OPERATORS: usize = 12;
 /// The maximum length of an operator name that is shown whole, in characters.
 const NAME: usize = 36;
+
+/// The height of a bar chart in SVG units.
+const HEIGHT: f64 = 204.0;
+
+/// The rectangle in which the bars of a chart are drawn.
+struct Frame {
+    top: f64,
+    room: f64,
+    /// The width for one bar.
+    each: f64,
+}
+
+impl Frame {
+    fn new(top: f64, bars: usize) -> Self {
+        Self { top, room: HEIGHT - top - BOTTOM, each: (WIDTH - LEFT - RIGHT) / bars as f64 }
+    }
+
+    /// Returns the height of a share of the vertical axis.
+    fn at(&self, share: f64) -> f64 {
+        self.top + self.room * (1.0 - share)
+    }
+
+    /// Returns the left edge of the room for bar `i`.
+    fn left(&self, i: usize) -> f64 {
+        LEFT + self.each * i as f64
+    }
+
+    /// Writes bar `i`: its left edge, its width, and its height as a share of the axis.
+    fn bar(
+        &self,
+        out: &mut String,
+        i: usize,
+        title: &str,
+        class: &str,
+        (left, wide, share): (f64, f64, f64),
+    ) {
+        let Self { top, room, each } = self;
+        let (at, tall) = (self.left(i), room * share);
+        put!(
+            out,
+            "<g class=\"point\"><title>{title}</title><rect class=\"hit\" x=\"{at:.1}\" y=\"{top}\" width=\"{each:.1}\" height=\"{room}\"/>\
+             <rect class=\"{class}\" x=\"{left:.2}\" y=\"{:.1}\" width=\"{wide:.2}\" height=\"{tall:.1}\"/></g>\n",
+            top + room - tall
+        );
+    }
+
+    fn label(&self, out: &mut String, class: &str, x: f64, label: &str) {
+        put!(out, "<text class=\"{class}\" x=\"{x:.1}\" y=\"{}\">{label}</text>\n", HEIGHT - 7.0);
+    }
+}
 
 /// Returns the histogram of text lengths as a figure. The note below the histogram shows the share of rows that would be
 /// padding in padded batches.
@@ -23,89 +73,49 @@ pub(super) fn lengths(told: &Lengths) -> String {
     let (bars, wide) = histogram(&sorted);
     let mut out =
         String::from("<figure class=\"card\">\n<figcaption>Lengths of the training texts</figcaption>\n");
-    let (left, right, top, bottom, height) = (46.0, 10.0, 10.0, 24.0, 204.0);
     let most = bars.iter().copied().max().unwrap_or(1).max(1);
-    put(
-        &mut out,
-        format_args!(
-            "<svg class=\"chart\" viewBox=\"0 0 {WIDTH} {height}\" role=\"img\" aria-label=\"Histogram of {}: median {}, longest {} tokens.\">\n",
-            counted(sorted.len() as u64, "length", "lengths"),
-            count(median as u64),
-            count(longest as u64)
-        ),
+    put!(
+        out,
+        "<svg class=\"chart\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=\"img\" aria-label=\"Histogram of {}: median {}, longest {} tokens.\">\n",
+        counted(sorted.len() as u64, "length", "lengths"),
+        count(median as u64),
+        count(longest as u64)
     );
-    let room = height - top - bottom;
+    let frame = Frame::new(10.0, bars.len());
     let step = nice(most as f64 / 4.0).max(1.0) as u64;
     for tick in (0..=most).step_by(step as usize) {
-        let at = top + room * (1.0 - tick as f64 / most as f64);
-        put(
-            &mut out,
-            format_args!(
-                "<line class=\"grid\" x1=\"{left}\" x2=\"{}\" y1=\"{at:.1}\" y2=\"{at:.1}\"/>",
-                WIDTH - right
-            ),
-        );
-        put(
-            &mut out,
-            format_args!(
-                "<text class=\"tick end\" x=\"{}\" y=\"{:.1}\">{}</text>\n",
-                left - 6.0,
-                at + 4.0,
-                number(tick as f64)
-            ),
-        );
+        grid_line(&mut out, frame.at(tick as f64 / most as f64), &number(tick as f64));
     }
-    let each = (WIDTH - left - right) / bars.len() as f64;
     let labels = bars.len().div_ceil(5).max(1);
     for (i, &times) in bars.iter().enumerate() {
-        let (at, tall) = (left + each * i as f64, room * times as f64 / most as f64);
         let (from, last) = (i * wide, i + 1 == bars.len());
         let range = match () {
             () if last && longest - from >= wide => format!("{} and longer", count(from as u64)),
             () if wide == 1 => count(from as u64),
             () => format!("{} to {}", count(from as u64), count(from.saturating_add(wide - 1) as u64)),
         };
-        put(
-            &mut out,
-            format_args!(
-                "<g class=\"point\"><title>{range} tokens: {}</title><rect class=\"hit\" x=\"{at:.1}\" y=\"{top}\" width=\"{each:.1}\" height=\"{room}\"/>\
-             <rect class=\"fill\" x=\"{:.2}\" y=\"{:.1}\" width=\"{:.2}\" height=\"{tall:.1}\"/></g>\n",
-                counted(times, "text", "texts"),
-                at + 0.5,
-                top + room - tall,
-                (each - 1.0).max(0.5)
-            ),
-        );
+        let title = format!("{range} tokens: {}", counted(times, "text", "texts"));
+        let bar = (frame.left(i) + 0.5, (frame.each - 1.0).max(0.5), times as f64 / most as f64);
+        frame.bar(&mut out, i, &title, "fill", bar);
         if i % labels == 0 {
-            put(
-                &mut out,
-                format_args!(
-                    "<text class=\"tick\" x=\"{at:.1}\" y=\"{}\">{}</text>\n",
-                    height - 7.0,
-                    number(from as f64)
-                ),
-            );
+            frame.label(&mut out, "tick", frame.left(i), &number(from as f64));
         }
     }
-    put(
-        &mut out,
-        format_args!(
-            "</svg>\n<p class=\"note\">{}; mean {}, median {}, longest {} tokens.",
-            counted(sorted.len() as u64, "text", "texts"),
-            number(mean),
-            count(median as u64),
-            count(longest as u64)
-        ),
+    put!(
+        out,
+        "</svg>\n<p class=\"note\">{}; mean {}, median {}, longest {} tokens.",
+        counted(sorted.len() as u64, "text", "texts"),
+        number(mean),
+        count(median as u64),
+        count(longest as u64)
     );
     if told.padded > told.tokens {
-        put(
-            &mut out,
-            format_args!(
-                " Padding each batch to its longest text would have made {} rows out of {}; <b>{}</b> of the rows would have been padding.",
-                count(told.padded),
-                count(told.tokens),
-                percent((told.padded - told.tokens) as f64 / told.padded as f64)
-            ),
+        put!(
+            out,
+            " Padding each batch to its longest text would have made {} rows out of {}; <b>{}</b> of the rows would have been padding.",
+            count(told.padded),
+            count(told.tokens),
+            percent((told.padded - told.tokens) as f64 / told.padded as f64)
         );
     }
     out + "</p>\n</figure>\n"
@@ -126,10 +136,8 @@ pub(super) fn errors(told: &Errors, texts: &str) -> String {
     let shown = |value: f64| if told.unit == Unit::Share { percent(value) } else { number(value) };
     let step = nice(most.max(1e-3) / 4.0);
     let top_tick = step * (most.max(1e-3) / step - 1e-9).ceil();
-    let (left, right, top, bottom, height) = (46.0, 10.0, 22.0, 24.0, 204.0);
-    let room = height - top - bottom;
     let mut out = format!(
-        "<figure class=\"card\">\n<figcaption>{}: {} by {}</figcaption>\n<svg class=\"chart\" viewBox=\"0 0 {WIDTH} {height}\" \
+        "<figure class=\"card\">\n<figcaption>{}: {} by {}</figcaption>\n<svg class=\"chart\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" \
          role=\"img\" aria-label=\"{} by {}.",
         brief(texts, LABEL),
         brief(&told.of, LABEL),
@@ -144,50 +152,26 @@ pub(super) fn errors(told: &Errors, texts: &str) -> String {
         false => format!("{} to {}", count(from as u64), count(to as u64)),
     };
     for range in &ranges {
-        put(&mut out, format_args!(" {}: {}.", name(range.from, range.to), shown(range.value)));
+        put!(out, " {}: {}.", name(range.from, range.to), shown(range.value));
     }
     out.push_str("\">\n");
+    let frame = Frame::new(22.0, ranges.len());
     for tick in 0..=(top_tick / step).round() as usize {
         let value = tick as f64 * step;
-        let at = top + room * (1.0 - value / top_tick);
-        let (end, text) = (
-            WIDTH - right,
-            match told.unit {
-                Unit::Share => format!("{}\u{a0}%", super::text::tick(100.0 * value)),
-                _ => super::text::tick(value),
-            },
-        );
-        put(
-            &mut out,
-            format_args!("<line class=\"grid\" x1=\"{left}\" x2=\"{end}\" y1=\"{at:.1}\" y2=\"{at:.1}\"/>"),
-        );
-        put(
-            &mut out,
-            format_args!(
-                "<text class=\"tick end\" x=\"{}\" y=\"{:.1}\">{text}</text>\n",
-                left - 6.0,
-                at + 4.0
-            ),
-        );
+        let label = match told.unit {
+            Unit::Share => format!("{}\u{a0}%", super::text::tick(100.0 * value)),
+            _ => super::text::tick(value),
+        };
+        grid_line(&mut out, frame.at(value / top_tick), &label);
     }
-    let each = (WIDTH - left - right) / ranges.len() as f64;
     let labels = ranges.len().div_ceil(NUMBERED).max(1);
     for (i, range) in ranges.iter().enumerate() {
-        let (at, tall) = (left + each * i as f64, room * (range.value / top_tick).clamp(0.0, 1.0));
-        let few = if range.texts < FEW { " few" } else { "" };
-        let (middle, wide) = (at + each / 2.0, (each - 3.0).clamp(0.5, 48.0));
-        put(
-            &mut out,
-            format_args!(
-                "<g class=\"point\"><title>{}: {}, {}</title><rect class=\"hit\" x=\"{at:.1}\" y=\"{top}\" width=\"{each:.1}\" height=\"{room}\"/>\
-                 <rect class=\"fill{few}\" x=\"{:.2}\" y=\"{:.1}\" width=\"{wide:.2}\" height=\"{tall:.1}\"/></g>\n",
-                name(range.from, range.to),
-                shown(range.value),
-                counted(range.texts, one, many),
-                middle - wide / 2.0,
-                top + room - tall
-            ),
-        );
+        let fill = if range.texts < FEW { "fill few" } else { "fill" };
+        let (middle, wide) = (frame.left(i) + frame.each / 2.0, (frame.each - 3.0).clamp(0.5, 48.0));
+        let texts = counted(range.texts, one, many);
+        let title = format!("{}: {}, {texts}", name(range.from, range.to), shown(range.value));
+        let bar = (middle - wide / 2.0, wide, (range.value / top_tick).clamp(0.0, 1.0));
+        frame.bar(&mut out, i, &title, fill, bar);
         if i % labels == 0 {
             let from = number(range.from as f64);
             let label = if labels > 1 || range.from == range.to {
@@ -195,26 +179,18 @@ pub(super) fn errors(told: &Errors, texts: &str) -> String {
             } else {
                 format!("{from}–{}", number(range.to as f64))
             };
-            put(
-                &mut out,
-                format_args!(
-                    "<text class=\"tick mid\" x=\"{middle:.1}\" y=\"{}\">{label}</text>\n",
-                    height - 7.0
-                ),
-            );
+            frame.label(&mut out, "tick mid", middle, &label);
         }
     }
-    put(
-        &mut out,
-        format_args!(
-            "</svg>\n<p class=\"note\">{}{} {many}.</p>\n</figure>\n",
-            if labels > 1 { "Each bar has the number at which its range begins. " } else { "" },
-            if ranges.iter().any(|range| range.texts < FEW) {
-                "Pale bars: fewer than 10"
-            } else {
-                "A pointer over a bar shows its number of"
-            }
-        ),
+    put!(
+        out,
+        "</svg>\n<p class=\"note\">{}{} {many}.</p>\n</figure>\n",
+        if labels > 1 { "Each bar has the number at which its range begins. " } else { "" },
+        if ranges.iter().any(|range| range.texts < FEW) {
+            "Pale bars: fewer than 10"
+        } else {
+            "A pointer over a bar shows its number of"
+        }
     );
     out
 }
@@ -251,13 +227,11 @@ pub(super) fn operators(told: &[OperatorTime]) -> String {
     let mut row = |name: String, calls: u64, time: f64, bar: bool| {
         let wide = if bar && most > 0.0 { 100.0 * time / most } else { 0.0 };
         let share = if total > 0.0 { percent(time / total) } else { "–".into() };
-        put(
-            &mut out,
-            format_args!(
-                "<tr><th scope=\"row\">{name}</th><td>{}</td><td>{}</td><td class=\"bar\" style=\"--w:{wide:.1}%\">{share}</td></tr>\n",
-                count(calls),
-                seconds(time)
-            ),
+        put!(
+            out,
+            "<tr><th scope=\"row\">{name}</th><td>{}</td><td>{}</td><td class=\"bar\" style=\"--w:{wide:.1}%\">{share}</td></tr>\n",
+            count(calls),
+            seconds(time)
         );
     };
     let shown = if sorted.len() == OPERATORS + 1 { OPERATORS + 1 } else { OPERATORS };
@@ -269,12 +243,10 @@ pub(super) fn operators(told: &[OperatorTime]) -> String {
         let name = format!("{} others", rest.len());
         row(name, rest.iter().map(|o| o.calls).sum(), rest.iter().map(|o| o.seconds).sum(), false);
     }
-    put(
-        &mut out,
-        format_args!(
-            "</tbody>\n</table>\n</div>\n<p class=\"note\">{} in operators altogether.</p>\n</figure>\n",
-            seconds(total)
-        ),
+    put!(
+        out,
+        "</tbody>\n</table>\n</div>\n<p class=\"note\">{} in operators altogether.</p>\n</figure>\n",
+        seconds(total)
     );
     out
 }

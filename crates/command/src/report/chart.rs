@@ -7,10 +7,10 @@ use super::text::{self, brief, escape, number, put};
 /// chart are as large as the text of the page.
 pub(super) const WIDTH: f64 = 360.0;
 const HEIGHT: f64 = 224.0;
-const LEFT: f64 = 46.0;
-const RIGHT: f64 = 10.0;
+pub(super) const LEFT: f64 = 46.0;
+pub(super) const RIGHT: f64 = 10.0;
 const TOP: f64 = 30.0;
-const BOTTOM: f64 = 24.0;
+pub(super) const BOTTOM: f64 = 24.0;
 /// The maximum number of drawn points per line; the mouse pointer shows only the values of drawn points.
 const POINTS: usize = 400;
 
@@ -98,12 +98,7 @@ fn drawn(title: &str, epochs: &[u64], lines: &[Line<'_>], best: Option<usize>, n
     axes(&mut out, &scale, &y, first, last, &x);
     if let Some(epoch) = best.and_then(|b| epochs.get(b)) {
         let (at, bottom) = (x(*epoch), HEIGHT - BOTTOM);
-        put(
-            &mut out,
-            format_args!(
-                "<line class=\"best\" x1=\"{at:.1}\" x2=\"{at:.1}\" y1=\"{TOP}\" y2=\"{bottom}\"/>\n"
-            ),
-        );
+        put!(out, "<line class=\"best\" x1=\"{at:.1}\" x2=\"{at:.1}\" y1=\"{TOP}\" y2=\"{bottom}\"/>\n");
     }
     let keep = kept(epochs.len(), best);
     for line in lines {
@@ -112,14 +107,7 @@ fn drawn(title: &str, epochs: &[u64], lines: &[Line<'_>], best: Option<usize>, n
         if let (Some(value), Some(epoch), true) =
             (value, best.and_then(|b| epochs.get(b)), line.class == "dev")
         {
-            put(
-                &mut out,
-                format_args!(
-                    "<circle class=\"ring\" cx=\"{:.1}\" cy=\"{:.1}\" r=\"4.5\"/>\n",
-                    x(*epoch),
-                    y(value)
-                ),
-            );
+            put!(out, "<circle class=\"ring\" cx=\"{:.1}\" cy=\"{:.1}\" r=\"4.5\"/>\n", x(*epoch), y(value));
         }
     }
     legend(&mut out, if named { lines } else { &[] }, scale.log);
@@ -140,6 +128,13 @@ fn kept(count: usize, best: Option<usize>) -> Vec<usize> {
     (0..count).filter(|&i| i % each == 0 || i + 1 == count || best == Some(i)).collect()
 }
 
+/// Writes a horizontal grid line with its label.
+pub(super) fn grid_line(out: &mut String, at: f64, label: &str) {
+    let (right, x, y) = (WIDTH - RIGHT, LEFT - 6.0, at + 4.0);
+    put!(out, "<line class=\"grid\" x1=\"{LEFT}\" x2=\"{right}\" y1=\"{at:.1}\" y2=\"{at:.1}\"/>");
+    put!(out, "<text class=\"tick end\" x=\"{x}\" y=\"{y:.1}\">{label}</text>\n");
+}
+
 fn axes(
     out: &mut String,
     scale: &Scale,
@@ -149,32 +144,12 @@ fn axes(
     x: &impl Fn(u64) -> f64,
 ) {
     for &tick in &scale.ticks {
-        let (at, right) = (y(tick), WIDTH - RIGHT);
-        put(
-            out,
-            format_args!("<line class=\"grid\" x1=\"{LEFT}\" x2=\"{right}\" y1=\"{at:.1}\" y2=\"{at:.1}\"/>"),
-        );
-        let text = text::tick(if tick.abs() < 1e-12 * scale.high.abs() { 0.0 } else { tick });
-        put(
-            out,
-            format_args!(
-                "<text class=\"tick end\" x=\"{}\" y=\"{:.1}\">{text}</text>\n",
-                LEFT - 6.0,
-                at + 4.0
-            ),
-        );
+        grid_line(out, y(tick), &text::tick(if tick.abs() < 1e-12 * scale.high.abs() { 0.0 } else { tick }));
     }
     let each = if last > first { nice((last - first) as f64 / 6.0).max(1.0) as u64 } else { 1 };
     let mut epoch = first.div_ceil(each).saturating_mul(each);
     while epoch <= last {
-        put(
-            out,
-            format_args!(
-                "<text class=\"tick mid\" x=\"{:.1}\" y=\"{}\">{epoch}</text>\n",
-                x(epoch),
-                HEIGHT - 7.0
-            ),
-        );
+        put!(out, "<text class=\"tick mid\" x=\"{:.1}\" y=\"{}\">{epoch}</text>\n", x(epoch), HEIGHT - 7.0);
         epoch = match epoch.checked_add(each) {
             Some(next) => next,
             None => break,
@@ -198,7 +173,7 @@ fn draw(
         match line.values.get(i).copied().flatten() {
             Some(value) if value.is_finite() => {
                 last = (x(epoch), y(value));
-                put(&mut path, format_args!("{}{:.1} {:.1}", if pen { "L" } else { "M" }, last.0, last.1));
+                put!(path, "{}{:.1} {:.1}", if pen { "L" } else { "M" }, last.0, last.1);
                 (pen, run) = (true, run + 1);
                 continue;
             }
@@ -214,18 +189,12 @@ fn draw(
     if run == 1 {
         lonely.push(last);
     }
-    put(out, format_args!("<path class=\"line {}\" d=\"{path}\"/>\n", line.class));
+    put!(out, "<path class=\"line {}\" d=\"{path}\"/>\n", line.class);
     for (cx, cy) in lonely {
-        put(
-            out,
-            format_args!("<circle class=\"dot {}\" cx=\"{cx:.1}\" cy=\"{cy:.1}\" r=\"3\"/>\n", line.class),
-        );
+        put!(out, "<circle class=\"dot {}\" cx=\"{cx:.1}\" cy=\"{cy:.1}\" r=\"3\"/>\n", line.class);
     }
     for at in missing {
-        put(
-            out,
-            format_args!("<text class=\"lost mid\" x=\"{at:.1}\" y=\"{}\">×</text>\n", HEIGHT - BOTTOM - 3.0),
-        );
+        put!(out, "<text class=\"lost mid\" x=\"{at:.1}\" y=\"{}\">×</text>\n", HEIGHT - BOTTOM - 3.0);
     }
 }
 
@@ -233,12 +202,12 @@ fn legend(out: &mut String, lines: &[Line<'_>], log: bool) {
     out.push_str("<g class=\"legend\">");
     let mut at = LEFT + 6.0;
     for line in lines {
-        put(out, format_args!("<path class=\"line {}\" d=\"M{at} 12H{}\"/>", line.class, at + 20.0));
-        put(out, format_args!("<text x=\"{}\" y=\"16\">{}</text>", at + 26.0, escape(line.name)));
+        put!(out, "<path class=\"line {}\" d=\"M{at} 12H{}\"/>", line.class, at + 20.0);
+        put!(out, "<text x=\"{}\" y=\"16\">{}</text>", at + 26.0, escape(line.name));
         at += 26.0 + 8.0 * line.name.len() as f64 + 18.0;
     }
     if log {
-        put(out, format_args!("<text class=\"end\" x=\"{}\" y=\"16\">logarithmic</text>", WIDTH - RIGHT));
+        put!(out, "<text class=\"end\" x=\"{}\" y=\"16\">logarithmic</text>", WIDTH - RIGHT);
     }
     out.push_str("</g>\n");
 }
@@ -255,46 +224,32 @@ fn reading(
 ) {
     let (from, at, to) = x;
     let (height, bottom) = (HEIGHT - TOP, HEIGHT - BOTTOM);
-    put(
+    put!(
         out,
-        format_args!(
-            "<g class=\"at\"><rect class=\"hit\" x=\"{from:.1}\" y=\"{TOP}\" width=\"{:.1}\" height=\"{height}\"/>",
-            to - from
-        ),
+        "<g class=\"at\"><rect class=\"hit\" x=\"{from:.1}\" y=\"{TOP}\" width=\"{:.1}\" height=\"{height}\"/>",
+        to - from
     );
     let mut text = format!("epoch {epoch}{}", if best { ", the best" } else { "" });
     let read = lines.iter().filter_map(|line| Some((line, line.values.get(i).copied().flatten()?)));
     let read: Vec<(&Line<'_>, f64)> = read.collect();
     for (line, value) in &read {
         let before = if named { " · " } else { "\n" };
-        put(&mut text, format_args!("{before}{} {}", brief(line.name, 60), number(*value)));
+        put!(text, "{before}{} {}", brief(line.name, 60), number(*value));
     }
     if !named {
-        put(out, format_args!("<title>{text}</title>"));
+        put!(out, "<title>{text}</title>");
     }
-    put(
+    put!(
         out,
-        format_args!(
-            "<g class=\"tip\"><rect class=\"cover\" x=\"{LEFT}\" y=\"0\" width=\"{}\" height=\"24\"/>",
-            WIDTH - LEFT
-        ),
+        "<g class=\"tip\"><rect class=\"cover\" x=\"{LEFT}\" y=\"0\" width=\"{}\" height=\"24\"/>",
+        WIDTH - LEFT
     );
-    put(
-        out,
-        format_args!("<line class=\"cross\" x1=\"{at:.1}\" x2=\"{at:.1}\" y1=\"{TOP}\" y2=\"{bottom}\"/>"),
-    );
+    put!(out, "<line class=\"cross\" x1=\"{at:.1}\" x2=\"{at:.1}\" y1=\"{TOP}\" y2=\"{bottom}\"/>");
     for (line, value) in read.iter().filter(|(_, value)| value.is_finite()) {
-        put(
-            out,
-            format_args!(
-                "<circle class=\"dot {}\" cx=\"{at:.1}\" cy=\"{:.1}\" r=\"3.5\"/>",
-                line.class,
-                y(*value)
-            ),
-        );
+        put!(out, "<circle class=\"dot {}\" cx=\"{at:.1}\" cy=\"{:.1}\" r=\"3.5\"/>", line.class, y(*value));
     }
     let text = if named { text } else { format!("epoch {epoch}") };
-    put(out, format_args!("<text class=\"read\" x=\"{}\" y=\"16\">{text}</text></g></g>\n", LEFT + 6.0));
+    put!(out, "<text class=\"read\" x=\"{}\" y=\"16\">{text}</text></g></g>\n", LEFT + 6.0);
 }
 
 /// Describes the chart in one sentence, for screen readers.
@@ -303,14 +258,14 @@ fn spoken(title: &str, epochs: &[u64], lines: &[Line<'_>], best: Option<usize>) 
     for line in lines {
         let mut values = line.values.iter().flatten();
         let (Some(first), last) = (values.next(), values.next_back()) else { continue };
-        put(&mut out, format_args!(" {}: {}", escape(line.name), number(*first)));
+        put!(out, " {}: {}", escape(line.name), number(*first));
         if let Some(last) = last {
-            put(&mut out, format_args!(" to {}", number(*last)));
+            put!(out, " to {}", number(*last));
         }
         out.push('.');
     }
     if let Some(epoch) = best.and_then(|b| epochs.get(b)) {
-        put(&mut out, format_args!(" The best epoch is {epoch}."));
+        put!(out, " The best epoch is {epoch}.");
     }
     out
 }

@@ -17,16 +17,14 @@ pub(super) fn confusion(confusion: &Confusion) -> String {
     }
     let mut out = String::from("<div class=\"confused\">\n");
     let right: u64 = (0..classes).map(|c| confusion.count(c, c)).sum();
-    put(
-        &mut out,
-        format_args!(
-            "<h3>Confusion of {}s</h3>\n<p>{} of {} right ({}), {}.</p>\n",
-            cut(&confusion.of, LABEL),
-            count(right),
-            count(total),
-            percent(right as f64 / total as f64),
-            counted(classes as u64, "class", "classes")
-        ),
+    put!(
+        out,
+        "<h3>Confusion of {}s</h3>\n<p>{} of {} right ({}), {}.</p>\n",
+        cut(&confusion.of, LABEL),
+        count(right),
+        count(total),
+        percent(right as f64 / total as f64),
+        counted(classes as u64, "class", "classes")
     );
     if classes > CLASSES {
         pairs(&mut out, confusion)
@@ -39,28 +37,19 @@ pub(super) fn confusion(confusion: &Confusion) -> String {
 fn matrix(out: &mut String, confusion: &Confusion) {
     let classes = confusion.labels.len();
     let upright = if classes > 6 { " upright" } else { "" };
-    put(
+    put!(
         out,
-        format_args!(
-            "<p class=\"note\">A row for each true class, a column for each predicted one. Blue is right, red wrong; the darker, the larger \
+        "<p class=\"note\">A row for each true class, a column for each predicted one. Blue is right, red wrong; the darker, the larger \
          its share of the row.</p>\n<div class=\"wide\" role=\"region\" tabindex=\"0\" aria-label=\"Confusion matrix\">\n\
          <table class=\"confusion{upright}\">\n<thead><tr><th scope=\"col\">true / predicted</th>"
-        ),
     );
     for name in &confusion.labels {
-        put(out, format_args!("<th scope=\"col\"><span><bdi>{}</bdi></span></th>", short(name)));
+        put!(out, "<th scope=\"col\"><span><bdi>{}</bdi></span></th>", short(name));
     }
     out.push_str("<th scope=\"col\" class=\"sum\"><span>recall</span></th></tr></thead>\n<tbody>\n");
     for (truth, name) in confusion.labels.iter().enumerate() {
         let sum = confusion.row_sum(truth);
-        put(
-            out,
-            format_args!(
-                "<tr><th scope=\"row\" title=\"{}\"><bdi>{}</bdi></th>",
-                brief(name, LABEL),
-                short(name)
-            ),
-        );
+        put!(out, "<tr><th scope=\"row\" title=\"{}\"><bdi>{}</bdi></th>", brief(name, LABEL), short(name));
         for predicted in 0..classes {
             let times = confusion.count(truth, predicted);
             if times == 0 {
@@ -70,28 +59,23 @@ fn matrix(out: &mut String, confusion: &Confusion) {
             let kind = if truth == predicted { "right" } else { "wrong" };
             let share = times as f64 / sum as f64;
             let other = confusion.labels.get(predicted).map_or("", String::as_str);
-            put(
+            put!(
                 out,
-                format_args!(
-                    "<td class=\"{kind}\" style=\"--v:{share:.3}\" title=\"true {}, predicted {}: {} of {} ({})\">{}</td>",
-                    brief(name, 40),
-                    brief(other, 40),
-                    count(times),
-                    count(sum),
-                    percent(share),
-                    count(times)
-                ),
+                "<td class=\"{kind}\" style=\"--v:{share:.3}\" title=\"true {}, predicted {}: {} of {} ({})\">{}</td>",
+                brief(name, 40),
+                brief(other, 40),
+                count(times),
+                count(sum),
+                percent(share),
+                count(times)
             );
         }
-        put(out, format_args!("<td class=\"sum\">{}</td></tr>\n", ratio(confusion.count(truth, truth), sum)));
+        put!(out, "<td class=\"sum\">{}</td></tr>\n", ratio(confusion.count(truth, truth), sum));
     }
     out.push_str("</tbody>\n<tfoot><tr><th scope=\"row\">precision</th>");
     for predicted in 0..classes {
         let sum = (0..classes).map(|truth| confusion.count(truth, predicted)).sum();
-        put(
-            out,
-            format_args!("<td class=\"sum\">{}</td>", ratio(confusion.count(predicted, predicted), sum)),
-        );
+        put!(out, "<td class=\"sum\">{}</td>", ratio(confusion.count(predicted, predicted), sum));
     }
     out.push_str("<td class=\"sum\"></td></tr></tfoot>\n</table>\n</div>\n");
 }
@@ -114,28 +98,24 @@ fn pairs(out: &mut String, confusion: &Confusion) {
         return out.push_str("<p class=\"note\">No class was taken for another.</p>\n");
     }
     let most = wrong.first().map_or(1, |w| w.0);
-    put(
+    put!(
         out,
-        format_args!(
-            "<p class=\"note\">The {} confused most often, of {}.</p>\n<div class=\"wide\" role=\"region\" tabindex=\"0\" \
+        "<p class=\"note\">The {} confused most often, of {}.</p>\n<div class=\"wide\" role=\"region\" tabindex=\"0\" \
          aria-label=\"Most confused classes\">\n<table class=\"bars\">\n<thead><tr><th scope=\"col\">true</th>\
          <th scope=\"col\" class=\"text\">predicted</th><th scope=\"col\">times</th><th scope=\"col\">of the true class</th></tr></thead>\n<tbody>\n",
-            counted(wrong.len().min(PAIRS) as u64, "pair", "pairs"),
-            count(wrong.len() as u64)
-        ),
+        counted(wrong.len().min(PAIRS) as u64, "pair", "pairs"),
+        count(wrong.len() as u64)
     );
     for &(times, truth, predicted) in wrong.iter().take(PAIRS) {
         let name = |class: usize| confusion.labels.get(class).map_or_else(String::new, |l| label(l));
-        put(
+        put!(
             out,
-            format_args!(
-                "<tr><th scope=\"row\">{}</th><td class=\"text\">{}</td><td>{}</td><td class=\"bar wrong\" style=\"--w:{:.1}%\">{}</td></tr>\n",
-                name(truth),
-                name(predicted),
-                count(times),
-                100.0 * times as f64 / most as f64,
-                ratio(times, confusion.row_sum(truth))
-            ),
+            "<tr><th scope=\"row\">{}</th><td class=\"text\">{}</td><td>{}</td><td class=\"bar wrong\" style=\"--w:{:.1}%\">{}</td></tr>\n",
+            name(truth),
+            name(predicted),
+            count(times),
+            100.0 * times as f64 / most as f64,
+            ratio(times, confusion.row_sum(truth))
         );
     }
     out.push_str("</tbody>\n</table>\n</div>\n");
@@ -168,76 +148,54 @@ pub(super) fn calibration(bins: &[Bin]) -> String {
     );
     for tick in [0.0, 0.25, 0.5, 0.75, 1.0] {
         let (at, right, low) = (y(tick), left + side, top + side + foot + 14.0);
-        put(
-            &mut out,
-            format_args!("<line class=\"grid\" x1=\"{left}\" x2=\"{right}\" y1=\"{at}\" y2=\"{at}\"/>"),
-        );
-        put(
-            &mut out,
-            format_args!(
-                "<text class=\"tick end\" x=\"{}\" y=\"{}\">{}</text>",
-                left - 6.0,
-                at + 4.0,
-                number(tick)
-            ),
-        );
-        put(
-            &mut out,
-            format_args!("<text class=\"tick mid\" x=\"{}\" y=\"{low}\">{}</text>\n", x(tick), number(tick)),
-        );
+        put!(out, "<line class=\"grid\" x1=\"{left}\" x2=\"{right}\" y1=\"{at}\" y2=\"{at}\"/>");
+        put!(out, "<text class=\"tick end\" x=\"{}\" y=\"{}\">{}</text>", left - 6.0, at + 4.0, number(tick));
+        put!(out, "<text class=\"tick mid\" x=\"{}\" y=\"{low}\">{}</text>\n", x(tick), number(tick));
     }
-    put(
-        &mut out,
-        format_args!(
-            "<line class=\"even\" x1=\"{}\" y1=\"{}\" x2=\"{}\" y2=\"{}\"/>\n",
-            x(0.0),
-            y(0.0),
-            x(1.0),
-            y(1.0)
-        ),
+    put!(
+        out,
+        "<line class=\"even\" x1=\"{}\" y1=\"{}\" x2=\"{}\" y2=\"{}\"/>\n",
+        x(0.0),
+        y(0.0),
+        x(1.0),
+        y(1.0)
     );
     let mut path = String::new();
     for bin in bins.iter().filter(finite) {
         let pen = if path.is_empty() { "M" } else { "L" };
-        put(&mut path, format_args!("{pen}{:.1} {:.1}", x(bin.confidence), y(bin.accuracy)));
+        put!(path, "{pen}{:.1} {:.1}", x(bin.confidence), y(bin.accuracy));
     }
-    put(&mut out, format_args!("<path class=\"line dev\" d=\"{path}\"/>\n"));
+    put!(out, "<path class=\"line dev\" d=\"{path}\"/>\n");
     for bin in bins.iter().filter(finite) {
         let (at, tall) = (x(bin.confidence), foot * bin.count as f64 / most.max(1) as f64 * 0.85);
-        put(
-            &mut out,
-            format_args!(
-                "<g class=\"point\"><title>stated {}, right {}, {}</title><line class=\"gap\" x1=\"{at:.1}\" x2=\"{at:.1}\" y1=\"{:.1}\" y2=\"{:.1}\"/>\
+        put!(
+            out,
+            "<g class=\"point\"><title>stated {}, right {}, {}</title><line class=\"gap\" x1=\"{at:.1}\" x2=\"{at:.1}\" y1=\"{:.1}\" y2=\"{:.1}\"/>\
              <circle class=\"dot dev\" cx=\"{at:.1}\" cy=\"{:.1}\" r=\"4\"/>\
              <rect class=\"fill\" x=\"{:.1}\" y=\"{:.1}\" width=\"10\" height=\"{:.1}\"/></g>\n",
-                percent(bin.confidence),
-                percent(bin.accuracy),
-                counted(bin.count, "prediction", "predictions"),
-                y(bin.confidence),
-                y(bin.accuracy),
-                y(bin.accuracy),
-                at - 5.0,
-                top + side + foot - tall,
-                tall.max(0.8)
-            ),
+            percent(bin.confidence),
+            percent(bin.accuracy),
+            counted(bin.count, "prediction", "predictions"),
+            y(bin.confidence),
+            y(bin.accuracy),
+            y(bin.accuracy),
+            at - 5.0,
+            top + side + foot - tall,
+            tall.max(0.8)
         );
     }
-    put(
-        &mut out,
-        format_args!(
-            "<text class=\"tick mid\" x=\"{}\" y=\"{}\">stated probability; below, how often</text>\n",
-            x(0.5),
-            height - 4.0
-        ),
+    put!(
+        out,
+        "<text class=\"tick mid\" x=\"{}\" y=\"{}\">stated probability; below, how often</text>\n",
+        x(0.5),
+        height - 4.0
     );
-    put(
-        &mut out,
-        format_args!(
-            "</svg>\n<p class=\"note\">Expected calibration error <b>{}</b>: the mean difference between the stated probability and the share \
+    put!(
+        out,
+        "</svg>\n<p class=\"note\">Expected calibration error <b>{}</b>: the mean difference between the stated probability and the share \
          of right answers, over {}. On the dotted line both are equal; below the dotted line the model is too sure.</p>\n</figure>\n",
-            number(error),
-            counted(bins.iter().map(|b| b.count).sum(), "prediction", "predictions")
-        ),
+        number(error),
+        counted(bins.iter().map(|b| b.count).sum(), "prediction", "predictions")
     );
     out
 }

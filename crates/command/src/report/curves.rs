@@ -58,13 +58,7 @@ fn value(scores: &[(String, f64)], name: &str) -> Option<f64> {
 
 fn card(out: &mut String, name: &str, epochs: &[u64], lines: &[Line], best: Option<usize>) {
     let chart = chart::lines(name, epochs, lines, best);
-    put(
-        out,
-        format_args!(
-            "<figure class=\"card\">\n<figcaption>{}</figcaption>\n{chart}</figure>\n",
-            brief(name, LABEL)
-        ),
-    );
+    put!(out, "<figure class=\"card\">\n<figcaption>{}</figcaption>\n{chart}</figure>\n", brief(name, LABEL));
 }
 
 fn table(out: &mut String, epochs: &[Epoch], names: &[String], best: Option<usize>) {
@@ -80,7 +74,7 @@ fn table(out: &mut String, epochs: &[Epoch], names: &[String], best: Option<usiz
             if there {
                 columns.push((name, dev));
                 let set = if dev { "dev" } else { "train" };
-                put(out, format_args!("<th scope=\"col\">{}<br><small>{set}</small></th>", cut(name, LABEL)));
+                put!(out, "<th scope=\"col\">{}<br><small>{set}</small></th>", cut(name, LABEL));
             }
         }
     }
@@ -98,21 +92,18 @@ fn table(out: &mut String, epochs: &[Epoch], names: &[String], best: Option<usiz
         if before.is_some_and(|b: usize| b + 1 < i) {
             let left = before.map_or(0, |b| i - b - 1);
             let span = columns.len() + 2 + usize::from(rates);
-            put(out, format_args!("<tr><td class=\"cut\" colspan=\"{span}\">… {left} more</td></tr>\n"));
+            put!(out, "<tr><td class=\"cut\" colspan=\"{span}\">… {left} more</td></tr>\n");
         }
         before = Some(i);
         let (class, mark) =
             if best == Some(i) { (" class=\"kept\"", " <small>best</small>") } else { ("", "") };
-        put(
-            out,
-            format_args!("<tr{class}><th scope=\"row\">{}{mark}</th><td>{}</td>", epoch.epoch, epoch.step),
-        );
+        put!(out, "<tr{class}><th scope=\"row\">{}{mark}</th><td>{}</td>", epoch.epoch, epoch.step);
         for &(name, dev) in &columns {
             let told = value(if dev { &epoch.dev } else { &epoch.train }, name).map_or("–".into(), number);
-            put(out, format_args!("<td>{told}</td>"));
+            put!(out, "<td>{told}</td>");
         }
         if rates {
-            put(out, format_args!("<td>{}</td>", epoch.rate.map_or("–".into(), number)));
+            put!(out, "<td>{}</td>", epoch.rate.map_or("–".into(), number));
         }
         out.push_str("</tr>\n");
     }

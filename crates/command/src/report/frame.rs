@@ -8,33 +8,29 @@ const FACT: usize = 240;
 
 /// Writes the end of an HTML page.
 pub(super) fn foot(out: &mut String) {
-    put(
+    put!(
         out,
-        format_args!(
-            "</main>\n<footer>Written by unpadded {}.</footer>\n</body>\n</html>\n",
-            env!("CARGO_PKG_VERSION")
-        ),
+        "</main>\n<footer>Written by unpadded {}.</footer>\n</body>\n</html>\n",
+        env!("CARGO_PKG_VERSION")
     );
 }
 
 /// Writes the start of an HTML page: title, headline and facts.
 pub(super) fn head(out: &mut String, page: &Page) {
     let title: String = page.title.chars().take(LABEL).collect();
-    put(
+    put!(
         out,
-        format_args!(
-            "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
+        "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
          <meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'; img-src data:\">\n\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<meta name=\"color-scheme\" content=\"light dark\">\n\
          <link rel=\"icon\" href=\"data:,\">\n<title>{}</title>\n<style>\n{}</style>\n</head>\n<body>\n<header>\n",
-            escape(&title),
-            include_str!("report.css")
-        ),
+        escape(&title),
+        include_str!("report.css")
     );
     if !page.task.is_empty() {
-        put(out, format_args!("<p class=\"task\">{}</p>\n", cut(&page.task, LABEL)));
+        put!(out, "<p class=\"task\">{}</p>\n", cut(&page.task, LABEL));
     }
-    put(out, format_args!("<h1 dir=\"auto\">{}</h1>\n", cut(&page.title, LABEL)));
+    put!(out, "<h1 dir=\"auto\">{}</h1>\n", cut(&page.title, LABEL));
     if page.headline.is_some() || !page.facts.is_empty() {
         out.push_str("<div class=\"top\">\n");
         if let Some((metric, value, unit)) = &page.headline {
@@ -43,25 +39,21 @@ pub(super) fn head(out: &mut String, page: &Page) {
             } else {
                 format!("<small>\u{202f}{}</small>", cut(unit, 20))
             };
-            put(
+            put!(
                 out,
-                format_args!(
-                    "<p class=\"headline\"><span class=\"metric\">{}</span> <b>{}{unit}</b></p>\n",
-                    cut(metric, LABEL),
-                    number(*value)
-                ),
+                "<p class=\"headline\"><span class=\"metric\">{}</span> <b>{}{unit}</b></p>\n",
+                cut(metric, LABEL),
+                number(*value)
             );
         }
         if !page.facts.is_empty() {
             out.push_str("<dl class=\"facts\">\n");
             for (name, value) in &page.facts {
-                put(
+                put!(
                     out,
-                    format_args!(
-                        "<div><dt>{}</dt><dd dir=\"auto\">{}</dd></div>\n",
-                        cut(name, LABEL),
-                        cut(value, FACT)
-                    ),
+                    "<div><dt>{}</dt><dd dir=\"auto\">{}</dd></div>\n",
+                    cut(name, LABEL),
+                    cut(value, FACT)
                 );
             }
             out.push_str("</dl>\n");

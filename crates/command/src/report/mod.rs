@@ -39,11 +39,9 @@ pub(crate) fn html(page: &Page) -> String {
     out.push_str(&page.tested.as_ref().map(tables::section).unwrap_or_default());
     let confusion = page.confusion.as_ref().map(classes::confusion).unwrap_or_default();
     if !confusion.is_empty() {
-        put(
-            &mut out,
-            format_args!(
-                "<section aria-labelledby=\"confusion\">\n<h2 id=\"confusion\">Held-out texts</h2>\n{confusion}</section>\n"
-            ),
+        put!(
+            out,
+            "<section aria-labelledby=\"confusion\">\n<h2 id=\"confusion\">Held-out texts</h2>\n{confusion}</section>\n"
         );
     }
     let cards = [
@@ -53,24 +51,20 @@ pub(crate) fn html(page: &Page) -> String {
         bars::operators(&page.operators),
     ];
     if cards.iter().any(|card| !card.is_empty()) {
-        put(
-            &mut out,
-            format_args!(
-                "<section aria-labelledby=\"more\">\n<h2 id=\"more\">Probabilities, lengths, time</h2>\n<div class=\"cards\">\n{}</div>\n</section>\n",
-                cards.concat()
-            ),
+        put!(
+            out,
+            "<section aria-labelledby=\"more\">\n<h2 id=\"more\">Probabilities, lengths, time</h2>\n<div class=\"cards\">\n{}</div>\n</section>\n",
+            cards.concat()
         );
     }
     out.push_str(&samples::mistakes(&page.mistakes));
     out.push_str(&samples::examples(&page.examples, &page.examples_of));
     if !page.config.is_empty() {
-        put(
-            &mut out,
-            format_args!(
-                "<section aria-labelledby=\"config\">\n<h2 id=\"config\">Configuration</h2>\n<details>\n<summary>All settings, those that \
+        put!(
+            out,
+            "<section aria-labelledby=\"config\">\n<h2 id=\"config\">Configuration</h2>\n<details>\n<summary>All settings, those that \
              were left out included</summary>\n<pre tabindex=\"0\"><code>{}</code></pre>\n</details>\n</section>\n",
-                cut(&page.config, CONFIG)
-            ),
+            cut(&page.config, CONFIG)
         );
     }
     foot(&mut out);

@@ -4,6 +4,7 @@ use unpadded_recipes::Alignment;
 
 use super::page::{Example, Mistake};
 use super::text::{TEXT, WORD, WORDS, brief, count, cut, label, percent, put};
+use crate::scores::distinct;
 
 /// The maximum number of errors, or of examples, in a section.
 const SAMPLES: usize = 50;
@@ -23,14 +24,12 @@ pub(super) fn mistakes(mistakes: &[Mistake]) -> String {
          the text. A pointer over a word shows its number.</p>\n<ol class=\"samples\">\n",
     );
     for mistake in mistakes.iter().take(SAMPLES) {
-        put(
-            &mut out,
-            format_args!(
-                "<li class=\"card\">\n<p class=\"verdict\"><span class=\"bad\">{}</span> at {}, <span class=\"soft\">in truth</span> <b>{}</b></p>\n",
-                label(&mistake.predicted),
-                percent(mistake.probability),
-                label(&mistake.truth)
-            ),
+        put!(
+            out,
+            "<li class=\"card\">\n<p class=\"verdict\"><span class=\"bad\">{}</span> at {}, <span class=\"soft\">in truth</span> <b>{}</b></p>\n",
+            label(&mistake.predicted),
+            percent(mistake.probability),
+            label(&mistake.truth)
         );
         shaded(&mut out, &mistake.words, true);
         out.push_str("</li>\n");
@@ -59,14 +58,12 @@ fn shaded(out: &mut String, words: &[(String, f32)], signed: bool) {
         };
         let (word, told) = (cut(word, WORD), super::text::number(f64::from(*weight)));
         if share.abs() < 0.04 {
-            put(out, format_args!("<span class=\"w\" title=\"{told}\">{word}</span> "));
+            put!(out, "<span class=\"w\" title=\"{told}\">{word}</span> ");
         } else {
-            put(
+            put!(
                 out,
-                format_args!(
-                    "<span class=\"w {kind}\" style=\"--v:{:.2}\" title=\"{told}\">{word}</span> ",
-                    share.abs()
-                ),
+                "<span class=\"w {kind}\" style=\"--v:{:.2}\" title=\"{told}\">{word}</span> ",
+                share.abs()
             );
         }
     }
@@ -79,16 +76,13 @@ fn shaded(out: &mut String, words: &[(String, f32)], signed: bool) {
 
 fn more(out: &mut String, words: usize) {
     if words > WORDS {
-        put(out, format_args!("<span class=\"cut\">… {} more words</span>", count((words - WORDS) as u64)));
+        put!(out, "<span class=\"cut\">… {} more words</span>", count((words - WORDS) as u64));
     }
 }
 
 fn left_out(out: &mut String, samples: usize) {
     if samples > SAMPLES {
-        put(
-            out,
-            format_args!("<p class=\"note\">{} more are not shown.</p>\n", count((samples - SAMPLES) as u64)),
-        );
+        put!(out, "<p class=\"note\">{} more are not shown.</p>\n", count((samples - SAMPLES) as u64));
     }
 }
 
@@ -99,7 +93,7 @@ pub(super) fn examples(examples: &[Example], of: &str) -> String {
     }
     let mut out = String::from("<section aria-labelledby=\"examples\">\n<h2 id=\"examples\">Examples</h2>\n");
     if !of.is_empty() {
-        put(&mut out, format_args!("<p class=\"note\">{}</p>\n", cut(of, TEXT)));
+        put!(out, "<p class=\"note\">{}</p>\n", cut(of, TEXT));
     }
     let shown = || examples.iter().take(SAMPLES);
     if shown().any(|e| matches!(e, Example::Pair { attention: Some(_), .. })) {
@@ -120,7 +114,7 @@ pub(super) fn examples(examples: &[Example], of: &str) -> String {
         match example {
             Example::Tagged { words, truth, found } => tagged(&mut out, words, truth, found),
             Example::Attention { words, answer } => {
-                put(&mut out, format_args!("<p class=\"verdict\"><b>{}</b></p>\n", label(answer)));
+                put!(out, "<p class=\"verdict\"><b>{}</b></p>\n", label(answer));
                 shaded(&mut out, words, false);
             }
             Example::Pair { source, target, truths, exact, chrf, attention } => {
@@ -128,13 +122,11 @@ pub(super) fn examples(examples: &[Example], of: &str) -> String {
                 attention.iter().for_each(|of| attended(&mut out, of));
             }
             Example::Written { beginning, text } => {
-                put(
-                    &mut out,
-                    format_args!(
-                        "<p class=\"written\" dir=\"auto\"><b>{}</b>{}</p>\n",
-                        cut(beginning, TEXT),
-                        cut(text, TEXT)
-                    ),
+                put!(
+                    out,
+                    "<p class=\"written\" dir=\"auto\"><b>{}</b>{}</p>\n",
+                    cut(beginning, TEXT),
+                    cut(text, TEXT)
                 );
             }
         }
@@ -159,9 +151,9 @@ fn tagged(out: &mut String, words: &[String], truth: &[String], found: &[String]
         } else {
             "good"
         };
-        put(out, format_args!("<span class=\"t\"><span>{}</span><small class=\"{class}\">", cut(word, WORD)));
+        put!(out, "<span class=\"t\"><span>{}</span><small class=\"{class}\">", cut(word, WORD));
         match class {
-            "bad" => put(out, format_args!("✗ {} → {}", shown(&found), shown(&right))),
+            "bad" => put!(out, "✗ {} → {}", shown(&found), shown(&right)),
             "outside" => out.push('\u{a0}'),
             _ => out.push_str(&shown(&found)),
         }
@@ -175,24 +167,16 @@ fn pair(out: &mut String, source: &str, target: &str, truths: &[String], exact: 
     let (mark, class, is) = if exact { ("✓", "good", "exact") } else { ("✗", "bad", "not exact") };
     let row = |out: &mut String, name: &str, class: &str, text: &str| {
         let text = if text.is_empty() { "<i>(empty)</i>".into() } else { cut(text, TEXT) };
-        put(out, format_args!("<div><dt>{name}</dt><dd class=\"{class}\" dir=\"auto\">{text}</dd></div>"));
+        put!(out, "<div><dt>{name}</dt><dd class=\"{class}\" dir=\"auto\">{text}</dd></div>");
     };
     out.push_str("<dl class=\"pair\">");
     row(out, "source", "", source);
-    let mut told: Vec<&str> = Vec::new();
-    for truth in truths {
-        if !told.contains(&truth.as_str()) {
-            told.push(truth);
-            row(out, "reference", "", truth);
-        }
-    }
+    distinct(truths.iter()).into_iter().for_each(|truth| row(out, "reference", "", truth));
     row(out, &format!("written <span class=\"{class}\">{mark}</span>"), "made", target);
-    put(
+    put!(
         out,
-        format_args!(
-            "<div><dt>score</dt><dd><span class=\"{class}\">{is}</span>, chrF {}</dd></div></dl>\n",
-            percent(chrf)
-        ),
+        "<div><dt>score</dt><dd><span class=\"{class}\">{is}</span>, chrF {}</dd></div></dl>\n",
+        percent(chrf)
     );
 }
 
@@ -206,22 +190,20 @@ fn attended(out: &mut String, Alignment { source, written, weights, .. }: &Align
          <thead><tr><th scope=\"col\">written / source</th>",
     );
     for token in source.iter().take(TOKENS) {
-        put(out, format_args!("<th scope=\"col\"><span><bdi>{}</bdi></span></th>", piece(token)));
+        put!(out, "<th scope=\"col\"><span><bdi>{}</bdi></span></th>", piece(token));
     }
     out.push_str("</tr></thead>\n<tbody>\n");
     for (token, row) in written.iter().zip(weights).take(TOKENS) {
-        put(out, format_args!("<tr><th scope=\"row\"><bdi>{}</bdi></th>", piece(token)));
+        put!(out, "<tr><th scope=\"row\"><bdi>{}</bdi></th>", piece(token));
         for (of, weight) in source.iter().zip(row).take(TOKENS) {
             let share = f64::from(*weight);
-            put(
+            put!(
                 out,
-                format_args!(
-                    "<td style=\"--v:{:.2}\" title=\"{} → {}: {}\"></td>",
-                    if share.is_finite() { share.clamp(0.0, 1.0) } else { 0.0 },
-                    piece(token),
-                    piece(of),
-                    percent(share)
-                ),
+                "<td style=\"--v:{:.2}\" title=\"{} → {}: {}\"></td>",
+                if share.is_finite() { share.clamp(0.0, 1.0) } else { 0.0 },
+                piece(token),
+                piece(of),
+                percent(share)
             );
         }
         out.push_str("</tr>\n");
@@ -229,12 +211,10 @@ fn attended(out: &mut String, Alignment { source, written, weights, .. }: &Align
     out.push_str("</tbody>\n</table>\n</div>\n");
     let more = source.len().max(written.len()).saturating_sub(TOKENS);
     if more > 0 {
-        put(
+        put!(
             out,
-            format_args!(
-                "<p class=\"note\">The first {TOKENS} tokens; up to {} more are not shown.</p>\n",
-                count(more as u64)
-            ),
+            "<p class=\"note\">The first {TOKENS} tokens; up to {} more are not shown.</p>\n",
+            count(more as u64)
         );
     }
 }

@@ -11,6 +11,7 @@ use super::frame::{foot, head};
 use super::page::{ClassRow, Epoch, Page, Score, TestScores};
 use super::tables::{END, ROWS, boxed};
 use super::text::{LABEL, brief, count, counted, cut, label, number, put};
+use crate::scores::distinct;
 
 /// The number of line colours; the lines of further runs reuse the colours and are dashed.
 const COLOURS: usize = 8;
@@ -68,10 +69,7 @@ pub(crate) fn several(of: &SeveralRuns) -> String {
         let mut facts = vec![run.data.clone(), counted(run.epochs.len() as u64, "epoch", "epochs")];
         facts.extend(run.best().map(|best| format!("the best is {}", best.epoch)));
         let facts = cut(&facts.join(", "), LABEL);
-        put(
-            &mut out,
-            format_args!("<li><b>{}</b> <span class=\"soft\">{facts}</span></li>\n", named(at, run)),
-        );
+        put!(out, "<li><b>{}</b> <span class=\"soft\">{facts}</span></li>\n", named(at, run));
     }
     out.push_str("</ol>\n");
     curves(&mut out, runs);
@@ -81,11 +79,9 @@ pub(crate) fn several(of: &SeveralRuns) -> String {
     let errors = runs.iter().filter_map(|run| Some((run.tested.as_ref()?.errors.as_ref()?, &run.name)));
     let errors: String = errors.map(|(errors, name)| bars::errors(errors, name)).collect();
     if !errors.is_empty() {
-        put(
-            &mut out,
-            format_args!(
-                "<section aria-labelledby=\"errors\">\n<h2 id=\"errors\">Errors by length</h2>\n<div class=\"cards\">\n{errors}</div>\n</section>\n"
-            ),
+        put!(
+            out,
+            "<section aria-labelledby=\"errors\">\n<h2 id=\"errors\">Errors by length</h2>\n<div class=\"cards\">\n{errors}</div>\n</section>\n"
         );
     }
     foot(&mut out);
@@ -94,13 +90,7 @@ pub(crate) fn several(of: &SeveralRuns) -> String {
 
 /// Returns the names without duplicates, in the order of their first occurrence.
 fn names<'a>(all: impl Iterator<Item = &'a String>) -> Vec<&'a str> {
-    let mut names: Vec<&str> = Vec::new();
-    for name in all {
-        if !names.contains(&name.as_str()) {
-            names.push(name);
-        }
-    }
-    names
+    distinct(all.map(String::as_str))
 }
 
 /// Returns the CSS class for the colour of a run.
@@ -147,20 +137,18 @@ fn curves(out: &mut String, runs: &[Run]) {
                 .filter(|line| line.values.iter().any(Option::is_some))
                 .collect();
             let title = format!("{part} {name}");
-            put(
-                &mut cards,
-                format_args!(
-                    "<figure class=\"card\">\n<figcaption>{}</figcaption>\n{}</figure>\n",
-                    brief(&title, LABEL),
-                    chart::overlay(&title, &epochs, &lines)
-                ),
+            put!(
+                cards,
+                "<figure class=\"card\">\n<figcaption>{}</figcaption>\n{}</figure>\n",
+                brief(&title, LABEL),
+                chart::overlay(&title, &epochs, &lines)
             );
         }
     }
     out.push_str("<section aria-labelledby=\"curves\">\n<h2 id=\"curves\">Training</h2>\n");
     match cards.is_empty() {
         true => out.push_str("<p class=\"note\">No epoch was trained.</p>\n"),
-        false => put(out, format_args!("<div class=\"cards\">\n{cards}</div>\n")),
+        false => put!(out, "<div class=\"cards\">\n{cards}</div>\n"),
     }
     out.push_str("</section>\n");
 }
@@ -176,24 +164,21 @@ fn scores(out: &mut String, runs: &[Run]) {
     out.push_str("<section aria-labelledby=\"scores\">\n<h2 id=\"scores\">Scores</h2>\n");
     boxed(out, "Scores of each run", "scores beside", &heads("score", runs));
     for name in best {
-        put(out, format_args!("<tr><th scope=\"row\">held-out {}</th>", cut(name, LABEL)));
+        put!(out, "<tr><th scope=\"row\">held-out {}</th>", cut(name, LABEL));
         for run in runs {
             let found = run.best().and_then(|epoch| epoch.dev.iter().find(|(known, _)| known == name));
             let shown = |&(_, value): &(String, f64)| run.shown(name, value);
-            put(out, format_args!("<td>{}</td>", found.map_or("–".to_owned(), shown)));
+            put!(out, "<td>{}</td>", found.map_or("–".to_owned(), shown));
         }
         out.push_str("</tr>\n");
     }
     for name in figures {
         let headline = tested.clone().any(|of| of.metric == name);
         let class = if headline { " class=\"kept\"" } else { "" };
-        put(out, format_args!("<tr{class}><th scope=\"row\">test {}</th>", cut(name, LABEL)));
+        put!(out, "<tr{class}><th scope=\"row\">test {}</th>", cut(name, LABEL));
         for run in runs {
             match run.figure(name) {
-                Some(score) => put(
-                    out,
-                    format_args!("<td>{}<br><small>{}</small></td>", score.shown(), score.interval()),
-                ),
+                Some(score) => put!(out, "<td>{}<br><small>{}</small></td>", score.shown(), score.interval()),
                 None => out.push_str("<td>–</td>"),
             }
         }
@@ -204,16 +189,14 @@ fn scores(out: &mut String, runs: &[Run]) {
     let untested = runs.iter().filter(|run| run.tested.is_none()).count();
     if untested > 0 && untested < runs.len() {
         let of = counted(untested as u64, "run has", "runs have");
-        put(out, format_args!("<p class=\"note\">{of} no test.json: `train --test FILE` writes it.</p>\n"));
+        put!(out, "<p class=\"note\">{of} no test.json: `train --test FILE` writes it.</p>\n");
     }
     let files = names(tested.map(|of| &of.dataset));
     if files.len() > 1 {
         let files = cut(&files.join(", "), 400);
-        put(
+        put!(
             out,
-            format_args!(
-                "<p class=\"note bad\">The test files differ, so the scores cannot be compared: {files}.</p>\n"
-            ),
+            "<p class=\"note bad\">The test files differ, so the scores cannot be compared: {files}.</p>\n"
         );
     }
     out.push_str("</section>\n");
@@ -230,10 +213,8 @@ fn settings(out: &mut String, SeveralRuns { runs, settings }: &SeveralRuns) {
     }
     boxed(out, "Settings that differ", "scores beside", &heads("setting", runs));
     for (key, values) in settings {
-        put(out, format_args!("<tr><th scope=\"row\"><code>{}</code></th>", cut(key, LABEL)));
-        values
-            .iter()
-            .for_each(|value| put(out, format_args!("<td class=\"set\">{}</td>", cut(value, LABEL))));
+        put!(out, "<tr><th scope=\"row\"><code>{}</code></th>", cut(key, LABEL));
+        values.iter().for_each(|value| put!(out, "<td class=\"set\">{}</td>", cut(value, LABEL)));
         out.push_str("</tr>\n");
     }
     out.push_str(END);
@@ -261,11 +242,9 @@ fn classes<'a>(out: &mut String, runs: &'a [Run]) {
         f1(&mut sections, of, &of_all(of));
     }
     if !sections.is_empty() {
-        put(
+        put!(
             out,
-            format_args!(
-                "<section aria-labelledby=\"classes\">\n<h2 id=\"classes\">F1 of each class of the test set</h2>\n{sections}</section>\n"
-            ),
+            "<section aria-labelledby=\"classes\">\n<h2 id=\"classes\">F1 of each class of the test set</h2>\n{sections}</section>\n"
         );
     }
 }
@@ -281,24 +260,24 @@ fn f1(out: &mut String, of: &str, runs: &[(usize, &Run, &[ClassRow])]) {
         .iter()
         .map(|(.., rows)| rows.iter().map(|row| (row.name.as_str(), row.scores[2])).collect())
         .collect();
-    put(out, format_args!("<h3>Each {}</h3>\n", cut(of, LABEL)));
+    put!(out, "<h3>Each {}</h3>\n", cut(of, LABEL));
     let columns = runs.iter().map(|&(at, run, _)| named(at, run));
     let head: Vec<String> =
         [cut(of, LABEL)].into_iter().chain(columns).chain(["support".to_owned()]).collect();
     boxed(out, &format!("F1 of each {of}"), "scores beside", &head);
     for (name, support) in order.iter().take(ROWS) {
-        put(out, format_args!("<tr><th scope=\"row\">{}</th>", label(name)));
+        put!(out, "<tr><th scope=\"row\">{}</th>", label(name));
         for run in &found {
             match run.get(name) {
-                Some(f1) => put(out, format_args!("<td>{:.2} %</td>", 100.0 * f1)),
+                Some(f1) => put!(out, "<td>{:.2} %</td>", 100.0 * f1),
                 None => out.push_str("<td>–</td>"),
             }
         }
-        put(out, format_args!("<td>{}</td></tr>\n", count(*support)));
+        put!(out, "<td>{}</td></tr>\n", count(*support));
     }
     out.push_str(END);
     if order.len() > ROWS {
         let more = count((order.len() - ROWS) as u64);
-        put(out, format_args!("<p class=\"note\">{more} more, less frequent; test.json has all.</p>\n"));
+        put!(out, "<p class=\"note\">{more} more, less frequent; test.json has all.</p>\n");
     }
 }

@@ -19,13 +19,11 @@ pub(super) fn section(tested: &TestScores) -> String {
     for (at, table) in tested.tables.iter().enumerate() {
         // A table that equals an earlier table is left out: the strict chunk scores often equal the scores of conlleval.
         match tested.tables.iter().take(at).find(|before| before.rows == table.rows) {
-            Some(before) => put(
-                &mut out,
-                format_args!(
-                    "<p class=\"note\">The scores by “{}” equal those by “{}”.</p>\n",
-                    cut(&table.of, LABEL),
-                    cut(&before.of, LABEL)
-                ),
+            Some(before) => put!(
+                out,
+                "<p class=\"note\">The scores by “{}” equal those by “{}”.</p>\n",
+                cut(&table.of, LABEL),
+                cut(&before.of, LABEL)
             ),
             None => classes_of(&mut out, table),
         }
@@ -37,39 +35,35 @@ pub(super) fn section(tested: &TestScores) -> String {
 
 /// Begins a table in a scrollable box, so that a wide table is not cut off.
 pub(super) fn boxed(out: &mut String, name: &str, class: &str, head: &[String]) {
-    put(
+    put!(
         out,
-        format_args!(
-            "<div class=\"wide\" role=\"region\" tabindex=\"0\" aria-label=\"{}\">\n<table class=\"{class}\">\n<thead><tr>",
-            super::text::brief(name, LABEL)
-        ),
+        "<div class=\"wide\" role=\"region\" tabindex=\"0\" aria-label=\"{}\">\n<table class=\"{class}\">\n<thead><tr>",
+        super::text::brief(name, LABEL)
     );
-    head.iter().for_each(|cell| put(out, format_args!("<th scope=\"col\">{cell}</th>")));
+    head.iter().for_each(|cell| put!(out, "<th scope=\"col\">{cell}</th>"));
     out.push_str("</tr></thead>\n<tbody>\n");
 }
 
 pub(super) const END: &str = "</tbody>\n</table>\n</div>\n";
 
 fn figures(out: &mut String, tested: &TestScores) {
-    put(out, format_args!("<div>\n<h3 dir=\"auto\">{}</h3>\n", cut(&tested.dataset, LABEL)));
+    put!(out, "<div>\n<h3 dir=\"auto\">{}</h3>\n", cut(&tested.dataset, LABEL));
     boxed(out, "Scores", "scores", &["score", "value", "95 % interval"].map(str::to_owned));
     for figure in &tested.figures {
         let Score { name, .. } = figure;
-        put(
+        put!(
             out,
-            format_args!(
-                "<tr><th scope=\"row\">{}</th><td>{}</td><td>{}</td></tr>\n",
-                cut(name, LABEL),
-                figure.shown(),
-                figure.interval()
-            ),
+            "<tr><th scope=\"row\">{}</th><td>{}</td><td>{}</td></tr>\n",
+            cut(name, LABEL),
+            figure.shown(),
+            figure.interval()
         );
     }
     out.push_str(END);
     let counts = tested.counts.iter().map(|(name, of)| format!("{} {name}", count(*of)));
     let notes = [counts.collect::<Vec<_>>().join(", ")].into_iter().chain(tested.notes.iter().cloned());
     for note in notes.filter(|note| !note.is_empty()) {
-        put(out, format_args!("<p class=\"note\">{}</p>\n", cut(&note, 400)));
+        put!(out, "<p class=\"note\">{}</p>\n", cut(&note, 400));
     }
     out.push_str("</div>\n");
 }
@@ -78,20 +72,20 @@ fn classes_of(out: &mut String, ClassTable { of, rows }: &ClassTable) {
     if rows.is_empty() {
         return;
     }
-    put(out, format_args!("<div>\n<h3>Each {}</h3>\n", cut(of, LABEL)));
+    put!(out, "<div>\n<h3>Each {}</h3>\n", cut(of, LABEL));
     let head = [cut(of, LABEL), "precision".into(), "recall".into(), "F1".into(), "support".into()];
     boxed(out, &format!("Scores of each {of}"), "scores", &head);
     for row in rows.iter().take(ROWS) {
-        put(out, format_args!("<tr><th scope=\"row\">{}</th>", super::text::label(&row.name)));
+        put!(out, "<tr><th scope=\"row\">{}</th>", super::text::label(&row.name));
         for score in row.scores {
-            put(out, format_args!("<td>{:.2}\u{a0}%</td>", 100.0 * score));
+            put!(out, "<td>{:.2}\u{a0}%</td>", 100.0 * score);
         }
-        put(out, format_args!("<td>{}</td></tr>\n", count(row.support)));
+        put!(out, "<td>{}</td></tr>\n", count(row.support));
     }
     out.push_str(END);
     if rows.len() > ROWS {
         let more = count((rows.len() - ROWS) as u64);
-        put(out, format_args!("<p class=\"note\">{more} more, less frequent; test.json has all.</p>\n"));
+        put!(out, "<p class=\"note\">{more} more, less frequent; test.json has all.</p>\n");
     }
     out.push_str("</div>\n");
 }

@@ -1,8 +1,6 @@
 //! Formatting of text and numbers for a page of a report. All text from data, configs and models passes through [`escape`]
 //! or [`cut`].
 
-use std::fmt::Write as _;
-
 /// The maximum length of a word that is shown whole, in characters.
 pub(super) const WORD: usize = 60;
 /// The maximum length of a label, name or value that is shown whole, in characters.
@@ -11,6 +9,15 @@ pub(super) const LABEL: usize = 120;
 pub(super) const TEXT: usize = 2_000;
 /// The maximum number of words of a text that are shown.
 pub(super) const WORDS: usize = 250;
+
+/// Appends formatted text to a string, to which writing cannot fail.
+macro_rules! put {
+    ($out:ident, $($text:tt)*) => {{
+        use std::fmt::Write as _;
+        $out.write_fmt(format_args!($($text)*)).unwrap_or_default()
+    }};
+}
+pub(super) use put;
 
 /// Escapes text for use in HTML, including attribute values. Control characters, which HTML does not allow, become `�`.
 pub(crate) fn escape(text: &str) -> String {
@@ -142,11 +149,6 @@ pub(super) fn seconds(value: f64) -> String {
             format!("{}\u{a0}h {}\u{a0}min", minutes / 60, minutes % 60)
         }
     }
-}
-
-/// Appends formatted text to a string; the result of `write!` is ignored, since writing to a `String` cannot fail.
-pub(super) fn put(out: &mut String, text: std::fmt::Arguments<'_>) {
-    let _ = out.write_fmt(text);
 }
 
 #[cfg(test)]
