@@ -33,6 +33,14 @@ impl Path {
         *BEST.get_or_init(|| Self::available()[0])
     }
 
+    /// Panics if this CPU does not have the instructions of the path. No part of [`sweep_on`], which is compiled for each loop.
+    #[cfg(target_arch = "x86_64")]
+    fn check(self) {
+        if self != Self::best() {
+            assert!(Self::available().contains(&self), "{self:?} on a CPU without it");
+        }
+    }
+
     /// Returns the name of the path in reports.
     pub(super) fn name(self) -> &'static str {
         match self {
@@ -179,10 +187,8 @@ pub fn sweep_on<S: Sweep>(path: Path, kernel: S) -> S::Output {
     match path {
         #[cfg(target_arch = "x86_64")]
         Path::Avx512 | Path::Avx2 => {
-            if path != Path::best() {
-                assert!(Path::available().contains(&path), "{path:?} on a CPU without it");
-            }
-            // SAFETY: `available` found that this CPU can run the path.
+            path.check();
+            // SAFETY: `check` found that this CPU can run the path.
             unsafe { if path == Path::Avx512 { x86::avx512(kernel) } else { x86::avx2(kernel) } }
         }
         #[cfg(target_arch = "aarch64")]

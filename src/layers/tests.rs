@@ -76,8 +76,7 @@ fn recurrent_layers_keep_rows_and_give_final_states() {
         assert!(program.find(name).is_some(), "{name}");
     }
     // The layer appends a loop, products, a sum and the cell, and no other operator.
-    let kinds: std::collections::BTreeSet<&str> =
-        program.blocks().flat_map(|(_, b)| &b.ops).map(|op| op.kind.as_str()).collect();
+    let kinds: std::collections::BTreeSet<&str> = program.ops().map(|op| op.kind.as_str()).collect();
     assert_eq!(
         kinds.into_iter().collect::<Vec<_>>(),
         ["add", "gru_cell", "linear", "lstm_cell", "recurrent"]
@@ -144,7 +143,7 @@ fn operators_name_the_line_that_called_the_layer() {
         assert!(!net.program().unwrap().block(BlockId(0)).ops.is_empty());
         let program = net.finish().unwrap();
         let expected = format!("{}:{line}:", file!());
-        for op in program.blocks().flat_map(|(_, block)| &block.ops) {
+        for op in program.ops() {
             assert!(op.caller.starts_with(&expected), "{}: {}, expected {expected}", op.kind, op.caller);
         }
     };
@@ -218,8 +217,7 @@ fn layers_of_layers_name_the_outermost_call() {
     counted(&net, x, 3);
     let program = net.finish().unwrap();
     let kinds: Vec<&str> = program
-        .blocks()
-        .flat_map(|(_, block)| &block.ops)
+        .ops()
         .inspect(|op| assert!(op.caller.starts_with(&line), "{}: {}", op.kind, op.caller))
         .map(|op| op.kind.as_str())
         .collect();

@@ -14,10 +14,21 @@ use crate::operator::attributes::Attributes;
 #[derive(Clone, Copy)]
 pub(crate) struct OperatorEntry {
     declaration: &'static Declaration,
-    parse: fn(&Attributes, &Registry) -> Result<Arc<dyn Op>>,
+    parse: fn(&Attributes) -> Result<Arc<dyn Op>>,
     // Only the feature `testing` reads the check cases; without this feature, the code of the check cases is not compiled.
     #[cfg(any(feature = "testing", doc))]
     samples: fn() -> Result<Vec<CheckCase>>,
+}
+
+impl OperatorEntry {
+    pub(crate) fn of<O: Op>() -> Self {
+        Self {
+            declaration: O::declaration(),
+            parse: |attributes| Ok(Arc::new(O::parse(attributes)?)),
+            #[cfg(any(feature = "testing", doc))]
+            samples: O::samples,
+        }
+    }
 }
 
 /// The operators that a program may use, by kind. A user's crate adds its operators with [`Registry::add`] and passes the
@@ -37,18 +48,20 @@ impl Registry {
     /// Fails if the registry already has the kind of `O`.
     #[track_caller]
     pub fn add<O: Op>(&mut self) -> Result<&mut Self> {
-        let declaration = O::declaration();
-        let entry = OperatorEntry {
-            declaration,
-            parse: parsed::<O>,
-            #[cfg(any(feature = "testing", doc))]
-            samples: O::samples,
-        };
-        if self.0.insert(declaration.kind, entry).is_some() {
-            let got = format!("`{}` twice", declaration.kind);
-            return Err(Error::of(ErrorKind::Program, "registry", "each kind once", got));
-        }
+        self.insert(OperatorEntry::of::<O>())?;
         Ok(self)
+    }
+
+    /// Adds an operator type; the part of [`Registry::add`] that is the same for all types.
+    #[track_caller]
+    pub(crate) fn insert(&mut self, entry: OperatorEntry) -> Result<()> {
+        let kind = entry.declaration.kind;
+        match self.0.insert(kind, entry) {
+            None => Ok(()),
+            Some(_) => {
+                Err(Error::of(ErrorKind::Program, "registry", "each kind once", format!("`{kind}` twice")))
+            }
+        }
     }
 
     /// Adds the operators of `other` to the registry. If both registries have a kind, the operator of `other` replaces the
@@ -73,7 +86,10 @@ impl Registry {
             };
             return Err(Error::of(ErrorKind::Program, "operator kind", expected, format!("`{kind}`")));
         };
-        (entry.parse)(attributes, self).at_caller()
+        let mut op = (entry.parse)(attributes).at_caller()?;
+        // The operator was just made, so nothing else holds it.
+        Arc::get_mut(&mut op).map_or(Ok(()), |op| op.resolve(self)).at_caller()?;
+        Ok(op)
     }
 
     /// Checks that the operator type of the kind `kind` declares all given attributes. The check of attribute names is only for
@@ -113,12 +129,6 @@ impl Registry {
     pub fn samples(&self, kind: &str) -> Result<Vec<CheckCase>> {
         self.0.get(kind).map_or_else(|| Ok(Vec::new()), |entry| (entry.samples)()).at_caller()
     }
-}
-
-fn parsed<O: Op>(attributes: &Attributes, registry: &Registry) -> Result<Arc<dyn Op>> {
-    let mut op = O::parse(attributes)?;
-    op.resolve(registry)?;
-    Ok(Arc::new(op))
 }
 
 impl Operators for Registry {

@@ -48,6 +48,7 @@ pub(crate) use update::settle::settle_attributes;
 pub use crate::kernels::BagPool;
 
 use crate::operator::Registry;
+use crate::operator::registry::OperatorEntry;
 use crate::program::{Builder, Var};
 // These types are in the signatures of the methods that append operators.
 use {
@@ -99,11 +100,11 @@ macro_rules! catalogue {
         /// Returns the registry of all operators of this crate. Another crate adds its own operators with [`Registry::add`].
         pub fn catalogue() -> Registry {
             let mut registry = Registry::empty();
-            $($(
-                if let Err(error) = registry.add::<$op>() {
+            for entry in [$($(OperatorEntry::of::<$op>()),*),*] {
+                if let Err(error) = registry.insert(entry) {
                     unreachable!("the catalogue lists an operator twice: {error}");
                 }
-            )*)*
+            }
             registry
         }
     };

@@ -1,7 +1,7 @@
 //! Runs a compiled program on batches of data: matches the feeds of a batch by name, and passes carried states to the next
 //! batch.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::panic::Location;
 
 use super::carried::fed;
@@ -31,7 +31,7 @@ pub(crate) struct BatchRunner {
     /// Values that the runner feeds in addition to the data of a batch: see [`BatchLoss`](crate::executor::BatchLoss).
     pub(crate) seeds: Vec<(VarId, Variable)>,
     /// For each persistent variable that metrics read, a copy from before the last run; `None` before the first run.
-    persistent: BTreeMap<VarId, Option<Variable>>,
+    persistent: HashMap<VarId, Option<Variable>>,
     /// Pairs of feeds that share the sequences of their first levels; each pair has the number of shared levels.
     alike: Vec<([String; 2], usize)>,
 }

@@ -1,7 +1,7 @@
 //! The compiled programs of a predictor: for each list of outputs, one program per thread that predicts at the same
 //! time.
 
-use std::collections::BTreeMap;
+use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::known::KnownRows;
@@ -163,7 +163,7 @@ impl CompiledModel {
 
 /// The pool of idle compiled models, by their lists of outputs; the clones of a predictor share one pool.
 #[derive(Default)]
-pub(super) struct IdleModels(Mutex<BTreeMap<Vec<VarId>, Vec<CompiledModel>>>);
+pub(super) struct IdleModels(Mutex<HashMap<Vec<VarId>, Vec<CompiledModel>>>);
 
 impl IdleModels {
     /// Removes an idle model for these outputs from the pool and returns it; `None` if the pool has none.
@@ -188,7 +188,7 @@ impl IdleModels {
         all.entry(set).or_default().push(compiled);
     }
 
-    fn all(&self) -> MutexGuard<'_, BTreeMap<Vec<VarId>, Vec<CompiledModel>>> {
+    fn all(&self) -> MutexGuard<'_, HashMap<Vec<VarId>, Vec<CompiledModel>>> {
         // No code that can panic runs while the lock is held, so the map is consistent even if the mutex is poisoned.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }

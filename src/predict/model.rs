@@ -102,7 +102,7 @@ impl Model {
 
 /// Checks that every operator of a program is registered; this must happen before the shapes are computed.
 pub(super) fn registered(program: &Program, registry: &Registry) -> Result<()> {
-    for op in program.blocks().flat_map(|(_, block)| &block.ops) {
+    for op in program.ops() {
         if op.kind != RECURRENT && !registry.kinds().any(|kind| kind == op.kind) {
             let what = format!("operator that the outputs need, appended at {}", op.caller);
             let error =

@@ -1,6 +1,6 @@
 //! Prediction with a trained model: a checkpoint's parameters and the part of its program that the outputs need.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::panic::Location;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -62,7 +62,7 @@ pub struct Predictor {
     started: Arc<OnceLock<Threads>>,
     idle: Arc<IdleModels>,
     /// For each list of outputs, the model prepared to run row by row in sessions and generators.
-    stepping: Arc<Mutex<BTreeMap<Vec<String>, Arc<Stepping>>>>,
+    stepping: Arc<Mutex<HashMap<Vec<String>, Arc<Stepping>>>>,
     /// The maximum number of rows in memory at once: a batch with more rows runs in windows, if the program can run in windows.
     most_rows: usize,
     limit: MemoryLimit,

@@ -1,7 +1,7 @@
 //! A queue that joins the requests of several threads into one ragged batch.
 
 use std::any::Any;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{HashMap, VecDeque};
 use std::panic::{AssertUnwindSafe, Location, catch_unwind, resume_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
@@ -55,7 +55,7 @@ pub struct Queue {
     /// Notifies the waiting threads when requests are answered; one of these threads may then run the next requests.
     changed: Condvar,
     /// For each list of outputs, whether these outputs are computed for each sample independently of the other samples.
-    by_sample: Mutex<BTreeMap<Vec<String>, bool>>,
+    by_sample: Mutex<HashMap<Vec<String>, bool>>,
 }
 
 #[derive(Default)]
@@ -210,7 +210,7 @@ impl Queue {
                 quiet && !facts.batch_dependent && facts.reach != Reach::Batch
             })
         };
-        let mut ops = part.blocks().flat_map(|(_, block)| &block.ops).filter(|op| op.step.is_none());
+        let mut ops = part.ops().filter(|op| op.step.is_none());
         let rows = ids?.into_iter().all(|id| part.spec(id).is_ok_and(of_samples));
         Some(rows && ops.all(by_itself))
     }

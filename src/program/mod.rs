@@ -21,10 +21,10 @@ pub use construction::warning::Warning;
 pub use description::carried::CarriedState;
 pub use description::language::RECURRENT;
 pub use description::op_desc::{
-    Memory, MemoryGradient, OpDesc, Role, SlotVars, StepDesc, StepGradient, VarPair,
+    BoundVars, Memory, MemoryGradient, OpDesc, Role, SlotVars, StepDesc, StepGradient, VarPair,
 };
 pub(crate) use description::program::Program;
-pub use description::program::{Append, Block};
+pub use description::program::{Append, Block, ProgramOps};
 pub use description::storage_report::{Entries, StorageReport, StoredVariable};
 pub use description::var_desc::{Initializer, StopGradient, VarDesc, VarKind, VarRole, grad_name};
 pub use transform::backward;

@@ -88,7 +88,7 @@ impl Program {
             let initializer = var.initializer.as_ref().is_some_and(|i| attributes(&i.attributes));
             initializer || matches!(&var.kind, VarKind::Literal(l) if too_deep(l, MAX_LITERAL_DEPTH))
         });
-        if deep_var || self.blocks.iter().flat_map(|b| &b.ops).any(|op| attributes(&op.attributes)) {
+        if deep_var || self.ops().any(|op| attributes(&op.attributes)) {
             let expected = format!("at most {MAX_LITERAL_DEPTH} nested lists");
             return Err(Error::of(ErrorKind::Program, "literal", expected, "more"));
         }

@@ -105,7 +105,7 @@ pub(crate) fn add_row_numbers(value: &Storage, to: &mut Vec<i64>) -> bool {
 fn rows_by(program: &Program, param: VarId) -> Option<Vec<VarId>> {
     let reads = |op: &&OpDesc| op.role == Role::Forward && op.reads().any(|var| var == param);
     let mut feeds = Vec::new();
-    for op in program.blocks().flat_map(|(_, block)| &block.ops).filter(reads) {
+    for op in program.ops().filter(reads) {
         let (_, table, by) = BY_ROWS.iter().find(|(kind, ..)| op.kind == *kind)?;
         let by = *op.input(by).first()?;
         if !op.input(table).contains(&param)
@@ -122,7 +122,7 @@ fn rows_by(program: &Program, param: VarId) -> Option<Vec<VarId>> {
 /// Returns whether every operator that reads the parameter accepts it as a row-sparse parameter.
 fn takes_rows(program: &Program, registry: &Registry, param: VarId) -> Result<bool> {
     let reads = |op: &&OpDesc| op.role == Role::Forward && op.reads().any(|var| var == param);
-    for desc in program.blocks().flat_map(|(_, block)| &block.ops).filter(reads) {
+    for desc in program.ops().filter(reads) {
         let op = registry.parse(&desc.kind, &desc.attributes)?;
         let mut slots = op.signature().inputs.iter().filter(|slot| desc.input(slot.name).contains(&param));
         if !slots.all(|slot| slot.table) {

@@ -365,7 +365,7 @@ fn fields_that_are_missing_take_their_defaults() {
         *body = record(&program);
     }
     let loaded = Checkpoint::from_bytes(&file(&less)).unwrap();
-    let ops = loaded.program.blocks().flat_map(|(_, block)| &block.ops);
+    let ops = loaded.program.ops();
     assert!(ops.map(|op| &op.caller).all(String::is_empty));
     checkpoint.metrics.iter_mut().for_each(|metric| metric.attributes = Attributes::new());
     assert_eq!(loaded.metrics, checkpoint.metrics);

@@ -100,7 +100,7 @@ fn a_file_for_inference_predicts_and_scores_as_the_whole_one() {
     // Parameters alone, each as it was after the best epoch, and no operator that trains.
     assert_eq!((bare.purpose, &bare.position), (Purpose::Inference, &Position::default()));
     assert_eq!(bare.tensors, whole.best);
-    assert!(bare.program.blocks().flat_map(|(_, b)| &b.ops).all(|op| op.role.name() == "forward"));
+    assert!(bare.program.ops().all(|op| op.role.name() == "forward"));
     let small = path("bare");
     bare.save(&small).unwrap();
     let loaded = Checkpoint::load(&small).unwrap();

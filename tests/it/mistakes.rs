@@ -506,7 +506,7 @@ fn layers_in_layers_share_weights_and_name_the_users_line() {
         let y = gated.of(gated.of(x));
         assert_eq!(good.spec(y), good.spec(x));
         let program = good.finish().unwrap();
-        let lines: Vec<_> = program.blocks().flat_map(|(_, block)| &block.ops).map(|op| &op.caller).collect();
+        let lines: Vec<_> = program.ops().map(|op| &op.caller).collect();
         assert!(lines.len() > 4);
         for caller in lines {
             assert!(caller.contains(&format!("mistakes.rs:{line}:")), "{caller}");

@@ -39,7 +39,7 @@ pub(crate) struct Inspect {
 /// variables.
 fn optimizer(checkpoint: &Checkpoint) -> (Vec<(&str, usize)>, usize) {
     let mut kinds: Vec<(&str, usize)> = Vec::new();
-    for op in checkpoint.program.blocks().flat_map(|(_, block)| &block.ops) {
+    for op in checkpoint.program.ops() {
         if op.role != Role::Update {
             continue;
         }
@@ -58,7 +58,7 @@ fn optimizer(checkpoint: &Checkpoint) -> (Vec<(&str, usize)>, usize) {
 /// predicts.
 fn precision(of: &Checkpoint, checkpoint: &Checkpoint) -> Option<String> {
     let coded = checkpoint.tensors.iter().filter(|(_, value)| value.dtype() == DType::I8).count();
-    let mut ops = checkpoint.program.blocks().flat_map(|(_, block)| &block.ops);
+    let mut ops = checkpoint.program.ops();
     let multiplies = ops.any(|op| op.kind == "int8_linear");
     let weights = format!("{coded} weights and tables are 8-bit integers");
     match (coded, multiplies, of.program.unit) {

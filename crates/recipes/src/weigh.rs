@@ -67,7 +67,7 @@ impl Weigher {
         let gradients = differentiate(&mut program, &registry, mean)?;
         let feed = |name: &str| program.find(name).ok_or_else(|| wrong("a checkpoint with other feeds"));
         let words = feed(FIRST[0])?;
-        let looked_up = program.blocks().flat_map(|(_, block)| &block.ops).find(|op| {
+        let looked_up = program.ops().find(|op| {
             op.kind == "embedding" && op.role == Role::Forward && op.reads().any(|var| var == words)
         });
         let vectors = looked_up

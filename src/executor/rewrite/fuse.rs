@@ -47,7 +47,7 @@ impl Draft<'_> {
     /// Returns each operator's declared fusions, each with the operator's first output.
     fn candidates(&self) -> Vec<(VarId, Fusion)> {
         let mut found = Vec::new();
-        let ops = self.program.blocks().flat_map(|(_, block)| &block.ops);
+        let ops = self.program.ops();
         for (op, origin) in ops.zip(self.origins.iter().flatten()).filter(|(op, _)| op.role == Role::Forward)
         {
             let fusions = origin.instance.as_ref().map_or(&[][..], |instance| instance.hints().fusions);

@@ -70,7 +70,7 @@ impl Draft<'_> {
     /// Merges all operators that can be merged, in every step block.
     pub(crate) fn merge_all(&mut self) -> Result<()> {
         let mut steps: BTreeMap<BlockId, (StepDesc, Option<StepGradient>)> = BTreeMap::new();
-        for step in self.program.blocks().flat_map(|(_, b)| &b.ops).filter_map(|op| op.step.as_deref()) {
+        for step in self.program.ops().filter_map(|op| op.step.as_deref()) {
             let entry = steps.entry(step.block).or_insert_with(|| (step.clone(), None));
             if let Some(gradient) = &step.gradient {
                 entry.1 = Some((**gradient).clone());

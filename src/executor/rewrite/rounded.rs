@@ -141,7 +141,7 @@ impl Draft<'_> {
 
     /// Returns the next values of all memories.
     fn memory_nexts(&self) -> HashSet<VarId> {
-        let steps = self.program.blocks().flat_map(|(_, block)| &block.ops).filter_map(|op| op.step.as_ref());
+        let steps = self.program.ops().filter_map(|op| op.step.as_ref());
         steps.flat_map(|step| step.memories.iter().map(|m| m.next)).collect()
     }
 

@@ -62,7 +62,7 @@ impl Machine {
             with_element!(dtype, T => arena.add::<T>());
         }
         let mut written = vec![None; program.vars().len()];
-        let ops = program.blocks().flat_map(|(_, block)| &block.ops);
+        let ops = program.ops();
         let writes = |op: &'_ OpDesc| op.writes().map(|var| (var, Stage::of(op.role))).collect::<Vec<_>>();
         for (var, stage) in ops.flat_map(writes) {
             let first = &mut written[var.0 as usize];

@@ -1,6 +1,6 @@
 //! Detects PyTorch modules among the layers of a program, by the operators that read the layers' parameters.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use crate::operator::{BlockId, Literal, VarId};
 use crate::program::{Block, OpDesc, Program, RECURRENT, Role, VarDesc};
@@ -119,7 +119,7 @@ struct Level<'p> {
 }
 
 fn recurrent(program: &Program, begins: impl Fn(&str) -> bool, found: &mut BTreeMap<String, TorchModule>) {
-    let writers: BTreeMap<VarId, &OpDesc> =
+    let writers: HashMap<VarId, &OpDesc> =
         forward(program).flat_map(|(_, op)| op.writes().map(move |id| (id, op))).collect();
     let (mut seen, mut layers) = (BTreeSet::new(), Vec::new());
     for (block, op) in forward(program) {
@@ -168,7 +168,7 @@ fn recurrent(program: &Program, begins: impl Fn(&str) -> bool, found: &mut BTree
 
 /// Returns the variables from which a variable comes: dropout is skipped, and a concatenation is replaced by the variables that
 /// it concatenates.
-fn source(mut id: VarId, writers: &BTreeMap<VarId, &OpDesc>) -> Vec<VarId> {
+fn source(mut id: VarId, writers: &HashMap<VarId, &OpDesc>) -> Vec<VarId> {
     while let Some(op) = writers.get(&id) {
         match (op.kind.as_str(), op.input("x")) {
             ("dropout" | "variational_dropout", &[x]) => id = x,

@@ -105,7 +105,7 @@ impl Builder {
     /// let line = line!() + 1;
     /// running_sum(&net, x, 3);
     /// let program = net.finish()?;
-    /// for op in program.blocks().flat_map(|(_, block)| &block.ops) {
+    /// for op in program.ops() {
     ///     assert!(op.caller.contains(&format!(":{line}:")), "{}", op.caller);
     /// }
     /// # Ok::<(), unpadded::Error>(())

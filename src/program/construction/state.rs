@@ -1,12 +1,12 @@
 //! The state that all clones of a builder share, and the lists that find the builder of a [`Var`].
 
 use std::cell::RefCell;
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::panic::Location;
 use std::rc::{Rc, Weak};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 
 use super::open_step::{OpenStep, Recurrence};
 use super::scopes::Scopes;
@@ -68,9 +68,9 @@ static NUMBERS: AtomicU64 = AtomicU64::new(0);
 
 /// The builders of all threads, by number. The value is a list of errors: the errors of calls that other threads made with the
 /// builder's variables.
-static ALL: Mutex<BTreeMap<u64, Vec<Error>>> = Mutex::new(BTreeMap::new());
+static ALL: LazyLock<Mutex<HashMap<u64, Vec<Error>>>> = LazyLock::new(Mutex::default);
 
-fn all_builders() -> MutexGuard<'static, BTreeMap<u64, Vec<Error>>> {
+fn all_builders() -> MutexGuard<'static, HashMap<u64, Vec<Error>>> {
     ALL.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

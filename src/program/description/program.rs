@@ -26,6 +26,29 @@ pub struct Block {
     pub ops: Vec<OpDesc>,
 }
 
+/// An iterator over the operators of all blocks. Adapters over one type with `next` compile faster than over a `flat_map`.
+#[derive(Debug, Clone)]
+pub struct ProgramOps<'a> {
+    blocks: &'a [Block],
+    /// The remaining operators of the current block.
+    ops: &'a [OpDesc],
+}
+
+impl<'a> Iterator for ProgramOps<'a> {
+    type Item = &'a OpDesc;
+
+    fn next(&mut self) -> Option<&'a OpDesc> {
+        loop {
+            if let Some((op, rest)) = self.ops.split_first() {
+                self.ops = rest;
+                return Some(op);
+            }
+            let (block, rest) = self.blocks.split_first()?;
+            (self.blocks, self.ops) = (rest, &block.ops);
+        }
+    }
+}
+
 /// A computation as plain data. A program can be printed, compared, saved and sent without a registry of operators.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Program {
@@ -137,6 +160,11 @@ impl Program {
     /// Iterates over all blocks of the program; the first block is the root block.
     pub fn blocks(&self) -> impl ExactSizeIterator<Item = (BlockId, &Block)> {
         self.blocks.iter().enumerate().map(|(i, b)| (BlockId(i as u32), b))
+    }
+
+    /// Iterates over the operators of all blocks, block by block.
+    pub fn ops(&self) -> ProgramOps<'_> {
+        ProgramOps { blocks: &self.blocks, ops: &[] }
     }
 
     /// Returns the block with the number `id`.
@@ -400,9 +428,7 @@ impl Program {
 
     /// Returns whether `gradient` is the gradient block of the step block `step`.
     fn is_gradient_of(&self, step: BlockId, gradient: BlockId) -> bool {
-        self.blocks
-            .iter()
-            .flat_map(|b| &b.ops)
+        self.ops()
             .filter_map(|op| op.step.as_deref())
             .any(|s| s.block == step && s.gradient.as_ref().is_some_and(|g| g.block == gradient))
     }

@@ -77,7 +77,7 @@ impl Program {
     /// Fails with the first rule that a step block breaks.
     fn check_steps(&self) -> Result<()> {
         let runs = Runs::of(self);
-        for op in self.blocks.iter().flat_map(|b| &b.ops) {
+        for op in self.ops() {
             let Some(step) = op.step.as_deref() else { continue };
             let expected = if step.gradient.is_some() { Role::Backward } else { Role::Forward };
             if op.role != expected {
@@ -504,7 +504,7 @@ impl Program {
     /// Checks that no two operators run the same block: its variables would keep only the values of the last run.
     fn each_block_once(&self) -> Result<()> {
         let mut seen = HashSet::new();
-        for step in self.blocks.iter().flat_map(|b| &b.ops).filter_map(|op| op.step.as_deref()) {
+        for step in self.ops().filter_map(|op| op.step.as_deref()) {
             let run = step.gradient.as_ref().map_or(step.block, |g| g.block);
             if !seen.insert(run) {
                 let got = format!("block {} twice", run.0);
@@ -550,7 +550,7 @@ struct Runs<'a> {
 impl<'a> Runs<'a> {
     fn of(program: &'a Program) -> Self {
         let mut runs = Self { forward: HashMap::new(), of_gradient: HashMap::new() };
-        for step in program.blocks.iter().flat_map(|b| &b.ops).filter_map(|op| op.step.as_deref()) {
+        for step in program.ops().filter_map(|op| op.step.as_deref()) {
             match &step.gradient {
                 None => drop(runs.forward.entry(step.block).or_insert(step)),
                 Some(gradient) => drop(runs.of_gradient.entry(gradient.block).or_insert(step.block)),

@@ -115,8 +115,7 @@ fn run(program: &mut Program, registry: &Registry, loss: VarId) -> Result<HashMa
     program.blocks[0].ops.extend(updates);
     // A gradient may be stored as selected rows only if no operator computes its variable. Otherwise, the backward operator of
     // that operator reads the gradient, and needs all rows.
-    let computed: HashSet<VarId> =
-        program.blocks().flat_map(|(_, block)| &block.ops).flat_map(OpDesc::writes).collect();
+    let computed: HashSet<VarId> = program.ops().flat_map(OpDesc::writes).collect();
     for (&grad, kinds) in &pass.storages {
         let leaf = program.var(grad).gradient_of.is_some_and(|of| !computed.contains(&of));
         if leaf

@@ -26,7 +26,7 @@ pub(crate) fn blocked(
 ) -> Result<Vec<(String, String)>> {
     let mut writers = Writers::new();
     let mut beside: HashMap<VarId, Vec<VarId>> = HashMap::new();
-    let ops = program.blocks().flat_map(|(_, block)| &block.ops).filter(|op| op.role == Role::Forward);
+    let ops = program.ops().filter(|op| op.role == Role::Forward);
     for (number, op) in ops.enumerate() {
         if let Some(step) = &op.step {
             let mut is = |after: VarId, before: VarId| beside.entry(after).or_default().push(before);

@@ -46,7 +46,7 @@ impl Program {
     /// dense or not f32, is one of `kept`, or if another operator reads it.
     pub(crate) fn with_codes(&self, kept: &[VarId]) -> Result<(Self, Vec<CodedParameter>)> {
         let mut axes: HashMap<VarId, Option<usize>> = kept.iter().map(|&id| (id, None)).collect();
-        for op in self.blocks().flat_map(|(_, block)| &block.ops) {
+        for op in self.ops() {
             for (slot, var) in
                 op.inputs.iter().flat_map(|bound| bound.vars.iter().map(move |&var| (bound, var)))
             {
@@ -90,7 +90,7 @@ impl Program {
 
     /// Returns whether an operator reads codes.
     pub(crate) fn has_codes(&self) -> bool {
-        let mut ops = self.blocks().flat_map(|(_, block)| &block.ops);
+        let mut ops = self.ops();
         ops.any(|op| CODINGS.iter().any(|coding| coding.coded == op.kind))
     }
 

@@ -88,18 +88,24 @@ impl Program {
     /// Drops the variables after the last variable in use, and the blocks after the last block in use: differentiation and the
     /// optimizer added these variables and blocks. The remaining variables and blocks keep their numbers.
     pub(crate) fn shortened(mut self, outputs: &[VarId]) -> Self {
-        let ops = || self.blocks.iter().flat_map(|block| &block.ops);
-        let steps = || ops().filter_map(|op| op.step.as_deref());
-        let inner = steps().flat_map(|step| {
-            let pairs = step.inputs.iter().chain(&step.statics).chain(&step.outputs).map(|pair| pair.inner);
-            pairs.chain(step.memories.iter().flat_map(|memory| [memory.previous, memory.next]))
-        });
-        let used =
-            ops().flat_map(|op| op.reads().chain(op.writes())).chain(inner).chain(outputs.iter().copied());
-        let kept = used.map(|id| id.0 as usize + 1).max().unwrap_or(0);
-        let blocks = self.vars[..kept].iter().map(|var| var.block).chain(steps().map(|step| step.block));
-        let blocks = blocks.map(|block| block.0 as usize + 1).max().unwrap_or(1);
+        let (mut kept, mut blocks) = (0, 1);
+        let mut keep = |id: VarId| kept = kept.max(id.0 as usize + 1);
+        outputs.iter().for_each(|&id| keep(id));
+        for op in self.ops() {
+            op.reads().for_each(&mut keep);
+            op.writes().for_each(&mut keep);
+            let Some(step) = op.step.as_deref() else { continue };
+            blocks = blocks.max(step.block.0 as usize + 1);
+            for pairs in [&step.inputs, &step.statics, &step.outputs] {
+                pairs.iter().for_each(|pair| keep(pair.inner));
+            }
+            for memory in &step.memories {
+                keep(memory.previous);
+                keep(memory.next);
+            }
+        }
         self.vars.truncate(kept);
+        self.vars.iter().for_each(|var| blocks = blocks.max(var.block.0 as usize + 1));
         self.blocks.truncate(blocks);
         let Self { vars, blocks, levels, seed, .. } = self;
         let mut short = Self { vars, blocks, levels, seed, ..Self::default() };
@@ -109,6 +115,6 @@ impl Program {
 
     /// Returns the variables that any operator of the program reads.
     pub fn reads(&self) -> BTreeSet<VarId> {
-        self.blocks.iter().flat_map(|block| &block.ops).flat_map(OpDesc::reads).collect()
+        self.ops().flat_map(OpDesc::reads).collect()
     }
 }

@@ -404,8 +404,7 @@ impl Cut<'_> {
             }
             memories = needed;
         };
-        let written: HashSet<VarId> =
-            step.blocks().flat_map(|(_, block)| &block.ops).flat_map(OpDesc::writes).collect();
+        let written: HashSet<VarId> = step.ops().flat_map(OpDesc::writes).collect();
         let fed: HashSet<VarId> = memories.iter().map(|memory| memory.fed).collect();
         let given = |var: &VarId| {
             let desc = step.var(*var);

@@ -112,7 +112,7 @@ fn block(program: &Program, id: BlockId, all: bool, drawn: &mut HashMap<BlockId,
     let ops: Vec<&OpDesc> =
         program.block(id).ops.iter().filter(|op| all || op.role == Role::Forward).collect();
     let (mut nodes, mut from) = (Vec::new(), HashMap::new());
-    let runs = program.blocks().flat_map(|(_, block)| &block.ops).filter_map(|op| op.step.as_deref());
+    let runs = program.ops().filter_map(|op| op.step.as_deref());
     let runs: Vec<_> = runs.filter(|step| step.block == id).collect();
     // Maps each memory of the step block to the variable whose value in the previous step is the value of the memory.
     let left: HashMap<VarId, VarId> =
@@ -241,11 +241,7 @@ mod tests {
         let program = trainer.program();
         let drawn = svg(program, false);
         assert!(drawn.contains("&lt;x&gt; &amp; &quot;y&quot;") && !drawn.contains("<x>"), "{drawn}");
-        let forward: Vec<&OpDesc> = program
-            .blocks()
-            .flat_map(|(_, block)| &block.ops)
-            .filter(|op| op.role == Role::Forward)
-            .collect();
+        let forward: Vec<&OpDesc> = program.ops().filter(|op| op.role == Role::Forward).collect();
         let boxes = |drawn: &str| count(drawn, "class=\"box") + count(drawn, "class=\"step\"");
         assert_eq!(boxes(&drawn), forward.len());
         assert_eq!(count(&drawn, "class=\"step\""), 2);

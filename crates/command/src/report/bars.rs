@@ -15,14 +15,14 @@ const NAME: usize = 36;
 const HEIGHT: f64 = 204.0;
 
 /// The rectangle in which the bars of a chart are drawn.
-struct Frame {
+struct BarFrame {
     top: f64,
     room: f64,
     /// The width for one bar.
     each: f64,
 }
 
-impl Frame {
+impl BarFrame {
     fn new(top: f64, bars: usize) -> Self {
         Self { top, room: HEIGHT - top - BOTTOM, each: (WIDTH - LEFT - RIGHT) / bars as f64 }
     }
@@ -81,7 +81,7 @@ pub(super) fn lengths(told: &Lengths) -> String {
         count(median as u64),
         count(longest as u64)
     );
-    let frame = Frame::new(10.0, bars.len());
+    let frame = BarFrame::new(10.0, bars.len());
     let step = nice(most as f64 / 4.0).max(1.0) as u64;
     for tick in (0..=most).step_by(step as usize) {
         grid_line(&mut out, frame.at(tick as f64 / most as f64), &number(tick as f64));
@@ -155,7 +155,7 @@ pub(super) fn errors(told: &Errors, texts: &str) -> String {
         put!(out, " {}: {}.", name(range.from, range.to), shown(range.value));
     }
     out.push_str("\">\n");
-    let frame = Frame::new(22.0, ranges.len());
+    let frame = BarFrame::new(22.0, ranges.len());
     for tick in 0..=(top_tick / step).round() as usize {
         let value = tick as f64 * step;
         let label = match told.unit {

@@ -18,7 +18,7 @@ struct ForwardOps<'a> {
 impl<'a> ForwardOps<'a> {
     fn of(program: &'a Program) -> Self {
         let mut forwards = Self { of_var: HashMap::new(), of_step: HashMap::new() };
-        let ops = program.blocks.iter().flat_map(|b| &b.ops).filter(|op| op.role == Role::Forward);
+        let ops = program.ops().filter(|op| op.role == Role::Forward);
         for op in ops {
             match op.step.as_deref() {
                 Some(step) => forwards.of_step.entry(step.block).or_default().push(op),
