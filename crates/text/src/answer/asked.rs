@@ -8,12 +8,12 @@ use crate::TextFile;
 use crate::detect::column::{Column, LABEL, SOURCE, TARGET, TEXT, TOKENS, language, plain};
 use crate::detect::columns::number;
 use crate::detect::guess::{Guess, guess};
-use crate::detect::objects;
+use crate::detect::objects::{self, FieldLayout};
 use crate::detect::options::ReadOptions;
 use crate::format::conll::{Columns, KnownColumns, SentenceWords, joined};
 use crate::format::fields::FieldText;
 use crate::format::line_format::LineParser;
-use crate::format::{FileFormat, FormatKind, Task, fields, json, table};
+use crate::format::{FieldFormat, FileFormat, FormatKind, Task, fields, json, table};
 use crate::source::lines::{Reason, quoted};
 use crate::source::paths::by_ending;
 use crate::source::records::{OneLine, Parser};
@@ -113,9 +113,9 @@ impl AnswerPlan {
         let mut of = options.clone();
         let opened = match guess.format.kind() {
             FormatKind::Lines(format) => Ok(Self::each((format.texts)(options.lines))),
-            FormatKind::Fields => Self::objects(file, &mut of, &texts, text),
+            FormatKind::Fields(format) => Self::objects(file, format, &mut of, &texts, text),
             FormatKind::Table => Self::table(file, &guess, &mut of, (&texts, label), alone),
-            FormatKind::Words | FormatKind::Features | FormatKind::Text | FormatKind::Folders => {
+            FormatKind::Words | FormatKind::Features | FormatKind::Text | FormatKind::Folders(_) => {
                 Ok(Self::plain())
             }
         };
@@ -188,11 +188,11 @@ impl AnswerPlan {
     /// The plan for JSON or Parquet records; `make` makes a text of a field.
     fn objects(
         file: &TextFile,
+        format: FieldFormat,
         options: &mut ReadOptions,
         wanted: &[Column<'_>],
         make: FieldText,
     ) -> Result<Self> {
-        let Some(format) = options.format else { return Ok(Self::plain()) };
         let told = options.told.clone().unwrap_or_default();
         let is_set = !told.text.is_empty() || told.source.is_some() || told.tokens.is_some();
         let found = objects::picked(file, format, wanted, options).or_else(|e| {
@@ -215,12 +215,15 @@ impl AnswerPlan {
         options.notes.extend(picked.notes.iter().cloned());
         let names = picked.fields(file);
         keep(options, wanted, &picked.names);
-        #[cfg(feature = "parquet")]
-        if format == FileFormat::Parquet {
-            let (source, form) = (Source::Rows(picked.names, make), Form::Json);
-            return Ok(Self { source, form, names, header: false, blank: false });
-        }
-        let Some(elements) = picked.in_lines() else {
+        let elements = match &picked.layout {
+            FieldLayout::Json(layout) => layout.in_lines(),
+            #[cfg(feature = "parquet")]
+            FieldLayout::Parquet => {
+                let (source, form) = (Source::Rows(picked.names, make), Form::Json);
+                return Ok(Self { source, form, names, header: false, blank: false });
+            }
+        };
+        let Some(elements) = elements else {
             let expected =
                 "one record per line: CSV, TSV, JSON Lines, columns or plain text with one text per line";
             let got = "JSON without one object or list per line: `jq -c '.[]'` writes one element per line";
@@ -242,19 +245,22 @@ impl AnswerPlan {
         let guess = guess(file, &ReadOptions { format: told.format, ..options.clone() }, Task::ToTag)?;
         let like = options.columns.take();
         options.format = Some(guess.format);
-        if matches!(guess.format.kind(), FormatKind::Fields) {
-            let given = options.tokens.take();
-            let wanted = Column { what: "tokens", given: given.as_deref(), known: TOKENS };
-            let of_lists = Self::objects(file, options, &[wanted], words);
-            let texts = Column { what: "text", given: None, known: TEXT };
-            return of_lists.or_else(|e| {
-                let known = "a field with a known name, such as `text`, may also have texts to tag";
-                let found = told.tokens.is_none().then(|| Self::objects(file, options, &[texts], words));
-                found.map_or(Err(e.clone()), |plan| plan.map_err(|_| e.noted(known)))
-            });
-        }
-        if guess.format == FileFormat::Plain {
-            return Ok(Self::plain());
+        match guess.format.kind() {
+            FormatKind::Fields(format) => {
+                let given = options.tokens.take();
+                let wanted = Column { what: "tokens", given: given.as_deref(), known: TOKENS };
+                let of_lists = Self::objects(file, format, options, &[wanted], words);
+                let text = Column { what: "text", given: None, known: TEXT };
+                return of_lists.or_else(|e| {
+                    let known = "a field with a known name, such as `text`, may also have texts to tag";
+                    let texts = || Self::objects(file, format, options, &[text], words);
+                    let found = told.tokens.is_none().then(texts);
+                    found.map_or(Err(e.clone()), |plan| plan.map_err(|_| e.noted(known)))
+                });
+            }
+            FormatKind::Lines(format) => return Ok(Self::each((format.texts)(options.lines))),
+            FormatKind::Text => return Ok(Self::plain()),
+            FormatKind::Table | FormatKind::Words | FormatKind::Features | FormatKind::Folders(_) => {}
         }
         let named = by_ending(&file.name()) == Some(FileFormat::Columns);
         let known = KnownColumns {

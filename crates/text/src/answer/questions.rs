@@ -9,10 +9,10 @@ use unpadded::{AtCaller, Error, ErrorKind, Result};
 use super::answers::{AnswerCell, AnswerColumns, Form, Question, Raw};
 use super::asked::{AnswerPlan, Source};
 use crate::detect::options::ReadOptions;
+use crate::format::Task;
 use crate::format::conll::SentenceWords;
 #[cfg(feature = "parquet")]
 use crate::format::parquet;
-use crate::format::{FileFormat, Task};
 use crate::source::lines::{Lines, Reason, count_parsed};
 use crate::source::paths::{PathContent, by_ending, find, prepared_as};
 use crate::source::records::{OneLine, Parser};
@@ -143,8 +143,7 @@ impl Questions {
         let file = prepared_as(file, options, trained.unwrap_or_default())?;
         let mut options = options.told();
         // The training texts may have been in folders; in the single file to predict for, the texts are in lines.
-        let folders = [FileFormat::FilePerClass, FileFormat::FolderPerClass, FileFormat::Parallel];
-        options.format = options.format.filter(|format| !folders.contains(format));
+        options.format = options.format.filter(|format| !format.is_folder());
         let opened = match asking {
             _ if is_blank(&file)? => {
                 let notes = vec!["a file without text".to_owned()];

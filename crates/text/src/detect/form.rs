@@ -33,13 +33,13 @@ impl FileForm {
     ) -> Result<Self> {
         match format.kind() {
             FormatKind::Table => Table::of(file, format, options, wanted).map(Self::Cells),
-            FormatKind::Fields => picked(file, format, wanted, options).map(Self::Fields),
+            FormatKind::Fields(format) => picked(file, format, wanted, options).map(Self::Fields),
             FormatKind::Lines(of) => Ok(Self::Lines(of, options.lines)),
             FormatKind::Words => {
                 let [words, tags] = [&options.tokens, &options.tags].map(Option::as_deref);
                 Columns::of(file, words, tags, options.header, options.columns.as_deref()).map(Self::Words)
             }
-            FormatKind::Features | FormatKind::Text | FormatKind::Folders => {
+            FormatKind::Features | FormatKind::Text | FormatKind::Folders(_) => {
                 let what = format!("format of file `{}`", file.name());
                 Err(Error::of(ErrorKind::Format, what, "a format with columns", format!("`{format}`")))
             }

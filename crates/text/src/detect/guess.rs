@@ -46,10 +46,9 @@ impl Guess {
 /// Returns the format of a file: the format in the options, else the detected format.
 pub(crate) fn guess(file: &TextFile, options: &ReadOptions, task: Task) -> Result<Guess> {
     let guess = guessed(file, options, task)?;
-    if guess.format == FileFormat::Parquet && cfg!(not(feature = "parquet")) {
-        let what = format!("file `{}`, which is Parquet", file.name());
-        let expected = "a build with the feature `parquet` (`--features parquet`)";
-        return Err(Error::of(ErrorKind::Format, what, expected, "a build without this feature"));
+    #[cfg(not(feature = "parquet"))]
+    if guess.format == FileFormat::Parquet {
+        return Err(no_parquet(file));
     }
     if let (Some(separator), Task::Tagged, FormatKind::Words) = (options.separator, task, guess.format.kind())
     {
@@ -58,6 +57,14 @@ pub(crate) fn guess(file: &TextFile, options: &ReadOptions, task: Task) -> Resul
         return Err(Error::of(ErrorKind::Format, what, expected, format!("{separator:?}")));
     }
     Ok(guess)
+}
+
+/// Returns the error for a Parquet file in a build without the feature `parquet`.
+#[cfg(not(feature = "parquet"))]
+pub(super) fn no_parquet(file: &TextFile) -> Error {
+    let what = format!("file `{}`, which is Parquet", file.name());
+    let expected = "a build with the feature `parquet` (`--features parquet`)";
+    Error::of(ErrorKind::Format, what, expected, "a build without this feature")
 }
 
 fn guessed(file: &TextFile, options: &ReadOptions, task: Task) -> Result<Guess> {
@@ -112,9 +119,11 @@ fn by_name(name: &str, task: Task) -> Option<FileFormat> {
 
 fn by_lines(file: &TextFile, task: Task) -> Result<(FileFormat, &'static str)> {
     const LOOKED_AT: usize = 20;
-    if task == Task::Plain {
-        return Ok((FileFormat::Plain, "its name shows no other format"));
-    }
+    let is_of_words = match task {
+        Task::Plain => return Ok((FileFormat::Plain, "its name shows no other format")),
+        Task::Tagged | Task::ToTag => true,
+        Task::Labelled | Task::Pairs => false,
+    };
     let line = |line: &str| Ok((!line.trim().is_empty()).then(|| line.to_owned()));
     let lines = file.first_records(OneLine(line))?.map_while(Result::ok);
     let lines: Vec<String> = lines.take(LOOKED_AT).collect();
@@ -135,7 +144,7 @@ fn by_lines(file: &TextFile, task: Task) -> Result<(FileFormat, &'static str)> {
         }
     }
     // A file without records is not an error here: the reader of the records reports it.
-    if matches!(task, Task::Tagged | Task::ToTag) {
+    if is_of_words {
         return Ok((FileFormat::Columns, "it is a file and not JSON"));
     }
     if lines.iter().any(|line| line.contains('\t')) {

@@ -5,9 +5,9 @@ use std::fmt;
 use unpadded::data::TagScheme;
 use unpadded::{Error, ErrorKind, Result};
 
+use crate::format::FileFormat;
 use crate::format::conll::Columns;
 use crate::format::line_format::LineSettings;
-use crate::format::{FileFormat, FormatKind};
 use crate::source::lines::quoted;
 use crate::{Encoding, FirstIndex, MalformedLines, Tagging, TextFile};
 
@@ -90,7 +90,7 @@ impl ReadOptions {
 
     /// Returns whether a column can be given by its number in this format; JSON objects and Parquet have only names.
     fn by_numbers(&self) -> bool {
-        !self.format.is_some_and(|format| matches!(format.kind(), FormatKind::Fields))
+        self.format.is_none_or(|format| format.is_table() || !format.has_columns())
     }
 
     /// Returns these options for the next file, without notes on other files. If no user's settings are stored yet,

@@ -75,7 +75,7 @@ impl Table {
     /// Returns a table whose only column has the texts. Returns `None` unless the file name has the extension of a
     /// table and each of the first records has one cell.
     pub(crate) fn of_texts(file: &TextFile, options: &ReadOptions) -> Result<Option<Self>> {
-        let Some(format @ (FileFormat::Csv | FileFormat::Tsv)) = by_ending(&file.name()) else {
+        let Some(format) = by_ending(&file.name()).filter(|format| format.is_table()) else {
             return Ok(None);
         };
         let options = ReadOptions { format: Some(format), text: Vec::new(), label: None, ..options.clone() };

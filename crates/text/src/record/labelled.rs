@@ -17,7 +17,7 @@ use crate::detect::options::ReadOptions;
 use crate::format::line_format::LineFormat;
 use crate::format::row::{FileRow, RecordMaker};
 use crate::format::table::Table;
-use crate::format::{FileFormat, FormatKind, Task};
+use crate::format::{FileFormat, FolderFormat, FormatKind, Task};
 use crate::source::lines::quoted;
 use crate::source::parts;
 use crate::source::paths::{PathContent, by_ending, extension, find, is_note, prepared};
@@ -127,10 +127,18 @@ struct Inputs {
     window: bool,
 }
 
-/// Extensions of files of records, such as tables.
-const RECORDS: [&str; 6] = ["tsv", "csv", "jsonl", "ndjson", "json", "parquet"];
 /// Names of folders that have texts without labels, next to class folders.
 const UNLABELLED: [&str; 4] = ["unsup", "unlabeled", "unlabelled", "unsupervised"];
+
+/// Returns whether the extension of a file shows that the file has labelled texts, as a table has.
+fn has_records(below: &str) -> bool {
+    let ending = |ending| {
+        let mut formats = FileFormat::ALL.into_iter().filter(|format| format.may_have(Task::Labelled));
+        // In a folder, a file that ends with `.tab` is a class.
+        ending != "tab" && formats.any(|format| format.endings().contains(&ending))
+    };
+    extension(below).is_some_and(ending)
+}
 
 /// Returns the folder part of a path.
 fn parent(below: &str) -> &str {
@@ -159,8 +167,7 @@ fn classes(folder: Folder, path: &Path) -> Result<(Folder, Vec<String>)> {
             "move their texts into the class folder, or move these folders beside the class folders or away",
         ));
     }
-    let records: Vec<&str> =
-        files().filter(top).filter(|below| extension(below).is_some_and(|e| RECORDS.contains(&e))).collect();
+    let records: Vec<&str> = files().filter(top).filter(|below| has_records(below)).collect();
     if !records.is_empty() {
         let what = format!("folder `{}`", path.display());
         let got = format!("{} beside the folders {}", quoted(records), quoted(of_classes));
@@ -213,7 +220,7 @@ fn folder(
     }
     let files = folder.files();
     let parents: BTreeSet<&str> = files.iter().map(|(below, _)| parent(below)).collect();
-    let of_records = files.iter().all(|(below, _)| extension(below).is_some_and(|e| RECORDS.contains(&e)));
+    let of_records = files.iter().all(|(below, _)| has_records(below));
     let format = match options.format {
         Some(format) => format,
         None => {
@@ -225,12 +232,11 @@ fn folder(
                 let got = format!("`{one}` beside `{other}`");
                 return Err(Error::of(ErrorKind::Format, what(), expected, got));
             }
-            let is_of_records = |below: &&str| extension(below).is_some_and(|e| RECORDS.contains(&e));
-            if !of_records && parents.len() == 1 && names().any(|below| is_of_records(&below)) {
+            if !of_records && parents.len() == 1 && names().any(has_records) {
                 let got = format!(
                     "{} beside {}",
-                    quoted(names().filter(is_of_records)),
-                    quoted(names().filter(|below| !is_of_records(below)))
+                    quoted(names().filter(|below| has_records(below))),
+                    quoted(names().filter(|below| !has_records(below)))
                 );
                 let expected = "only files of records, or one file per class: give the path of a file";
                 return Err(Error::of(ErrorKind::Format, what(), expected, got));
@@ -251,18 +257,18 @@ fn folder(
             no_features(file, Task::Labelled.name())?;
         }
     }
-    if matches!(format, FileFormat::FolderPerClass | FileFormat::FilePerClass) {
-        options.without_columns(format, &format!("folder `{}`", path.display()))?;
-    }
-    match format {
-        FileFormat::FolderPerClass => {
+    let without_columns = || options.without_columns(format, &format!("folder `{}`", path.display()));
+    match format.kind() {
+        FormatKind::Folders(FolderFormat::ClassFolders) => {
+            without_columns()?;
             notes.insert(0, format!("`{format}`"));
             for (label, file) in folder.folder_per_class()? {
                 let file = if options.format.is_some() { file.markup(true) } else { file };
                 inputs.push(Input::Whole(file, label));
             }
         }
-        FileFormat::FilePerClass => {
+        FormatKind::Folders(FolderFormat::ClassFiles) => {
+            without_columns()?;
             notes.insert(0, format!("`{format}`"));
             for (label, file) in folder.file_per_class()? {
                 let file = prepared(file, options, window)?;
@@ -277,11 +283,13 @@ fn folder(
                 });
             }
         }
-        _ => {
-            for (below, file) in files {
-                records.push((below.clone(), file.clone()));
-            }
-        }
+        FormatKind::Table
+        | FormatKind::Fields(_)
+        | FormatKind::Words
+        | FormatKind::Lines(_)
+        | FormatKind::Features
+        | FormatKind::Text
+        | FormatKind::Folders(FolderFormat::Parallel) => records.extend(files.iter().cloned()),
     }
     Ok(notes)
 }
@@ -296,8 +304,7 @@ fn later(
     number: usize,
 ) -> Result<Input> {
     const LOOKED_AT: usize = 100;
-    if number > LOOKED_AT || !by_ending(&file.name()).is_some_and(|of| matches!(of.kind(), FormatKind::Table))
-    {
+    if number > LOOKED_AT || !by_ending(&file.name()).is_some_and(FileFormat::is_table) {
         return Ok(Input::Records(file, None));
     }
     let file = prepared(file, options, window)?;
@@ -351,7 +358,10 @@ impl Inputs {
             let file = prepared(file, &options, window)?;
             let plan = FilePlan::of::<LabelledText>(&file, &options)?;
             options = plan.options.clone();
-            first = matches!(plan.form, FileForm::Cells(_)).then(|| description(&plan));
+            first = match plan.form {
+                FileForm::Cells(_) => Some(description(&plan)),
+                FileForm::Fields(_) | FileForm::Lines(..) | FileForm::Words(_) => None,
+            };
             inputs.push(Input::Records(file, Some(Box::new(plan))));
         }
         options.notes.extend(notes);

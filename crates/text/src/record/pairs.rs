@@ -51,7 +51,7 @@ impl Projection for Pair {
         // In a file of pairs without a header, only some of the lines may have a third column.
         let plain = match &form {
             Ok(FileForm::Cells(table)) => table.has_tabs() && !table.has_header(),
-            Ok(_) => false,
+            Ok(FileForm::Fields(_) | FileForm::Lines(..) | FileForm::Words(_)) => false,
             Err(_) => true,
         };
         if format == FileFormat::Tsv && plain && !given {

@@ -13,7 +13,7 @@ use crate::detect::column::Column;
 use crate::detect::form::FileForm;
 use crate::detect::guess::guess;
 use crate::detect::options::ReadOptions;
-use crate::format::{FileFormat, Task};
+use crate::format::{FileFormat, FormatKind, Task};
 use crate::memory::Whole;
 use crate::source::kind::is_markup;
 use crate::source::lines::quoted;
@@ -46,8 +46,10 @@ fn of_file(
     let guess = guess(file, options, Task::Plain)?;
     let alone = read_as.format.is_none();
     let mut read = || -> Result<Stream<String>> {
-        if guess.format == FileFormat::Plain {
-            return file.pieces(whole.then_some(file.longest_text()));
+        use FormatKind::{Features, Fields, Folders, Lines, Table, Text, Words};
+        match guess.format.kind() {
+            Text => return file.pieces(whole.then_some(file.longest_text())),
+            Table | Fields(_) | Words | Lines(_) | Features | Folders(_) => {}
         }
         let form = FileForm::of(file, guess.format, options, &Column::texts(&options.text))?;
         if alone {

@@ -76,8 +76,8 @@ impl Projection for TaggedText {
             let (at, labelled) = match &row {
                 FileRow::Sentence(of) if of.dense => (TextLocation::LineOfFirst(of.line), false),
                 FileRow::Sentence(of) => (TextLocation::Line(of.line), false),
-                _ if line > 0 => (TextLocation::Line(line), labelled),
-                _ => (TextLocation::Record(number + 1), labelled),
+                FileRow::Cells(_) | FileRow::Object(..) if line > 0 => (TextLocation::Line(line), labelled),
+                FileRow::Cells(_) | FileRow::Object(..) => (TextLocation::Record(number + 1), labelled),
             };
             let label = if labelled { Some(row.text(2)) } else { None };
             let [words, own] = row.words()?;
