@@ -138,7 +138,7 @@ impl LabelledRows {
     /// counted from 0.
     #[track_caller]
     pub fn loader(&self, feeds: [&str; 2], columns: usize, target: Target<'_>) -> Result<Loader> {
-        let sample = |number: usize, row: &LabelledRow| {
+        let sample = |number: u64, row: &LabelledRow| {
             let of = |what: &str| format!("{what} of row {number} in `{}`", self.name);
             let beyond = |&&index: &&i64| usize::try_from(index).map_or(true, |index| index >= columns);
             if let Some(index) = row.indices.iter().find(beyond) {
@@ -161,7 +161,7 @@ impl LabelledRows {
             let (indices, values) = (row.indices.clone(), row.values.clone());
             Ok(vec![Field::Sparse { columns, indices, values }, label])
         };
-        let samples = self.samples_by(&sample).at_caller()?;
+        let samples = self.numbered_samples(&sample).at_caller()?;
         Loader::new(samples, &feeds)
     }
 }

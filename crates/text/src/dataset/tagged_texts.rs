@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use unpadded::data::{Field, FileLine, Limits, Samples, Vocabulary};
+use unpadded::data::{Field, FileLine, Fingerprint, Limits, Vocabulary};
 use unpadded::{AtCaller, Error, ErrorKind, Result, reserve};
 
-use super::data_set::Passes;
+use super::data_set::{Passes, RecordStorage};
 use crate::detect::form::FileForm;
 use crate::detect::tag_spelling::TagSurvey;
 use crate::format::conll::Columns;
@@ -216,24 +216,29 @@ impl TaggedTexts {
         }
         Vocabulary::labels(labels())
     }
+}
 
+impl<S: RecordStorage<TaggedText>> DataSet<TaggedText, S> {
     /// Makes a sample of each text: the ids of its words, of the characters of each word, of its tags, and of its
     /// label. Without a vocabulary of characters or of labels, the sample has no ids of characters or of the label.
+    /// Files are read once, so that errors are reported before the first epoch; each epoch reads them again.
     ///
     /// # Errors
-    /// Fails if there is no text, or if a vocabulary lacks a word, a character, a tag or a label.
+    /// Fails if there is no text, if a vocabulary lacks a word, a character, a tag or a label, or if a file has an error.
     #[track_caller]
     pub fn samples(
         &self,
-        form: impl Fn(&str) -> String,
+        form: impl Fn(&str) -> String + Send + Sync + 'static,
         words: &Vocabulary,
         characters: Option<&Vocabulary>,
         tags: &Vocabulary,
         labels: Option<&Vocabulary>,
-    ) -> Result<Samples> {
+    ) -> Result<S::Samples> {
         let known = [Some(words), characters, Some(tags), labels];
-        let sample = |_, text: &TaggedText| sample(text, &self.name, &form, known);
-        self.samples_by(&sample).at_caller()
+        let (name, own) = (self.name.clone(), known.map(Option::<&Vocabulary>::cloned));
+        let sample = move |text: &TaggedText| sample(text, &name, &form, own.each_ref().map(Option::as_ref));
+        let salt = |f| known.into_iter().flatten().fold(f, |f: Fingerprint, of| f.number(of.fingerprint()));
+        S::samples(self, salt, sample).at_caller()
     }
 }
 
@@ -271,7 +276,7 @@ fn found_scheme(all: &[&dyn Passes<TaggedText>]) -> Result<Tagging> {
 
 /// Returns the fields of the sample of a text: the ids of its words, of the characters of each word, of its tags, and
 /// of its label. A field without a vocabulary is left out.
-pub(crate) fn sample(
+fn sample(
     text: &TaggedText,
     name: &str,
     form: &dyn Fn(&str) -> String,

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use unpadded::data::{FileLine, Fingerprint};
 use unpadded::{Error, ErrorKind, Result};
 
-use super::plan::Plan;
+use super::plan::{Plan, StreamOpener};
 use super::projection::{FilePlan, Projection};
 use crate::dataset::data_set::Record;
 use crate::detect::column::{Column, LABEL};
@@ -421,6 +421,6 @@ impl Record for LabelledText {
     fn plan(paths: &[PathBuf], options: &ReadOptions, window: bool) -> Result<Plan<Self>> {
         let inputs = Arc::new(Inputs::new(paths, options, window)?);
         let (name, options) = (inputs.name.clone(), inputs.options.clone());
-        Ok(Plan { name, options, open: Arc::new(move || Arc::clone(&inputs).records()) })
+        Ok(Plan { name, options, records: StreamOpener::new(move || Arc::clone(&inputs).records()) })
     }
 }
