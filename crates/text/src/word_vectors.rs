@@ -175,8 +175,7 @@ impl WordVectors {
                 self.width,
                 self.name
             );
-            let got = format!("{:?}", table.shape());
-            return Err(Error::new("table for word vectors", expected, got));
+            return Err(Error::new("table for word vectors", expected, format!("{:?}", table.shape())));
         }
         for (mut row, id) in table.rows_mut().into_iter().zip(0..) {
             if let Some(vector) = self.vector(id) {

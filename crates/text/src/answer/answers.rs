@@ -6,7 +6,8 @@ use serde::de::IgnoredAny;
 use unpadded::{Error, Result};
 
 use crate::format::conll::Columns;
-use crate::source::lines::{Reason, count_parsed};
+use crate::source::lines::count_parsed;
+use crate::source::reason::Reason;
 
 /// One cell of the answer that is added to a record.
 #[derive(Debug, Clone, PartialEq)]
@@ -109,10 +110,7 @@ impl AnswerColumns {
     pub(crate) fn refused(&self, line: &str) -> Option<Reason> {
         let own = *self.own(line).first()?;
         let expected = format!("no field `{own}`, as in the first records");
-        Some(Reason {
-            expected,
-            got: "this field, which the answer would replace: rename the field".to_owned(),
-        })
+        Some(Reason::of(expected, "this field, which the answer would replace: rename the field"))
     }
 
     /// Returns the added names that the JSON object in `line` has already.

@@ -1,11 +1,11 @@
 //! Finds the texts to predict for in the records of a file. The text column is found by the header, or by the name or
 //! the number that it has in the training data.
 
-use unpadded::{Error, ErrorKind, Result};
+use unpadded::{Error, Result};
 
 use super::answers::Form;
 use crate::TextFile;
-use crate::detect::column::{Column, LABEL, SOURCE, TARGET, TEXT, TOKENS, language, plain};
+use crate::detect::column::{Column, LABEL, SURE, TEXT, TOKENS, language, plain};
 use crate::detect::columns::number;
 use crate::detect::guess::{Guess, guess};
 use crate::detect::objects::{self, FieldLayout};
@@ -14,8 +14,10 @@ use crate::format::conll::{Columns, KnownColumns, SentenceWords, joined};
 use crate::format::fields::FieldText;
 use crate::format::line_format::LineParser;
 use crate::format::{FieldFormat, FileFormat, FormatKind, Task, fields, json, table};
-use crate::source::lines::{Reason, quoted};
+use crate::record::projection::Projection;
+use crate::source::lines::quoted;
 use crate::source::paths::by_ending;
+use crate::source::reason::{Reason, wrong_format};
 use crate::source::records::{OneLine, Parser};
 
 /// The plan for reading the texts of a file and writing the file with answers.
@@ -91,26 +93,18 @@ impl AnswerPlan {
     }
 
     /// The plan for a file of texts (with or without labels) or of source texts (with or without translations).
-    pub(crate) fn texts(file: &TextFile, options: &mut ReadOptions, task: Task) -> Result<Self> {
+    pub(crate) fn texts<R: Projection>(file: &TextFile, options: &mut ReadOptions) -> Result<Self> {
         if options.format == Some(FileFormat::Plain) {
             return Ok(Self::plain());
         }
-        let guess = guess(file, options, task).or_else(|e| lines_alone(file, options, e))?;
+        let guess = guess(file, options, R::TASK).or_else(|e| lines_alone(file, options, e))?;
         options.format = Some(guess.format);
-        if task == Task::Labelled && !guess.format.has_columns() {
+        if R::TASK == Task::Labelled && !guess.format.has_columns() {
             options.without_columns(guess.format, &format!("file `{}`", file.name()))?;
         }
-        let (texts, label) = match task {
-            Task::Pairs => (
-                vec![Column { what: "source", given: options.source.as_deref(), known: SOURCE }],
-                Column { what: "target", given: options.target.as_deref(), known: TARGET },
-            ),
-            Task::Labelled | Task::Tagged | Task::ToTag | Task::Plain => (
-                Column::texts(&options.text),
-                Column { what: "label", given: options.label.as_deref(), known: LABEL },
-            ),
-        };
-        let mut of = options.clone();
+        let (mut of, wanted) = (options.clone(), ReadOptions { group: None, ..options.clone() });
+        let mut texts = R::wanted(&wanted);
+        let Some(label) = texts.pop() else { return Ok(Self::plain()) };
         let opened = match guess.format.kind() {
             FormatKind::Lines(format) => Ok(Self::each((format.texts)(options.lines))),
             FormatKind::Fields(format) => Self::objects(file, format, &mut of, &texts, text),
@@ -136,9 +130,8 @@ impl AnswerPlan {
         let told = options.told.clone().unwrap_or_default();
         let is_set = !told.text.is_empty() || told.source.is_some();
         let is_table = told.format.is_some() || told.separator.is_some() || by_ending(&file.name()).is_some();
-        let wrong = |expected: &str, got: &str| {
-            Err(Error::of(ErrorKind::Format, format!("file `{}`", file.name()), expected, got))
-        };
+        let wrong =
+            |expected: &str, got: &str| Err(wrong_format(format!("file `{}`", file.name()), expected, got));
         let rows = table::Table::first_rows(file, guess.format, options)?;
         let named = match texts {
             [text] if !is_set => {
@@ -227,7 +220,7 @@ impl AnswerPlan {
             let expected =
                 "one record per line: CSV, TSV, JSON Lines, columns or plain text with one text per line";
             let got = "JSON without one object or list per line: `jq -c '.[]'` writes one element per line";
-            return Err(Error::of(ErrorKind::Format, format!("file `{}`", file.name()), expected, got));
+            return Err(wrong_format(format!("file `{}`", file.name()), expected, got));
         };
         let (wanted, header) = (picked.names, elements.is_some());
         let asked = move |line: &str| {
@@ -325,7 +318,7 @@ impl AnswerPlan {
                 let what = format!("column of the texts in file `{}`", file.name());
                 let expected = "a header with a known name, such as `text`, or one column with several words per cell: set `data.text` to the name or the number (from 1) of the column";
                 let got = format!("{} such columns of {width}", running.len());
-                return Err(Error::of(ErrorKind::Format, what, expected, got));
+                return Err(wrong_format(what, expected, got));
             }
             text.given = number.as_deref();
         }
@@ -411,8 +404,6 @@ fn by_header(
     text: &Column<'_>,
     header: Option<bool>,
 ) -> Result<Option<(String, Option<String>)>> {
-    /// The names that are accepted as the header of a file with a single column.
-    const SURE: [&str; 4] = ["text", "texts", "sentence", "sentences"];
     let Some((first, below)) = rows.split_first().filter(|_| header != Some(false)) else { return Ok(None) };
     let cells: Vec<&str> = first.iter().map(|cell| cell.trim()).collect();
     let given = text.given.map(str::trim);
@@ -434,9 +425,8 @@ fn by_header(
     if let (true, [first, _, ..]) = (text.what == "source", &languages[..]) {
         if let (Some(given), None) = (given, place) {
             let expected = format!("the language `{given}`");
-            let got = quoted(cells.iter().copied());
-            let what = format!("header of file `{file}`");
-            let error = Error::of(ErrorKind::Format, what, expected, got);
+            let got = quoted(cells);
+            let error = wrong_format(format!("header of file `{file}`"), expected, got);
             return Err(remedied(error, std::slice::from_ref(text)));
         }
         let at = place.unwrap_or(1).saturating_sub(1);
@@ -447,16 +437,14 @@ fn by_header(
         );
         return Ok(Some(((*name).to_owned(), Some(note))));
     }
+    let name = |at: usize| plain(cells.get(at).copied().unwrap_or_default());
     let fits = |at: &usize| {
-        let name = plain(cells.get(*at).copied().unwrap_or_default());
+        let name = name(*at);
         let sure = cells.len() > 1 || SURE.contains(&name.as_str());
         text.has(&name) && sure && once(*at) && !(text.what == "source" && language(&name))
     };
     let fitting: Vec<usize> = (0..cells.len()).filter(fits).collect();
-    let rank = |at: &&usize| {
-        let name = plain(cells.get(**at).copied().unwrap_or_default());
-        text.known().position(|known| known == name)
-    };
+    let rank = |at: &&usize| text.known().position(|known| known == name(**at));
     let Some(&at) = fitting.iter().min_by_key(rank) else { return Ok(None) };
     let Some(&name) = cells.get(at) else { return Ok(None) };
     match given {

@@ -4,19 +4,19 @@ use std::collections::VecDeque;
 use std::io::Write;
 use std::path::Path;
 
-use unpadded::{AtCaller, Error, ErrorKind, Result};
+use unpadded::{AtCaller, Error, Result};
 
 use super::answers::{AnswerCell, AnswerColumns, Form, Question, Raw};
 use super::asked::{AnswerPlan, Source};
 use crate::detect::options::ReadOptions;
-use crate::format::Task;
 use crate::format::conll::SentenceWords;
 #[cfg(feature = "parquet")]
 use crate::format::parquet;
-use crate::source::lines::{Lines, Reason, count_parsed};
+use crate::source::lines::{Lines, count_parsed};
 use crate::source::paths::{PathContent, by_ending, find, prepared_as};
+use crate::source::reason::{Reason, wrong_format};
 use crate::source::records::{OneLine, Parser};
-use crate::{Encoding, TextFile};
+use crate::{Encoding, LabelledText, Pair, TextFile};
 
 /// The type of input for which the model predicts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -137,7 +137,7 @@ impl Questions {
         let (Some(PathContent::File(file)), true) = (found.pop(), found.is_empty()) else {
             let what = format!("`{}`", path.display());
             let expected = "one file, or one file of a zip (`some.zip!file`): predict for one file at a time";
-            return Err(Error::of(ErrorKind::Format, what, expected, "several files"));
+            return Err(wrong_format(what, expected, "several files"));
         };
         let trained = options.found.encoding.and_then(|name| name.parse().ok());
         let file = prepared_as(file, options, trained.unwrap_or_default())?;
@@ -154,10 +154,10 @@ impl Questions {
             }
             QuestionKind::Row => AnswerPlan::rows(),
             QuestionKind::Words => AnswerPlan::words(&file, &mut options)?,
-            QuestionKind::Text => AnswerPlan::texts(&file, &mut options, Task::Labelled)?,
+            QuestionKind::Text => AnswerPlan::texts::<LabelledText>(&file, &mut options)?,
             QuestionKind::Source => {
                 crate::detect::languages::name_source(&file, &mut options);
-                AnswerPlan::texts(&file, &mut options, Task::Pairs)?
+                AnswerPlan::texts::<Pair>(&file, &mut options)?
             }
         };
         let AnswerPlan { source, form, names, header, blank } = opened;
@@ -320,10 +320,9 @@ impl Questions {
                 // with this record.
                 if let Some(Question { raw, text, line, .. }) = &mut question
                     && let (Some(last), true) = (raw.last(), text.is_ok())
-                    && let Some(Reason { expected, got }) = self.adds.refused(&last.text)
+                    && let Some(reason) = self.adds.refused(&last.text)
                 {
-                    let what = format!("{}:{line}", self.name);
-                    *text = Err(Error::of(ErrorKind::Format, what, expected, got));
+                    *text = Err(reason.at(format!("{}:{line}", self.name)));
                 }
                 Ok(question)
             }
@@ -401,8 +400,7 @@ impl OfLines {
             let refused = match self.failed.as_ref().filter(|_| open && !self.again.is_empty()) {
                 Some((_, Some(why))) => Some(why.clone()),
                 Some((line, None)) if self.waiting > self.left / 2 => {
-                    let got = format!("a part of the malformed record of line {line}");
-                    Some(Reason { expected: "a record".to_owned(), got })
+                    Some(Reason::of("a record", format!("a part of the malformed record of line {line}")))
                 }
                 failed => {
                     self.left -= failed.map_or(0, |_| self.waiting);
@@ -434,8 +432,7 @@ impl OfLines {
                         }
                         None => self.number,
                     };
-                    let what = format!("{}:{number}", self.name);
-                    let mut error = Error::of(ErrorKind::Format, what, reason.expected, reason.got);
+                    let mut error = reason.at(format!("{}:{number}", self.name));
                     if begun.is_some() || unended {
                         error = error.noted("the lines behind this line are read as separate records");
                     }

@@ -5,12 +5,13 @@ use std::marker::PhantomData;
 use std::path::{Path, PathBuf};
 
 use unpadded::data::{Field, FileLine, Fingerprint, Sample, Samples, Source};
-use unpadded::{AtCaller, Error, ErrorKind, Result, reserve};
+use unpadded::{AtCaller, Error, Result, reserve};
 
 use super::hold_out::{held_name, is_held};
 use crate::ReadOptions;
 use crate::memory::Whole;
 use crate::record::plan::Plan;
+use crate::source::reason::wrong_format;
 
 /// The type of a data set's records: labelled texts, pairs of texts, tagged texts or rows of features.
 pub trait Record: Clone + Send + Sync + 'static {
@@ -376,5 +377,5 @@ impl<R: Record> RecordStorage<R> for Vec<R> {
 
 /// Returns the error for a data set without records.
 pub(crate) fn none<R: Record>(name: &str) -> Error {
-    Error::of(ErrorKind::Format, format!("{} of `{name}`", R::PLURAL), "at least one", "none")
+    wrong_format(format!("{} of `{name}`", R::PLURAL), "at least one", "none")
 }

@@ -14,7 +14,6 @@ use super::data_set::{DataSet, DataStorage, Record, RecordStorage, none};
 use super::hold_out::is_held;
 use super::labelled_texts::at_least_two;
 use crate::record::plan::{Plan, StreamOpener};
-use crate::source::records::Stream;
 use crate::{LabelledText, Pair, ReadOptions, TaggedText};
 
 /// Records in files that may be larger than memory: each pass reads the files again and holds one record in
@@ -41,9 +40,6 @@ pub type Files<R> = DataSet<R, FileRecords<R>>;
 #[derive(Debug, Clone)]
 pub struct FileRecords<R> {
     all: StreamOpener<R>,
-    /// The hold-outs that were applied, in order. A record belongs to this data set if every hold-out keeps the
-    /// record.
-    parts: Vec<HoldOutChoice>,
     /// The number of records and their fingerprint, if [`LabelledFiles::survey`] has computed both; else `None`.
     known: Option<RecordCount>,
     /// The memory, in bytes, that the samples may take; `None` if each pass makes the samples again.
@@ -87,14 +83,6 @@ pub struct Survey {
     pub words: Result<Vocabulary>,
 }
 
-/// A hold-out, and the part of the records that is kept: the held-out records or the remaining records.
-#[derive(Debug, Clone, Copy)]
-struct HoldOutChoice {
-    one_in: u64,
-    seed: u64,
-    held: bool,
-}
-
 impl<R: Record> Files<R> {
     /// Makes the data set of a plan. [`Record::settled`] may read all records to decide whether every record needs a
     /// change.
@@ -109,20 +97,15 @@ impl<R: Record> Files<R> {
                 Box::new(raw.open().map(move |record| record.map(|record| change(record))))
             });
         }
-        let records = FileRecords { all, parts: Vec::new(), known: None, samples_within: None };
+        let records = FileRecords { all, known: None, samples_within: None };
         Ok(Self::of_records(name, records, options))
     }
 
     /// Keeps only the records for which `wanted` is true.
     #[must_use]
-    pub fn retain(self, wanted: impl Fn(&R) -> bool + Send + Sync + 'static) -> Self {
-        let (raw, wanted) = (self.records.all, Arc::new(wanted));
-        let all = StreamOpener::new(move || -> Stream<R> {
-            let wanted = Arc::clone(&wanted);
-            Box::new(raw.open().filter(move |record| record.as_ref().map_or(true, &*wanted)))
-        });
-        let records = FileRecords { all, known: None, ..self.records };
-        Self::of_records(self.name, records, self.read_as)
+    pub fn retain(mut self, wanted: impl Fn(&R) -> bool + Send + Sync + 'static) -> Self {
+        self.records = self.records.kept(wanted);
+        self
     }
 
     /// Holds the samples in memory if they take at most `bytes`. Otherwise each epoch reads the files again, and the samples of a
@@ -141,18 +124,19 @@ impl<R: Record> Files<R> {
 
     /// Iterates over the records, in the order of the files. An error in a file is the last item.
     pub fn records(&self) -> Box<dyn Iterator<Item = Result<R>> + Send> {
-        self.records.read()
+        self.records.all.open()
     }
 }
 
 impl<R: Record> FileRecords<R> {
-    fn read(&self) -> Box<dyn Iterator<Item = Result<R>> + Send> {
-        let parts = self.parts.clone();
-        let is_of = move |record: &R| {
-            let mut parts = parts.iter();
-            parts.all(|part| is_held(part.one_in, part.seed, |f| record.held_out_by(f)) == part.held)
-        };
-        Box::new(self.all.open().filter(move |record| record.as_ref().map_or(true, &is_of)))
+    /// Keeps only the records for which `wanted` is true.
+    fn kept(self, wanted: impl Fn(&R) -> bool + Send + Sync + 'static) -> Self {
+        let (raw, wanted) = (self.all, Arc::new(wanted));
+        let all = StreamOpener::new(move || {
+            let wanted = Arc::clone(&wanted);
+            Box::new(raw.open().filter(move |record| record.as_ref().map_or(true, &*wanted)))
+        });
+        Self { all, known: None, ..self }
     }
 }
 
@@ -166,14 +150,12 @@ impl<R: Record> RecordStorage<R> for FileRecords<R> {
     type Samples = SampleStream;
 
     fn pass(&self) -> Box<dyn Iterator<Item = Result<Cow<'_, R>>> + '_> {
-        Box::new(self.read().map(|record| record.map(Cow::Owned)))
+        Box::new(self.all.open().map(|record| record.map(Cow::Owned)))
     }
 
     fn hold_out(self, one_in: u64, seed: u64) -> [Self; 2] {
-        [false, true].map(|held| {
-            let parts = self.parts.iter().copied().chain([HoldOutChoice { one_in, seed, held }]);
-            Self { known: None, parts: parts.collect(), ..self.clone() }
-        })
+        let is_held = move |record: &R| is_held(one_in, seed, |f| record.held_out_by(f));
+        [self.clone().kept(move |record| !is_held(record)), self.kept(is_held)]
     }
 
     /// Makes a stream of samples that are numbered from 0. To find errors, this call reads all records and makes a sample
@@ -190,7 +172,7 @@ impl<R: Record> RecordStorage<R> for FileRecords<R> {
             Some(known) if flat.is_none() => known,
             _ => {
                 let mut known = RecordCount::default();
-                for record in files.read() {
+                for record in files.all.open() {
                     let record = record?;
                     let sample = Sample::new(known.size, sample(&record)?).placed(record.file_line());
                     known.add(&record);
@@ -211,14 +193,14 @@ impl<R: Record> RecordStorage<R> for FileRecords<R> {
         if let Some(samples) = flat {
             return Ok(samples.end().into());
         }
-        let (own, sample) = (files.clone(), Arc::new(sample));
+        let (own, sample) = (files.all.clone(), Arc::new(sample));
         let open = move || -> Result<SampleIterator> {
             let sample = Arc::clone(&sample);
             let numbered = move |(number, record): (u64, Result<R>)| {
                 let record = record?;
                 Ok(Sample::new(number, sample(&record)?).placed(record.file_line()))
             };
-            Ok(Box::new((0..).zip(own.read()).map(numbered)))
+            Ok(Box::new((0..).zip(own.open()).map(numbered)))
         };
         let stream = SampleStream::new(salt(known.fingerprint).finish(), open).size(known.size);
         // The buffer takes a further sample while it is below its limit, so it may exceed the limit by nearly the

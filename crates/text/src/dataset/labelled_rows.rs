@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 
 use unpadded::data::{Field, Loader, Vocabulary};
-use unpadded::{AtCaller, Error, ErrorKind, Result};
+use unpadded::{AtCaller, Error, Result};
 
+use crate::source::reason::wrong_format;
 use crate::{DataSet, FirstIndex, LabelledRow, ReadOptions, TextFile};
 
 /// A data set of sparse rows with one label each, in memory.
@@ -114,14 +115,13 @@ impl LabelledRows {
             const LARGEST: f64 = (1u64 << 53) as f64;
             if row.label.fract() != 0.0 || row.label.abs() > LARGEST {
                 let expected = "whole numbers, because the labels are classes";
-                let got = format!("{} of row {number}", row.label);
-                return Err(Error::of(ErrorKind::Format, what(), expected, got));
+                return Err(wrong_format(what(), expected, format!("{} of row {number}", row.label)));
             }
             *counts.entry(row.label as i64).or_default() += 1;
         }
         if counts.len() < 2 {
             let got = counts.keys().next().map_or_else(|| "none".to_owned(), |one| format!("only `{one}`"));
-            return Err(Error::of(ErrorKind::Format, what(), "at least two", got));
+            return Err(wrong_format(what(), "at least two", got));
         }
         let entries = counts.into_iter().map(|(class, count)| (class.to_string(), count));
         Vocabulary::counted(entries)
@@ -143,7 +143,7 @@ impl LabelledRows {
             let beyond = |&&index: &&i64| usize::try_from(index).map_or(true, |index| index >= columns);
             if let Some(index) = row.indices.iter().find(beyond) {
                 let expected = format!("0 or more and less than {columns}, the number of columns");
-                let error = Error::of(ErrorKind::Format, of("index"), expected, index.to_string());
+                let error = wrong_format(of("index"), expected, index.to_string());
                 return Err(error.noted("`LabelledRows::drop_beyond` leaves such entries out"));
             }
             let label = match target {
@@ -155,7 +155,7 @@ impl LabelledRows {
                 Target::Number if (row.label as f32).is_finite() => Field::Float(row.label as f32),
                 Target::Number => {
                     let (what, got) = (of("label"), row.label.to_string());
-                    return Err(Error::of(ErrorKind::Format, what, "a number that is finite in f32", got));
+                    return Err(wrong_format(what, "a number that is finite in f32", got));
                 }
             };
             let (indices, values) = (row.indices.clone(), row.values.clone());

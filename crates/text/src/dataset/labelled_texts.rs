@@ -3,9 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use unpadded::data::{Fingerprint, Limits, Loader, Tokenizer, Vocabulary};
-use unpadded::{AtCaller, Error, ErrorKind, Result};
+use unpadded::{AtCaller, Error, Result};
 
 use super::data_set::RecordStorage;
+use crate::source::reason::wrong_format;
 use crate::source::records::shown;
 use crate::{DataSet, LabelledText, TextFile};
 
@@ -145,7 +146,7 @@ pub(crate) fn at_least_two<T: AsRef<str>>(
         Ok(found) => found.tokens().map(|label| format!("only `{label}`")).collect(),
         Err(_) => "none".to_owned(),
     };
-    Err(Error::of(ErrorKind::Format, format!("labels in `{name}`"), "at least two", got))
+    Err(wrong_format(format!("labels in `{name}`"), "at least two", got))
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use unpadded::data::{Field, FileLine, Fingerprint, Limits, Vocabulary};
-use unpadded::{AtCaller, Error, ErrorKind, Result, reserve};
+use unpadded::{AtCaller, Error, Result, reserve};
 
 use super::data_set::{Passes, RecordStorage};
 use crate::detect::form::FileForm;
@@ -11,7 +11,7 @@ use crate::detect::tag_spelling::TagSurvey;
 use crate::format::conll::Columns;
 use crate::format::parallel;
 use crate::record::projection::Projection;
-use crate::source::lines::Reason;
+use crate::source::reason::{Reason, wrong_format};
 use crate::source::records::{self, Remark, Stream, shown};
 use crate::{DataSet, ReadOptions, Tagging, TextFile};
 
@@ -212,7 +212,7 @@ impl TaggedTexts {
         if labels().next().is_none() && !all.is_empty() {
             let names: Vec<String> = all.iter().map(|of| format!("`{}`", of.name)).collect();
             let what = format!("labels of the texts of {}", names.join(" and "));
-            return Err(Error::of(ErrorKind::Format, what, "one label per text", "no labels"));
+            return Err(wrong_format(what, "one label per text", "no labels"));
         }
         Vocabulary::labels(labels())
     }
@@ -323,9 +323,9 @@ pub(crate) fn of_lines(
         }
         if text.words.len() != text.tags.len() {
             let expected = format!("{} tags, one for each word of {}", text.words.len(), shown(words));
-            return Err((1, Reason { expected, got: text.tags.len().to_string() }));
+            return Err((1, Reason::of(expected, text.tags.len().to_string())));
         }
-        let wrong = |at: usize, expected: String| Err((at, Reason { expected, got: "a blank line".into() }));
+        let wrong = |at: usize, expected: String| Err((at, Reason::of(expected, "a blank line")));
         match label {
             Some("") => wrong(2, "a label".to_owned()),
             Some(label) if text.words.is_empty() => wrong(0, format!("words for the label {}", shown(label))),

@@ -57,6 +57,8 @@ pub(crate) fn missing_text(empty: &[bool], pair: bool) -> Option<usize> {
 
 pub(crate) const TEXT: &str = "text sentence review content body document comment tweet message question utterance query title phrase \
     name texts sentences reviews headline description post sms input";
+/// The names that are accepted as the header of a file with a single column.
+pub(crate) const SURE: [&str; 4] = ["text", "texts", "sentence", "sentences"];
 pub(crate) const LABEL: &str = "label labels class category sentiment intent target topic rating stars polarity tag language score \
     classes emotion intents lang genre type gold";
 pub(crate) const SOURCE: &str = "source src input question english en word from text source_text src_text input_text article document \

@@ -3,11 +3,12 @@
 use std::collections::{HashMap, HashSet};
 
 use unpadded::metrics::edit_distance;
-use unpadded::{Error, ErrorKind, Result};
+use unpadded::{Error, Result};
 
-use super::column::{Column, language, plain};
+use super::column::{Column, SURE, language, plain};
 use super::options::DOUBT;
-use crate::source::lines;
+use crate::source::lines::quoted;
+use crate::source::reason::{no_records, wrong_format};
 
 /// The detected columns of a table.
 #[derive(Debug, Clone)]
@@ -39,11 +40,6 @@ enum ColumnSetting<'a> {
     Number(usize),
     Name(&'a str),
     Nothing,
-}
-
-fn quoted(names: impl IntoIterator<Item = impl AsRef<str>>) -> String {
-    let names: Vec<_> = names.into_iter().collect();
-    lines::quoted(names.iter().map(AsRef::as_ref))
 }
 
 /// Formats a cell for a message, in one line and with at most 40 characters.
@@ -79,8 +75,7 @@ impl Columns<'_> {
     /// Finds the wanted columns by the settings, the header and the values in the first records.
     pub(crate) fn pick(&self, wanted: &[Column<'_>]) -> Result<ColumnChoice> {
         let Some(first) = self.rows.first() else {
-            let what = format!("records of file `{}`", self.name);
-            return Err(Error::of(ErrorKind::Format, what, "at least one", "none"));
+            return Err(no_records(self.name));
         };
         let width = self.width();
         let position = |name: &str| first.iter().position(|cell| cell.trim() == name.trim());
@@ -104,7 +99,7 @@ impl Columns<'_> {
             let expected = format!("{width} columns, as most of the first records have");
             let got = format!("{}: {}", first.len(), quoted(first.iter().map(|cell| cut(cell))));
             let advice = "put cells that hold a separator in quotation marks, and name every column";
-            return Err(Error::of(ErrorKind::Format, what, expected, got).noted(advice));
+            return Err(wrong_format(what, expected, got).noted(advice));
         }
         let mut columns = vec![None; wanted.len()];
         for (place, (one, given)) in wanted.iter().zip(&given).enumerate() {
@@ -169,8 +164,7 @@ impl Columns<'_> {
             return Err(match first.what == what {
                 true => {
                     let what = format!("columns of the {what} in file `{}`", self.name);
-                    let got = format!("column {number} twice");
-                    let error = Error::of(ErrorKind::Format, what, "each column once", got);
+                    let error = wrong_format(what, "each column once", format!("column {number} twice"));
                     error.noted(format!(
                         "`{}` (`{}` in a config) sets the columns",
                         second.what,
@@ -181,7 +175,7 @@ impl Columns<'_> {
                     let what =
                         format!("columns of the {} and the {what} in file `{}`", first.what, self.name);
                     let got = format!("column {number} for both");
-                    Error::of(ErrorKind::Format, what, "two columns", got).noted(second.advice())
+                    wrong_format(what, "two columns", got).noted(second.advice())
                 }
             });
         }
@@ -191,8 +185,7 @@ impl Columns<'_> {
                 if often(column) > 1 && !matches!(given, ColumnSetting::Number(_)) {
                     let name = first.get(column).map_or("", |name| name.trim());
                     let what = format!("column `{name}` of file `{}`, the {}", self.name, one.what);
-                    let got = often(column).to_string();
-                    let error = Error::of(ErrorKind::Format, what, "one column of that name", got);
+                    let error = wrong_format(what, "one column of that name", often(column).to_string());
                     return Err(error.noted(one.advice()));
                 }
             }
@@ -202,7 +195,7 @@ impl Columns<'_> {
                 let got = quoted(columns.iter().filter_map(|&column| self.first(column)).map(cut));
                 let expected = "a header with known names, or a record";
                 let got = format!("{got}, a single word and a label that occurs nowhere else");
-                let error = Error::of(ErrorKind::Format, what, expected, got);
+                let error = wrong_format(what, expected, got);
                 return Err(error.noted(
                     "set `header` (`data.header` in a config) to true if the line names the columns, to false if it is a record",
                 ));
@@ -250,9 +243,7 @@ impl Columns<'_> {
             return (true, format!("line {line} is a header, since `{}` names a column", cut(name)));
         }
         if let Some(columns) = self.all_known(wanted, given) {
-            // If a table has one column, its first line may be a text that happens to equal a known column name. So only
-            // these names make the line a header.
-            const SURE: [&str; 4] = ["text", "texts", "sentence", "sentences"];
+            // If a table has one column, its first line may be a text that happens to equal a known column name.
             let alone = self.rows.first().is_some_and(|row| row.len() == 1);
             if alone && !self.first(0).is_some_and(|cell| SURE.contains(&&*plain(cell))) {
                 return (false, "no header".to_owned());
@@ -347,7 +338,7 @@ impl Columns<'_> {
         let got = format!("values in column {own} that repeat and are shorter than those in column {label}");
         let advice =
             "put the columns of all files in the same order, or their names in the first line of each file";
-        Err(Error::of(ErrorKind::Format, what, expected, got).noted(advice).noted(text.advice()))
+        Err(wrong_format(what, expected, got).noted(advice).noted(text.advice()))
     }
 
     /// Returns whether the first record has a cell with this name.
@@ -467,7 +458,7 @@ impl Columns<'_> {
         (rows.len() >= MANY && different * 2 > rows.len()).then(|| {
             let what = format!("labels in column {} of file `{}`", label + 1, self.name);
             let got = format!("{different} different values in {} records", rows.len());
-            let error = Error::of(ErrorKind::Format, what, "values that repeat", got);
+            let error = wrong_format(what, "values that repeat", got);
             error.noted(
                 "set `text` (`data.text` in a config) and `label` (`data.label`) to the numbers of their columns, from 1 on",
             )
@@ -485,22 +476,16 @@ impl Columns<'_> {
         let what = format!("column `{given}` of file `{}`, the {}", self.name, one.what);
         if self.width() == 1 && ["label", "target"].contains(&one.what) {
             let got = format!("a single column, `{}`", cut(first.first().map_or("", String::as_str)));
-            let error = Error::of(
-                ErrorKind::Format,
-                what,
-                format!("a column with a {} for each text", one.what),
-                got,
-            );
+            let error = wrong_format(what, format!("a column with a {} for each text", one.what), got);
             return error
                 .noted("`predict` accepts texts without this column, but training and scoring need it");
         }
         if !header {
             let expected = format!("a number from 1 to {}, since no line is a header", self.width());
-            return Error::of(ErrorKind::Format, what, expected, format!("`{given}`"));
+            return wrong_format(what, expected, format!("`{given}`"));
         }
         if !is_name(given) {
-            let expected = format!("a number from 1 to {}", first.len());
-            return Error::of(ErrorKind::Format, what, expected, format!("`{given}`"));
+            return wrong_format(what, format!("a number from 1 to {}", first.len()), format!("`{given}`"));
         }
         let names: Vec<String> = first.iter().map(|cell| cut(cell)).collect();
         let error = missing(what, given, &names);
@@ -526,7 +511,7 @@ impl Columns<'_> {
             false => format!("{} without known names; line {} is {cells}", counted(first.len()), self.line),
         };
         let expected = format!("a column called {}", quoted(one.known().take(4)));
-        let error = Error::of(ErrorKind::Format, what, expected, got).noted(one.advice());
+        let error = wrong_format(what, expected, got).noted(one.advice());
         match first.len() {
             1 => error.noted(
                 "`separator` (`data.separator` in a config) sets the character that separates columns; if each file is one class, set `format` \
@@ -545,8 +530,7 @@ fn counted(columns: usize) -> String {
 /// nearest name.
 pub(crate) fn missing(what: String, given: &str, names: &[impl AsRef<str>]) -> Error {
     let names = || names.iter().map(|name| name.as_ref().trim());
-    let error =
-        Error::of(ErrorKind::Format, what, format!("one of {}", quoted(names())), format!("`{given}`"));
+    let error = wrong_format(what, format!("one of {}", quoted(names())), format!("`{given}`"));
     let letters = |name: &str| plain(name).chars().collect::<Vec<_>>();
     let nearest = names().map(|name| (edit_distance(&letters(name), &letters(given)), name)).min();
     match nearest {

@@ -1,6 +1,6 @@
 //! The form of a file: the wanted columns in the records of each kind of format.
 
-use unpadded::{Error, ErrorKind, Result};
+use unpadded::{Error, Result};
 
 use super::column::Column;
 use super::objects::{FieldChoice, picked};
@@ -11,7 +11,7 @@ use crate::format::line_format::{LineFormat, LineSettings};
 use crate::format::row::{FileRow, RecordMaker};
 use crate::format::table::Table;
 use crate::format::{FileFormat, FormatKind};
-use crate::source::lines::Reason;
+use crate::source::reason::{Reason, no_records, wrong_format};
 use crate::source::records::{NumberedLine, Stream, at_least_one};
 
 /// The location of the wanted columns in the records of a file.
@@ -41,7 +41,7 @@ impl FileForm {
             }
             FormatKind::Features | FormatKind::Text | FormatKind::Folders(_) => {
                 let what = format!("format of file `{}`", file.name());
-                Err(Error::of(ErrorKind::Format, what, "a format with columns", format!("`{format}`")))
+                Err(wrong_format(what, "a format with columns", format!("`{format}`")))
             }
         }
     }
@@ -118,14 +118,9 @@ impl FileForm {
             Self::Words(columns) => {
                 let (name, none) = (file.name(), file.name());
                 let record = move |sentence: Result<_>| {
-                    let wrong =
-                        |Reason { expected, got }| Error::of(ErrorKind::Format, &*name, expected, got);
-                    make(FileRow::Sentence(sentence?), 0).map_err(wrong)
+                    make(FileRow::Sentence(sentence?), 0).map_err(|reason| reason.at(&*name))
                 };
-                let none = move || {
-                    Error::of(ErrorKind::Format, format!("records of file `{none}`"), "at least one", "none")
-                };
-                Ok(at_least_one(columns.sentences(file)?.map(record), none))
+                Ok(at_least_one(columns.sentences(file)?.map(record), move || no_records(&none)))
             }
         }
     }

@@ -2,13 +2,17 @@
 
 use std::io::Read;
 
-use unpadded::{Error, ErrorKind, Result};
+use unpadded::{Error, Result};
 
 use super::options::ReadOptions;
 use crate::format::{FileFormat, FormatKind, Task, json};
 use crate::source::paths::{by_ending, extension};
-use crate::source::records::{OneLine, Stream};
+use crate::source::reason::wrong_format;
+use crate::source::records::Stream;
 use crate::{FirstIndex, LabelledRow, TextFile};
+
+/// Number of lines from which the format is detected.
+const LOOKED_AT: usize = 20;
 
 /// The four bytes with which each Parquet file begins and ends.
 pub(crate) const PARQUET: &[u8; 4] = b"PAR1";
@@ -54,7 +58,7 @@ pub(crate) fn guess(file: &TextFile, options: &ReadOptions, task: Task) -> Resul
     {
         let what = format!("separator (`data.separator` in a config) of file `{}`", file.name());
         let expected = "none, since tabs or spaces separate the columns of words and tags";
-        return Err(Error::of(ErrorKind::Format, what, expected, format!("{separator:?}")));
+        return Err(wrong_format(what, expected, format!("{separator:?}")));
     }
     Ok(guess)
 }
@@ -64,7 +68,7 @@ pub(crate) fn guess(file: &TextFile, options: &ReadOptions, task: Task) -> Resul
 pub(super) fn no_parquet(file: &TextFile) -> Error {
     let what = format!("file `{}`, which is Parquet", file.name());
     let expected = "a build with the feature `parquet` (`--features parquet`)";
-    Error::of(ErrorKind::Format, what, expected, "a build without this feature")
+    wrong_format(what, expected, "a build without this feature")
 }
 
 fn guessed(file: &TextFile, options: &ReadOptions, task: Task) -> Result<Guess> {
@@ -74,12 +78,7 @@ fn guessed(file: &TextFile, options: &ReadOptions, task: Task) -> Result<Guess> 
         }
         let known: Vec<String> = task.formats().iter().map(|format| format!("`{format}`")).collect();
         let what = format!("format of file `{}`, to be read as {}", file.name(), task.name());
-        return Err(Error::of(
-            ErrorKind::Format,
-            what,
-            format!("one of {}", known.join(", ")),
-            format!("`{format}`"),
-        ));
+        return Err(wrong_format(what, format!("one of {}", known.join(", ")), format!("`{format}`")));
     }
     let (name, mut bytes) = file.sample()?;
     let (name, mut first) = (name.to_lowercase(), [0; PARQUET.len()]);
@@ -118,15 +117,12 @@ fn by_name(name: &str, task: Task) -> Option<FileFormat> {
 }
 
 fn by_lines(file: &TextFile, task: Task) -> Result<(FileFormat, &'static str)> {
-    const LOOKED_AT: usize = 20;
     let is_of_words = match task {
         Task::Plain => return Ok((FileFormat::Plain, "its name shows no other format")),
         Task::Tagged | Task::ToTag => true,
         Task::Labelled | Task::Pairs => false,
     };
-    let line = |line: &str| Ok((!line.trim().is_empty()).then(|| line.to_owned()));
-    let lines = file.first_records(OneLine(line))?.map_while(Result::ok);
-    let lines: Vec<String> = lines.take(LOOKED_AT).collect();
+    let lines = file.head_lines(LOOKED_AT)?;
     let all = |is: &dyn Fn(&str) -> bool| !lines.is_empty() && lines.iter().all(|line| is(line));
     if all(&|line| line.trim_start().starts_with('{')) {
         return Ok((FileFormat::JsonLines, "its lines begin with `{`"));
@@ -155,8 +151,7 @@ fn by_lines(file: &TextFile, task: Task) -> Result<(FileFormat, &'static str)> {
         return Ok((FileFormat::Csv, why));
     }
     if task == Task::Pairs && !lines.is_empty() {
-        return Err(Error::of(
-            ErrorKind::Format,
+        return Err(wrong_format(
             format!("file `{}`", file.name()),
             "two texts per line, with a tab between the texts",
             "lines without a tab: two files whose lines belong together are named by one path, the source first, as `train.{de,en}`",
@@ -175,20 +170,17 @@ pub(crate) fn no_features(file: &TextFile, wanted: &str) -> Result<()> {
         return Ok(());
     }
     let got = "rows of numbered features, as in LIBSVM files, which only the task `classify` reads: from a file, or a file of a zip (`data.zip!train.svm`)";
-    Err(Error::of(ErrorKind::Format, format!("file `{}`", file.name()), format!("{wanted}, with words"), got))
+    Err(wrong_format(format!("file `{}`", file.name()), format!("{wanted}, with words"), got))
 }
 
 /// Decides, by the name or the first lines of a file, whether the file has rows of numbered features.
 pub(crate) fn has_features(file: &TextFile) -> Result<bool> {
-    const LOOKED_AT: usize = 20;
     if let Some(format) = by_ending(&file.name()) {
         return Ok(format == FileFormat::Libsvm);
     }
-    let line = |line: &str| Ok((!line.trim().is_empty()).then(|| line.to_owned()));
-    let lines = file.first_records(OneLine(line))?.map_while(Result::ok).take(LOOKED_AT);
     // A row may have no entries, but a file in which each line has only a label is not a file of rows.
     let mut some = false;
-    for line in lines {
+    for line in file.head_lines(LOOKED_AT)? {
         match LabelledRow::of_line(&line, FirstIndex::Zero) {
             Ok(row) => some |= row.is_some_and(|row| !row.indices.is_empty()),
             Err(_) => return Ok(false),

@@ -3,7 +3,7 @@
 
 use std::path::PathBuf;
 
-use unpadded::{Error, ErrorKind, Result};
+use unpadded::Result;
 
 use super::column::{Column, SOURCE, language, plain};
 use super::form::FileForm;
@@ -12,6 +12,7 @@ use super::options::ReadOptions;
 use crate::TextFile;
 use crate::format::Task;
 use crate::source::paths::extension;
+use crate::source::reason::wrong_format;
 
 /// Returns the languages of source and target, if the columns or the extensions of the training files name languages;
 /// else `None`.
@@ -48,7 +49,7 @@ pub(crate) fn pick(
         Some(names) if names.iter().all(|name| language(name)) => {
             let what = format!("columns of file `{}`", file.name());
             let expected = format!("`{source}` and `{target}`, the languages of the training");
-            let error = Error::of(ErrorKind::Format, what, expected, format!("`{}`", names.join("` and `")));
+            let error = wrong_format(what, expected, format!("`{}`", names.join("` and `")));
             Err(error
                 .noted("set `source` and `target` (`data.text` and `data.label` in a config) to the columns"))
         }
@@ -79,8 +80,7 @@ pub(crate) fn order(paths: &mut [PathBuf; 2], options: &mut ReadOptions) -> Resu
             Some([first, second]) => {
                 let what = format!("endings of `{}` and `{}`", paths[0].display(), paths[1].display());
                 let expected = format!("`{first}` and `{second}`, the languages of the training");
-                let error =
-                    Error::of(ErrorKind::Format, what, expected, format!("`{source}` and `{target}`"));
+                let error = wrong_format(what, expected, format!("`{source}` and `{target}`"));
                 return Err(error.noted(
                     "if the languages are the same, rename the files to the endings of the training",
                 ));

@@ -1,6 +1,6 @@
 //! Finds the wanted fields, such as the text and the label, in records of JSON or Parquet.
 
-use unpadded::{Error, ErrorKind, Result};
+use unpadded::Result;
 
 use super::column::{Column, LABEL};
 use super::columns::{Columns, missing};
@@ -12,7 +12,8 @@ use crate::format::fields::{LABEL_LISTS, Object, Value, at, names};
 #[cfg(feature = "parquet")]
 use crate::format::parquet;
 use crate::format::{FieldFormat, json};
-use crate::source::lines::{Reason, quoted};
+use crate::source::lines::quoted;
+use crate::source::reason::{Reason, no_records, wrong_format};
 use crate::source::records::Stream;
 
 /// The decisions about a file of JSON or Parquet: the wanted fields, and the layout of the records.
@@ -53,7 +54,7 @@ fn differ(file: &TextFile, wanted: &[Column<'_>]) -> Result<()> {
     let twice = (1..).zip(&texts).find(|(behind, one)| texts.iter().skip(*behind).any(|other| other == *one));
     let Some((_, twice)) = twice else { return Ok(()) };
     let what = format!("fields of the text in file `{}`", file.name());
-    let error = Error::of(ErrorKind::Format, what, "each field once", format!("`{twice}` twice"));
+    let error = wrong_format(what, "each field once", format!("`{twice}` twice"));
     Err(error.noted("`text` (`data.text` in a config) sets the fields"))
 }
 
@@ -117,10 +118,7 @@ fn completed(
 
 /// Returns the first record, with all fields; an error if there is no record.
 fn example(file: &TextFile, layout: &json::Layout) -> Result<Object<'static>> {
-    json::first(file, layout, 1)?.pop().ok_or_else(|| {
-        let what = format!("records of file `{}`", file.name());
-        Error::of(ErrorKind::Format, what, "at least one", "none")
-    })
+    json::first(file, layout, 1)?.pop().ok_or_else(|| no_records(&file.name()))
 }
 
 /// Finds the wanted elements of records that are lists. Lists of single values are treated as the rows of a table.
@@ -220,7 +218,7 @@ fn positions(
                     fitting.len()
                 );
                 let advice = format!("`{}` sets the number of the element, counted from 1", one.what);
-                Err(Error::of(ErrorKind::Format, what, expected, got).noted(advice))
+                Err(wrong_format(what, expected, got).noted(advice))
             }
         }
     };
@@ -259,11 +257,11 @@ fn named(
                     let taken = found.iter().any(|other| other == name);
                     (!taken).then(|| format!("{} in the field `{name}`", value.kind()))
                 };
-                let fields = || format!("the fields {}", quoted(names(example).iter().map(String::as_str)));
+                let fields = || format!("the fields {}", quoted(names(example)));
                 let got = one.known().find_map(other).unwrap_or_else(fields);
                 let is_list = |name: &str| matches!(example.get(name), Some(Value::List(_)));
                 let labels = one.what == "label" && one.known().any(is_list);
-                let error = Error::of(ErrorKind::Format, what, expected, got).noted(format!(
+                let error = wrong_format(what, expected, got).noted(format!(
                     "`{}` (`{}` in a config) sets the field; a dot selects a field of an object",
                     one.what,
                     one.setting()

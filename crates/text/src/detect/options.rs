@@ -2,13 +2,14 @@
 
 use std::fmt;
 
+use unpadded::Result;
 use unpadded::data::TagScheme;
-use unpadded::{Error, ErrorKind, Result};
 
 use crate::format::FileFormat;
 use crate::format::conll::Columns;
 use crate::format::line_format::LineSettings;
 use crate::source::lines::quoted;
+use crate::source::reason::wrong_format;
 use crate::{Encoding, FirstIndex, MalformedLines, Tagging, TextFile};
 
 /// A part of the note on a doubtful header; this part identifies the note among all notes.
@@ -125,9 +126,9 @@ impl ReadOptions {
         };
         let what = format!("{what} (`{key}` in a config) of {of}");
         let expected = format!("a file with columns (CSV, TSV, JSON or Parquet), since `{format}` has none");
-        let got = quoted(columns.iter().map(String::as_str));
+        let got = quoted(columns);
         let advice = format!("write the texts into such a file, or leave `{key}` out");
-        Err(Error::of(ErrorKind::Format, what, expected, got).noted(advice))
+        Err(wrong_format(what, expected, got).noted(advice))
     }
 
     /// Sets the format.

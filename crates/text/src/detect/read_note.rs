@@ -2,11 +2,12 @@
 //! in the same way.
 
 use serde::{Deserialize, Serialize};
-use unpadded::{AtCaller, Error, ErrorKind, Result};
+use unpadded::{AtCaller, Result};
 
 use super::options::{DetectedFormat, ReadOptions};
 use crate::format::FileFormat;
 use crate::format::conll::Columns;
+use crate::source::reason::wrong_format;
 use crate::{Encoding, Tagging};
 
 /// The properties of a read file that also hold for the other files of its data set. The format, the encoding and the
@@ -133,8 +134,7 @@ impl ReadOptions {
     }
 
     fn or_stored(self, note: &str) -> Result<Self> {
-        let wrong =
-            |got: String| Error::of(ErrorKind::Format, "note of how files are read", "one of `to_note`", got);
+        let wrong = |got: String| wrong_format("note of how files are read", "one of `to_note`", got);
         let stored: ReadNote = serde_json::from_str(note).map_err(|e| wrong(format!("{note:?} ({e})")))?;
         let tagging = stored.tagging.map(|text| {
             Tagging::of_note(&text).ok_or_else(|| wrong(format!("the tag scheme {text:?}"))).map(Box::new)

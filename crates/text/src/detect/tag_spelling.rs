@@ -7,8 +7,9 @@ use std::fmt;
 
 use self::spelling::LetterPosition;
 pub use self::spelling::TagSpelling;
+use crate::source::reason::wrong_format;
 use unpadded::data::{TagScheme, Vocabulary};
-use unpadded::{AtCaller, Error, ErrorKind, Result};
+use unpadded::{AtCaller, Result};
 
 /// The tag scheme of a data set, and the spelling of its tags.
 ///
@@ -76,12 +77,10 @@ impl Tagging {
         }
         let standard = |(id, tag): (i64, &str)| match self.spelling.standard(tag) {
             Some(standard) => Ok((standard, tags.count(id))),
-            None => Err(Error::of(ErrorKind::Format, "tag", format!("one of {self}"), format!("`{tag}`"))),
+            None => Err(wrong_format("tag", format!("one of {self}"), format!("`{tag}`"))),
         };
         let entries = (0..).zip(tags.tokens()).map(standard).collect::<Result<Vec<_>>>().at_caller()?;
-        let twice = |tag| {
-            Error::of(ErrorKind::Format, "tags", format!("each of {self} once"), format!("`{tag}` twice"))
-        };
+        let twice = |tag| wrong_format("tags", format!("each of {self} once"), format!("`{tag}` twice"));
         Vocabulary::counted(entries).map_err(twice).at_caller()
     }
 
@@ -410,7 +409,7 @@ impl TagSurvey {
         } else {
             format!("{broken} sentences do not fit")
         };
-        Err(Error::of(ErrorKind::Format, place(at, word)?, expected, got).noted(format!("{count}{hint}")))
+        Err(wrong_format(place(at, word)?, expected, got).noted(format!("{count}{hint}")))
     }
 }
 

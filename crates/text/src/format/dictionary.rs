@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use super::line_format::LineFormat;
 use crate::Pair;
-use crate::source::lines::Reason;
+use crate::source::reason::Reason;
 
 /// The format of pronouncing dictionaries.
 pub(crate) const FORMAT: LineFormat = LineFormat {
@@ -85,7 +85,7 @@ fn reader(stress: bool) -> impl FnMut(&str) -> Result<Option<[String; 2]>, Reaso
         };
         let phonemes: Vec<String> = cells.map(plain).collect();
         if phonemes.is_empty() || phonemes.iter().any(String::is_empty) {
-            return Err(Reason { expected: "a word and its phonemes".to_owned(), got: format!("{line:?}") });
+            return Err(Reason::of("a word and its phonemes", format!("{line:?}")));
         }
         let pair = [spelling(word).to_owned(), phonemes.join(" ")];
         Ok(known.insert(pair.clone()).then_some(pair))

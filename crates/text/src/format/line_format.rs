@@ -3,7 +3,7 @@
 use unpadded::Result;
 
 use crate::TextFile;
-use crate::source::lines::Reason;
+use crate::source::reason::Reason;
 
 /// A format in which a line has one or more whole records. A record is a text and its label, or a source and its target.
 #[derive(Debug)]

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use unpadded::{Error, ErrorKind, Result};
+use unpadded::{Error, Result};
 
-use crate::source::lines::Reason;
+use crate::source::reason::{Reason, wrong_format};
 use crate::source::records::{Records, Stream, to_first_error, unbroken};
 use crate::{MalformedLines, Pair, TextFile};
 
@@ -50,9 +50,9 @@ impl Parallel {
     }
 
     /// Returns an error about the last line that was read from the file with index `at`.
-    fn wrong(&self, at: usize, Reason { expected, got }: Reason) -> Error {
+    fn wrong(&self, at: usize, reason: Reason) -> Error {
         let (name, number) = (self.names.get(at).map_or("", String::as_str), self.counts.get(at).copied());
-        Error::of(ErrorKind::Format, format!("{name}:{}", number.unwrap_or(0)), expected, got)
+        reason.at(format!("{name}:{}", number.unwrap_or(0)))
     }
 
     /// Returns an error about a file that has more or fewer lines than the first file; `None` if all files have the
@@ -69,7 +69,7 @@ impl Parallel {
         };
         let of = |(name, count): &&(&String, &u64)| {
             let expected = format!("{all}, as many as `{first}` has");
-            Error::of(ErrorKind::Format, format!("lines of file `{name}`"), expected, count.to_string())
+            wrong_format(format!("lines of file `{name}`"), expected, count.to_string())
         };
         Ok(others.iter().find(|(_, count)| count != all).as_ref().map(of))
     }
@@ -117,7 +117,7 @@ pub(crate) fn pairs(source: &TextFile, target: &TextFile) -> Result<Stream<Pair>
         let blank = |at: usize, other: usize| {
             let other = names.get(other).map_or("", String::as_str);
             let expected = format!("a text, since line {number} of `{other}` has a text");
-            Err((at, Reason { expected, got: "a blank line".to_owned() }))
+            Err((at, Reason::of(expected, "a blank line")))
         };
         match (source.trim().is_empty(), target.trim().is_empty()) {
             (true, true) => Ok(None),

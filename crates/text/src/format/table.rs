@@ -12,8 +12,8 @@ use crate::detect::column::{Column, Empty, TEXT};
 use crate::detect::columns::{ColumnChoice, Columns, number};
 use crate::detect::options::ReadOptions;
 use crate::format::FileFormat;
-use crate::source::lines::Reason;
 use crate::source::paths::by_ending;
+use crate::source::reason::Reason;
 use crate::source::records::{Parser, Stream, of_columns, shown};
 
 mod dialect;
@@ -36,11 +36,10 @@ impl ReadOptions {
     /// Returns whether all wanted columns have names that were detected in an earlier file, not set by the user.
     pub(crate) fn are_detected(&self, wanted: &[Column<'_>]) -> bool {
         let Some(told) = &self.told else { return false };
-        let is_told = |one: &Column<'_>| match one.what {
-            "text" => !told.text.is_empty(),
-            "label" => told.label.is_some(),
-            "source" => told.source.is_some(),
-            _ => told.target.is_some(),
+        let columns = told.columns();
+        let is_told = |one: &Column<'_>| {
+            let mut set = columns.iter().filter(|(what, names)| *what != "group" && !names.is_empty());
+            set.any(|(what, _)| *what == one.what)
         };
         wanted.iter().all(|one| one.given.is_some() && !is_told(one))
     }
@@ -177,7 +176,7 @@ impl Table {
                 let name = names.get(place).map_or("", String::as_str);
                 let row = shown(&row.join(" | "));
                 let got = format!("nothing in {row}: fill the cell, or remove the record");
-                return Err(Reason { expected: format!("something in column `{name}`"), got });
+                return Err(Reason::of(format!("something in column `{name}`"), got));
             }
             wanted.clear();
             wanted.extend(columns.iter().map(|&at| row.get_mut(at).map(std::mem::take).unwrap_or_default()));

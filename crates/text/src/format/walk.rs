@@ -4,11 +4,12 @@
 use std::io::{BufRead, BufReader};
 use std::sync::Arc;
 
-use unpadded::{Error, ErrorKind, Result};
+use unpadded::{Error, Result};
 
 use crate::TextFile;
 use crate::source::archive::Bytes;
-use crate::source::lines::{MARK, Reason, broken, count_parsed};
+use crate::source::lines::{MARK, broken, count_parsed};
+use crate::source::reason::Reason;
 
 /// The position of a walk in a JSON file.
 pub(crate) struct Walk {
@@ -48,7 +49,7 @@ impl Walk {
 
     /// Returns the error `FILE:LINE: expected …, got …` for a line of the file.
     pub(crate) fn malformed(&self, line: u64, reason: Reason) -> Error {
-        Error::of(ErrorKind::Format, format!("{}:{line}", self.name), reason.expected, reason.got)
+        reason.at(format!("{}:{line}", self.name))
     }
 
     /// Skips white space and returns the next byte without moving past it; `None` at the end of the file.
@@ -82,7 +83,7 @@ impl Walk {
             Some(byte) if byte.is_ascii() => format!("`{}`", char::from(byte)),
             Some(byte) => format!("byte 0x{byte:02x}"),
         };
-        self.malformed(self.line, Reason { expected: expected.to_owned(), got })
+        self.malformed(self.line, Reason::of(expected, got))
     }
 
     /// Moves past the next byte, or returns an error if the next byte is not `byte`.
@@ -162,8 +163,8 @@ impl Walk {
             };
             if too_long {
                 let expected = format!("a record of at most {most} bytes");
-                let got = "a longer record; is a quotation mark or a bracket never closed?".to_owned();
-                return Err(self.malformed(begun, Reason { expected, got }));
+                let got = "a longer record; is a quotation mark or a bracket never closed?";
+                return Err(self.malformed(begun, Reason::of(expected, got)));
             }
             self.input.consume(passed);
             count_parsed(passed);

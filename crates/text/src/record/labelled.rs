@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use unpadded::Result;
 use unpadded::data::{FileLine, Fingerprint};
-use unpadded::{Error, ErrorKind, Result};
 
 use super::plan::{Plan, StreamOpener};
 use super::projection::{FilePlan, Projection};
@@ -21,6 +21,7 @@ use crate::format::{FileFormat, FolderFormat, FormatKind, Task};
 use crate::source::lines::quoted;
 use crate::source::parts;
 use crate::source::paths::{PathContent, by_ending, extension, find, is_note, prepared};
+use crate::source::reason::wrong_format;
 use crate::source::records::{SkippedRecords, Stream, to_first_error};
 use crate::{Folder, LabelledText, MalformedLines, TextFile};
 
@@ -162,7 +163,7 @@ fn classes(folder: Folder, path: &Path) -> Result<(Folder, Vec<String>)> {
     if !nested.is_empty() {
         let what = format!("class folders of `{}`", path.display());
         let got = format!("folders beside the texts of a class: {}", quoted(nested));
-        let error = Error::of(ErrorKind::Format, what, "only texts in a class folder", got);
+        let error = wrong_format(what, "only texts in a class folder", got);
         return Err(error.noted(
             "move their texts into the class folder, or move these folders beside the class folders or away",
         ));
@@ -171,7 +172,7 @@ fn classes(folder: Folder, path: &Path) -> Result<(Folder, Vec<String>)> {
     if !records.is_empty() {
         let what = format!("folder `{}`", path.display());
         let got = format!("{} beside the folders {}", quoted(records), quoted(of_classes));
-        return Err(Error::of(ErrorKind::Format, what, "files of records, or a folder for each class", got));
+        return Err(wrong_format(what, "files of records, or a folder for each class", got));
     }
     let mut notes = Vec::new();
     let beside: Vec<&str> = files().filter(top).collect();
@@ -229,8 +230,7 @@ fn folder(
             if let Some([one, other]) = parts::parts_in(names()) {
                 let expected =
                     "the files of one part: give the path of the part, in a zip as `some.zip!train.csv`";
-                let got = format!("`{one}` beside `{other}`");
-                return Err(Error::of(ErrorKind::Format, what(), expected, got));
+                return Err(wrong_format(what(), expected, format!("`{one}` beside `{other}`")));
             }
             if !of_records && parents.len() == 1 && names().any(has_records) {
                 let got = format!(
@@ -239,7 +239,7 @@ fn folder(
                     quoted(names().filter(|below| !has_records(below)))
                 );
                 let expected = "only files of records, or one file per class: give the path of a file";
-                return Err(Error::of(ErrorKind::Format, what(), expected, got));
+                return Err(wrong_format(what(), expected, got));
             }
             match () {
                 // Files with numbers in their names are shards of one data set, and not classes.

@@ -18,6 +18,7 @@ use crate::memory::Whole;
 use crate::source::kind::is_markup;
 use crate::source::lines::quoted;
 use crate::source::paths::{PathContent, find, is_note, prepared};
+use crate::source::reason::wrong_format;
 use crate::source::records::Stream;
 use crate::{Folder, TextFile};
 
@@ -68,9 +69,8 @@ fn plan(paths: &[PathBuf], options: &ReadOptions, [window, whole]: [bool; 2]) ->
     let (name, found) = find(paths)?;
     if options.text.len() > 1 {
         let what = format!("columns of the text (`data.text` in a config) of `{name}`");
-        let got = quoted(options.text.iter().map(String::as_str));
-        let error =
-            Error::of(ErrorKind::Format, what, "one column, since plain text is read from one column", got);
+        let got = quoted(&options.text);
+        let error = wrong_format(what, "one column, since plain text is read from one column", got);
         return Err(error.noted("set `data.text` to one of these columns"));
     }
     let mut files = Vec::new();
@@ -279,7 +279,7 @@ impl PlainText {
             text.push_str(&piece);
         }
         if text.is_empty() {
-            return Err(Error::of(ErrorKind::Format, format!("text of `{}`", plan.name), "some", "none"));
+            return Err(wrong_format(format!("text of `{}`", plan.name), "some", "none"));
         }
         Ok(PlainSource::Memory(Self::of_records(plan.name, text, plan.options)))
     }

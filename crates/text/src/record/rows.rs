@@ -2,8 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
+use unpadded::Result;
 use unpadded::data::Fingerprint;
-use unpadded::{Error, ErrorKind, Result};
 
 use super::plan::{Opener, Plan};
 use crate::dataset::data_set::{Change, Record, RecordPass};
@@ -11,6 +11,7 @@ use crate::detect::guess::has_features;
 use crate::detect::options::ReadOptions;
 use crate::format::FileFormat;
 use crate::source::paths::{PathContent, by_ending, find};
+use crate::source::reason::wrong_format;
 use crate::{FirstIndex, LabelledRow, LabelledRows, TextFile};
 
 impl Record for LabelledRow {
@@ -110,7 +111,7 @@ fn files(paths: &[PathBuf]) -> Result<(String, Vec<TextFile>)> {
         PathContent::File(file) => Ok(file),
         PathContent::Folder(_) => {
             let expected = "a file, or a file of a zip (`data.zip!train.svm`)";
-            Err(Error::of(ErrorKind::Format, format!("rows in `{name}`"), expected, "several files"))
+            Err(wrong_format(format!("rows in `{name}`"), expected, "several files"))
         }
     };
     let files = found.into_iter().map(file).collect::<Result<_>>()?;

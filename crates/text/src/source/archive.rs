@@ -10,11 +10,12 @@ use std::sync::Arc;
 use crc32fast::Hasher;
 use flate2::read::DeflateDecoder;
 use unpadded::data::Fingerprint;
-use unpadded::{Error, ErrorKind, Result};
+use unpadded::{Error, Result};
 use zip::{CompressionMethod, ZipArchive};
 
 use super::gzip::Gzip;
 use super::kind;
+use super::reason::wrong_format;
 use super::watched::{FileChange, WatchedFile};
 
 /// A stream of bytes.
@@ -79,7 +80,7 @@ impl Origin {
     }
 
     fn damaged(&self, got: impl Into<String>) -> Error {
-        Error::of(ErrorKind::Format, format!("file `{}`", self.name()), "a zip that can be read", got)
+        wrong_format(format!("file `{}`", self.name()), "a zip that can be read", got)
     }
 
     fn open(&self) -> Result<Box<dyn Seekable>> {

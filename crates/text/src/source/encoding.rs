@@ -10,13 +10,7 @@ use unpadded::{Error, Result};
 
 use super::archive::Bytes;
 use super::kind::FailedReader;
-
-/// The reason why a line is malformed: the expected text, and the text that was found.
-#[derive(Debug, Clone)]
-pub(crate) struct Reason {
-    pub(crate) expected: String,
-    pub(crate) got: String,
-}
+use super::reason::Reason;
 
 /// The character encoding of a file. In UTF-8 and in named encodings, invalid bytes are an error; in Latin-1 and
 /// Windows-1252, every byte is a character.
@@ -130,10 +124,10 @@ impl Encoding {
     pub(crate) fn decode(self, guessed: bool, bytes: &[u8]) -> Result<Cow<'_, str>, Reason> {
         let is_utf_8 = |line: &[u8]| !line.is_ascii() && std::str::from_utf8(line).is_ok();
         if guessed && self == Self::Windows1252 && bytes.split(|&byte| byte == b'\n').any(is_utf_8) {
-            let expected = "windows-1252, as the first bytes beyond ASCII are".into();
-            let got =
-                "UTF-8: the file mixes both encodings; `data.encoding` in a config sets the encoding".into();
-            return Err(Reason { expected, got });
+            return Err(Reason::of(
+                "windows-1252, as the first bytes beyond ASCII are",
+                "UTF-8: the file mixes both encodings; `data.encoding` in a config sets the encoding",
+            ));
         }
         let text = match self {
             Self::Utf8 | Self::Named(_) => Cow::Borrowed(std::str::from_utf8(bytes).map_err(|e| {
@@ -144,7 +138,7 @@ impl Encoding {
                     Self::Named(_) => format!("other bytes at place {place}: {advice}"),
                     _ => format!("byte 0x{byte:02x} at place {place}: {advice}"),
                 };
-                Reason { expected: self.name().into(), got }
+                Reason::of(self.name(), got)
             })?),
             Self::Latin1 => encoding_rs::mem::decode_latin1(bytes),
             Self::Windows1252 => WINDOWS_1252.decode_without_bom_handling(bytes).0,
@@ -155,7 +149,7 @@ impl Encoding {
                 let got = format!(
                     "byte 0x00 at place {place}: is it no text at all, or UTF-16 (`data.encoding = \"utf-16le\"` in a config)?"
                 );
-                Err(Reason { expected: "text".into(), got })
+                Err(Reason::of("text", got))
             }
         }
     }

@@ -2,7 +2,8 @@
 
 use std::io::{self, Cursor, Read};
 
-use unpadded::{Error, ErrorKind, Result};
+use super::reason::wrong_format;
+use unpadded::{Error, Result};
 
 /// The number of bytes that the detection reads: the size of the first block of a tar archive.
 const LOOKED_AT: usize = 512;
@@ -162,7 +163,7 @@ impl Read for FailedReader {
 
 fn refused(name: &str, kind: &str, advice: &str) -> Error {
     let expected = if kind.contains("order mark") { "UTF-8" } else { "text, plain or in gzip or zip" };
-    Error::of(ErrorKind::Format, format!("file `{name}`"), expected, format!("{kind}: {advice}"))
+    wrong_format(format!("file `{name}`"), expected, format!("{kind}: {advice}"))
 }
 
 /// Refuses a zip that is an Office document, an OpenDocument file or a PyTorch model.

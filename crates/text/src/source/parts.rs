@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use unpadded::{AtCaller, Error, ErrorKind, Result};
+use unpadded::{AtCaller, Error, Result};
 
 use super::paths::{by_ending, is_note, of_two, two};
+use super::reason::wrong_format;
 use crate::TextFile;
 use crate::format::{FileFormat, json};
 
@@ -79,7 +80,7 @@ impl Finding {
                 let what = format!("parts of `{}`", of.display());
                 let expected = format!("one file to {}", ["train on", "choose by", "test on"][place]);
                 let got = format!("`{}` and `{}`", other.display(), path.display());
-                let error = Error::of(ErrorKind::Format, what, expected, got);
+                let error = wrong_format(what, expected, got);
                 return Err(error.noted("`data.train`, `data.dev` and `data.test` name the parts"));
             }
             None => *slot = Some((path, exact)),
@@ -162,7 +163,7 @@ fn parallel(folder: &Path, [source, target]: &[String; 2]) -> Result<DataPaths> 
         let slot = &mut found.entry(stem.to_owned()).or_default()[side];
         if let Some(other) = slot {
             let what = format!("`{stem}.{ending}` of `{shown}`");
-            return Err(Error::of(ErrorKind::Format, what, "one file", format!("`{other}` and `{name}`")));
+            return Err(wrong_format(what, "one file", format!("`{other}` and `{name}`")));
         }
         *slot = Some(name);
     }
@@ -170,8 +171,7 @@ fn parallel(folder: &Path, [source, target]: &[String; 2]) -> Result<DataPaths> 
         let [Some(a), Some(b)] = files else {
             let what = format!("part `{stem}` of `{shown}`");
             let [has, lacks] = if files[0].is_some() { [source, target] } else { [target, source] };
-            let expected = format!("`{stem}.{lacks}` beside `{stem}.{has}`");
-            return Err(Error::of(ErrorKind::Format, what, expected, "none"));
+            return Err(wrong_format(what, format!("`{stem}.{lacks}` beside `{stem}.{has}`"), "none"));
         };
         let short = folder.join(of_endings(&stem, [&a, &b]));
         let whole = [folder.join(a), folder.join(b)];
@@ -185,8 +185,7 @@ fn parallel(folder: &Path, [source, target]: &[String; 2]) -> Result<DataPaths> 
     }
     finding.left_out.extend(others);
     finding.parts().ok_or_else(|| {
-        let what = format!("parts of `{shown}`");
-        Error::of(ErrorKind::Format, what, format!("`train.{source}` and `train.{target}`"), "none")
+        wrong_format(format!("parts of `{shown}`"), format!("`train.{source}` and `train.{target}`"), "none")
     })
 }
 
@@ -219,8 +218,7 @@ fn languages(folder: &Path, names: &[String]) -> Result<Option<[String; 2]>> {
     }
     let (stem, at) = (alike.first().map_or("", |(stem, _)| stem), folder.display());
     let got: Vec<String> = endings.iter().map(|ending| format!("`{stem}.{ending}`")).collect();
-    let error =
-        Error::of(ErrorKind::Format, format!("parts of `{at}`"), "one file to train on", got.join(" and "));
+    let error = wrong_format(format!("parts of `{at}`"), "one file to train on", got.join(" and "));
     let path = |a: &str, b: &str| format!("`{}`", folder.join(format!("*.{{{a},{b}}}")).display());
     Err(match endings[..] {
         [a, b] => error.noted(format!(

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use unpadded::{Error, ErrorKind, Result};
 
+use super::reason::wrong_format;
 use crate::detect::options::ReadOptions;
 use crate::format::FileFormat;
 use crate::{Encoding, TextFile};
@@ -205,7 +206,7 @@ fn encoding(file: &TextFile, most: u64, known: Option<Encoding>) -> Result<Encod
         if piece.contains(&0) {
             let Some(unmarked) = Encoding::unmarked(&piece) else { return Ok(Encoding::Utf8) };
             let got = format!("{unmarked} without a byte order mark: {}", set(unmarked));
-            return Err(Error::of(ErrorKind::Format, what(), "UTF-8, or UTF-16 with a byte order mark", got));
+            return Err(wrong_format(what(), "UTF-8, or UTF-16 with a byte order mark", got));
         }
         lines += piece.iter().filter(|&&byte| byte == b'\n').count();
         if piece.is_ascii() {
@@ -238,7 +239,7 @@ fn encoding(file: &TextFile, most: u64, known: Option<Encoding>) -> Result<Encod
         Encoding::Windows1252 => Ok(Encoding::Windows1252),
         other => known.filter(|_| bad * FEW <= lines.max(2 * FEW)).ok_or_else(|| {
             let got = format!("bytes that are most likely {other}: {}, or to another encoding", set(other));
-            Error::of(ErrorKind::Format, what(), "UTF-8 or windows-1252", got)
+            wrong_format(what(), "UTF-8 or windows-1252", got)
         }),
     }
 }

@@ -6,9 +6,10 @@ use std::panic::Location;
 use std::sync::Arc;
 
 use unpadded::data::FileLine;
-use unpadded::{Error, ErrorKind, Result};
+use unpadded::{Error, Result};
 
-use super::lines::{Lines, Reason};
+use super::lines::Lines;
+use super::reason::{Reason, wrong_format};
 
 /// An iterator over records of one kind.
 pub(crate) type Stream<R> = Box<dyn Iterator<Item = Result<R>> + Send>;
@@ -209,8 +210,7 @@ impl ColumnSpec {
         cells(&mut |cell| (count, empty) = (count + 1, empty || cell.is_empty()));
         if count != self.columns || empty {
             let got = if empty { "an empty column in".into() } else { format!("{count} in") };
-            let expected = format!("{} columns", self.columns);
-            return Err(Reason { expected, got: format!("{got} {}", shown(line)) });
+            return Err(Reason::of(format!("{} columns", self.columns), format!("{got} {}", shown(line))));
         }
         sentence.resize_with(self.columns, Vec::new);
         let mut columns = sentence.iter_mut();
@@ -225,8 +225,7 @@ pub(crate) fn unbroken(line: &str) -> Result<(), Reason> {
     if !line.trim().contains('\r') {
         return Ok(());
     }
-    let expected = "lines that end with a line feed".to_owned();
-    Err(Reason { expected, got: format!("a carriage return inside {}", shown(line)) })
+    Err(Reason::of("lines that end with a line feed", format!("a carriage return inside {}", shown(line))))
 }
 
 /// Quotes a line for an error message, and cuts it after 60 characters.
@@ -239,8 +238,7 @@ pub(crate) fn shown(line: &str) -> String {
 }
 
 fn two_cells<'a>(line: &'a str, expected: &str) -> Result<(&'a str, &'a str), Reason> {
-    let wrong =
-        |got: &str| Reason { expected: expected.to_owned(), got: format!("{got} in {}", shown(line)) };
+    let wrong = |got: &str| Reason::of(expected, format!("{got} in {}", shown(line)));
     let (first, second) = line.split_once('\t').ok_or_else(|| wrong("no tab"))?;
     match second.matches('\t').count() {
         0 if first.trim().is_empty() => Err(wrong("nothing before the tab")),
@@ -275,8 +273,7 @@ pub(crate) fn translation(line: &str) -> Result<Option<Pair>, Reason> {
     let (two, rest) = line.split_at(third);
     let expected = "text, one tab and text, optionally followed by a tab and a third column";
     if rest.matches('\t').count() > 1 {
-        let got = format!("{} tabs in {}", line.matches('\t').count(), shown(line));
-        return Err(Reason { expected: expected.to_owned(), got });
+        return Err(Reason::of(expected, format!("{} tabs in {}", line.matches('\t').count(), shown(line))));
     }
     let (source, target) = two_cells(two, expected)?;
     Ok(Some(Pair::new(source, target)))
@@ -475,8 +472,7 @@ impl<R> Records<R> {
                 0 => "none".to_owned(),
                 count => format!("none, and {count} malformed records"),
             };
-            let what = format!("records of file `{}`", self.name);
-            return Err(Error::of(ErrorKind::Format, what, "at least one", got));
+            return Err(wrong_format(format!("records of file `{}`", self.name), "at least one", got));
         }
         Ok(records)
     }

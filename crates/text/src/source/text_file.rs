@@ -5,13 +5,14 @@ use std::path::Path;
 use std::sync::Arc;
 
 use unpadded::data::Fingerprint;
-use unpadded::{AtCaller, Error, ErrorKind, Result};
+use unpadded::{AtCaller, Error, Result};
 
 use super::archive::{Bytes, Member, Origin, Wrapping};
 use super::encoding::Encoding;
 use super::head::Head;
 use super::kind;
 use super::lines::{Lines, quoted};
+use super::reason::wrong_format;
 use super::records::{
     Block, ColumnSpec, LabelledText, MalformedLines, OneLine, Pair, Parser, Records, Stream, at_least_one,
     labelled, pair, to_first_error, translation,
@@ -103,7 +104,7 @@ impl TextFile {
             if !self.is_object().at_caller()? {
                 let what = format!("member `{name}` of file `{}`", self.name());
                 let expected = "a zip, or a JSON file that is one object";
-                return Err(Error::of(ErrorKind::Format, what, expected, "a file of another kind"));
+                return Err(wrong_format(what, expected, "a file of another kind"));
             }
             self.list = Some(name.into());
             return Ok(self);
@@ -140,9 +141,9 @@ impl TextFile {
     fn which(&self, members: &[Member], got: &str) -> Error {
         let expected = match members {
             [] => "a file in the zip".to_owned(),
-            _ => format!("one of {}", quoted(members.iter().map(|member| &*member.name))),
+            _ => format!("one of {}", quoted(members.iter().map(|member| &member.name))),
         };
-        Error::of(ErrorKind::Format, format!("member of zip `{}`", self.origin.name()), expected, got)
+        wrong_format(format!("member of zip `{}`", self.origin.name()), expected, got)
     }
 
     /// Opens the file, and chooses the only file in a zip. Files in a zip with names that begin with `_` are notes and
@@ -356,7 +357,7 @@ impl TextFile {
         if contents.len() > self.max_text {
             let expected =
                 format!("at most {} bytes after decompression, or an uncompressed file", self.max_text);
-            return Err(Error::of(ErrorKind::Format, format!("file `{name}`"), expected, "more"));
+            return Err(wrong_format(format!("file `{name}`"), expected, "more"));
         }
         Ok(contents)
     }
@@ -385,7 +386,7 @@ impl TextFile {
         let (name, bytes) = self.bytes()?;
         if self.list.is_some() {
             let expected = "a file of lines, or the format `jsonl`";
-            return Err(Error::of(ErrorKind::Format, format!("file `{name}`"), expected, "a list in JSON"));
+            return Err(wrong_format(format!("file `{name}`"), expected, "a list in JSON"));
         }
         Ok(self.lines_in(name, bytes))
     }
@@ -399,6 +400,12 @@ impl TextFile {
     /// are left out. The records end as [`Records::ahead`] ends them.
     pub(crate) fn first_records<R>(&self, parser: impl Parser<R> + 'static) -> Result<Records<R>> {
         Ok(Records::new(self.first_lines()?, Box::new(parser), self.malformed).ahead(true))
+    }
+
+    /// Returns the first lines that are not blank, up to a malformed line, but at most `most` lines.
+    pub(crate) fn head_lines(&self, most: usize) -> Result<Vec<String>> {
+        let line = |line: &str| Ok((!line.trim().is_empty()).then(|| line.to_owned()));
+        Ok(self.first_records(OneLine(line))?.map_while(Result::ok).take(most).collect())
     }
 
     /// Reads lines of `text<TAB>label`; blank lines are skipped.
@@ -519,7 +526,7 @@ impl TextFile {
     pub(crate) fn pieces(&self, held: Option<usize>) -> Result<Stream<String>> {
         let lines = self.lines_of()?;
         let name = Arc::clone(&lines.name);
-        let none = move || Error::of(ErrorKind::Format, format!("file `{name}`"), "text", "an empty file");
+        let none = move || wrong_format(format!("file `{name}`"), "text", "an empty file");
         Ok(at_least_one(to_first_error(lines.pieces(held)), none))
     }
 

@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use unpadded::{Error, ErrorKind, Result};
+use unpadded::{Error, Result};
 
 use super::line::{
     MARKS, Separator, bracket, cells, first_word, has_key, is_between, is_comment, is_mark, is_number,
@@ -11,6 +11,7 @@ use super::line::{
 use crate::TextFile;
 use crate::detect::tag_spelling::is_scheme;
 use crate::source::lines::has_word;
+use crate::source::reason::wrong_format;
 use crate::source::records::{OneLine, shown};
 
 /// The maximum number of lines that are read from the start of a file to detect its columns.
@@ -141,17 +142,15 @@ impl First {
         Ok(first)
     }
 
-    pub(crate) fn wrong(&self, expected: String, got: impl Into<String>) -> Error {
-        Error::of(ErrorKind::Format, format!("columns of file `{}`", self.name), expected, got.into())
+    pub(crate) fn wrong(&self, expected: impl Into<String>, got: impl Into<String>) -> Error {
+        wrong_format(format!("columns of file `{}`", self.name), expected, got)
     }
 
     /// Returns the names of the columns if the first line is a header, else `None`. In a header, the word column and
     /// the tag column each have a known name or the name that the user set. The name of the tag column must not occur
     /// as a tag in later lines.
     fn header(&self, given: ColumnSettings<'_>) -> Result<Option<Vec<String>>> {
-        let Some((at, line)) = self.lines.iter().enumerate().find(|(_, line)| begins(line)) else {
-            return Ok(None);
-        };
+        let Some((at, line)) = self.first_line() else { return Ok(None) };
         let names: Vec<String> = cells(line, self.separator).map(plain).collect();
         // `known`: all cells of the first line are names in the header of the earlier file.
         let known = !given.names.is_empty() && names.iter().all(|name| given.names.contains(name));
@@ -188,7 +187,7 @@ impl First {
             Some(number) => {
                 let expected = "a header once, or words and their tags: `header` (`data.header` in a config) sets whether the first line is a header";
                 let got = format!("the names of line {} again", at + 1);
-                Err(Error::of(ErrorKind::Format, format!("{}:{number}", self.name), expected, got))
+                Err(wrong_format(format!("{}:{number}", self.name), expected, got))
             }
         }
     }
@@ -225,12 +224,17 @@ impl First {
 
     /// Returns whether a blank line is between lines that are not blank.
     pub(crate) fn has_blocks(&self) -> bool {
-        let last = self.lines.iter().rposition(|line| !line.trim().is_empty()).unwrap_or(0);
-        self.lines
-            .iter()
-            .take(last)
-            .skip_while(|line| line.trim().is_empty())
-            .any(|line| line.trim().is_empty())
+        self.blocks().nth(1).is_some()
+    }
+
+    /// Iterates over the runs of lines between blank lines.
+    fn blocks(&self) -> impl Iterator<Item = &[String]> {
+        self.lines.split(|line| line.trim().is_empty()).filter(|lines| !lines.is_empty())
+    }
+
+    /// Returns the first line that is neither blank nor a comment, with its index.
+    fn first_line(&self) -> Option<(usize, &String)> {
+        self.lines.iter().enumerate().find(|(_, line)| begins(line))
     }
 
     fn count_of(&self, line: &str) -> usize {
@@ -337,8 +341,7 @@ impl First {
     /// the lines of words. No other lines begin with `#`, and no cell in the tag column of these comments is also the
     /// tag of a word.
     pub(crate) fn has_titles(&self, tags: usize) -> bool {
-        let blocks: Vec<&[String]> =
-            self.lines.split(|line| line.trim().is_empty()).filter(|b| !b.is_empty()).collect();
+        let blocks: Vec<&[String]> = self.blocks().collect();
         let known: HashSet<&str> = self.rows().filter_map(|row| row.get(tags).copied()).collect();
         let (mut found, mut seconds) = (Vec::new(), HashSet::new());
         for block in &blocks {
@@ -368,18 +371,17 @@ impl First {
     /// Returns the mark, such as `#`, `;;` or `%%`, that begins a comment before most sentences; `None` if there is no
     /// such mark. No other line begins with the mark, and no comment has a tag in the tag column.
     pub(crate) fn mark(&self, tags: usize) -> Option<String> {
-        let blocks = || self.lines.split(|line| line.trim().is_empty()).filter(|lines| !lines.is_empty());
         let mut counts = HashMap::<&str, usize>::new();
-        for first in blocks().filter_map(|lines| lines.first()) {
+        for first in self.blocks().filter_map(|lines| lines.first()) {
             *counts.entry(first_word(first)).or_default() += 1;
         }
         let (mark, count) = counts.into_iter().max_by_key(|(_, count)| *count)?;
-        if !may_mark(mark) || count < 2 || count * 2 <= blocks().count() {
+        if !may_mark(mark) || count < 2 || count * 2 <= self.blocks().count() {
             return None;
         }
         let tag = |line: &'_ String| cells(line, self.separator).nth(tags).map(str::to_owned);
         let (marked, others): (Vec<&String>, Vec<&String>) =
-            blocks().flatten().partition(|line| first_word(line) == mark);
+            self.blocks().flatten().partition(|line| first_word(line) == mark);
         let known: HashSet<String> = others.into_iter().filter_map(tag).collect();
         let is_tag =
             |tag: String| known.contains(&tag) || is_of_scheme(&tag) || SYMBOLS.contains(&tag.as_str());
@@ -407,9 +409,7 @@ impl First {
     /// column, while all tags of other lines occur often.
     pub(crate) fn refuse_unsure_header(&self, tags: usize) -> Result<()> {
         const MANY: usize = 20;
-        let Some((at, line)) = self.lines.iter().enumerate().find(|(_, line)| begins(line)) else {
-            return Ok(());
-        };
+        let Some((at, line)) = self.first_line() else { return Ok(()) };
         let row: Vec<&str> = cells(line, self.separator).collect();
         let mut counts = HashMap::<&str, usize>::new();
         let (mut rows, mut again) = (0, false);
@@ -426,7 +426,7 @@ impl First {
         }
         let expected = "words and tags, or a header with known names (`token`, `tag`): `header` (`data.header` in a config) sets whether the first line is a header";
         let got = format!("{}, whose words are in no other line", shown(line));
-        Err(Error::of(ErrorKind::Format, format!("{}:{}", self.name, at + 1), expected, got))
+        Err(wrong_format(format!("{}:{}", self.name, at + 1), expected, got))
     }
 
     /// Returns whether the file has the columns of CoNLL-2009: word numbers, heads in columns nine and ten, and at
@@ -495,7 +495,7 @@ impl First {
         };
         if all(&brat) && first.contains('\t') {
             return Err(self.wrong(
-                columns.to_owned(),
+                columns,
                 "annotations of brat (`.ann`), which refer to positions in another file: convert them to columns",
             ));
         }
@@ -504,7 +504,7 @@ impl First {
             && matches!(parts.next(), Some("t" | "a"))
             && parts.next().is_some()
         {
-            return Err(self.wrong(columns.to_owned(), "annotations of PubTator: convert them to columns"));
+            return Err(self.wrong(columns, "annotations of PubTator: convert them to columns"));
         }
         if self.separator == Separator::Spaces && several {
             let has = |line: &String, mark: char| {
@@ -512,7 +512,7 @@ impl First {
                 last && (mark == ',' || self.count_of(line) == 1)
             };
             if let Some(mark) = [',', ';', '|'].into_iter().find(|&mark| all(&|line| has(line, mark))) {
-                let expected = "columns between tabs or spaces".to_owned();
+                let expected = "columns between tabs or spaces";
                 let got = format!(
                     "`{mark}` in each line: replace each `{mark}` by a tab, and write a blank line behind each sentence"
                 );
@@ -523,7 +523,7 @@ impl First {
             };
             if let Some(mark) = ['/', '_', '|'].into_iter().find(|&mark| joined(mark)) {
                 let got = format!("words joined to tags by `{mark}`: write one word and its tag per line");
-                return Err(self.wrong(columns.to_owned(), got));
+                return Err(self.wrong(columns, got));
             }
         }
         let is_id = |cell: &str| cell.bytes().all(|byte| byte.is_ascii_digit() || b"-.:_#".contains(&byte));
@@ -545,18 +545,13 @@ impl First {
         if let Some(got) = unlikely {
             let expected =
                 "words in column 1; `tokens` (`data.text` in a config) sets the number of the word column";
-            return Err(self.wrong(expected.to_owned(), format!("{got}, as in {}", shown(&first))));
+            return Err(self.wrong(expected, format!("{got}, as in {}", shown(&first))));
         }
         let numbered = self.header.iter().flatten().find(|name| SENTENCES.contains(&name.as_str()));
-        if let Some(name) = numbered.filter(|_| {
-            several
-                && !self
-                    .lines
-                    .iter()
-                    .skip_while(|line| line.trim().is_empty())
-                    .any(|line| line.trim().is_empty())
-        }) {
-            let expected = "a blank line behind each sentence".to_owned();
+        let is_blank = |line: &&String| line.trim().is_empty();
+        let ends = || self.lines.iter().skip_while(is_blank).any(|line| is_blank(&line));
+        if let Some(name) = numbered.filter(|_| several && !ends()) {
+            let expected = "a blank line behind each sentence";
             return Err(self.wrong(
                 expected,
                 format!("no blank line, and a column `{name}`: write a blank line where the value of this column changes"),

@@ -1,12 +1,12 @@
 //! Reads the words of sentences for prediction from files with columns; tags in such a file are not read.
 
-use unpadded::{Error, ErrorKind, Result};
+use unpadded::Result;
 
 use super::first::{ColumnSettings, First};
 use super::line::{Separator, cells, is_between};
 use super::{Block, Columns, Sentence};
 use crate::TextFile;
-use crate::source::lines::Reason;
+use crate::source::reason::{Reason, wrong_format};
 use crate::source::records::{Parser, is_blank};
 
 /// The words of a sentence as a text with one word per line, and, for each word, its line number in the file.
@@ -37,7 +37,7 @@ pub(crate) fn joined(words: &[String]) -> Result<String, Reason> {
     match words.iter().find(|word| word.trim().is_empty() || word.contains(['\n', '\r'])) {
         Some(word) => {
             let (expected, got) = ("words of one line each".to_owned(), format!("{word:?}"));
-            Err(Reason { expected, got })
+            Err(Reason::of(expected, got))
         }
         None => Ok(words.iter().flat_map(|word| [word, "\n"]).collect()),
     }
@@ -117,7 +117,7 @@ impl Columns {
         };
         if first.has_numbers(found.words) {
             let what = format!("words in column {} of file `{}`", found.words + 1, file.name());
-            let error = Error::of(ErrorKind::Format, what, "words", "only numbers");
+            let error = wrong_format(what, "words", "only numbers");
             return Err(
                 error.noted("set `tokens` (`data.text`) to the number of the word column, counted from 1")
             );

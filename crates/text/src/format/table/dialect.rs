@@ -9,7 +9,7 @@ use unpadded::Result;
 use crate::detect::columns::number;
 use crate::detect::options::ReadOptions;
 use crate::format::FileFormat;
-use crate::source::lines::Reason;
+use crate::source::reason::Reason;
 use crate::source::records::{Parser, shown, unbroken};
 use crate::{MalformedLines, TextFile};
 
@@ -98,12 +98,12 @@ impl Cells {
         self.size += line.len();
         if self.size > self.most {
             let got = format!("a longer record; is the quotation mark of line {} never closed?", self.opened);
-            return Err(Reason { expected: format!("a record of at most {} bytes", self.most), got });
+            return Err(Reason::of(format!("a record of at most {} bytes", self.most), got));
         }
         for c in line.chars() {
             self.take(c).map_err(|got| {
-                let expected = "nothing behind a closing quotation mark but the next cell".to_owned();
-                Reason { expected, got: format!("{got:?} in {}", shown(line)) }
+                let expected = "nothing behind a closing quotation mark but the next cell";
+                Reason::of(expected, format!("{got:?} in {}", shown(line)))
             })?;
         }
         if matches!(self.state, State::Quoted) {
@@ -167,7 +167,7 @@ impl<R, F: FnMut(Vec<String>, u64) -> Result<R, Reason> + Send> Parser<R> for Ro
         match self.width {
             Some(width) if width != row.len() => {
                 let expected = format!("{width} columns, as in most of the first records");
-                Err(Reason { expected, got: format!("{} in {}", row.len(), shown(line)) })
+                Err(Reason::of(expected, format!("{} in {}", row.len(), shown(line))))
             }
             _ => (self.make)(row, self.cells.line).map(Some),
         }
@@ -193,7 +193,7 @@ impl<R, F: FnMut(Vec<String>, u64) -> Result<R, Reason> + Send> Parser<R> for Ro
         }
         let expected = format!("the end of the cell whose quotation mark is in line {}", self.cells.opened);
         self.cells.clear();
-        Err(Reason { expected, got: "the end of the file".to_owned() })
+        Err(Reason::of(expected, "the end of the file"))
     }
 }
 
