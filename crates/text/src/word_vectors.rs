@@ -271,8 +271,7 @@ impl<'v> VectorSearch<'v> {
                 let row = self.push(vector)?;
                 self.set(id, VectorPlace::Itself(row));
             }
-            // The vector of the token itself replaces the vector of the token's lower-case form, which came earlier in
-            // the file.
+            // The vector of the token itself replaces an earlier vector of the token's lower-case form.
             Some(VectorPlace::LowerCase(row)) => {
                 let place = self.rows.get_mut(row * self.width..).and_then(|rest| rest.get_mut(..self.width));
                 if let Some(place) = place {

@@ -32,7 +32,6 @@ pub(crate) struct AnswerPlan {
     pub(crate) blank: bool,
 }
 
-/// The source of the records to predict for.
 pub(crate) enum Source {
     Lines(Box<dyn Parser<SentenceWords>>),
     /// The rows of a Parquet file: the names of the text's fields, and a function that makes a text of a field.
@@ -274,10 +273,8 @@ impl AnswerPlan {
             return Ok(Self::plain());
         };
         options.columns = Some(Box::new(columns.clone()));
-        let names = columns.titles();
-        let names = names.into_iter().chain(intents(file)?).collect();
-        let form = Form::Columns(columns.clone());
-        Ok(Self { source: Source::Lines(columns.asked()), form, names, header: false, blank: false })
+        let names = columns.header_names().iter().cloned().chain(intents(file)?).collect();
+        Ok(Self { names, ..Self::lines(columns.asked(), Form::Columns(columns)) })
     }
 
     /// The plan for a table with a column of texts to tag; `None` for a file with one word or one text per line. A
@@ -334,7 +331,6 @@ impl AnswerPlan {
 /// Number of lines that are read for the properties of a file.
 const LOOKED_AT: usize = 1000;
 
-/// Returns whether there are tabs in the first lines.
 fn has_tabs(file: &TextFile) -> Result<bool> {
     let line = |line: &str| Ok(Some(line.contains('\t')));
     Ok(file.first_records(OneLine(line))?.take(LOOKED_AT).any(|has| matches!(has, Ok(true))))
@@ -351,8 +347,7 @@ fn alone(text: String) -> SentenceWords {
     SentenceWords { text, ..SentenceWords::default() }
 }
 
-/// Stores the names of the text columns in the options, and removes the columns of labels, targets and tags from the
-/// options.
+/// Stores the names of the text columns in the options, and removes the other columns from the options.
 fn keep(options: &mut ReadOptions, texts: &[Column<'_>], names: &[String]) {
     match texts.first().map(|text| text.what) {
         Some("source") => options.source = names.first().cloned(),
@@ -463,8 +458,7 @@ fn by_place(
     (texts, label): (&[Column<'_>], Column<'_>),
 ) -> Result<table::Table> {
     let of = |wanted: &[Column<'_>]| table::Table::of(file, guess.format, options, wanted);
-    // The label column is detected together with the text columns, so that a label column is not mistaken for a text
-    // column.
+    // The label column is detected, too, so that it is not mistaken for a text column.
     let both = of(&[texts, &[label]].concat());
     let named = |table: &table::Table| table.has_header() || label.given.is_some();
     match both {
@@ -476,8 +470,7 @@ fn by_place(
             }
             (Ok(table), _) => Ok(table),
             (Err(e), both) => {
-                // A table with a single column has the text in this column, whatever number the text column has in the
-                // training data.
+                // A table with a single column has the text in this column, whatever number it has in the training data.
                 let alone = match texts {
                     [text] => of(&[Column { given: Some("1"), ..*text }]).ok(),
                     _ => None,

@@ -59,8 +59,7 @@ pub struct Questions {
     name: String,
     records: Records,
     adds: AnswerColumns,
-    /// The header line with the column names, and the lines before the header; `None` without a header, or once the
-    /// header is written.
+    /// The header, with the lines before it; `None` without a header, or once the header is written.
     header: Option<Question>,
     out: AnswerOutput,
     read_as: ReadOptions,
@@ -101,7 +100,6 @@ struct OfLines {
     blank: bool,
 }
 
-/// The output for the answers.
 enum AnswerOutput {
     Nowhere,
     Text(Box<dyn Write + Send>),
@@ -316,8 +314,7 @@ impl Questions {
             Records::Lines(lines) => {
                 let whole = matches!(self.adds.form, Form::Cells(_, true));
                 let mut question = lines.read(whole)?;
-                // If a field with the name of an added column first occurs in a later record, the error is reported
-                // with this record.
+                // A field with the name of an added column may first occur in a later record; this record has the error.
                 if let Some(Question { raw, text, line, .. }) = &mut question
                     && let (Some(last), true) = (raw.last(), text.is_ok())
                     && let Some(reason) = self.adds.refused(&last.text)
@@ -419,8 +416,7 @@ impl OfLines {
                         self.raw.iter().position(|line| line.number == begun && line.number < self.number)
                     });
                     let number = match begun {
-                        // The lines after the first line of the unended record are parsed once more, as records of
-                        // their own.
+                        // The lines behind the first line of the unended record are parsed once more, as records.
                         Some(at) => {
                             for line in self.raw.drain(at + 1..).rev() {
                                 self.waiting += line.text.len();
@@ -463,7 +459,6 @@ fn is_blank(file: &TextFile) -> Result<bool> {
     Ok(file.first_records(OneLine(line))?.next().is_none())
 }
 
-/// Returns whether a file begins with the byte order mark of UTF-16.
 fn is_utf_16(file: &TextFile) -> Result<bool> {
     let ((_, mut bytes), mut first) = (file.raw_sample()?, [0; 2]);
     Ok(std::io::Read::read_exact(&mut bytes, &mut first).is_ok() && Encoding::marked(&first).is_some())

@@ -164,7 +164,6 @@ impl<R, S> DataSet<R, S> {
         &self.read_as
     }
 
-    /// Adds a note with the name of the data set to an error.
     pub(crate) fn noted(&self, error: Error) -> Error {
         error.noted(format!("in `{}`", self.name))
     }
@@ -176,7 +175,6 @@ impl<R> DataSet<R> {
         Self::of_records(name.to_owned(), records.into(), ReadOptions::default())
     }
 
-    /// Sets the options that the records were read with.
     pub(crate) fn read_by(self, read_as: ReadOptions) -> Self {
         Self { read_as, ..self }
     }
@@ -191,8 +189,7 @@ impl<R> DataSet<R> {
         Self::of_records(name, records, self.read_as.clone())
     }
 
-    /// Divides the records into two data sets: first the records for which `held` is false, then the records for which
-    /// `held` is true.
+    /// Divides the records: first those for which `held` is false, then those for which `held` is true.
     pub(crate) fn hold_out_where(mut self, held: impl FnMut(&R) -> bool) -> (Self, Self) {
         let (held, rest) = std::mem::take(&mut self.records).into_iter().partition(held);
         let held = self.part(held_name(&self.name), held);
@@ -303,8 +300,7 @@ impl<R: Record, S: RecordStorage<R>> DataSet<R, S> {
         S::samples(self, |f| f.number(salt), sample).at_caller()
     }
 
-    /// Passes a text of each record to `of`, up to an error in a file; this error is returned instead of the result of
-    /// `of`.
+    /// Passes a text of each record to `of`; an error in a file is returned instead of the result of `of`.
     pub(crate) fn with_texts<T>(
         &self,
         text: fn(&R) -> &str,

@@ -55,7 +55,6 @@ pub type PairFiles = Files<Pair>;
 /// memory.
 pub type TaggedFiles = Files<TaggedText>;
 
-/// The number of records of a data set, and the fingerprint of all its records.
 #[derive(Debug, Clone, Copy, Default)]
 struct RecordCount {
     size: u64,
@@ -84,8 +83,7 @@ pub struct Survey {
 }
 
 impl<R: Record> Files<R> {
-    /// Makes the data set of a plan. [`Record::settled`] may read all records to decide whether every record needs a
-    /// change.
+    /// Makes the data set of a plan. [`Record::settled`] may read all records.
     pub(crate) fn planned(plan: Plan<R>) -> Result<Self> {
         let Plan { name, mut options, records: mut all } = plan;
         let pass =

@@ -28,7 +28,6 @@ pub struct TaggedText {
     place: Remark<Option<FileLocation>>,
 }
 
-/// The file of a text, and the place of the text in the file.
 #[derive(Debug, Clone)]
 struct FileLocation {
     file: Arc<str>,
@@ -52,7 +51,6 @@ impl TaggedText {
         Self { words, tags, label: None, place: Remark(None) }
     }
 
-    /// Sets the place from which the text was read.
     pub(crate) fn placed(self, file: &Arc<str>, at: TextLocation) -> Self {
         Self { place: Remark(Some(FileLocation { file: Arc::clone(file), at })), ..self }
     }

@@ -79,8 +79,7 @@ impl Columns<'_> {
         };
         let width = self.width();
         let position = |name: &str| first.iter().position(|cell| cell.trim() == name.trim());
-        // If a setting is a number from 1 to the number of columns, it is the position of a column. Any other setting
-        // is the name of a column.
+        // A setting from 1 to the number of columns is the position of a column; any other setting is its name.
         let given: Vec<ColumnSetting<'_>> = wanted
             .iter()
             .map(|one| match one.given.map(|given| (given, given.trim().parse::<usize>().ok())) {
@@ -203,8 +202,7 @@ impl Columns<'_> {
             notes.extend(self.perhaps_a_header(wanted, &columns));
         }
         let name = |&column: &usize| match first.get(column) {
-            // If the name of the column is a number, the column's position is stored instead, because the name would be
-            // read as a position in the next file.
+            // A name that is a number would be read as a position in the next file, so the position is stored.
             Some(cell) if header && is_name(cell) && often(column) == 1 => cell.trim().to_owned(),
             _ => (column + 1).to_string(),
         };
@@ -212,8 +210,7 @@ impl Columns<'_> {
         Ok(ColumnChoice { columns, names, width, header, notes })
     }
 
-    /// Returns the most frequent number of cells per record. If several numbers are equally frequent, returns the
-    /// number that occurs first.
+    /// Returns the most frequent number of cells per record; of equally frequent numbers, the first.
     fn width(&self) -> usize {
         let mut counts: Vec<(usize, usize)> = Vec::new();
         for row in self.rows {
@@ -235,8 +232,7 @@ impl Columns<'_> {
             None => {}
         }
         if let Some(name) = given.iter().find_map(|given| match given {
-            // A number beyond the last column is the name of a column only if a cell of the first record equals the
-            // number.
+            // A number beyond the last column is the name of a column only if the first record has it.
             ColumnSetting::Name(name) => Some(name).filter(|name| is_name(name) || self.has(name)),
             _ => None,
         }) {
@@ -280,11 +276,9 @@ impl Columns<'_> {
         pairs && open && named(0) && named(1) && self.first(0) != self.first(1)
     }
 
-    /// Returns the positions of the wanted columns if the first record has a known name for each wanted column; else
-    /// `None`.
+    /// Returns the positions of the wanted columns if the first record has a known name for each of them.
     fn all_known(&self, wanted: &[Column<'_>], given: &[ColumnSetting<'_>]) -> Option<Vec<usize>> {
-        // If a text has several columns, these columns have no known names; the known name of the label column then
-        // decides.
+        // Several columns of a text have no known names; the known name of the label column then decides.
         if wanted.iter().all(|one| one.known.is_empty()) {
             return None;
         }
@@ -302,8 +296,7 @@ impl Columns<'_> {
         columns.into_iter().collect()
     }
 
-    /// Returns whether the first record has known names for all wanted columns, and none of these names occurs again in
-    /// its column.
+    /// Returns whether the first record has known names for all wanted columns, and none occurs again below.
     fn names_itself(&self, wanted: &[Column<'_>]) -> bool {
         let known = self.all_known(wanted, &[]).unwrap_or_default();
         known.len() > 1 && !known.into_iter().any(|column| self.occurs_again(column))
@@ -341,18 +334,15 @@ impl Columns<'_> {
         Err(wrong_format(what, expected, got).noted(advice).noted(text.advice()))
     }
 
-    /// Returns whether the first record has a cell with this name.
     fn has(&self, name: &str) -> bool {
         self.rows.first().is_some_and(|row| row.iter().any(|cell| cell.trim() == name.trim()))
     }
 
-    /// Returns whether the first cell of a column occurs again in the column.
     fn occurs_again(&self, column: usize) -> bool {
         self.first(column).is_some_and(|first| self.below(column).any(|cell| cell == first))
     }
 
-    /// Returns the position of a column that is not `taken` and has a known name in the first record; `None` if there
-    /// is no such column.
+    /// Returns the position of a column that is not `taken` and has a known name in the first record.
     fn known(&self, one: &Column<'_>, taken: &[Option<usize>]) -> Option<usize> {
         let first = self.rows.first()?;
         let of = |name: &str| first.iter().position(|cell| plain(cell) == name);
@@ -448,8 +438,7 @@ impl Columns<'_> {
         hardly && of_left * 4 <= of_right * 3 && (long(left) <= long(right) || of_left * 10 <= of_right)
     }
 
-    /// Returns an error if the detected column `label` has too many distinct values for a column of labels; `None` if
-    /// the labels repeat often enough.
+    /// Returns an error if the detected column `label` has too many distinct values for a column of labels.
     fn too_many_labels(&self, label: usize, header: bool) -> Option<Error> {
         const MANY: usize = 20;
         let rows = self.rows.get(usize::from(header)..).unwrap_or_default();
@@ -526,8 +515,7 @@ fn counted(columns: usize) -> String {
     if columns == 1 { "1 column".to_owned() } else { format!("{columns} columns") }
 }
 
-/// Returns the error for a column name `given` that the user set, but that is not in `names`; the error suggests the
-/// nearest name.
+/// Returns the error for a column name `given` that is not in `names`; it suggests the nearest name.
 pub(crate) fn missing(what: String, given: &str, names: &[impl AsRef<str>]) -> Error {
     let names = || names.iter().map(|name| name.as_ref().trim());
     let error = wrong_format(what, format!("one of {}", quoted(names())), format!("`{given}`"));

@@ -57,7 +57,6 @@ impl FileForm {
         Ok(())
     }
 
-    /// Returns the notes that explain the choice of columns.
     pub(crate) fn notes(&self) -> &[String] {
         match self {
             Self::Cells(table) => table.notes(),

@@ -17,8 +17,7 @@ const LOOKED_AT: usize = 20;
 /// The four bytes with which each Parquet file begins and ends.
 pub(crate) const PARQUET: &[u8; 4] = b"PAR1";
 
-/// A detected format, and the reason for the detection, which messages show. The reason is `None` if the user has set
-/// the format.
+/// A detected format, and the reason for messages; the reason is `None` if the user has set the format.
 #[derive(Debug, Clone)]
 pub(crate) struct Guess {
     pub(crate) format: FileFormat,
@@ -110,8 +109,7 @@ pub(crate) fn alike(options: &ReadOptions, file: &TextFile, task: Task) -> ReadO
     }
 }
 
-/// Returns the format of a file by the extension of its name; `None` if the task cannot have this format, or the
-/// extension is unknown.
+/// Returns the format of a file by its extension; `None` if the task cannot have this format.
 fn by_name(name: &str, task: Task) -> Option<FileFormat> {
     by_ending(name).filter(|format| format.may_have(task))
 }

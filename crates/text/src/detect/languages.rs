@@ -14,8 +14,7 @@ use crate::format::Task;
 use crate::source::paths::extension;
 use crate::source::reason::wrong_format;
 
-/// Returns the languages of source and target, if the columns or the extensions of the training files name languages;
-/// else `None`.
+/// Returns the languages of source and target, if the training files name them.
 fn known(options: &ReadOptions) -> Option<[String; 2]> {
     let named = |column: &Option<String>| column.clone().filter(|name| language(name));
     match (named(&options.source), named(&options.target)) {
@@ -93,8 +92,7 @@ pub(crate) fn order(paths: &mut [PathBuf; 2], options: &mut ReadOptions) -> Resu
     Ok(())
 }
 
-/// If the file has a column that is named after the source language of the earlier files, makes this column the source
-/// column.
+/// Makes the column that is named after the source language of the earlier files, if any, the source column.
 pub(crate) fn name_source(file: &TextFile, options: &mut ReadOptions) {
     let Some([source, _]) = known(options).filter(|_| options.source.is_none()) else { return };
     let wanted = [Column { what: "source", given: Some(&source), known: SOURCE }];

@@ -58,8 +58,7 @@ fn differ(file: &TextFile, wanted: &[Column<'_>]) -> Result<()> {
     Err(error.noted("`text` (`data.text` in a config) sets the fields"))
 }
 
-/// Finds the wanted fields of a file of JSON or Parquet. If records are lists, the header setting in `options` sets
-/// whether the first list is a header.
+/// Finds the wanted fields; if records are lists, the header setting sets whether the first list is a header.
 pub(crate) fn picked(
     file: &TextFile,
     format: FieldFormat,

@@ -94,8 +94,7 @@ impl ReadOptions {
         self.format.is_none_or(|format| format.is_table() || !format.has_columns())
     }
 
-    /// Returns these options for the next file, without notes on other files. If no user's settings are stored yet,
-    /// these options are stored as the user's settings.
+    /// Returns these options for the next file, without notes; they are the user's settings if none are stored.
     pub(crate) fn told(&self) -> Self {
         let told = self.told.clone().unwrap_or_else(|| Box::new(self.clone()));
         Self { told: Some(told), notes: Vec::new(), ..self.clone() }

@@ -24,8 +24,7 @@ use unpadded::Result;
 const UNIVERSAL: [&str; 10] =
     ["id", "form", "lemma", "upos", "xpos", "feats", "head", "deprel", "deps", "misc"];
 
-/// The names of the columns that all sentences of CoNLL-2012 have. A sentence has a further column of arguments for
-/// each of its predicates.
+/// The columns that all sentences of CoNLL-2012 have; further columns have the arguments of each predicate.
 const ONTONOTES: [&str; 11] =
     ["document", "part", "number", "word", "pos", "parse", "lemma", "frameset", "sense", "speaker", "ne"];
 
@@ -90,17 +89,10 @@ impl Columns {
         header: Option<bool>,
         like: Option<&Self>,
     ) -> Result<Self> {
-        // With `like`, the settings `words` and `tags` are not used: they may name columns of the first file's header,
-        // and this file may have no header.
-        let given = match like {
-            Some(like) => ColumnSettings {
-                words: None,
-                tags: None,
-                header,
-                names: if like.header { &like.names } else { &[] },
-            },
-            None => ColumnSettings { words, tags, header, names: &[] },
-        };
+        // With `like`, `words` and `tags` may name columns of the first file's header, which this file may lack.
+        let names = like.map_or(&[][..], Self::header_names);
+        let [own_words, own_tags] = [words, tags].map(|given| given.filter(|_| like.is_none()));
+        let given = ColumnSettings { words: own_words, tags: own_tags, header, names };
         let first = First::of(file, given)?;
         let name = file.name().to_lowercase();
         let named = name.strip_suffix(".gz").unwrap_or(&name).ends_with(".conllu");
@@ -250,8 +242,12 @@ impl Columns {
         self.names.iter().map(String::as_str).chain(universal.iter().copied())
     }
 
-    /// Returns whether the first column has word numbers; ranges of words (`3-4`) and empty nodes (`5.1`) have numbers,
-    /// too.
+    /// The names in the header; empty without a header.
+    pub(crate) fn header_names(&self) -> &[String] {
+        if self.header { &self.names } else { &[] }
+    }
+
+    /// Returns whether the first column has word numbers, also of ranges (`3-4`) and empty nodes (`5.1`).
     fn has_ids(&self) -> bool {
         self.numbered || (self.universal && self.names().next() == Some("id"))
     }
@@ -261,7 +257,6 @@ impl Columns {
         self.words < self.count && self.tags < self.count
     }
 
-    /// Reads the sentences of a file, in the order of the file.
     pub(crate) fn sentences(&self, file: &TextFile) -> Result<Records<Sentence>> {
         file.records(Block::new(self))
     }
@@ -372,17 +367,14 @@ impl Sentence {
     }
 }
 
-/// A parser of sentences: a sentence ends at a blank line or at the mark of a document. A malformed line makes the
-/// whole sentence malformed.
+/// A parser of sentences, which end at blank lines and marks of documents. A malformed line spoils a sentence.
 struct Block {
     columns: Columns,
     /// Whether the header, the next line that does not begin with `#`, is still unread.
     header: bool,
-    /// The number of the current line in the file.
     number: u64,
     spoiled: bool,
-    /// The number of the previous word in its sentence; `None` before the first word, and in a file without word
-    /// numbers.
+    /// The number of the previous word in its sentence; `None` before the first word, or without numbers.
     id: Option<u64>,
     /// Whether a comment with all columns precedes the words of the current sentence.
     titled: bool,
@@ -478,8 +470,7 @@ impl Block {
     }
 }
 
-/// Translates a bracketed tag, such as `(kind*`, to IOB2. `open` is the kind of the open chunk, such as `NP`; this
-/// function updates `open`.
+/// Translates a bracketed tag, such as `(kind*`, to IOB2; updates `open`, the kind of the open chunk.
 fn inside(open: &mut Option<String>, tag: &str) -> Result<String, Reason> {
     let wrong = |expected: &str| Err(Reason::of(expected, format!("`{tag}`")));
     let Some((begun, ends)) = bracket(tag) else {

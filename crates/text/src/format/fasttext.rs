@@ -7,7 +7,6 @@ use crate::TextFile;
 use crate::source::reason::Reason;
 use crate::source::records::{OneLine, shown};
 
-/// The format of files for fastText.
 pub(crate) const FORMAT: LineFormat = LineFormat {
     fits: |line| line.trim_start().starts_with(LABEL),
     why: "its lines begin with `__label__`",

@@ -24,8 +24,7 @@ pub(crate) enum Value<'a> {
     Object(Object<'a>),
 }
 
-/// A record with named fields. If the record is a list, the fields are its elements, named by their positions, counted
-/// from 1.
+/// A record with named fields; the elements of a list are named by their positions, counted from 1.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(crate) struct Object<'a> {
     pub(crate) fields: Vec<(Cow<'a, str>, Value<'a>)>,
@@ -100,8 +99,7 @@ impl<'de> Deserialize<'de> for Text<'de> {
     }
 }
 
-/// Deserializes the fields of a JSON object. The values of fields that are not wanted become `Null`; if `wanted` is
-/// `None`, all fields are wanted.
+/// Deserializes a JSON object; the values of fields that are not wanted become `Null`.
 struct Fields<'w> {
     wanted: Option<&'w [String]>,
     depth: usize,
@@ -169,7 +167,6 @@ impl<'a> Cut<'a> {
         self.rest.bytes().next()
     }
 
-    /// Cuts the next `size` bytes off.
     fn take(&mut self, size: usize) -> &'a str {
         let (cut, rest) = self.rest.split_at_checked(size).unwrap_or((self.rest, ""));
         self.rest = rest;
@@ -229,8 +226,7 @@ impl<'a> Cut<'a> {
     }
 }
 
-/// Parses a JSON record. The values of fields that are not in `wanted` become `Null`; if `wanted` is `None`, all fields
-/// keep their values.
+/// Parses a JSON record; the values of fields that are not in `wanted`, if given, become `Null`.
 pub(crate) fn record<'a>(json: &'a str, wanted: Option<&[String]>) -> serde_json::Result<Value<'a>> {
     if json.trim_start().starts_with('{') {
         return Ok(Value::Object(object(json, Fields { wanted, depth: DEEPEST })?));

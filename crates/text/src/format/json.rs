@@ -15,8 +15,7 @@ use crate::source::reason::{Reason, wrong_format};
 use crate::source::records::{NumberedLine, OneLine, SkippedRecords, Stream, shown, to_first_error};
 use crate::{MalformedLines, TextFile};
 
-/// The layout of a JSON file: the arrangement of the records and, for records that are lists, the names of the
-/// elements.
+/// The layout of a JSON file: the arrangement of the records, and the names of the elements of lists.
 #[derive(Debug, Clone)]
 pub(crate) struct Layout {
     arrangement: Arrangement,
@@ -92,8 +91,7 @@ fn arrangement(file: &TextFile, of_lists: bool) -> Result<(Arrangement, Option<V
     let several = match first {
         Ok((true, next)) if of_lines(file) || next.is_some() => return Ok((Arrangement::Lines, None)),
         Ok((true, _)) => false,
-        // If the value does not end in the first line, and another object or the end of the file follows, the line is
-        // truncated.
+        // If another object or the end of the file follows the first line, the line is truncated.
         Ok((false, None | Some(b'{'))) | Err(_) => return Ok((Arrangement::Lines, None)),
         Ok((false, _)) => true,
     };
@@ -125,8 +123,7 @@ fn list_or_lines(file: &TextFile) -> Result<Arrangement> {
     })
 }
 
-/// Returns whether the next value ends in the line in which it begins, and also the first byte behind the value. If the
-/// value does not end in the line, the byte is the first byte behind the line.
+/// Returns whether the next value ends in its first line, and the first byte behind the value or the line.
 fn ends_in_line(walk: &mut Walk) -> Result<(bool, Option<u8>)> {
     walk.peek()?;
     let ends = walk.value_to(0, None, walk.line)?;

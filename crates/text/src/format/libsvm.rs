@@ -67,11 +67,9 @@ impl FirstIndex {
     }
 }
 
-/// A parser of LIBSVM lines.
 pub(crate) struct LibsvmLine {
     first: FirstIndex,
-    /// For each entry of the current line: the column, the number of the pair `index:value` in the line, and the value.
-    /// The vector is kept from line to line, so that its memory is reused.
+    /// For each entry of the line: the column, the number of the pair and the value. The memory is reused.
     pairs: Vec<(i64, usize, f32)>,
 }
 
@@ -120,8 +118,7 @@ impl LibsvmLine {
         }
     }
 
-    /// Sorts the entries of the current line by column. A repeated column is an error, because it is unknown whether to
-    /// add the values or to drop all but one.
+    /// Sorts the entries of the current line. A repeated column is an error: it is unknown which value to keep.
     fn sort(&mut self) -> Result<(), Reason> {
         self.pairs.sort_unstable_by_key(|&(index, number, _)| (index, number));
         let again = self.pairs.windows(2).filter(|two| two[0].0 == two[1].0);

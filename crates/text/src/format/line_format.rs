@@ -22,7 +22,6 @@ pub(crate) struct LineFormat {
     pub(crate) advice: Option<&'static str>,
 }
 
-/// A function that parses a line.
 pub(crate) type LineParser<T> = Box<dyn FnMut(&str) -> Result<Option<T>, Reason> + Send>;
 
 /// The options that decide which records a line has.

@@ -61,7 +61,6 @@ pub(crate) enum FieldFormat {
     Parquet,
 }
 
-/// The formats of folders.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum FolderFormat {
     Parallel,
@@ -168,7 +167,6 @@ impl FileFormat {
         }
     }
 
-    /// Returns whether the format is the format of a folder, and not of a file.
     pub(crate) fn is_folder(self) -> bool {
         match self.kind() {
             Folders(_) => true,

@@ -20,8 +20,7 @@ impl Parallel {
     fn of(files: &[&TextFile]) -> Result<Self> {
         let names: Vec<String> = files.iter().map(|file| file.name()).collect();
         let counts = vec![0; files.len()];
-        // A malformed line is an error: skipping a line in only one file would shift all its later lines against the
-        // other files.
+        // Skipping a malformed line in one file would shift all its later lines against the other files.
         let of = |file: &&TextFile| (*file).clone().malformed(MalformedLines::Error).lines();
         Ok(Self { names, files: files.iter().map(of).collect::<Result<_>>()?, counts })
     }
@@ -55,8 +54,7 @@ impl Parallel {
         reason.at(format!("{name}:{}", number.unwrap_or(0)))
     }
 
-    /// Returns an error about a file that has more or fewer lines than the first file; `None` if all files have the
-    /// same number of lines.
+    /// Returns the error for a file that has more or fewer lines than the first file.
     fn uneven(&mut self) -> Result<Option<Error>> {
         for (file, count) in self.files.iter_mut().zip(&mut self.counts) {
             for line in file {
@@ -74,8 +72,7 @@ impl Parallel {
         Ok(others.iter().find(|(_, count)| count != all).as_ref().map(of))
     }
 
-    /// Returns an error about the numbers of lines if the files have different numbers of lines, because this
-    /// difference is the likely cause of `error`. Otherwise, returns `error`.
+    /// Returns the error for different numbers of lines, the likely cause of `error`; otherwise `error`.
     fn explained(&mut self, error: Error) -> Error {
         match self.uneven() {
             Ok(Some(uneven)) => uneven,
@@ -85,8 +82,7 @@ impl Parallel {
     }
 }
 
-/// Reads the records of parallel files: `record` makes one record of line `n` of every file. An error of `record` has
-/// the index of the file whose line is wrong.
+/// Reads parallel files: `record` makes a record of line `n` of every file; its error has the index of a file.
 pub(crate) fn records<R: 'static>(
     files: &[&TextFile],
     mut record: impl FnMut(u64, &[String]) -> Result<Option<R>, (usize, Reason)> + Send + 'static,

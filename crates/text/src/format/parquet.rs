@@ -126,8 +126,7 @@ struct Field {
     leaf: usize,
     /// The type that the column's values are converted to; `None` if this reader does not support the column's type.
     kind: Option<Kind>,
-    /// The smallest Parquet definition level at which a list of this column has an element; `None` for a column without
-    /// lists.
+    /// The smallest definition level at which a list of this column has an element; `None` without lists.
     element: Option<i16>,
     /// The type of the column in the file, for error messages.
     told: String,
@@ -216,8 +215,7 @@ pub(crate) fn example(file: &TextFile) -> Result<Object<'static>> {
     Ok(Object { fields, ..Object::default() })
 }
 
-/// Returns the class names of each column of class ids; the Python library `datasets` stores the names in the file's
-/// metadata.
+/// Returns the names of class ids by column, which the Python library `datasets` stores in the metadata.
 fn classes(file: &dyn FileReader) -> HashMap<String, Arc<[String]>> {
     let beside = file.metadata().file_metadata().key_value_metadata();
     let said = beside.into_iter().flatten().find(|of| of.key == "huggingface");
@@ -240,7 +238,6 @@ trait Column: Send {
     fn read(&mut self, rows: usize) -> Outcome<Vec<Cell>>;
 }
 
-/// A function that converts a stored Parquet value.
 type Convert<T> = Box<dyn Fn(&<T as DataType>::T) -> Cell + Send>;
 
 struct Typed<T: DataType> {
@@ -271,8 +268,7 @@ impl<T: DataType> Column for Typed<T> {
                 continue;
             };
             if repetitions.get(at) == Some(&0) {
-                // An empty list has a definition level one below the level of an element; a null list has a still lower
-                // level.
+                // An empty list has a definition level one below the level of an element; a null list has a lower one.
                 let list = if definition + 1 >= element { Value::List(Vec::new()) } else { Value::Null };
                 found.push(Ok(list));
             }
@@ -422,8 +418,7 @@ impl Rows {
                 let x = if signed { x.to_string() } else { (x as u64).to_string() };
                 whole(&name, classes.as_ref(), x)
             }),
-            // An `f32` is converted by its shortest decimal, such as 0.1, and not by widening to `f64`, which would
-            // give 0.10000000149.
+            // An `f32` is converted by its shortest decimal, such as 0.1; as `f64`, it would be 0.10000000149.
             ColumnReader::FloatColumnReader(reader) => typed(levels, reader, move |x| {
                 number(&name, x.to_string().parse().unwrap_or_else(|_| f64::from(*x)))
             }),
@@ -508,8 +503,7 @@ impl RowTexts {
         Ok(Self { rows: Rows::open(file, &fields)?, fields, make, pair })
     }
 
-    /// Returns the number of the next row with the row's text, or with the reason why the row has no text; `None` after
-    /// the last row.
+    /// Returns the number of the next row with its text, or with the reason why it has no text.
     pub(crate) fn next(&mut self) -> Result<Option<(u64, Result<String>)>> {
         let Some(row) = self.rows.next()? else { return Ok(None) };
         let text = row.and_then(|row| text_in(&row, &self.fields, self.make, self.pair));

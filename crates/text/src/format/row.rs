@@ -15,8 +15,7 @@ pub(crate) enum FileRow<'a> {
     Sentence(Sentence),
 }
 
-/// A function that makes a record of a row; it also gets the number of the row's last line, or 0 if the row is not a
-/// line of its own.
+/// Makes a record of a row; also gets the number of the row's last line, or 0 if the row is no line.
 pub(crate) type RecordMaker<R> = Box<dyn FnMut(FileRow<'_>, u64) -> Result<R, Reason> + Send>;
 
 fn cell(cells: &mut [String], column: usize) -> String {
@@ -52,8 +51,7 @@ impl FileRow<'_> {
         }
     }
 
-    /// Takes the label in a column, without white space around the label. If `lists` is true, a field may have a list
-    /// of labels.
+    /// Takes the trimmed label in a column; if `lists` is true, a field may have a list of labels.
     pub(crate) fn label(&mut self, column: usize, lists: bool) -> Result<String, Reason> {
         match self {
             Self::Cells(cells) => {

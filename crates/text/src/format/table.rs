@@ -95,7 +95,6 @@ impl Table {
         first_rows(file, separator, quotes)
     }
 
-    /// Returns the name of each wanted column; in a table without a header, the column's number, from 1 on.
     pub(crate) fn names(&self) -> &[String] {
         &self.picked.names
     }
@@ -107,7 +106,6 @@ impl Table {
         options.found.separator = Some(self.dialect.separator);
     }
 
-    /// Returns the notes that explain how the table is read.
     pub(crate) fn notes(&self) -> &[String] {
         &self.picked.notes
     }
@@ -126,7 +124,6 @@ impl Table {
         (self.dialect.separator, self.dialect.quotes != Quotes::Text)
     }
 
-    /// Returns the most frequent number of columns in the first records.
     pub(crate) fn width(&self) -> usize {
         self.picked.width
     }

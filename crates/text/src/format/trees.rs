@@ -17,7 +17,6 @@ struct Node<'a> {
     leaves: Range<usize>,
 }
 
-/// The format of trees.
 pub(crate) const FORMAT: LineFormat = LineFormat {
     fits: |line| tree(line, false).is_ok(),
     why: "each line is in brackets",
@@ -65,8 +64,7 @@ fn labelled(node: &Node<'_>, leaves: &[String], binary: bool) -> Result<Option<[
     Ok(Some([text, label.to_owned()]))
 }
 
-/// Parses the tree in a line: returns the nodes, every parent before its children, and the leaves. For a blank line,
-/// the list of nodes and the list of leaves are empty.
+/// Parses the tree in a line into its nodes, every parent before its children, and its leaves.
 fn nodes(line: &str) -> Result<(Vec<Node<'_>>, Vec<String>), Reason> {
     let line = line.trim();
     if line.is_empty() {

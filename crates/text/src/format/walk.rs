@@ -22,7 +22,6 @@ pub(crate) struct Walk {
 }
 
 impl Walk {
-    /// Returns a walk from the start of a file.
     pub(crate) fn new(file: &TextFile) -> Result<Self> {
         Self::over(file, file.bytes()?)
     }
@@ -102,8 +101,7 @@ impl Walk {
         self.value_to(depth, keep, u64::MAX).map(drop)
     }
 
-    /// Moves past the next value as [`Self::value`] does, but not past the end of line `last`. Returns whether the
-    /// value ended on line `last` or before.
+    /// As [`Self::value`], but stops at the end of line `last`. Returns whether the value ended by then.
     pub(crate) fn value_to(
         &mut self,
         mut depth: usize,
@@ -184,14 +182,12 @@ impl Walk {
         }
     }
 
-    /// Moves to the next value of a list; `first` is true if the position is before the first value of the list.
-    /// Returns `false` if the list has no further value.
+    /// Moves to the next value of a list, if there is one; `first` is true before the first value.
     pub(crate) fn element(&mut self, first: bool) -> Result<bool> {
         self.next_in(b']', "`,` or `]` in the list", first)
     }
 
-    /// Moves past the next name in an object and returns the name; `None` at the end of the object. `first` is true if
-    /// the position is before the first name of the object.
+    /// Moves past the next name in an object and returns the name; `first` is true before the first name.
     pub(crate) fn name(&mut self, first: bool) -> Result<Option<String>> {
         if !self.next_in(b'}', "`,` or `}` in the object", first)? {
             return Ok(None);

@@ -141,13 +141,11 @@ fn has_records(below: &str) -> bool {
     extension(below).is_some_and(ending)
 }
 
-/// Returns the folder part of a path.
 fn parent(below: &str) -> &str {
     below.rsplit_once('/').map_or("", |(parent, _)| parent)
 }
 
-/// If a folder has class folders, keeps only the files in class folders, and returns notes on the files that are left
-/// out.
+/// Keeps only the files in class folders, if there are any, and returns notes on the other files.
 fn classes(folder: Folder, path: &Path) -> Result<(Folder, Vec<String>)> {
     let files = || folder.files().iter().map(|(below, _)| below.as_str());
     let top = |below: &&str| parent(below).is_empty();
@@ -187,8 +185,7 @@ fn classes(folder: Folder, path: &Path) -> Result<(Folder, Vec<String>)> {
     Ok((folder, notes))
 }
 
-/// Returns whether each file of a folder is a class: there are several tables, each table has only a text column, and
-/// no file name has digits.
+/// Returns whether each file is a class: several tables with only a text column, without digits in the names.
 fn are_classes(files: &[(String, TextFile)], options: &ReadOptions) -> Result<bool> {
     let numbered = |(below, _): &(String, TextFile)| below.contains(|c: char| c.is_ascii_digit());
     if files.len() < 2 || files.iter().any(numbered) {
@@ -205,8 +202,7 @@ fn are_classes(files: &[(String, TextFile)], options: &ReadOptions) -> Result<bo
     Ok(true)
 }
 
-/// Detects whether a folder has files of records, a file per class or a folder per class. Appends the files to
-/// `records` or `inputs`, and returns notes on the decisions.
+/// Detects the format of a folder, appends its files to `records` or `inputs`, and returns notes.
 fn folder(
     path: &Path,
     options: &ReadOptions,
@@ -330,8 +326,7 @@ impl Inputs {
                 }
             }
         }
-        // With the format `file-per-class`, each of several files, such as `rt-polarity.*`, is a class with a text per
-        // line.
+        // With the format `file-per-class`, each of several files, such as `rt-polarity.*`, is a class.
         if options.format == Some(FileFormat::FilePerClass) && inputs.is_empty() {
             options.without_columns(FileFormat::FilePerClass, &format!("`{name}`"))?;
             let label = |name: &str| {

@@ -1,5 +1,6 @@
 //! Opens plain text from a path, for language models.
 
+use std::convert::Infallible;
 use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -32,8 +33,7 @@ use crate::{Folder, TextFile};
 /// ```
 pub type PlainText = DataSet<String, String>;
 
-/// Opens a file of plain text, and detects its format and its text column. The format and the column are stored in
-/// `read_as`, unless an earlier file has set `read_as`.
+/// Opens a file of plain text; stores its format and column in `read_as`, unless an earlier file has set it.
 fn of_file(
     file: &TextFile,
     options: &ReadOptions,
@@ -106,8 +106,7 @@ fn plan(paths: &[PathBuf], options: &ReadOptions, [window, whole]: [bool; 2]) ->
     Ok(Plan::of(name, read_as, vec![lines_apart(inputs)]))
 }
 
-/// Reads the pieces of several inputs, in the order of the inputs. Between two inputs, a line feed is added if the
-/// earlier input does not end with a line feed.
+/// Reads the pieces of several inputs; a missing line feed between two inputs is added.
 fn lines_apart(inputs: Vec<Opener<String>>) -> Opener<String> {
     let inputs: Arc<[Opener<String>]> = inputs.into();
     Box::new(move || {
@@ -205,31 +204,39 @@ impl PlainFiles {
         for piece in self.pieces() {
             size += piece?.len() as u64;
         }
-        let mut place = size - size.checked_div(one_in).unwrap_or(0);
-        let (mut begin, mut line) = (0, None);
-        for piece in self.pieces() {
-            let piece = piece?;
-            let mut within = (place - begin).min(piece.len() as u64) as usize;
-            while !piece.is_char_boundary(within) {
-                within -= 1;
-            }
-            let before = piece.get(..within).unwrap_or_default();
-            line = before.rfind('\n').map(|at| begin + at as u64 + 1).or(line);
-            if begin + (piece.len() as u64) >= place {
-                place = begin + within as u64;
-                break;
-            }
-            begin += piece.len() as u64;
-        }
-        if let (Some(line), true) = (line, one_in > 0) {
-            place = line;
-        }
+        let place = place_in(self.pieces(), size, one_in)?;
         let FileText { whole, bytes: Range { start, end } } = self.records;
         let (middle, end) = (start + place, end.min(start.saturating_add(size)));
         let last = FileText { whole: whole.clone(), bytes: middle..end };
         let last = Self::of_records(held_name(&self.name), last, self.read_as.clone());
         Ok((Self::of_records(self.name, FileText { whole, bytes: start..middle }, self.read_as), last))
     }
+}
+
+/// Returns where the last 1/`one_in` of a text of `size` bytes begins, at the start of a line if possible.
+fn place_in<T: AsRef<str>, E>(
+    pieces: impl IntoIterator<Item = Result<T, E>>,
+    size: u64,
+    one_in: u64,
+) -> Result<u64, E> {
+    let mut place = size - size.checked_div(one_in).unwrap_or(0);
+    let (mut begin, mut line) = (0, None);
+    for piece in pieces {
+        let piece = piece?;
+        let piece = piece.as_ref();
+        let mut within = (place - begin).min(piece.len() as u64) as usize;
+        while !piece.is_char_boundary(within) {
+            within -= 1;
+        }
+        let before = piece.get(..within).unwrap_or_default();
+        line = before.rfind('\n').map(|at| begin + at as u64 + 1).or(line);
+        if begin + (piece.len() as u64) >= place {
+            place = begin + within as u64;
+            break;
+        }
+        begin += piece.len() as u64;
+    }
+    Ok(line.filter(|_| one_in > 0).unwrap_or(place))
 }
 
 /// A text that is held in memory if it fits a limit, and that is otherwise read from its files.
@@ -314,15 +321,8 @@ impl PlainText {
     /// validation data; with `one_in` 0, the validation data is empty.
     #[must_use]
     pub fn cut_off(mut self, one_in: u64) -> (Self, Self) {
-        let size = self.records.len() as u64;
-        let mut place = (size - size.checked_div(one_in).unwrap_or(0)) as usize;
-        while !self.records.is_char_boundary(place) {
-            place -= 1;
-        }
-        if let (Some(line), true) = (self.records[..place].rfind('\n'), one_in > 0) {
-            place = line + 1;
-        }
-        let last = self.records.split_off(place);
+        let Ok(place) = place_in([Ok::<_, Infallible>(self.text())], self.text().len() as u64, one_in);
+        let last = self.records.split_off(place as usize);
         self.records.shrink_to_fit();
         let last = Self::of_records(held_name(&self.name), last, self.read_as.clone());
         (self, last)

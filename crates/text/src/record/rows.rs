@@ -25,8 +25,7 @@ impl Record for LabelledRow {
         self.label.to_string().into()
     }
 
-    /// Hashes the query number of the row, so that all rows of a query are held out together; for a row without a
-    /// query, hashes the entries.
+    /// Hashes the query number, so that all rows of a query are held out together; without one, the entries.
     fn held_out_by(&self, fingerprint: Fingerprint) -> Fingerprint {
         match self.query {
             Some(query) => fingerprint.text("query").number(query),

@@ -86,8 +86,7 @@ impl Encoding {
         }
     }
 
-    /// Returns UTF-16, little-endian or big-endian, if the bytes begin with the byte order mark of this encoding; else
-    /// `None`.
+    /// Returns UTF-16, little-endian or big-endian, if the bytes begin with its byte order mark.
     pub(crate) fn marked(first: &[u8]) -> Option<Self> {
         let found = [(&[0xff, 0xfe], UTF_16LE), (&[0xfe, 0xff], UTF_16BE)];
         let found = found.into_iter().find(|(mark, _)| first.starts_with(*mark));
@@ -154,8 +153,7 @@ impl Encoding {
         }
     }
 
-    /// Converts the bytes of a file in a named encoding to UTF-8. Bytes that begin with the byte order mark of UTF-16
-    /// are converted, too; other bytes are returned unchanged.
+    /// Converts bytes in a named encoding, or with the byte order mark of UTF-16, to UTF-8.
     pub(crate) fn decoded(self, mut bytes: Bytes) -> Bytes {
         let mut first = Vec::new();
         let of_16 = |of: &'static encoding_rs::Encoding| of == UTF_16LE || of == UTF_16BE;
@@ -191,8 +189,7 @@ impl Encoding {
 /// The number of bytes that one decoding step reads.
 const PIECE: usize = 1 << 14;
 
-/// A reader that decodes bytes to UTF-8. A byte that is invalid in the encoding becomes a byte that is invalid in
-/// UTF-8, so that the line with this byte is an error later.
+/// A reader that decodes bytes to UTF-8; an invalid byte becomes invalid UTF-8, an error of its line.
 struct Decoded {
     input: Bytes,
     decoder: Decoder,

@@ -74,8 +74,7 @@ const STARTS: [(&[u8], &str, &str); 32] = [
 fn foreign(first: &[u8]) -> Option<(&'static str, &'static str)> {
     let found = STARTS.iter().find(|(start, ..)| first.starts_with(start));
     match found {
-        // A text may begin with `BZh`, the mark of bzip2. In a bzip2 file, however, the first block begins with digits
-        // of π or of the square root of π.
+        // A text may begin with `BZh`; in a bzip2 file, digits of π or of the square root of π follow.
         Some((b"BZh", ..)) if !matches!(first.get(4..6), Some(b"1A" | b"\x17\x72")) => {}
         Some(&(_, kind, advice)) => return Some((kind, advice)),
         None => {}
@@ -85,8 +84,7 @@ fn foreign(first: &[u8]) -> Option<(&'static str, &'static str)> {
     is_tar.then_some(("a tar archive", "unpack it by `tar -xf FILE`"))
 }
 
-/// Detects whether a file is an HTML page or an XML document, from its first bytes. Returns the kind and advice for
-/// the user; `None` for other files.
+/// Returns the kind and advice if the first bytes begin an HTML page or an XML document.
 fn markup(first: &[u8]) -> Option<(&'static str, &'static str)> {
     let text = first.strip_prefix(b"\xef\xbb\xbf").unwrap_or(first).trim_ascii_start();
     // An HTML page has no tab in its first line; a table whose first text is an HTML page has a tab there.

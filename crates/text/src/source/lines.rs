@@ -80,8 +80,7 @@ impl Lines {
         Self { name, input, encoding, guessed: false, max, number: 0, read: 0, bytes, room }
     }
 
-    /// Sets whether the encoding was guessed. If Windows-1252 was guessed, a line of valid UTF-8 with characters beyond
-    /// ASCII is an error.
+    /// Sets whether the encoding was guessed: valid UTF-8 in guessed Windows-1252 is an error.
     pub(crate) fn guessed(self, guessed: bool) -> Self {
         Self { guessed, ..self }
     }
@@ -187,8 +186,7 @@ impl Lines {
         }
     }
 
-    /// Reads the next piece of the text; `bytes` has the bytes that were read already, but did not fit into the
-    /// previous piece.
+    /// Reads the next piece of the text; `bytes` has the bytes that did not fit into the previous piece.
     fn piece(&mut self, bytes: &mut Vec<u8>) -> Result<Option<String>> {
         const PIECE: usize = 1 << 20;
         let left = PIECE.saturating_sub(bytes.len()) as u64;

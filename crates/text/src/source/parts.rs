@@ -11,8 +11,7 @@ use super::reason::wrong_format;
 use crate::TextFile;
 use crate::format::{FileFormat, json};
 
-/// The names of each part. A file belongs to a part if one of the part's names is a word of the file name; dots,
-/// hyphens and underscores separate words.
+/// The names of each part, which are words of a file name between dots, hyphens and underscores.
 const NAMES: [&[&str]; 3] =
     [&["train", "training"], &["dev", "valid", "validation", "val"], &["test", "testing"]];
 
@@ -38,8 +37,7 @@ pub struct DataPaths {
     pub left_out: Vec<PathBuf>,
 }
 
-/// Returns the index of the part (0 training, 1 validation, 2 test) that is named in a file name; `None` if no part is
-/// named.
+/// Returns the index of the part (0 training, 1 validation, 2 test) that a file name names.
 fn part(name: &str) -> Option<usize> {
     let name = name.to_lowercase();
     let mut words = name.split(['.', '-', '_']);
@@ -53,8 +51,7 @@ fn is_exact(name: &str) -> bool {
     NAMES.iter().any(|names| names.contains(&stem))
 }
 
-/// The parts that were found so far, and the paths that are left out. The flag of a part is true if its file is named
-/// exactly like the part, such as `train.tsv`.
+/// The parts so far, each with whether its file is named exactly like the part, and the paths left out.
 #[derive(Default)]
 struct Finding {
     found: [Option<(PathBuf, bool)>; 3],
@@ -96,8 +93,7 @@ impl Finding {
     }
 }
 
-/// Returns two paths that belong to different parts, such as `train` and `test`; `None` if the paths belong to fewer
-/// than two parts.
+/// Returns two paths of different parts, such as `train` and `test`, if there are any.
 pub(crate) fn parts_in<'a>(below: impl IntoIterator<Item = &'a str>) -> Option<[&'a str; 2]> {
     let mut first: Option<(usize, &str)> = None;
     for path in below {
@@ -127,8 +123,7 @@ fn cut(name: &str) -> Option<(&str, &str)> {
     name.strip_suffix(".gz").unwrap_or(name).rsplit_once('.')
 }
 
-/// Parses a path such as `folder/*.{de,en}` into the folder and the two extensions (source, target). Returns `None` for
-/// any other path.
+/// Parses a path such as `folder/*.{de,en}` into the folder and the two extensions (source, target).
 fn endings(path: &Path) -> Option<(PathBuf, [String; 2])> {
     let [source, target] = two(path)?;
     let ending = |of: &Path| of.file_name()?.to_str()?.strip_prefix("*.").map(str::to_owned);
@@ -137,7 +132,6 @@ fn endings(path: &Path) -> Option<(PathBuf, [String; 2])> {
         .then(|| (source.parent().map(Path::to_owned).unwrap_or_default(), of))
 }
 
-/// Returns the sorted names of the entries of a folder.
 fn names(folder: &Path) -> Result<Vec<String>> {
     let refused = |e: std::io::Error| Error::io(format!("folder `{}`", folder.display()), "read", &e);
     let read = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
@@ -175,8 +169,7 @@ fn parallel(folder: &Path, [source, target]: &[String; 2]) -> Result<DataPaths> 
         };
         let short = folder.join(of_endings(&stem, [&a, &b]));
         let whole = [folder.join(a), folder.join(b)];
-        // The path is `stem.{de,en}`, unless the names themselves contain braces; then both names are within the
-        // braces.
+        // The path is `stem.{de,en}`; if the names contain braces, both names are within the braces.
         let path = match two(&short).is_some_and(|found| found == whole) {
             true => short,
             false => PathBuf::from(of_two([&whole[0].to_string_lossy(), &whole[1].to_string_lossy()])),
@@ -287,8 +280,7 @@ impl DataPaths {
             }
             finding.add(path, &name, entry)?;
         }
-        // Folders with other names beside a folder such as `train/` show that all folders are classes, and that one
-        // class is named like a part.
+        // Folders with other names beside `train/` show that folders are classes, one of them named like a part.
         if finding.found.iter().flatten().any(|(part, _)| part.is_dir()) && others {
             return Ok(whole);
         }

@@ -11,7 +11,6 @@ use unpadded::{Error, Result};
 use super::lines::Lines;
 use super::reason::{Reason, wrong_format};
 
-/// An iterator over records of one kind.
 pub(crate) type Stream<R> = Box<dyn Iterator<Item = Result<R>> + Send>;
 
 /// Returns the records that `read` returns, up to the first error, which is the last item.
@@ -138,8 +137,7 @@ impl Pair {
     }
 }
 
-/// Joins the cells of a text with tabs. If there are several cells, a tab or a line break within a cell becomes a
-/// space.
+/// Joins cells with tabs; a tab or a line break within one of several cells becomes a space.
 pub(crate) fn of_columns(mut cells: Vec<String>) -> String {
     if cells.len() > 1 {
         for cell in &mut cells {
@@ -184,8 +182,7 @@ impl ColumnSpec {
     }
 }
 
-/// Returns whether a character separates words and columns: a space, a tab or a carriage return. Other white space,
-/// such as a no-break space, is part of a word.
+/// Returns whether a character separates words and columns; a no-break space, for example, does not.
 pub(crate) fn is_blank(c: char) -> bool {
     matches!(c, ' ' | '\t' | '\r')
 }
@@ -219,8 +216,7 @@ impl ColumnSpec {
     }
 }
 
-/// Refuses a line with a carriage return inside: a file that uses only carriage returns as line ends would be a single
-/// line.
+/// Refuses a carriage return inside a line: a file with carriage returns as line ends would be one line.
 pub(crate) fn unbroken(line: &str) -> Result<(), Reason> {
     if !line.trim().contains('\r') {
         return Ok(());
@@ -297,8 +293,7 @@ pub(crate) trait Parser<R>: Send {
         false
     }
 
-    /// Discards the current record because one of its lines is malformed. Returns whether this is the first malformed
-    /// line of the record.
+    /// Discards the current record, one of whose lines is malformed. Returns whether it is the first such line.
     fn spoil(&mut self) -> bool {
         true
     }
@@ -420,7 +415,6 @@ impl fmt::Display for SkippedRecords {
 pub struct Records<R> {
     /// The unread lines of the file; `None` after the end of the file or after an error.
     lines: Option<Lines>,
-    /// The number of lines that were read so far.
     number: u64,
     name: String,
     parser: Box<dyn Parser<R>>,

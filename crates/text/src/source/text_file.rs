@@ -40,8 +40,7 @@ use crate::memory::Usage;
 pub struct TextFile {
     origin: Origin,
     member: Option<Member>,
-    /// The name of the list that [`Self::member`] chose in a JSON file whose value is one object; `None` without a
-    /// choice.
+    /// The list that [`Self::member`] chose in a JSON file whose value is one object.
     list: Option<Arc<str>>,
     /// Whether the file may be an HTML page or an XML document; if not, an HTML page or an XML document is an error.
     markup: bool,
@@ -132,7 +131,6 @@ impl TextFile {
         Ok(first.trim_ascii_start().starts_with(b"{"))
     }
 
-    /// Returns the name of the list that was chosen in a JSON file whose value is one object; `None` without a choice.
     pub(crate) fn list(&self) -> Option<&str> {
         self.list.as_deref()
     }
@@ -266,8 +264,7 @@ impl TextFile {
         Ok(f.number(self.malformed as u64).number(self.max_line as u64).finish())
     }
 
-    /// Returns the name of the file for messages, and a reader of the unpacked and decoded bytes. If detection has
-    /// opened the file, the reader uses the open file from its start.
+    /// Returns the name for messages, and a reader of the decoded bytes, from the start of a file that is open.
     pub(crate) fn bytes(&self) -> Result<(Arc<str>, Bytes)> {
         self.checked(self.raw()?)
     }
@@ -282,8 +279,7 @@ impl TextFile {
         self.checked(self.raw_sample()?)
     }
 
-    /// Returns the same as [`Self::sample`], but the bytes are not decoded to UTF-8, so that the encoding can be
-    /// detected.
+    /// As [`Self::sample`], but not decoded to UTF-8, so that the encoding can be detected.
     pub(crate) fn raw_sample(&self) -> Result<(Arc<str>, Bytes)> {
         self.head.sample(|| self.opened())
     }
@@ -299,7 +295,6 @@ impl TextFile {
         Ok((name, bytes))
     }
 
-    /// Returns the first lines of the file, for detection.
     pub(crate) fn first_lines(&self) -> Result<Lines> {
         let (name, bytes) = self.sample()?;
         Ok(self.lines_in(name, bytes))

@@ -14,8 +14,7 @@ use crate::{MalformedLines, TextFile};
 
 /// Number of bytes from which the format is detected.
 const SAMPLE: u64 = 1 << 16;
-/// Maximum length in bytes of a word in a binary file. A longer word is an error: the file is not in the binary format
-/// of word2vec.
+/// Maximum length in bytes of a word; a longer word shows that the file is not binary word2vec.
 const MAX_WORD: u64 = 1 << 16;
 /// The characters that separate the columns of a line. Other white space, such as a no-break space, is part of a word.
 const BLANK: [char; 2] = [' ', '\t'];
@@ -40,8 +39,7 @@ impl Header {
         let mut numbers = line.trim_start_matches('\u{feff}').split_ascii_whitespace();
         let mut number = || {
             let digits = numbers.next().filter(|cell| cell.bytes().all(|byte| byte.is_ascii_digit()))?;
-            // A count or width that does not fit into `u64` is larger than in any real file, so `u64::MAX` is used
-            // instead.
+            // A count or width beyond `u64` is larger than in any real file.
             Some(digits.parse().unwrap_or(u64::MAX))
         };
         let (count, width) = (number()?, number()?);
@@ -60,8 +58,7 @@ impl Header {
         if line.iter().all(plain) && columns >= width {
             return false;
         }
-        // The first vector is no full line of numbers. The file is binary if the vector has bytes that cannot be text;
-        // otherwise the file is malformed text.
+        // The first vector is no full line of numbers: it is binary if it has bytes that cannot be text.
         let first = numbers.get(..width.saturating_mul(4)).unwrap_or(numbers);
         let control = |byte: &u8| byte.is_ascii_control() && !matches!(byte, b'\t' | b'\r' | b'\n');
         first.iter().any(control) || std::str::from_utf8(first).is_err_and(|e| e.error_len().is_some())
@@ -138,8 +135,7 @@ impl VectorSearch<'_> {
         }
     }
 
-    /// Parses a line and returns the word; `None` for a blank line. `vector` gets the numbers of the line if a token
-    /// needs them, and is empty otherwise.
+    /// Parses a line and returns the word. `vector` gets the numbers if a token needs them.
     fn line<'l>(&mut self, line: &'l str, vector: &mut Vec<f32>) -> Result<Option<&'l str>, Reason> {
         vector.clear();
         let line = line.trim_end_matches(BLANK);

@@ -40,8 +40,7 @@ pub(crate) fn plain(name: &str) -> String {
     name.trim().to_lowercase().replace([' ', '-'], "_")
 }
 
-/// Returns whether a name, or a part of the name between underscores, is known: `ne_coarse_lit` has the known part
-/// `ne`.
+/// Returns whether a name or one of its parts is known: `ne_coarse_lit` has the known part `ne`.
 fn is_called(name: &str, known: &str) -> bool {
     has_word(known, name) || name.split('_').any(|part| has_word(known, part))
 }
@@ -192,24 +191,20 @@ impl First {
         }
     }
 
-    /// Returns whether all cells of a column are numbers.
     pub(crate) fn has_numbers(&self, column: usize) -> bool {
         self.count > 1 && self.all(column, is_number)
     }
 
-    /// Returns whether the lines have columns, rather than running text. `known` is the number of columns of an earlier
-    /// file; `None` if there is no earlier file.
+    /// Returns whether the lines have columns, and not text; `known` is the number of columns of an earlier file.
     pub(crate) fn are_columns(&self, known: Option<usize>) -> bool {
-        /// The minimum share of lines with the most frequent number of columns. The second share is for a file that has
-        /// as many columns as an earlier file.
+        /// The minimum share of lines with the most frequent width; the second, of lines as wide as an earlier file.
         const EVEN: [f64; 2] = [0.9, 0.5];
         let even = self.share() >= EVEN[0];
         if self.count < 2 || self.separator != Separator::Spaces {
             let alike = known == Some(self.count) && self.share() >= EVEN[1];
             return (even || alike) && (self.count > 1 || self.has_blocks());
         }
-        // The same number of words in each line does not prove that there are columns: the lines could be texts of
-        // equal length.
+        // Texts of equal length may have the same number of words in each line, too.
         let tagged = (0..self.count).any(|at| self.all(at, is_of_scheme));
         let some = self.share() >= EVEN[1] && known == Some(self.count);
         even && (self.has_blocks() || tagged || self.is_numbered()) || some
@@ -241,8 +236,7 @@ impl First {
         cells(line, self.separator).count()
     }
 
-    /// Iterates over runs of successive lines that have the most frequent number of columns; a run is roughly a
-    /// sentence.
+    /// Iterates over runs of lines with the most frequent number of columns; a run is roughly a sentence.
     fn sentences(&self) -> impl Iterator<Item = Vec<Vec<&str>>> {
         let fits = |line: &String| !line.starts_with('#') && self.count_of(line) == self.count;
         self.lines
@@ -255,8 +249,7 @@ impl First {
         self.sentences().flatten()
     }
 
-    /// Returns whether `fits` is true for each cell of a column, in the lines with the most frequent number of
-    /// columns.
+    /// Returns whether `fits` is true for each cell of a column, in lines with the most frequent width.
     fn all(&self, column: usize, fits: impl Fn(&str) -> bool) -> bool {
         let mut rows = self.rows().peekable();
         rows.peek().is_some() && rows.all(|row| row.get(column).is_some_and(|cell| fits(cell)))
@@ -274,8 +267,7 @@ impl First {
         let Some(Some(start @ (0 | 1))) = all.first().and_then(|ids| ids.first()).copied() else {
             return false;
         };
-        // A few errors in the numbering are accepted here: the reader of the sentences reports each missing word and
-        // each missing blank line.
+        // A few errors in the numbering are accepted: the reader of the sentences reports each of them.
         let begun = all.iter().filter(|ids| ids.first().is_none_or(|id| *id == Some(start))).count();
         let pairs = || all.iter().flat_map(|ids| ids.windows(2));
         let goes_on = |pair: &&[Option<usize>]| matches!(pair, [Some(id), Some(next)] if id.checked_add(1) == Some(*next));
@@ -429,8 +421,7 @@ impl First {
         Err(wrong_format(format!("{}:{}", self.name, at + 1), expected, got))
     }
 
-    /// Returns whether the file has the columns of CoNLL-2009: word numbers, heads in columns nine and ten, and at
-    /// least fourteen columns.
+    /// Returns whether the file is CoNLL-2009: word numbers, heads in columns 9 and 10, and 14 columns or more.
     pub(crate) fn is_of_2009(&self) -> bool {
         let head = |cell: &str| cell == "_" || is_number(cell);
         self.count >= 14 && self.is_numbered() && self.all(8, head) && self.all(9, head)
@@ -464,8 +455,7 @@ impl First {
         (words, tags.filter(|at| Some(*at) != words))
     }
 
-    /// Returns whether the header has a known tag name above the word column, or a known word name above the tag
-    /// column.
+    /// Returns whether the header has a known tag name above the words, or a known word name above the tags.
     pub(crate) fn swaps(&self, words: usize, tags: usize) -> bool {
         let is = |at: usize, known: &str| {
             let name = self.header.iter().flatten().nth(at);
@@ -474,8 +464,7 @@ impl First {
         is(words, TAGS) || is(tags, WORDS)
     }
 
-    /// Refuses a file in another format whose lines could be mistaken for columns, such as annotations of brat or
-    /// PubTator.
+    /// Refuses other formats that look like columns, such as annotations of brat or PubTator.
     pub(crate) fn refuse_others(&self, words: usize, tags: usize, is_set: bool) -> Result<()> {
         let mut lines = self.lines.iter().filter(|line| begins(line));
         let all = |is: &dyn Fn(&String) -> bool| {
@@ -561,7 +550,6 @@ impl First {
     }
 }
 
-/// Returns whether a line is neither blank nor a comment.
 fn begins(line: &str) -> bool {
     !line.trim().is_empty() && !line.starts_with('#')
 }
