@@ -74,12 +74,10 @@ pub struct WordVectors {
 }
 
 impl WordVectors {
-    /// Maximum width of the vectors. The first line of a file may declare any width, so this limit bounds the allocated
-    /// memory.
+    /// Maximum width of the vectors, which bounds the allocated memory: a first line may declare any width.
     pub const MAX_WIDTH: usize = 1 << 16;
 
-    /// Reads the vectors of the vocabulary's tokens from a path. Use [`Self::of`] for a file in a zip, or for another
-    /// encoding than UTF-8.
+    /// Reads the vectors of the tokens from a path. [`Self::of`] reads a file in a zip, or in another encoding.
     ///
     /// # Errors
     /// Fails as [`Self::of`] does, or if the file does not exist.
@@ -160,8 +158,7 @@ impl WordVectors {
         covered as f64 / all.max(1) as f64
     }
 
-    /// Writes the vector of each token into the row of `table` whose index is the token's id; the rows of tokens
-    /// without a vector are unchanged.
+    /// Writes the vector of each token into the row of `table` with its id; the other rows are unchanged.
     ///
     /// # Errors
     /// Fails if `table` does not have one row per token of the vocabulary, or if its width is not the width of the

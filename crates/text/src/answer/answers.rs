@@ -19,11 +19,9 @@ pub enum AnswerCell {
     Number(f32),
     /// One text per word of a sentence, such as the tags.
     Words(Vec<String>),
-    /// Several texts. In a table, one cell has all texts, joined by the given separator; JSON and Parquet have a list
-    /// of texts.
+    /// Several texts: one cell of a table, joined by the given separator; a list in JSON and Parquet.
     List(Vec<String>, String),
-    /// Several numbers. In a table, one cell has all numbers, joined by the given separator; JSON and Parquet have a
-    /// list of numbers.
+    /// Several numbers: one cell of a table, joined by the given separator; a list in JSON and Parquet.
     Numbers(Vec<f32>, String),
     /// No answer: an empty cell in a table, `null` in JSON.
     Nothing,

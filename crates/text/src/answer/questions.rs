@@ -32,8 +32,7 @@ pub enum QuestionKind {
     Row,
 }
 
-/// A reader of a file's records for prediction. The file is read like a training file, with one record in memory at a
-/// time.
+/// A reader of a file's records for prediction, which holds one record. The file is read like a training file.
 ///
 /// Label columns are copied to the output; the model never gets them. The output has the same record order, columns and
 /// line ends as the file, and is encoded in UTF-8.

@@ -175,10 +175,6 @@ impl<R> DataSet<R> {
         Self::of_records(name.to_owned(), records.into(), ReadOptions::default())
     }
 
-    pub(crate) fn read_by(self, read_as: ReadOptions) -> Self {
-        Self { read_as, ..self }
-    }
-
     /// The records, in the order of the files.
     pub fn records(&self) -> &[R] {
         &self.records

@@ -46,13 +46,11 @@ pub struct FileRecords<R> {
     samples_within: Option<usize>,
 }
 
-/// Labelled texts in files that may be larger than memory. [`LabelledTexts`](crate::LabelledTexts) holds labelled texts
-/// in memory.
+/// Labelled texts in files that may be larger than memory; [`LabelledTexts`](crate::LabelledTexts) are in memory.
 pub type LabelledFiles = Files<LabelledText>;
 /// Pairs of texts in files that may be larger than memory. [`Pairs`](crate::Pairs) holds pairs in memory.
 pub type PairFiles = Files<Pair>;
-/// Tagged texts in files that may be larger than memory. [`TaggedTexts`](crate::TaggedTexts) holds tagged texts in
-/// memory.
+/// Tagged texts in files that may be larger than memory; [`TaggedTexts`](crate::TaggedTexts) are in memory.
 pub type TaggedFiles = Files<TaggedText>;
 
 #[derive(Debug, Clone, Copy, Default)]
@@ -71,8 +69,7 @@ impl RecordCount {
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Survey {
-    /// The training texts, which are not held out. The loader of the training texts needs no further pass over the
-    /// files.
+    /// The training texts, which are not held out. Their loader needs no further pass over the files.
     pub rest: LabelledFiles,
     /// The held-out texts. The loader of the held-out texts needs no further pass over the files.
     pub held: LabelledFiles,

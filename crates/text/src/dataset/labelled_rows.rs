@@ -44,8 +44,7 @@ pub type LabelledRows = DataSet<LabelledRow>;
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
 pub enum Target<'a> {
-    /// For classification, the id of the label's class in the vocabulary of [`LabelledRows::classes`]: a
-    /// [`Field::Int`].
+    /// For classification, the id of the label in the vocabulary of [`LabelledRows::classes`]: a [`Field::Int`].
     Class(&'a Vocabulary),
     /// For regression, the label itself: a [`Field::Float`].
     Number,
@@ -68,11 +67,10 @@ impl LabelledRows {
         if names.is_empty() {
             return Err(Error::new("files of rows", "at least one", "none"));
         }
-        Ok(Self::new(&names.join(", "), rows).read_by(ReadOptions::new().first_index(first)))
+        Ok(Self::of_records(names.join(", "), rows, ReadOptions::new().first_index(first)))
     }
 
-    /// The number of the first column in the files, 0 or 1, as detected or set. Other files of the data set are read
-    /// with this number, too.
+    /// The number of the first column in the files, 0 or 1, as detected or set; other files are read alike.
     pub fn first_index(&self) -> FirstIndex {
         self.read_as.first_index.unwrap_or_default()
     }
@@ -86,8 +84,7 @@ impl LabelledRows {
             .map_or(0, |largest| largest.saturating_add(1))
     }
 
-    /// Removes all entries in column `columns` and in later columns. Only test rows may have entries there. Returns the
-    /// number of removed entries.
+    /// Removes all entries from column `columns` on, which only test rows may have. Returns their number.
     pub fn drop_beyond(&mut self, columns: usize) -> usize {
         let within = |index: i64| usize::try_from(index).is_ok_and(|index| index < columns);
         let mut dropped = 0;
@@ -100,8 +97,7 @@ impl LabelledRows {
         dropped
     }
 
-    /// Returns a vocabulary of the labels as classes. Ids are in ascending order of the labels: for example, the
-    /// labels -1 and 1 get the ids 0 and 1.
+    /// Returns a vocabulary of the labels as classes, in ascending order: the labels -1 and 1 get the ids 0 and 1.
     ///
     /// # Errors
     /// Fails if a label is not a whole number ([`Target::Number`] accepts other numbers), or if there are fewer than
@@ -129,8 +125,7 @@ impl LabelledRows {
             .at_caller()
     }
 
-    /// Makes a loader of batches with two feeds, named by `feeds`: the rows as csr of shape `[rows, columns]`, and the
-    /// labels.
+    /// Makes a loader of batches with two feeds, named by `feeds`: the rows as csr `[rows, columns]`, and the labels.
     ///
     /// # Errors
     /// Fails as [`Loader::new`] does. Also fails if there is no row, if an entry is not in the first `columns` columns,

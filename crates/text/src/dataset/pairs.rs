@@ -85,8 +85,7 @@ impl Pairs {
         self.hold_out_where(|pair| held.contains(&pair.source))
     }
 
-    /// Groups the target texts by source text, in the order in which the sources first occur. The targets of a source
-    /// are its reference translations.
+    /// Groups the targets, the reference translations, by source, in the order in which the sources first occur.
     pub fn by_source(&self) -> Vec<(&str, Vec<&str>)> {
         let (mut places, mut found) = (HashMap::new(), Vec::<(&str, Vec<&str>)>::new());
         for Pair { source, target, .. } in &self.records {

@@ -16,8 +16,7 @@ pub enum RecordSource<R> {
 }
 
 impl<R: Record> RecordSource<R> {
-    /// Reads the records of several paths into memory if they take at most `most` bytes; otherwise, each pass over the records
-    /// reads the files.
+    /// Reads the records of several paths into memory if they take at most `most` bytes; else they stay in their files.
     ///
     /// # Errors
     /// Fails as [`DataSet::open_with`] does.

@@ -187,8 +187,7 @@ impl TaggedTexts {
         Vocabulary::labels(texts.flat_map(|text| &text.tags))
     }
 
-    /// Detects the scheme and the spelling of the tags of several data sets; if `ReadOptions::scheme` is set, only the
-    /// spelling is detected.
+    /// Detects the scheme and the spelling of the tags of several data sets; `ReadOptions::scheme` sets the scheme.
     ///
     /// # Errors
     /// Fails if texts break the scheme. The message has the file and the line of the first text that breaks the scheme,
@@ -240,8 +239,7 @@ impl<S: RecordStorage<TaggedText>> DataSet<TaggedText, S> {
     }
 }
 
-/// Detects the scheme and the spelling of the tags of several data sets; if the options set the scheme, only the
-/// spelling is detected.
+/// Detects the scheme and the spelling of the tags of several data sets, also in files.
 ///
 /// # Errors
 /// Fails as [`TaggedTexts::scheme`] does, or if a file cannot be read.

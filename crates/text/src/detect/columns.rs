@@ -497,7 +497,10 @@ impl Columns<'_> {
         let cells = quoted(first.iter().map(|cell| cut(cell)));
         let got = match header {
             true => format!("the columns {cells}"),
-            false => format!("{} without known names; line {} is {cells}", counted(first.len()), self.line),
+            false => {
+                let plural = if first.len() == 1 { "" } else { "s" };
+                format!("{} column{plural} without known names; line {} is {cells}", first.len(), self.line)
+            }
         };
         let expected = format!("a column called {}", quoted(one.known().take(4)));
         let error = wrong_format(what, expected, got).noted(one.advice());
@@ -509,10 +512,6 @@ impl Columns<'_> {
             _ => error,
         }
     }
-}
-
-fn counted(columns: usize) -> String {
-    if columns == 1 { "1 column".to_owned() } else { format!("{columns} columns") }
 }
 
 /// Returns the error for a column name `given` that is not in `names`; it suggests the nearest name.

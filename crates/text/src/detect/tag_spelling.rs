@@ -53,8 +53,7 @@ impl Tagging {
         ))
     }
 
-    /// Returns the reason why the tags are treated as plain although some look like tags of a scheme; `None` if no tag
-    /// looks like a tag of a scheme.
+    /// Returns the reason if the tags are treated as plain although some look like tags of a scheme.
     pub fn note(&self) -> Option<&str> {
         self.note.as_deref()
     }
@@ -64,8 +63,7 @@ impl Tagging {
         self.to_string()
     }
 
-    /// Returns the vocabulary of tags in the standard spelling, with the same ids. Metrics and transitions need the
-    /// standard spelling.
+    /// Returns the vocabulary of tags, with the same ids, in the standard spelling for metrics and transitions.
     ///
     /// # Errors
     /// Fails if a tag is not in this spelling.

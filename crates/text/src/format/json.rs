@@ -516,7 +516,7 @@ pub(crate) fn records<R: 'static>(
         };
         return Ok(Box::new(file.records(NumberedLine { line: 0, make })?));
     }
-    let (mut list, policy) = (Source::open(file, layout, wanted.as_deref())?, file.policy());
+    let (mut list, policy) = (Source::open(file, layout, wanted.as_deref())?, file.malformed);
     let (encoding, guessed) = file.characters();
     if header {
         list.next(&mut Vec::new())?;

@@ -126,8 +126,7 @@ formats! {
     JsonLines: "jsonl", ["jsonl", "ndjson", "json"], Fields(FieldFormat::Json), [Labelled, Pairs, Tagged, ToTag, Plain];
     /// A Parquet file, which is read by row groups. The feature `parquet` of this crate is necessary.
     Parquet: "parquet", ["parquet"], Fields(FieldFormat::Parquet), [Labelled, Pairs, Tagged, ToTag, Plain];
-    /// A file with a word and its tags per line, in columns, and blank lines between sentences, as in the CoNLL shared
-    /// tasks.
+    /// Columns with a word and its tags per line, and blank lines between sentences, as in the CoNLL shared tasks.
     Columns: "columns", ["conll", "conllu", "bio", "iob"], Words, [Tagged, ToTag];
     /// A folder of parallel files with a sentence per line: `seq.in` has the words, `seq.out` has the tags, and
     /// `label`, if it exists, has the label of each sentence.
@@ -143,8 +142,7 @@ formats! {
     FastText: "fasttext", [], Lines(&fasttext::FORMAT), [Labelled];
     /// A pronouncing dictionary in the format of CMUdict: a word and its phonemes per line.
     Dictionary: "dictionary", ["dict"], Lines(&dictionary::FORMAT), [Pairs];
-    /// A LIBSVM file, with a label and numbered features per line. [`LabelledRows`](crate::LabelledRows) reads
-    /// this format; it has no texts.
+    /// A LIBSVM file of labels and numbered features, without texts: [`LabelledRows`](crate::LabelledRows) reads it.
     Libsvm: "libsvm", ["svm", "libsvm", "svmlight"], Features, [];
     /// Plain text.
     Plain: "plain", [], Text, [ToTag, Plain];

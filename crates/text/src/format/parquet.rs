@@ -475,7 +475,7 @@ pub(crate) fn records<R: 'static>(
     names: &[String],
     mut make: impl FnMut(&Object<'_>) -> Result<R, Reason> + Send + 'static,
 ) -> Result<Stream<R>> {
-    let (policy, mut rows) = (file.policy(), Rows::open(file, names)?);
+    let (policy, mut rows) = (file.malformed, Rows::open(file, names)?);
     Ok(to_first_error(move || {
         while let Some(row) = rows.next()? {
             match row.and_then(|row| make(&row)) {

@@ -33,7 +33,7 @@ impl Walk {
 
     fn over(file: &TextFile, (name, bytes): (Arc<str>, Bytes)) -> Result<Self> {
         let input = BufReader::with_capacity(1 << 16, bytes);
-        let mut walk = Self { name, input, line: 1, most: file.longest_record() };
+        let mut walk = Self { name, input, line: 1, most: file.max_line };
         if walk.buffer()?.starts_with(MARK) {
             walk.input.consume(MARK.len());
         }

@@ -45,7 +45,7 @@ fn of_file(
     let mut read = || -> Result<Stream<String>> {
         use FormatKind::{Features, Fields, Folders, Lines, Table, Text, Words};
         match guess.format.kind() {
-            Text => return file.pieces(whole.then_some(file.longest_text())),
+            Text => return file.pieces(whole),
             Table | Fields(_) | Words | Lines(_) | Features | Folders(_) => {}
         }
         let form = FileForm::of(file, guess.format, options, &Column::texts(&options.text))?;
@@ -291,8 +291,7 @@ impl PlainText {
         Ok(PlainSource::Memory(Self::of_records(plan.name, text, plan.options)))
     }
 
-    /// Returns the text in pieces of about a mebibyte; a piece ends after a line end or, if it has no line end, after a
-    /// space or tab.
+    /// Returns pieces of about a mebibyte, which end after a line end or, if there is none, after a space or tab.
     pub fn pieces(&self) -> impl Iterator<Item = &str> {
         const PIECE: usize = 1 << 20;
         let mut rest = self.text();

@@ -12,13 +12,11 @@ use super::archive::Bytes;
 use super::kind::FailedReader;
 use super::reason::Reason;
 
-/// The character encoding of a file. In UTF-8 and in named encodings, invalid bytes are an error; in Latin-1 and
-/// Windows-1252, every byte is a character.
+/// The character encoding of a file. Invalid bytes are errors; Latin-1 and Windows-1252 have no invalid bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Encoding {
-    /// UTF-8, with or without a byte order mark. A file that begins with the byte order mark of UTF-16 is read as
-    /// UTF-16.
+    /// UTF-8, with or without a byte order mark; a file with the byte order mark of UTF-16 is read as UTF-16.
     #[default]
     Utf8,
     /// ISO 8859-1.

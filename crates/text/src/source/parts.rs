@@ -32,8 +32,7 @@ pub struct DataPaths {
     pub dev: Option<PathBuf>,
     /// Test data; `None` if the data set has none.
     pub test: Option<PathBuf>,
-    /// Paths that are not used. For example, another path has a better name for the part, or a list of a JSON file is
-    /// not named like a part.
+    /// Paths that are not used, such as a path with a less exact name, or a list that is not named like a part.
     pub left_out: Vec<PathBuf>,
 }
 

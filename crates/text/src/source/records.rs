@@ -410,8 +410,7 @@ impl fmt::Display for SkippedRecords {
     }
 }
 
-/// An iterator over the records of a file, with one record in memory at a time. If an error occurs, the error is the
-/// last item.
+/// An iterator over the records of a file, with one record in memory at a time. An error is the last item.
 pub struct Records<R> {
     /// The unread lines of the file; `None` after the end of the file or after an error.
     lines: Option<Lines>,

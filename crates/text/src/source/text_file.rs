@@ -21,8 +21,7 @@ use crate::format::libsvm::{FirstIndex, LabelledRow, LibsvmLine};
 #[cfg(feature = "parquet")]
 use crate::memory::Usage;
 
-/// A text file, which may be compressed with gzip or zip. The encoding is UTF-8 unless [`Self::encoding`] sets another
-/// encoding.
+/// A text file, which may be compressed with gzip or zip, in UTF-8 unless [`Self::encoding`] sets another encoding.
 ///
 /// ```
 /// use unpadded_text::TextFile;
@@ -47,10 +46,11 @@ pub struct TextFile {
     encoding: Encoding,
     /// Whether the encoding was detected and is not UTF-8.
     guessed: bool,
-    malformed: MalformedLines,
-    max_line: usize,
+    pub(crate) malformed: MalformedLines,
+    pub(crate) max_line: usize,
     max_text: usize,
-    head: Head,
+    /// The head of the file, which keeps the findings of the detection.
+    pub(crate) head: Head,
 }
 
 impl TextFile {
@@ -69,8 +69,7 @@ impl TextFile {
         Origin::file(path.as_ref()).map(|origin| Self::of(origin, None)).at_caller()
     }
 
-    /// Returns a file that is embedded in the program by `include_str!` or `include_bytes!`; error messages show `name`
-    /// as the name of the file.
+    /// Returns a file that is embedded by `include_str!` or `include_bytes!`; messages show `name` as its name.
     pub fn embedded(name: &str, contents: &'static (impl AsRef<[u8]> + ?Sized)) -> Self {
         Self::of(Origin::Embedded { name: name.into(), bytes: contents.as_ref() }, None)
     }
@@ -90,8 +89,7 @@ impl TextFile {
         }
     }
 
-    /// Chooses a file in a zip, or a list in a JSON file whose value is one object. The name `FILE!LIST` chooses a list
-    /// of a JSON file in a zip.
+    /// Chooses a file in a zip, or a list in a JSON file that is one object; `FILE!LIST` chooses a list in a zip.
     ///
     /// # Errors
     /// Fails if the file is neither a zip nor a JSON object, or is damaged; if the zip has no file with this name (the
@@ -208,8 +206,7 @@ impl TextFile {
         })
     }
 
-    /// Sets the treatment of malformed lines: they are an error, skipped, or collected (default:
-    /// [`MalformedLines::Error`]).
+    /// Sets the treatment of malformed lines; the default is an error ([`MalformedLines::Error`]).
     #[must_use]
     pub fn malformed(mut self, policy: MalformedLines) -> Self {
         self.malformed = policy;
@@ -230,8 +227,7 @@ impl TextFile {
         self
     }
 
-    /// Returns the name of the file for messages: the path and, after a `!`, the name of a file in a zip or of a list
-    /// in JSON.
+    /// Returns the name for messages: the path and, behind `!`, the name of a file in a zip or of a list in JSON.
     pub fn name(&self) -> String {
         let name = match &self.member {
             Some(member) => format!("{}!{}", self.origin.name(), member.name),
@@ -245,8 +241,7 @@ impl TextFile {
         }
     }
 
-    /// Returns a fingerprint of the file's bytes and of the settings for reading the file. To compute the fingerprint,
-    /// the whole file is read.
+    /// Returns a fingerprint of the bytes of the whole file, and of the settings for reading it.
     ///
     /// # Errors
     /// Fails if the file cannot be read.
@@ -282,11 +277,6 @@ impl TextFile {
     /// As [`Self::sample`], but not decoded to UTF-8, so that the encoding can be detected.
     pub(crate) fn raw_sample(&self) -> Result<(Arc<str>, Bytes)> {
         self.head.sample(|| self.opened())
-    }
-
-    /// Returns the head of the file, which keeps the findings of the detection.
-    pub(crate) fn head(&self) -> &Head {
-        &self.head
     }
 
     fn checked(&self, (name, bytes): (Arc<str>, Bytes)) -> Result<(Arc<str>, Bytes)> {
@@ -362,19 +352,9 @@ impl TextFile {
         Lines::new(name, bytes, self.encoding, self.max_line).guessed(self.guessed)
     }
 
-    /// Returns the maximum length in bytes of a record that is not a line, such as an element of a JSON list.
-    pub(crate) fn longest_record(&self) -> usize {
-        self.max_line
-    }
-
     /// Returns the encoding, and whether it was detected.
     pub(crate) fn characters(&self) -> (Encoding, bool) {
         (self.encoding, self.guessed)
-    }
-
-    /// Returns the policy for malformed lines.
-    pub(crate) fn policy(&self) -> MalformedLines {
-        self.malformed
     }
 
     pub(crate) fn lines_of(&self) -> Result<Lines> {
@@ -421,8 +401,7 @@ impl TextFile {
         self.records(OneLine(pair))
     }
 
-    /// Reads lines of `source<TAB>target`. A third column is allowed and skipped, such as the authors in files of
-    /// Tatoeba. Blank lines are skipped.
+    /// Reads lines of `source<TAB>target`; a third column, as in files of Tatoeba, and blank lines are skipped.
     ///
     /// # Errors
     /// Fails if the file cannot be opened. A malformed line is an error item of the iterator.
@@ -514,20 +493,16 @@ impl TextFile {
     /// Fails if the file cannot be read, is empty, has a malformed line, or is longer than [`Self::max_text`].
     #[track_caller]
     pub fn text(&self) -> Result<String> {
-        self.pieces(Some(self.max_text)).and_then(Iterator::collect).at_caller()
+        self.pieces(true).and_then(Iterator::collect).at_caller()
     }
 
-    /// Returns the text in pieces, as [`Lines::pieces`] does; the first item is an error if the file is empty.
-    pub(crate) fn pieces(&self, held: Option<usize>) -> Result<Stream<String>> {
+    /// Returns the text in pieces, as [`Lines::pieces`] does, within the maximum length if the caller holds all of them;
+    /// the first item is an error if the file is empty.
+    pub(crate) fn pieces(&self, held: bool) -> Result<Stream<String>> {
         let lines = self.lines_of()?;
         let name = Arc::clone(&lines.name);
         let none = move || wrong_format(format!("file `{name}`"), "text", "an empty file");
-        Ok(at_least_one(to_first_error(lines.pieces(held)), none))
-    }
-
-    /// Returns the maximum length in bytes of a text that is kept in memory.
-    pub(crate) fn longest_text(&self) -> usize {
-        self.max_text
+        Ok(at_least_one(to_first_error(lines.pieces(held.then_some(self.max_text))), none))
     }
 }
 

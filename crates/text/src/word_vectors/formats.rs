@@ -94,8 +94,8 @@ impl VectorSearch<'_> {
         }
         let whole: Bytes = Box::new(Cursor::new(sample).chain(bytes));
         match header {
-            Some(header) if binary => self.binary(&name, BufReader::new(whole), header, file.policy())?,
-            _ => self.text(file.lines_in(Arc::clone(&name), whole), header, file.policy())?,
+            Some(header) if binary => self.binary(&name, BufReader::new(whole), header, file.malformed)?,
+            _ => self.text(file.lines_in(Arc::clone(&name), whole), header, file.malformed)?,
         }
         Ok(self.done(&name))
     }

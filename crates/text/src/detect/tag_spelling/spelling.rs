@@ -1,7 +1,6 @@
 //! The spellings of tags: letters, separators and brackets.
 
-/// The spelling of tags: the letters, the position of the letter in the tag, and the separator between the letter and
-/// the kind of the chunk.
+/// The spelling of tags: the letters, their position, and the separator between the letter and the kind.
 ///
 /// The standard spelling is `B-kind`. Other spellings differ in one or several of these properties:
 /// - the separator: another separator, as in `B_kind` and `B/kind`, or no separator, as in `Bkind`;

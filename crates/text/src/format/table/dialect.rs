@@ -265,7 +265,7 @@ impl SeparatorFit {
 /// Returns the first well-formed records, which are cut once for all steps of the detection.
 pub(crate) fn first_rows(file: &TextFile, separator: char, quotes: Quotes) -> Result<Arc<[Vec<String>]>> {
     let key = format!("{:?}", (file.characters(), separator, quotes));
-    file.head().found(key, || {
+    file.head.found(key, || {
         let (cells, mut size) = (Cells::new(separator, quotes), 0);
         let file = file.clone().malformed(MalformedLines::Skip);
         let rows = file
@@ -345,7 +345,7 @@ impl Dialect {
         let told = options.told.as_deref().unwrap_or(options);
         let set = told.format == Some(FileFormat::Tsv) && told.separator.is_some();
         let key = format!("{:?}", (file.characters(), format, options.separator, set));
-        file.head().found(key, || Self::detected(file, format, options.separator, set))
+        file.head.found(key, || Self::detected(file, format, options.separator, set))
     }
 
     /// Detects the separator and the meaning of quotation marks. The options or the first line (such as `sep=;`) may
