@@ -154,26 +154,26 @@ impl AnswerPlan {
                 table => table.map_err(|e| if is_set { e } else { remedied(e, texts) })?,
             },
         };
-        if !table.has_header() && table.width() > 1 && !is_table && !table.has_tabs() {
+        if !table.has_header() && table.picked.width > 1 && !is_table && !table.has_tabs() {
             let expected = "one text per line, or a table: set `format` (`data.format`) to `plain` or `csv`";
             return wrong(expected, "a separator in each line, which may be part of the text");
         }
         if named.is_none() && !is_set && table.has_numbers(file)? {
             let expected =
                 "texts: set `text` (`data.text`) to the name or the number (from 1) of the text column";
-            let column = table.names().first().map_or("", String::as_str);
+            let column = table.picked.names.first().map_or("", String::as_str);
             return wrong(expected, &format!("only numbers in column {column}"));
         }
         table.note(options);
         options.notes.extend(named.and_then(|(_, (_, note))| note));
-        keep(options, texts, table.names());
+        keep(options, texts, &table.picked.names);
         let (separator, quotes) = table.writes();
         Ok(Self {
             source: Source::Lines(table.texts(texts.len(), make)),
             form: Form::Cells(separator, quotes),
             names: table.header(file)?,
             header: table.has_header(),
-            blank: table.width() == 1 && !table.has_header() && !quotes,
+            blank: table.picked.width == 1 && !table.has_header() && !quotes,
         })
     }
 
@@ -475,7 +475,7 @@ fn by_place(
                     [text] => of(&[Column { given: Some("1"), ..*text }]).ok(),
                     _ => None,
                 };
-                let alone = alone.filter(|table| table.width() == 1);
+                let alone = alone.filter(|table| table.picked.width == 1);
                 alone.or(both.ok()).ok_or_else(|| guess.explain(e))
             }
         },

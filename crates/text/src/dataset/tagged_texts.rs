@@ -232,8 +232,27 @@ impl<S: RecordStorage<TaggedText>> DataSet<TaggedText, S> {
         labels: Option<&Vocabulary>,
     ) -> Result<S::Samples> {
         let known = [Some(words), characters, Some(tags), labels];
-        let (name, own) = (self.name.clone(), known.map(Option::<&Vocabulary>::cloned));
-        let sample = move |text: &TaggedText| sample(text, &name, &form, own.each_ref().map(Option::as_ref));
+        let own = (words.clone(), characters.cloned(), tags.clone(), labels.cloned());
+        let name = self.name.clone();
+        let sample = move |text: &TaggedText| {
+            let (words, characters, tags, labels) = &own;
+            let of = |e: Error, what: &str| {
+                e.noted(format!("{what} of {} in `{name}`", shown(&text.words.join(" "))))
+            };
+            let ids = words.ids(text.words.iter().map(|word| form(word)));
+            let mut fields = vec![Field::Ints(ids.map_err(|e| of(e, "a word"))?)];
+            if let Some(characters) = characters {
+                let spelt = |word: &String| characters.spelt(word);
+                let spelt: Result<Vec<Vec<i64>>> = text.words.iter().map(spelt).collect();
+                fields.push(Field::Nested(spelt.map_err(|e| of(e, "a word"))?));
+            }
+            fields.push(tags.ids(&text.tags).map_err(|e| of(e, "a tag"))?.into());
+            if let Some(labels) = labels {
+                let label = text.label.as_deref().unwrap_or_default();
+                fields.push(labels.lookup(label).map_err(|e| of(e, "the label"))?.into());
+            }
+            Ok(fields)
+        };
         let salt = |f| known.into_iter().flatten().fold(f, |f: Fingerprint, of| f.number(of.fingerprint()));
         S::samples(self, salt, sample).at_caller()
     }
@@ -268,36 +287,6 @@ fn found_scheme(all: &[&dyn Passes<TaggedText>]) -> Result<Tagging> {
         }
         Ok(place)
     })
-}
-
-/// Returns the fields of the sample of a text: the ids of its words, of the characters of each word, of its tags, and
-/// of its label. A field without a vocabulary is left out.
-fn sample(
-    text: &TaggedText,
-    name: &str,
-    form: &dyn Fn(&str) -> String,
-    [words, characters, tags, labels]: [Option<&Vocabulary>; 4],
-) -> Result<Vec<Field>> {
-    let of =
-        |e: Error, what: &str| e.noted(format!("{what} of {} in `{name}`", shown(&text.words.join(" "))));
-    let mut fields = Vec::with_capacity(4);
-    if let Some(words) = words {
-        let ids = words.ids(text.words.iter().map(|word| form(word)));
-        fields.push(Field::Ints(ids.map_err(|e| of(e, "a word"))?));
-    }
-    if let Some(characters) = characters {
-        let spelt = |word: &String| characters.spelt(word);
-        let spelt: Result<Vec<Vec<i64>>> = text.words.iter().map(spelt).collect();
-        fields.push(Field::Nested(spelt.map_err(|e| of(e, "a word"))?));
-    }
-    if let Some(tags) = tags {
-        fields.push(tags.ids(&text.tags).map_err(|e| of(e, "a tag"))?.into());
-    }
-    if let Some(labels) = labels {
-        let label = text.label.as_deref().unwrap_or_default();
-        fields.push(labels.lookup(label).map_err(|e| of(e, "the label"))?.into());
-    }
-    Ok(fields)
 }
 
 /// Opens two or three parallel files as texts: a line of `words` has the words of a text, the same line of `tags` has

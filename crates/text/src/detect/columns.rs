@@ -107,7 +107,7 @@ impl Columns<'_> {
                 ColumnSetting::Number(column) => Some(*column),
                 ColumnSetting::Name(name) => {
                     let found = position(name).filter(|_| header);
-                    Some(found.ok_or_else(|| self.missing(wanted, one, name, first, header))?)
+                    Some(found.ok_or_else(|| self.missing(wanted, one, name, header))?)
                 }
             };
         }
@@ -150,7 +150,7 @@ impl Columns<'_> {
             _ => {
                 let open = wanted.iter().enumerate().find(|(place, _)| columns[*place].is_none());
                 let one = open.map_or(&wanted[0], |(_, one)| one);
-                return Err(self.unclear(one, first, header));
+                return Err(self.unclear(one, header));
             }
         }
         let columns: Vec<usize> = columns.into_iter().flatten().collect();
@@ -240,8 +240,7 @@ impl Columns<'_> {
         }
         if let Some(columns) = self.all_known(wanted, given) {
             // If a table has one column, its first line may be a text that happens to equal a known column name.
-            let alone = self.rows.first().is_some_and(|row| row.len() == 1);
-            if alone && !self.first(0).is_some_and(|cell| SURE.contains(&&*plain(cell))) {
+            if self.top().len() == 1 && !self.first(0).is_some_and(|cell| SURE.contains(&&*plain(cell))) {
                 return (false, "no header".to_owned());
             }
             // A cell that occurs again in its column is not the name of the column.
@@ -250,14 +249,10 @@ impl Columns<'_> {
             }
             return (true, format!("line {line} is a header, since it has known names"));
         }
-        let width = self.rows.first().map_or(0, Vec::len);
         // Maximum number of words in the name of a column.
         const WORDS: usize = 5;
-        let named = self
-            .rows
-            .first()
-            .is_some_and(|row| row.iter().all(|cell| cell.split_whitespace().count() <= WORDS));
-        match (0..width).find(|&column| named && self.is_above_numbers(column)) {
+        let named = self.top().iter().all(|cell| cell.split_whitespace().count() <= WORDS);
+        match (0..self.top().len()).find(|&column| named && self.is_above_numbers(column)) {
             Some(column) => {
                 let name = cut(self.first(column).unwrap_or_default());
                 (true, format!("line {line} is a header, since all below `{name}` are numbers"))
@@ -335,7 +330,7 @@ impl Columns<'_> {
     }
 
     fn has(&self, name: &str) -> bool {
-        self.rows.first().is_some_and(|row| row.iter().any(|cell| cell.trim() == name.trim()))
+        self.top().iter().any(|cell| cell.trim() == name.trim())
     }
 
     fn occurs_again(&self, column: usize) -> bool {
@@ -344,18 +339,28 @@ impl Columns<'_> {
 
     /// Returns the position of a column that is not `taken` and has a known name in the first record.
     fn known(&self, one: &Column<'_>, taken: &[Option<usize>]) -> Option<usize> {
-        let first = self.rows.first()?;
-        let of = |name: &str| first.iter().position(|cell| plain(cell) == name);
+        let of = |name: &str| self.top().iter().position(|cell| plain(cell) == name);
         one.known().filter_map(of).find(|&column| !taken.contains(&Some(column)))
     }
 
+    /// The cells of the first record; empty without a record.
+    fn top(&self) -> &[String] {
+        self.rows.first().map_or(&[], Vec::as_slice)
+    }
+
     fn first(&self, column: usize) -> Option<&str> {
-        self.rows.first().and_then(|row| row.get(column)).map(|cell| cell.trim())
+        self.top().get(column).map(|cell| cell.trim())
     }
 
     /// Iterates over the cells of a column in all records but the first.
     fn below(&self, column: usize) -> impl Iterator<Item = &str> {
-        self.rows.iter().skip(1).filter_map(move |row| row.get(column)).map(|cell| cell.trim())
+        self.cells(column, true)
+    }
+
+    /// Iterates over the cells of a column, without the header if there is one.
+    fn cells(&self, column: usize, header: bool) -> impl Iterator<Item = &str> {
+        let rows = self.rows.iter().skip(usize::from(header));
+        rows.filter_map(move |row| row.get(column)).map(|cell| cell.trim())
     }
 
     /// Returns whether the first cell of a column is not a number, while all other cells are numbers.
@@ -428,25 +433,21 @@ impl Columns<'_> {
     /// of labels, and hardly repeat in a column of texts. Labels must be shorter than texts, unless there are far fewer
     /// distinct labels than texts. If values repeat in both columns, the left column is the text, as usual.
     fn labels_come_first(&self, left: usize, right: usize, header: bool) -> bool {
-        let rows = self.rows.get(usize::from(header)..).unwrap_or_default();
-        let cells =
-            |column: usize| rows.iter().filter_map(move |row| row.get(column)).map(|cell| cell.trim());
-        let different = |column| cells(column).collect::<HashSet<_>>().len();
-        let long = |column| cells(column).map(str::len).sum::<usize>();
+        let different = |column| self.cells(column, header).collect::<HashSet<_>>().len();
+        let long = |column| self.cells(column, header).map(str::len).sum::<usize>();
         let (of_left, of_right) = (different(left), different(right));
-        let hardly = of_right * 2 > rows.len();
+        let hardly = of_right * 2 > self.rows.len().saturating_sub(usize::from(header));
         hardly && of_left * 4 <= of_right * 3 && (long(left) <= long(right) || of_left * 10 <= of_right)
     }
 
     /// Returns an error if the detected column `label` has too many distinct values for a column of labels.
     fn too_many_labels(&self, label: usize, header: bool) -> Option<Error> {
         const MANY: usize = 20;
-        let rows = self.rows.get(usize::from(header)..).unwrap_or_default();
-        let cells = rows.iter().filter_map(|row| row.get(label)).map(|cell| cell.trim());
-        let different = cells.collect::<HashSet<_>>().len();
-        (rows.len() >= MANY && different * 2 > rows.len()).then(|| {
+        let rows = self.rows.len().saturating_sub(usize::from(header));
+        let different = self.cells(label, header).collect::<HashSet<_>>().len();
+        (rows >= MANY && different * 2 > rows).then(|| {
             let what = format!("labels in column {} of file `{}`", label + 1, self.name);
-            let got = format!("{different} different values in {} records", rows.len());
+            let got = format!("{different} different values in {rows} records");
             let error = wrong_format(what, "values that repeat", got);
             error.noted(
                 "set `text` (`data.text` in a config) and `label` (`data.label`) to the numbers of their columns, from 1 on",
@@ -454,14 +455,8 @@ impl Columns<'_> {
         })
     }
 
-    fn missing(
-        &self,
-        wanted: &[Column<'_>],
-        one: &Column<'_>,
-        given: &str,
-        first: &[String],
-        header: bool,
-    ) -> Error {
+    fn missing(&self, wanted: &[Column<'_>], one: &Column<'_>, given: &str, header: bool) -> Error {
+        let first = self.top();
         let what = format!("column `{given}` of file `{}`, the {}", self.name, one.what);
         if self.width() == 1 && ["label", "target"].contains(&one.what) {
             let got = format!("a single column, `{}`", cut(first.first().map_or("", String::as_str)));
@@ -492,7 +487,8 @@ impl Columns<'_> {
         }
     }
 
-    fn unclear(&self, one: &Column<'_>, first: &[String], header: bool) -> Error {
+    fn unclear(&self, one: &Column<'_>, header: bool) -> Error {
+        let first = self.top();
         let what = format!("column of the {} in file `{}`", one.what, self.name);
         let cells = quoted(first.iter().map(|cell| cut(cell)));
         let got = match header {

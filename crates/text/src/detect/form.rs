@@ -68,7 +68,7 @@ impl FileForm {
     /// Returns the name or the number of each wanted column; empty for a format whose columns are fixed.
     pub(crate) fn names(&self) -> &[String] {
         match self {
-            Self::Cells(table) => table.names(),
+            Self::Cells(table) => &table.picked.names,
             Self::Fields(picked) => &picked.names,
             Self::Lines(..) | Self::Words(_) => &[],
         }
@@ -77,7 +77,7 @@ impl FileForm {
     /// Returns the names of the wanted columns if the file itself names its columns.
     pub(crate) fn named(&self) -> Option<&[String]> {
         match self {
-            Self::Cells(table) => table.has_header().then(|| table.names()),
+            Self::Cells(table) => table.has_header().then_some(&table.picked.names),
             Self::Fields(picked) => Some(&picked.names),
             Self::Lines(..) | Self::Words(_) => None,
         }

@@ -79,24 +79,21 @@ fn guessed(file: &TextFile, options: &ReadOptions, task: Task) -> Result<Guess> 
         let what = format!("format of file `{}`, to be read as {}", file.name(), task.name());
         return Err(wrong_format(what, format!("one of {}", known.join(", ")), format!("`{format}`")));
     }
+    let detected = |format, why: &str| Ok(Guess { format, why: Some(why.to_owned()) });
     let (name, mut bytes) = file.sample()?;
     let (name, mut first) = (name.to_lowercase(), [0; PARQUET.len()]);
     if bytes.read_exact(&mut first).is_ok() && first == *PARQUET {
-        let why = Some("its first bytes are `PAR1`".to_owned());
-        return Ok(Guess { format: FileFormat::Parquet, why });
+        return detected(FileFormat::Parquet, "its first bytes are `PAR1`");
     }
     if let Some(format) = by_name(&name, task) {
-        let why = Some(format!("its name ends with `.{}`", extension(&name).unwrap_or_default()));
-        return Ok(Guess { format, why });
+        let ending = extension(&name).unwrap_or_default();
+        return detected(format, &format!("its name ends with `.{ending}`"));
     }
     if file.list().is_some() || (task != Task::Plain && json::is_whole(file)?) {
-        return Ok(Guess {
-            format: FileFormat::JsonLines,
-            why: Some("it is a single JSON value".to_owned()),
-        });
+        return detected(FileFormat::JsonLines, "it is a single JSON value");
     }
     let (format, why) = by_lines(file, task)?;
-    Ok(Guess { format, why: Some(why.to_owned()) })
+    detected(format, why)
 }
 
 /// Returns the options to read a later file of a data set. These are the options with the properties that were detected
@@ -158,11 +155,7 @@ fn by_lines(file: &TextFile, task: Task) -> Result<(FileFormat, &'static str)> {
     Ok((FileFormat::Tsv, "its first lines fit no other format"))
 }
 
-/// Refuses a file of numbered features where texts are expected; `wanted` describes the expected contents in the error
-/// message.
-///
-/// # Errors
-/// Fails if the file has rows of numbered features.
+/// Refuses rows of numbered features where texts are expected; `wanted` describes the expected contents.
 pub(crate) fn no_features(file: &TextFile, wanted: &str) -> Result<()> {
     if !has_features(file).unwrap_or(false) {
         return Ok(());

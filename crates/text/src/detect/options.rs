@@ -108,9 +108,6 @@ impl ReadOptions {
     }
 
     /// Refuses several text columns, and a group column, for a format that has no columns.
-    ///
-    /// # Errors
-    /// Fails if the options have several text columns or a group column.
     pub(crate) fn without_columns(&self, format: FileFormat, of: &str) -> Result<()> {
         let (what, key, columns) = match &self.group {
             _ if self.text.len() > 1 => ("columns of the text", "data.text", &*self.text),

@@ -49,7 +49,7 @@ impl ReadOptions {
 #[derive(Debug, Clone)]
 pub(crate) struct Table {
     dialect: Dialect,
-    picked: ColumnChoice,
+    pub(crate) picked: ColumnChoice,
     empty: Empty,
 }
 
@@ -95,13 +95,9 @@ impl Table {
         first_rows(file, separator, quotes)
     }
 
-    pub(crate) fn names(&self) -> &[String] {
-        &self.picked.names
-    }
-
     /// Stores the detected header and separator of a file in `options`, with notes that explain the detection.
     pub(crate) fn note(&self, options: &mut ReadOptions) {
-        options.notes = self.notes().to_vec();
+        options.notes.clone_from(&self.picked.notes);
         options.found.header = Some(self.has_header());
         options.found.separator = Some(self.dialect.separator);
     }
@@ -124,14 +120,10 @@ impl Table {
         (self.dialect.separator, self.dialect.quotes != Quotes::Text)
     }
 
-    pub(crate) fn width(&self) -> usize {
-        self.picked.width
-    }
-
     /// Returns whether the table has a column with this number, counted from 1.
     pub(crate) fn has_column(&self, number: Option<&str>) -> bool {
         let number = number.and_then(|number| number.trim().parse::<usize>().ok());
-        number.is_some_and(|number| (1..=self.width()).contains(&number))
+        number.is_some_and(|number| (1..=self.picked.width).contains(&number))
     }
 
     /// Returns whether the first wanted column has only numbers in the first records.

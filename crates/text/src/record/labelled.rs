@@ -290,28 +290,6 @@ fn folder(
     Ok(notes)
 }
 
-/// Prepares a later file of a data set; adds a note if the file's format or columns differ from the first table.
-fn later(
-    file: TextFile,
-    first: &str,
-    options: &ReadOptions,
-    window: bool,
-    notes: &mut Vec<String>,
-    number: usize,
-) -> Result<Input> {
-    const LOOKED_AT: usize = 100;
-    if number > LOOKED_AT || !by_ending(&file.name()).is_some_and(FileFormat::is_table) {
-        return Ok(Input::Records(file, None));
-    }
-    let file = prepared(file, options, window)?;
-    let plan = FilePlan::of::<LabelledText>(&file, options)?;
-    let reading = description(&plan);
-    if reading != first {
-        notes.push(format!("`{}` read as {reading}", file.name()));
-    }
-    Ok(Input::Records(file.reopened(), Some(Box::new(plan))))
-}
-
 impl Inputs {
     /// Finds the files of these paths, and detects the form of the first file of records.
     fn new(paths: &[PathBuf], options: &ReadOptions, window: bool) -> Result<Self> {
@@ -338,25 +316,33 @@ impl Inputs {
                 inputs.push(Input::Texts(file, FileForm::Lines(&LINES, options.lines), label(&name)));
             }
         }
+        // Maximum number of later tables whose form is compared with the first table.
+        const LOOKED_AT: usize = 100;
         let mut first: Option<String> = None;
-        for (_, file) in classes {
+        for (_, mut file) in classes {
             // Other files have the form of the first file, unless the name of a file shows another format.
-            if let Some(first) = &first {
-                let later = later(file, first, &options, window, &mut notes, inputs.len())?;
-                inputs.push(later);
-                continue;
-            }
-            if !inputs.is_empty() {
+            let is_compared = first.is_some()
+                && inputs.len() <= LOOKED_AT
+                && by_ending(&file.name()).is_some_and(FileFormat::is_table);
+            if !(inputs.is_empty() || is_compared) {
                 inputs.push(Input::Records(file, None));
                 continue;
             }
-            let file = prepared(file, &options, window)?;
+            file = prepared(file, &options, window)?;
             let plan = FilePlan::of::<LabelledText>(&file, &options)?;
-            options = plan.options.clone();
-            first = match plan.form {
-                FileForm::Cells(_) => Some(description(&plan)),
-                FileForm::Fields(_) | FileForm::Lines(..) | FileForm::Words(_) => None,
-            };
+            if let Some(first) = &first {
+                let reading = description(&plan);
+                if reading != *first {
+                    notes.push(format!("`{}` read as {reading}", file.name()));
+                }
+                file = file.reopened();
+            } else {
+                options = plan.options.clone();
+                first = match plan.form {
+                    FileForm::Cells(_) => Some(description(&plan)),
+                    FileForm::Fields(_) | FileForm::Lines(..) | FileForm::Words(_) => None,
+                };
+            }
             inputs.push(Input::Records(file, Some(Box::new(plan))));
         }
         options.notes.extend(notes);

@@ -108,19 +108,12 @@ fn markup(first: &[u8]) -> Option<(&'static str, &'static str)> {
     }
 }
 
-/// Returns an error for a file of a known format that is not text, such as a PDF document; returns a reader of all
-/// bytes of any other file. HTML and XML are accepted.
-///
-/// # Errors
-/// Fails if the file has a known format that is not text. The message has the kind and advice.
+/// Refuses a file that is no text, such as a PDF document; returns a reader of all bytes of any other file.
 pub(crate) fn checked(name: &str, bytes: Box<dyn Read + Send>) -> Result<Box<dyn Read + Send>> {
     unless(foreign, name, bytes)
 }
 
-/// Returns an error for an HTML page or an XML document; returns a reader of all bytes of any other file.
-///
-/// # Errors
-/// Fails if the file is an HTML page or an XML document. The message has the kind and advice.
+/// Refuses an HTML page or an XML document; returns a reader of all bytes of any other file.
 pub(crate) fn no_markup(name: &str, bytes: Box<dyn Read + Send>) -> Result<Box<dyn Read + Send>> {
     unless(markup, name, bytes)
 }
@@ -165,9 +158,6 @@ fn refused(name: &str, kind: &str, advice: &str) -> Error {
 }
 
 /// Refuses a zip that is an Office document, an OpenDocument file or a PyTorch model.
-///
-/// # Errors
-/// Fails if the zip has members that only an Office document, an OpenDocument file or a PyTorch model has.
 pub(crate) fn no_document<'a>(name: &str, members: impl Iterator<Item = &'a str> + Clone) -> Result<()> {
     let has = |wanted: &str| members.clone().any(|member| member == wanted);
     let below = |folder: &str| members.clone().any(|member| member.starts_with(folder));
