@@ -171,7 +171,9 @@ impl<R: Record> Texts<R> {
         config: &Config,
     ) -> Result<Loader> {
         let loader = match self {
-            Self::Held(records) => Loader::new(records.samples_by(&|_, record| sample(record))?, feeds)?,
+            Self::Held(records) => {
+                Loader::new(records.samples_by(salt, move |record| sample(record))?, feeds)?
+            }
             Self::InFiles(files, _) => {
                 Loader::new(files.samples_by(salt, move |record| sample(record))?, feeds)?
             }

@@ -8,14 +8,12 @@ use unpadded::memory::{available, resident, shown};
 use unpadded::{Error, ErrorKind, Result};
 
 const MIB: u64 = 1 << 20;
-/// The number of bytes of memory that must stay free while data is read, for the rest of the program and for other
-/// processes.
+/// The bytes of memory that must stay free, for the rest of the program and for other processes.
 const FLOOR: u64 = 64 * MIB;
 /// Number of bytes that are read from files between two checks of the available memory.
 const EACH: u64 = 16 * MIB;
 
-/// The first number counts the data sets that are being read into memory now. The second number is the memory of the
-/// process, in bytes, at the time when the reading of the first of these data sets began.
+/// The number of data sets that are being read, and the bytes of the process before the first of them.
 static WHOLE: Mutex<(usize, Option<u64>)> = Mutex::new((0, None));
 
 fn whole() -> MutexGuard<'static, (usize, Option<u64>)> {
@@ -27,8 +25,7 @@ fn whole() -> MutexGuard<'static, (usize, Option<u64>)> {
 pub(crate) struct Whole(());
 
 impl Whole {
-    /// Marks the start of reading a data set into memory. The memory of the data set is the growth of the process from
-    /// now on.
+    /// Marks the start of reading a data set, whose memory is the growth of the process from now on.
     pub(crate) fn begin() -> Self {
         let mut whole = whole();
         if whole.0 == 0 {
@@ -57,8 +54,7 @@ pub(crate) struct Usage {
     before: Option<u64>,
 }
 
-/// The number of bytes that were read from all files together. One counter for all files makes sure that many small
-/// files are checked, too.
+/// The bytes that were read from all files: many small files are checked, too.
 static READ: AtomicU64 = AtomicU64::new(0);
 
 impl Usage {
@@ -85,8 +81,7 @@ impl Usage {
         if available >= FLOOR.max(held + held / 2) { Ok(()) } else { Err(self.full(what(), available)) }
     }
 
-    /// Returns the memory of the process, in bytes, before the data set or the file was read. `resident` is the present
-    /// memory of the process.
+    /// Returns the memory of the process before the data set or the file was read; `resident` is the present one.
     fn baseline(&mut self, resident: u64) -> u64 {
         let own = *self.before.get_or_insert(resident);
         whole().1.unwrap_or(own)

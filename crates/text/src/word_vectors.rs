@@ -74,12 +74,10 @@ pub struct WordVectors {
 }
 
 impl WordVectors {
-    /// Maximum width of the vectors. The first line of a file may declare any width, so this limit bounds the allocated
-    /// memory.
+    /// Maximum width of the vectors, which bounds the allocated memory: a first line may declare any width.
     pub const MAX_WIDTH: usize = 1 << 16;
 
-    /// Reads the vectors of the vocabulary's tokens from a path. Use [`Self::of`] for a file in a zip, or for another
-    /// encoding than UTF-8.
+    /// Reads the vectors of the tokens from a path. [`Self::of`] reads a file in a zip, or in another encoding.
     ///
     /// # Errors
     /// Fails as [`Self::of`] does, or if the file does not exist.
@@ -160,8 +158,7 @@ impl WordVectors {
         covered as f64 / all.max(1) as f64
     }
 
-    /// Writes the vector of each token into the row of `table` whose index is the token's id; the rows of tokens
-    /// without a vector are unchanged.
+    /// Writes the vector of each token into the row of `table` with its id; the other rows are unchanged.
     ///
     /// # Errors
     /// Fails if `table` does not have one row per token of the vocabulary, or if its width is not the width of the
@@ -175,8 +172,7 @@ impl WordVectors {
                 self.width,
                 self.name
             );
-            let got = format!("{:?}", table.shape());
-            return Err(Error::new("table for word vectors", expected, got));
+            return Err(Error::new("table for word vectors", expected, format!("{:?}", table.shape())));
         }
         for (mut row, id) in table.rows_mut().into_iter().zip(0..) {
             if let Some(vector) = self.vector(id) {
@@ -272,8 +268,7 @@ impl<'v> VectorSearch<'v> {
                 let row = self.push(vector)?;
                 self.set(id, VectorPlace::Itself(row));
             }
-            // The vector of the token itself replaces the vector of the token's lower-case form, which came earlier in
-            // the file.
+            // The vector of the token itself replaces an earlier vector of the token's lower-case form.
             Some(VectorPlace::LowerCase(row)) => {
                 let place = self.rows.get_mut(row * self.width..).and_then(|rest| rest.get_mut(..self.width));
                 if let Some(place) = place {

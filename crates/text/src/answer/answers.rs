@@ -6,7 +6,8 @@ use serde::de::IgnoredAny;
 use unpadded::{Error, Result};
 
 use crate::format::conll::Columns;
-use crate::source::lines::{Reason, count_parsed};
+use crate::source::lines::count_parsed;
+use crate::source::reason::Reason;
 
 /// One cell of the answer that is added to a record.
 #[derive(Debug, Clone, PartialEq)]
@@ -18,11 +19,9 @@ pub enum AnswerCell {
     Number(f32),
     /// One text per word of a sentence, such as the tags.
     Words(Vec<String>),
-    /// Several texts. In a table, one cell has all texts, joined by the given separator; JSON and Parquet have a list
-    /// of texts.
+    /// Several texts: one cell of a table, joined by the given separator; a list in JSON and Parquet.
     List(Vec<String>, String),
-    /// Several numbers. In a table, one cell has all numbers, joined by the given separator; JSON and Parquet have a
-    /// list of numbers.
+    /// Several numbers: one cell of a table, joined by the given separator; a list in JSON and Parquet.
     Numbers(Vec<f32>, String),
     /// No answer: an empty cell in a table, `null` in JSON.
     Nothing,
@@ -56,8 +55,7 @@ pub(crate) struct Raw {
 /// The form in which an answer is added to a record.
 #[derive(Debug)]
 pub(crate) enum Form {
-    /// Cells of a table, each preceded by this separator. If the flag is true, cells are put in quotation marks where
-    /// necessary.
+    /// Cells of a table, each preceded by this separator; in quotation marks where necessary if the flag is true.
     Cells(char, bool),
     /// Fields of the JSON object in a line, or elements of the JSON list in a line.
     Json,
@@ -74,7 +72,6 @@ pub(crate) struct AnswerColumns {
     /// The names that the file has already. For a table, these are the names in the header; for JSON, the fields of the
     /// first records; for a file of columns, the names in the header and keys of comments.
     pub(crate) names: Vec<String>,
-    /// The names of the added columns.
     pub(crate) added: Vec<String>,
 }
 
@@ -104,15 +101,11 @@ impl AnswerColumns {
         (!notes.is_empty()).then(|| notes.join("; "))
     }
 
-    /// Returns the reason why no answer can be added to the JSON object in `line`: the object has a field with the name
-    /// of an added field. Returns `None` if an answer can be added.
+    /// Returns the reason if the JSON object in `line` has the name of an added field already.
     pub(crate) fn refused(&self, line: &str) -> Option<Reason> {
         let own = *self.own(line).first()?;
         let expected = format!("no field `{own}`, as in the first records");
-        Some(Reason {
-            expected,
-            got: "this field, which the answer would replace: rename the field".to_owned(),
-        })
+        Some(Reason::of(expected, "this field, which the answer would replace: rename the field"))
     }
 
     /// Returns the added names that the JSON object in `line` has already.
@@ -171,20 +164,18 @@ impl AnswerColumns {
         };
         // In a file without sentences, the lines behind the last record contain the header.
         let first = raw.iter().find(|line| !line.text.trim().is_empty() && !line.text.starts_with('#'));
-        let alone = raw.first().is_some_and(|line| line.number == 1) && !columns.titles().is_empty();
+        let alone = raw.first().is_some_and(|line| line.number == 1) && !columns.header_names().is_empty();
         let header = first.filter(|_| alone).map(|line| line.number);
         let text = Err(Error::new("sentence", "words", "none"));
         self.lines_of(&Question { line: 0, text, raw, words: Vec::new(), header }, &[])
     }
 
-    /// Appends the lines of a sentence to `text`: comments with the label of the sentence, then each word with the
-    /// predicted tag.
+    /// Appends the lines of a sentence to `text`: comments with its label, then each word with the predicted tag.
     fn columns(&self, columns: &Columns, question: &Question, answer: &[AnswerCell], text: &mut String) {
         let Question { raw, words, header, text: asked, .. } = question;
         let (mut word, none) = (0, "_".to_owned());
         let mut begins = raw.iter().position(|line| words.first() == Some(&line.number));
-        // The line of a range of words (`1-2`) before the first word belongs to the sentence, so the comments come
-        // before this line.
+        // The line of a range of words (`1-2`) before the first word belongs to the sentence: comments come before it.
         while let Some(before) = begins.and_then(|at| at.checked_sub(1))
             && raw.get(before).is_some_and(|line| columns.is_range(&line.text))
         {
@@ -207,8 +198,7 @@ impl AnswerColumns {
                     _ => Some(&none),
                 }
             } else {
-                // In lines without an answer, the column of the answers gets `_`, so that a tag of the file does not
-                // look like an answer.
+                // In lines without an answer, the column of the answers gets `_`, so that no tag of the file looks like one.
                 let unasked = asked.is_err() || words.first().is_some_and(|first| number < first);
                 Some(&none).filter(|_| unasked && columns.has_all(line))
             };
@@ -271,8 +261,7 @@ fn shown(cell: &AnswerCell) -> String {
     }
 }
 
-/// Formats a cell of a table, in quotation marks if necessary. If `quotes` is false, separators and line ends in the
-/// cell become spaces instead.
+/// Formats a cell of a table; without `quotes`, separators and line ends in the cell become spaces.
 fn quoted(cell: &str, separator: char, quotes: bool) -> String {
     match cell.contains([separator, '"', '\n', '\r']) {
         true if quotes => format!("\"{}\"", cell.replace('"', "\"\"")),

@@ -1,21 +1,23 @@
 //! Finds the texts to predict for in the records of a file. The text column is found by the header, or by the name or
 //! the number that it has in the training data.
 
-use unpadded::{Error, ErrorKind, Result};
+use unpadded::{Error, Result};
 
 use super::answers::Form;
 use crate::TextFile;
-use crate::detect::column::{Column, LABEL, SOURCE, TARGET, TEXT, TOKENS, language, plain};
+use crate::detect::column::{Column, LABEL, SURE, TEXT, TOKENS, language, plain};
 use crate::detect::columns::number;
 use crate::detect::guess::{Guess, guess};
-use crate::detect::objects;
+use crate::detect::objects::{self, FieldLayout};
 use crate::detect::options::ReadOptions;
 use crate::format::conll::{Columns, KnownColumns, SentenceWords, joined};
 use crate::format::fields::FieldText;
 use crate::format::line_format::LineParser;
-use crate::format::{FileFormat, FormatKind, Task, fields, json, table};
-use crate::source::lines::{Reason, quoted};
+use crate::format::{FieldFormat, FileFormat, FormatKind, Task, fields, json, table};
+use crate::record::projection::Projection;
+use crate::source::lines::quoted;
 use crate::source::paths::by_ending;
+use crate::source::reason::{Reason, wrong_format};
 use crate::source::records::{OneLine, Parser};
 
 /// The plan for reading the texts of a file and writing the file with answers.
@@ -30,7 +32,6 @@ pub(crate) struct AnswerPlan {
     pub(crate) blank: bool,
 }
 
-/// The source of the records to predict for.
 pub(crate) enum Source {
     Lines(Box<dyn Parser<SentenceWords>>),
     /// The rows of a Parquet file: the names of the text's fields, and a function that makes a text of a field.
@@ -91,31 +92,23 @@ impl AnswerPlan {
     }
 
     /// The plan for a file of texts (with or without labels) or of source texts (with or without translations).
-    pub(crate) fn texts(file: &TextFile, options: &mut ReadOptions, task: Task) -> Result<Self> {
+    pub(crate) fn texts<R: Projection>(file: &TextFile, options: &mut ReadOptions) -> Result<Self> {
         if options.format == Some(FileFormat::Plain) {
             return Ok(Self::plain());
         }
-        let guess = guess(file, options, task).or_else(|e| lines_alone(file, options, e))?;
+        let guess = guess(file, options, R::TASK).or_else(|e| lines_alone(file, options, e))?;
         options.format = Some(guess.format);
-        if task == Task::Labelled && !guess.format.has_columns() {
+        if R::TASK == Task::Labelled && !guess.format.has_columns() {
             options.without_columns(guess.format, &format!("file `{}`", file.name()))?;
         }
-        let (texts, label) = match task {
-            Task::Pairs => (
-                vec![Column { what: "source", given: options.source.as_deref(), known: SOURCE }],
-                Column { what: "target", given: options.target.as_deref(), known: TARGET },
-            ),
-            Task::Labelled | Task::Tagged | Task::ToTag | Task::Plain => (
-                Column::texts(&options.text),
-                Column { what: "label", given: options.label.as_deref(), known: LABEL },
-            ),
-        };
-        let mut of = options.clone();
+        let (mut of, wanted) = (options.clone(), ReadOptions { group: None, ..options.clone() });
+        let mut texts = R::wanted(&wanted);
+        let Some(label) = texts.pop() else { return Ok(Self::plain()) };
         let opened = match guess.format.kind() {
             FormatKind::Lines(format) => Ok(Self::each((format.texts)(options.lines))),
-            FormatKind::Fields => Self::objects(file, &mut of, &texts, text),
+            FormatKind::Fields(format) => Self::objects(file, format, &mut of, &texts, text),
             FormatKind::Table => Self::table(file, &guess, &mut of, (&texts, label), alone),
-            FormatKind::Words | FormatKind::Features | FormatKind::Text | FormatKind::Folders => {
+            FormatKind::Words | FormatKind::Features | FormatKind::Text | FormatKind::Folders(_) => {
                 Ok(Self::plain())
             }
         };
@@ -136,9 +129,8 @@ impl AnswerPlan {
         let told = options.told.clone().unwrap_or_default();
         let is_set = !told.text.is_empty() || told.source.is_some();
         let is_table = told.format.is_some() || told.separator.is_some() || by_ending(&file.name()).is_some();
-        let wrong = |expected: &str, got: &str| {
-            Err(Error::of(ErrorKind::Format, format!("file `{}`", file.name()), expected, got))
-        };
+        let wrong =
+            |expected: &str, got: &str| Err(wrong_format(format!("file `{}`", file.name()), expected, got));
         let rows = table::Table::first_rows(file, guess.format, options)?;
         let named = match texts {
             [text] if !is_set => {
@@ -162,37 +154,37 @@ impl AnswerPlan {
                 table => table.map_err(|e| if is_set { e } else { remedied(e, texts) })?,
             },
         };
-        if !table.has_header() && table.width() > 1 && !is_table && !table.has_tabs() {
+        if !table.has_header() && table.picked.width > 1 && !is_table && !table.has_tabs() {
             let expected = "one text per line, or a table: set `format` (`data.format`) to `plain` or `csv`";
             return wrong(expected, "a separator in each line, which may be part of the text");
         }
         if named.is_none() && !is_set && table.has_numbers(file)? {
             let expected =
                 "texts: set `text` (`data.text`) to the name or the number (from 1) of the text column";
-            let column = table.names().first().map_or("", String::as_str);
+            let column = table.picked.names.first().map_or("", String::as_str);
             return wrong(expected, &format!("only numbers in column {column}"));
         }
         table.note(options);
         options.notes.extend(named.and_then(|(_, (_, note))| note));
-        keep(options, texts, table.names());
+        keep(options, texts, &table.picked.names);
         let (separator, quotes) = table.writes();
         Ok(Self {
             source: Source::Lines(table.texts(texts.len(), make)),
             form: Form::Cells(separator, quotes),
             names: table.header(file)?,
             header: table.has_header(),
-            blank: table.width() == 1 && !table.has_header() && !quotes,
+            blank: table.picked.width == 1 && !table.has_header() && !quotes,
         })
     }
 
     /// The plan for JSON or Parquet records; `make` makes a text of a field.
     fn objects(
         file: &TextFile,
+        format: FieldFormat,
         options: &mut ReadOptions,
         wanted: &[Column<'_>],
         make: FieldText,
     ) -> Result<Self> {
-        let Some(format) = options.format else { return Ok(Self::plain()) };
         let told = options.told.clone().unwrap_or_default();
         let is_set = !told.text.is_empty() || told.source.is_some() || told.tokens.is_some();
         let found = objects::picked(file, format, wanted, options).or_else(|e| {
@@ -215,16 +207,19 @@ impl AnswerPlan {
         options.notes.extend(picked.notes.iter().cloned());
         let names = picked.fields(file);
         keep(options, wanted, &picked.names);
-        #[cfg(feature = "parquet")]
-        if format == FileFormat::Parquet {
-            let (source, form) = (Source::Rows(picked.names, make), Form::Json);
-            return Ok(Self { source, form, names, header: false, blank: false });
-        }
-        let Some(elements) = picked.in_lines() else {
+        let elements = match &picked.layout {
+            FieldLayout::Json(layout) => layout.in_lines(),
+            #[cfg(feature = "parquet")]
+            FieldLayout::Parquet => {
+                let (source, form) = (Source::Rows(picked.names, make), Form::Json);
+                return Ok(Self { source, form, names, header: false, blank: false });
+            }
+        };
+        let Some(elements) = elements else {
             let expected =
                 "one record per line: CSV, TSV, JSON Lines, columns or plain text with one text per line";
             let got = "JSON without one object or list per line: `jq -c '.[]'` writes one element per line";
-            return Err(Error::of(ErrorKind::Format, format!("file `{}`", file.name()), expected, got));
+            return Err(wrong_format(format!("file `{}`", file.name()), expected, got));
         };
         let (wanted, header) = (picked.names, elements.is_some());
         let asked = move |line: &str| {
@@ -242,19 +237,22 @@ impl AnswerPlan {
         let guess = guess(file, &ReadOptions { format: told.format, ..options.clone() }, Task::ToTag)?;
         let like = options.columns.take();
         options.format = Some(guess.format);
-        if matches!(guess.format.kind(), FormatKind::Fields) {
-            let given = options.tokens.take();
-            let wanted = Column { what: "tokens", given: given.as_deref(), known: TOKENS };
-            let of_lists = Self::objects(file, options, &[wanted], words);
-            let texts = Column { what: "text", given: None, known: TEXT };
-            return of_lists.or_else(|e| {
-                let known = "a field with a known name, such as `text`, may also have texts to tag";
-                let found = told.tokens.is_none().then(|| Self::objects(file, options, &[texts], words));
-                found.map_or(Err(e.clone()), |plan| plan.map_err(|_| e.noted(known)))
-            });
-        }
-        if guess.format == FileFormat::Plain {
-            return Ok(Self::plain());
+        match guess.format.kind() {
+            FormatKind::Fields(format) => {
+                let given = options.tokens.take();
+                let wanted = Column { what: "tokens", given: given.as_deref(), known: TOKENS };
+                let of_lists = Self::objects(file, format, options, &[wanted], words);
+                let text = Column { what: "text", given: None, known: TEXT };
+                return of_lists.or_else(|e| {
+                    let known = "a field with a known name, such as `text`, may also have texts to tag";
+                    let texts = || Self::objects(file, format, options, &[text], words);
+                    let found = told.tokens.is_none().then(texts);
+                    found.map_or(Err(e.clone()), |plan| plan.map_err(|_| e.noted(known)))
+                });
+            }
+            FormatKind::Lines(format) => return Ok(Self::each((format.texts)(options.lines))),
+            FormatKind::Text => return Ok(Self::plain()),
+            FormatKind::Table | FormatKind::Words | FormatKind::Features | FormatKind::Folders(_) => {}
         }
         let named = by_ending(&file.name()) == Some(FileFormat::Columns);
         let known = KnownColumns {
@@ -275,10 +273,8 @@ impl AnswerPlan {
             return Ok(Self::plain());
         };
         options.columns = Some(Box::new(columns.clone()));
-        let names = columns.titles();
-        let names = names.into_iter().chain(intents(file)?).collect();
-        let form = Form::Columns(columns.clone());
-        Ok(Self { source: Source::Lines(columns.asked()), form, names, header: false, blank: false })
+        let names = columns.header_names().iter().cloned().chain(intents(file)?).collect();
+        Ok(Self { names, ..Self::lines(columns.asked(), Form::Columns(columns)) })
     }
 
     /// The plan for a table with a column of texts to tag; `None` for a file with one word or one text per line. A
@@ -319,7 +315,7 @@ impl AnswerPlan {
                 let what = format!("column of the texts in file `{}`", file.name());
                 let expected = "a header with a known name, such as `text`, or one column with several words per cell: set `data.text` to the name or the number (from 1) of the column";
                 let got = format!("{} such columns of {width}", running.len());
-                return Err(Error::of(ErrorKind::Format, what, expected, got));
+                return Err(wrong_format(what, expected, got));
             }
             text.given = number.as_deref();
         }
@@ -335,7 +331,6 @@ impl AnswerPlan {
 /// Number of lines that are read for the properties of a file.
 const LOOKED_AT: usize = 1000;
 
-/// Returns whether there are tabs in the first lines.
 fn has_tabs(file: &TextFile) -> Result<bool> {
     let line = |line: &str| Ok(Some(line.contains('\t')));
     Ok(file.first_records(OneLine(line))?.take(LOOKED_AT).any(|has| matches!(has, Ok(true))))
@@ -352,8 +347,7 @@ fn alone(text: String) -> SentenceWords {
     SentenceWords { text, ..SentenceWords::default() }
 }
 
-/// Stores the names of the text columns in the options, and removes the columns of labels, targets and tags from the
-/// options.
+/// Stores the names of the text columns in the options, and removes the other columns from the options.
 fn keep(options: &mut ReadOptions, texts: &[Column<'_>], names: &[String]) {
     match texts.first().map(|text| text.what) {
         Some("source") => options.source = names.first().cloned(),
@@ -405,8 +399,6 @@ fn by_header(
     text: &Column<'_>,
     header: Option<bool>,
 ) -> Result<Option<(String, Option<String>)>> {
-    /// The names that are accepted as the header of a file with a single column.
-    const SURE: [&str; 4] = ["text", "texts", "sentence", "sentences"];
     let Some((first, below)) = rows.split_first().filter(|_| header != Some(false)) else { return Ok(None) };
     let cells: Vec<&str> = first.iter().map(|cell| cell.trim()).collect();
     let given = text.given.map(str::trim);
@@ -428,9 +420,8 @@ fn by_header(
     if let (true, [first, _, ..]) = (text.what == "source", &languages[..]) {
         if let (Some(given), None) = (given, place) {
             let expected = format!("the language `{given}`");
-            let got = quoted(cells.iter().copied());
-            let what = format!("header of file `{file}`");
-            let error = Error::of(ErrorKind::Format, what, expected, got);
+            let got = quoted(cells);
+            let error = wrong_format(format!("header of file `{file}`"), expected, got);
             return Err(remedied(error, std::slice::from_ref(text)));
         }
         let at = place.unwrap_or(1).saturating_sub(1);
@@ -441,16 +432,14 @@ fn by_header(
         );
         return Ok(Some(((*name).to_owned(), Some(note))));
     }
+    let name = |at: usize| plain(cells.get(at).copied().unwrap_or_default());
     let fits = |at: &usize| {
-        let name = plain(cells.get(*at).copied().unwrap_or_default());
+        let name = name(*at);
         let sure = cells.len() > 1 || SURE.contains(&name.as_str());
         text.has(&name) && sure && once(*at) && !(text.what == "source" && language(&name))
     };
     let fitting: Vec<usize> = (0..cells.len()).filter(fits).collect();
-    let rank = |at: &&usize| {
-        let name = plain(cells.get(**at).copied().unwrap_or_default());
-        text.known().position(|known| known == name)
-    };
+    let rank = |at: &&usize| text.known().position(|known| known == name(**at));
     let Some(&at) = fitting.iter().min_by_key(rank) else { return Ok(None) };
     let Some(&name) = cells.get(at) else { return Ok(None) };
     match given {
@@ -469,8 +458,7 @@ fn by_place(
     (texts, label): (&[Column<'_>], Column<'_>),
 ) -> Result<table::Table> {
     let of = |wanted: &[Column<'_>]| table::Table::of(file, guess.format, options, wanted);
-    // The label column is detected together with the text columns, so that a label column is not mistaken for a text
-    // column.
+    // The label column is detected, too, so that it is not mistaken for a text column.
     let both = of(&[texts, &[label]].concat());
     let named = |table: &table::Table| table.has_header() || label.given.is_some();
     match both {
@@ -482,13 +470,12 @@ fn by_place(
             }
             (Ok(table), _) => Ok(table),
             (Err(e), both) => {
-                // A table with a single column has the text in this column, whatever number the text column has in the
-                // training data.
+                // A table with a single column has the text in this column, whatever number it has in the training data.
                 let alone = match texts {
                     [text] => of(&[Column { given: Some("1"), ..*text }]).ok(),
                     _ => None,
                 };
-                let alone = alone.filter(|table| table.width() == 1);
+                let alone = alone.filter(|table| table.picked.width == 1);
                 alone.or(both.ok()).ok_or_else(|| guess.explain(e))
             }
         },

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::io::Write;
 use std::path::Path;
 
-use unpadded::{AtCaller, Error, ErrorKind, Result};
+use unpadded::{AtCaller, Error, Result};
 
 use super::answers::{AnswerCell, AnswerColumns, Form, Question, Raw};
 use super::asked::{AnswerPlan, Source};
@@ -12,11 +12,11 @@ use crate::detect::options::ReadOptions;
 use crate::format::conll::SentenceWords;
 #[cfg(feature = "parquet")]
 use crate::format::parquet;
-use crate::format::{FileFormat, Task};
-use crate::source::lines::{Lines, Reason, count_parsed};
+use crate::source::lines::{Lines, count_parsed};
 use crate::source::paths::{PathContent, by_ending, find, prepared_as};
+use crate::source::reason::{Reason, wrong_format};
 use crate::source::records::{OneLine, Parser};
-use crate::{Encoding, TextFile};
+use crate::{Encoding, LabelledText, Pair, TextFile};
 
 /// The type of input for which the model predicts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,8 +32,7 @@ pub enum QuestionKind {
     Row,
 }
 
-/// A reader of a file's records for prediction. The file is read like a training file, with one record in memory at a
-/// time.
+/// A reader of a file's records for prediction, which holds one record. The file is read like a training file.
 ///
 /// Label columns are copied to the output; the model never gets them. The output has the same record order, columns and
 /// line ends as the file, and is encoded in UTF-8.
@@ -59,8 +58,7 @@ pub struct Questions {
     name: String,
     records: Records,
     adds: AnswerColumns,
-    /// The header line with the column names, and the lines before the header; `None` without a header, or once the
-    /// header is written.
+    /// The header, with the lines before it; `None` without a header, or once the header is written.
     header: Option<Question>,
     out: AnswerOutput,
     read_as: ReadOptions,
@@ -101,7 +99,6 @@ struct OfLines {
     blank: bool,
 }
 
-/// The output for the answers.
 enum AnswerOutput {
     Nowhere,
     Text(Box<dyn Write + Send>),
@@ -137,14 +134,13 @@ impl Questions {
         let (Some(PathContent::File(file)), true) = (found.pop(), found.is_empty()) else {
             let what = format!("`{}`", path.display());
             let expected = "one file, or one file of a zip (`some.zip!file`): predict for one file at a time";
-            return Err(Error::of(ErrorKind::Format, what, expected, "several files"));
+            return Err(wrong_format(what, expected, "several files"));
         };
         let trained = options.found.encoding.and_then(|name| name.parse().ok());
         let file = prepared_as(file, options, trained.unwrap_or_default())?;
         let mut options = options.told();
         // The training texts may have been in folders; in the single file to predict for, the texts are in lines.
-        let folders = [FileFormat::FilePerClass, FileFormat::FolderPerClass, FileFormat::Parallel];
-        options.format = options.format.filter(|format| !folders.contains(format));
+        options.format = options.format.filter(|format| !format.is_folder());
         let opened = match asking {
             _ if is_blank(&file)? => {
                 let notes = vec!["a file without text".to_owned()];
@@ -155,10 +151,10 @@ impl Questions {
             }
             QuestionKind::Row => AnswerPlan::rows(),
             QuestionKind::Words => AnswerPlan::words(&file, &mut options)?,
-            QuestionKind::Text => AnswerPlan::texts(&file, &mut options, Task::Labelled)?,
+            QuestionKind::Text => AnswerPlan::texts::<LabelledText>(&file, &mut options)?,
             QuestionKind::Source => {
                 crate::detect::languages::name_source(&file, &mut options);
-                AnswerPlan::texts(&file, &mut options, Task::Pairs)?
+                AnswerPlan::texts::<Pair>(&file, &mut options)?
             }
         };
         let AnswerPlan { source, form, names, header, blank } = opened;
@@ -317,14 +313,12 @@ impl Questions {
             Records::Lines(lines) => {
                 let whole = matches!(self.adds.form, Form::Cells(_, true));
                 let mut question = lines.read(whole)?;
-                // If a field with the name of an added column first occurs in a later record, the error is reported
-                // with this record.
+                // A field with the name of an added column may first occur in a later record; this record has the error.
                 if let Some(Question { raw, text, line, .. }) = &mut question
                     && let (Some(last), true) = (raw.last(), text.is_ok())
-                    && let Some(Reason { expected, got }) = self.adds.refused(&last.text)
+                    && let Some(reason) = self.adds.refused(&last.text)
                 {
-                    let what = format!("{}:{line}", self.name);
-                    *text = Err(Error::of(ErrorKind::Format, what, expected, got));
+                    *text = Err(reason.at(format!("{}:{line}", self.name)));
                 }
                 Ok(question)
             }
@@ -402,8 +396,7 @@ impl OfLines {
             let refused = match self.failed.as_ref().filter(|_| open && !self.again.is_empty()) {
                 Some((_, Some(why))) => Some(why.clone()),
                 Some((line, None)) if self.waiting > self.left / 2 => {
-                    let got = format!("a part of the malformed record of line {line}");
-                    Some(Reason { expected: "a record".to_owned(), got })
+                    Some(Reason::of("a record", format!("a part of the malformed record of line {line}")))
                 }
                 failed => {
                     self.left -= failed.map_or(0, |_| self.waiting);
@@ -422,8 +415,7 @@ impl OfLines {
                         self.raw.iter().position(|line| line.number == begun && line.number < self.number)
                     });
                     let number = match begun {
-                        // The lines after the first line of the unended record are parsed once more, as records of
-                        // their own.
+                        // The lines behind the first line of the unended record are parsed once more, as records.
                         Some(at) => {
                             for line in self.raw.drain(at + 1..).rev() {
                                 self.waiting += line.text.len();
@@ -435,8 +427,7 @@ impl OfLines {
                         }
                         None => self.number,
                     };
-                    let what = format!("{}:{number}", self.name);
-                    let mut error = Error::of(ErrorKind::Format, what, reason.expected, reason.got);
+                    let mut error = reason.at(format!("{}:{number}", self.name));
                     if begun.is_some() || unended {
                         error = error.noted("the lines behind this line are read as separate records");
                     }
@@ -467,7 +458,6 @@ fn is_blank(file: &TextFile) -> Result<bool> {
     Ok(file.first_records(OneLine(line))?.next().is_none())
 }
 
-/// Returns whether a file begins with the byte order mark of UTF-16.
 fn is_utf_16(file: &TextFile) -> Result<bool> {
     let ((_, mut bytes), mut first) = (file.raw_sample()?, [0; 2]);
     Ok(std::io::Read::read_exact(&mut bytes, &mut first).is_ok() && Encoding::marked(&first).is_some())

@@ -1,16 +1,17 @@
-//! Data sets in memory: the records, the name of the data set in messages, and the options that the records were read
-//! with.
+//! Data sets: the records, the name of the data set in messages, and the options that the records were read with.
 
 use std::borrow::Cow;
+use std::marker::PhantomData;
 use std::path::{Path, PathBuf};
 
-use unpadded::data::{Field, FileLine, Fingerprint, Sample, Samples};
-use unpadded::{AtCaller, Error, ErrorKind, Result, reserve};
+use unpadded::data::{Field, FileLine, Fingerprint, Sample, Samples, Source};
+use unpadded::{AtCaller, Error, Result, reserve};
 
 use super::hold_out::{held_name, is_held};
 use crate::ReadOptions;
 use crate::memory::Whole;
 use crate::record::plan::Plan;
+use crate::source::reason::wrong_format;
 
 /// The type of a data set's records: labelled texts, pairs of texts, tagged texts or rows of features.
 pub trait Record: Clone + Send + Sync + 'static {
@@ -76,7 +77,42 @@ pub trait Passes<R> {
     fn each(&self, visit: &mut dyn FnMut(&R)) -> Result<()>;
 }
 
-impl<R> Passes<R> for DataSet<R> {
+/// A function that makes the fields of a record's sample.
+pub(crate) type SampleFields<'a, R> = &'a dyn Fn(u64, &R) -> Result<Vec<Field>>;
+
+/// The content of a data set, in memory or in files: records, or the pieces of a text.
+pub trait DataStorage<R>: Sized {
+    /// Opens the files of these paths, or reads them into memory.
+    ///
+    /// # Errors
+    /// Fails as [`DataSet::open`] does.
+    fn open(paths: &[PathBuf], options: &ReadOptions) -> Result<DataSet<R, Self>>;
+}
+
+/// The records of a data set: a `Vec` in memory, or [`FileRecords`](crate::FileRecords).
+pub trait RecordStorage<R: Record>: DataStorage<R> {
+    /// The samples that are made of the records.
+    type Samples: Source + 'static;
+
+    /// Iterates over the records, in the order of the files. An error in a file is the last item.
+    fn pass(&self) -> Box<dyn Iterator<Item = Result<Cow<'_, R>>> + '_>;
+
+    /// Divides the records, as [`DataSet::hold_out`] does, into the remaining records and the held-out records.
+    fn hold_out(self, one_in: u64, seed: u64) -> [Self; 2];
+
+    /// Makes the samples of the data set `of`, as [`DataSet::samples_by`] does. `salt` adds all other inputs of `sample`
+    /// to a fingerprint.
+    ///
+    /// # Errors
+    /// Fails as [`DataSet::samples_by`] does.
+    fn samples(
+        of: &DataSet<R, Self>,
+        salt: impl FnOnce(Fingerprint) -> Fingerprint,
+        sample: impl Fn(&R) -> Result<Vec<Field>> + Send + Sync + 'static,
+    ) -> Result<Self::Samples>;
+}
+
+impl<R: Record, S: RecordStorage<R>> Passes<R> for DataSet<R, S> {
     fn called(&self) -> Cow<'_, str> {
         (&*self.name).into()
     }
@@ -86,41 +122,40 @@ impl<R> Passes<R> for DataSet<R> {
     }
 
     fn each(&self, visit: &mut dyn FnMut(&R)) -> Result<()> {
-        self.records.iter().for_each(visit);
-        Ok(())
+        self.records.pass().try_for_each(|record| record.map(|record| visit(&record)))
     }
 }
 
-/// A data set in memory: records, a name for messages, and the options that the records were read with. The
-/// documentation of [`LabelledTexts`](crate::LabelledTexts), [`Pairs`](crate::Pairs),
-/// [`TaggedTexts`](crate::TaggedTexts) and [`LabelledRows`](crate::LabelledRows) shows how to train on each kind of
-/// record.
-#[derive(Debug, Clone, PartialEq)]
-pub struct DataSet<R> {
+/// A text of a record.
+pub(crate) struct RecordText<'a, R: Clone>(Cow<'a, R>, fn(&R) -> &str);
+
+impl<R: Clone> AsRef<str> for RecordText<'_, R> {
+    fn as_ref(&self) -> &str {
+        (self.1)(&self.0)
+    }
+}
+
+/// A data set: records, a name for messages, and the options that the records were read with. The records are in memory,
+/// unless the data set is [`Files`](crate::Files). The documentation of [`LabelledTexts`](crate::LabelledTexts),
+/// [`Pairs`](crate::Pairs), [`TaggedTexts`](crate::TaggedTexts) and [`LabelledRows`](crate::LabelledRows) shows how to
+/// train on each kind of record. The data set of a language model is a text, [`PlainText`](crate::PlainText) or
+/// [`PlainFiles`](crate::PlainFiles), which is read in pieces.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DataSet<R, S = Vec<R>> {
     pub(crate) name: String,
-    pub(crate) records: Vec<R>,
+    pub(crate) records: S,
     pub(crate) read_as: ReadOptions,
+    of: PhantomData<fn() -> R>,
 }
 
-impl<R> DataSet<R> {
-    /// Makes a data set of `records`; messages show `name` as the name of the data set.
-    pub fn new(name: &str, records: impl Into<Vec<R>>) -> Self {
-        Self { name: name.to_owned(), records: records.into(), read_as: ReadOptions::default() }
-    }
-
-    /// Sets the options that the records were read with.
-    pub(crate) fn read_by(self, read_as: ReadOptions) -> Self {
-        Self { read_as, ..self }
+impl<R, S> DataSet<R, S> {
+    pub(crate) fn of_records(name: String, records: S, read_as: ReadOptions) -> Self {
+        Self { name, records, read_as, of: PhantomData }
     }
 
     /// The name that messages show for the data set.
     pub fn name(&self) -> &str {
         &self.name
-    }
-
-    /// The records, in the order of the files.
-    pub fn records(&self) -> &[R] {
-        &self.records
     }
 
     /// The options with the format and the columns that [`Self::open`] detected. With these options, other files of the
@@ -129,13 +164,28 @@ impl<R> DataSet<R> {
         &self.read_as
     }
 
-    /// Makes a data set of some of the records, under another name.
-    fn part(&self, name: String, records: Vec<R>) -> Self {
-        Self { name, records, read_as: self.read_as.clone() }
+    pub(crate) fn noted(&self, error: Error) -> Error {
+        error.noted(format!("in `{}`", self.name))
+    }
+}
+
+impl<R> DataSet<R> {
+    /// Makes a data set of `records` in memory; messages show `name` as the name of the data set.
+    pub fn new(name: &str, records: impl Into<Vec<R>>) -> Self {
+        Self::of_records(name.to_owned(), records.into(), ReadOptions::default())
     }
 
-    /// Divides the records into two data sets: first the records for which `held` is false, then the records for which
-    /// `held` is true.
+    /// The records, in the order of the files.
+    pub fn records(&self) -> &[R] {
+        &self.records
+    }
+
+    /// Makes a data set of some of the records, under another name.
+    fn part(&self, name: String, records: Vec<R>) -> Self {
+        Self::of_records(name, records, self.read_as.clone())
+    }
+
+    /// Divides the records: first those for which `held` is false, then those for which `held` is true.
     pub(crate) fn hold_out_where(mut self, held: impl FnMut(&R) -> bool) -> (Self, Self) {
         let (held, rest) = std::mem::take(&mut self.records).into_iter().partition(held);
         let held = self.part(held_name(&self.name), held);
@@ -169,20 +219,15 @@ impl<R> DataSet<R> {
         let test = self.part(format!("{}, test", self.name), test);
         [Self { records: train, ..self }, dev, test]
     }
-
-    /// Adds a note with the name of the data set to an error.
-    pub(crate) fn noted(&self, error: Error) -> Error {
-        error.noted(format!("in `{}`", self.name))
-    }
 }
 
-impl<R: Record> DataSet<R> {
-    /// Reads the records of a path into memory. This call detects the format and the columns, which [`Self::read_as`]
-    /// returns.
+impl<R, S: DataStorage<R>> DataSet<R, S> {
+    /// Reads the records of a path into memory; [`Files`](crate::Files) stay in their files. This call detects the format
+    /// and the columns from the first lines, which [`Self::read_as`] returns.
     ///
     /// # Errors
     /// Fails if there is no file, no record, or a malformed record. The message has the file, the line and the reason
-    /// for the detected format.
+    /// for the detected format. In files, a malformed record behind the first lines is reported when a pass reads it.
     #[track_caller]
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
         Self::open_with([path], &ReadOptions::default())
@@ -198,36 +243,11 @@ impl<R: Record> DataSet<R> {
         options: &ReadOptions,
     ) -> Result<Self> {
         let paths: Vec<PathBuf> = paths.into_iter().map(|path| path.as_ref().to_owned()).collect();
-        Self::read(&paths, options).at_caller()
+        S::open(&paths, options).at_caller()
     }
+}
 
-    fn read(paths: &[PathBuf], options: &ReadOptions) -> Result<Self> {
-        let _whole = Whole::begin();
-        let plan = R::plan(paths, options, false)?;
-        let records = reserve::collected((plan.open)(), &format!("records of `{}`", plan.name))?;
-        Self::of_plan(plan, records)
-    }
-
-    /// Makes the data set of all records that a plan has read.
-    pub(crate) fn of_plan(plan: Plan<R>, mut records: Vec<R>) -> Result<Self> {
-        let Plan { name, mut options, .. } = plan;
-        let all = |visit: &mut dyn FnMut(&R)| {
-            records.iter().for_each(visit);
-            Ok(())
-        };
-        if let Some(change) = R::settled(&all, &mut options)? {
-            records = records.into_iter().map(change).collect();
-        }
-        let found = Self::new(&name, records).read_by(options);
-        found.some()?;
-        Ok(found)
-    }
-
-    /// Checks that the data set has at least one record.
-    fn some(&self) -> Result<()> {
-        if self.records.is_empty() { Err(none::<R>(&self.name)) } else { Ok(()) }
-    }
-
+impl<R: Record, S: RecordStorage<R>> DataSet<R, S> {
     /// Hold-out: holds out about one in `one_in` records, and returns the remaining records, then the held-out records. If
     /// `one_in` is 0, nothing is held out. Only the seed and a part of the record decide whether the record is held out. A
     /// held-out record therefore stays held out when other records are added.
@@ -254,25 +274,100 @@ impl<R: Record> DataSet<R> {
     /// ```
     #[must_use]
     pub fn hold_out(self, one_in: u64, seed: u64) -> (Self, Self) {
-        self.hold_out_where(|record| is_held(one_in, seed, |f| record.held_out_by(f)))
+        let [rest, held] = self.records.hold_out(one_in, seed);
+        let held = Self::of_records(held_name(&self.name), held, self.read_as.clone());
+        (Self { records: rest, ..self }, held)
     }
 
-    /// Makes a sample of each record: `sample` gets the index of the record, counted from 0, and the record, and
-    /// returns the fields.
+    /// Makes a sample of each record: `sample` returns the fields. For [`Files`](crate::Files), the result is a stream of
+    /// samples: each epoch reads the files. This call reads the files once, to find errors before the training, unless a
+    /// [survey](crate::LabelledFiles::survey) has read the files. `salt` is a hash of all other inputs of `sample`, such as
+    /// vocabularies. The hash is part of the fingerprint of a stream, which must equal the fingerprint in a resumed
+    /// checkpoint.
     ///
     /// # Errors
-    /// Fails if there is no record, or with the first error of `sample`.
+    /// Fails if there is no record, if a file has an error, or with the first error of `sample`.
     #[track_caller]
-    pub fn samples_by(&self, sample: &dyn Fn(usize, &R) -> Result<Vec<Field>>) -> Result<Samples> {
-        self.some().at_caller()?;
-        let of = |(number, record): (usize, &R)| {
-            Ok(Sample::new(number as u64, sample(number, record)?).placed(record.file_line()))
+    pub fn samples_by(
+        &self,
+        salt: u64,
+        sample: impl Fn(&R) -> Result<Vec<Field>> + Send + Sync + 'static,
+    ) -> Result<S::Samples> {
+        S::samples(self, |f| f.number(salt), sample).at_caller()
+    }
+
+    /// Passes a text of each record to `of`; an error in a file is returned instead of the result of `of`.
+    pub(crate) fn with_texts<T>(
+        &self,
+        text: fn(&R) -> &str,
+        of: impl FnOnce(&mut dyn Iterator<Item = RecordText<'_, R>>) -> Result<T>,
+    ) -> Result<T> {
+        let mut wrong = None;
+        let records = self.records.pass().map_while(|record| record.map_err(|e| wrong = Some(e)).ok());
+        let found = of(&mut records.map(|record| RecordText(record, text)));
+        wrong.map_or(found, Err)
+    }
+}
+
+impl<R: Record> DataSet<R> {
+    /// Makes the data set of all records that a plan has read.
+    pub(crate) fn of_plan(plan: Plan<R>, mut records: Vec<R>) -> Result<Self> {
+        let Plan { name, mut options, .. } = plan;
+        let all = |visit: &mut dyn FnMut(&R)| {
+            records.iter().for_each(visit);
+            Ok(())
         };
-        Samples::try_of(self.records.iter().enumerate().map(of)).at_caller()
+        if let Some(change) = R::settled(&all, &mut options)? {
+            records = records.into_iter().map(change).collect();
+        }
+        let found = Self::of_records(name, records, options);
+        if found.records.is_empty() { Err(none::<R>(&found.name)) } else { Ok(found) }
+    }
+
+    /// Makes a sample of each record; `sample` also gets the index of the record, counted from 0.
+    pub(crate) fn numbered_samples(&self, sample: SampleFields<'_, R>) -> Result<Samples> {
+        if self.records.is_empty() {
+            return Err(none::<R>(&self.name));
+        }
+        let of = |(number, record): (u64, &R)| {
+            Ok(Sample::new(number, sample(number, record)?).placed(record.file_line()))
+        };
+        Samples::try_of((0..).zip(&self.records).map(of))
+    }
+}
+
+impl<R: Record> DataStorage<R> for Vec<R> {
+    fn open(paths: &[PathBuf], options: &ReadOptions) -> Result<DataSet<R>> {
+        let _whole = Whole::begin();
+        let plan = R::plan(paths, options, false)?;
+        let records = reserve::collected(plan.records.open(), &format!("records of `{}`", plan.name))?;
+        DataSet::of_plan(plan, records)
+    }
+}
+
+impl<R: Record> RecordStorage<R> for Vec<R> {
+    type Samples = Samples;
+
+    fn pass(&self) -> Box<dyn Iterator<Item = Result<Cow<'_, R>>> + '_> {
+        Box::new(self.iter().map(|record| Ok(Cow::Borrowed(record))))
+    }
+
+    fn hold_out(self, one_in: u64, seed: u64) -> [Self; 2] {
+        let kept = |record: &R| !is_held(one_in, seed, |f| record.held_out_by(f));
+        let (rest, held) = self.into_iter().partition(kept);
+        [rest, held]
+    }
+
+    fn samples(
+        of: &DataSet<R>,
+        _: impl FnOnce(Fingerprint) -> Fingerprint,
+        sample: impl Fn(&R) -> Result<Vec<Field>> + Send + Sync + 'static,
+    ) -> Result<Samples> {
+        of.numbered_samples(&|_, record| sample(record))
     }
 }
 
 /// Returns the error for a data set without records.
 pub(crate) fn none<R: Record>(name: &str) -> Error {
-    Error::of(ErrorKind::Format, format!("{} of `{name}`", R::PLURAL), "at least one", "none")
+    wrong_format(format!("{} of `{name}`", R::PLURAL), "at least one", "none")
 }

@@ -2,22 +2,18 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
-use std::fmt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use unpadded::data::{
-    Field, Fingerprint, Limits, Loader, Sample, SampleIterator, SampleStream, SamplesBuilder, Tokenizer,
-    Vocabulary,
+    Field, Fingerprint, Limits, Sample, SampleIterator, SampleStream, SamplesBuilder, Tokenizer, Vocabulary,
 };
 use unpadded::{AtCaller, Error, ErrorKind, Result, memory};
 
-use super::data_set::{Passes, Record, none};
-use super::hold_out::{held_name, is_held};
+use super::data_set::{DataSet, DataStorage, Record, RecordStorage, none};
+use super::hold_out::is_held;
 use super::labelled_texts::at_least_two;
-use super::{labelled_texts, pairs, tagged_texts};
-use crate::record::plan::Plan;
-use crate::source::records::Stream;
+use crate::record::plan::{Plan, StreamOpener};
 use crate::{LabelledText, Pair, ReadOptions, TaggedText};
 
 /// Records in files that may be larger than memory: each pass reads the files again and holds one record in
@@ -38,39 +34,25 @@ use crate::{LabelledText, Pair, ReadOptions, TaggedText};
 /// # std::fs::remove_file(&path).unwrap();
 /// # Ok::<(), unpadded::Error>(())
 /// ```
-#[derive(Clone)]
-pub struct Files<R> {
-    name: String,
-    read_as: ReadOptions,
-    open: Arc<dyn Fn() -> Stream<R> + Send + Sync>,
-    /// The hold-outs that were applied, in order. A record belongs to this data set if every hold-out keeps the
-    /// record.
-    parts: Vec<HoldOutChoice>,
+pub type Files<R> = DataSet<R, FileRecords<R>>;
+
+/// The records of [`Files`].
+#[derive(Debug, Clone)]
+pub struct FileRecords<R> {
+    all: StreamOpener<R>,
     /// The number of records and their fingerprint, if [`LabelledFiles::survey`] has computed both; else `None`.
     known: Option<RecordCount>,
     /// The memory, in bytes, that the samples may take; `None` if each pass makes the samples again.
     samples_within: Option<usize>,
 }
 
-/// Labelled texts in files that may be larger than memory. [`LabelledTexts`](crate::LabelledTexts) holds labelled texts
-/// in memory.
+/// Labelled texts in files that may be larger than memory; [`LabelledTexts`](crate::LabelledTexts) are in memory.
 pub type LabelledFiles = Files<LabelledText>;
 /// Pairs of texts in files that may be larger than memory. [`Pairs`](crate::Pairs) holds pairs in memory.
 pub type PairFiles = Files<Pair>;
-/// Tagged texts in files that may be larger than memory. [`TaggedTexts`](crate::TaggedTexts) holds tagged texts in
-/// memory.
+/// Tagged texts in files that may be larger than memory; [`TaggedTexts`](crate::TaggedTexts) are in memory.
 pub type TaggedFiles = Files<TaggedText>;
 
-impl<R> fmt::Debug for Files<R> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { name, read_as, parts, known, samples_within, .. } = self;
-        let mut shown = f.debug_struct("Files");
-        shown.field("name", name).field("read_as", read_as).field("parts", parts).field("known", known);
-        shown.field("samples_within", samples_within).finish_non_exhaustive()
-    }
-}
-
-/// The number of records of a data set, and the fingerprint of all its records.
 #[derive(Debug, Clone, Copy, Default)]
 struct RecordCount {
     size: u64,
@@ -87,8 +69,7 @@ impl RecordCount {
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Survey {
-    /// The training texts, which are not held out. The loader of the training texts needs no further pass over the
-    /// files.
+    /// The training texts, which are not held out. Their loader needs no further pass over the files.
     pub rest: LabelledFiles,
     /// The held-out texts. The loader of the held-out texts needs no further pass over the files.
     pub held: LabelledFiles,
@@ -98,147 +79,95 @@ pub struct Survey {
     pub words: Result<Vocabulary>,
 }
 
-/// A hold-out, and the part of the records that is kept: the held-out records or the remaining records.
-#[derive(Debug, Clone, Copy)]
-struct HoldOutChoice {
-    one_in: u64,
-    seed: u64,
-    held: bool,
-}
-
 impl<R: Record> Files<R> {
-    /// Opens the records of a path. This call accepts the paths and formats that
-    /// [`DataSet::open`](crate::DataSet::open) accepts. The format is detected from the first lines. A malformed
-    /// record after these lines is reported when a pass reads the record.
-    ///
-    /// # Errors
-    /// Fails if there is no file, or if the first lines of a file do not match the format.
-    #[track_caller]
-    pub fn open(path: impl AsRef<Path>) -> Result<Self> {
-        Self::open_with([path], &ReadOptions::default())
-    }
-
-    /// Opens the records of several paths as one data set, with the options `options`.
-    ///
-    /// # Errors
-    /// Fails as [`Self::open`] does. Also fails if there is no path, or if the options name a column that does not exist.
-    #[track_caller]
-    pub fn open_with<P: AsRef<Path>>(
-        paths: impl IntoIterator<Item = P>,
-        options: &ReadOptions,
-    ) -> Result<Self> {
-        let paths: Vec<PathBuf> = paths.into_iter().map(|path| path.as_ref().to_owned()).collect();
-        Self::planned(&paths, options).at_caller()
-    }
-
-    fn planned(paths: &[PathBuf], options: &ReadOptions) -> Result<Self> {
-        Self::of_plan(R::plan(paths, options, true)?)
-    }
-
-    /// Makes the data set of a plan. [`Record::settled`] may read all records to decide whether every record needs a
-    /// change.
-    pub(crate) fn of_plan(plan: Plan<R>) -> Result<Self> {
-        let Plan { name, mut options, mut open } = plan;
-        let all =
-            |visit: &mut dyn FnMut(&R)| open().try_for_each(|record| record.map(|record| visit(&record)));
-        if let Some(change) = R::settled(&all, &mut options)? {
-            let (change, raw) = (Arc::new(change), open);
-            open = Arc::new(move || {
+    /// Makes the data set of a plan. [`Record::settled`] may read all records.
+    pub(crate) fn planned(plan: Plan<R>) -> Result<Self> {
+        let Plan { name, mut options, records: mut all } = plan;
+        let pass =
+            |visit: &mut dyn FnMut(&R)| all.open().try_for_each(|record| record.map(|record| visit(&record)));
+        if let Some(change) = R::settled(&pass, &mut options)? {
+            let (change, raw) = (Arc::new(change), all);
+            all = StreamOpener::new(move || {
                 let change = Arc::clone(&change);
-                Box::new(raw().map(move |record| record.map(|record| change(record))))
+                Box::new(raw.open().map(move |record| record.map(|record| change(record))))
             });
         }
-        Ok(Self { name, read_as: options, open, parts: Vec::new(), known: None, samples_within: None })
-    }
-
-    /// The name that messages show for the data set.
-    pub fn name(&self) -> String {
-        let held = self.parts.iter().filter(|part| part.held);
-        held.fold(self.name.clone(), |name, _| held_name(&name))
-    }
-
-    /// The options with the detected format and columns. With these options, other files of the data set are read in
-    /// the same way.
-    pub fn read_as(&self) -> &ReadOptions {
-        &self.read_as
-    }
-
-    /// Hold-out: holds out about one in `one_in` records, and returns the remaining records, then the held-out records.
-    /// If `one_in` is 0, nothing is held out. Only the seed and the record itself decide whether the record is held
-    /// out. [`DataSet::hold_out`](crate::DataSet::hold_out) with the same seed holds out the same records.
-    #[must_use]
-    pub fn hold_out(self, one_in: u64, seed: u64) -> (Self, Self) {
-        let (mut rest, mut out) = (Self { known: None, ..self.clone() }, Self { known: None, ..self });
-        rest.parts.push(HoldOutChoice { one_in, seed, held: false });
-        out.parts.push(HoldOutChoice { one_in, seed, held: true });
-        (rest, out)
+        let records = FileRecords { all, known: None, samples_within: None };
+        Ok(Self::of_records(name, records, options))
     }
 
     /// Keeps only the records for which `wanted` is true.
     #[must_use]
-    pub fn retain(self, wanted: impl Fn(&R) -> bool + Send + Sync + 'static) -> Self {
-        let (raw, wanted) = (self.open, Arc::new(wanted));
-        let open = move || -> Stream<R> {
-            let wanted = Arc::clone(&wanted);
-            Box::new(raw().filter(move |record| record.as_ref().map_or(true, &*wanted)))
-        };
-        Self { open: Arc::new(open), known: None, ..self }
+    pub fn retain(mut self, wanted: impl Fn(&R) -> bool + Send + Sync + 'static) -> Self {
+        self.records = self.records.kept(wanted);
+        self
     }
 
     /// Holds the samples in memory if they take at most `bytes`. Otherwise each epoch reads the files again, and the samples of a
     /// shuffle buffer take at most `bytes`.
-    pub fn samples_within(self, bytes: usize) -> Self {
-        Self { samples_within: Some(bytes), ..self }
+    pub fn samples_within(mut self, bytes: usize) -> Self {
+        self.records.samples_within = Some(bytes);
+        self
     }
 
     /// Returns the error for records that take more than `most` bytes.
     pub fn larger_than(&self, most: usize) -> Error {
-        let what = format!("{} of `{}`", R::PLURAL, self.name());
+        let what = format!("{} of `{}`", R::PLURAL, self.name);
         let expected = format!("at most {}, as the memory limit allows", memory::limit_shown(most as u128));
         Error::of(ErrorKind::Memory, what, expected, "more")
     }
 
     /// Iterates over the records, in the order of the files. An error in a file is the last item.
     pub fn records(&self) -> Box<dyn Iterator<Item = Result<R>> + Send> {
-        let parts = self.parts.clone();
-        let is_of = move |record: &R| {
-            let mut parts = parts.iter();
-            parts.all(|part| is_held(part.one_in, part.seed, |f| record.held_out_by(f)) == part.held)
-        };
-        Box::new((self.open)().filter(move |record| record.as_ref().map_or(true, &is_of)))
+        self.records.all.open()
+    }
+}
+
+impl<R: Record> FileRecords<R> {
+    /// Keeps only the records for which `wanted` is true.
+    fn kept(self, wanted: impl Fn(&R) -> bool + Send + Sync + 'static) -> Self {
+        let (raw, wanted) = (self.all, Arc::new(wanted));
+        let all = StreamOpener::new(move || {
+            let wanted = Arc::clone(&wanted);
+            Box::new(raw.open().filter(move |record| record.as_ref().map_or(true, &*wanted)))
+        });
+        Self { all, known: None, ..self }
+    }
+}
+
+impl<R: Record> DataStorage<R> for FileRecords<R> {
+    fn open(paths: &[PathBuf], options: &ReadOptions) -> Result<Files<R>> {
+        Files::planned(R::plan(paths, options, true)?)
+    }
+}
+
+impl<R: Record> RecordStorage<R> for FileRecords<R> {
+    type Samples = SampleStream;
+
+    fn pass(&self) -> Box<dyn Iterator<Item = Result<Cow<'_, R>>> + '_> {
+        Box::new(self.all.open().map(|record| record.map(Cow::Owned)))
     }
 
-    /// Makes a stream of samples: each epoch reads the files, and `sample` makes the fields of each record's sample.
-    /// This call reads the files once, to find errors before the training, unless a [survey](LabelledFiles::survey)
-    /// has read the files. `salt` is a hash of all other inputs of `sample`, such as vocabularies. The hash is part of
-    /// the fingerprint of the data, which must equal the fingerprint in a resumed checkpoint.
-    ///
-    /// # Errors
-    /// Fails if there is no record, if a file has an error, or with the first error of `sample`.
-    #[track_caller]
-    pub fn samples_by(
-        &self,
-        salt: u64,
-        sample: impl Fn(&R) -> Result<Vec<Field>> + Send + Sync + 'static,
-    ) -> Result<SampleStream> {
-        self.samples_of(|f| f.number(salt), sample).at_caller()
+    fn hold_out(self, one_in: u64, seed: u64) -> [Self; 2] {
+        let is_held = move |record: &R| is_held(one_in, seed, |f| record.held_out_by(f));
+        [self.clone().kept(move |record| !is_held(record)), self.kept(is_held)]
     }
 
-    /// Makes a stream of samples that are numbered from 0; there must be at least one record. To find errors, this call
-    /// reads all records and makes a sample of each, unless the files were surveyed and `samples_within` is `None`.
-    /// `salt` adds all other inputs of `sample`, such as vocabularies, to the fingerprint.
-    fn samples_of(
-        &self,
+    /// Makes a stream of samples that are numbered from 0. To find errors, this call reads all records and makes a sample
+    /// of each, unless the files were surveyed and `samples_within` is `None`.
+    fn samples(
+        of: &Files<R>,
         salt: impl FnOnce(Fingerprint) -> Fingerprint,
         sample: impl Fn(&R) -> Result<Vec<Field>> + Send + Sync + 'static,
     ) -> Result<SampleStream> {
-        let (mut flat, mut largest) = (self.samples_within.map(|_| SamplesBuilder::default()), 0);
-        let most = self.samples_within.unwrap_or(0);
-        let known = match self.known {
+        let files = &of.records;
+        let (mut flat, mut largest) = (files.samples_within.map(|_| SamplesBuilder::default()), 0);
+        let most = files.samples_within.unwrap_or(0);
+        let known = match files.known {
             Some(known) if flat.is_none() => known,
             _ => {
                 let mut known = RecordCount::default();
-                for record in self.records() {
+                for record in files.all.open() {
                     let record = record?;
                     let sample = Sample::new(known.size, sample(&record)?).placed(record.file_line());
                     known.add(&record);
@@ -254,41 +183,27 @@ impl<R: Record> Files<R> {
             }
         };
         if known.size == 0 {
-            return Err(none::<R>(&self.name()));
+            return Err(none::<R>(&of.name));
         }
         if let Some(samples) = flat {
             return Ok(samples.end().into());
         }
-        let (files, sample) = (self.clone(), Arc::new(sample));
+        let (own, sample) = (files.all.clone(), Arc::new(sample));
         let open = move || -> Result<SampleIterator> {
             let sample = Arc::clone(&sample);
-            let of = move |(number, record): (u64, Result<R>)| {
+            let numbered = move |(number, record): (u64, Result<R>)| {
                 let record = record?;
                 Ok(Sample::new(number, sample(&record)?).placed(record.file_line()))
             };
-            Ok(Box::new((0..).zip(files.records()).map(of)))
+            Ok(Box::new((0..).zip(own.open()).map(numbered)))
         };
         let stream = SampleStream::new(salt(known.fingerprint).finish(), open).size(known.size);
         // The buffer takes a further sample while it is below its limit, so it may exceed the limit by nearly the
         // largest sample. The limit is therefore reduced by the largest sample.
-        Ok(match self.samples_within {
+        Ok(match files.samples_within {
             Some(most) => stream.buffer_within(most.saturating_sub(largest)),
             None => stream,
         })
-    }
-}
-
-impl<R: Record> Passes<R> for Files<R> {
-    fn called(&self) -> Cow<'_, str> {
-        self.name().into()
-    }
-
-    fn options(&self) -> &ReadOptions {
-        &self.read_as
-    }
-
-    fn each(&self, visit: &mut dyn FnMut(&R)) -> Result<()> {
-        self.records().try_for_each(|record| record.map(|record| visit(&record)))
     }
 }
 
@@ -324,119 +239,11 @@ impl LabelledFiles {
         if let Some(e) = wrong {
             return Err(e).at_caller();
         }
-        let name = self.name();
-        let labels =
-            at_least_two(&name, labels.iter().flat_map(|(label, &count)| std::iter::repeat_n(label, count)));
-        let words = words.map_err(|e| e.noted(format!("in `{name}`")));
+        let labels = labels.iter().flat_map(|(label, &count)| std::iter::repeat_n(label, count));
+        let labels = at_least_two(&self.name, labels);
+        let words = words.map_err(|e| self.noted(e));
         let (mut rest, mut held) = self.hold_out(one_in, seed);
-        (rest.known, held.known) = (Some(known[0]), Some(known[1]));
+        (rest.records.known, held.records.known) = (Some(known[0]), Some(known[1]));
         Ok(Survey { rest, held, labels, words })
-    }
-
-    /// Makes the vocabulary of the texts with [`Tokenizer::vocabulary`], in one pass over the files. Each distinct
-    /// token is in memory during this pass.
-    ///
-    /// # Errors
-    /// Fails as [`Vocabulary::of`] does, or if a file has an error.
-    #[track_caller]
-    pub fn vocabulary(&self, tokenizer: &Tokenizer, limits: &Limits) -> Result<Vocabulary> {
-        let mut wrong = None;
-        let texts = self.records().map_while(|text| text.map_err(|e| wrong = Some(e)).ok());
-        let found = tokenizer.vocabulary(texts.map(|text| text.text), limits);
-        let found = found.map_err(|e| e.noted(format!("in `{}`", self.name())));
-        wrong.map_or(found, Err).at_caller()
-    }
-
-    /// Collects the distinct labels, sorted, in one pass over the files.
-    ///
-    /// # Errors
-    /// Fails if there are fewer than two labels, since a model could learn nothing, or if a file has an error.
-    #[track_caller]
-    pub fn labels(&self) -> Result<Vocabulary> {
-        let mut wrong = None;
-        let texts = self.records().map_while(|text| text.map_err(|e| wrong = Some(e)).ok());
-        let found = at_least_two(&self.name(), texts.map(|text| text.label));
-        wrong.map_or(found, Err).at_caller()
-    }
-
-    /// Makes a loader of batches with the token ids and the label id of each text; `feeds` has the names of the two
-    /// feeds. This call reads the files once, so that errors are reported before the first epoch, unless a
-    /// [survey](Self::survey) has read the files. Each epoch reads the files again. [`Loader::shuffle`] shuffles within
-    /// a window of [`Loader::buffer`] texts.
-    ///
-    /// # Errors
-    /// Fails as [`Loader::new`] does. Also fails if there is no text, if a vocabulary lacks a label or a token, or if a file
-    /// has an error.
-    #[track_caller]
-    pub fn loader(
-        &self,
-        feeds: [&str; 2],
-        tokenizer: &Tokenizer,
-        (tokens, labels): (&Vocabulary, &Vocabulary),
-    ) -> Result<Loader> {
-        let (name, own) = (self.name(), (tokenizer.clone(), tokens.clone(), labels.clone()));
-        let sample = move |text: &LabelledText| {
-            let (tokenizer, tokens, labels) = &own;
-            labelled_texts::sample(text, &name, tokenizer, (tokens, labels))
-        };
-        // The vocabularies and the tokenizer are part of the fingerprint, because the ids depend on them.
-        let salt =
-            |f| tokens.tokens().chain(labels.tokens()).fold(f, Fingerprint::text).text(&tokenizer.name());
-        Loader::new(self.samples_of(salt, sample).at_caller()?, &feeds)
-    }
-}
-
-impl PairFiles {
-    /// Makes a loader for three feeds, as [`Pairs::loader`](crate::Pairs::loader) does. This call reads the files once,
-    /// so that errors are reported before the first epoch. Each epoch reads the files again. [`Loader::shuffle`]
-    /// shuffles within a window of [`Loader::buffer`] pairs.
-    ///
-    /// # Errors
-    /// Fails as [`Pairs::loader`](crate::Pairs::loader) does, or if a file has an error.
-    #[track_caller]
-    pub fn loader(
-        &self,
-        feeds: [&str; 3],
-        cuts: [&Tokenizer; 2],
-        known: [&Vocabulary; 2],
-        ends: [&str; 2],
-    ) -> Result<Loader> {
-        let ids = pairs::end_ids(known[1], ends).at_caller()?;
-        let (name, own) = (self.name(), (cuts.map(Tokenizer::clone), known.map(Vocabulary::clone)));
-        let sample = move |pair: &Pair| {
-            let (cuts, known) = &own;
-            pairs::sample(pair, &name, cuts.each_ref(), known.each_ref(), ids)
-        };
-        let salt = |f| {
-            let f = known.iter().fold(f, |f: Fingerprint, known| f.number(known.fingerprint()));
-            cuts.iter().fold(f, |f, cut| f.text(&cut.name())).text(ends[0]).text(ends[1])
-        };
-        Loader::new(self.samples_of(salt, sample).at_caller()?, &feeds)
-    }
-}
-
-impl TaggedFiles {
-    /// Makes a stream of the samples that [`TaggedTexts::samples`](crate::TaggedTexts::samples) makes in memory. This
-    /// call reads the files once, so that errors are reported before the first epoch. Each epoch reads the files again.
-    /// [`Loader::shuffle`] shuffles within a window of [`Loader::buffer`] texts.
-    ///
-    /// # Errors
-    /// Fails as [`TaggedTexts::samples`](crate::TaggedTexts::samples) does, or if a file has an error.
-    #[track_caller]
-    pub fn samples(
-        &self,
-        form: fn(&str) -> String,
-        words: &Vocabulary,
-        characters: Option<&Vocabulary>,
-        tags: &Vocabulary,
-        labels: Option<&Vocabulary>,
-    ) -> Result<SampleStream> {
-        let known = [Some(words), characters, Some(tags), labels];
-        let (name, own) = (self.name(), known.map(Option::<&Vocabulary>::cloned));
-        let sample = move |text: &TaggedText| {
-            tagged_texts::sample(text, &name, &form, own.each_ref().map(Option::as_ref))
-        };
-        let salt = |f| known.into_iter().flatten().fold(f, |f: Fingerprint, of| f.number(of.fingerprint()));
-        self.samples_of(salt, sample).at_caller()
     }
 }

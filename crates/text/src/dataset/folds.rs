@@ -37,8 +37,7 @@ impl fmt::Display for Fold {
     }
 }
 
-/// A group of records that must be in the same fold: the records are equal in the content that decides the hold-out,
-/// such as the text.
+/// Records that must be in the same fold, since the same content decides their hold-out, such as the text.
 struct Group {
     key: u64,
     records: usize,

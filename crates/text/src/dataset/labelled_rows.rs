@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 
 use unpadded::data::{Field, Loader, Vocabulary};
-use unpadded::{AtCaller, Error, ErrorKind, Result};
+use unpadded::{AtCaller, Error, Result};
 
+use crate::source::reason::wrong_format;
 use crate::{DataSet, FirstIndex, LabelledRow, ReadOptions, TextFile};
 
 /// A data set of sparse rows with one label each, in memory.
@@ -43,8 +44,7 @@ pub type LabelledRows = DataSet<LabelledRow>;
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
 pub enum Target<'a> {
-    /// For classification, the id of the label's class in the vocabulary of [`LabelledRows::classes`]: a
-    /// [`Field::Int`].
+    /// For classification, the id of the label in the vocabulary of [`LabelledRows::classes`]: a [`Field::Int`].
     Class(&'a Vocabulary),
     /// For regression, the label itself: a [`Field::Float`].
     Number,
@@ -67,11 +67,10 @@ impl LabelledRows {
         if names.is_empty() {
             return Err(Error::new("files of rows", "at least one", "none"));
         }
-        Ok(Self::new(&names.join(", "), rows).read_by(ReadOptions::new().first_index(first)))
+        Ok(Self::of_records(names.join(", "), rows, ReadOptions::new().first_index(first)))
     }
 
-    /// The number of the first column in the files, 0 or 1, as detected or set. Other files of the data set are read
-    /// with this number, too.
+    /// The number of the first column in the files, 0 or 1, as detected or set; other files are read alike.
     pub fn first_index(&self) -> FirstIndex {
         self.read_as.first_index.unwrap_or_default()
     }
@@ -85,8 +84,7 @@ impl LabelledRows {
             .map_or(0, |largest| largest.saturating_add(1))
     }
 
-    /// Removes all entries in column `columns` and in later columns. Only test rows may have entries there. Returns the
-    /// number of removed entries.
+    /// Removes all entries from column `columns` on, which only test rows may have. Returns their number.
     pub fn drop_beyond(&mut self, columns: usize) -> usize {
         let within = |index: i64| usize::try_from(index).is_ok_and(|index| index < columns);
         let mut dropped = 0;
@@ -99,8 +97,7 @@ impl LabelledRows {
         dropped
     }
 
-    /// Returns a vocabulary of the labels as classes. Ids are in ascending order of the labels: for example, the
-    /// labels -1 and 1 get the ids 0 and 1.
+    /// Returns a vocabulary of the labels as classes, in ascending order: the labels -1 and 1 get the ids 0 and 1.
     ///
     /// # Errors
     /// Fails if a label is not a whole number ([`Target::Number`] accepts other numbers), or if there are fewer than
@@ -114,14 +111,13 @@ impl LabelledRows {
             const LARGEST: f64 = (1u64 << 53) as f64;
             if row.label.fract() != 0.0 || row.label.abs() > LARGEST {
                 let expected = "whole numbers, because the labels are classes";
-                let got = format!("{} of row {number}", row.label);
-                return Err(Error::of(ErrorKind::Format, what(), expected, got));
+                return Err(wrong_format(what(), expected, format!("{} of row {number}", row.label)));
             }
             *counts.entry(row.label as i64).or_default() += 1;
         }
         if counts.len() < 2 {
             let got = counts.keys().next().map_or_else(|| "none".to_owned(), |one| format!("only `{one}`"));
-            return Err(Error::of(ErrorKind::Format, what(), "at least two", got));
+            return Err(wrong_format(what(), "at least two", got));
         }
         let entries = counts.into_iter().map(|(class, count)| (class.to_string(), count));
         Vocabulary::counted(entries)
@@ -129,8 +125,7 @@ impl LabelledRows {
             .at_caller()
     }
 
-    /// Makes a loader of batches with two feeds, named by `feeds`: the rows as csr of shape `[rows, columns]`, and the
-    /// labels.
+    /// Makes a loader of batches with two feeds, named by `feeds`: the rows as csr `[rows, columns]`, and the labels.
     ///
     /// # Errors
     /// Fails as [`Loader::new`] does. Also fails if there is no row, if an entry is not in the first `columns` columns,
@@ -138,12 +133,12 @@ impl LabelledRows {
     /// counted from 0.
     #[track_caller]
     pub fn loader(&self, feeds: [&str; 2], columns: usize, target: Target<'_>) -> Result<Loader> {
-        let sample = |number: usize, row: &LabelledRow| {
+        let sample = |number: u64, row: &LabelledRow| {
             let of = |what: &str| format!("{what} of row {number} in `{}`", self.name);
             let beyond = |&&index: &&i64| usize::try_from(index).map_or(true, |index| index >= columns);
             if let Some(index) = row.indices.iter().find(beyond) {
                 let expected = format!("0 or more and less than {columns}, the number of columns");
-                let error = Error::of(ErrorKind::Format, of("index"), expected, index.to_string());
+                let error = wrong_format(of("index"), expected, index.to_string());
                 return Err(error.noted("`LabelledRows::drop_beyond` leaves such entries out"));
             }
             let label = match target {
@@ -155,13 +150,13 @@ impl LabelledRows {
                 Target::Number if (row.label as f32).is_finite() => Field::Float(row.label as f32),
                 Target::Number => {
                     let (what, got) = (of("label"), row.label.to_string());
-                    return Err(Error::of(ErrorKind::Format, what, "a number that is finite in f32", got));
+                    return Err(wrong_format(what, "a number that is finite in f32", got));
                 }
             };
             let (indices, values) = (row.indices.clone(), row.values.clone());
             Ok(vec![Field::Sparse { columns, indices, values }, label])
         };
-        let samples = self.samples_by(&sample).at_caller()?;
+        let samples = self.numbered_samples(&sample).at_caller()?;
         Loader::new(samples, &feeds)
     }
 }

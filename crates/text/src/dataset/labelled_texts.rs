@@ -2,9 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use unpadded::data::{Field, Limits, Loader, Tokenizer, Vocabulary};
-use unpadded::{AtCaller, Error, ErrorKind, Result};
+use unpadded::data::{Fingerprint, Limits, Loader, Tokenizer, Vocabulary};
+use unpadded::{AtCaller, Error, Result};
 
+use super::data_set::RecordStorage;
+use crate::source::reason::wrong_format;
 use crate::source::records::shown;
 use crate::{DataSet, LabelledText, TextFile};
 
@@ -70,25 +72,6 @@ impl LabelledTexts {
         self
     }
 
-    /// Makes the vocabulary of the texts with [`Tokenizer::vocabulary`].
-    ///
-    /// # Errors
-    /// Fails as [`Vocabulary::of`] does.
-    #[track_caller]
-    pub fn vocabulary(&self, tokenizer: &Tokenizer, limits: &Limits) -> Result<Vocabulary> {
-        let texts = self.records.iter().map(|text| text.text.as_str());
-        tokenizer.vocabulary(texts, limits).map_err(|e| self.noted(e)).at_caller()
-    }
-
-    /// Returns the distinct labels, sorted.
-    ///
-    /// # Errors
-    /// Fails if there are fewer than two labels, since a model could learn nothing.
-    #[track_caller]
-    pub fn labels(&self) -> Result<Vocabulary> {
-        at_least_two(&self.name, self.records.iter().map(|text| &text.label)).at_caller()
-    }
-
     /// Divides the data set into one data set per label, sorted by label, for example to compute a score per class.
     #[must_use]
     pub fn by_label(&self) -> Vec<Self> {
@@ -98,12 +81,39 @@ impl LabelledTexts {
         }
         found.into_values().map(|texts| Self::new(&self.name, texts)).collect()
     }
+}
 
-    /// Makes a loader of batches with the token ids and the label id of each text; `feeds` has the names of the two
-    /// feeds.
+impl<S: RecordStorage<LabelledText>> DataSet<LabelledText, S> {
+    /// Makes the vocabulary of the texts with [`Tokenizer::vocabulary`], in one pass over the texts.
     ///
     /// # Errors
-    /// Fails as [`Loader::new`] does. Also fails if there is no text, or if a vocabulary lacks a label or a token.
+    /// Fails as [`Vocabulary::of`] does, or if a file has an error.
+    #[track_caller]
+    pub fn vocabulary(&self, tokenizer: &Tokenizer, limits: &Limits) -> Result<Vocabulary> {
+        let found = self.with_texts(
+            |text| &text.text,
+            |texts| tokenizer.vocabulary(texts, limits).map_err(|e| self.noted(e)),
+        );
+        found.at_caller()
+    }
+
+    /// Returns the distinct labels, sorted, in one pass over the texts.
+    ///
+    /// # Errors
+    /// Fails if there are fewer than two labels, since a model could learn nothing, or if a file has an error.
+    #[track_caller]
+    pub fn labels(&self) -> Result<Vocabulary> {
+        self.with_texts(|text| &text.label, |labels| at_least_two(&self.name, labels)).at_caller()
+    }
+
+    /// Makes a loader of batches with the token ids and the label id of each text; `feeds` has the names of the two
+    /// feeds. Files are read once, so that errors are reported before the first epoch, unless a
+    /// [survey](crate::LabelledFiles::survey) has read them; each epoch reads the files again. In files,
+    /// [`Loader::shuffle`] shuffles within a window of [`Loader::buffer`] texts.
+    ///
+    /// # Errors
+    /// Fails as [`Loader::new`] does. Also fails if there is no text, if a vocabulary lacks a label or a token, or if a
+    /// file has an error.
     #[track_caller]
     pub fn loader(
         &self,
@@ -111,9 +121,18 @@ impl LabelledTexts {
         tokenizer: &Tokenizer,
         (tokens, labels): (&Vocabulary, &Vocabulary),
     ) -> Result<Loader> {
-        let sample = |_, text: &LabelledText| sample(text, &self.name, tokenizer, (tokens, labels));
-        let samples = self.samples_by(&sample).at_caller()?;
-        Loader::new(samples, &feeds)
+        let (name, own) = (self.name.clone(), (tokenizer.clone(), tokens.clone(), labels.clone()));
+        let sample = move |LabelledText { text, label, .. }: &LabelledText| {
+            let (tokenizer, tokens, labels) = &own;
+            let of = |e: Error, what: &str| e.noted(format!("{what} of {} in `{name}`", shown(text)));
+            let ids = tokens.ids(tokenizer.tokens(text)).map_err(|e| of(e, "a token"))?;
+            let label = labels.lookup(label).map_err(|e| of(e, "the label"))?;
+            Ok(vec![ids.into(), label.into()])
+        };
+        // The vocabularies and the tokenizer are part of the fingerprint, because the ids depend on them.
+        let salt =
+            |f| tokens.tokens().chain(labels.tokens()).fold(f, Fingerprint::text).text(&tokenizer.name());
+        Loader::new(S::samples(self, salt, sample).at_caller()?, &feeds)
     }
 }
 
@@ -127,20 +146,7 @@ pub(crate) fn at_least_two<T: AsRef<str>>(
         Ok(found) => found.tokens().map(|label| format!("only `{label}`")).collect(),
         Err(_) => "none".to_owned(),
     };
-    Err(Error::of(ErrorKind::Format, format!("labels in `{name}`"), "at least two", got))
-}
-
-/// Returns the fields of a labelled text: the ids of its tokens, and the id of its label.
-pub(crate) fn sample(
-    LabelledText { text, label, .. }: &LabelledText,
-    name: &str,
-    tokenizer: &Tokenizer,
-    (tokens, labels): (&Vocabulary, &Vocabulary),
-) -> Result<Vec<Field>> {
-    let of = |e: Error, what: &str| e.noted(format!("{what} of {} in `{name}`", shown(text)));
-    let ids = tokens.ids(tokenizer.tokens(text)).map_err(|e| of(e, "a token"))?;
-    let label = labels.lookup(label).map_err(|e| of(e, "the label"))?;
-    Ok(vec![ids.into(), label.into()])
+    Err(wrong_format(format!("labels in `{name}`"), "at least two", got))
 }
 
 #[cfg(test)]

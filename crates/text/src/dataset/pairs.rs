@@ -2,9 +2,10 @@
 
 use std::collections::{HashMap, HashSet};
 
-use unpadded::data::{Field, Fingerprint, Limits, Loader, Tokenizer, Vocabulary};
+use unpadded::data::{Fingerprint, Limits, Loader, Tokenizer, Vocabulary};
 use unpadded::{AtCaller, Error, Result};
 
+use super::data_set::RecordStorage;
 use crate::source::records::shown;
 use crate::{DataSet, Pair, TextFile};
 
@@ -84,8 +85,7 @@ impl Pairs {
         self.hold_out_where(|pair| held.contains(&pair.source))
     }
 
-    /// Groups the target texts by source text, in the order in which the sources first occur. The targets of a source
-    /// are its reference translations.
+    /// Groups the targets, the reference translations, by source, in the order in which the sources first occur.
     pub fn by_source(&self) -> Vec<(&str, Vec<&str>)> {
         let (mut places, mut found) = (HashMap::new(), Vec::<(&str, Vec<&str>)>::new());
         for Pair { source, target, .. } in &self.records {
@@ -97,7 +97,9 @@ impl Pairs {
         }
         found
     }
+}
 
+impl<S: RecordStorage<Pair>> DataSet<Pair, S> {
     /// Returns the vocabulary of the source texts, built by [`Tokenizer::vocabulary`].
     ///
     /// # Errors
@@ -120,10 +122,9 @@ impl Pairs {
         &self,
         tokenizer: &Tokenizer,
         limits: &Limits,
-        side: impl Fn(&Pair) -> &String,
+        side: fn(&Pair) -> &str,
     ) -> Result<Vocabulary> {
-        let texts = self.records.iter().map(|pair| side(pair).as_str());
-        tokenizer.vocabulary(texts, limits).map_err(|e| self.noted(e))
+        self.with_texts(side, |texts| tokenizer.vocabulary(texts, limits).map_err(|e| self.noted(e)))
     }
 
     /// Returns a loader of batches for three feeds:
@@ -132,45 +133,38 @@ impl Pairs {
     /// - the target of the decoder: the token ids of the target, then the id of `ends[1]`.
     ///
     /// The first tokenizer and vocabulary are for source texts; the second tokenizer and vocabulary are for target
-    /// texts.
+    /// texts. Files are read once, so that errors are reported before the first epoch; each epoch reads them again. In
+    /// files, [`Loader::shuffle`] shuffles within a window of [`Loader::buffer`] pairs.
     ///
     /// # Errors
-    /// Fails as [`Loader::new`] does, or if there is no pair, or if a vocabulary lacks a token or one of the `ends`.
+    /// Fails as [`Loader::new`] does, or if there is no pair, if a vocabulary lacks a token or one of the `ends`, or if a
+    /// file has an error.
     #[track_caller]
     pub fn loader(
         &self,
         feeds: [&str; 3],
-        [cut_source, cut_target]: [&Tokenizer; 2],
-        [from, to]: [&Vocabulary; 2],
+        cuts: [&Tokenizer; 2],
+        known: [&Vocabulary; 2],
         ends: [&str; 2],
     ) -> Result<Loader> {
-        let ids = end_ids(to, ends).at_caller()?;
-        let sample = |_, pair: &Pair| sample(pair, &self.name, [cut_source, cut_target], [from, to], ids);
-        let samples = self.samples_by(&sample).at_caller()?;
-        Loader::new(samples, &feeds)
+        let start = known[1].special(ends[0]).at_caller()?;
+        let stop = known[1].special(ends[1]).at_caller()?;
+        let (name, own) = (self.name.clone(), (cuts.map(Tokenizer::clone), known.map(Vocabulary::clone)));
+        let sample = move |Pair { source, target, .. }: &Pair| {
+            let ([cut_source, cut_target], [from, to]) = &own;
+            let of = |e: Error, text: &str| e.noted(format!("a token of {} in `{name}`", shown(text)));
+            let source = from.ids(cut_source.tokens(source)).map_err(|e| of(e, source))?;
+            let mut next = to.ids(cut_target.tokens(target)).map_err(|e| of(e, target))?;
+            let given = [&[start], &next[..]].concat();
+            next.push(stop);
+            Ok(vec![source.into(), given.into(), next.into()])
+        };
+        let salt = |f| {
+            let f = known.iter().fold(f, |f: Fingerprint, known| f.number(known.fingerprint()));
+            cuts.iter().fold(f, |f, cut| f.text(&cut.name())).text(ends[0]).text(ends[1])
+        };
+        Loader::new(S::samples(self, salt, sample).at_caller()?, &feeds)
     }
-}
-
-/// Returns the ids of the special tokens `start` and `stop` in the target vocabulary: the first input and the last
-/// target of the decoder.
-pub(crate) fn end_ids(to: &Vocabulary, [start, stop]: [&str; 2]) -> Result<[i64; 2]> {
-    Ok([to.special(start)?, to.special(stop)?])
-}
-
-/// Returns three lists of token ids: the ids of the source, of the decoder's input, and of the decoder's target.
-pub(crate) fn sample(
-    Pair { source, target, .. }: &Pair,
-    name: &str,
-    [cut_source, cut_target]: [&Tokenizer; 2],
-    [from, to]: [&Vocabulary; 2],
-    [start, stop]: [i64; 2],
-) -> Result<Vec<Field>> {
-    let of = |e: Error, text: &str| e.noted(format!("a token of {} in `{name}`", shown(text)));
-    let source = from.ids(cut_source.tokens(source)).map_err(|e| of(e, source))?;
-    let mut next = to.ids(cut_target.tokens(target)).map_err(|e| of(e, target))?;
-    let given = [&[start], &next[..]].concat();
-    next.push(stop);
-    Ok(vec![source.into(), given.into(), next.into()])
 }
 
 #[cfg(test)]

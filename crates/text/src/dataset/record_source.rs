@@ -16,8 +16,7 @@ pub enum RecordSource<R> {
 }
 
 impl<R: Record> RecordSource<R> {
-    /// Reads the records of several paths into memory if they take at most `most` bytes; otherwise, each pass over the records
-    /// reads the files.
+    /// Reads the records of several paths into memory if they take at most `most` bytes; else they stay in their files.
     ///
     /// # Errors
     /// Fails as [`DataSet::open_with`] does.
@@ -30,12 +29,12 @@ impl<R: Record> RecordSource<R> {
         let _whole = Whole::begin();
         let plan = R::plan(paths, options, false)?;
         let (mut records, mut bytes) = (Vec::new(), 0usize);
-        for record in (plan.open)() {
+        for record in plan.records.open() {
             let record = record?;
             bytes = bytes.saturating_add(record.bytes());
             if bytes > most {
                 drop(records);
-                return Files::of_plan(plan).map(Self::Files);
+                return Files::planned(plan).map(Self::Files);
             }
             reserve::items(&mut records, 1, &format!("records of `{}`", plan.name))?;
             records.push(record);

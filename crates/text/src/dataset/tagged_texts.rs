@@ -2,16 +2,16 @@
 
 use std::sync::Arc;
 
-use unpadded::data::{Field, FileLine, Limits, Samples, Vocabulary};
-use unpadded::{AtCaller, Error, ErrorKind, Result, reserve};
+use unpadded::data::{Field, FileLine, Fingerprint, Limits, Vocabulary};
+use unpadded::{AtCaller, Error, Result, reserve};
 
-use super::data_set::Passes;
+use super::data_set::{Passes, RecordStorage};
 use crate::detect::form::FileForm;
 use crate::detect::tag_spelling::TagSurvey;
 use crate::format::conll::Columns;
 use crate::format::parallel;
 use crate::record::projection::Projection;
-use crate::source::lines::Reason;
+use crate::source::reason::{Reason, wrong_format};
 use crate::source::records::{self, Remark, Stream, shown};
 use crate::{DataSet, ReadOptions, Tagging, TextFile};
 
@@ -28,7 +28,6 @@ pub struct TaggedText {
     place: Remark<Option<FileLocation>>,
 }
 
-/// The file of a text, and the place of the text in the file.
 #[derive(Debug, Clone)]
 struct FileLocation {
     file: Arc<str>,
@@ -52,7 +51,6 @@ impl TaggedText {
         Self { words, tags, label: None, place: Remark(None) }
     }
 
-    /// Sets the place from which the text was read.
     pub(crate) fn placed(self, file: &Arc<str>, at: TextLocation) -> Self {
         Self { place: Remark(Some(FileLocation { file: Arc::clone(file), at })), ..self }
     }
@@ -189,8 +187,7 @@ impl TaggedTexts {
         Vocabulary::labels(texts.flat_map(|text| &text.tags))
     }
 
-    /// Detects the scheme and the spelling of the tags of several data sets; if `ReadOptions::scheme` is set, only the
-    /// spelling is detected.
+    /// Detects the scheme and the spelling of the tags of several data sets; `ReadOptions::scheme` sets the scheme.
     ///
     /// # Errors
     /// Fails if texts break the scheme. The message has the file and the line of the first text that breaks the scheme,
@@ -212,33 +209,56 @@ impl TaggedTexts {
         if labels().next().is_none() && !all.is_empty() {
             let names: Vec<String> = all.iter().map(|of| format!("`{}`", of.name)).collect();
             let what = format!("labels of the texts of {}", names.join(" and "));
-            return Err(Error::of(ErrorKind::Format, what, "one label per text", "no labels"));
+            return Err(wrong_format(what, "one label per text", "no labels"));
         }
         Vocabulary::labels(labels())
     }
+}
 
+impl<S: RecordStorage<TaggedText>> DataSet<TaggedText, S> {
     /// Makes a sample of each text: the ids of its words, of the characters of each word, of its tags, and of its
     /// label. Without a vocabulary of characters or of labels, the sample has no ids of characters or of the label.
+    /// Files are read once, so that errors are reported before the first epoch; each epoch reads them again.
     ///
     /// # Errors
-    /// Fails if there is no text, or if a vocabulary lacks a word, a character, a tag or a label.
+    /// Fails if there is no text, if a vocabulary lacks a word, a character, a tag or a label, or if a file has an error.
     #[track_caller]
     pub fn samples(
         &self,
-        form: impl Fn(&str) -> String,
+        form: impl Fn(&str) -> String + Send + Sync + 'static,
         words: &Vocabulary,
         characters: Option<&Vocabulary>,
         tags: &Vocabulary,
         labels: Option<&Vocabulary>,
-    ) -> Result<Samples> {
+    ) -> Result<S::Samples> {
         let known = [Some(words), characters, Some(tags), labels];
-        let sample = |_, text: &TaggedText| sample(text, &self.name, &form, known);
-        self.samples_by(&sample).at_caller()
+        let own = (words.clone(), characters.cloned(), tags.clone(), labels.cloned());
+        let name = self.name.clone();
+        let sample = move |text: &TaggedText| {
+            let (words, characters, tags, labels) = &own;
+            let of = |e: Error, what: &str| {
+                e.noted(format!("{what} of {} in `{name}`", shown(&text.words.join(" "))))
+            };
+            let ids = words.ids(text.words.iter().map(|word| form(word)));
+            let mut fields = vec![Field::Ints(ids.map_err(|e| of(e, "a word"))?)];
+            if let Some(characters) = characters {
+                let spelt = |word: &String| characters.spelt(word);
+                let spelt: Result<Vec<Vec<i64>>> = text.words.iter().map(spelt).collect();
+                fields.push(Field::Nested(spelt.map_err(|e| of(e, "a word"))?));
+            }
+            fields.push(tags.ids(&text.tags).map_err(|e| of(e, "a tag"))?.into());
+            if let Some(labels) = labels {
+                let label = text.label.as_deref().unwrap_or_default();
+                fields.push(labels.lookup(label).map_err(|e| of(e, "the label"))?.into());
+            }
+            Ok(fields)
+        };
+        let salt = |f| known.into_iter().flatten().fold(f, |f: Fingerprint, of| f.number(of.fingerprint()));
+        S::samples(self, salt, sample).at_caller()
     }
 }
 
-/// Detects the scheme and the spelling of the tags of several data sets; if the options set the scheme, only the
-/// spelling is detected.
+/// Detects the scheme and the spelling of the tags of several data sets, also in files.
 ///
 /// # Errors
 /// Fails as [`TaggedTexts::scheme`] does, or if a file cannot be read.
@@ -269,36 +289,6 @@ fn found_scheme(all: &[&dyn Passes<TaggedText>]) -> Result<Tagging> {
     })
 }
 
-/// Returns the fields of the sample of a text: the ids of its words, of the characters of each word, of its tags, and
-/// of its label. A field without a vocabulary is left out.
-pub(crate) fn sample(
-    text: &TaggedText,
-    name: &str,
-    form: &dyn Fn(&str) -> String,
-    [words, characters, tags, labels]: [Option<&Vocabulary>; 4],
-) -> Result<Vec<Field>> {
-    let of =
-        |e: Error, what: &str| e.noted(format!("{what} of {} in `{name}`", shown(&text.words.join(" "))));
-    let mut fields = Vec::with_capacity(4);
-    if let Some(words) = words {
-        let ids = words.ids(text.words.iter().map(|word| form(word)));
-        fields.push(Field::Ints(ids.map_err(|e| of(e, "a word"))?));
-    }
-    if let Some(characters) = characters {
-        let spelt = |word: &String| characters.spelt(word);
-        let spelt: Result<Vec<Vec<i64>>> = text.words.iter().map(spelt).collect();
-        fields.push(Field::Nested(spelt.map_err(|e| of(e, "a word"))?));
-    }
-    if let Some(tags) = tags {
-        fields.push(tags.ids(&text.tags).map_err(|e| of(e, "a tag"))?.into());
-    }
-    if let Some(labels) = labels {
-        let label = text.label.as_deref().unwrap_or_default();
-        fields.push(labels.lookup(label).map_err(|e| of(e, "the label"))?.into());
-    }
-    Ok(fields)
-}
-
 /// Opens two or three parallel files as texts: a line of `words` has the words of a text, the same line of `tags` has
 /// the tags, and the same line of `labels`, if given, has the label.
 pub(crate) fn of_lines(
@@ -318,9 +308,9 @@ pub(crate) fn of_lines(
         }
         if text.words.len() != text.tags.len() {
             let expected = format!("{} tags, one for each word of {}", text.words.len(), shown(words));
-            return Err((1, Reason { expected, got: text.tags.len().to_string() }));
+            return Err((1, Reason::of(expected, text.tags.len().to_string())));
         }
-        let wrong = |at: usize, expected: String| Err((at, Reason { expected, got: "a blank line".into() }));
+        let wrong = |at: usize, expected: String| Err((at, Reason::of(expected, "a blank line")));
         match label {
             Some("") => wrong(2, "a label".to_owned()),
             Some(label) if text.words.is_empty() => wrong(0, format!("words for the label {}", shown(label))),

@@ -26,15 +26,13 @@ pub(crate) struct Empty {
 }
 
 impl Empty {
-    /// Returns the rule for these wanted columns. `pair` is true if the last text column is a second text;
-    /// `label_lists` is true if a text may have several labels or none.
+    /// Returns the rule; `pair`: the last text column is a second text; `label_lists`: a label may be empty.
     pub(crate) fn of(wanted: &[Column<'_>], pair: bool, label_lists: bool) -> Self {
         let count = |what: &str| wanted.iter().filter(|one| one.what == what).count();
         Self { texts: count("text"), pair, label: label_lists && count("label") > 0 }
     }
 
-    /// Returns the position of the first empty cell that must not be empty; `None` if all cells follow the rule.
-    /// `empty[i]` is true if cell *i* is empty.
+    /// Returns the position of the first cell that must not be empty; `empty[i]` is true if cell *i* is empty.
     pub(crate) fn missing(self, empty: &[bool]) -> Option<usize> {
         let (texts, others) = empty.split_at(self.texts.min(empty.len()));
         let other = || others.iter().position(|empty| *empty && !self.label).map(|at| texts.len() + at);
@@ -57,6 +55,8 @@ pub(crate) fn missing_text(empty: &[bool], pair: bool) -> Option<usize> {
 
 pub(crate) const TEXT: &str = "text sentence review content body document comment tweet message question utterance query title phrase \
     name texts sentences reviews headline description post sms input";
+/// The names that are accepted as the header of a file with a single column.
+pub(crate) const SURE: [&str; 4] = ["text", "texts", "sentence", "sentences"];
 pub(crate) const LABEL: &str = "label labels class category sentiment intent target topic rating stars polarity tag language score \
     classes emotion intents lang genre type gold";
 pub(crate) const SOURCE: &str = "source src input question english en word from text source_text src_text input_text article document \
@@ -75,8 +75,7 @@ const LANGUAGES: &str = "english en eng german deutsch de deu ger french frança
     vietnamese vi vie thai th tha indonesian ind greek el ell hungarian hu hun romanian ro ron bulgarian bg \
     bul latin la lat esperanto eo epo catalan ca cat englisch französisch spanisch italienisch russisch";
 
-/// Returns whether a header cell has the name or the code of a language, such as `en-US`, `sentence_en` or
-/// `English words`.
+/// Returns whether a header cell names a language, such as `en-US`, `sentence_en` or `English words`.
 pub(crate) fn language(cell: &str) -> bool {
     const MOST: usize = 24;
     let words = || cell.split(|c: char| !c.is_alphabetic()).filter(|word| !word.is_empty());
@@ -107,12 +106,10 @@ impl Column<'_> {
         }
     }
 
-    /// Returns the usual names of the column, the likeliest first.
     pub(crate) fn known(&self) -> impl Iterator<Item = &'static str> + use<> {
         self.known.split_whitespace()
     }
 
-    /// Returns whether a name is a usual name of the column.
     pub(crate) fn has(&self, name: &str) -> bool {
         has_word(self.known, name)
     }
@@ -122,7 +119,6 @@ impl Column<'_> {
         self.has(&plain(cell)) || self.given.is_some_and(|given| given.trim() == cell.trim())
     }
 
-    /// Returns advice for messages: how to set the column.
     pub(crate) fn advice(&self) -> String {
         format!(
             "set `{}` (`{}` in a config) to the name or the number (from 1) of the column",

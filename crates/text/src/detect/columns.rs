@@ -3,11 +3,12 @@
 use std::collections::{HashMap, HashSet};
 
 use unpadded::metrics::edit_distance;
-use unpadded::{Error, ErrorKind, Result};
+use unpadded::{Error, Result};
 
-use super::column::{Column, language, plain};
+use super::column::{Column, SURE, language, plain};
 use super::options::DOUBT;
-use crate::source::lines;
+use crate::source::lines::quoted;
+use crate::source::reason::{no_records, wrong_format};
 
 /// The detected columns of a table.
 #[derive(Debug, Clone)]
@@ -39,11 +40,6 @@ enum ColumnSetting<'a> {
     Number(usize),
     Name(&'a str),
     Nothing,
-}
-
-fn quoted(names: impl IntoIterator<Item = impl AsRef<str>>) -> String {
-    let names: Vec<_> = names.into_iter().collect();
-    lines::quoted(names.iter().map(AsRef::as_ref))
 }
 
 /// Formats a cell for a message, in one line and with at most 40 characters.
@@ -79,13 +75,11 @@ impl Columns<'_> {
     /// Finds the wanted columns by the settings, the header and the values in the first records.
     pub(crate) fn pick(&self, wanted: &[Column<'_>]) -> Result<ColumnChoice> {
         let Some(first) = self.rows.first() else {
-            let what = format!("records of file `{}`", self.name);
-            return Err(Error::of(ErrorKind::Format, what, "at least one", "none"));
+            return Err(no_records(self.name));
         };
         let width = self.width();
         let position = |name: &str| first.iter().position(|cell| cell.trim() == name.trim());
-        // If a setting is a number from 1 to the number of columns, it is the position of a column. Any other setting
-        // is the name of a column.
+        // A setting from 1 to the number of columns is the position of a column; any other setting is its name.
         let given: Vec<ColumnSetting<'_>> = wanted
             .iter()
             .map(|one| match one.given.map(|given| (given, given.trim().parse::<usize>().ok())) {
@@ -104,7 +98,7 @@ impl Columns<'_> {
             let expected = format!("{width} columns, as most of the first records have");
             let got = format!("{}: {}", first.len(), quoted(first.iter().map(|cell| cut(cell))));
             let advice = "put cells that hold a separator in quotation marks, and name every column";
-            return Err(Error::of(ErrorKind::Format, what, expected, got).noted(advice));
+            return Err(wrong_format(what, expected, got).noted(advice));
         }
         let mut columns = vec![None; wanted.len()];
         for (place, (one, given)) in wanted.iter().zip(&given).enumerate() {
@@ -113,7 +107,7 @@ impl Columns<'_> {
                 ColumnSetting::Number(column) => Some(*column),
                 ColumnSetting::Name(name) => {
                     let found = position(name).filter(|_| header);
-                    Some(found.ok_or_else(|| self.missing(wanted, one, name, first, header))?)
+                    Some(found.ok_or_else(|| self.missing(wanted, one, name, header))?)
                 }
             };
         }
@@ -156,7 +150,7 @@ impl Columns<'_> {
             _ => {
                 let open = wanted.iter().enumerate().find(|(place, _)| columns[*place].is_none());
                 let one = open.map_or(&wanted[0], |(_, one)| one);
-                return Err(self.unclear(one, first, header));
+                return Err(self.unclear(one, header));
             }
         }
         let columns: Vec<usize> = columns.into_iter().flatten().collect();
@@ -169,8 +163,7 @@ impl Columns<'_> {
             return Err(match first.what == what {
                 true => {
                     let what = format!("columns of the {what} in file `{}`", self.name);
-                    let got = format!("column {number} twice");
-                    let error = Error::of(ErrorKind::Format, what, "each column once", got);
+                    let error = wrong_format(what, "each column once", format!("column {number} twice"));
                     error.noted(format!(
                         "`{}` (`{}` in a config) sets the columns",
                         second.what,
@@ -181,7 +174,7 @@ impl Columns<'_> {
                     let what =
                         format!("columns of the {} and the {what} in file `{}`", first.what, self.name);
                     let got = format!("column {number} for both");
-                    Error::of(ErrorKind::Format, what, "two columns", got).noted(second.advice())
+                    wrong_format(what, "two columns", got).noted(second.advice())
                 }
             });
         }
@@ -191,8 +184,7 @@ impl Columns<'_> {
                 if often(column) > 1 && !matches!(given, ColumnSetting::Number(_)) {
                     let name = first.get(column).map_or("", |name| name.trim());
                     let what = format!("column `{name}` of file `{}`, the {}", self.name, one.what);
-                    let got = often(column).to_string();
-                    let error = Error::of(ErrorKind::Format, what, "one column of that name", got);
+                    let error = wrong_format(what, "one column of that name", often(column).to_string());
                     return Err(error.noted(one.advice()));
                 }
             }
@@ -202,7 +194,7 @@ impl Columns<'_> {
                 let got = quoted(columns.iter().filter_map(|&column| self.first(column)).map(cut));
                 let expected = "a header with known names, or a record";
                 let got = format!("{got}, a single word and a label that occurs nowhere else");
-                let error = Error::of(ErrorKind::Format, what, expected, got);
+                let error = wrong_format(what, expected, got);
                 return Err(error.noted(
                     "set `header` (`data.header` in a config) to true if the line names the columns, to false if it is a record",
                 ));
@@ -210,8 +202,7 @@ impl Columns<'_> {
             notes.extend(self.perhaps_a_header(wanted, &columns));
         }
         let name = |&column: &usize| match first.get(column) {
-            // If the name of the column is a number, the column's position is stored instead, because the name would be
-            // read as a position in the next file.
+            // A name that is a number would be read as a position in the next file, so the position is stored.
             Some(cell) if header && is_name(cell) && often(column) == 1 => cell.trim().to_owned(),
             _ => (column + 1).to_string(),
         };
@@ -219,8 +210,7 @@ impl Columns<'_> {
         Ok(ColumnChoice { columns, names, width, header, notes })
     }
 
-    /// Returns the most frequent number of cells per record. If several numbers are equally frequent, returns the
-    /// number that occurs first.
+    /// Returns the most frequent number of cells per record; of equally frequent numbers, the first.
     fn width(&self) -> usize {
         let mut counts: Vec<(usize, usize)> = Vec::new();
         for row in self.rows {
@@ -242,19 +232,15 @@ impl Columns<'_> {
             None => {}
         }
         if let Some(name) = given.iter().find_map(|given| match given {
-            // A number beyond the last column is the name of a column only if a cell of the first record equals the
-            // number.
+            // A number beyond the last column is the name of a column only if the first record has it.
             ColumnSetting::Name(name) => Some(name).filter(|name| is_name(name) || self.has(name)),
             _ => None,
         }) {
             return (true, format!("line {line} is a header, since `{}` names a column", cut(name)));
         }
         if let Some(columns) = self.all_known(wanted, given) {
-            // If a table has one column, its first line may be a text that happens to equal a known column name. So only
-            // these names make the line a header.
-            const SURE: [&str; 4] = ["text", "texts", "sentence", "sentences"];
-            let alone = self.rows.first().is_some_and(|row| row.len() == 1);
-            if alone && !self.first(0).is_some_and(|cell| SURE.contains(&&*plain(cell))) {
+            // If a table has one column, its first line may be a text that happens to equal a known column name.
+            if self.top().len() == 1 && !self.first(0).is_some_and(|cell| SURE.contains(&&*plain(cell))) {
                 return (false, "no header".to_owned());
             }
             // A cell that occurs again in its column is not the name of the column.
@@ -263,14 +249,10 @@ impl Columns<'_> {
             }
             return (true, format!("line {line} is a header, since it has known names"));
         }
-        let width = self.rows.first().map_or(0, Vec::len);
         // Maximum number of words in the name of a column.
         const WORDS: usize = 5;
-        let named = self
-            .rows
-            .first()
-            .is_some_and(|row| row.iter().all(|cell| cell.split_whitespace().count() <= WORDS));
-        match (0..width).find(|&column| named && self.is_above_numbers(column)) {
+        let named = self.top().iter().all(|cell| cell.split_whitespace().count() <= WORDS);
+        match (0..self.top().len()).find(|&column| named && self.is_above_numbers(column)) {
             Some(column) => {
                 let name = cut(self.first(column).unwrap_or_default());
                 (true, format!("line {line} is a header, since all below `{name}` are numbers"))
@@ -289,11 +271,9 @@ impl Columns<'_> {
         pairs && open && named(0) && named(1) && self.first(0) != self.first(1)
     }
 
-    /// Returns the positions of the wanted columns if the first record has a known name for each wanted column; else
-    /// `None`.
+    /// Returns the positions of the wanted columns if the first record has a known name for each of them.
     fn all_known(&self, wanted: &[Column<'_>], given: &[ColumnSetting<'_>]) -> Option<Vec<usize>> {
-        // If a text has several columns, these columns have no known names; the known name of the label column then
-        // decides.
+        // Several columns of a text have no known names; the known name of the label column then decides.
         if wanted.iter().all(|one| one.known.is_empty()) {
             return None;
         }
@@ -311,8 +291,7 @@ impl Columns<'_> {
         columns.into_iter().collect()
     }
 
-    /// Returns whether the first record has known names for all wanted columns, and none of these names occurs again in
-    /// its column.
+    /// Returns whether the first record has known names for all wanted columns, and none occurs again below.
     fn names_itself(&self, wanted: &[Column<'_>]) -> bool {
         let known = self.all_known(wanted, &[]).unwrap_or_default();
         known.len() > 1 && !known.into_iter().any(|column| self.occurs_again(column))
@@ -347,34 +326,41 @@ impl Columns<'_> {
         let got = format!("values in column {own} that repeat and are shorter than those in column {label}");
         let advice =
             "put the columns of all files in the same order, or their names in the first line of each file";
-        Err(Error::of(ErrorKind::Format, what, expected, got).noted(advice).noted(text.advice()))
+        Err(wrong_format(what, expected, got).noted(advice).noted(text.advice()))
     }
 
-    /// Returns whether the first record has a cell with this name.
     fn has(&self, name: &str) -> bool {
-        self.rows.first().is_some_and(|row| row.iter().any(|cell| cell.trim() == name.trim()))
+        self.top().iter().any(|cell| cell.trim() == name.trim())
     }
 
-    /// Returns whether the first cell of a column occurs again in the column.
     fn occurs_again(&self, column: usize) -> bool {
         self.first(column).is_some_and(|first| self.below(column).any(|cell| cell == first))
     }
 
-    /// Returns the position of a column that is not `taken` and has a known name in the first record; `None` if there
-    /// is no such column.
+    /// Returns the position of a column that is not `taken` and has a known name in the first record.
     fn known(&self, one: &Column<'_>, taken: &[Option<usize>]) -> Option<usize> {
-        let first = self.rows.first()?;
-        let of = |name: &str| first.iter().position(|cell| plain(cell) == name);
+        let of = |name: &str| self.top().iter().position(|cell| plain(cell) == name);
         one.known().filter_map(of).find(|&column| !taken.contains(&Some(column)))
     }
 
+    /// The cells of the first record; empty without a record.
+    fn top(&self) -> &[String] {
+        self.rows.first().map_or(&[], Vec::as_slice)
+    }
+
     fn first(&self, column: usize) -> Option<&str> {
-        self.rows.first().and_then(|row| row.get(column)).map(|cell| cell.trim())
+        self.top().get(column).map(|cell| cell.trim())
     }
 
     /// Iterates over the cells of a column in all records but the first.
     fn below(&self, column: usize) -> impl Iterator<Item = &str> {
-        self.rows.iter().skip(1).filter_map(move |row| row.get(column)).map(|cell| cell.trim())
+        self.cells(column, true)
+    }
+
+    /// Iterates over the cells of a column, without the header if there is one.
+    fn cells(&self, column: usize, header: bool) -> impl Iterator<Item = &str> {
+        let rows = self.rows.iter().skip(usize::from(header));
+        rows.filter_map(move |row| row.get(column)).map(|cell| cell.trim())
     }
 
     /// Returns whether the first cell of a column is not a number, while all other cells are numbers.
@@ -447,60 +433,43 @@ impl Columns<'_> {
     /// of labels, and hardly repeat in a column of texts. Labels must be shorter than texts, unless there are far fewer
     /// distinct labels than texts. If values repeat in both columns, the left column is the text, as usual.
     fn labels_come_first(&self, left: usize, right: usize, header: bool) -> bool {
-        let rows = self.rows.get(usize::from(header)..).unwrap_or_default();
-        let cells =
-            |column: usize| rows.iter().filter_map(move |row| row.get(column)).map(|cell| cell.trim());
-        let different = |column| cells(column).collect::<HashSet<_>>().len();
-        let long = |column| cells(column).map(str::len).sum::<usize>();
+        let different = |column| self.cells(column, header).collect::<HashSet<_>>().len();
+        let long = |column| self.cells(column, header).map(str::len).sum::<usize>();
         let (of_left, of_right) = (different(left), different(right));
-        let hardly = of_right * 2 > rows.len();
+        let hardly = of_right * 2 > self.rows.len().saturating_sub(usize::from(header));
         hardly && of_left * 4 <= of_right * 3 && (long(left) <= long(right) || of_left * 10 <= of_right)
     }
 
-    /// Returns an error if the detected column `label` has too many distinct values for a column of labels; `None` if
-    /// the labels repeat often enough.
+    /// Returns an error if the detected column `label` has too many distinct values for a column of labels.
     fn too_many_labels(&self, label: usize, header: bool) -> Option<Error> {
         const MANY: usize = 20;
-        let rows = self.rows.get(usize::from(header)..).unwrap_or_default();
-        let cells = rows.iter().filter_map(|row| row.get(label)).map(|cell| cell.trim());
-        let different = cells.collect::<HashSet<_>>().len();
-        (rows.len() >= MANY && different * 2 > rows.len()).then(|| {
+        let rows = self.rows.len().saturating_sub(usize::from(header));
+        let different = self.cells(label, header).collect::<HashSet<_>>().len();
+        (rows >= MANY && different * 2 > rows).then(|| {
             let what = format!("labels in column {} of file `{}`", label + 1, self.name);
-            let got = format!("{different} different values in {} records", rows.len());
-            let error = Error::of(ErrorKind::Format, what, "values that repeat", got);
+            let got = format!("{different} different values in {rows} records");
+            let error = wrong_format(what, "values that repeat", got);
             error.noted(
                 "set `text` (`data.text` in a config) and `label` (`data.label`) to the numbers of their columns, from 1 on",
             )
         })
     }
 
-    fn missing(
-        &self,
-        wanted: &[Column<'_>],
-        one: &Column<'_>,
-        given: &str,
-        first: &[String],
-        header: bool,
-    ) -> Error {
+    fn missing(&self, wanted: &[Column<'_>], one: &Column<'_>, given: &str, header: bool) -> Error {
+        let first = self.top();
         let what = format!("column `{given}` of file `{}`, the {}", self.name, one.what);
         if self.width() == 1 && ["label", "target"].contains(&one.what) {
             let got = format!("a single column, `{}`", cut(first.first().map_or("", String::as_str)));
-            let error = Error::of(
-                ErrorKind::Format,
-                what,
-                format!("a column with a {} for each text", one.what),
-                got,
-            );
+            let error = wrong_format(what, format!("a column with a {} for each text", one.what), got);
             return error
                 .noted("`predict` accepts texts without this column, but training and scoring need it");
         }
         if !header {
             let expected = format!("a number from 1 to {}, since no line is a header", self.width());
-            return Error::of(ErrorKind::Format, what, expected, format!("`{given}`"));
+            return wrong_format(what, expected, format!("`{given}`"));
         }
         if !is_name(given) {
-            let expected = format!("a number from 1 to {}", first.len());
-            return Error::of(ErrorKind::Format, what, expected, format!("`{given}`"));
+            return wrong_format(what, format!("a number from 1 to {}", first.len()), format!("`{given}`"));
         }
         let names: Vec<String> = first.iter().map(|cell| cut(cell)).collect();
         let error = missing(what, given, &names);
@@ -518,15 +487,19 @@ impl Columns<'_> {
         }
     }
 
-    fn unclear(&self, one: &Column<'_>, first: &[String], header: bool) -> Error {
+    fn unclear(&self, one: &Column<'_>, header: bool) -> Error {
+        let first = self.top();
         let what = format!("column of the {} in file `{}`", one.what, self.name);
         let cells = quoted(first.iter().map(|cell| cut(cell)));
         let got = match header {
             true => format!("the columns {cells}"),
-            false => format!("{} without known names; line {} is {cells}", counted(first.len()), self.line),
+            false => {
+                let plural = if first.len() == 1 { "" } else { "s" };
+                format!("{} column{plural} without known names; line {} is {cells}", first.len(), self.line)
+            }
         };
         let expected = format!("a column called {}", quoted(one.known().take(4)));
-        let error = Error::of(ErrorKind::Format, what, expected, got).noted(one.advice());
+        let error = wrong_format(what, expected, got).noted(one.advice());
         match first.len() {
             1 => error.noted(
                 "`separator` (`data.separator` in a config) sets the character that separates columns; if each file is one class, set `format` \
@@ -537,16 +510,10 @@ impl Columns<'_> {
     }
 }
 
-fn counted(columns: usize) -> String {
-    if columns == 1 { "1 column".to_owned() } else { format!("{columns} columns") }
-}
-
-/// Returns the error for a column name `given` that the user set, but that is not in `names`; the error suggests the
-/// nearest name.
+/// Returns the error for a column name `given` that is not in `names`; it suggests the nearest name.
 pub(crate) fn missing(what: String, given: &str, names: &[impl AsRef<str>]) -> Error {
     let names = || names.iter().map(|name| name.as_ref().trim());
-    let error =
-        Error::of(ErrorKind::Format, what, format!("one of {}", quoted(names())), format!("`{given}`"));
+    let error = wrong_format(what, format!("one of {}", quoted(names())), format!("`{given}`"));
     let letters = |name: &str| plain(name).chars().collect::<Vec<_>>();
     let nearest = names().map(|name| (edit_distance(&letters(name), &letters(given)), name)).min();
     match nearest {

@@ -1,6 +1,6 @@
 //! The form of a file: the wanted columns in the records of each kind of format.
 
-use unpadded::{Error, ErrorKind, Result};
+use unpadded::{Error, Result};
 
 use super::column::Column;
 use super::objects::{FieldChoice, picked};
@@ -11,7 +11,7 @@ use crate::format::line_format::{LineFormat, LineSettings};
 use crate::format::row::{FileRow, RecordMaker};
 use crate::format::table::Table;
 use crate::format::{FileFormat, FormatKind};
-use crate::source::lines::Reason;
+use crate::source::reason::{Reason, no_records, wrong_format};
 use crate::source::records::{NumberedLine, Stream, at_least_one};
 
 /// The location of the wanted columns in the records of a file.
@@ -33,15 +33,15 @@ impl FileForm {
     ) -> Result<Self> {
         match format.kind() {
             FormatKind::Table => Table::of(file, format, options, wanted).map(Self::Cells),
-            FormatKind::Fields => picked(file, format, wanted, options).map(Self::Fields),
+            FormatKind::Fields(format) => picked(file, format, wanted, options).map(Self::Fields),
             FormatKind::Lines(of) => Ok(Self::Lines(of, options.lines)),
             FormatKind::Words => {
                 let [words, tags] = [&options.tokens, &options.tags].map(Option::as_deref);
                 Columns::of(file, words, tags, options.header, options.columns.as_deref()).map(Self::Words)
             }
-            FormatKind::Features | FormatKind::Text | FormatKind::Folders => {
+            FormatKind::Features | FormatKind::Text | FormatKind::Folders(_) => {
                 let what = format!("format of file `{}`", file.name());
-                Err(Error::of(ErrorKind::Format, what, "a format with columns", format!("`{format}`")))
+                Err(wrong_format(what, "a format with columns", format!("`{format}`")))
             }
         }
     }
@@ -57,7 +57,6 @@ impl FileForm {
         Ok(())
     }
 
-    /// Returns the notes that explain the choice of columns.
     pub(crate) fn notes(&self) -> &[String] {
         match self {
             Self::Cells(table) => table.notes(),
@@ -69,7 +68,7 @@ impl FileForm {
     /// Returns the name or the number of each wanted column; empty for a format whose columns are fixed.
     pub(crate) fn names(&self) -> &[String] {
         match self {
-            Self::Cells(table) => table.names(),
+            Self::Cells(table) => &table.picked.names,
             Self::Fields(picked) => &picked.names,
             Self::Lines(..) | Self::Words(_) => &[],
         }
@@ -78,7 +77,7 @@ impl FileForm {
     /// Returns the names of the wanted columns if the file itself names its columns.
     pub(crate) fn named(&self) -> Option<&[String]> {
         match self {
-            Self::Cells(table) => table.has_header().then(|| table.names()),
+            Self::Cells(table) => table.has_header().then_some(&table.picked.names),
             Self::Fields(picked) => Some(&picked.names),
             Self::Lines(..) | Self::Words(_) => None,
         }
@@ -118,14 +117,9 @@ impl FileForm {
             Self::Words(columns) => {
                 let (name, none) = (file.name(), file.name());
                 let record = move |sentence: Result<_>| {
-                    let wrong =
-                        |Reason { expected, got }| Error::of(ErrorKind::Format, &*name, expected, got);
-                    make(FileRow::Sentence(sentence?), 0).map_err(wrong)
+                    make(FileRow::Sentence(sentence?), 0).map_err(|reason| reason.at(&*name))
                 };
-                let none = move || {
-                    Error::of(ErrorKind::Format, format!("records of file `{none}`"), "at least one", "none")
-                };
-                Ok(at_least_one(columns.sentences(file)?.map(record), none))
+                Ok(at_least_one(columns.sentences(file)?.map(record), move || no_records(&none)))
             }
         }
     }

@@ -2,19 +2,22 @@
 
 use std::io::Read;
 
-use unpadded::{Error, ErrorKind, Result};
+use unpadded::{Error, Result};
 
 use super::options::ReadOptions;
 use crate::format::{FileFormat, FormatKind, Task, json};
 use crate::source::paths::{by_ending, extension};
-use crate::source::records::{OneLine, Stream};
+use crate::source::reason::wrong_format;
+use crate::source::records::Stream;
 use crate::{FirstIndex, LabelledRow, TextFile};
+
+/// Number of lines from which the format is detected.
+const LOOKED_AT: usize = 20;
 
 /// The four bytes with which each Parquet file begins and ends.
 pub(crate) const PARQUET: &[u8; 4] = b"PAR1";
 
-/// A detected format, and the reason for the detection, which messages show. The reason is `None` if the user has set
-/// the format.
+/// A detected format, and the reason for messages; the reason is `None` if the user has set the format.
 #[derive(Debug, Clone)]
 pub(crate) struct Guess {
     pub(crate) format: FileFormat,
@@ -46,18 +49,25 @@ impl Guess {
 /// Returns the format of a file: the format in the options, else the detected format.
 pub(crate) fn guess(file: &TextFile, options: &ReadOptions, task: Task) -> Result<Guess> {
     let guess = guessed(file, options, task)?;
-    if guess.format == FileFormat::Parquet && cfg!(not(feature = "parquet")) {
-        let what = format!("file `{}`, which is Parquet", file.name());
-        let expected = "a build with the feature `parquet` (`--features parquet`)";
-        return Err(Error::of(ErrorKind::Format, what, expected, "a build without this feature"));
+    #[cfg(not(feature = "parquet"))]
+    if guess.format == FileFormat::Parquet {
+        return Err(no_parquet(file));
     }
     if let (Some(separator), Task::Tagged, FormatKind::Words) = (options.separator, task, guess.format.kind())
     {
         let what = format!("separator (`data.separator` in a config) of file `{}`", file.name());
         let expected = "none, since tabs or spaces separate the columns of words and tags";
-        return Err(Error::of(ErrorKind::Format, what, expected, format!("{separator:?}")));
+        return Err(wrong_format(what, expected, format!("{separator:?}")));
     }
     Ok(guess)
+}
+
+/// Returns the error for a Parquet file in a build without the feature `parquet`.
+#[cfg(not(feature = "parquet"))]
+pub(super) fn no_parquet(file: &TextFile) -> Error {
+    let what = format!("file `{}`, which is Parquet", file.name());
+    let expected = "a build with the feature `parquet` (`--features parquet`)";
+    wrong_format(what, expected, "a build without this feature")
 }
 
 fn guessed(file: &TextFile, options: &ReadOptions, task: Task) -> Result<Guess> {
@@ -67,31 +77,23 @@ fn guessed(file: &TextFile, options: &ReadOptions, task: Task) -> Result<Guess> 
         }
         let known: Vec<String> = task.formats().iter().map(|format| format!("`{format}`")).collect();
         let what = format!("format of file `{}`, to be read as {}", file.name(), task.name());
-        return Err(Error::of(
-            ErrorKind::Format,
-            what,
-            format!("one of {}", known.join(", ")),
-            format!("`{format}`"),
-        ));
+        return Err(wrong_format(what, format!("one of {}", known.join(", ")), format!("`{format}`")));
     }
+    let detected = |format, why: &str| Ok(Guess { format, why: Some(why.to_owned()) });
     let (name, mut bytes) = file.sample()?;
     let (name, mut first) = (name.to_lowercase(), [0; PARQUET.len()]);
     if bytes.read_exact(&mut first).is_ok() && first == *PARQUET {
-        let why = Some("its first bytes are `PAR1`".to_owned());
-        return Ok(Guess { format: FileFormat::Parquet, why });
+        return detected(FileFormat::Parquet, "its first bytes are `PAR1`");
     }
     if let Some(format) = by_name(&name, task) {
-        let why = Some(format!("its name ends with `.{}`", extension(&name).unwrap_or_default()));
-        return Ok(Guess { format, why });
+        let ending = extension(&name).unwrap_or_default();
+        return detected(format, &format!("its name ends with `.{ending}`"));
     }
     if file.list().is_some() || (task != Task::Plain && json::is_whole(file)?) {
-        return Ok(Guess {
-            format: FileFormat::JsonLines,
-            why: Some("it is a single JSON value".to_owned()),
-        });
+        return detected(FileFormat::JsonLines, "it is a single JSON value");
     }
     let (format, why) = by_lines(file, task)?;
-    Ok(Guess { format, why: Some(why.to_owned()) })
+    detected(format, why)
 }
 
 /// Returns the options to read a later file of a data set. These are the options with the properties that were detected
@@ -104,20 +106,18 @@ pub(crate) fn alike(options: &ReadOptions, file: &TextFile, task: Task) -> ReadO
     }
 }
 
-/// Returns the format of a file by the extension of its name; `None` if the task cannot have this format, or the
-/// extension is unknown.
+/// Returns the format of a file by its extension; `None` if the task cannot have this format.
 fn by_name(name: &str, task: Task) -> Option<FileFormat> {
     by_ending(name).filter(|format| format.may_have(task))
 }
 
 fn by_lines(file: &TextFile, task: Task) -> Result<(FileFormat, &'static str)> {
-    const LOOKED_AT: usize = 20;
-    if task == Task::Plain {
-        return Ok((FileFormat::Plain, "its name shows no other format"));
-    }
-    let line = |line: &str| Ok((!line.trim().is_empty()).then(|| line.to_owned()));
-    let lines = file.first_records(OneLine(line))?.map_while(Result::ok);
-    let lines: Vec<String> = lines.take(LOOKED_AT).collect();
+    let is_of_words = match task {
+        Task::Plain => return Ok((FileFormat::Plain, "its name shows no other format")),
+        Task::Tagged | Task::ToTag => true,
+        Task::Labelled | Task::Pairs => false,
+    };
+    let lines = file.head_lines(LOOKED_AT)?;
     let all = |is: &dyn Fn(&str) -> bool| !lines.is_empty() && lines.iter().all(|line| is(line));
     if all(&|line| line.trim_start().starts_with('{')) {
         return Ok((FileFormat::JsonLines, "its lines begin with `{`"));
@@ -135,7 +135,7 @@ fn by_lines(file: &TextFile, task: Task) -> Result<(FileFormat, &'static str)> {
         }
     }
     // A file without records is not an error here: the reader of the records reports it.
-    if matches!(task, Task::Tagged | Task::ToTag) {
+    if is_of_words {
         return Ok((FileFormat::Columns, "it is a file and not JSON"));
     }
     if lines.iter().any(|line| line.contains('\t')) {
@@ -146,8 +146,7 @@ fn by_lines(file: &TextFile, task: Task) -> Result<(FileFormat, &'static str)> {
         return Ok((FileFormat::Csv, why));
     }
     if task == Task::Pairs && !lines.is_empty() {
-        return Err(Error::of(
-            ErrorKind::Format,
+        return Err(wrong_format(
             format!("file `{}`", file.name()),
             "two texts per line, with a tab between the texts",
             "lines without a tab: two files whose lines belong together are named by one path, the source first, as `train.{de,en}`",
@@ -156,30 +155,23 @@ fn by_lines(file: &TextFile, task: Task) -> Result<(FileFormat, &'static str)> {
     Ok((FileFormat::Tsv, "its first lines fit no other format"))
 }
 
-/// Refuses a file of numbered features where texts are expected; `wanted` describes the expected contents in the error
-/// message.
-///
-/// # Errors
-/// Fails if the file has rows of numbered features.
+/// Refuses rows of numbered features where texts are expected; `wanted` describes the expected contents.
 pub(crate) fn no_features(file: &TextFile, wanted: &str) -> Result<()> {
     if !has_features(file).unwrap_or(false) {
         return Ok(());
     }
     let got = "rows of numbered features, as in LIBSVM files, which only the task `classify` reads: from a file, or a file of a zip (`data.zip!train.svm`)";
-    Err(Error::of(ErrorKind::Format, format!("file `{}`", file.name()), format!("{wanted}, with words"), got))
+    Err(wrong_format(format!("file `{}`", file.name()), format!("{wanted}, with words"), got))
 }
 
 /// Decides, by the name or the first lines of a file, whether the file has rows of numbered features.
 pub(crate) fn has_features(file: &TextFile) -> Result<bool> {
-    const LOOKED_AT: usize = 20;
     if let Some(format) = by_ending(&file.name()) {
         return Ok(format == FileFormat::Libsvm);
     }
-    let line = |line: &str| Ok((!line.trim().is_empty()).then(|| line.to_owned()));
-    let lines = file.first_records(OneLine(line))?.map_while(Result::ok).take(LOOKED_AT);
     // A row may have no entries, but a file in which each line has only a label is not a file of rows.
     let mut some = false;
-    for line in lines {
+    for line in file.head_lines(LOOKED_AT)? {
         match LabelledRow::of_line(&line, FirstIndex::Zero) {
             Ok(row) => some |= row.is_some_and(|row| !row.indices.is_empty()),
             Err(_) => return Ok(false),

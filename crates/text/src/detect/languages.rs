@@ -3,7 +3,7 @@
 
 use std::path::PathBuf;
 
-use unpadded::{Error, ErrorKind, Result};
+use unpadded::Result;
 
 use super::column::{Column, SOURCE, language, plain};
 use super::form::FileForm;
@@ -12,9 +12,9 @@ use super::options::ReadOptions;
 use crate::TextFile;
 use crate::format::Task;
 use crate::source::paths::extension;
+use crate::source::reason::wrong_format;
 
-/// Returns the languages of source and target, if the columns or the extensions of the training files name languages;
-/// else `None`.
+/// Returns the languages of source and target, if the training files name them.
 fn known(options: &ReadOptions) -> Option<[String; 2]> {
     let named = |column: &Option<String>| column.clone().filter(|name| language(name));
     match (named(&options.source), named(&options.target)) {
@@ -48,7 +48,7 @@ pub(crate) fn pick(
         Some(names) if names.iter().all(|name| language(name)) => {
             let what = format!("columns of file `{}`", file.name());
             let expected = format!("`{source}` and `{target}`, the languages of the training");
-            let error = Error::of(ErrorKind::Format, what, expected, format!("`{}`", names.join("` and `")));
+            let error = wrong_format(what, expected, format!("`{}`", names.join("` and `")));
             Err(error
                 .noted("set `source` and `target` (`data.text` and `data.label` in a config) to the columns"))
         }
@@ -79,8 +79,7 @@ pub(crate) fn order(paths: &mut [PathBuf; 2], options: &mut ReadOptions) -> Resu
             Some([first, second]) => {
                 let what = format!("endings of `{}` and `{}`", paths[0].display(), paths[1].display());
                 let expected = format!("`{first}` and `{second}`, the languages of the training");
-                let error =
-                    Error::of(ErrorKind::Format, what, expected, format!("`{source}` and `{target}`"));
+                let error = wrong_format(what, expected, format!("`{source}` and `{target}`"));
                 return Err(error.noted(
                     "if the languages are the same, rename the files to the endings of the training",
                 ));
@@ -93,8 +92,7 @@ pub(crate) fn order(paths: &mut [PathBuf; 2], options: &mut ReadOptions) -> Resu
     Ok(())
 }
 
-/// If the file has a column that is named after the source language of the earlier files, makes this column the source
-/// column.
+/// Makes the column that is named after the source language of the earlier files, if any, the source column.
 pub(crate) fn name_source(file: &TextFile, options: &mut ReadOptions) {
     let Some([source, _]) = known(options).filter(|_| options.source.is_none()) else { return };
     let wanted = [Column { what: "source", given: Some(&source), known: SOURCE }];

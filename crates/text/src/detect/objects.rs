@@ -1,18 +1,19 @@
 //! Finds the wanted fields, such as the text and the label, in records of JSON or Parquet.
 
-use std::sync::Arc;
-
-use unpadded::{Error, ErrorKind, Result};
+use unpadded::Result;
 
 use super::column::{Column, LABEL};
 use super::columns::{Columns, missing};
+#[cfg(not(feature = "parquet"))]
+use super::guess::no_parquet;
 use super::options::ReadOptions;
 use crate::TextFile;
 use crate::format::fields::{LABEL_LISTS, Object, Value, at, names};
 #[cfg(feature = "parquet")]
 use crate::format::parquet;
-use crate::format::{FileFormat, json};
-use crate::source::lines::{Reason, quoted};
+use crate::format::{FieldFormat, json};
+use crate::source::lines::quoted;
+use crate::source::reason::{Reason, no_records, wrong_format};
 use crate::source::records::Stream;
 
 /// The decisions about a file of JSON or Parquet: the wanted fields, and the layout of the records.
@@ -22,8 +23,15 @@ pub(crate) struct FieldChoice {
     pub(crate) names: Vec<String>,
     /// Notes for the user: the decisions and the reasons for them.
     pub(crate) notes: Vec<String>,
-    /// The layout of a JSON file; `None` for Parquet.
-    layout: Option<json::Layout>,
+    pub(crate) layout: FieldLayout,
+}
+
+/// The layout of a file whose records have named fields.
+#[derive(Debug, Clone)]
+pub(crate) enum FieldLayout {
+    Json(json::Layout),
+    #[cfg(feature = "parquet")]
+    Parquet,
 }
 
 /// Returns whether a column must have lists as values, as the columns of words and of tags must.
@@ -46,26 +54,27 @@ fn differ(file: &TextFile, wanted: &[Column<'_>]) -> Result<()> {
     let twice = (1..).zip(&texts).find(|(behind, one)| texts.iter().skip(*behind).any(|other| other == *one));
     let Some((_, twice)) = twice else { return Ok(()) };
     let what = format!("fields of the text in file `{}`", file.name());
-    let error = Error::of(ErrorKind::Format, what, "each field once", format!("`{twice}` twice"));
+    let error = wrong_format(what, "each field once", format!("`{twice}` twice"));
     Err(error.noted("`text` (`data.text` in a config) sets the fields"))
 }
 
-/// Finds the wanted fields of a file of JSON or Parquet. If records are lists, the header setting in `options` sets
-/// whether the first list is a header.
+/// Finds the wanted fields; if records are lists, the header setting sets whether the first list is a header.
 pub(crate) fn picked(
     file: &TextFile,
-    format: FileFormat,
+    format: FieldFormat,
     wanted: &[Column<'_>],
     options: &ReadOptions,
 ) -> Result<FieldChoice> {
     differ(file, wanted)?;
     let layout = match format {
+        FieldFormat::Json => json::Layout::of(file, wanted.iter().any(listed))?,
         #[cfg(feature = "parquet")]
-        FileFormat::Parquet => {
+        FieldFormat::Parquet => {
             let names = named(file, &parquet::example(file)?, wanted, options)?;
-            return Ok(FieldChoice { names, notes: Vec::new(), layout: None });
+            return Ok(FieldChoice { names, notes: Vec::new(), layout: FieldLayout::Parquet });
         }
-        _ => json::Layout::of(file, wanted.iter().any(listed))?,
+        #[cfg(not(feature = "parquet"))]
+        FieldFormat::Parquet => return Err(no_parquet(file)),
     };
     let example = example(file, &layout)?;
     if example.is_list {
@@ -73,7 +82,8 @@ pub(crate) fn picked(
     }
     let notes = layout.note().map(str::to_owned).into_iter().collect();
     let example = completed(file, &layout, example, wanted, options)?;
-    Ok(FieldChoice { names: named(file, &example, wanted, options)?, notes, layout: Some(layout) })
+    let names = named(file, &example, wanted, options)?;
+    Ok(FieldChoice { names, notes, layout: FieldLayout::Json(layout) })
 }
 
 /// Returns the first record, with the wanted fields that only later records have: a record may lack some fields.
@@ -107,10 +117,7 @@ fn completed(
 
 /// Returns the first record, with all fields; an error if there is no record.
 fn example(file: &TextFile, layout: &json::Layout) -> Result<Object<'static>> {
-    json::first(file, layout, 1)?.pop().ok_or_else(|| {
-        let what = format!("records of file `{}`", file.name());
-        Error::of(ErrorKind::Format, what, "at least one", "none")
-    })
+    json::first(file, layout, 1)?.pop().ok_or_else(|| no_records(&file.name()))
 }
 
 /// Finds the wanted elements of records that are lists. Lists of single values are treated as the rows of a table.
@@ -144,10 +151,10 @@ fn of_lists(
             let layout = layout.with_header(names);
             let names = named(file, &example(file, &layout)?, wanted, options)?;
             let notes = vec!["the first list is a header, since it has known names".to_owned()];
-            return Ok(FieldChoice { names, notes, layout: Some(layout) });
+            return Ok(FieldChoice { names, notes, layout: FieldLayout::Json(layout) });
         }
         let names = positions(file, shown, wanted, options)?;
-        return Ok(FieldChoice { notes: vec![said(&names)], names, layout: Some(layout) });
+        return Ok(FieldChoice { notes: vec![said(&names)], names, layout: FieldLayout::Json(layout) });
     };
     let rows: Vec<Vec<String>> = json::first(file, &layout, LOOKED_AT)?.iter().map_while(row).collect();
     let line = json::first_line(file, &layout)?;
@@ -168,7 +175,7 @@ fn of_lists(
         decided.map(|note| note.replace(&format!("line {line}"), "the first list")).collect();
     if !found.header {
         notes.push(said(&names));
-        return Ok(FieldChoice { names, notes, layout: Some(layout) });
+        return Ok(FieldChoice { names, notes, layout: FieldLayout::Json(layout) });
     }
     // An element whose name in the header is empty or repeated is named by its number.
     let once = |cell: &str| !cell.is_empty() && first.iter().filter(|own| own.trim() == cell).count() == 1;
@@ -177,7 +184,7 @@ fn of_lists(
         if once(cell) { cell.to_owned() } else { number.to_string() }
     };
     let all = (1..).zip(&first).map(name).collect();
-    Ok(FieldChoice { names, notes, layout: Some(layout.with_header(all)) })
+    Ok(FieldChoice { names, notes, layout: FieldLayout::Json(layout.with_header(all)) })
 }
 
 /// Finds the element for each wanted column by the form of the values, a list or a single value. If two elements have
@@ -210,7 +217,7 @@ fn positions(
                     fitting.len()
                 );
                 let advice = format!("`{}` sets the number of the element, counted from 1", one.what);
-                Err(Error::of(ErrorKind::Format, what, expected, got).noted(advice))
+                Err(wrong_format(what, expected, got).noted(advice))
             }
         }
     };
@@ -249,11 +256,11 @@ fn named(
                     let taken = found.iter().any(|other| other == name);
                     (!taken).then(|| format!("{} in the field `{name}`", value.kind()))
                 };
-                let fields = || format!("the fields {}", quoted(names(example).iter().map(String::as_str)));
+                let fields = || format!("the fields {}", quoted(names(example)));
                 let got = one.known().find_map(other).unwrap_or_else(fields);
                 let is_list = |name: &str| matches!(example.get(name), Some(Value::List(_)));
                 let labels = one.what == "label" && one.known().any(is_list);
-                let error = Error::of(ErrorKind::Format, what, expected, got).noted(format!(
+                let error = wrong_format(what, expected, got).noted(format!(
                     "`{}` (`{}` in a config) sets the field; a dot selects a field of an object",
                     one.what,
                     one.setting()
@@ -267,21 +274,13 @@ fn named(
 }
 
 impl FieldChoice {
-    /// Returns `Some` if each line is a JSON record, else `None`. The inner value has the names in the header; `None`
-    /// without a header.
-    pub(crate) fn in_lines(&self) -> Option<Option<Arc<[String]>>> {
-        self.layout.as_ref()?.in_lines()
-    }
-
     /// Returns the names of all fields of the first records, sorted, without fields of nested objects.
     pub(crate) fn fields(&self, file: &TextFile) -> Vec<String> {
         const LOOKED_AT: usize = 1000;
         let first = match &self.layout {
-            Some(layout) => json::first(file, layout, LOOKED_AT).unwrap_or_default(),
+            FieldLayout::Json(layout) => json::first(file, layout, LOOKED_AT).unwrap_or_default(),
             #[cfg(feature = "parquet")]
-            None => parquet::example(file).into_iter().collect(),
-            #[cfg(not(feature = "parquet"))]
-            None => Vec::new(),
+            FieldLayout::Parquet => parquet::example(file).into_iter().collect(),
         };
         let top = |object: &Object<'_>| -> Vec<String> {
             object.fields.iter().map(|(name, _)| name.to_string()).collect()
@@ -295,11 +294,9 @@ impl FieldChoice {
     /// Returns whether the first record has a field of this name with a text or a number.
     pub(crate) fn has_single(&self, file: &TextFile, name: &str) -> bool {
         let example = match &self.layout {
-            Some(layout) => example(file, layout),
+            FieldLayout::Json(layout) => example(file, layout),
             #[cfg(feature = "parquet")]
-            None => parquet::example(file),
-            #[cfg(not(feature = "parquet"))]
-            None => return false,
+            FieldLayout::Parquet => parquet::example(file),
         };
         example.is_ok_and(|of| matches!(of.get(name), Some(Value::Text(_) | Value::Number(_))))
     }
@@ -311,11 +308,9 @@ impl FieldChoice {
         make: impl FnMut(&Object<'_>) -> Result<R, Reason> + Send + 'static,
     ) -> Result<Stream<R>> {
         match &self.layout {
-            Some(layout) => json::records(file, layout, Some(self.names.clone()), make),
+            FieldLayout::Json(layout) => json::records(file, layout, Some(self.names.clone()), make),
             #[cfg(feature = "parquet")]
-            None => parquet::records(file, &self.names, make),
-            #[cfg(not(feature = "parquet"))]
-            None => Err(Error::new("records with named fields", "JSON", "others")),
+            FieldLayout::Parquet => parquet::records(file, &self.names, make),
         }
     }
 }

@@ -2,13 +2,14 @@
 
 use std::fmt;
 
+use unpadded::Result;
 use unpadded::data::TagScheme;
-use unpadded::{Error, ErrorKind, Result};
 
+use crate::format::FileFormat;
 use crate::format::conll::Columns;
 use crate::format::line_format::LineSettings;
-use crate::format::{FileFormat, FormatKind};
 use crate::source::lines::quoted;
+use crate::source::reason::wrong_format;
 use crate::{Encoding, FirstIndex, MalformedLines, Tagging, TextFile};
 
 /// A part of the note on a doubtful header; this part identifies the note among all notes.
@@ -82,19 +83,12 @@ impl ReadOptions {
         self.notes.extend(note);
     }
 
-    /// Returns the note that the first line, which is read as a record, may be a header; `None` if there is no such
-    /// note.
+    /// Returns the note that the first line, which is read as a record, may be a header, if there is such a note.
     pub fn doubt(&self) -> Option<&str> {
         self.notes.iter().find(|note| note.contains(DOUBT)).map(String::as_str)
     }
 
-    /// Returns whether a column can be given by its number in this format; JSON objects and Parquet have only names.
-    fn by_numbers(&self) -> bool {
-        !self.format.is_some_and(|format| matches!(format.kind(), FormatKind::Fields))
-    }
-
-    /// Returns these options for the next file, without notes on other files. If no user's settings are stored yet,
-    /// these options are stored as the user's settings.
+    /// Returns these options for the next file, without notes; they are the user's settings if none are stored.
     pub(crate) fn told(&self) -> Self {
         let told = self.told.clone().unwrap_or_else(|| Box::new(self.clone()));
         Self { told: Some(told), notes: Vec::new(), ..self.clone() }
@@ -114,9 +108,6 @@ impl ReadOptions {
     }
 
     /// Refuses several text columns, and a group column, for a format that has no columns.
-    ///
-    /// # Errors
-    /// Fails if the options have several text columns or a group column.
     pub(crate) fn without_columns(&self, format: FileFormat, of: &str) -> Result<()> {
         let (what, key, columns) = match &self.group {
             _ if self.text.len() > 1 => ("columns of the text", "data.text", &*self.text),
@@ -125,9 +116,9 @@ impl ReadOptions {
         };
         let what = format!("{what} (`{key}` in a config) of {of}");
         let expected = format!("a file with columns (CSV, TSV, JSON or Parquet), since `{format}` has none");
-        let got = quoted(columns.iter().map(String::as_str));
+        let got = quoted(columns);
         let advice = format!("write the texts into such a file, or leave `{key}` out");
-        Err(Error::of(ErrorKind::Format, what, expected, got).noted(advice))
+        Err(wrong_format(what, expected, got).noted(advice))
     }
 
     /// Sets the format.
@@ -172,8 +163,7 @@ impl ReadOptions {
         self.texts([column])
     }
 
-    /// Sets several text columns: the text of a record consists of the cells of these columns, in this order, with a
-    /// tab between two cells.
+    /// Sets several text columns: a text consists of their cells, in this order, with a tab between two cells.
     ///
     /// Tabs and line breaks within a cell become spaces, so that a text has as many parts as there are text columns. A
     /// cell may be empty, and a JSON field may be null or missing, if another text column has text. Only tables, JSON
@@ -194,8 +184,7 @@ impl ReadOptions {
         Self { text: columns.into_iter().map(Into::into).collect(), ..self }
     }
 
-    /// Sets whether the last column of [`Self::texts`] is a second text. If it is, neither the first nor the second
-    /// text may be empty.
+    /// Sets whether the last column of [`Self::texts`] is a second text; neither of two texts may be empty.
     #[must_use]
     pub fn pair(self, pair: bool) -> Self {
         Self { pair, ..self }
@@ -277,8 +266,7 @@ impl ReadOptions {
         Self { lines: LineSettings { binary: true, ..self.lines }, ..self }
     }
 
-    /// Sets whether each phrase of a tree becomes a text with the label of the phrase. Phrases are useful for training,
-    /// but not for evaluation.
+    /// Sets whether each phrase of a tree becomes a text with its label: useful for training, not for evaluation.
     #[must_use]
     pub fn phrases(self, phrases: bool) -> Self {
         Self { lines: LineSettings { phrases, ..self.lines }, ..self }
@@ -293,8 +281,7 @@ impl ReadOptions {
         Self { repair_tags: true, ..self }
     }
 
-    /// Sets the tag scheme of tagged texts, such as IOB2. By default, the scheme is detected: a scheme that all tags
-    /// follow.
+    /// Sets the tag scheme of tagged texts, such as IOB2. By default, a scheme that all tags follow is detected.
     #[must_use]
     pub fn scheme(self, scheme: TagScheme) -> Self {
         Self { scheme: Some(scheme), ..self }
@@ -320,7 +307,9 @@ impl fmt::Display for ReadOptions {
         let format = self.format.map(|format| format!("`{format}`"));
         let column = |name: &String| {
             let name = name.replace('\n', "\\n");
-            let by_number = self.by_numbers() && name.parse::<usize>().is_ok();
+            // Fields of records have only names.
+            let numbers = self.format.is_none_or(|format| format.is_table() || !format.has_columns());
+            let by_number = numbers && name.parse::<usize>().is_ok();
             if by_number { format!("column {name}") } else { format!("`{name}`") }
         };
         let all = |(what, names): (&str, &[String])| {

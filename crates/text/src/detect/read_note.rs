@@ -2,15 +2,15 @@
 //! in the same way.
 
 use serde::{Deserialize, Serialize};
-use unpadded::{AtCaller, Error, ErrorKind, Result};
+use unpadded::{AtCaller, Result};
 
 use super::options::{DetectedFormat, ReadOptions};
 use crate::format::FileFormat;
 use crate::format::conll::Columns;
+use crate::source::reason::wrong_format;
 use crate::{Encoding, Tagging};
 
-/// The properties of a read file that also hold for the other files of its data set. The format, the encoding and the
-/// tag scheme are stored by name.
+/// The properties of a read file that also hold for the other files of its data set; some are stored by name.
 #[derive(Serialize, Deserialize, Default)]
 #[serde(default, deny_unknown_fields)]
 struct ReadNote {
@@ -133,8 +133,7 @@ impl ReadOptions {
     }
 
     fn or_stored(self, note: &str) -> Result<Self> {
-        let wrong =
-            |got: String| Error::of(ErrorKind::Format, "note of how files are read", "one of `to_note`", got);
+        let wrong = |got: String| wrong_format("note of how files are read", "one of `to_note`", got);
         let stored: ReadNote = serde_json::from_str(note).map_err(|e| wrong(format!("{note:?} ({e})")))?;
         let tagging = stored.tagging.map(|text| {
             Tagging::of_note(&text).ok_or_else(|| wrong(format!("the tag scheme {text:?}"))).map(Box::new)
@@ -145,8 +144,7 @@ impl ReadOptions {
         }
         let encoding = stored.encoding.map(|name| name.parse::<Encoding>()).transpose()?;
         let found = DetectedFormat { encoding: encoding.map(Encoding::name), ..*self.found };
-        // If the caller's column of words or of tags differs from the read note, the layout of the columns is detected
-        // again.
+        // If the caller's column of words or of tags differs, the layout of the columns is detected again.
         let other = |set: &Option<String>, before: &Option<String>| set.is_some() && set != before;
         let reset = other(&self.tokens, &stored.tokens) || other(&self.tags, &stored.tags);
         let told = self.told.clone().unwrap_or_else(|| Box::new(self.clone()));

@@ -7,8 +7,9 @@ use std::fmt;
 
 use self::spelling::LetterPosition;
 pub use self::spelling::TagSpelling;
+use crate::source::reason::wrong_format;
 use unpadded::data::{TagScheme, Vocabulary};
-use unpadded::{AtCaller, Error, ErrorKind, Result};
+use unpadded::{AtCaller, Result};
 
 /// The tag scheme of a data set, and the spelling of its tags.
 ///
@@ -36,8 +37,7 @@ impl Tagging {
         Self { scheme, spelling, note: None }
     }
 
-    /// Returns the name of the scheme and an example tag per letter in this spelling, such as
-    /// `IOB2 B_kind I_kind E_kind S_kind O`.
+    /// Returns the scheme and an example tag per letter, such as `IOB2 B_kind I_kind E_kind S_kind O`.
     pub(crate) fn to_note(&self) -> String {
         format!("{} {}", self.scheme.name(), self.spelling.samples())
     }
@@ -53,8 +53,7 @@ impl Tagging {
         ))
     }
 
-    /// Returns the reason why the tags are treated as plain although some look like tags of a scheme; `None` if no tag
-    /// looks like a tag of a scheme.
+    /// Returns the reason if the tags are treated as plain although some look like tags of a scheme.
     pub fn note(&self) -> Option<&str> {
         self.note.as_deref()
     }
@@ -64,8 +63,7 @@ impl Tagging {
         self.to_string()
     }
 
-    /// Returns the vocabulary of tags in the standard spelling, with the same ids. Metrics and transitions need the
-    /// standard spelling.
+    /// Returns the vocabulary of tags, with the same ids, in the standard spelling for metrics and transitions.
     ///
     /// # Errors
     /// Fails if a tag is not in this spelling.
@@ -76,12 +74,10 @@ impl Tagging {
         }
         let standard = |(id, tag): (i64, &str)| match self.spelling.standard(tag) {
             Some(standard) => Ok((standard, tags.count(id))),
-            None => Err(Error::of(ErrorKind::Format, "tag", format!("one of {self}"), format!("`{tag}`"))),
+            None => Err(wrong_format("tag", format!("one of {self}"), format!("`{tag}`"))),
         };
         let entries = (0..).zip(tags.tokens()).map(standard).collect::<Result<Vec<_>>>().at_caller()?;
-        let twice = |tag| {
-            Error::of(ErrorKind::Format, "tags", format!("each of {self} once"), format!("`{tag}` twice"))
-        };
+        let twice = |tag| wrong_format("tags", format!("each of {self} once"), format!("`{tag}` twice"));
         Vocabulary::counted(entries).map_err(twice).at_caller()
     }
 
@@ -123,8 +119,7 @@ impl Tagging {
         held.whole(sentences, place).map(|_| None)
     }
 
-    /// Translates the tags of a sentence from the tagging `own` to this tagging; `None` if a tag is not in the spelling
-    /// of `own`.
+    /// Translates the tags of a sentence from the tagging `own`; `None` if a tag is not in its spelling.
     pub(crate) fn written(&self, own: &Self, tags: &[String]) -> Option<Vec<String>> {
         let standard = own.sentence(tags)?;
         let standard: Vec<&str> = standard.iter().map(String::as_str).collect();
@@ -137,8 +132,7 @@ impl Tagging {
         tags.iter().map(|tag| self.spelling.standard(tag)).collect()
     }
 
-    /// Returns the index of the first word with a tag that breaks the scheme, and the reason; `None` if all tags keep
-    /// the scheme.
+    /// Returns the index of the first word whose tag breaks the scheme, and the reason.
     fn breach(&self, tags: &[String]) -> Option<(usize, String)> {
         let position = |is: &dyn Fn(&String) -> bool| {
             let at = tags.iter().position(is)?;
@@ -181,8 +175,7 @@ impl fmt::Display for Tagging {
 pub(crate) type Sentences<'a> = &'a AllSentences<'a>;
 type AllSentences<'a> = dyn Fn(&mut dyn FnMut(&[String])) -> Result<()> + 'a;
 
-/// A function that returns the location of a word in its file, given the index of the sentence and the index of the
-/// word in the sentence.
+/// Returns the location of a word in its file, by the index of the sentence and of the word in it.
 pub(crate) type WordLocation<'a> = &'a dyn Fn(usize, usize) -> Result<String>;
 
 /// The tag scheme and spelling that were detected in sentences, and the number of sentences that break the scheme.
@@ -192,7 +185,6 @@ pub(crate) struct TagSurvey {
     pub(crate) broken: usize,
     /// The index and the tags of the first sentence that breaks the scheme; `None` if all sentences keep the scheme.
     first: Option<(usize, Vec<String>)>,
-    /// The number of all sentences.
     all: usize,
     origin: Origin,
 }
@@ -252,12 +244,10 @@ impl TagSurvey {
         if counts.keys().all(|tag| *tag == standard.outside) {
             return Self::spelled(standard, sentences);
         }
-        // Counts the chunk tags in the spelling `spelling`. For a nonstandard spelling, the count is 0 if no tag begins
-        // or continues a chunk.
+        // Counts the chunk tags; in a nonstandard spelling, the count is 0 if no tag begins or continues a chunk.
         let count = |spelling: &TagSpelling| -> u64 {
             let begun = |tag: &&str| matches!(spelling.parse(tag), Some(('B' | 'I', _)));
-            // Tags with a separator between letter and kind count even if no letter is `B` or `I`, since all chunks may
-            // have a single word.
+            // Tags with a separator count without `B` and `I`, too, since all chunks may have a single word.
             let separated = matches!(spelling.place, LetterPosition::Before(_) | LetterPosition::Behind(_))
                 && spelling.outside == "O"
                 && counts.contains_key("O");
@@ -304,8 +294,7 @@ impl TagSurvey {
             }
             return Ok(found);
         }
-        // Not all tags have one spelling: either a few tags of a scheme are wrong, or all tags are plain and a few of
-        // them look like tags of a scheme.
+        // A few tags of a scheme are wrong, or all tags are plain and a few look like tags of a scheme.
         for spelling in TagSpelling::of(&tags).into_iter().filter(|spelling| !spelling.is_bare()) {
             let of_chunks = counts.iter().filter(|(tag, _)| **tag != spelling.outside);
             let all: u64 = of_chunks.map(|(_, count)| count).sum();
@@ -367,8 +356,7 @@ impl TagSurvey {
         Ok(best.unwrap_or_else(|| of(&TagScheme::Plain)))
     }
 
-    /// Returns the detected tagging, or an error if a sentence breaks it; `place` returns the location of a word for
-    /// the error message.
+    /// Returns the detected tagging; if a sentence breaks it, returns an error with the `place` of the word.
     pub(crate) fn whole(self, sentences: Sentences<'_>, place: WordLocation<'_>) -> Result<Tagging> {
         let Self { tagging, broken, first, all, origin } = self;
         let of = |(at, tags): &(usize, Vec<String>)| tagging.breach(tags).map(|(word, got)| (*at, word, got));
@@ -410,7 +398,7 @@ impl TagSurvey {
         } else {
             format!("{broken} sentences do not fit")
         };
-        Err(Error::of(ErrorKind::Format, place(at, word)?, expected, got).noted(format!("{count}{hint}")))
+        Err(wrong_format(place(at, word)?, expected, got).noted(format!("{count}{hint}")))
     }
 }
 

@@ -16,16 +16,15 @@ use self::line::{
 };
 pub(crate) use self::sentence_words::{KnownColumns, SentenceWords, joined};
 use crate::TextFile;
-use crate::source::lines::Reason;
+use crate::source::reason::{Reason, wrong_format};
 use crate::source::records::{Parser, Records, shown, unbroken};
-use unpadded::{Error, ErrorKind, Result};
+use unpadded::Result;
 
 /// The names of the columns of CoNLL-U, in order.
 const UNIVERSAL: [&str; 10] =
     ["id", "form", "lemma", "upos", "xpos", "feats", "head", "deprel", "deps", "misc"];
 
-/// The names of the columns that all sentences of CoNLL-2012 have. A sentence has a further column of arguments for
-/// each of its predicates.
+/// The columns that all sentences of CoNLL-2012 have; further columns have the arguments of each predicate.
 const ONTONOTES: [&str; 11] =
     ["document", "part", "number", "word", "pos", "parse", "lemma", "frameset", "sense", "speaker", "ne"];
 
@@ -90,19 +89,11 @@ impl Columns {
         header: Option<bool>,
         like: Option<&Self>,
     ) -> Result<Self> {
-        // With `like`, the settings `words` and `tags` are not used: they may name columns of the first file's header,
-        // and this file may have no header.
-        let given = match like {
-            Some(like) => ColumnSettings {
-                words: None,
-                tags: None,
-                header,
-                names: if like.header { &like.names } else { &[] },
-            },
-            None => ColumnSettings { words, tags, header, names: &[] },
-        };
+        // With `like`, `words` and `tags` may name columns of the first file's header, which this file may lack.
+        let names = like.map_or(&[][..], Self::header_names);
+        let [own_words, own_tags] = [words, tags].map(|given| given.filter(|_| like.is_none()));
+        let given = ColumnSettings { words: own_words, tags: own_tags, header, names };
         let first = First::of(file, given)?;
-        let wrong = |expected: String, got: String| Err(first.wrong(expected, got));
         let name = file.name().to_lowercase();
         let named = name.strip_suffix(".gz").unwrap_or(&name).ends_with(".conllu");
         let (numbered, ontonotes) = (first.is_numbered(), first.is_ontonotes(ONTONOTES.len()));
@@ -151,19 +142,18 @@ impl Columns {
             first.refuse_others(found.words, found.tags, words.is_some())?;
         }
         if found.count < 2 {
-            return wrong(
-                "at least two columns, a word and its tag".into(),
-                "one column in the first lines".into(),
+            return Err(
+                first.wrong("at least two columns, a word and its tag", "one column in the first lines")
             );
         }
         if let Some(like) = like {
             if like.count != found.count {
                 let expected = format!("{}, as in the file that was read before", like.count);
-                return wrong(expected, found.count.to_string());
+                return Err(first.wrong(expected, found.count.to_string()));
             }
             if found.header && like.header && found.names != like.names {
                 let expected = format!("`{}`, as in the file that was read before", like.names.join("`, `"));
-                return wrong(expected, format!("`{}`", found.names.join("`, `")));
+                return Err(first.wrong(expected, format!("`{}`", found.names.join("`, `"))));
             }
             if let Some(names) = found.header.then_some(&found.names)
                 && first.swaps(like.words, like.tags)
@@ -172,7 +162,7 @@ impl Columns {
                 let expected = format!(
                     "words in column {words} and tags in column {tags}, as in the file that was read before"
                 );
-                return wrong(expected, format!("the header `{}`", names.join("`, `")));
+                return Err(first.wrong(expected, format!("the header `{}`", names.join("`, `"))));
             }
             return Ok(Self {
                 separator: found.separator,
@@ -193,8 +183,7 @@ impl Columns {
                     false => format!(", or one of `{}`", names.join("`, `")),
                     true => String::new(),
                 };
-                let expected = format!("a number from 1 to {}{names}", found.count);
-                Error::of(ErrorKind::Format, what, expected, format!("`{given}`"))
+                wrong_format(what, format!("a number from 1 to {}{names}", found.count), format!("`{given}`"))
             })
         };
         let words = words.map(|given| at("words", given)).transpose()?;
@@ -253,8 +242,12 @@ impl Columns {
         self.names.iter().map(String::as_str).chain(universal.iter().copied())
     }
 
-    /// Returns whether the first column has word numbers; ranges of words (`3-4`) and empty nodes (`5.1`) have numbers,
-    /// too.
+    /// The names in the header; empty without a header.
+    pub(crate) fn header_names(&self) -> &[String] {
+        if self.header { &self.names } else { &[] }
+    }
+
+    /// Returns whether the first column has word numbers, also of ranges (`3-4`) and empty nodes (`5.1`).
     fn has_ids(&self) -> bool {
         self.numbered || (self.universal && self.names().next() == Some("id"))
     }
@@ -264,7 +257,6 @@ impl Columns {
         self.words < self.count && self.tags < self.count
     }
 
-    /// Reads the sentences of a file, in the order of the file.
     pub(crate) fn sentences(&self, file: &TextFile) -> Result<Records<Sentence>> {
         file.records(Block::new(self))
     }
@@ -316,7 +308,7 @@ impl Columns {
              the comment",
             self.count
         );
-        Err(Reason { expected, got: shown(line) })
+        Err(Reason::of(expected, shown(line)))
     }
 }
 
@@ -375,17 +367,14 @@ impl Sentence {
     }
 }
 
-/// A parser of sentences: a sentence ends at a blank line or at the mark of a document. A malformed line makes the
-/// whole sentence malformed.
+/// A parser of sentences, which end at blank lines and marks of documents. A malformed line spoils a sentence.
 struct Block {
     columns: Columns,
     /// Whether the header, the next line that does not begin with `#`, is still unread.
     header: bool,
-    /// The number of the current line in the file.
     number: u64,
     spoiled: bool,
-    /// The number of the previous word in its sentence; `None` before the first word, and in a file without word
-    /// numbers.
+    /// The number of the previous word in its sentence; `None` before the first word, or without numbers.
     id: Option<u64>,
     /// Whether a comment with all columns precedes the words of the current sentence.
     titled: bool,
@@ -443,7 +432,7 @@ impl Block {
             let got = if empty { "an empty column in".into() } else { format!("{count} in") };
             let least = if columns.ontonotes { "at least " } else { "" };
             let expected = format!("{least}{} columns{between}{of}", columns.count);
-            return Err(Reason { expected, got: format!("{got} {}", shown(line)) });
+            return Err(Reason::of(expected, format!("{got} {}", shown(line))));
         }
         if columns.has_ids() && !is_number(first) {
             // A line with a range of words (`3-4`) or an empty node (`5.1`) is no word, and is skipped.
@@ -452,8 +441,8 @@ impl Block {
                 return Ok(());
             }
             if columns.universal {
-                let expected = "the number of the word in column 1, as CoNLL-U has".to_owned();
-                return Err(Reason { expected, got: format!("{} in {}", shown(first), shown(line)) });
+                let expected = "the number of the word in column 1, as CoNLL-U has";
+                return Err(Reason::of(expected, format!("{} in {}", shown(first), shown(line))));
             }
         }
         if columns.has_ids() && is_number(first) {
@@ -467,7 +456,7 @@ impl Block {
                     (false, Some(next)) => format!("the word with number {next}"),
                     _ => "the word with number 1 at the start of a sentence".to_owned(),
                 };
-                return Err(Reason { expected, got: format!("{} in {}", shown(first), shown(line)) });
+                return Err(Reason::of(expected, format!("{} in {}", shown(first), shown(line))));
             }
             self.id = id;
         }
@@ -481,10 +470,9 @@ impl Block {
     }
 }
 
-/// Translates a bracketed tag, such as `(kind*`, to IOB2. `open` is the kind of the open chunk, such as `NP`; this
-/// function updates `open`.
+/// Translates a bracketed tag, such as `(kind*`, to IOB2; updates `open`, the kind of the open chunk.
 fn inside(open: &mut Option<String>, tag: &str) -> Result<String, Reason> {
-    let wrong = |expected: &str| Err(Reason { expected: expected.to_owned(), got: format!("`{tag}`") });
+    let wrong = |expected: &str| Err(Reason::of(expected, format!("`{tag}`")));
     let Some((begun, ends)) = bracket(tag) else {
         return wrong("a tag in brackets, as all tags before: `(kind*`, `*`, `*)` or `(kind*)`");
     };
@@ -533,7 +521,7 @@ impl Parser<Sentence> for Block {
         let sentence = std::mem::replace(&mut self.sentence, Sentence::begun(0));
         if let Some(kind) = self.open.take() {
             let expected = format!("the end `*)` of the chunk `({kind}*`");
-            return Err(Reason { expected, got: "the end of the sentence".to_owned() });
+            return Err(Reason::of(expected, "the end of the sentence"));
         }
         Ok(Some(sentence).filter(|sentence| !sentence.words.is_empty()))
     }

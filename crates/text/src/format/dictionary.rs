@@ -4,9 +4,8 @@ use std::collections::HashSet;
 
 use super::line_format::LineFormat;
 use crate::Pair;
-use crate::source::lines::Reason;
+use crate::source::reason::Reason;
 
-/// The format of pronouncing dictionaries.
 pub(crate) const FORMAT: LineFormat = LineFormat {
     fits: |line| line.starts_with(";;;") || (!line.contains('\t') && is_spoken(line)),
     why: "each line is a word with phonemes in capital letters",
@@ -38,8 +37,7 @@ fn is_spoken(line: &str) -> bool {
 /// phonemes, between spaces, as the word has letters.
 pub fn are_pronunciations<'a>(pairs: impl IntoIterator<Item = &'a Pair>) -> bool {
     const LOOKED_AT: usize = 1_000;
-    /// Maximum number of characters of a phoneme. A phoneme may have marks, such as a tie bar, a length mark or a tone
-    /// mark.
+    /// Maximum number of characters of a phoneme, with marks such as a tie bar, a length mark or a tone mark.
     const LONGEST: usize = 6;
     let (mut words, mut letters, mut phonemes, mut signs) = (0usize, 0usize, 0usize, 0usize);
     for Pair { source, target, .. } in pairs.into_iter().take(LOOKED_AT) {
@@ -75,8 +73,7 @@ fn reader(stress: bool) -> impl FnMut(&str) -> Result<Option<[String; 2]>, Reaso
         let plain = |phoneme: &'_ str| -> String {
             match stress {
                 true => phoneme.to_owned(),
-                // Only the digits of stress are removed; other digits at the end of phonemes are tones, or signs of
-                // X-SAMPA.
+                // Only the digits of stress are removed; other digits are tones, or signs of X-SAMPA.
                 false => match phoneme.strip_suffix(['0', '1', '2']) {
                     Some(vowel) if vowel.bytes().all(|b| b.is_ascii_uppercase()) => vowel.to_owned(),
                     _ => phoneme.to_owned(),
@@ -85,7 +82,7 @@ fn reader(stress: bool) -> impl FnMut(&str) -> Result<Option<[String; 2]>, Reaso
         };
         let phonemes: Vec<String> = cells.map(plain).collect();
         if phonemes.is_empty() || phonemes.iter().any(String::is_empty) {
-            return Err(Reason { expected: "a word and its phonemes".to_owned(), got: format!("{line:?}") });
+            return Err(Reason::of("a word and its phonemes", format!("{line:?}")));
         }
         let pair = [spelling(word).to_owned(), phonemes.join(" ")];
         Ok(known.insert(pair.clone()).then_some(pair))

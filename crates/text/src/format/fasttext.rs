@@ -4,10 +4,9 @@ use unpadded::Result;
 
 use super::line_format::LineFormat;
 use crate::TextFile;
-use crate::source::lines::Reason;
+use crate::source::reason::Reason;
 use crate::source::records::{OneLine, shown};
 
-/// The format of files for fastText.
 pub(crate) const FORMAT: LineFormat = LineFormat {
     fits: |line| line.trim_start().starts_with(LABEL),
     why: "its lines begin with `__label__`",
@@ -38,9 +37,7 @@ fn records(line: &str) -> Result<Option<Vec<[String; 2]>>, Reason> {
     if line.trim().is_empty() {
         return Ok(None);
     }
-    let wrong = |expected: &str| {
-        Err(Reason { expected: expected.to_owned(), got: format!("none in {}", shown(line.trim())) })
-    };
+    let wrong = |expected: &str| Err(Reason::of(expected, format!("none in {}", shown(line.trim()))));
     match cut(line) {
         (labels, _) if labels.is_empty() => wrong("a label at the start of the line, as `__label__good`"),
         (labels, _) if labels.contains(&"") => wrong("a name behind `__label__`"),

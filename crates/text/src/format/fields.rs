@@ -8,7 +8,8 @@ use serde::de::{DeserializeSeed, Deserializer, Error as _, IgnoredAny, MapAccess
 use serde_json::value::RawValue;
 
 use crate::detect::column::missing_text;
-use crate::source::lines::{Reason, count_parsed, quoted};
+use crate::source::lines::{count_parsed, quoted};
+use crate::source::reason::Reason;
 use crate::source::records::of_columns;
 
 /// The value of a field, as in JSON.
@@ -23,8 +24,7 @@ pub(crate) enum Value<'a> {
     Object(Object<'a>),
 }
 
-/// A record with named fields. If the record is a list, the fields are its elements, named by their positions, counted
-/// from 1.
+/// A record with named fields; the elements of a list are named by their positions, counted from 1.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(crate) struct Object<'a> {
     pub(crate) fields: Vec<(Cow<'a, str>, Value<'a>)>,
@@ -99,8 +99,7 @@ impl<'de> Deserialize<'de> for Text<'de> {
     }
 }
 
-/// Deserializes the fields of a JSON object. The values of fields that are not wanted become `Null`; if `wanted` is
-/// `None`, all fields are wanted.
+/// Deserializes a JSON object; the values of fields that are not wanted become `Null`.
 struct Fields<'w> {
     wanted: Option<&'w [String]>,
     depth: usize,
@@ -168,7 +167,6 @@ impl<'a> Cut<'a> {
         self.rest.bytes().next()
     }
 
-    /// Cuts the next `size` bytes off.
     fn take(&mut self, size: usize) -> &'a str {
         let (cut, rest) = self.rest.split_at_checked(size).unwrap_or((self.rest, ""));
         self.rest = rest;
@@ -228,30 +226,12 @@ impl<'a> Cut<'a> {
     }
 }
 
-/// Parses a JSON record. The values of fields that are not in `wanted` become `Null`; if `wanted` is `None`, all fields
-/// keep their values.
+/// Parses a JSON record; the values of fields that are not in `wanted`, if given, become `Null`.
 pub(crate) fn record<'a>(json: &'a str, wanted: Option<&[String]>) -> serde_json::Result<Value<'a>> {
     if json.trim_start().starts_with('{') {
         return Ok(Value::Object(object(json, Fields { wanted, depth: DEEPEST })?));
     }
     of_raw(serde_json::from_str(json)?, DEEPEST)
-}
-
-impl From<serde_json::Value> for Value<'static> {
-    fn from(value: serde_json::Value) -> Self {
-        use serde_json::Value as Json;
-        match value {
-            Json::Null => Self::Null,
-            Json::Bool(truth) => Self::Truth(truth),
-            Json::Number(number) => Self::Number(number.to_string().into()),
-            Json::String(text) => Self::Text(text.into()),
-            Json::Array(list) => Self::List(list.into_iter().map(Self::from).collect()),
-            Json::Object(object) => {
-                let fields = object.into_iter().map(|(name, value)| (name.into(), value.into())).collect();
-                Self::Object(Object { fields, ..Object::default() })
-            }
-        }
-    }
 }
 
 /// Returns the value of the field with this path; a dot in the path leads into a nested object.
@@ -279,12 +259,11 @@ pub(crate) fn names(object: &Object<'_>) -> Vec<String> {
 fn found<'v, 'a>(object: &'v Object<'a>, name: &str) -> Result<&'v Value<'a>, Reason> {
     at(object, name).ok_or_else(|| match object.is_list {
         true => {
-            let got = format!("a list of {} elements", object.fields.len());
-            Reason { expected: format!("an element {name}"), got }
+            Reason::of(format!("an element {name}"), format!("a list of {} elements", object.fields.len()))
         }
         false => {
-            let got = format!("an object with {}", quoted(names(object).iter().map(String::as_str)));
-            Reason { expected: format!("a field `{name}`"), got }
+            let got = format!("an object with {}", quoted(names(object)));
+            Reason::of(format!("a field `{name}`"), got)
         }
     })
 }
@@ -292,15 +271,13 @@ fn found<'v, 'a>(object: &'v Object<'a>, name: &str) -> Result<&'v Value<'a>, Re
 /// Returns the value of a field as text. The value must be a nonempty string, a number, or a truth value.
 pub(crate) fn text(object: &Object<'_>, name: &str) -> Result<String, Reason> {
     match found(object, name)? {
-        Value::Text(text) if text.trim().is_empty() => Err(Reason {
-            expected: format!("something in the field `{name}`"),
-            got: "an empty string: fill it, or remove the record".to_owned(),
-        }),
+        Value::Text(text) if text.trim().is_empty() => Err(Reason::of(
+            format!("something in the field `{name}`"),
+            "an empty string: fill it, or remove the record",
+        )),
         Value::Text(text) | Value::Number(text) => Ok(text.to_string()),
         Value::Truth(truth) => Ok(truth.to_string()),
-        other => {
-            Err(Reason { expected: format!("a string in the field `{name}`"), got: other.kind().to_owned() })
-        }
+        other => Err(Reason::of(format!("a string in the field `{name}`"), other.kind())),
     }
 }
 
@@ -344,16 +321,16 @@ pub(crate) fn label(object: &Object<'_>, name: &str, lists: bool) -> Result<Stri
         Value::List(list) if lists => list,
         Value::Object(_) if lists => {
             let got = list.kind().to_owned();
-            return Err(Reason { expected: format!("a string or a list in the field `{name}`"), got });
+            return Err(Reason::of(format!("a string or a list in the field `{name}`"), got));
         }
         Value::List(_) => {
             let got = format!("a list; {LABEL_LISTS}");
-            return Err(Reason { expected: format!("a string in the field `{name}`"), got });
+            return Err(Reason::of(format!("a string in the field `{name}`"), got));
         }
         Value::Text(text) if lists && text.trim().is_empty() => return Ok(String::new()),
         _ => return text(object, name).map(|label| label.trim().to_owned()),
     };
-    let wrong = |got: String| Reason { expected: format!("labels in the list of the field `{name}`"), got };
+    let wrong = |got: String| Reason::of(format!("labels in the list of the field `{name}`"), got);
     let mut labels = String::new();
     for item in list {
         let (Value::Text(item) | Value::Number(item)) = item else {
@@ -393,7 +370,7 @@ fn list(
     of: &str,
     written: impl Fn(&str) -> bool,
 ) -> Result<Vec<String>, Reason> {
-    let wrong = |got: String| Reason { expected: format!("a list of {of} in the field `{name}`"), got };
+    let wrong = |got: String| Reason::of(format!("a list of {of} in the field `{name}`"), got);
     let value = found(object, name)?;
     let Value::List(list) = value else { return Err(wrong(value.kind().to_owned())) };
     let text = |one: &Value<'_>| match one {

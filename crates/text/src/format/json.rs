@@ -4,18 +4,18 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use unpadded::{Error, ErrorKind, Result};
+use unpadded::Result;
 
 use super::fields::{Object, Value, record};
 use super::walk::Walk;
 use crate::memory::Usage;
-use crate::source::lines::{Reason, quoted};
+use crate::source::lines::quoted;
 use crate::source::paths::extension;
+use crate::source::reason::{Reason, wrong_format};
 use crate::source::records::{NumberedLine, OneLine, SkippedRecords, Stream, shown, to_first_error};
 use crate::{MalformedLines, TextFile};
 
-/// The layout of a JSON file: the arrangement of the records and, for records that are lists, the names of the
-/// elements.
+/// The layout of a JSON file: the arrangement of the records, and the names of the elements of lists.
 #[derive(Debug, Clone)]
 pub(crate) struct Layout {
     arrangement: Arrangement,
@@ -91,8 +91,7 @@ fn arrangement(file: &TextFile, of_lists: bool) -> Result<(Arrangement, Option<V
     let several = match first {
         Ok((true, next)) if of_lines(file) || next.is_some() => return Ok((Arrangement::Lines, None)),
         Ok((true, _)) => false,
-        // If the value does not end in the first line, and another object or the end of the file follows, the line is
-        // truncated.
+        // If another object or the end of the file follows the first line, the line is truncated.
         Ok((false, None | Some(b'{'))) | Err(_) => return Ok((Arrangement::Lines, None)),
         Ok((false, _)) => true,
     };
@@ -124,8 +123,7 @@ fn list_or_lines(file: &TextFile) -> Result<Arrangement> {
     })
 }
 
-/// Returns whether the next value ends in the line in which it begins, and also the first byte behind the value. If the
-/// value does not end in the line, the byte is the first byte behind the line.
+/// Returns whether the next value ends in its first line, and the first byte behind the value or the line.
 fn ends_in_line(walk: &mut Walk) -> Result<(bool, Option<u8>)> {
     walk.peek()?;
     let ends = walk.value_to(0, None, walk.line)?;
@@ -247,7 +245,7 @@ pub(crate) fn object<'a>(
     if line.trim_start().starts_with('[') {
         return element(line, wanted, names).map(Some).map_err(|(_, reason)| reason);
     }
-    let wrong = |got| Reason { expected: "a JSON object in one line".to_owned(), got };
+    let wrong = |got| Reason::of("a JSON object in one line", got);
     match record(line, wanted) {
         Ok(Value::Object(object)) => Ok(Some(object)),
         Ok(other) => Err(wrong(format!("{} in {}", other.kind(), shown(line)))),
@@ -274,83 +272,75 @@ struct List {
 }
 
 impl List {
+    /// Returns a reader of the list that begins at the position of the walk.
+    fn new(walk: Walk, within: bool, named: bool) -> Self {
+        Self { walk, within, named, key: None, first: true, room: Usage::default() }
+    }
+
     fn open(file: &TextFile, layout: &Layout) -> Result<Self> {
         let mut walk = Walk::new(file)?;
-        let (named, key) = (matches!(layout.arrangement, Arrangement::Values), None);
-        let within = !named && matches!(walk.peek()?, Some(b'{'));
-        if named {
+        if let Arrangement::Values = layout.arrangement {
             walk.take(b'{', "an object")?;
-            return Ok(Self { walk, within, named, key, first: true, room: Usage::default() });
+            return Ok(Self::new(walk, false, true));
         }
+        let within = walk.peek()? == Some(b'{');
         if within {
-            let name = Self::named(file, layout)?;
-            walk.take(b'{', "an object")?;
-            let mut first = true;
-            loop {
-                let Some(own) = walk.name(first)? else {
-                    return Err(walk.unlike(&format!("a list `{name}`"), None));
-                };
-                if own == name {
-                    break;
-                }
-                walk.value(0, None)?;
-                first = false;
-            }
+            Self::find(&mut walk, "list", Self::named(file, layout)?)?;
         }
         walk.take(b'[', "a list of records")?;
-        Ok(Self { walk, within, named, key, first: true, room: Usage::default() })
+        Ok(Self::new(walk, within, false))
+    }
+
+    /// Opens the column `name` of a file that is one object.
+    fn column(file: &TextFile, name: &str) -> Result<Self> {
+        let mut walk = Walk::new(&file.reopened())?;
+        Self::find(&mut walk, "column", name)?;
+        let named = walk.peek()? == Some(b'{');
+        walk.pass();
+        Ok(Self::new(walk, true, named))
+    }
+
+    /// Moves from the start of an object to the value of the field `name`; `kind` is the kind of the field for messages.
+    fn find(walk: &mut Walk, kind: &str, name: &str) -> Result<()> {
+        walk.take(b'{', "an object")?;
+        let mut first = true;
+        while let Some(own) = walk.name(std::mem::take(&mut first))? {
+            if own == name {
+                return Ok(());
+            }
+            walk.value(0, None)?;
+        }
+        Err(walk.unlike(&format!("a {kind} `{name}`"), None))
     }
 
     /// Returns the name of the list of records: the name behind `!` in the path, or the name of the only list.
     fn named<'a>(file: &'a TextFile, layout: &'a Layout) -> Result<&'a str> {
         let what = format!("file `{}`", file.name());
-        let wrong = |expected, got| Err(Error::of(ErrorKind::Format, &*what, expected, got));
+        let wrong = |expected, got| Err(wrong_format(&*what, expected, got));
         match (&layout.arrangement, file.list()) {
             (Arrangement::Lists(lists), Some(name)) if lists.iter().any(|own| own == name) => Ok(name),
             (Arrangement::Lists(lists), Some(name)) => match lists.is_empty() {
                 true => wrong("a list of records in the object".to_owned(), "none".to_owned()),
-                false => wrong(
-                    format!("one of the lists {}", quoted(lists.iter().map(String::as_str))),
-                    format!("`{name}`"),
-                ),
+                false => wrong(format!("one of the lists {}", quoted(lists)), format!("`{name}`")),
             },
             (Arrangement::Lists(lists), None) => match &lists[..] {
                 [one] => Ok(one),
                 lists => {
                     let example = format!("{}!{}", file.name(), lists.first().map_or("", String::as_str));
                     let expected = format!("the name of a list of records, as `{example}`");
-                    wrong(expected, format!("the lists {}", quoted(lists.iter().map(String::as_str))))
+                    wrong(expected, format!("the lists {}", quoted(lists)))
                 }
             },
             (Arrangement::Object(names), _) => {
                 let expected = "one object per line, a list of objects, or an object with a list of objects";
-                let got = format!(
-                    "one object over several lines, with {}",
-                    quoted(names.iter().map(String::as_str))
-                );
-                let error = Error::of(ErrorKind::Format, what, expected, got);
+                let got = format!("one object over several lines, with {}", quoted(names));
+                let error = wrong_format(what, expected, got);
                 Err(error.noted(
                     "`jq -c .` writes an object in one line; `jq -c '.[]'` writes each record of a map in one line",
                 ))
             }
             _ => wrong("a list of records".to_owned(), "none".to_owned()),
         }
-    }
-
-    /// Opens the column `name` of a file that is one object.
-    fn column(file: &TextFile, name: &str) -> Result<Self> {
-        let mut walk = Walk::new(&file.reopened())?;
-        walk.take(b'{', "an object")?;
-        let mut first = true;
-        while let Some(own) = walk.name(std::mem::take(&mut first))? {
-            if own == name {
-                let (within, named, key) = (true, walk.peek()? == Some(b'{'), None);
-                walk.pass();
-                return Ok(Self { walk, within, named, key, first: true, room: Usage::default() });
-            }
-            walk.value(0, None)?;
-        }
-        Err(walk.unlike(&format!("a column `{name}`"), None))
     }
 
     /// Reads the bytes of the next element; returns the element's line number, or `None` behind the last element.
@@ -427,7 +417,7 @@ impl Source {
                 };
                 let expected = format!("in column `{name}` one value for each value in the first column");
                 let got = format!("{} beside {}", record(&found), record(&(*line, key.clone())));
-                return Err(list.walk.malformed(list.walk.line, Reason { expected, got }));
+                return Err(list.walk.malformed(list.walk.line, Reason::of(expected, got)));
             }
             if into.len() > 1 {
                 into.push(b',');
@@ -454,7 +444,7 @@ fn element<'a>(
         Ok(Value::Object(object)) => Ok(object),
         Ok(Value::List(list)) if names.is_some_and(|names| names.len() != list.len()) => {
             let expected = format!("a list of {} elements, one per name", names.map_or(0, <[_]>::len));
-            Err((0, Reason { expected, got: format!("{} in {}", list.len(), shown(json)) }))
+            Err((0, Reason::of(expected, format!("{} in {}", list.len(), shown(json)))))
         }
         Ok(Value::List(list)) => {
             if let Some(names) = names {
@@ -465,12 +455,12 @@ fn element<'a>(
                 (1..).zip(list).map(|(number, value): (usize, _)| (number.to_string().into(), value));
             Ok(Object { fields: fields.collect(), is_list: true, line: 0 })
         }
-        Ok(other) => Err((0, Reason { expected, got: format!("{} in {}", other.kind(), shown(json)) })),
+        Ok(other) => Err((0, Reason::of(expected, format!("{} in {}", other.kind(), shown(json))))),
         Err(e) => {
             let said = e.to_string();
             let said = said.split(" at line ").next().unwrap_or_default();
             let got = format!("no JSON ({said} at column {}) in {}", e.column(), shown(json));
-            Err(((e.line() as u64).saturating_sub(1), Reason { expected, got }))
+            Err(((e.line() as u64).saturating_sub(1), Reason::of(expected, got)))
         }
     }
 }
@@ -526,7 +516,7 @@ pub(crate) fn records<R: 'static>(
         };
         return Ok(Box::new(file.records(NumberedLine { line: 0, make })?));
     }
-    let (mut list, policy) = (Source::open(file, layout, wanted.as_deref())?, file.policy());
+    let (mut list, policy) = (Source::open(file, layout, wanted.as_deref())?, file.malformed);
     let (encoding, guessed) = file.characters();
     if header {
         list.next(&mut Vec::new())?;
@@ -561,7 +551,7 @@ fn even(object: &Object<'_>, width: &mut Option<usize>) -> Result<(), Reason> {
     let own = object.fields.len();
     match object.is_list.then(|| *width.get_or_insert(own)) {
         Some(width) if width != own => {
-            Err(Reason { expected: format!("{width} elements, as the first list"), got: own.to_string() })
+            Err(Reason::of(format!("{width} elements, as the first list"), own.to_string()))
         }
         _ => Ok(()),
     }

@@ -1,8 +1,8 @@
 //! Parses the lines of LIBSVM files; a line has a label and the entries of a sparse row.
 
-use unpadded::{AtCaller, Error, ErrorKind, Result};
+use unpadded::{AtCaller, Result};
 
-use crate::source::lines::Reason;
+use crate::source::reason::Reason;
 use crate::source::records::shown;
 
 /// A sparse row with its label: the content of a line in a LIBSVM file.
@@ -38,7 +38,7 @@ impl LabelledRow {
     #[track_caller]
     pub fn of_line(line: &str, first: FirstIndex) -> Result<Option<Self>> {
         let row = LibsvmLine::new(first).row(line);
-        row.map_err(|Reason { expected, got }| Error::of(ErrorKind::Format, "row", expected, got)).at_caller()
+        row.map_err(|reason| reason.at("row")).at_caller()
     }
 }
 
@@ -67,11 +67,9 @@ impl FirstIndex {
     }
 }
 
-/// A parser of LIBSVM lines.
 pub(crate) struct LibsvmLine {
     first: FirstIndex,
-    /// For each entry of the current line: the column, the number of the pair `index:value` in the line, and the value.
-    /// The vector is kept from line to line, so that its memory is reused.
+    /// For each entry of the line: the column, the number of the pair and the value. The memory is reused.
     pairs: Vec<(i64, usize, f32)>,
 }
 
@@ -101,7 +99,7 @@ impl LibsvmLine {
     }
 
     fn pair(&self, number: usize, cell: &str) -> Result<(i64, usize, f32), Reason> {
-        let wrong = |expected: String, hint: &str| Reason { expected, got: format!("{}{hint}", shown(cell)) };
+        let wrong = |expected: String, hint: &str| Reason::of(expected, format!("{}{hint}", shown(cell)));
         let Some((index, value)) = cell.split_once(':') else {
             return Err(wrong(format!("index:value in pair {number}"), ""));
         };
@@ -120,8 +118,7 @@ impl LibsvmLine {
         }
     }
 
-    /// Sorts the entries of the current line by column. A repeated column is an error, because it is unknown whether to
-    /// add the values or to drop all but one.
+    /// Sorts the entries of the current line. A repeated column is an error: it is unknown which value to keep.
     fn sort(&mut self) -> Result<(), Reason> {
         self.pairs.sort_unstable_by_key(|&(index, number, _)| (index, number));
         let again = self.pairs.windows(2).filter(|two| two[0].0 == two[1].0);
@@ -132,7 +129,7 @@ impl LibsvmLine {
             FirstIndex::One => (two[0].0 as u64 + 1).to_string(),
         };
         let got = format!("index {written} of pair {} again in pair {}", two[0].1, two[1].1);
-        Err(Reason { expected: "each index once".into(), got })
+        Err(Reason::of("each index once", got))
     }
 }
 
@@ -148,13 +145,11 @@ fn label(cell: &str) -> Result<f64, Reason> {
             } else {
                 ""
             };
-            let expected = "a label that is a finite number".into();
-            Err(Reason { expected, got: format!("{}{hint}", shown(cell)) })
+            Err(Reason::of("a label that is a finite number", format!("{}{hint}", shown(cell))))
         }
     }
 }
 
 fn query(number: &str) -> Result<u64, Reason> {
-    let expected = || "a whole number, 0 or more, behind `qid:`".into();
-    number.parse().map_err(|_| Reason { expected: expected(), got: shown(number) })
+    number.parse().map_err(|_| Reason::of("a whole number, 0 or more, behind `qid:`", shown(number)))
 }

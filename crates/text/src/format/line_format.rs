@@ -3,7 +3,7 @@
 use unpadded::Result;
 
 use crate::TextFile;
-use crate::source::lines::Reason;
+use crate::source::reason::Reason;
 
 /// A format in which a line has one or more whole records. A record is a text and its label, or a source and its target.
 #[derive(Debug)]
@@ -22,7 +22,6 @@ pub(crate) struct LineFormat {
     pub(crate) advice: Option<&'static str>,
 }
 
-/// A function that parses a line.
 pub(crate) type LineParser<T> = Box<dyn FnMut(&str) -> Result<Option<T>, Reason> + Send>;
 
 /// The options that decide which records a line has.

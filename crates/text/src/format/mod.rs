@@ -21,6 +21,7 @@ use std::str::FromStr;
 
 use unpadded::{Error, Result};
 
+use self::FormatKind::{Features, Fields, Folders, Lines, Table, Text, Words};
 use self::line_format::LineFormat;
 
 /// The kind of records that a caller wants to read.
@@ -40,7 +41,7 @@ pub(crate) enum FormatKind {
     /// Rows of cells.
     Table,
     /// Records with named fields.
-    Fields,
+    Fields(FieldFormat),
     /// Sentences with a word and its tags per line.
     Words,
     /// Lines with whole records.
@@ -50,7 +51,21 @@ pub(crate) enum FormatKind {
     /// A text without records.
     Text,
     /// Several files: the name or the folder of a file shows what its texts are.
-    Folders,
+    Folders(FolderFormat),
+}
+
+/// The formats of records with named fields.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum FieldFormat {
+    Json,
+    Parquet,
+}
+
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum FolderFormat {
+    Parallel,
+    ClassFiles,
+    ClassFolders,
 }
 
 /// Declares the formats. The kinds of records that a format may have are between the last brackets.
@@ -83,8 +98,7 @@ macro_rules! formats {
 
             /// The way in which a file of the format has its records.
             pub(crate) fn kind(self) -> FormatKind {
-                use FormatKind::{Features, Fields, Folders, Lines, Table, Text, Words};
-                match self {
+                        match self {
                     $(Self::$format => $kind,)*
                 }
             }
@@ -109,19 +123,18 @@ formats! {
     /// JSON. Each line may be a record (an object or a list), the file may be one list of records, or the file may be
     /// one object. Such an object has lists of records (the path `file.json!train` reads the list `train`), columns, or
     /// numbered records. The format has the names `jsonl` and `json`.
-    JsonLines: "jsonl", ["jsonl", "ndjson", "json"], Fields, [Labelled, Pairs, Tagged, ToTag, Plain];
+    JsonLines: "jsonl", ["jsonl", "ndjson", "json"], Fields(FieldFormat::Json), [Labelled, Pairs, Tagged, ToTag, Plain];
     /// A Parquet file, which is read by row groups. The feature `parquet` of this crate is necessary.
-    Parquet: "parquet", ["parquet"], Fields, [Labelled, Pairs, Tagged, ToTag, Plain];
-    /// A file with a word and its tags per line, in columns, and blank lines between sentences, as in the CoNLL shared
-    /// tasks.
+    Parquet: "parquet", ["parquet"], Fields(FieldFormat::Parquet), [Labelled, Pairs, Tagged, ToTag, Plain];
+    /// Columns with a word and its tags per line, and blank lines between sentences, as in the CoNLL shared tasks.
     Columns: "columns", ["conll", "conllu", "bio", "iob"], Words, [Tagged, ToTag];
     /// A folder of parallel files with a sentence per line: `seq.in` has the words, `seq.out` has the tags, and
     /// `label`, if it exists, has the label of each sentence.
-    Parallel: "parallel", [], Folders, [];
+    Parallel: "parallel", [], Folders(FolderFormat::Parallel), [];
     /// A file per class, with a text per line.
-    FilePerClass: "file-per-class", [], Folders, [];
+    FilePerClass: "file-per-class", [], Folders(FolderFormat::ClassFiles), [];
     /// A folder per class, with a text per file.
-    FolderPerClass: "folder-per-class", [], Folders, [];
+    FolderPerClass: "folder-per-class", [], Folders(FolderFormat::ClassFolders), [];
     /// A tree per line, in brackets: `(label left right)` or `(label word)`. The leaves are the words of the text, and
     /// the label of the root is the label of the text.
     Trees: "trees", [], Lines(&trees::FORMAT), [Labelled];
@@ -129,8 +142,7 @@ formats! {
     FastText: "fasttext", [], Lines(&fasttext::FORMAT), [Labelled];
     /// A pronouncing dictionary in the format of CMUdict: a word and its phonemes per line.
     Dictionary: "dictionary", ["dict"], Lines(&dictionary::FORMAT), [Pairs];
-    /// A LIBSVM file, with a label and numbered features per line. [`LabelledRows`](crate::LabelledRows) reads
-    /// this format; it has no texts.
+    /// A LIBSVM file of labels and numbered features, without texts: [`LabelledRows`](crate::LabelledRows) reads it.
     Libsvm: "libsvm", ["svm", "libsvm", "svmlight"], Features, [];
     /// Plain text.
     Plain: "plain", [], Text, [ToTag, Plain];
@@ -139,7 +151,25 @@ formats! {
 impl FileFormat {
     /// Returns whether the files have columns, which options can name.
     pub(crate) fn has_columns(self) -> bool {
-        matches!(self.kind(), FormatKind::Table | FormatKind::Fields)
+        match self.kind() {
+            Table | Fields(_) => true,
+            Words | Lines(_) | Features | Text | Folders(_) => false,
+        }
+    }
+
+    /// Returns whether the files are tables, whose columns options can name or number.
+    pub(crate) fn is_table(self) -> bool {
+        match self.kind() {
+            Table => true,
+            Fields(_) | Words | Lines(_) | Features | Text | Folders(_) => false,
+        }
+    }
+
+    pub(crate) fn is_folder(self) -> bool {
+        match self.kind() {
+            Folders(_) => true,
+            Table | Fields(_) | Words | Lines(_) | Features | Text => false,
+        }
     }
 }
 

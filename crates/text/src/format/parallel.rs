@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use unpadded::{Error, ErrorKind, Result};
+use unpadded::{Error, Result};
 
-use crate::source::lines::Reason;
+use crate::source::reason::{Reason, wrong_format};
 use crate::source::records::{Records, Stream, to_first_error, unbroken};
 use crate::{MalformedLines, Pair, TextFile};
 
@@ -20,8 +20,7 @@ impl Parallel {
     fn of(files: &[&TextFile]) -> Result<Self> {
         let names: Vec<String> = files.iter().map(|file| file.name()).collect();
         let counts = vec![0; files.len()];
-        // A malformed line is an error: skipping a line in only one file would shift all its later lines against the
-        // other files.
+        // Skipping a malformed line in one file would shift all its later lines against the other files.
         let of = |file: &&TextFile| (*file).clone().malformed(MalformedLines::Error).lines();
         Ok(Self { names, files: files.iter().map(of).collect::<Result<_>>()?, counts })
     }
@@ -50,13 +49,12 @@ impl Parallel {
     }
 
     /// Returns an error about the last line that was read from the file with index `at`.
-    fn wrong(&self, at: usize, Reason { expected, got }: Reason) -> Error {
+    fn wrong(&self, at: usize, reason: Reason) -> Error {
         let (name, number) = (self.names.get(at).map_or("", String::as_str), self.counts.get(at).copied());
-        Error::of(ErrorKind::Format, format!("{name}:{}", number.unwrap_or(0)), expected, got)
+        reason.at(format!("{name}:{}", number.unwrap_or(0)))
     }
 
-    /// Returns an error about a file that has more or fewer lines than the first file; `None` if all files have the
-    /// same number of lines.
+    /// Returns the error for a file that has more or fewer lines than the first file.
     fn uneven(&mut self) -> Result<Option<Error>> {
         for (file, count) in self.files.iter_mut().zip(&mut self.counts) {
             for line in file {
@@ -69,13 +67,12 @@ impl Parallel {
         };
         let of = |(name, count): &&(&String, &u64)| {
             let expected = format!("{all}, as many as `{first}` has");
-            Error::of(ErrorKind::Format, format!("lines of file `{name}`"), expected, count.to_string())
+            wrong_format(format!("lines of file `{name}`"), expected, count.to_string())
         };
         Ok(others.iter().find(|(_, count)| count != all).as_ref().map(of))
     }
 
-    /// Returns an error about the numbers of lines if the files have different numbers of lines, because this
-    /// difference is the likely cause of `error`. Otherwise, returns `error`.
+    /// Returns the error for different numbers of lines, the likely cause of `error`; otherwise `error`.
     fn explained(&mut self, error: Error) -> Error {
         match self.uneven() {
             Ok(Some(uneven)) => uneven,
@@ -85,8 +82,7 @@ impl Parallel {
     }
 }
 
-/// Reads the records of parallel files: `record` makes one record of line `n` of every file. An error of `record` has
-/// the index of the file whose line is wrong.
+/// Reads parallel files: `record` makes a record of line `n` of every file; its error has the index of a file.
 pub(crate) fn records<R: 'static>(
     files: &[&TextFile],
     mut record: impl FnMut(u64, &[String]) -> Result<Option<R>, (usize, Reason)> + Send + 'static,
@@ -117,7 +113,7 @@ pub(crate) fn pairs(source: &TextFile, target: &TextFile) -> Result<Stream<Pair>
         let blank = |at: usize, other: usize| {
             let other = names.get(other).map_or("", String::as_str);
             let expected = format!("a text, since line {number} of `{other}` has a text");
-            Err((at, Reason { expected, got: "a blank line".to_owned() }))
+            Err((at, Reason::of(expected, "a blank line")))
         };
         match (source.trim().is_empty(), target.trim().is_empty()) {
             (true, true) => Ok(None),

@@ -14,12 +14,11 @@ use parquet::data_type::{ByteArray, DataType};
 use parquet::errors::{ParquetError, Result as Outcome};
 use parquet::file::reader::{ChunkReader, FileReader, Length, SerializedFileReader};
 use parquet::schema::types::{ColumnDescriptor, Type};
-use serde_json::Value;
-use unpadded::{Error, ErrorKind, Result};
+use unpadded::{Error, Result};
 
-use super::fields::{FieldText, Object, text_in};
+use super::fields::{FieldText, Object, Value, text_in};
 use crate::detect::guess::PARQUET;
-use crate::source::lines::Reason;
+use crate::source::reason::{Reason, wrong_format};
 use crate::source::records::{Stream, to_first_error};
 use crate::{MalformedLines, TextFile};
 
@@ -67,7 +66,7 @@ fn damaged(name: &str, e: &ParquetError) -> Error {
         other => other.to_string(),
     };
     let got = format!("a damaged file ({})", got.trim());
-    Error::of(ErrorKind::Format, format!("file `{name}`"), "a Parquet file that can be read", got)
+    wrong_format(format!("file `{name}`"), "a Parquet file that can be read", got)
 }
 
 /// Calls `read`, in which the crate `parquet` reads the file `name`. The crate panics on some damaged bytes; `guarded`
@@ -92,9 +91,7 @@ fn open(file: &TextFile) -> Result<Box<dyn FileReader>> {
 
 fn reader<R: ChunkReader + 'static>(name: &str, bytes: R) -> Result<Box<dyn FileReader>> {
     let (bytes, size) = (Bounded(bytes), PARQUET.len());
-    let wrong = |expected: &str, got: &str| {
-        Err(Error::of(ErrorKind::Format, format!("file `{name}`"), expected, got))
-    };
+    let wrong = |expected: &str, got: &str| Err(wrong_format(format!("file `{name}`"), expected, got));
     let ends = |start: u64| bytes.get_bytes(start, size).ok();
     if ends(0).is_none_or(|first| *first != PARQUET[..]) {
         return wrong("a Parquet file, which begins with `PAR1`", "other bytes");
@@ -129,8 +126,7 @@ struct Field {
     leaf: usize,
     /// The type that the column's values are converted to; `None` if this reader does not support the column's type.
     kind: Option<Kind>,
-    /// The smallest Parquet definition level at which a list of this column has an element; `None` for a column without
-    /// lists.
+    /// The smallest definition level at which a list of this column has an element; `None` without lists.
     element: Option<i16>,
     /// The type of the column in the file, for error messages.
     told: String,
@@ -207,25 +203,24 @@ fn fields(file: &dyn FileReader) -> Vec<Field> {
 /// Returns an example record: an empty or zero value of the right type for each field of the Parquet file.
 pub(crate) fn example(file: &TextFile) -> Result<Object<'static>> {
     let value = |field: &Field| match (field.kind, field.element) {
-        (None, _) => Value::Object(serde_json::Map::new()),
-        (_, Some(_)) => Value::Array(Vec::new()),
-        (Some(Kind::Text), _) => String::new().into(),
-        (Some(Kind::Truth), _) => false.into(),
-        (Some(Kind::Whole { .. } | Kind::Number), _) => 0.into(),
+        (None, _) => Value::Object(Object::default()),
+        (_, Some(_)) => Value::List(Vec::new()),
+        (Some(Kind::Text), _) => Value::Text("".into()),
+        (Some(Kind::Truth), _) => Value::Truth(false),
+        (Some(Kind::Whole { .. } | Kind::Number), _) => Value::Number("0".into()),
     };
     let file = open(file)?;
     let fields = fields(&*file);
-    let fields = fields.iter().map(|field| (field.name.clone().into(), value(field).into())).collect();
+    let fields = fields.iter().map(|field| (field.name.clone().into(), value(field))).collect();
     Ok(Object { fields, ..Object::default() })
 }
 
-/// Returns the class names of each column of class ids; the Python library `datasets` stores the names in the file's
-/// metadata.
+/// Returns the names of class ids by column, which the Python library `datasets` stores in the metadata.
 fn classes(file: &dyn FileReader) -> HashMap<String, Arc<[String]>> {
     let beside = file.metadata().file_metadata().key_value_metadata();
     let said = beside.into_iter().flatten().find(|of| of.key == "huggingface");
-    let said: Option<Value> = said.and_then(|of| serde_json::from_str(of.value.as_ref()?).ok());
-    let of = |(name, about): (&String, &Value)| {
+    let said: Option<serde_json::Value> = said.and_then(|of| serde_json::from_str(of.value.as_ref()?).ok());
+    let of = |(name, about): (&String, &serde_json::Value)| {
         let about = about.get("feature").or_else(|| about.get(0)).unwrap_or(about);
         let names: Vec<String> = serde_json::from_value(about.get("names")?.clone()).ok()?;
         Some((name.clone(), names.into()))
@@ -235,7 +230,7 @@ fn classes(file: &dyn FileReader) -> HashMap<String, Arc<[String]>> {
 }
 
 /// The value of a column in one row, or the reason why the value is malformed.
-type Cell = Result<Value, Reason>;
+type Cell = Result<Value<'static>, Reason>;
 
 /// A reader of one column of a Parquet row group.
 trait Column: Send {
@@ -243,7 +238,6 @@ trait Column: Send {
     fn read(&mut self, rows: usize) -> Outcome<Vec<Cell>>;
 }
 
-/// A function that converts a stored Parquet value to a JSON value.
 type Convert<T> = Box<dyn Fn(&<T as DataType>::T) -> Cell + Send>;
 
 struct Typed<T: DataType> {
@@ -274,14 +268,13 @@ impl<T: DataType> Column for Typed<T> {
                 continue;
             };
             if repetitions.get(at) == Some(&0) {
-                // An empty list has a definition level one below the level of an element; a null list has a still lower
-                // level.
-                let list = if definition + 1 >= element { Value::Array(Vec::new()) } else { Value::Null };
+                // An empty list has a definition level one below the level of an element; a null list has a lower one.
+                let list = if definition + 1 >= element { Value::List(Vec::new()) } else { Value::Null };
                 found.push(Ok(list));
             }
             if definition >= element {
                 match (found.last_mut(), cell) {
-                    (Some(Ok(Value::Array(list))), Ok(value)) => list.push(value),
+                    (Some(Ok(Value::List(list))), Ok(value)) => list.push(value),
                     (Some(row @ Ok(_)), Err(reason)) => *row = Err(reason),
                     (Some(Err(_)), _) => {}
                     _ => return Err(stray()),
@@ -294,26 +287,26 @@ impl<T: DataType> Column for Typed<T> {
 
 fn text(name: &str, bytes: &ByteArray) -> Cell {
     match std::str::from_utf8(bytes.data()) {
-        Ok(text) => Ok(text.into()),
+        Ok(text) => Ok(Value::Text(text.to_owned().into())),
         Err(e) => {
             let expected = format!("UTF-8 in the field `{name}`");
-            Err(Reason { expected, got: format!("other bytes from place {} on", e.valid_up_to()) })
+            Err(Reason::of(expected, format!("other bytes from place {} on", e.valid_up_to())))
         }
     }
 }
 
 fn number(name: &str, number: f64) -> Cell {
-    let wrong = || Reason { expected: format!("a number in the field `{name}`"), got: number.to_string() };
-    serde_json::Number::from_f64(number).map(Value::Number).ok_or_else(wrong)
+    let wrong = || Reason::of(format!("a number in the field `{name}`"), number.to_string());
+    let found = serde_json::Number::from_f64(number).ok_or_else(wrong)?;
+    Ok(Value::Number(found.to_string().into()))
 }
 
 /// Converts a whole number to the name of its class if the column has class names; otherwise returns the number.
-fn whole(name: &str, classes: Option<&Arc<[String]>>, number: Value) -> Cell {
-    let Some(classes) = classes else { return Ok(number) };
-    let class = number.as_u64().and_then(|at| classes.get(usize::try_from(at).ok()?));
-    class.map(|class| class.clone().into()).ok_or_else(|| Reason {
-        expected: format!("the number of one of {} classes in the field `{name}`", classes.len()),
-        got: number.to_string(),
+fn whole(name: &str, classes: Option<&Arc<[String]>>, number: String) -> Cell {
+    let Some(classes) = classes else { return Ok(Value::Number(number.into())) };
+    let class = number.parse::<usize>().ok().and_then(|at| classes.get(at));
+    class.map(|class| Value::Text(class.clone().into())).ok_or_else(|| {
+        Reason::of(format!("the number of one of {} classes in the field `{name}`", classes.len()), number)
     })
 }
 
@@ -346,14 +339,18 @@ impl Rows {
             let at = found.iter().position(|field| field.name == *one).ok_or_else(missing)?;
             let field = found.swap_remove(at);
             if field.kind.is_none() {
-                let what = format!("field `{one}` of file `{name}`");
-                return Err(Error::of(ErrorKind::Format, what, READ, field.told));
+                return Err(wrong_format(format!("field `{one}` of file `{name}`"), READ, field.told));
             }
             wanted.push(field);
         }
         let classes = classes(&*file);
         let (columns, cells) = (Vec::new(), Vec::new());
         Ok(Self { name, file, fields: wanted, classes, group: 0, columns, left: 0, cells, ready: 0, row: 0 })
+    }
+
+    /// Returns the error for the row that was returned last.
+    fn malformed(&self, reason: Reason) -> Error {
+        reason.at(format!("row {} of {}", self.row, self.name))
     }
 
     fn damaged(&self, got: impl Into<String>) -> Error {
@@ -397,8 +394,7 @@ impl Rows {
         let by = by.split('(').next().unwrap_or_default().to_lowercase();
         let what = format!("compression of `{field}` in file `{}`", self.name);
         let zstd = if cfg!(feature = "parquet-zstd") { ", zstd" } else { "" };
-        let expected = format!("snappy, gzip, lz4{zstd} or no compression");
-        Err(Error::of(ErrorKind::Format, what, expected, by).noted(advice))
+        Err(wrong_format(what, format!("snappy, gzip, lz4{zstd} or no compression"), by).noted(advice))
     }
 
     fn column(&self, field: &Field, defined: i16, reader: ColumnReader) -> Result<Box<dyn Column>> {
@@ -413,17 +409,16 @@ impl Rows {
         let signed = field.kind != Some(Kind::Whole { signed: false });
         let classes = self.classes.get(&name).cloned();
         Ok(match reader {
-            ColumnReader::BoolColumnReader(reader) => typed(levels, reader, |&truth| Ok(truth.into())),
+            ColumnReader::BoolColumnReader(reader) => typed(levels, reader, |&truth| Ok(Value::Truth(truth))),
             ColumnReader::Int32ColumnReader(reader) => typed(levels, reader, move |&x| {
-                let x = if signed { x.into() } else { (x as u32).into() };
+                let x = if signed { x.to_string() } else { (x as u32).to_string() };
                 whole(&name, classes.as_ref(), x)
             }),
             ColumnReader::Int64ColumnReader(reader) => typed(levels, reader, move |&x| {
-                let x = if signed { x.into() } else { (x as u64).into() };
+                let x = if signed { x.to_string() } else { (x as u64).to_string() };
                 whole(&name, classes.as_ref(), x)
             }),
-            // An `f32` is converted by its shortest decimal, such as 0.1, and not by widening to `f64`, which would
-            // give 0.10000000149.
+            // An `f32` is converted by its shortest decimal, such as 0.1; as `f64`, it would be 0.10000000149.
             ColumnReader::FloatColumnReader(reader) => typed(levels, reader, move |x| {
                 number(&name, x.to_string().parse().unwrap_or_else(|_| f64::from(*x)))
             }),
@@ -468,7 +463,7 @@ impl Rows {
         // Every column advances by one row, even if the row's value in an earlier column is malformed.
         let cells: Vec<Cell> = self.cells.iter_mut().filter_map(Iterator::next).collect();
         let names = self.fields.iter().map(|field| field.name.clone());
-        let fields = names.zip(cells).map(|(name, cell)| Ok((name.into(), cell?.into())));
+        let fields = names.zip(cells).map(|(name, cell)| Ok((name.into(), cell?)));
         let fields: Result<Vec<_>, Reason> = fields.collect();
         Ok(Some(fields.map(|fields| Object { fields, ..Object::default() })))
     }
@@ -480,16 +475,13 @@ pub(crate) fn records<R: 'static>(
     names: &[String],
     mut make: impl FnMut(&Object<'_>) -> Result<R, Reason> + Send + 'static,
 ) -> Result<Stream<R>> {
-    let (policy, mut rows) = (file.policy(), Rows::open(file, names)?);
+    let (policy, mut rows) = (file.malformed, Rows::open(file, names)?);
     Ok(to_first_error(move || {
         while let Some(row) = rows.next()? {
             match row.and_then(|row| make(&row)) {
                 Ok(record) => return Ok(Some(record)),
                 Err(_) if policy == MalformedLines::Skip => {}
-                Err(Reason { expected, got }) => {
-                    let what = format!("row {} of {}", rows.row, rows.name);
-                    return Err(Error::of(ErrorKind::Format, what, expected, got));
-                }
+                Err(reason) => return Err(rows.malformed(reason)),
             }
         }
         Ok(None)
@@ -511,16 +503,11 @@ impl RowTexts {
         Ok(Self { rows: Rows::open(file, &fields)?, fields, make, pair })
     }
 
-    /// Returns the number of the next row with the row's text, or with the reason why the row has no text; `None` after
-    /// the last row.
+    /// Returns the number of the next row with its text, or with the reason why it has no text.
     pub(crate) fn next(&mut self) -> Result<Option<(u64, Result<String>)>> {
         let Some(row) = self.rows.next()? else { return Ok(None) };
-        let Rows { row: number, name, .. } = &self.rows;
         let text = row.and_then(|row| text_in(&row, &self.fields, self.make, self.pair));
-        let malformed = |Reason { expected, got }| {
-            Error::of(ErrorKind::Format, format!("row {number} of {name}"), expected, got)
-        };
-        Ok(Some((*number, text.map_err(malformed))))
+        Ok(Some((self.rows.row, text.map_err(|reason| self.rows.malformed(reason)))))
     }
 
     /// The share of the Parquet file's rows that were returned, from 0 to 1.

@@ -2,7 +2,7 @@
 
 use super::conll::Sentence;
 use super::fields::{self, Object};
-use crate::source::lines::Reason;
+use crate::source::reason::Reason;
 use crate::source::records::of_columns;
 
 /// A record of a file. The wanted columns are numbered from 0, in the order in which a reader wants them.
@@ -15,8 +15,7 @@ pub(crate) enum FileRow<'a> {
     Sentence(Sentence),
 }
 
-/// A function that makes a record of a row; it also gets the number of the row's last line, or 0 if the row is not a
-/// line of its own.
+/// Makes a record of a row; also gets the number of the row's last line, or 0 if the row is no line.
 pub(crate) type RecordMaker<R> = Box<dyn FnMut(FileRow<'_>, u64) -> Result<R, Reason> + Send>;
 
 fn cell(cells: &mut [String], column: usize) -> String {
@@ -30,17 +29,13 @@ fn name(names: &[String], column: usize) -> &str {
     names.get(column).map_or("", String::as_str)
 }
 
-fn unlike(expected: &str, got: &str) -> Reason {
-    Reason { expected: expected.to_owned(), got: got.to_owned() }
-}
-
 impl FileRow<'_> {
     /// Takes the text of a column.
     pub(crate) fn text(&mut self, column: usize) -> Result<String, Reason> {
         match self {
             Self::Cells(cells) => Ok(cell(cells, column)),
             Self::Object(object, names) => fields::text(object, name(names, column)),
-            Self::Sentence(_) => Err(unlike("a text", "a sentence of words")),
+            Self::Sentence(_) => Err(Reason::of("a text", "a sentence of words")),
         }
     }
 
@@ -56,8 +51,7 @@ impl FileRow<'_> {
         }
     }
 
-    /// Takes the label in a column, without white space around the label. If `lists` is true, a field may have a list
-    /// of labels.
+    /// Takes the trimmed label in a column; if `lists` is true, a field may have a list of labels.
     pub(crate) fn label(&mut self, column: usize, lists: bool) -> Result<String, Reason> {
         match self {
             Self::Cells(cells) => {
@@ -72,7 +66,7 @@ impl FileRow<'_> {
     /// Returns the lists of words and of tags in the first two columns.
     pub(crate) fn words(self) -> Result<[Vec<String>; 2], Reason> {
         match self {
-            Self::Cells(_) => Err(unlike("a list of words", "a cell")),
+            Self::Cells(_) => Err(Reason::of("a list of words", "a cell")),
             Self::Object(object, names) => {
                 Ok([fields::texts(object, name(names, 0))?, fields::tags(object, name(names, 1))?])
             }

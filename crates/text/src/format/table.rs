@@ -12,8 +12,8 @@ use crate::detect::column::{Column, Empty, TEXT};
 use crate::detect::columns::{ColumnChoice, Columns, number};
 use crate::detect::options::ReadOptions;
 use crate::format::FileFormat;
-use crate::source::lines::Reason;
 use crate::source::paths::by_ending;
+use crate::source::reason::Reason;
 use crate::source::records::{Parser, Stream, of_columns, shown};
 
 mod dialect;
@@ -36,11 +36,10 @@ impl ReadOptions {
     /// Returns whether all wanted columns have names that were detected in an earlier file, not set by the user.
     pub(crate) fn are_detected(&self, wanted: &[Column<'_>]) -> bool {
         let Some(told) = &self.told else { return false };
-        let is_told = |one: &Column<'_>| match one.what {
-            "text" => !told.text.is_empty(),
-            "label" => told.label.is_some(),
-            "source" => told.source.is_some(),
-            _ => told.target.is_some(),
+        let columns = told.columns();
+        let is_told = |one: &Column<'_>| {
+            let mut set = columns.iter().filter(|(what, names)| *what != "group" && !names.is_empty());
+            set.any(|(what, _)| *what == one.what)
         };
         wanted.iter().all(|one| one.given.is_some() && !is_told(one))
     }
@@ -50,7 +49,7 @@ impl ReadOptions {
 #[derive(Debug, Clone)]
 pub(crate) struct Table {
     dialect: Dialect,
-    picked: ColumnChoice,
+    pub(crate) picked: ColumnChoice,
     empty: Empty,
 }
 
@@ -75,7 +74,7 @@ impl Table {
     /// Returns a table whose only column has the texts. Returns `None` unless the file name has the extension of a
     /// table and each of the first records has one cell.
     pub(crate) fn of_texts(file: &TextFile, options: &ReadOptions) -> Result<Option<Self>> {
-        let Some(format @ (FileFormat::Csv | FileFormat::Tsv)) = by_ending(&file.name()) else {
+        let Some(format) = by_ending(&file.name()).filter(|format| format.is_table()) else {
             return Ok(None);
         };
         let options = ReadOptions { format: Some(format), text: Vec::new(), label: None, ..options.clone() };
@@ -96,19 +95,13 @@ impl Table {
         first_rows(file, separator, quotes)
     }
 
-    /// Returns the name of each wanted column; in a table without a header, the column's number, from 1 on.
-    pub(crate) fn names(&self) -> &[String] {
-        &self.picked.names
-    }
-
     /// Stores the detected header and separator of a file in `options`, with notes that explain the detection.
     pub(crate) fn note(&self, options: &mut ReadOptions) {
-        options.notes = self.notes().to_vec();
+        options.notes.clone_from(&self.picked.notes);
         options.found.header = Some(self.has_header());
         options.found.separator = Some(self.dialect.separator);
     }
 
-    /// Returns the notes that explain how the table is read.
     pub(crate) fn notes(&self) -> &[String] {
         &self.picked.notes
     }
@@ -127,15 +120,10 @@ impl Table {
         (self.dialect.separator, self.dialect.quotes != Quotes::Text)
     }
 
-    /// Returns the most frequent number of columns in the first records.
-    pub(crate) fn width(&self) -> usize {
-        self.picked.width
-    }
-
     /// Returns whether the table has a column with this number, counted from 1.
     pub(crate) fn has_column(&self, number: Option<&str>) -> bool {
         let number = number.and_then(|number| number.trim().parse::<usize>().ok());
-        number.is_some_and(|number| (1..=self.width()).contains(&number))
+        number.is_some_and(|number| (1..=self.picked.width).contains(&number))
     }
 
     /// Returns whether the first wanted column has only numbers in the first records.
@@ -177,7 +165,7 @@ impl Table {
                 let name = names.get(place).map_or("", String::as_str);
                 let row = shown(&row.join(" | "));
                 let got = format!("nothing in {row}: fill the cell, or remove the record");
-                return Err(Reason { expected: format!("something in column `{name}`"), got });
+                return Err(Reason::of(format!("something in column `{name}`"), got));
             }
             wanted.clear();
             wanted.extend(columns.iter().map(|&at| row.get_mut(at).map(std::mem::take).unwrap_or_default()));

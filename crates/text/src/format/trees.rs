@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use std::ops::Range;
 
 use super::line_format::LineFormat;
-use crate::source::lines::Reason;
+use crate::source::reason::Reason;
 use crate::source::records::shown;
 
 /// Maximum depth of a tree: the number of brackets that may be open at once.
@@ -17,7 +17,6 @@ struct Node<'a> {
     leaves: Range<usize>,
 }
 
-/// The format of trees.
 pub(crate) const FORMAT: LineFormat = LineFormat {
     fits: |line| tree(line, false).is_ok(),
     why: "each line is in brackets",
@@ -57,24 +56,25 @@ fn labelled(node: &Node<'_>, leaves: &[String], binary: bool) -> Result<Option<[
         (true, "2") => return Ok(None),
         (true, "3" | "4") => "1",
         (true, other) => {
-            let expected = "a label from 0 to 4, as the option `binary` requires".to_owned();
-            return Err(Reason { expected, got: format!("{other:?}") });
+            let expected = "a label from 0 to 4, as the option `binary` requires";
+            return Err(Reason::of(expected, format!("{other:?}")));
         }
     };
     let text = leaves.get(node.leaves.clone()).unwrap_or_default().join(" ");
     Ok(Some([text, label.to_owned()]))
 }
 
-/// Parses the tree in a line: returns the nodes, every parent before its children, and the leaves. For a blank line,
-/// the list of nodes and the list of leaves are empty.
+/// Parses the tree in a line into its nodes, every parent before its children, and its leaves.
 fn nodes(line: &str) -> Result<(Vec<Node<'_>>, Vec<String>), Reason> {
     let line = line.trim();
     if line.is_empty() {
         return Ok((Vec::new(), Vec::new()));
     }
-    let wrong = |got: &str| Reason {
-        expected: "a tree in brackets, `(label word)` or `(label tree …)`".to_owned(),
-        got: format!("{got} in {}", shown(line)),
+    let wrong = |got: &str| {
+        Reason::of(
+            "a tree in brackets, `(label word)` or `(label tree …)`",
+            format!("{got} in {}", shown(line)),
+        )
     };
     let (mut depth, mut nodes, mut leaves) = (0usize, Vec::<Node<'_>>::new(), Vec::new());
     // Indices of the nodes whose bracket is still open.

@@ -4,11 +4,12 @@
 use std::io::{BufRead, BufReader};
 use std::sync::Arc;
 
-use unpadded::{Error, ErrorKind, Result};
+use unpadded::{Error, Result};
 
 use crate::TextFile;
 use crate::source::archive::Bytes;
-use crate::source::lines::{MARK, Reason, broken, count_parsed};
+use crate::source::lines::{MARK, broken, count_parsed};
+use crate::source::reason::Reason;
 
 /// The position of a walk in a JSON file.
 pub(crate) struct Walk {
@@ -21,7 +22,6 @@ pub(crate) struct Walk {
 }
 
 impl Walk {
-    /// Returns a walk from the start of a file.
     pub(crate) fn new(file: &TextFile) -> Result<Self> {
         Self::over(file, file.bytes()?)
     }
@@ -33,7 +33,7 @@ impl Walk {
 
     fn over(file: &TextFile, (name, bytes): (Arc<str>, Bytes)) -> Result<Self> {
         let input = BufReader::with_capacity(1 << 16, bytes);
-        let mut walk = Self { name, input, line: 1, most: file.longest_record() };
+        let mut walk = Self { name, input, line: 1, most: file.max_line };
         if walk.buffer()?.starts_with(MARK) {
             walk.input.consume(MARK.len());
         }
@@ -48,7 +48,7 @@ impl Walk {
 
     /// Returns the error `FILE:LINE: expected …, got …` for a line of the file.
     pub(crate) fn malformed(&self, line: u64, reason: Reason) -> Error {
-        Error::of(ErrorKind::Format, format!("{}:{line}", self.name), reason.expected, reason.got)
+        reason.at(format!("{}:{line}", self.name))
     }
 
     /// Skips white space and returns the next byte without moving past it; `None` at the end of the file.
@@ -82,7 +82,7 @@ impl Walk {
             Some(byte) if byte.is_ascii() => format!("`{}`", char::from(byte)),
             Some(byte) => format!("byte 0x{byte:02x}"),
         };
-        self.malformed(self.line, Reason { expected: expected.to_owned(), got })
+        self.malformed(self.line, Reason::of(expected, got))
     }
 
     /// Moves past the next byte, or returns an error if the next byte is not `byte`.
@@ -101,8 +101,7 @@ impl Walk {
         self.value_to(depth, keep, u64::MAX).map(drop)
     }
 
-    /// Moves past the next value as [`Self::value`] does, but not past the end of line `last`. Returns whether the
-    /// value ended on line `last` or before.
+    /// As [`Self::value`], but stops at the end of line `last`. Returns whether the value ended by then.
     pub(crate) fn value_to(
         &mut self,
         mut depth: usize,
@@ -162,8 +161,8 @@ impl Walk {
             };
             if too_long {
                 let expected = format!("a record of at most {most} bytes");
-                let got = "a longer record; is a quotation mark or a bracket never closed?".to_owned();
-                return Err(self.malformed(begun, Reason { expected, got }));
+                let got = "a longer record; is a quotation mark or a bracket never closed?";
+                return Err(self.malformed(begun, Reason::of(expected, got)));
             }
             self.input.consume(passed);
             count_parsed(passed);
@@ -183,14 +182,12 @@ impl Walk {
         }
     }
 
-    /// Moves to the next value of a list; `first` is true if the position is before the first value of the list.
-    /// Returns `false` if the list has no further value.
+    /// Moves to the next value of a list, if there is one; `first` is true before the first value.
     pub(crate) fn element(&mut self, first: bool) -> Result<bool> {
         self.next_in(b']', "`,` or `]` in the list", first)
     }
 
-    /// Moves past the next name in an object and returns the name; `None` at the end of the object. `first` is true if
-    /// the position is before the first name of the object.
+    /// Moves past the next name in an object and returns the name; `first` is true before the first name.
     pub(crate) fn name(&mut self, first: bool) -> Result<Option<String>> {
         if !self.next_in(b'}', "`,` or `}` in the object", first)? {
             return Ok(None);

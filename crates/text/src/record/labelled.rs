@@ -4,10 +4,10 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use unpadded::Result;
 use unpadded::data::{FileLine, Fingerprint};
-use unpadded::{Error, ErrorKind, Result};
 
-use super::plan::Plan;
+use super::plan::{Plan, StreamOpener};
 use super::projection::{FilePlan, Projection};
 use crate::dataset::data_set::Record;
 use crate::detect::column::{Column, LABEL};
@@ -17,10 +17,11 @@ use crate::detect::options::ReadOptions;
 use crate::format::line_format::LineFormat;
 use crate::format::row::{FileRow, RecordMaker};
 use crate::format::table::Table;
-use crate::format::{FileFormat, FormatKind, Task};
+use crate::format::{FileFormat, FolderFormat, FormatKind, Task};
 use crate::source::lines::quoted;
 use crate::source::parts;
 use crate::source::paths::{PathContent, by_ending, extension, find, is_note, prepared};
+use crate::source::reason::wrong_format;
 use crate::source::records::{SkippedRecords, Stream, to_first_error};
 use crate::{Folder, LabelledText, MalformedLines, TextFile};
 
@@ -127,18 +128,24 @@ struct Inputs {
     window: bool,
 }
 
-/// Extensions of files of records, such as tables.
-const RECORDS: [&str; 6] = ["tsv", "csv", "jsonl", "ndjson", "json", "parquet"];
 /// Names of folders that have texts without labels, next to class folders.
 const UNLABELLED: [&str; 4] = ["unsup", "unlabeled", "unlabelled", "unsupervised"];
 
-/// Returns the folder part of a path.
+/// Returns whether the extension of a file shows that the file has labelled texts, as a table has.
+fn has_records(below: &str) -> bool {
+    let ending = |ending| {
+        let mut formats = FileFormat::ALL.into_iter().filter(|format| format.may_have(Task::Labelled));
+        // In a folder, a file that ends with `.tab` is a class.
+        ending != "tab" && formats.any(|format| format.endings().contains(&ending))
+    };
+    extension(below).is_some_and(ending)
+}
+
 fn parent(below: &str) -> &str {
     below.rsplit_once('/').map_or("", |(parent, _)| parent)
 }
 
-/// If a folder has class folders, keeps only the files in class folders, and returns notes on the files that are left
-/// out.
+/// Keeps only the files in class folders, if there are any, and returns notes on the other files.
 fn classes(folder: Folder, path: &Path) -> Result<(Folder, Vec<String>)> {
     let files = || folder.files().iter().map(|(below, _)| below.as_str());
     let top = |below: &&str| parent(below).is_empty();
@@ -154,17 +161,16 @@ fn classes(folder: Folder, path: &Path) -> Result<(Folder, Vec<String>)> {
     if !nested.is_empty() {
         let what = format!("class folders of `{}`", path.display());
         let got = format!("folders beside the texts of a class: {}", quoted(nested));
-        let error = Error::of(ErrorKind::Format, what, "only texts in a class folder", got);
+        let error = wrong_format(what, "only texts in a class folder", got);
         return Err(error.noted(
             "move their texts into the class folder, or move these folders beside the class folders or away",
         ));
     }
-    let records: Vec<&str> =
-        files().filter(top).filter(|below| extension(below).is_some_and(|e| RECORDS.contains(&e))).collect();
+    let records: Vec<&str> = files().filter(top).filter(|below| has_records(below)).collect();
     if !records.is_empty() {
         let what = format!("folder `{}`", path.display());
         let got = format!("{} beside the folders {}", quoted(records), quoted(of_classes));
-        return Err(Error::of(ErrorKind::Format, what, "files of records, or a folder for each class", got));
+        return Err(wrong_format(what, "files of records, or a folder for each class", got));
     }
     let mut notes = Vec::new();
     let beside: Vec<&str> = files().filter(top).collect();
@@ -179,8 +185,7 @@ fn classes(folder: Folder, path: &Path) -> Result<(Folder, Vec<String>)> {
     Ok((folder, notes))
 }
 
-/// Returns whether each file of a folder is a class: there are several tables, each table has only a text column, and
-/// no file name has digits.
+/// Returns whether each file is a class: several tables with only a text column, without digits in the names.
 fn are_classes(files: &[(String, TextFile)], options: &ReadOptions) -> Result<bool> {
     let numbered = |(below, _): &(String, TextFile)| below.contains(|c: char| c.is_ascii_digit());
     if files.len() < 2 || files.iter().any(numbered) {
@@ -197,8 +202,7 @@ fn are_classes(files: &[(String, TextFile)], options: &ReadOptions) -> Result<bo
     Ok(true)
 }
 
-/// Detects whether a folder has files of records, a file per class or a folder per class. Appends the files to
-/// `records` or `inputs`, and returns notes on the decisions.
+/// Detects the format of a folder, appends its files to `records` or `inputs`, and returns notes.
 fn folder(
     path: &Path,
     options: &ReadOptions,
@@ -213,7 +217,7 @@ fn folder(
     }
     let files = folder.files();
     let parents: BTreeSet<&str> = files.iter().map(|(below, _)| parent(below)).collect();
-    let of_records = files.iter().all(|(below, _)| extension(below).is_some_and(|e| RECORDS.contains(&e)));
+    let of_records = files.iter().all(|(below, _)| has_records(below));
     let format = match options.format {
         Some(format) => format,
         None => {
@@ -222,18 +226,16 @@ fn folder(
             if let Some([one, other]) = parts::parts_in(names()) {
                 let expected =
                     "the files of one part: give the path of the part, in a zip as `some.zip!train.csv`";
-                let got = format!("`{one}` beside `{other}`");
-                return Err(Error::of(ErrorKind::Format, what(), expected, got));
+                return Err(wrong_format(what(), expected, format!("`{one}` beside `{other}`")));
             }
-            let is_of_records = |below: &&str| extension(below).is_some_and(|e| RECORDS.contains(&e));
-            if !of_records && parents.len() == 1 && names().any(|below| is_of_records(&below)) {
+            if !of_records && parents.len() == 1 && names().any(has_records) {
                 let got = format!(
                     "{} beside {}",
-                    quoted(names().filter(is_of_records)),
-                    quoted(names().filter(|below| !is_of_records(below)))
+                    quoted(names().filter(|below| has_records(below))),
+                    quoted(names().filter(|below| !has_records(below)))
                 );
                 let expected = "only files of records, or one file per class: give the path of a file";
-                return Err(Error::of(ErrorKind::Format, what(), expected, got));
+                return Err(wrong_format(what(), expected, got));
             }
             match () {
                 // Files with numbers in their names are shards of one data set, and not classes.
@@ -251,18 +253,18 @@ fn folder(
             no_features(file, Task::Labelled.name())?;
         }
     }
-    if matches!(format, FileFormat::FolderPerClass | FileFormat::FilePerClass) {
-        options.without_columns(format, &format!("folder `{}`", path.display()))?;
-    }
-    match format {
-        FileFormat::FolderPerClass => {
+    let without_columns = || options.without_columns(format, &format!("folder `{}`", path.display()));
+    match format.kind() {
+        FormatKind::Folders(FolderFormat::ClassFolders) => {
+            without_columns()?;
             notes.insert(0, format!("`{format}`"));
             for (label, file) in folder.folder_per_class()? {
                 let file = if options.format.is_some() { file.markup(true) } else { file };
                 inputs.push(Input::Whole(file, label));
             }
         }
-        FileFormat::FilePerClass => {
+        FormatKind::Folders(FolderFormat::ClassFiles) => {
+            without_columns()?;
             notes.insert(0, format!("`{format}`"));
             for (label, file) in folder.file_per_class()? {
                 let file = prepared(file, options, window)?;
@@ -277,36 +279,15 @@ fn folder(
                 });
             }
         }
-        _ => {
-            for (below, file) in files {
-                records.push((below.clone(), file.clone()));
-            }
-        }
+        FormatKind::Table
+        | FormatKind::Fields(_)
+        | FormatKind::Words
+        | FormatKind::Lines(_)
+        | FormatKind::Features
+        | FormatKind::Text
+        | FormatKind::Folders(FolderFormat::Parallel) => records.extend(files.iter().cloned()),
     }
     Ok(notes)
-}
-
-/// Prepares a later file of a data set; adds a note if the file's format or columns differ from the first table.
-fn later(
-    file: TextFile,
-    first: &str,
-    options: &ReadOptions,
-    window: bool,
-    notes: &mut Vec<String>,
-    number: usize,
-) -> Result<Input> {
-    const LOOKED_AT: usize = 100;
-    if number > LOOKED_AT || !by_ending(&file.name()).is_some_and(|of| matches!(of.kind(), FormatKind::Table))
-    {
-        return Ok(Input::Records(file, None));
-    }
-    let file = prepared(file, options, window)?;
-    let plan = FilePlan::of::<LabelledText>(&file, options)?;
-    let reading = description(&plan);
-    if reading != first {
-        notes.push(format!("`{}` read as {reading}", file.name()));
-    }
-    Ok(Input::Records(file.reopened(), Some(Box::new(plan))))
 }
 
 impl Inputs {
@@ -323,8 +304,7 @@ impl Inputs {
                 }
             }
         }
-        // With the format `file-per-class`, each of several files, such as `rt-polarity.*`, is a class with a text per
-        // line.
+        // With the format `file-per-class`, each of several files, such as `rt-polarity.*`, is a class.
         if options.format == Some(FileFormat::FilePerClass) && inputs.is_empty() {
             options.without_columns(FileFormat::FilePerClass, &format!("`{name}`"))?;
             let label = |name: &str| {
@@ -336,22 +316,33 @@ impl Inputs {
                 inputs.push(Input::Texts(file, FileForm::Lines(&LINES, options.lines), label(&name)));
             }
         }
+        // Maximum number of later tables whose form is compared with the first table.
+        const LOOKED_AT: usize = 100;
         let mut first: Option<String> = None;
-        for (_, file) in classes {
+        for (_, mut file) in classes {
             // Other files have the form of the first file, unless the name of a file shows another format.
-            if let Some(first) = &first {
-                let later = later(file, first, &options, window, &mut notes, inputs.len())?;
-                inputs.push(later);
-                continue;
-            }
-            if !inputs.is_empty() {
+            let is_compared = first.is_some()
+                && inputs.len() <= LOOKED_AT
+                && by_ending(&file.name()).is_some_and(FileFormat::is_table);
+            if !(inputs.is_empty() || is_compared) {
                 inputs.push(Input::Records(file, None));
                 continue;
             }
-            let file = prepared(file, &options, window)?;
+            file = prepared(file, &options, window)?;
             let plan = FilePlan::of::<LabelledText>(&file, &options)?;
-            options = plan.options.clone();
-            first = matches!(plan.form, FileForm::Cells(_)).then(|| description(&plan));
+            if let Some(first) = &first {
+                let reading = description(&plan);
+                if reading != *first {
+                    notes.push(format!("`{}` read as {reading}", file.name()));
+                }
+                file = file.reopened();
+            } else {
+                options = plan.options.clone();
+                first = match plan.form {
+                    FileForm::Cells(_) => Some(description(&plan)),
+                    FileForm::Fields(_) | FileForm::Lines(..) | FileForm::Words(_) => None,
+                };
+            }
             inputs.push(Input::Records(file, Some(Box::new(plan))));
         }
         options.notes.extend(notes);
@@ -411,6 +402,6 @@ impl Record for LabelledText {
     fn plan(paths: &[PathBuf], options: &ReadOptions, window: bool) -> Result<Plan<Self>> {
         let inputs = Arc::new(Inputs::new(paths, options, window)?);
         let (name, options) = (inputs.name.clone(), inputs.options.clone());
-        Ok(Plan { name, options, open: Arc::new(move || Arc::clone(&inputs).records()) })
+        Ok(Plan { name, options, records: StreamOpener::new(move || Arc::clone(&inputs).records()) })
     }
 }

@@ -3,8 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use unpadded::Result;
 use unpadded::data::{FileLine, Fingerprint};
-use unpadded::{Error, ErrorKind, Result};
 
 use super::plan::{Opener, Plan};
 use super::projection::{Projection, plan};
@@ -17,6 +17,7 @@ use crate::format::line_format::LineFormat;
 use crate::format::row::RecordMaker;
 use crate::format::{FileFormat, Task, parallel};
 use crate::source::paths::{prepared, two};
+use crate::source::reason::wrong_format;
 use crate::source::records::translation;
 use crate::{Pair, TextFile};
 
@@ -51,7 +52,7 @@ impl Projection for Pair {
         // In a file of pairs without a header, only some of the lines may have a third column.
         let plain = match &form {
             Ok(FileForm::Cells(table)) => table.has_tabs() && !table.has_header(),
-            Ok(_) => false,
+            Ok(FileForm::Fields(_) | FileForm::Lines(..) | FileForm::Words(_)) => false,
             Err(_) => true,
         };
         if format == FileFormat::Tsv && plain && !given {
@@ -92,7 +93,7 @@ fn folder(path: &Path, _: &mut ReadOptions, _: bool) -> Result<Opener<Pair>> {
     let what = format!("pairs of `{}`", path.display());
     let expected = "a file, a zip with one file (`some.zip!file` names one of several files), or two files whose lines belong \
                     together, the source first, as `folder/train.{de,en}`";
-    Err(Error::of(ErrorKind::Format, what, expected, "several files"))
+    Err(wrong_format(what, expected, "several files"))
 }
 
 impl Record for Pair {

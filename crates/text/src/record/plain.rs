@@ -1,42 +1,39 @@
 //! Opens plain text from a path, for language models.
 
-use std::fmt;
+use std::convert::Infallible;
 use std::ops::Range;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use unpadded::{AtCaller, Error, ErrorKind, Result};
 
-use super::plan::{Opener, Plan};
+use super::plan::{Opener, Plan, StreamOpener};
+use crate::dataset::data_set::{DataSet, DataStorage};
 use crate::dataset::hold_out::held_name;
 use crate::detect::column::Column;
 use crate::detect::form::FileForm;
 use crate::detect::guess::guess;
 use crate::detect::options::ReadOptions;
-use crate::format::{FileFormat, Task};
+use crate::format::{FileFormat, FormatKind, Task};
 use crate::memory::Whole;
 use crate::source::kind::is_markup;
 use crate::source::lines::quoted;
 use crate::source::paths::{PathContent, find, is_note, prepared};
+use crate::source::reason::wrong_format;
 use crate::source::records::Stream;
 use crate::{Folder, TextFile};
 
-/// A text for a language model, in memory.
+/// A text for a language model, in memory. [`DataSet::open`] reads a file, or all files of a folder, a zip or a pattern such
+/// as `data/*.txt`, in order. From a table, JSON Lines or Parquet, one column is read, in the order of the records.
 ///
 /// ```
 /// use unpadded_text::PlainText;
 /// let (rest, last) = PlainText::new("some.txt", "one\ntwo\nthree\nfour\n").cut_off(4);
 /// assert_eq!((rest.text(), last.text()), ("one\ntwo\nthree\n", "four\n"));
 /// ```
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct PlainText {
-    name: String,
-    text: String,
-    read_as: ReadOptions,
-}
+pub type PlainText = DataSet<String, String>;
 
-/// Opens a file of plain text, and detects its format and its text column. The format and the column are stored in
-/// `read_as`, unless an earlier file has set `read_as`.
+/// Opens a file of plain text; stores its format and column in `read_as`, unless an earlier file has set it.
 fn of_file(
     file: &TextFile,
     options: &ReadOptions,
@@ -46,8 +43,10 @@ fn of_file(
     let guess = guess(file, options, Task::Plain)?;
     let alone = read_as.format.is_none();
     let mut read = || -> Result<Stream<String>> {
-        if guess.format == FileFormat::Plain {
-            return file.pieces(whole.then_some(file.longest_text()));
+        use FormatKind::{Features, Fields, Folders, Lines, Table, Text, Words};
+        match guess.format.kind() {
+            Text => return file.pieces(whole),
+            Table | Fields(_) | Words | Lines(_) | Features | Folders(_) => {}
         }
         let form = FileForm::of(file, guess.format, options, &Column::texts(&options.text))?;
         if alone {
@@ -70,9 +69,8 @@ fn plan(paths: &[PathBuf], options: &ReadOptions, [window, whole]: [bool; 2]) ->
     let (name, found) = find(paths)?;
     if options.text.len() > 1 {
         let what = format!("columns of the text (`data.text` in a config) of `{name}`");
-        let got = quoted(options.text.iter().map(String::as_str));
-        let error =
-            Error::of(ErrorKind::Format, what, "one column, since plain text is read from one column", got);
+        let got = quoted(&options.text);
+        let error = wrong_format(what, "one column, since plain text is read from one column", got);
         return Err(error.noted("set `data.text` to one of these columns"));
     }
     let mut files = Vec::new();
@@ -108,8 +106,7 @@ fn plan(paths: &[PathBuf], options: &ReadOptions, [window, whole]: [bool; 2]) ->
     Ok(Plan::of(name, read_as, vec![lines_apart(inputs)]))
 }
 
-/// Reads the pieces of several inputs, in the order of the inputs. Between two inputs, a line feed is added if the
-/// earlier input does not end with a line feed.
+/// Reads the pieces of several inputs; a missing line feed between two inputs is added.
 fn lines_apart(inputs: Vec<Opener<String>>) -> Opener<String> {
     let inputs: Arc<[Opener<String>]> = inputs.into();
     Box::new(move || {
@@ -137,64 +134,44 @@ fn lines_apart(inputs: Vec<Opener<String>>) -> Opener<String> {
 
 /// Text for a language model in files that may be larger than memory. Each pass opens the files again and reads pieces
 /// of about a mebibyte. The pieces together are exactly the text of [`PlainText`].
-#[derive(Clone)]
-pub struct PlainFiles {
-    name: String,
-    read_as: ReadOptions,
-    open: Arc<dyn Fn() -> Stream<String> + Send + Sync>,
-    /// The range of bytes of the whole text that this value covers: all bytes, or one part of [`Self::cut_off`].
+///
+/// ```
+/// use unpadded_text::PlainFiles;
+/// # let path = std::env::temp_dir().join(format!("unpadded-plain-{}.txt", std::process::id()));
+/// # std::fs::write(&path, "one\ntwo\nthree\nfour\n").unwrap();
+/// let text = PlainFiles::open(&path)?; // one ↵ two ↵ three ↵ four ↵
+/// let (rest, last) = text.cut_off(4)?;
+/// assert_eq!(rest.pieces().collect::<Result<String, _>>()?, "one\ntwo\nthree\n");
+/// assert_eq!(last.pieces().collect::<Result<String, _>>()?, "four\n");
+/// # std::fs::remove_file(&path).unwrap();
+/// # Ok::<(), unpadded::Error>(())
+/// ```
+pub type PlainFiles = DataSet<String, FileText>;
+
+/// The text of [`PlainFiles`].
+#[derive(Debug, Clone)]
+pub struct FileText {
+    whole: StreamOpener<String>,
+    /// The range of bytes of the whole text that this value covers: all bytes, or one part of [`PlainFiles::cut_off`].
     bytes: Range<u64>,
 }
 
-impl fmt::Debug for PlainFiles {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { name, read_as, bytes, .. } = self;
-        let mut shown = f.debug_struct("PlainFiles");
-        shown.field("name", name).field("read_as", read_as).field("bytes", bytes).finish_non_exhaustive()
+impl FileText {
+    fn planned(Plan { name, options, records }: Plan<String>) -> PlainFiles {
+        DataSet::of_records(name, Self { whole: records, bytes: 0..u64::MAX }, options)
+    }
+}
+
+impl DataStorage<String> for FileText {
+    fn open(paths: &[PathBuf], options: &ReadOptions) -> Result<PlainFiles> {
+        plan(paths, options, [true, false]).map(Self::planned)
     }
 }
 
 impl PlainFiles {
-    /// Opens the text of several paths, in the order of the paths. The formats are detected as by
-    /// [`PlainText::open_with`].
-    ///
-    /// # Errors
-    /// Fails if there is no path or no file, or if the first lines do not match the format.
-    ///
-    /// ```
-    /// use unpadded_text::{PlainFiles, ReadOptions};
-    /// # let path = std::env::temp_dir().join(format!("unpadded-plain-{}.txt", std::process::id()));
-    /// # std::fs::write(&path, "one\ntwo\nthree\nfour\n").unwrap();
-    /// let text = PlainFiles::open_with([&path], &ReadOptions::new())?; // one ↵ two ↵ three ↵ four ↵
-    /// let (rest, last) = text.cut_off(4)?;
-    /// assert_eq!(rest.pieces().collect::<Result<String, _>>()?, "one\ntwo\nthree\n");
-    /// assert_eq!(last.pieces().collect::<Result<String, _>>()?, "four\n");
-    /// # std::fs::remove_file(&path).unwrap();
-    /// # Ok::<(), unpadded::Error>(())
-    /// ```
-    #[track_caller]
-    pub fn open_with<P: AsRef<Path>>(
-        paths: impl IntoIterator<Item = P>,
-        options: &ReadOptions,
-    ) -> Result<Self> {
-        let paths: Vec<PathBuf> = paths.into_iter().map(|path| path.as_ref().to_owned()).collect();
-        let Plan { name, options: read_as, open } = plan(&paths, options, [true, false]).at_caller()?;
-        Ok(Self { name, read_as, open, bytes: 0..u64::MAX })
-    }
-
-    /// Returns the name that messages show for the text.
-    pub fn name(&self) -> &str {
-        &self.name
-    }
-
-    /// Returns the options with the detected format and column, and with notes that explain the detection.
-    pub fn read_as(&self) -> &ReadOptions {
-        &self.read_as
-    }
-
     /// Iterates over the pieces of the text. If a file cannot be read, the error is the last item of the iterator.
     pub fn pieces(&self) -> Box<dyn Iterator<Item = Result<String>> + Send> {
-        let (mut at, bytes) = (0, self.bytes.clone());
+        let (mut at, bytes) = (0, self.records.bytes.clone());
         let within = move |piece: Result<String>| -> Option<Option<Result<String>>> {
             let piece = match piece {
                 Ok(piece) => piece,
@@ -209,7 +186,7 @@ impl PlainFiles {
             let part = piece.get(place(bytes.start)..place(bytes.end)).unwrap_or_default();
             Some((!part.is_empty()).then(|| Ok(part.to_owned())))
         };
-        Box::new((self.open)().map_while(within).flatten())
+        Box::new(self.records.whole.open().map_while(within).flatten())
     }
 
     /// Divides the text into training data and validation data, as [`PlainText::cut_off`] does: the validation data is
@@ -227,30 +204,39 @@ impl PlainFiles {
         for piece in self.pieces() {
             size += piece?.len() as u64;
         }
-        let mut place = size - size.checked_div(one_in).unwrap_or(0);
-        let (mut begin, mut line) = (0, None);
-        for piece in self.pieces() {
-            let piece = piece?;
-            let mut within = (place - begin).min(piece.len() as u64) as usize;
-            while !piece.is_char_boundary(within) {
-                within -= 1;
-            }
-            let before = piece.get(..within).unwrap_or_default();
-            line = before.rfind('\n').map(|at| begin + at as u64 + 1).or(line);
-            if begin + (piece.len() as u64) >= place {
-                place = begin + within as u64;
-                break;
-            }
-            begin += piece.len() as u64;
-        }
-        if let (Some(line), true) = (line, one_in > 0) {
-            place = line;
-        }
-        let (from, end) = (self.bytes.start, self.bytes.end.min(self.bytes.start.saturating_add(size)));
-        let middle = from + place;
-        let last = Self { name: held_name(&self.name), bytes: middle..end, ..self.clone() };
-        Ok((Self { bytes: from..middle, ..self }, last))
+        let place = place_in(self.pieces(), size, one_in)?;
+        let FileText { whole, bytes: Range { start, end } } = self.records;
+        let (middle, end) = (start + place, end.min(start.saturating_add(size)));
+        let last = FileText { whole: whole.clone(), bytes: middle..end };
+        let last = Self::of_records(held_name(&self.name), last, self.read_as.clone());
+        Ok((Self::of_records(self.name, FileText { whole, bytes: start..middle }, self.read_as), last))
     }
+}
+
+/// Returns where the last 1/`one_in` of a text of `size` bytes begins, at the start of a line if possible.
+fn place_in<T: AsRef<str>, E>(
+    pieces: impl IntoIterator<Item = Result<T, E>>,
+    size: u64,
+    one_in: u64,
+) -> Result<u64, E> {
+    let mut place = size - size.checked_div(one_in).unwrap_or(0);
+    let (mut begin, mut line) = (0, None);
+    for piece in pieces {
+        let piece = piece?;
+        let piece = piece.as_ref();
+        let mut within = (place - begin).min(piece.len() as u64) as usize;
+        while !piece.is_char_boundary(within) {
+            within -= 1;
+        }
+        let before = piece.get(..within).unwrap_or_default();
+        line = before.rfind('\n').map(|at| begin + at as u64 + 1).or(line);
+        if begin + (piece.len() as u64) >= place {
+            place = begin + within as u64;
+            break;
+        }
+        begin += piece.len() as u64;
+    }
+    Ok(line.filter(|_| one_in > 0).unwrap_or(place))
 }
 
 /// A text that is held in memory if it fits a limit, and that is otherwise read from its files.
@@ -261,38 +247,22 @@ pub enum PlainSource {
     Files(PlainFiles),
 }
 
+impl DataStorage<String> for String {
+    fn open(paths: &[PathBuf], options: &ReadOptions) -> Result<PlainText> {
+        match PlainText::read_from(paths, options, usize::MAX)? {
+            PlainSource::Memory(text) => Ok(text),
+            PlainSource::Files(files) => {
+                let what = format!("text of `{}`", files.name);
+                Err(Error::of(ErrorKind::Memory, what, "a size that fits into memory", "more"))
+            }
+        }
+    }
+}
+
 impl PlainText {
     /// Returns a text in memory; messages show `name` as the name of the text.
     pub fn new(name: &str, text: impl Into<String>) -> Self {
-        Self { name: name.to_owned(), text: text.into(), read_as: ReadOptions::default() }
-    }
-
-    /// Reads the text of a file. The path may also be a folder, a zip or a pattern such as `data/*.txt`: all files are
-    /// read, in order. From a table, JSON Lines or Parquet, one column is read, in the order of the records.
-    ///
-    /// # Errors
-    /// Fails if there is no file, or if a file cannot be read.
-    #[track_caller]
-    pub fn open(path: impl AsRef<Path>) -> Result<Self> {
-        Self::open_with([path], &ReadOptions::default())
-    }
-
-    /// Reads the text of several paths, in the order of the paths, with these options.
-    ///
-    /// # Errors
-    /// Fails as [`Self::open`] does, if there is no path, or if the options name a column that does not exist.
-    #[track_caller]
-    pub fn open_with<P: AsRef<Path>>(
-        paths: impl IntoIterator<Item = P>,
-        options: &ReadOptions,
-    ) -> Result<Self> {
-        let paths: Vec<PathBuf> = paths.into_iter().map(|path| path.as_ref().to_owned()).collect();
-        let whole = match Self::read_within(&paths, options, usize::MAX).at_caller()? {
-            PlainSource::Memory(text) => return Ok(text),
-            PlainSource::Files(files) => files,
-        };
-        let what = format!("text of `{}`", whole.name);
-        Err(Error::of(ErrorKind::Memory, what, "a size that fits into memory", "more"))
+        Self::of_records(name.to_owned(), text.into(), ReadOptions::default())
     }
 
     /// Reads the text into memory if it takes at most `most` bytes; otherwise, each pass over the text reads the files.
@@ -306,26 +276,25 @@ impl PlainText {
 
     fn read_from(paths: &[PathBuf], options: &ReadOptions, most: usize) -> Result<PlainSource> {
         let _whole = Whole::begin();
-        let Plan { name, options: read_as, open } = plan(paths, options, [false, most == usize::MAX])?;
+        let plan = plan(paths, options, [false, most == usize::MAX])?;
         let mut text = String::new();
-        for piece in open() {
+        for piece in plan.records.open() {
             let piece = piece?;
             if text.len() + piece.len() > most {
-                return Ok(PlainSource::Files(PlainFiles { name, read_as, open, bytes: 0..u64::MAX }));
+                return Ok(PlainSource::Files(FileText::planned(plan)));
             }
             text.push_str(&piece);
         }
         if text.is_empty() {
-            return Err(Error::of(ErrorKind::Format, format!("text of `{name}`"), "some", "none"));
+            return Err(wrong_format(format!("text of `{}`", plan.name), "some", "none"));
         }
-        Ok(PlainSource::Memory(Self { name, text, read_as }))
+        Ok(PlainSource::Memory(Self::of_records(plan.name, text, plan.options)))
     }
 
-    /// Returns the text in pieces of about a mebibyte; a piece ends after a line end or, if it has no line end, after a
-    /// space or tab.
+    /// Returns pieces of about a mebibyte, which end after a line end or, if there is none, after a space or tab.
     pub fn pieces(&self) -> impl Iterator<Item = &str> {
         const PIECE: usize = 1 << 20;
-        let mut rest = self.text.as_str();
+        let mut rest = self.text();
         std::iter::from_fn(move || {
             let mut end = rest.len().min(PIECE);
             while !rest.is_char_boundary(end) {
@@ -341,37 +310,20 @@ impl PlainText {
         })
     }
 
-    /// Returns the name that messages show for the text.
-    pub fn name(&self) -> &str {
-        &self.name
-    }
-
     /// The text.
     pub fn text(&self) -> &str {
-        &self.text
-    }
-
-    /// Returns the options with the detected format and column, and with notes that explain the detection.
-    pub fn read_as(&self) -> &ReadOptions {
-        &self.read_as
+        &self.records
     }
 
     /// Divides the text into training data and validation data. The validation data is the last part of the text, about
     /// 1/`one_in` of the whole text; it begins at the start of a line if possible. Returns the training data, then the
     /// validation data; with `one_in` 0, the validation data is empty.
     #[must_use]
-    pub fn cut_off(self, one_in: u64) -> (Self, Self) {
-        let size = self.text.len() as u64;
-        let mut place = (size - size.checked_div(one_in).unwrap_or(0)) as usize;
-        while !self.text.is_char_boundary(place) {
-            place -= 1;
-        }
-        if let (Some(line), true) = (self.text[..place].rfind('\n'), one_in > 0) {
-            place = line + 1;
-        }
-        let (rest, last) = self.text.split_at(place);
-        let name = held_name(&self.name);
-        let last = Self { name, text: last.to_owned(), read_as: self.read_as.clone() };
-        (Self { name: self.name, text: rest.to_owned(), read_as: self.read_as }, last)
+    pub fn cut_off(mut self, one_in: u64) -> (Self, Self) {
+        let Ok(place) = place_in([Ok::<_, Infallible>(self.text())], self.text().len() as u64, one_in);
+        let last = self.records.split_off(place as usize);
+        self.records.shrink_to_fit();
+        let last = Self::of_records(held_name(&self.name), last, self.read_as.clone());
+        (self, last)
     }
 }

@@ -1,5 +1,6 @@
 //! The plan for reading the records of a data set: each pass over the records follows the plan.
 
+use std::fmt;
 use std::sync::Arc;
 
 use unpadded::Result;
@@ -13,8 +14,27 @@ pub struct Plan<R> {
     pub(crate) name: String,
     /// The options that are set, and the detected format and columns.
     pub(crate) options: ReadOptions,
-    /// Starts a pass over the records, from the first record.
-    pub(crate) open: Arc<dyn Fn() -> Stream<R> + Send + Sync>,
+    pub(crate) records: StreamOpener<R>,
+}
+
+/// A function that starts a pass over the records of a data set, from the first record.
+#[derive(Clone)]
+pub(crate) struct StreamOpener<R>(Arc<dyn Fn() -> Stream<R> + Send + Sync>);
+
+impl<R> StreamOpener<R> {
+    pub(crate) fn new(open: impl Fn() -> Stream<R> + Send + Sync + 'static) -> Self {
+        Self(Arc::new(open))
+    }
+
+    pub(crate) fn open(&self) -> Stream<R> {
+        (self.0)()
+    }
+}
+
+impl<R> fmt::Debug for StreamOpener<R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("StreamOpener")
+    }
 }
 
 /// A function that starts a pass over the records of a file, from the first record.
@@ -33,6 +53,6 @@ impl<R: Send + 'static> Plan<R> {
             let mut records = opened.flat_map(records);
             to_first_error(move || records.next().transpose())
         };
-        Self { name, options, open: Arc::new(open) }
+        Self { name, options, records: StreamOpener::new(open) }
     }
 }

@@ -19,7 +19,6 @@ use crate::source::records::Stream;
 pub(crate) trait Projection: Send + Sized + 'static {
     const TASK: Task;
 
-    /// Returns the wanted columns.
     fn wanted(options: &ReadOptions) -> Vec<Column<'_>>;
 
     /// Finds the wanted columns of a file, and stores their names and notes in the options.
@@ -48,7 +47,6 @@ impl FilePlan {
         Ok(Self { guess, form, options })
     }
 
-    /// Reads the records of the file.
     pub(crate) fn records<R: Projection>(&self, file: &TextFile) -> Result<Stream<R>> {
         let records = self.form.records(file, R::maker(file, &self.options));
         Ok(self.guess.explained(records.map_err(|e| self.guess.explain(e))?))
@@ -75,8 +73,7 @@ pub(crate) fn plan<R: Projection>(
                 if options.format.is_none_or(|format| Some(format) == of.options.format) {
                     options.clone_from(&of.options);
                 }
-                // With several files, each file is closed after detection, and opened again for reading, so that few
-                // files are open at once.
+                // With several files, each file is closed after detection, so that few files are open at once.
                 if several {
                     file.close();
                 }

@@ -2,8 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
+use unpadded::Result;
 use unpadded::data::Fingerprint;
-use unpadded::{Error, ErrorKind, Result};
 
 use super::plan::{Opener, Plan};
 use crate::dataset::data_set::{Change, Record, RecordPass};
@@ -11,6 +11,7 @@ use crate::detect::guess::has_features;
 use crate::detect::options::ReadOptions;
 use crate::format::FileFormat;
 use crate::source::paths::{PathContent, by_ending, find};
+use crate::source::reason::wrong_format;
 use crate::{FirstIndex, LabelledRow, LabelledRows, TextFile};
 
 impl Record for LabelledRow {
@@ -24,8 +25,7 @@ impl Record for LabelledRow {
         self.label.to_string().into()
     }
 
-    /// Hashes the query number of the row, so that all rows of a query are held out together; for a row without a
-    /// query, hashes the entries.
+    /// Hashes the query number, so that all rows of a query are held out together; without one, the entries.
     fn held_out_by(&self, fingerprint: Fingerprint) -> Fingerprint {
         match self.query {
             Some(query) => fingerprint.text("query").number(query),
@@ -110,7 +110,7 @@ fn files(paths: &[PathBuf]) -> Result<(String, Vec<TextFile>)> {
         PathContent::File(file) => Ok(file),
         PathContent::Folder(_) => {
             let expected = "a file, or a file of a zip (`data.zip!train.svm`)";
-            Err(Error::of(ErrorKind::Format, format!("rows in `{name}`"), expected, "several files"))
+            Err(wrong_format(format!("rows in `{name}`"), expected, "several files"))
         }
     };
     let files = found.into_iter().map(file).collect::<Result<_>>()?;

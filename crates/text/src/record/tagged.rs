@@ -3,8 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use unpadded::Result;
 use unpadded::data::{FileLine, Fingerprint};
-use unpadded::{Error, ErrorKind, Result};
 
 use super::plan::{Opener, Plan};
 use super::projection::{Projection, plan};
@@ -16,8 +16,8 @@ use crate::detect::options::ReadOptions;
 use crate::detect::tag_spelling;
 use crate::format::row::{FileRow, RecordMaker};
 use crate::format::{FileFormat, Task};
-use crate::source::lines::Reason;
 use crate::source::paths::prepared;
+use crate::source::reason::{Reason, wrong_format};
 use crate::{TaggedText, Tagging, TextFile};
 
 /// The file names in a folder of parallel files: the words, the tags and the labels of the texts.
@@ -31,8 +31,7 @@ fn folder(path: &Path, options: &mut ReadOptions, window: bool) -> Result<Opener
         let what = format!("tagged texts of `{}`", path.display());
         let expected =
             "a file (`some.zip!file` names a file of a zip), or a folder with `seq.in` and `seq.out`";
-        let got = "several files, or a folder without these two files";
-        return Err(Error::of(ErrorKind::Format, what, expected, got));
+        return Err(wrong_format(what, expected, "several files, or a folder without these two files"));
     }
     let mut open = |path: &Path| -> Result<TextFile> {
         let file = prepared(TextFile::open(path)?, options, window)?;
@@ -76,8 +75,8 @@ impl Projection for TaggedText {
             let (at, labelled) = match &row {
                 FileRow::Sentence(of) if of.dense => (TextLocation::LineOfFirst(of.line), false),
                 FileRow::Sentence(of) => (TextLocation::Line(of.line), false),
-                _ if line > 0 => (TextLocation::Line(line), labelled),
-                _ => (TextLocation::Record(number + 1), labelled),
+                FileRow::Cells(_) | FileRow::Object(..) if line > 0 => (TextLocation::Line(line), labelled),
+                FileRow::Cells(_) | FileRow::Object(..) => (TextLocation::Record(number + 1), labelled),
             };
             let label = if labelled { Some(row.text(2)) } else { None };
             let [words, own] = row.words()?;
@@ -86,7 +85,7 @@ impl Projection for TaggedText {
             if text.words.len() != text.tags.len() {
                 let expected =
                     format!("{} tags in `{tags}`, one for each word in `{tokens}`", text.words.len());
-                return Err(Reason { expected, got: text.tags.len().to_string() });
+                return Err(Reason::of(expected, text.tags.len().to_string()));
             }
             number += 1;
             Ok(text.placed(&name, at))

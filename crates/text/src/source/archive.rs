@@ -10,14 +10,14 @@ use std::sync::Arc;
 use crc32fast::Hasher;
 use flate2::read::DeflateDecoder;
 use unpadded::data::Fingerprint;
-use unpadded::{Error, ErrorKind, Result};
+use unpadded::{Error, Result};
 use zip::{CompressionMethod, ZipArchive};
 
 use super::gzip::Gzip;
 use super::kind;
+use super::reason::wrong_format;
 use super::watched::{FileChange, WatchedFile};
 
-/// A stream of bytes.
 pub(crate) type Bytes = Box<dyn Read + Send>;
 
 /// The origin of a byte stream: a file, or text that is embedded in the program.
@@ -57,7 +57,6 @@ impl Origin {
         WatchedFile::new(path).map(|file| Self::File(Arc::new(file)))
     }
 
-    /// The name of the file or of the embedded text, for messages.
     pub(crate) fn name(&self) -> String {
         match self {
             Self::File(file) => file.path.display().to_string(),
@@ -79,7 +78,7 @@ impl Origin {
     }
 
     fn damaged(&self, got: impl Into<String>) -> Error {
-        Error::of(ErrorKind::Format, format!("file `{}`", self.name()), "a zip that can be read", got)
+        wrong_format(format!("file `{}`", self.name()), "a zip that can be read", got)
     }
 
     fn open(&self) -> Result<Box<dyn Seekable>> {
@@ -105,8 +104,7 @@ impl Origin {
         self.unwrap().map(|(wrapping, _)| wrapping)
     }
 
-    /// Opens a reader of the bytes; a gzip file is unpacked, but a zip is not. A file of a known format that is not
-    /// text, such as a PDF document, is an error, unless the file is a zip.
+    /// Opens a reader of the bytes; gzip is unpacked, a zip is not. Other files that are not text are an error.
     pub(crate) fn bytes(&self) -> Result<(Wrapping, Bytes)> {
         let (wrapping, bytes) = self.unwrap()?;
         let bytes: Bytes = match wrapping {
@@ -173,8 +171,7 @@ impl Origin {
         Ok(members)
     }
 
-    /// Opens the unpacked bytes of a file in a zip. A file of a known format that is not text, such as a PDF document,
-    /// is an error.
+    /// Opens the unpacked bytes of a file in a zip; a file that is no text, such as a PDF document, is an error.
     pub(crate) fn member(&self, member: &Member) -> Result<Bytes> {
         let mut file = self.open()?;
         file.seek(SeekFrom::Start(member.start)).map_err(|e| self.refused(&e))?;

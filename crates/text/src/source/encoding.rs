@@ -10,21 +10,13 @@ use unpadded::{Error, Result};
 
 use super::archive::Bytes;
 use super::kind::FailedReader;
+use super::reason::Reason;
 
-/// The reason why a line is malformed: the expected text, and the text that was found.
-#[derive(Debug, Clone)]
-pub(crate) struct Reason {
-    pub(crate) expected: String,
-    pub(crate) got: String,
-}
-
-/// The character encoding of a file. In UTF-8 and in named encodings, invalid bytes are an error; in Latin-1 and
-/// Windows-1252, every byte is a character.
+/// The character encoding of a file. Invalid bytes are errors; Latin-1 and Windows-1252 have no invalid bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Encoding {
-    /// UTF-8, with or without a byte order mark. A file that begins with the byte order mark of UTF-16 is read as
-    /// UTF-16.
+    /// UTF-8, with or without a byte order mark; a file with the byte order mark of UTF-16 is read as UTF-16.
     #[default]
     Utf8,
     /// ISO 8859-1.
@@ -92,8 +84,7 @@ impl Encoding {
         }
     }
 
-    /// Returns UTF-16, little-endian or big-endian, if the bytes begin with the byte order mark of this encoding; else
-    /// `None`.
+    /// Returns UTF-16, little-endian or big-endian, if the bytes begin with its byte order mark.
     pub(crate) fn marked(first: &[u8]) -> Option<Self> {
         let found = [(&[0xff, 0xfe], UTF_16LE), (&[0xfe, 0xff], UTF_16BE)];
         let found = found.into_iter().find(|(mark, _)| first.starts_with(*mark));
@@ -130,10 +121,10 @@ impl Encoding {
     pub(crate) fn decode(self, guessed: bool, bytes: &[u8]) -> Result<Cow<'_, str>, Reason> {
         let is_utf_8 = |line: &[u8]| !line.is_ascii() && std::str::from_utf8(line).is_ok();
         if guessed && self == Self::Windows1252 && bytes.split(|&byte| byte == b'\n').any(is_utf_8) {
-            let expected = "windows-1252, as the first bytes beyond ASCII are".into();
-            let got =
-                "UTF-8: the file mixes both encodings; `data.encoding` in a config sets the encoding".into();
-            return Err(Reason { expected, got });
+            return Err(Reason::of(
+                "windows-1252, as the first bytes beyond ASCII are",
+                "UTF-8: the file mixes both encodings; `data.encoding` in a config sets the encoding",
+            ));
         }
         let text = match self {
             Self::Utf8 | Self::Named(_) => Cow::Borrowed(std::str::from_utf8(bytes).map_err(|e| {
@@ -144,7 +135,7 @@ impl Encoding {
                     Self::Named(_) => format!("other bytes at place {place}: {advice}"),
                     _ => format!("byte 0x{byte:02x} at place {place}: {advice}"),
                 };
-                Reason { expected: self.name().into(), got }
+                Reason::of(self.name(), got)
             })?),
             Self::Latin1 => encoding_rs::mem::decode_latin1(bytes),
             Self::Windows1252 => WINDOWS_1252.decode_without_bom_handling(bytes).0,
@@ -155,13 +146,12 @@ impl Encoding {
                 let got = format!(
                     "byte 0x00 at place {place}: is it no text at all, or UTF-16 (`data.encoding = \"utf-16le\"` in a config)?"
                 );
-                Err(Reason { expected: "text".into(), got })
+                Err(Reason::of("text", got))
             }
         }
     }
 
-    /// Converts the bytes of a file in a named encoding to UTF-8. Bytes that begin with the byte order mark of UTF-16
-    /// are converted, too; other bytes are returned unchanged.
+    /// Converts bytes in a named encoding, or with the byte order mark of UTF-16, to UTF-8.
     pub(crate) fn decoded(self, mut bytes: Bytes) -> Bytes {
         let mut first = Vec::new();
         let of_16 = |of: &'static encoding_rs::Encoding| of == UTF_16LE || of == UTF_16BE;
@@ -197,8 +187,7 @@ impl Encoding {
 /// The number of bytes that one decoding step reads.
 const PIECE: usize = 1 << 14;
 
-/// A reader that decodes bytes to UTF-8. A byte that is invalid in the encoding becomes a byte that is invalid in
-/// UTF-8, so that the line with this byte is an error later.
+/// A reader that decodes bytes to UTF-8; an invalid byte becomes invalid UTF-8, an error of its line.
 struct Decoded {
     input: Bytes,
     decoder: Decoder,

@@ -8,6 +8,7 @@ use unpadded::{AtCaller, Error, ErrorKind, Result};
 use super::archive::{Member, Origin, Wrapping, debris};
 use super::kind::is_markup;
 use super::lines::quoted;
+use super::reason::wrong_format;
 use crate::TextFile;
 
 /// The files of a folder or a zip, including the files of all inner folders, sorted by path. Hidden files are skipped.
@@ -47,12 +48,7 @@ impl Folder {
             let origin = Origin::file(path).at_caller()?;
             if origin.wrapping().at_caller()? != Wrapping::Zip {
                 let what = format!("file `{name}`");
-                return Err(Error::of(
-                    ErrorKind::Format,
-                    what,
-                    "a folder or a zip",
-                    "a file of another kind",
-                ));
+                return Err(wrong_format(what, "a folder or a zip", "a file of another kind"));
             }
             let below =
                 |member: Member| (member.name.to_string(), TextFile::of(origin.clone(), Some(member)));
@@ -82,7 +78,7 @@ impl Folder {
     #[track_caller]
     fn filled(self, expected: &str) -> Result<Self> {
         if self.files.is_empty() {
-            return Err(Error::of(ErrorKind::Format, format!("files of `{}`", self.name), expected, "none"));
+            return Err(wrong_format(format!("files of `{}`", self.name), expected, "none"));
         }
         Ok(self)
     }
@@ -111,12 +107,7 @@ impl Folder {
         if let Some(pair) = classes.windows(2).find(|pair| pair[0].0 == pair[1].0) {
             let [a, b] = [0, 1].map(|i| format!("`{}`", pair[i].1.name()));
             let got = format!("label `{}` for {a} and {b}", pair[0].0);
-            return Err(Error::of(
-                ErrorKind::Format,
-                format!("labels in `{}`", self.name),
-                "one file per label",
-                got,
-            ));
+            return Err(wrong_format(format!("labels in `{}`", self.name), "one file per label", got));
         }
         self.several(classes)
     }
@@ -137,12 +128,7 @@ impl Folder {
         if stray.peek().is_some() {
             let got = format!("{} outside of any folder", quoted(stray));
             let what = format!("files of `{}`", self.name);
-            return Err(Error::of(
-                ErrorKind::Format,
-                what,
-                "each file in a folder with the name of its label",
-                got,
-            ));
+            return Err(wrong_format(what, "each file in a folder with the name of its label", got));
         }
         let markup = self.files.iter().all(|(below, _)| is_markup(below));
         let label = |(below, file): &(String, TextFile)| Some((folder(below)?, file.clone().markup(markup)));
@@ -154,7 +140,7 @@ impl Folder {
         match classes.first() {
             Some((first, _)) if classes.iter().all(|(label, _)| label == first) => {
                 let what = format!("labels in `{}`", self.name);
-                Err(Error::of(ErrorKind::Format, what, "at least two", format!("only `{first}`")))
+                Err(wrong_format(what, "at least two", format!("only `{first}`")))
             }
             _ => Ok(classes),
         }
@@ -182,7 +168,7 @@ fn walk(folder: &Path, depth: usize, found: &mut Vec<PathBuf>) -> Result<()> {
     let refused = |e: std::io::Error| Error::io(format!("folder `{}`", folder.display()), "read", &e);
     if depth > DEEPEST {
         let what = format!("folder `{}`", folder.display());
-        return Err(Error::of(ErrorKind::Format, what, format!("at most {DEEPEST} folders deep"), "more"));
+        return Err(wrong_format(what, format!("at most {DEEPEST} folders deep"), "more"));
     }
     for entry in fs::read_dir(folder).map_err(refused)? {
         let entry = entry.map_err(refused)?;
@@ -202,8 +188,7 @@ fn walk(folder: &Path, depth: usize, found: &mut Vec<PathBuf>) -> Result<()> {
                 true => "a link that leads nowhere",
                 _ => "a pipe or a device",
             };
-            let what = format!("`{}`", path.display());
-            return Err(Error::of(ErrorKind::Io, what, "a file or a folder", got));
+            return Err(Error::of(ErrorKind::Io, format!("`{}`", path.display()), "a file or a folder", got));
         }
     }
     Ok(())

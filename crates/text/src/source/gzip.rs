@@ -4,8 +4,7 @@ use std::io::{self, BufRead, BufReader, Read};
 
 use flate2::bufread::GzDecoder;
 
-/// A reader of the unpacked bytes of a gzip file. Zeros behind a member, which tapes and `dd` write, are ignored; other
-/// bytes behind a member are an error.
+/// Unpacks a gzip file. Zeros behind a member, as of tapes and `dd`, are ignored; other bytes are an error.
 pub(crate) struct Gzip<R> {
     state: State<R>,
     /// The position in the file at which the current member starts.

@@ -48,8 +48,7 @@ impl Head {
         of(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Returns a reader of the first bytes, at most [`MOST`], for the detection. `open` is called if the file is not
-    /// open yet.
+    /// Returns a reader of at most [`MOST`] first bytes; `open` is called if the file is not open yet.
     pub(crate) fn sample(
         &self,
         open: impl FnOnce() -> Result<(Arc<str>, Bytes)>,
@@ -65,8 +64,7 @@ impl Head {
         Ok((name, Box::new(Excerpt { head: self.clone(), piece: 0, at: 0 })))
     }
 
-    /// Returns the finding `key` of the detection. `find` is called if there is none of this type yet; what it finds is
-    /// kept while the head has its bytes.
+    /// Returns the finding `key` of the detection, which `find` makes once while the head has its bytes.
     pub(crate) fn found<T: Any + Send + Clone>(
         &self,
         key: String,
@@ -95,8 +93,7 @@ impl Opened {
         Self { name, pieces: VecDeque::new(), size: 0, rest: Some(rest), found: HashMap::new() }
     }
 
-    /// Returns piece `number` of the head, and reads the piece from the file if necessary. Returns `None` behind the
-    /// end of the head.
+    /// Returns piece `number` of the head, which is read if necessary; `None` behind the end of the head.
     fn piece(&mut self, number: usize) -> io::Result<Option<Arc<[u8]>>> {
         while self.pieces.len() <= number && self.size < MOST {
             let Some(rest) = &mut self.rest else { break };
@@ -143,8 +140,7 @@ impl Read for Excerpt {
     }
 }
 
-/// A reader of the head, and then of the rest of the file. The reader drops each piece of the head after reading the
-/// piece.
+/// A reader of the head, whose pieces it drops, and then of the rest of the file.
 struct HeadReader {
     pieces: VecDeque<Arc<[u8]>>,
     at: usize,

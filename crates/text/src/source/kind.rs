@@ -2,7 +2,8 @@
 
 use std::io::{self, Cursor, Read};
 
-use unpadded::{Error, ErrorKind, Result};
+use super::reason::wrong_format;
+use unpadded::{Error, Result};
 
 /// The number of bytes that the detection reads: the size of the first block of a tar archive.
 const LOOKED_AT: usize = 512;
@@ -73,8 +74,7 @@ const STARTS: [(&[u8], &str, &str); 32] = [
 fn foreign(first: &[u8]) -> Option<(&'static str, &'static str)> {
     let found = STARTS.iter().find(|(start, ..)| first.starts_with(start));
     match found {
-        // A text may begin with `BZh`, the mark of bzip2. In a bzip2 file, however, the first block begins with digits
-        // of π or of the square root of π.
+        // A text may begin with `BZh`; in a bzip2 file, digits of π or of the square root of π follow.
         Some((b"BZh", ..)) if !matches!(first.get(4..6), Some(b"1A" | b"\x17\x72")) => {}
         Some(&(_, kind, advice)) => return Some((kind, advice)),
         None => {}
@@ -84,8 +84,7 @@ fn foreign(first: &[u8]) -> Option<(&'static str, &'static str)> {
     is_tar.then_some(("a tar archive", "unpack it by `tar -xf FILE`"))
 }
 
-/// Detects whether a file is an HTML page or an XML document, from its first bytes. Returns the kind and advice for
-/// the user; `None` for other files.
+/// Returns the kind and advice if the first bytes begin an HTML page or an XML document.
 fn markup(first: &[u8]) -> Option<(&'static str, &'static str)> {
     let text = first.strip_prefix(b"\xef\xbb\xbf").unwrap_or(first).trim_ascii_start();
     // An HTML page has no tab in its first line; a table whose first text is an HTML page has a tab there.
@@ -109,19 +108,12 @@ fn markup(first: &[u8]) -> Option<(&'static str, &'static str)> {
     }
 }
 
-/// Returns an error for a file of a known format that is not text, such as a PDF document; returns a reader of all
-/// bytes of any other file. HTML and XML are accepted.
-///
-/// # Errors
-/// Fails if the file has a known format that is not text. The message has the kind and advice.
+/// Refuses a file that is no text, such as a PDF document; returns a reader of all bytes of any other file.
 pub(crate) fn checked(name: &str, bytes: Box<dyn Read + Send>) -> Result<Box<dyn Read + Send>> {
     unless(foreign, name, bytes)
 }
 
-/// Returns an error for an HTML page or an XML document; returns a reader of all bytes of any other file.
-///
-/// # Errors
-/// Fails if the file is an HTML page or an XML document. The message has the kind and advice.
+/// Refuses an HTML page or an XML document; returns a reader of all bytes of any other file.
 pub(crate) fn no_markup(name: &str, bytes: Box<dyn Read + Send>) -> Result<Box<dyn Read + Send>> {
     unless(markup, name, bytes)
 }
@@ -162,13 +154,10 @@ impl Read for FailedReader {
 
 fn refused(name: &str, kind: &str, advice: &str) -> Error {
     let expected = if kind.contains("order mark") { "UTF-8" } else { "text, plain or in gzip or zip" };
-    Error::of(ErrorKind::Format, format!("file `{name}`"), expected, format!("{kind}: {advice}"))
+    wrong_format(format!("file `{name}`"), expected, format!("{kind}: {advice}"))
 }
 
 /// Refuses a zip that is an Office document, an OpenDocument file or a PyTorch model.
-///
-/// # Errors
-/// Fails if the zip has members that only an Office document, an OpenDocument file or a PyTorch model has.
 pub(crate) fn no_document<'a>(name: &str, members: impl Iterator<Item = &'a str> + Clone) -> Result<()> {
     let has = |wanted: &str| members.clone().any(|member| member == wanted);
     let below = |folder: &str| members.clone().any(|member| member.starts_with(folder));

@@ -6,11 +6,11 @@ use std::sync::Arc;
 
 use super::archive::Bytes;
 use super::encoding::Encoding;
-pub(crate) use super::encoding::Reason;
+use super::reason::{Reason, wrong_format};
 use super::watched::FileChange;
 use crate::memory::Usage;
 use unpadded::reserve;
-use unpadded::{Error, ErrorKind, Result};
+use unpadded::{Error, Result};
 
 /// Returns the error for a failed read; `what` is the place in the message, such as `FILE:LINE`.
 pub(crate) fn broken(what: String, error: &std::io::Error) -> Error {
@@ -22,21 +22,20 @@ pub(crate) fn broken(what: String, error: &std::io::Error) -> Error {
     match error.kind() {
         UnexpectedEof => {
             let got = "its end: it was cut short, as by a download that broke off";
-            Error::of(ErrorKind::Format, what, "more of the compressed file", got)
+            wrong_format(what, "more of the compressed file", got)
         }
         InvalidData | InvalidInput => {
-            let got = format!("a damaged file ({error})");
-            Error::of(ErrorKind::Format, what, "a compressed file that can be unpacked", got)
+            wrong_format(what, "a compressed file that can be unpacked", format!("a damaged file ({error})"))
         }
         _ => Error::io(what, "read", error),
     }
 }
 
 /// Formats names for a message, in backticks; only the first ten names are shown.
-pub(crate) fn quoted<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
+pub(crate) fn quoted(names: impl IntoIterator<Item = impl AsRef<str>>) -> String {
     const SHOWN: usize = 10;
     let mut names = names.into_iter();
-    let shown: Vec<String> = names.by_ref().take(SHOWN).map(|name| format!("`{name}`")).collect();
+    let shown: Vec<String> = names.by_ref().take(SHOWN).map(|name| format!("`{}`", name.as_ref())).collect();
     format!("{}{}", shown.join(", "), if names.next().is_some() { ", …" } else { "" })
 }
 
@@ -81,16 +80,14 @@ impl Lines {
         Self { name, input, encoding, guessed: false, max, number: 0, read: 0, bytes, room }
     }
 
-    /// Sets whether the encoding was guessed. If Windows-1252 was guessed, a line of valid UTF-8 with characters beyond
-    /// ASCII is an error.
+    /// Sets whether the encoding was guessed: valid UTF-8 in guessed Windows-1252 is an error.
     pub(crate) fn guessed(self, guessed: bool) -> Self {
         Self { guessed, ..self }
     }
 
     /// Returns the error `FILE:LINE: expected …, got …` for the line that was read last.
     pub(crate) fn malformed(&self, reason: Reason) -> Error {
-        let what = format!("{}:{}", self.name, self.number);
-        Error::of(ErrorKind::Format, what, reason.expected, reason.got)
+        reason.at(format!("{}:{}", self.name, self.number))
     }
 
     fn broken(&self, error: &std::io::Error) -> Error {
@@ -117,8 +114,7 @@ impl Lines {
         let line = line.strip_suffix(b"\r").unwrap_or(line);
         if line.len() > self.max {
             let expected = format!("a line of at most {} bytes", self.max);
-            let got = "a longer line: is the file text with line ends?".into();
-            return Ok(Some(Err(Reason { expected, got })));
+            return Ok(Some(Err(Reason::of(expected, "a longer line: is the file text with line ends?"))));
         }
         let marked = self.number == 1 && self.encoding == Encoding::Utf8;
         let line = line.strip_prefix(MARK).filter(|_| marked).unwrap_or(line);
@@ -184,14 +180,13 @@ impl Lines {
             if all > max {
                 let (what, expected) = (format!("file `{}`", self.name), format!("at most {max} bytes"));
                 let got = "more: divide it into several files, or set `data.window` in a config";
-                return Err(Error::of(ErrorKind::Format, what, expected, got));
+                return Err(wrong_format(what, expected, got));
             }
             Ok(Some(piece))
         }
     }
 
-    /// Reads the next piece of the text; `bytes` has the bytes that were read already, but did not fit into the
-    /// previous piece.
+    /// Reads the next piece of the text; `bytes` has the bytes that did not fit into the previous piece.
     fn piece(&mut self, bytes: &mut Vec<u8>) -> Result<Option<String>> {
         const PIECE: usize = 1 << 20;
         let left = PIECE.saturating_sub(bytes.len()) as u64;
@@ -229,10 +224,10 @@ impl Lines {
     /// Returns the error for the first malformed line of a piece.
     fn culprit(&self, bytes: &[u8]) -> Error {
         let of = |(number, line): (u64, &[u8])| {
-            let Reason { expected, got } = self.encoding.decode(self.guessed, line).err()?;
-            Some(Error::of(ErrorKind::Format, format!("{}:{number}", self.name), expected, got))
+            let reason = self.encoding.decode(self.guessed, line).err()?;
+            Some(reason.at(format!("{}:{number}", self.name)))
         };
         let found = (self.number + 1..).zip(bytes.split(|&byte| byte == b'\n')).find_map(of);
-        found.unwrap_or_else(|| Error::of(ErrorKind::Format, &*self.name, "text", "other bytes"))
+        found.unwrap_or_else(|| wrong_format(&*self.name, "text", "other bytes"))
     }
 }

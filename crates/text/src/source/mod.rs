@@ -9,6 +9,7 @@ pub(crate) mod kind;
 pub(crate) mod lines;
 pub(crate) mod parts;
 pub(crate) mod paths;
+pub(crate) mod reason;
 pub(crate) mod records;
 pub(crate) mod text_file;
 pub(crate) mod watched;

@@ -4,14 +4,14 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use unpadded::{AtCaller, Error, ErrorKind, Result};
+use unpadded::{AtCaller, Error, Result};
 
 use super::paths::{by_ending, is_note, of_two, two};
+use super::reason::wrong_format;
 use crate::TextFile;
 use crate::format::{FileFormat, json};
 
-/// The names of each part. A file belongs to a part if one of the part's names is a word of the file name; dots,
-/// hyphens and underscores separate words.
+/// The names of each part, which are words of a file name between dots, hyphens and underscores.
 const NAMES: [&[&str]; 3] =
     [&["train", "training"], &["dev", "valid", "validation", "val"], &["test", "testing"]];
 
@@ -32,13 +32,11 @@ pub struct DataPaths {
     pub dev: Option<PathBuf>,
     /// Test data; `None` if the data set has none.
     pub test: Option<PathBuf>,
-    /// Paths that are not used. For example, another path has a better name for the part, or a list of a JSON file is
-    /// not named like a part.
+    /// Paths that are not used, such as a path with a less exact name, or a list that is not named like a part.
     pub left_out: Vec<PathBuf>,
 }
 
-/// Returns the index of the part (0 training, 1 validation, 2 test) that is named in a file name; `None` if no part is
-/// named.
+/// Returns the index of the part (0 training, 1 validation, 2 test) that a file name names.
 fn part(name: &str) -> Option<usize> {
     let name = name.to_lowercase();
     let mut words = name.split(['.', '-', '_']);
@@ -52,8 +50,7 @@ fn is_exact(name: &str) -> bool {
     NAMES.iter().any(|names| names.contains(&stem))
 }
 
-/// The parts that were found so far, and the paths that are left out. The flag of a part is true if its file is named
-/// exactly like the part, such as `train.tsv`.
+/// The parts so far, each with whether its file is named exactly like the part, and the paths left out.
 #[derive(Default)]
 struct Finding {
     found: [Option<(PathBuf, bool)>; 3],
@@ -79,7 +76,7 @@ impl Finding {
                 let what = format!("parts of `{}`", of.display());
                 let expected = format!("one file to {}", ["train on", "choose by", "test on"][place]);
                 let got = format!("`{}` and `{}`", other.display(), path.display());
-                let error = Error::of(ErrorKind::Format, what, expected, got);
+                let error = wrong_format(what, expected, got);
                 return Err(error.noted("`data.train`, `data.dev` and `data.test` name the parts"));
             }
             None => *slot = Some((path, exact)),
@@ -95,8 +92,7 @@ impl Finding {
     }
 }
 
-/// Returns two paths that belong to different parts, such as `train` and `test`; `None` if the paths belong to fewer
-/// than two parts.
+/// Returns two paths of different parts, such as `train` and `test`, if there are any.
 pub(crate) fn parts_in<'a>(below: impl IntoIterator<Item = &'a str>) -> Option<[&'a str; 2]> {
     let mut first: Option<(usize, &str)> = None;
     for path in below {
@@ -126,8 +122,7 @@ fn cut(name: &str) -> Option<(&str, &str)> {
     name.strip_suffix(".gz").unwrap_or(name).rsplit_once('.')
 }
 
-/// Parses a path such as `folder/*.{de,en}` into the folder and the two extensions (source, target). Returns `None` for
-/// any other path.
+/// Parses a path such as `folder/*.{de,en}` into the folder and the two extensions (source, target).
 fn endings(path: &Path) -> Option<(PathBuf, [String; 2])> {
     let [source, target] = two(path)?;
     let ending = |of: &Path| of.file_name()?.to_str()?.strip_prefix("*.").map(str::to_owned);
@@ -136,7 +131,6 @@ fn endings(path: &Path) -> Option<(PathBuf, [String; 2])> {
         .then(|| (source.parent().map(Path::to_owned).unwrap_or_default(), of))
 }
 
-/// Returns the sorted names of the entries of a folder.
 fn names(folder: &Path) -> Result<Vec<String>> {
     let refused = |e: std::io::Error| Error::io(format!("folder `{}`", folder.display()), "read", &e);
     let read = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
@@ -162,7 +156,7 @@ fn parallel(folder: &Path, [source, target]: &[String; 2]) -> Result<DataPaths> 
         let slot = &mut found.entry(stem.to_owned()).or_default()[side];
         if let Some(other) = slot {
             let what = format!("`{stem}.{ending}` of `{shown}`");
-            return Err(Error::of(ErrorKind::Format, what, "one file", format!("`{other}` and `{name}`")));
+            return Err(wrong_format(what, "one file", format!("`{other}` and `{name}`")));
         }
         *slot = Some(name);
     }
@@ -170,13 +164,11 @@ fn parallel(folder: &Path, [source, target]: &[String; 2]) -> Result<DataPaths> 
         let [Some(a), Some(b)] = files else {
             let what = format!("part `{stem}` of `{shown}`");
             let [has, lacks] = if files[0].is_some() { [source, target] } else { [target, source] };
-            let expected = format!("`{stem}.{lacks}` beside `{stem}.{has}`");
-            return Err(Error::of(ErrorKind::Format, what, expected, "none"));
+            return Err(wrong_format(what, format!("`{stem}.{lacks}` beside `{stem}.{has}`"), "none"));
         };
         let short = folder.join(of_endings(&stem, [&a, &b]));
         let whole = [folder.join(a), folder.join(b)];
-        // The path is `stem.{de,en}`, unless the names themselves contain braces; then both names are within the
-        // braces.
+        // The path is `stem.{de,en}`; if the names contain braces, both names are within the braces.
         let path = match two(&short).is_some_and(|found| found == whole) {
             true => short,
             false => PathBuf::from(of_two([&whole[0].to_string_lossy(), &whole[1].to_string_lossy()])),
@@ -185,8 +177,7 @@ fn parallel(folder: &Path, [source, target]: &[String; 2]) -> Result<DataPaths> 
     }
     finding.left_out.extend(others);
     finding.parts().ok_or_else(|| {
-        let what = format!("parts of `{shown}`");
-        Error::of(ErrorKind::Format, what, format!("`train.{source}` and `train.{target}`"), "none")
+        wrong_format(format!("parts of `{shown}`"), format!("`train.{source}` and `train.{target}`"), "none")
     })
 }
 
@@ -219,8 +210,7 @@ fn languages(folder: &Path, names: &[String]) -> Result<Option<[String; 2]>> {
     }
     let (stem, at) = (alike.first().map_or("", |(stem, _)| stem), folder.display());
     let got: Vec<String> = endings.iter().map(|ending| format!("`{stem}.{ending}`")).collect();
-    let error =
-        Error::of(ErrorKind::Format, format!("parts of `{at}`"), "one file to train on", got.join(" and "));
+    let error = wrong_format(format!("parts of `{at}`"), "one file to train on", got.join(" and "));
     let path = |a: &str, b: &str| format!("`{}`", folder.join(format!("*.{{{a},{b}}}")).display());
     Err(match endings[..] {
         [a, b] => error.noted(format!(
@@ -289,8 +279,7 @@ impl DataPaths {
             }
             finding.add(path, &name, entry)?;
         }
-        // Folders with other names beside a folder such as `train/` show that all folders are classes, and that one
-        // class is named like a part.
+        // Folders with other names beside `train/` show that folders are classes, one of them named like a part.
         if finding.found.iter().flatten().any(|(part, _)| part.is_dir()) && others {
             return Ok(whole);
         }

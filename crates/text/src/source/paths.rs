@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use unpadded::{Error, ErrorKind, Result};
 
+use super::reason::wrong_format;
 use crate::detect::options::ReadOptions;
 use crate::format::FileFormat;
 use crate::{Encoding, TextFile};
@@ -31,8 +32,7 @@ pub(crate) fn find<P: AsRef<Path>>(paths: impl IntoIterator<Item = P>) -> Result
         names.push(path.as_ref().display().to_string().replace('\n', "\\n"));
         for path in matching(path.as_ref())? {
             found.push(of(&path)?);
-            // With several files, each file is closed now and opened again for reading, so that few files are open at
-            // once.
+            // With several files, each file is closed until it is read, so that few files are open at once.
             if found.len() > 1 {
                 found.iter_mut().rev().take(2).for_each(PathContent::close);
             }
@@ -112,8 +112,7 @@ fn matching(path: &Path) -> Result<Vec<PathBuf>> {
     Ok(found)
 }
 
-/// Splits a path such as `some.zip!member` into an existing file and the name of a member; if several paths before a
-/// `!` are existing files, the longest path is used.
+/// Splits a path such as `some.zip!member` into an existing file, the longest one, and a member.
 fn within(path: &str) -> Option<(&str, &str)> {
     let mut parts = path.rmatch_indices('!').map(|(at, mark)| (&path[..at], &path[at + mark.len()..]));
     parts.find(|(file, _)| Path::new(file).is_file())
@@ -180,8 +179,7 @@ fn encoding(file: &TextFile, most: u64, known: Option<Encoding>) -> Result<Encod
     const PIECE: u64 = 1 << 16;
     /// Number of bytes that are used to guess the likeliest encoding; pieces of pure ASCII are not counted.
     const GUESSED: usize = 1 << 20;
-    /// Valid UTF-8 characters beyond ASCII are considered accidental if there are more than this many malformed
-    /// sequences per valid character.
+    /// Valid UTF-8 beyond ASCII is accidental if there are more malformed sequences per valid character.
     const CHANCE: usize = 10;
     /// The known encoding is kept if at most one in this many lines has a malformed sequence.
     const FEW: usize = 10;
@@ -205,7 +203,7 @@ fn encoding(file: &TextFile, most: u64, known: Option<Encoding>) -> Result<Encod
         if piece.contains(&0) {
             let Some(unmarked) = Encoding::unmarked(&piece) else { return Ok(Encoding::Utf8) };
             let got = format!("{unmarked} without a byte order mark: {}", set(unmarked));
-            return Err(Error::of(ErrorKind::Format, what(), "UTF-8, or UTF-16 with a byte order mark", got));
+            return Err(wrong_format(what(), "UTF-8, or UTF-16 with a byte order mark", got));
         }
         lines += piece.iter().filter(|&&byte| byte == b'\n').count();
         if piece.is_ascii() {
@@ -232,13 +230,12 @@ fn encoding(file: &TextFile, most: u64, known: Option<Encoding>) -> Result<Encod
         return Ok(Encoding::Utf8);
     }
     match Encoding::likeliest(&looked_at) {
-        // With enough valid UTF-8, the file is read as UTF-8, and lines that are not valid UTF-8 are reported as
-        // malformed.
+        // With enough valid UTF-8, the other lines are reported as malformed.
         of if bad <= good * CHANCE && of.has_single_bytes() => Ok(Encoding::Utf8),
         Encoding::Windows1252 => Ok(Encoding::Windows1252),
         other => known.filter(|_| bad * FEW <= lines.max(2 * FEW)).ok_or_else(|| {
             let got = format!("bytes that are most likely {other}: {}, or to another encoding", set(other));
-            Error::of(ErrorKind::Format, what(), "UTF-8 or windows-1252", got)
+            wrong_format(what(), "UTF-8 or windows-1252", got)
         }),
     }
 }

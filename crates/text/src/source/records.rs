@@ -6,11 +6,11 @@ use std::panic::Location;
 use std::sync::Arc;
 
 use unpadded::data::FileLine;
-use unpadded::{Error, ErrorKind, Result};
+use unpadded::{Error, Result};
 
-use super::lines::{Lines, Reason};
+use super::lines::Lines;
+use super::reason::{Reason, wrong_format};
 
-/// An iterator over records of one kind.
 pub(crate) type Stream<R> = Box<dyn Iterator<Item = Result<R>> + Send>;
 
 /// Returns the records that `read` returns, up to the first error, which is the last item.
@@ -137,8 +137,7 @@ impl Pair {
     }
 }
 
-/// Joins the cells of a text with tabs. If there are several cells, a tab or a line break within a cell becomes a
-/// space.
+/// Joins cells with tabs; a tab or a line break within one of several cells becomes a space.
 pub(crate) fn of_columns(mut cells: Vec<String>) -> String {
     if cells.len() > 1 {
         for cell in &mut cells {
@@ -183,8 +182,7 @@ impl ColumnSpec {
     }
 }
 
-/// Returns whether a character separates words and columns: a space, a tab or a carriage return. Other white space,
-/// such as a no-break space, is part of a word.
+/// Returns whether a character separates words and columns; a no-break space, for example, does not.
 pub(crate) fn is_blank(c: char) -> bool {
     matches!(c, ' ' | '\t' | '\r')
 }
@@ -209,8 +207,7 @@ impl ColumnSpec {
         cells(&mut |cell| (count, empty) = (count + 1, empty || cell.is_empty()));
         if count != self.columns || empty {
             let got = if empty { "an empty column in".into() } else { format!("{count} in") };
-            let expected = format!("{} columns", self.columns);
-            return Err(Reason { expected, got: format!("{got} {}", shown(line)) });
+            return Err(Reason::of(format!("{} columns", self.columns), format!("{got} {}", shown(line))));
         }
         sentence.resize_with(self.columns, Vec::new);
         let mut columns = sentence.iter_mut();
@@ -219,14 +216,12 @@ impl ColumnSpec {
     }
 }
 
-/// Refuses a line with a carriage return inside: a file that uses only carriage returns as line ends would be a single
-/// line.
+/// Refuses a carriage return inside a line: a file with carriage returns as line ends would be one line.
 pub(crate) fn unbroken(line: &str) -> Result<(), Reason> {
     if !line.trim().contains('\r') {
         return Ok(());
     }
-    let expected = "lines that end with a line feed".to_owned();
-    Err(Reason { expected, got: format!("a carriage return inside {}", shown(line)) })
+    Err(Reason::of("lines that end with a line feed", format!("a carriage return inside {}", shown(line))))
 }
 
 /// Quotes a line for an error message, and cuts it after 60 characters.
@@ -239,8 +234,7 @@ pub(crate) fn shown(line: &str) -> String {
 }
 
 fn two_cells<'a>(line: &'a str, expected: &str) -> Result<(&'a str, &'a str), Reason> {
-    let wrong =
-        |got: &str| Reason { expected: expected.to_owned(), got: format!("{got} in {}", shown(line)) };
+    let wrong = |got: &str| Reason::of(expected, format!("{got} in {}", shown(line)));
     let (first, second) = line.split_once('\t').ok_or_else(|| wrong("no tab"))?;
     match second.matches('\t').count() {
         0 if first.trim().is_empty() => Err(wrong("nothing before the tab")),
@@ -275,8 +269,7 @@ pub(crate) fn translation(line: &str) -> Result<Option<Pair>, Reason> {
     let (two, rest) = line.split_at(third);
     let expected = "text, one tab and text, optionally followed by a tab and a third column";
     if rest.matches('\t').count() > 1 {
-        let got = format!("{} tabs in {}", line.matches('\t').count(), shown(line));
-        return Err(Reason { expected: expected.to_owned(), got });
+        return Err(Reason::of(expected, format!("{} tabs in {}", line.matches('\t').count(), shown(line))));
     }
     let (source, target) = two_cells(two, expected)?;
     Ok(Some(Pair::new(source, target)))
@@ -300,8 +293,7 @@ pub(crate) trait Parser<R>: Send {
         false
     }
 
-    /// Discards the current record because one of its lines is malformed. Returns whether this is the first malformed
-    /// line of the record.
+    /// Discards the current record, one of whose lines is malformed. Returns whether it is the first such line.
     fn spoil(&mut self) -> bool {
         true
     }
@@ -418,12 +410,10 @@ impl fmt::Display for SkippedRecords {
     }
 }
 
-/// An iterator over the records of a file, with one record in memory at a time. If an error occurs, the error is the
-/// last item.
+/// An iterator over the records of a file, with one record in memory at a time. An error is the last item.
 pub struct Records<R> {
     /// The unread lines of the file; `None` after the end of the file or after an error.
     lines: Option<Lines>,
-    /// The number of lines that were read so far.
     number: u64,
     name: String,
     parser: Box<dyn Parser<R>>,
@@ -475,8 +465,7 @@ impl<R> Records<R> {
                 0 => "none".to_owned(),
                 count => format!("none, and {count} malformed records"),
             };
-            let what = format!("records of file `{}`", self.name);
-            return Err(Error::of(ErrorKind::Format, what, "at least one", got));
+            return Err(wrong_format(format!("records of file `{}`", self.name), "at least one", got));
         }
         Ok(records)
     }

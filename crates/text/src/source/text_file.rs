@@ -5,13 +5,14 @@ use std::path::Path;
 use std::sync::Arc;
 
 use unpadded::data::Fingerprint;
-use unpadded::{AtCaller, Error, ErrorKind, Result};
+use unpadded::{AtCaller, Error, Result};
 
 use super::archive::{Bytes, Member, Origin, Wrapping};
 use super::encoding::Encoding;
 use super::head::Head;
 use super::kind;
 use super::lines::{Lines, quoted};
+use super::reason::wrong_format;
 use super::records::{
     Block, ColumnSpec, LabelledText, MalformedLines, OneLine, Pair, Parser, Records, Stream, at_least_one,
     labelled, pair, to_first_error, translation,
@@ -20,8 +21,7 @@ use crate::format::libsvm::{FirstIndex, LabelledRow, LibsvmLine};
 #[cfg(feature = "parquet")]
 use crate::memory::Usage;
 
-/// A text file, which may be compressed with gzip or zip. The encoding is UTF-8 unless [`Self::encoding`] sets another
-/// encoding.
+/// A text file, which may be compressed with gzip or zip, in UTF-8 unless [`Self::encoding`] sets another encoding.
 ///
 /// ```
 /// use unpadded_text::TextFile;
@@ -39,18 +39,18 @@ use crate::memory::Usage;
 pub struct TextFile {
     origin: Origin,
     member: Option<Member>,
-    /// The name of the list that [`Self::member`] chose in a JSON file whose value is one object; `None` without a
-    /// choice.
+    /// The list that [`Self::member`] chose in a JSON file whose value is one object.
     list: Option<Arc<str>>,
     /// Whether the file may be an HTML page or an XML document; if not, an HTML page or an XML document is an error.
     markup: bool,
     encoding: Encoding,
     /// Whether the encoding was detected and is not UTF-8.
     guessed: bool,
-    malformed: MalformedLines,
-    max_line: usize,
+    pub(crate) malformed: MalformedLines,
+    pub(crate) max_line: usize,
     max_text: usize,
-    head: Head,
+    /// The head of the file, which keeps the findings of the detection.
+    pub(crate) head: Head,
 }
 
 impl TextFile {
@@ -69,8 +69,7 @@ impl TextFile {
         Origin::file(path.as_ref()).map(|origin| Self::of(origin, None)).at_caller()
     }
 
-    /// Returns a file that is embedded in the program by `include_str!` or `include_bytes!`; error messages show `name`
-    /// as the name of the file.
+    /// Returns a file that is embedded by `include_str!` or `include_bytes!`; messages show `name` as its name.
     pub fn embedded(name: &str, contents: &'static (impl AsRef<[u8]> + ?Sized)) -> Self {
         Self::of(Origin::Embedded { name: name.into(), bytes: contents.as_ref() }, None)
     }
@@ -90,8 +89,7 @@ impl TextFile {
         }
     }
 
-    /// Chooses a file in a zip, or a list in a JSON file whose value is one object. The name `FILE!LIST` chooses a list
-    /// of a JSON file in a zip.
+    /// Chooses a file in a zip, or a list in a JSON file that is one object; `FILE!LIST` chooses a list in a zip.
     ///
     /// # Errors
     /// Fails if the file is neither a zip nor a JSON object, or is damaged; if the zip has no file with this name (the
@@ -103,7 +101,7 @@ impl TextFile {
             if !self.is_object().at_caller()? {
                 let what = format!("member `{name}` of file `{}`", self.name());
                 let expected = "a zip, or a JSON file that is one object";
-                return Err(Error::of(ErrorKind::Format, what, expected, "a file of another kind"));
+                return Err(wrong_format(what, expected, "a file of another kind"));
             }
             self.list = Some(name.into());
             return Ok(self);
@@ -131,7 +129,6 @@ impl TextFile {
         Ok(first.trim_ascii_start().starts_with(b"{"))
     }
 
-    /// Returns the name of the list that was chosen in a JSON file whose value is one object; `None` without a choice.
     pub(crate) fn list(&self) -> Option<&str> {
         self.list.as_deref()
     }
@@ -140,9 +137,9 @@ impl TextFile {
     fn which(&self, members: &[Member], got: &str) -> Error {
         let expected = match members {
             [] => "a file in the zip".to_owned(),
-            _ => format!("one of {}", quoted(members.iter().map(|member| &*member.name))),
+            _ => format!("one of {}", quoted(members.iter().map(|member| &member.name))),
         };
-        Error::of(ErrorKind::Format, format!("member of zip `{}`", self.origin.name()), expected, got)
+        wrong_format(format!("member of zip `{}`", self.origin.name()), expected, got)
     }
 
     /// Opens the file, and chooses the only file in a zip. Files in a zip with names that begin with `_` are notes and
@@ -209,8 +206,7 @@ impl TextFile {
         })
     }
 
-    /// Sets the treatment of malformed lines: they are an error, skipped, or collected (default:
-    /// [`MalformedLines::Error`]).
+    /// Sets the treatment of malformed lines; the default is an error ([`MalformedLines::Error`]).
     #[must_use]
     pub fn malformed(mut self, policy: MalformedLines) -> Self {
         self.malformed = policy;
@@ -231,8 +227,7 @@ impl TextFile {
         self
     }
 
-    /// Returns the name of the file for messages: the path and, after a `!`, the name of a file in a zip or of a list
-    /// in JSON.
+    /// Returns the name for messages: the path and, behind `!`, the name of a file in a zip or of a list in JSON.
     pub fn name(&self) -> String {
         let name = match &self.member {
             Some(member) => format!("{}!{}", self.origin.name(), member.name),
@@ -246,8 +241,7 @@ impl TextFile {
         }
     }
 
-    /// Returns a fingerprint of the file's bytes and of the settings for reading the file. To compute the fingerprint,
-    /// the whole file is read.
+    /// Returns a fingerprint of the bytes of the whole file, and of the settings for reading it.
     ///
     /// # Errors
     /// Fails if the file cannot be read.
@@ -265,8 +259,7 @@ impl TextFile {
         Ok(f.number(self.malformed as u64).number(self.max_line as u64).finish())
     }
 
-    /// Returns the name of the file for messages, and a reader of the unpacked and decoded bytes. If detection has
-    /// opened the file, the reader uses the open file from its start.
+    /// Returns the name for messages, and a reader of the decoded bytes, from the start of a file that is open.
     pub(crate) fn bytes(&self) -> Result<(Arc<str>, Bytes)> {
         self.checked(self.raw()?)
     }
@@ -281,15 +274,9 @@ impl TextFile {
         self.checked(self.raw_sample()?)
     }
 
-    /// Returns the same as [`Self::sample`], but the bytes are not decoded to UTF-8, so that the encoding can be
-    /// detected.
+    /// As [`Self::sample`], but not decoded to UTF-8, so that the encoding can be detected.
     pub(crate) fn raw_sample(&self) -> Result<(Arc<str>, Bytes)> {
         self.head.sample(|| self.opened())
-    }
-
-    /// Returns the head of the file, which keeps the findings of the detection.
-    pub(crate) fn head(&self) -> &Head {
-        &self.head
     }
 
     fn checked(&self, (name, bytes): (Arc<str>, Bytes)) -> Result<(Arc<str>, Bytes)> {
@@ -298,7 +285,6 @@ impl TextFile {
         Ok((name, bytes))
     }
 
-    /// Returns the first lines of the file, for detection.
     pub(crate) fn first_lines(&self) -> Result<Lines> {
         let (name, bytes) = self.sample()?;
         Ok(self.lines_in(name, bytes))
@@ -356,7 +342,7 @@ impl TextFile {
         if contents.len() > self.max_text {
             let expected =
                 format!("at most {} bytes after decompression, or an uncompressed file", self.max_text);
-            return Err(Error::of(ErrorKind::Format, format!("file `{name}`"), expected, "more"));
+            return Err(wrong_format(format!("file `{name}`"), expected, "more"));
         }
         Ok(contents)
     }
@@ -366,26 +352,16 @@ impl TextFile {
         Lines::new(name, bytes, self.encoding, self.max_line).guessed(self.guessed)
     }
 
-    /// Returns the maximum length in bytes of a record that is not a line, such as an element of a JSON list.
-    pub(crate) fn longest_record(&self) -> usize {
-        self.max_line
-    }
-
     /// Returns the encoding, and whether it was detected.
     pub(crate) fn characters(&self) -> (Encoding, bool) {
         (self.encoding, self.guessed)
-    }
-
-    /// Returns the policy for malformed lines.
-    pub(crate) fn policy(&self) -> MalformedLines {
-        self.malformed
     }
 
     pub(crate) fn lines_of(&self) -> Result<Lines> {
         let (name, bytes) = self.bytes()?;
         if self.list.is_some() {
             let expected = "a file of lines, or the format `jsonl`";
-            return Err(Error::of(ErrorKind::Format, format!("file `{name}`"), expected, "a list in JSON"));
+            return Err(wrong_format(format!("file `{name}`"), expected, "a list in JSON"));
         }
         Ok(self.lines_in(name, bytes))
     }
@@ -399,6 +375,12 @@ impl TextFile {
     /// are left out. The records end as [`Records::ahead`] ends them.
     pub(crate) fn first_records<R>(&self, parser: impl Parser<R> + 'static) -> Result<Records<R>> {
         Ok(Records::new(self.first_lines()?, Box::new(parser), self.malformed).ahead(true))
+    }
+
+    /// Returns the first lines that are not blank, up to a malformed line, but at most `most` lines.
+    pub(crate) fn head_lines(&self, most: usize) -> Result<Vec<String>> {
+        let line = |line: &str| Ok((!line.trim().is_empty()).then(|| line.to_owned()));
+        Ok(self.first_records(OneLine(line))?.map_while(Result::ok).take(most).collect())
     }
 
     /// Reads lines of `text<TAB>label`; blank lines are skipped.
@@ -419,8 +401,7 @@ impl TextFile {
         self.records(OneLine(pair))
     }
 
-    /// Reads lines of `source<TAB>target`. A third column is allowed and skipped, such as the authors in files of
-    /// Tatoeba. Blank lines are skipped.
+    /// Reads lines of `source<TAB>target`; a third column, as in files of Tatoeba, and blank lines are skipped.
     ///
     /// # Errors
     /// Fails if the file cannot be opened. A malformed line is an error item of the iterator.
@@ -512,20 +493,16 @@ impl TextFile {
     /// Fails if the file cannot be read, is empty, has a malformed line, or is longer than [`Self::max_text`].
     #[track_caller]
     pub fn text(&self) -> Result<String> {
-        self.pieces(Some(self.max_text)).and_then(Iterator::collect).at_caller()
+        self.pieces(true).and_then(Iterator::collect).at_caller()
     }
 
-    /// Returns the text in pieces, as [`Lines::pieces`] does; the first item is an error if the file is empty.
-    pub(crate) fn pieces(&self, held: Option<usize>) -> Result<Stream<String>> {
+    /// Returns the text in pieces, as [`Lines::pieces`] does, within the maximum length if the caller holds all of them;
+    /// the first item is an error if the file is empty.
+    pub(crate) fn pieces(&self, held: bool) -> Result<Stream<String>> {
         let lines = self.lines_of()?;
         let name = Arc::clone(&lines.name);
-        let none = move || Error::of(ErrorKind::Format, format!("file `{name}`"), "text", "an empty file");
-        Ok(at_least_one(to_first_error(lines.pieces(held)), none))
-    }
-
-    /// Returns the maximum length in bytes of a text that is kept in memory.
-    pub(crate) fn longest_text(&self) -> usize {
-        self.max_text
+        let none = move || wrong_format(format!("file `{name}`"), "text", "an empty file");
+        Ok(at_least_one(to_first_error(lines.pieces(held.then_some(self.max_text))), none))
     }
 }
 

@@ -55,8 +55,7 @@ impl FileChange {
 }
 
 impl WatchedFile {
-    /// Stores the size and the modification time of an existing file. A pipe is an error, because a pipe can be read
-    /// only once.
+    /// Stores the size and the time of an existing file. A pipe is an error: it can be read only once.
     pub(crate) fn new(path: &Path) -> Result<Self> {
         let what = || format!("file `{}`", path.display());
         let about = fs::metadata(path).map_err(|e| Error::io(what(), "read", &e))?;
@@ -78,8 +77,7 @@ impl WatchedFile {
         })
     }
 
-    /// Checks that the metadata `now` of the file agree with the stored size and time; the error describes the
-    /// difference.
+    /// Checks that the metadata `now` agree with the stored size and time.
     fn change(&self, now: &Metadata) -> Result<(), FileChange> {
         let changed = |how: String| Err(FileChange(how));
         match () {
@@ -128,8 +126,7 @@ impl WatchedFile {
 pub(crate) struct Reading {
     file: File,
     of: Arc<WatchedFile>,
-    /// The checksum of the bytes that were read so far; `None` after the end of the file, or after a seek, since a seek
-    /// skips bytes.
+    /// The checksum of the bytes so far; `None` after the end of the file, or after a seek, which skips bytes.
     sum: Option<Hasher>,
 }
 

@@ -9,7 +9,7 @@ use crate::{DataSet, Files as InFiles, PlainFiles, Record};
 fn same<R: Record + PartialEq + Debug>(paths: &[PathBuf], options: &ReadOptions) -> Result<DataSet<R>> {
     let (held, files) = (DataSet::<R>::open_with(paths, options)?, InFiles::<R>::open_with(paths, options)?);
     let records = |of: &InFiles<R>| of.records().collect::<Result<Vec<_>>>();
-    assert_eq!((&records(&files)?[..], &*files.name()), (held.records(), held.name()));
+    assert_eq!((&records(&files)?[..], files.name()), (held.records(), held.name()));
     assert_eq!((files.read_as(), records(&files)?.len()), (held.read_as(), held.records().len()));
     let (rest, out) = files.clone().hold_out(3, 7);
     let (held_rest, held_out) = held.clone().hold_out(3, 7);

@@ -3,18 +3,18 @@
 use std::io::{BufRead, BufReader, Cursor, Read};
 use std::sync::Arc;
 
-use unpadded::{Error, ErrorKind, Result};
+use unpadded::{Error, Result};
 
 use super::{VectorSearch, WordVectors};
 use crate::source::archive::Bytes;
-use crate::source::lines::{Lines, Reason, broken};
+use crate::source::lines::{Lines, broken};
+use crate::source::reason::{Reason, wrong_format};
 use crate::source::records::shown;
 use crate::{MalformedLines, TextFile};
 
 /// Number of bytes from which the format is detected.
 const SAMPLE: u64 = 1 << 16;
-/// Maximum length in bytes of a word in a binary file. A longer word is an error: the file is not in the binary format
-/// of word2vec.
+/// Maximum length in bytes of a word; a longer word shows that the file is not binary word2vec.
 const MAX_WORD: u64 = 1 << 16;
 /// The characters that separate the columns of a line. Other white space, such as a no-break space, is part of a word.
 const BLANK: [char; 2] = [' ', '\t'];
@@ -39,8 +39,7 @@ impl Header {
         let mut numbers = line.trim_start_matches('\u{feff}').split_ascii_whitespace();
         let mut number = || {
             let digits = numbers.next().filter(|cell| cell.bytes().all(|byte| byte.is_ascii_digit()))?;
-            // A count or width that does not fit into `u64` is larger than in any real file, so `u64::MAX` is used
-            // instead.
+            // A count or width beyond `u64` is larger than in any real file.
             Some(digits.parse().unwrap_or(u64::MAX))
         };
         let (count, width) = (number()?, number()?);
@@ -59,8 +58,7 @@ impl Header {
         if line.iter().all(plain) && columns >= width {
             return false;
         }
-        // The first vector is no full line of numbers. The file is binary if the vector has bytes that cannot be text;
-        // otherwise the file is malformed text.
+        // The first vector is no full line of numbers: it is binary if it has bytes that cannot be text.
         let first = numbers.get(..width.saturating_mul(4)).unwrap_or(numbers);
         let control = |byte: &u8| byte.is_ascii_control() && !matches!(byte, b'\t' | b'\r' | b'\n');
         first.iter().any(control) || std::str::from_utf8(first).is_err_and(|e| e.error_len().is_some())
@@ -76,14 +74,14 @@ impl VectorSearch<'_> {
         if sample.starts_with(&FASTTEXT) {
             let expected = "vectors as text, or binary vectors of word2vec";
             let got = "a whole model of fastText (`.bin`)";
-            let error = Error::of(ErrorKind::Format, format!("file `{name}`"), expected, got);
+            let error = wrong_format(format!("file `{name}`"), expected, got);
             return Err(error.noted("fastText writes the word vectors to a `.vec` file beside the model"));
         }
         let header = Header::of(&sample);
         let mut binary = false;
         if let Some(header) = header {
             let wrong = |expected: String, got: u64| {
-                Err(Error::of(ErrorKind::Format, format!("{name}:1"), expected, got.to_string()))
+                Err(wrong_format(format!("{name}:1"), expected, got.to_string()))
             };
             if header.count == 0 {
                 return wrong("at least one vector".into(), 0);
@@ -96,8 +94,8 @@ impl VectorSearch<'_> {
         }
         let whole: Bytes = Box::new(Cursor::new(sample).chain(bytes));
         match header {
-            Some(header) if binary => self.binary(&name, BufReader::new(whole), header, file.policy())?,
-            _ => self.text(file.lines_in(Arc::clone(&name), whole), header, file.policy())?,
+            Some(header) if binary => self.binary(&name, BufReader::new(whole), header, file.malformed)?,
+            _ => self.text(file.lines_in(Arc::clone(&name), whole), header, file.malformed)?,
         }
         Ok(self.done(&name))
     }
@@ -131,15 +129,13 @@ impl VectorSearch<'_> {
         match header {
             Some(header) if header.count != count => Err(counted(&lines.name, header, count.to_string())),
             _ if self.width == 0 => {
-                let what = format!("vectors of file `{}`", lines.name);
-                Err(Error::of(ErrorKind::Format, what, "at least one", "none"))
+                Err(wrong_format(format!("vectors of file `{}`", lines.name), "at least one", "none"))
             }
             _ => Ok(()),
         }
     }
 
-    /// Parses a line and returns the word; `None` for a blank line. `vector` gets the numbers of the line if a token
-    /// needs them, and is empty otherwise.
+    /// Parses a line and returns the word. `vector` gets the numbers if a token needs them.
     fn line<'l>(&mut self, line: &'l str, vector: &mut Vec<f32>) -> Result<Option<&'l str>, Reason> {
         vector.clear();
         let line = line.trim_end_matches(BLANK);
@@ -150,12 +146,13 @@ impl VectorSearch<'_> {
         let width = if first { columns(line) - 1 } else { self.width };
         if width == 0 || width > WordVectors::MAX_WIDTH {
             let expected = format!("a word and 1 to {} numbers", WordVectors::MAX_WIDTH);
-            let got = format!("{} columns in {}", columns(line), shown(line));
-            return Err(Reason { expected, got });
+            return Err(Reason::of(expected, format!("{} columns in {}", columns(line), shown(line))));
         }
-        let wrong = || Reason {
-            expected: format!("a word and {width} numbers, as in the first line"),
-            got: format!("{} columns in {}", columns(line), shown(line)),
+        let wrong = || {
+            Reason::of(
+                format!("a word and {width} numbers, as in the first line"),
+                format!("{} columns in {}", columns(line), shown(line)),
+            )
         };
         let (word, numbers) = cut(line, width).ok_or_else(wrong)?;
         let mut cells = numbers.split(BLANK).filter(|cell| !cell.is_empty()).zip(1..);
@@ -205,12 +202,7 @@ impl VectorSearch<'_> {
             let (before, spaced) = (word.len(), word.ends_with(b" "));
             if !spaced && before as u64 == MAX_WORD + 2 {
                 let expected = format!("a word of at most {MAX_WORD} bytes and a space");
-                return Err(Error::of(
-                    ErrorKind::Format,
-                    place(),
-                    expected,
-                    "no space in this number of bytes",
-                ));
+                return Err(wrong_format(place(), expected, "no space in this number of bytes"));
             }
             if before == 0 || (!spaced && word.iter().all(|byte| matches!(byte, b'\n' | b'\r'))) {
                 return Err(counted(name, header, (n - 1).to_string()));
@@ -219,7 +211,7 @@ impl VectorSearch<'_> {
                 let expected = format!("a word and {size} bytes, {} numbers", self.width);
                 let got =
                     format!("the end of the file behind {} bytes: it was cut short", before + raw.len());
-                return Err(Error::of(ErrorKind::Format, place(), expected, got));
+                return Err(wrong_format(place(), expected, got));
             }
             let start = word.iter().take_while(|&&byte| byte == b'\n').count();
             let text = word.get(start..before - 1).unwrap_or_default();
@@ -227,7 +219,7 @@ impl VectorSearch<'_> {
                 Ok(Some(word)) => self.keep(word, &vector)?,
                 Ok(None) => {}
                 Err(reason) => {
-                    let error = || Error::of(ErrorKind::Format, place(), reason.expected, reason.got);
+                    let error = || reason.at(place());
                     if policy != MalformedLines::Skip {
                         return Err(error());
                     }
@@ -257,12 +249,10 @@ impl VectorSearch<'_> {
         raw: &[u8],
         vector: &mut Vec<f32>,
     ) -> Result<Option<&'w str>, Reason> {
-        let word = std::str::from_utf8(word).map_err(|_| Reason {
-            expected: "a word in UTF-8".into(),
-            got: shown(&String::from_utf8_lossy(word)),
-        })?;
+        let word = std::str::from_utf8(word)
+            .map_err(|_| Reason::of("a word in UTF-8", shown(&String::from_utf8_lossy(word))))?;
         if word.is_empty() {
-            return Err(Reason { expected: "a word".into(), got: "an empty word".into() });
+            return Err(Reason::of("a word", "an empty word"));
         }
         if !self.wants(word) {
             return Ok(None);
@@ -279,7 +269,7 @@ impl VectorSearch<'_> {
 /// Returns the error that the file has another number of vectors than the first line declares.
 fn counted(name: &str, header: Header, got: String) -> Error {
     let expected = format!("{}, as its first line says", header.count);
-    Error::of(ErrorKind::Format, format!("vectors of file `{name}`"), expected, got)
+    wrong_format(format!("vectors of file `{name}`"), expected, got)
 }
 
 /// Returns the number of columns in a line.

@@ -1,7 +1,6 @@
 //! The spellings of tags: letters, separators and brackets.
 
-/// The spelling of tags: the letters, the position of the letter in the tag, and the separator between the letter and
-/// the kind of the chunk.
+/// The spelling of tags: the letters, their position, and the separator between the letter and the kind.
 ///
 /// The standard spelling is `B-kind`. Other spellings differ in one or several of these properties:
 /// - the separator: another separator, as in `B_kind` and `B/kind`, or no separator, as in `Bkind`;
@@ -114,8 +113,7 @@ impl TagSpelling {
         ["B-kind", "I-kind", "E-kind", "S-kind", "O"].map(|tag| self.spelled(tag)).join(" ")
     }
 
-    /// Parses a tag in this spelling: returns its letter as in the standard spelling, and its kind; `None` for a tag in
-    /// another spelling.
+    /// Parses a tag in this spelling into its letter in the standard spelling and its kind.
     pub(crate) fn parse<'a>(&self, tag: &'a str) -> Option<(char, &'a str)> {
         if tag == self.outside {
             return Some(('O', ""));
@@ -153,7 +151,6 @@ impl TagSpelling {
         }
     }
 
-    /// Returns whether a tag is in this spelling and belongs to a chunk.
     pub(crate) fn is_of_chunk(&self, tag: &str) -> bool {
         self.parse(tag).is_some_and(|(letter, _)| letter != 'O')
     }

@@ -201,7 +201,7 @@ fn tags_of_another_scheme_are_translated() {
         let all: Vec<&[String]> = all.iter().map(Vec::as_slice).collect();
         let (known, place) = (of(known).unwrap(), |at, word| Ok(format!("{at}:{word}")));
         let found = Tagging::translated(&known, is_set, &*in_memory(&all), &place)?;
-        Ok::<_, Error>(found.map(|own| {
+        Ok::<_, unpadded::Error>(found.map(|own| {
             let written = all.iter().map(|tags| known.written(&own, tags).unwrap().join(" "));
             (own.name(), written.collect())
         }))

@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use unpadded::{Error, ErrorKind, Result};
+use unpadded::{Error, Result};
 
 use super::line::{
     MARKS, Separator, bracket, cells, first_word, has_key, is_between, is_comment, is_mark, is_number,
@@ -11,6 +11,7 @@ use super::line::{
 use crate::TextFile;
 use crate::detect::tag_spelling::is_scheme;
 use crate::source::lines::has_word;
+use crate::source::reason::wrong_format;
 use crate::source::records::{OneLine, shown};
 
 /// The maximum number of lines that are read from the start of a file to detect its columns.
@@ -39,8 +40,7 @@ pub(crate) fn plain(name: &str) -> String {
     name.trim().to_lowercase().replace([' ', '-'], "_")
 }
 
-/// Returns whether a name, or a part of the name between underscores, is known: `ne_coarse_lit` has the known part
-/// `ne`.
+/// Returns whether a name or one of its parts is known: `ne_coarse_lit` has the known part `ne`.
 fn is_called(name: &str, known: &str) -> bool {
     has_word(known, name) || name.split('_').any(|part| has_word(known, part))
 }
@@ -141,17 +141,15 @@ impl First {
         Ok(first)
     }
 
-    pub(crate) fn wrong(&self, expected: String, got: impl Into<String>) -> Error {
-        Error::of(ErrorKind::Format, format!("columns of file `{}`", self.name), expected, got.into())
+    pub(crate) fn wrong(&self, expected: impl Into<String>, got: impl Into<String>) -> Error {
+        wrong_format(format!("columns of file `{}`", self.name), expected, got)
     }
 
     /// Returns the names of the columns if the first line is a header, else `None`. In a header, the word column and
     /// the tag column each have a known name or the name that the user set. The name of the tag column must not occur
     /// as a tag in later lines.
     fn header(&self, given: ColumnSettings<'_>) -> Result<Option<Vec<String>>> {
-        let Some((at, line)) = self.lines.iter().enumerate().find(|(_, line)| begins(line)) else {
-            return Ok(None);
-        };
+        let Some((at, line)) = self.first_line() else { return Ok(None) };
         let names: Vec<String> = cells(line, self.separator).map(plain).collect();
         // `known`: all cells of the first line are names in the header of the earlier file.
         let known = !given.names.is_empty() && names.iter().all(|name| given.names.contains(name));
@@ -188,29 +186,25 @@ impl First {
             Some(number) => {
                 let expected = "a header once, or words and their tags: `header` (`data.header` in a config) sets whether the first line is a header";
                 let got = format!("the names of line {} again", at + 1);
-                Err(Error::of(ErrorKind::Format, format!("{}:{number}", self.name), expected, got))
+                Err(wrong_format(format!("{}:{number}", self.name), expected, got))
             }
         }
     }
 
-    /// Returns whether all cells of a column are numbers.
     pub(crate) fn has_numbers(&self, column: usize) -> bool {
         self.count > 1 && self.all(column, is_number)
     }
 
-    /// Returns whether the lines have columns, rather than running text. `known` is the number of columns of an earlier
-    /// file; `None` if there is no earlier file.
+    /// Returns whether the lines have columns, and not text; `known` is the number of columns of an earlier file.
     pub(crate) fn are_columns(&self, known: Option<usize>) -> bool {
-        /// The minimum share of lines with the most frequent number of columns. The second share is for a file that has
-        /// as many columns as an earlier file.
+        /// The minimum share of lines with the most frequent width; the second, of lines as wide as an earlier file.
         const EVEN: [f64; 2] = [0.9, 0.5];
         let even = self.share() >= EVEN[0];
         if self.count < 2 || self.separator != Separator::Spaces {
             let alike = known == Some(self.count) && self.share() >= EVEN[1];
             return (even || alike) && (self.count > 1 || self.has_blocks());
         }
-        // The same number of words in each line does not prove that there are columns: the lines could be texts of
-        // equal length.
+        // Texts of equal length may have the same number of words in each line, too.
         let tagged = (0..self.count).any(|at| self.all(at, is_of_scheme));
         let some = self.share() >= EVEN[1] && known == Some(self.count);
         even && (self.has_blocks() || tagged || self.is_numbered()) || some
@@ -225,20 +219,24 @@ impl First {
 
     /// Returns whether a blank line is between lines that are not blank.
     pub(crate) fn has_blocks(&self) -> bool {
-        let last = self.lines.iter().rposition(|line| !line.trim().is_empty()).unwrap_or(0);
-        self.lines
-            .iter()
-            .take(last)
-            .skip_while(|line| line.trim().is_empty())
-            .any(|line| line.trim().is_empty())
+        self.blocks().nth(1).is_some()
+    }
+
+    /// Iterates over the runs of lines between blank lines.
+    fn blocks(&self) -> impl Iterator<Item = &[String]> {
+        self.lines.split(|line| line.trim().is_empty()).filter(|lines| !lines.is_empty())
+    }
+
+    /// Returns the first line that is neither blank nor a comment, with its index.
+    fn first_line(&self) -> Option<(usize, &String)> {
+        self.lines.iter().enumerate().find(|(_, line)| begins(line))
     }
 
     fn count_of(&self, line: &str) -> usize {
         cells(line, self.separator).count()
     }
 
-    /// Iterates over runs of successive lines that have the most frequent number of columns; a run is roughly a
-    /// sentence.
+    /// Iterates over runs of lines with the most frequent number of columns; a run is roughly a sentence.
     fn sentences(&self) -> impl Iterator<Item = Vec<Vec<&str>>> {
         let fits = |line: &String| !line.starts_with('#') && self.count_of(line) == self.count;
         self.lines
@@ -251,8 +249,7 @@ impl First {
         self.sentences().flatten()
     }
 
-    /// Returns whether `fits` is true for each cell of a column, in the lines with the most frequent number of
-    /// columns.
+    /// Returns whether `fits` is true for each cell of a column, in lines with the most frequent width.
     fn all(&self, column: usize, fits: impl Fn(&str) -> bool) -> bool {
         let mut rows = self.rows().peekable();
         rows.peek().is_some() && rows.all(|row| row.get(column).is_some_and(|cell| fits(cell)))
@@ -270,8 +267,7 @@ impl First {
         let Some(Some(start @ (0 | 1))) = all.first().and_then(|ids| ids.first()).copied() else {
             return false;
         };
-        // A few errors in the numbering are accepted here: the reader of the sentences reports each missing word and
-        // each missing blank line.
+        // A few errors in the numbering are accepted: the reader of the sentences reports each of them.
         let begun = all.iter().filter(|ids| ids.first().is_none_or(|id| *id == Some(start))).count();
         let pairs = || all.iter().flat_map(|ids| ids.windows(2));
         let goes_on = |pair: &&[Option<usize>]| matches!(pair, [Some(id), Some(next)] if id.checked_add(1) == Some(*next));
@@ -337,8 +333,7 @@ impl First {
     /// the lines of words. No other lines begin with `#`, and no cell in the tag column of these comments is also the
     /// tag of a word.
     pub(crate) fn has_titles(&self, tags: usize) -> bool {
-        let blocks: Vec<&[String]> =
-            self.lines.split(|line| line.trim().is_empty()).filter(|b| !b.is_empty()).collect();
+        let blocks: Vec<&[String]> = self.blocks().collect();
         let known: HashSet<&str> = self.rows().filter_map(|row| row.get(tags).copied()).collect();
         let (mut found, mut seconds) = (Vec::new(), HashSet::new());
         for block in &blocks {
@@ -368,18 +363,17 @@ impl First {
     /// Returns the mark, such as `#`, `;;` or `%%`, that begins a comment before most sentences; `None` if there is no
     /// such mark. No other line begins with the mark, and no comment has a tag in the tag column.
     pub(crate) fn mark(&self, tags: usize) -> Option<String> {
-        let blocks = || self.lines.split(|line| line.trim().is_empty()).filter(|lines| !lines.is_empty());
         let mut counts = HashMap::<&str, usize>::new();
-        for first in blocks().filter_map(|lines| lines.first()) {
+        for first in self.blocks().filter_map(|lines| lines.first()) {
             *counts.entry(first_word(first)).or_default() += 1;
         }
         let (mark, count) = counts.into_iter().max_by_key(|(_, count)| *count)?;
-        if !may_mark(mark) || count < 2 || count * 2 <= blocks().count() {
+        if !may_mark(mark) || count < 2 || count * 2 <= self.blocks().count() {
             return None;
         }
         let tag = |line: &'_ String| cells(line, self.separator).nth(tags).map(str::to_owned);
         let (marked, others): (Vec<&String>, Vec<&String>) =
-            blocks().flatten().partition(|line| first_word(line) == mark);
+            self.blocks().flatten().partition(|line| first_word(line) == mark);
         let known: HashSet<String> = others.into_iter().filter_map(tag).collect();
         let is_tag =
             |tag: String| known.contains(&tag) || is_of_scheme(&tag) || SYMBOLS.contains(&tag.as_str());
@@ -407,9 +401,7 @@ impl First {
     /// column, while all tags of other lines occur often.
     pub(crate) fn refuse_unsure_header(&self, tags: usize) -> Result<()> {
         const MANY: usize = 20;
-        let Some((at, line)) = self.lines.iter().enumerate().find(|(_, line)| begins(line)) else {
-            return Ok(());
-        };
+        let Some((at, line)) = self.first_line() else { return Ok(()) };
         let row: Vec<&str> = cells(line, self.separator).collect();
         let mut counts = HashMap::<&str, usize>::new();
         let (mut rows, mut again) = (0, false);
@@ -426,11 +418,10 @@ impl First {
         }
         let expected = "words and tags, or a header with known names (`token`, `tag`): `header` (`data.header` in a config) sets whether the first line is a header";
         let got = format!("{}, whose words are in no other line", shown(line));
-        Err(Error::of(ErrorKind::Format, format!("{}:{}", self.name, at + 1), expected, got))
+        Err(wrong_format(format!("{}:{}", self.name, at + 1), expected, got))
     }
 
-    /// Returns whether the file has the columns of CoNLL-2009: word numbers, heads in columns nine and ten, and at
-    /// least fourteen columns.
+    /// Returns whether the file is CoNLL-2009: word numbers, heads in columns 9 and 10, and 14 columns or more.
     pub(crate) fn is_of_2009(&self) -> bool {
         let head = |cell: &str| cell == "_" || is_number(cell);
         self.count >= 14 && self.is_numbered() && self.all(8, head) && self.all(9, head)
@@ -464,8 +455,7 @@ impl First {
         (words, tags.filter(|at| Some(*at) != words))
     }
 
-    /// Returns whether the header has a known tag name above the word column, or a known word name above the tag
-    /// column.
+    /// Returns whether the header has a known tag name above the words, or a known word name above the tags.
     pub(crate) fn swaps(&self, words: usize, tags: usize) -> bool {
         let is = |at: usize, known: &str| {
             let name = self.header.iter().flatten().nth(at);
@@ -474,8 +464,7 @@ impl First {
         is(words, TAGS) || is(tags, WORDS)
     }
 
-    /// Refuses a file in another format whose lines could be mistaken for columns, such as annotations of brat or
-    /// PubTator.
+    /// Refuses other formats that look like columns, such as annotations of brat or PubTator.
     pub(crate) fn refuse_others(&self, words: usize, tags: usize, is_set: bool) -> Result<()> {
         let mut lines = self.lines.iter().filter(|line| begins(line));
         let all = |is: &dyn Fn(&String) -> bool| {
@@ -495,7 +484,7 @@ impl First {
         };
         if all(&brat) && first.contains('\t') {
             return Err(self.wrong(
-                columns.to_owned(),
+                columns,
                 "annotations of brat (`.ann`), which refer to positions in another file: convert them to columns",
             ));
         }
@@ -504,7 +493,7 @@ impl First {
             && matches!(parts.next(), Some("t" | "a"))
             && parts.next().is_some()
         {
-            return Err(self.wrong(columns.to_owned(), "annotations of PubTator: convert them to columns"));
+            return Err(self.wrong(columns, "annotations of PubTator: convert them to columns"));
         }
         if self.separator == Separator::Spaces && several {
             let has = |line: &String, mark: char| {
@@ -512,7 +501,7 @@ impl First {
                 last && (mark == ',' || self.count_of(line) == 1)
             };
             if let Some(mark) = [',', ';', '|'].into_iter().find(|&mark| all(&|line| has(line, mark))) {
-                let expected = "columns between tabs or spaces".to_owned();
+                let expected = "columns between tabs or spaces";
                 let got = format!(
                     "`{mark}` in each line: replace each `{mark}` by a tab, and write a blank line behind each sentence"
                 );
@@ -523,7 +512,7 @@ impl First {
             };
             if let Some(mark) = ['/', '_', '|'].into_iter().find(|&mark| joined(mark)) {
                 let got = format!("words joined to tags by `{mark}`: write one word and its tag per line");
-                return Err(self.wrong(columns.to_owned(), got));
+                return Err(self.wrong(columns, got));
             }
         }
         let is_id = |cell: &str| cell.bytes().all(|byte| byte.is_ascii_digit() || b"-.:_#".contains(&byte));
@@ -545,18 +534,13 @@ impl First {
         if let Some(got) = unlikely {
             let expected =
                 "words in column 1; `tokens` (`data.text` in a config) sets the number of the word column";
-            return Err(self.wrong(expected.to_owned(), format!("{got}, as in {}", shown(&first))));
+            return Err(self.wrong(expected, format!("{got}, as in {}", shown(&first))));
         }
         let numbered = self.header.iter().flatten().find(|name| SENTENCES.contains(&name.as_str()));
-        if let Some(name) = numbered.filter(|_| {
-            several
-                && !self
-                    .lines
-                    .iter()
-                    .skip_while(|line| line.trim().is_empty())
-                    .any(|line| line.trim().is_empty())
-        }) {
-            let expected = "a blank line behind each sentence".to_owned();
+        let is_blank = |line: &&String| line.trim().is_empty();
+        let ends = || self.lines.iter().skip_while(is_blank).any(|line| is_blank(&line));
+        if let Some(name) = numbered.filter(|_| several && !ends()) {
+            let expected = "a blank line behind each sentence";
             return Err(self.wrong(
                 expected,
                 format!("no blank line, and a column `{name}`: write a blank line where the value of this column changes"),
@@ -566,7 +550,6 @@ impl First {
     }
 }
 
-/// Returns whether a line is neither blank nor a comment.
 fn begins(line: &str) -> bool {
     !line.trim().is_empty() && !line.starts_with('#')
 }

@@ -86,7 +86,6 @@ pub(crate) fn is_between(id: &str) -> bool {
     parts.is_some_and(|(first, last)| [first, last].into_iter().all(is_number))
 }
 
-/// Returns whether all characters of a cell are digits.
 pub(crate) fn is_number(cell: &str) -> bool {
     !cell.is_empty() && cell.bytes().all(|byte| byte.is_ascii_digit())
 }

@@ -1,12 +1,12 @@
 //! Reads the words of sentences for prediction from files with columns; tags in such a file are not read.
 
-use unpadded::{Error, ErrorKind, Result};
+use unpadded::Result;
 
 use super::first::{ColumnSettings, First};
 use super::line::{Separator, cells, is_between};
 use super::{Block, Columns, Sentence};
 use crate::TextFile;
-use crate::source::lines::Reason;
+use crate::source::reason::{Reason, wrong_format};
 use crate::source::records::{Parser, is_blank};
 
 /// The words of a sentence as a text with one word per line, and, for each word, its line number in the file.
@@ -37,7 +37,7 @@ pub(crate) fn joined(words: &[String]) -> Result<String, Reason> {
     match words.iter().find(|word| word.trim().is_empty() || word.contains(['\n', '\r'])) {
         Some(word) => {
             let (expected, got) = ("words of one line each".to_owned(), format!("{word:?}"));
-            Err(Reason { expected, got })
+            Err(Reason::of(expected, got))
         }
         None => Ok(words.iter().flat_map(|word| [word, "\n"]).collect()),
     }
@@ -87,7 +87,7 @@ impl Columns {
     /// the same column as in the earlier file. Returns `None` for a file with a text per line.
     pub(crate) fn of_words(file: &TextFile, known: KnownColumns<'_>) -> Result<Option<Self>> {
         let KnownColumns { like, words, columns } = known;
-        let names: &[String] = like.filter(|like| like.header).map_or(&[], |like| &like.names);
+        let names = like.map_or(&[][..], Self::header_names);
         let first = First::of(file, ColumnSettings { words, tags: None, header: None, names })?;
         /// Lines with more columns are texts; each of the columns would be looked for in all lines.
         const MOST_COLUMNS: usize = 1000;
@@ -108,8 +108,7 @@ impl Columns {
                 };
                 let words = words.or_else(|| named(|like| like.words));
                 let tags = named(|like| like.tags).filter(|tags| words != Some(tags));
-                // The detection fails if the file has no column of tags. The detection is then tried again with the
-                // last column as the tag column.
+                // Without a column of tags, the detection fails; the last column is then tried as the tag column.
                 Self::of(file, words, tags, None, None)
                     .or_else(|_| Self::of(file, words, Some(&first.count.to_string()), None, None))?
             }
@@ -117,7 +116,7 @@ impl Columns {
         };
         if first.has_numbers(found.words) {
             let what = format!("words in column {} of file `{}`", found.words + 1, file.name());
-            let error = Error::of(ErrorKind::Format, what, "words", "only numbers");
+            let error = wrong_format(what, "words", "only numbers");
             return Err(
                 error.noted("set `tokens` (`data.text`) to the number of the word column, counted from 1")
             );
@@ -127,7 +126,7 @@ impl Columns {
 
     /// Returns whether a file has a header with the names of words and of tags, or blank lines between sentences.
     pub(crate) fn are_sentences(file: &TextFile, known: KnownColumns<'_>) -> Result<bool> {
-        let names: &[String] = known.like.filter(|like| like.header).map_or(&[], |like| &like.names);
+        let names = known.like.map_or(&[][..], Self::header_names);
         let first = First::of(file, ColumnSettings { words: known.words, tags: None, header: None, names })?;
         Ok(first.header.is_some() || first.has_blocks())
     }
@@ -138,7 +137,6 @@ impl Columns {
         Self { separator: Separator::Tabs, count: 1, header, names, ..Self::default() }
     }
 
-    /// Returns a parser of the words of sentences.
     pub(crate) fn asked(&self) -> Box<dyn Parser<SentenceWords>> {
         let block = Block::new(self);
         Box::new(Marked { block, lines: Vec::new(), header: None })
@@ -185,7 +183,6 @@ impl Columns {
         self.has_ids() && cells(line, self.separator).next().is_some_and(is_between)
     }
 
-    /// Returns whether the line has all columns and does not begin with `#`.
     pub(crate) fn has_all(&self, line: &str) -> bool {
         !line.starts_with('#') && cells(line, self.separator).count() == self.count
     }
@@ -196,10 +193,5 @@ impl Columns {
         self.universal.then(|| {
             format!("tags in column {column} where that is `_`, else behind the last column as `tags=…`")
         })
-    }
-
-    /// Returns the names in the header; empty without a header.
-    pub(crate) fn titles(&self) -> Vec<String> {
-        if self.header { self.names.clone() } else { Vec::new() }
     }
 }

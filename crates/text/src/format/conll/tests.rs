@@ -214,7 +214,7 @@ fn a_header_names_the_columns() {
     let header = |text, words, tags, header| {
         let file = file("c", text);
         let columns = Columns::of(&file, words, tags, header, None)?;
-        Ok::<_, Error>((
+        Ok::<_, unpadded::Error>((
             columns.to_string(),
             columns.sentences(&file)?.read_all()?.into_iter().map(|s| (s.words, s.tags)).next(),
         ))

@@ -9,7 +9,7 @@ use unpadded::Result;
 use crate::detect::columns::number;
 use crate::detect::options::ReadOptions;
 use crate::format::FileFormat;
-use crate::source::lines::Reason;
+use crate::source::reason::Reason;
 use crate::source::records::{Parser, shown, unbroken};
 use crate::{MalformedLines, TextFile};
 
@@ -23,8 +23,7 @@ pub(crate) enum State {
     Start,
     Plain,
     Quoted,
-    /// The parser is behind a quotation mark in a quoted cell: the mark ends the cell, or is the first half of a
-    /// doubled quotation mark.
+    /// Behind a quotation mark in a quoted cell, which ends the cell or is the first half of a doubled mark.
     Closing,
 }
 
@@ -51,7 +50,6 @@ pub(crate) struct Cells {
     /// The number of bytes of the current record so far.
     pub(crate) size: usize,
     pub(crate) most: usize,
-    /// The number of the current line in the file.
     pub(crate) line: u64,
     /// The number of the line in which the current quoted cell begins.
     pub(crate) opened: u64,
@@ -98,12 +96,12 @@ impl Cells {
         self.size += line.len();
         if self.size > self.most {
             let got = format!("a longer record; is the quotation mark of line {} never closed?", self.opened);
-            return Err(Reason { expected: format!("a record of at most {} bytes", self.most), got });
+            return Err(Reason::of(format!("a record of at most {} bytes", self.most), got));
         }
         for c in line.chars() {
             self.take(c).map_err(|got| {
-                let expected = "nothing behind a closing quotation mark but the next cell".to_owned();
-                Reason { expected, got: format!("{got:?} in {}", shown(line)) }
+                let expected = "nothing behind a closing quotation mark but the next cell";
+                Reason::of(expected, format!("{got:?} in {}", shown(line)))
             })?;
         }
         if matches!(self.state, State::Quoted) {
@@ -167,7 +165,7 @@ impl<R, F: FnMut(Vec<String>, u64) -> Result<R, Reason> + Send> Parser<R> for Ro
         match self.width {
             Some(width) if width != row.len() => {
                 let expected = format!("{width} columns, as in most of the first records");
-                Err(Reason { expected, got: format!("{} in {}", row.len(), shown(line)) })
+                Err(Reason::of(expected, format!("{} in {}", row.len(), shown(line))))
             }
             _ => (self.make)(row, self.cells.line).map(Some),
         }
@@ -193,7 +191,7 @@ impl<R, F: FnMut(Vec<String>, u64) -> Result<R, Reason> + Send> Parser<R> for Ro
         }
         let expected = format!("the end of the cell whose quotation mark is in line {}", self.cells.opened);
         self.cells.clear();
-        Err(Reason { expected, got: "the end of the file".to_owned() })
+        Err(Reason::of(expected, "the end of the file"))
     }
 }
 
@@ -211,8 +209,7 @@ fn named(separator: char) -> String {
     if separator == '\t' { "tabs".to_owned() } else { format!("`{separator}`") }
 }
 
-/// Parses a line such as `sep=;`, which Excel writes above a table, and returns the separator; `sep=\t` declares a tab.
-/// Returns `None` for any other line.
+/// Returns the separator of a line such as `sep=;`, which Excel writes above a table; `sep=\t` declares a tab.
 pub(crate) fn declared(line: &str) -> Option<char> {
     let line = line.trim_end_matches(['\r', '\n', ' ']);
     let line = line.strip_prefix('"').and_then(|line| line.strip_suffix('"')).unwrap_or(line);
@@ -265,11 +262,10 @@ impl SeparatorFit {
     }
 }
 
-/// Returns the first records of the file, cut into cells at the separator. Malformed records are skipped. The records
-/// are read once for all steps of the detection.
+/// Returns the first well-formed records, which are cut once for all steps of the detection.
 pub(crate) fn first_rows(file: &TextFile, separator: char, quotes: Quotes) -> Result<Arc<[Vec<String>]>> {
     let key = format!("{:?}", (file.characters(), separator, quotes));
-    file.head().found(key, || {
+    file.head.found(key, || {
         let (cells, mut size) = (Cells::new(separator, quotes), 0);
         let file = file.clone().malformed(MalformedLines::Skip);
         let rows = file
@@ -284,8 +280,7 @@ pub(crate) fn first_rows(file: &TextFile, separator: char, quotes: Quotes) -> Re
     })
 }
 
-/// Returns whether all first records have the same number of cells, at least two, and no cell has a stray quotation
-/// mark.
+/// Returns whether all first records have the same number of cells, at least two, without stray quotation marks.
 fn are_even(file: &TextFile, separator: char, quotes: Quotes) -> Result<bool> {
     let (mut lines, mut cells) = (file.first_lines()?, Cells::new(separator, quotes));
     let (mut width, mut count) = (None, 0);
@@ -302,15 +297,13 @@ fn are_even(file: &TextFile, separator: char, quotes: Quotes) -> Result<bool> {
     Ok(count > 0 && !cells.stray && !matches!(cells.state, State::Quoted))
 }
 
-/// Returns the text between the quotation marks of a quoted cell, if all quotation marks inside are doubled; otherwise
-/// `None`.
+/// Returns the text between quotation marks around a cell, if all quotation marks inside are doubled.
 fn unquoted(cell: &str) -> Option<&str> {
     let inner = cell.strip_prefix('"')?.strip_suffix('"')?;
     (!inner.replace("\"\"", "").contains('"')).then_some(inner)
 }
 
-/// Returns whether cells between tabs are quoted as in CSV: all cells except numbers, or exactly the cells that need
-/// quotation marks. If the result is `false`, quotation marks between tabs are text.
+/// Returns whether cells between tabs are quoted as in CSV: all but numbers, or exactly those that need it.
 fn are_quoted(file: &TextFile) -> Result<bool> {
     let rows = first_rows(file, '\t', Quotes::Text)?;
     let cells = || rows.iter().flatten().map(String::as_str);
@@ -334,8 +327,7 @@ fn are_quoted(file: &TextFile) -> Result<bool> {
     Ok(all(&rows) || below.is_some_and(all) || (doubled && marked.all(needed)))
 }
 
-/// Returns whether every separator in the first `rows` has a space after it, and some of these spaces are followed by a
-/// quotation mark.
+/// Returns whether a space follows every separator, and some of these spaces precede a quotation mark.
 fn is_spaced(file: &TextFile, separator: char, rows: &[Vec<String>]) -> Result<bool> {
     // The header may have no spaces after its separators.
     let below = rows.get(usize::from(rows.len() > 1)..).unwrap_or_default();
@@ -353,7 +345,7 @@ impl Dialect {
         let told = options.told.as_deref().unwrap_or(options);
         let set = told.format == Some(FileFormat::Tsv) && told.separator.is_some();
         let key = format!("{:?}", (file.characters(), format, options.separator, set));
-        file.head().found(key, || Self::detected(file, format, options.separator, set))
+        file.head.found(key, || Self::detected(file, format, options.separator, set))
     }
 
     /// Detects the separator and the meaning of quotation marks. The options or the first line (such as `sep=;`) may
@@ -398,8 +390,7 @@ impl Dialect {
         Self::quoted(file, best.separator, tabs, note.into_iter().collect(), Some(best))
     }
 
-    /// Detects the meaning of quotation marks for this separator. If `tabs` is true, quotation marks may be text. `fit`
-    /// is what the detection of the separator found, if there was one.
+    /// Detects the meaning of quotation marks, which may be text if `tabs` is true; `fit` is a known fit.
     fn quoted(
         file: &TextFile,
         separator: char,
@@ -427,8 +418,7 @@ impl Dialect {
         Ok(Self { separator, quotes, notes })
     }
 
-    /// Returns the first records. A malformed record is an error here only if all first records are malformed; otherwise
-    /// the reader of the whole file reports it.
+    /// Returns the first records; an error only if all of them are malformed.
     pub(crate) fn first_rows(&self, file: &TextFile) -> Result<Arc<[Vec<String>]>> {
         let rows = first_rows(file, self.separator, self.quotes)?;
         if !rows.is_empty() {

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
+use unpadded::ErrorKind;
 use zip::ZipWriter;
 use zip::write::SimpleFileOptions;
 
