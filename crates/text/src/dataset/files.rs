@@ -1,14 +1,13 @@
 //! Data sets that are read from files in each pass, instead of being held in memory.
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use unpadded::data::{
-    Field, Fingerprint, Limits, Loader, Sample, SampleIterator, SampleStream, SamplesBuilder, Tokenizer,
-    Vocabulary,
+    Field, Fingerprint, Limits, Loader, Sample, SampleIterator, SampleStream, SamplesBuilder, TokenCounts,
+    Tokenizer, Vocabulary,
 };
 use unpadded::{AtCaller, Error, ErrorKind, Result, memory};
 
@@ -174,6 +173,29 @@ impl<R: Record> Files<R> {
         (rest, out)
     }
 
+    /// Holds out records as [`Self::hold_out`] does, in one pass over the files. `visit` gets each record, and whether the record
+    /// is held out. The loaders of both parts need no further pass over the files, unless [`Self::samples_within`] is set.
+    ///
+    /// # Errors
+    /// Fails if a file is malformed or cannot be read.
+    #[track_caller]
+    pub fn hold_out_by_pass(
+        self,
+        (one_in, seed): (u64, u64),
+        visit: &mut dyn FnMut(&R, bool),
+    ) -> Result<(Self, Self)> {
+        let mut known = [RecordCount::default(); 2];
+        let each = self.each(&mut |record| {
+            let held = is_held(one_in, seed, |f| record.held_out_by(f));
+            known[usize::from(held)].add(record);
+            visit(record, held);
+        });
+        each.at_caller()?;
+        let (mut rest, mut held) = self.hold_out(one_in, seed);
+        (rest.known, held.known) = (Some(known[0]), Some(known[1]));
+        Ok((rest, held))
+    }
+
     /// Keeps only the records for which `wanted` is true.
     #[must_use]
     pub fn retain(self, wanted: impl Fn(&R) -> bool + Send + Sync + 'static) -> Self {
@@ -306,31 +328,17 @@ impl LabelledFiles {
         limits: &Limits,
         visit: &mut dyn FnMut(&LabelledText, bool),
     ) -> Result<Survey> {
-        let (mut labels, mut known, mut wrong) =
-            (BTreeMap::<String, usize>::new(), [RecordCount::default(); 2], None);
-        let texts = self.records().map_while(|text| text.map_err(|e| wrong = Some(e)).ok());
-        let mut texts = texts.filter_map(|text| {
-            let held = is_held(one_in, seed, |f| text.held_out_by(f));
-            match labels.get_mut(&text.label) {
-                Some(count) => *count += 1,
-                None => drop(labels.insert(text.label.clone(), 1)),
+        let (name, mut labels, mut words) = (self.name(), TokenCounts::default(), TokenCounts::default());
+        let mut counted = |text: &LabelledText, held| {
+            labels.add(&text.label);
+            visit(text, held);
+            if !held {
+                tokenizer.tokens(&text.text).for_each(|token| words.add(&token));
             }
-            known[usize::from(held)].add(&text);
-            visit(&text, held);
-            (!held).then_some(text.text)
-        });
-        let words = tokenizer.vocabulary(texts.by_ref(), limits);
-        texts.for_each(drop);
-        if let Some(e) = wrong {
-            return Err(e).at_caller();
-        }
-        let name = self.name();
-        let labels =
-            at_least_two(&name, labels.iter().flat_map(|(label, &count)| std::iter::repeat_n(label, count)));
-        let words = words.map_err(|e| e.noted(format!("in `{name}`")));
-        let (mut rest, mut held) = self.hold_out(one_in, seed);
-        (rest.known, held.known) = (Some(known[0]), Some(known[1]));
-        Ok(Survey { rest, held, labels, words })
+        };
+        let (rest, held) = self.hold_out_by_pass((one_in, seed), &mut counted).at_caller()?;
+        let words = tokenizer.vocabulary_of(words, limits).map_err(|e| e.noted(format!("in `{name}`")));
+        Ok(Survey { rest, held, labels: at_least_two(&name, labels.labels()), words })
     }
 
     /// Makes the vocabulary of the texts with [`Tokenizer::vocabulary`], in one pass over the files. Each distinct
@@ -355,7 +363,7 @@ impl LabelledFiles {
     pub fn labels(&self) -> Result<Vocabulary> {
         let mut wrong = None;
         let texts = self.records().map_while(|text| text.map_err(|e| wrong = Some(e)).ok());
-        let found = at_least_two(&self.name(), texts.map(|text| text.label));
+        let found = at_least_two(&self.name(), Vocabulary::labels(texts.map(|text| text.label)));
         wrong.map_or(found, Err).at_caller()
     }
 

@@ -86,7 +86,8 @@ impl LabelledTexts {
     /// Fails if there are fewer than two labels, since a model could learn nothing.
     #[track_caller]
     pub fn labels(&self) -> Result<Vocabulary> {
-        at_least_two(&self.name, self.records.iter().map(|text| &text.label)).at_caller()
+        let labels = Vocabulary::labels(self.records.iter().map(|text| &text.label));
+        at_least_two(&self.name, labels).at_caller()
     }
 
     /// Divides the data set into one data set per label, sorted by label, for example to compute a score per class.
@@ -117,12 +118,9 @@ impl LabelledTexts {
     }
 }
 
-/// Returns the vocabulary of the labels, sorted; an error if there are fewer than two distinct labels.
-pub(crate) fn at_least_two<T: AsRef<str>>(
-    name: &str,
-    labels: impl IntoIterator<Item = T>,
-) -> Result<Vocabulary> {
-    let got = match Vocabulary::labels(labels) {
+/// Returns the vocabulary of the labels; an error if there are fewer than two distinct labels.
+pub(crate) fn at_least_two(name: &str, labels: Result<Vocabulary>) -> Result<Vocabulary> {
+    let got = match labels {
         Ok(found) if found.len() > 1 => return Ok(found),
         Ok(found) => found.tokens().map(|label| format!("only `{label}`")).collect(),
         Err(_) => "none".to_owned(),
