@@ -7,6 +7,7 @@ use std::panic::catch_unwind;
 
 use serde_json::Value;
 
+use super::vocabulary::TokenCounts;
 use super::{Limits, Vocabulary};
 use crate::error::{Error, ErrorKind, Result};
 
@@ -139,25 +140,15 @@ impl HuggingFace {
         })
     }
 
-    /// Returns a vocabulary of all tokens of the file with their ids, and their counts in `texts`. Special tokens of
+    /// Returns a vocabulary of all tokens of the file with their ids, and their counts in `counted`. Special tokens of
     /// `limits` that the file lacks are added at the end.
-    pub(super) fn vocabulary<T: AsRef<str>>(
-        &self,
-        texts: impl IntoIterator<Item = T>,
-        limits: &Limits,
-    ) -> Result<Vocabulary> {
-        let mut counts = vec![0; self.tokens.len()];
-        for text in texts {
-            for id in self.ids(text.as_ref()).unwrap_or_default() {
-                counts.get_mut(id as usize).into_iter().for_each(|count| *count += 1);
-            }
-        }
+    pub(super) fn vocabulary(&self, counted: &TokenCounts, limits: &Limits) -> Result<Vocabulary> {
         // The special token for unknown text is never added: the file has such a token, or can tokenize every text.
         let more = limits
             .specials
             .iter()
             .filter(|special| *special != Vocabulary::UNKNOWN && self.cutter.token_to_id(special).is_none());
-        let own = self.tokens.iter().cloned().zip(counts);
+        let own = self.tokens.iter().map(|token| (token.clone(), counted.count(token)));
         let more: Vec<(String, u64)> = more.map(|special| (special.clone(), 0)).collect();
         let specials = self.tokens.len()..self.tokens.len() + more.len();
         Vocabulary::new(own.chain(more), specials, self.unknown)

@@ -219,13 +219,22 @@ impl Tokenizer {
         texts: impl IntoIterator<Item = T>,
         limits: &Limits,
     ) -> Result<Vocabulary> {
-        #[cfg(feature = "tokenizers")]
-        if let Cut::HuggingFace(of) = &self.cut {
-            return of.vocabulary(texts, limits).at_caller();
-        }
         let mut counted = TokenCounts::default();
         for text in texts {
             self.tokens(text.as_ref()).for_each(|token| counted.add(&token));
+        }
+        self.vocabulary_of(counted, limits).at_caller()
+    }
+
+    /// Builds a vocabulary from counted tokens of texts, as [`Self::vocabulary`] builds one from the texts.
+    ///
+    /// # Errors
+    /// Fails as [`Vocabulary::of`] does.
+    #[track_caller]
+    pub fn vocabulary_of(&self, counted: TokenCounts, limits: &Limits) -> Result<Vocabulary> {
+        #[cfg(feature = "tokenizers")]
+        if let Cut::HuggingFace(of) = &self.cut {
+            return of.vocabulary(&counted, limits).at_caller();
         }
         counted.within(limits).at_caller()
     }

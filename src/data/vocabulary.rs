@@ -127,6 +127,12 @@ impl TokenCounts {
         *self.0.entry(token.to_owned()).or_default() += count;
     }
 
+    /// Returns the count of a token.
+    #[cfg(feature = "tokenizers")]
+    pub(super) fn count(&self, token: &str) -> u64 {
+        self.0.get(token).copied().unwrap_or_default()
+    }
+
     /// Makes a vocabulary of labels from the counted tokens, as [`Vocabulary::labels`] does.
     ///
     /// # Errors

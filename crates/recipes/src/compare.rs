@@ -5,7 +5,7 @@ use unpadded::{Error, ErrorKind, Result};
 
 use super::answer::Answer;
 use super::config::Config;
-use super::evaluation::Evaluation;
+use super::evaluation::{Evaluation, Outcome};
 use super::model::Model;
 
 /// Maximum number of differently answered texts that a comparison lists.
@@ -49,55 +49,44 @@ pub struct Disagreement {
 /// The hash of a text together with its right answer, and the hash of the model's answer.
 type AnswerHash = (u64, u64);
 
-fn number(text: &str) -> u64 {
-    Fingerprint::default().text(text).finish()
+/// Returns the hashes of a scored text.
+fn hashes(of: &Outcome<'_>) -> AnswerHash {
+    let number = |text: &str| Fingerprint::default().text(text).finish();
+    (number(&format!("{}\n{}", of.text, of.truth)), number(of.found))
 }
 
 /// Compares models, as [`super::compare`] documents.
 pub(super) fn compare(runs: &[(&Config, &Model)]) -> Result<ModelComparison> {
     let mut compared = ModelComparison { scored: Vec::new(), against_first: Vec::new() };
+    let Some(((config, first), others)) = runs.split_first() else { return Ok(compared) };
+    let path = |config: &Config| config.data.test.clone().unwrap_or_default();
     let mut seen: Vec<AnswerHash> = Vec::new();
-    let mut first: Option<&Model> = None;
-    for (config, model) in runs {
-        let path = config.data.test.as_deref().unwrap_or_default();
-        let Some(before) = first else {
-            let scored = model.scores(config, path, &mut |of| {
-                seen.push((number(&format!("{}\n{}", of.text, of.truth)), number(of.found)));
-            })?;
-            compared.scored.push(scored);
-            first = Some(model);
-            continue;
-        };
-        if before.task() != model.task() {
-            let expected = format!("models of the task `{}`, as the first model", before.task().name());
-            return Err(Error::of(
-                ErrorKind::Program,
-                "models",
-                expected,
-                format!("a model of `{}`", model.task().name()),
-            ));
+    compared.scored.push(first.scores(config, &path(config), &mut |of| seen.push(hashes(&of)))?);
+    for (config, model) in others {
+        if first.task() != model.task() {
+            let expected = format!("models of the task `{}`, as the first model", first.task().name());
+            let got = format!("a model of `{}`", model.task().name());
+            return Err(Error::of(ErrorKind::Program, "models", expected, got));
         }
         let (mut at, mut alike, mut differ) = (0, true, 0);
         let (mut texts, mut asked) = (Vec::new(), Vec::new());
-        let scored = model.scores(config, path, &mut |of| {
-            let text = number(&format!("{}\n{}", of.text, of.truth));
+        let scored = model.scores(config, &path(config), &mut |of| {
+            let (text, answer) = hashes(&of);
             match seen.get(at) {
-                Some(&(known, found)) if known == text => {
-                    if found != number(of.found) {
-                        differ += 1;
-                        if texts.len() < SHOWN {
-                            asked.push(of.asked.to_owned());
-                            let [text, truth, found] = [of.text, of.truth, of.found].map(str::to_owned);
-                            texts.push(Disagreement { text, truth, found: [String::new(), found] });
-                        }
+                Some(&(known, found)) if known == text && found != answer => {
+                    differ += 1;
+                    if texts.len() < SHOWN {
+                        asked.push(of.asked.to_owned());
+                        let [text, truth, found] = [of.text, of.truth, of.found].map(str::to_owned);
+                        texts.push(Disagreement { text, truth, found: [String::new(), found] });
                     }
                 }
-                _ => alike = false,
+                known => alike &= known.is_some_and(|(known, _)| *known == text),
             }
             at += 1;
         })?;
         let asked: Vec<&str> = asked.iter().map(String::as_str).collect();
-        let answers: Vec<String> = before.predict(&asked)?.iter().map(found).collect();
+        let answers: Vec<String> = first.predict(&asked)?.iter().map(found).collect();
         for (one, answer) in texts.iter_mut().zip(answers) {
             one.found[0] = answer;
         }

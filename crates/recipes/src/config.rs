@@ -5,8 +5,7 @@ use unpadded::{AtCaller, Error, Result};
 
 pub use super::sections::Config;
 use super::sections::{
-    DataConfig, DecodingConfig, ModelConfig, RunConfig, SettingRules, Target, Task, TextConfig,
-    TrainingConfig,
+    DataConfig, DecodingConfig, ModelConfig, RunConfig, SettingRules, Task, TextConfig, TrainingConfig,
 };
 use super::settings::{SettingKey, Value};
 
@@ -30,7 +29,7 @@ impl Config {
 
     /// Returns whether a task has the setting with this dotted name.
     pub(super) fn has(task: Task, name: &str) -> bool {
-        Self::keys(task).any(|key| key.to_string() == name)
+        Self::keys(task).any(|key| key.is(name))
     }
 
     /// Sets a setting; `name` is the dotted name, such as `model.hidden`.
@@ -60,28 +59,13 @@ impl Config {
         if (name, value) == ("data.text", &Value::List(Vec::new())) {
             return Err(Error::new(name, "at least one column", value.to_string()));
         }
-        let (section, key) = name.split_once('.').unwrap_or(("", name));
-        match section {
-            "data" => self.data.set(key, value),
-            "text" => self.text.set(key, value),
-            "model" => self.model.set(key, value),
-            "training" => self.training.set(key, value),
-            "decoding" => self.decoding.set(key, value),
-            _ => self.run.set(key, value),
-        }
+        let set = SettingRules::named(name).map_or(Ok(()), |setting| (setting.set)(self, value));
+        set.map_err(|expected| Error::new(name, expected, value.to_string()))
     }
 
     /// Returns the value of a setting by its dotted name; `None` if the setting has no value.
     pub fn get(&self, name: &str) -> Option<Value> {
-        let (section, key) = name.split_once('.').unwrap_or(("", name));
-        match section {
-            "data" => self.data.get(key),
-            "text" => self.text.get(key),
-            "model" => self.model.get(key),
-            "training" => self.training.get(key),
-            "decoding" => self.decoding.get(key),
-            _ => self.run.get(key),
-        }
+        SettingRules::named(name).and_then(|setting| (setting.get)(self))
     }
 
     /// Checks the value of every setting, and that no settings contradict each other.
@@ -93,17 +77,6 @@ impl Config {
         let mut wrong = Vec::new();
         SettingRules::all().for_each(|setting| setting.check(self, &mut wrong));
         Error::several(&wrong).map_or(Ok(()), Err).at_caller()
-    }
-
-    /// Returns the label smoothing: the value in the config or, without a value, the default of the task.
-    pub(super) fn label_smoothing(&self) -> f64 {
-        let Self { run, data, training, .. } = self;
-        let smooths = match run.task {
-            Task::Translate => true,
-            Task::Classify => data.target == Target::Label && training.focal == 0.0,
-            Task::Tag | Task::Lm => false,
-        };
-        training.label_smoothing.unwrap_or(if smooths { 0.1 } else { 0.0 })
     }
 
     /// Returns the config as TOML; settings without a value are left out. [`Self::from_toml`] parses the returned TOML.
@@ -118,16 +91,15 @@ impl Config {
 
     fn written(&self, comments: bool) -> String {
         let (mut text, mut section) = (String::new(), "");
-        for key in Self::keys(self.run.task) {
+        for SettingRules { key, get, .. } in SettingRules::all().filter(|one| one.is_of(self.run.task)) {
             if key.section != section {
                 section = key.section;
                 text += &format!("\n[{section}]\n");
             }
-            let value = self.get(&key.to_string());
             if comments {
                 text += &format!("#{}\n", key.doc);
             }
-            match value {
+            match get(self) {
                 Some(value) => text += &format!("{} = {value}\n", key.name),
                 None if comments => text += &format!("# {} =\n", key.name),
                 None => {}

@@ -1,12 +1,12 @@
 //! The encoder of the tasks `classify` and `tag`: word vectors, an optional encoder of characters, and recurrent
 //! layers.
 
-use unpadded::layers::{Embedding, Gru, Instance, Linear, Lstm, Rnn, Stacked};
+use unpadded::layers::{Embedding, Instance, Linear, Lstm, Stacked};
 use unpadded::ops::Pool;
 use unpadded::{Builder, DType, Var};
 
 use super::config::Config;
-use super::sections::{Cell, ModelConfig, Pooling};
+use super::sections::{ModelConfig, Pooling};
 use super::{net, started};
 
 /// The width of the vector of a character. `SPELLING` is the width of the states of the character LSTM, per direction.
@@ -104,39 +104,46 @@ impl Spelling {
 /// Stacked recurrent layers: LSTM, GRU or simple RNN.
 pub(super) struct Layers(Box<dyn Fn(Var) -> Var>);
 
+/// Evaluates an expression with a recurrent layer of the model's cell and hidden width.
+macro_rules! with_cell {
+    ($model:expr, $layer:ident => $of:expr) => {{
+        use unpadded::layers::{Gru, Lstm, Rnn};
+        match $model.cell {
+            $crate::sections::Cell::Lstm => {
+                let $layer = Lstm::new($model.hidden);
+                $of
+            }
+            $crate::sections::Cell::Gru => {
+                let $layer = Gru::new($model.hidden);
+                $of
+            }
+            $crate::sections::Cell::Rnn => {
+                let $layer = Rnn::new($model.hidden);
+                $of
+            }
+        }
+    }};
+}
+pub(super) use with_cell;
+
 impl Layers {
     pub(super) fn new(net: &Builder, model: &ModelConfig) -> Self {
-        macro_rules! stacked {
-            ($layer:expr) => {{
-                let layer = $layer.recurrent_dropout(model.recurrent_dropout);
-                let layers = Stacked::new(layer, model.layers).dropout(model.dropout);
-                let layers = net.layer(if model.bidirectional { layers.bidirectional() } else { layers });
-                Self(Box::new(move |x| layers.of(x)))
-            }};
-        }
-        match model.cell {
-            Cell::Lstm => stacked!(Lstm::new(model.hidden)),
-            Cell::Gru => stacked!(Gru::new(model.hidden)),
-            Cell::Rnn => stacked!(Rnn::new(model.hidden)),
-        }
+        with_cell!(model, layer => {
+            let layer = layer.recurrent_dropout(model.recurrent_dropout);
+            let layers = Stacked::new(layer, model.layers).dropout(model.dropout);
+            let layers = net.layer(if model.bidirectional { layers.bidirectional() } else { layers });
+            Self(Box::new(move |x| layers.of(x)))
+        })
     }
 
     /// Returns the layers of a pre-trained language model. Each parameter has the same name as in the language model,
     /// so that its value can be copied.
     fn of_lm(net: &Builder, model: &ModelConfig) -> Vec<Self> {
-        macro_rules! alone {
-            ($layer:expr) => {{
-                let layer = net.layer(Stacked::new($layer, 1));
-                Self(Box::new(move |x| layer.of(x)))
-            }};
-        }
         let layer = |at: usize| {
-            let name = &started::layer(at);
-            match model.cell {
-                Cell::Lstm => alone!(Lstm::new(model.hidden).named(name)),
-                Cell::Gru => alone!(Gru::new(model.hidden).named(name)),
-                Cell::Rnn => alone!(Rnn::new(model.hidden).named(name)),
-            }
+            with_cell!(model, layer => {
+                let layer = net.layer(Stacked::new(layer.named(&started::layer(at)), 1));
+                Self(Box::new(move |x| layer.of(x)))
+            })
         };
         (0..model.layers).map(layer).collect()
     }

@@ -11,7 +11,7 @@ use super::translated::TranslatedText;
 /// Maximum number of unseen labels that are listed by name; further unseen labels are counted together as one entry.
 const MOST_UNSEEN: usize = 1_000;
 /// Maximum number of locations that are listed for an unseen label.
-pub(super) const PLACES: usize = 3;
+const PLACES: usize = 3;
 
 /// The scores of a model on the texts of a file.
 ///
@@ -146,6 +146,20 @@ pub struct UnseenLabel {
     pub places: Vec<String>,
 }
 
+impl UnseenLabel {
+    pub(super) fn new(what: &'static str, name: &str) -> Self {
+        Self { what, name: name.to_owned(), count: 0, places: Vec::new() }
+    }
+
+    /// Counts an occurrence at a location.
+    pub(super) fn add(&mut self, place: impl FnOnce() -> String) {
+        self.count += 1;
+        if self.places.len() < PLACES {
+            self.places.push(place());
+        }
+    }
+}
+
 impl Evaluation {
     /// Returns the value of a figure by its name; `None` if the evaluation has no such figure.
     pub fn get(&self, name: &str) -> Option<f64> {
@@ -155,29 +169,6 @@ impl Evaluation {
     /// Returns the headline figure; `None` if the evaluation has no figures.
     pub fn headline(&self) -> Option<&Figure> {
         self.figures.iter().find(|figure| figure.name == self.headline)
-    }
-
-    /// Returns an evaluation with these figures; the first figure is the headline. Each figure is computed from the
-    /// summed columns of `sample`, and its interval from resampled sums.
-    pub(super) fn of(sample: Bootstrap, columns: usize, figures: &[NamedFigure]) -> Self {
-        let total = sample.total(columns);
-        let of: Vec<FigureFn> = figures.iter().map(|(.., of)| *of).collect();
-        let intervals = sample.intervals(columns, &of);
-        let figure = |(&(name, unit, of), interval): (&NamedFigure, Option<[f64; 2]>)| Figure {
-            name,
-            value: of.value(&total),
-            unit,
-            interval,
-        };
-        Self {
-            headline: figures.first().map_or("", |(name, ..)| name),
-            figures: figures.iter().zip(intervals).map(figure).collect(),
-            counts: vec![("texts", sample.texts())],
-            of: of.first().copied(),
-            columns,
-            sample,
-            ..Self::default()
-        }
     }
 
     /// Adds a figure that has no interval.
@@ -198,6 +189,99 @@ impl Evaluation {
     }
 }
 
+/// The sums over all scored texts from which an evaluation is computed.
+#[derive(Default)]
+pub(super) struct ScoreSums {
+    sample: Bootstrap,
+    pub(super) lengths: ByLength,
+    /// The sum of −ln p of the true labels, and the number of terms in this sum.
+    loss: [f64; 2],
+}
+
+impl ScoreSums {
+    pub(super) fn new(lengths: ByLength) -> Self {
+        Self { lengths, ..Self::default() }
+    }
+
+    /// Adds a text: the counts for the figures, by column; the length of the text, and its score and weight by length.
+    pub(super) fn add(
+        &mut self,
+        counts: impl IntoIterator<Item = (usize, f64)>,
+        length: usize,
+        [score, weight]: [f64; 2],
+    ) {
+        self.sample.add(counts);
+        self.lengths.add(length, score, weight);
+    }
+
+    /// Adds the counts of a text that has no score by length.
+    pub(super) fn add_counts(&mut self, counts: impl IntoIterator<Item = (usize, f64)>) {
+        self.sample.add(counts);
+    }
+
+    /// Adds −ln p to the loss; `p` is the predicted probability of the truth.
+    pub(super) fn add_loss(&mut self, p: f32) {
+        self.loss[0] -= f64::from(p.max(f32::MIN_POSITIVE)).ln();
+        self.loss[1] += 1.0;
+    }
+
+    /// Returns the sum of each column over all texts, for at least `columns` columns.
+    pub(super) fn total(&self, columns: usize) -> Vec<f64> {
+        self.sample.total(columns)
+    }
+
+    /// Returns an evaluation with these figures; the first figure is the headline. Each figure is computed from the
+    /// summed columns, and its interval from resampled sums.
+    pub(super) fn end(self, columns: usize, figures: &[NamedFigure], unseen: Vec<UnseenLabel>) -> Evaluation {
+        let Self { sample, lengths, loss: [sum, count] } = self;
+        let total = sample.total(columns);
+        let of: Vec<FigureFn> = figures.iter().map(|(.., of)| *of).collect();
+        let intervals = sample.intervals(columns, &of);
+        let figure = |(&(name, unit, of), interval): (&NamedFigure, Option<[f64; 2]>)| Figure {
+            name,
+            value: of.value(&total),
+            unit,
+            interval,
+        };
+        let scored = Evaluation {
+            headline: figures.first().map_or("", |(name, ..)| name),
+            figures: figures.iter().zip(intervals).map(figure).collect(),
+            counts: vec![("texts", sample.texts())],
+            lengths: Some(lengths),
+            of: of.first().copied(),
+            columns,
+            sample,
+            unseen,
+            ..Evaluation::default()
+        };
+        scored.with_loss((count > 0.0).then(|| sum / count))
+    }
+
+    /// Returns an evaluation with these figures and macro F1, whose interval needs the counts of every label in the
+    /// columns of [`of_label`]; `rows` has the counts of the labels.
+    pub(super) fn end_by_label(
+        self,
+        figures: &[NamedFigure],
+        few: bool,
+        rows: Vec<ScoreRow>,
+        unseen: Vec<UnseenLabel>,
+    ) -> Evaluation {
+        const MACRO_F1: NamedFigure = ("macro F1", Unit::Share, FigureFn::Of(macro_f1_of));
+        let resampled = [figures, if few { &[MACRO_F1] } else { &[] }].concat();
+        let scored = self.end(OF_LABELS, &resampled, unseen);
+        let scored = if few { scored } else { scored.with("macro F1", Unit::Share, macro_f1(&rows)) };
+        Evaluation { tables: vec![ScoreTable { of: "label", rows }], ..scored }
+    }
+}
+
+/// The first of the columns with three counts per label: hits, true occurrences and predictions.
+const OF_LABELS: usize = 5;
+
+/// Returns the column of one of the three counts of a label.
+pub(super) fn of_label(id: usize, count: usize) -> usize {
+    OF_LABELS + 3 * id + count
+}
+
 /// Confusion counts of labels or tags, to which one prediction after another is added.
 #[derive(Debug, Default)]
 pub(super) struct Tally {
@@ -205,17 +289,15 @@ pub(super) struct Tally {
     /// The names of the classes: first the classes that training saw, in the order of their ids, then unseen classes in
     /// the order of first occurrence.
     names: Vec<String>,
-    known: usize,
-    unseen: BTreeMap<String, usize>,
-    places: Vec<(u64, Vec<String>)>,
+    /// For the name of each unseen class, its index in `names`, and its occurrences.
+    unseen: BTreeMap<String, (usize, UnseenLabel)>,
     /// For each pair of indices of a true class and a predicted class, how often the pair occurred.
     cells: BTreeMap<(usize, usize), u64>,
 }
 
 impl Tally {
     pub(super) fn new<'a>(what: &'static str, known: impl IntoIterator<Item = &'a str>) -> Self {
-        let names: Vec<String> = known.into_iter().map(str::to_owned).collect();
-        Self { what, known: names.len(), names, ..Self::default() }
+        Self { what, names: known.into_iter().map(str::to_owned).collect(), ..Self::default() }
     }
 
     /// Counts a prediction `found` for the true class `truth`; `id` is the id of `truth`, and `None` if training never
@@ -242,23 +324,12 @@ impl Tally {
         const OTHERS: &str = "(others that training never saw)";
         let full = self.unseen.len() >= MOST_UNSEEN && !self.unseen.contains_key(name);
         let name = if full { OTHERS } else { name };
-        let number = match self.unseen.get(name) {
-            Some(&number) => number,
-            None => {
-                let number = self.names.len();
-                self.names.push(name.to_owned());
-                self.unseen.insert(name.to_owned(), number);
-                self.places.push((0, Vec::new()));
-                number
-            }
-        };
-        if let Some((count, places)) = self.places.get_mut(number - self.known) {
-            *count += 1;
-            if places.len() < PLACES {
-                places.push(place());
-            }
-        }
-        number
+        let (number, label) = self.unseen.entry(name.to_owned()).or_insert_with(|| {
+            self.names.push(name.to_owned());
+            (self.names.len() - 1, UnseenLabel::new(self.what, name))
+        });
+        label.add(place);
+        *number
     }
 
     /// Returns one row per class that occurs or was predicted, sorted by name.
@@ -288,12 +359,7 @@ impl Tally {
     }
 
     pub(super) fn unseen_ones(self) -> Vec<UnseenLabel> {
-        let Self { what, unseen, mut places, known, .. } = self;
-        let one = |(name, number): (String, usize)| {
-            let (count, places) = places.get_mut(number - known).map(std::mem::take).unwrap_or_default();
-            UnseenLabel { what, name, count, places }
-        };
-        unseen.into_iter().map(one).collect()
+        self.unseen.into_values().map(|(_, label)| label).collect()
     }
 }
 
@@ -310,9 +376,9 @@ pub(super) fn f1_of(counts: &[f64]) -> f64 {
     Counts { hits, labels, guesses }.f1()
 }
 
-/// Returns the mean F1 over the labels that occur or were predicted, from summed counts: three per label, from column `from` on.
-pub(super) fn macro_f1_of(sums: &[f64], from: usize) -> f64 {
-    let of_labels = sums.get(from..).unwrap_or_default().chunks(3);
+/// Returns the mean F1 over the labels that occur or were predicted, from the summed counts of [`of_label`].
+fn macro_f1_of(sums: &[f64]) -> f64 {
+    let of_labels = sums.get(OF_LABELS..).unwrap_or_default().chunks(3);
     let occurs = of_labels.filter(|counts| counts.iter().any(|count| *count > 0.0));
     let (sum, classes) = occurs.fold((0.0, 0.0), |(sum, n), counts| (sum + f1_of(counts), n + 1.0));
     ratio(sum, classes)

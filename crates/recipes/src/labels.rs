@@ -7,10 +7,9 @@ use unpadded::{Error, ErrorKind, Result};
 use super::answer::Answer;
 use super::by_length::ByLength;
 use super::evaluation::{
-    EachOutcome, Evaluation, MOST_LABELS, NamedFigure, Outcome, ScoreTable, Tally, likeliest, macro_f1,
-    macro_f1_of, weighted_f1,
+    EachOutcome, Evaluation, MOST_LABELS, Outcome, ScoreSums, Tally, likeliest, of_label, weighted_f1,
 };
-use super::sample::{Bootstrap, FigureFn};
+use super::sample::FigureFn;
 use super::training::Column;
 
 /// The functions that pass the settings `data.text` and `data.label` to the read options.
@@ -41,6 +40,14 @@ pub(super) fn places(what: &str, first: &Vocabulary, other: &Vocabulary) -> Resu
     Err(Error::of(ErrorKind::Program, format!("{what} of models to join"), expected, got))
 }
 
+/// Adds the values of a further model of an ensemble to the values of the first model. For each value in a row of the first
+/// model, `places` has the index of the same value in a row of the further model.
+pub(super) fn add_rows(sums: &mut [f32], values: &[f32], places: &[usize]) {
+    let rows = values.chunks_exact(places.len().max(1));
+    let values = rows.flat_map(|row| places.iter().map(|&at| row.get(at).copied().unwrap_or_default()));
+    sums.iter_mut().zip(values).for_each(|(sum, x)| *sum += x);
+}
+
 /// Returns the answer with the most probable label. `row` has the probability of each label; `words` has the tokens of
 /// the text with their attention weights.
 pub(super) fn answer(labels: &Vocabulary, row: &[f32], words: Vec<(String, f32)>) -> Answer {
@@ -53,29 +60,17 @@ pub(super) fn answer(labels: &Vocabulary, row: &[f32], words: Vec<(String, f32)>
 pub(super) struct LabelScores<'a> {
     labels: &'a Vocabulary,
     tally: Tally,
-    sample: Bootstrap,
-    /// The sum of −ln p over the texts whose true label was seen in training, and the number of these texts; p is the
-    /// probability of the true label.
-    loss: [f64; 2],
-    /// The share of wrongly labelled texts by the length of the texts.
-    lengths: ByLength,
+    sums: ScoreSums,
 }
 
-/// The columns of a bootstrap sample: correct texts, all texts; then three columns per label: correct predictions, true
-/// occurrences, all predictions.
+/// The first columns of a bootstrap sample: correct texts, all texts. The columns of [`of_label`] follow.
 const RIGHT: usize = 0;
 const ALL: usize = 1;
-const OF_LABELS: usize = 2;
 
 impl<'a> LabelScores<'a> {
     pub(super) fn new(labels: &'a Vocabulary) -> Self {
-        Self {
-            labels,
-            tally: Tally::new("label", labels.tokens()),
-            sample: Bootstrap::default(),
-            loss: [0.0; 2],
-            lengths: ByLength::new("wrong texts", Unit::Share),
-        }
+        let sums = ScoreSums::new(ByLength::new("wrong texts", Unit::Share));
+        Self { labels, tally: Tally::new("label", labels.tokens()), sums }
     }
 
     /// Scores a text: `truth` is the true label, `tokens` the length of the text, and `row` has the probability of each
@@ -90,48 +85,27 @@ impl<'a> LabelScores<'a> {
     ) {
         let guess = likeliest(row).unwrap_or(0);
         let id = self.labels.id(truth).and_then(|id| usize::try_from(id).ok());
-        if let Some(p) = id.and_then(|id| row.get(id)) {
-            self.loss[0] -= f64::from(p.max(f32::MIN_POSITIVE)).ln();
-            self.loss[1] += 1.0;
-        }
+        id.and_then(|id| row.get(id)).into_iter().for_each(|p| self.sums.add_loss(*p));
         let truth_id = self.tally.add(truth, id, guess, place);
         let right = f64::from(u8::from(truth_id == guess));
         let mut counts = vec![(RIGHT, right), (ALL, 1.0)];
         if self.labels.len().max(truth_id) <= MOST_LABELS {
-            let column = |id: usize, of: usize| OF_LABELS + 3 * id + of;
-            counts.extend([
-                (column(truth_id, 0), right),
-                (column(truth_id, 1), 1.0),
-                (column(guess, 2), 1.0),
-            ]);
+            let of_labels = [(of_label(truth_id, 0), right), (of_label(truth_id, 1), 1.0)];
+            counts.extend(of_labels.into_iter().chain([(of_label(guess, 2), 1.0)]));
         }
-        self.sample.add(counts);
-        self.lengths.add(tokens, 1.0 - right, 1.0);
+        self.sums.add(counts, tokens, [1.0 - right, 1.0]);
         let found = self.labels.token(guess as i64).unwrap_or_default();
         each(Outcome { text, asked: text, truth, found });
     }
 
     /// Returns the evaluation over all scored texts.
     pub(super) fn end(self) -> Evaluation {
-        let Self { tally, sample, loss, lengths, .. } = self;
-        let rows = tally.rows();
-        let figures: [NamedFigure; 2] = [
-            ("accuracy", Unit::Share, FigureFn::Share(RIGHT, ALL)),
-            ("macro F1", Unit::Share, FigureFn::Of(|sums| macro_f1_of(sums, OF_LABELS))),
-        ];
-        let few = tally.names() <= MOST_LABELS;
-        let scored = Evaluation::of(sample, OF_LABELS, &figures[..if few { 2 } else { 1 }]);
-        let scored = if few { scored } else { scored.with("macro F1", Unit::Share, macro_f1(&rows)) };
-        let scored = scored.with("weighted F1", Unit::Share, weighted_f1(&rows));
-        let mean = (loss[1] > 0.0).then(|| loss[0] / loss[1]);
-        let scored = Evaluation {
-            confusions: vec![tally.confusion()],
-            lengths: Some(lengths),
-            tables: vec![ScoreTable { of: "label", rows }],
-            unseen: tally.unseen_ones(),
-            ..scored
-        };
-        scored.with_loss(mean)
+        let Self { tally, sums, .. } = self;
+        let (rows, few) = (tally.rows(), tally.names() <= MOST_LABELS);
+        let (weighted, confusions) = (weighted_f1(&rows), vec![tally.confusion()]);
+        let accuracy = ("accuracy", Unit::Share, FigureFn::Share(RIGHT, ALL));
+        let scored = sums.end_by_label(&[accuracy], few, rows, tally.unseen_ones());
+        Evaluation { confusions, ..scored.with("weighted F1", Unit::Share, weighted) }
     }
 }
 

@@ -6,7 +6,7 @@ use std::f64::consts::LN_2;
 use std::path::Path;
 
 use unpadded::data::{Data, TokenCounts, Tokenizer, Vocabulary};
-use unpadded::layers::{Embedding, Gru, Linear, Lstm, RecurrentLayer, Rnn};
+use unpadded::layers::{Embedding, Linear, RecurrentLayer};
 use unpadded::metrics::{Loss, Unit, ratio};
 use unpadded::predict::{Predictor, Sampling, Session};
 use unpadded::train::Trainer;
@@ -16,13 +16,14 @@ use unpadded_text::PlainFiles;
 use super::answer::Answer;
 use super::by_length::ByLength;
 use super::config::Config;
-use super::evaluation::{EachOutcome, Evaluation, NamedFigure, Outcome};
+use super::encoder::with_cell;
+use super::evaluation::{EachOutcome, Evaluation, NamedFigure, Outcome, ScoreSums};
 use super::pieces::Pieces;
 use super::preview::Preview;
 use super::prose::{COLUMNS, FEEDS, Prose, STEPS, TokenWindow};
 use super::recipe::{AnsweringModel, Recipe, TestFile, TrainedModel};
-use super::sample::{Bootstrap, FigureFn};
-use super::sections::{Cell, DecodingConfig, ModelConfig, Tokens};
+use super::sample::FigureFn;
+use super::sections::{DecodingConfig, ModelConfig, Tokens};
 use super::started::{self, Table};
 use super::training::{
     CUT, Case, DataMemory, Paths, Preparation, TestData, Truth, cut_of, one_in, options, tokenizer,
@@ -52,6 +53,7 @@ pub(super) const RECIPE: Recipe = Recipe {
     tables: &TABLES,
     starts_from_lm: false,
     continues_texts: true,
+    of_texts: |_| Ok(true),
     preview,
     prepare,
     check,
@@ -125,8 +127,7 @@ impl TrainedModel for Writer {
         let steps = (LOGITS_TOGETHER / together).clamp(1, STEPS);
         let data = text.stream(config.training.batch, steps, cut, known, count)?;
         let (tokens, letters, bytes) = (count as f64, letters as f64, bytes as f64);
-        let mut sample = Bootstrap::default();
-        let mut lengths = ByLength::new("bits per token", Unit::Number).by("tokens read before");
+        let mut sums = ScoreSums::new(ByLength::new("bits per token", Unit::Number).by("tokens read before"));
         for (number, batch) in data.batches(None, 0)?.enumerate() {
             let batch = batch?;
             let [(_, x), (_, y)] = &batch.values[..] else { continue };
@@ -151,9 +152,11 @@ impl TrainedModel for Writer {
                     let window: Vec<&str> = ids.iter().filter_map(|&id| known.token(id)).collect();
                     let window = window.join("\u{1f}");
                     each(Outcome { text: &window, asked: &window, truth: "", found: "" });
-                    (number * steps..).zip(nats).for_each(|(read, nats)| lengths.add(read, nats / LN_2, 1.0));
+                    (number * steps..)
+                        .zip(nats)
+                        .for_each(|(read, nats)| sums.lengths.add(read, nats / LN_2, 1.0));
                     let (letters, bytes) = (letters * count / tokens, bytes * count / tokens);
-                    sample.add([
+                    sums.add_counts([
                         (NATS, nats.iter().sum()),
                         (COUNTED, count),
                         (LETTERS, letters),
@@ -162,18 +165,16 @@ impl TrainedModel for Writer {
                 }
             }
         }
-        let figures: [NamedFigure; 3] = [
-            ("bits per character", Unit::Number, FigureFn::Of(bits_per_character)),
-            ("perplexity", Unit::Number, FigureFn::Of(perplexity)),
-            ("bits per byte", Unit::Number, FigureFn::Of(bits_per_byte)),
+        let mut figures: [NamedFigure; 3] = [
+            ("bits per character", Unit::Number, FigureFn::Of(|x| ratio(x[NATS], x[LETTERS]) / LN_2)),
+            ("perplexity", Unit::Number, FigureFn::Of(|x| ratio(x[NATS], x[COUNTED]).exp())),
+            ("bits per byte", Unit::Number, FigureFn::Of(|x| ratio(x[NATS], x[BYTES]) / LN_2)),
         ];
-        let [of_letters, of_tokens, of_bytes] = figures;
-        let figures = match by_characters(config) {
-            true => [of_letters, of_tokens, of_bytes],
-            false => [of_tokens, of_letters, of_bytes],
-        };
-        let total = sample.total(4);
-        let scored = Evaluation::of(sample, 4, &figures);
+        if !by_characters(config) {
+            figures.swap(0, 1);
+        }
+        let total = sums.total(4);
+        let scored = sums.end(4, &figures, Vec::new());
         let counts = vec![
             ("tokens", tokens as u64),
             ("predicted tokens", total[COUNTED] as u64),
@@ -183,12 +184,7 @@ impl TrainedModel for Writer {
             ("bytes", bytes as u64),
         ];
         let said = text.read_as().into_iter().collect();
-        Ok(Evaluation {
-            counts,
-            said,
-            lengths: Some(lengths),
-            ..scored.with_loss(Some(ratio(total[NATS], total[COUNTED])))
-        })
+        Ok(Evaluation { counts, said, ..scored.with_loss(Some(ratio(total[NATS], total[COUNTED]))) })
     }
 }
 
@@ -284,12 +280,7 @@ fn prepare(config: &Config, paths: Paths) -> Result<Preparation> {
     }
     // The vocabulary always has an unknown token, since new texts have tokens that the training text lacks.
     let limits = from.grows(net::limits(config, &[Vocabulary::UNKNOWN]), &TABLES[0]);
-    // A tokenizer of Hugging Face numbers its tokens itself, so it reads the text again.
-    let tokens = match config.text.tokenizer {
-        None => counted.within(&limits),
-        Some(_) => train.vocabulary(&cut, &limits),
-    };
-    let tokens = net::known(tokens, config)?;
+    let tokens = net::known(cut.vocabulary_of(counted, &limits), config)?;
     let stream = |text: &Prose, count| text.stream(config.training.batch, STEPS, &cut, &tokens, count);
     let (train_data, dev_data) = (stream(&train, length)?, stream(&dev, dev_length)?);
     // The number of batches is taken from the data and not computed from the batch size: a short text is cut into fewer
@@ -340,18 +331,6 @@ const NATS: usize = 0;
 const COUNTED: usize = 1;
 const LETTERS: usize = 2;
 const BYTES: usize = 3;
-
-fn perplexity(x: &[f64]) -> f64 {
-    ratio(x[NATS], x[COUNTED]).exp()
-}
-
-fn bits_per_character(x: &[f64]) -> f64 {
-    ratio(x[NATS], x[LETTERS]) / LN_2
-}
-
-fn bits_per_byte(x: &[f64]) -> f64 {
-    ratio(x[NATS], x[BYTES]) / LN_2
-}
 
 /// Returns −ln p of the token `id`; p is the softmax of `logits`, which has one number per token.
 fn nats(logits: &[f32], id: i64) -> f64 {
@@ -413,15 +392,10 @@ fn carried(net: &Builder, mut x: Var, model: &ModelConfig) -> Var {
         h
     }
     for at in 0..model.layers {
-        if at > 0 {
-            x = x.dropout(model.dropout);
-        }
-        let (hidden, rate, name) = (model.hidden, model.recurrent_dropout, &started::layer(at));
-        x = match model.cell {
-            Cell::Lstm => layer(net, x, Lstm::new(hidden).recurrent_dropout(rate).named(name), hidden),
-            Cell::Gru => layer(net, x, Gru::new(hidden).recurrent_dropout(rate).named(name), hidden),
-            Cell::Rnn => layer(net, x, Rnn::new(hidden).recurrent_dropout(rate).named(name), hidden),
-        };
+        let (below, name) = (if at > 0 { x.dropout(model.dropout) } else { x }, &started::layer(at));
+        x = with_cell!(model, cell => {
+            layer(net, below, cell.recurrent_dropout(model.recurrent_dropout).named(name), model.hidden)
+        });
     }
     x
 }

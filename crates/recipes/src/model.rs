@@ -101,16 +101,18 @@ impl Model {
     /// If the models differ in the task, the text columns, the labels or the tags, or if the models write texts.
     #[track_caller]
     pub fn join(mut self, other: Self) -> Result<Self> {
-        if other.task != self.task {
-            let expected = format!("models of the task `{}`, as the first model", self.task.name());
-            let got = format!("a model of `{}`", other.task.name());
-            return Err(Error::of(ErrorKind::Program, "models to join", expected, got)).at_caller();
+        let wrong = |models: String, model: String| {
+            let (expected, got) =
+                (format!("models {models}, as the first model"), format!("a model {model}"));
+            Err(Error::of(ErrorKind::Program, "models to join", expected, got))
+        };
+        let (task, their_task) = (self.task.name(), other.task.name());
+        if task != their_task {
+            return wrong(format!("of the task `{task}`"), format!("of `{their_task}`")).at_caller();
         }
         let (own, theirs) = (self.reads(), other.reads());
         if own != theirs {
-            let expected = format!("models that read {own}, as the first model");
-            let got = format!("a model that reads {theirs}");
-            return Err(Error::of(ErrorKind::Program, "models to join", expected, got)).at_caller();
+            return wrong(format!("that read {own}"), format!("that reads {theirs}")).at_caller();
         }
         self.trained.join(&self.predictor, other.predictor, &other.trained_by).at_caller()?;
         Ok(self)

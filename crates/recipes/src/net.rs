@@ -1,6 +1,6 @@
 //! Layers and optimizers that the networks of all recipes share.
 
-use unpadded::data::{Limits, Vocabulary};
+use unpadded::data::{Limits, TokenCounts, Tokenizer, Vocabulary};
 use unpadded::layers::Embedding;
 use unpadded::ndarray::Array2;
 use unpadded::ops::CrossEntropy;
@@ -12,8 +12,8 @@ use unpadded::{Builder, Error, ErrorKind, Result, Var, memory};
 use unpadded_text::WordVectors;
 
 use super::config::Config;
-use super::sections::{Average, ModelConfig, RateSchedule, Rule, TrainingConfig};
-use super::started;
+use super::sections::{Average, ModelConfig, RateSchedule, Rule, TrainingConfig, label_smoothing};
+use super::started::{self, Origin, Table};
 
 /// Applies word dropout: in training, sets a share `rate` of the vectors to zero, each vector as a whole.
 pub(super) fn without_some(vectors: Var, rate: f64) -> Var {
@@ -134,9 +134,9 @@ fn paced(mut trainer: Trainer, training: &TrainingConfig, epoch: usize) -> Train
 
 /// Returns the cross-entropy of each row with label smoothing; `None` if the config has no label smoothing.
 pub(super) fn smoothed(logits: Var, labels: Var, config: &Config) -> Option<Var> {
-    let label_smoothing = config.label_smoothing();
-    let options = CrossEntropy::default().label_smoothing(label_smoothing);
-    (label_smoothing > 0.0).then(|| logits.cross_entropy_with(labels, options).0)
+    let rate = label_smoothing(config);
+    let options = CrossEntropy::default().label_smoothing(rate);
+    (rate > 0.0).then(|| logits.cross_entropy_with(labels, options).0)
 }
 
 /// Returns an embedding table of token vectors with the given name. The table's gradients are sparse, unless the config
@@ -149,6 +149,18 @@ pub(super) fn table(tokens: usize, name: &str, config: &Config) -> Embedding {
 /// Returns the number of training steps in all epochs, for `texts` training texts.
 pub(super) fn steps(config: &Config, texts: usize) -> usize {
     (config.training.epochs as usize).saturating_mul(texts.div_ceil(config.training.batch))
+}
+
+/// Returns the vocabulary of the counted tokens of a file, which begins with the vocabulary of the model that the training
+/// starts from; `table` has its vectors.
+pub(super) fn vocabulary(
+    (cut, counted): (&Tokenizer, TokenCounts),
+    specials: &[&str],
+    (from, table): (&Origin, &Table),
+    (config, name): (&Config, &str),
+) -> Result<Vocabulary> {
+    let found = cut.vocabulary_of(counted, &from.grows(limits(config, specials), table));
+    known(found.map_err(|e| e.noted(format!("in `{name}`"))), config)
 }
 
 /// Adds a hint to the error about a vocabulary without tokens: the settings that would keep more tokens.
@@ -179,7 +191,8 @@ pub(super) const TABLE: &str = "words.weight";
 /// Copies the pre-trained word vectors of the file `text.vectors` into the model. Returns a line for people with the
 /// share of running words (all occurrences of words) that have a vector; `None` if `text.vectors` is not set.
 pub(super) fn vectors(config: &Config, trainer: &mut Trainer, words: &Vocabulary) -> Result<Option<String>> {
-    let Some(path) = &config.text.vectors else { return Ok(None) };
+    let path = config.text.vectors.as_ref().filter(|_| Config::has(config.run.task, "text.vectors"));
+    let Some(path) = path else { return Ok(None) };
     let found = WordVectors::open(path, words)?;
     if found.width() != config.model.embedding {
         let expected = format!("{}, as `{path}` has", found.width());

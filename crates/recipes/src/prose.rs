@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::path::Path;
 
-use unpadded::data::{Continuous, Data, Limits, Tokenizer, Vocabulary};
+use unpadded::data::{Continuous, Data, Tokenizer, Vocabulary};
 use unpadded::{Result, memory};
 use unpadded_text::{PlainFiles, PlainSource, PlainText};
 
@@ -123,13 +123,6 @@ impl Prose {
         let mut count = 0;
         self.each(&mut |piece| count += cut.tokens(piece).count())?;
         Ok(count)
-    }
-
-    pub(super) fn vocabulary(&self, cut: &Tokenizer, limits: &Limits) -> Result<Vocabulary> {
-        let mut wrong = None;
-        let pieces = self.pieces().map_while(|piece| piece.map_err(|e| wrong = Some(e)).ok());
-        let found = cut.vocabulary(pieces, limits);
-        wrong.map_or(found, Err)
     }
 
     /// Returns the ids of the text's tokens.

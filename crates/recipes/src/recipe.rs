@@ -27,6 +27,8 @@ pub(super) struct Recipe {
     pub(super) starts_from_lm: bool,
     /// Whether a model continues texts, instead of answering records.
     pub(super) continues_texts: bool,
+    /// Returns whether the data of a config are texts, and not rows of features.
+    pub(super) of_texts: fn(&Config) -> Result<bool>,
     /// Returns the detected format and the first records of the files at a path.
     pub(super) preview: fn(&Config, &Path) -> Result<Preview>,
     /// Reads the texts of the config, and builds the model.
@@ -192,6 +194,7 @@ impl Recipe {
             tables: M::TABLES,
             starts_from_lm: M::STARTS_FROM_LM,
             continues_texts: false,
+            of_texts: |_| Ok(true),
             preview: M::preview,
             prepare: M::prepare,
             check: |file| {

@@ -186,7 +186,7 @@ impl RecordModel for Classifier {
 
     /// Reads a file of rows as the training rows were read; the rows are always in memory.
     fn open(file: &TestFile<'_>, _: bool) -> Result<(Texts<LabelledRow>, Vec<String>)> {
-        let (columns, first) = (columns(file.known)?, first(file.known)?);
+        let (columns, first) = noted(file.known)?;
         let like = options(file.config, labels::COLUMNS)?.first_index(first);
         let memory = DataMemory::set_by(file.config);
         let (rows, dropped) = fitting(Path::new(file.path), columns, &like, memory)?;
@@ -197,7 +197,7 @@ impl RecordModel for Classifier {
     fn loader(&self, file: &TestFile<'_>, rows: &Texts<LabelledRow>) -> Result<Loader> {
         match rows {
             Texts::Held(rows) => {
-                loader(file.config, rows, columns(file.known)?, file.known.vocabulary(LABELS)?)
+                loader(file.config, rows, noted(file.known)?.0, file.known.vocabulary(LABELS)?)
             }
             Texts::InFiles(files, _) => Err(files.larger_than(0)),
         }
@@ -210,7 +210,7 @@ impl RecordModel for Classifier {
         rows: Texts<LabelledRow>,
         each: EachOutcome<'_>,
     ) -> Result<Evaluation> {
-        let (columns, first) = (columns(file.known)?, first(file.known)?);
+        let (columns, first) = noted(file.known)?;
         let known = file.known.vocabulary(LABELS)?;
         let mut scores = labels::LabelScores::new(known);
         rows.in_batches(self.batch(), &|row| row.indices.len(), &mut |part| {
@@ -242,9 +242,9 @@ fn sparse<'a>(columns: usize, rows: impl Iterator<Item = &'a LabelledRow>) -> Re
 
 /// Reads a file of rows; returns an error if the rows exceed their share of the memory limit.
 fn within(path: &Path, options: &ReadOptions, memory: DataMemory) -> Result<LabelledRows> {
-    match RecordSource::read(&[path.to_owned()], options, memory.rows())? {
+    match RecordSource::read(&[path.to_owned()], options, memory.texts())? {
         RecordSource::Memory(rows) => Ok(rows),
-        RecordSource::Files(files) => Err(files.larger_than(memory.rows())),
+        RecordSource::Files(files) => Err(files.larger_than(memory.texts())),
     }
 }
 
@@ -269,18 +269,17 @@ fn loader(config: &Config, rows: &LabelledRows, columns: usize, labels: &Vocabul
     Ok(batches(rows.loader(FEEDS, columns, unpadded_text::Target::Class(labels))?, config))
 }
 
-fn columns(known: &dyn ModelFacts) -> Result<usize> {
-    let found = known.note(COLUMNS).and_then(|columns| columns.parse().ok());
-    found.ok_or_else(|| Error::of(ErrorKind::Format, "note `columns` of the checkpoint", "a number", "none"))
-}
-
-/// Returns the index of the first feature from the note of a model; 1 for a model without this note.
-fn first(known: &dyn ModelFacts) -> Result<FirstIndex> {
-    let Some(note) = known.note(FIRST) else { return Ok(FirstIndex::One) };
-    note.parse().ok().and_then(FirstIndex::of_number).ok_or_else(|| {
-        let what = format!("note `{FIRST}` of the checkpoint");
-        Error::of(ErrorKind::Format, what, "0 or 1", format!("`{note}`"))
-    })
+/// Returns the number of features and the index of the first feature from the notes of a model; 1 for a model without a note on
+/// the index.
+fn noted(known: &dyn ModelFacts) -> Result<(usize, FirstIndex)> {
+    let wrong = |note: &str, expected: &str, got: &str| {
+        Error::of(ErrorKind::Format, format!("note `{note}` of the checkpoint"), expected, got)
+    };
+    let columns = known.note(COLUMNS).and_then(|columns| columns.parse().ok());
+    let columns = columns.ok_or_else(|| wrong(COLUMNS, "a number", "none"))?;
+    let Some(note) = known.note(FIRST) else { return Ok((columns, FirstIndex::One)) };
+    let first = note.parse().ok().and_then(FirstIndex::of_number);
+    Ok((columns, first.ok_or_else(|| wrong(FIRST, "0 or 1", &format!("`{note}`")))?))
 }
 
 /// Returns a row as a text with its right answer. The text has the entries as in a line of the file, and the right answer
@@ -312,7 +311,7 @@ fn network(config: &Config, columns: usize, labels: &Vocabulary, rows: usize) ->
 
 /// Parses lines, with or without a label, to rows; entries of features that training never saw are dropped.
 fn fed(predictor: &Predictor, lines: &[&str]) -> Result<Variable> {
-    let (columns, first) = (columns(predictor)?, first(predictor)?);
+    let (columns, first) = noted(predictor)?;
     let row = |line: &&str| {
         let unlabelled = line.split_ascii_whitespace().next().is_none_or(|cell| cell.contains(':'));
         let line = if unlabelled { format!("0 {line}") } else { (*line).to_owned() };

@@ -110,9 +110,7 @@ impl Bootstrap {
         let mut sums = vec![0.0; self.width().max(columns)];
         for resample in 0..RESAMPLES {
             sums.fill(0.0);
-            drawn(resample, order.len(), |at| {
-                order.get(at).into_iter().for_each(|group| add(&mut sums, group))
-            });
+            drawn(resample, &order, |group| add(&mut sums, group));
             values.iter_mut().zip(figures).for_each(|(values, figure)| values.push(figure.value(&sums)));
         }
         let percentiles = |mut values: Vec<f64>| {
@@ -147,11 +145,9 @@ impl Bootstrap {
         for resample in 0..RESAMPLES {
             one.fill(0.0);
             two.fill(0.0);
-            drawn(resample, order.len(), |at| {
-                order.get(at).into_iter().for_each(|(a, b)| {
-                    add(&mut one, a);
-                    add(&mut two, b);
-                });
+            drawn(resample, &order, |(a, b)| {
+                add(&mut one, a);
+                add(&mut two, b);
             });
             differences.push(figure.value(&one) - figure.value(&two));
         }
@@ -175,12 +171,13 @@ fn compared(a: &[f64], b: &[f64]) -> std::cmp::Ordering {
     pairs.into_iter().find(|order| order.is_ne()).unwrap_or_else(|| a.len().cmp(&b.len()))
 }
 
-/// Draws `count` of the `count` groups with replacement, and passes the index of each drawn group to `each`.
-fn drawn(resample: u32, count: usize, mut each: impl FnMut(usize)) {
-    for from in (0..count).step_by(4) {
+/// Draws as many groups as there are, with replacement, and passes each drawn group to `each`.
+fn drawn<G>(resample: u32, groups: &[G], mut each: impl FnMut(&G)) {
+    for from in (0..groups.len()).step_by(4) {
         let words = philox([from as u32, resample, 0, 0], [SEED, 0]);
-        for word in words.into_iter().take(count - from) {
-            each(((u64::from(word) * count as u64) >> 32) as usize);
+        for word in words.into_iter().take(groups.len() - from) {
+            let at = (u64::from(word) * groups.len() as u64) >> 32;
+            groups.get(at as usize).into_iter().for_each(&mut each);
         }
     }
 }

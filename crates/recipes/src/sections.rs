@@ -231,6 +231,10 @@ struct Condition {
 #[derive(Clone, Copy)]
 pub(super) struct SettingRules {
     pub(super) key: SettingKey,
+    /// Returns the value of the setting; `None` if it has none.
+    pub(super) get: fn(&Config) -> Option<Value>,
+    /// Sets the setting; an error is the expected value.
+    pub(super) set: fn(&mut Config, &Value) -> Result<(), String>,
     tasks: &'static [Task],
     range: Option<NumberRange>,
     conditions: [Option<Condition>; 2],
@@ -238,8 +242,12 @@ pub(super) struct SettingRules {
 }
 
 impl SettingRules {
-    pub(super) const fn new(key: SettingKey) -> Self {
-        Self { key, tasks: Task::ALL, range: None, conditions: [None; 2], tuned: &[] }
+    pub(super) const fn new(
+        key: SettingKey,
+        get: fn(&Config) -> Option<Value>,
+        set: fn(&mut Config, &Value) -> Result<(), String>,
+    ) -> Self {
+        Self { key, get, set, tasks: Task::ALL, range: None, conditions: [None; 2], tuned: &[] }
     }
 
     /// Sets the tasks that have the setting; without this call, all tasks have it.
@@ -293,6 +301,11 @@ impl SettingRules {
         tables.into_iter().flatten()
     }
 
+    /// Returns the declaration of the setting with this dotted name, of any task.
+    pub(super) fn named(name: &str) -> Option<&'static Self> {
+        Self::all().find(|setting| setting.key.is(name))
+    }
+
     /// Returns whether a task has the setting.
     pub(super) fn is_of(&self, task: Task) -> bool {
         self.tasks.contains(&task)
@@ -305,8 +318,7 @@ impl SettingRules {
 
     /// Adds an error for each rule that the value of the setting breaks.
     pub(super) fn check(&self, config: &Config, wrong: &mut Vec<Error>) {
-        let name = self.key.to_string();
-        let value = config.get(&name);
+        let (name, value) = (self.key.to_string(), (self.get)(config));
         let number = match value {
             Some(Value::Int(number)) => Some(number as f64),
             Some(Value::Float(number)) => Some(number),
@@ -339,6 +351,53 @@ impl SettingRules {
     }
 }
 
+impl Task {
+    /// Returns whether a text may be joined of several columns.
+    fn joins_columns(self) -> bool {
+        match self {
+            Classify => true,
+            Tag | Lm | Translate => false,
+        }
+    }
+
+    /// Returns whether the words of a text are given, and not cut by a tokenizer.
+    pub(super) fn has_words(self) -> bool {
+        match self {
+            Tag => true,
+            Classify | Lm | Translate => false,
+        }
+    }
+}
+
+impl Target {
+    /// Returns whether each text has exactly one label.
+    pub(super) fn has_one_label(self) -> bool {
+        match self {
+            Self::Label => true,
+            Self::Labels | Self::Number => false,
+        }
+    }
+
+    /// Returns whether the model predicts labels.
+    fn has_labels(self) -> bool {
+        match self {
+            Self::Label | Self::Labels => true,
+            Self::Number => false,
+        }
+    }
+}
+
+/// Returns the label smoothing: the value in the config or, without a value, the default of the task.
+pub(super) fn label_smoothing(config: &Config) -> f64 {
+    let Config { run, data, training, .. } = config;
+    let smooths = match run.task {
+        Translate => true,
+        Classify => data.target.has_one_label() && training.focal == 0.0,
+        Tag | Lm => false,
+    };
+    training.label_smoothing.unwrap_or(if smooths { 0.1 } else { 0.0 })
+}
+
 /// Returns whether the schedule of a config halves the learning rate.
 fn halves(config: &Config) -> bool {
     matches!(config.training.schedule, RateSchedule::Halve | RateSchedule::Plateau)
@@ -351,7 +410,7 @@ fn smooths(config: &Config) -> bool {
 
 section! {
     /// The settings of the data: where the texts are, and how they are read.
-    DataConfig(task) = "data" {
+    DataConfig(task) = "data", data {
         /// Training data: a file, a folder, or several files by a pattern such as `data/*.tsv`; relative paths begin in the current folder (default: the texts that come with the program).
         train: Option<String> = None;
         /// Development data, measured after each epoch to choose the best epoch (default: a part of the training texts, see `hold_out`).
@@ -367,7 +426,7 @@ section! {
         /// Format of the files: `tsv`, `csv`, `jsonl`, `parquet`, `columns`, `parallel`, `file-per-class`, `folder-per-class`, `trees`, `fasttext`, `dictionary`, `libsvm` or `plain` (default: detected and printed).
         format: Option<String> = None;
         /// Text column: its name or number, or its field in JSON Lines or Parquet; for tagged texts the words, for pairs the source. `classify` joins several columns, as in `["title", "body"]`, with a separator token between them (default: detected and printed).
-        text: Vec<String> = Vec::new(), but(|c| c.run.task == Classify || c.data.text.len() <= 1, "one column of `{task}`", |c| format!("{} columns", c.data.text.len()));
+        text: Vec<String> = Vec::new(), but(|c| c.run.task.joins_columns() || c.data.text.len() <= 1, "one column of `{task}`", |c| format!("{} columns", c.data.text.len()));
         /// Second text column, for pairs of texts as in natural language inference and similarity; one encoder reads both texts (default: none).
         pair: Option<String> = None, of(&[Classify]);
         /// Label column or field: of the label, the number, the tags or the translation; the tags of CoNLL-U also by name: `upos`, `xpos`, `feats`, `deprel` or `lemma` (default: detected and printed).
@@ -399,11 +458,11 @@ section! {
 
 section! {
     /// The settings of the tokenizer and the vocabulary.
-    TextConfig(task) = "text" {
+    TextConfig(task) = "text", text {
         /// Tokens of the text: `words`, `characters`, `pieces` or `whitespace` (default of `translate`: `pieces`, or `characters` for pronunciations).
         tokens: Option<Tokens> = match task { Classify | Tag => Some(Tokens::Words), Lm => Some(Tokens::Characters), Translate => None }, of(&[Classify, Lm, Translate]);
         /// Tokenizer of Hugging Face: the path of a `tokenizer.json`, which cuts the text and numbers its tokens, in place of `tokens`, `lowercase`, `min_count` and `max_size` (default: none).
-        tokenizer: Option<String> = None, of(&[Classify, Lm, Translate]), but(|c| c.run.task != Tag || c.text.tokenizer.is_none(), "none for `tag`, whose words are given", |c| format!("`{}`", c.text.tokenizer.as_deref().unwrap_or_default()));
+        tokenizer: Option<String> = None, of(&[Classify, Lm, Translate]), but(|c| !c.run.task.has_words() || c.text.tokenizer.is_none(), "none for `tag`, whose words are given", |c| format!("`{}`", c.text.tokenizer.as_deref().unwrap_or_default()));
         /// Target tokens: the tokens of the translation (default: as `tokens`; for pronunciations `whitespace`: the phonemes).
         target_tokens: Option<Tokens> = None, of(&[Translate]);
         /// Lowercase: whether capital letters are read as small ones.
@@ -421,11 +480,11 @@ section! {
 
 section! {
     /// The model.
-    ModelConfig(task) = "model" {
+    ModelConfig(task) = "model", model {
         /// Embedding width: the length of a token's vector.
         embedding: usize = match task { Classify | Tag => 128, Lm => 64, Translate => 256 }, within(COUNT), tuned(&[(Classify, "[64, 128, 256]"), (Tag, "[64, 128, 256]"), (Lm, "[32, 64, 128]"), (Translate, "[128, 256]")]);
         /// Character encoder beside words: a bidirectional LSTM over the characters of each word; its last states are appended to the word's vector.
-        characters: bool = match task { Tag => true, Classify | Lm | Translate => false }, of(&[Classify, Tag]), only(|c| c.run.task != Classify || !c.model.characters || c.text.tokens != Some(Tokens::Characters) || c.text.tokenizer.is_some(), "false with `text.tokens = \"characters\"`, whose tokens are characters already");
+        characters: bool = match task { Tag => true, Classify | Lm | Translate => false }, of(&[Classify, Tag]), only(|c| c.run.task.has_words() || !c.model.characters || c.text.tokens != Some(Tokens::Characters) || c.text.tokenizer.is_some(), "false with `text.tokens = \"characters\"`, whose tokens are characters already");
         /// Recurrent cell: `lstm`, `gru` or `rnn`.
         cell: Cell = match task { Classify | Tag | Lm => Cell::Lstm, Translate => Cell::Gru }, of(&[Classify, Tag, Lm]);
         /// Hidden width: the length of a recurrent layer's state.
@@ -455,7 +514,7 @@ section! {
 
 section! {
     /// The training.
-    TrainingConfig(task) = "training" {
+    TrainingConfig(task) = "training", training {
         /// Epochs: passes over the training texts.
         epochs: u64 = match task { Classify => 30, Tag | Lm => 15, Translate => 8 }, within(COUNT);
         /// Batch size in texts; for a language model, in parallel streams of the text.
@@ -489,11 +548,11 @@ section! {
         /// Train in bf16 on a CPU that does not multiply bf16 numbers fast: more slowly than in f32, with the same results.
         allow_slow: bool = false, only(|c| c.training.precision == Precision::Bf16 || !c.training.allow_slow, "false unless `training.precision` is `bf16`");
         /// Label smoothing: the share of each target that is spread over all classes (default: 0.1 for `translate`, and for `classify` with one label per text and without `focal`; else 0).
-        label_smoothing: Option<f64> = None, of(&[Classify, Lm, Translate]), within(SHARE), only(|c| c.data.target == Target::Label || !smooths(c), "0 unless `data.target` is `label`");
+        label_smoothing: Option<f64> = None, of(&[Classify, Lm, Translate]), within(SHARE), only(|c| c.data.target.has_one_label() || !smooths(c), "0 unless `data.target` is `label`");
         /// Class weights in the loss: `balanced` (texts / (classes · texts of the class)), or weights by label, as in `["spam=5", "rare label=2.5"]`; other labels have weight 1 (default: no weights).
-        class_weights: Vec<String> = Vec::new(), of(&[Classify]), only(|c| c.data.target != Target::Number || c.training.class_weights.is_empty(), "none with `data.target = \"number\"`, whose loss is the squared error"), only(|c| c.run.task != Classify || c.data.target != Target::Labels || c.training.focal <= 0.0 || c.training.class_weights.is_empty(), "none with `training.focal` and `data.target = \"labels\"`: set only one of the two");
+        class_weights: Vec<String> = Vec::new(), of(&[Classify]), only(|c| c.data.target.has_labels() || c.training.class_weights.is_empty(), "none with `data.target = \"number\"`, whose loss is the squared error"), only(|c| c.data.target.has_one_label() || c.training.focal <= 0.0 || c.training.class_weights.is_empty(), "none with `training.focal` and `data.target = \"labels\"`: set only one of the two");
         /// Focal loss: the exponent γ, which lowers the loss of texts that are already right (Lin et al., 2017); 0 is the plain loss.
-        focal: f64 = 0.0, of(&[Classify]), within(THOUSAND), only(|c| c.data.target != Target::Number || c.training.focal == 0.0, "0 with `data.target = \"number\"`"), only(|c| c.training.focal == 0.0 || !smooths(c), "0 with `training.label_smoothing`: set only one of the two");
+        focal: f64 = 0.0, of(&[Classify]), within(THOUSAND), only(|c| c.data.target.has_labels() || c.training.focal == 0.0, "0 with `data.target = \"number\"`"), only(|c| c.training.focal == 0.0 || !smooths(c), "0 with `training.label_smoothing`: set only one of the two");
         /// Early stopping: stop after this many epochs without a better one; 0 never stops early.
         patience: u64 = 5;
         /// Fine-tuning: a run folder or checkpoint; training starts with its vocabularies and parameters. `classify` and `tag` also accept a language model (`lm`); its layers are then placed below the layers of the task (default: random parameters).
@@ -509,7 +568,7 @@ section! {
 
 section! {
     /// The settings for the decoding of answers.
-    DecodingConfig(task) = "decoding" {
+    DecodingConfig(task) = "decoding", decoding {
         /// Beam width: the hypotheses kept at each step; 1 is greedy search.
         beam: usize = 4, of(&[Translate]), within(COUNT);
         /// Length penalty α: a hypothesis of n tokens is ranked by log p / ((5 + n) / 6)^α (Wu et al., 2016).
@@ -521,13 +580,13 @@ section! {
         /// Overlap in words, for taggers: a text that exceeds the memory limit of a prediction is read in windows, each with this many further words at either end. With 0, the text is an error. A tagger that also predicts labels of texts never reads in windows.
         overlap: usize = 0, of(&[Tag]);
         /// Threshold of probabilities, for several labels per text: `per-label` (for each label, the threshold with its highest F1 on the held-out texts), `one` (for all labels, the threshold with the highest micro F1) or a number above 0 and below 1 (default: `one` if any label has fewer than 50 held-out texts, else `per-label`; the choice is printed).
-        threshold: Option<LabelThreshold> = None, of(&[Classify]), only(|c| c.decoding.threshold.is_none() || c.data.target == Target::Labels, "none unless `data.target` is `labels`");
+        threshold: Option<LabelThreshold> = None, of(&[Classify]), only(|c| c.decoding.threshold.is_none() || c.data.target.has_labels() && !c.data.target.has_one_label(), "none unless `data.target` is `labels`");
     }
 }
 
 section! {
     /// The settings that are above all tables of a config file.
-    RunConfig(task) = "" {
+    RunConfig(task) = "", run {
         /// Task: `classify`, `tag`, `lm` or `translate`.
         task: Task = task;
         /// Seed of all random numbers: equal seeds give equal results.

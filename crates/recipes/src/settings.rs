@@ -3,8 +3,8 @@
 
 use std::fmt;
 
+use unpadded::Precision;
 use unpadded::metrics::LabelThreshold;
-use unpadded::{Error, Precision, Result};
 use unpadded_text::Fold;
 
 use super::byte_size::ByteSize;
@@ -83,7 +83,7 @@ pub(super) trait Setting: Sized {
 
 /// Declares types of settings: what is expected, the conversion from a value, and the conversion to a value.
 macro_rules! types {
-    ($($type:ty: $expected:literal, $of:expr, $value:expr;)*) => {$(
+    ($($type:ty: $expected:expr, $of:expr, $value:expr;)*) => {$(
         impl Setting for $type {
             fn expected() -> String {
                 $expected.into()
@@ -108,6 +108,23 @@ types! {
     f64: "a number", float, |of| Some(Value::Float(*of));
     String: "a text in quotes", |of| if let Value::Text(of) = of { Some(of.clone()) } else { None }, |of| Some(Value::Text(of.clone()));
     Vec<String>: "a text in quotes, or a list of them", texts, |of| list(of);
+    Precision: format!("one of {}", Self::ALL.map(|one| format!("`{one}`")).join(", ")), |of| text(of)?.parse().ok(), shown;
+    ByteSize: ByteSize::EXPECTED, |of| text(of)?.parse().ok(), shown;
+    Fold: "a fold of several, as \"2/5\"", |of| Fold::parse(&text(of)?), shown;
+    LabelThreshold: LabelThreshold::EXPECTED, |of| text(of)?.parse().ok(), shown;
+}
+
+/// A number counts as a text here, so that a threshold needs no quotation marks.
+fn text(value: &Value) -> Option<String> {
+    match value {
+        Value::Text(text) => Some(text.clone()),
+        Value::Float(number) => Some(number.to_string()),
+        Value::Flag(_) | Value::Int(_) | Value::List(_) => None,
+    }
+}
+
+fn shown(setting: &impl fmt::Display) -> Option<Value> {
+    Some(Value::Text(setting.to_string()))
 }
 
 fn whole<T: TryFrom<i64>>(value: &Value) -> Option<T> {
@@ -142,35 +159,6 @@ fn list(texts: &[String]) -> Option<Value> {
         [one] => Some(Value::Text(one.clone())),
         several => Some(Value::List(several.to_vec())),
     }
-}
-
-/// Declares settings that config files have as a text: the type, what is expected, and the function that parses a text.
-macro_rules! texts {
-    ($($type:ty: $expected:expr, $parse:expr;)*) => {$(
-        impl Setting for $type {
-            fn expected() -> String {
-                $expected.into()
-            }
-
-            fn of(value: &Value) -> Option<Self> {
-                match value {
-                    Value::Text(text) => $parse(text),
-                    Value::Float(number) => $parse(&number.to_string()),
-                    _ => None,
-                }
-            }
-
-            fn value(&self) -> Option<Value> {
-                Some(Value::Text(self.to_string()))
-            }
-        }
-    )*};
-}
-texts! {
-    Precision: format!("one of {}", Self::ALL.map(|one| format!("`{one}`")).join(", ")), |text: &str| text.parse().ok();
-    ByteSize: ByteSize::EXPECTED, |text: &str| text.parse().ok();
-    Fold: "a fold of several, as \"2/5\"", Self::parse;
-    LabelThreshold: LabelThreshold::EXPECTED, |text: &str| text.parse().ok();
 }
 
 impl<T: Setting> Setting for Option<T> {
@@ -241,6 +229,13 @@ pub struct SettingKey {
     pub doc: &'static str,
 }
 
+impl SettingKey {
+    /// Returns whether `name` is the dotted name of the setting.
+    pub(super) fn is(&self, name: &str) -> bool {
+        name.split_once('.').unwrap_or(("", name)) == (self.section, self.name)
+    }
+}
+
 impl fmt::Display for SettingKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.section.is_empty() {
@@ -254,7 +249,7 @@ impl fmt::Display for SettingKey {
 /// Declares a table of settings: a struct with the default values for a task, the declarations of the settings, and access to
 /// each setting by name. A line may call methods of `SettingRules` behind the default.
 macro_rules! section {
-    ($(#[doc = $doc:literal])* $name:ident($task:ident) = $section:literal {
+    ($(#[doc = $doc:literal])* $name:ident($task:ident) = $section:literal, $table:ident {
         $($(#[doc = $of:literal])+ $field:ident: $type:ty = $default:expr $(, $rule:ident($($of_rule:tt)*))*;)*
     }) => {
         $(#[doc = $doc])*
@@ -269,39 +264,31 @@ macro_rules! section {
         }
 
         impl $name {
-            pub(super) const SETTINGS: &[SettingRules] = &[$(SettingRules::new($crate::settings::SettingKey {
-                section: $section,
-                name: stringify!($field),
-                doc: concat!($($of),+),
-            })$(.$rule($($of_rule)*))*),*];
+            pub(super) const SETTINGS: &[SettingRules] = &[$({
+                let key = $crate::settings::SettingKey {
+                    section: $section,
+                    name: stringify!($field),
+                    doc: concat!($($of),+),
+                };
+                SettingRules::new(
+                    key,
+                    |config| $crate::settings::Setting::value(&config.$table.$field),
+                    |config, value| $crate::settings::read(&mut config.$table.$field, value),
+                )$(.$rule($($of_rule)*))*
+            }),*];
 
             /// Returns the default settings of a task, suited to a few thousand texts.
             #[allow(unused_variables)]
             pub(super) fn of($task: Task) -> Self {
                 Self { $($field: $default),* }
             }
-
-            pub(super) fn set(&mut self, name: &str, value: &$crate::settings::Value) -> ::unpadded::Result<()> {
-                match name {
-                    $(stringify!($field) => self.$field = $crate::settings::read($section, name, value)?,)*
-                    _ => {}
-                }
-                Ok(())
-            }
-
-            pub(super) fn get(&self, name: &str) -> Option<$crate::settings::Value> {
-                use $crate::settings::Setting;
-                match name {
-                    $(stringify!($field) => self.$field.value(),)*
-                    _ => None,
-                }
-            }
         }
     };
 }
 pub(super) use section;
 
-pub(super) fn read<T: Setting>(section: &str, name: &str, value: &Value) -> Result<T> {
-    let what = if section.is_empty() { name.to_owned() } else { format!("{section}.{name}") };
-    T::of(value).ok_or_else(|| Error::new(what, T::expected(), value.to_string()))
+/// Sets a setting to a value; an error is what the type of the setting expects.
+pub(super) fn read<T: Setting>(setting: &mut T, value: &Value) -> Result<(), String> {
+    *setting = T::of(value).ok_or_else(T::expected)?;
+    Ok(())
 }

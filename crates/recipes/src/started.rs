@@ -66,38 +66,30 @@ struct Trained {
     below: Option<(ModelConfig, String)>,
 }
 
+/// The checkpoints in a run folder. Until a training has ended, the second one also has the best parameters.
+const CHECKPOINTS: [&str; 2] = ["best.ckpt", "last.ckpt"];
+
 /// Returns the path of the checkpoint of a run: `run` itself if it is a file, or the best checkpoint in the run folder.
 fn file(run: &str) -> Result<PathBuf> {
     let path = Path::new(run);
-    let found = match path.is_dir() {
-        // Until a training has ended, `last.ckpt` in the run folder also has the best parameters.
-        true => ["best.ckpt", "last.ckpt"].map(|name| path.join(name)).into_iter().find(|path| path.exists()),
-        false => path.exists().then(|| path.to_owned()),
+    let of =
+        |folder: &Path| CHECKPOINTS.map(|name| folder.join(name)).into_iter().find(|path| path.is_file());
+    let wrong = |expected: &str, got| Err(Error::of(ErrorKind::Io, "training.from", expected, got));
+    if !path.is_dir() {
+        let got = format!("nothing at `{run}`");
+        return if path.exists() { Ok(path.to_owned()) } else { wrong("a run folder or a checkpoint", got) };
+    }
+    if let Some(found) = of(path) {
+        return Ok(found);
+    }
+    let entries = std::fs::read_dir(path).into_iter().flatten().flatten().map(|entry| entry.path());
+    let got = match entries.filter(|path| of(path).is_some()).min() {
+        Some(one) => {
+            format!("a folder of several runs, `{run}`; name one of the runs, as `{}`", one.display())
+        }
+        None => format!("neither in `{run}`"),
     };
-    found.ok_or_else(|| {
-        let (expected, got) = match path.is_dir() {
-            true => (
-                "a run folder with a best.ckpt or last.ckpt",
-                match one_of(path) {
-                    Some(one) => {
-                        format!(
-                            "a folder of several runs, `{run}`; name one of the runs, as `{}`",
-                            one.display()
-                        )
-                    }
-                    None => format!("neither in `{run}`"),
-                },
-            ),
-            false => ("a run folder or a checkpoint", format!("nothing at `{run}`")),
-        };
-        Error::of(ErrorKind::Io, "training.from", expected, got)
-    })
-}
-
-/// Returns the path of the first run, sorted by name, in a folder of several runs.
-fn one_of(folder: &Path) -> Option<PathBuf> {
-    let entries = std::fs::read_dir(folder).ok()?.flatten().map(|entry| entry.path());
-    entries.filter(|path| ["best.ckpt", "last.ckpt"].iter().any(|name| path.join(name).is_file())).min()
+    wrong("a run folder with a best.ckpt or last.ckpt", got)
 }
 
 /// Returns the config in the notes of a checkpoint, or an error if the checkpoint is not of a recipe.
@@ -145,8 +137,8 @@ impl Origin {
             let expected = format!("{}, the width of the word vectors of `{name}`", model.embedding);
             return Err(Error::new("model.embedding", expected, config.model.embedding.to_string()));
         }
-        if (task, wanted) == (Task::Lm, Task::Tag) {
-            by_words(name, &theirs.text)?;
+        if task != wanted && wanted.has_words() {
+            by_words(name, wanted, &theirs.text)?;
         }
         let checkpoint = match checkpoint.purpose {
             Purpose::Training if resumed.is_none() => checkpoint.for_inference(&ops::catalogue())?,
@@ -210,19 +202,16 @@ impl Origin {
     }
 }
 
-/// Checks that the tokens of a language model are words, as a tagger needs.
-fn by_words(name: &str, text: &TextConfig) -> Result<()> {
-    match (&text.tokenizer, text.tokens) {
-        (None, Some(Tokens::Words | Tokens::Whitespace)) => Ok(()),
-        (tokenizer, tokens) => {
-            let got = match (tokenizer, tokens) {
-                (Some(path), _) => format!("tokens of `{path}`"),
-                (None, tokens) => format!("`text.tokens = \"{}\"`", tokens.map_or("none", Tokens::name)),
-            };
-            let expected = "a language model of `words` or `whitespace` for `tag`, whose words are given";
-            Err(Error::new("training.from", expected, format!("`{name}` with {got}")))
-        }
-    }
+/// Checks that the tokens of a language model are words, as a task needs whose words are given.
+fn by_words(name: &str, task: Task, text: &TextConfig) -> Result<()> {
+    let got = match (&text.tokenizer, text.tokens) {
+        (None, Some(Tokens::Words | Tokens::Whitespace)) => return Ok(()),
+        (Some(path), _) => format!("tokens of `{path}`"),
+        (None, tokens) => format!("`text.tokens = \"{}\"`", tokens.map_or("none", Tokens::name)),
+    };
+    let task = task.name();
+    let expected = format!("a language model of `words` or `whitespace` for `{task}`, whose words are given");
+    Err(Error::new("training.from", expected, format!("`{name}` with {got}")))
 }
 
 impl Trained {

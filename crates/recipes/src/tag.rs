@@ -1,9 +1,9 @@
 //! Tagging: predicts a tag for each word, with recurrent layers over words and their characters, and a conditional
 //! random field over the tags (Lample et al., "Neural architectures for named entity recognition", 2016).
 
-use std::path::PathBuf;
+use std::path::Path;
 
-use unpadded::data::{Limits, Loader, TagScheme, TokenCounts, Vocabulary};
+use unpadded::data::{Limits, Loader, TagScheme, TokenCounts, Tokenizer, Vocabulary};
 use unpadded::layers::{Crf, Linear};
 use unpadded::metrics::{Accuracy, ChunkF1, TokenAccuracy};
 use unpadded::ndarray::Array2;
@@ -12,23 +12,23 @@ use unpadded::predict::Predictor;
 use unpadded::tensor::Dense;
 use unpadded::train::Trainer;
 use unpadded::{Builder, DType, Error, ErrorKind, Lod, Result, Variable, reserve};
-use unpadded_text::{Passes, QuestionKind, ReadOptions, TaggedText, Tagging, scheme_of};
+use unpadded_text::{QuestionKind, ReadOptions, TaggedText, TaggedTexts, Tagging, scheme_of};
 
 use super::answer::Answer;
 use super::answer_batch::AnswerBatch;
 use super::config::Config;
 use super::encoder::Encoder;
 use super::evaluation::{EachOutcome, Evaluation, likeliest};
+use super::prepare::{Portion, RecordCounts, TaskNetwork, TaskSurvey, TrainingTexts, prepare};
 use super::preview::Preview;
 use super::recipe::{AnsweringModel, RecordCheck, RecordModel, TestFile};
 use super::sections::{DecodingConfig, ModelConfig};
-use super::started::Table;
-use super::tag_counts::{TagCounts, form};
+use super::started::{Origin, Table};
 use super::tag_scores::{FoundTags, TagScores};
-use super::texts::Texts;
+use super::texts::{Texts, add_characters};
 use super::training::{
-    Case, Column, DataMemory, HeldOutTexts, ModelFacts, Paths, Preparation, READ_AS, Truth, both,
-    of_training, one_in, options, options_of, read_as, read_otherwise, refuse_texts,
+    Case, Column, DataMemory, ModelFacts, Paths, Preparation, READ_AS, Truth, options_of, read_as,
+    refuse_texts,
 };
 use super::vote::Voters;
 use super::{embedded, net, tag_windows};
@@ -46,8 +46,8 @@ const TAGS: &str = "tags";
 const CRF: &str = "crf";
 const LABELS: &str = "labels";
 
-/// The parameters with a row or a column per entry of a vocabulary. The function `prepare` reads entry 0 (the word
-/// vectors) and entry 1 (the character vectors) of this list.
+/// The parameters with a row or a column per entry of a vocabulary. The survey reads entry 0 (the word vectors) and entry 1
+/// (the character vectors) of this list.
 const TABLES: [Table; 7] = [
     Table { form, ..Table::new(net::TABLE, WORDS, &[0]) },
     Table::new("characters.weight", CHARACTERS, &[0]),
@@ -139,105 +139,7 @@ impl RecordModel for Tagger {
     }
 
     fn prepare(config: &Config, paths: Paths) -> Result<Preparation> {
-        let Paths { train, dev, test, from, memory, .. } = paths;
-        let own = train.is_some();
-        let train = match train {
-            Some(path) => Texts::open(path, (config, memory), &options(config, COLUMNS)?)?,
-            None => Texts::Held(embedded::requests(true)?),
-        };
-        // The other parts of the data set are read with the options that were detected in the training texts.
-        let like = train.read_as().clone();
-        let given = dev.is_some();
-        let (train, dev) = match &dev {
-            Some(dev) => {
-                let dev = part(&train, dev, (config, memory))?;
-                (train, dev)
-            }
-            None if own || config.data.fold.is_some() => train.hold_out(one_in(config), config),
-            None => (train, Texts::Held(embedded::requests(false)?)),
-        };
-        // The vocabularies have the tags and labels of the training and development texts; any other tag or label in the
-        // test file is scored as wrong.
-        let (mut tags, mut labels) = (TokenCounts::default(), TokenCounts::default());
-        let (mut of_train, mut of_dev) = (TagCounts::default(), TagCounts::default());
-        let (mut lengths, mut held_out) = (Vec::new(), HeldOutTexts::default());
-        train.each(&mut |text| {
-            lengths.push(text.words.len());
-            of_train.add(text, &mut tags, &mut labels);
-        })?;
-        dev.each(&mut |text| {
-            of_dev.add(text, &mut tags, &mut labels);
-            // A report shows a text as its words joined by spaces. A report therefore gets only texts that give the same
-            // words when they are cut at spaces.
-            if text.words.iter().all(|word| TaggedText::words_of(word).eq([word])) {
-                held_out.add(|| Case {
-                    text: text.words.join(" "),
-                    truth: Truth::Tags(text.tags.clone(), text.label.clone()),
-                });
-            }
-        })?;
-        (held_out.count, held_out.counted) = (of_dev.texts, true);
-        let labelled = of_train.labelled + of_dev.labelled == of_train.texts + of_dev.texts;
-        both([(train.name(), of_train.texts), (dev.name(), of_dev.texts)])?;
-        let tagging = scheme_of(&[&train, &dev])?;
-        let of_name = |e: Error| e.noted(format!("in `{}`", train.name()));
-        let limits = from.grows(net::limits(config, &[Vocabulary::UNKNOWN]), &TABLES[0]);
-        let of_characters = from.grows(Limits::default(), &TABLES[1]);
-        let found = Entries {
-            words: net::known(of_train.words.within(&limits).map_err(of_name), config)?,
-            characters: match config.model.characters {
-                true => Some(of_train.characters.within(&of_characters).map_err(of_name)?),
-                false => None,
-            },
-            tags: tags.labels()?,
-            labels: labelled.then(|| labels.labels()).transpose()?,
-        };
-        tell_apart(&found.tags, &train)?;
-        let (data, dev_data) =
-            (of_training(found.loader(&train, config)?, config), found.loader(&dev, config)?);
-        let mut trainer = network(config, &found, &tagging, from.below(), of_train.texts)?
-            .note(READ_AS, like.tagging(tagging.clone()).to_note());
-        let mut said = vec![format!(
-            "{}: {} texts of {} tags ({tagging}), {} words known; {} held out",
-            train.name(),
-            of_train.texts,
-            found.tags.len(),
-            found.words.len(),
-            of_dev.texts
-        )];
-        said.extend(read_as(train.read_as()));
-        said.extend(train.said_of_memory(&data, memory));
-        if given {
-            said.extend(read_otherwise(&dev.name(), dev.read_as(), train.read_as()));
-            said.extend(dev.said_of_memory(&dev_data, memory));
-        }
-        if tagging.scheme == TagScheme::Plain {
-            let why = tagging.note().map_or_else(String::new, |why| format!(" ({why})"));
-            said.push(format!("plain tags{why}: scored token by token"));
-        }
-        if found.tags.len() > MANY_TAGS {
-            said.push(format!(
-            "{} tags: each pair of them has a score, so that time and memory grow with the square of their number",
-            found.tags.len()
-        ));
-        }
-        let coverage = of_dev.words.coverage(&found.words);
-        said.extend(net::vectors(config, &mut trainer, &found.words)?);
-        Ok(Preparation {
-            trainer,
-            train: Box::new(data),
-            dev: Box::new(dev_data),
-            test,
-            name: train.name().into_owned(),
-            metric: match tagging.scheme {
-                TagScheme::Plain => "token accuracy",
-                _ => "chunk F1",
-            },
-            coverage,
-            lengths,
-            held_out,
-            said,
-        })
+        prepare::<WordSurvey<'_>>(config, paths)
     }
 
     fn load(_: &Predictor, _: &Config) -> Result<Self> {
@@ -301,6 +203,104 @@ impl RecordModel for Tagger {
         };
         Ok(scores.end().with_loss(loss))
     }
+}
+
+/// The counts of a tagger: the characters of the training texts, and the tags and labels of all texts. A tag or label that only
+/// the test file has is scored as wrong.
+struct WordSurvey<'a> {
+    config: &'a Config,
+    characters: TokenCounts,
+    tags: TokenCounts,
+    labels: TokenCounts,
+    labelled: usize,
+}
+
+impl<'a> TaskSurvey<'a> for WordSurvey<'a> {
+    type Record = TaggedText;
+    type Model = Tagger;
+    const COUNTS_DEV: bool = true;
+
+    fn embedded(train: bool) -> Result<TaggedTexts> {
+        embedded::requests(train)
+    }
+
+    /// If the tags of `data.dev` are of another scheme, they are converted to the scheme of the training texts.
+    fn open_dev(
+        train: &Texts<TaggedText>,
+        path: &Path,
+        within: (&Config, DataMemory),
+    ) -> Result<Texts<TaggedText>> {
+        let texts = Texts::open(path, within, train.read_as())?;
+        match (scheme_of(&[train, &texts]), scheme_of(&[train])) {
+            (Err(_), Ok(of_train)) => Texts::open(path, within, &train.read_as().clone().tagging(of_train)),
+            _ => Ok(texts),
+        }
+    }
+
+    fn begin(config: &'a Config, _: &Texts<TaggedText>, _: &Origin) -> Result<Self> {
+        let [characters, tags, labels] = [(); 3].map(|()| TokenCounts::default());
+        Ok(Self { config, characters, tags, labels, labelled: 0 })
+    }
+
+    fn count(&mut self, text: &TaggedText, portion: Portion, counts: &mut RecordCounts) {
+        counts.add(text.words.iter().map(|word| form(word)), portion);
+        text.tags.iter().for_each(|tag| self.tags.add(tag));
+        if let Some(label) = &text.label {
+            self.labelled += 1;
+            self.labels.add(label);
+        }
+        if portion == Portion::Train {
+            text.words.iter().for_each(|word| add_characters(&mut self.characters, word));
+        } else if text.words.iter().all(|word| TaggedText::words_of(word).eq([word])) {
+            let truth = || Truth::Tags(text.tags.clone(), text.label.clone());
+            counts.held_out.add(|| Case { text: text.words.join(" "), truth: truth() });
+        } else {
+            // A report shows a text as its words joined by spaces, and this text would then be cut into other words.
+            counts.held_out.count += 1;
+        }
+    }
+
+    fn end(self, texts: &mut TrainingTexts<'_, TaggedText>, tokens: TokenCounts) -> Result<TaskNetwork> {
+        let Self { config, characters, tags, labels, labelled } = self;
+        let TrainingTexts { train, dev, from, counts, .. } = &*texts;
+        let (tagging, name) = (scheme_of(&[train, dev])?, train.name());
+        let (counted, specials) = ((&Tokenizer::whitespace(), tokens), [Vocabulary::UNKNOWN]);
+        let words = net::vocabulary(counted, &specials, (from, &TABLES[0]), (config, &name))?;
+        let characters =
+            config.model.characters.then(|| characters.within(&from.grows(Limits::default(), &TABLES[1])));
+        let characters = characters.transpose().map_err(|e| e.noted(format!("in `{name}`")))?;
+        let all_labelled = labelled == counts.lengths.len() + counts.dev;
+        let labels = all_labelled.then(|| labels.labels());
+        let found = Entries { words, characters, tags: tags.labels()?, labels: labels.transpose()? };
+        tell_apart(&found.tags, train)?;
+        let loaders = [found.loader(train, config)?, found.loader(dev, config)?];
+        let steps = net::steps(config, counts.lengths.len());
+        let (trainer, metric) = network(config, &found, &tagging, from.below(), steps)?;
+        let tags = found.tags.len();
+        let plain = (tagging.scheme == TagScheme::Plain).then(|| {
+            let why = tagging.note().map_or_else(String::new, |why| format!(" ({why})"));
+            format!("plain tags{why}: scored token by token")
+        });
+        let many = (tags > MANY_TAGS).then(|| {
+            format!("{tags} tags: each pair of them has a score, so that time and memory grow with the square of their number")
+        });
+        let known = format!(" of {tags} tags ({tagging}), {} words known", found.words.len());
+        Ok(TaskNetwork {
+            loaders,
+            trainer,
+            metric,
+            words: found.words,
+            read_as: train.read_as().clone().tagging(tagging),
+            known: [known, String::new()],
+            said: [Vec::new(), plain.into_iter().chain(many).collect()],
+        })
+    }
+}
+
+/// Returns the form of a word in the vocabulary: lower case, with every digit replaced by 0. The character encoder
+/// reads the word in its original form.
+fn form(word: &str) -> String {
+    word.chars().flat_map(char::to_lowercase).map(|c| if c.is_ascii_digit() { '0' } else { c }).collect()
 }
 
 /// Returns the scores of a tagger on texts. The tag scheme is in a note of the checkpoint; if there is no note, it is detected
@@ -424,27 +424,13 @@ fn tell_apart(tags: &Vocabulary, train: &Texts<TaggedText>) -> Result<()> {
     }
 }
 
-/// Opens another part of the data set with the options of the training part. If the tags of this part are of another
-/// scheme, they are converted to the scheme of the training part.
-fn part(
-    train: &Texts<TaggedText>,
-    path: &PathBuf,
-    within: (&Config, DataMemory),
-) -> Result<Texts<TaggedText>> {
-    let texts = Texts::open(path, within, train.read_as())?;
-    match (scheme_of(&[train, &texts]), scheme_of(&[train])) {
-        (Err(_), Ok(of_train)) => Texts::open(path, within, &train.read_as().clone().tagging(of_train)),
-        _ => Ok(texts),
-    }
-}
-
 fn network(
     config: &Config,
     found: &Entries,
     tagging: &Tagging,
     below: Option<&ModelConfig>,
-    texts: usize,
-) -> Result<Trainer> {
+    steps: usize,
+) -> Result<(Trainer, &'static str)> {
     let model = &config.model;
     let net = Builder::new().seed(config.run.seed);
     let characters = found.characters.as_ref().map(|characters| characters.len());
@@ -473,10 +459,10 @@ fn network(
         loss = loss + logits.cross_entropy(label).mean();
         (Accuracy::new(logits, label).named("label accuracy"), logits.softmax(), labels.clone())
     });
-    let trainer = net::trainer(net, loss, config, net::steps(config, texts))?;
-    let trainer = match tagging.scheme {
-        TagScheme::Plain => trainer.metric(TokenAccuracy::new(best, tags)),
-        scheme => trainer.metric(ChunkF1::new(best, tags, scheme, &standard)?),
+    let trainer = net::trainer(net, loss, config, steps)?;
+    let (trainer, metric) = match tagging.scheme {
+        TagScheme::Plain => (trainer.metric(TokenAccuracy::new(best, tags)), "token accuracy"),
+        scheme => (trainer.metric(ChunkF1::new(best, tags, scheme, &standard)?), "chunk F1"),
     };
     let trainer = trainer
         .output(TAGS, best)
@@ -484,10 +470,8 @@ fn network(
         .vocabulary(TAGS, found.tags.clone());
     let characters = found.characters.iter();
     let trainer = characters.fold(trainer, |trainer, of| trainer.vocabulary(CHARACTERS, of.clone()));
-    Ok(match label {
-        None => trainer,
-        Some((accuracy, probabilities, labels)) => {
-            trainer.metric(accuracy).output(LABELS, probabilities).vocabulary(LABELS, labels)
-        }
-    })
+    let trainer = label.into_iter().fold(trainer, |trainer, (accuracy, probabilities, labels)| {
+        trainer.metric(accuracy).output(LABELS, probabilities).vocabulary(LABELS, labels)
+    });
+    Ok((trainer, metric))
 }

@@ -9,9 +9,9 @@ use unpadded_text::{TaggedText, Tagging};
 
 use super::by_length::ByLength;
 use super::evaluation::{
-    EachOutcome, Evaluation, NamedFigure, Outcome, ScoreRow, ScoreTable, Tally, f1_of, macro_f1,
+    EachOutcome, Evaluation, NamedFigure, Outcome, ScoreRow, ScoreSums, ScoreTable, Tally, f1_of, macro_f1,
 };
-use super::sample::{Bootstrap, FigureFn};
+use super::sample::FigureFn;
 
 /// The columns of a bootstrap sample: correct tokens, all tokens; correct, predicted and true chunks by the rule of
 /// conlleval, then by the strict rule; correct labels, all labels; correct texts, all texts.
@@ -37,9 +37,7 @@ pub(super) struct TagScores<'a> {
     /// For each type of chunk, the correct, predicted and true chunks: first by the rule of conlleval, then by the
     /// strict rule.
     types: [BTreeMap<String, [f64; 3]>; 2],
-    sample: Bootstrap,
-    /// The share of wrong tags by the length of the text in words.
-    lengths: ByLength,
+    sums: ScoreSums,
 }
 
 /// The predictions for a text: the ids of its tags, and its label (`None` if the model predicts no labels).
@@ -63,8 +61,7 @@ impl<'a> TagScores<'a> {
             of_tags: Tally::new("tag", tags.tokens()),
             labels: labels.map(|labels| (labels, Tally::new("label", labels.tokens()))),
             types: Default::default(),
-            sample: Bootstrap::default(),
-            lengths: ByLength::new("wrong tags", Unit::Share).by("length in words"),
+            sums: ScoreSums::new(ByLength::new("wrong tags", Unit::Share).by("length in words")),
         })
     }
 
@@ -117,9 +114,8 @@ impl<'a> TagScores<'a> {
             counts.extend([(LABELS, share(right)), (LABELS + 1, 1.0)]);
             counts.extend([(FRAMES, share(right && whole)), (FRAMES + 1, 1.0)]);
         }
-        self.sample.add(counts);
         let words = text.tags.len();
-        self.lengths.add(words, (words - right) as f64, words as f64);
+        self.sums.add(counts, words, [(words - right) as f64, words as f64]);
         let tags: Vec<&str> = found.tags.iter().map(|&id| self.tags.token(id).unwrap_or_default()).collect();
         let shown = |tags: String, label: Option<&str>| match label {
             Some(label) => format!("{tags}  {label}"),
@@ -148,8 +144,8 @@ impl<'a> TagScores<'a> {
 
     /// Returns the evaluation over all scored texts.
     pub(super) fn end(self) -> Evaluation {
-        let Self { scheme, of_tags, labels, types, sample, lengths, .. } = self;
-        let total = sample.total(COLUMNS);
+        let Self { scheme, of_tags, labels, types, sums, .. } = self;
+        let total = sums.total(COLUMNS);
         let tokens = FigureFn::Of(|x| ratio(x[TOKENS], x[TOKENS + 1]));
         let mut figures: Vec<NamedFigure> = Vec::new();
         if scheme != TagScheme::Plain {
@@ -161,8 +157,9 @@ impl<'a> TagScores<'a> {
             figures.push(("label accuracy", Unit::Share, FigureFn::Share(LABELS, LABELS + 1)));
             figures.push(("frame accuracy", Unit::Share, FigureFn::Share(FRAMES, FRAMES + 1)));
         }
-        let rows = of_tags.rows();
-        let mut scored = Evaluation::of(sample, COLUMNS, &figures);
+        let (rows, confusion) = (of_tags.rows(), of_tags.confusion());
+        let mut scored = sums.end(COLUMNS, &figures, of_tags.unseen_ones());
+        scored.confusions.push(confusion);
         scored.counts.push(("tokens", total[TOKENS + 1] as u64));
         if scheme == TagScheme::Plain {
             scored = scored.with("macro F1", Unit::Share, macro_f1(&rows));
@@ -181,9 +178,6 @@ impl<'a> TagScores<'a> {
             };
             scored.tables.extend(named.map(table));
         }
-        scored.confusions.push(of_tags.confusion());
-        scored.lengths = Some(lengths);
-        scored.unseen = of_tags.unseen_ones();
         if let Some((_, tally)) = labels.filter(|_| total[LABELS + 1] > 0.0) {
             scored.tables.push(ScoreTable { of: "label", rows: tally.rows() });
             scored.confusions.push(tally.confusion());

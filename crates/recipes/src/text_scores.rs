@@ -4,8 +4,8 @@ use unpadded::data::Tokenizer;
 use unpadded::metrics::{Bleu, ChrF, Metric, Unit, edit_distance, restore, tokens_13a};
 
 use super::by_length::ByLength;
-use super::evaluation::{EachOutcome, Evaluation, NamedFigure, Outcome};
-use super::sample::{Bootstrap, FigureFn};
+use super::evaluation::{EachOutcome, Evaluation, NamedFigure, Outcome, ScoreSums};
+use super::sample::FigureFn;
 use super::translated::Examples;
 
 /// The columns of a bootstrap sample: the counts for BLEU and for chrF; exactly right texts, all texts; edits, and the
@@ -27,9 +27,8 @@ pub(super) struct TextScores {
     several: [usize; 2],
     /// The total number of references of all texts.
     references: usize,
-    sample: Bootstrap,
+    sums: ScoreSums,
     cut: Tokenizer,
-    lengths: ByLength,
     examples: Examples,
 }
 
@@ -40,19 +39,14 @@ impl TextScores {
         };
         let whitespace = is(target, Tokenizer::whitespace());
         let spoken = whitespace && is(source, Tokenizer::characters());
-        let wrong = if spoken {
-            ByLength::new("phoneme error rate", Unit::Share)
-        } else {
-            ByLength::new("chrF", Unit::Share)
-        };
+        let by_length = if spoken { "phoneme error rate" } else { "chrF" };
         Self {
             spoken,
             whitespace,
             several: [usize::MAX, 0],
             references: 0,
-            sample: Bootstrap::default(),
+            sums: ScoreSums::new(ByLength::new(by_length, Unit::Share)),
             cut: source.clone(),
-            lengths: wrong,
             examples: Examples::default(),
         }
     }
@@ -80,18 +74,17 @@ impl TextScores {
         let exact = references.iter().any(|reference| words(reference) == own);
         let counts = (BLEU..).zip(bleu.sums().iter().copied());
         let counts = counts.chain((CHRF..).zip(chrf.sums().iter().copied()));
-        self.sample.add(counts.chain([
+        let counts = counts.chain([
             (EXACT, f64::from(u8::from(exact))),
             (EXACT + 1, 1.0),
             (EDITS, edits as f64),
             (EDITS + 1, length as f64),
             (WRONG, f64::from(u8::from(!exact))),
-        ]));
+        ]);
+        let counts: Vec<(usize, f64)> = counts.collect();
         let (tokens, chrf) = (self.cut.tokens(source).count(), chrf.value());
-        match self.spoken {
-            true => self.lengths.add(tokens, edits as f64, length as f64),
-            false => self.lengths.add(tokens, chrf, 1.0),
-        }
+        let by_length = if self.spoken { [edits as f64, length as f64] } else { [chrf, 1.0] };
+        self.sums.add(counts, tokens, by_length);
         self.examples.add(source, references, found, chrf);
         each(Outcome { text: source, asked: source, truth: &references.join(" | "), found });
     }
@@ -111,8 +104,8 @@ impl TextScores {
             ],
             false => &[BLEU_OF, CHRF_OF, ("word error rate", Unit::Share, FigureFn::Of(edits)), EXACT_OF],
         };
-        let total = self.sample.total(COLUMNS);
-        let mut scored = Evaluation::of(self.sample, COLUMNS, figures);
+        let total = self.sums.total(COLUMNS);
+        let mut scored = self.sums.end(COLUMNS, figures, Vec::new());
         if total[EDITS + 1] == 0.0 {
             let (name, of) = if self.spoken { ("phoneme", "phonemes") } else { ("word", "words") };
             scored.notes.push(format!(
@@ -120,7 +113,6 @@ impl TextScores {
                 total[EDITS]
             ));
         }
-        scored.lengths = Some(self.lengths);
         scored.examples = self.examples.end();
         let [fewest, most] = self.several;
         scored.notes.push(format!(

@@ -4,9 +4,9 @@ use std::borrow::Cow;
 use std::path::Path;
 use std::sync::Arc;
 
-use unpadded::data::{Data, Field, Limits, Loader, TokenCounts, Tokenizer, Vocabulary};
+use unpadded::data::{Data, Field, Loader, TokenCounts};
 use unpadded::{Result, memory};
-use unpadded_text::{DataSet, Files, LabelledText, Passes, ReadOptions, Record, RecordSource, Survey};
+use unpadded_text::{DataSet, Files, Passes, ReadOptions, Record, RecordSource};
 
 use super::answer_batch::AnswerBatch;
 use super::config::Config;
@@ -27,14 +27,6 @@ pub(super) type ToSample<R> = Arc<dyn Fn(&R) -> Result<Vec<Field>> + Send + Sync
 
 /// A function that gets a batch of records, each with its number, counted from 1.
 pub(super) type EachBatch<'a, R> = &'a mut dyn FnMut(&[(u64, R)]) -> Result<()>;
-
-/// The training part, the held-out part and the vocabulary of a data set, collected before the model is built.
-pub(super) struct TextSurvey {
-    pub(super) rest: Texts<LabelledText>,
-    pub(super) held: Texts<LabelledText>,
-    /// The vocabulary of a training part in files, which the survey counts.
-    pub(super) words: Option<Result<Vocabulary>>,
-}
 
 impl<R: Record> Texts<R> {
     /// Opens the records of a path. The records stay in the files if the config sets `data.window`, or if the records would
@@ -120,18 +112,30 @@ impl<R: Record> Texts<R> {
         self.options()
     }
 
-    /// Holds out about one of `one_in` records, or the fold `data.fold` if the config sets it. Returns the training
-    /// part, then the held-out part.
-    pub(super) fn hold_out(self, one_in: u64, config: &Config) -> (Self, Self) {
-        let seed = config.run.seed;
+    /// Holds out about one of `one_in` records, or the fold `data.fold` if the config sets it. Passes each record to
+    /// `visit`, with whether the record is held out; files are read once. `begin` gets the training part before. Returns what `begin` returned, the
+    /// training part and the held-out part.
+    pub(super) fn survey<S>(
+        self,
+        (one_in, config): (u64, &Config),
+        begin: impl FnOnce(&Self) -> Result<S>,
+        mut visit: impl FnMut(&mut S, &R, bool),
+    ) -> Result<(S, Self, Self)> {
         match self {
             Self::Held(records) => {
                 let (rest, held) = divided(records, one_in, config);
-                (Self::Held(rest), Self::Held(held))
+                let (rest, held) = (Self::Held(rest), Self::Held(held));
+                let mut survey = begin(&rest)?;
+                rest.each(&mut |record| visit(&mut survey, record, false))?;
+                held.each(&mut |record| visit(&mut survey, record, true))?;
+                Ok((survey, rest, held))
             }
             Self::InFiles(files, window) => {
-                let (rest, held) = files.hold_out(one_in, seed);
-                (Self::InFiles(rest, window), Self::InFiles(held, window))
+                let (by, of) = ((one_in, config.run.seed), |files| Self::InFiles(files, window));
+                let mut survey = begin(&of(files.clone().hold_out(by.0, by.1).0))?;
+                let mut each = |record: &R, held| visit(&mut survey, record, held);
+                let (rest, held) = files.hold_out_by_pass(by, &mut each)?;
+                Ok((survey, of(rest), of(held)))
             }
         }
     }
@@ -141,24 +145,6 @@ impl<R: Record> Texts<R> {
         let mut count = 0;
         self.each(&mut |_| count += 1)?;
         Ok(count)
-    }
-
-    /// Returns the vocabulary of the texts of all records; `text` returns the text of a record, and `counted` has the tokens of
-    /// all these texts. A tokenizer of Hugging Face numbers its tokens itself, so it reads the texts again.
-    pub(super) fn vocabulary(
-        &self,
-        counted: TokenCounts,
-        (config, cut, limits): (&Config, &Tokenizer, &Limits),
-        text: fn(&R) -> &str,
-    ) -> Result<Vocabulary> {
-        let noted = |e: unpadded::Error| e.noted(format!("in `{}`", self.name()));
-        if config.text.tokenizer.is_none() {
-            return counted.within(limits).map_err(noted);
-        }
-        let mut wrong = None;
-        let records = self.records().map_while(|record| record.map_err(|e| wrong = Some(e)).ok());
-        let found = cut.vocabulary(records.map(|record| text(&record).to_owned()), limits);
-        wrong.map_or(found.map_err(noted), Err)
     }
 
     /// Returns a loader of batches, in the order of the file; `sample` converts each record to the fields of a sample.
@@ -226,28 +212,8 @@ impl<R: Record> Passes<R> for Texts<R> {
     }
 }
 
-impl Texts<LabelledText> {
-    /// Divides the texts into a training part and a held-out part in one pass. Calls `visit` with each text and whether the text is held out.
-    pub(super) fn survey(
-        self,
-        (one_in, config): (u64, &Config),
-        cut: &Tokenizer,
-        limits: &Limits,
-        visit: &mut dyn FnMut(&LabelledText, bool),
-    ) -> Result<TextSurvey> {
-        match self {
-            Self::Held(texts) => {
-                let (rest, held) = divided(texts, one_in, config);
-                rest.records().iter().for_each(|text| visit(text, false));
-                held.records().iter().for_each(|text| visit(text, true));
-                Ok(TextSurvey { rest: Self::Held(rest), held: Self::Held(held), words: None })
-            }
-            Self::InFiles(files, window) => {
-                let by = (one_in, config.run.seed);
-                let Survey { rest, held, words, .. } = files.survey(by, cut, limits, visit)?;
-                let (rest, held) = (Self::InFiles(rest, window), Self::InFiles(held, window));
-                Ok(TextSurvey { rest, held, words: Some(words) })
-            }
-        }
-    }
+/// Counts the characters of a word, for a vocabulary of characters.
+pub(super) fn add_characters(counts: &mut TokenCounts, word: &str) {
+    let mut utf8 = [0; 4];
+    word.chars().for_each(|c| counts.add(c.encode_utf8(&mut utf8)));
 }

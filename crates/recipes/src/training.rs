@@ -149,8 +149,8 @@ impl DataMemory {
         usize::try_from(self.0 / divisor).unwrap_or(usize::MAX)
     }
 
-    /// Returns the maximum memory, in bytes, for the texts of one part of the data. The texts are in memory only until the
-    /// training begins.
+    /// Returns the maximum memory, in bytes, for the texts of one part of the data, which are in memory only until the training
+    /// begins, or for its rows of features, whose samples take up to the same amount of memory in addition.
     pub(super) fn texts(self) -> usize {
         self.share(8)
     }
@@ -158,12 +158,6 @@ impl DataMemory {
     /// Returns the maximum memory, in bytes, for the token ids of one part of the data.
     pub(super) fn ids(self) -> usize {
         self.share(4)
-    }
-
-    /// Returns the maximum memory, in bytes, for the rows of features of one part of the data. The samples that are made of the
-    /// rows take up to the same amount of memory in addition.
-    pub(super) fn rows(self) -> usize {
-        self.share(8)
     }
 }
 
@@ -250,15 +244,13 @@ pub(super) fn options(config: &Config, [text, label]: [Column; 2]) -> Result<Rea
     if let Some(format) = &data.format {
         options = options.format(format.parse()?);
     }
-    if let Some(header) = data.header {
-        options = options.header(header);
-    }
     if let Some(given) = &data.separator {
         options = options.separator(separator(given)?);
     }
     if let Some(name) = &data.encoding {
         options = options.encoding(name.parse()?);
     }
+    options = data.header.into_iter().fold(options, ReadOptions::header);
     options = data.text.iter().fold(options, |options, column| text(options, column));
     options = data.label.iter().fold(options, |options, column| label(options, column));
     if let Some(name) = &data.scheme {
@@ -334,14 +326,6 @@ pub(super) fn read_as(options: &ReadOptions) -> Option<String> {
 pub(super) fn read_otherwise(name: &str, options: &ReadOptions, train: &ReadOptions) -> Option<String> {
     let (own, of_train) = (read_as(options)?, read_as(train)?);
     (own != of_train).then(|| format!("{name}: {own}"))
-}
-
-/// Checks that neither the training texts nor the held-out texts are empty.
-pub(super) fn both<N: AsRef<str>>(parts: impl IntoIterator<Item = (N, usize)>) -> Result<()> {
-    let Some((name, _)) = parts.into_iter().find(|(_, size)| *size == 0) else { return Ok(()) };
-    let expected =
-        "training texts and held-out texts: use more texts (equal texts stay together), or set `data.dev`";
-    Err(Error::new(format!("texts of `{}`", name.as_ref()), expected, "none"))
 }
 
 /// Returns the number n such that one of n texts is held out: 1 / `data.hold_out`, rounded.

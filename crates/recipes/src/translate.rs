@@ -2,6 +2,8 @@
 //! the source states at each step (Bahdanau, Cho, Bengio, "Neural machine translation by jointly learning to align and
 //! translate", 2015).
 
+use std::borrow::Cow;
+
 use unpadded::data::{Loader, TokenCounts, Tokenizer, Vocabulary};
 use unpadded::layers::{Embedding, Gru, Linear, Stacked, init};
 use unpadded::metrics::{Loss, Unit};
@@ -10,22 +12,22 @@ use unpadded::predict::{Beam, Generation, Generator, Hypothesis, Predictor};
 use unpadded::program::Step;
 use unpadded::train::Trainer;
 use unpadded::{Builder, DType, Error, Result, Var, Variable};
-use unpadded_text::{Pair, Pairs, Passes, QuestionKind, are_pronunciations};
+use unpadded_text::{Pair, Pairs, QuestionKind, are_pronunciations};
 
 use super::answer::Answer;
 use super::answer_batch::AnswerBatch;
 use super::config::Config;
 use super::evaluation::{EachOutcome, Evaluation};
 use super::net;
+use super::prepare::{Portion, RecordCounts, TaskNetwork, TaskSurvey, TrainingTexts, prepare};
 use super::preview::Preview;
 use super::recipe::{AnsweringModel, RecordModel, TestFile};
-use super::sections::{DecodingConfig, TextConfig, Tokens};
-use super::started::Table;
+use super::sections::{DecodingConfig, TextConfig, Tokens, label_smoothing};
+use super::started::{Origin, Table};
 use super::text_scores::TextScores;
 use super::texts::Texts;
 use super::training::{
-    CUT, Case, Column, HeldOutTexts, Paths, Preparation, READ_AS, TARGET_CUT, Truth, both, cut_of,
-    of_training, one_in, options, read_as, read_otherwise, target_tokenizer, tokenizer,
+    CUT, Case, Column, Paths, Preparation, TARGET_CUT, Truth, cut_of, one_in, target_tokenizer, tokenizer,
 };
 
 pub(super) const FEEDS: [&str; 3] = ["source", "given", "next"];
@@ -41,8 +43,8 @@ const SOURCES: usize = 64;
 const COLUMNS: [Column; 2] = [|o, column| o.source(column), |o, column| o.target(column)];
 /// The names of the vocabulary of source tokens and of the vocabulary of target tokens.
 pub(super) const KNOWN: [&str; 2] = ["sources", "targets"];
-/// The parameters with a row per entry of a vocabulary. The function `prepare` reads entry 0 (the source token vectors)
-/// and entry 1 (the target token vectors) of this list.
+/// The parameters with a row per entry of a vocabulary. The survey reads entry 0 (the source token vectors) and entry 1 (the
+/// target token vectors) of this list.
 const TABLES: [Table; 3] = [
     Table::new("sources.weight", KNOWN[0], &[0]),
     Table::new("targets.weight", KNOWN[1], &[0]),
@@ -64,9 +66,6 @@ fn loader(
     Ok(pairs.batches(loader, config))
 }
 
-/// A function that is called once per window, with the pairs of the window.
-type EachWindow<'a> = &'a mut dyn FnMut(&Pairs) -> Result<()>;
-
 /// A collector of pairs in windows of at most 65,536 pairs; the size of a window limits the memory. Pairs with equal
 /// sources are grouped only within a window.
 #[derive(Default)]
@@ -78,17 +77,16 @@ struct BySource {
 impl BySource {
     const MOST: usize = 1 << 16;
 
-    /// Adds a pair; when the window is full, its pairs are passed to `each`.
-    fn add(&mut self, pair: Pair, each: EachWindow<'_>) -> Result<()> {
+    /// Adds a pair; returns the pairs of the window if it is full.
+    fn add(&mut self, pair: Pair) -> Option<Pairs> {
         self.window.push(pair);
-        if self.window.len() < Self::MOST { Ok(()) } else { self.end(each) }
+        if self.window.len() < Self::MOST { None } else { Some(self.end()) }
     }
 
-    /// Passes the pairs in the window to `each`, and begins a new window.
-    fn end(&mut self, each: EachWindow<'_>) -> Result<()> {
-        let pairs = Pairs::new("window", std::mem::take(&mut self.window));
-        self.windows += usize::from(!pairs.records().is_empty());
-        each(&pairs)
+    /// Returns the pairs in the window, and begins a new window.
+    fn end(&mut self) -> Pairs {
+        self.windows += usize::from(!self.window.is_empty());
+        Pairs::new("window", std::mem::take(&mut self.window))
     }
 
     /// Returns a message that equal sources are grouped only within windows; `None` if there was only one window.
@@ -174,12 +172,104 @@ pub(super) fn layers(
     (logits, next, attention)
 }
 
-fn network(config: &Config, known: [&Vocabulary; 2], texts: usize) -> Result<Trainer> {
+/// The counts of a translator: the target tokens of the training pairs, and the held-out pairs by their sources.
+struct PairSurvey<'a> {
+    /// The config of the training, with the tokens of pronunciations if the pairs are pronunciations (`spoken`).
+    config: Cow<'a, Config>,
+    spoken: bool,
+    cuts: [Tokenizer; 2],
+    targets: TokenCounts,
+    by_source: BySource,
+}
+
+impl<'a> TaskSurvey<'a> for PairSurvey<'a> {
+    type Record = Pair;
+    type Model = Translator;
+
+    fn embedded(_: bool) -> Result<Pairs> {
+        let expected = "a file with lines of source<TAB>target";
+        Err(Error::new("data.train", expected, "none: no translations come with the program"))
+    }
+
+    /// At most about 2,000 pairs are held out, since translations of more pairs would take long to evaluate after each
+    /// epoch.
+    fn one_in(config: &Config, all: &Texts<Pair>) -> Result<u64> {
+        Ok(one_in(config).max(all.count()? as u64 / 2_000))
+    }
+
+    fn begin(config: &'a Config, train: &Texts<Pair>, from: &Origin) -> Result<Self> {
+        let spoken = spoken(config, train)?;
+        let (is_spoken, config) = (spoken.is_some(), spoken.map_or(Cow::Borrowed(config), Cow::Owned));
+        let cuts = [tokenizer(&config)?, target_tokenizer(&config)?];
+        from.same_cut(CUT, &cuts[0])?;
+        from.same_cut(TARGET_CUT, &cuts[1])?;
+        let (targets, by_source) = (TokenCounts::default(), BySource::default());
+        Ok(Self { config, spoken: is_spoken, cuts, targets, by_source })
+    }
+
+    fn count(&mut self, pair: &Pair, portion: Portion, counts: &mut RecordCounts) {
+        counts.add(self.cuts[0].tokens(&pair.source), portion);
+        if portion == Portion::Train {
+            self.cuts[1].tokens(&pair.target).for_each(|token| self.targets.add(&token));
+        } else if let Some(pairs) = self.by_source.add(pair.clone()) {
+            show(&pairs, counts);
+        }
+    }
+
+    fn end(self, texts: &mut TrainingTexts<'_, Pair>, tokens: TokenCounts) -> Result<TaskNetwork> {
+        let Self { config, spoken, cuts, targets, mut by_source } = self;
+        show(&by_source.end(), &mut texts.counts);
+        let TrainingTexts { train, dev, given, from, counts } = &*texts;
+        let (config, name) = (&*config, train.name());
+        let of = |at: usize, counted, specials: &[&str]| {
+            net::vocabulary((&cuts[at], counted), specials, (from, &TABLES[at]), (config, &name))
+        };
+        let sources = of(0, tokens, &[Vocabulary::UNKNOWN])?;
+        let targets = of(1, targets, &[ENDS[0], ENDS[1], Vocabulary::UNKNOWN])?;
+        let (known, rate) = ([&sources, &targets], label_smoothing(config));
+        let of = |pairs: &_| loader(pairs, cuts.each_ref(), known, config);
+        let loaders = [of(train)?, of(dev)?];
+        let trainer = network(config, known, net::steps(config, counts.lengths.len()))?
+            .note(CUT, cuts[0].name())
+            .note(TARGET_CUT, cuts[1].name())
+            .vocabulary(KNOWN[0], sources.clone());
+        let different = match counts.held_out.count {
+            count if count == counts.dev => String::new(),
+            count => format!(", of {count} different sources"),
+        };
+        let alone = if *given { "" } else { ", none of whose sources is in the training pairs" };
+        // With label smoothing, the reported perplexity is not the exponential of the training loss, so a line for people
+        // states the difference.
+        let smoothed =
+            (rate > 0.0).then(|| format!("loss is with label smoothing of {rate}, perplexity without"));
+        let pronounced = spoken.then(|| PRONUNCIATIONS.to_owned());
+        let read = format!(", {} source tokens and {} target tokens known", sources.len(), targets.len());
+        Ok(TaskNetwork {
+            loaders,
+            trainer: trainer.vocabulary(KNOWN[1], targets),
+            metric: "perplexity",
+            words: sources,
+            read_as: train.read_as().clone(),
+            known: [read, format!("{different}{alone}")],
+            said: [Vec::new(), pronounced.into_iter().chain(smoothed).collect()],
+        })
+    }
+}
+
+/// Adds held-out pairs, grouped by their sources, to the texts for reports.
+fn show(pairs: &Pairs, counts: &mut RecordCounts) {
+    for (source, targets) in pairs.by_source() {
+        let truth = || Truth::Texts(targets.iter().map(|&target| target.to_owned()).collect());
+        counts.held_out.add(|| Case { text: source.to_owned(), truth: truth() });
+    }
+}
+
+fn network(config: &Config, known: [&Vocabulary; 2], steps: usize) -> Result<Trainer> {
     let net = Builder::new().seed(config.run.seed);
     let (logits, next, _) = layers(&net, config, known, false);
     let plain = logits.cross_entropy(next);
     let losses = net::smoothed(logits, next, config).unwrap_or(plain);
-    let trainer = net::trainer(net, losses.mean(), config, net::steps(config, texts))?;
+    let trainer = net::trainer(net, losses.mean(), config, steps)?;
     Ok(trainer.metric(Loss::perplexity(plain)).output(LOGITS, logits))
 }
 
@@ -248,112 +338,7 @@ impl RecordModel for Translator {
     }
 
     fn prepare(config: &Config, paths: Paths) -> Result<Preparation> {
-        let Paths { train: Some(path), dev, test, from, memory, .. } = paths else {
-            let expected = "a file with lines of source<TAB>target";
-            return Err(Error::new("data.train", expected, "none: no translations come with the program"));
-        };
-        let train = Texts::<Pair>::open(path, (config, memory), &options(config, COLUMNS)?)?;
-        // The other parts of the data set are read with the options that were detected in the training texts.
-        let like = train.read_as().clone();
-        let given = dev.is_some();
-        let (train, dev) = match &dev {
-            Some(dev) => {
-                let dev = Texts::open(dev, (config, memory), train.read_as())?;
-                (train, dev)
-            }
-            // At most about 2,000 pairs are held out, since translations of more pairs would take long to evaluate after
-            // each epoch.
-            None => {
-                let one_in = one_in(config).max(train.count()? as u64 / 2_000);
-                train.hold_out(one_in, config)
-            }
-        };
-        let spoken = spoken(config, &train)?;
-        let said_of_tokens = spoken.as_ref().map(|_| PRONUNCIATIONS.to_owned());
-        let config = spoken.as_ref().unwrap_or(config);
-        let (cut, target_cut) = (tokenizer(config)?, target_tokenizer(config)?);
-        from.same_cut(CUT, &cut)?;
-        from.same_cut(TARGET_CUT, &target_cut)?;
-        let (mut lengths, mut known) = (Vec::new(), TokenCounts::default());
-        let [mut of_sources, mut of_targets] = [(); 2].map(|()| TokenCounts::default());
-        train.each(&mut |pair| {
-            let tokens = cut.tokens(&pair.source).inspect(|token| of_sources.add(token));
-            lengths.push(tokens.count());
-            target_cut.tokens(&pair.target).for_each(|token| of_targets.add(&token));
-        })?;
-        let (mut held_out, mut by_source, mut dev_pairs) = (HeldOutTexts::default(), BySource::default(), 0);
-        let mut shown = |pairs: &Pairs| {
-            for (source, targets) in pairs.by_source() {
-                let truth = || Truth::Texts(targets.iter().map(|&target| target.to_owned()).collect());
-                held_out.add(|| Case { text: source.to_owned(), truth: truth() });
-            }
-            Ok(())
-        };
-        let mut wrong = Ok(());
-        dev.each(&mut |pair| {
-            dev_pairs += 1;
-            cut.tokens(&pair.source).for_each(|token| known.add(&token));
-            if wrong.is_ok() {
-                wrong = by_source.add(pair.clone(), &mut shown);
-            }
-        })?;
-        wrong.and_then(|()| by_source.end(&mut shown))?;
-        both([(train.name(), lengths.len()), (dev.name(), dev_pairs)])?;
-        let limits = from.grows(net::limits(config, &[Vocabulary::UNKNOWN]), &TABLES[0]);
-        let sources =
-            net::known(train.vocabulary(of_sources, (config, &cut, &limits), |pair| &pair.source), config)?;
-        let limits = from.grows(net::limits(config, &[ENDS[0], ENDS[1], Vocabulary::UNKNOWN]), &TABLES[1]);
-        let targets = net::known(
-            train.vocabulary(of_targets, (config, &target_cut, &limits), |pair| &pair.target),
-            config,
-        )?;
-        let loader = |pairs: &Texts<Pair>| loader(pairs, [&cut, &target_cut], [&sources, &targets], config);
-        let (of_train, of_dev) = (of_training(loader(&train)?, config), loader(&dev)?);
-        let of_memory = Some(&dev).filter(|_| given).and_then(|dev| dev.said_of_memory(&of_dev, memory));
-        let of_memory = train.said_of_memory(&of_train, memory).into_iter().chain(of_memory);
-        let trainer = network(config, [&sources, &targets], lengths.len())?;
-        let trainer =
-            trainer.note(CUT, cut.name()).note(TARGET_CUT, target_cut.name()).note(READ_AS, like.to_note());
-        let coverage = known.coverage(&sources);
-        let apart = if given { "" } else { ", none of whose sources is in the training pairs" };
-        let different = if held_out.count == dev_pairs {
-            String::new()
-        } else {
-            format!(", of {} different sources", held_out.count)
-        };
-        let said = format!(
-            "{}: {} pairs, {} source tokens and {} target tokens known; {dev_pairs} held out{different}{apart}",
-            train.name(),
-            lengths.len(),
-            sources.len(),
-            targets.len(),
-        );
-        let others = Some(&dev).filter(|_| given);
-        let others = others.and_then(|of| read_otherwise(&of.name(), of.read_as(), train.read_as()));
-        // With label smoothing, the reported perplexity is not the exponential of the training loss, so a line for people
-        // states the difference.
-        let rate = config.label_smoothing();
-        let smoothed =
-            (rate > 0.0).then(|| format!("loss is with label smoothing of {rate}, perplexity without"));
-        Ok(Preparation {
-            trainer: trainer.vocabulary(KNOWN[0], sources).vocabulary(KNOWN[1], targets),
-            train: Box::new(of_train),
-            dev: Box::new(of_dev),
-            test,
-            name: train.name().into_owned(),
-            metric: "perplexity",
-            coverage,
-            lengths,
-            held_out,
-            said: [said]
-                .into_iter()
-                .chain(read_as(train.read_as()))
-                .chain(said_of_tokens)
-                .chain(smoothed)
-                .chain(others)
-                .chain(of_memory)
-                .collect(),
-        })
+        prepare::<PairSurvey<'_>>(config, paths)
     }
 
     fn load(predictor: &Predictor, _: &Config) -> Result<Self> {
@@ -389,7 +374,7 @@ impl RecordModel for Translator {
         let decoding = DecodingConfig { n_best: 1, scores: false, ..file.config.decoding.clone() };
         let mut scores = TextScores::new([&self.cut, &self.target_cut]);
         let (mut by_source, mut count) = (BySource::default(), 0);
-        let mut scored = |pairs: &Pairs| {
+        let mut scored = |pairs: Pairs| {
             let mut sources = pairs.by_source().into_iter().map(Ok);
             self.batch().divide(&mut sources, &|(source, _)| source.len(), &mut |part| {
                 let sources: Vec<&str> = part.iter().map(|(source, _)| *source).collect();
@@ -402,9 +387,9 @@ impl RecordModel for Translator {
         };
         pairs.in_batches(self.batch(), &|pair| pair.source.len(), &mut |part| {
             count += part.len() as u64;
-            part.iter().try_for_each(|(_, pair)| by_source.add(pair.clone(), &mut scored))
+            part.iter().try_for_each(|(_, pair)| by_source.add(pair.clone()).map_or(Ok(()), &mut scored))
         })?;
-        by_source.end(&mut scored)?;
+        scored(by_source.end())?;
         // The perplexity is computed over all target tokens, without the label smoothing of the training loss.
         let perplexity = by.evaluate(&self.loader(file, &pairs)?)?.get("perplexity");
         let mut scored = scores.end().with_loss(perplexity.map(f64::ln));

@@ -5,7 +5,7 @@ use unpadded::ndarray::Array2;
 use unpadded::predict::Predictor;
 use unpadded::{Error, ErrorKind, Result};
 
-use super::labels::places;
+use super::labels::{add_rows, places};
 
 /// The tag ids of all words of several texts, and the probability of each label for each text.
 type Answers = (Vec<i64>, Vec<f32>);
@@ -46,13 +46,9 @@ impl Voters {
             (Some(first), Some(known)) => places("labels", first, known)?,
             (None, None) => Vec::new(),
             _ => {
-                let expected = "labels of texts in all taggers or in none";
-                return Err(Error::of(
-                    ErrorKind::Program,
-                    "models to join",
-                    expected,
-                    "labels in some taggers only",
-                ));
+                let (expected, got) =
+                    ("labels of texts in all taggers or in none", "labels in some taggers only");
+                return Err(Error::of(ErrorKind::Program, "models to join", expected, got));
             }
         };
         self.may = may;
@@ -81,19 +77,14 @@ impl Voters {
             let (tags, rows) = found(&voter.predictor)?;
             let of = |id: &i64| usize::try_from(*id).ok().and_then(|id| voter.tags.get(id));
             all.push(tags.iter().map(|id| of(id).map_or(*id, |&id| id as i64)).collect());
-            let rows = rows.chunks_exact(voter.labels.len().max(1));
-            let value = |row: &[f32], at: &usize| row.get(*at).copied().unwrap_or_default();
-            let values = rows.flat_map(|row| voter.labels.iter().map(move |at| value(row, at)));
-            labels.iter_mut().zip(values).for_each(|(sum, x)| *sum += x);
+            add_rows(&mut labels, &rows, &voter.labels);
         }
         labels.iter_mut().for_each(|sum| *sum /= all.len() as f32);
         let (mut from, mut voted) = (0, Vec::new());
         for length in lengths {
-            let range = from..from + length;
-            let of: Vec<&[i64]> =
-                all.iter().map(|tags| tags.get(range.clone()).unwrap_or_default()).collect();
-            voted.extend(vote(&of, &self.may));
-            from = range.end;
+            let of = all.iter().map(|tags| tags.get(from..from + length).unwrap_or_default());
+            voted.extend(vote(&of.collect::<Vec<_>>(), &self.may));
+            from += length;
         }
         Ok((voted, labels))
     }

@@ -38,6 +38,9 @@ pub(super) fn calls(calls: &mut Calls) {
     calls.at("Tokenizer::from_name", || Tokenizer::from_name("bpe"));
     calls.at("Tokenizer::hugging_face", || Tokenizer::hugging_face(&nowhere));
     calls.at("Tokenizer::from_json", || Tokenizer::from_json("tokenizer.json", "{}"));
+    calls.at("Tokenizer::vocabulary_of", || {
+        Tokenizer::words().vocabulary_of(TokenCounts::default(), &Limits::default())
+    });
     calls.at("Tokenizer::vocabulary", || Tokenizer::words().vocabulary([""; 0], &Limits::default()));
     calls.at("Vocabulary::of", || Vocabulary::of::<&str>([], &Limits::default()));
     let twice = Limits::default().specials(["a", "a"]);

@@ -7,23 +7,21 @@ mod reader;
 mod scores;
 mod thresholds;
 
-use std::collections::BTreeMap;
+use std::borrow::Cow;
+use std::path::Path;
 use std::sync::Arc;
 
 use super::answer::Answer;
 use super::config::Config;
 use super::evaluation::{EachOutcome, Evaluation, Outcome};
 use super::labels::{self, COLUMNS, LABELS, PROBABILITIES};
+use super::prepare::{Portion, RecordCounts, TaskNetwork, TaskSurvey, TrainingTexts, prepare};
 use super::preview::Preview;
 use super::recipe::{AnsweringModel, Recipe, RecordCheck, RecordModel, TestFile};
-use super::sections::{DecodingConfig, Target};
-use super::started::Table;
-use super::tag_counts::add_characters;
-use super::texts::Texts;
-use super::training::{
-    CUT, Case, Column, HeldOutTexts, ModelFacts, Paths, Preparation, READ_AS, both, of_training, one_in,
-    options, options_of, read_as, read_otherwise, tokenizer,
-};
+use super::sections::{DecodingConfig, Target, label_smoothing};
+use super::started::{Origin, Table};
+use super::texts::{Texts, add_characters};
+use super::training::{CUT, Case, Column, ModelFacts, Paths, Preparation, options, options_of, tokenizer};
 use super::{embedded, net, rows};
 pub(super) use network::LABEL;
 use network::NUMBER;
@@ -36,10 +34,10 @@ use unpadded::Variable;
 use unpadded::data::{Fingerprint, Limits, Loader, TokenCounts, Tokenizer, Vocabulary};
 use unpadded::predict::Predictor;
 use unpadded::{Error, ErrorKind, Result};
-use unpadded_text::{LabelledText, Passes, QuestionKind, ReadOptions, Record as _};
+use unpadded_text::{LabelledText, LabelledTexts, QuestionKind, ReadOptions, Record as _};
 
-/// The parameters with a row or a column per entry of a vocabulary. The function `prepare` uses the first two entries
-/// by their index: the vectors of words and of characters.
+/// The parameters with a row or a column per entry of a vocabulary. The survey uses the first two entries by their index:
+/// the vectors of words and of characters.
 const TABLES: [Table; 6] = [
     Table::new(net::TABLE, WORDS, &[0]),
     Table::new("characters.weight", CHARACTERS, &[0]),
@@ -51,6 +49,10 @@ const TABLES: [Table; 6] = [
 
 /// The recipe `classify`: classifiers of texts, and of rows of features.
 pub(super) const RECIPE: Recipe = Recipe {
+    of_texts: |config| match &config.data.train {
+        Some(train) => Ok(!rows::are_meant(config, Path::new(train))?),
+        None => Ok(true),
+    },
     preview: |config, path| (recipe(rows::are_meant(config, path)?).preview)(config, path),
     prepare: |config, paths| {
         let rows = paths.train.as_ref().map(|train| rows::are_meant(config, train)).transpose()?;
@@ -84,7 +86,102 @@ fn reading(config: &Config, options: ReadOptions) -> ReadOptions {
         0 | 1 => options,
         _ => options.texts(columns).pair(config.data.pair.is_some()),
     };
-    if config.data.target == Target::Labels { options.label_lists() } else { options }
+    match config.data.target {
+        Target::Labels => options.label_lists(),
+        Target::Label | Target::Number => options,
+    }
+}
+
+/// The counts of a classifier: its labels, tokens and characters.
+struct TextSurvey<'a> {
+    config: &'a Config,
+    cut: Tokenizer,
+    labels: Labels<'a>,
+    spelt: TokenCounts,
+}
+
+impl<'a> TaskSurvey<'a> for TextSurvey<'a> {
+    type Record = LabelledText;
+    type Model = Classifier;
+
+    fn embedded(train: bool) -> Result<LabelledTexts> {
+        embedded::reviews(train)
+    }
+
+    fn begin(config: &'a Config, _: &Texts<LabelledText>, from: &Origin) -> Result<Self> {
+        let cut = tokenizer(config)?;
+        from.same_cut(CUT, &cut)?;
+        Ok(Self { config, cut, labels: Labels::new(config), spelt: TokenCounts::default() })
+    }
+
+    fn count(&mut self, text: &LabelledText, portion: Portion, counts: &mut RecordCounts) {
+        let Self { config, cut, labels, spelt } = self;
+        if portion != Portion::Dev {
+            labels.add(text, portion == Portion::HeldOut);
+        }
+        if portion != Portion::Train {
+            labels.add_dev(&text.label);
+            let truth = || Objective::truth(config.data.target, &text.label, &config.data.label_separator);
+            counts.held_out.add(|| Case { text: text.text.clone(), truth: truth() });
+        }
+        let spells = config.model.characters && portion == Portion::Train;
+        let spell = |token: &Cow<'_, str>| {
+            if spells {
+                add_characters(spelt, token)
+            }
+        };
+        counts.add(cut.tokens(&text.text).inspect(spell), portion);
+    }
+
+    fn check(&self, train: &str) -> Result<()> {
+        self.labels.check(train)
+    }
+
+    fn end(self, texts: &mut TrainingTexts<'_, LabelledText>, tokens: TokenCounts) -> Result<TaskNetwork> {
+        let Self { config, cut, labels, spelt } = self;
+        let TrainingTexts { train, dev, from, counts, .. } = &*texts;
+        let (hint, name, parts) = (labels.hint(), train.name(), TextColumns::of(config));
+        let (learnt, weights) = labels.end(&name)?;
+        let specials = [Vocabulary::UNKNOWN, SEPARATOR];
+        let specials = if parts.columns() == 1 { &specials[..1] } else { &specials };
+        let words = net::vocabulary((&cut, tokens), specials, (from, &TABLES[0]), (config, &name))?;
+        let characters =
+            config.model.characters.then(|| spelt.within(&from.grows(Limits::default(), &TABLES[1])));
+        let reader = Reader { cut, words, characters: characters.transpose()?, parts };
+        let of = |texts: &_| loader(texts, &reader, &learnt, config);
+        let loaders = [of(train)?, of(dev)?];
+        let (threshold, of_threshold) = thresholds::rule(config, &learnt, &weights);
+        let (learning, steps) = ((&learnt, &weights, threshold), net::steps(config, counts.lengths.len()));
+        let (mut trainer, metric) = network::network(config, &reader, learning, from.below(), steps)?;
+        if of_threshold.is_some() {
+            trainer = trainer.note(thresholds::RULE, threshold.to_string());
+        }
+        let of = match learnt.labels() {
+            Some(labels) => format!(" of {} labels", labels.len()),
+            None => {
+                format!(" with numbers of mean {:.4} and deviation {:.4}", weights.mean, weights.deviation)
+            }
+        };
+        // `eval` prints the loss without these, so a line for people states the difference.
+        let (rate, gamma) = (label_smoothing(config), config.training.focal);
+        let before = [
+            hint,
+            of_threshold,
+            (rate > 0.0).then(|| format!("loss is with label smoothing of {rate}")),
+            (gamma > 0.0).then(|| format!("loss is focal, with the exponent {gamma}")),
+            (!config.training.class_weights.is_empty()).then(|| "loss is with class weights".to_owned()),
+        ];
+        let doubt = train.read_as().doubt().map(|doubt| format!("warning: {doubt}"));
+        Ok(TaskNetwork {
+            loaders,
+            trainer: trainer.note(CUT, reader.cut.name()),
+            metric,
+            known: [format!("{of}, {} words known", reader.words.len()), String::new()],
+            words: reader.words,
+            read_as: train.read_as().clone(),
+            said: [before.into_iter().flatten().collect(), doubt.into_iter().collect()],
+        })
+    }
 }
 
 /// A trained classifier of texts, with the other classifiers of an ensemble.
@@ -117,17 +214,10 @@ impl Classifier {
     fn found(&self, predictor: &Predictor, texts: &[&str]) -> Result<Outputs> {
         let mut found = self.own(predictor, texts)?;
         for OtherClassifier { classifier, predictor, places } in &self.others {
-            let other = classifier.own(predictor, texts)?;
-            let rows = found.values.chunks_exact_mut(found.width).zip(other.values.chunks_exact(other.width));
-            for (sums, row) in rows {
-                let values = places.iter().map(|&place| row.get(place).copied().unwrap_or_default());
-                sums.iter_mut().zip(values).for_each(|(sum, x)| *sum += x);
-            }
+            labels::add_rows(&mut found.values, &classifier.own(predictor, texts)?.values, places);
         }
-        if !self.others.is_empty() {
-            let models = self.others.len() as f32 + 1.0;
-            found.values.iter_mut().for_each(|sum| *sum /= models);
-        }
+        let models = self.others.len() as f32 + 1.0;
+        found.values.iter_mut().for_each(|sum| *sum /= models);
         Ok(found)
     }
 
@@ -169,13 +259,8 @@ impl AnsweringModel for Classifier {
                 Objective::Labels(known, separator) => {
                     let all: Vec<(String, f32)> =
                         known.tokens().map(str::to_owned).zip(row.iter().copied()).collect();
-                    let given = given(row, &thresholds);
-                    let of = all
-                        .iter()
-                        .zip(given)
-                        .filter(|(_, given)| *given)
-                        .map(|((label, _), _)| label.clone());
-                    Answer::Labels { labels: of.collect(), all, separator: separator.clone() }
+                    let labels = names(known, &given(row, &thresholds)).map(str::to_owned).collect();
+                    Answer::Labels { labels, all, separator: separator.clone() }
                 }
                 Objective::Number => Answer::Number(row.first().copied().unwrap_or_default()),
             })
@@ -198,7 +283,9 @@ impl AnsweringModel for Classifier {
                 labels::places("labels", first, known)?
             }
             (Objective::Number, Objective::Number) => vec![0],
-            _ => return wrong("a classifier with another target"),
+            (Objective::Label(_) | Objective::Labels(..) | Objective::Number, _) => {
+                return wrong("a classifier with another target");
+            }
         };
         self.thresholds.join(&classifier.thresholds, &places, self.others.len() as f32 + 2.0);
         self.others.push(OtherClassifier { classifier, predictor: other, places });
@@ -223,137 +310,7 @@ impl RecordModel for Classifier {
     }
 
     fn prepare(config: &Config, paths: Paths) -> Result<Preparation> {
-        let options = Classifier::training_options(config)?;
-        let Paths { train, dev, test, from, memory, .. } = paths;
-        let own = train.is_some();
-        let train = match train {
-            Some(path) => {
-                let like = options.phrases(config.data.phrases);
-                let like = config.data.group.iter().fold(like, ReadOptions::group);
-                Texts::open(path, (config, memory), &like)?
-            }
-            None => Texts::Held(embedded::reviews(true)?),
-        };
-        let (cut, parts) = (tokenizer(config)?, TextColumns::of(config));
-        from.same_cut(CUT, &cut)?;
-        let divides = dev.is_none() && (own || config.data.fold.is_some());
-        let part = if divides { one_in(config) } else { 0 };
-        let (mut lengths, mut held_out, mut tokens) =
-            (Vec::new(), HeldOutTexts::default(), TokenCounts::default());
-        let (mut labels, mut spelt) = (Labels::new(config), TokenCounts::default());
-        let separator = &config.data.label_separator;
-        let case = |text: &LabelledText| Case {
-            text: text.text.clone(),
-            truth: Objective::truth(config.data.target, &text.label, separator),
-        };
-        let mut positives = BTreeMap::new();
-        let mut measured = |text: &LabelledText| {
-            held_out.add(|| case(text));
-            if config.data.target == Target::Labels {
-                for label in labels_in(&text.label, separator) {
-                    *positives.entry(label.to_owned()).or_default() += 1;
-                }
-            }
-            cut.tokens(&text.text).for_each(|token| tokens.add(&token));
-        };
-        let specials: &[&str] = match parts.columns() {
-            1 => &[Vocabulary::UNKNOWN],
-            _ => &[Vocabulary::UNKNOWN, SEPARATOR],
-        };
-        let limits = from.grows(net::limits(config, specials), &TABLES[0]);
-        let (mut known, counts) = (TokenCounts::default(), matches!(train, Texts::Held(_)));
-        let found = train.survey((part, config), &cut, &limits, &mut |text, held| {
-            labels.add(text, held);
-            match held {
-                true => measured(text),
-                false => {
-                    let mut count = 0;
-                    for token in cut.tokens(&text.text) {
-                        count += 1;
-                        if counts {
-                            known.add(&token);
-                        }
-                        if config.model.characters {
-                            add_characters(&mut spelt, &token);
-                        }
-                    }
-                    lengths.push(count);
-                }
-            }
-        })?;
-        let (train, hint) = (found.rest, labels.hint());
-        let (learnt, weights) = labels.end(&train.name())?;
-        let dev = match dev {
-            Some(dev) => Texts::open(dev, (config, memory), &train.read_as().clone().phrases(false))?,
-            None if divides => found.held,
-            None => Texts::Held(embedded::reviews(false)?),
-        };
-        if part == 0 {
-            dev.each(&mut measured)?;
-        }
-        held_out.counted = part > 0;
-        both([(train.name(), lengths.len()), (dev.name(), held_out.count)])?;
-        let words = found
-            .words
-            .unwrap_or_else(|| train.vocabulary(known, (config, &cut, &limits), |text| &text.text));
-        let words = net::known(words, config)?;
-        let coverage = tokens.coverage(&words);
-        let characters =
-            config.model.characters.then(|| spelt.within(&from.grows(Limits::default(), &TABLES[1])));
-        let characters = characters.transpose()?;
-        let reader = Reader { cut, words, characters, parts };
-        let of_train = of_training(loader(&train, &reader, &learnt, config)?, config);
-        let of_dev = loader(&dev, &reader, &learnt, config)?;
-        let others = Some(&dev).filter(|_| part == 0 && own);
-        let of_memory = others.and_then(|of| of.said_of_memory(&of_dev, memory));
-        let of_memory = train.said_of_memory(&of_train, memory).into_iter().chain(of_memory);
-        let others = others.and_then(|of| read_otherwise(&of.name(), of.read_as(), train.read_as()));
-        let steps = net::steps(config, lengths.len());
-        let (threshold, said_of_threshold) = thresholds::rule(config, &learnt, &positives);
-        let learning = (&learnt, &weights, threshold);
-        let (trainer, metric) = network::network(config, &reader, learning, from.below(), steps)?;
-        let mut trainer = trainer
-            .note(CUT, reader.cut.name())
-            .note(READ_AS, train.read_as().clone().phrases(false).to_note());
-        if said_of_threshold.is_some() {
-            trainer = trainer.note(thresholds::RULE, threshold.to_string());
-        }
-        let of = match (&learnt, learnt.labels()) {
-            (_, Some(labels)) => format!(" of {} labels", labels.len()),
-            _ => format!(" with numbers of mean {:.4} and deviation {:.4}", weights.mean, weights.deviation),
-        };
-        let mut said = vec![format!(
-            "{}: {} texts{of}, {} words known; {} held out",
-            train.name(),
-            lengths.len(),
-            reader.words.len(),
-            held_out.count
-        )];
-        said.extend(hint);
-        said.extend(said_of_threshold);
-        // `eval` prints the loss without these, so a line for people states the difference.
-        let (rate, gamma, weighted) =
-            (config.label_smoothing(), config.training.focal, !config.training.class_weights.is_empty());
-        said.extend((rate > 0.0).then(|| format!("loss is with label smoothing of {rate}")));
-        said.extend((gamma > 0.0).then(|| format!("loss is focal, with the exponent {gamma}")));
-        said.extend(weighted.then(|| "loss is with class weights".to_owned()));
-        said.extend(read_as(train.read_as()));
-        said.extend(train.read_as().doubt().map(|doubt| format!("warning: {doubt}")));
-        said.extend(others);
-        said.extend(of_memory);
-        said.extend(net::vectors(config, &mut trainer, &reader.words)?);
-        Ok(Preparation {
-            trainer,
-            train: Box::new(of_train),
-            dev: Box::new(of_dev),
-            test,
-            name: train.name().into_owned(),
-            metric,
-            lengths,
-            coverage,
-            held_out,
-            said,
-        })
+        prepare::<TextSurvey<'_>>(config, paths)
     }
 
     fn load(predictor: &Predictor, config: &Config) -> Result<Self> {
@@ -381,7 +338,7 @@ impl RecordModel for Classifier {
             Objective::Labels(known, _) => {
                 Objective::Labels(known.clone(), file.config.data.label_separator.clone())
             }
-            other => other.clone(),
+            Objective::Label(_) | Objective::Number => self.learnt.clone(),
         };
         loader(texts, &self.reader, &learnt, file.config)
     }
@@ -390,10 +347,10 @@ impl RecordModel for Classifier {
         let (reader, target) = (Reader::of(file.known, file.config)?, file.config.data.target);
         Ok(Box::new(move |_, text| {
             reader.fields(&text.text)?;
-            if target == Target::Number {
-                objective::number(&text.label).map_err(|e| placed(e, text))?;
+            match target {
+                Target::Number => objective::number(&text.label).map(drop).map_err(|e| placed(e, text)),
+                Target::Label | Target::Labels => Ok(()),
             }
-            Ok(())
         }))
     }
 
@@ -408,7 +365,9 @@ impl RecordModel for Classifier {
         let thresholds = self.thresholds.by(file.config.decoding.threshold)?;
         let mut scores = match &self.learnt {
             Objective::Label(known) => ObjectiveScores::Label(labels::LabelScores::new(known)),
-            Objective::Labels(known, _) => ObjectiveScores::Labels(scores::LabelSets::new(known, separator)),
+            Objective::Labels(known, _) => {
+                ObjectiveScores::Labels(known, scores::LabelSets::new(known, separator))
+            }
             Objective::Number => ObjectiveScores::Number(scores::Numbers::new()),
         };
         texts.in_batches(self.batch(), &|text| text.text.len(), &mut |part| {
@@ -423,10 +382,10 @@ impl RecordModel for Classifier {
                 };
                 match &mut scores {
                     ObjectiveScores::Label(scores) => scores.add((text, truth), &place, tokens, row, each),
-                    ObjectiveScores::Labels(scores) => {
+                    ObjectiveScores::Labels(known, scores) => {
                         let given = given(row, &thresholds);
                         scores.add(truth, &place, tokens, row, &given);
-                        let found = self.names(&given).join(separator);
+                        let found = names(known, &given).collect::<Vec<_>>().join(separator);
                         let truth = labels_in(truth, separator).join(separator);
                         each(Outcome { text, asked: text, truth: &truth, found: &found });
                     }
@@ -442,7 +401,7 @@ impl RecordModel for Classifier {
         })?;
         Ok(match scores {
             ObjectiveScores::Label(scores) => scores.end(),
-            ObjectiveScores::Labels(scores) => scores.end(),
+            ObjectiveScores::Labels(_, scores) => scores.end(),
             ObjectiveScores::Number(scores) => scores.end(),
         })
     }
@@ -451,15 +410,13 @@ impl RecordModel for Classifier {
 /// The scores for each objective.
 enum ObjectiveScores<'a> {
     Label(labels::LabelScores<'a>),
-    Labels(scores::LabelSets<'a>),
+    Labels(&'a Vocabulary, scores::LabelSets<'a>),
     Number(scores::Numbers),
 }
 
-impl Classifier {
-    fn names(&self, given: &[bool]) -> Vec<&str> {
-        let known = self.learnt.labels().into_iter().flat_map(Vocabulary::tokens);
-        known.zip(given).filter(|(_, given)| **given).map(|(label, _)| label).collect()
-    }
+/// Returns the labels that are predicted; `given` has one bool per label.
+fn names<'a>(known: &'a Vocabulary, given: &'a [bool]) -> impl Iterator<Item = &'a str> {
+    known.tokens().zip(given).filter(|(_, given)| **given).map(|(label, _)| label)
 }
 
 /// Returns one bool per label: whether the probability of the label is at least the threshold of the label.

@@ -13,7 +13,7 @@ use crate::config::Config;
 use crate::encoder::{Encoder, Layers, Pooler};
 use crate::labels::{ATTENTION, LABELS, PROBABILITIES};
 use crate::net;
-use crate::sections::{ModelConfig, Sentences};
+use crate::sections::{ModelConfig, Sentences, label_smoothing};
 
 /// The name of the feed of right answers: the label, labels or number of each text.
 pub(crate) const LABEL: &str = "label";
@@ -133,7 +133,7 @@ fn vectors(
 /// Returns the mean loss for one label per text: cross-entropy with class weights and label smoothing, or focal loss.
 fn of_label(logits: Var, label: Var, class_weights: Option<Var>, config: &Config) -> Var {
     let options =
-        CrossEntropy::default().class_weights(class_weights).label_smoothing(config.label_smoothing());
+        CrossEntropy::default().class_weights(class_weights).label_smoothing(label_smoothing(config));
     let (losses, shares) = logits.cross_entropy_with(label, options);
     let losses = match config.training.focal {
         0.0 => losses,

@@ -1,6 +1,6 @@
 //! What a classifier learns to predict for each text: a label, several labels, or a number.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use unpadded::data::{Field, FileLine, TokenCounts, Vocabulary};
 use unpadded::predict::Predictor;
@@ -110,8 +110,8 @@ pub(super) struct Labels<'a> {
     separator: &'a str,
     /// The number of all texts, and the number of training texts.
     texts: [u64; 2],
-    /// For each label, the number of all texts with the label, and the number of training texts with the label.
-    counted: BTreeMap<String, [u64; 2]>,
+    /// The number of texts with each label: all texts, training texts, and texts that are held out or in `data.dev`.
+    counted: BTreeMap<String, [u64; 3]>,
     /// For a regression, over the training texts: the count of the numbers, their mean, and the sum of squared
     /// differences from the mean.
     moments: (f64, f64, f64),
@@ -134,11 +134,10 @@ impl<'a> Labels<'a> {
     /// Adds the label cell of a text to the statistics; the first error is kept until [`Self::end`]. The label of a
     /// held-out text (`held`) is added to the vocabulary, but does not count for class weights.
     pub(super) fn add(&mut self, text: &LabelledText, held: bool) {
-        let one = [1, u64::from(!held)];
-        let add = |to: &mut [u64; 2]| to.iter_mut().zip(one).for_each(|(to, one)| *to += one);
-        add(&mut self.texts);
+        let one = [1, u64::from(!held), 0];
+        self.texts.iter_mut().zip(one).for_each(|(to, one)| *to += one);
         let mut count = |label: &str| match self.counted.get_mut(label) {
-            Some(count) => add(count),
+            Some(counts) => counts.iter_mut().zip(one).for_each(|(to, one)| *to += one),
             None => drop(self.counted.insert(label.to_owned(), one)),
         };
         match self.target {
@@ -161,73 +160,114 @@ impl<'a> Labels<'a> {
         }
     }
 
-    /// Returns what the model predicts, with the vocabulary of the labels in all texts, and the statistics of the
-    /// training texts. An error message names the file `name`.
-    pub(super) fn end(self, name: &str) -> Result<(Objective, Weights)> {
-        let Self { target, separator, texts: [all, texts], counted, moments: (n, mean, squares), wrong } =
-            self;
-        if let Some((error, place)) = wrong {
+    /// Counts the labels of a text that is held out or from `data.dev`, for the thresholds of several labels.
+    pub(super) fn add_dev(&mut self, cell: &str) {
+        match self.target {
+            Target::Labels => {
+                for label in labels_in(cell, self.separator) {
+                    self.counted.get_mut(label).into_iter().for_each(|counts| counts[2] += 1);
+                }
+            }
+            Target::Label | Target::Number => {}
+        }
+    }
+
+    /// Checks that the label cells fit the target; an error message names the file `name`.
+    pub(super) fn check(&self, name: &str) -> Result<()> {
+        if let Some((error, place)) = &self.wrong {
+            let error = error.clone();
             return Err(match place {
                 Some(place) => error.within(&place.to_string()),
                 None => error.noted(format!("in `{name}`")),
             });
         }
-        if target == Target::Number {
-            let deviation = (squares / n.max(1.0)).sqrt();
-            if deviation == 0.0 {
-                let what = format!("numbers in `{name}`");
-                return Err(Error::of(ErrorKind::Format, what, "different numbers", format!("only {mean}")));
+        let (least, expected) = match self.target {
+            Target::Label => (2, "at least two"),
+            Target::Labels => (1, "at least one"),
+            Target::Number if self.deviation() > 0.0 => return Ok(()),
+            Target::Number => {
+                let (what, got) = (format!("numbers in `{name}`"), format!("only {}", self.moments.1));
+                return Err(Error::of(ErrorKind::Format, what, "different numbers", got));
             }
-            return Ok((Objective::Number, Weights { texts, counts: Vec::new(), mean, deviation }));
+        };
+        if least == 2 {
+            are_no_numbers(&self.counted, self.texts[0], name)?;
         }
-        if target == Target::Label {
-            are_no_numbers(&counted, all, name)?;
-        }
-        let least = if target == Target::Label { 2 } else { 1 };
-        if counted.len() < least {
-            let got = counted.keys().next().map_or("none".to_owned(), |label| format!("only `{label}`"));
-            let expected = if least == 2 { "at least two" } else { "at least one" };
+        if self.counted.len() < least {
+            let got = self.counted.keys().next().map_or("none".to_owned(), |label| format!("only `{label}`"));
             return Err(Error::of(ErrorKind::Format, format!("labels in `{name}`"), expected, got));
         }
-        let mut found = TokenCounts::default();
-        counted.iter().for_each(|(label, &[count, _])| found.add_times(label, count));
-        let labels = found.labels()?;
-        let counts = labels.tokens().map(|label| counted.get(label).map_or(0, |&[_, count]| count)).collect();
-        let learnt = match target {
-            Target::Label => Objective::Label(labels),
-            _ => Objective::Labels(labels, separator.to_owned()),
+        Ok(())
+    }
+
+    /// Returns the standard deviation of the numbers.
+    fn deviation(&self) -> f64 {
+        let (n, _, squares) = self.moments;
+        (squares / n.max(1.0)).sqrt()
+    }
+
+    /// Returns what the model predicts, with the vocabulary of the labels in all texts, and the statistics of the
+    /// training texts.
+    ///
+    /// # Errors
+    /// As [`Self::check`].
+    pub(super) fn end(self, name: &str) -> Result<(Objective, Weights)> {
+        self.check(name)?;
+        let deviation = self.deviation();
+        let Self { target, separator, texts: [_, texts], counted, moments: (_, mean, _), .. } = self;
+        let with_labels: fn(Vocabulary, String) -> Objective = match target {
+            Target::Label => |labels, _| Objective::Label(labels),
+            Target::Labels => Objective::Labels,
+            Target::Number => {
+                let weights = Weights { texts, counts: Vec::new(), in_dev: Vec::new(), mean, deviation };
+                return Ok((Objective::Number, weights));
+            }
         };
-        Ok((learnt, Weights { texts, counts, mean: 0.0, deviation: 1.0 }))
+        let mut found = TokenCounts::default();
+        counted.iter().for_each(|(label, &[count, ..])| found.add_times(label, count));
+        let labels = found.labels()?;
+        let of = |at: usize| -> Vec<u64> {
+            labels.tokens().map(|label| counted.get(label).map_or(0, |counts| counts[at])).collect()
+        };
+        let (counts, in_dev) = (of(1), of(2));
+        Ok((
+            with_labels(labels, separator.to_owned()),
+            Weights { texts, counts, in_dev, mean: 0.0, deviation: 1.0 },
+        ))
     }
 
     /// Returns a hint if single labels look like lists of labels, a warning if labels in lists contain the separator,
     /// and otherwise `None`.
     pub(super) fn hint(&self) -> Option<String> {
-        let joined = |label: &&String| label.contains(self.separator);
-        let several = self.counted.keys().filter(joined).count();
-        if self.target == Target::Labels && several > 0 {
-            return Some(format!(
-                "warning: {several} labels have `{}` in them, which separates labels in plain answers and cells: data.label_separator sets \
-                 another separator",
-                self.separator
-            ));
+        let Self { target, separator, counted, .. } = self;
+        let several = counted.keys().filter(|label| label.contains(*separator)).count();
+        if several == 0 {
+            return None;
         }
-        let parts: std::collections::BTreeSet<&str> =
-            self.counted.keys().flat_map(|label| labels_in(label, self.separator)).collect();
-        // Single labels look like lists if cutting them at the separator gives fewer distinct labels than there are
-        // distinct cells.
-        (self.target == Target::Label && several > 0 && parts.len() < self.counted.len()).then(|| {
-            format!(
-                "{several} of {} labels have `{}` in them: data.target=labels reads several labels per text",
-                self.counted.len(),
-                self.separator
-            )
-        })
+        match target {
+            Target::Labels => Some(format!(
+                "warning: {several} labels have `{separator}` in them, which separates labels in plain answers and cells: data.label_separator sets \
+                 another separator"
+            )),
+            Target::Label => {
+                // Single labels look like lists if cutting them at the separator gives fewer distinct labels than there
+                // are distinct cells.
+                let parts: BTreeSet<&str> =
+                    counted.keys().flat_map(|label| labels_in(label, separator)).collect();
+                let all = counted.len();
+                (parts.len() < all).then(|| {
+                    format!(
+                        "{several} of {all} labels have `{separator}` in them: data.target=labels reads several labels per text"
+                    )
+                })
+            }
+            Target::Number => None,
+        }
     }
 }
 
 /// Returns an error if the labels are many distinct numbers, since numbers need a regression.
-fn are_no_numbers(counted: &BTreeMap<String, [u64; 2]>, texts: u64, name: &str) -> Result<()> {
+fn are_no_numbers(counted: &BTreeMap<String, [u64; 3]>, texts: u64, name: &str) -> Result<()> {
     let many = counted.len() > FEW && 2 * counted.len() as u64 > texts;
     if !many || !counted.keys().all(|label| number(label).is_ok()) {
         return Ok(());
@@ -241,7 +281,9 @@ fn are_no_numbers(counted: &BTreeMap<String, [u64; 2]>, texts: u64, name: &str) 
 /// Statistics of the training texts for the loss.
 pub(super) struct Weights {
     texts: u64,
+    /// The number of texts with each label: training texts, and texts that are held out or in `data.dev`.
     counts: Vec<u64>,
+    pub(super) in_dev: Vec<u64>,
     /// The mean of the numbers in the training texts; 0 unless the model predicts numbers.
     pub(super) mean: f64,
     pub(super) deviation: f64,
@@ -259,7 +301,9 @@ impl Weights {
             let weight = |&count: &u64| match learnt {
                 // For each label, the texts with the label and the texts without it get equal total weight.
                 Objective::Labels(..) => (texts - count as f64).max(1.0) / (count as f64).max(1.0),
-                _ => texts / (labels.len() as f64 * (count as f64).max(1.0)),
+                Objective::Label(_) | Objective::Number => {
+                    texts / (labels.len() as f64 * (count as f64).max(1.0))
+                }
             };
             return Ok(Some(self.counts.iter().map(|count| weight(count) as f32).collect()));
         }

@@ -6,41 +6,29 @@ use unpadded::metrics::{Unit, ratio};
 use super::objective::labels_in;
 use crate::by_length::ByLength;
 use crate::evaluation::{
-    Evaluation, MOST_LABELS, NamedFigure, PLACES, ScoreRow, ScoreTable, UnseenLabel, f1_of, macro_f1,
-    macro_f1_of, sorted,
+    Evaluation, MOST_LABELS, NamedFigure, ScoreRow, ScoreSums, UnseenLabel, f1_of, of_label, sorted,
 };
-use crate::sample::{Bootstrap, FigureFn};
+use crate::sample::FigureFn;
 
-/// The columns of a bootstrap sample: hits, true labels, predicted labels, texts with exactly the right labels, all
-/// texts. From column `OF_LABELS` on, each label has three columns: hits, true occurrences, predictions.
+/// The first columns of a bootstrap sample: hits, true labels, predicted labels, texts with exactly the right labels, all
+/// texts. The columns of [`of_label`] follow.
 const EXACT: usize = 3;
 const SETS: usize = 4;
-const OF_LABELS: usize = 5;
 
 /// Scores the predicted sets of labels against the true sets.
 pub(super) struct LabelSets<'a> {
     labels: &'a Vocabulary,
     separator: &'a str,
     rows: Vec<[u64; 3]>,
-    sample: Bootstrap,
-    lengths: ByLength,
-    /// The sum of −ln p over all labels of all texts, and the number of terms in this sum; p is the predicted
-    /// probability of the truth: that the text has the label, or that the text does not have the label.
-    loss: [f64; 2],
+    /// The loss is over all labels of all texts: p is the probability that the text has the label, or that it does not.
+    sums: ScoreSums,
     unseen: Vec<UnseenLabel>,
 }
 
 impl<'a> LabelSets<'a> {
     pub(super) fn new(labels: &'a Vocabulary, separator: &'a str) -> Self {
-        Self {
-            labels,
-            separator,
-            rows: vec![[0; 3]; labels.len()],
-            sample: Bootstrap::default(),
-            lengths: ByLength::new("texts with a wrong label", Unit::Share),
-            loss: [0.0; 2],
-            unseen: Vec::new(),
-        }
+        let sums = ScoreSums::new(ByLength::new("texts with a wrong label", Unit::Share));
+        Self { labels, separator, rows: vec![[0; 3]; labels.len()], sums, unseen: Vec::new() }
     }
 
     /// Scores a text. `tokens` is the length of the text in tokens, `row` has the probability of each label, and
@@ -64,75 +52,46 @@ impl<'a> LabelSets<'a> {
             }
         }
         let mut counts = vec![(SETS, 1.0)];
-        let count = |yes: bool| f64::from(u8::from(yes));
         let few = self.labels.len() <= MOST_LABELS;
         for (id, ((&there, &found), p)) in there.iter().zip(found).zip(row).enumerate() {
-            let p = if there { *p } else { 1.0 - *p };
-            self.loss[0] -= f64::from(p.max(f32::MIN_POSITIVE)).ln();
-            self.loss[1] += 1.0;
+            self.sums.add_loss(if there { *p } else { 1.0 - *p });
             let three = [there && found, there, found];
-            if let Some(row) = self.rows.get_mut(id) {
-                row.iter_mut().zip(three).for_each(|(sum, yes)| *sum += u64::from(yes));
-            }
-            for (column, yes) in three.into_iter().enumerate().filter(|(_, yes)| *yes) {
-                counts.push((column, count(yes)));
-                if few {
-                    counts.push((OF_LABELS + 3 * id + column, count(yes)));
-                }
+            for (count, _) in three.into_iter().enumerate().filter(|(_, yes)| *yes) {
+                self.rows[id][count] += 1;
+                counts.push((count, 1.0));
+                counts.extend(few.then(|| (of_label(id, count), 1.0)));
             }
         }
         // A true label that training never saw counts as not predicted.
-        counts.push((1, unknown as f64));
-        let exact = unknown == 0 && there == found;
-        counts.push((EXACT, count(exact)));
-        self.sample.add(counts);
-        self.lengths.add(tokens, count(!exact), 1.0);
+        counts.push((1, f64::from(unknown)));
+        let exact = f64::from(u8::from(unknown == 0 && there == found));
+        counts.push((EXACT, exact));
+        self.sums.add(counts, tokens, [1.0 - exact, 1.0]);
     }
 
     fn unknown(&mut self, label: &str, place: &dyn Fn() -> String) {
-        if let Some(known) = self.unseen.iter_mut().find(|known| known.name == label) {
-            known.count += 1;
-            if known.places.len() < PLACES {
-                known.places.push(place());
-            }
-            return;
+        let known = self.unseen.iter().position(|known| known.name == label);
+        let at = known.unwrap_or(self.unseen.len());
+        if known.is_none() {
+            self.unseen.push(UnseenLabel::new("label", label));
         }
-        self.unseen.push(UnseenLabel {
-            what: "label",
-            name: label.to_owned(),
-            count: 1,
-            places: vec![place()],
-        });
+        self.unseen[at].add(place);
     }
 
     /// Returns the evaluation over all scored texts.
     pub(super) fn end(self) -> Evaluation {
-        let figures: [NamedFigure; 3] = [
+        let figures: [NamedFigure; 2] = [
             ("micro F1", Unit::Share, FigureFn::Of(f1_of)),
             ("exact match", Unit::Share, FigureFn::Share(EXACT, SETS)),
-            ("macro F1", Unit::Share, FigureFn::Of(|sums| macro_f1_of(sums, OF_LABELS))),
         ];
-        let few = self.labels.len() <= MOST_LABELS;
         let row = |(name, [right, support, found]): (&str, [u64; 3])| ScoreRow {
             name: name.to_owned(),
             right,
             found,
             support,
         };
-        let rows = sorted(self.labels.tokens().zip(self.rows.iter().copied()).map(row).collect());
-        let scored = Evaluation::of(self.sample, OF_LABELS, &figures[..if few { 3 } else { 2 }]);
-        let scored = match few {
-            true => scored,
-            false => scored.with("macro F1", Unit::Share, macro_f1(&rows)),
-        };
-        let scored = Evaluation {
-            lengths: Some(self.lengths),
-            tables: vec![ScoreTable { of: "label", rows }],
-            unseen: self.unseen,
-            ..scored
-        };
-        let [sum, count] = self.loss;
-        scored.with_loss((count > 0.0).then(|| sum / count))
+        let rows = sorted(self.labels.tokens().zip(self.rows).map(row).collect());
+        self.sums.end_by_label(&figures, self.labels.len() <= MOST_LABELS, rows, self.unseen)
     }
 }
 
@@ -143,23 +102,22 @@ const TEXTS: usize = 2;
 
 /// Scores predicted numbers against the true numbers.
 pub(super) struct Numbers {
-    sample: Bootstrap,
-    lengths: ByLength,
+    sums: ScoreSums,
     /// The list of the true numbers, and the list of the predicted numbers, one entry per text.
     pairs: [Vec<f64>; 2],
 }
 
 impl Numbers {
     pub(super) fn new() -> Self {
-        let lengths = ByLength::new("mean absolute error", Unit::Number);
-        Self { sample: Bootstrap::default(), lengths, pairs: [Vec::new(), Vec::new()] }
+        let sums = ScoreSums::new(ByLength::new("mean absolute error", Unit::Number));
+        Self { sums, pairs: [Vec::new(), Vec::new()] }
     }
 
     /// Scores a text that has `tokens` tokens.
     pub(super) fn add(&mut self, truth: f64, found: f64, tokens: usize) {
         let error = found - truth;
-        self.sample.add([(SQUARED, error * error), (ABSOLUTE, error.abs()), (TEXTS, 1.0)]);
-        self.lengths.add(tokens, error.abs(), 1.0);
+        let counts = [(SQUARED, error * error), (ABSOLUTE, error.abs()), (TEXTS, 1.0)];
+        self.sums.add(counts, tokens, [error.abs(), 1.0]);
         self.pairs[0].push(truth);
         self.pairs[1].push(found);
     }
@@ -172,14 +130,14 @@ impl Numbers {
         ];
         let [truth, found] = &self.pairs;
         let (spearman, pearson) = (pearson(&ranks(truth), &ranks(found)), pearson(truth, found));
-        let mut scored = Evaluation::of(self.sample, 3, &figures);
+        let mut scored = self.sums.end(3, &figures, Vec::new());
         for (name, value) in [("Spearman correlation", spearman), ("Pearson correlation", pearson)] {
             match value {
                 Some(value) => scored = scored.with(name, Unit::Number, value),
                 None => scored.notes.push(format!("{name}: undefined, since all numbers are equal")),
             }
         }
-        Evaluation { lengths: Some(self.lengths), ..scored }
+        scored
     }
 }
 

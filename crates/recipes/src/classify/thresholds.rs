@@ -1,7 +1,5 @@
 //! Thresholds for models with several labels per text: chosen on development data, and stored in notes of the checkpoint.
 
-use std::collections::BTreeMap;
-
 use unpadded::checkpoint::Checkpoint;
 use unpadded::data::Data;
 use unpadded::metrics::{LabelSetF1, LabelThreshold, Metric};
@@ -9,7 +7,7 @@ use unpadded::predict::Predictor;
 use unpadded::{Builder, DType, Error, ErrorKind, Result, Variable, ops};
 
 use super::network::LABEL;
-use super::objective::Objective;
+use super::objective::{Objective, Weights};
 use crate::config::Config;
 use crate::labels::{LABELS, PROBABILITIES};
 
@@ -27,15 +25,14 @@ const DEFAULT: f32 = 0.5;
 const ENOUGH: u64 = 50;
 
 /// Returns the rule that chooses the thresholds, and a line for people about the rule (`None` unless a text may have several
-/// labels). `positives` has the number of held-out texts with each label.
+/// labels). `weights` has the number of held-out texts with each label.
 pub(super) fn rule(
     config: &Config,
     learnt: &Objective,
-    positives: &BTreeMap<String, u64>,
+    weights: &Weights,
 ) -> (LabelThreshold, Option<String>) {
     let Objective::Labels(labels, _) = learnt else { return (LabelThreshold::One, None) };
-    let of = |label| positives.get(label).copied().unwrap_or(0);
-    let rarest = labels.tokens().map(|label| (of(label), label)).min();
+    let rarest = weights.in_dev.iter().copied().zip(labels.tokens()).min();
     let few = rarest.filter(|(count, _)| *count < ENOUGH);
     let by_default = if few.is_some() { LabelThreshold::One } else { LabelThreshold::PerLabel };
     let rule = config.decoding.threshold.unwrap_or(by_default);

@@ -1,16 +1,16 @@
 //! Data sets that are read from files in each pass, instead of being held in memory.
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use unpadded::data::{
-    Field, Fingerprint, Limits, Sample, SampleIterator, SampleStream, SamplesBuilder, Tokenizer, Vocabulary,
+    Field, Fingerprint, Limits, Sample, SampleIterator, SampleStream, SamplesBuilder, TokenCounts, Tokenizer,
+    Vocabulary,
 };
 use unpadded::{AtCaller, Error, ErrorKind, Result, memory};
 
-use super::data_set::{DataSet, DataStorage, Record, RecordStorage, none};
+use super::data_set::{DataSet, DataStorage, Passes, Record, RecordStorage, none};
 use super::hold_out::is_held;
 use super::labelled_texts::at_least_two;
 use crate::record::plan::{Plan, StreamOpener};
@@ -94,6 +94,29 @@ impl<R: Record> Files<R> {
         }
         let records = FileRecords { all, known: None, samples_within: None };
         Ok(Self::of_records(name, records, options))
+    }
+
+    /// Holds out records as [`Self::hold_out`] does, in one pass over the files. `visit` gets each record, and whether the record
+    /// is held out. The loaders of both parts need no further pass over the files, unless [`Self::samples_within`] is set.
+    ///
+    /// # Errors
+    /// Fails if a file is malformed or cannot be read.
+    #[track_caller]
+    pub fn hold_out_by_pass(
+        self,
+        (one_in, seed): (u64, u64),
+        visit: &mut dyn FnMut(&R, bool),
+    ) -> Result<(Self, Self)> {
+        let mut known = [RecordCount::default(); 2];
+        let each = self.each(&mut |record| {
+            let held = is_held(one_in, seed, |f| record.held_out_by(f));
+            known[usize::from(held)].add(record);
+            visit(record, held);
+        });
+        each.at_caller()?;
+        let (mut rest, mut held) = self.hold_out(one_in, seed);
+        (rest.records.known, held.records.known) = (Some(known[0]), Some(known[1]));
+        Ok((rest, held))
     }
 
     /// Keeps only the records for which `wanted` is true.
@@ -221,29 +244,17 @@ impl LabelledFiles {
         limits: &Limits,
         visit: &mut dyn FnMut(&LabelledText, bool),
     ) -> Result<Survey> {
-        let (mut labels, mut known, mut wrong) =
-            (BTreeMap::<String, usize>::new(), [RecordCount::default(); 2], None);
-        let texts = self.records().map_while(|text| text.map_err(|e| wrong = Some(e)).ok());
-        let mut texts = texts.filter_map(|text| {
-            let held = is_held(one_in, seed, |f| text.held_out_by(f));
-            match labels.get_mut(&text.label) {
-                Some(count) => *count += 1,
-                None => drop(labels.insert(text.label.clone(), 1)),
+        let (name, mut labels, mut words) =
+            (self.name().to_owned(), TokenCounts::default(), TokenCounts::default());
+        let mut counted = |text: &LabelledText, held| {
+            labels.add(&text.label);
+            visit(text, held);
+            if !held {
+                tokenizer.tokens(&text.text).for_each(|token| words.add(&token));
             }
-            known[usize::from(held)].add(&text);
-            visit(&text, held);
-            (!held).then_some(text.text)
-        });
-        let words = tokenizer.vocabulary(texts.by_ref(), limits);
-        texts.for_each(drop);
-        if let Some(e) = wrong {
-            return Err(e).at_caller();
-        }
-        let labels = labels.iter().flat_map(|(label, &count)| std::iter::repeat_n(label, count));
-        let labels = at_least_two(&self.name, labels);
-        let words = words.map_err(|e| self.noted(e));
-        let (mut rest, mut held) = self.hold_out(one_in, seed);
-        (rest.records.known, held.records.known) = (Some(known[0]), Some(known[1]));
-        Ok(Survey { rest, held, labels, words })
+        };
+        let (rest, held) = self.hold_out_by_pass((one_in, seed), &mut counted).at_caller()?;
+        let words = tokenizer.vocabulary_of(words, limits).map_err(|e| e.noted(format!("in `{name}`")));
+        Ok(Survey { rest, held, labels: at_least_two(&name, labels.labels()), words })
     }
 }

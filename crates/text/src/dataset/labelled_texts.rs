@@ -103,7 +103,8 @@ impl<S: RecordStorage<LabelledText>> DataSet<LabelledText, S> {
     /// Fails if there are fewer than two labels, since a model could learn nothing, or if a file has an error.
     #[track_caller]
     pub fn labels(&self) -> Result<Vocabulary> {
-        self.with_texts(|text| &text.label, |labels| at_least_two(&self.name, labels)).at_caller()
+        self.with_texts(|text| &text.label, |labels| at_least_two(&self.name, Vocabulary::labels(labels)))
+            .at_caller()
     }
 
     /// Makes a loader of batches with the token ids and the label id of each text; `feeds` has the names of the two
@@ -136,12 +137,9 @@ impl<S: RecordStorage<LabelledText>> DataSet<LabelledText, S> {
     }
 }
 
-/// Returns the vocabulary of the labels, sorted; an error if there are fewer than two distinct labels.
-pub(crate) fn at_least_two<T: AsRef<str>>(
-    name: &str,
-    labels: impl IntoIterator<Item = T>,
-) -> Result<Vocabulary> {
-    let got = match Vocabulary::labels(labels) {
+/// Returns the vocabulary of the labels; an error if there are fewer than two distinct labels.
+pub(crate) fn at_least_two(name: &str, labels: Result<Vocabulary>) -> Result<Vocabulary> {
+    let got = match labels {
         Ok(found) if found.len() > 1 => return Ok(found),
         Ok(found) => found.tokens().map(|label| format!("only `{label}`")).collect(),
         Err(_) => "none".to_owned(),
