@@ -64,8 +64,7 @@ impl ByLength {
     }
 }
 
-/// Returns the shortest and the longest length in the range that contains `length`. From length 4 on, ranges begin at
-/// the powers of two and halfway between two powers.
+/// Returns the ends of the range with `length`. From 4 on, ranges begin at powers of two and halfway between two powers.
 fn range(length: usize) -> (usize, usize) {
     if length < 4 {
         return (length, length);

@@ -41,18 +41,12 @@ impl Config {
     pub fn set(&mut self, name: &str, value: &Value) -> Result<()> {
         let task = self.run.task;
         if !Self::has(task, name) {
-            if let Some(other) = Task::ALL.iter().find(|other| Self::has(**other, name)) {
-                let expected = format!("a setting of this task, not of `{}`", other.name());
-                return Err(Error::new(
-                    format!("settings of `{}`", task.name()),
-                    expected,
-                    format!("`{name}`"),
-                ));
-            }
+            let other = Task::ALL.iter().find(|other| Self::has(**other, name));
             let known: Vec<String> = Self::keys(task).map(|key| key.to_string()).collect();
-            let expected = match nearest(name, known.iter().map(String::as_str)) {
-                Some(near) => format!("a known setting, perhaps `{near}`"),
-                None => format!("one of `{}`", known.join("`, `")),
+            let expected = match (other, nearest(name, known.iter().map(String::as_str))) {
+                (Some(other), _) => format!("a setting of this task, not of `{}`", other.name()),
+                (None, Some(near)) => format!("a known setting, perhaps `{near}`"),
+                (None, None) => format!("one of `{}`", known.join("`, `")),
             };
             return Err(Error::new(format!("settings of `{}`", task.name()), expected, format!("`{name}`")));
         }

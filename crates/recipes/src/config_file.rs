@@ -1,6 +1,5 @@
 //! Parses config files in TOML; each mistake in a file is an error with the line.
 
-use std::collections::HashMap;
 use std::fs::File;
 use std::io::Read;
 use std::path::Path;
@@ -110,8 +109,7 @@ fn read(path: &Path) -> Result<String> {
     })
 }
 
-/// Parses a config and its search space; the space is `None` if the text has no table `[space]`. One error has all
-/// mistakes; `name` names the config in the error.
+/// Parses a config and its table `[space]`; one error has all mistakes, and `name` names the config in it.
 fn parse(name: &str, text: &str) -> Result<(Config, Option<Space>)> {
     let line = |at: usize| 1 + text.as_bytes().iter().take(at).filter(|&&byte| byte == b'\n').count();
     let place = |at: usize| format!("{name}:{}", line(at));
@@ -139,44 +137,37 @@ fn parse(name: &str, text: &str) -> Result<(Config, Option<Space>)> {
     let mut sections: Vec<&str> =
         Config::keys(task).map(|key| key.section).filter(|s| !s.is_empty()).collect();
     sections.dedup();
-    let (mut wrong, mut places) = (Vec::<(usize, Error)>::new(), HashMap::<String, usize>::new());
-    let mut set = |path: &str, at: usize, value: &DeValue<'_>| {
-        places.insert(path.to_owned(), at);
-        let outcome = match scalar(value) {
-            Some(value) => config.set(path, &value),
-            None => Err(Error::new(
-                path,
-                "a number, a text, a list of texts or numbers, true or false",
-                "a value of another type",
-            )),
-        };
-        wrong.extend(outcome.err().map(|e| (at, e.within(&place(at)))));
-    };
-    let (mut unknown, mut searched) = (Vec::<(usize, Error)>::new(), None);
+    let (mut settings, mut wrong, mut searched) = (Vec::new(), Vec::<(usize, Error)>::new(), None);
     for (key, value) in &table {
         let (name, at) = (key.get_ref(), key.span().start);
         match value.get_ref() {
             DeValue::Table(inner) if sections.contains(&name.as_ref()) => {
                 for (inside, value) in inner {
-                    set(&format!("{name}.{}", inside.get_ref()), inside.span().start, value.get_ref());
+                    let path = format!("{name}.{}", inside.get_ref());
+                    settings.push((path, inside.span().start, value.get_ref()));
                 }
             }
             DeValue::Table(inner) if name.as_ref() == SPACE => searched = Some(inner),
             DeValue::Table(_) => {
                 let expected = format!("one of `[{}]`", sections.join("]`, `["));
                 let error = Error::new("table", expected, format!("`[{name}]`")).within(&place(at));
-                unknown.push((at, advised(error, task, name, &sections)));
+                wrong.push((at, advised(error, task, name, &sections)));
             }
-            other => set(name, at, other),
+            other => settings.push((name.to_string(), at, other)),
         }
     }
-    wrong.extend(unknown);
+    for (path, at, value) in &settings {
+        let expected = "a number, a text, a list of texts or numbers, true or false";
+        let value = scalar(value).ok_or_else(|| Error::new(path, expected, "a value of another type"));
+        let outcome = value.and_then(|value| config.set(path, &value));
+        wrong.extend(outcome.err().map(|e| (*at, e.within(&place(*at)))));
+    }
     wrong.sort_by_key(|(at, _)| *at);
     let mut wrong: Vec<Error> = wrong.into_iter().map(|(_, error)| error).collect();
     if wrong.is_empty() {
         let makes_no_sense = config.check().err();
-        let placed = |e: &Error| match places.get(e.what()) {
-            Some(&at) => e.clone().within(&place(at)),
+        let placed = |e: &Error| match settings.iter().find(|(path, ..)| path == e.what()) {
+            Some((_, at, _)) => e.clone().within(&place(*at)),
             None => e.clone().within(name),
         };
         wrong.extend(makes_no_sense.iter().flat_map(Error::all).map(placed));
@@ -189,8 +180,7 @@ fn parse(name: &str, text: &str) -> Result<(Config, Option<Space>)> {
 /// The name of the table with the settings that a search varies.
 const SPACE: &str = "space";
 
-/// Parses a search space: returns the settings with valid values, and one error for each setting that is unknown or
-/// has invalid values.
+/// Parses a search space: the settings with valid values, and one error for each other setting.
 fn space(table: &DeTable<'_>, config: &Config, place: &dyn Fn(usize) -> String) -> (Space, Vec<Error>) {
     let (mut space, mut wrong) = (Space::default(), Vec::new());
     let mut add = |name: &str, at: usize, value: &DeValue<'_>| {

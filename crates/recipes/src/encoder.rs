@@ -15,8 +15,7 @@ const SPELLING: usize = 48;
 /// The dropout rate of character vectors.
 const CHARACTER_DROPOUT: f64 = 0.2;
 
-/// An encoder of texts: word vectors, optional states of a character encoder, and recurrent layers. The encoder can
-/// read several texts (the two texts of a pair) with the same weights.
+/// An encoder of texts, which reads both texts of a pair with the same weights.
 pub(super) struct Encoder<'a> {
     model: &'a ModelConfig,
     words: Instance<Embedding>,
@@ -136,8 +135,7 @@ impl Layers {
         })
     }
 
-    /// Returns the layers of a pre-trained language model. Each parameter has the same name as in the language model,
-    /// so that its value can be copied.
+    /// Returns the layers of a pre-trained language model, with its names of parameters, so that values can be copied.
     fn of_lm(net: &Builder, model: &ModelConfig) -> Vec<Self> {
         let layer = |at: usize| {
             with_cell!(model, layer => {
@@ -166,8 +164,7 @@ impl<'a> Pooler<'a> {
         Self { model, attention: [64, 1].map(|width| net.layer(Linear::new(width))) }
     }
 
-    /// Returns one row per sequence, and the attention weights of the states; the weights are `None` without attention
-    /// pooling.
+    /// Returns one row per sequence and, with attention pooling, the attention weights of the states.
     pub(super) fn of(&self, net: &Builder, states: Var) -> (Var, Option<Var>) {
         let hidden = self.model.hidden;
         match self.model.pool {

@@ -45,8 +45,7 @@ pub struct Evaluation {
     /// Lines for people about how the file was read.
     pub said: Vec<String>,
     pub(super) sample: Bootstrap,
-    /// The function that computes the headline figure from the summed counts of all texts. `columns` is the number of
-    /// summed counts for the headline figure.
+    /// The function that computes the headline figure from `columns` summed counts of all texts.
     pub(super) of: Option<FigureFn>,
     pub(super) columns: usize,
 }
@@ -179,9 +178,9 @@ impl Evaluation {
 
     /// Adds the mean loss as the first figure; `None` adds nothing.
     pub(super) fn with_loss(mut self, loss: Option<f64>) -> Self {
-        let figure = |value| Figure { name: "loss", value, unit: Unit::Number, interval: None };
-        self.figures.splice(0..0, loss.map(figure));
-        if loss.is_some() && !self.unseen.is_empty() {
+        let Some(value) = loss else { return self };
+        self.figures.insert(0, Figure { name: "loss", value, unit: Unit::Number, interval: None });
+        if !self.unseen.is_empty() {
             let note = "loss: without texts that have a label or tag that training never saw";
             self.notes.push(note.to_owned());
         }
@@ -286,8 +285,7 @@ pub(super) fn of_label(id: usize, count: usize) -> usize {
 #[derive(Debug, Default)]
 pub(super) struct Tally {
     what: &'static str,
-    /// The names of the classes: first the classes that training saw, in the order of their ids, then unseen classes in
-    /// the order of first occurrence.
+    /// The names of the classes: seen classes by their ids, then unseen classes in the order of occurrence.
     names: Vec<String>,
     /// For the name of each unseen class, its index in `names`, and its occurrences.
     unseen: BTreeMap<String, (usize, UnseenLabel)>,
@@ -366,8 +364,7 @@ impl Tally {
 /// A figure of an evaluation: its name, its unit, and how it is computed from summed counts.
 pub(super) type NamedFigure = (&'static str, Unit, FigureFn);
 
-/// With more than this many labels, macro F1 gets no bootstrap interval, since the counts of every label would have to
-/// be resampled.
+/// With more labels, macro F1 gets no bootstrap interval, since the counts of every label would be resampled.
 pub(super) const MOST_LABELS: usize = 20;
 
 /// Returns F1 from the first three summed counts: hits, then true occurrences and predictions in either order.

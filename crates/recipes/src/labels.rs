@@ -40,16 +40,14 @@ pub(super) fn places(what: &str, first: &Vocabulary, other: &Vocabulary) -> Resu
     Err(Error::of(ErrorKind::Program, format!("{what} of models to join"), expected, got))
 }
 
-/// Adds the values of a further model of an ensemble to the values of the first model. For each value in a row of the first
-/// model, `places` has the index of the same value in a row of the further model.
+/// Adds the values of a further model of an ensemble; `places` has its index of each value in a row of the first model.
 pub(super) fn add_rows(sums: &mut [f32], values: &[f32], places: &[usize]) {
     let rows = values.chunks_exact(places.len().max(1));
     let values = rows.flat_map(|row| places.iter().map(|&at| row.get(at).copied().unwrap_or_default()));
     sums.iter_mut().zip(values).for_each(|(sum, x)| *sum += x);
 }
 
-/// Returns the answer with the most probable label. `row` has the probability of each label; `words` has the tokens of
-/// the text with their attention weights.
+/// Returns the answer with the most probable label; `row` has the probabilities, `words` the tokens with their weights.
 pub(super) fn answer(labels: &Vocabulary, row: &[f32], words: Vec<(String, f32)>) -> Answer {
     let all: Vec<(String, f32)> = labels.tokens().map(str::to_owned).zip(row.iter().copied()).collect();
     let (label, probability) = likeliest(row).and_then(|at| all.get(at)).cloned().unwrap_or_default();

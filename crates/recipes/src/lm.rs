@@ -21,7 +21,7 @@ use super::evaluation::{EachOutcome, Evaluation, NamedFigure, Outcome, ScoreSums
 use super::pieces::Pieces;
 use super::preview::Preview;
 use super::prose::{COLUMNS, FEEDS, Prose, STEPS, TokenWindow};
-use super::recipe::{AnsweringModel, Recipe, TestFile, TrainedModel};
+use super::recipe::{AnsweringModel, Continuation, Recipe, TestFile, TrainedModel};
 use super::sample::FigureFn;
 use super::sections::{DecodingConfig, ModelConfig, Tokens};
 use super::started::{self, Table};
@@ -34,8 +34,7 @@ use super::{embedded, net};
 const NEXT: &str = "next";
 /// The name of the vocabulary of tokens.
 const TOKENS: &str = "tokens";
-/// The parameters with a row or a column per token. The function `prepare` uses the first entry by its index: the word
-/// vectors.
+/// The parameters with a row or a column per token, first the word vectors.
 const TABLES: [Table; 3] = [
     Table::new(net::TABLE, TOKENS, &[0]),
     Table::new("next.weight", TOKENS, &[1]),
@@ -99,18 +98,12 @@ impl TrainedModel for Writer {
     }
 
     /// Scores the predicted tokens of a text, window by window; the bootstrap intervals resample windows.
-    fn scores(
-        &self,
-        predictor: &Predictor,
-        file: &TestFile<'_>,
-        each: EachOutcome<'_>,
-    ) -> Result<Evaluation> {
-        let cut = &self.cut;
+    fn scores(&self, by: &Predictor, file: &TestFile<'_>, each: EachOutcome<'_>) -> Result<Evaluation> {
         /// Maximum number of logits in memory, which limits the number of tokens in a window. The streams equal the streams of the
         /// training, since each stream begins without the tokens before it.
         const LOGITS_TOGETHER: usize = 1 << 24;
-        let config = file.config;
-        let (text, known) = (test_text(file)?, predictor.vocabulary(TOKENS)?);
+        let (config, cut) = (file.config, &self.cut);
+        let (text, known) = (test_text(file)?, by.vocabulary(TOKENS)?);
         let (mut count, mut unknown, mut words, mut letters, mut bytes) = (0, 0u64, 0, 0, 0);
         let id = known.unknown();
         text.each(&mut |piece| {
@@ -135,8 +128,8 @@ impl TrainedModel for Writer {
             // The first window starts from new states; each later window starts from the states at the end of the previous
             // window.
             let found = match number {
-                0 => predictor.run(&feeds, &[LOGITS])?,
-                _ => predictor.run_on(&feeds, &[LOGITS])?,
+                0 => by.run(&feeds, &[LOGITS])?,
+                _ => by.run_on(&feeds, &[LOGITS])?,
             };
             let (Some(found), Some(lod)) = (found.first(), y.lod()) else { continue };
             let (logits, next) = (found.as_slice::<f32>()?, y.as_slice::<i64>()?);
@@ -197,25 +190,18 @@ impl AnsweringModel for Writer {
     fn answers(&self, by: &Predictor, texts: &[&str], _: &DecodingConfig) -> Result<Vec<Answer>> {
         let greedy = Sampling::default().temperature(0.0);
         let written = |text: &&str| {
-            let mut all = String::new();
-            self.write(by, text, greedy, 0, ANSWERED, &mut |piece| all.push_str(piece))?;
+            let (mut all, how) =
+                (String::new(), Continuation { sampling: greedy, seed: 0, tokens: ANSWERED });
+            self.write(by, text, how, &mut |piece| all.push_str(piece))?;
             Ok(Answer::Text(all))
         };
         texts.iter().map(written).collect()
     }
 
-    fn write(
-        &self,
-        predictor: &Predictor,
-        text: &str,
-        sampling: Sampling,
-        seed: u64,
-        tokens: usize,
-        each: &mut dyn FnMut(&str),
-    ) -> Result<()> {
-        let known = predictor.vocabulary(TOKENS)?;
-        let mut sampler = sampling.sampler(seed)?;
-        let mut session = predictor.session(&[LOGITS])?;
+    fn write(&self, by: &Predictor, text: &str, how: Continuation, each: &mut dyn FnMut(&str)) -> Result<()> {
+        let known = by.vocabulary(TOKENS)?;
+        let mut sampler = how.sampling.sampler(how.seed)?;
+        let mut session = by.session(&[LOGITS])?;
         let mut next = Variable::dense(unpadded::ndarray::array![0i64]);
         let mut read = |id: i64, session: &mut Session| -> Result<()> {
             next.as_mut_slice()?[0] = id;
@@ -230,7 +216,7 @@ impl AnsweringModel for Writer {
             read(id, &mut session)?;
         }
         let (unknown, mut pieces, mut row) = (known.unknown(), Pieces::new(&self.cut), Vec::new());
-        for _ in 0..tokens {
+        for _ in 0..how.tokens {
             row.clear();
             row.extend_from_slice(session.output(LOGITS)?.as_slice::<f32>()?);
             // The unknown token is never drawn, since it has no text.
@@ -317,8 +303,7 @@ fn test_text(file: &TestFile<'_>) -> Result<Prose> {
     Ok(Prose::InFiles(files, TokenWindow::Tokens(HELD)))
 }
 
-/// Checks that a text has at least two tokens, since the first token is only read and prediction begins with the
-/// second.
+/// Checks that a text has at least two tokens, since prediction begins with the second.
 fn at_least_two(text: &Prose, tokens: usize) -> Result<()> {
     let what = || format!("text of `{}`", text.name());
     if tokens > 1 { Ok(()) } else { Err(Error::new(what(), "two tokens or more", tokens.to_string())) }

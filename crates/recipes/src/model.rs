@@ -12,7 +12,7 @@ use super::answer::Answer;
 use super::answer_batch::AnswerBatch;
 use super::config::Config;
 use super::evaluation::{EachOutcome, Evaluation};
-use super::recipe::{Query, TestFile, TrainedModel};
+use super::recipe::{Continuation, Query, TestFile, TrainedModel};
 use super::sections::{DecodingConfig, Task};
 use super::training::{CONFIG, TASK, TestData, options_of};
 
@@ -30,8 +30,7 @@ pub struct Model {
     task: Task,
     trained: Box<dyn TrainedModel>,
     decoding: DecodingConfig,
-    /// The separator between several labels, set by [`Model::answering`]; `None` for the separator in the training
-    /// config.
+    /// The separator between several labels that [`Model::answering`] sets (default: the training config's).
     separator: Option<String>,
     /// The config of the training.
     trained_by: Config,
@@ -270,8 +269,7 @@ impl Model {
     #[track_caller]
     pub fn write(&self, text: &str, sampling: Sampling, seed: u64, tokens: usize) -> Result<String> {
         let mut written = String::new();
-        let mut each = |piece: &str| written.push_str(piece);
-        self.trained.write(&self.predictor, text, sampling, seed, tokens, &mut each).at_caller()?;
+        self.write_each(text, sampling, seed, tokens, &mut |piece| written.push_str(piece))?;
         Ok(written)
     }
 
@@ -288,6 +286,7 @@ impl Model {
         tokens: usize,
         each: &mut dyn FnMut(&str),
     ) -> Result<()> {
-        self.trained.write(&self.predictor, text, sampling, seed, tokens, each).at_caller()
+        let how = Continuation { sampling, seed, tokens };
+        self.trained.write(&self.predictor, text, how, each).at_caller()
     }
 }

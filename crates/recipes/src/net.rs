@@ -116,8 +116,7 @@ fn optimizer(config: &Config, groups: Vec<Group>, steps: usize) -> Box<dyn Optim
     }
 }
 
-/// Adds the config's parameter averaging, learning-rate plateau and early stopping to a trainer; `epoch` is the number
-/// of steps per epoch.
+/// Adds parameter averaging, the learning-rate plateau and early stopping; `epoch` is the number of steps per epoch.
 fn paced(mut trainer: Trainer, training: &TrainingConfig, epoch: usize) -> Trainer {
     let since = epoch.saturating_mul(training.averaging_from as usize) as u64;
     let averaging = match training.averaging {
@@ -139,8 +138,7 @@ pub(super) fn smoothed(logits: Var, labels: Var, config: &Config) -> Option<Var>
     (rate > 0.0).then(|| logits.cross_entropy_with(labels, options).0)
 }
 
-/// Returns an embedding table of token vectors with the given name. The table's gradients are sparse, unless the config
-/// sets averaging of the parameters, since averaging changes every row in each step.
+/// Returns a table of token vectors. Its gradients are sparse, unless averaging changes every row in each step.
 pub(super) fn table(tokens: usize, name: &str, config: &Config) -> Embedding {
     let table = Embedding::new(tokens, config.model.embedding).named(name);
     if config.training.averaging == Average::None { table.sparse() } else { table }
@@ -151,8 +149,7 @@ pub(super) fn steps(config: &Config, texts: usize) -> usize {
     (config.training.epochs as usize).saturating_mul(texts.div_ceil(config.training.batch))
 }
 
-/// Returns the vocabulary of the counted tokens of a file, which begins with the vocabulary of the model that the training
-/// starts from; `table` has its vectors.
+/// Returns the vocabulary of counted tokens, which keeps the tokens of the model that the training starts from.
 pub(super) fn vocabulary(
     (cut, counted): (&Tokenizer, TokenCounts),
     specials: &[&str],

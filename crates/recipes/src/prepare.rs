@@ -1,5 +1,5 @@
 //! The preparation of a training, for all tasks whose data are records. A task is what differs: a [`TaskSurvey`], which counts
-//! the records, and makes samples and the network of the counts.
+//! the records, and makes the vocabularies, the samples and the network.
 
 use std::path::Path;
 
@@ -73,7 +73,7 @@ pub(super) trait TaskSurvey<'a>: Sized {
         Texts::open(path, within, &train.read_as().clone().phrases(false))
     }
 
-    /// Begins the pass; the functions that `train` has read no record so far.
+    /// Begins the pass over the records; `train` has the records that are not held out.
     fn begin(config: &'a Config, train: &Texts<Self::Record>, from: &Origin) -> Result<Self>;
 
     /// Counts a record.

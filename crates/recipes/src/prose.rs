@@ -12,8 +12,7 @@ use super::training::{Column, DataMemory, options, read_as};
 
 /// The names of the feeds: the tokens, and the next tokens.
 pub(super) const FEEDS: [&str; 2] = ["x", "y"];
-/// The functions that pass the settings `data.text` and `data.label` to the read options; the second function does nothing,
-/// since a language model reads no label column.
+/// The functions that pass `data.text` and `data.label` to the read options; a language model reads no label column.
 pub(super) const COLUMNS: [Column; 2] = [|o, column| o.text(column), |o, _| o];
 /// The number of tokens per window, within which gradients are propagated.
 pub(super) const STEPS: usize = 64;

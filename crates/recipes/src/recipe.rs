@@ -56,6 +56,13 @@ pub(super) struct TestFile<'a> {
     pub(super) known: &'a dyn ModelFacts,
 }
 
+/// How a text is continued: how tokens are drawn, the seed, and the number of tokens.
+pub(super) struct Continuation {
+    pub(super) sampling: Sampling,
+    pub(super) seed: u64,
+    pub(super) tokens: usize,
+}
+
 /// A trained model of a task that answers texts with a predictor.
 pub(super) trait AnsweringModel: Send + Sync {
     /// Returns the tokenizers of the texts that the model reads and of the texts that it writes, in this order. Returns
@@ -82,22 +89,16 @@ pub(super) trait AnsweringModel: Send + Sync {
         Err(Error::of(ErrorKind::Program, "models to join", expected, "models with answers of another kind"))
     }
 
-    /// Continues a text by `tokens` tokens; the callback `each` gets each piece of the new text.
+    /// Continues a text; the callback `each` gets each piece of the new text.
     fn write(
         &self,
-        _predictor: &Predictor,
+        _by: &Predictor,
         _text: &str,
-        _sampling: Sampling,
-        _seed: u64,
-        _tokens: usize,
+        _how: Continuation,
         _each: &mut dyn FnMut(&str),
     ) -> Result<()> {
-        Err(Error::of(
-            ErrorKind::Program,
-            "model that writes",
-            "a language model (`lm`)",
-            "a model of another task",
-        ))
+        let (expected, got) = ("a language model (`lm`)", "a model of another task");
+        Err(Error::of(ErrorKind::Program, "model that writes", expected, got))
     }
 }
 
@@ -114,6 +115,13 @@ pub(super) trait TrainedModel: AnsweringModel {
 
     /// Scores the model on the texts of a file; the callback `each` gets every scored text, in the order of the file.
     fn scores(&self, by: &Predictor, file: &TestFile<'_>, each: EachOutcome<'_>) -> Result<Evaluation>;
+}
+
+/// A test file with its records, and the predictor that is scored on them.
+pub(super) struct ScoredFile<'a, R> {
+    pub(super) by: &'a Predictor,
+    pub(super) file: &'a TestFile<'a>,
+    pub(super) texts: Texts<R>,
 }
 
 /// A function that checks that a record can be scored; it gets the number of the record, counted from 1.
@@ -178,13 +186,7 @@ pub(super) trait RecordModel: AnsweringModel + Sized + 'static {
     }
 
     /// Scores the records of an opened file.
-    fn scored(
-        &self,
-        by: &Predictor,
-        file: &TestFile<'_>,
-        texts: Texts<Self::Record>,
-        each: EachOutcome<'_>,
-    ) -> Result<Evaluation>;
+    fn scored(&self, of: ScoredFile<'_, Self::Record>, each: EachOutcome<'_>) -> Result<Evaluation>;
 }
 
 impl Recipe {
@@ -222,7 +224,7 @@ impl<M: RecordModel> TrainedModel for M {
 
     fn scores(&self, by: &Predictor, file: &TestFile<'_>, each: EachOutcome<'_>) -> Result<Evaluation> {
         let (texts, mut said) = M::open(file, true)?;
-        let scored = self.scored(by, file, texts, each)?;
+        let scored = self.scored(ScoredFile { by, file, texts }, each)?;
         said.extend(scored.said);
         Ok(Evaluation { said, ..scored })
     }

@@ -2,7 +2,7 @@
 //! the features, and the logits of both parts are added (Cheng et al., "Wide & deep learning for recommender systems",
 //! 2016).
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use unpadded::data::{Loader, Vocabulary};
 use unpadded::layers::{Linear, init};
@@ -21,8 +21,8 @@ use super::evaluation::{EachOutcome, Evaluation};
 use super::labels::{self, LABELS, PROBABILITIES};
 use super::net;
 use super::preview::Preview;
-use super::recipe::{AnsweringModel, RecordModel, TestFile};
-use super::sections::{DecodingConfig, Sentences, Target};
+use super::recipe::{AnsweringModel, RecordModel, ScoredFile, TestFile};
+use super::sections::{DecodingConfig, Sentences};
 use super::started::Table;
 use super::texts::Texts;
 use super::training::{
@@ -91,7 +91,7 @@ impl RecordModel for Classifier {
             return Err(Error::new("data.train", expected, "none: no rows come with the program"));
         };
         let beside = [
-            ("data.target", config.data.target != Target::Label, config.data.target.name()),
+            ("data.target", !config.data.target.has_one_label(), config.data.target.name()),
             ("data.pair", config.data.pair.is_some(), "a column"),
             ("data.group", config.data.group.is_some(), "a column"),
             ("model.characters", config.model.characters, "true"),
@@ -127,16 +127,14 @@ impl RecordModel for Classifier {
                 "rows are counted without blank lines and comments; number the features anew, without gaps",
             ));
         }
-        let read = |path: &PathBuf| fitting(path, columns, &like, memory);
-        let (mut said, divides) = (Vec::new(), dev.is_none());
-        let (train, dev) = match &dev {
+        let divides = dev.is_none();
+        let ((train, dev), dropped) = match dev {
             Some(dev) => {
-                let (dev, dropped) = read(dev)?;
-                said.extend(dropped);
-                (all, dev)
+                let (dev, dropped) = fitting(&dev, columns, &like, memory)?;
+                ((all, dev), dropped)
             }
             // Whether a row is held out depends only on the content of the row, so equal rows are in the same part.
-            None => super::texts::divided(all, one_in(config), config),
+            None => (super::texts::divided(all, one_in(config), config), None),
         };
         if train.records().is_empty() || dev.records().is_empty() {
             let what = format!("rows of `{}`", train.name());
@@ -148,17 +146,13 @@ impl RecordModel for Classifier {
         let trainer = network(config, columns, &labels, train.records().len())?
             .note(COLUMNS, columns.to_string())
             .note(FIRST, first.number().to_string());
-        said.insert(
-            0,
-            format!(
-                "{}: {} rows of {columns} features and {} labels; {} held out",
-                train.name(),
-                train.records().len(),
-                labels.len(),
-                dev.records().len()
-            ),
+        let said = format!(
+            "{}: {} rows of {columns} features and {} labels; {} held out",
+            train.name(),
+            train.records().len(),
+            labels.len(),
+            dev.records().len()
         );
-        said.splice(1..1, read_as(&like));
         Ok(Preparation {
             trainer,
             train: Box::new(of_train),
@@ -172,7 +166,7 @@ impl RecordModel for Classifier {
                 counted: divides,
                 ..dev.records().iter().map(|row| case(row, first)).collect()
             },
-            said,
+            said: [said].into_iter().chain(read_as(&like)).chain(dropped).collect(),
         })
     }
 
@@ -203,13 +197,8 @@ impl RecordModel for Classifier {
         }
     }
 
-    fn scored(
-        &self,
-        by: &Predictor,
-        file: &TestFile<'_>,
-        rows: Texts<LabelledRow>,
-        each: EachOutcome<'_>,
-    ) -> Result<Evaluation> {
+    fn scored(&self, of: ScoredFile<'_, LabelledRow>, each: EachOutcome<'_>) -> Result<Evaluation> {
+        let ScoredFile { by, file, texts: rows } = of;
         let (columns, first) = noted(file.known)?;
         let known = file.known.vocabulary(LABELS)?;
         let mut scores = labels::LabelScores::new(known);

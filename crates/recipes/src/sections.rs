@@ -192,29 +192,19 @@ const MOST_LAYERS: usize = 64;
 // The conditions below have these numbers in their messages.
 const _: () = assert!(MOST_LAYERS == 64 && Executor::MOST_THREADS == 1024 && MOST_PARTS == 65_536);
 
-/// A range of numbers that a setting may have.
+/// A range of numbers that a setting may have: what a message expects, and whether a number is in the range.
 #[derive(Clone, Copy)]
-struct NumberRange {
-    expected: &'static str,
-    holds: fn(f64) -> bool,
-}
+struct NumberRange(&'static str, fn(f64) -> bool);
 
-const COUNT: NumberRange = NumberRange { expected: "at least 1", holds: |x| x >= 1.0 };
-const SHARE: NumberRange =
-    NumberRange { expected: "a share from 0 to below 1", holds: |x| (0.0..1.0).contains(&x) };
-const HALF: NumberRange =
-    NumberRange { expected: "a share from 0 to 0.5", holds: |x| (0.0..=0.5).contains(&x) };
-const THOUSAND: NumberRange =
-    NumberRange { expected: "a number from 0 to 1,000", holds: |x| (0.0..=1e3).contains(&x) };
-const DECAY: NumberRange =
-    NumberRange { expected: "a number above 0 and below 1", holds: |x| x > 0.0 && x < 1.0 };
-const RATIO: NumberRange =
-    NumberRange { expected: "a number above 0, at most 1", holds: |x| x > 0.0 && x <= 1.0 };
+const COUNT: NumberRange = NumberRange("at least 1", |x| x >= 1.0);
+const SHARE: NumberRange = NumberRange("a share from 0 to below 1", |x| (0.0..1.0).contains(&x));
+const HALF: NumberRange = NumberRange("a share from 0 to 0.5", |x| (0.0..=0.5).contains(&x));
+const THOUSAND: NumberRange = NumberRange("a number from 0 to 1,000", |x| (0.0..=1e3).contains(&x));
+const DECAY: NumberRange = NumberRange("a number above 0 and below 1", |x| x > 0.0 && x < 1.0);
+const RATIO: NumberRange = NumberRange("a number above 0, at most 1", |x| x > 0.0 && x <= 1.0);
 /// The range of the learning rate and of the clipping norm, with which optimizers compute as `f32`.
-const POSITIVE: NumberRange = NumberRange {
-    expected: "a number above 0 and at most 3.4e38",
-    holds: |x| x > 0.0 && x <= f32::MAX as f64,
-};
+const POSITIVE: NumberRange =
+    NumberRange("a number above 0 and at most 3.4e38", |x| x > 0.0 && x <= f32::MAX as f64);
 
 /// A condition on a config that must hold for the value of a setting.
 #[derive(Clone, Copy)]
@@ -324,28 +314,23 @@ impl SettingRules {
             Some(Value::Float(number)) => Some(number),
             _ => None,
         };
-        if let (Some(NumberRange { expected, holds }), Some(number)) = (self.range, number)
+        if let (Some(NumberRange(expected, holds)), Some(number)) = (self.range, number)
             && !holds(number)
         {
-            let is_positive = expected == POSITIVE.expected;
+            let is_positive = expected == POSITIVE.0;
             let got = if is_positive { format!("{number:e}") } else { number.to_string() };
             wrong.push(Error::new(name.clone(), expected, got));
         }
         for Condition { holds, expected, got } in self.conditions.iter().flatten() {
             if !holds(config) {
                 let of = |name: &str| config.get(name).map_or_else(String::new, |value| value.plain());
-                let expected = match expected.split_once('{').zip(expected.split_once('}')) {
-                    Some(((before, rest), (_, behind))) => {
-                        let other = rest.split('}').next().unwrap_or_default();
-                        format!("{before}{}{behind}", of(other))
-                    }
+                let braces = expected.split_once('{').and_then(|(a, rest)| Some((a, rest.split_once('}')?)));
+                let expected = match braces {
+                    Some((before, (other, behind))) => format!("{before}{}{behind}", of(other)),
                     None => (*expected).to_owned(),
                 };
-                wrong.push(Error::new(
-                    name.clone(),
-                    expected,
-                    got.map_or_else(|| of(&name), |got| got(config)),
-                ));
+                let got = got.map_or_else(|| of(&name), |got| got(config));
+                wrong.push(Error::new(name.clone(), expected, got));
             }
         }
     }

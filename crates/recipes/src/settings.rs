@@ -136,7 +136,7 @@ fn integer<T: TryInto<i64>>(number: T) -> Value {
     Value::Int(number.try_into().unwrap_or(i64::MAX))
 }
 
-fn float(value: &Value) -> Option<f64> {
+pub(super) fn float(value: &Value) -> Option<f64> {
     match value {
         Value::Int(value) => Some(*value as f64),
         Value::Float(value) if value.is_finite() => Some(*value),

@@ -7,10 +7,9 @@ use unpadded::{AtCaller, Error, Result};
 
 use super::config::Config;
 use super::sections::{SettingRules, Task};
-use super::settings::Value;
+use super::settings::{Value, float as number};
 
-/// The tables of the settings that a search may vary. `training.epochs` may not vary, since it determines how long a
-/// training takes.
+/// The tables of the settings that a search may vary, except `training.epochs`, which decides how long a training takes.
 const SECTIONS: [&str; 3] = ["text", "model", "training"];
 const EPOCHS: &str = "training.epochs";
 
@@ -29,8 +28,7 @@ pub(super) enum Values {
     Between {
         from: Value,
         to: Value,
-        /// Whether the logarithm of the number is drawn uniformly: a number from 1 to 10 is then as likely as a number
-        /// from 10 to 100.
+        /// Whether the logarithm is drawn uniformly: a number from 1 to 10 is as likely as a number from 10 to 100.
         log: bool,
     },
 }
@@ -167,14 +165,6 @@ impl Values {
                 })
             }
         }
-    }
-}
-
-fn number(value: &Value) -> Option<f64> {
-    match value {
-        Value::Int(number) => Some(*number as f64),
-        Value::Float(number) => Some(*number).filter(|number| number.is_finite()),
-        _ => None,
     }
 }
 

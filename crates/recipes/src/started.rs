@@ -38,8 +38,7 @@ impl Table {
     }
 }
 
-/// The parameters with a vector of width `model.embedding` per token; `text.max_size` limits the vocabularies of these
-/// parameters.
+/// The parameters with a vector of width `model.embedding` per token, whose vocabularies `text.max_size` limits.
 const VECTORS: [&str; 3] = ["words.weight", "sources.weight", "targets.weight"];
 
 /// The prefix of the names of the layers of a language model.
@@ -61,8 +60,7 @@ struct Trained {
     /// The checkpoint of the trained model; when a training is resumed, the checkpoint of that training.
     checkpoint: Checkpoint,
     resumed: bool,
-    /// If the layers of a language model are below this network: the model settings of the language model, and its
-    /// config as TOML.
+    /// The model settings and the config, as TOML, of a language model whose layers are below this network.
     below: Option<(ModelConfig, String)>,
 }
 
@@ -103,8 +101,7 @@ fn config_of(name: &str, checkpoint: &Checkpoint) -> Result<Config> {
 }
 
 impl Origin {
-    /// Loads the model that `training.from` names, if this setting is set. When a training is resumed, its own
-    /// checkpoint `resumed` is loaded instead.
+    /// Loads the model that `training.from` names or, when a training is resumed, the checkpoint `resumed` of this training.
     pub(super) fn of(config: &Config, resumed: Option<&Path>) -> Result<Self> {
         let Some(name) = &config.training.from else { return Ok(Self(None)) };
         let path = resumed.map_or_else(|| file(name), |path| Ok(path.to_owned()))?;
@@ -113,23 +110,19 @@ impl Origin {
         let theirs = config_of(name, &checkpoint)?;
         let (task, wanted) = (theirs.run.task, config.run.task);
         let starts_from_lm = wanted.recipe().starts_from_lm;
-        let below = match task == wanted {
-            false if starts_from_lm && task.continues_texts() => {
-                Some((theirs.model.clone(), theirs.to_toml()))
+        if task != wanted && !(starts_from_lm && task.continues_texts()) {
+            let lm = if starts_from_lm { " or of `lm`" } else { "" };
+            let expected = format!("a run of `{}`{lm}", wanted.name());
+            let got = format!("`{name}`, a run of `{}`", task.name());
+            return Err(Error::new("training.from", expected, got));
+        }
+        let below = match checkpoint.notes.get(BELOW) {
+            _ if task != wanted => Some((theirs.model.clone(), theirs.to_toml())),
+            Some(note) => {
+                let of = |e: Error| e.noted(format!("in note `{BELOW}` of `{name}`"));
+                Some((Config::from_toml(note).map_err(of)?.model, note.clone()))
             }
-            true => match checkpoint.notes.get(BELOW) {
-                Some(note) => {
-                    let of = |e: Error| e.noted(format!("in note `{BELOW}` of `{name}`"));
-                    Some((Config::from_toml(note).map_err(of)?.model, note.clone()))
-                }
-                None => None,
-            },
-            false => {
-                let lm = if starts_from_lm { " or of `lm`" } else { "" };
-                let expected = format!("a run of `{}`{lm}", wanted.name());
-                let got = format!("`{name}`, a run of `{}`", task.name());
-                return Err(Error::new("training.from", expected, got));
-            }
+            None => None,
         };
         if let Some((model, _)) = &below
             && model.embedding != config.model.embedding
@@ -152,8 +145,7 @@ impl Origin {
         Ok(Self(Some(Arc::new(trained))))
     }
 
-    /// Checks that the tokenizer `cut` of the new texts is the tokenizer of the trained model; the note `note` has the
-    /// name of the model's tokenizer.
+    /// Checks that `cut` is the tokenizer of the trained model, whose name is in the note `note`.
     pub(super) fn same_cut(&self, note: &str, cut: &Tokenizer) -> Result<()> {
         let Some(Trained { name, checkpoint, .. }) = self.0.as_deref() else { return Ok(()) };
         // Language models and classifiers store the tokenizer in a note of the same name.
@@ -166,15 +158,13 @@ impl Origin {
             .noted("set `text.tokens`, `text.lowercase` and `text.tokenizer` as in the model to start from"))
     }
 
-    /// Sets the trained model's vocabulary as the base vocabulary in the limits: the new vocabulary keeps all tokens of
-    /// the base, and new tokens are appended.
+    /// Sets the trained model's vocabulary as the base of the new vocabulary, to which new tokens are appended.
     pub(super) fn grows(&self, limits: Limits, table: &Table) -> Limits {
         let known = self.0.as_deref().and_then(|from| from.vocabulary(table.parameter));
         limits.base(known.map(|known| known.in_form(table.form)))
     }
 
-    /// Returns the model settings of the language model whose layers are below this network; `None` without a language
-    /// model.
+    /// Returns the model settings of the language model whose layers are below this network.
     pub(super) fn below(&self) -> Option<&ModelConfig> {
         self.0.as_deref()?.below.as_ref().map(|(model, _)| model)
     }
@@ -246,16 +236,14 @@ impl Trained {
         let (mut shares, mut said) = (Vec::<(&Table, String)>::new(), Vec::new());
         let tables = task.recipe().tables;
         for table in tables {
-            let (Some(theirs), Ok(ours)) =
-                (from.tensors.remove(table.parameter), trainer.scope().value(table.parameter))
-            else {
+            let (Some(theirs), Ok(ours), Some((_, ours_known)), Some(known)) = (
+                from.tensors.remove(table.parameter),
+                trainer.scope().value(table.parameter),
+                trainer.vocabularies().find(|(name, _)| *name == table.vocabulary),
+                self.vocabulary(table.parameter),
+            ) else {
                 continue;
             };
-            let (_, ours_known) = match trainer.vocabularies().find(|(name, _)| *name == table.vocabulary) {
-                Some(known) => known,
-                None => continue,
-            };
-            let Some(known) = self.vocabulary(table.parameter) else { continue };
             let numbers = ours_known.numbers_in(known, table.form);
             let Some(value) = merged(&ours, &theirs, table.axes, &numbers, known.len())? else {
                 let width = |of: &Storage| of.shape().get(1).copied().unwrap_or(1);
@@ -409,15 +397,13 @@ fn levels(names: Vec<String>, bidirectional: bool) -> Vec<Vec<String>> {
     let mut levels: Vec<Vec<&str>> = vec![Vec::new()];
     let mut directions = 0;
     for (at, layer) in layers.iter().enumerate() {
-        let begins = match () {
-            () if at == top => true,
-            () if at > top => false,
-            () if has_lm => of_lm(layer),
-            () if is_recurrent(layer) => {
-                directions += 1;
-                !bidirectional || directions % 2 == 1
+        let begins = match has_lm {
+            _ if at >= top => at == top,
+            true => of_lm(layer),
+            false => {
+                directions += usize::from(is_recurrent(layer));
+                is_recurrent(layer) && (!bidirectional || directions % 2 == 1)
             }
-            () => false,
         };
         if begins && levels.last().is_some_and(|level| !level.is_empty()) {
             levels.push(Vec::new());

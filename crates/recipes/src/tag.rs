@@ -21,7 +21,7 @@ use super::encoder::Encoder;
 use super::evaluation::{EachOutcome, Evaluation, likeliest};
 use super::prepare::{Portion, RecordCounts, TaskNetwork, TaskSurvey, TrainingTexts, prepare};
 use super::preview::Preview;
-use super::recipe::{AnsweringModel, RecordCheck, RecordModel, TestFile};
+use super::recipe::{AnsweringModel, RecordCheck, RecordModel, ScoredFile, TestFile};
 use super::sections::{DecodingConfig, ModelConfig};
 use super::started::{Origin, Table};
 use super::tag_scores::{FoundTags, TagScores};
@@ -34,8 +34,7 @@ use super::vote::Voters;
 use super::{embedded, net, tag_windows};
 
 const FEEDS: [&str; 4] = ["words", "characters", "tags", "label"];
-/// The functions that set columns in the read options: `data.text` names the column of the words, and `data.label`
-/// names the column of the tags.
+/// The functions that pass `data.text` and `data.label` to the read options: the columns of the words and of the tags.
 const COLUMNS: [Column; 2] = [|o, column| o.tokens(column), |o, column| o.tags(column)];
 /// The names of the vocabularies of words, characters, tags and labels. The output of the predicted tags is named like
 /// the vocabulary of tags, the output of label probabilities like the vocabulary of labels.
@@ -46,8 +45,7 @@ const TAGS: &str = "tags";
 const CRF: &str = "crf";
 const LABELS: &str = "labels";
 
-/// The parameters with a row or a column per entry of a vocabulary. The survey reads entry 0 (the word vectors) and entry 1
-/// (the character vectors) of this list.
+/// The parameters with a row or a column per entry of a vocabulary, first the vectors of words and of characters.
 const TABLES: [Table; 7] = [
     Table { form, ..Table::new(net::TABLE, WORDS, &[0]) },
     Table::new("characters.weight", CHARACTERS, &[0]),
@@ -61,8 +59,8 @@ const TABLES: [Table; 7] = [
 /// With more than this number of tags, a message warns that the training is slow.
 const MANY_TAGS: usize = 300;
 
-/// The tag ids of all words of several texts, and the label of each text with its probability.
-type Labelled = (Vec<i64>, Vec<(String, f32)>);
+/// The tag ids of the words of a text, and the label of the text with its probability, if the model predicts labels.
+type TextTags = (Vec<i64>, Option<(String, f32)>);
 
 /// A trained tagger, with the other taggers of an ensemble.
 pub(super) struct Tagger {
@@ -88,10 +86,10 @@ impl AnsweringModel for Tagger {
             })
             .collect();
         let whole: Vec<&[&str]> = words.iter().map(Vec::as_slice).collect();
-        let (found, labels) = match (self.found(by, &whole), &words[..]) {
+        let found = match (self.found(by, &whole), &words[..]) {
             (Err(error), [words]) if may_divide(&error) => {
-                let mut tags = |words: &[&str]| Ok(self.found(by, &[words])?.0);
-                (tag_windows::tags(words, how.overlap, &mut tags)?, Vec::new())
+                let mut tags = |words: &[&str]| Ok(self.found(by, &[words])?.swap_remove(0).0);
+                vec![(tag_windows::tags(words, how.overlap, &mut tags)?, None)]
             }
             (found, _) => {
                 found.map_err(|error| match error.is_over_limit() && !labelled && how.overlap == 0 {
@@ -101,17 +99,13 @@ impl AnsweringModel for Tagger {
                 })?
             }
         };
-        let (tags, mut at) = (by.vocabulary(TAGS)?, found.iter());
-        let answer = |(i, words): (usize, Vec<&str>)| Answer::Tags {
-            tags: words
-                .iter()
-                .filter_map(|_| at.next())
-                .map(|&id| tags.token(id).unwrap_or_default().to_owned())
-                .collect(),
+        let tags = by.vocabulary(TAGS)?;
+        let answer = |(words, (ids, label)): (Vec<&str>, TextTags)| Answer::Tags {
+            tags: ids.iter().map(|&id| tags.token(id).unwrap_or_default().to_owned()).collect(),
             words: words.into_iter().map(str::to_owned).collect(),
-            label: labels.get(i).cloned(),
+            label,
         };
-        Ok(words.into_iter().enumerate().map(answer).collect())
+        Ok(words.into_iter().zip(found).map(answer).collect())
     }
 
     fn join(&mut self, predictor: &Predictor, other: Predictor, _: &Config) -> Result<()> {
@@ -169,24 +163,16 @@ impl RecordModel for Tagger {
         }))
     }
 
-    fn scored(
-        &self,
-        by: &Predictor,
-        file: &TestFile<'_>,
-        texts: Texts<TaggedText>,
-        each: EachOutcome<'_>,
-    ) -> Result<Evaluation> {
+    fn scored(&self, of: ScoredFile<'_, TaggedText>, each: EachOutcome<'_>) -> Result<Evaluation> {
+        let ScoredFile { by, file, texts } = of;
         let (mut scores, entries) = (tag_scores(file.known, &texts)?, Entries::of(file.known)?);
         let (learnt, mut some) = (entries.learnt(), false);
         texts.in_batches(self.batch(), &|text| text.words.iter().map(String::len).sum(), &mut |part| {
             let words = part.iter().map(|(_, text)| text.words.iter().map(String::as_str).collect());
             let words: Vec<Vec<&str>> = words.collect();
-            let (tags, labels) = self.found(by, &words.iter().map(Vec::as_slice).collect::<Vec<_>>())?;
-            let (mut rest, mut labels) = (&tags[..], labels.iter());
-            for (number, text) in part {
-                let (tags, behind) = rest.split_at_checked(text.words.len()).unwrap_or((rest, &[]));
-                rest = behind;
-                let label = labels.next().map(|(label, _)| label.as_str());
+            let found = self.found(by, &words.iter().map(Vec::as_slice).collect::<Vec<_>>())?;
+            for ((number, text), (tags, label)) in part.iter().zip(&found) {
+                let label = label.as_ref().map(|(label, _)| label.as_str());
                 scores.add(text, *number, &FoundTags { tags, label }, each)?;
                 some |= learnt(text);
             }
@@ -297,14 +283,12 @@ impl<'a> TaskSurvey<'a> for WordSurvey<'a> {
     }
 }
 
-/// Returns the form of a word in the vocabulary: lower case, with every digit replaced by 0. The character encoder
-/// reads the word in its original form.
+/// Returns the form of a word in the vocabulary: lower case, with every digit replaced by 0.
 fn form(word: &str) -> String {
     word.chars().flat_map(char::to_lowercase).map(|c| if c.is_ascii_digit() { '0' } else { c }).collect()
 }
 
-/// Returns the scores of a tagger on texts. The tag scheme is in a note of the checkpoint; if there is no note, it is detected
-/// in the texts.
+/// Returns scores with the tag scheme in the note of the checkpoint or, without a note, the scheme of the texts.
 fn tag_scores<'a>(known: &'a dyn ModelFacts, texts: &Texts<TaggedText>) -> Result<TagScores<'a>> {
     let tagging = noted_tagging(known).map_or_else(|| scheme_of(&[texts]), Ok)?;
     let labels = if is_labelled(known) { Some(known.vocabulary(LABELS)?) } else { None };
@@ -312,21 +296,19 @@ fn tag_scores<'a>(known: &'a dyn ModelFacts, texts: &Texts<TaggedText>) -> Resul
 }
 
 impl Tagger {
-    /// Runs all taggers of the ensemble on several texts, and joins their answers. The list of labels is empty if the
-    /// taggers do not predict labels of texts.
-    fn found(&self, predictor: &Predictor, texts: &[&[&str]]) -> Result<Labelled> {
+    /// Returns the joined answers of all taggers.
+    fn found(&self, predictor: &Predictor, texts: &[&[&str]]) -> Result<Vec<TextTags>> {
         let lengths: Vec<usize> = texts.iter().map(|words| words.len()).collect();
         let own = found(predictor, texts)?;
         let (tags, labels) = self.others.join(own, &lengths, &|other| found(other, texts))?;
-        let mut labelled = Vec::new();
-        if !labels.is_empty() {
-            let known = predictor.vocabulary(LABELS)?;
-            for row in labels.chunks_exact(known.len()) {
-                let found = likeliest(row).and_then(|at| Some((known.tokens().nth(at)?, row.get(at)?)));
-                labelled.extend(found.map(|(label, p)| (label.to_owned(), *p)));
-            }
-        }
-        Ok((tags, labelled))
+        let known = if labels.is_empty() { None } else { Some(predictor.vocabulary(LABELS)?) };
+        let (mut tags, mut rows) = (tags.into_iter(), labels.chunks_exact(known.map_or(1, Vocabulary::len)));
+        let label = |(row, known): (&[f32], &Vocabulary)| {
+            let at = likeliest(row)?;
+            Some((known.tokens().nth(at)?.to_owned(), *row.get(at)?))
+        };
+        let of = |length| (tags.by_ref().take(length).collect(), rows.next().zip(known).and_then(label));
+        Ok(lengths.into_iter().map(of).collect())
     }
 }
 

@@ -28,14 +28,12 @@ pub(super) struct TagScores<'a> {
     tags: &'a Vocabulary,
     scheme: TagScheme,
     tagging: Tagging,
-    /// The tags of the vocabulary in the standard spelling, with unchanged ids; `others` has the standard spelling of
-    /// each tag that training never saw.
+    /// The standard spelling of the tags of the vocabulary, by their ids, and of each tag that training never saw.
     standard: Vocabulary,
     others: HashMap<String, String>,
     of_tags: Tally,
     labels: Option<(&'a Vocabulary, Tally)>,
-    /// For each type of chunk, the correct, predicted and true chunks: first by the rule of conlleval, then by the
-    /// strict rule.
+    /// The correct, predicted and true chunks of each type, by the rule of conlleval, then by the strict rule.
     types: [BTreeMap<String, [f64; 3]>; 2],
     sums: ScoreSums,
 }

@@ -17,8 +17,7 @@ use super::training::{DataMemory, as_in_training, batches};
 #[allow(clippy::large_enum_variant)]
 pub(super) enum Texts<R> {
     Held(DataSet<R>),
-    /// The files, and the shuffle window of the config: the number of records that are shuffled in memory at a time. `None` if the
-    /// memory limit decides what is in memory.
+    /// The files, and the shuffle window of the config; `None` if the memory limit decides what is in memory.
     InFiles(Files<R>, Option<usize>),
 }
 
@@ -49,8 +48,7 @@ impl<R: Record> Texts<R> {
         })
     }
 
-    /// Opens the records of a test file, with the options of the training files. With `in_files`, the records are read from
-    /// their files in each pass, so that the file may be larger than memory.
+    /// Opens a test file with the options of the training files; with `in_files`, it may be larger than memory.
     pub(super) fn open_test(path: &str, config: &Config, like: &ReadOptions, in_files: bool) -> Result<Self> {
         let opened = match in_files {
             true => Files::open_with([path], like).map(|files| Self::InFiles(files, Some(1))),
@@ -85,8 +83,7 @@ impl<R: Record> Texts<R> {
         if some { Ok(()) } else { Err(none(&self.name())) }
     }
 
-    /// Returns a message about the part of the data that is in memory. Returns `None` if all data are in memory, or if the
-    /// config sets the window. `loader` is the loader of these records.
+    /// Returns a message about the data in memory; `None` if all data are in memory, or if the config sets the window.
     pub(super) fn said_of_memory(&self, loader: &Loader, memory: DataMemory) -> Option<String> {
         let Self::InFiles(files, None) = self else { return None };
         let larger = format!(
@@ -112,9 +109,9 @@ impl<R: Record> Texts<R> {
         self.options()
     }
 
-    /// Holds out about one of `one_in` records, or the fold `data.fold` if the config sets it. Passes each record to
-    /// `visit`, with whether the record is held out; files are read once. `begin` gets the training part before. Returns what `begin` returned, the
-    /// training part and the held-out part.
+    /// Holds out about one of `one_in` records, or the fold `data.fold` if the config sets it, and passes each record to `visit`,
+    /// with whether the record is held out; files are read once. `begin` gets the training part before the first record. Returns
+    /// the result of `begin`, the training part and the held-out part.
     pub(super) fn survey<S>(
         self,
         (one_in, config): (u64, &Config),
@@ -176,8 +173,7 @@ impl<R: Record> Texts<R> {
     }
 }
 
-/// Divides records into a training part and a held-out part; the held-out part is the fold `data.fold` if the config
-/// sets it.
+/// Divides records into a training part and a held-out part: one in `one_in` records, or the fold of the config.
 pub(super) fn divided<R: Record>(
     records: DataSet<R>,
     one_in: u64,

@@ -162,8 +162,7 @@ impl DataMemory {
 }
 
 impl Paths {
-    /// Returns the paths in the config; if `data.train` is a folder that contains the parts, the paths of these parts
-    /// are returned.
+    /// Returns the paths in the config, or in the folder `data.train`.
     pub(super) fn of(config: &Config) -> Result<Self> {
         let data = &config.data;
         let path = |of: &Option<String>| of.as_ref().map(PathBuf::from);
@@ -235,8 +234,7 @@ impl ModelFacts for Checkpoint {
 /// A function that sets a column in read options, by its name or number.
 pub(super) type Column = fn(ReadOptions, &str) -> ReadOptions;
 
-/// Returns the read options of a config; the functions `text` and `label` set the columns of `data.text` and
-/// `data.label`.
+/// Returns the read options of a config.
 pub(super) fn options(config: &Config, [text, label]: [Column; 2]) -> Result<ReadOptions> {
     let data = &config.data;
     // All malformed lines of a file are reported together, so that the user can correct the file at once.
@@ -263,8 +261,7 @@ pub(super) fn options(config: &Config, [text, label]: [Column; 2]) -> Result<Rea
     Ok(if data.binary { options.binary() } else { options })
 }
 
-/// Returns the options for a file that a trained model reads. Where the config sets no option, the option is the option of
-/// the training files.
+/// Returns the options for a file that a trained model reads: of the config or, by default, of the training files.
 pub(super) fn options_of(
     config: &Config,
     columns: [Column; 2],
@@ -314,15 +311,13 @@ fn separator(given: &str) -> Result<char> {
     }
 }
 
-/// Returns a message about how a file was read, since the detection may be wrong; `None` if there is nothing to
-/// report.
+/// Returns a message about how a file was read, since the detection may be wrong.
 pub(super) fn read_as(options: &ReadOptions) -> Option<String> {
     let said = options.to_string();
     (!said.is_empty()).then(|| format!("read as {said}"))
 }
 
-/// Returns a message about how another part of the data set was read; `None` if the part was read like the training
-/// part.
+/// Returns a message about how other files were read, if they were read otherwise than the training files.
 pub(super) fn read_otherwise(name: &str, options: &ReadOptions, train: &ReadOptions) -> Option<String> {
     let (own, of_train) = (read_as(options)?, read_as(train)?);
     (own != of_train).then(|| format!("{name}: {own}"))
@@ -367,8 +362,7 @@ pub(super) fn batches(loader: Loader, config: &Config) -> Loader {
     loader.batching(Batching::Sequences(config.training.batch))
 }
 
-/// Returns a loader of training batches, which shuffles the texts, makes batches in advance, and has the batching of the
-/// config.
+/// Returns a loader of training batches, which shuffles the texts and makes batches in advance.
 pub(super) fn of_training(loader: Loader, config: &Config) -> Loader {
     let loader = loader.shuffle(config.run.seed).prefetch(4);
     match config.training.batching {

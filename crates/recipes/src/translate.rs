@@ -21,7 +21,7 @@ use super::evaluation::{EachOutcome, Evaluation};
 use super::net;
 use super::prepare::{Portion, RecordCounts, TaskNetwork, TaskSurvey, TrainingTexts, prepare};
 use super::preview::Preview;
-use super::recipe::{AnsweringModel, RecordModel, TestFile};
+use super::recipe::{AnsweringModel, RecordModel, ScoredFile, TestFile};
 use super::sections::{DecodingConfig, TextConfig, Tokens, label_smoothing};
 use super::started::{Origin, Table};
 use super::text_scores::TextScores;
@@ -38,13 +38,11 @@ const MOST_TOKENS: usize = 1024;
 /// Maximum number of source texts that are translated as one batch.
 const SOURCES: usize = 64;
 
-/// The functions that set columns in the read options: `data.text` names the column of the source, and `data.label`
-/// names the column of the target.
+/// The functions that pass `data.text` and `data.label` to the read options: the columns of the source and of the target.
 const COLUMNS: [Column; 2] = [|o, column| o.source(column), |o, column| o.target(column)];
 /// The names of the vocabulary of source tokens and of the vocabulary of target tokens.
 pub(super) const KNOWN: [&str; 2] = ["sources", "targets"];
-/// The parameters with a row per entry of a vocabulary. The survey reads entry 0 (the source token vectors) and entry 1 (the
-/// target token vectors) of this list.
+/// The parameters with a row per entry of a vocabulary, first the vectors of source tokens and of target tokens.
 const TABLES: [Table; 3] = [
     Table::new("sources.weight", KNOWN[0], &[0]),
     Table::new("targets.weight", KNOWN[1], &[0]),
@@ -191,8 +189,7 @@ impl<'a> TaskSurvey<'a> for PairSurvey<'a> {
         Err(Error::new("data.train", expected, "none: no translations come with the program"))
     }
 
-    /// At most about 2,000 pairs are held out, since translations of more pairs would take long to evaluate after each
-    /// epoch.
+    /// At most about 2,000 pairs are held out, since more pairs would take long to translate after each epoch.
     fn one_in(config: &Config, all: &Texts<Pair>) -> Result<u64> {
         Ok(one_in(config).max(all.count()? as u64 / 2_000))
     }
@@ -363,13 +360,8 @@ impl RecordModel for Translator {
         loader(pairs, [&self.cut, &self.target_cut], known, file.config)
     }
 
-    fn scored(
-        &self,
-        by: &Predictor,
-        file: &TestFile<'_>,
-        pairs: Texts<Pair>,
-        each: EachOutcome<'_>,
-    ) -> Result<Evaluation> {
+    fn scored(&self, of: ScoredFile<'_, Pair>, each: EachOutcome<'_>) -> Result<Evaluation> {
+        let ScoredFile { by, file, texts: pairs } = of;
         // Only the best translation of each source text is scored.
         let decoding = DecodingConfig { n_best: 1, scores: false, ..file.config.decoding.clone() };
         let mut scores = TextScores::new([&self.cut, &self.target_cut]);

@@ -28,8 +28,7 @@ struct Voter {
 }
 
 impl Voters {
-    /// Adds a tagger to the ensemble. `first` has the tags and labels of the first tagger, `known` has the tags and
-    /// labels of the added tagger; `may` has the allowed transitions.
+    /// Adds a tagger with the tags and labels `known`; the first tagger has `first`, and `may` has the allowed transitions.
     ///
     /// # Errors
     /// Returns an error if the two taggers do not have the same tags and labels.

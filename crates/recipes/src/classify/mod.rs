@@ -17,7 +17,7 @@ use super::evaluation::{EachOutcome, Evaluation, Outcome};
 use super::labels::{self, COLUMNS, LABELS, PROBABILITIES};
 use super::prepare::{Portion, RecordCounts, TaskNetwork, TaskSurvey, TrainingTexts, prepare};
 use super::preview::Preview;
-use super::recipe::{AnsweringModel, Recipe, RecordCheck, RecordModel, TestFile};
+use super::recipe::{AnsweringModel, Recipe, RecordCheck, RecordModel, ScoredFile, TestFile};
 use super::sections::{DecodingConfig, Target, label_smoothing};
 use super::started::{Origin, Table};
 use super::texts::{Texts, add_characters};
@@ -36,8 +36,7 @@ use unpadded::predict::Predictor;
 use unpadded::{Error, ErrorKind, Result};
 use unpadded_text::{LabelledText, LabelledTexts, QuestionKind, ReadOptions, Record as _};
 
-/// The parameters with a row or a column per entry of a vocabulary. The survey uses the first two entries by their index:
-/// the vectors of words and of characters.
+/// The parameters with a row or a column per entry of a vocabulary, first the vectors of words and of characters.
 const TABLES: [Table; 6] = [
     Table::new(net::TABLE, WORDS, &[0]),
     Table::new("characters.weight", CHARACTERS, &[0]),
@@ -78,8 +77,7 @@ fn paired(config: &Config) -> Result<()> {
     }
 }
 
-/// Adds the text columns of the config to read options. If a text may have several labels, the returned options also
-/// accept lists of labels.
+/// Adds the text columns of the config to read options and, if a text may have several labels, lists of labels.
 fn reading(config: &Config, options: ReadOptions) -> ReadOptions {
     let columns: Vec<&str> = config.data.text.iter().chain(&config.data.pair).map(String::as_str).collect();
     let options = match columns.len() {
@@ -209,8 +207,7 @@ struct Outputs {
 }
 
 impl Classifier {
-    /// Runs all models of the ensemble; returns the mean of the models' values, and the attention weights of the first
-    /// model.
+    /// Returns the mean of the values of all models, and the attention weights of the first model.
     fn found(&self, predictor: &Predictor, texts: &[&str]) -> Result<Outputs> {
         let mut found = self.own(predictor, texts)?;
         for OtherClassifier { classifier, predictor, places } in &self.others {
@@ -354,13 +351,8 @@ impl RecordModel for Classifier {
         }))
     }
 
-    fn scored(
-        &self,
-        by: &Predictor,
-        file: &TestFile<'_>,
-        texts: Texts<LabelledText>,
-        each: EachOutcome<'_>,
-    ) -> Result<Evaluation> {
+    fn scored(&self, of: ScoredFile<'_, LabelledText>, each: EachOutcome<'_>) -> Result<Evaluation> {
+        let ScoredFile { by, file, texts } = of;
         let separator = &file.config.data.label_separator;
         let thresholds = self.thresholds.by(file.config.decoding.threshold)?;
         let mut scores = match &self.learnt {

@@ -24,8 +24,7 @@ const CLASS_WEIGHTS: &str = "class_weights";
 /// A small number that is added to the argument of a logarithm, so that the argument is never 0.
 const LEAST: f64 = 1e-6;
 
-/// Builds the network and returns its trainer; `steps` is the number of training steps in all epochs, and `threshold` is the
-/// threshold of several labels.
+/// Builds the network and returns its trainer, for a training of `steps` steps.
 pub(super) fn network(
     config: &Config,
     reader: &Reader,
@@ -97,8 +96,7 @@ pub(super) fn network(
     Ok((attention.into_iter().fold(trainer, |trainer, weights| trainer.output(ATTENTION, weights)), metric))
 }
 
-/// Returns one vector per record, and the attention weights of all tokens; the weights are `None` without attention
-/// pooling, and for documents and pairs.
+/// Returns one vector per record, and the attention weights of all tokens with attention pooling of single texts.
 fn vectors(
     net: &Builder,
     config: &Config,

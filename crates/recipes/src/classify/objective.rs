@@ -76,8 +76,15 @@ impl Objective {
         }
     }
 
-    /// Converts the label cell of a text to a field of a sample. The field is the id of the label, a sparse row with 1
-    /// for each label, or a number.
+    /// Returns the labels if a text may have several of them.
+    pub(super) fn several(&self) -> Option<&Vocabulary> {
+        match self {
+            Self::Labels(labels, _) => Some(labels),
+            Self::Label(_) | Self::Number => None,
+        }
+    }
+
+    /// Converts a label cell to a field: the id of the label, a sparse row with 1 for each label, or a number.
     pub(super) fn field(&self, label: &str) -> Result<Field> {
         match self {
             Self::Label(labels) => Ok(labels.lookup(label)?.into()),
@@ -90,8 +97,7 @@ impl Objective {
         }
     }
 
-    /// Converts the label cell of a text to the right answer, for reports. If a number is expected and the cell has
-    /// none, the right answer is `Truth::Open`.
+    /// Converts a label cell to the right answer, for reports; `Truth::Open` if a number is missing.
     pub(super) fn truth(target: Target, label: &str, separator: &str) -> Truth {
         match target {
             Target::Label => Truth::Label(label.to_owned()),
@@ -103,8 +109,7 @@ impl Objective {
     }
 }
 
-/// Statistics of the labels in all texts, collected before the model is built, for the vocabulary of labels and the
-/// class weights.
+/// Statistics of the labels in all texts, for the vocabulary of labels and the class weights.
 pub(super) struct Labels<'a> {
     target: Target,
     separator: &'a str,
@@ -112,8 +117,7 @@ pub(super) struct Labels<'a> {
     texts: [u64; 2],
     /// The number of texts with each label: all texts, training texts, and texts that are held out or in `data.dev`.
     counted: BTreeMap<String, [u64; 3]>,
-    /// For a regression, over the training texts: the count of the numbers, their mean, and the sum of squared
-    /// differences from the mean.
+    /// The count of the numbers in training texts, their mean, and the sum of squared differences from the mean.
     moments: (f64, f64, f64),
     /// The first error about a label cell that is no number, with the location of the text if the location is known.
     wrong: Option<(Error, Option<FileLine>)>,
@@ -131,8 +135,7 @@ impl<'a> Labels<'a> {
         }
     }
 
-    /// Adds the label cell of a text to the statistics; the first error is kept until [`Self::end`]. The label of a
-    /// held-out text (`held`) is added to the vocabulary, but does not count for class weights.
+    /// Adds the label cell of a text. The label of a held-out text (`held`) does not count for class weights.
     pub(super) fn add(&mut self, text: &LabelledText, held: bool) {
         let one = [1, u64::from(!held), 0];
         self.texts.iter_mut().zip(one).for_each(|(to, one)| *to += one);
@@ -206,8 +209,7 @@ impl<'a> Labels<'a> {
         (squares / n.max(1.0)).sqrt()
     }
 
-    /// Returns what the model predicts, with the vocabulary of the labels in all texts, and the statistics of the
-    /// training texts.
+    /// Returns what the model predicts, and the statistics of the training texts.
     ///
     /// # Errors
     /// As [`Self::check`].
@@ -236,8 +238,7 @@ impl<'a> Labels<'a> {
         ))
     }
 
-    /// Returns a hint if single labels look like lists of labels, a warning if labels in lists contain the separator,
-    /// and otherwise `None`.
+    /// Returns a hint if single labels look like lists of labels, or a warning if labels in lists contain the separator.
     pub(super) fn hint(&self) -> Option<String> {
         let Self { target, separator, counted, .. } = self;
         let several = counted.keys().filter(|label| label.contains(*separator)).count();

@@ -1,5 +1,7 @@
 //! Converts the text columns of a record to the fields of a sample: token ids and character ids.
 
+use std::borrow::Cow;
+
 use unicode_segmentation::UnicodeSegmentation;
 use unpadded::data::{Batch, Field, Sample, Tokenizer, Vocabulary};
 use unpadded::{Error, Result, Variable};
@@ -13,8 +15,7 @@ pub(super) const SEPARATOR: &str = "<sep>";
 /// The names of the vocabularies of tokens and of characters.
 pub(super) const WORDS: &str = "words";
 pub(super) const CHARACTERS: &str = "characters";
-/// The names of a text's feeds: the tokens, and the characters of each token. `SECOND` names the feeds of the second
-/// text of a pair.
+/// The feeds of a text: the tokens, and the characters of each token. `SECOND` is of the second text of a pair.
 pub(crate) const FIRST: [&str; 2] = ["words", "characters"];
 pub(super) const SECOND: [&str; 2] = ["second words", "second characters"];
 
@@ -97,8 +98,7 @@ impl Reader {
         Ok(tokens)
     }
 
-    /// Returns the fields of a record: for each text the token ids and, if the model reads characters, the character
-    /// ids.
+    /// Returns the token ids of each text of a record and, if the model reads characters, the character ids.
     pub(crate) fn fields(&self, text: &str) -> Result<Vec<Field>> {
         let (first, second) = self.parts.split(text)?;
         let mut fields = self.of_text(&first)?;
@@ -121,11 +121,10 @@ impl Reader {
                 ids.push(self.words.special(SEPARATOR)?);
                 spelt.push(Vec::new());
             }
-            ids.extend(self.words.ids(self.cut.tokens(column))?);
+            let tokens: Vec<Cow<'_, str>> = self.cut.tokens(column).collect();
+            ids.extend(self.words.ids(&tokens)?);
             if let Some(known) = &self.characters {
-                for token in self.cut.tokens(column) {
-                    spelt.push(known.spelt(&token)?);
-                }
+                spelt.extend(tokens.iter().map(|token| known.spelt(token)).collect::<Result<Vec<_>>>()?);
             }
         }
         Ok(match self.characters {
@@ -150,8 +149,7 @@ impl Reader {
     }
 }
 
-/// Returns the sentences of a text without blank sentences; with `Sentences::None`, returns the whole text as one
-/// sentence.
+/// Returns the sentences of a text without blank sentences; with `Sentences::None`, the whole text.
 fn sentences(text: &str, how: Sentences) -> Vec<&str> {
     let all: Vec<&str> = match how {
         Sentences::None => return vec![text],

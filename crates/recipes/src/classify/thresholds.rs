@@ -11,8 +11,7 @@ use super::objective::{Objective, Weights};
 use crate::config::Config;
 use crate::labels::{LABELS, PROBABILITIES};
 
-/// The name of the note with the rule that chooses the thresholds of the model; only classifiers with several labels per text
-/// have this note.
+/// The name of the note with the rule that chooses the thresholds, for several labels per text.
 pub(super) const RULE: &str = "threshold rule";
 /// The name of the note with the threshold of each label, in the order of the vocabulary of labels.
 const THRESHOLDS: &str = "thresholds";
@@ -31,7 +30,7 @@ pub(super) fn rule(
     learnt: &Objective,
     weights: &Weights,
 ) -> (LabelThreshold, Option<String>) {
-    let Objective::Labels(labels, _) = learnt else { return (LabelThreshold::One, None) };
+    let Some(labels) = learnt.several() else { return (LabelThreshold::One, None) };
     let rarest = weights.in_dev.iter().copied().zip(labels.tokens()).min();
     let few = rarest.filter(|(count, _)| *count < ENOUGH);
     let by_default = if few.is_some() { LabelThreshold::One } else { LabelThreshold::PerLabel };
@@ -55,7 +54,7 @@ pub(super) struct Thresholds {
 impl Thresholds {
     /// Returns the thresholds in the notes of the checkpoint; 0.5 for each label if the checkpoint has no such notes.
     pub(super) fn of(predictor: &Predictor, learnt: &Objective) -> Result<Self> {
-        let Objective::Labels(labels, _) = learnt else {
+        let Some(labels) = learnt.several() else {
             return Ok(Self { used: Vec::new(), choices: Vec::new() });
         };
         let list = |name: &str, count: usize| {
@@ -89,8 +88,7 @@ impl Thresholds {
         }
     }
 
-    /// Adds the thresholds of another model to the means over `models` models; `places` has the index of each label in the other
-    /// model.
+    /// Adds the thresholds of a further model, with its index of each label, to the means over `models` models.
     pub(super) fn join(&mut self, other: &Self, places: &[usize], models: f32) {
         let add = |mean: &mut f32, other: f32| *mean += (other - *mean) / models;
         for (mean, &place) in self.used.iter_mut().zip(places) {
