@@ -73,8 +73,8 @@ impl Projection for TaggedText {
         let [tokens, tags] = [&options.tokens, &options.tags].map(|name| name.clone().unwrap_or_default());
         Box::new(move |mut row, line| {
             let (at, labelled) = match &row {
-                FileRow::Sentence(of) if of.dense => (TextLocation::LineOfFirst(of.line), false),
-                FileRow::Sentence(of) => (TextLocation::Line(of.line), false),
+                FileRow::Sentence(of) if of.has_gaps => (TextLocation::Line(of.line), false),
+                FileRow::Sentence(of) => (TextLocation::LineOfFirst(of.line), false),
                 FileRow::Cells(_) | FileRow::Object(..) if line > 0 => (TextLocation::Line(line), labelled),
                 FileRow::Cells(_) | FileRow::Object(..) => (TextLocation::Record(number + 1), labelled),
             };
