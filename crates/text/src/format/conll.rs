@@ -207,9 +207,8 @@ impl Columns {
         Ok(found)
     }
 
-    /// In a file with two columns, swaps the word column and the tag column if only the word column has tags of a
-    /// scheme. In a file with more columns, returns an error if other columns have tags of a scheme, but the tag column
-    /// has none. Also returns an error for CoNLL-2009.
+    /// Swaps two columns if only the first has tags of a scheme. Fails if only other columns of several have such tags, and
+    /// for CoNLL-2009.
     fn take_scheme(&mut self, first: &First, is_set: bool) -> Result<()> {
         let set = "set `tags` (`data.label` in a config)";
         if first.is_of_2009() {

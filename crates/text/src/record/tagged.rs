@@ -122,9 +122,8 @@ impl Record for TaggedText {
         plan(paths, options.told(), window, folder)
     }
 
-    /// Decides whether and how tags are rewritten. If the option `repair_tags` is set, tags that break the scheme are
-    /// repaired. If the training texts have another scheme than these texts, the tags are translated to the scheme of
-    /// the training texts.
+    /// Decides how tags are rewritten: repaired if the option `repair_tags` is set, and translated to the scheme of the
+    /// training texts if these texts have another scheme.
     fn settled(all: RecordPass<'_, Self>, options: &mut ReadOptions) -> Result<Option<Change<Self>>> {
         let mut repairs = None;
         let raw = |visit: &mut dyn FnMut(&[String])| all(&mut |text| visit(&text.tags));
