@@ -56,14 +56,16 @@ impl Projection for TaggedText {
     fn form(file: &TextFile, format: FileFormat, options: &mut ReadOptions) -> Result<FileForm> {
         let mut form = FileForm::of(file, format, options, &Self::wanted(options))?;
         form.note(file, options)?;
-        if let FileForm::Fields(picked) = &mut form {
-            if let [tokens, tags] = &picked.names[..] {
-                (options.tokens, options.tags) = (Some(tokens.clone()), Some(tags.clone()));
+        match &mut form {
+            FileForm::Fields(picked) => {
+                if let [tokens, tags] = &picked.names[..] {
+                    (options.tokens, options.tags) = (Some(tokens.clone()), Some(tags.clone()));
+                }
+                let known = || INTENT.iter().find(|name| picked.has_single(file, name));
+                options.label = options.label.take().or_else(|| known().map(|name| (*name).to_owned()));
+                picked.names.extend(options.label.clone());
             }
-            let known =
-                || INTENT.iter().find(|name| picked.has_single(file, name)).map(|name| (*name).to_owned());
-            options.label = options.label.take().or_else(known);
-            picked.names.extend(options.label.clone());
+            FileForm::Cells(_) | FileForm::Lines(..) | FileForm::Words(_) => {}
         }
         Ok(form)
     }
