@@ -67,8 +67,7 @@ impl AnswerPlan {
         Self { source: Source::Lines(parser), form, names: Vec::new(), header: false, blank: false }
     }
 
-    /// The plan for a file with one record per line. `text` returns the text of a line, or `None` if the line is no
-    /// record. Answers are added as cells behind tabs.
+    /// The plan for a file with one record per line, whose text `text` returns; answers are cells behind tabs.
     fn each(mut text: LineParser<String>) -> Self {
         let asked = move |line: &str| Ok(text(line)?.map(alone));
         Self::lines(Box::new(OneLine(asked)), Form::Cells('\t', false))
@@ -116,9 +115,8 @@ impl AnswerPlan {
         opened
     }
 
-    /// The plan for a table. The text column is the column with the name from the training data, else the column with a
-    /// known name, else the column with the number from the training data. If a text has several columns, only the
-    /// columns of the training data are used. If the file is not a table, each line is a text.
+    /// The plan for a table. The text column has the name in the training data, else a known name, else the number in the
+    /// training data; several text columns are always those in the training data. Other files have a text per line.
     fn table(
         file: &TextFile,
         guess: &Guess,
@@ -277,9 +275,8 @@ impl AnswerPlan {
         Ok(Self { names, ..Self::lines(columns.asked(), Form::Columns(columns)) })
     }
 
-    /// The plan for a table with a column of texts to tag; `None` for a file with one word or one text per line. A
-    /// file without the name or the setting of a table is a table if its header names the texts, or if tabs separate
-    /// its columns and one column has several words in most cells.
+    /// The plan for a table with a column of texts to tag: by the name or a setting, by a header that names the texts, or by
+    /// tabs between columns of which one has several words in most cells. `None` for other files.
     fn texts_to_tag(
         file: &TextFile,
         guess: &Guess,
@@ -449,8 +446,7 @@ fn by_header(
     }
 }
 
-/// Returns a table whose text column is found by the number or the name of the text column in the training data. In a
-/// table with a single column, the text is in this column.
+/// Returns a table whose text column has the number or the name in the training data, or is the only column.
 fn by_place(
     file: &TextFile,
     guess: &Guess,

@@ -367,8 +367,8 @@ impl OfLines {
         Ok(Some(Err(reason)))
     }
 
-    /// Reads the next record; `None` after the last record. `several` is true if a record may extend over several
-    /// lines. If a record of several lines has no end, only its first line is reported as malformed.
+    /// Reads the next record. If `several` is true, a record may extend over several lines; a record without an end is
+    /// malformed in its first line only.
     fn read(&mut self, several: bool) -> Result<Option<Question>> {
         loop {
             let next = self.line()?;

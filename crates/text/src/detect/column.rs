@@ -85,8 +85,7 @@ pub(crate) fn language(cell: &str) -> bool {
 }
 
 impl<'a> Column<'a> {
-    /// Returns the wanted columns of a text: the columns in `given`, or one column that is not set. If several columns
-    /// are given, a column is found only as given, not by known names.
+    /// Returns the text columns: one that is not set, or those in `given`; several have no known names.
     pub(crate) fn texts(given: &'a [String]) -> Vec<Self> {
         let of = |given, known| Self { what: "text", given, known };
         match given {

@@ -297,9 +297,8 @@ impl Columns<'_> {
         known.len() > 1 && !known.into_iter().any(|column| self.occurs_again(column))
     }
 
-    /// Finds the wanted columns of a later file of a data set; `wanted` has the names or numbers from the earlier file.
-    /// If this file has a header with known names, the header overrides column numbers, and also column names that this
-    /// file lacks. Without such a header, [`Self::pick`] finds the columns.
+    /// Finds the wanted columns of a later file by the names or numbers in the earlier file. A header with known names
+    /// overrides numbers, and names that this file lacks.
     pub(crate) fn pick_alike(&self, wanted: &[Column<'_>]) -> Result<ColumnChoice> {
         let fits = wanted.iter().all(|one| one.given.is_some_and(|given| is_name(given) && self.has(given)));
         if fits || self.header == Some(false) || !self.names_itself(wanted) {
@@ -371,9 +370,8 @@ impl Columns<'_> {
         first && numbers >= FEW && self.below(column).all(|cell| number(cell) || absent(cell))
     }
 
-    /// Returns a note for the user if the first record, which is read as a record, may be a header. The first record
-    /// may be a header if one of its cells is a known name, or if both texts of a pair are short. It may also be a
-    /// header if its label occurs in no other record, although there are few labels.
+    /// Returns a note if the first record may be a header: if a cell is a known name, if both texts of a pair are short, or if
+    /// the label occurs in no other record, although there are few labels.
     fn perhaps_a_header(&self, wanted: &[Column<'_>], columns: &[usize]) -> Option<String> {
         const MANY: usize = 20;
         let again = |column: usize| self.occurs_again(column);
@@ -429,9 +427,8 @@ impl Columns<'_> {
             && self.below(text).all(|cell| cell.is_empty() || size(cell) > size(word))
     }
 
-    /// Returns whether the left of two columns is the label and the right column is the text. Values repeat in a column
-    /// of labels, and hardly repeat in a column of texts. Labels must be shorter than texts, unless there are far fewer
-    /// distinct labels than texts. If values repeat in both columns, the left column is the text, as usual.
+    /// Returns whether the left of two columns is the label: its values repeat, while the values of the right column hardly
+    /// do, and are shorter than texts, unless there are far fewer distinct labels.
     fn labels_come_first(&self, left: usize, right: usize, header: bool) -> bool {
         let different = |column| self.cells(column, header).collect::<HashSet<_>>().len();
         let long = |column| self.cells(column, header).map(str::len).sum::<usize>();

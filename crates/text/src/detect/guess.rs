@@ -96,8 +96,7 @@ fn guessed(file: &TextFile, options: &ReadOptions, task: Task) -> Result<Guess> 
     detected(format, why)
 }
 
-/// Returns the options to read a later file of a data set. These are the options with the properties that were detected
-/// in the first file. If the name of the later file shows another format, only the user's settings are used.
+/// Returns the options for a later file: as detected in the first file, or only the user's if its name shows another format.
 pub(crate) fn alike(options: &ReadOptions, file: &TextFile, task: Task) -> ReadOptions {
     let other = by_name(&file.name(), task).is_some_and(|own| options.format.is_some_and(|of| of != own));
     match &options.told {

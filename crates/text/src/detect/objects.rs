@@ -187,8 +187,7 @@ fn of_lists(
     Ok(FieldChoice { names, notes, layout: FieldLayout::Json(layout.with_header(all)) })
 }
 
-/// Finds the element for each wanted column by the form of the values, a list or a single value. If two elements have
-/// the wanted form, the first one is the text, the source or the words.
+/// Finds the element for each wanted column by its form, a list or a single value: first the text, source or words.
 fn positions(
     file: &TextFile,
     example: &Object<'_>,

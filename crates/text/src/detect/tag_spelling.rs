@@ -402,8 +402,7 @@ impl TagSurvey {
     }
 }
 
-/// Returns whether the tags are tags of a scheme. At least nine tenths of the sentences must keep the scheme, the tags
-/// must have a separator as in `B-NP`, and at least one word must be in a chunk.
+/// Returns whether nine tenths of the sentences keep a scheme with a separator, as in `B-NP`, and some word is in a chunk.
 pub(crate) fn is_scheme(sentences: &[&[String]]) -> bool {
     let Ok(TagSurvey { tagging, broken, .. }) = TagSurvey::of(&*in_memory(sentences), None) else {
         return false;

@@ -69,11 +69,12 @@ pub(crate) struct Columns {
 }
 
 /// The words and the tags of a sentence, and the position of the sentence in the file.
+#[derive(Default)]
 pub(crate) struct Sentence {
     /// The number of the line with the sentence's first word.
     pub(crate) line: u64,
-    /// Whether the words are on successive lines, without other lines in between.
-    pub(crate) dense: bool,
+    /// Whether other lines are between the words.
+    pub(crate) has_gaps: bool,
     pub(crate) words: Vec<String>,
     pub(crate) tags: Vec<String>,
 }
@@ -206,9 +207,8 @@ impl Columns {
         Ok(found)
     }
 
-    /// In a file with two columns, swaps the word column and the tag column if only the word column has tags of a
-    /// scheme. In a file with more columns, returns an error if other columns have tags of a scheme, but the tag column
-    /// has none. Also returns an error for CoNLL-2009.
+    /// Swaps two columns if only the first has tags of a scheme. Fails if only other columns of several have such tags, and
+    /// for CoNLL-2009.
     fn take_scheme(&mut self, first: &First, is_set: bool) -> Result<()> {
         let set = "set `tags` (`data.label` in a config)";
         if first.is_of_2009() {
@@ -361,13 +361,8 @@ impl fmt::Display for Columns {
     }
 }
 
-impl Sentence {
-    fn begun(line: u64) -> Self {
-        Self { line, dense: true, words: Vec::new(), tags: Vec::new() }
-    }
-}
-
 /// A parser of sentences, which end at blank lines and marks of documents. A malformed line spoils a sentence.
+#[derive(Default)]
 struct Block {
     columns: Columns,
     /// Whether the header, the next line that does not begin with `#`, is still unread.
@@ -385,22 +380,13 @@ struct Block {
 
 impl Block {
     fn new(columns: &Columns) -> Self {
-        Self {
-            header: columns.header,
-            columns: columns.clone(),
-            number: 0,
-            spoiled: false,
-            id: None,
-            titled: false,
-            open: None,
-            sentence: Sentence::begun(0),
-        }
+        Self { header: columns.header, columns: columns.clone(), ..Self::default() }
     }
 
     fn word(&mut self, line: &str) -> Result<(), Reason> {
         let (columns, begins) = (&self.columns, self.sentence.words.is_empty());
         if columns.skips(line, begins, &mut self.titled)? {
-            self.sentence.dense &= begins;
+            self.sentence.has_gaps |= !begins;
             return Ok(());
         }
         unbroken(line)?;
@@ -437,7 +423,7 @@ impl Block {
         if columns.has_ids() && !is_number(first) {
             // A line with a range of words (`3-4`) or an empty node (`5.1`) is no word, and is skipped.
             if is_between(first) {
-                self.sentence.dense &= begins;
+                self.sentence.has_gaps |= !begins;
                 return Ok(());
             }
             if columns.universal {
@@ -511,14 +497,13 @@ impl Parser<Sentence> for Block {
     }
 
     fn spoil(&mut self) -> bool {
-        self.sentence = Sentence::begun(0);
-        self.open = None;
+        (self.sentence, self.open) = (Sentence::default(), None);
         !std::mem::replace(&mut self.spoiled, true)
     }
 
     fn end(&mut self) -> Result<Option<Sentence>, Reason> {
         (self.spoiled, self.titled) = (false, false);
-        let sentence = std::mem::replace(&mut self.sentence, Sentence::begun(0));
+        let sentence = std::mem::take(&mut self.sentence);
         if let Some(kind) = self.open.take() {
             let expected = format!("the end `*)` of the chunk `({kind}*`");
             return Err(Reason::of(expected, "the end of the sentence"));

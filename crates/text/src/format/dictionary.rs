@@ -57,10 +57,9 @@ pub fn are_pronunciations<'a>(pairs: impl IntoIterator<Item = &'a Pair>) -> bool
     words > 0 && phonemes > words && 2 * phonemes > letters && 5 * signs <= 12 * phonemes
 }
 
-/// Returns a parser of lines with a word and its phonemes. A number in brackets behind the word marks another
-/// pronunciation of the word. Text behind `#` and lines that begin with `;;;` are comments. A repeated pronunciation
-/// of a word is skipped: without the digits of stress, some pronunciations become equal. If `stress` is true, the
-/// digits of stress, such as the 1 of `AH1`, are kept.
+/// Returns a parser of lines with a word and its phonemes, and possibly a number of the pronunciation in brackets. Text
+/// behind `#` and lines that begin with `;;;` are comments. A pronunciation that is repeated, as some are without stress,
+/// is skipped.
 fn reader(stress: bool) -> impl FnMut(&str) -> Result<Option<[String; 2]>, Reason> + Send {
     let mut known = HashSet::new();
     move |line| {

@@ -145,9 +145,8 @@ struct Lists {
 }
 
 impl Lists {
-    /// Detects whether the values of the object are all columns or all records; else `None`. Columns are lists of
-    /// single values, or objects whose fields are named by numbers. Records are objects that are themselves named by
-    /// numbers.
+    /// Detects whether the values are all columns, which are lists of single values or objects with numbered fields, or are
+    /// all records, which are objects with numbers as names.
     fn whole(&self, of_lists: bool) -> Option<Arrangement> {
         let numbered = |name: &String| name.parse::<u64>().is_ok();
         let all = self.others.len();
@@ -431,9 +430,8 @@ impl Source {
     }
 }
 
-/// Parses the JSON text of a record. If the record is a list, `names` has the names of its elements; without `names`,
-/// the elements are numbered from 1. The line number in the error is relative to the record: the first line of the
-/// record has number 0.
+/// Parses a record; `names` has the names of the elements of a list, which are otherwise numbered from 1. The line number
+/// in the error counts from the first line of the record, 0.
 fn element<'a>(
     json: &'a str,
     wanted: Option<&[String]>,

@@ -71,8 +71,7 @@ impl Table {
         Ok(Self { dialect, picked, empty: Empty::of(wanted, options.pair, options.label_lists) })
     }
 
-    /// Returns a table whose only column has the texts. Returns `None` unless the file name has the extension of a
-    /// table and each of the first records has one cell.
+    /// Returns a table with a single column of texts; `None` if the name or the records differ from such a table.
     pub(crate) fn of_texts(file: &TextFile, options: &ReadOptions) -> Result<Option<Self>> {
         let Some(format) = by_ending(&file.name()).filter(|format| format.is_table()) else {
             return Ok(None);

@@ -62,9 +62,8 @@ fn of_file(
     Ok(guess.explained(found))
 }
 
-/// Returns the plan for reading the text of these paths in pieces; a piece with line ends consists of whole lines.
-/// `window` is true if the encoding is detected from the first bytes alone; `whole` is true if the text must not exceed
-/// the maximum length of a text.
+/// Returns the plan for reading the text in pieces. `window`: the encoding is detected from the first bytes alone; `whole`:
+/// the text must not exceed the maximum length of a text.
 fn plan(paths: &[PathBuf], options: &ReadOptions, [window, whole]: [bool; 2]) -> Result<Plan<String>> {
     let (name, found) = find(paths)?;
     if options.text.len() > 1 {

@@ -56,14 +56,16 @@ impl Projection for TaggedText {
     fn form(file: &TextFile, format: FileFormat, options: &mut ReadOptions) -> Result<FileForm> {
         let mut form = FileForm::of(file, format, options, &Self::wanted(options))?;
         form.note(file, options)?;
-        if let FileForm::Fields(picked) = &mut form {
-            if let [tokens, tags] = &picked.names[..] {
-                (options.tokens, options.tags) = (Some(tokens.clone()), Some(tags.clone()));
+        match &mut form {
+            FileForm::Fields(picked) => {
+                if let [tokens, tags] = &picked.names[..] {
+                    (options.tokens, options.tags) = (Some(tokens.clone()), Some(tags.clone()));
+                }
+                let known = || INTENT.iter().find(|name| picked.has_single(file, name));
+                options.label = options.label.take().or_else(|| known().map(|name| (*name).to_owned()));
+                picked.names.extend(options.label.clone());
             }
-            let known =
-                || INTENT.iter().find(|name| picked.has_single(file, name)).map(|name| (*name).to_owned());
-            options.label = options.label.take().or_else(known);
-            picked.names.extend(options.label.clone());
+            FileForm::Cells(_) | FileForm::Lines(..) | FileForm::Words(_) => {}
         }
         Ok(form)
     }
@@ -73,8 +75,8 @@ impl Projection for TaggedText {
         let [tokens, tags] = [&options.tokens, &options.tags].map(|name| name.clone().unwrap_or_default());
         Box::new(move |mut row, line| {
             let (at, labelled) = match &row {
-                FileRow::Sentence(of) if of.dense => (TextLocation::LineOfFirst(of.line), false),
-                FileRow::Sentence(of) => (TextLocation::Line(of.line), false),
+                FileRow::Sentence(of) if of.has_gaps => (TextLocation::Line(of.line), false),
+                FileRow::Sentence(of) => (TextLocation::LineOfFirst(of.line), false),
                 FileRow::Cells(_) | FileRow::Object(..) if line > 0 => (TextLocation::Line(line), labelled),
                 FileRow::Cells(_) | FileRow::Object(..) => (TextLocation::Record(number + 1), labelled),
             };
@@ -122,9 +124,8 @@ impl Record for TaggedText {
         plan(paths, options.told(), window, folder)
     }
 
-    /// Decides whether and how tags are rewritten. If the option `repair_tags` is set, tags that break the scheme are
-    /// repaired. If the training texts have another scheme than these texts, the tags are translated to the scheme of
-    /// the training texts.
+    /// Decides how tags are rewritten: repaired if the option `repair_tags` is set, and translated to the scheme of the
+    /// training texts if these texts have another scheme.
     fn settled(all: RecordPass<'_, Self>, options: &mut ReadOptions) -> Result<Option<Change<Self>>> {
         let mut repairs = None;
         let raw = |visit: &mut dyn FnMut(&[String])| all(&mut |text| visit(&text.tags));

@@ -2,14 +2,14 @@
 
 use std::borrow::Cow;
 use std::fmt;
-use std::io::{Cursor, Read};
+use std::io::Read;
 use std::str::FromStr;
 
 use encoding_rs::{Decoder, DecoderResult, UTF_16BE, UTF_16LE, WINDOWS_1252};
 use unpadded::{Error, Result};
 
 use super::archive::Bytes;
-use super::kind::FailedReader;
+use super::kind::peeked;
 use super::reason::Reason;
 
 /// The character encoding of a file. Invalid bytes are errors; Latin-1 and Windows-1252 have no invalid bytes.
@@ -115,9 +115,8 @@ impl Encoding {
         }
     }
 
-    /// Decodes the bytes of a line, or returns the reason why the line is malformed. Lines in a named encoding, such as
-    /// `gbk`, are already converted to UTF-8 before this call. If the encoding is Windows-1252 and `guessed` is true, a
-    /// line of valid UTF-8 with characters beyond ASCII is an error, because the file mixes UTF-8 and Windows-1252.
+    /// Decodes the bytes of a line; a named encoding is already converted to UTF-8. If Windows-1252 was `guessed`, valid UTF-8
+    /// beyond ASCII is malformed, because the file mixes both encodings.
     pub(crate) fn decode(self, guessed: bool, bytes: &[u8]) -> Result<Cow<'_, str>, Reason> {
         let is_utf_8 = |line: &[u8]| !line.is_ascii() && std::str::from_utf8(line).is_ok();
         if guessed && self == Self::Windows1252 && bytes.split(|&byte| byte == b'\n').any(is_utf_8) {
@@ -152,20 +151,13 @@ impl Encoding {
     }
 
     /// Converts bytes in a named encoding, or with the byte order mark of UTF-16, to UTF-8.
-    pub(crate) fn decoded(self, mut bytes: Bytes) -> Bytes {
-        let mut first = Vec::new();
+    pub(crate) fn decoded(self, bytes: Bytes) -> Bytes {
         let of_16 = |of: &'static encoding_rs::Encoding| of == UTF_16LE || of == UTF_16BE;
         if !matches!(self, Self::Utf8) && !matches!(self, Self::Named(NamedEncoding(of)) if of_16(of)) {
             return self.over(bytes);
         }
-        let read = bytes.by_ref().take(2).read_to_end(&mut first);
-        let marked = Self::marked(&first);
-        let first = Cursor::new(first);
-        let bytes: Bytes = match read {
-            Ok(_) => Box::new(first.chain(bytes)),
-            Err(e) => Box::new(first.chain(FailedReader(Some(e)))),
-        };
-        marked.unwrap_or(self).over(bytes)
+        let (first, bytes) = peeked(bytes, 2);
+        Self::marked(&first).unwrap_or(self).over(bytes)
     }
 
     fn over(self, bytes: Bytes) -> Bytes {

@@ -11,6 +11,8 @@ const LOOKED_AT: usize = 512;
 const CONVERT: &str = "convert it to CSV, JSON Lines or Parquet";
 const NO_DATA: &str = "give the path of a file of text";
 const EXPORT: &str = "export it as CSV";
+const UTF_32: &str = "the byte order mark of UTF-32";
+const AS_UTF_8: &str = "save the file as UTF-8, as by `iconv -f UTF-32 -t UTF-8 FILE`";
 
 /// For each kind of file that is not text: the first bytes, the name of the kind, and advice for the user.
 const STARTS: [(&[u8], &str, &str); 32] = [
@@ -57,20 +59,11 @@ const STARTS: [(&[u8], &str, &str); 32] = [
     (b"GIF89a", "a GIF image", NO_DATA),
     (b"\x7fELF", "a program", NO_DATA),
     // UTF-16 is accepted as text. The mark of UTF-32 begins with the mark of UTF-16, so four bytes are compared.
-    (
-        b"\xff\xfe\0\0",
-        "the byte order mark of UTF-32",
-        "save the file as UTF-8, as by `iconv -f UTF-32 -t UTF-8 FILE`",
-    ),
-    (
-        b"\0\0\xfe\xff",
-        "the byte order mark of UTF-32",
-        "save the file as UTF-8, as by `iconv -f UTF-32 -t UTF-8 FILE`",
-    ),
+    (b"\xff\xfe\0\0", UTF_32, AS_UTF_8),
+    (b"\0\0\xfe\xff", UTF_32, AS_UTF_8),
 ];
 
-/// Detects whether a file is not text, from its first bytes. Returns the kind of the file, such as `a PDF document`,
-/// and advice for the user; `None` if the file may be text.
+/// Returns the kind of a file that is not text, such as `a PDF document`, by its first bytes, and advice for the user.
 fn foreign(first: &[u8]) -> Option<(&'static str, &'static str)> {
     let found = STARTS.iter().find(|(start, ..)| first.starts_with(start));
     match found {
@@ -128,19 +121,21 @@ pub(crate) fn is_markup(name: &str) -> bool {
 fn unless(
     of: fn(&[u8]) -> Option<(&'static str, &'static str)>,
     name: &str,
-    mut bytes: Box<dyn Read + Send>,
+    bytes: Box<dyn Read + Send>,
 ) -> Result<Box<dyn Read + Send>> {
-    let mut first = Vec::with_capacity(LOOKED_AT);
-    let read = bytes.by_ref().take(LOOKED_AT as u64).read_to_end(&mut first);
-    if let Some((kind, advice)) = of(&first) {
-        return Err(refused(name, kind, advice));
+    let (first, bytes) = peeked(bytes, LOOKED_AT);
+    of(&first).map_or(Ok(bytes), |(kind, advice)| Err(refused(name, kind, advice)))
+}
+
+/// Returns the first bytes, at most `most`, and a reader of all bytes, which also reports an error in the first bytes.
+pub(crate) fn peeked(mut bytes: Box<dyn Read + Send>, most: usize) -> (Vec<u8>, Box<dyn Read + Send>) {
+    let mut first = Vec::with_capacity(most);
+    let read = bytes.by_ref().take(most as u64).read_to_end(&mut first);
+    let begin = Cursor::new(first.clone());
+    match read {
+        Ok(_) => (first, Box::new(begin.chain(bytes))),
+        Err(e) => (first, Box::new(begin.chain(FailedReader(Some(e))))),
     }
-    // A read error is not reported here: the returned reader reports the error behind the bytes that could be read.
-    let first = Cursor::new(first);
-    Ok(match read {
-        Ok(_) => Box::new(first.chain(bytes)),
-        Err(e) => Box::new(first.chain(FailedReader(Some(e)))),
-    })
 }
 
 /// A reader that returns an error once, and no bytes after the error.

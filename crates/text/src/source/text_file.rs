@@ -496,8 +496,7 @@ impl TextFile {
         self.pieces(true).and_then(Iterator::collect).at_caller()
     }
 
-    /// Returns the text in pieces, as [`Lines::pieces`] does, within the maximum length if the caller holds all of them;
-    /// the first item is an error if the file is empty.
+    /// Returns the text in pieces, within the maximum length if `held` is true; the first item is an error in an empty file.
     pub(crate) fn pieces(&self, held: bool) -> Result<Stream<String>> {
         let lines = self.lines_of()?;
         let name = Arc::clone(&lines.name);

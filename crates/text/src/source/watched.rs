@@ -38,8 +38,7 @@ impl fmt::Display for FileChange {
 impl std::error::Error for FileChange {}
 
 impl FileChange {
-    /// Returns the library's error for a failed read if the read failed because the file has changed; `None` for any
-    /// other failure. `what` names the file in the message.
+    /// Returns the error for a read that failed because the file has changed; `what` names the file in the message.
     pub(crate) fn of(what: &str, error: &io::Error) -> Option<Error> {
         let changed = error.get_ref()?.downcast_ref::<Self>()?;
         Some(changed.error(what))

@@ -14,7 +14,7 @@
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TagSpelling {
     /// The letters that this spelling has in place of `I`, `E` and `S`.
-    letters: [char; 3],
+    letters: &'static [u8; 3],
     pub(crate) place: LetterPosition,
     /// Whether the letters of tags are lower case.
     small: bool,
@@ -53,7 +53,7 @@ const OUTSIDE: [&str; 18] = [
 impl TagSpelling {
     /// The standard spelling, `B-kind`.
     pub const STANDARD: Self = Self {
-        letters: ['I', 'E', 'S'],
+        letters: b"IES",
         place: LetterPosition::Before('-'),
         small: false,
         around: None,
@@ -63,20 +63,8 @@ impl TagSpelling {
     /// Returns the spellings that these tags may have; the standard spelling is the first.
     pub(crate) fn of(tags: &[&str]) -> Vec<Self> {
         // Letters of known schemes are tried before letters that mix several schemes.
-        const LETTERS: [[char; 3]; 12] = [
-            ['I', 'E', 'S'],
-            ['I', 'L', 'U'],
-            ['M', 'E', 'S'],
-            ['M', 'E', 'W'],
-            ['I', 'E', 'U'],
-            ['I', 'E', 'W'],
-            ['I', 'L', 'S'],
-            ['I', 'L', 'W'],
-            ['M', 'E', 'U'],
-            ['M', 'L', 'S'],
-            ['M', 'L', 'U'],
-            ['M', 'L', 'W'],
-        ];
+        const LETTERS: [&[u8; 3]; 12] =
+            [b"IES", b"ILU", b"MES", b"MEW", b"IEU", b"IEW", b"ILS", b"ILW", b"MEU", b"MLS", b"MLU", b"MLW"];
         let found = |text: &str| tags.contains(&text);
         let mut outsides: Vec<&'static str> = OUTSIDE.into_iter().filter(|tag| found(tag)).collect();
         if !outsides.contains(&"O") {
@@ -141,7 +129,7 @@ impl TagSpelling {
         if kind.is_empty() || letter.is_ascii_lowercase() != self.small {
             return None;
         }
-        let [inside, end, single] = self.letters;
+        let [inside, end, single] = self.letters.map(char::from);
         match letter.to_ascii_uppercase() {
             'B' => Some(('B', kind)),
             letter if letter == inside => Some(('I', kind)),
@@ -166,7 +154,7 @@ impl TagSpelling {
     /// Translates a tag from the standard spelling to this spelling.
     pub(crate) fn spelled(&self, standard: &str) -> String {
         let Some((letter, kind)) = standard.split_once('-') else { return self.outside.to_owned() };
-        let [inside, end, single] = self.letters;
+        let [inside, end, single] = self.letters.map(char::from);
         let letter = match letter {
             "I" => inside,
             "E" => end,

@@ -45,8 +45,7 @@ fn is_called(name: &str, known: &str) -> bool {
     has_word(known, name) || name.split('_').any(|part| has_word(known, part))
 }
 
-/// Returns the most frequent number of columns per line, and the number of lines that have this number of columns. If
-/// several numbers are equally frequent, returns the number that occurs first; without lines, returns 2 and 0.
+/// Returns the most frequent number of columns, the first of several, and how many lines have it; without lines, 2 and 0.
 fn most(words: &[&String], separator: Separator) -> (usize, usize) {
     let (mut counts, mut best) = (HashMap::new(), (2, 0));
     for line in words {
@@ -62,9 +61,8 @@ fn most(words: &[&String], separator: Separator) -> (usize, usize) {
     best
 }
 
-/// Returns whether the file aligns its columns with runs of tabs: some cells between tabs are empty, but nearly all
-/// lines have the same number of nonempty cells. The result is `false` if empty cells are missing values: all lines
-/// then have the same number of tabs, but their empty cells are in different columns.
+/// Returns whether runs of tabs align the columns: some cells between tabs are empty, but nearly all lines have as many
+/// nonempty cells. Empty cells in different columns of lines with as many tabs are missing values instead.
 fn are_aligned(words: &[&String]) -> bool {
     let empty = |line: &&String| -> Vec<bool> { cells(line, Separator::Tabs).map(str::is_empty).collect() };
     let rows: Vec<Vec<bool>> = words.iter().map(empty).collect();

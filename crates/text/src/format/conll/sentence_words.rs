@@ -83,8 +83,7 @@ pub(crate) struct KnownColumns<'a> {
 }
 
 impl Columns {
-    /// Detects the columns of a file of words. If the file has the columns of the earlier file `like`, the words are in
-    /// the same column as in the earlier file. Returns `None` for a file with a text per line.
+    /// Detects the columns of a file of words, as in `like` if possible; `None` for a file with a text per line.
     pub(crate) fn of_words(file: &TextFile, known: KnownColumns<'_>) -> Result<Option<Self>> {
         let KnownColumns { like, words, columns } = known;
         let names = like.map_or(&[][..], Self::header_names);

@@ -34,6 +34,7 @@ enum Chunks {
 }
 
 /// An added column, with its cells for the rows of the current row group that have an answer so far.
+#[derive(Default)]
 struct Column {
     name: String,
     kind: Kind,
@@ -46,8 +47,9 @@ struct Column {
 }
 
 /// The type of an added column; the first nonempty answer decides the type.
-#[derive(Clone, Copy, PartialEq)]
+#[derive(Clone, Copy, PartialEq, Default)]
 enum Kind {
+    #[default]
     Open,
     Text,
     Number,
@@ -75,7 +77,7 @@ impl Answers {
             Some(plain) => Chunks::Plain(Bounded(plain)),
             None => Chunks::Packed(Bounded(Bytes::from(file.contents()?))),
         };
-        let columns = names.into_iter().map(Column::new).collect();
+        let columns = names.into_iter().map(|name| Column { name, ..Column::default() }).collect();
         let (name, file) = (file.name(), open(file)?);
         Ok(Self { name, file, bytes, columns, rows: 0, group: 0, waiting: Some(out), out: None })
     }
@@ -164,18 +166,6 @@ impl Answers {
 }
 
 impl Column {
-    fn new(name: String) -> Self {
-        Self {
-            name,
-            kind: Kind::Open,
-            texts: Vec::new(),
-            numbers: Vec::new(),
-            definitions: Vec::new(),
-            repetitions: Vec::new(),
-            known: HashMap::new(),
-        }
-    }
-
     fn text(&mut self, text: &str) {
         /// Maximum number of distinct texts that are kept, so that equal cells can share one text.
         const MOST: usize = 4096;

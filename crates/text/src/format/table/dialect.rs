@@ -18,8 +18,10 @@ const LOOKED_AT: usize = 1000;
 /// Number of bytes in these records behind which no more of them are read.
 const MOST: usize = 1 << 18;
 
+#[derive(Default)]
 pub(crate) enum State {
     /// The parser is at the start of a cell.
+    #[default]
     Start,
     Plain,
     Quoted,
@@ -28,9 +30,10 @@ pub(crate) enum State {
 }
 
 /// The meaning of quotation marks in a table.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) enum Quotes {
     /// Quotation marks are part of the text of a cell.
+    #[default]
     Text,
     /// Quotation marks enclose a cell whose first character is a quotation mark.
     Cells,
@@ -39,6 +42,7 @@ pub(crate) enum Quotes {
 }
 
 /// A parser that cuts lines into the cells of records.
+#[derive(Default)]
 pub(crate) struct Cells {
     pub(crate) separator: char,
     pub(crate) quotes: Quotes,
@@ -57,18 +61,7 @@ pub(crate) struct Cells {
 
 impl Cells {
     pub(crate) fn new(separator: char, quotes: Quotes) -> Self {
-        Self {
-            separator,
-            quotes,
-            state: State::Start,
-            stray: false,
-            row: Vec::new(),
-            cell: String::new(),
-            size: 0,
-            most: TextFile::MAX_LINE,
-            line: 0,
-            opened: 0,
-        }
+        Self { separator, quotes, most: TextFile::MAX_LINE, ..Self::default() }
     }
 
     fn clear(&mut self) {
