@@ -3,7 +3,8 @@
 use std::path::Path;
 
 use toml::de::DeTable;
-use unpadded_recipes::{Config, Model, Task, Value};
+use unpadded_recipes::{Config, Model, Value};
+use unpadded_text::QuestionKind;
 
 use super::outcome::{Outcome, UsageError, bad, plain, word};
 
@@ -36,7 +37,7 @@ pub(crate) fn of_model(model: &Model, flags: &[String]) -> Outcome<Config> {
     if model.predictor().note("read as").is_some() {
         (config.data.text, config.data.label) = (Vec::new(), None);
         // For columns of words, the note also has the format and the header; a table of texts has its own.
-        if config.run.task == Task::Tag {
+        if model.asking() == Some(QuestionKind::Words) {
             (config.data.format, config.data.header) = (None, None);
         }
     }
@@ -108,6 +109,8 @@ fn takes_lists(config: &Config, name: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use unpadded_recipes::Task;
+
     use super::*;
 
     #[test]

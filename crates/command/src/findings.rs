@@ -9,8 +9,7 @@ use unpadded::metrics::{Better, Unit};
 use unpadded::op::Pass;
 use unpadded::train::Report;
 use unpadded_recipes::{
-    Aligner, Answer, ByLength, Case, Config, Evaluation, HeldOutTexts, Model, Task, TranslatedText, Truth,
-    Weigher,
+    Aligner, Answer, ByLength, Case, Config, Evaluation, HeldOutTexts, Model, TranslatedText, Truth, Weigher,
 };
 
 use super::outcome::Outcome;
@@ -121,7 +120,7 @@ impl ScoredTraining {
             .filter_map(|(case, answer)| example(case, answer))
             .take(SHOWN)
             .collect();
-        if config.run.task == Task::Translate {
+        if matches!(cases.first().map(|case| &case.truth), Some(Truth::Texts(_))) {
             page.examples_of = match &page.tested {
                 Some(tested) => {
                     page.examples = tested.examples.clone();

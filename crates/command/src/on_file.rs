@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use unpadded::Error;
-use unpadded_recipes::{Answer, AnswerBatch, Config, Model, Task};
-use unpadded_text::{Question, Questions};
+use unpadded_recipes::{Answer, AnswerBatch, Config, Model};
+use unpadded_text::{Question, QuestionKind, Questions};
 
 use super::interrupts::Interrupts;
 use super::outcome::{Ending, Outcome, UsageError, bad, plain};
@@ -104,7 +104,10 @@ impl OnFile<'_> {
         let parts = self.path.split_once('{').zip(self.path.rsplit_once('}'));
         let Some(((before, _), (inside, behind))) = parts else { return error };
         let between = inside.get(before.len() + 1..).unwrap_or_default();
-        if self.model.task() != Task::Translate || !between.contains(',') || Path::new(self.path).exists() {
+        if self.model.asking() != Some(QuestionKind::Source)
+            || !between.contains(',')
+            || Path::new(self.path).exists()
+        {
             return error;
         }
         let note = self.model.predictor().note("read as").and_then(|note| serde_json::from_str(note).ok());

@@ -1,12 +1,14 @@
 //! Detection of file records among the lines of standard input, to warn the user.
 
 use serde_json::Value;
-use unpadded_recipes::{Model, Task};
+use unpadded_recipes::Model;
+use unpadded_text::QuestionKind;
 
 /// Returns a warning if a line of standard input looks like a record of a training file instead of a text; else `None`.
 pub(super) fn record(model: &Model, number: u64, line: &str) -> Option<String> {
     // A model of rows of features accepts lines with a label and skips the label, so there is no warning.
-    if model.task() == Task::Classify && model.tokenizer().is_none() {
+    let asking = model.asking()?;
+    if asking == QuestionKind::Row {
         return None;
     }
     let known = |cell: &str| {
@@ -16,7 +18,7 @@ pub(super) fn record(model: &Model, number: u64, line: &str) -> Option<String> {
     labelled(line, known)
         .or_else(|| json(line, known))
         .or_else(|| header(model, line).filter(|_| number == 1))
-        .or_else(|| columns(model.task(), line, known))
+        .or_else(|| columns(asking, line, known))
 }
 
 /// Detects a label of the model in a line: a label beside a separator, or a label before the text, as in fastText files
@@ -80,11 +82,11 @@ fn header(model: &Model, line: &str) -> Option<String> {
 }
 
 /// Detects lines with columns: words and their tags, or a text and its translation.
-fn columns(task: Task, line: &str, known: impl Fn(&str) -> bool) -> Option<String> {
-    let expected = match task {
-        Task::Tag => "one sentence per line, without tags",
-        Task::Translate => "only the source text",
-        _ => return None,
+fn columns(asking: QuestionKind, line: &str, known: impl Fn(&str) -> bool) -> Option<String> {
+    let expected = match asking {
+        QuestionKind::Words => "one sentence per line, without tags",
+        QuestionKind::Source => "only the source text",
+        QuestionKind::Text | QuestionKind::Row => return None,
     };
     if line.contains('\t') {
         return Some(format!("all columns of a line with tabs are read as text: expected {expected}"));
@@ -93,12 +95,13 @@ fn columns(task: Task, line: &str, known: impl Fn(&str) -> bool) -> Option<Strin
     // Tags such as `B-place`, or `NNP` after a single word, are detected, since they are rarely words.
     let words: Vec<&str> = line.split_whitespace().collect();
     let is_capital = |word: &str| word.len() > 1 && word.chars().all(|c| c.is_ascii_uppercase());
-    let tag = match (task, &words[..]) {
-        (Task::Tag, [word, tag]) if is_capital(tag) && !is_capital(word) && known(tag) => Some(*tag),
-        (Task::Tag, [_, rest @ ..]) => {
+    let tag = match &words[..] {
+        [word, tag] if is_capital(tag) && !is_capital(word) && known(tag) => Some(*tag),
+        [_, rest @ ..] => {
             rest.iter().copied().find(|tag| tag.get(1..2) == Some("-") && tag.len() > 2 && known(tag))
         }
-        _ => None,
-    }?;
+        [] => None,
+    };
+    let tag = tag.filter(|_| asking == QuestionKind::Words)?;
     Some(format!("`{tag}` is a tag of the model, and is read as a word: expected {expected}"))
 }

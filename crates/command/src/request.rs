@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use unpadded_recipes::{Config, DataConfig, Task};
-use unpadded_text::DataPaths;
+use unpadded_text::{DataPaths, QuestionKind};
 
 use super::outcome::{Outcome, UsageError, bad};
 use super::{file, init};
@@ -103,7 +103,7 @@ impl TrainingRequest {
             config.data.train.clone_from(&self.train);
         }
         if let (Some(source), Some(target)) = (&self.train_source, &self.train_target) {
-            if config.run.task != Task::Translate {
+            if config.run.task.asking() != Some(QuestionKind::Source) {
                 let got = config.run.task.name();
                 let advice = match (&self.config, self.task) {
                     (None, None) => "`--task translate` is missing",

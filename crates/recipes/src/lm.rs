@@ -51,7 +51,7 @@ const ANSWERED: usize = 100;
 pub(super) const RECIPE: Recipe = Recipe {
     tables: &TABLES,
     starts_from_lm: false,
-    continues_texts: true,
+    asking: None,
     of_texts: |_| Ok(true),
     preview,
     prepare,

@@ -6,7 +6,7 @@ use unpadded::checkpoint::Checkpoint;
 use unpadded::data::Tokenizer;
 use unpadded::predict::{Predictor, Sampling};
 use unpadded::{AtCaller, Error, ErrorKind, Result, ops};
-use unpadded_text::Questions;
+use unpadded_text::{QuestionKind, Questions};
 
 use super::answer::Answer;
 use super::answer_batch::AnswerBatch;
@@ -165,6 +165,11 @@ impl Model {
     /// Returns the predictor of the model, for uses that the recipes do not cover.
     pub fn predictor(&self) -> &Predictor {
         &self.predictor
+    }
+
+    /// Returns what the model reads from a record that it answers; `None` for a language model.
+    pub fn asking(&self) -> Option<QuestionKind> {
+        Some(self.trained.asked(&self.predictor, &self.decoding)?.asking)
     }
 
     /// Opens a file for prediction: returns its records, and the names of the columns for the cells of an answer

@@ -25,8 +25,8 @@ pub(super) struct Recipe {
     pub(super) tables: &'static [Table],
     /// Whether the task can start from a language model, whose layers are then below its own.
     pub(super) starts_from_lm: bool,
-    /// Whether a model continues texts, instead of answering records.
-    pub(super) continues_texts: bool,
+    /// What a model reads from a record that it answers; `None` for a model that continues texts, instead of answering records.
+    pub(super) asking: Option<QuestionKind>,
     /// Returns whether the data of a config are texts, and not rows of features.
     pub(super) of_texts: fn(&Config) -> Result<bool>,
     /// Returns the detected format and the first records of the files at a path.
@@ -195,7 +195,7 @@ impl Recipe {
         Self {
             tables: M::TABLES,
             starts_from_lm: M::STARTS_FROM_LM,
-            continues_texts: false,
+            asking: Some(M::ASKING),
             of_texts: |_| Ok(true),
             preview: M::preview,
             prepare: M::prepare,

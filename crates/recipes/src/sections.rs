@@ -344,14 +344,6 @@ impl Task {
             Tag | Lm | Translate => false,
         }
     }
-
-    /// Returns whether the words of a text are given, and not cut by a tokenizer.
-    pub(super) fn has_words(self) -> bool {
-        match self {
-            Tag => true,
-            Classify | Lm | Translate => false,
-        }
-    }
 }
 
 impl Target {

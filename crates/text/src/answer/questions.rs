@@ -20,7 +20,6 @@ use crate::{Encoding, LabelledText, Pair, TextFile};
 
 /// The type of input for which the model predicts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
 pub enum QuestionKind {
     /// A text, which may have a label.
     Text,
