@@ -59,7 +59,7 @@ pub use record::plan::Plan;
 pub use source::encoding::{Encoding, NamedEncoding};
 pub use source::folder::Folder;
 pub use source::parts::DataPaths;
-pub use source::records::{ColumnSpec, LabelledText, MalformedLines, Pair, Records, SkippedRecords};
+pub use source::records::{LabelledText, MalformedLines, Pair, Records, SkippedRecords};
 pub use source::text_file::TextFile;
 pub use word_vectors::WordVectors;
 

@@ -1,6 +1,6 @@
 //! Pairs of texts, and their batches for translation models.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 
 use unpadded::data::{Fingerprint, Limits, Loader, Tokenizer, Vocabulary};
 use unpadded::{AtCaller, Error, Result};
@@ -52,37 +52,6 @@ impl Pairs {
     #[track_caller]
     pub fn of_lines(file: &TextFile) -> Result<Self> {
         Ok(Self::new(&file.name(), file.translations()?.read_all().at_caller()?))
-    }
-
-    /// Holds out at most `pairs` pairs; the pairs of one source are either all held out or all kept. Sources are held
-    /// out in an order that depends on their text and the seed. A source with more pairs than may still be held out is
-    /// skipped. Returns the remaining pairs, then the held-out pairs.
-    ///
-    /// ```
-    /// use unpadded_text::{Pairs, TextFile};
-    /// let lines = "Go.\tVa !\nGo.\tAllez !\nRun!\tCours !\nStop!\tArrêtez !\nStop!\tArrête !\nStop!\tHalte !\n";
-    /// let (rest, held) = Pairs::of_lines(&TextFile::embedded("some.tsv", lines))?.hold_out_pairs(3, 7);
-    /// assert_eq!((rest.records().len(), held.records().len(), held.name()), (3, 3, "some.tsv, held out"));
-    /// assert!(rest.records().iter().all(|a| held.records().iter().all(|b| a.source != b.source)));
-    /// # Ok::<(), unpadded::Error>(())
-    /// ```
-    #[must_use]
-    pub fn hold_out_pairs(self, pairs: usize, seed: u64) -> (Self, Self) {
-        let mut found: HashMap<&str, usize> = HashMap::new();
-        self.records.iter().for_each(|pair| *found.entry(&pair.source).or_default() += 1);
-        let mut order: Vec<(u64, &str, usize)> = found
-            .into_iter()
-            .map(|(source, count)| (Fingerprint::default().number(seed).text(source).finish(), source, count))
-            .collect();
-        order.sort_unstable();
-        let (mut missing, mut held) = (pairs, HashSet::new());
-        for (_, source, count) in order {
-            if count <= missing {
-                missing -= count;
-                held.insert(source.to_owned());
-            }
-        }
-        self.hold_out_where(|pair| held.contains(&pair.source))
     }
 
     /// Groups the targets, the reference translations, by source, in the order in which the sources first occur.
@@ -169,6 +138,8 @@ impl<S: RecordStorage<Pair>> DataSet<Pair, S> {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::HashSet;
+
     use super::*;
 
     fn pairs(lines: &'static str) -> Pairs {
@@ -205,16 +176,12 @@ mod tests {
         let lines: Vec<Pair> =
             (0..300).map(|i| Pair::new(format!("s{}", i % 100 * (i % 3)), format!("t{i}"))).collect();
         let all = Pairs::new("some", lines);
-        let ((rest, held), (_, other)) =
-            (all.clone().hold_out_pairs(50, 1), all.clone().hold_out_pairs(50, 2));
-        // One source has 100 pairs, more pairs than the number to hold out.
-        assert_eq!((rest.records().len(), held.records().len(), other.records().len()), (250, 50, 50));
-        assert!(held != other && held == all.clone().hold_out_pairs(50, 1).1);
+        let ((rest, held), (_, other)) = (all.clone().hold_out(4, 1), all.clone().hold_out(4, 2));
+        assert!(held != other && held == all.clone().hold_out(4, 1).1 && !held.records().is_empty());
         let sources: HashSet<&str> = held.records().iter().map(|pair| pair.source.as_str()).collect();
         assert!(rest.records().iter().all(|pair| !sources.contains(pair.source.as_str())));
         assert_eq!(rest.by_source().len() + held.by_source().len(), all.by_source().len());
-        assert_eq!(all.clone().hold_out_pairs(0, 1), (all.clone(), Pairs::new("some, held out", [])));
-        assert_eq!(all.clone().hold_out_pairs(1000, 1).1.records(), all.records());
+        assert_eq!(all.clone().hold_out(0, 1), (all.clone(), Pairs::new("some, held out", [])));
     }
 
     #[test]
@@ -236,7 +203,7 @@ mod tests {
             "special token of a vocabulary: expected a special token of this vocabulary, got `)`",
         );
         refused(
-            load(&some.clone().hold_out_pairs(0, 1).1, &to),
+            load(&some.clone().hold_out(0, 1).1, &to),
             "pairs of `some.tsv, held out`: expected at least one, got none",
         );
         let often = Limits::default().min_count(2);

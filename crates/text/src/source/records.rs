@@ -147,41 +147,6 @@ pub(crate) fn of_columns(mut cells: Vec<String>) -> String {
     cells.join("\t")
 }
 
-/// The format of the columns in a file of tagged words.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ColumnSpec {
-    pub(crate) columns: usize,
-    pub(crate) separator: Option<char>,
-    pub(crate) comment: Option<String>,
-}
-
-impl Default for ColumnSpec {
-    /// The default format: two columns between spaces and tabs, without comments.
-    fn default() -> Self {
-        Self { columns: 2, separator: None, comment: None }
-    }
-}
-
-impl ColumnSpec {
-    /// Sets the number of columns of every line (default: 2).
-    #[must_use]
-    pub fn columns(self, columns: usize) -> Self {
-        Self { columns, ..self }
-    }
-
-    /// Sets the separator of columns (default: `None`, which means any number of spaces and tabs).
-    #[must_use]
-    pub fn separator(self, separator: impl Into<Option<char>>) -> Self {
-        Self { separator: separator.into(), ..self }
-    }
-
-    /// Sets the text at the start of comment lines, which are skipped (default: `None`, no comments).
-    #[must_use]
-    pub fn comment(self, comment: impl Into<String>) -> Self {
-        Self { comment: Some(comment.into()), ..self }
-    }
-}
-
 /// Returns whether a character separates words and columns; a no-break space, for example, does not.
 pub(crate) fn is_blank(c: char) -> bool {
     matches!(c, ' ' | '\t' | '\r')
@@ -190,30 +155,6 @@ pub(crate) fn is_blank(c: char) -> bool {
 /// Returns the words of a line; spaces and tabs separate words.
 pub(crate) fn words(line: &str) -> impl Iterator<Item = &str> {
     line.split(is_blank).filter(|word| !word.is_empty())
-}
-
-impl ColumnSpec {
-    /// Appends the columns of a line to a sentence; a sentence has one list of tokens per column.
-    pub(crate) fn add(&self, sentence: &mut Vec<Vec<String>>, line: &str) -> Result<(), Reason> {
-        if self.comment.as_ref().is_some_and(|comment| line.starts_with(comment.as_str())) {
-            return Ok(());
-        }
-        unbroken(line)?;
-        let cells = |take: &mut dyn FnMut(&str)| match self.separator {
-            None => words(line).for_each(take),
-            Some(separator) => line.split(separator).for_each(take),
-        };
-        let (mut count, mut empty) = (0, false);
-        cells(&mut |cell| (count, empty) = (count + 1, empty || cell.is_empty()));
-        if count != self.columns || empty {
-            let got = if empty { "an empty column in".into() } else { format!("{count} in") };
-            return Err(Reason::of(format!("{} columns", self.columns), format!("{got} {}", shown(line))));
-        }
-        sentence.resize_with(self.columns, Vec::new);
-        let mut columns = sentence.iter_mut();
-        cells(&mut |cell| columns.next().into_iter().for_each(|column| column.push(cell.to_owned())));
-        Ok(())
-    }
 }
 
 /// Refuses a carriage return inside a line: a file with carriage returns as line ends would be one line.

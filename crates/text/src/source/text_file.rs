@@ -14,8 +14,8 @@ use super::kind;
 use super::lines::{Lines, quoted};
 use super::reason::wrong_format;
 use super::records::{
-    Block, ColumnSpec, LabelledText, MalformedLines, OneLine, Pair, Parser, Records, Stream, at_least_one,
-    labelled, pair, to_first_error, translation,
+    Block, LabelledText, MalformedLines, OneLine, Pair, Parser, Records, Stream, at_least_one, labelled,
+    pair, to_first_error, translation,
 };
 use crate::format::libsvm::{FirstIndex, LabelledRow, LibsvmLine};
 #[cfg(feature = "parquet")]
@@ -408,26 +408,6 @@ impl TextFile {
     #[track_caller]
     pub fn translations(&self) -> Result<Records<Pair>> {
         self.records(OneLine(translation))
-    }
-
-    /// Reads sentences with one token per line, and with the tags of the token in further columns, as in the CoNLL
-    /// shared tasks; a blank line ends a sentence. A sentence is a list of columns of equal length:
-    /// `sentence[column][token]`.
-    ///
-    /// ```
-    /// use unpadded_text::{ColumnSpec, TextFile};
-    /// let file = TextFile::embedded("chunks.txt", "He PRP B-NP\nruns VBZ B-VP\n\nStop VB B-VP\n");
-    /// let sentences = file.columns(ColumnSpec::default().columns(3))?.read_all()?;
-    /// assert_eq!(sentences[0], [["He", "runs"], ["PRP", "VBZ"], ["B-NP", "B-VP"]]);
-    /// assert_eq!(sentences[1][2], ["B-VP"]);
-    /// # Ok::<(), unpadded::Error>(())
-    /// ```
-    ///
-    /// # Errors
-    /// Fails if the file cannot be opened. A malformed line is an error item of the iterator.
-    #[track_caller]
-    pub fn columns(&self, spec: ColumnSpec) -> Result<Records<Vec<Vec<String>>>> {
-        self.records(Block::new(move |sentence: &mut Vec<Vec<String>>, line: &str| spec.add(sentence, line)))
     }
 
     /// Reads sparse rows as in LIBSVM and SVMlight: lines of `label index:value index:value …`, with an optional

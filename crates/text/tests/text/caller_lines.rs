@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use unpadded::Result;
 use unpadded::data::{Limits, Tokenizer, Vocabulary};
 use unpadded_text::{
-    ColumnSpec, DataPaths, FirstIndex, Folder, LabelledFiles, LabelledRow, LabelledRows, LabelledTexts, Pair,
-    PairFiles, Pairs, PlainFiles, PlainText, QuestionKind, Questions, ReadOptions, RecordSource, TaggedFiles,
+    DataPaths, FirstIndex, Folder, LabelledFiles, LabelledRow, LabelledRows, LabelledTexts, Pair, PairFiles,
+    Pairs, PlainFiles, PlainText, QuestionKind, Questions, ReadOptions, RecordSource, TaggedFiles,
     TaggedTexts, Tagging, Target, TextFile, WordVectors, scheme_of,
 };
 
@@ -57,7 +57,6 @@ fn every_public_call_that_fails_names_its_line() {
     calls.at("TextFile::member", || broken.clone().member("a"));
     calls.at("TextFile::labelled", || broken.labelled().map(drop));
     calls.at("TextFile::pairs", || broken.pairs().map(drop));
-    calls.at("TextFile::columns", || broken.columns(ColumnSpec::default()).map(drop));
     calls.at("TextFile::libsvm", || broken.libsvm(FirstIndex::One).map(drop));
     calls.at("TextFile::libsvm", || line.libsvm(FirstIndex::One)?.collect::<Result<Vec<_>>>());
     calls.at("TextFile::lines", || broken.lines().map(drop));

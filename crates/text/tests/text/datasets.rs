@@ -11,8 +11,8 @@ use unpadded::data::{
 };
 use unpadded::tensor::Storage;
 use unpadded_text::{
-    ColumnSpec, DataPaths, Encoding, FirstIndex, Folder, LabelledRows, LabelledTexts, Pairs, PlainText,
-    ReadOptions, TaggedTexts, Target, TextFile,
+    DataPaths, Encoding, FirstIndex, Folder, LabelledRows, LabelledTexts, Pairs, PlainText, ReadOptions,
+    TaggedTexts, Target, TextFile,
 };
 
 /// Returns the path of a shared data set, if it exists.
@@ -119,15 +119,14 @@ fn movie_reviews() -> Result<()> {
 fn conll2000() -> Result<()> {
     let Some(path) = shared("conll2000") else { return Ok(()) };
     for (name, sentences, tokens) in [("train.txt", 8936, 211_727), ("test.txt", 2012, 47_377)] {
-        let spec = ColumnSpec::default().columns(3).separator(' ');
-        let read = TextFile::open(path.join(name))?.columns(spec)?.read_all()?;
+        let read = TaggedTexts::open(path.join(name))?;
+        let read = read.records();
         assert_eq!(
-            (read.len(), read.iter().map(|columns| columns[0].len()).sum::<usize>()),
+            (read.len(), read.iter().map(|text| text.words.len()).sum::<usize>()),
             (sentences, tokens)
         );
         if name == "train.txt" {
-            let tags = |column: usize| Vocabulary::labels(read.iter().flat_map(|columns| &columns[column]));
-            assert_eq!((tags(1)?.len(), tags(2)?.len()), (44, 22));
+            assert_eq!(Vocabulary::labels(read.iter().flat_map(|text| &text.tags))?.len(), 22);
         }
     }
     Ok(())

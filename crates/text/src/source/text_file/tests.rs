@@ -73,15 +73,6 @@ fn a_malformed_line_says_file_line_and_reason() {
     assert_eq!(labelled(b"a\t1\ncaf\xe9\t1\n"), e);
     assert_eq!(message(file(b"ok\ncaf\xe9").text()), e);
     assert!(labelled(b"a\0b\t1\n").starts_with("f:1: expected text, got byte 0x00 at place 1: is it"));
-    let columns = |bytes: &[u8], separator| {
-        let spec = ColumnSpec { columns: 3, separator, comment: Some("#".into()) };
-        message(file(bytes).columns(spec).unwrap().read_all())
-    };
-    assert_eq!(columns(b"# x\na b c\n\na b\n", None), "f:4: expected 3 columns, got 2 in \"a b\"");
-    assert_eq!(
-        columns(b"a\t\tc\n", Some('\t')),
-        "f:1: expected 3 columns, got an empty column in \"a\\t\\tc\""
-    );
 }
 
 #[test]
@@ -91,7 +82,6 @@ fn nothing_but_blank_lines_is_no_data() {
         let expected = "records of file `f`: expected at least one, got none";
         assert_eq!(message(file.labelled().unwrap().read_all()), expected);
         assert_eq!(message(file.documents().unwrap().read_all()), expected);
-        assert_eq!(message(file.columns(ColumnSpec::default()).unwrap().read_all()), expected);
         assert_eq!(file.pairs().unwrap().count(), 0);
     }
     assert_eq!(message(file(b"").text()), "file `f`: expected text, got an empty file");
@@ -108,11 +98,6 @@ fn what_is_skipped_is_counted_and_spoils_its_whole_record() {
     let expected = "2 skipped\n  f:2: expected text, one tab and a label, got no tab in \"bad\"\n  f:3: expected \
                     UTF-8, got byte 0xff at place 0: `data.encoding` in a config sets another encoding";
     assert_eq!(records.skipped().to_string(), expected);
-
-    let mut sentences =
-        skipping(b"a A\nbad\nb B\nbad\n\n\nc C\n\xff\n\nd D").columns(ColumnSpec::default()).unwrap();
-    assert_eq!(sentences.read_all().unwrap(), [[["d"], ["D"]]]);
-    assert_eq!(sentences.skipped().count, 2);
 
     let many = b"bad\n".repeat(25);
     let mut records = skipping(&many).labelled().unwrap();
