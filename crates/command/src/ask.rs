@@ -270,9 +270,6 @@ fn of(text: &str, answer: &Answer) -> Value {
             let all: Vec<Value> = texts.iter().map(one).collect();
             json::object([("text", text.into()), ("found", best.into()), ("best", all.into())])
         }
-        other => {
-            json::object([("text", text.into()), ("answer", terminal::columns(other).join("\t").into())])
-        }
     }
 }
 

@@ -106,7 +106,7 @@ impl ScoredTraining {
             Some(Truth::Label(_) | Truth::Labels(_) | Truth::Number(_) | Truth::Tags(..)) => cases.len(),
             // Beam search is slow, so at most `TRANSLATED` texts are translated.
             Some(Truth::Texts(_)) if page.tested.is_none() => TRANSLATED,
-            _ => SHOWN,
+            Some(Truth::Texts(_) | Truth::Open) | None => SHOWN,
         };
         let asked = cases.get(..most).unwrap_or(cases);
         let texts: Vec<&str> = asked.iter().map(|case| case.text.as_str()).collect();
@@ -169,7 +169,7 @@ fn errors(model: &Model, cases: &[Case], answers: &[Answer]) -> Option<ByLength>
         Truth::Tags(..) => ByLength::new("wrong tags", Unit::Share).by("length in words"),
         Truth::Texts(_) => ByLength::new("chrF", Unit::Share),
         // The texts of a language model are beginnings, which have no right answer.
-        _ => return None,
+        Truth::Open => return None,
     };
     for (case, answer) in cases.iter().zip(answers) {
         let length = || match model.tokenizer() {

@@ -4,17 +4,14 @@ use std::fs::{self, File};
 use std::io::{self, BufWriter, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 
-use serde_json::Value;
 use unpadded::Printable;
-use unpadded_text::ReadOptions;
+use unpadded_text::{FileFormat, ReadOptions};
 
 use super::outcome::{Outcome, bad};
 use super::terminal;
 
 /// File extensions of compressed files.
 const PACKED: [&str; 6] = ["gz", "zip", "zst", "bz2", "xz", "lz4"];
-/// File extensions, grouped by format.
-const FORMATS: [&[&str]; 4] = [&["csv"], &["tsv", "tab"], &["jsonl", "json", "ndjson"], &["conll", "conllu"]];
 
 fn ending(path: &Path) -> String {
     path.extension().map(|of| of.to_string_lossy().to_lowercase()).unwrap_or_default()
@@ -33,24 +30,29 @@ pub(super) fn check_ending(path: &Path, input: &str, read: &ReadOptions) -> Outc
     let input = Path::new(input.rsplit('!').next().unwrap_or_default());
     let unpacked =
         if PACKED.contains(&&*ending(input)) { input.with_extension("") } else { input.to_owned() };
-    let format = |ending: &str| FORMATS.iter().find(|of| of.contains(&ending));
-    let Some(named) = format(&output).filter(|of| !of.contains(&&*ending(&unpacked))) else { return Ok(()) };
-    let read: Value = serde_json::from_str(&read.to_json()).unwrap_or_default();
-    let (what, fitting): (_, &[&str]) = match (read["format"].as_str(), read["separator"].as_str()) {
-        (Some("csv" | "tsv"), Some("\t")) => ("tab-separated values", &["tsv"]),
-        (Some("csv"), _) => ("CSV", &["csv"]),
-        (Some("tsv"), _) => ("tab-separated values", &["tsv", "csv"]),
-        (Some("jsonl"), _) => ("JSON Lines", &["jsonl"]),
-        (Some("columns"), _) => ("one word per line", &["conll"]),
-        (Some("libsvm"), _) => ("rows of features", &["txt"]),
-        (Some(_), _) => ("lines of text", &["txt", "tsv"]),
-        (None, _) => return Ok(()),
+    let format = |path: &Path| FileFormat::of_name(&path.to_string_lossy());
+    let Some(named) = format(path).filter(|&named| format(&unpacked) != Some(named)) else { return Ok(()) };
+    let (Some(written), separator) = read.format_and_separator() else { return Ok(()) };
+    let lines = ("lines of text", "txt", Some(FileFormat::Tsv));
+    let (what, fits, also) = match written {
+        FileFormat::Csv | FileFormat::Tsv if separator == Some('\t') => {
+            ("tab-separated values", "tsv", Some(FileFormat::Tsv))
+        }
+        FileFormat::Csv => ("CSV", "csv", None),
+        FileFormat::Tsv => ("tab-separated values", "tsv", Some(FileFormat::Csv)),
+        FileFormat::JsonLines => ("JSON Lines", "jsonl", None),
+        FileFormat::Parquet => ("Parquet", "parquet", None),
+        FileFormat::Columns => ("one word per line", "conll", None),
+        FileFormat::Libsvm => ("rows of features", "txt", None),
+        FileFormat::Parallel | FileFormat::FilePerClass | FileFormat::FolderPerClass => lines,
+        FileFormat::Trees | FileFormat::FastText | FileFormat::Dictionary | FileFormat::Plain => lines,
     };
-    match fitting.iter().any(|of| named.contains(of)) {
+    // A table that was detected as CSV may have tabs, which `.csv` does not show.
+    let same = named == written && also.is_none_or(|also| also == FileFormat::Csv);
+    match same || Some(named) == also {
         true => Ok(()),
         false => bad(format!(
-            "--output {name}: expected a name for {what}, the format that is written, got `.{output}`: `.{}` fits",
-            fitting.first().unwrap_or(&"txt")
+            "--output {name}: expected a name for {what}, the format that is written, got `.{output}`: `.{fits}` fits"
         )),
     }
 }

@@ -97,7 +97,6 @@ pub(crate) fn columns(answer: &Answer) -> Vec<String> {
             columns.extend(label.iter().flat_map(|(label, p)| labelled(label, *p)));
             columns
         }
-        other => vec![shown(&format!("{other:?}"))],
     }
 }
 

@@ -241,7 +241,7 @@ impl Train {
                     format!("  (truth: {})", terminal::shown(&labels.join(separator)))
                 }
                 Truth::Number(number) => format!("  (truth: {number})"),
-                _ => String::new(),
+                Truth::Tags(..) | Truth::Open => String::new(),
             };
             let answer = terminal::columns(&answer).join("  ");
             console.more(format!("  {}\n    {answer}{truth}", terminal::shown(&case.text)))?;

@@ -6,7 +6,6 @@ use unpadded_text::AnswerCell;
 
 /// An answer of a model to one text.
 #[derive(Debug, Clone, PartialEq)]
-#[non_exhaustive]
 pub enum Answer {
     /// A single label for the text.
     Label {

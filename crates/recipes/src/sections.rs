@@ -16,6 +16,16 @@ use super::settings::{SettingKey, Value, choice, section};
 pub(super) const TASK: &str = "task";
 pub(super) const CONFIG: &str = "config";
 
+/// Returns a function of the tasks that have a setting. All tasks are listed, so that a new task is an error of the compiler.
+macro_rules! tasks {
+    ($yes:pat, not $no:pat) => {
+        |task| match task {
+            $yes => true,
+            $no => false,
+        }
+    };
+}
+
 choice! {
     /// The task that a model is trained for.
     Task {
@@ -225,7 +235,7 @@ pub(super) struct SettingRules {
     pub(super) get: fn(&Config) -> Option<Value>,
     /// Sets the setting; an error is the expected value.
     pub(super) set: fn(&mut Config, &Value) -> Result<(), String>,
-    tasks: &'static [Task],
+    is_of: fn(Task) -> bool,
     range: Option<NumberRange>,
     conditions: [Option<Condition>; 2],
     tuned: &'static [(Task, &'static str)],
@@ -237,12 +247,12 @@ impl SettingRules {
         get: fn(&Config) -> Option<Value>,
         set: fn(&mut Config, &Value) -> Result<(), String>,
     ) -> Self {
-        Self { key, get, set, tasks: Task::ALL, range: None, conditions: [None; 2], tuned: &[] }
+        Self { key, get, set, is_of: |_| true, range: None, conditions: [None; 2], tuned: &[] }
     }
 
     /// Sets the tasks that have the setting; without this call, all tasks have it.
-    const fn of(self, tasks: &'static [Task]) -> Self {
-        Self { tasks, ..self }
+    const fn of(self, is_of: fn(Task) -> bool) -> Self {
+        Self { is_of, ..self }
     }
 
     /// Sets the range of the number, if the setting has a value.
@@ -298,7 +308,7 @@ impl SettingRules {
 
     /// Returns whether a task has the setting.
     pub(super) fn is_of(&self, task: Task) -> bool {
-        self.tasks.contains(&task)
+        (self.is_of)(task)
     }
 
     /// Returns the values that `tune` tries by default, as TOML; `None` if it does not vary the setting.
@@ -397,21 +407,21 @@ section! {
         /// Hold-out: the share of the training texts, 0 to 0.5, that is kept for development where `dev` is not set; one text in round(1 / share) is held out.
         hold_out: f64 = 0.1, within(HALF), but(|c| c.data.hold_out != 0.0 || c.data.dev.is_some() || c.data.fold.is_some() || c.data.train.is_none(), "a share above 0, or `data.dev`", |c| format!("{} and no `data.dev`", c.data.hold_out));
         /// Cross-validation fold that is held out instead of the share `hold_out`: `"2/5"` is the second of five; `train --folds 5` sets it. Equal texts are in one fold (`group` keeps more texts together), and folds have about equal shares of each label (default: none).
-        fold: Option<Fold> = None, of(&[Classify, Tag, Translate]);
+        fold: Option<Fold> = None, of(tasks!(Classify | Tag | Translate, not Lm));
         /// Group column, such as the author, the patient or the document of a text: texts with the same value are all in one fold, or on one side of the hold-out. For tables, JSON and Parquet (default: none).
-        group: Option<String> = None, of(&[Classify]);
+        group: Option<String> = None, of(tasks!(Classify, not Tag | Lm | Translate));
         /// Format of the files: `tsv`, `csv`, `jsonl`, `parquet`, `columns`, `parallel`, `file-per-class`, `folder-per-class`, `trees`, `fasttext`, `dictionary`, `libsvm` or `plain` (default: detected and printed).
         format: Option<String> = None;
         /// Text column: its name or number, or its field in JSON Lines or Parquet; for tagged texts the words, for pairs the source. `classify` joins several columns, as in `["title", "body"]`, with a separator token between them (default: detected and printed).
         text: Vec<String> = Vec::new(), but(|c| c.run.task.joins_columns() || c.data.text.len() <= 1, "one column of `{task}`", |c| format!("{} columns", c.data.text.len()));
         /// Second text column, for pairs of texts as in natural language inference and similarity; one encoder reads both texts (default: none).
-        pair: Option<String> = None, of(&[Classify]);
+        pair: Option<String> = None, of(tasks!(Classify, not Tag | Lm | Translate));
         /// Label column or field: of the label, the number, the tags or the translation; the tags of CoNLL-U also by name: `upos`, `xpos`, `feats`, `deprel` or `lemma` (default: detected and printed).
-        label: Option<String> = None, of(&[Classify, Tag, Translate]);
+        label: Option<String> = None, of(tasks!(Classify | Tag | Translate, not Lm));
         /// Target: `label` (one label per text), `labels` (several labels per text, or none) or `number` (regression).
-        target: Target = Target::Label, of(&[Classify]);
+        target: Target = Target::Label, of(tasks!(Classify, not Tag | Lm | Translate));
         /// Label separator, for several labels in a cell; a list in JSON or Parquet needs none.
-        label_separator: String = ",".to_owned(), of(&[Classify]), but(|c| !c.data.label_separator.is_empty(), "at least one character, as `;`", |_| "none".to_owned());
+        label_separator: String = ",".to_owned(), of(tasks!(Classify, not Tag | Lm | Translate)), but(|c| !c.data.label_separator.is_empty(), "at least one character, as `;`", |_| "none".to_owned());
         /// Header: whether the first record of a table, or the first line of words and tags, names the columns (default: detected and printed).
         header: Option<bool> = None;
         /// Column separator of a table: one character, or `tab`; for `tag`, only tables of texts to answer have one (default: comma, semicolon, tab or bar, as detected).
@@ -419,15 +429,15 @@ section! {
         /// Encoding of the files: `utf-8`, `windows-1252`, `gbk` or another name (default: UTF-8, UTF-16 or windows-1252, as detected).
         encoding: Option<String> = None;
         /// Binary sentiment of trees: classes 0 and 1 are one label, 3 and 4 the other; texts of class 2 are left out.
-        binary: bool = false, of(&[Classify]);
+        binary: bool = false, of(tasks!(Classify, not Tag | Lm | Translate));
         /// Phrases of sentiment trees: train on every phrase, with the label of its node. Development and test data are whole sentences, and `dev` must be set.
-        phrases: bool = false, of(&[Classify]), only(|c| !c.data.phrases || c.data.dev.is_some(), "false without `data.dev`: phrases of a sentence would be on both sides of a hold-out");
+        phrases: bool = false, of(tasks!(Classify, not Tag | Lm | Translate)), only(|c| !c.data.phrases || c.data.dev.is_some(), "false without `data.dev`: phrases of a sentence would be on both sides of a hold-out");
         /// First index of features in LIBSVM files: 0, as scikit-learn writes them, or 1 (default: 0 if any index is 0, else 1).
-        first_index: Option<usize> = None, of(&[Classify]), only(|c| c.data.first_index.is_none_or(|first| first <= 1), "0 or 1");
+        first_index: Option<usize> = None, of(tasks!(Classify, not Tag | Lm | Translate)), only(|c| c.data.first_index.is_none_or(|first| first <= 1), "0 or 1");
         /// Tag repair: tags that break their scheme are read as conlleval reads them; for example, an `I` behind `O` begins a chunk. Without tag repair, such tags are an error.
-        repair_tags: bool = false, of(&[Tag]);
+        repair_tags: bool = false, of(tasks!(Tag, not Classify | Lm | Translate));
         /// Tag scheme: `iob1`, `iob2` (`bio`), `ioe1`, `ioe2`, `iobes` (`bilou`, `bmes`), or `plain`, where each word has a tag of its own and there are no chunks (default: detected and printed).
-        scheme: Option<String> = None, of(&[Tag]);
+        scheme: Option<String> = None, of(tasks!(Tag, not Classify | Lm | Translate));
         /// Size of the shuffle window, as a number of texts, for files larger than memory. Each epoch reads the files again and keeps only the window in memory. The files must not change during the training. For `lm`, the size is a number of tokens: the tokens of a longer text are in a temporary file. Not for LIBSVM files (default: the memory limit decides which texts are in memory).
         window: Option<usize> = None, within(COUNT), only(|c| c.data.window.is_none() || c.data.train.is_some(), "none without `data.train`");
     }
@@ -437,21 +447,21 @@ section! {
     /// The settings of the tokenizer and the vocabulary.
     TextConfig(task) = "text", text {
         /// Tokens of the text: `words`, `characters`, `pieces` or `whitespace` (default of `translate`: `pieces`, or `characters` for pronunciations).
-        tokens: Option<Tokens> = match task { Classify | Tag => Some(Tokens::Words), Lm => Some(Tokens::Characters), Translate => None }, of(&[Classify, Lm, Translate]);
+        tokens: Option<Tokens> = match task { Classify | Tag => Some(Tokens::Words), Lm => Some(Tokens::Characters), Translate => None }, of(tasks!(Classify | Lm | Translate, not Tag));
         /// Tokenizer of Hugging Face: the path of a `tokenizer.json`, which cuts the text and numbers its tokens, in place of `tokens`, `lowercase`, `min_count` and `max_size` (default: none).
-        tokenizer: Option<String> = None, of(&[Classify, Lm, Translate]), but(|c| !c.run.task.has_words() || c.text.tokenizer.is_none(), "none for `tag`, whose words are given", |c| format!("`{}`", c.text.tokenizer.as_deref().unwrap_or_default()));
+        tokenizer: Option<String> = None, of(tasks!(Classify | Lm | Translate, not Tag)), but(|c| !c.run.task.has_words() || c.text.tokenizer.is_none(), "none for `tag`, whose words are given", |c| format!("`{}`", c.text.tokenizer.as_deref().unwrap_or_default()));
         /// Target tokens: the tokens of the translation (default: as `tokens`; for pronunciations `whitespace`: the phonemes).
-        target_tokens: Option<Tokens> = None, of(&[Translate]);
+        target_tokens: Option<Tokens> = None, of(tasks!(Translate, not Classify | Tag | Lm));
         /// Lowercase: whether capital letters are read as small ones.
-        lowercase: bool = match task { Classify | Tag => true, Lm | Translate => false }, of(&[Classify, Lm, Translate]);
+        lowercase: bool = match task { Classify | Tag => true, Lm | Translate => false }, of(tasks!(Classify | Lm | Translate, not Tag));
         /// Minimum count of the vocabulary: a token that occurs less often in the training texts is unknown.
         min_count: usize = match task { Lm => 1, Classify | Tag | Translate => 2 }, within(COUNT), tuned(&[(Classify, "[1, 2, 3]"), (Tag, "[1, 2, 3]")]);
         /// Vocabulary size: at most this many known tokens, the most frequent ones (default: no limit).
         max_size: Option<usize> = match task { Translate => Some(12_000), Classify | Tag | Lm => None }, within(COUNT);
         /// Pre-trained word vectors: a file of GloVe, word2vec or fastText; `model.embedding` must be the width of these vectors (default: vectors start at random).
-        vectors: Option<String> = None, of(&[Classify, Tag]);
+        vectors: Option<String> = None, of(tasks!(Classify | Tag, not Lm | Translate));
         /// Freeze the word vectors: training does not change them.
-        freeze: bool = false, of(&[Classify, Tag]), only(|c| !c.text.freeze || c.text.vectors.is_some(), "false without `text.vectors`");
+        freeze: bool = false, of(tasks!(Classify | Tag, not Lm | Translate)), only(|c| !c.text.freeze || c.text.vectors.is_some(), "false without `text.vectors`");
     }
 }
 
@@ -461,23 +471,23 @@ section! {
         /// Embedding width: the length of a token's vector.
         embedding: usize = match task { Classify | Tag => 128, Lm => 64, Translate => 256 }, within(COUNT), tuned(&[(Classify, "[64, 128, 256]"), (Tag, "[64, 128, 256]"), (Lm, "[32, 64, 128]"), (Translate, "[128, 256]")]);
         /// Character encoder beside words: a bidirectional LSTM over the characters of each word; its last states are appended to the word's vector.
-        characters: bool = match task { Tag => true, Classify | Lm | Translate => false }, of(&[Classify, Tag]), only(|c| c.run.task.has_words() || !c.model.characters || c.text.tokens != Some(Tokens::Characters) || c.text.tokenizer.is_some(), "false with `text.tokens = \"characters\"`, whose tokens are characters already");
+        characters: bool = match task { Tag => true, Classify | Lm | Translate => false }, of(tasks!(Classify | Tag, not Lm | Translate)), only(|c| c.run.task.has_words() || !c.model.characters || c.text.tokens != Some(Tokens::Characters) || c.text.tokenizer.is_some(), "false with `text.tokens = \"characters\"`, whose tokens are characters already");
         /// Recurrent cell: `lstm`, `gru` or `rnn`.
-        cell: Cell = match task { Classify | Tag | Lm => Cell::Lstm, Translate => Cell::Gru }, of(&[Classify, Tag, Lm]);
+        cell: Cell = match task { Classify | Tag | Lm => Cell::Lstm, Translate => Cell::Gru }, of(tasks!(Classify | Tag | Lm, not Translate));
         /// Hidden width: the length of a recurrent layer's state.
         hidden: usize = match task { Classify => 128, Tag => 160, Lm | Translate => 256 }, within(COUNT), tuned(&[(Classify, "[64, 128, 256]"), (Tag, "[96, 160, 256]"), (Lm, "[128, 256, 512]"), (Translate, "[128, 256, 384]")]);
         /// Recurrent layers: how many are stacked, at most 64.
         layers: usize = 1, within(COUNT), only(|c| c.model.layers <= MOST_LAYERS, "at most 64"), tuned(&[(Tag, "[1, 2]"), (Lm, "[1, 2]")]);
         /// Bidirectional: whether each layer reads in both directions.
-        bidirectional: bool = match task { Classify | Tag | Translate => true, Lm => false }, of(&[Classify]), tuned(&[(Classify, "[false, true]")]);
+        bidirectional: bool = match task { Classify | Tag | Translate => true, Lm => false }, of(tasks!(Classify, not Tag | Lm | Translate)), tuned(&[(Classify, "[false, true]")]);
         /// Pooling: how the states of a text become one vector: `last`, `max`, `mean` or `attention`.
-        pool: Pooling = match task { Classify => Pooling::Max, Tag | Lm | Translate => Pooling::Last }, of(&[Classify]), tuned(&[(Classify, r#"["last", "max", "mean", "attention"]"#)]);
+        pool: Pooling = match task { Classify => Pooling::Max, Tag | Lm | Translate => Pooling::Last }, of(tasks!(Classify, not Tag | Lm | Translate)), tuned(&[(Classify, r#"["last", "max", "mean", "attention"]"#)]);
         /// Hierarchical documents: a text is divided into sentences by `lines` or by `punctuation`; each sentence is encoded, then the sequence of sentences; `none` reads a text as one sequence.
-        documents: Sentences = Sentences::None, of(&[Classify]), only(|c| c.model.documents == Sentences::None || c.data.pair.is_none(), "`none` with `data.pair`"), only(|c| c.model.documents == Sentences::None || !c.model.characters, "`none` with `model.characters`");
+        documents: Sentences = Sentences::None, of(tasks!(Classify, not Tag | Lm | Translate)), only(|c| c.model.documents == Sentences::None || c.data.pair.is_none(), "`none` with `data.pair`"), only(|c| c.model.documents == Sentences::None || !c.model.characters, "`none` with `model.characters`");
         /// Conditional random field (CRF) over the tags: it scores neighbouring tags; without it each tag is chosen by itself.
-        crf: bool = true, of(&[Tag]);
+        crf: bool = true, of(tasks!(Tag, not Classify | Lm | Translate));
         /// Tied weights: the output layer uses the vectors of the embedding (Press and Wolf, 2017).
-        tied: bool = false, of(&[Lm]);
+        tied: bool = false, of(tasks!(Lm, not Classify | Tag | Translate));
         /// Dropout: the share of activations set to zero between layers while training.
         dropout: f64 = match task { Classify => 0.6, Tag => 0.5, Lm => 0.2, Translate => 0.3 }, within(SHARE), tuned(&[(Classify, "{ from = 0.2, to = 0.7 }"), (Tag, "{ from = 0.3, to = 0.6 }"), (Lm, "{ from = 0.0, to = 0.5 }"), (Translate, "{ from = 0.1, to = 0.5 }")]);
         /// Embedding dropout: the share of the numbers in token vectors set to zero while training (default: as `dropout`).
@@ -497,7 +507,7 @@ section! {
         /// Batch size in texts; for a language model, in parallel streams of the text.
         batch: usize = match task { Classify | Tag => 16, Lm | Translate => 64 }, within(COUNT), tuned(&[(Classify, "[16, 32, 64]"), (Tag, "[8, 16, 32]"), (Lm, "[32, 64, 128]"), (Translate, "[32, 64, 128]")]);
         /// Batching: `texts` (each training batch has `batch` texts) or `memory` (as many texts as fit the memory limit, `memory`).
-        batching: BatchRule = BatchRule::Texts, of(&[Classify, Tag, Translate]);
+        batching: BatchRule = BatchRule::Texts, of(tasks!(Classify | Tag | Translate, not Lm));
         /// Optimizer: `adam`, `adamw`, `nadam`, `lion`, `sgd`, `adagrad`, `rmsprop` or `adadelta`.
         optimizer: Rule = Rule::Adam;
         /// Learning rate at the start; `schedule` changes it.
@@ -525,11 +535,11 @@ section! {
         /// Train in bf16 on a CPU that does not multiply bf16 numbers fast: more slowly than in f32, with the same results.
         allow_slow: bool = false, only(|c| c.training.precision == Precision::Bf16 || !c.training.allow_slow, "false unless `training.precision` is `bf16`");
         /// Label smoothing: the share of each target that is spread over all classes (default: 0.1 for `translate`, and for `classify` with one label per text and without `focal`; else 0).
-        label_smoothing: Option<f64> = None, of(&[Classify, Lm, Translate]), within(SHARE), only(|c| c.data.target.has_one_label() || !smooths(c), "0 unless `data.target` is `label`");
+        label_smoothing: Option<f64> = None, of(tasks!(Classify | Lm | Translate, not Tag)), within(SHARE), only(|c| c.data.target.has_one_label() || !smooths(c), "0 unless `data.target` is `label`");
         /// Class weights in the loss: `balanced` (texts / (classes · texts of the class)), or weights by label, as in `["spam=5", "rare label=2.5"]`; other labels have weight 1 (default: no weights).
-        class_weights: Vec<String> = Vec::new(), of(&[Classify]), only(|c| c.data.target.has_labels() || c.training.class_weights.is_empty(), "none with `data.target = \"number\"`, whose loss is the squared error"), only(|c| c.data.target.has_one_label() || c.training.focal <= 0.0 || c.training.class_weights.is_empty(), "none with `training.focal` and `data.target = \"labels\"`: set only one of the two");
+        class_weights: Vec<String> = Vec::new(), of(tasks!(Classify, not Tag | Lm | Translate)), only(|c| c.data.target.has_labels() || c.training.class_weights.is_empty(), "none with `data.target = \"number\"`, whose loss is the squared error"), only(|c| c.data.target.has_one_label() || c.training.focal <= 0.0 || c.training.class_weights.is_empty(), "none with `training.focal` and `data.target = \"labels\"`: set only one of the two");
         /// Focal loss: the exponent γ, which lowers the loss of texts that are already right (Lin et al., 2017); 0 is the plain loss.
-        focal: f64 = 0.0, of(&[Classify]), within(THOUSAND), only(|c| c.data.target.has_labels() || c.training.focal == 0.0, "0 with `data.target = \"number\"`"), only(|c| c.training.focal == 0.0 || !smooths(c), "0 with `training.label_smoothing`: set only one of the two");
+        focal: f64 = 0.0, of(tasks!(Classify, not Tag | Lm | Translate)), within(THOUSAND), only(|c| c.data.target.has_labels() || c.training.focal == 0.0, "0 with `data.target = \"number\"`"), only(|c| c.training.focal == 0.0 || !smooths(c), "0 with `training.label_smoothing`: set only one of the two");
         /// Early stopping: stop after this many epochs without a better one; 0 never stops early.
         patience: u64 = 5;
         /// Fine-tuning: a run folder or checkpoint; training starts with its vocabularies and parameters. `classify` and `tag` also accept a language model (`lm`); its layers are then placed below the layers of the task (default: random parameters).
@@ -547,17 +557,17 @@ section! {
     /// The settings for the decoding of answers.
     DecodingConfig(task) = "decoding", decoding {
         /// Beam width: the hypotheses kept at each step; 1 is greedy search.
-        beam: usize = 4, of(&[Translate]), within(COUNT);
+        beam: usize = 4, of(tasks!(Translate, not Classify | Tag | Lm)), within(COUNT);
         /// Length penalty α: a hypothesis of n tokens is ranked by log p / ((5 + n) / 6)^α (Wu et al., 2016).
-        length_penalty: f64 = 0.6, of(&[Translate]), within(THOUSAND);
+        length_penalty: f64 = 0.6, of(tasks!(Translate, not Classify | Tag | Lm)), within(THOUSAND);
         /// N best: the number of translations in an answer, best first; at most `beam`.
-        n_best: usize = 1, of(&[Translate]), within(COUNT), only(|c| c.decoding.n_best <= c.decoding.beam, "at most `decoding.beam`, {decoding.beam}");
+        n_best: usize = 1, of(tasks!(Translate, not Classify | Tag | Lm)), within(COUNT), only(|c| c.decoding.n_best <= c.decoding.beam, "at most `decoding.beam`, {decoding.beam}");
         /// Scores in the answer: the score by which translations are ranked; with several translations (`n_best`), the answer always contains the scores.
-        scores: bool = false, of(&[Translate]);
+        scores: bool = false, of(tasks!(Translate, not Classify | Tag | Lm));
         /// Overlap in words, for taggers: a text that exceeds the memory limit of a prediction is read in windows, each with this many further words at either end. With 0, the text is an error. A tagger that also predicts labels of texts never reads in windows.
-        overlap: usize = 0, of(&[Tag]);
+        overlap: usize = 0, of(tasks!(Tag, not Classify | Lm | Translate));
         /// Threshold of probabilities, for several labels per text: `per-label` (for each label, the threshold with its highest F1 on the held-out texts), `one` (for all labels, the threshold with the highest micro F1) or a number above 0 and below 1 (default: `one` if any label has fewer than 50 held-out texts, else `per-label`; the choice is printed).
-        threshold: Option<LabelThreshold> = None, of(&[Classify]), only(|c| c.decoding.threshold.is_none() || c.data.target.has_labels() && !c.data.target.has_one_label(), "none unless `data.target` is `labels`");
+        threshold: Option<LabelThreshold> = None, of(tasks!(Classify, not Tag | Lm | Translate)), only(|c| c.decoding.threshold.is_none() || c.data.target.has_labels() && !c.data.target.has_one_label(), "none unless `data.target` is `labels`");
     }
 }
 

@@ -180,7 +180,6 @@ macro_rules! choice {
     ($(#[doc = $doc:literal])* $name:ident { $($(#[doc = $of:literal])* $variant:ident = $text:literal),* $(,)? }) => {
         $(#[doc = $doc])*
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-        #[non_exhaustive]
         pub enum $name { $($(#[doc = $of])* $variant),* }
 
         impl $name {

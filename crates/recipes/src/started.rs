@@ -70,8 +70,7 @@ const CHECKPOINTS: [&str; 2] = ["best.ckpt", "last.ckpt"];
 /// Returns the path of the checkpoint of a run: `run` itself if it is a file, or the best checkpoint in the run folder.
 fn file(run: &str) -> Result<PathBuf> {
     let path = Path::new(run);
-    let of =
-        |folder: &Path| CHECKPOINTS.map(|name| folder.join(name)).into_iter().find(|path| path.is_file());
+    let of = |folder: &Path| CHECKPOINTS.map(|name| folder.join(name)).into_iter().find(|path| path.exists());
     let wrong = |expected: &str, got| Err(Error::of(ErrorKind::Io, "training.from", expected, got));
     if !path.is_dir() {
         let got = format!("nothing at `{run}`");

@@ -100,7 +100,6 @@ pub struct Case {
 
 /// The right answer to a text.
 #[derive(Debug, Clone, PartialEq)]
-#[non_exhaustive]
 pub enum Truth {
     /// The label.
     Label(String),

@@ -16,7 +16,6 @@ use crate::format::line_format::LineParser;
 use crate::format::{FieldFormat, FileFormat, FormatKind, Task, fields, json, table};
 use crate::record::projection::Projection;
 use crate::source::lines::quoted;
-use crate::source::paths::by_ending;
 use crate::source::reason::{Reason, wrong_format};
 use crate::source::records::{OneLine, Parser};
 
@@ -126,7 +125,8 @@ impl AnswerPlan {
     ) -> Result<Self> {
         let told = options.told.clone().unwrap_or_default();
         let is_set = !told.text.is_empty() || told.source.is_some();
-        let is_table = told.format.is_some() || told.separator.is_some() || by_ending(&file.name()).is_some();
+        let is_table =
+            told.format.is_some() || told.separator.is_some() || FileFormat::of_name(&file.name()).is_some();
         let wrong =
             |expected: &str, got: &str| Err(wrong_format(format!("file `{}`", file.name()), expected, got));
         let rows = table::Table::first_rows(file, guess.format, options)?;
@@ -252,7 +252,7 @@ impl AnswerPlan {
             FormatKind::Text => return Ok(Self::plain()),
             FormatKind::Table | FormatKind::Words | FormatKind::Features | FormatKind::Folders(_) => {}
         }
-        let named = by_ending(&file.name()) == Some(FileFormat::Columns);
+        let named = FileFormat::of_name(&file.name()) == Some(FileFormat::Columns);
         let known = KnownColumns {
             like: like.as_deref(),
             words: told.tokens.as_deref(),

@@ -9,11 +9,12 @@ use unpadded::{AtCaller, Error, Result};
 use super::answers::{AnswerCell, AnswerColumns, Form, Question, Raw};
 use super::asked::{AnswerPlan, Source};
 use crate::detect::options::ReadOptions;
+use crate::format::FileFormat;
 use crate::format::conll::SentenceWords;
 #[cfg(feature = "parquet")]
 use crate::format::parquet;
 use crate::source::lines::{Lines, count_parsed};
-use crate::source::paths::{PathContent, by_ending, find, prepared_as};
+use crate::source::paths::{PathContent, find, prepared_as};
 use crate::source::reason::{Reason, wrong_format};
 use crate::source::records::{OneLine, Parser};
 use crate::{Encoding, LabelledText, Pair, TextFile};
@@ -145,7 +146,7 @@ impl Questions {
                 let notes = vec!["a file without text".to_owned()];
                 options = ReadOptions { notes, ..ReadOptions::new() };
                 // A blank line is a record of plain text only.
-                let blank = asking != QuestionKind::Row && by_ending(&file.name()).is_none();
+                let blank = asking != QuestionKind::Row && FileFormat::of_name(&file.name()).is_none();
                 AnswerPlan { blank, ..AnswerPlan::plain() }
             }
             QuestionKind::Row => AnswerPlan::rows(),

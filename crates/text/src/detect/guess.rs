@@ -6,7 +6,7 @@ use unpadded::{Error, Result};
 
 use super::options::ReadOptions;
 use crate::format::{FileFormat, FormatKind, Task, json};
-use crate::source::paths::{by_ending, extension};
+use crate::source::paths::extension;
 use crate::source::reason::wrong_format;
 use crate::source::records::Stream;
 use crate::{FirstIndex, LabelledRow, TextFile};
@@ -107,7 +107,7 @@ pub(crate) fn alike(options: &ReadOptions, file: &TextFile, task: Task) -> ReadO
 
 /// Returns the format of a file by its extension; `None` if the task cannot have this format.
 fn by_name(name: &str, task: Task) -> Option<FileFormat> {
-    by_ending(name).filter(|format| format.may_have(task))
+    FileFormat::of_name(name).filter(|format| format.may_have(task))
 }
 
 fn by_lines(file: &TextFile, task: Task) -> Result<(FileFormat, &'static str)> {
@@ -165,7 +165,7 @@ pub(crate) fn no_features(file: &TextFile, wanted: &str) -> Result<()> {
 
 /// Decides, by the name or the first lines of a file, whether the file has rows of numbered features.
 pub(crate) fn has_features(file: &TextFile) -> Result<bool> {
-    if let Some(format) = by_ending(&file.name()) {
+    if let Some(format) = FileFormat::of_name(&file.name()) {
         return Ok(format == FileFormat::Libsvm);
     }
     // A row may have no entries, but a file in which each line has only a label is not a file of rows.

@@ -101,6 +101,11 @@ impl ReadOptions {
         stored.to_string()
     }
 
+    /// Returns the format and the separator of the files; each is `None` if it is neither set nor detected.
+    pub fn format_and_separator(&self) -> (Option<FileFormat>, Option<char>) {
+        (self.format, self.found.separator.or(self.separator))
+    }
+
     /// Describes how files were read, as a JSON object with the fields `format`, `columns`, `header`, `separator`,
     /// `encoding` and `notes`. A field is null or empty if nothing was set or detected. A column name is a string;
     /// several columns of a text are a list of strings.

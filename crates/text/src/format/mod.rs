@@ -23,6 +23,7 @@ use unpadded::{Error, Result};
 
 use self::FormatKind::{Features, Fields, Folders, Lines, Table, Text, Words};
 use self::line_format::LineFormat;
+use crate::source::paths::extension;
 
 /// The kind of records that a caller wants to read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -73,7 +74,6 @@ macro_rules! formats {
     ($($(#[$doc:meta])* $format:ident: $name:literal, $endings:expr, $kind:expr, [$($task:ident),*];)*) => {
         /// The format of a data set's files or folders.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-        #[non_exhaustive]
         pub enum FileFormat {
             $($(#[$doc])* $format,)*
         }
@@ -149,6 +149,13 @@ formats! {
 }
 
 impl FileFormat {
+    /// Returns the format that the extension of a file name shows; `None` for an unknown extension.
+    pub fn of_name(name: &str) -> Option<Self> {
+        let name = name.to_lowercase();
+        let ending = extension(&name)?;
+        Self::ALL.into_iter().find(|format| format.endings().contains(&ending))
+    }
+
     /// Returns whether the files have columns, which options can name.
     pub(crate) fn has_columns(self) -> bool {
         match self.kind() {

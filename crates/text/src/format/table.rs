@@ -12,7 +12,6 @@ use crate::detect::column::{Column, Empty, TEXT};
 use crate::detect::columns::{ColumnChoice, Columns, number};
 use crate::detect::options::ReadOptions;
 use crate::format::FileFormat;
-use crate::source::paths::by_ending;
 use crate::source::reason::Reason;
 use crate::source::records::{Parser, Stream, of_columns, shown};
 
@@ -73,7 +72,7 @@ impl Table {
 
     /// Returns a table with a single column of texts; `None` if the name or the records differ from such a table.
     pub(crate) fn of_texts(file: &TextFile, options: &ReadOptions) -> Result<Option<Self>> {
-        let Some(format) = by_ending(&file.name()).filter(|format| format.is_table()) else {
+        let Some(format) = FileFormat::of_name(&file.name()).filter(|format| format.is_table()) else {
             return Ok(None);
         };
         let options = ReadOptions { format: Some(format), text: Vec::new(), label: None, ..options.clone() };

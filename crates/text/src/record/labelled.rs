@@ -20,7 +20,7 @@ use crate::format::table::Table;
 use crate::format::{FileFormat, FolderFormat, FormatKind, Task};
 use crate::source::lines::quoted;
 use crate::source::parts;
-use crate::source::paths::{PathContent, by_ending, extension, find, is_note, prepared};
+use crate::source::paths::{PathContent, extension, find, is_note, prepared};
 use crate::source::reason::wrong_format;
 use crate::source::records::{SkippedRecords, Stream, to_first_error};
 use crate::{Folder, LabelledText, MalformedLines, TextFile};
@@ -323,7 +323,7 @@ impl Inputs {
             // Other files have the form of the first file, unless the name of a file shows another format.
             let is_compared = first.is_some()
                 && inputs.len() <= LOOKED_AT
-                && by_ending(&file.name()).is_some_and(FileFormat::is_table);
+                && FileFormat::of_name(&file.name()).is_some_and(FileFormat::is_table);
             if !(inputs.is_empty() || is_compared) {
                 inputs.push(Input::Records(file, None));
                 continue;

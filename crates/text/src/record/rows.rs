@@ -10,7 +10,7 @@ use crate::dataset::data_set::{Change, Record, RecordPass};
 use crate::detect::guess::has_features;
 use crate::detect::options::ReadOptions;
 use crate::format::FileFormat;
-use crate::source::paths::{PathContent, by_ending, find};
+use crate::source::paths::{PathContent, find};
 use crate::source::reason::wrong_format;
 use crate::{FirstIndex, LabelledRow, LabelledRows, TextFile};
 
@@ -92,7 +92,7 @@ impl LabelledRows {
     /// first lines has a label and numbered features. Returns `false` for a path that cannot be read.
     pub fn are_in(path: impl AsRef<Path>) -> bool {
         let path = path.as_ref();
-        if let Some(format) = path.to_str().and_then(by_ending) {
+        if let Some(format) = path.to_str().and_then(FileFormat::of_name) {
             return format == FileFormat::Libsvm;
         }
         let is = |mut file: TextFile| {

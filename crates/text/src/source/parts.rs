@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use unpadded::{AtCaller, Error, Result};
 
-use super::paths::{by_ending, is_note, of_two, two};
+use super::paths::{is_note, of_two, two};
 use super::reason::wrong_format;
 use crate::TextFile;
 use crate::format::{FileFormat, json};
@@ -197,7 +197,7 @@ fn languages(folder: &Path, names: &[String]) -> Result<Option<[String; 2]>> {
     let exact = all().any(|name| is_exact(name));
     let mut train: Vec<(&str, &str)> =
         all().filter(|name| !exact || is_exact(name)).filter_map(|name| cut(name)).collect();
-    train.retain(|(stem, ending)| by_ending(&format!("{stem}.{ending}")).is_none());
+    train.retain(|(stem, ending)| FileFormat::of_name(&format!("{stem}.{ending}")).is_none());
     train.sort_unstable();
     train.dedup();
     let Some(alike) = train.chunk_by(|a, b| a.0 == b.0).find(|alike| alike.len() > 1) else {
@@ -260,7 +260,8 @@ impl DataPaths {
         if !path.is_dir() {
             // An error in parsing the file as JSON is ignored here: the reader of the data set reports errors.
             let lists = || json::lists_in(&TextFile::open(path)?);
-            let other = path.to_str().and_then(by_ending).is_some_and(|of| of != FileFormat::JsonLines);
+            let other =
+                path.to_str().and_then(FileFormat::of_name).is_some_and(|of| of != FileFormat::JsonLines);
             let lists = if path.is_file() && !other { lists().unwrap_or_default() } else { Vec::new() };
             for list in lists {
                 finding.add(path, &list, PathBuf::from(format!("{}!{list}", path.display())))?;

@@ -7,7 +7,6 @@ use unpadded::{Error, ErrorKind, Result};
 
 use super::reason::wrong_format;
 use crate::detect::options::ReadOptions;
-use crate::format::FileFormat;
 use crate::{Encoding, TextFile};
 
 /// The content of a path: one file, or several files.
@@ -250,13 +249,6 @@ pub(crate) fn is_note(below: &str) -> bool {
     let name = below.rsplit('/').next().unwrap_or(below);
     let start = ["README", "LICENSE", "LICENCE", "COPYING", "CHANGELOG", "SHA256SUMS", "NOTICE", "_"];
     start.iter().any(|start| name.to_uppercase().starts_with(start)) || extension(name) == Some("md")
-}
-
-/// Returns the format that the extension of a file name shows; `None` for an unknown extension.
-pub(crate) fn by_ending(name: &str) -> Option<FileFormat> {
-    let name = name.to_lowercase();
-    let ending = extension(&name)?;
-    FileFormat::ALL.into_iter().find(|format| format.endings().contains(&ending))
 }
 
 /// Returns the extension of a file name, without a final `.gz`.

@@ -33,7 +33,7 @@ fn cells_are_as_in_rfc_4180() {
 /// Reads a table: returns the two columns, and the decisions.
 fn read(name: &str, text: &str) -> (Vec<[String; 2]>, String) {
     let text: &'static str = Box::leak(text.to_owned().into_boxed_str());
-    let (file, format) = (TextFile::embedded(name, text), by_ending(name).unwrap());
+    let (file, format) = (TextFile::embedded(name, text), FileFormat::of_name(name).unwrap());
     let wanted = [("text", TEXT), ("label", LABEL)].map(|(what, known)| Column { what, given: None, known });
     let table = Table::of(&file, format, &ReadOptions::new(), &wanted).unwrap();
     let records = table.records(&file, Box::new(|mut row, _| Ok([row.text(0)?, row.text(1)?]))).unwrap();
