@@ -33,25 +33,9 @@ pub(super) fn check_ending(path: &Path, input: &str, read: &ReadOptions) -> Outc
     let format = |path: &Path| FileFormat::of_name(&path.to_string_lossy());
     let Some(named) = format(path).filter(|&named| format(&unpacked) != Some(named)) else { return Ok(()) };
     let (Some(written), separator) = read.format_and_separator() else { return Ok(()) };
-    let lines = ("lines of text", "txt", Some(FileFormat::Tsv));
-    let (what, fits, also) = match written {
-        FileFormat::Csv | FileFormat::Tsv if separator == Some('\t') => {
-            ("tab-separated values", "tsv", Some(FileFormat::Tsv))
-        }
-        FileFormat::Csv => ("CSV", "csv", None),
-        FileFormat::Tsv => ("tab-separated values", "tsv", Some(FileFormat::Csv)),
-        FileFormat::JsonLines => ("JSON Lines", "jsonl", None),
-        FileFormat::Parquet => ("Parquet", "parquet", None),
-        FileFormat::Columns => ("one word per line", "conll", None),
-        FileFormat::Libsvm => ("rows of features", "txt", None),
-        FileFormat::Parallel | FileFormat::FilePerClass | FileFormat::FolderPerClass => lines,
-        FileFormat::Trees | FileFormat::FastText | FileFormat::Dictionary | FileFormat::Plain => lines,
-    };
-    // A table that was detected as CSV may have tabs, which `.csv` does not show.
-    let same = named == written && also.is_none_or(|also| also == FileFormat::Csv);
-    match same || Some(named) == also {
-        true => Ok(()),
-        false => bad(format!(
+    match written.fits_answers(separator, named) {
+        Ok(()) => Ok(()),
+        Err([what, fits]) => bad(format!(
             "--output {name}: expected a name for {what}, the format that is written, got `.{output}`: `.{fits}` fits"
         )),
     }

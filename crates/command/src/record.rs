@@ -7,8 +7,8 @@ use unpadded_text::QuestionKind;
 /// Returns a warning if a line of standard input looks like a record of a training file instead of a text; else `None`.
 pub(super) fn record(model: &Model, number: u64, line: &str) -> Option<String> {
     // A model of rows of features accepts lines with a label and skips the label, so there is no warning.
-    let asking = model.asking()?;
-    if asking == QuestionKind::Row {
+    let asking = model.asking();
+    if asking == Some(QuestionKind::Row) {
         return None;
     }
     let known = |cell: &str| {
@@ -18,7 +18,7 @@ pub(super) fn record(model: &Model, number: u64, line: &str) -> Option<String> {
     labelled(line, known)
         .or_else(|| json(line, known))
         .or_else(|| header(model, line).filter(|_| number == 1))
-        .or_else(|| columns(asking, line, known))
+        .or_else(|| columns(asking?, line, known))
 }
 
 /// Detects a label of the model in a line: a label beside a separator, or a label before the text, as in fastText files

@@ -79,7 +79,7 @@ pub(super) trait TaskSurvey<'a>: Sized {
     /// Counts a record.
     fn count(&mut self, record: &Self::Record, portion: Portion, counts: &mut RecordCounts);
 
-    /// Checks the training records and the records held out from them, before `data.dev` is read.
+    /// Checks the training records and the records held out from them, before the pass over `data.dev`.
     fn check(&self, _train: &str) -> Result<()> {
         Ok(())
     }
@@ -112,21 +112,21 @@ pub(super) struct TaskNetwork {
     pub(super) read_as: ReadOptions,
     /// What is known of the training records and of the held-out records, for the first line for people.
     pub(super) known: [String; 2],
-    /// Lines for people before and after the line about how the training files are read.
-    pub(super) said: [Vec<String>; 2],
+    /// Lines for people: before the line about how the training files are read, after it, and after the lines about memory.
+    pub(super) said: [Vec<String>; 3],
 }
 
 /// Reads the records of a config, and builds the model.
 pub(super) fn prepare<'a, S: TaskSurvey<'a>>(config: &'a Config, paths: Paths) -> Result<Preparation> {
     let Paths { train, dev, test, from, memory, .. } = paths;
     let (own, given, within) = (train.is_some(), dev.is_some(), (config, memory));
+    let options = S::Model::training_options(config)?.phrases(config.data.phrases);
     let train = match train {
-        Some(path) => {
-            let options = S::Model::training_options(config)?.phrases(config.data.phrases);
-            Texts::open(path, within, &config.data.group.iter().fold(options, ReadOptions::group))?
-        }
+        Some(path) => Texts::open(path, within, &config.data.group.iter().fold(options, ReadOptions::group))?,
         None => Texts::Held(S::embedded(true)?),
     };
+    // An error in the first lines of `data.dev` is reported before the pass over the training records.
+    let dev = dev.map(|path| S::open_dev(&train, &path, within)).transpose()?;
     let divides = !given && (own || config.data.fold.is_some());
     let one_in = if divides { S::one_in(config, &train)? } else { 0 };
     let mut counts = RecordCounts::default();
@@ -140,7 +140,7 @@ pub(super) fn prepare<'a, S: TaskSurvey<'a>>(config: &'a Config, paths: Paths) -
     )?;
     survey.check(&train.name())?;
     let dev = match dev {
-        Some(path) => S::open_dev(&train, &path, within)?,
+        Some(dev) => dev,
         None if divides => held,
         None => Texts::Held(S::embedded(false)?),
     };
@@ -158,7 +158,7 @@ pub(super) fn prepare<'a, S: TaskSurvey<'a>>(config: &'a Config, paths: Paths) -
     let mut trainer = trainer.note(READ_AS, note.phrases(false).to_note());
 
     let TrainingTexts { train, dev, counts, .. } = texts;
-    let ([known, held], [before, after]) = (known, said);
+    let ([known, held], [before, after, last]) = (known, said);
     let (records, plural) = (counts.lengths.len(), S::Record::PLURAL);
     let mut said =
         vec![format!("{}: {records} {plural}{known}; {} held out{held}", train.name(), counts.dev)];
@@ -167,6 +167,7 @@ pub(super) fn prepare<'a, S: TaskSurvey<'a>>(config: &'a Config, paths: Paths) -
     said.extend(otherwise.filter(|_| given));
     said.extend(train.said_of_memory(&data, memory));
     said.extend(dev.said_of_memory(&dev_data, memory).filter(|_| given));
+    said.extend(last);
     said.extend(net::vectors(config, &mut trainer, &words)?);
     Ok(Preparation {
         trainer,

@@ -278,7 +278,7 @@ impl<'a> TaskSurvey<'a> for WordSurvey<'a> {
             words: found.words,
             read_as: train.read_as().clone().tagging(tagging),
             known: [known, String::new()],
-            said: [Vec::new(), plain.into_iter().chain(many).collect()],
+            said: [Vec::new(), Vec::new(), plain.into_iter().chain(many).collect()],
         })
     }
 }

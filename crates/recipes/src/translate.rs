@@ -248,7 +248,7 @@ impl<'a> TaskSurvey<'a> for PairSurvey<'a> {
             words: sources,
             read_as: train.read_as().clone(),
             known: [read, format!("{different}{alone}")],
-            said: [Vec::new(), pronounced.into_iter().chain(smoothed).collect()],
+            said: [Vec::new(), pronounced.into_iter().chain(smoothed).collect(), Vec::new()],
         })
     }
 }

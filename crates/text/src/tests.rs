@@ -322,19 +322,17 @@ fn a_stream_is_what_is_read_at_once() -> Result<()> {
     let streamed = || in_files.loader(feeds, &cut, (&words, &labels));
     assert_eq!(read(&streamed()?, None, 0)?, read(&in_memory, None, 0)?);
     assert_eq!(streamed()?.batch_count(), in_memory.batch_count());
-    // A survey finds in one pass what separate calls find in several passes. The parts of a survey are not read again
-    // before an epoch begins.
+    // A hold-out by a pass passes all texts to a visitor; its parts are not read again before an epoch begins.
     let mut seen = (Vec::new(), Vec::new());
-    let survey = in_files.clone().survey((3, 5), &cut, &limits, &mut |text, held| match held {
+    let parts = in_files.clone().hold_out_by_pass((3, 5), &mut |text: &LabelledText, held| match held {
         true => seen.1.push(text.clone()),
         false => seen.0.push(text.clone()),
     })?;
     assert_eq!((&seen.0[..], &seen.1[..]), (whole_rest_texts.as_slice(), whole_held.records()));
-    assert_eq!((survey.labels?, survey.words?), (whole.labels()?, rest_files.vocabulary(&cut, &limits)?));
-    for (surveyed, plain) in [(&survey.rest, &rest_files), (&survey.held, &held)] {
+    for (passed, plain) in [(&parts.0, &rest_files), (&parts.1, &held)] {
         let of = |files: &LabelledFiles| files.loader(feeds, &cut, (&words, &labels));
-        assert_eq!(of(surveyed)?.fingerprint(), of(plain)?.fingerprint());
-        assert_eq!(read(&of(surveyed)?, None, 0)?, read(&of(plain)?, None, 0)?);
+        assert_eq!(of(passed)?.fingerprint(), of(plain)?.fingerprint());
+        assert_eq!(read(&of(passed)?, None, 0)?, read(&of(plain)?, None, 0)?);
     }
     let shuffled = streamed()?.shuffle(7).buffer(64);
     let (first, second) = (read(&shuffled, Some(0), 0)?, read(&shuffled, Some(1), 0)?);

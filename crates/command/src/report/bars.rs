@@ -37,17 +37,10 @@ impl BarFrame {
         LEFT + self.each * i as f64
     }
 
-    /// Writes bar `i`: its left edge, its width, and its height as a share of the axis.
-    fn bar(
-        &self,
-        out: &mut String,
-        i: usize,
-        title: &str,
-        class: &str,
-        (left, wide, share): (f64, f64, f64),
-    ) {
+    /// Writes bar `i`: its left edge, its width and its height.
+    fn bar(&self, out: &mut String, i: usize, title: &str, class: &str, (left, wide, tall): (f64, f64, f64)) {
         let Self { top, room, each } = self;
-        let (at, tall) = (self.left(i), room * share);
+        let at = self.left(i);
         put!(
             out,
             "<g class=\"point\"><title>{title}</title><rect class=\"hit\" x=\"{at:.1}\" y=\"{top}\" width=\"{each:.1}\" height=\"{room}\"/>\
@@ -95,7 +88,8 @@ pub(super) fn lengths(told: &Lengths) -> String {
             () => format!("{} to {}", count(from as u64), count(from.saturating_add(wide - 1) as u64)),
         };
         let title = format!("{range} tokens: {}", counted(times, "text", "texts"));
-        let bar = (frame.left(i) + 0.5, (frame.each - 1.0).max(0.5), times as f64 / most as f64);
+        let tall = frame.room * times as f64 / most as f64;
+        let bar = (frame.left(i) + 0.5, (frame.each - 1.0).max(0.5), tall);
         frame.bar(&mut out, i, &title, "fill", bar);
         if i % labels == 0 {
             frame.label(&mut out, "tick", frame.left(i), &number(from as f64));
@@ -170,7 +164,7 @@ pub(super) fn errors(told: &Errors, texts: &str) -> String {
         let (middle, wide) = (frame.left(i) + frame.each / 2.0, (frame.each - 3.0).clamp(0.5, 48.0));
         let texts = counted(range.texts, one, many);
         let title = format!("{}: {}, {texts}", name(range.from, range.to), shown(range.value));
-        let bar = (middle - wide / 2.0, wide, (range.value / top_tick).clamp(0.0, 1.0));
+        let bar = (middle - wide / 2.0, wide, frame.room * (range.value / top_tick).clamp(0.0, 1.0));
         frame.bar(&mut out, i, &title, fill, bar);
         if i % labels == 0 {
             let from = number(range.from as f64);

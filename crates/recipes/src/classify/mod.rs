@@ -177,7 +177,7 @@ impl<'a> TaskSurvey<'a> for TextSurvey<'a> {
             known: [format!("{of}, {} words known", reader.words.len()), String::new()],
             words: reader.words,
             read_as: train.read_as().clone(),
-            said: [before.into_iter().flatten().collect(), doubt.into_iter().collect()],
+            said: [before.into_iter().flatten().collect(), doubt.into_iter().collect(), Vec::new()],
         })
     }
 }

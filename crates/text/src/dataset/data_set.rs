@@ -281,7 +281,7 @@ impl<R: Record, S: RecordStorage<R>> DataSet<R, S> {
 
     /// Makes a sample of each record: `sample` returns the fields. For [`Files`](crate::Files), the result is a stream of
     /// samples: each epoch reads the files. This call reads the files once, to find errors before the training, unless a
-    /// [survey](crate::LabelledFiles::survey) has read the files. `salt` is a hash of all other inputs of `sample`, such as
+    /// [hold-out by a pass](crate::Files::hold_out_by_pass) has read the files. `salt` is a hash of all other inputs of `sample`, such as
     /// vocabularies. The hash is part of the fingerprint of a stream, which must equal the fingerprint in a resumed
     /// checkpoint.
     ///

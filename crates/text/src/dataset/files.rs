@@ -4,15 +4,11 @@ use std::borrow::Cow;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use unpadded::data::{
-    Field, Fingerprint, Limits, Sample, SampleIterator, SampleStream, SamplesBuilder, TokenCounts, Tokenizer,
-    Vocabulary,
-};
+use unpadded::data::{Field, Fingerprint, Sample, SampleIterator, SampleStream, SamplesBuilder};
 use unpadded::{AtCaller, Error, ErrorKind, Result, memory};
 
 use super::data_set::{DataSet, DataStorage, Passes, Record, RecordStorage, none};
 use super::hold_out::is_held;
-use super::labelled_texts::at_least_two;
 use crate::record::plan::{Plan, StreamOpener};
 use crate::{LabelledText, Pair, ReadOptions, TaggedText};
 
@@ -40,7 +36,7 @@ pub type Files<R> = DataSet<R, FileRecords<R>>;
 #[derive(Debug, Clone)]
 pub struct FileRecords<R> {
     all: StreamOpener<R>,
-    /// The number of records and their fingerprint, if [`LabelledFiles::survey`] has computed both; else `None`.
+    /// The number of records and their fingerprint, if [`Files::hold_out_by_pass`] has computed both; else `None`.
     known: Option<RecordCount>,
     /// The memory, in bytes, that the samples may take; `None` if each pass makes the samples again.
     samples_within: Option<usize>,
@@ -63,20 +59,6 @@ impl RecordCount {
     fn add(&mut self, record: &impl Record) {
         (self.size, self.fingerprint) = (self.size + 1, record.fingerprint(self.fingerprint));
     }
-}
-
-/// The result of one pass over labelled texts in files, which [`LabelledFiles::survey`] returns.
-#[derive(Debug, Clone)]
-#[non_exhaustive]
-pub struct Survey {
-    /// The training texts, which are not held out. Their loader needs no further pass over the files.
-    pub rest: LabelledFiles,
-    /// The held-out texts. The loader of the held-out texts needs no further pass over the files.
-    pub held: LabelledFiles,
-    /// The distinct labels of all texts, sorted; an error if there are fewer than two labels.
-    pub labels: Result<Vocabulary>,
-    /// The vocabulary of the training texts, or the error that [`Vocabulary::of`] returned.
-    pub words: Result<Vocabulary>,
 }
 
 impl<R: Record> Files<R> {
@@ -177,7 +159,7 @@ impl<R: Record> RecordStorage<R> for FileRecords<R> {
     }
 
     /// Makes a stream of samples that are numbered from 0. To find errors, this call reads all records and makes a sample
-    /// of each, unless the files were surveyed and `samples_within` is `None`.
+    /// of each, unless a hold-out has read the files and `samples_within` is `None`.
     fn samples(
         of: &Files<R>,
         salt: impl FnOnce(Fingerprint) -> Fingerprint,
@@ -227,34 +209,5 @@ impl<R: Record> RecordStorage<R> for FileRecords<R> {
             Some(most) => stream.buffer_within(most.saturating_sub(largest)),
             None => stream,
         })
-    }
-}
-
-impl LabelledFiles {
-    /// Collects the labels, the vocabulary and both parts of [`Self::hold_out`] in one pass over the files. `visit`
-    /// gets each text, and whether the text is held out.
-    ///
-    /// # Errors
-    /// Fails if a file is malformed or cannot be read.
-    #[track_caller]
-    pub fn survey(
-        self,
-        (one_in, seed): (u64, u64),
-        tokenizer: &Tokenizer,
-        limits: &Limits,
-        visit: &mut dyn FnMut(&LabelledText, bool),
-    ) -> Result<Survey> {
-        let (name, mut labels, mut words) =
-            (self.name().to_owned(), TokenCounts::default(), TokenCounts::default());
-        let mut counted = |text: &LabelledText, held| {
-            labels.add(&text.label);
-            visit(text, held);
-            if !held {
-                tokenizer.tokens(&text.text).for_each(|token| words.add(&token));
-            }
-        };
-        let (rest, held) = self.hold_out_by_pass((one_in, seed), &mut counted).at_caller()?;
-        let words = tokenizer.vocabulary_of(words, limits).map_err(|e| e.noted(format!("in `{name}`")));
-        Ok(Survey { rest, held, labels: at_least_two(&name, labels.labels()), words })
     }
 }

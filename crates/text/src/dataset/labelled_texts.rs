@@ -109,7 +109,7 @@ impl<S: RecordStorage<LabelledText>> DataSet<LabelledText, S> {
 
     /// Makes a loader of batches with the token ids and the label id of each text; `feeds` has the names of the two
     /// feeds. Files are read once, so that errors are reported before the first epoch, unless a
-    /// [survey](crate::LabelledFiles::survey) has read them; each epoch reads the files again. In files,
+    /// [hold-out by a pass](crate::Files::hold_out_by_pass) has read them; each epoch reads the files again. In files,
     /// [`Loader::shuffle`] shuffles within a window of [`Loader::buffer`] texts.
     ///
     /// # Errors

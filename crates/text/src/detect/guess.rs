@@ -5,8 +5,7 @@ use std::io::Read;
 use unpadded::{Error, Result};
 
 use super::options::ReadOptions;
-use crate::format::{FileFormat, FormatKind, Task, json};
-use crate::source::paths::extension;
+use crate::format::{FileFormat, FormatKind, Task, extension, json};
 use crate::source::reason::wrong_format;
 use crate::source::records::Stream;
 use crate::{FirstIndex, LabelledRow, TextFile};

@@ -10,8 +10,7 @@ use super::form::FileForm;
 use super::guess::guess;
 use super::options::ReadOptions;
 use crate::TextFile;
-use crate::format::Task;
-use crate::source::paths::extension;
+use crate::format::{Task, extension};
 use crate::source::reason::wrong_format;
 
 /// Returns the languages of source and target, if the training files name them.

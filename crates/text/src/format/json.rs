@@ -6,11 +6,11 @@ use std::sync::Arc;
 
 use unpadded::Result;
 
+use super::extension;
 use super::fields::{Object, Value, record};
 use super::walk::Walk;
 use crate::memory::Usage;
 use crate::source::lines::quoted;
-use crate::source::paths::extension;
 use crate::source::reason::{Reason, wrong_format};
 use crate::source::records::{NumberedLine, OneLine, SkippedRecords, Stream, shown, to_first_error};
 use crate::{MalformedLines, TextFile};

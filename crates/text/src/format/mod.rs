@@ -23,7 +23,6 @@ use unpadded::{Error, Result};
 
 use self::FormatKind::{Features, Fields, Folders, Lines, Table, Text, Words};
 use self::line_format::LineFormat;
-use crate::source::paths::extension;
 
 /// The kind of records that a caller wants to read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -98,7 +97,7 @@ macro_rules! formats {
 
             /// The way in which a file of the format has its records.
             pub(crate) fn kind(self) -> FormatKind {
-                        match self {
+                match self {
                     $(Self::$format => $kind,)*
                 }
             }
@@ -149,6 +148,25 @@ formats! {
 }
 
 impl FileFormat {
+    /// Checks that a file with the answers to a file of this format may have a name that shows the format `named`. `separator` is
+    /// the separator of the table.
+    ///
+    /// # Errors
+    /// Fails with what the answers are, and with an extension that fits.
+    pub fn fits_answers(self, separator: Option<char>, named: Self) -> Result<(), [&'static str; 2]> {
+        let (what, extension, fit): (_, _, &[Self]) = match self.kind() {
+            Table if separator == Some('\t') => ("tab-separated values", "tsv", &[Self::Tsv]),
+            Table if self == Self::Tsv => ("tab-separated values", "tsv", &[Self::Tsv, Self::Csv]),
+            Table => ("CSV", "csv", &[Self::Csv]),
+            Fields(FieldFormat::Json) => ("JSON Lines", "jsonl", &[self]),
+            Fields(FieldFormat::Parquet) => ("Parquet", "parquet", &[self]),
+            Words => ("one word per line", "conll", &[self]),
+            Features => ("rows of features", "txt", &[self]),
+            Lines(_) | Text | Folders(_) => ("lines of text", "txt", &[self, Self::Tsv]),
+        };
+        if fit.contains(&named) { Ok(()) } else { Err([what, extension]) }
+    }
+
     /// Returns the format that the extension of a file name shows; `None` for an unknown extension.
     pub fn of_name(name: &str) -> Option<Self> {
         let name = name.to_lowercase();
@@ -219,4 +237,11 @@ impl Task {
             Self::Plain => "plain text",
         }
     }
+}
+
+/// Returns the extension of a file name, without a final `.gz`.
+pub(crate) fn extension(name: &str) -> Option<&str> {
+    let name = name.strip_suffix(".gz").unwrap_or(name);
+    let name = name.rsplit(['/', '!']).next().unwrap_or(name);
+    name.rsplit_once('.').map(|(_, extension)| extension)
 }

@@ -7,6 +7,7 @@ use unpadded::{Error, ErrorKind, Result};
 
 use super::reason::wrong_format;
 use crate::detect::options::ReadOptions;
+use crate::format::extension;
 use crate::{Encoding, TextFile};
 
 /// The content of a path: one file, or several files.
@@ -249,11 +250,4 @@ pub(crate) fn is_note(below: &str) -> bool {
     let name = below.rsplit('/').next().unwrap_or(below);
     let start = ["README", "LICENSE", "LICENCE", "COPYING", "CHANGELOG", "SHA256SUMS", "NOTICE", "_"];
     start.iter().any(|start| name.to_uppercase().starts_with(start)) || extension(name) == Some("md")
-}
-
-/// Returns the extension of a file name, without a final `.gz`.
-pub(crate) fn extension(name: &str) -> Option<&str> {
-    let name = name.strip_suffix(".gz").unwrap_or(name);
-    let name = name.rsplit(['/', '!']).next().unwrap_or(name);
-    name.rsplit_once('.').map(|(_, extension)| extension)
 }
