@@ -33,9 +33,9 @@ pub(super) fn check_ending(path: &Path, input: &str, read: &ReadOptions) -> Outc
     let format = |path: &Path| FileFormat::of_name(&path.to_string_lossy());
     let Some(named) = format(path).filter(|&named| format(&unpacked) != Some(named)) else { return Ok(()) };
     let (Some(written), separator) = read.format_and_separator() else { return Ok(()) };
-    match written.fits_answers(separator, named) {
-        Ok(()) => Ok(()),
-        Err([what, fits]) => bad(format!(
+    match written.answers_misnamed(separator, named) {
+        None => Ok(()),
+        Some([what, fits]) => bad(format!(
             "--output {name}: expected a name for {what}, the format that is written, got `.{output}`: `.{fits}` fits"
         )),
     }

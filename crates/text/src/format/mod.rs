@@ -148,12 +148,9 @@ formats! {
 }
 
 impl FileFormat {
-    /// Checks that a file with the answers to a file of this format may have a name that shows the format `named`. `separator` is
-    /// the separator of the table.
-    ///
-    /// # Errors
-    /// Fails with what the answers are, and with an extension that fits.
-    pub fn fits_answers(self, separator: Option<char>, named: Self) -> Result<(), [&'static str; 2]> {
+    /// Returns what the answers to a file of this format are, and an extension that fits them, if the format `named` of the output
+    /// file's name does not fit. `separator` is the separator of the table.
+    pub fn answers_misnamed(self, separator: Option<char>, named: Self) -> Option<[&'static str; 2]> {
         let (what, extension, fit): (_, _, &[Self]) = match self.kind() {
             Table if separator == Some('\t') => ("tab-separated values", "tsv", &[Self::Tsv]),
             Table if self == Self::Tsv => ("tab-separated values", "tsv", &[Self::Tsv, Self::Csv]),
@@ -164,7 +161,7 @@ impl FileFormat {
             Features => ("rows of features", "txt", &[self]),
             Lines(_) | Text | Folders(_) => ("lines of text", "txt", &[self, Self::Tsv]),
         };
-        if fit.contains(&named) { Ok(()) } else { Err([what, extension]) }
+        (!fit.contains(&named)).then_some([what, extension])
     }
 
     /// Returns the format that the extension of a file name shows; `None` for an unknown extension.
