@@ -200,11 +200,12 @@ impl Recipe {
             preview: M::preview,
             prepare: M::prepare,
             check: |file| {
-                let (texts, said) = M::open(file, true)?;
+                let (texts, mut said) = M::open(file, true)?;
                 let (mut check, batch) = (M::checks(file, &texts)?, AnswerBatch::of_bytes(usize::MAX));
                 texts.in_batches(batch, &|_| 0, &mut |of| {
                     of.iter().try_for_each(|(number, record)| check(*number, record))
                 })?;
+                said.extend(texts.read_as().left_out());
                 Ok(said)
             },
             load: |predictor, config| Ok(Box::new(M::load(predictor, config)?)),
@@ -224,7 +225,9 @@ impl<M: RecordModel> TrainedModel for M {
 
     fn scores(&self, by: &Predictor, file: &TestFile<'_>, each: EachOutcome<'_>) -> Result<Evaluation> {
         let (texts, mut said) = M::open(file, true)?;
+        let options = texts.read_as().clone();
         let scored = self.scored(ScoredFile { by, file, texts }, each)?;
+        said.extend(options.left_out());
         said.extend(scored.said);
         Ok(Evaluation { said, ..scored })
     }

@@ -10,6 +10,7 @@ use crate::{LabelledFiles, LabelledTexts, MalformedLines, Pair, Pairs, TaggedTex
 
 mod hostile;
 mod json;
+mod labels;
 mod questions;
 mod several;
 mod streams;

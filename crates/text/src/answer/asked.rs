@@ -7,7 +7,7 @@ use super::answers::Form;
 use crate::TextFile;
 use crate::detect::column::{Column, LABEL, SURE, TEXT, TOKENS, language, plain};
 use crate::detect::columns::number;
-use crate::detect::guess::{Guess, guess};
+use crate::detect::guess::{Guess, guess, misnamed};
 use crate::detect::objects::{self, FieldLayout};
 use crate::detect::options::ReadOptions;
 use crate::format::conll::{Columns, KnownColumns, SentenceWords, joined};
@@ -169,7 +169,7 @@ impl AnswerPlan {
         Ok(Self {
             source: Source::Lines(table.texts(texts.len(), make)),
             form: Form::Cells(separator, quotes),
-            names: table.header(file)?,
+            names: table.header().to_vec(),
             header: table.has_header(),
             blank: table.picked.width == 1 && !table.has_header() && !quotes,
         })
@@ -482,7 +482,8 @@ fn by_place(
 /// two columns. Returns `error` if the format is set or the file name contains `.json`.
 fn lines_alone(file: &TextFile, options: &ReadOptions, error: Error) -> Result<Guess> {
     let alone = ReadOptions { format: Some(FileFormat::Tsv), ..options.clone() };
-    if options.format.is_some() || file.name().contains(".json") {
+    let is_misnamed = misnamed(file, Task::Labelled).is_some();
+    if options.format.is_some() || file.name().contains(".json") || is_misnamed {
         return Err(error);
     }
     guess(file, &alone, Task::Labelled)

@@ -101,6 +101,7 @@ impl Column<'_> {
     pub(crate) fn setting(&self) -> &'static str {
         match self.what {
             "label" | "target" | "tags" => "data.label",
+            "group" => "data.group",
             _ => "data.text",
         }
     }

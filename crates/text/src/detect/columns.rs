@@ -304,6 +304,7 @@ impl Columns<'_> {
         if fits || self.header == Some(false) || !self.names_itself(wanted) {
             let picked = self.pick(wanted)?;
             self.refuse_swapped(wanted, &picked)?;
+            self.refuse_numbers(wanted, &picked)?;
             return Ok(picked);
         }
         let own: Vec<Column<'_>> = wanted.iter().map(|one| Column { given: None, ..*one }).collect();
@@ -326,6 +327,19 @@ impl Columns<'_> {
         let advice =
             "put the columns of all files in the same order, or their names in the first line of each file";
         Err(wrong_format(what, expected, got).noted(advice).noted(text.advice()))
+    }
+
+    /// Refuses a later file with a header of unknown names if the column with the number of the text has only numbers.
+    fn refuse_numbers(&self, wanted: &[Column<'_>], picked: &ColumnChoice) -> Result<()> {
+        let (Some(text), Some(&column)) = (wanted.first(), picked.columns.first()) else { return Ok(()) };
+        let by_number = text.given.is_some_and(|given| !is_name(given));
+        if !(picked.header && by_number && self.is_above_numbers(column)) {
+            return Ok(());
+        }
+        let name = cut(self.first(column).unwrap_or_default());
+        let what =
+            format!("column {} of file `{}`, the {} in an earlier file", column + 1, self.name, text.what);
+        Err(wrong_format(what, "texts", format!("`{name}` with only numbers below")).noted(text.advice()))
     }
 
     fn has(&self, name: &str) -> bool {

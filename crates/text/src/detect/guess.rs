@@ -7,7 +7,7 @@ use unpadded::{Error, Result};
 use super::options::ReadOptions;
 use crate::format::{FileFormat, FormatKind, Task, extension, json};
 use crate::source::reason::wrong_format;
-use crate::source::records::Stream;
+use crate::source::records::{OneLine, Stream};
 use crate::{FirstIndex, LabelledRow, TextFile};
 
 /// Number of lines from which the format is detected.
@@ -84,6 +84,13 @@ fn guessed(file: &TextFile, options: &ReadOptions, task: Task) -> Result<Guess> 
     if bytes.read_exact(&mut first).is_ok() && first == *PARQUET {
         return detected(FileFormat::Parquet, "its first bytes are `PAR1`");
     }
+    if let Some(other) = misnamed(file, task) {
+        return Err(other);
+    }
+    if task == Task::Labelled && has_tags(file)? {
+        let got = "a word and its tag in each of the first lines";
+        return Err(of_other_task(file, task, got, TAGGER));
+    }
     if let Some(format) = by_name(&name, task) {
         let ending = extension(&name).unwrap_or_default();
         return detected(format, &format!("its name ends with `.{ending}`"));
@@ -99,7 +106,11 @@ fn guessed(file: &TextFile, options: &ReadOptions, task: Task) -> Result<Guess> 
 pub(crate) fn alike(options: &ReadOptions, file: &TextFile, task: Task) -> ReadOptions {
     let other = by_name(&file.name(), task).is_some_and(|own| options.format.is_some_and(|of| of != own));
     match &options.told {
-        Some(told) if other && told.format.is_none() => told.told(),
+        Some(told) if other && told.format.is_none() => {
+            let mut own = told.told();
+            own.found.repeated = options.found.repeated.clone();
+            own
+        }
         _ => options.clone(),
     }
 }
@@ -107,6 +118,74 @@ pub(crate) fn alike(options: &ReadOptions, file: &TextFile, task: Task) -> ReadO
 /// Returns the format of a file by its extension; `None` if the task cannot have this format.
 fn by_name(name: &str, task: Task) -> Option<FileFormat> {
     FileFormat::of_name(name).filter(|format| format.may_have(task))
+}
+
+/// Returns the error for a file whose name shows a format of another task; `None` for other names.
+pub(crate) fn misnamed(file: &TextFile, task: Task) -> Option<Error> {
+    let name = file.name();
+    let format = FileFormat::of_name(&name).filter(|format| !format.may_have(task))?;
+    let (what, advice) = match format.kind() {
+        FormatKind::Words => ("words and tags", TAGGER),
+        FormatKind::Lines(_) => ("words and their phonemes", "`--task translate` reads it"),
+        // Other tasks than `lm` check the contents of rows of features, too.
+        FormatKind::Features if task == Task::Plain => ("rows of features", "`--task classify` reads it"),
+        FormatKind::Features
+        | FormatKind::Table
+        | FormatKind::Fields(_)
+        | FormatKind::Text
+        | FormatKind::Folders(_) => return None,
+    };
+    let ending = extension(&name).unwrap_or_default();
+    Some(of_other_task(file, task, &format!("{what}, since its name ends with `.{ending}`"), advice))
+}
+
+fn of_other_task(file: &TextFile, task: Task, got: &str, advice: &str) -> Error {
+    let error = wrong_format(format!("file `{}`", file.name()), task.name(), got).noted(advice);
+    error.noted(match task {
+        Task::Plain => "`format` (`data.format` in a config) `plain` reads it as text",
+        Task::Labelled | Task::Pairs | Task::Tagged | Task::ToTag => {
+            "`format` (`data.format` in a config) sets another format"
+        }
+    })
+}
+
+/// Advice for files of words and tags.
+const TAGGER: &str = "`--task tag` trains a tagger";
+
+/// Returns whether a file has a word per line, and in the last column a tag of a scheme, such as `O` or `B-name`; or, with
+/// blank lines between sentences, a tag of any kind.
+fn has_tags(file: &TextFile) -> Result<bool> {
+    const LOOKED_AT: usize = 100;
+    let (mut rows, mut blank) = (Vec::<(usize, String)>::new(), 0);
+    let line = OneLine(|line: &str| Ok(Some(line.to_owned())));
+    for line in file.first_records(line)?.map_while(Result::ok).take(LOOKED_AT) {
+        let separator = ['\t', ',', ';'].into_iter().find(|separator| line.contains(*separator));
+        let cells: Vec<&str> = match separator {
+            Some(separator) => line.split(separator).map(str::trim).collect(),
+            None => line.split_whitespace().collect(),
+        };
+        match cells.last() {
+            None | Some(&"") => blank += usize::from(!rows.is_empty()),
+            Some(last) => {
+                let words = cells.iter().all(|cell| !cell.contains(char::is_whitespace));
+                rows.push((if words { cells.len() } else { 0 }, last.trim_matches('"').to_owned()));
+            }
+        }
+    }
+    let mut widths: Vec<usize> = rows.iter().map(|row| row.0).collect();
+    widths.sort_unstable();
+    let width = widths.get(widths.len() / 2).copied().unwrap_or_default();
+    let tags: Vec<&str> = rows.iter().filter(|row| row.0 == width).map(|(_, tag)| tag.as_str()).collect();
+    if width < 2 || tags.len() * 10 < rows.len() * 8 {
+        return Ok(false);
+    }
+    let begins = |tag: &&&str| {
+        tag.split_once('-').is_some_and(|(kind, _)| "B I E S L U M".split(' ').any(|own| own == kind))
+    };
+    let (begun, outside) =
+        (tags.iter().filter(begins).count(), tags.iter().filter(|tag| **tag == "O").count());
+    let sentences = blank > 1 && rows.len() >= 2 * blank && FileFormat::of_name(&file.name()).is_none();
+    Ok(sentences || (begun > 0 && (begun + outside) * 10 >= tags.len() * 9))
 }
 
 fn by_lines(file: &TextFile, task: Task) -> Result<(FileFormat, &'static str)> {

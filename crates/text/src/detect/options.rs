@@ -8,6 +8,7 @@ use unpadded::data::TagScheme;
 use crate::format::FileFormat;
 use crate::format::conll::Columns;
 use crate::format::line_format::LineSettings;
+use crate::format::table::RepeatedHeaders;
 use crate::source::lines::quoted;
 use crate::source::reason::wrong_format;
 use crate::{Encoding, FirstIndex, MalformedLines, Tagging, TextFile};
@@ -68,6 +69,7 @@ pub(crate) struct DetectedFormat {
     pub(crate) header: Option<bool>,
     pub(crate) separator: Option<char>,
     pub(crate) encoding: Option<&'static str>,
+    pub(crate) repeated: RepeatedHeaders,
 }
 
 impl ReadOptions {
@@ -91,7 +93,13 @@ impl ReadOptions {
     /// Returns these options for the next file, without notes; they are the user's settings if none are stored.
     pub(crate) fn told(&self) -> Self {
         let told = self.told.clone().unwrap_or_else(|| Box::new(self.clone()));
-        Self { told: Some(told), notes: Vec::new(), ..self.clone() }
+        let found = Box::new(DetectedFormat { repeated: RepeatedHeaders::default(), ..*self.found.clone() });
+        Self { told: Some(told), notes: Vec::new(), found, ..self.clone() }
+    }
+
+    /// Returns a note on headers that are repeated within the files, among the records that were read so far.
+    pub fn left_out(&self) -> Option<String> {
+        self.found.repeated.note()
     }
 
     /// Returns the column names for each role, such as `label`; the names are empty if no column is set or detected.
@@ -322,6 +330,7 @@ impl fmt::Display for ReadOptions {
         };
         let all: Vec<String> = format.into_iter().chain(columns).collect();
         let all = Some(all.join(", ")).filter(|all| !all.is_empty());
-        f.write_str(&all.into_iter().chain(self.notes.iter().cloned()).collect::<Vec<_>>().join("; "))
+        let all = all.into_iter().chain(self.notes.iter().cloned()).chain(self.left_out());
+        f.write_str(&all.collect::<Vec<_>>().join("; "))
     }
 }

@@ -122,7 +122,7 @@ impl ReadOptions {
             "header": self.found.header,
             "separator": self.found.separator.or(self.separator),
             "encoding": self.found.encoding,
-            "notes": self.notes,
+            "notes": self.notes.iter().cloned().chain(self.left_out()).collect::<Vec<_>>(),
         })
         .to_string()
     }
@@ -148,7 +148,7 @@ impl ReadOptions {
             return Err(wrong("columns that are not there".to_owned()));
         }
         let encoding = stored.encoding.map(|name| name.parse::<Encoding>()).transpose()?;
-        let found = DetectedFormat { encoding: encoding.map(Encoding::name), ..*self.found };
+        let found = DetectedFormat { encoding: encoding.map(Encoding::name), ..*self.found.clone() };
         // If the caller's column of words or of tags differs, the layout of the columns is detected again.
         let other = |set: &Option<String>, before: &Option<String>| set.is_some() && set != before;
         let reset = other(&self.tokens, &stored.tokens) || other(&self.tags, &stored.tags);

@@ -1,7 +1,8 @@
 //! Reads tables. Cells are separated by tabs or, as in RFC 4180, by commas, semicolons or bars. A table is parsed line
 //! by line, even if a cell in quotation marks contains line ends.
 
-use std::sync::Arc;
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use unpadded::Result;
 
@@ -13,7 +14,7 @@ use crate::detect::columns::{ColumnChoice, Columns, number};
 use crate::detect::options::ReadOptions;
 use crate::format::FileFormat;
 use crate::source::reason::Reason;
-use crate::source::records::{Parser, Stream, of_columns, shown};
+use crate::source::records::{Parser, Remark, Stream, of_columns, shown};
 
 mod dialect;
 
@@ -50,6 +51,65 @@ pub(crate) struct Table {
     dialect: Dialect,
     pub(crate) picked: ColumnChoice,
     empty: Empty,
+    /// The cells of the header; empty for a table without a header.
+    header: Arc<[String]>,
+    repeated: RepeatedHeaders,
+}
+
+/// The lines in which files that were joined have the header of the first file again. All passes add the same lines.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(crate) struct RepeatedHeaders(Remark<Arc<Mutex<BTreeSet<(Arc<str>, u64)>>>>);
+
+impl RepeatedHeaders {
+    fn lines(&self) -> MutexGuard<'_, BTreeSet<(Arc<str>, u64)>> {
+        self.0.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns a note for the user: the number of these lines that were read so far, and the first lines.
+    pub(crate) fn note(&self) -> Option<String> {
+        const SHOWN: usize = 3;
+        let lines = self.lines();
+        let first: Vec<String> =
+            lines.iter().take(SHOWN).map(|(file, line)| format!("{file}:{line}")).collect();
+        let (plural, more) =
+            (if lines.len() == 1 { "" } else { "s" }, if lines.len() > SHOWN { ", …" } else { "" });
+        (!lines.is_empty()).then(|| {
+            format!("header repeated in {} line{plural}, left out: {}{more}", lines.len(), first.join(", "))
+        })
+    }
+}
+
+/// Returns the rows without those that repeat the first row; `None` if there are no such rows.
+fn without_repetitions(rows: &[Vec<String>]) -> Option<Vec<Vec<String>>> {
+    let (first, below) = rows.split_first()?;
+    let is_again = |row: &&Vec<String>| matches!(repeats(first, row), Ok(true));
+    below.iter().any(|row| is_again(&row)).then(|| {
+        let others = below.iter().filter(|row| !is_again(row));
+        std::iter::once(first).chain(others).cloned().collect()
+    })
+}
+
+/// Returns whether a later row repeats the header. The row may begin with a byte order mark, if files were joined.
+///
+/// # Errors
+/// Fails if the row has the names of the header in another order: the columns change with this row.
+fn repeats(header: &[String], row: &[String]) -> Result<bool, Reason> {
+    let name = |cell: &String| cell.trim().trim_start_matches('\u{feff}').to_owned();
+    let is_name = |cell: &String| header.iter().any(|own| name(own) == name(cell));
+    if header.len() < 2 || row.len() != header.len() || !row.iter().all(is_name) {
+        return Ok(false);
+    }
+    let [mut names, mut cells] = [header, row].map(|row| row.iter().map(name).collect::<Vec<_>>());
+    if names == cells {
+        return Ok(true);
+    }
+    let got = format!("the header again, with its columns in another order, in {}", shown(&row.join(" | ")));
+    names.sort();
+    cells.sort();
+    match names == cells {
+        true => Err(Reason::of("a record", format!("{got}: divide the file before this line"))),
+        false => Ok(false),
+    }
 }
 
 impl Table {
@@ -63,11 +123,18 @@ impl Table {
         let dialect = Dialect::of(file, format, options)?;
         let rows = dialect.first_rows(file)?;
         let (name, line) = (file.name(), first_line(file)?);
-        let columns = Columns { name: &name, rows: &rows, line, header: options.header };
-        let mut picked =
-            if options.are_detected(wanted) { columns.pick_alike(wanted)? } else { columns.pick(wanted)? };
+        let pick = |rows: &[Vec<String>]| {
+            let columns = Columns { name: &name, rows, line, header: options.header };
+            if options.are_detected(wanted) { columns.pick_alike(wanted) } else { columns.pick(wanted) }
+        };
+        // A header that is repeated below is detected among the rows without its repetitions.
+        let once = without_repetitions(&rows);
+        let once = once.and_then(|rows| pick(&rows).ok()).filter(|picked| picked.header);
+        let mut picked = once.map_or_else(|| pick(&rows), Ok)?;
         picked.notes.splice(0..0, dialect.notes.iter().cloned());
-        Ok(Self { dialect, picked, empty: Empty::of(wanted, options.pair, options.label_lists) })
+        let empty = Empty::of(wanted, options.pair, options.label_lists);
+        let header = rows.first().filter(|_| picked.header).cloned().unwrap_or_default().into();
+        Ok(Self { dialect, picked, empty, header, repeated: options.found.repeated.clone() })
     }
 
     /// Returns a table with a single column of texts; `None` if the name or the records differ from such a table.
@@ -83,14 +150,15 @@ impl Table {
         Self::of(file, format, &options, &[Column { what: "text", given: Some("1"), known: TEXT }]).map(Some)
     }
 
-    /// Reads the first records, of which the first one may be a header.
+    /// Reads the first records, of which the first one may be a header, without rows that repeat the first one.
     pub(crate) fn first_rows(
         file: &TextFile,
         format: FileFormat,
         options: &ReadOptions,
     ) -> Result<Arc<[Vec<String>]>> {
         let Dialect { separator, quotes, .. } = Dialect::of(file, format, options)?;
-        first_rows(file, separator, quotes)
+        let rows = first_rows(file, separator, quotes)?;
+        Ok(without_repetitions(&rows).map_or(rows, Arc::from))
     }
 
     /// Stores the detected header and separator of a file in `options`, with notes that explain the detection.
@@ -128,22 +196,25 @@ impl Table {
     pub(crate) fn has_numbers(&self, file: &TextFile) -> Result<bool> {
         let column = self.picked.columns.first().copied().unwrap_or_default();
         let rows = self.dialect.first_rows(file)?;
-        let mut cells = rows.iter().filter_map(|row| row.get(column)).peekable();
+        let below = rows.iter().skip(usize::from(self.has_header()));
+        let mut cells = below.filter_map(|row| row.get(column)).peekable();
         Ok(cells.peek().is_some() && cells.all(|cell| number(cell)))
     }
 
     /// Returns the column names in the header; empty for a table without a header.
-    pub(crate) fn header(&self, file: &TextFile) -> Result<Vec<String>> {
-        if !self.has_header() {
-            return Ok(Vec::new());
-        }
-        Ok(self.dialect.first_rows(file)?.first().cloned().unwrap_or_default())
+    pub(crate) fn header(&self) -> &[String] {
+        &self.header
     }
 
     /// Returns a parser that makes one text of the first `count` wanted columns of each row, including the header.
     pub(crate) fn texts<R: 'static>(&self, count: usize, make: fn(String) -> R) -> Box<dyn Parser<R>> {
         let columns = self.picked.columns.clone();
+        let (header, mut is_below) = (Arc::clone(&self.header), false);
         let make = move |mut row: Vec<String>, _| {
+            if std::mem::replace(&mut is_below, true) && repeats(&header, &row)? {
+                let got = "the header again: remove this line, which has no answer";
+                return Err(Reason::of("a record", got));
+            }
             let cell = |&column: &usize| row.get_mut(column).map(std::mem::take).unwrap_or_default();
             Ok(make(of_columns(columns.iter().take(count).map(cell).collect())))
         };
@@ -156,7 +227,13 @@ impl Table {
         let ColumnChoice { columns, names, width, header, .. } = self.picked.clone();
         let (cells, may_be) = (self.dialect.cells(), self.empty);
         let (mut wanted, mut empty) = (Vec::new(), Vec::new());
+        let (top, repeated, name) =
+            (Arc::clone(&self.header), self.repeated.clone(), Arc::<str>::from(file.name()));
         let make = move |mut row: Vec<String>, line: u64| {
+            if repeats(&top, &row)? {
+                repeated.lines().insert((Arc::clone(&name), line));
+                return Ok(None);
+            }
             empty.clear();
             empty.extend(columns.iter().map(|&at| row.get(at).is_none_or(|cell| cell.trim().is_empty())));
             if let Some(place) = may_be.missing(&empty) {
@@ -167,9 +244,10 @@ impl Table {
             }
             wanted.clear();
             wanted.extend(columns.iter().map(|&at| row.get_mut(at).map(std::mem::take).unwrap_or_default()));
-            make(FileRow::Cells(&mut wanted), line)
+            make(FileRow::Cells(&mut wanted), line).map(Some)
         };
-        Ok(Box::new(file.records(Rows { cells, width: Some(width), header, make })?))
+        let records = file.records(Rows { cells, width: Some(width), header, make })?;
+        Ok(Box::new(records.filter_map(Result::transpose)))
     }
 }
 

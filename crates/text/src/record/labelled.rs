@@ -12,7 +12,7 @@ use super::projection::{FilePlan, Projection};
 use crate::dataset::data_set::Record;
 use crate::detect::column::{Column, LABEL};
 use crate::detect::form::FileForm;
-use crate::detect::guess::no_features;
+use crate::detect::guess::{misnamed, no_features};
 use crate::detect::options::ReadOptions;
 use crate::format::line_format::LineFormat;
 use crate::format::row::{FileRow, RecordMaker};
@@ -247,6 +247,8 @@ fn folder(
         }
     };
     if options.format.is_none() && format != FileFormat::FolderPerClass {
+        // A file whose name shows the format of another task is no class of texts.
+        files.iter().find_map(|(_, file)| misnamed(file, Task::Labelled)).map_or(Ok(()), Err)?;
         // Maximum number of files that are checked: a checked file stays open until it is read.
         const LOOKED_AT: usize = 100;
         for (_, file) in files.iter().take(LOOKED_AT) {

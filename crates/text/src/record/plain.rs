@@ -52,6 +52,7 @@ fn of_file(
         if alone {
             (read_as.format, read_as.text) = (Some(guess.format), vec![form.names().concat()]);
             read_as.notes.extend(form.notes().iter().cloned());
+            read_as.found.repeated = options.found.repeated.clone();
         }
         form.records(file, Box::new(|mut row, _| Ok(row.text(0)? + "\n")))
     };
