@@ -6,11 +6,11 @@ use clap::{Args, Subcommand};
 use serde_json::Value;
 use unpadded::executor::MemoryUse;
 use unpadded_recipes::{
-    BatchRule, ByteSize, Config, HeldOutTexts, Preparation, Preview, Task, prepare, preview,
+    BatchRule, ByteSize, ClassCount, Config, Preparation, Preview, Task, check_data, prepare, preview,
 };
 
 use super::memory::{limited, megabytes, of_step};
-use super::outcome::{Ending, Outcome, UsageError, bad};
+use super::outcome::{Ending, Outcome, UsageError, bad, plain};
 use super::request::whole;
 use super::scores::Table;
 use super::terminal::{self, Console};
@@ -111,9 +111,10 @@ fn check(texts: &Texts) -> Outcome<()> {
     for (number, record) in (1..).zip(&records) {
         console.more(format!("record {number}: {}", terminal::shown(record)))?;
     }
-    let prepared = prepare(&config).usage()?;
-    let (dataset, labels) = (prepared.name.clone(), labelled(counts(&prepared)));
+    let (prepared, too_few) = check_data(&config).usage()?;
+    let (dataset, classes) = (prepared.name.clone(), classes(&prepared));
     let (count, held_out) = (prepared.lengths.len(), prepared.held_out.count);
+    let divided = prepared.held_out.divided;
     let said: Vec<String> =
         prepared.said.iter().filter(|line| Some(*line) != shown.as_ref()).cloned().collect();
     let largest = LargestStep::of(prepared, &config).usage()?;
@@ -122,14 +123,22 @@ fn check(texts: &Texts) -> Outcome<()> {
             ("dataset", dataset.into()),
             ("texts", count.into()),
             ("held_out", held_out.into()),
-            ("labels", labels),
+            ("labels", counts(&classes, "label")),
+            ("tags", counts(&classes, "tag")),
             ("read_as", how),
             ("records", records.into()),
             ("memory", largest.json()),
+            ("too_few", too_few.as_ref().map(|e| plain(e)).into()),
         ])
     })?;
     said.into_iter().try_for_each(|line| console.more(line))?;
+    if !console.quiet {
+        tables(&classes, divided, Some(CLASSES)).iter().try_for_each(|table| table.print(console))?;
+    }
     console.more(largest.shown())?;
+    if let Some(e) = too_few {
+        return console.result(format!("the records can be read, but a training needs more: {}", plain(&e)));
+    }
     let doubt = shown.is_some_and(|said| said.contains("if it is a header"));
     console.result(if doubt {
         "the data is valid if the first line is a record, not a header"
@@ -212,22 +221,56 @@ impl LargestStep {
     }
 }
 
-/// Returns each label with its number of texts; empty if the texts have no labels.
-fn counts(prepared: &Preparation) -> Vec<(String, u64)> {
-    let labels = prepared.trainer.vocabularies().find(|(name, _)| *name == "labels");
-    let Some((_, labels)) = labels else { return Vec::new() };
-    let count = |(id, label): (usize, &str)| (label.to_owned(), labels.count(id as i64));
-    labels.tokens().enumerate().map(count).collect()
+/// The maximum number of labels, and of tags, that `data check` shows.
+const CLASSES: usize = 20;
+
+/// Returns the labels and tags with their counts. The counts of `data.dev` are zero, since it is another file.
+fn classes(prepared: &Preparation) -> Vec<ClassCount> {
+    let mut classes = prepared.classes.clone();
+    if !prepared.held_out.divided {
+        classes.iter_mut().for_each(|class| class.held_out.count = 0);
+        classes.retain(|class| class.train > 0);
+    }
+    classes
 }
 
-/// Returns the labels with their counts as JSON.
-fn labelled(counts: Vec<(String, u64)>) -> Value {
-    Value::Object(counts.into_iter().map(|(label, count)| (label, count.into())).collect())
+/// Returns the counts of the labels or of the tags as JSON; held-out texts are included.
+fn counts(classes: &[ClassCount], what: &str) -> Value {
+    let of = classes.iter().filter(|class| class.held_out.what == what);
+    let count = |of: &ClassCount| (of.held_out.name.clone(), (of.train + of.held_out.count).into());
+    Value::Object(of.map(count).collect())
+}
+
+/// Returns a table of the labels and a table of the tags, each with at most `most` rows, the most frequent ones first.
+fn tables(classes: &[ClassCount], divided: bool, most: Option<usize>) -> Vec<Table> {
+    let mut tables = Vec::new();
+    for what in ["label", "tag"] {
+        let mut of: Vec<&ClassCount> = classes.iter().filter(|class| class.held_out.what == what).collect();
+        if of.is_empty() {
+            continue;
+        }
+        let most = most.unwrap_or(of.len());
+        if of.len() > most {
+            of.sort_by_key(|class| std::cmp::Reverse(class.train + class.held_out.count));
+        }
+        let columns = if divided { &[what, "training", "held out"][..] } else { &[what, "training"] };
+        let mut table = Table::new(&format!("{what}s:"), columns);
+        let row = |class: &&ClassCount| {
+            let counts = [class.train, class.held_out.count].map(|count| count.to_string());
+            [terminal::shown(&class.held_out.name)].into_iter().chain(counts).take(columns.len()).collect()
+        };
+        table.rows = of.iter().take(most).map(row).collect();
+        if of.len() > most {
+            table.notes.push(format!("{} more", of.len() - most));
+        }
+        tables.push(table);
+    }
+    tables
 }
 
 fn stats(texts: &Texts) -> Outcome<()> {
     let prepared = texts.read()?;
-    let labels = counts(&prepared);
+    let classes = classes(&prepared);
     let Preparation { said, mut lengths, name, train, coverage, held_out, .. } = prepared;
     let (mut tokens, mut padded, mut characters) = (0, 0, None);
     for batch in train.batches(Some(0), 0)? {
@@ -243,7 +286,7 @@ fn stats(texts: &Texts) -> Outcome<()> {
     };
     let more = 100.0 * (padded as f64 / (tokens as f64).max(1.0) - 1.0);
     let console = texts.console;
-    let HeldOutTexts { count: held_out, counted, .. } = held_out;
+    let (held_out, divided) = (held_out.count, held_out.divided);
     console.object(|| {
         json::object([
             ("dataset", name.as_str().into()),
@@ -257,7 +300,8 @@ fn stats(texts: &Texts) -> Outcome<()> {
             ("p95", at(0.95).into()),
             ("longest", at(1.0).into()),
             ("coverage", coverage.map_or(Value::Null, json::number)),
-            ("labels", labelled(labels.clone())),
+            ("labels", counts(&classes, "label")),
+            ("tags", counts(&classes, "tag")),
         ])
     })?;
     said.iter().try_for_each(|line| console.more(line))?;
@@ -279,17 +323,7 @@ fn stats(texts: &Texts) -> Outcome<()> {
     if let Some(coverage) = coverage {
         console.result(format!("{:.2} % of the held-out tokens are known", 100.0 * coverage))?;
     }
-    if labels.is_empty() {
-        return Ok(());
-    }
-    let (counted, held) = match counted {
-        true => (lengths.len() + held_out, format!(", of which {held_out} are held out")),
-        false => (lengths.len(), String::new()),
-    };
-    let mut table = Table::new(&format!("labels of {counted} texts{held}:"), &["label", "texts"]);
-    let row = |(label, count): (String, u64)| vec![terminal::shown(&label), count.to_string()];
-    table.rows = labels.into_iter().map(row).collect();
-    table.print(console)
+    tables(&classes, divided, None).iter().try_for_each(|table| table.print(console))
 }
 
 fn vocabulary(texts: &Texts, top: usize) -> Outcome<()> {

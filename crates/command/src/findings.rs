@@ -9,13 +9,14 @@ use unpadded::metrics::{Better, Unit};
 use unpadded::op::Pass;
 use unpadded::train::Report;
 use unpadded_recipes::{
-    Aligner, Answer, ByLength, Case, Config, Evaluation, HeldOutTexts, Model, TranslatedText, Truth, Weigher,
+    Aligner, Answer, ByLength, Case, Config, Evaluation, HeldOutTexts, Model, ScoreHeldOut, TranslatedText,
+    Truth, Weigher,
 };
 
 use super::outcome::Outcome;
 use super::report::{Bin, Confusion, Epoch, Example, Lengths, Mistake, OperatorTime, Page, TestScores};
 use super::scores::{factor, sign};
-use super::{memory, ranks};
+use super::{memory, ranks, report};
 
 /// The maximum number of errors, and of examples, in a report.
 const SHOWN: usize = 12;
@@ -34,6 +35,7 @@ pub(crate) struct TrainingFacts {
     pub(crate) test: Option<PathBuf>,
     pub(crate) lengths: Vec<usize>,
     pub(crate) held_out: HeldOutTexts,
+    pub(crate) score_held_out: Option<ScoreHeldOut>,
 }
 
 /// A finished training with its model and its scores.
@@ -44,6 +46,9 @@ pub(crate) struct ScoredTraining {
     /// The value, in the best epoch, of the metric that selects this epoch; NaN if no epoch was selected.
     pub(crate) value: f64,
     pub(crate) profile: Option<Profile>,
+    /// The scores of the held-out texts, and these scores as the JSON object in held_out.json; `None` for models that write
+    /// texts, since decoding is slow.
+    pub(crate) held: Option<(Evaluation, Value)>,
     /// The scores of the test set, and these scores as the JSON object in test.json; `None` without a test set.
     pub(crate) tested: Option<(Evaluation, Value)>,
     /// The error that prevented the scoring of the test set; `None` without such an error.
@@ -97,11 +102,17 @@ impl ScoredTraining {
             tested,
             ..Page::default()
         };
-        if !lengths.is_empty() {
-            page.lengths =
-                Some(Lengths { lengths: lengths.clone(), tokens: report.tokens, padded: report.padded });
-        }
         let cases = &held_out.cases[..];
+        if !lengths.is_empty() {
+            let of = match cases.first().map(|case| &case.truth) {
+                Some(Truth::Tags(..)) => ["training texts", "words"],
+                _ if model.tokenizer().is_none() => ["training rows", "features"],
+                Some(Truth::Texts(_)) => ["source texts of the training", "tokens"],
+                _ => ["training texts", "tokens"],
+            };
+            page.lengths =
+                Some(Lengths { of, lengths: lengths.clone(), tokens: report.tokens, padded: report.padded });
+        }
         let most = match cases.first().map(|case| &case.truth) {
             Some(Truth::Label(_) | Truth::Labels(_) | Truth::Number(_) | Truth::Tags(..)) => cases.len(),
             // Beam search is slow, so at most `TRANSLATED` texts are translated.
@@ -135,7 +146,10 @@ impl ScoredTraining {
             }
         } else {
             page.confusion = intents(asked, &answers);
-            labels(&mut page, asked, &answers, model, checkpoint, config.run.threads)?;
+            labels(&mut page, asked, &answers);
+            page.numbers = asked.iter().zip(&answers).filter_map(numbers).collect();
+            page.thresholds = thresholds(&answers, &checkpoint);
+            mistakes(&mut page, asked, &answers, config, checkpoint)?;
         }
         Ok(page)
     }
@@ -242,23 +256,15 @@ fn intents(cases: &[Case], answers: &[Answer]) -> Option<Confusion> {
     (!confusion.labels.is_empty()).then_some(confusion)
 }
 
-/// Adds the confusion of labels, the calibration and the worst errors of a classifier to the page.
-fn labels(
-    page: &mut Page,
-    cases: &[Case],
-    answers: &[Answer],
-    model: &Model,
-    checkpoint: Checkpoint,
-    threads: usize,
-) -> Outcome<()> {
+/// Adds the confusion of labels and the calibration of a classifier to the page.
+fn labels(page: &mut Page, cases: &[Case], answers: &[Answer]) {
     const BINS: usize = 10;
     let mut confusion = Confusion::new("label");
     let mut sums = [(0.0, 0.0, 0u64); BINS];
-    let mut wrong: Vec<(f64, &Case, &str)> = Vec::new();
     for (case, answer) in cases.iter().zip(answers) {
         let (Truth::Label(truth), Answer::Label { label, probability, all, .. }) = (&case.truth, answer)
         else {
-            return Ok(());
+            return;
         };
         if confusion.labels.is_empty() {
             for (label, _) in all {
@@ -269,12 +275,9 @@ fn labels(
         let p = f64::from(*probability);
         let bin = &mut sums[((p * BINS as f64) as usize).min(BINS - 1)];
         *bin = (bin.0 + p, bin.1 + f64::from(u8::from(truth == label)), bin.2 + 1);
-        if truth != label {
-            wrong.push((p, case, label));
-        }
     }
     if confusion.labels.is_empty() {
-        return Ok(());
+        return;
     }
     let bin = |&(p, right, count): &(f64, f64, u64)| Bin {
         confidence: p / count as f64,
@@ -283,25 +286,114 @@ fn labels(
     };
     page.calibration = Some(sums.iter().filter(|(.., count)| *count > 0).map(bin).collect());
     page.confusion = Some(confusion);
-    wrong.sort_by(|a, b| b.0.total_cmp(&a.0));
-    // Word weights are computed only if the model reads words; a model of rows of features reads none.
-    let mut weigher = match model.tokenizer() {
-        Some(_) => Some(Weigher::new(checkpoint, threads)?),
-        None => None,
+}
+
+/// Returns the true number and the predicted number of a text; `None` for other answers.
+fn numbers((case, answer): (&Case, &Answer)) -> Option<[f64; 2]> {
+    match (&case.truth, answer) {
+        (Truth::Number(truth), Answer::Number(number)) => Some([*truth, f64::from(*number)]),
+        _ => None,
+    }
+}
+
+/// Returns the threshold of each label from the checkpoint; empty unless a text may have several labels.
+fn thresholds(answers: &[Answer], checkpoint: &Checkpoint) -> Vec<(String, f64)> {
+    let (Some(Answer::Labels { all, .. }), Some(note)) =
+        (answers.first(), checkpoint.notes.get("thresholds"))
+    else {
+        return Vec::new();
     };
-    for (probability, case, predicted) in wrong.into_iter().take(SHOWN) {
-        let Truth::Label(truth) = &case.truth else { continue };
-        page.mistakes.push(Mistake {
-            words: match &mut weigher {
-                Some(weigher) => weigher.weigh(&case.text, predicted)?,
-                None => case.text.split(' ').map(|cell| (cell.to_owned(), 0.0)).collect(),
-            },
-            truth: truth.clone(),
-            predicted: predicted.to_owned(),
-            probability,
-        });
+    let thresholds = note.split(' ').filter_map(|threshold| threshold.parse().ok());
+    all.iter().map(|(label, _)| label.clone()).zip(thresholds).collect()
+}
+
+/// Adds the worst errors of a classifier to the page. The texts of a record are shown one by one, with the weights of their
+/// words if the model predicts one label.
+fn mistakes(
+    page: &mut Page,
+    cases: &[Case],
+    answers: &[Answer],
+    config: &Config,
+    checkpoint: Checkpoint,
+) -> Outcome<()> {
+    let wrong = |(case, answer)| Some((case, mistake(case, answer, &page.thresholds)?));
+    let mut wrong: Vec<(&Case, (f64, Mistake))> = cases.iter().zip(answers).filter_map(wrong).collect();
+    wrong.sort_by(|(_, (a, _)), (_, (b, _))| b.total_cmp(a));
+    let of = format!("{} of {} held-out texts", wrong.len(), cases.len());
+    page.mistakes_of = match cases.first().map(|case| &case.truth) {
+        Some(Truth::Label(_)) => {
+            format!("{of} have a wrong label; the most probable wrong labels are first.")
+        }
+        Some(Truth::Labels(_)) => {
+            format!(
+                "{of} have a wrong or a missing label; the probabilities farthest from the threshold are first."
+            )
+        }
+        _ => "The held-out texts with the largest differences between prediction and truth.".to_owned(),
+    };
+    // Word weights are computed only if the model reads words; a model of rows of features reads none.
+    let (has_words, has_label) = (checkpoint.vocabularies.contains_key("words"), page.calibration.is_some());
+    let mut weigher = match has_words && has_label && !wrong.is_empty() {
+        true => Some(Weigher::new(checkpoint, config.run.threads)?),
+        false => None,
+    };
+    let names: Vec<&String> = config.data.text.iter().chain(&config.data.pair).collect();
+    for (case, (_, mistake)) in wrong.into_iter().take(SHOWN) {
+        let texts: Vec<Vec<(String, f32)>> = match &mut weigher {
+            Some(weigher) => weigher.weigh(&case.text, &mistake.predicted)?,
+            None => {
+                let texts = case.text.splitn(if has_words { names.len().max(1) } else { 1 }, '\t');
+                texts.map(|text| text.split(' ').map(|word| (word.to_owned(), 0.0)).collect()).collect()
+            }
+        };
+        let alone = texts.len() == 1;
+        let name =
+            |at: usize| names.get(at).filter(|_| !alone).map_or_else(String::new, |name| (*name).clone());
+        let texts = texts.into_iter().enumerate().map(|(at, words)| (name(at), words)).collect();
+        page.mistakes.push(Mistake { texts, ..mistake });
     }
     Ok(())
+}
+
+/// Returns a wrong answer with the size of its error, by which errors are sorted; `None` for a right answer.
+fn mistake(case: &Case, answer: &Answer, thresholds: &[(String, f64)]) -> Option<(f64, Mistake)> {
+    let of = |size: f64, shown: String, [truth, predicted]: [String; 2]| {
+        (size, Mistake { truth, predicted, size: shown, ..Mistake::default() })
+    };
+    let percent = |p: f64| format!("{:.1} %", 100.0 * p);
+    match (&case.truth, answer) {
+        (Truth::Label(truth), Answer::Label { label, probability, .. }) if truth != label => {
+            let p = f64::from(*probability);
+            Some(of(p, format!("at {}", percent(p)), [truth.clone(), label.clone()]))
+        }
+        (Truth::Labels(truth), Answer::Labels { labels, all, .. }) => {
+            let wrong = |label: &String| truth.contains(label) != labels.contains(label);
+            let found = all.iter().zip(thresholds).filter(|((label, _), _)| wrong(label));
+            let far = found.map(|((label, p), (_, threshold))| (f64::from(*p), *threshold, label));
+            let size = |&(p, threshold, _): &(f64, f64, &String)| (p - threshold).abs();
+            let far = far.max_by(|a, b| size(a).total_cmp(&size(b)));
+            let shown = match &far {
+                Some((p, threshold, label)) => {
+                    format!("({label}: {}, threshold {})", percent(*p), percent(*threshold))
+                }
+                // A label that the training texts do not have, so that the model cannot predict it.
+                None => {
+                    truth.iter().find(|label| !labels.contains(label)).map(|label| format!("(no {label})"))?
+                }
+            };
+            let named = |labels: &[String]| match labels.is_empty() {
+                true => "no label".to_owned(),
+                false => labels.join(", "),
+            };
+            Some(of(far.as_ref().map_or(1.0, size), shown, [named(truth), named(labels)]))
+        }
+        (Truth::Number(truth), Answer::Number(number)) => {
+            let size = (f64::from(*number) - truth).abs();
+            let [size_shown, truth, number] = [size, *truth, f64::from(*number)].map(report::number);
+            (size > 0.0).then(|| of(size, format!("(off by {size_shown})"), [truth, number]))
+        }
+        _ => None,
+    }
 }
 
 /// Returns a text and the model's answer as an example for the report; `None` if the report shows no examples of this kind

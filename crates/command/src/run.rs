@@ -24,12 +24,21 @@ pub(crate) const SEEDS: &str = "seeds.json";
 pub(crate) const FOLDS: &str = "folds.json";
 pub(crate) const TRIALS: &str = "tune.json";
 /// The names of the files that a training writes to its run folder, except event files.
-const OURS: [&str; 6] =
-    ["config.toml", "metrics.jsonl", "last.ckpt", "best.ckpt", "report.html", "test.json"];
+const OURS: [&str; 7] =
+    ["config.toml", "metrics.jsonl", "last.ckpt", "best.ckpt", "report.html", "held_out.json", "test.json"];
 
 /// The names of the files that are written by [`Folder::write`] or by [`Log`].
-const WRITTEN: [&str; 8] =
-    ["config.toml", "metrics.jsonl", "report.html", "test.json", "best.toml", SEEDS, FOLDS, TRIALS];
+const WRITTEN: [&str; 9] = [
+    "config.toml",
+    "metrics.jsonl",
+    "report.html",
+    "held_out.json",
+    "test.json",
+    "best.toml",
+    SEEDS,
+    FOLDS,
+    TRIALS,
+];
 
 /// A run folder that this process has locked; the lock is released when the `Folder` is dropped.
 pub(crate) struct Folder {

@@ -4,7 +4,7 @@ use serde_json::{Map, Value};
 use unpadded::metrics::Unit;
 use unpadded_recipes::{
     ByLength, Confusion, ConfusionCount, Evaluation, Figure, LengthRange, ScoreRow, ScoreTable,
-    TranslatedText,
+    TranslatedText, UnseenLabel,
 };
 
 use super::json;
@@ -13,8 +13,6 @@ use super::terminal::{self, Console};
 
 /// The maximum number of classes in a table.
 const ROWS: usize = 30;
-/// The maximum number of unseen labels that a message names.
-const UNSEEN: usize = 10;
 /// The maximum number of characters of a class name in a table.
 const NAME: usize = 40;
 
@@ -76,22 +74,7 @@ pub(crate) fn say(scored: &Evaluation, console: Console) {
     if !console.quiet {
         scored.said.iter().for_each(terminal::say);
     }
-    for unseen in scored.unseen.iter().take(UNSEEN) {
-        let (what, name, places) = (unseen.what, terminal::shown(&unseen.name), unseen.places.join(", "));
-        let more = if unseen.count as usize > unseen.places.len() { ", …" } else { "" };
-        terminal::say(format!(
-            "warning: {what} `{name}` never occurs in training: {} occurrences scored as wrong ({places}{more})",
-            unseen.count
-        ));
-    }
-    let more = scored.unseen.get(UNSEEN..).unwrap_or_default();
-    if !more.is_empty() {
-        let count: u64 = more.iter().map(|unseen| unseen.count).sum();
-        terminal::say(format!(
-            "warning: {} more labels or tags never occur in training: {count} occurrences scored as wrong",
-            more.len()
-        ));
-    }
+    UnseenLabel::warnings(&scored.unseen).iter().for_each(terminal::say);
 }
 
 /// Returns the scores of an evaluation as tables.

@@ -30,7 +30,7 @@ Examples:
   unpadded train --train reviews.tsv --seeds 5      five trainings: mean and standard deviation
   unpadded train --train reviews.tsv --folds 5      cross-validation: each fold is held out once
   unpadded train --resume runs/classify-1           continues an interrupted training
---json writes `value` (in percent if it is a share), `test_scores`, and `run`, the run folder.
+--json writes `value` (in percent if it is a share), `held_out_scores`, `test_scores`, and `run`, the run folder.
 --seeds and --folds write one run folder per training inside one folder (seed-1, fold-1 …). With --json, `value` and
 `test` are means, `deviation` and `test_deviation` are standard deviations (n − 1), and `runs` has the figures of each run.
 Without --dev, each seed also holds out other texts. A fold's figure is of the best epoch, which is chosen on the same fold.")]
@@ -205,7 +205,8 @@ impl Train {
             facts: TrainingFacts { name, metric, unit, held_out, .. }, report, model, ..
         } = finished;
         let (metric, percent, value) = (*metric, show::factor(*unit), finished.value);
-        let (tested, console, unit) = (finished.tested.as_ref(), self.console, show::sign(*unit));
+        let (held, tested) = (finished.held.as_ref(), finished.tested.as_ref());
+        let (console, unit) = (self.console, show::sign(*unit));
         let epoch = report.best.map_or(0, |best| best.epoch);
         console.more("")?;
         console.result(format!(
@@ -214,7 +215,11 @@ impl Train {
             report.epochs,
             computed_in(config.training.precision)
         ))?;
+        if let (Some((scored, _)), false) = (held, console.quiet) {
+            show::print(scored, console)?;
+        }
         if let Some((scored, _)) = tested {
+            console.more("")?;
             if let Some(value) = scored.get(metric) {
                 console.result(format!("test {metric}: {:.2}{unit}", percent * value))?;
             }
@@ -275,6 +280,7 @@ impl Train {
                 ("dataset", name.as_str().into()),
                 ("metric", metric.into()),
                 ("value", json::number(percent * value)),
+                ("held_out_scores", held.map_or(Value::Null, |(_, object)| object.clone())),
                 ("test", test.map_or(Value::Null, |x| json::number(percent * x))),
                 ("test_scores", tested.map_or(Value::Null, |(_, object)| object.clone())),
                 ("run", folder.to_string_lossy().into()),

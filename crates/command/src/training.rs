@@ -21,7 +21,7 @@ use unpadded_recipes::{Config, Model, Preparation, finished, prepare, prepare_re
 use super::findings::{ScoredTraining, TrainingFacts};
 use super::outcome::{Outcome, UsageError, bad, word};
 use super::run::{self, Folder, Log};
-use super::{memory, ranks, report, scores as show};
+use super::{memory, ranks, report, scores as show, terminal};
 
 /// A training that writes to a run folder.
 pub(crate) struct Training<'a> {
@@ -52,10 +52,15 @@ pub(crate) fn prepared(config: &Config, folder: &Path) -> unpadded::Result<Prepa
 
 /// Divides a prepared training into the trainer, the training and held-out data, and the facts for scores and the report.
 pub(crate) fn parts(prepared: Preparation) -> (Trainer, [Box<dyn Data>; 2], TrainingFacts) {
-    let Preparation { trainer, train, dev, test, name, metric, lengths, held_out, .. } = prepared;
+    let Preparation { trainer, train, dev, test, name, metric, lengths, held_out, score_held_out, .. } =
+        prepared;
     let selected = trainer.selected();
     let (unit, better) = (selected.map(Metric::unit).unwrap_or_default(), selected.map(Metric::better));
-    (trainer, [train, dev], TrainingFacts { name, metric, unit, better, test, lengths, held_out })
+    (
+        trainer,
+        [train, dev],
+        TrainingFacts { name, metric, unit, better, test, lengths, held_out, score_held_out },
+    )
 }
 
 impl Training<'_> {
@@ -183,8 +188,9 @@ impl Training<'_> {
             .noted(format!("`unpadded train --from {run} --run NEW` starts from the trained model"))
     }
 
-    /// Scores the model of the best epoch on the test set, if there is a test set, and writes the report.
-    pub(crate) fn finish(&self, fitted: TrainingResult, facts: TrainingFacts) -> Outcome<ScoredTraining> {
+    /// Scores the model of the best epoch on the held-out texts and on the test set, if there is a test set, and writes the
+    /// report.
+    pub(crate) fn finish(&self, fitted: TrainingResult, mut facts: TrainingFacts) -> Outcome<ScoredTraining> {
         let Self { config, folder, .. } = *self;
         let TrainingResult { report, best, profile, settled } = fitted;
         let write = |name, text: String| if settled { Ok(()) } else { folder.write(name, &text) };
@@ -196,6 +202,19 @@ impl Training<'_> {
         };
         let value = report.best.map_or(f64::NAN, |best| best.value);
         let model = Model::new(best.clone())?;
+        let held = match facts.score_held_out.take().map(|score| score(&model)) {
+            Some(Ok(scored)) => {
+                let object = show::object(&facts.held_out.name, &scored);
+                write("held_out.json", format!("{object}\n"))?;
+                Some((scored, object))
+            }
+            // The training itself has succeeded, so its results are written without the table.
+            Some(Err(e)) => {
+                terminal::say(format!("warning: the held-out texts could not be scored: {e}"));
+                None
+            }
+            None => None,
+        };
         let mut untested = None;
         let tested = match &facts.test {
             Some(path) => {
@@ -221,7 +240,7 @@ impl Training<'_> {
             }
             None => None,
         };
-        let scored = ScoredTraining { facts, report, model, value, profile, tested, untested };
+        let scored = ScoredTraining { facts, report, model, value, profile, held, tested, untested };
         write("report.html", report::html(&scored.page(config, best)?))?;
         Ok(scored)
     }

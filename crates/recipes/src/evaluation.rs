@@ -150,12 +150,38 @@ impl UnseenLabel {
         Self { what, name: name.to_owned(), count: 0, places: Vec::new() }
     }
 
-    /// Counts an occurrence at a location.
+    /// Counts an occurrence at a location; an unknown location is empty.
     pub(super) fn add(&mut self, place: impl FnOnce() -> String) {
         self.count += 1;
         if self.places.len() < PLACES {
-            self.places.push(place());
+            self.places.extend(Some(place()).filter(|place| !place.is_empty()));
         }
+    }
+
+    /// Returns warnings about unseen labels and tags, for people; each of the first ones has a line.
+    pub fn warnings(unseen: &[Self]) -> Vec<String> {
+        const LINES: usize = 10;
+        let line = |of: &Self| {
+            let name = of.name.replace('\n', "\\n").replace('\t', "\\t");
+            let more = if of.count as usize > of.places.len() { ", …" } else { "" };
+            let places = match of.places.len() {
+                0 => String::new(),
+                _ => format!(" ({}{more})", of.places.join(", ")),
+            };
+            let (what, count) = (of.what, of.count);
+            format!(
+                "warning: {what} `{name}` never occurs in training: {count} occurrences scored as wrong{places}"
+            )
+        };
+        let more = unseen.get(LINES..).unwrap_or_default();
+        let count: u64 = more.iter().map(|unseen| unseen.count).sum();
+        let rest = (!more.is_empty()).then(|| {
+            format!(
+                "warning: {} more labels or tags never occur in training: {count} occurrences scored as wrong",
+                more.len()
+            )
+        });
+        unseen.iter().take(LINES).map(line).chain(rest).collect()
     }
 }
 
@@ -323,8 +349,13 @@ impl Tally {
         let full = self.unseen.len() >= MOST_UNSEEN && !self.unseen.contains_key(name);
         let name = if full { OTHERS } else { name };
         let (number, label) = self.unseen.entry(name.to_owned()).or_insert_with(|| {
-            self.names.push(name.to_owned());
-            (self.names.len() - 1, UnseenLabel::new(self.what, name))
+            // The vocabulary may have the class from the held-out texts.
+            let known = self.names.iter().position(|known| known == name);
+            let number = known.unwrap_or(self.names.len());
+            if known.is_none() {
+                self.names.push(name.to_owned());
+            }
+            (number, UnseenLabel::new(self.what, name))
         });
         label.add(place);
         *number

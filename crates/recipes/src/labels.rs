@@ -20,6 +20,12 @@ pub(super) const LABELS: &str = "labels";
 pub(super) const PROBABILITIES: &str = "probabilities";
 pub(super) const ATTENTION: &str = "attention";
 
+/// Returns the id of a label or tag; `None` if no training text has it, although the vocabulary may have it.
+pub(super) fn trained_id(known: &Vocabulary, name: &str) -> Option<usize> {
+    let id = known.id(name).filter(|&id| known.count(id) > 0)?;
+    usize::try_from(id).ok()
+}
+
 /// For each label of `first`, returns the index of the same label in `other`.
 ///
 /// # Errors
@@ -82,7 +88,7 @@ impl<'a> LabelScores<'a> {
         each: EachOutcome<'_>,
     ) {
         let guess = likeliest(row).unwrap_or(0);
-        let id = self.labels.id(truth).and_then(|id| usize::try_from(id).ok());
+        let id = trained_id(self.labels, truth);
         id.and_then(|id| row.get(id)).into_iter().for_each(|p| self.sums.add_loss(*p));
         let truth_id = self.tally.add(truth, id, guess, place);
         let right = f64::from(u8::from(truth_id == guess));

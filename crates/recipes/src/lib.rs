@@ -38,6 +38,7 @@ mod lm;
 mod model;
 mod net;
 mod pieces;
+mod portions;
 mod prepare;
 mod preview;
 mod prose;
@@ -69,6 +70,7 @@ pub use compare::{Disagreement, ModelComparison, ModelDifference};
 pub use config::{Config, nearest};
 pub use evaluation::{Confusion, ConfusionCount, Evaluation, Figure, ScoreRow, ScoreTable, UnseenLabel};
 pub use model::Model;
+pub use portions::ClassCount;
 pub use preview::Preview;
 pub use sections::{
     Average, BatchRule, Cell, DataConfig, DecodingConfig, ModelConfig, Pooling, RateSchedule, Rule,
@@ -76,7 +78,7 @@ pub use sections::{
 };
 pub use settings::{SettingKey, Value};
 pub use space::Space;
-pub use training::{Case, HeldOutTexts, Preparation, TestData, Truth};
+pub use training::{Case, HeldOutTexts, Preparation, ScoreHeldOut, TestData, Truth};
 pub use translated::TranslatedText;
 pub use weigh::Weigher;
 
@@ -98,7 +100,24 @@ use training::{CONFIG, TASK};
 /// checked, in the same way as by [`scores`].
 #[track_caller]
 pub fn prepare(config: &Config) -> Result<Preparation> {
-    memory_limit(config, None).and_then(|memory| prepare_by(config, None, memory)).at_caller()
+    memory_limit(config, None).and_then(|memory| prepare_by(config, None, memory, false)).at_caller()
+}
+
+/// Prepares a training as [`prepare`] does, to check its data. If the texts are too few to hold some out, all texts are both the
+/// training and the development data, and the second result is the error that [`prepare`] returns.
+///
+/// # Errors
+/// The errors of [`prepare`], except that there are too few texts.
+#[track_caller]
+pub fn check_data(config: &Config) -> Result<(Preparation, Option<Error>)> {
+    let memory = memory_limit(config, None).at_caller()?;
+    match prepare_by(config, None, memory, false) {
+        Ok(prepared) => Ok((prepared, None)),
+        Err(e) if prepare::is_too_few(&e) => {
+            prepare_by(config, None, memory, true).map(|prepared| (prepared, Some(e))).at_caller()
+        }
+        Err(e) => Err(e).at_caller(),
+    }
 }
 
 /// Prepares a training as [`prepare`] does, so that [`Trainer::resume`] can continue it from `checkpoint`. If the training was
@@ -110,7 +129,7 @@ pub fn prepare(config: &Config) -> Result<Preparation> {
 #[track_caller]
 pub fn prepare_resumed(config: &Config, checkpoint: impl AsRef<Path>) -> Result<Preparation> {
     let resumed = Some(checkpoint.as_ref());
-    memory_limit(config, resumed).and_then(|memory| prepare_by(config, resumed, memory)).at_caller()
+    memory_limit(config, resumed).and_then(|memory| prepare_by(config, resumed, memory, false)).at_caller()
 }
 
 /// Prepares a training within a given memory limit. Without a checkpoint `resumed`, the function works as [`prepare`] does.
@@ -122,10 +141,10 @@ pub fn prepare_resumed(config: &Config, checkpoint: impl AsRef<Path>) -> Result<
 /// The errors of [`prepare_resumed`].
 #[track_caller]
 pub fn prepare_within(config: &Config, resumed: Option<&Path>, memory: u64) -> Result<Preparation> {
-    prepare_by(config, resumed, memory).at_caller()
+    prepare_by(config, resumed, memory, false).at_caller()
 }
 
-fn prepare_by(config: &Config, resumed: Option<&Path>, memory: u64) -> Result<Preparation> {
+fn prepare_by(config: &Config, resumed: Option<&Path>, memory: u64, too_few: bool) -> Result<Preparation> {
     config.check()?;
     check_precision(config)?;
     let mut paths = training::Paths::of(config)?;
@@ -156,6 +175,9 @@ fn prepare_by(config: &Config, resumed: Option<&Path>, memory: u64) -> Result<Pr
             return Err(Error::new("data.group", expected, got));
         }
     }
+    if too_few {
+        (paths.too_few, paths.dev) = (true, paths.train.clone());
+    }
     let left_out = paths.left_out();
     let mut prepared = (config.run.task.recipe().prepare)(config, paths)?;
     let (trainer, copied) = from.start(prepared.trainer, config.run.task)?;
@@ -175,12 +197,14 @@ fn prepare_by(config: &Config, resumed: Option<&Path>, memory: u64) -> Result<Pr
     }
     prepared.trainer =
         config.run.memory.into_iter().fold(trainer, |trainer, size| trainer.memory_limit(size.bytes()));
-    if let Some(path) = &prepared.test {
+    if let Some(path) = &prepared.test.clone() {
         let (known, path) = (prepared.trainer.for_inference()?, path.to_string_lossy());
-        let read = (config.run.task.recipe().check)(&TestFile { path: &path, config, known: &known })?;
+        let (facts, held_out) = (std::mem::take(&mut prepared.facts), &*prepared.held_out.name);
+        let file = &TestFile { path: &path, config, known: &known };
+        let [read, warnings] = (config.run.task.recipe().check)(file, (&facts, held_out))?;
         let otherwise = read.into_iter().filter(|line| !prepared.said.contains(line));
         let otherwise: Vec<String> = otherwise.map(|line| format!("{path}: {line}")).collect();
-        prepared.said.extend(otherwise);
+        prepared.said.extend(otherwise.into_iter().chain(warnings));
     }
     Ok(prepared)
 }

@@ -55,7 +55,7 @@ pub(super) const RECIPE: Recipe = Recipe {
     of_texts: |_| Ok(true),
     preview,
     prepare,
-    check,
+    check: |file, _| Ok([check(file)?, Vec::new()]),
     load: |predictor, _| Ok(Box::new(Writer { cut: cut_of(predictor, CUT)? })),
 };
 
@@ -291,6 +291,9 @@ fn prepare(config: &Config, paths: Paths) -> Result<Preparation> {
         coverage,
         lengths: Vec::new(),
         held_out: openings.into_iter().collect(),
+        score_held_out: None,
+        classes: Vec::new(),
+        facts: Default::default(),
         said: [said].into_iter().chain(as_read).chain(of_memory).collect(),
     })
 }

@@ -1,29 +1,26 @@
 //! The preparation of a training, for all tasks whose data are records. A task is what differs: a [`TaskSurvey`], which counts
 //! the records, and makes the vocabularies, the samples and the network.
 
+use std::collections::HashSet;
 use std::path::Path;
 
 use unpadded::data::{Loader, TokenCounts, Vocabulary};
 use unpadded::train::Trainer;
-use unpadded::{Error, Result};
+use unpadded::{Error, ErrorKind, Result};
 use unpadded_text::{DataSet, Passes as _, ReadOptions, Record};
 
 use super::config::Config;
+use super::labels::none;
+use super::model::Model;
 use super::net;
-use super::recipe::RecordModel;
+use super::portions::{Portion, PortionFacts, check_folds};
+use super::recipe::{RecordModel, ScoredFile, TestFile};
 use super::started::Origin;
 use super::texts::Texts;
 use super::training::{
-    DataMemory, HeldOutTexts, Paths, Preparation, READ_AS, of_training, one_in, read_as, read_otherwise,
+    DataMemory, HeldOutTexts, Paths, Preparation, READ_AS, ScoreHeldOut, of_training, one_in, read_as,
+    read_otherwise,
 };
-
-/// The portion of the data that a record is in: the training texts, the texts held out from them, or the texts of `data.dev`.
-#[derive(Clone, Copy, PartialEq)]
-pub(super) enum Portion {
-    Train,
-    HeldOut,
-    Dev,
-}
 
 /// Counts of the records of a data set.
 #[derive(Default)]
@@ -37,6 +34,12 @@ pub(super) struct RecordCounts {
     /// The number of all other records.
     pub(super) dev: usize,
     pub(super) held_out: HeldOutTexts,
+    /// The classes and the keys of all records.
+    pub(super) facts: PortionFacts,
+    /// The number of records that stay in training since only they have a class.
+    kept: usize,
+    /// A line for people about the folds of a cross-validation.
+    pub(super) folds: Option<String>,
 }
 
 impl RecordCounts {
@@ -47,14 +50,63 @@ impl RecordCounts {
         let length = tokens.map(|token| counts.add(token.as_ref())).count();
         if is_train { self.lengths.push(length) } else { self.dev += 1 }
     }
+
+    /// Returns a message about the records that stay in training since only they have a class.
+    pub(super) fn kept_said<R: Record>(&self) -> Option<String> {
+        let (kept, plural) = (self.kept, R::PLURAL);
+        (kept > 0).then(|| {
+            format!("{kept} {plural} stay in training instead of being held out: only they have their label or tag")
+        })
+    }
+
+    /// Checks that neither the training records nor the held-out records are empty.
+    pub(super) fn both<M: RecordModel>(&self, [train, dev]: [&str; 2], config: &Config) -> Result<()> {
+        let (of_train, plural) = (self.lengths.len(), M::Record::PLURAL);
+        if of_train > 0 && self.dev > 0 {
+            return Ok(());
+        }
+        if !self.held_out.divided {
+            return Err(none(if of_train == 0 { train } else { dev }));
+        }
+        let all = of_train + self.dev;
+        let expected = format!(
+            "enough {plural} to hold out a share of {} of them: add {plural}, set `data.dev` to a file, or set a larger \
+             `data.hold_out`",
+            config.data.hold_out
+        );
+        let which = if self.dev == 0 { "none" } else { "all" };
+        let got = format!("{all} {plural}, of which {which} would be held out");
+        let error =
+            Error::of(ErrorKind::Format, format!("{plural} of `{train}`"), expected, got).caused_by(TooFew);
+        let error = self.kept_said::<M::Record>().into_iter().fold(error, Error::noted);
+        Err(if all == 1 && !M::ONE_RECORD.is_empty() { error.noted(M::ONE_RECORD) } else { error })
+    }
+}
+
+/// A function that returns the first records of the training part, at most as many as given.
+pub(super) type FirstRecords<'a, R> = &'a dyn Fn(usize) -> Result<Vec<R>>;
+
+/// The cause of an error about records that are too few to hold some out.
+#[derive(Debug)]
+struct TooFew;
+
+impl std::fmt::Display for TooFew {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("too few records")
+    }
+}
+
+impl std::error::Error for TooFew {}
+
+/// Returns whether an error is about records that are too few to hold some out.
+pub(super) fn is_too_few(error: &Error) -> bool {
+    std::error::Error::source(error).is_some_and(|cause| cause.is::<TooFew>())
 }
 
 /// The counts of a task, from which its vocabularies are made: one pass over the records, before the network is built.
 pub(super) trait TaskSurvey<'a>: Sized {
     type Record: Record;
     type Model: RecordModel<Record = Self::Record>;
-    /// Whether the vocabularies of tags and labels also have the tags and labels of `data.dev`.
-    const COUNTS_DEV: bool = false;
 
     /// Returns the records that come with the program: the training part, or the held-out part.
     fn embedded(train: bool) -> Result<DataSet<Self::Record>>;
@@ -73,8 +125,8 @@ pub(super) trait TaskSurvey<'a>: Sized {
         Texts::open(path, within, &train.read_as().clone().phrases(false))
     }
 
-    /// Begins the pass over the records; `train` has the records that are not held out.
-    fn begin(config: &'a Config, train: &Texts<Self::Record>, from: &Origin) -> Result<Self>;
+    /// Begins the pass over the records; `first` returns the first records that are not held out.
+    fn begin(config: &'a Config, first: FirstRecords<'_, Self::Record>, from: &Origin) -> Result<Self>;
 
     /// Counts a record.
     fn count(&mut self, record: &Self::Record, portion: Portion, counts: &mut RecordCounts);
@@ -118,7 +170,7 @@ pub(super) struct TaskNetwork {
 
 /// Reads the records of a config, and builds the model.
 pub(super) fn prepare<'a, S: TaskSurvey<'a>>(config: &'a Config, paths: Paths) -> Result<Preparation> {
-    let Paths { train, dev, test, from, memory, .. } = paths;
+    let Paths { train, dev, test, from, memory, too_few, .. } = paths;
     let (own, given, within) = (train.is_some(), dev.is_some(), (config, memory));
     let options = S::Model::training_options(config)?.phrases(config.data.phrases);
     let train = match train {
@@ -129,26 +181,27 @@ pub(super) fn prepare<'a, S: TaskSurvey<'a>>(config: &'a Config, paths: Paths) -
     let dev = dev.map(|path| S::open_dev(&train, &path, within)).transpose()?;
     let divides = !given && (own || config.data.fold.is_some());
     let one_in = if divides { S::one_in(config, &train)? } else { 0 };
-    let mut counts = RecordCounts::default();
-    let (mut survey, train, held) = train.survey(
-        (one_in, config),
-        |train| S::begin(config, train, &from),
-        |survey, record, held| {
-            let portion = if held { Portion::HeldOut } else { Portion::Train };
-            survey.count(record, portion, &mut counts);
-        },
-    )?;
+    let begin = |first: FirstRecords<'_, S::Record>| S::begin(config, first, &from);
+    let (mut survey, mut counts, train, held) =
+        divided::<S::Model, S>(train, (one_in, config), &begin, &mut S::count)?;
     survey.check(&train.name())?;
     let dev = match dev {
         Some(dev) => dev,
         None if divides => held,
         None => Texts::Held(S::embedded(false)?),
     };
-    if !divides {
-        dev.each(&mut |record| survey.count(record, Portion::Dev, &mut counts))?;
+    counts.facts.trained();
+    if !divides && !too_few {
+        dev.each(&mut |record| {
+            counts.facts.add::<S::Model>(config, record, Portion::Dev);
+            survey.count(record, Portion::Dev, &mut counts);
+        })?;
     }
-    counts.held_out.counted = divides || S::COUNTS_DEV;
-    both([(train.name(), counts.lengths.len()), (dev.name(), counts.dev)])?;
+    (counts.held_out.divided, counts.held_out.name) = (divides, dev.name().into_owned());
+    if !too_few {
+        counts.both::<S::Model>([&train.name(), &dev.name()], config)?;
+    }
+    let warnings = counts.facts.said::<S::Model>(&train.name(), &dev.name(), divides);
     let tokens = std::mem::take(&mut counts.tokens);
     let mut texts = TrainingTexts { train, dev, given, from: &from, counts };
     let network = survey.end(&mut texts, tokens)?;
@@ -164,11 +217,12 @@ pub(super) fn prepare<'a, S: TaskSurvey<'a>>(config: &'a Config, paths: Paths) -
         vec![format!("{}: {records} {plural}{known}; {} held out{held}", train.name(), counts.dev)];
     said.extend(before.into_iter().chain(read_as(train.read_as())).chain(after));
     let otherwise = read_otherwise(&dev.name(), dev.read_as(), train.read_as());
-    said.extend(otherwise.filter(|_| given));
+    said.extend(otherwise.filter(|_| given && !too_few));
     said.extend(train.said_of_memory(&data, memory));
-    said.extend(dev.said_of_memory(&dev_data, memory).filter(|_| given));
+    said.extend(dev.said_of_memory(&dev_data, memory).filter(|_| given && !too_few));
     said.extend(last);
     said.extend(net::vectors(config, &mut trainer, &words)?);
+    said.extend(counts.kept_said::<S::Record>().into_iter().chain(counts.folds).chain(warnings));
     Ok(Preparation {
         trainer,
         train: Box::new(data),
@@ -179,14 +233,76 @@ pub(super) fn prepare<'a, S: TaskSurvey<'a>>(config: &'a Config, paths: Paths) -
         coverage: counts.dev_tokens.coverage(&words),
         lengths: counts.lengths,
         held_out: counts.held_out,
+        classes: counts.facts.classes.all().cloned().collect(),
+        facts: counts.facts,
+        score_held_out: score_held_out::<S::Model>(dev, config, memory),
         said,
     })
 }
 
-/// Checks that neither the training texts nor the held-out texts are empty.
-fn both<N: AsRef<str>>(parts: impl IntoIterator<Item = (N, usize)>) -> Result<()> {
-    let Some((name, _)) = parts.into_iter().find(|(_, size)| *size == 0) else { return Ok(()) };
-    let expected =
-        "training texts and held-out texts: use more texts (equal texts stay together), or set `data.dev`";
-    Err(Error::new(format!("texts of `{}`", name.as_ref()), expected, "none"))
+/// A function that counts a record of a portion.
+pub(super) type CountRecord<'a, T, R> = &'a mut dyn FnMut(&mut T, &R, Portion, &mut RecordCounts);
+
+/// Divides records into a training part and a held-out part, in one pass that counts each record with `count`. One in `one_in`
+/// records is held out, or the fold of the config. Returns the result of `begin`, the counts and the two parts.
+pub(super) fn divided<M: RecordModel, T>(
+    all: Texts<M::Record>,
+    (one_in, config): (u64, &Config),
+    begin: &dyn Fn(FirstRecords<'_, M::Record>) -> Result<T>,
+    count: CountRecord<'_, T, M::Record>,
+) -> Result<(T, RecordCounts, Texts<M::Record>, Texts<M::Record>)> {
+    let (mut kept, seed) = (HashSet::new(), config.run.seed);
+    let folds = match (config.data.fold, &all) {
+        (Some(fold), Texts::Held(records)) if one_in > 0 => check_folds::<M>(records, fold, config)?,
+        _ => None,
+    };
+    loop {
+        let (mut counts, rule) = (RecordCounts::default(), all.hold_out_rule(one_in, config, &kept));
+        let mut survey = begin(&|most| {
+            let of_train = |record: &Result<M::Record>| record.as_ref().map_or(true, |record| !rule(record));
+            all.records().filter(of_train).take(most).collect()
+        })?;
+        let parts = all.survey(&rule, &mut |record, held| {
+            let portion = if held { Portion::HeldOut } else { Portion::Train };
+            counts.facts.add::<M>(config, record, portion);
+            counts.kept += usize::from(!kept.is_empty() && kept.contains(&record.held_out_key(seed)));
+            count(&mut survey, record, portion, &mut counts);
+        })?;
+        let classes = &counts.facts.classes;
+        // Each record is held out once by folds, so none stays in training.
+        if !kept.is_empty() || config.data.fold.is_some() || classes.unseen().is_empty() {
+            counts.folds = folds;
+            let (train, held) = parts.unwrap_or_else(|| all.divide(rule));
+            return Ok((survey, counts, train, held));
+        }
+        // Records of a class that no training record has stay in training, with all records that cannot be separated from
+        // them. Only data with such a class are read again.
+        all.each(&mut |record| {
+            if rule(record) && classes.is_unseen::<M>(config, record) {
+                kept.insert(record.held_out_key(seed));
+            }
+        })?;
+    }
+}
+
+/// Returns a function that scores a model on held-out records, as a test file is scored. The records stay in memory during the
+/// training, so the function is `None` if they take more than a quarter of the memory for texts.
+pub(super) fn score_held_out<M: RecordModel>(
+    texts: Texts<M::Record>,
+    config: &Config,
+    memory: DataMemory,
+) -> Option<ScoreHeldOut> {
+    let bytes = match &texts {
+        Texts::Held(texts) => texts.records().iter().map(Record::bytes).sum(),
+        Texts::InFiles(..) => 0,
+    };
+    if !M::SCORES_HELD_OUT || bytes > memory.texts() / 4 {
+        return None;
+    }
+    let config = config.clone();
+    Some(Box::new(move |model: &Model| {
+        let (by, path) = (model.predictor(), &*texts.name().into_owned());
+        let file = &TestFile { path, config: &config, known: by };
+        M::load(by, &config)?.scored(ScoredFile { by, file, texts }, &mut |_| ())
+    }))
 }

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use unpadded::data::{Loader, Tokenizer};
+use unpadded::data::{Fingerprint, Loader, Tokenizer};
 use unpadded::predict::{Predictor, Sampling};
 use unpadded::{Error, ErrorKind, Result};
 use unpadded_text::{QuestionKind, ReadOptions, Record};
@@ -11,6 +11,7 @@ use super::answer::Answer;
 use super::answer_batch::AnswerBatch;
 use super::config::Config;
 use super::evaluation::{EachOutcome, Evaluation};
+use super::portions::PortionFacts;
 use super::preview::Preview;
 use super::sections::DecodingConfig;
 use super::started::Table;
@@ -34,8 +35,9 @@ pub(super) struct Recipe {
     /// Reads the texts of the config, and builds the model.
     pub(super) prepare: fn(&Config, Paths) -> Result<Preparation>,
     /// Reads the texts of a file as [`TrainedModel::scores`] does, but does not score them, so that errors in the file appear
-    /// before a training. Returns lines for people about how the file is read. The config is the config of the training.
-    pub(super) check: fn(&TestFile<'_>) -> Result<Vec<String>>,
+    /// before a training. Returns lines for people: about how the file is read, and about records and classes that the portions
+    /// of the training do or do not have. The config is the config of the training.
+    pub(super) check: fn(&TestFile<'_>, (&PortionFacts, &str)) -> Result<[Vec<String>; 2]>,
     /// Returns the trained model of a loaded checkpoint; the config is the config of its training.
     pub(super) load: fn(&Predictor, &Config) -> Result<Box<dyn TrainedModel>>,
 }
@@ -139,6 +141,11 @@ pub(super) trait RecordModel: AnsweringModel + Sized + 'static {
     const TABLES: &'static [Table];
     /// As `starts_from_lm` of [`Recipe`].
     const STARTS_FROM_LM: bool = false;
+    /// Whether a training scores its held-out records as a test file; decoding of texts would take too long.
+    const SCORES_HELD_OUT: bool = true;
+
+    /// A hint for a training file with only one record.
+    const ONE_RECORD: &'static str = "";
 
     /// Returns the options for reading the training files.
     fn training_options(config: &Config) -> Result<ReadOptions> {
@@ -147,6 +154,16 @@ pub(super) trait RecordModel: AnsweringModel + Sized + 'static {
 
     /// Returns a record as a line of a preview.
     fn line(record: &Self::Record) -> String;
+
+    /// Passes each class of a record to a callback: what the class is (`label` or `tag`), and its name. By default, a record
+    /// has no class, for example if its answer is a text or a number.
+    fn classes(_: &Config, _: &Self::Record, _each: &mut dyn FnMut(&'static str, &str)) {}
+
+    /// Returns a hash of the right answer of a record; 0 for each record if an input may have several right answers. Records
+    /// with equal inputs contradict each other if their hashes differ.
+    fn answer(_: &Config, record: &Self::Record) -> u64 {
+        record.fingerprint(Fingerprint::default()).finish()
+    }
 
     /// As `preview` of [`Recipe`].
     fn preview(config: &Config, path: &Path) -> Result<Preview> {
@@ -199,14 +216,18 @@ impl Recipe {
             of_texts: |_| Ok(true),
             preview: M::preview,
             prepare: M::prepare,
-            check: |file| {
+            check: |file, (known, held_out)| {
                 let (texts, mut said) = M::open(file, true)?;
+                let mut records = known.test();
                 let (mut check, batch) = (M::checks(file, &texts)?, AnswerBatch::of_bytes(usize::MAX));
                 texts.in_batches(batch, &|_| 0, &mut |of| {
-                    of.iter().try_for_each(|(number, record)| check(*number, record))
+                    of.iter().try_for_each(|(number, record)| {
+                        records.add::<M>(file.config, record);
+                        check(*number, record)
+                    })
                 })?;
                 said.extend(texts.read_as().left_out());
-                Ok(said)
+                Ok([said, records.end::<M>(file.path, held_out)?])
             },
             load: |predictor, config| Ok(Box::new(M::load(predictor, config)?)),
         }

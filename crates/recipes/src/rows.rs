@@ -4,7 +4,7 @@
 
 use std::path::Path;
 
-use unpadded::data::{Loader, Vocabulary};
+use unpadded::data::{Fingerprint, Loader, Vocabulary};
 use unpadded::layers::{Linear, init};
 use unpadded::metrics::Accuracy;
 use unpadded::predict::Predictor;
@@ -12,7 +12,7 @@ use unpadded::tensor::Csr;
 use unpadded::train::Trainer;
 use unpadded::{Builder, DType, Error, ErrorKind, Result, Variable};
 use unpadded_text::{
-    FileFormat, FirstIndex, LabelledRow, LabelledRows, QuestionKind, ReadOptions, RecordSource,
+    FileFormat, FirstIndex, LabelledRow, LabelledRows, Passes as _, QuestionKind, ReadOptions, RecordSource,
 };
 
 use super::answer::Answer;
@@ -20,6 +20,8 @@ use super::config::Config;
 use super::evaluation::{EachOutcome, Evaluation};
 use super::labels::{self, LABELS, PROBABILITIES};
 use super::net;
+use super::portions::{self, Portion};
+use super::prepare::{RecordCounts, divided, score_held_out};
 use super::preview::Preview;
 use super::recipe::{AnsweringModel, RecordModel, ScoredFile, TestFile};
 use super::sections::{DecodingConfig, Sentences};
@@ -67,6 +69,15 @@ impl RecordModel for Classifier {
         Ok(set.into_iter().fold(options(config, labels::COLUMNS)?, ReadOptions::first_index))
     }
 
+    /// Adding 0.0 changes a label −0 to 0.
+    fn classes(_: &Config, row: &LabelledRow, each: &mut dyn FnMut(&'static str, &str)) {
+        each(portions::LABEL, &(row.label + 0.0).to_string());
+    }
+
+    fn answer(_: &Config, row: &LabelledRow) -> u64 {
+        Fingerprint::default().number((row.label + 0.0).to_bits()).finish()
+    }
+
     fn line(row: &LabelledRow) -> String {
         format!("label {}", row.label)
     }
@@ -86,7 +97,7 @@ impl RecordModel for Classifier {
     }
 
     fn prepare(config: &Config, paths: Paths) -> Result<Preparation> {
-        let Paths { train: Some(path), dev, test, memory, .. } = paths else {
+        let Paths { train: Some(path), dev, test, memory, too_few, .. } = paths else {
             let expected = "a LIBSVM file, as `data.format` requires";
             return Err(Error::new("data.train", expected, "none: no rows come with the program"));
         };
@@ -115,7 +126,8 @@ impl RecordModel for Classifier {
         }
         let all = within(&path, &Classifier::training_options(config)?, memory)?;
         let (first, like) = (all.first_index(), all.read_as().clone());
-        let (columns, labels, count) = (all.columns(), all.classes()?, all.records().len());
+        let columns = all.columns();
+        all.classes()?;
         if !(1..=MOST).contains(&columns) {
             let what = format!("features in `{}`", all.name());
             let expected = format!("features with numbers up to {MOST}");
@@ -128,19 +140,38 @@ impl RecordModel for Classifier {
             ));
         }
         let divides = dev.is_none();
-        let ((train, dev), dropped) = match dev {
+        let (given, dropped) = match dev {
             Some(dev) => {
                 let (dev, dropped) = fitting(&dev, columns, &like, memory)?;
-                ((all, dev), dropped)
+                (Some(dev), dropped)
             }
-            // Whether a row is held out depends only on the content of the row, so equal rows are in the same part.
-            None => (super::texts::divided(all, one_in(config), config), None),
+            None => (None, None),
         };
-        if train.records().is_empty() || dev.records().is_empty() {
-            let what = format!("rows of `{}`", train.name());
-            let expected = "enough rows to hold some out, or `data.dev`";
-            return Err(Error::of(ErrorKind::Format, what, expected, count.to_string()));
+        let mut count = |(): &mut (), row: &LabelledRow, portion, counts: &mut RecordCounts| match portion {
+            Portion::Train => counts.lengths.push(row.indices.len()),
+            Portion::HeldOut | Portion::Dev => counts.dev += 1,
+        };
+        // Whether a row is held out depends only on the content of the row, so equal rows are in the same part.
+        let by = (if divides { one_in(config) } else { 0 }, config);
+        let ((), mut counts, train, held) =
+            divided::<Self, ()>(Texts::Held(all), by, &|_| Ok(()), &mut count)?;
+        let dev = given.map_or(held, Texts::Held);
+        counts.facts.trained();
+        if !divides && !too_few {
+            dev.each(&mut |row| {
+                counts.facts.add::<Self>(config, row, Portion::Dev);
+                count(&mut (), row, Portion::Dev, &mut counts);
+            })?;
         }
+        counts.held_out.divided = divides;
+        if !too_few {
+            counts.both::<Self>([&train.name(), &dev.name()], config)?;
+        }
+        let warnings = counts.facts.said::<Self>(&train.name(), &dev.name(), divides);
+        let (Texts::Held(train), Texts::Held(dev)) = (train, dev) else {
+            return Err(Error::of(ErrorKind::Program, "rows of features", "rows in memory", "files"));
+        };
+        let labels = train.classes_with(&dev)?;
         let of_train = of_training(loader(config, &train, columns, &labels)?, config);
         let of_dev = loader(config, &dev, columns, &labels)?;
         let trainer = network(config, columns, &labels, train.records().len())?
@@ -151,8 +182,9 @@ impl RecordModel for Classifier {
             train.name(),
             train.records().len(),
             labels.len(),
-            dev.records().len()
+            counts.dev
         );
+        let kept = counts.kept_said::<LabelledRow>();
         Ok(Preparation {
             trainer,
             train: Box::new(of_train),
@@ -161,12 +193,23 @@ impl RecordModel for Classifier {
             name: train.name().to_owned(),
             metric: "accuracy",
             coverage: None,
-            lengths: train.records().iter().map(|row| row.indices.len()).collect(),
+            lengths: counts.lengths,
             held_out: HeldOutTexts {
-                counted: divides,
+                name: dev.name().to_owned(),
+                divided: divides,
                 ..dev.records().iter().map(|row| case(row, first)).collect()
             },
-            said: [said].into_iter().chain(read_as(&like)).chain(dropped).collect(),
+            score_held_out: score_held_out::<Self>(Texts::Held(dev), config, memory),
+            said: [said]
+                .into_iter()
+                .chain(read_as(&like))
+                .chain(dropped)
+                .chain(kept)
+                .chain(counts.folds)
+                .chain(warnings)
+                .collect(),
+            classes: counts.facts.classes.all().cloned().collect(),
+            facts: counts.facts,
         })
     }
 

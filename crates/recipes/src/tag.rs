@@ -19,7 +19,9 @@ use super::answer_batch::AnswerBatch;
 use super::config::Config;
 use super::encoder::Encoder;
 use super::evaluation::{EachOutcome, Evaluation, likeliest};
-use super::prepare::{Portion, RecordCounts, TaskNetwork, TaskSurvey, TrainingTexts, prepare};
+use super::labels::trained_id;
+use super::portions::{self, Portion};
+use super::prepare::{FirstRecords, RecordCounts, TaskNetwork, TaskSurvey, TrainingTexts, prepare};
 use super::preview::Preview;
 use super::recipe::{AnsweringModel, RecordCheck, RecordModel, ScoredFile, TestFile};
 use super::sections::{DecodingConfig, ModelConfig};
@@ -124,6 +126,13 @@ impl RecordModel for Tagger {
     const COLUMNS: [Column; 2] = COLUMNS;
     const TABLES: &'static [Table] = &TABLES;
     const STARTS_FROM_LM: bool = true;
+    const ONE_RECORD: &'static str =
+        "in columns, a blank line ends a text: without a blank line, all lines are one text";
+
+    fn classes(_: &Config, text: &TaggedText, each: &mut dyn FnMut(&'static str, &str)) {
+        text.label.iter().for_each(|label| each(portions::LABEL, label));
+        text.tags.iter().for_each(|tag| each(portions::TAG, tag));
+    }
 
     fn line(of: &TaggedText) -> String {
         let words = of.words.iter().zip(&of.tags).map(|(word, tag)| format!("{word}/{tag}"));
@@ -191,20 +200,16 @@ impl RecordModel for Tagger {
     }
 }
 
-/// The counts of a tagger: the characters of the training texts, and the tags and labels of all texts. A tag or label that only
-/// the test file has is scored as wrong.
+/// The counts of a tagger: the characters of the training texts, and how many texts have a label.
 struct WordSurvey<'a> {
     config: &'a Config,
     characters: TokenCounts,
-    tags: TokenCounts,
-    labels: TokenCounts,
     labelled: usize,
 }
 
 impl<'a> TaskSurvey<'a> for WordSurvey<'a> {
     type Record = TaggedText;
     type Model = Tagger;
-    const COUNTS_DEV: bool = true;
 
     fn embedded(train: bool) -> Result<TaggedTexts> {
         embedded::requests(train)
@@ -223,18 +228,13 @@ impl<'a> TaskSurvey<'a> for WordSurvey<'a> {
         }
     }
 
-    fn begin(config: &'a Config, _: &Texts<TaggedText>, _: &Origin) -> Result<Self> {
-        let [characters, tags, labels] = [(); 3].map(|()| TokenCounts::default());
-        Ok(Self { config, characters, tags, labels, labelled: 0 })
+    fn begin(config: &'a Config, _: FirstRecords<'_, TaggedText>, _: &Origin) -> Result<Self> {
+        Ok(Self { config, characters: TokenCounts::default(), labelled: 0 })
     }
 
     fn count(&mut self, text: &TaggedText, portion: Portion, counts: &mut RecordCounts) {
         counts.add(text.words.iter().map(|word| form(word)), portion);
-        text.tags.iter().for_each(|tag| self.tags.add(tag));
-        if let Some(label) = &text.label {
-            self.labelled += 1;
-            self.labels.add(label);
-        }
+        self.labelled += usize::from(text.label.is_some());
         if portion == Portion::Train {
             text.words.iter().for_each(|word| add_characters(&mut self.characters, word));
         } else if text.words.iter().all(|word| TaggedText::words_of(word).eq([word])) {
@@ -247,8 +247,8 @@ impl<'a> TaskSurvey<'a> for WordSurvey<'a> {
     }
 
     fn end(self, texts: &mut TrainingTexts<'_, TaggedText>, tokens: TokenCounts) -> Result<TaskNetwork> {
-        let Self { config, characters, tags, labels, labelled } = self;
-        let TrainingTexts { train, dev, from, counts, .. } = &*texts;
+        let Self { config, characters, labelled } = self;
+        let TrainingTexts { train, dev, from, counts, .. } = texts;
         let (tagging, name) = (scheme_of(&[train, dev])?, train.name());
         let (counted, specials) = ((&Tokenizer::whitespace(), tokens), [Vocabulary::UNKNOWN]);
         let words = net::vocabulary(counted, &specials, (from, &TABLES[0]), (config, &name))?;
@@ -256,8 +256,12 @@ impl<'a> TaskSurvey<'a> for WordSurvey<'a> {
             config.model.characters.then(|| characters.within(&from.grows(Limits::default(), &TABLES[1])));
         let characters = characters.transpose().map_err(|e| e.noted(format!("in `{name}`")))?;
         let all_labelled = labelled == counts.lengths.len() + counts.dev;
-        let labels = all_labelled.then(|| labels.labels());
-        let found = Entries { words, characters, tags: tags.labels()?, labels: labels.transpose()? };
+        let classes = &mut counts.facts.classes;
+        if !all_labelled {
+            classes.without_labels();
+        }
+        let labels = all_labelled.then(|| classes.vocabulary(portions::LABEL)).transpose()?;
+        let found = Entries { words, characters, tags: classes.vocabulary(portions::TAG)?, labels };
         tell_apart(&found.tags, train)?;
         let loaders = [found.loader(train, config)?, found.loader(dev, config)?];
         let steps = net::steps(config, counts.lengths.len());
@@ -385,8 +389,9 @@ impl Entries {
     fn learnt(&self) -> impl Fn(&TaggedText) -> bool + Send + Sync + 'static {
         let (tags, labels) = (self.tags.clone(), self.labels.clone());
         move |of| {
-            let label = |label: &String| labels.as_ref().is_none_or(|known| known.id(label).is_some());
-            of.tags.iter().all(|tag| tags.id(tag).is_some())
+            let label =
+                |label: &String| labels.as_ref().is_none_or(|known| trained_id(known, label).is_some());
+            of.tags.iter().all(|tag| trained_id(&tags, tag).is_some())
                 && of.label.as_ref().map_or(labels.is_none(), label)
         }
     }

@@ -11,6 +11,7 @@ use super::by_length::ByLength;
 use super::evaluation::{
     EachOutcome, Evaluation, NamedFigure, Outcome, ScoreRow, ScoreSums, ScoreTable, Tally, f1_of, macro_f1,
 };
+use super::labels::trained_id;
 use super::sample::FigureFn;
 
 /// The columns of a bootstrap sample: correct tokens, all tokens; correct, predicted and true chunks by the rule of
@@ -76,7 +77,7 @@ impl<'a> TagScores<'a> {
         for (word, (truth, &guess)) in text.tags.iter().zip(found.tags).enumerate() {
             let id = self.tags.id(truth);
             let guessed = usize::try_from(guess).unwrap_or(usize::MAX);
-            self.of_tags.add(truth, id.and_then(|id| usize::try_from(id).ok()), guessed, || place(word));
+            self.of_tags.add(truth, trained_id(self.tags, truth), guessed, || place(word));
             right += usize::from(id == Some(guess));
             if id.is_none() && !self.others.contains_key(truth) {
                 let standard = self.other(truth)?;
@@ -107,7 +108,7 @@ impl<'a> TagScores<'a> {
         if let (Some((labels, tally)), Some(truth)) = (&mut self.labels, &text.label) {
             let of = |label: &str| labels.id(label).and_then(|id| usize::try_from(id).ok());
             let guess = found.label.and_then(of).unwrap_or(usize::MAX);
-            let right = tally.add(truth, of(truth), guess, || place(0)) == guess;
+            let right = tally.add(truth, trained_id(labels, truth), guess, || place(0)) == guess;
             let share = |is: bool| f64::from(u8::from(is));
             counts.extend([(LABELS, share(right)), (LABELS + 1, 1.0)]);
             counts.extend([(FRAMES, share(right && whole)), (FRAMES + 1, 1.0)]);

@@ -1,12 +1,13 @@
 //! The records of a data set: in memory, or in files that may be larger than memory.
 
 use std::borrow::Cow;
+use std::collections::HashSet;
 use std::path::Path;
 use std::sync::Arc;
 
 use unpadded::data::{Data, Field, Loader, TokenCounts};
 use unpadded::{Result, memory};
-use unpadded_text::{DataSet, Files, Passes, ReadOptions, Record, RecordSource};
+use unpadded_text::{DataSet, Files, HoldOutRule, Passes, ReadOptions, Record, RecordSource, is_held};
 
 use super::answer_batch::AnswerBatch;
 use super::config::Config;
@@ -109,32 +110,52 @@ impl<R: Record> Texts<R> {
         self.options()
     }
 
-    /// Holds out about one of `one_in` records, or the fold `data.fold` if the config sets it, and passes each record to `visit`,
-    /// with whether the record is held out; files are read once. `begin` gets the training part before the first record. Returns
-    /// the result of `begin`, the training part and the held-out part.
-    pub(super) fn survey<S>(
-        self,
-        (one_in, config): (u64, &Config),
-        begin: impl FnOnce(&Self) -> Result<S>,
-        mut visit: impl FnMut(&mut S, &R, bool),
-    ) -> Result<(S, Self, Self)> {
+    /// Passes each record to `visit`, with whether the rule `held` holds it out. Files are read once, and their two parts are
+    /// returned; [`Self::divide`] divides records in memory.
+    pub(super) fn survey(
+        &self,
+        held: &HoldOutRule<R>,
+        visit: &mut dyn FnMut(&R, bool),
+    ) -> Result<Option<(Self, Self)>> {
         match self {
             Self::Held(records) => {
-                let (rest, held) = divided(records, one_in, config);
-                let (rest, held) = (Self::Held(rest), Self::Held(held));
-                let mut survey = begin(&rest)?;
-                rest.each(&mut |record| visit(&mut survey, record, false))?;
-                held.each(&mut |record| visit(&mut survey, record, true))?;
-                Ok((survey, rest, held))
+                records.records().iter().for_each(|record| visit(record, held(record)));
+                Ok(None)
             }
             Self::InFiles(files, window) => {
-                let (by, of) = ((one_in, config.run.seed), |files| Self::InFiles(files, window));
-                let mut survey = begin(&of(files.clone().hold_out(by.0, by.1).0))?;
-                let mut each = |record: &R, held| visit(&mut survey, record, held);
-                let (rest, held) = files.hold_out_by_pass(by, &mut each)?;
-                Ok((survey, of(rest), of(held)))
+                let (rest, held) = files.clone().hold_out_by_pass(held.clone(), visit)?;
+                Ok(Some((Self::InFiles(rest, *window), Self::InFiles(held, *window))))
             }
         }
+    }
+
+    /// Divides the records into a training part and the part that the rule `held` holds out.
+    pub(super) fn divide(self, held: HoldOutRule<R>) -> (Self, Self) {
+        match self {
+            Self::Held(records) => {
+                let (rest, held) = records.hold_out_by(held);
+                (Self::Held(rest), Self::Held(held))
+            }
+            Self::InFiles(files, window) => {
+                let (rest, held) = files.hold_out_by(held);
+                (Self::InFiles(rest, window), Self::InFiles(held, window))
+            }
+        }
+    }
+
+    /// Returns the rule that holds out about one of `one_in` records, or the fold `data.fold` if the config sets it. Records with
+    /// a key in `kept` stay in training.
+    pub(super) fn hold_out_rule(&self, one_in: u64, config: &Config, kept: &HashSet<u64>) -> HoldOutRule<R> {
+        let (seed, kept) = (config.run.seed, kept.clone());
+        let fold = match (self, config.data.fold) {
+            (Self::Held(records), Some(fold)) if one_in > 0 => Some(records.fold_keys(fold, seed)),
+            _ => None,
+        };
+        Arc::new(move |record: &R| {
+            let key = record.held_out_key(seed);
+            let held = fold.as_ref().map_or_else(|| is_held(one_in, key), |fold| fold.contains(&key));
+            held && !kept.contains(&key)
+        })
     }
 
     /// Returns the number of records; to count records in files, the files are read once.
@@ -170,18 +191,6 @@ impl<R: Record> Texts<R> {
             Self::Held(_) => batches(loader, config),
             Self::InFiles(_, window) => window.iter().fold(batches(loader, config), |l, &n| l.buffer(n)),
         }
-    }
-}
-
-/// Divides records into a training part and a held-out part: one in `one_in` records, or the fold of the config.
-pub(super) fn divided<R: Record>(
-    records: DataSet<R>,
-    one_in: u64,
-    config: &Config,
-) -> (DataSet<R>, DataSet<R>) {
-    match config.data.fold {
-        Some(fold) if one_in > 0 => records.hold_out_fold(fold, config.run.seed),
-        _ => records.hold_out(one_in, config.run.seed),
     }
 }
 

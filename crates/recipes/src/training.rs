@@ -4,6 +4,9 @@ use std::path::PathBuf;
 
 use super::byte_size::ByteSize;
 use super::config::Config;
+use super::evaluation::Evaluation;
+use super::model::Model;
+use super::portions::{ClassCount, PortionFacts};
 use super::sections::{BatchRule, Tokens};
 pub(super) use super::sections::{CONFIG, TASK};
 use super::started::Origin;
@@ -36,9 +39,20 @@ pub struct Preparation {
     pub coverage: Option<f64>,
     /// Texts of the development data, each with its right answer.
     pub held_out: HeldOutTexts,
+    /// The labels and tags of the training data and of the held-out texts, each kind sorted by name. The list is empty for tasks
+    /// whose answers are texts or numbers.
+    pub classes: Vec<ClassCount>,
+    /// Scores a trained model on all development data, as a test file is scored. `None` for models that write texts, since
+    /// decoding is slow, and for texts that would take too much memory during the training.
+    pub score_held_out: Option<ScoreHeldOut>,
     /// Messages for the user about the data, one line each.
     pub said: Vec<String>,
+    /// What the test file is compared with.
+    pub(super) facts: PortionFacts,
 }
+
+/// A function that scores a trained model on the held-out texts of its training.
+pub type ScoreHeldOut = Box<dyn FnOnce(&Model) -> Result<Evaluation> + Send>;
 
 /// Test data for a model.
 #[non_exhaustive]
@@ -53,12 +67,14 @@ pub struct TestData {
 #[derive(Debug, Clone, PartialEq, Default)]
 #[non_exhaustive]
 pub struct HeldOutTexts {
+    /// The name of the held-out texts, for example the path of `data.dev`; empty for a language model.
+    pub name: String,
     /// The first held-out texts: at most [`Self::MOST`] texts, with about 16 MiB of text at most.
     pub cases: Vec<Case>,
     /// The number of all held-out texts.
     pub count: usize,
-    /// Whether the counts in the vocabulary of labels include the labels of the held-out texts.
-    pub counted: bool,
+    /// Whether the held-out texts are a part of the training file, and not the texts of `data.dev`.
+    pub divided: bool,
     /// The length of all texts of `cases` in bytes.
     pub(super) bytes: usize,
 }
@@ -132,6 +148,8 @@ pub(super) struct Paths {
     /// The trained model that the training starts from, if `training.from` is set.
     pub(super) from: Origin,
     pub(super) memory: DataMemory,
+    /// Whether the development texts are the training texts, because the texts are too few for a training and only checked.
+    pub(super) too_few: bool,
 }
 
 /// The memory limit of a training in bytes; its methods return the shares of the limit that data may take.
@@ -171,7 +189,8 @@ impl Paths {
             None => (None, None, None, Vec::new()),
         };
         let (dev, test) = (path(&data.dev).or(own_dev), path(&data.test).or(own_test));
-        Ok(Self { train, dev, test, left_out, from: Origin::default(), memory: DataMemory::set_by(config) })
+        let (from, memory) = (Origin::default(), DataMemory::set_by(config));
+        Ok(Self { train, dev, test, left_out, from, memory, too_few: false })
     }
 
     /// Returns a message about the files that are not used; `None` if all files are used.

@@ -19,7 +19,8 @@ use super::answer_batch::AnswerBatch;
 use super::config::Config;
 use super::evaluation::{EachOutcome, Evaluation};
 use super::net;
-use super::prepare::{Portion, RecordCounts, TaskNetwork, TaskSurvey, TrainingTexts, prepare};
+use super::portions::Portion;
+use super::prepare::{FirstRecords, RecordCounts, TaskNetwork, TaskSurvey, TrainingTexts, prepare};
 use super::preview::Preview;
 use super::recipe::{AnsweringModel, RecordModel, ScoredFile, TestFile};
 use super::sections::{DecodingConfig, TextConfig, Tokens, label_smoothing};
@@ -100,13 +101,12 @@ const PRONUNCIATIONS: &str = "words and their phonemes: tokens are `characters`,
 /// Returns a copy of the config that sets the tokens for pronunciations: characters of the word, and phonemes separated
 /// by white space. Returns `None` if the pairs are not words with their phonemes, or if the config sets tokens or a
 /// tokenizer.
-fn spoken(config: &Config, pairs: &Texts<Pair>) -> Result<Option<Config>> {
+fn spoken(config: &Config, first: FirstRecords<'_, Pair>) -> Result<Option<Config>> {
     let TextConfig { tokens: None, target_tokens: None, tokenizer: None, .. } = config.text else {
         return Ok(None);
     };
     const LOOKED_AT: usize = 1_000;
-    let first: Vec<Pair> = pairs.records().take(LOOKED_AT).collect::<Result<_>>()?;
-    Ok(are_pronunciations(&first).then(|| {
+    Ok(are_pronunciations(&first(LOOKED_AT)?).then(|| {
         let (tokens, target_tokens) = (Some(Tokens::Characters), Some(Tokens::Whitespace));
         Config { text: TextConfig { tokens, target_tokens, ..config.text.clone() }, ..config.clone() }
     }))
@@ -194,8 +194,8 @@ impl<'a> TaskSurvey<'a> for PairSurvey<'a> {
         Ok(one_in(config).max(all.count()? as u64 / 2_000))
     }
 
-    fn begin(config: &'a Config, train: &Texts<Pair>, from: &Origin) -> Result<Self> {
-        let spoken = spoken(config, train)?;
+    fn begin(config: &'a Config, first: FirstRecords<'_, Pair>, from: &Origin) -> Result<Self> {
+        let spoken = spoken(config, first)?;
         let (is_spoken, config) = (spoken.is_some(), spoken.map_or(Cow::Borrowed(config), Cow::Owned));
         let cuts = [tokenizer(&config)?, target_tokenizer(&config)?];
         from.same_cut(CUT, &cuts[0])?;
@@ -329,6 +329,12 @@ impl RecordModel for Translator {
     const ASKING: QuestionKind = QuestionKind::Source;
     const COLUMNS: [Column; 2] = COLUMNS;
     const TABLES: &'static [Table] = &TABLES;
+    const SCORES_HELD_OUT: bool = false;
+
+    /// A source may have several translations.
+    fn answer(_: &Config, _: &Pair) -> u64 {
+        0
+    }
 
     fn line(of: &Pair) -> String {
         format!("source {}, target {}", Preview::cut(&of.source), Preview::cut(&of.target))

@@ -8,7 +8,7 @@ use unpadded::program::backward::differentiate;
 use unpadded::program::{Append, BlockId, Role, VarId};
 use unpadded::{AtCaller, Error, ErrorKind, Program, Result, Variable, ops};
 
-use super::classify::{FIRST, LABEL, Reader};
+use super::classify::{FIRST, LABEL, Reader, SECOND, SEPARATOR};
 use super::config::Config;
 use super::labels::LABELS;
 use super::sections::Task;
@@ -24,8 +24,8 @@ pub struct Weigher {
     reader: Reader,
     labels: Vocabulary,
     program: Program,
-    vectors: VarId,
-    gradient: VarId,
+    /// For each text of a record, one or a pair: the word vectors, and their gradient.
+    vectors: Vec<[VarId; 2]>,
 }
 
 impl Weigher {
@@ -46,7 +46,7 @@ impl Weigher {
             return Err(wrong("a checkpoint of another task"));
         }
         let config = checkpoint.note(CONFIG).map_or_else(|| Ok(Config::default()), Config::from_toml)?;
-        let reader = Reader::of(&checkpoint, &config);
+        let reader = Reader::of(&checkpoint, &config)?;
         let Checkpoint { program, mut tensors, mut best, mut vocabularies, metrics, .. } = checkpoint;
         let registry = ops::catalogue();
         let accuracy = metrics.iter().find(|metric| metric.name == "accuracy");
@@ -66,16 +66,20 @@ impl Weigher {
         let mean = append("mean", vec![("x", vec![losses])])?;
         let gradients = differentiate(&mut program, &registry, mean)?;
         let feed = |name: &str| program.find(name).ok_or_else(|| wrong("a checkpoint with other feeds"));
-        let words = feed(FIRST[0])?;
-        let looked_up = program.ops().find(|op| {
-            op.kind == "embedding" && op.role == Role::Forward && op.reads().any(|var| var == words)
-        });
-        let vectors = looked_up
-            .and_then(|op| op.writes().next())
-            .ok_or_else(|| wrong("a checkpoint without word vectors"))?;
-        let gradient = *gradients
-            .get(&vectors)
-            .ok_or_else(|| wrong("a checkpoint whose word vectors have no gradient"))?;
+        let mut vectors = Vec::new();
+        for name in [FIRST[0], SECOND[0]].into_iter().filter(|name| reader.feeds().contains(name)) {
+            let words = feed(name)?;
+            let looked_up = program.ops().find(|op| {
+                op.kind == "embedding" && op.role == Role::Forward && op.reads().any(|var| var == words)
+            });
+            let of_text = looked_up
+                .and_then(|op| op.writes().next())
+                .ok_or_else(|| wrong("a checkpoint without word vectors"))?;
+            let gradient = *gradients
+                .get(&of_text)
+                .ok_or_else(|| wrong("a checkpoint whose word vectors have no gradient"))?;
+            vectors.push([of_text, gradient]);
+        }
         let mut scope = Scope::new();
         let persistent: Vec<String> =
             program.vars().filter(|(_, var)| var.persistable).map(|(_, var)| var.name.clone()).collect();
@@ -86,29 +90,29 @@ impl Weigher {
         }
         let labels = vocabularies.remove(LABELS);
         Ok(Self {
-            executor: Executor::new(&program, &registry, &[vectors, gradient], threads)?,
+            executor: Executor::new(&program, &registry, &vectors.concat(), threads)?,
             scope,
-            reader: reader?,
+            reader,
             labels: labels.ok_or_else(|| wrong("a checkpoint without vocabularies"))?,
             program,
             vectors,
-            gradient,
         })
     }
 
-    /// Returns the words of a text, each with its contribution to the probability of `label`.
+    /// Returns the words of each column of a text, each with its contribution to the probability of `label`. The last column
+    /// of a pair is the second text.
     ///
     /// # Errors
     /// Returns an error if the model does not know `label`, or if a computed value is not a number.
     #[track_caller]
-    pub fn weigh(&mut self, text: &str, label: &str) -> Result<Vec<(String, f32)>> {
+    pub fn weigh(&mut self, text: &str, label: &str) -> Result<Vec<Vec<(String, f32)>>> {
         self.weights(text, label).at_caller()
     }
 
-    fn weights(&mut self, text: &str, label: &str) -> Result<Vec<(String, f32)>> {
-        let words = self.reader.tokens(text)?;
-        if words.is_empty() {
-            return Ok(Vec::new());
+    fn weights(&mut self, text: &str, label: &str) -> Result<Vec<Vec<(String, f32)>>> {
+        let columns = self.reader.columns(text)?;
+        if columns.iter().all(Vec::is_empty) {
+            return Ok(vec![Vec::new(); columns.len()]);
         }
         let mut values = self.reader.batch(&[text])?;
         values
@@ -117,12 +121,20 @@ impl Weigher {
             values.iter().filter_map(|(name, value)| Some((self.program.find(name)?, value))).collect();
         let run = Run::infer(&feeds).until(Stage::Gradients);
         self.executor.run(&mut self.scope, &run)?;
-        let (x, g) = (self.executor.fetch(self.vectors)?, self.executor.fetch(self.gradient)?);
-        let (x, g) = (x.as_slice::<f32>()?, g.as_slice::<f32>()?);
-        let width = x.len() / words.len();
-        let rows = x.chunks_exact(width).zip(g.chunks_exact(width));
-        // The sign is reversed, because the gradient is of the loss −log p and not of log p.
-        let weights = rows.map(|(x, g)| -x.iter().zip(g).map(|(x, g)| x * g).sum::<f32>());
-        Ok(words.into_iter().zip(weights).collect())
+        let mut weights = Vec::new();
+        for &[vectors, gradient] in &self.vectors {
+            let (x, g) = (self.executor.fetch(vectors)?, self.executor.fetch(gradient)?);
+            let width = x.shape().last().copied().unwrap_or(1).max(1);
+            let (x, g) = (x.as_slice::<f32>()?, g.as_slice::<f32>()?);
+            let rows = x.chunks_exact(width).zip(g.chunks_exact(width));
+            // The sign is reversed, because the gradient is of the loss −log p and not of log p.
+            weights.extend(rows.map(|(x, g)| -x.iter().zip(g).map(|(x, g)| x * g).sum::<f32>()));
+        }
+        let mut weights = weights.into_iter();
+        let mut weighed = |(at, tokens): (usize, Vec<String>)| -> Vec<(String, f32)> {
+            let joined = at > 0 && tokens.first().is_some_and(|token| token == SEPARATOR);
+            tokens.into_iter().zip(weights.by_ref()).skip(usize::from(joined)).collect()
+        };
+        Ok(columns.into_iter().enumerate().map(&mut weighed).collect())
     }
 }

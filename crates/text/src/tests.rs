@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use unpadded::Result;
 use unpadded::data::{Data, Limits, Loader, Tokenizer};
@@ -325,7 +326,8 @@ fn a_stream_is_what_is_read_at_once() -> Result<()> {
     assert_eq!(streamed()?.batch_count(), in_memory.batch_count());
     // A hold-out by a pass passes all texts to a visitor; its parts are not read again before an epoch begins.
     let mut seen = (Vec::new(), Vec::new());
-    let parts = in_files.clone().hold_out_by_pass((3, 5), &mut |text: &LabelledText, held| match held {
+    let rule = Arc::new(|text: &LabelledText| is_held(3, text.held_out_key(5)));
+    let parts = in_files.clone().hold_out_by_pass(rule, &mut |text: &LabelledText, held| match held {
         true => seen.1.push(text.clone()),
         false => seen.0.push(text.clone()),
     })?;

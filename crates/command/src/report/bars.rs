@@ -3,7 +3,7 @@
 use unpadded::metrics::Unit;
 
 use super::chart::{BOTTOM, LEFT, RIGHT, WIDTH, grid_line, nice};
-use super::page::{Errors, Lengths, OperatorTime};
+use super::page::{Errors, LengthErrors, Lengths, OperatorTime};
 use super::text::{LABEL, brief, count, counted, number, percent, put, seconds};
 
 /// The maximum number of operators with a bar of their own.
@@ -64,12 +64,12 @@ pub(super) fn lengths(told: &Lengths) -> String {
     };
     let mean = sorted.iter().map(|&l| l as f64).sum::<f64>() / sorted.len() as f64;
     let (bars, wide) = histogram(&sorted);
-    let mut out =
-        String::from("<figure class=\"card\">\n<figcaption>Lengths of the training texts</figcaption>\n");
+    let [texts, unit] = told.of;
+    let mut out = format!("<figure class=\"card\">\n<figcaption>Lengths of the {texts}</figcaption>\n");
     let most = bars.iter().copied().max().unwrap_or(1).max(1);
     put!(
         out,
-        "<svg class=\"chart\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=\"img\" aria-label=\"Histogram of {}: median {}, longest {} tokens.\">\n",
+        "<svg class=\"chart\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=\"img\" aria-label=\"Histogram of {}: median {}, longest {} {unit}.\">\n",
         counted(sorted.len() as u64, "length", "lengths"),
         count(median as u64),
         count(longest as u64)
@@ -87,7 +87,7 @@ pub(super) fn lengths(told: &Lengths) -> String {
             () if wide == 1 => count(from as u64),
             () => format!("{} to {}", count(from as u64), count(from.saturating_add(wide - 1) as u64)),
         };
-        let title = format!("{range} tokens: {}", counted(times, "text", "texts"));
+        let title = format!("{range} {unit}: {}", counted(times, "text", "texts"));
         let tall = frame.room * times as f64 / most as f64;
         let bar = (frame.left(i) + 0.5, (frame.each - 1.0).max(0.5), tall);
         frame.bar(&mut out, i, &title, "fill", bar);
@@ -97,7 +97,7 @@ pub(super) fn lengths(told: &Lengths) -> String {
     }
     put!(
         out,
-        "</svg>\n<p class=\"note\">{}; mean {}, median {}, longest {} tokens.",
+        "</svg>\n<p class=\"note\">{}; mean {}, median {}, longest {} {unit}.",
         counted(sorted.len() as u64, "text", "texts"),
         number(mean),
         count(median as u64),
@@ -119,6 +119,8 @@ pub(super) fn lengths(told: &Lengths) -> String {
 const FEW: u64 = 10;
 /// The chart shows a number beside each bar only if it has at most this many bars.
 const NUMBERED: usize = 8;
+/// The width of a digit of a label in SVG units, with some room.
+pub(super) const DIGIT: f64 = 7.2;
 
 /// Returns the errors by text length as a bar chart; the caption begins with `texts`, such as "held-out texts".
 pub(super) fn errors(told: &Errors, texts: &str) -> String {
@@ -158,6 +160,10 @@ pub(super) fn errors(told: &Errors, texts: &str) -> String {
         };
         grid_line(&mut out, frame.at(value / top_tick), &label);
     }
+    // The labels have both ends of their ranges only if all of them fit below their bars.
+    let both = |range: &LengthErrors| format!("{}–{}", number(range.from as f64), number(range.to as f64));
+    let wide = ranges.iter().map(|range| both(range).chars().count()).max().unwrap_or(0);
+    let begins = ranges.len() > NUMBERED || wide as f64 * DIGIT > frame.each;
     let labels = ranges.len().div_ceil(NUMBERED).max(1);
     for (i, range) in ranges.iter().enumerate() {
         let fill = if range.texts < FEW { "fill few" } else { "fill" };
@@ -167,11 +173,9 @@ pub(super) fn errors(told: &Errors, texts: &str) -> String {
         let bar = (middle - wide / 2.0, wide, frame.room * (range.value / top_tick).clamp(0.0, 1.0));
         frame.bar(&mut out, i, &title, fill, bar);
         if i % labels == 0 {
-            let from = number(range.from as f64);
-            let label = if labels > 1 || range.from == range.to {
-                from
-            } else {
-                format!("{from}–{}", number(range.to as f64))
+            let label = match begins || range.from == range.to {
+                true => number(range.from as f64),
+                false => both(range),
             };
             frame.label(&mut out, "tick mid", middle, &label);
         }
@@ -179,7 +183,7 @@ pub(super) fn errors(told: &Errors, texts: &str) -> String {
     put!(
         out,
         "</svg>\n<p class=\"note\">{}{} {many}.</p>\n</figure>\n",
-        if labels > 1 { "Each bar has the number at which its range begins. " } else { "" },
+        if begins { "Each bar has the number at which its range begins. " } else { "" },
         if ranges.iter().any(|range| range.texts < FEW) {
             "Pale bars: fewer than 10"
         } else {
@@ -251,7 +255,7 @@ mod tests {
 
     #[test]
     fn errors_have_a_bar_for_each_range() {
-        let range = |from, to, texts, value| super::super::page::LengthErrors { from, to, texts, value };
+        let range = |from, to, texts, value| LengthErrors { from, to, texts, value };
         let (of, by) = ("wrong texts".to_owned(), "length in tokens".to_owned());
         let ranges = vec![range(1, 1, 50, 0.25), range(4, 5, 3, 0.5), range(8, 11, 9, f64::NAN)];
         let told = errors(&Errors { of, by, unit: Unit::Share, ranges }, "Test set");
@@ -278,9 +282,14 @@ mod tests {
 
     #[test]
     fn the_padding_that_was_avoided_is_told() {
-        let told = lengths(&Lengths { lengths: vec![2, 3, 40], tokens: 45, padded: 120 });
+        let told = lengths(&Lengths {
+            of: ["training texts", "tokens"],
+            lengths: vec![2, 3, 40],
+            tokens: 45,
+            padded: 120,
+        });
         assert!(told.contains("120 rows out of 45; <b>62.5\u{a0}%</b>"), "{told}");
-        assert!(!lengths(&Lengths { lengths: vec![0], tokens: 0, padded: 0 }).contains("Padding"));
+        assert!(!lengths(&Lengths { lengths: vec![0], ..Lengths::default() }).contains("Padding"));
         assert_eq!(lengths(&Lengths::default()), "");
     }
 

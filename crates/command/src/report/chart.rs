@@ -18,8 +18,8 @@ const POINTS: usize = 400;
 pub(super) struct Scale {
     low: f64,
     high: f64,
-    log: bool,
-    ticks: Vec<f64>,
+    pub(super) log: bool,
+    pub(super) ticks: Vec<f64>,
 }
 
 impl Scale {
@@ -38,8 +38,13 @@ impl Scale {
         }
         // If all values are 0, the range is 0 to 1, so that the line is at the bottom of the chart.
         let high = if low == 0.0 && high == 0.0 { 1.0 } else { high };
-        let room = if high > low { high - low } else { (low.abs() * 0.2).max(1e-9) };
-        let (low, high) = if high > low { (low, high) } else { (low - room / 2.0, high + room / 2.0) };
+        // The range of one positive value, such as a constant learning rate, begins at 0.
+        let (low, high) = match high > low {
+            true => (low, high),
+            false if low > 0.0 => (0.0, 1.2 * high),
+            false => (low - (0.1 * low.abs()).max(5e-10), high + (0.1 * low.abs()).max(5e-10)),
+        };
+        let room = high - low;
         let step = nice(room / 4.0);
         let (first, last) = ((low / step).floor(), (high / step).ceil());
         let count = (last - first).clamp(1.0, 12.0) as usize;
@@ -48,7 +53,7 @@ impl Scale {
     }
 
     /// Returns the relative position of a value on the axis, from 0 to 1.
-    fn at(&self, value: f64) -> f64 {
+    pub(super) fn at(&self, value: f64) -> f64 {
         let (value, low, high) = if self.log {
             (value.log10(), self.low.log10(), self.high.log10())
         } else {
@@ -279,6 +284,8 @@ mod tests {
         let scale = Scale::of([0.12, 0.69, f64::NAN, f64::INFINITY].into_iter());
         assert_eq!((scale.low, scale.log), (0.0, false));
         assert!((scale.high - 0.8).abs() < 1e-9 && scale.ticks.len() == 5, "{:?}", scale.ticks);
+        let constant = Scale::of([0.002; 3].into_iter());
+        assert!(constant.low == 0.0 && constant.high < 0.004, "{:?}", constant.ticks);
         let log = Scale::of([1e-6, 1e-2].into_iter());
         assert!(log.log && log.at(1e-6) == 0.0 && log.at(1e-2) == 1.0 && (log.at(1e-4) - 0.5).abs() < 1e-9);
         for odd in [&[][..], &[f64::NAN], &[3.0], &[0.0], &[-5.0, -5.0], &[1e300, -1e300], &[1e-300, 1e-299]]

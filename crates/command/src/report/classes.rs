@@ -1,12 +1,16 @@
 //! The confusion of classes and the calibration of probabilities, as parts of a report.
 
+use super::bars::DIGIT;
+use super::chart::Scale;
 use super::page::{Bin, Confusion};
-use super::text::{LABEL, brief, count, counted, cut, label, number, percent, put};
+use super::text::{LABEL, brief, count, counted, cut, label, number, percent, put, tick};
 
 /// The maximum number of classes in a confusion matrix; for more classes, the report lists the most confused pairs.
 const CLASSES: usize = 30;
 /// The maximum number of pairs in the list of confused pairs.
 const PAIRS: usize = 25;
+/// The maximum number of points in the chart of true and predicted numbers.
+const POINTS: usize = 1_000;
 
 /// Returns the confusion of classes as a matrix, or for many classes as a list of pairs; an empty string without texts.
 pub(super) fn confusion(confusion: &Confusion) -> String {
@@ -36,6 +40,10 @@ pub(super) fn confusion(confusion: &Confusion) -> String {
 
 fn matrix(out: &mut String, confusion: &Confusion) {
     let classes = confusion.labels.len();
+    let mut order: Vec<(usize, &String)> = confusion.labels.iter().enumerate().collect();
+    if confusion.of == "tag" {
+        order.sort_by_key(|(_, tag)| by_type(tag));
+    }
     let upright = if classes > 6 { " upright" } else { "" };
     put!(
         out,
@@ -43,14 +51,14 @@ fn matrix(out: &mut String, confusion: &Confusion) {
          its share of the row.</p>\n<div class=\"wide\" role=\"region\" tabindex=\"0\" aria-label=\"Confusion matrix\">\n\
          <table class=\"confusion{upright}\">\n<thead><tr><th scope=\"col\">true / predicted</th>"
     );
-    for name in &confusion.labels {
+    for (_, name) in &order {
         put!(out, "<th scope=\"col\"><span><bdi>{}</bdi></span></th>", short(name));
     }
     out.push_str("<th scope=\"col\" class=\"sum\"><span>recall</span></th></tr></thead>\n<tbody>\n");
-    for (truth, name) in confusion.labels.iter().enumerate() {
+    for &(truth, name) in &order {
         let sum = confusion.row_sum(truth);
         put!(out, "<tr><th scope=\"row\" title=\"{}\"><bdi>{}</bdi></th>", brief(name, LABEL), short(name));
-        for predicted in 0..classes {
+        for &(predicted, other) in &order {
             let times = confusion.count(truth, predicted);
             if times == 0 {
                 out.push_str("<td class=\"none\">0</td>");
@@ -58,7 +66,6 @@ fn matrix(out: &mut String, confusion: &Confusion) {
             }
             let kind = if truth == predicted { "right" } else { "wrong" };
             let share = times as f64 / sum as f64;
-            let other = confusion.labels.get(predicted).map_or("", String::as_str);
             put!(
                 out,
                 "<td class=\"{kind}\" style=\"--v:{share:.3}\" title=\"true {}, predicted {}: {} of {} ({})\">{}</td>",
@@ -73,11 +80,19 @@ fn matrix(out: &mut String, confusion: &Confusion) {
         put!(out, "<td class=\"sum\">{}</td></tr>\n", ratio(confusion.count(truth, truth), sum));
     }
     out.push_str("</tbody>\n<tfoot><tr><th scope=\"row\">precision</th>");
-    for predicted in 0..classes {
+    for &(predicted, _) in &order {
         let sum = (0..classes).map(|truth| confusion.count(truth, predicted)).sum();
         put!(out, "<td class=\"sum\">{}</td>", ratio(confusion.count(predicted, predicted), sum));
     }
     out.push_str("<td class=\"sum\"></td></tr></tfoot>\n</table>\n</div>\n");
+}
+
+/// Returns the sort key of a tag: the tags of a chunk type are together, the beginning first, and `O` is last.
+fn by_type(tag: &str) -> (bool, &str, Option<usize>) {
+    match tag.split_once('-') {
+        Some((place, of)) if place.len() == 1 => (false, of, "BIMELSUW".find(place)),
+        _ => (tag == "O", tag, None),
+    }
 }
 
 fn short(name: &str) -> String {
@@ -119,6 +134,69 @@ fn pairs(out: &mut String, confusion: &Confusion) {
         );
     }
     out.push_str("</tbody>\n</table>\n</div>\n");
+}
+
+/// Returns a chart of the true number and the predicted number of each text.
+pub(super) fn numbers(of: &[[f64; 2]]) -> String {
+    let pairs: Vec<[f64; 2]> = of.iter().copied().filter(|pair| pair.iter().all(|x| x.is_finite())).collect();
+    if pairs.is_empty() {
+        return String::new();
+    }
+    let scale = Scale::of(pairs.iter().flatten().copied());
+    let (left, top, side) = (46.0, 10.0, 240.0);
+    let (x, y) = (|value| left + side * scale.at(value), |value| top + side * (1.0 - scale.at(value)));
+    let error = pairs.iter().map(|[truth, found]| (truth - found).abs()).sum::<f64>() / pairs.len() as f64;
+    let (texts, error) = (counted(pairs.len() as u64, "text", "texts"), number(error));
+    let mut out = format!(
+        "<figure class=\"card calibration\">\n<figcaption>Held-out texts: true and predicted numbers</figcaption>\n<svg class=\"chart\" \
+         viewBox=\"0 0 {} {}\" role=\"img\" aria-label=\"Predicted number by true number of {texts}. Mean absolute error {error}.\">\n",
+        left + side + 12.0,
+        top + side + 44.0
+    );
+    let digits = scale.ticks.iter().map(|&at| tick(at).chars().count()).max().unwrap_or(1);
+    let room = side / scale.ticks.len().saturating_sub(1).max(1) as f64;
+    let each = (digits as f64 * DIGIT / room).ceil().max(1.0) as usize;
+    for (i, &value) in scale.ticks.iter().enumerate() {
+        let (at, right) = (y(value), left + side);
+        put!(out, "<line class=\"grid\" x1=\"{left}\" x2=\"{right}\" y1=\"{at:.1}\" y2=\"{at:.1}\"/>");
+        put!(
+            out,
+            "<text class=\"tick end\" x=\"{}\" y=\"{:.1}\">{}</text>\n",
+            left - 6.0,
+            at + 4.0,
+            tick(value)
+        );
+        if i % each == 0 {
+            let low = top + side + 18.0;
+            put!(out, "<text class=\"tick mid\" x=\"{:.1}\" y=\"{low}\">{}</text>\n", x(value), tick(value));
+        }
+    }
+    put!(
+        out,
+        "<line class=\"even\" x1=\"{left}\" y1=\"{}\" x2=\"{}\" y2=\"{top}\"/>\n",
+        top + side,
+        left + side
+    );
+    for [truth, found] in pairs.iter().step_by(pairs.len().div_ceil(POINTS)) {
+        put!(
+            out,
+            "<circle class=\"spot\" cx=\"{:.1}\" cy=\"{:.1}\" r=\"3\"><title>true {}, predicted {}</title></circle>\n",
+            x(*truth),
+            y(*found),
+            number(*truth),
+            number(*found)
+        );
+    }
+    let names = if scale.log { " (logarithmic)" } else { "" };
+    put!(
+        out,
+        "<text class=\"tick mid\" x=\"{}\" y=\"{}\">true number; upwards, the predicted one{names}</text>\n</svg>\n<p class=\"note\">\
+         {texts}; mean absolute error <b>{error}</b>. On the dotted line the prediction is right.{}</p>\n</figure>\n",
+        left + side / 2.0,
+        top + side + 38.0,
+        if pairs.len() > POINTS { " The chart has a part of the texts, evenly spaced." } else { "" }
+    );
+    out
 }
 
 /// Returns the expected calibration error: over all bins, the mean absolute difference between the predicted probability and
@@ -221,6 +299,25 @@ mod tests {
             told.contains("<td class=\"sum\">75.0\u{a0}%</td>")
                 && told.contains("<td class=\"sum\">80.0\u{a0}%</td>")
         );
+    }
+
+    #[test]
+    fn tags_of_a_type_are_together() {
+        let mut tags = Confusion::new("tag");
+        for tag in ["O", "I-PER", "B-LOC", "B-PER", "I-LOC", "X-Y-Z"] {
+            tags.add(tag, tag, 1);
+        }
+        let told = confusion(&tags);
+        let at = |tag: &str| told.find(&format!("scope=\"row\" title=\"{tag}\"")).unwrap();
+        assert!(["B-LOC", "I-LOC", "B-PER", "I-PER", "X-Y-Z", "O"].map(at).is_sorted(), "{told}");
+    }
+
+    #[test]
+    fn numbers_are_points_and_a_diagonal() {
+        let told = numbers(&[[1.0, 2.0], [4.5, 4.0], [f64::NAN, 1.0]]);
+        assert!(told.contains("2 texts; mean absolute error <b>0.75</b>"), "{told}");
+        assert!(told.matches("<circle").count() == 2 && told.contains("true 4.5, predicted 4<"), "{told}");
+        assert_eq!(numbers(&[[f64::NAN, 1.0]]), "");
     }
 
     #[test]

@@ -24,8 +24,8 @@ pub(crate) use page::{Bin, Confusion, Epoch, Example, Lengths, Mistake, Operator
 pub(crate) use several::{Run, SeveralRuns, several};
 
 use frame::{foot, head};
-pub(super) use text::escape;
 use text::{cut, put};
+pub(super) use text::{escape, number};
 
 /// The maximum number of characters of the configuration that the report shows.
 const CONFIG: usize = 100_000;
@@ -37,27 +37,40 @@ pub(crate) fn html(page: &Page) -> String {
     out.push_str("<main>\n");
     out.push_str(&curves::section(&page.epochs));
     out.push_str(&page.tested.as_ref().map(tables::section).unwrap_or_default());
-    let confusion = page.confusion.as_ref().map(classes::confusion).unwrap_or_default();
-    if !confusion.is_empty() {
+    let held = [
+        page.confusion.as_ref().map(classes::confusion).unwrap_or_default(),
+        tables::thresholds(&page.thresholds),
+    ]
+    .concat();
+    if !held.is_empty() {
         put!(
             out,
-            "<section aria-labelledby=\"confusion\">\n<h2 id=\"confusion\">Held-out texts</h2>\n{confusion}</section>\n"
+            "<section aria-labelledby=\"confusion\">\n<h2 id=\"confusion\">Held-out texts</h2>\n{held}</section>\n"
         );
     }
     let cards = [
-        page.calibration.as_deref().map(classes::calibration).unwrap_or_default(),
-        page.errors.as_ref().map(|errors| bars::errors(errors, "Held-out texts")).unwrap_or_default(),
-        page.lengths.as_ref().map(bars::lengths).unwrap_or_default(),
-        bars::operators(&page.operators),
+        ("probabilities", page.calibration.as_deref().map(classes::calibration).unwrap_or_default()),
+        ("numbers", classes::numbers(&page.numbers)),
+        (
+            "errors",
+            page.errors.as_ref().map(|errors| bars::errors(errors, "Held-out texts")).unwrap_or_default(),
+        ),
+        ("lengths", page.lengths.as_ref().map(bars::lengths).unwrap_or_default()),
+        ("time", bars::operators(&page.operators)),
     ];
-    if cards.iter().any(|card| !card.is_empty()) {
+    let cards: Vec<_> = cards.into_iter().filter(|(_, card)| !card.is_empty()).collect();
+    if !cards.is_empty() {
+        let (names, cards): (Vec<&str>, Vec<String>) = cards.into_iter().unzip();
+        let names = names.join(", ");
+        let (first, rest) = names.split_at(1);
         put!(
             out,
-            "<section aria-labelledby=\"more\">\n<h2 id=\"more\">Probabilities, lengths, time</h2>\n<div class=\"cards\">\n{}</div>\n</section>\n",
+            "<section aria-labelledby=\"more\">\n<h2 id=\"more\">{}{rest}</h2>\n<div class=\"cards\">\n{}</div>\n</section>\n",
+            first.to_uppercase(),
             cards.concat()
         );
     }
-    out.push_str(&samples::mistakes(&page.mistakes));
+    out.push_str(&samples::mistakes(&page.mistakes, &page.mistakes_of));
     out.push_str(&samples::examples(&page.examples, &page.examples_of));
     if !page.config.is_empty() {
         put!(

@@ -25,9 +25,15 @@ pub(crate) struct Page {
     /// The errors of held-out texts by length; `None` if there is a test set or if texts have no right answer.
     pub(crate) errors: Option<Errors>,
     pub(crate) calibration: Option<Vec<Bin>>,
+    /// The true number and the predicted number of held-out texts; empty unless the model predicts numbers.
+    pub(crate) numbers: Vec<[f64; 2]>,
+    /// The threshold of each label; empty unless a text may have several labels.
+    pub(crate) thresholds: Vec<(String, f64)>,
     pub(crate) lengths: Option<Lengths>,
     pub(crate) operators: Vec<OperatorTime>,
     pub(crate) mistakes: Vec<Mistake>,
+    /// The choice and the order of the mistakes, as a sentence.
+    pub(crate) mistakes_of: String,
     pub(crate) examples: Vec<Example>,
     /// The origin of the examples, as a sentence; for example, that the examples are held-out texts.
     pub(crate) examples_of: String,
@@ -203,6 +209,8 @@ pub(crate) struct Bin {
 /// The lengths of the training texts, and the cost of padding these texts.
 #[derive(Debug, Default)]
 pub(crate) struct Lengths {
+    /// The kind of the texts, such as `training texts`, and the unit of the lengths, such as `tokens`.
+    pub(crate) of: [&'static str; 2],
     pub(crate) lengths: Vec<usize>,
     /// The number of rows that the training computed, without padding.
     pub(crate) tokens: u64,
@@ -218,15 +226,16 @@ pub(crate) struct OperatorTime {
     pub(crate) seconds: f64,
 }
 
-/// A text whose predicted class is wrong.
+/// A text with a wrong prediction.
 #[derive(Debug, Default)]
 pub(crate) struct Mistake {
-    /// Each word with its weight, gradient × input; a weight above zero supports the prediction.
-    pub(crate) words: Vec<(String, f32)>,
+    /// The name of each text column (empty if there is only one), and its words with their weights, gradient × input. A
+    /// weight above zero supports the prediction; all weights are 0 if the model has none.
+    pub(crate) texts: Vec<(String, Vec<(String, f32)>)>,
     pub(crate) truth: String,
     pub(crate) predicted: String,
-    /// The probability of the predicted class, from 0 to 1.
-    pub(crate) probability: f64,
+    /// The size of the error in a few words, such as `at 84.0 %`.
+    pub(crate) size: String,
 }
 
 /// An example in the report: a text with the model's answer.

@@ -3,7 +3,7 @@
 use unpadded_recipes::Alignment;
 
 use super::page::{Example, Mistake};
-use super::text::{TEXT, WORD, WORDS, brief, count, cut, label, percent, put};
+use super::text::{LABEL, TEXT, WORD, WORDS, brief, count, cut, label, percent, put};
 use crate::scores::distinct;
 
 /// The maximum number of errors, or of examples, in a section.
@@ -11,27 +11,40 @@ const SAMPLES: usize = 50;
 /// The maximum number of rows, and of columns, in a table of attention weights.
 const TOKENS: usize = 40;
 
-/// Returns the section with the worst errors of a classifier. The words of each text are shaded by their weight for or
-/// against the prediction.
-pub(super) fn mistakes(mistakes: &[Mistake]) -> String {
+/// Returns the section with the worst errors; `of` is a sentence on their choice. Words with weights are shaded by their
+/// weight for or against the prediction.
+pub(super) fn mistakes(mistakes: &[Mistake], of: &str) -> String {
     if mistakes.is_empty() {
         return String::new();
     }
     let mut out = String::from(
-        "<section aria-labelledby=\"mistakes\">\n<h2 id=\"mistakes\">Worst errors</h2>\n<p class=\"note\">Words shaded \
-         <span class=\"w for\" style=\"--v:.8\">red and underlined</span> support the prediction, words shaded \
-         <span class=\"w against\" style=\"--v:.8\">blue and dotted</span> oppose it: gradient × input, divided by the largest of \
-         the text. A pointer over a word shows its number.</p>\n<ol class=\"samples\">\n",
+        "<section aria-labelledby=\"mistakes\">\n<h2 id=\"mistakes\">Worst errors</h2>\n<p class=\"note\">",
     );
+    out.push_str(&cut(of, TEXT));
+    let weights = |mistake: &Mistake| largest(mistake.texts.iter().flat_map(|(_, words)| words));
+    if mistakes.iter().any(|mistake| weights(mistake) > 0.0) {
+        out.push_str(
+            " Words shaded <span class=\"w for\" style=\"--v:.8\">red and underlined</span> support the prediction, words shaded \
+             <span class=\"w against\" style=\"--v:.8\">blue and dotted</span> oppose it: gradient × input, divided by the largest of \
+             the record. A pointer over a word shows its number.",
+        );
+    }
+    out.push_str("</p>\n<ol class=\"samples\">\n");
     for mistake in mistakes.iter().take(SAMPLES) {
         put!(
             out,
-            "<li class=\"card\">\n<p class=\"verdict\"><span class=\"bad\">{}</span> at {}, <span class=\"soft\">in truth</span> <b>{}</b></p>\n",
+            "<li class=\"card\">\n<p class=\"verdict\"><span class=\"bad\">{}</span> {}, <span class=\"soft\">in truth</span> <b>{}</b></p>\n",
             label(&mistake.predicted),
-            percent(mistake.probability),
+            cut(&mistake.size, LABEL),
             label(&mistake.truth)
         );
-        shaded(&mut out, &mistake.words, true);
+        let most = weights(mistake);
+        for (name, words) in &mistake.texts {
+            if !name.is_empty() {
+                put!(out, "<p class=\"column\">{}</p>\n", cut(name, LABEL));
+            }
+            shaded(&mut out, words, Some(most));
+        }
         out.push_str("</li>\n");
     }
     out.push_str("</ol>\n");
@@ -39,22 +52,28 @@ pub(super) fn mistakes(mistakes: &[Mistake]) -> String {
     out + "</section>\n"
 }
 
-/// Writes a text whose words are shaded by weight. With `signed`, the shade is relative to the largest absolute weight of
-/// the text; without `signed`, the weight itself, from 0 to 1, is the shade.
-fn shaded(out: &mut String, words: &[(String, f32)], signed: bool) {
+/// Returns the largest absolute weight; a weight that is not finite counts as 0.
+fn largest<'a>(words: impl Iterator<Item = &'a (String, f32)>) -> f32 {
+    words.map(|&(_, weight)| weight.abs()).filter(|weight| weight.is_finite()).fold(0.0, f32::max)
+}
+
+/// Writes a text whose words are shaded by weight: relative to `most`, for or against the prediction; without `most`, the
+/// weight itself, from 0 to 1, is the shade.
+fn shaded(out: &mut String, words: &[(String, f32)], most: Option<f32>) {
     let shown = words.get(..WORDS).unwrap_or(words);
-    let finite = |w: f32| if w.is_finite() { w } else { 0.0 };
-    let most = words.iter().map(|&(_, w)| finite(w).abs()).fold(0.0, f32::max);
-    let most = if signed { most.max(f32::MIN_POSITIVE) } else { most.max(1.0) };
+    let by = most.unwrap_or_else(|| largest(words.iter()).max(1.0));
     out.push_str("<p class=\"words\" dir=\"auto\">");
     for (word, weight) in shown {
-        let share = (finite(*weight) / most).clamp(-1.0, 1.0);
-        let kind = if !signed {
-            "heat"
-        } else if share < 0.0 {
-            "against"
-        } else {
-            "for"
+        if by == 0.0 {
+            put!(out, "{} ", cut(word, TEXT));
+            continue;
+        }
+        let finite = if weight.is_finite() { *weight } else { 0.0 };
+        let share = (finite / by.max(f32::MIN_POSITIVE)).clamp(-1.0, 1.0);
+        let kind = match most {
+            None => "heat",
+            Some(_) if share < 0.0 => "against",
+            Some(_) => "for",
         };
         let (word, told) = (cut(word, WORD), super::text::number(f64::from(*weight)));
         if share.abs() < 0.04 {
@@ -115,7 +134,7 @@ pub(super) fn examples(examples: &[Example], of: &str) -> String {
             Example::Tagged { words, truth, found } => tagged(&mut out, words, truth, found),
             Example::Attention { words, answer } => {
                 put!(out, "<p class=\"verdict\"><b>{}</b></p>\n", label(answer));
-                shaded(&mut out, words, false);
+                shaded(&mut out, words, None);
             }
             Example::Pair { source, target, truths, exact, chrf, attention } => {
                 pair(&mut out, source, target, truths, *exact, *chrf);

@@ -1,7 +1,7 @@
 //! The section of a report with the scores of the test set.
 
 use super::page::{ClassTable, Score, TestScores};
-use super::text::{LABEL, count, cut, put};
+use super::text::{LABEL, count, cut, label, percent, put};
 use super::{bars, classes};
 
 /// The maximum number of classes in a table.
@@ -46,6 +46,27 @@ pub(super) fn boxed(out: &mut String, name: &str, class: &str, head: &[String]) 
 
 pub(super) const END: &str = "</tbody>\n</table>\n</div>\n";
 
+/// Returns the thresholds of labels as a table, for texts with several labels.
+pub(super) fn thresholds(of: &[(String, f64)]) -> String {
+    let mut out = String::new();
+    if of.is_empty() {
+        return out;
+    }
+    out.push_str(
+        "<h3>Thresholds of labels</h3>\n<p class=\"note\">A text gets each label whose probability is at least the threshold of the \
+         label. `decoding.threshold` sets another rule.</p>\n",
+    );
+    boxed(&mut out, "Thresholds of labels", "scores", &["label".into(), "threshold".into()]);
+    for (name, threshold) in of.iter().take(ROWS) {
+        put!(out, "<tr><th scope=\"row\">{}</th><td>{}</td></tr>\n", label(name), percent(*threshold));
+    }
+    out.push_str(END);
+    if of.len() > ROWS {
+        put!(out, "<p class=\"note\">{} more are not shown.</p>\n", count((of.len() - ROWS) as u64));
+    }
+    out
+}
+
 fn figures(out: &mut String, tested: &TestScores) {
     put!(out, "<div>\n<h3 dir=\"auto\">{}</h3>\n", cut(&tested.dataset, LABEL));
     boxed(out, "Scores", "scores", &["score", "value", "95 % interval"].map(str::to_owned));
@@ -76,7 +97,7 @@ fn classes_of(out: &mut String, ClassTable { of, rows }: &ClassTable) {
     let head = [cut(of, LABEL), "precision".into(), "recall".into(), "F1".into(), "support".into()];
     boxed(out, &format!("Scores of each {of}"), "scores", &head);
     for row in rows.iter().take(ROWS) {
-        put!(out, "<tr><th scope=\"row\">{}</th>", super::text::label(&row.name));
+        put!(out, "<tr><th scope=\"row\">{}</th>", label(&row.name));
         for score in row.scores {
             put!(out, "<td>{:.2}\u{a0}%</td>", 100.0 * score);
         }

@@ -152,13 +152,27 @@ fn evil_page() -> Page {
         epochs: vec![epoch(1, f64::NAN, false), epoch(2, 1.0, true), epoch(3, f64::NEG_INFINITY, false)],
         confusion: evil_scores().confusions.pop(),
         calibration: Some(vec![Bin { confidence: f64::NAN, accuracy: 2.0, count: 3 }]),
-        lengths: Some(Lengths { lengths: vec![0, 3, usize::MAX], tokens: u64::MAX, padded: 0 }),
+        numbers: vec![[f64::NAN, 1.0], [1e300, -1e300], [0.0, f64::INFINITY], [1.0, 2.0]],
+        thresholds: (0..150).map(|_| (evil(), f64::NAN)).collect(),
+        mistakes_of: evil(),
+        lengths: Some(Lengths {
+            of: ["texts", "words"],
+            lengths: vec![0, 3, usize::MAX],
+            tokens: u64::MAX,
+            padded: 0,
+        }),
         operators: vec![
             OperatorTime { name: evil(), calls: u64::MAX, seconds: f64::INFINITY },
             OperatorTime { name: evil(), calls: 1, seconds: 1e-9 },
         ],
         mistakes: vec![
-            Mistake { words: words(), truth: evil(), predicted: evil(), probability: f64::NAN },
+            Mistake {
+                texts: vec![(evil(), words()), (evil(), vec![(evil(), 0.0)])],
+                truth: evil(),
+                predicted: evil(),
+                size: evil(),
+            },
+            Mistake { texts: vec![(String::new(), vec![(evil(), 0.0)])], ..Mistake::default() },
             Mistake::default(),
         ],
         examples: vec![
@@ -238,7 +252,7 @@ fn long_trainings_and_long_texts_make_no_long_page() {
         best: e == 5_000,
     };
     let mistake = |_| Mistake {
-        words: (0..5_000).map(|i| (format!("word{i}"), i as f32)).collect(),
+        texts: vec![(String::new(), (0..5_000).map(|i| (format!("word{i}"), i as f32)).collect())],
         ..Mistake::default()
     };
     let page = html(&Page {
@@ -264,7 +278,7 @@ fn what_is_wide_scrolls_in_a_box_and_what_is_said_is_outside_of_it() {
             let said = table.split("</table>").next().unwrap_or_default();
             assert!(!said.contains("class=\"note\"") && table.contains("</table>\n</div>"));
         }
-        assert!(page.contains(".wide { overflow-x: auto; max-width: 100%; }"));
+        assert!(page.contains("overflow-x: auto; max-width: 100%;"));
         assert!(page.contains("content=\"width=device-width, initial-scale=1\""));
     }
 }

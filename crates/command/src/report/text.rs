@@ -68,7 +68,7 @@ pub(super) fn label(text: &str) -> String {
 }
 
 /// Formats a number with four significant digits, as in `0.4217`, `13.25`, `1,234` or `3.2e-5`.
-pub(super) fn number(value: f64) -> String {
+pub(crate) fn number(value: f64) -> String {
     let size = value.abs();
     let told = match value {
         v if v.is_nan() => return "NaN".into(),

@@ -100,6 +100,53 @@ fn translations_are_shown_with_their_attention() {
 }
 
 #[test]
+fn worst_errors_have_every_text_of_a_record() {
+    let place = Place::new("report-errors");
+    let words = ["cat", "dog", "bird"];
+    // No text has anything to do with its label or number, so every model has errors.
+    let line = |i: usize| {
+        let (a, b) = (words[i % 3], words[i / 3 % 3]);
+        format!(
+            "the {a} {i},no <{b}>,{},{}.5,{}\n",
+            i * 7 % 5 % 2,
+            i * 11 % 7,
+            ["x|y", "z", ""][i * 5 % 7 % 3]
+        )
+    };
+    let lines: String = (0..90).map(line).collect();
+    place.write("pairs.csv", &format!("one,two,label,number,labels\n{lines}"));
+    let train = ["train", "--train", "pairs.csv", "--epochs", "1", "--set", "data.text=[\"one\"]"];
+    let page = |run: &str, more: &[&str]| {
+        let all = [&train[..], &["--run", run, "--set", "data.pair=two"], more].concat();
+        place.said(&with(&all, &[]), "");
+        fs::read_to_string(place.0.join(run).join("report.html")).unwrap()
+    };
+    for (run, more, parts) in [
+        ("label", &["--set", "data.label=label"][..], &["have a wrong label", "class=\"w for\""][..]),
+        (
+            "number",
+            &["--set", "data.label=number", "--set", "data.target=number"],
+            &["(off by ", "true and predicted numbers", "class=\"spot\""],
+        ),
+        (
+            "labels",
+            &["--set", "data.label=labels", "--set", "data.target=labels", "--set", "data.label_separator=|"],
+            &["a wrong or a missing label", "<h3>Thresholds of labels</h3>", ", threshold "],
+        ),
+    ] {
+        let page = page(run, more);
+        let errors = page.split("<h2 id=\"mistakes\">Worst errors</h2>").nth(1).expect(run);
+        for part in ["<p class=\"column\">one</p>", "<p class=\"column\">two</p>", "cat", "&lt;"] {
+            assert!(errors.contains(part), "{run}: {part}");
+        }
+        for part in parts {
+            assert!(page.contains(part), "{run}: {part}");
+        }
+        assert_eq!(errors.contains("class=\"w for\""), run == "label");
+    }
+}
+
+#[test]
 fn several_runs_are_one_page() {
     let place = Place::new("report-runs");
     place.write("reviews.tsv", &reviews());

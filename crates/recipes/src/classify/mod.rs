@@ -15,7 +15,8 @@ use super::answer::Answer;
 use super::config::Config;
 use super::evaluation::{EachOutcome, Evaluation, Outcome};
 use super::labels::{self, COLUMNS, LABELS, PROBABILITIES};
-use super::prepare::{Portion, RecordCounts, TaskNetwork, TaskSurvey, TrainingTexts, prepare};
+use super::portions::{self, Portion};
+use super::prepare::{FirstRecords, RecordCounts, TaskNetwork, TaskSurvey, TrainingTexts, prepare};
 use super::preview::Preview;
 use super::recipe::{AnsweringModel, Recipe, RecordCheck, RecordModel, ScoredFile, TestFile};
 use super::sections::{DecodingConfig, Target, label_smoothing};
@@ -26,8 +27,8 @@ use super::{embedded, net, rows};
 pub(super) use network::LABEL;
 use network::NUMBER;
 use objective::{Labels, Objective, labels_in};
-use reader::{CHARACTERS, SEPARATOR, TextColumns, WORDS};
-pub(super) use reader::{FIRST, Reader};
+use reader::{CHARACTERS, TextColumns, WORDS};
+pub(super) use reader::{FIRST, Reader, SECOND, SEPARATOR};
 use thresholds::Thresholds;
 pub(super) use thresholds::finished;
 use unpadded::Variable;
@@ -57,7 +58,7 @@ pub(super) const RECIPE: Recipe = Recipe {
         let rows = paths.train.as_ref().map(|train| rows::are_meant(config, train)).transpose()?;
         (recipe(rows.unwrap_or(false)).prepare)(config, paths)
     },
-    check: |file| (recipe(file.known.note(rows::COLUMNS).is_some()).check)(file),
+    check: |file, known| (recipe(file.known.note(rows::COLUMNS).is_some()).check)(file, known),
     load: |predictor, config| (recipe(predictor.note(rows::COLUMNS).is_some()).load)(predictor, config),
     ..Recipe::of::<Classifier>()
 };
@@ -106,7 +107,7 @@ impl<'a> TaskSurvey<'a> for TextSurvey<'a> {
         embedded::reviews(train)
     }
 
-    fn begin(config: &'a Config, _: &Texts<LabelledText>, from: &Origin) -> Result<Self> {
+    fn begin(config: &'a Config, _: FirstRecords<'_, LabelledText>, from: &Origin) -> Result<Self> {
         let cut = tokenizer(config)?;
         from.same_cut(CUT, &cut)?;
         Ok(Self { config, cut, labels: Labels::new(config), spelt: TokenCounts::default() })
@@ -300,6 +301,31 @@ impl RecordModel for Classifier {
     fn training_options(config: &Config) -> Result<ReadOptions> {
         paired(config)?;
         Ok(reading(config, options(config, COLUMNS)?))
+    }
+
+    fn classes(config: &Config, text: &LabelledText, each: &mut dyn FnMut(&'static str, &str)) {
+        match config.data.target {
+            Target::Label => each(portions::LABEL, &text.label),
+            Target::Labels => (labels_in(&text.label, &config.data.label_separator).into_iter())
+                .for_each(|label| each(portions::LABEL, label)),
+            Target::Number => {}
+        }
+    }
+
+    /// Lists of labels are equal in any order, and numbers in any spelling.
+    fn answer(config: &Config, text: &LabelledText) -> u64 {
+        let f = Fingerprint::default();
+        match config.data.target {
+            Target::Label => f.text(&text.label).finish(),
+            Target::Labels => {
+                let mut labels = labels_in(&text.label, &config.data.label_separator);
+                labels.sort_unstable();
+                labels.into_iter().fold(f, Fingerprint::text).finish()
+            }
+            // Adding 0.0 changes −0 to 0.
+            Target::Number => objective::number(&text.label)
+                .map_or(0, |number| f.number((number + 0.0).to_bits().into()).finish()),
+        }
     }
 
     fn line(of: &LabelledText) -> String {

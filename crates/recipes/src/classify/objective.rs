@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use unpadded::data::{Field, FileLine, TokenCounts, Vocabulary};
+use unpadded::data::{Field, FileLine, Vocabulary};
 use unpadded::predict::Predictor;
 use unpadded::{Error, ErrorKind, Result};
 use unpadded_text::{LabelledText, Record as _};
@@ -163,15 +163,17 @@ impl<'a> Labels<'a> {
         }
     }
 
-    /// Counts the labels of a text that is held out or from `data.dev`, for the thresholds of several labels.
+    /// Counts the labels of a text that is held out or from `data.dev`, for the thresholds of several labels. The loss of a label
+    /// that only these texts have is defined, since the vocabulary has it, too.
     pub(super) fn add_dev(&mut self, cell: &str) {
+        let mut count = |label: &str| match self.counted.get_mut(label) {
+            Some(counts) => counts[2] += 1,
+            None => drop(self.counted.insert(label.to_owned(), [0, 0, 1])),
+        };
         match self.target {
-            Target::Labels => {
-                for label in labels_in(cell, self.separator) {
-                    self.counted.get_mut(label).into_iter().for_each(|counts| counts[2] += 1);
-                }
-            }
-            Target::Label | Target::Number => {}
+            Target::Label => count(cell),
+            Target::Labels => labels_in(cell, self.separator).into_iter().for_each(count),
+            Target::Number => {}
         }
     }
 
@@ -225,9 +227,9 @@ impl<'a> Labels<'a> {
                 return Ok((Objective::Number, weights));
             }
         };
-        let mut found = TokenCounts::default();
-        counted.iter().for_each(|(label, &[count, ..])| found.add_times(label, count));
-        let labels = found.labels()?;
+        let entries = counted.iter().map(|(label, &[_, count, _])| (label.as_str(), count));
+        let labels = Vocabulary::counted(entries)
+            .map_err(|label| Error::new("labels", "each once", format!("`{label}` twice")))?;
         let of = |at: usize| -> Vec<u64> {
             labels.tokens().map(|label| counted.get(label).map_or(0, |counts| counts[at])).collect()
         };

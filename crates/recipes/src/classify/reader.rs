@@ -11,13 +11,13 @@ use crate::sections::Sentences;
 use crate::training::{CUT, ModelFacts, cut_of};
 
 /// The special token between two columns that are joined to one text.
-pub(super) const SEPARATOR: &str = "<sep>";
+pub(crate) const SEPARATOR: &str = "<sep>";
 /// The names of the vocabularies of tokens and of characters.
 pub(super) const WORDS: &str = "words";
 pub(super) const CHARACTERS: &str = "characters";
 /// The feeds of a text: the tokens, and the characters of each token. `SECOND` is of the second text of a pair.
 pub(crate) const FIRST: [&str; 2] = ["words", "characters"];
-pub(super) const SECOND: [&str; 2] = ["second words", "second characters"];
+pub(crate) const SECOND: [&str; 2] = ["second words", "second characters"];
 
 /// How the columns of a record make up its texts.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -83,19 +83,24 @@ impl Reader {
         [of(FIRST), second].concat()
     }
 
+    /// Returns the tokens of each column of a record, in the order in which they are fed. A column that is joined to the
+    /// column before it begins with the separator. The last column of a pair is the second text.
+    pub(crate) fn columns(&self, text: &str) -> Result<Vec<Vec<String>>> {
+        let (columns, second) = self.parts.split(text)?;
+        let of = |(at, column): (usize, &str)| {
+            let joined = at > 0 && at < self.parts.columns && self.parts.documents == Sentences::None;
+            let tokens = sentences(column, self.parts.documents).into_iter();
+            let tokens = tokens.flat_map(|sentence| self.cut.tokens(sentence)).map(Cow::into_owned);
+            joined.then(|| SEPARATOR.to_owned()).into_iter().chain(tokens).collect()
+        };
+        Ok(columns.into_iter().chain(second).enumerate().map(of).collect())
+    }
+
     /// Returns the tokens of the first text of a record, in the order in which they are fed.
     pub(crate) fn tokens(&self, text: &str) -> Result<Vec<String>> {
-        let (columns, _) = self.parts.split(text)?;
-        let mut tokens = Vec::new();
-        for (at, column) in columns.into_iter().enumerate() {
-            if at > 0 && self.parts.documents == Sentences::None {
-                tokens.push(SEPARATOR.to_owned());
-            }
-            for sentence in sentences(column, self.parts.documents) {
-                tokens.extend(self.cut.tokens(sentence).map(|token| token.into_owned()));
-            }
-        }
-        Ok(tokens)
+        let mut columns = self.columns(text)?;
+        columns.truncate(self.parts.columns);
+        Ok(columns.concat())
     }
 
     /// Returns the token ids of each text of a record and, if the model reads characters, the character ids.

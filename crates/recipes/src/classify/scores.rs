@@ -8,6 +8,7 @@ use crate::by_length::ByLength;
 use crate::evaluation::{
     Evaluation, MOST_LABELS, NamedFigure, ScoreRow, ScoreSums, UnseenLabel, f1_of, of_label, sorted,
 };
+use crate::labels::trained_id;
 use crate::sample::FigureFn;
 
 /// The first columns of a bootstrap sample: hits, true labels, predicted labels, texts with exactly the right labels, all
@@ -44,7 +45,12 @@ impl<'a> LabelSets<'a> {
         let (mut there, mut unknown) = (vec![false; found.len()], 0);
         for label in labels_in(truth, self.separator) {
             match self.labels.id(label).and_then(|id| there.get_mut(id as usize)) {
-                Some(there) => *there = true,
+                Some(there) => {
+                    *there = true;
+                    if trained_id(self.labels, label).is_none() {
+                        self.unknown(label, place);
+                    }
+                }
                 None => {
                     unknown += 1;
                     self.unknown(label, place);
@@ -54,7 +60,9 @@ impl<'a> LabelSets<'a> {
         let mut counts = vec![(SETS, 1.0)];
         let few = self.labels.len() <= MOST_LABELS;
         for (id, ((&there, &found), p)) in there.iter().zip(found).zip(row).enumerate() {
-            self.sums.add_loss(if there { *p } else { 1.0 - *p });
+            if self.labels.count(id as i64) > 0 {
+                self.sums.add_loss(if there { *p } else { 1.0 - *p });
+            }
             let three = [there && found, there, found];
             for (count, _) in three.into_iter().enumerate().filter(|(_, yes)| *yes) {
                 self.rows[id][count] += 1;

@@ -60,32 +60,55 @@ fn a_classifier_answers_out_of_its_file() -> Result<()> {
 }
 
 #[test]
-fn words_weigh_as_small_changes_of_their_vectors_do() -> Result<()> {
-    let mut config = Config::new(Task::Classify);
-    (config.model.hidden, config.model.embedding, config.training.epochs) = (16, 8, 1);
-    let (path, _) = trained("weigh", &config)?;
-    let checkpoint = Checkpoint::load(&path)?;
-    let text = "a film that is not dull";
-    let weights = Weigher::new(checkpoint.clone(), 1)?.weigh(text, "positive")?;
-    assert_eq!(weights.len(), 6);
-    // The sum over words is the derivative of log p by a factor on all vectors: central differences say the same.
-    let log_p = |factor: f32| -> Result<f64> {
-        let mut scaled = checkpoint.clone();
-        for tensors in [&mut scaled.tensors, &mut scaled.best] {
-            if let Some(table) = tensors.get_mut("words.weight") {
-                let mut dense = table.as_dense()?.clone();
-                dense.as_mut_slice::<f32>()?.iter_mut().for_each(|x| *x *= factor);
-                *table = dense.into();
-            }
+fn words_weigh_as_small_changes_of_their_vectors_do() -> std::result::Result<(), Box<dyn std::error::Error>> {
+    let lines: String = (0..60).map(|i| format!("film {} , not {}, {}\n", i % 7, i % 5, i % 3)).collect();
+    let lines = written("weighed.csv", &format!("a,b,c,label\n{}", lines.replace(" , ", ",a film,")))?;
+    let none: [&str; 0] = [];
+    // The columns of the first text, the column of the second text, a text, and the words of each column.
+    for (columns, pair, text, lengths) in [
+        (&none[..], None, "a film that is not dull", &[6][..]),
+        (&["a"], Some("c"), "film 3\tnot 2", &[2, 2]),
+        (&["a", "b"], Some("c"), "film 3\ta film\tnot", &[2, 2, 1]),
+        (&["a", "b", "c"], None, "film 3\t\tnot 2", &[2, 0, 2]),
+    ] {
+        let mut config = Config::new(Task::Classify);
+        (config.model.hidden, config.model.embedding, config.training.epochs) = (16, 8, 1);
+        config.data.text = columns.iter().map(|&column| column.to_owned()).collect();
+        config.data.pair = pair.map(str::to_owned);
+        if !columns.is_empty() {
+            config.data.train = Some(lines.clone());
+            config.text.min_count = 1;
         }
-        let answer = Model::new(scaled)?.predict(&[text])?.remove(0);
-        let Answer::Label { all, .. } = answer else { panic!("{answer:?}") };
-        Ok(f64::from(all.iter().find(|(label, _)| label == "positive").map_or(0.0, |(_, p)| *p)).ln())
-    };
-    let expected = (log_p(1.01)? - log_p(0.99)?) / 0.02;
-    let found: f32 = weights.iter().map(|(_, weight)| weight).sum();
-    assert!((f64::from(found) - expected).abs() < 1e-3 + 0.02 * expected.abs(), "{found} {expected}");
-    std::fs::remove_file(path).ok();
+        let (path, _) = trained(&format!("weigh-{}", text.len()), &config)?;
+        let checkpoint = Checkpoint::load(&path)?;
+        let model = Model::load(&path)?;
+        let Answer::Label { label, .. } = model.predict(&[text])?.remove(0) else { panic!("no label") };
+        let weights = Weigher::new(checkpoint.clone(), 1)?.weigh(text, &label)?;
+        assert_eq!(weights.iter().map(Vec::len).collect::<Vec<_>>(), lengths);
+        assert!(weights.iter().flatten().all(|(word, _)| text.contains(word)), "{weights:?}");
+        // The sum over words is the derivative of log p by a factor on all vectors: central differences are equal. The vector
+        // of the separator, entry 1 of the vocabulary, keeps its size, as its weight is not in the sum.
+        let log_p = |factor: f32| -> Result<f64> {
+            let mut scaled = checkpoint.clone();
+            for tensors in [&mut scaled.tensors, &mut scaled.best] {
+                if let Some(table) = tensors.get_mut("words.weight") {
+                    let mut dense = table.as_dense()?.clone();
+                    let kept = if columns.len() > 1 { 8..16 } else { 0..0 };
+                    let entries = dense.as_mut_slice::<f32>()?.iter_mut().enumerate();
+                    entries.filter(|(at, _)| !kept.contains(at)).for_each(|(_, x)| *x *= factor);
+                    *table = dense.into();
+                }
+            }
+            let answer = Model::new(scaled)?.predict(&[text])?.remove(0);
+            let Answer::Label { all, .. } = answer else { panic!("{answer:?}") };
+            Ok(f64::from(all.iter().find(|(of, _)| *of == label).map_or(0.0, |(_, p)| *p)).ln())
+        };
+        let expected = (log_p(1.01)? - log_p(0.99)?) / 0.02;
+        let found: f32 = weights.iter().flatten().map(|(_, weight)| weight).sum();
+        assert!((f64::from(found) - expected).abs() < 1e-3 + 0.02 * expected.abs(), "{found} {expected}");
+        std::fs::remove_file(path).ok();
+    }
+    std::fs::remove_file(lines)?;
     Ok(())
 }
 

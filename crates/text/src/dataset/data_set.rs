@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::marker::PhantomData;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use unpadded::data::{Field, FileLine, Fingerprint, Sample, Samples, Source};
 use unpadded::{AtCaller, Error, Result, reserve};
@@ -21,6 +22,17 @@ pub trait Record: Clone + Send + Sync + 'static {
     /// Adds a part of the record to a fingerprint: the part that decides whether the record is held out. If several
     /// records are equal in this part, either all or none of these records are held out.
     fn held_out_by(&self, fingerprint: Fingerprint) -> Fingerprint;
+
+    /// Adds the input of the record to a fingerprint: what a model reads, without the answer. By default, it is the part
+    /// that decides whether the record is held out.
+    fn input(&self, fingerprint: Fingerprint) -> Fingerprint {
+        self.held_out_by(fingerprint)
+    }
+
+    /// The hash that decides whether the record is held out, for a seed. Records with equal hashes are in one part.
+    fn held_out_key(&self, seed: u64) -> u64 {
+        self.held_out_by(Fingerprint::default().number(seed)).finish()
+    }
 
     /// The stratum of the record for a cross-validation, such as the label. Each stratum is spread about equally over
     /// all folds. By default, all records are in one stratum.
@@ -58,6 +70,9 @@ pub trait Record: Clone + Send + Sync + 'static {
 
 /// A function that passes each record of a data set, in order, to a visitor.
 pub type RecordPass<'a, R> = &'a dyn Fn(&mut dyn FnMut(&R)) -> Result<()>;
+
+/// A function that decides whether a record is held out.
+pub type HoldOutRule<R> = Arc<dyn Fn(&R) -> bool + Send + Sync>;
 
 /// A function that changes a record.
 pub type Change<R> = Box<dyn Fn(R) -> R + Send + Sync>;
@@ -97,8 +112,8 @@ pub trait RecordStorage<R: Record>: DataStorage<R> {
     /// Iterates over the records, in the order of the files. An error in a file is the last item.
     fn pass(&self) -> Box<dyn Iterator<Item = Result<Cow<'_, R>>> + '_>;
 
-    /// Divides the records, as [`DataSet::hold_out`] does, into the remaining records and the held-out records.
-    fn hold_out(self, one_in: u64, seed: u64) -> [Self; 2];
+    /// Divides the records into the remaining records and the records for which `held` is true.
+    fn hold_out_by(self, held: HoldOutRule<R>) -> [Self; 2];
 
     /// Makes the samples of the data set `of`, as [`DataSet::samples_by`] does. `salt` adds all other inputs of `sample`
     /// to a fingerprint.
@@ -185,13 +200,6 @@ impl<R> DataSet<R> {
         Self::of_records(name, records, self.read_as.clone())
     }
 
-    /// Divides the records: first those for which `held` is false, then those for which `held` is true.
-    pub(crate) fn hold_out_where(mut self, held: impl FnMut(&R) -> bool) -> (Self, Self) {
-        let (held, rest) = std::mem::take(&mut self.records).into_iter().partition(held);
-        let held = self.part(held_name(&self.name), held);
-        (Self { records: rest, ..self }, held)
-    }
-
     /// Divides the records into a training, a held-out and a test part, which are returned in this order. A record is in the
     /// test part if `number` returns 0 for the record, and in the held-out part if `number` returns 1. Every other record is in
     /// the training part. `number` may be a hash that other programs use, too, so that all programs make the same three parts.
@@ -274,7 +282,13 @@ impl<R: Record, S: RecordStorage<R>> DataSet<R, S> {
     /// ```
     #[must_use]
     pub fn hold_out(self, one_in: u64, seed: u64) -> (Self, Self) {
-        let [rest, held] = self.records.hold_out(one_in, seed);
+        self.hold_out_by(Arc::new(move |record| is_held(one_in, record.held_out_key(seed))))
+    }
+
+    /// Holds out the records for which the rule `held` is true: returns the remaining records, then the held-out records.
+    #[must_use]
+    pub fn hold_out_by(self, held: HoldOutRule<R>) -> (Self, Self) {
+        let [rest, held] = self.records.hold_out_by(held);
         let held = Self::of_records(held_name(&self.name), held, self.read_as.clone());
         (Self { records: rest, ..self }, held)
     }
@@ -352,9 +366,8 @@ impl<R: Record> RecordStorage<R> for Vec<R> {
         Box::new(self.iter().map(|record| Ok(Cow::Borrowed(record))))
     }
 
-    fn hold_out(self, one_in: u64, seed: u64) -> [Self; 2] {
-        let kept = |record: &R| !is_held(one_in, seed, |f| record.held_out_by(f));
-        let (rest, held) = self.into_iter().partition(kept);
+    fn hold_out_by(self, held: HoldOutRule<R>) -> [Self; 2] {
+        let (held, rest) = self.into_iter().partition(|record| held(record));
         [rest, held]
     }
 

@@ -7,8 +7,7 @@ use std::sync::Arc;
 use unpadded::data::{Field, Fingerprint, Sample, SampleIterator, SampleStream, SamplesBuilder};
 use unpadded::{AtCaller, Error, ErrorKind, Result, memory};
 
-use super::data_set::{DataSet, DataStorage, Passes, Record, RecordStorage, none};
-use super::hold_out::is_held;
+use super::data_set::{DataSet, DataStorage, HoldOutRule, Passes, Record, RecordStorage, none};
 use crate::record::plan::{Plan, StreamOpener};
 use crate::{LabelledText, Pair, ReadOptions, TaggedText};
 
@@ -78,25 +77,25 @@ impl<R: Record> Files<R> {
         Ok(Self::of_records(name, records, options))
     }
 
-    /// Holds out records as [`Self::hold_out`] does, in one pass over the files. `visit` gets each record, and whether the record
-    /// is held out. The loaders of both parts need no further pass over the files, unless [`Self::samples_within`] is set.
+    /// Holds out records as [`Self::hold_out_by`] does, in one pass over the files. `visit` gets each record, and whether the
+    /// record is held out. The loaders of both parts need no further pass over the files, unless [`Self::samples_within`] is set.
     ///
     /// # Errors
     /// Fails if a file is malformed or cannot be read.
     #[track_caller]
     pub fn hold_out_by_pass(
         self,
-        (one_in, seed): (u64, u64),
+        is_held: HoldOutRule<R>,
         visit: &mut dyn FnMut(&R, bool),
     ) -> Result<(Self, Self)> {
         let mut known = [RecordCount::default(); 2];
         let each = self.each(&mut |record| {
-            let held = is_held(one_in, seed, |f| record.held_out_by(f));
+            let held = is_held(record);
             known[usize::from(held)].add(record);
             visit(record, held);
         });
         each.at_caller()?;
-        let (mut rest, mut held) = self.hold_out(one_in, seed);
+        let (mut rest, mut held) = self.hold_out_by(is_held);
         (rest.records.known, held.records.known) = (Some(known[0]), Some(known[1]));
         Ok((rest, held))
     }
@@ -153,9 +152,9 @@ impl<R: Record> RecordStorage<R> for FileRecords<R> {
         Box::new(self.all.open().map(|record| record.map(Cow::Owned)))
     }
 
-    fn hold_out(self, one_in: u64, seed: u64) -> [Self; 2] {
-        let is_held = move |record: &R| is_held(one_in, seed, |f| record.held_out_by(f));
-        [self.clone().kept(move |record| !is_held(record)), self.kept(is_held)]
+    fn hold_out_by(self, held: HoldOutRule<R>) -> [Self; 2] {
+        let is_held = Arc::clone(&held);
+        [self.clone().kept(move |record| !is_held(record)), self.kept(move |record| held(record))]
     }
 
     /// Makes a stream of samples that are numbered from 0. To find errors, this call reads all records and makes a sample

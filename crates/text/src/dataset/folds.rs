@@ -2,8 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt;
-
-use unpadded::data::Fingerprint;
+use std::sync::Arc;
 
 use super::data_set::{DataSet, Record};
 
@@ -22,6 +21,11 @@ impl Fold {
     /// [`Self::MOST`], or if `number` is not from 1 to `folds`.
     pub fn new(number: u64, folds: u64) -> Option<Self> {
         ((2..=Self::MOST).contains(&folds) && (1..=folds).contains(&number)).then_some(Self { number, folds })
+    }
+
+    /// Returns the number of folds.
+    pub fn folds(self) -> u64 {
+        self.folds
     }
 
     /// Parses a fold such as `2/5`; `None` for other text.
@@ -51,17 +55,21 @@ impl<R: Record> DataSet<R> {
     /// are in the same fold. All folds have about the same number of records, and about the same number of records per
     /// label.
     pub fn hold_out_fold(self, fold: Fold, seed: u64) -> (Self, Self) {
-        let key = |record: &R| record.held_out_by(Fingerprint::default().number(seed)).finish();
+        let held = self.fold_keys(fold, seed);
+        self.hold_out_by(Arc::new(move |record| held.contains(&record.held_out_key(seed))))
+    }
+
+    /// Returns the keys ([`Record::held_out_key`]) of the records in a fold, as [`Self::hold_out_fold`] holds them out.
+    pub fn fold_keys(&self, fold: Fold, seed: u64) -> HashSet<u64> {
         let mut groups: HashMap<u64, Group> = HashMap::new();
         for record in self.records() {
-            let key = key(record);
+            let key = record.held_out_key(seed);
             let group =
                 groups.entry(key).or_insert_with(|| Group { key, records: 0, strata: BTreeMap::new() });
             group.records += 1;
             *group.strata.entry(record.stratum().into_owned()).or_default() += 1;
         }
-        let held: HashSet<u64> = dealt(groups.into_values().collect(), fold).into_iter().collect();
-        self.hold_out_where(|record| held.contains(&key(record)))
+        dealt(groups.into_values().collect(), fold).into_iter().collect()
     }
 }
 

@@ -104,20 +104,33 @@ impl LabelledRows {
     /// two classes, since a model could learn nothing.
     #[track_caller]
     pub fn classes(&self) -> Result<Vocabulary> {
-        let what = || format!("labels in `{}`", self.name);
+        self.classes_with(&Self::new("", [])).at_caller()
+    }
+
+    /// Returns the vocabulary of [`Self::classes`] with the classes of `dev`, too. The counts are of this data set alone: a class
+    /// that only `dev` has gets the count 0.
+    ///
+    /// # Errors
+    /// Fails as [`Self::classes`] does.
+    #[track_caller]
+    pub fn classes_with(&self, dev: &Self) -> Result<Vocabulary> {
         let mut counts: BTreeMap<i64, u64> = BTreeMap::new();
-        for (number, row) in self.records.iter().enumerate() {
-            // The largest number up to which `f64` represents every whole number exactly.
-            const LARGEST: f64 = (1u64 << 53) as f64;
-            if row.label.fract() != 0.0 || row.label.abs() > LARGEST {
-                let expected = "whole numbers, because the labels are classes";
-                return Err(wrong_format(what(), expected, format!("{} of row {number}", row.label)));
+        for (of, count) in [(self, 1), (dev, 0)] {
+            for (number, row) in of.records.iter().enumerate() {
+                // The largest number up to which `f64` represents every whole number exactly.
+                const LARGEST: f64 = (1u64 << 53) as f64;
+                if row.label.fract() != 0.0 || row.label.abs() > LARGEST {
+                    let expected = "whole numbers, because the labels are classes";
+                    let got = format!("{} of row {number}", row.label);
+                    return Err(wrong_format(format!("labels in `{}`", of.name), expected, got)).at_caller();
+                }
+                *counts.entry(row.label as i64).or_default() += count;
             }
-            *counts.entry(row.label as i64).or_default() += 1;
         }
+        let what = || format!("labels in `{}`", self.name);
         if counts.len() < 2 {
             let got = counts.keys().next().map_or_else(|| "none".to_owned(), |one| format!("only `{one}`"));
-            return Err(wrong_format(what(), "at least two", got));
+            return Err(wrong_format(what(), "at least two", got)).at_caller();
         }
         let entries = counts.into_iter().map(|(class, count)| (class.to_string(), count));
         Vocabulary::counted(entries)

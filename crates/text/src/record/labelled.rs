@@ -393,6 +393,10 @@ impl Record for LabelledText {
         fingerprint.text(self.group.0.as_ref().unwrap_or(&self.text))
     }
 
+    fn input(&self, fingerprint: Fingerprint) -> Fingerprint {
+        fingerprint.text(&self.text)
+    }
+
     fn stratum(&self) -> std::borrow::Cow<'_, str> {
         (&*self.label).into()
     }

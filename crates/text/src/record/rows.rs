@@ -29,17 +29,20 @@ impl Record for LabelledRow {
     fn held_out_by(&self, fingerprint: Fingerprint) -> Fingerprint {
         match self.query {
             Some(query) => fingerprint.text("query").number(query),
-            None => (self.indices.iter().zip(&self.values)).fold(fingerprint, |f, (&index, value)| {
-                f.number(index as u64).number(u64::from(value.to_bits()))
-            }),
+            None => self.input(fingerprint),
         }
+    }
+
+    fn input(&self, fingerprint: Fingerprint) -> Fingerprint {
+        let entries = self.indices.iter().zip(&self.values);
+        entries
+            .fold(fingerprint, |f, (&index, value)| f.number(index as u64).number(u64::from(value.to_bits())))
     }
 
     fn fingerprint(&self, fingerprint: Fingerprint) -> Fingerprint {
         let f = fingerprint.number(self.label.to_bits());
         let f = self.query.map_or(f, |query| f.text("query").number(query));
-        let entries = self.indices.iter().zip(&self.values);
-        entries.fold(f, |f, (&index, value)| f.number(index as u64).number(u64::from(value.to_bits())))
+        self.input(f)
     }
 
     fn plan(paths: &[PathBuf], options: &ReadOptions, _: bool) -> Result<Plan<Self>> {

@@ -1,0 +1,389 @@
+//! The portions of a data set (training, held-out and test records): the records that several portions share, and the classes,
+//! labels and tags, that only one portion has.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+use unpadded::data::{Fingerprint, Vocabulary};
+use unpadded::{Error, ErrorKind, Result};
+use unpadded_text::{DataSet, Fold, QuestionKind, Record};
+
+use super::config::Config;
+use super::evaluation::UnseenLabel;
+use super::recipe::RecordModel;
+
+/// The portion of the data that a record is in: the training texts, the texts held out from them, or the texts of `data.dev`.
+#[derive(Clone, Copy, PartialEq)]
+pub(super) enum Portion {
+    Train,
+    HeldOut,
+    Dev,
+}
+
+/// What a class is called in messages: a label of a text, or a tag of a word.
+pub(super) const LABEL: &str = "label";
+pub(super) const TAG: &str = "tag";
+
+/// Maximum number of classes that a message names.
+const NAMED: usize = 10;
+
+/// How often a class, a label or a tag, occurs in the training data.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub struct ClassCount {
+    /// The number of occurrences in the training texts; 0 for a class that the model cannot learn.
+    pub train: u64,
+    /// The name of the class, and its occurrences in the held-out texts or in `data.dev`.
+    pub held_out: UnseenLabel,
+}
+
+/// The classes of all portions, by their names: first the labels, then the tags.
+#[derive(Default)]
+pub(super) struct Classes([BTreeMap<String, ClassCount>; 2]);
+
+impl Classes {
+    /// Counts an occurrence of a class. Locations are kept while no training text has the class.
+    pub(super) fn add(
+        &mut self,
+        (what, name): (&'static str, &str),
+        portion: Portion,
+        place: &dyn Fn() -> String,
+    ) {
+        let of = &mut self.0[usize::from(what == TAG)];
+        let add = |class: &mut ClassCount| match portion {
+            Portion::Train => class.train += 1,
+            Portion::HeldOut | Portion::Dev if class.train > 0 => class.held_out.count += 1,
+            Portion::HeldOut | Portion::Dev => class.held_out.add(place),
+        };
+        match of.get_mut(name) {
+            Some(class) => add(class),
+            None => {
+                let mut class = ClassCount { train: 0, held_out: UnseenLabel::new(what, name) };
+                add(&mut class);
+                of.insert(name.to_owned(), class);
+            }
+        }
+    }
+
+    pub(super) fn all(&self) -> impl Iterator<Item = &ClassCount> {
+        self.0.iter().flat_map(BTreeMap::values)
+    }
+
+    fn get(&self, what: &str, name: &str) -> Option<&ClassCount> {
+        self.0[usize::from(what == TAG)].get(name)
+    }
+
+    /// Removes the labels, because the model does not learn them.
+    pub(super) fn without_labels(&mut self) {
+        self.0[0].clear();
+    }
+
+    /// Returns the classes of a kind, sorted by name; a class that no training text has gets the count 0.
+    pub(super) fn vocabulary(&self, what: &str) -> Result<Vocabulary> {
+        let of = &self.0[usize::from(what == TAG)];
+        let entries = of.iter().map(|(name, class)| (name.as_str(), class.train));
+        let twice = |name| Error::new(format!("{what}s"), "each once", format!("`{name}` twice"));
+        Vocabulary::counted(entries).map_err(twice)
+    }
+
+    /// Returns whether a record has a class that no training text has.
+    pub(super) fn is_unseen<M: RecordModel>(&self, config: &Config, record: &M::Record) -> bool {
+        let mut found = false;
+        M::classes(config, record, &mut |what, name| {
+            found |= self.get(what, name).is_none_or(|class| class.train == 0);
+        });
+        found
+    }
+
+    /// Returns the classes that no training text has.
+    pub(super) fn unseen(&self) -> Vec<UnseenLabel> {
+        self.all().filter(|class| class.train == 0).map(|class| class.held_out.clone()).collect()
+    }
+
+    /// Returns warnings about classes whose names differ only in spelling, or look like missing values.
+    pub(super) fn doubts(&self) -> Vec<String> {
+        let mut said = Vec::new();
+        for (what, of) in [LABEL, TAG].into_iter().zip(&self.0) {
+            let mut alike: BTreeMap<String, Vec<String>> = BTreeMap::new();
+            let mut missing = Vec::new();
+            for (name, class) in of {
+                let shown = format!("`{name}` ({})", class.train + class.held_out.count);
+                if MISSING.contains(&name.as_str()) {
+                    missing.push(shown.clone());
+                }
+                alike.entry(plain(name)).or_default().push(shown);
+            }
+            let alike = alike.into_values().filter(|names| names.len() > 1);
+            let alike: Vec<String> = alike.map(|names| names.join(" and ")).collect();
+            let warning = |found: &[String], is: &str| {
+                (!found.is_empty()).then(|| format!("warning: {what}s that {is}: {}", listed(found)))
+            };
+            said.extend(warning(&alike, "differ only in case, in blanks or in the spelling of a number"));
+            said.extend(warning(&missing, "look like a missing value that a program wrote"));
+        }
+        said
+    }
+}
+
+/// The spellings of a missing value that programs such as pandas write.
+const MISSING: [&str; 9] = ["NaN", "nan", "NAN", "None", "null", "NULL", "Null", "<NA>", "NaT"];
+
+/// Returns the name of a class without case and blanks; equal numbers have equal results.
+fn plain(name: &str) -> String {
+    let is_blank =
+        |c: char| c.is_whitespace() || ['\u{200b}', '\u{200c}', '\u{200d}', '\u{feff}'].contains(&c);
+    let name: String = name.chars().filter(|c| !is_blank(*c)).flat_map(char::to_lowercase).collect();
+    let number = name.parse().or_else(|_| name.replacen(',', ".", 1).parse::<f64>());
+    // Adding 0.0 changes −0 to 0.
+    number.ok().filter(|number| number.is_finite()).map_or(name, |number| (number + 0.0).to_string())
+}
+
+/// Returns the first names of a list, and the number of the others.
+pub(super) fn listed(names: &[String]) -> String {
+    let more = names.len().saturating_sub(NAMED);
+    let shown = names.iter().take(NAMED).cloned().collect::<Vec<_>>().join(", ");
+    if more == 0 { shown } else { format!("{shown}, and {more} more") }
+}
+
+/// The bits of a key that are a hash of the right answer; the other bits are a hash of the input.
+const ANSWER: u64 = 0xffff;
+
+/// The keys of the training and the held-out records. A key is a fingerprint of 8 bytes per record, so records in files larger
+/// than memory take little of it. With 48 bits for the input, a million texts give a wrong match with a probability below 1 %.
+#[derive(Default)]
+pub(super) struct SeenRecords {
+    train: Vec<u64>,
+    held_out: Vec<u64>,
+}
+
+/// Returns the key of a record: a hash of the input, and in the last bits a hash of the right answer.
+fn key<M: RecordModel>(config: &Config, record: &M::Record) -> u64 {
+    (record.input(Fingerprint::default()).finish() & !ANSWER) | (M::answer(config, record) & ANSWER)
+}
+
+/// Returns the number of different inputs that have several right answers; the keys are sorted.
+fn contradictions(keys: &[u64]) -> usize {
+    let alike = keys.chunk_by(|a, b| a | ANSWER == b | ANSWER);
+    alike.filter(|alike| alike.first() != alike.last()).count()
+}
+
+/// The records of a file that another portion also has.
+#[derive(Default)]
+struct Shared {
+    all: u64,
+    shared: u64,
+    /// The number of shared records whose right answer is another one in the other portion.
+    contradicting: u64,
+    places: Vec<String>,
+}
+
+impl Shared {
+    /// Counts a record; `known` has the sorted keys of the other portion.
+    fn add(&mut self, known: &[u64], key: u64, place: impl FnOnce() -> Option<String>) {
+        self.all += 1;
+        let begin = known.partition_point(|of| *of < key & !ANSWER);
+        let mut alike = known.iter().skip(begin).take_while(|of| **of | ANSWER == key | ANSWER).peekable();
+        if alike.peek().is_none() {
+            return;
+        }
+        self.shared += 1;
+        self.contradicting += u64::from(alike.all(|of| *of != key));
+        if self.places.len() < 3 {
+            self.places.extend(place());
+        }
+    }
+
+    /// Returns a warning, if records are shared; `are` says what they are in the other portion.
+    fn warning(&self, (name, records): (&str, &str), are: &str) -> Option<String> {
+        let Self { all, shared, contradicting, places } = self;
+        let more = if *shared as usize > places.len() { ", …" } else { "" };
+        let places =
+            if places.is_empty() { String::new() } else { format!(" ({}{more})", places.join(", ")) };
+        let other = match contradicting {
+            0 => String::new(),
+            _ => format!(", {contradicting} of them with another right answer there"),
+        };
+        (*shared > 0).then(|| {
+            format!(
+                "warning: {shared} of {all} {records} of `{name}` {are}{other}{places}; their scores say nothing about new {records}"
+            )
+        })
+    }
+}
+
+/// What later files of a training are compared with: the records and the classes of its first portions.
+#[derive(Default)]
+pub(super) struct PortionFacts {
+    pub(super) classes: Classes,
+    seen: SeenRecords,
+    /// The held-out records that the training records have, too.
+    shared: Shared,
+}
+
+impl PortionFacts {
+    /// Counts the classes of a record, and keeps its key. The records of `data.dev` follow all training records.
+    pub(super) fn add<M: RecordModel>(&mut self, config: &Config, record: &M::Record, portion: Portion) {
+        let place = || record.file_line().map(|place| place.to_string());
+        M::classes(config, record, &mut |what, name| {
+            self.classes.add((what, name), portion, &|| place().unwrap_or_default());
+        });
+        let key = key::<M>(config, record);
+        match portion {
+            Portion::Train => self.seen.train.push(key),
+            Portion::HeldOut => self.seen.held_out.push(key),
+            Portion::Dev => {
+                self.shared.add(&self.seen.train, key, place);
+                self.seen.held_out.push(key);
+            }
+        }
+    }
+
+    /// Ends the pass over the training file: the records that follow are of `data.dev`.
+    pub(super) fn trained(&mut self) {
+        self.seen.train.sort_unstable();
+    }
+
+    /// Returns warnings about the records and the classes of the training file and of the held-out records.
+    pub(super) fn said<M: RecordModel>(&mut self, train: &str, held_out: &str, divided: bool) -> Vec<String> {
+        let SeenRecords { train: of_train, held_out: of_held } = &mut self.seen;
+        of_held.sort_unstable();
+        if divided {
+            // Equal records are in one portion, unless groups decide.
+            of_held.iter().for_each(|key| self.shared.add(of_train, *key, || None));
+        }
+        let records = M::Record::PLURAL;
+        let contradicting = |name: &str, count: usize| {
+            (count > 0).then(|| {
+                format!("warning: {count} different {records} of `{name}` occur with different right answers")
+            })
+        };
+        let of = [contradictions(of_train), contradictions(of_held)];
+        let mut said = self.classes.doubts();
+        match divided {
+            true => said.extend(contradicting(train, of[0] + of[1])),
+            false => said.extend(
+                [(train, of[0]), (held_out, of[1])].iter().filter_map(|of| contradicting(of.0, of.1)),
+            ),
+        }
+        said.extend(self.shared.warning((held_out, records), &are::<M>("training", None)));
+        said.extend(UnseenLabel::warnings(&self.classes.unseen()));
+        said
+    }
+
+    /// Begins the pass over a test file.
+    pub(super) fn test(&self) -> TestRecords<'_> {
+        TestRecords { known: self, classes: Classes::default(), shared: Default::default() }
+    }
+}
+
+/// Returns what the shared records of a file are in another portion.
+fn are<M: RecordModel>(kind: &str, of: Option<&str>) -> String {
+    let of = of.map_or_else(String::new, |of| format!(" of `{of}`"));
+    let records = M::Record::PLURAL;
+    match M::ASKING {
+        QuestionKind::Source => format!("have the source of {kind} {records}{of}"),
+        _ => format!("are {kind} {records}{of}"),
+    }
+}
+
+/// The records of a test file, compared with the portions of a training.
+pub(super) struct TestRecords<'a> {
+    known: &'a PortionFacts,
+    classes: Classes,
+    /// The records that the training portion has, and the records that the held-out portion has.
+    shared: [Shared; 2],
+}
+
+impl TestRecords<'_> {
+    pub(super) fn add<M: RecordModel>(&mut self, config: &Config, record: &M::Record) {
+        let place = || record.file_line().map(|place| place.to_string());
+        M::classes(config, record, &mut |what, name| {
+            // A class counts as a training class here if the training has it.
+            let portion = match self.known.classes.get(what, name) {
+                Some(class) if class.train > 0 => Portion::Train,
+                _ => Portion::Dev,
+            };
+            self.classes.add((what, name), portion, &|| place().unwrap_or_default());
+        });
+        let (key, seen) = (key::<M>(config, record), &self.known.seen);
+        for (shared, known) in self.shared.iter_mut().zip([&seen.train, &seen.held_out]) {
+            shared.add(known, key, place);
+        }
+    }
+
+    /// Returns warnings about the test file.
+    ///
+    /// # Errors
+    /// If training has none of the labels, or none of the tags, of the file.
+    pub(super) fn end<M: RecordModel>(self, name: &str, held_out: &str) -> Result<Vec<String>> {
+        for what in [LABEL, TAG] {
+            let of = |classes: &Classes| -> Vec<ClassCount> {
+                classes.all().filter(|class| class.held_out.what == what).cloned().collect()
+            };
+            let (own, known) = (of(&self.classes), of(&self.known.classes));
+            if !own.is_empty() && !known.is_empty() && own.iter().all(|class| class.train == 0) {
+                let names = |of: Vec<ClassCount>| of.into_iter().map(|class| class.held_out.name).collect();
+                return Err(foreign((what, name), names(known), names(own)));
+            }
+        }
+        let records = M::Record::PLURAL;
+        let [of_train, of_held] = &self.shared;
+        let held_out = are::<M>("held-out", Some(held_out)) + ", which choose the best epoch";
+        let said = [
+            of_train.warning((name, records), &are::<M>("training", None)),
+            of_held.warning((name, records), &held_out),
+        ];
+        Ok(said.into_iter().flatten().chain(UnseenLabel::warnings(&self.classes.unseen())).collect())
+    }
+}
+
+/// Returns the error that a file has none of the classes of a model.
+pub(super) fn foreign((what, name): (&str, &str), known: Vec<String>, own: Vec<String>) -> Error {
+    let quoted = |names: Vec<String>| {
+        let names: Vec<String> = names.into_iter().map(|name| format!("`{name}`")).collect();
+        listed(&names)
+    };
+    let expected = format!("{what}s of the training, {}", quoted(known));
+    let error = Error::of(ErrorKind::Format, format!("{what}s of `{name}`"), expected, quoted(own));
+    error.noted(format!("`data.label` sets the column of the {what}s; `data.binary` changes labels"))
+}
+
+/// Returns lines for people about the folds of a cross-validation.
+///
+/// # Errors
+/// If there are more folds than records that may be in different folds.
+pub(super) fn check_folds<M: RecordModel>(
+    records: &DataSet<M::Record>,
+    fold: Fold,
+    config: &Config,
+) -> Result<Option<String>> {
+    let (mut keys, seed, folds) = (HashSet::new(), config.run.seed, fold.folds() as usize);
+    let mut of_classes: HashMap<(&str, String), HashSet<u64>> = HashMap::new();
+    for record in records.records() {
+        let key = record.held_out_key(seed);
+        keys.insert(key);
+        M::classes(config, record, &mut |what, name| {
+            let known = of_classes.entry((what, name.to_owned())).or_default();
+            if known.len() < folds {
+                known.insert(key);
+            }
+        });
+    }
+    let (all, plural) = (records.records().len(), M::Record::PLURAL);
+    if keys.len() < folds {
+        let different = match (&config.data.group, keys.len()) {
+            (Some(group), groups) => format!(" in {groups} groups of `{group}`"),
+            (None, different) if different < all => format!(", {different} of them different"),
+            (None, _) => String::new(),
+        };
+        let expected =
+            format!("at most {} folds, since `{}` has {all} {plural}{different}", keys.len(), records.name());
+        return Err(Error::new("data.fold", expected, format!("{folds} folds")));
+    }
+    let few = of_classes.into_iter().filter(|(_, keys)| keys.len() < folds);
+    let mut few: Vec<_> = few.map(|((what, name), keys)| (keys.len(), format!("{what} `{name}`"))).collect();
+    few.sort();
+    let few: Vec<String> =
+        few.into_iter().map(|(count, name)| format!("{name} in at most {count}")).collect();
+    Ok((!few.is_empty())
+        .then(|| format!("warning: too few {plural} for each of the {folds} folds: {}", listed(&few))))
+}
