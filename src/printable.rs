@@ -21,6 +21,39 @@ impl<T: Display> Display for Printable<T> {
     }
 }
 
+impl Printable<&str> {
+    /// Returns the text in quotation marks for a message, with `…` behind them if the text has more than `most`
+    /// characters. Quotation marks, backslashes and characters that print nothing are escaped as in Rust, but combining
+    /// marks and joiners, which scripts such as Devanagari need, are not.
+    ///
+    /// ```
+    /// use unpadded::Printable;
+    /// assert_eq!(Printable("हिन्दी\n\u{1b}").quoted(60), r#""हिन्दी\n\u{1b}""#);
+    /// assert_eq!(Printable("a long text").quoted(6), "\"a long\"…");
+    /// ```
+    pub fn quoted(self, most: usize) -> String {
+        let (mut out, mut before) = (String::from('"'), None);
+        for c in self.0.chars().take(most) {
+            match before {
+                _ if c == '\'' => out.push(c),
+                // A joiner between letters of ASCII has no effect, so a reader has to see it.
+                Some(before) if matches!(c, '\u{200c}' | '\u{200d}') && !char::is_ascii(&before) => {
+                    out.push(c)
+                }
+                // `escape_debug` escapes a combining mark only if it is the first character.
+                Some(_) => out.extend(['a', c].iter().collect::<String>().escape_debug().skip(1)),
+                None => out.extend(c.escape_debug()),
+            }
+            before = Some(c);
+        }
+        out.push('"');
+        if self.0.chars().nth(most).is_some() {
+            out.push('…');
+        }
+        out
+    }
+}
+
 /// A writer that escapes text, and writes the escaped text to another writer.
 pub(crate) struct Escaping<'a>(pub(crate) &'a mut dyn Write);
 
@@ -61,6 +94,23 @@ mod tests {
             };
             let expected = if hidden { format!("a\\u{number:04x}b") } else { text.clone() };
             assert_eq!(Printable(text).to_string(), expected);
+        }
+    }
+
+    #[test]
+    fn quoted_text_keeps_its_marks_and_differs_from_debug_in_nothing_else() {
+        for text in
+            ["हिन्दी क्\u{200d}ष", "العَرَبِيَّة می\u{200c}خواهم", "e\u{301}", "👩\u{200d}👧 ☺\u{fe0f}", "it's"]
+        {
+            assert_eq!(Printable(text).quoted(99), format!("\"{text}\""));
+        }
+        for text in
+            ["\u{301}a", "a\u{200d}b", "\"\\\0\n\t\r\u{1b}\u{85}", "\u{202e}\u{feff}\u{a0}\u{200b}\u{e0041}"]
+        {
+            assert_eq!(Printable(text).quoted(99), format!("{text:?}"));
+        }
+        for c in (0..=u32::from(char::MAX)).filter_map(char::from_u32).filter(|&c| is_command(c)) {
+            assert!(!Printable(format!("é{c}").as_str()).quoted(9).contains(c));
         }
     }
 

@@ -56,7 +56,7 @@ use crate::wire::Target;
 use headless::{NoBar as Bar, NoInterrupts as Interrupts};
 use progress::{BatchCounts, Console, UNOPTIMISED};
 #[cfg(feature = "terminal")]
-pub use signal::interrupt_signals;
+pub use signal::{catch_interrupts, interrupt_signals};
 #[cfg(feature = "terminal")]
 use {bar::Bar, signal::Interrupts};
 

@@ -11,6 +11,7 @@ use crate::data::Vocabulary;
 use crate::error::{AtCaller, Error, ErrorKind, Result};
 use crate::metrics::describe;
 use crate::optimizer;
+use crate::printable::Printable;
 use crate::wire::Target;
 
 /// The advice in the error for a training that differs from its checkpoint only in the learning rate.
@@ -315,7 +316,7 @@ fn other_entries(theirs: Option<&Vocabulary>, ours: Option<&Vocabulary>) -> Opti
         return Some((format!("the checkpoint's ({})", size(theirs)), same(ours)));
     };
     let entry = |v: &Vocabulary| match v.token(differ) {
-        Some(token) => format!("{}, entry {differ} is {token:?}", size(v)),
+        Some(token) => format!("{}, entry {differ} is {}", size(v), Printable(token).quoted(60)),
         None => size(v),
     };
     Some((format!("the checkpoint's ({})", entry(theirs)), entry(ours)))

@@ -49,6 +49,13 @@ impl Interrupts {
     }
 }
 
+/// Catches interrupts while the returned guard exists, outside of a training: the first interrupt (see
+/// [`interrupt_signals`]) sets `stop`, and an interrupt while `stop` is set ends the program. Returns `None` if the system
+/// refuses the handlers.
+pub fn catch_interrupts(stop: &Arc<AtomicBool>) -> Option<impl Drop + use<>> {
+    Interrupts::catch(stop).ok()
+}
+
 impl Running {
     fn begin() -> Result<Self> {
         let signals = interrupt_signals();

@@ -7,7 +7,7 @@ use serde_json::Value;
 use unpadded::predict::Sampling;
 use unpadded_recipes::{Answer, AnswerBatch, ByteSize, Model};
 
-use super::model_choice::ModelChoice;
+use super::model_choice::{ModelChoice, Threads};
 use super::on_file::OnFile;
 use super::outcome::{Ending, Outcome, UsageError, bad};
 use super::record::record;
@@ -147,9 +147,8 @@ pub(crate) struct Predict {
     /// Batch size: records or lines answered together
     #[arg(long, allow_negative_numbers = true, value_name = "NUMBER", default_value_t = AnswerBatch::TEXTS, value_parser = whole::<usize>)]
     batch: usize,
-    /// Threads to run on, 0 for one per core
-    #[arg(long, allow_negative_numbers = true, value_name = "NUMBER", default_value_t = 0, value_parser = whole::<usize>)]
-    threads: usize,
+    #[command(flatten)]
+    threads: Threads,
     /// Memory limit of a batch, as 500MB or 4GB: records that do not fit together are answered in smaller batches
     #[arg(long, value_name = "SIZE", default_value = MEMORY, value_parser = size)]
     memory: ByteSize,
@@ -178,12 +177,12 @@ impl Predict {
                 let got = self.file.len();
                 return bad(format!("FILE: expected at most one, got {got}; --ensemble joins several runs"));
             }
-            return Ok((self.which.load()?.threads(self.threads), self.file.first().map(text)));
+            return Ok((self.which.load()?.threads(self.threads.number), self.file.first().map(text)));
         }
         let file = self.file.last().filter(|path| !together::is_model(path));
         let more = self.file.iter().take(self.file.len() - usize::from(file.is_some()));
         let runs: Vec<PathBuf> = std::iter::once(&self.which.path).chain(more).cloned().collect();
-        Ok((together::load(&runs, self.threads)?, file.map(text)))
+        Ok((together::load(&runs, self.threads.number)?, file.map(text)))
     }
 
     pub(crate) fn run(self) -> Outcome<Ending> {
@@ -199,8 +198,7 @@ impl Predict {
             ));
         }
         let mut config = super::file::of_model(&model, &self.set)?;
-        config.run.threads = self.threads;
-        config.check().usage()?;
+        self.threads.over(&mut config)?;
         let model = model.answering(&config).memory_limit(self.memory.bytes());
         let batch = model.batch().texts(self.batch.max(1));
         if let Some(path) = &file {
@@ -297,6 +295,8 @@ pub(crate) struct Generate {
     #[arg(long, allow_negative_numbers = true, value_name = "NUMBER", default_value_t = 1, value_parser = whole::<u64>)]
     seed: u64,
     #[command(flatten)]
+    threads: Threads,
+    #[command(flatten)]
     lines: Lines,
 }
 
@@ -305,7 +305,8 @@ impl Generate {
         let Self { length, temperature, top_k, top_p, seed, .. } = self;
         let sampling = Sampling::default().temperature(temperature).top_k(top_k).top_p(top_p);
         sampling.sampler(seed).usage()?;
-        let model = self.which.load()?;
+        let model = self.which.load()?.threads(self.threads.number);
+        self.threads.over(&mut model.trained_by().clone())?;
         if !model.task().continues_texts() {
             let got = model.task().name();
             return bad(format!(

@@ -58,6 +58,9 @@ struct Texts {
     /// Setting of the config, as text.tokens=characters; repeatable
     #[arg(long, value_name = "NAME=VALUE")]
     set: Vec<String>,
+    /// Threads to run on, 0 for one per core [default: as the config sets]
+    #[arg(long, allow_negative_numbers = true, value_name = "NUMBER", value_parser = whole::<usize>)]
+    threads: Option<usize>,
     #[command(flatten)]
     console: Console,
 }
@@ -77,6 +80,7 @@ impl Texts {
             config
         };
         self.set.iter().try_for_each(|flag| super::file::set(&mut config, flag))?;
+        config.run.threads = self.threads.unwrap_or(config.run.threads);
         // The statistics are for batches of `training.batch` texts, because batches by memory need a trainer.
         config.training.batching = BatchRule::Texts;
         Ok(config)
@@ -133,7 +137,9 @@ fn check(texts: &Texts) -> Outcome<()> {
     })?;
     said.into_iter().try_for_each(|line| console.more(line))?;
     if !console.quiet {
-        tables(&classes, divided, Some(CLASSES)).iter().try_for_each(|table| table.print(console))?;
+        tables(&classes, [count, held_out], divided, Some(CLASSES))
+            .iter()
+            .try_for_each(|table| table.print(console))?;
     }
     console.more(largest.shown())?;
     if let Some(e) = too_few {
@@ -242,7 +248,16 @@ fn counts(classes: &[ClassCount], what: &str) -> Value {
 }
 
 /// Returns a table of the labels and a table of the tags, each with at most `most` rows, the most frequent ones first.
-fn tables(classes: &[ClassCount], divided: bool, most: Option<usize>) -> Vec<Table> {
+fn tables(
+    classes: &[ClassCount],
+    [train, held_out]: [usize; 2],
+    divided: bool,
+    most: Option<usize>,
+) -> Vec<Table> {
+    let (texts, held) = match divided {
+        true => (train + held_out, format!(", of which {held_out} are held out")),
+        false => (train, String::new()),
+    };
     let mut tables = Vec::new();
     for what in ["label", "tag"] {
         let mut of: Vec<&ClassCount> = classes.iter().filter(|class| class.held_out.what == what).collect();
@@ -254,7 +269,7 @@ fn tables(classes: &[ClassCount], divided: bool, most: Option<usize>) -> Vec<Tab
             of.sort_by_key(|class| std::cmp::Reverse(class.train + class.held_out.count));
         }
         let columns = if divided { &[what, "training", "held out"][..] } else { &[what, "training"] };
-        let mut table = Table::new(&format!("{what}s:"), columns);
+        let mut table = Table::new(&format!("{what}s of {texts} texts{held}:"), columns);
         let row = |class: &&ClassCount| {
             let counts = [class.train, class.held_out.count].map(|count| count.to_string());
             [terminal::shown(&class.held_out.name)].into_iter().chain(counts).take(columns.len()).collect()
@@ -323,7 +338,9 @@ fn stats(texts: &Texts) -> Outcome<()> {
     if let Some(coverage) = coverage {
         console.result(format!("{:.2} % of the held-out tokens are known", 100.0 * coverage))?;
     }
-    tables(&classes, divided, None).iter().try_for_each(|table| table.print(console))
+    tables(&classes, [lengths.len(), held_out], divided, None)
+        .iter()
+        .try_for_each(|table| table.print(console))
 }
 
 fn vocabulary(texts: &Texts, top: usize) -> Outcome<()> {

@@ -8,7 +8,8 @@ use unpadded_recipes::{
     Config, Disagreement, Evaluation, Model, ModelComparison, ModelDifference, compare, scores,
 };
 
-use super::model_choice::ModelChoice;
+use super::interrupts::until_signal;
+use super::model_choice::{ModelChoice, Threads};
 use super::outcome::{Ending, Outcome, UsageError};
 use super::scores::{self as show, Table};
 use super::terminal::{self, Console};
@@ -43,6 +44,8 @@ pub(crate) struct Eval {
     #[arg(long, value_name = "NAME=VALUE")]
     set: Vec<String>,
     #[command(flatten)]
+    threads: Threads,
+    #[command(flatten)]
     console: Console,
 }
 
@@ -56,28 +59,33 @@ struct Run {
 
 impl Eval {
     pub(crate) fn run(self) -> Outcome<Ending> {
-        let Self { runs, data, ensemble, set, console } = self;
+        let Self { runs, data, ensemble, set, threads, console } = self;
         let load = |(name, model): (String, Model)| -> Outcome<Run> {
             let mut config = super::file::of_model(&model, &set)?;
             config.data.test = Some(data.clone());
+            threads.over(&mut config)?;
             Ok(Run { name, config, model })
         };
-        let named = |path: PathBuf| Ok((path.display().to_string(), ModelChoice { path }.load()?));
+        let named = |path: PathBuf| {
+            let name = path.display().to_string();
+            Ok((name, ModelChoice { path }.load()?.threads(threads.number)))
+        };
         let models: Vec<(String, Model)> = match ensemble {
-            true => vec![("ensemble".to_owned(), together::load(&runs, 0)?)],
+            true => vec![("ensemble".to_owned(), together::load(&runs, threads.number)?)],
             false => runs.into_iter().map(named).collect::<Outcome<_>>()?,
         };
         let runs: Vec<Run> = models.into_iter().map(load).collect::<Outcome<_>>()?;
+        let said = format!("interrupted while scoring `{data}`: no scores are printed");
         match &runs[..] {
             [Run { config, model, .. }] => {
-                let scored = scores(config, model).usage()?;
+                let scored = until_signal(said, || scores(config, model))?.usage()?;
                 show::say(&scored, console);
                 show::print(&scored, console)?;
                 console.object(|| show::object(&data, &scored))?;
             }
             _ => {
                 let of: Vec<(&Config, &Model)> = runs.iter().map(|run| (&run.config, &run.model)).collect();
-                let compared = compare(&of).usage()?;
+                let compared = until_signal(said, || compare(&of))?.usage()?;
                 side_by_side(&runs, &compared, console)?;
                 console.object(|| several(&data, &runs, &compared))?;
             }

@@ -1,13 +1,16 @@
-//! Handling of signals while an output file is written: the first signal ends the command after its temporary file is
-//! removed.
+//! Handling of signals outside of a training: while an output file is written, the first signal ends the command after its
+//! temporary file is removed; while a test file is scored, it ends the command with a message.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::time::Duration;
 
 use signal_hook::flag;
-use unpadded::train::interrupt_signals;
+use unpadded::train::{catch_interrupts, interrupt_signals};
 
 use super::outcome::Outcome;
+use super::terminal;
 
 /// The number of the received signal; 0 if no signal was received.
 pub(super) struct Interrupts(Arc<AtomicUsize>);
@@ -30,4 +33,30 @@ impl Interrupts {
     pub(super) fn signal(&self) -> Option<u8> {
         u8::try_from(self.0.load(Ordering::SeqCst)).ok().filter(|&signal| signal > 0)
     }
+}
+
+/// Returns the result of `work`. At a signal during the work, prints the line `said` and ends the program; the exit code is
+/// 128 plus the number of the signal.
+pub(super) fn until_signal<T>(said: String, work: impl FnOnce() -> T) -> Outcome<T> {
+    const EACH: Duration = Duration::from_millis(50);
+    let (came, first) = (Arc::default(), Arc::new(AtomicUsize::new(0)));
+    // This guard also turns off the handlers of a training that has ended, which would end the program without a message.
+    let _caught = catch_interrupts(&came);
+    for signal in interrupt_signals() {
+        flag::register_usize(signal, first.clone(), usize::try_from(signal)?)?;
+    }
+    let (end, ended) = channel::<()>();
+    let watch = move || {
+        while ended.recv_timeout(EACH) == Err(RecvTimeoutError::Timeout) {
+            let signal = first.load(Ordering::SeqCst);
+            if signal > 0 {
+                terminal::say(&said);
+                std::process::exit(128 + i32::try_from(signal).unwrap_or_default());
+            }
+        }
+    };
+    std::thread::Builder::new().spawn(watch)?;
+    let done = work();
+    drop(end);
+    Ok(done)
 }

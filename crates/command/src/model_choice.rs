@@ -1,12 +1,13 @@
-//! The flags that choose the model for a command.
+//! The flags that choose the model for a command, and the threads on which it runs.
 
 use std::path::PathBuf;
 
 use clap::Args;
 use unpadded::checkpoint::Checkpoint;
-use unpadded_recipes::Model;
+use unpadded_recipes::{Config, Model};
 
 use super::outcome::{Outcome, UsageError};
+use super::request::whole;
 use super::run;
 
 /// Model that a command loads.
@@ -26,5 +27,21 @@ impl ModelChoice {
     /// Loads the checkpoint from a run folder or a file.
     pub(crate) fn checkpoint(&self) -> Outcome<Checkpoint> {
         Checkpoint::load(run::checkpoint(&self.path)?).usage()
+    }
+}
+
+/// Threads on which a trained model runs.
+#[derive(Args, Clone, Copy)]
+pub(crate) struct Threads {
+    /// Threads to run on, 0 for one per core
+    #[arg(long = "threads", allow_negative_numbers = true, value_name = "NUMBER", default_value_t = 0, value_parser = whole::<usize>)]
+    pub(crate) number: usize,
+}
+
+impl Threads {
+    /// Sets the threads in the config of a model, and checks the config.
+    pub(crate) fn over(self, config: &mut Config) -> Outcome<()> {
+        config.run.threads = self.number;
+        config.check().usage()
     }
 }

@@ -59,6 +59,14 @@ pub(crate) fn written<T>(outcome: unpadded::Result<T>) -> Outcome<T> {
     }
 }
 
+/// Returns the error for output that cannot be written. The message for a full disk is the message of the library.
+pub(crate) fn unwritten(what: impl std::fmt::Display, error: &std::io::Error) -> Box<dyn std::error::Error> {
+    match error.kind() {
+        std::io::ErrorKind::StorageFull => unpadded::Error::io(what.to_string(), "write", error).into(),
+        _ => format!("{what}: {error}").into(),
+    }
+}
+
 /// A conversion of library errors into errors for invalid requests.
 pub(crate) trait UsageError<T> {
     fn usage(self) -> Outcome<T>;

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use unpadded::Printable;
 use unpadded_text::{FileFormat, ReadOptions};
 
-use super::outcome::{Outcome, bad};
+use super::outcome::{Outcome, bad, unwritten};
 use super::terminal;
 
 /// File extensions of compressed files.
@@ -73,14 +73,13 @@ impl Write for Standard {
 
     fn flush(&mut self) -> io::Result<()> {
         let waiting = std::mem::take(&mut self.waiting);
-        let written = match self.terminal {
+        match self.terminal {
             true => {
                 let text = Printable(String::from_utf8_lossy(&waiting)).to_string();
-                terminal::print_bytes(text.as_bytes())
+                terminal::write_bytes(text.as_bytes())
             }
-            false => terminal::print_bytes(&waiting),
-        };
-        written.map_err(|_| io::Error::other("standard output cannot be written"))
+            false => terminal::write_bytes(&waiting),
+        }
     }
 }
 
@@ -159,7 +158,7 @@ pub(super) fn replace(path: &Path, temporary: PathBuf, text: &str) -> io::Result
 pub(super) fn print_or_write(output: Option<&Path>, text: &str) -> Outcome<()> {
     let Some(path) = output else { return terminal::print(text) };
     let written = NewFile::create(path.to_owned()).and_then(|file| file.write(text));
-    Ok(written.map_err(|e| format!("--output {}: {e}", path.display()))?)
+    written.map_err(|e| unwritten(format!("--output {}", path.display()), &e))
 }
 
 impl Output {
@@ -208,6 +207,6 @@ impl Output {
     /// Completes the output: renames the temporary file to its final name.
     pub(super) fn end(self) -> Outcome<()> {
         let Self::File(file) = self else { return Ok(()) };
-        Ok(file.end().map_err(|e| format!("{}: {e}", file.path.display()))?)
+        file.end().map_err(|e| unwritten(file.path.display(), &e))
     }
 }

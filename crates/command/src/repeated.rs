@@ -68,8 +68,8 @@ impl RepeatedTraining {
         let task = config.run.task;
         if kind == Kind::Folds && !Config::keys(task).any(|key| key.to_string() == "data.fold") {
             return bad(format!(
-                "--folds {count}: expected a task whose texts may be in any order, got `{}`; `--seeds {count}` trains it \
-                 several times",
+                "--folds {count}: expected `classify`, `tag` or `translate`, whose data are records, got `{}`, whose data \
+                 are one running text; `--seeds {count}` trains it several times",
                 task.name()
             ));
         }
@@ -203,6 +203,7 @@ impl RepeatedTraining {
         let (trainer, data, facts) = parts(prepared);
         let fitted = training.fit(trainer, &data, config.training.epochs, &mut None)?;
         if fitted.report.ended == StopReason::Interrupted {
+            training.interrupted(fitted, facts)?;
             return Ok(None);
         }
         let ScoredTraining { facts, report, value, tested, untested, .. } = training.finish(fitted, facts)?;

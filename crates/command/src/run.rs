@@ -11,7 +11,7 @@ use unpadded_recipes::Config;
 
 use super::events::Events;
 use super::json;
-use super::outcome::{Outcome, UsageError, bad};
+use super::outcome::{Outcome, UsageError, bad, unwritten};
 use super::output::{check_plain, create, replace};
 
 /// The parent folder of the run folders that get a default name, without the flag `--run`.
@@ -223,7 +223,7 @@ impl Folder {
     pub(crate) fn write(&self, name: &str, text: &str) -> Outcome<()> {
         let path = self.path.join(name);
         let written = replace(&path, temporary(&self.path, name), text);
-        Ok(written.map_err(|e| format!("{}: {e}", path.display()))?)
+        written.map_err(|e| unwritten(path.display(), &e))
     }
 }
 
@@ -237,7 +237,7 @@ impl Log {
     /// Starts a new log, and writes the epochs of `history` to the log.
     pub(crate) fn begin(folder: &Folder, history: &[EpochScores], config: &str) -> Outcome<Self> {
         let path = folder.path.join("metrics.jsonl");
-        let wrong = |e: std::io::Error| format!("{}: {e}", path.display());
+        let wrong = |e: std::io::Error| unwritten(path.display(), &e);
         // After a resume, the old event files are removed, since the log writes the events of their epochs again.
         for entry in fs::read_dir(&folder.path).map_err(wrong)?.flatten() {
             if is_events(&entry.file_name().to_string_lossy()) {

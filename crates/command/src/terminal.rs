@@ -12,7 +12,7 @@ use unpadded::Printable;
 use unpadded_recipes::{Answer, AnswerBatch};
 use unpadded_text::TextFile;
 
-use super::outcome::Outcome;
+use super::outcome::{Outcome, unwritten};
 
 /// Output of a command: the result to standard output, messages to standard error.
 #[derive(Args, Clone, Copy)]
@@ -62,11 +62,15 @@ pub(crate) fn print_piece(text: &str) {
 
 /// Writes bytes to standard output; if the reader has closed the output, ends the command without an error.
 pub(crate) fn print_bytes(bytes: &[u8]) -> Outcome<()> {
+    write_bytes(bytes).map_err(|e| unwritten("standard output", &e))
+}
+
+/// Writes bytes as [`print_bytes`] does, and returns the error of the system.
+pub(crate) fn write_bytes(bytes: &[u8]) -> io::Result<()> {
     let mut out = io::stdout().lock();
     match out.write_all(bytes).and_then(|()| out.flush()) {
         Err(e) if e.kind() == ErrorKind::BrokenPipe => std::process::exit(0),
-        Err(e) => Err(format!("standard output: {e}").into()),
-        Ok(()) => Ok(()),
+        written => written,
     }
 }
 

@@ -189,6 +189,7 @@ impl Train {
         let fitted = training.fit(trainer, &data, config.training.epochs, world)?;
         if fitted.report.ended == StopReason::Interrupted {
             terminal::say(format!("--resume {} continues the training", word(folder.path())));
+            training.interrupted(fitted, scoring)?;
             return Ok(Ending::Interrupted);
         }
         let finished = training.finish(fitted, scoring)?;

@@ -19,7 +19,8 @@ use unpadded::{ErrorKind, Precision};
 use unpadded_recipes::{Config, Model, Preparation, finished, prepare, prepare_resumed};
 
 use super::findings::{ScoredTraining, TrainingFacts};
-use super::outcome::{Outcome, UsageError, bad, word};
+use super::interrupts::until_signal;
+use super::outcome::{Outcome, UsageError, bad, unwritten, word};
 use super::run::{self, Folder, Log};
 use super::{memory, ranks, report, scores as show, terminal};
 
@@ -101,6 +102,9 @@ impl Training<'_> {
         let at = trainer.position();
         let is_over = at.epoch >= epochs || (1..=at.since_best).contains(&config.training.patience);
         let settled = resumes && is_over && names.iter().all(|path| path.is_file());
+        if resumes && !is_over {
+            self.say_rate();
+        }
         let log = if settled {
             None
         } else {
@@ -156,10 +160,22 @@ impl Training<'_> {
         // The process leaves the world of processes here, so that the other processes end without waiting for the report.
         drop((trainer, world.take()));
         if let Some(e) = log.borrow_mut().1.take() {
-            return Err(format!("metrics of `{}`: {e}", folder.path().display()).into());
+            return Err(unwritten(format!("metrics of `{}`", folder.path().display()), &e));
         }
         let best = kept(best)?;
         Ok(TrainingResult { report, best, profile, settled })
+    }
+
+    /// Reports a learning rate or a schedule that differs from the training so far.
+    fn say_rate(&self) {
+        let Ok(before) = run::load_config(self.folder.path()) else { return };
+        for key in ["training.rate", "training.schedule"] {
+            if let ([Some(was), Some(is)], false) = ([&before, self.config].map(|of| of.get(key)), self.quiet)
+                && was != is
+            {
+                terminal::say(format!("{key}: {was} in the training so far, {is} from here on"));
+            }
+        }
     }
 
     /// Adds the settings that differ from the checkpoint, and the commands that train with them, to an error of a resume.
@@ -188,6 +204,15 @@ impl Training<'_> {
             .noted(format!("`unpadded train --from {run} --run NEW` starts from the trained model"))
     }
 
+    /// Writes the report of an interrupted training, if an epoch has ended.
+    pub(crate) fn interrupted(&self, fitted: TrainingResult, mut facts: TrainingFacts) -> Outcome<()> {
+        facts.test = None;
+        if fitted.best.is_some() {
+            self.finish(fitted, facts)?;
+        }
+        Ok(())
+    }
+
     /// Scores the model of the best epoch on the held-out texts and on the test set, if there is a test set, and writes the
     /// report.
     pub(crate) fn finish(&self, fitted: TrainingResult, mut facts: TrainingFacts) -> Outcome<ScoredTraining> {
@@ -202,7 +227,12 @@ impl Training<'_> {
         };
         let value = report.best.map_or(f64::NAN, |best| best.value);
         let model = Model::new(best.clone())?;
-        let held = match facts.score_held_out.take().map(|score| score(&model)) {
+        let run = word(folder.path());
+        let said = format!(
+            "interrupted while scoring the held-out texts: the model is saved; `unpadded train --resume {run}` writes the report"
+        );
+        let score = facts.score_held_out.take();
+        let held = match score.map(|score| until_signal(said, || score(&model))).transpose()? {
             Some(Ok(scored)) => {
                 let object = show::object(&facts.held_out.name, &scored);
                 write("held_out.json", format!("{object}\n"))?;
@@ -221,7 +251,11 @@ impl Training<'_> {
                 let mut config = config.clone();
                 let path = path.to_string_lossy().into_owned();
                 config.data.test = Some(path.clone());
-                match unpadded_recipes::scores(&config, &model) {
+                let file = word(&path);
+                let said = format!(
+                    "interrupted while scoring `{path}`: the training has ended, and its model is saved; `unpadded eval {run} {file}` scores it"
+                );
+                match until_signal(said, || unpadded_recipes::scores(&config, &model))? {
                     Ok(scored) => {
                         let object = show::object(&path, &scored);
                         write("test.json", format!("{object}\n"))?;
@@ -230,9 +264,8 @@ impl Training<'_> {
                     // The training itself has succeeded, so its results are written before the error in scoring the test set
                     // is reported.
                     Err(e) => {
-                        let (run, path) = (word(folder.path()), word(path));
                         untested = Some(e.noted(format!(
-                            "the run is saved: `unpadded eval {run} {path}` computes the test scores later"
+                            "the run is saved: `unpadded eval {run} {file}` computes the test scores later"
                         )));
                         None
                     }

@@ -196,6 +196,16 @@ impl Evaluation {
         self.figures.iter().find(|figure| figure.name == self.headline)
     }
 
+    /// Returns whether training saw none of the classes of a kind (`label` or `tag`) that occur in the scored texts.
+    pub(super) fn is_foreign(&self, what: &str) -> bool {
+        let is_unseen = |name: &str| self.unseen.iter().any(|of| of.what == what && of.name == name);
+        let rows = self.tables.iter().filter(|table| table.of == what).flat_map(|table| &table.rows);
+        let cells = self.confusions.iter().filter(|of| of.of == what).flat_map(|of| &of.cells);
+        self.unseen.iter().any(|of| of.what == what)
+            && cells.map(|cell| &cell.truth).all(|name| is_unseen(name))
+            && rows.filter(|row| row.support > 0).all(|row| is_unseen(&row.name))
+    }
+
     /// Adds a figure that has no interval.
     pub(super) fn with(mut self, name: &'static str, unit: Unit, value: f64) -> Self {
         self.figures.push(Figure { name, value, unit, interval: None });

@@ -23,6 +23,14 @@ pub(super) enum Portion {
 pub(super) const LABEL: &str = "label";
 pub(super) const TAG: &str = "tag";
 
+/// A function that gets each class of a record: what it is (`label` or `tag`), its name, and a function that returns its location.
+pub(super) type EachClass<'a> = &'a mut dyn FnMut(&'static str, &str, &dyn Fn() -> Option<String>);
+
+/// Returns the location of a record in its file; `None` if the line is unknown.
+pub(super) fn place(record: &impl Record) -> Option<String> {
+    record.file_line().map(|place| place.to_string())
+}
+
 /// Maximum number of classes that a message names.
 const NAMED: usize = 10;
 
@@ -88,15 +96,25 @@ impl Classes {
     /// Returns whether a record has a class that no training text has.
     pub(super) fn is_unseen<M: RecordModel>(&self, config: &Config, record: &M::Record) -> bool {
         let mut found = false;
-        M::classes(config, record, &mut |what, name| {
+        M::classes(config, record, &mut |what, name, _| {
             found |= self.get(what, name).is_none_or(|class| class.train == 0);
         });
         found
     }
 
     /// Returns the classes that no training text has.
-    pub(super) fn unseen(&self) -> Vec<UnseenLabel> {
-        self.all().filter(|class| class.train == 0).map(|class| class.held_out.clone()).collect()
+    pub(super) fn unseen(&self) -> impl Iterator<Item = &UnseenLabel> {
+        self.all().filter(|class| class.train == 0).map(|class| &class.held_out)
+    }
+
+    /// Returns warnings about the classes of a file that no training text has.
+    fn warnings(&self, name: &str) -> Vec<String> {
+        let mut unseen: Vec<UnseenLabel> = self.unseen().cloned().collect();
+        // Rows of features have no known lines.
+        for class in unseen.iter_mut().filter(|class| class.places.is_empty()) {
+            class.places.push(format!("`{name}`"));
+        }
+        UnseenLabel::warnings(&unseen)
     }
 
     /// Returns warnings about classes whose names differ only in spelling, or look like missing values.
@@ -222,8 +240,7 @@ pub(super) struct PortionFacts {
 impl PortionFacts {
     /// Counts the classes of a record, and keeps its key. The records of `data.dev` follow all training records.
     pub(super) fn add<M: RecordModel>(&mut self, config: &Config, record: &M::Record, portion: Portion) {
-        let place = || record.file_line().map(|place| place.to_string());
-        M::classes(config, record, &mut |what, name| {
+        M::classes(config, record, &mut |what, name, place| {
             self.classes.add((what, name), portion, &|| place().unwrap_or_default());
         });
         let key = key::<M>(config, record);
@@ -231,7 +248,7 @@ impl PortionFacts {
             Portion::Train => self.seen.train.push(key),
             Portion::HeldOut => self.seen.held_out.push(key),
             Portion::Dev => {
-                self.shared.add(&self.seen.train, key, place);
+                self.shared.add(&self.seen.train, key, || place(record));
                 self.seen.held_out.push(key);
             }
         }
@@ -265,7 +282,7 @@ impl PortionFacts {
             ),
         }
         said.extend(self.shared.warning((held_out, records), &are::<M>("training", None)));
-        said.extend(UnseenLabel::warnings(&self.classes.unseen()));
+        said.extend(self.classes.warnings(held_out));
         said
     }
 
@@ -295,8 +312,7 @@ pub(super) struct TestRecords<'a> {
 
 impl TestRecords<'_> {
     pub(super) fn add<M: RecordModel>(&mut self, config: &Config, record: &M::Record) {
-        let place = || record.file_line().map(|place| place.to_string());
-        M::classes(config, record, &mut |what, name| {
+        M::classes(config, record, &mut |what, name, place| {
             // A class counts as a training class here if the training has it.
             let portion = match self.known.classes.get(what, name) {
                 Some(class) if class.train > 0 => Portion::Train,
@@ -306,7 +322,7 @@ impl TestRecords<'_> {
         });
         let (key, seen) = (key::<M>(config, record), &self.known.seen);
         for (shared, known) in self.shared.iter_mut().zip([&seen.train, &seen.held_out]) {
-            shared.add(known, key, place);
+            shared.add(known, key, || place(record));
         }
     }
 
@@ -332,7 +348,7 @@ impl TestRecords<'_> {
             of_train.warning((name, records), &are::<M>("training", None)),
             of_held.warning((name, records), &held_out),
         ];
-        Ok(said.into_iter().flatten().chain(UnseenLabel::warnings(&self.classes.unseen())).collect())
+        Ok(said.into_iter().flatten().chain(self.classes.warnings(name)).collect())
     }
 }
 
@@ -361,7 +377,7 @@ pub(super) fn check_folds<M: RecordModel>(
     for record in records.records() {
         let key = record.held_out_key(seed);
         keys.insert(key);
-        M::classes(config, record, &mut |what, name| {
+        M::classes(config, record, &mut |what, name, _| {
             let known = of_classes.entry((what, name.to_owned())).or_default();
             if known.len() < folds {
                 known.insert(key);

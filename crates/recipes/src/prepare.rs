@@ -252,6 +252,8 @@ pub(super) fn divided<M: RecordModel, T>(
     count: CountRecord<'_, T, M::Record>,
 ) -> Result<(T, RecordCounts, Texts<M::Record>, Texts<M::Record>)> {
     let (mut kept, seed) = (HashSet::new(), config.run.seed);
+    // Each record is held out once by folds, so none stays in training.
+    let mut is_final = config.data.fold.is_some();
     let folds = match (config.data.fold, &all) {
         (Some(fold), Texts::Held(records)) if one_in > 0 => check_folds::<M>(records, fold, config)?,
         _ => None,
@@ -269,8 +271,12 @@ pub(super) fn divided<M: RecordModel, T>(
             count(&mut survey, record, portion, &mut counts);
         })?;
         let classes = &counts.facts.classes;
-        // Each record is held out once by folds, so none stays in training.
-        if !kept.is_empty() || config.data.fold.is_some() || classes.unseen().is_empty() {
+        // If nothing would be left to hold out, the classes that only the held-out records have are named instead.
+        if !kept.is_empty() && counts.dev == 0 {
+            (kept, is_final) = (HashSet::new(), true);
+            continue;
+        }
+        if is_final || !kept.is_empty() || classes.unseen().next().is_none() {
             counts.folds = folds;
             let (train, held) = parts.unwrap_or_else(|| all.divide(rule));
             return Ok((survey, counts, train, held));

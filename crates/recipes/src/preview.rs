@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use unpadded::Result;
+use unpadded::{Printable, Result};
 use unpadded_text::{Files, ReadOptions, Record};
 
 use super::training::read_as;
@@ -43,10 +43,6 @@ impl Preview {
 
     /// Returns a text in quotation marks, cut after 80 characters.
     pub(super) fn cut(text: &str) -> String {
-        const MOST: usize = 80;
-        match text.char_indices().nth(MOST) {
-            Some((end, _)) => format!("{:?}…", text.get(..end).unwrap_or_default()),
-            None => format!("{text:?}"),
-        }
+        Printable(text).quoted(80)
     }
 }

@@ -11,7 +11,7 @@ use super::answer::Answer;
 use super::answer_batch::AnswerBatch;
 use super::config::Config;
 use super::evaluation::{EachOutcome, Evaluation};
-use super::portions::PortionFacts;
+use super::portions::{EachClass, LABEL, PortionFacts, TAG, foreign};
 use super::preview::Preview;
 use super::sections::DecodingConfig;
 use super::started::Table;
@@ -155,9 +155,9 @@ pub(super) trait RecordModel: AnsweringModel + Sized + 'static {
     /// Returns a record as a line of a preview.
     fn line(record: &Self::Record) -> String;
 
-    /// Passes each class of a record to a callback: what the class is (`label` or `tag`), and its name. By default, a record
-    /// has no class, for example if its answer is a text or a number.
-    fn classes(_: &Config, _: &Self::Record, _each: &mut dyn FnMut(&'static str, &str)) {}
+    /// Passes each class of a record to a callback. By default, a record has no class, for example if its answer is a text or a
+    /// number.
+    fn classes(_: &Config, _: &Self::Record, _each: EachClass<'_>) {}
 
     /// Returns a hash of the right answer of a record; 0 for each record if an input may have several right answers. Records
     /// with equal inputs contradict each other if their hashes differ.
@@ -248,6 +248,17 @@ impl<M: RecordModel> TrainedModel for M {
         let (texts, mut said) = M::open(file, true)?;
         let options = texts.read_as().clone();
         let scored = self.scored(ScoredFile { by, file, texts }, each)?;
+        for (what, vocabulary) in [(LABEL, "labels"), (TAG, "tags")] {
+            if scored.is_foreign(what) {
+                let known = file.known.vocabulary(vocabulary)?.tokens().map(str::to_owned).collect();
+                let own = scored.unseen.iter().filter(|unseen| unseen.what == what);
+                return Err(foreign(
+                    (what, file.path),
+                    known,
+                    own.map(|unseen| unseen.name.clone()).collect(),
+                ));
+            }
+        }
         said.extend(options.left_out());
         said.extend(scored.said);
         Ok(Evaluation { said, ..scored })

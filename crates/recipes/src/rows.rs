@@ -20,11 +20,11 @@ use super::config::Config;
 use super::evaluation::{EachOutcome, Evaluation};
 use super::labels::{self, LABELS, PROBABILITIES};
 use super::net;
-use super::portions::{self, Portion};
+use super::portions::{self, EachClass, Portion};
 use super::prepare::{RecordCounts, divided, score_held_out};
 use super::preview::Preview;
 use super::recipe::{AnsweringModel, RecordModel, ScoredFile, TestFile};
-use super::sections::{DecodingConfig, Sentences};
+use super::sections::DecodingConfig;
 use super::started::Table;
 use super::texts::Texts;
 use super::training::{
@@ -39,6 +39,9 @@ pub(super) const COLUMNS: &str = "columns";
 const FIRST: &str = "first index";
 /// Maximum number of features: each feature has a vector in memory, and a larger index is probably a mistake.
 const MOST: usize = 1 << 21;
+
+/// The settings of the model that the network for rows uses.
+const USED: [&str; 3] = ["model.embedding", "model.hidden", "model.dropout"];
 
 /// Returns whether a path of training data has rows of features, not texts.
 pub(super) fn are_meant(config: &Config, path: &Path) -> Result<bool> {
@@ -70,8 +73,8 @@ impl RecordModel for Classifier {
     }
 
     /// Adding 0.0 changes a label −0 to 0.
-    fn classes(_: &Config, row: &LabelledRow, each: &mut dyn FnMut(&'static str, &str)) {
-        each(portions::LABEL, &(row.label + 0.0).to_string());
+    fn classes(_: &Config, row: &LabelledRow, each: EachClass<'_>) {
+        each(portions::LABEL, &(row.label + 0.0).to_string(), &|| portions::place(row));
     }
 
     fn answer(_: &Config, row: &LabelledRow) -> u64 {
@@ -97,7 +100,7 @@ impl RecordModel for Classifier {
     }
 
     fn prepare(config: &Config, paths: Paths) -> Result<Preparation> {
-        let Paths { train: Some(path), dev, test, memory, too_few, .. } = paths else {
+        let Paths { train: Some(path), dev, test, from, memory, too_few, .. } = paths else {
             let expected = "a LIBSVM file, as `data.format` requires";
             return Err(Error::new("data.train", expected, "none: no rows come with the program"));
         };
@@ -105,18 +108,26 @@ impl RecordModel for Classifier {
             ("data.target", !config.data.target.has_one_label(), config.data.target.name()),
             ("data.pair", config.data.pair.is_some(), "a column"),
             ("data.group", config.data.group.is_some(), "a column"),
-            ("model.characters", config.model.characters, "true"),
-            ("model.embedding_dropout", config.model.embedding_dropout.is_some(), "a share"),
-            ("model.recurrent_dropout", config.model.recurrent_dropout > 0.0, "a share"),
-            ("model.documents", config.model.documents != Sentences::None, config.model.documents.name()),
             ("training.label_smoothing", config.training.label_smoothing.is_some(), "a share"),
             ("training.focal", config.training.focal > 0.0, "an exponent"),
             ("training.class_weights", !config.training.class_weights.is_empty(), "some"),
         ];
+        const EXPECTED: &str = "the default for rows of features, which have no words and one label each";
         if let Some((name, _, got)) = beside.into_iter().find(|(_, set, _)| *set) {
-            let expected = "the default for rows of features, which have no words and one label each";
-            return Err(Error::new(name, expected, got));
+            return Err(Error::new(name, EXPECTED, got));
         }
+        // The network for rows uses only three settings of the model, and no setting of the text.
+        let usual = Config::new(config.run.task);
+        for key in Config::keys(config.run.task).map(|key| key.to_string()) {
+            let ignored =
+                key.starts_with("text.") || key.starts_with("model.") && !USED.contains(&key.as_str());
+            let (set, default) = (config.get(&key), usual.get(&key));
+            if ignored && set != default {
+                let got = set.map_or_else(|| "none".to_owned(), |set| set.to_string());
+                return Err(Error::new(key, EXPECTED, got));
+            }
+        }
+        from.of_rows(COLUMNS)?;
         if let Some(window) = config.data.window {
             return Err(Error::new(
                 "data.window",

@@ -148,13 +148,31 @@ impl Origin {
     pub(super) fn same_cut(&self, note: &str, cut: &Tokenizer) -> Result<()> {
         let Some(Trained { name, checkpoint, .. }) = self.0.as_deref() else { return Ok(()) };
         // Language models and classifiers store the tokenizer in a note of the same name.
-        let theirs = checkpoint.notes.get(note).map(String::as_str).unwrap_or_default();
-        if theirs == cut.name() {
+        let Some(theirs) = checkpoint.notes.get(note) else {
+            let got =
+                format!("`{name}`, a model that reads no texts, such as a classifier of rows of features");
+            return Err(Error::new("training.from", "a model that reads texts", got));
+        };
+        if *theirs == cut.name() {
             return Ok(());
         }
         let error = Error::new(note, format!("`{theirs}`, as `{name}`"), format!("`{}`", cut.name()));
         Err(error
             .noted("set `text.tokens`, `text.lowercase` and `text.tokenizer` as in the model to start from"))
+    }
+
+    /// Checks that the trained model has the note `note`, which only models of rows of features have.
+    pub(super) fn of_rows(&self, note: &str) -> Result<()> {
+        match self.0.as_deref() {
+            Some(Trained { name, checkpoint, .. }) if !checkpoint.notes.contains_key(note) => {
+                Err(Error::new(
+                    "training.from",
+                    "a classifier of rows of features",
+                    format!("`{name}`, a model of texts"),
+                ))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Sets the trained model's vocabulary as the base of the new vocabulary, to which new tokens are appended.

@@ -20,7 +20,7 @@ use super::config::Config;
 use super::encoder::Encoder;
 use super::evaluation::{EachOutcome, Evaluation, likeliest};
 use super::labels::trained_id;
-use super::portions::{self, Portion};
+use super::portions::{self, EachClass, Portion};
 use super::prepare::{FirstRecords, RecordCounts, TaskNetwork, TaskSurvey, TrainingTexts, prepare};
 use super::preview::Preview;
 use super::recipe::{AnsweringModel, RecordCheck, RecordModel, ScoredFile, TestFile};
@@ -129,9 +129,10 @@ impl RecordModel for Tagger {
     const ONE_RECORD: &'static str =
         "in columns, a blank line ends a text: without a blank line, all lines are one text";
 
-    fn classes(_: &Config, text: &TaggedText, each: &mut dyn FnMut(&'static str, &str)) {
-        text.label.iter().for_each(|label| each(portions::LABEL, label));
-        text.tags.iter().for_each(|tag| each(portions::TAG, tag));
+    fn classes(_: &Config, text: &TaggedText, each: EachClass<'_>) {
+        text.label.iter().for_each(|label| each(portions::LABEL, label, &|| text.place_of(0)));
+        let tags = text.tags.iter().enumerate();
+        tags.for_each(|(word, tag)| each(portions::TAG, tag, &|| text.place_of(word)));
     }
 
     fn line(of: &TaggedText) -> String {

@@ -27,6 +27,8 @@ pub(super) struct TextScores {
     several: [usize; 2],
     /// The total number of references of all texts.
     references: usize,
+    /// The number of tokens of the longest reference, by the tokenizer of BLEU.
+    longest: usize,
     sums: ScoreSums,
     cut: Tokenizer,
     examples: Examples,
@@ -45,6 +47,7 @@ impl TextScores {
             whitespace,
             several: [usize::MAX, 0],
             references: 0,
+            longest: 0,
             sums: ScoreSums::new(ByLength::new(by_length, Unit::Share)),
             cut: source.clone(),
             examples: Examples::default(),
@@ -59,6 +62,7 @@ impl TextScores {
         let words = |text: &'_ str| text.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
         let tokens = |text: &str| if self.whitespace { words(text) } else { tokens_13a(text) };
         let of_references: Vec<Vec<String>> = references.iter().map(|text| tokens(text)).collect();
+        self.longest = of_references.iter().map(Vec::len).fold(self.longest, usize::max);
         let of_references: Vec<&[String]> = of_references.iter().map(Vec::as_slice).collect();
         bleu.tokens_of_several(&tokens(found), &of_references);
         chrf.texts_of_several(found, references);
@@ -94,18 +98,24 @@ impl TextScores {
         const BLEU_OF: NamedFigure = ("BLEU", Unit::Share, FigureFn::Of(bleu));
         const CHRF_OF: NamedFigure = ("chrF", Unit::Share, FigureFn::Of(chrf));
         const EXACT_OF: NamedFigure = ("exact match", Unit::Share, FigureFn::Share(EXACT, EXACT + 1));
-        let figures: &[NamedFigure] = match self.spoken {
-            true => &[
+        let mut figures: Vec<NamedFigure> = match self.spoken {
+            true => vec![
                 ("phoneme error rate", Unit::Share, FigureFn::Of(edits)),
                 ("word error rate", Unit::Share, FigureFn::Share(WRONG, EXACT + 1)),
                 EXACT_OF,
                 BLEU_OF,
                 CHRF_OF,
             ],
-            false => &[BLEU_OF, CHRF_OF, ("word error rate", Unit::Share, FigureFn::Of(edits)), EXACT_OF],
+            false => vec![BLEU_OF, CHRF_OF, ("word error rate", Unit::Share, FigureFn::Of(edits)), EXACT_OF],
         };
+        // Without a pair of words in the references, BLEU is only smoothing.
+        let has_bleu = self.longest != 1;
+        figures.retain(|(name, ..)| has_bleu || *name != BLEU_OF.0);
         let total = self.sums.total(COLUMNS);
-        let mut scored = self.sums.end(COLUMNS, figures, Vec::new());
+        let mut scored = self.sums.end(COLUMNS, &figures, Vec::new());
+        if !has_bleu {
+            scored.notes.push("BLEU is left out, since each reference is a single word".to_owned());
+        }
         if total[EDITS + 1] == 0.0 {
             let (name, of) = if self.spoken { ("phoneme", "phonemes") } else { ("word", "words") };
             scored.notes.push(format!(
@@ -122,14 +132,13 @@ impl TextScores {
         ));
         let references = if fewest == most { most.to_string() } else { "var".to_owned() };
         let (cut, version) = (if self.whitespace { "none" } else { "13a" }, env!("CARGO_PKG_VERSION"));
-        scored.signatures = vec![
-            format!(
-                "BLEU|nrefs:{references}|case:mixed|eff:no|tok:{cut}|smooth:exp|version:unpadded-{version}"
-            ),
-            format!(
-                "chrF2|nrefs:{references}|case:mixed|eff:yes|nc:6|nw:0|space:no|version:unpadded-{version}"
-            ),
-        ];
+        let of_bleu = format!(
+            "BLEU|nrefs:{references}|case:mixed|eff:no|tok:{cut}|smooth:exp|version:unpadded-{version}"
+        );
+        scored.signatures = has_bleu.then_some(of_bleu).into_iter().collect();
+        scored.signatures.push(format!(
+            "chrF2|nrefs:{references}|case:mixed|eff:yes|nc:6|nw:0|space:no|version:unpadded-{version}"
+        ));
         scored
     }
 }
@@ -185,6 +194,23 @@ mod tests {
         );
         let interval = scored.headline().unwrap().interval.unwrap();
         assert!(interval[0] < 0.4936 && interval[1] > 0.4936, "{interval:?}");
+    }
+
+    #[test]
+    fn single_words_have_no_bleu() {
+        let cut = Tokenizer::pieces();
+        for (reference, has_bleu) in [("katze", false), ("die katze", true)] {
+            let mut scores = TextScores::new([&cut, &cut]);
+            scores.add("x", &["hund"], "hund", &mut |_| ());
+            scores.add("y", &[reference], "katz", &mut |_| ());
+            let scored = scores.end();
+            assert_eq!(
+                (scored.headline, scored.signatures.len()),
+                if has_bleu { ("BLEU", 2) } else { ("chrF", 1) }
+            );
+            assert_eq!(scored.get("BLEU").is_some(), has_bleu);
+            assert_eq!(scored.notes.iter().any(|note| note.contains("BLEU is left out")), !has_bleu);
+        }
     }
 
     #[test]

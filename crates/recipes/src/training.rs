@@ -14,7 +14,7 @@ use unpadded::checkpoint::Checkpoint;
 use unpadded::data::{Batching, Data, Loader, TagScheme, Tokenizer, Vocabulary};
 use unpadded::predict::Predictor;
 use unpadded::train::Trainer;
-use unpadded::{Error, ErrorKind, Result};
+use unpadded::{Error, ErrorKind, Printable, Result};
 use unpadded_text::{DataPaths, MalformedLines, QuestionKind, Questions, ReadOptions, TextFile};
 
 /// Everything that is needed to begin a training.
@@ -325,7 +325,7 @@ fn separator(given: &str) -> Result<char> {
     match (characters.next(), characters.next()) {
         _ if ["tab", "\\t"].contains(&given) => Ok('\t'),
         (Some(one), None) if one != '"' && one != '\n' => Ok(one),
-        _ => Err(Error::new("data.separator", "one character, or `tab`", format!("{given:?}"))),
+        _ => Err(Error::new("data.separator", "one character, or `tab`", Printable(given).quoted(60))),
     }
 }
 

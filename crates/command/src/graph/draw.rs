@@ -159,13 +159,14 @@ fn arrange_and_draw(nodes: &[Node], arrows: &[(usize, usize)]) -> Picture {
     let GraphLayout { boxes, arrows: paths, size } = arrange(&sizes, arrows);
     let mut body = String::new();
     for path in &paths {
-        let [[[x, y], [cx, cy]], [[dx, dy], [ex, ey]], rest @ ..] = &path[..] else { continue };
-        let _ = write!(
-            body,
-            r#"<path marker-end="url(#head)" d="M{x:.1} {y:.1}C{cx:.1} {cy:.1} {dx:.1} {dy:.1} {ex:.1} {ey:.1}"#
-        );
-        for [[cx, cy], [x, y]] in rest {
-            let _ = write!(body, "S{cx:.1} {cy:.1} {x:.1} {y:.1}");
+        let [[x, y], rest @ ..] = &path[..] else { continue };
+        let _ = write!(body, r#"<path marker-end="url(#head)" d="M{x:.1} {y:.1}"#);
+        for ([from, top], [to, bottom]) in path.iter().zip(rest) {
+            let middle = (top + bottom) / 2.0;
+            let _ = match from == to {
+                true => write!(body, "V{bottom:.1}"),
+                false => write!(body, "C{from:.1} {middle:.1} {to:.1} {middle:.1} {to:.1} {bottom:.1}"),
+            };
         }
         body.push_str("\"/>\n");
     }

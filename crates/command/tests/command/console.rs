@@ -55,7 +55,7 @@ fn json_stands_alone_and_quiet_leaves_the_result() {
     says(&said, &["\nloss: without texts that have a label or tag that training never saw\n"]);
     let said = output(&place, &["inspect", "one"]);
     assert!(said.contains("\nparameter ") && said.contains("\nconfig (--config "), "{said}");
-    assert!(output(&place, &["data", "stats", "reviews.tsv"]).contains("\nlabel  texts\n"));
+    assert!(output(&place, &["data", "stats", "reviews.tsv"]).contains("\nlabel  training  held out\n"));
     assert!(output(&place, &["data", "check", "reviews.tsv"]).contains("the first 3 records:\nrecord 1: "));
     assert!(output(&place, &bench).contains("\noperator "));
 }

@@ -118,6 +118,12 @@ fn records_without_a_text_have_empty_answers() {
     let said = place.refused(&["predict", "run", "new.csv", "--threads", "1025"]);
     assert!(said.matches("threads: expected at most 1024, got 1025").count() == 1, "{said}");
     assert_eq!(said.lines().count(), 1, "{said}");
+    for command in
+        [&["eval", "run", "reviews.csv"][..], &["generate", "run"], &["data", "stats", "reviews.csv"]]
+    {
+        let said = place.refused(&[command, &["--threads", "1025"]].concat());
+        assert!(said.contains("threads: expected at most 1024, got 1025"), "{said}");
+    }
 }
 
 #[test]

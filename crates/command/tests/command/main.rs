@@ -11,6 +11,7 @@ mod lines;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 mod memory;
 mod outputs;
+mod portions;
 mod precision;
 mod printable;
 #[cfg(all(unix, feature = "mpi"))]
@@ -436,7 +437,12 @@ fn interrupted_or_killed_it_goes_on_to_the_same_bytes() {
         }
         signal(&child, name);
         assert_eq!(child.wait().unwrap().code(), code, "{name}");
-        assert!(!run.join("report.html").exists(), "{name}: it was over before");
+        let ended = fs::read_to_string(run.join("metrics.jsonl")).unwrap().lines().count();
+        assert!(ended < 40, "{name}: it was over before");
+        // An interrupted run has a report of the epochs so far, a killed run has none.
+        let report = fs::read_to_string(run.join("report.html")).ok();
+        let epochs = report.map(|page| page.contains(&format!("<dt>epochs</dt><dd dir=\"auto\">{ended}<")));
+        assert_eq!(epochs, code.map(|_| true), "{name}");
         if code.is_some() {
             place.best_is_of_last("run");
         }

@@ -202,3 +202,41 @@ fn settings_of_columns_are_compared_as_they_were_trained() {
     assert!(said.lines().any(|line| line.starts_with("data.text ")), "{said}");
     says(&said, &["no test: the runs differ in their texts, their headline score, or their labels or tags"]);
 }
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_full_disk_is_named_wherever_it_is_written() {
+    let place = Place::trained("full", "reviews.csv", "2");
+    for arguments in [
+        &["init", "classify"][..],
+        &["predict", "run", "reviews.csv", "--quiet"],
+        &["eval", "run", "reviews.csv"],
+        &["graph", "run"],
+    ] {
+        let full = fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+        let output = place.command(arguments).stdout(full).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{arguments:?}: {said}");
+        assert!(
+            said.contains("expected room to write it, got a full disk (No space left on device"),
+            "{said}"
+        );
+    }
+}
+
+#[test]
+fn a_resumed_training_reports_another_rate() {
+    let place = Place::trained("rate", "reviews.csv", "2");
+    let resumed = |more: &[&str]| {
+        let output = place.given(&[&["train", "--resume", "run"], more].concat(), "");
+        String::from_utf8(output.stderr).unwrap()
+    };
+    let said = resumed(&["--epochs", "3", "--set", "training.rate=0.0625"]);
+    assert!(
+        said.contains("training.rate: ") && said.contains(" in the training so far, 0.0625 from here on"),
+        "{said}"
+    );
+    assert!(!resumed(&["--epochs", "4"]).contains("from here on"));
+    // A complete training has no further steps.
+    assert!(!resumed(&["--set", "training.rate=0.5"]).contains("from here on"));
+}

@@ -151,3 +151,17 @@ fn columns_fields_and_entries_are_no_commands() {
         clean(&place, arguments, "");
     }
 }
+
+#[test]
+fn scripts_with_combining_marks_and_joiners_are_printed_as_they_are() {
+    let place = Place::new("scripts");
+    let (hindi, arabic) = ("यह हिन्दी की अच्छी फ़िल्म है", "هٰذَا فِيلْمٌ جَمِيلٌ");
+    let lines = format!("{hindi}\tसकारात्मक\n{arabic}\tجَيِّد\n").repeat(30);
+    place.write("films.tsv", &lines);
+    let said = clean(&place, &["data", "check", "films.tsv"], "");
+    for text in [hindi, "सकारात्मक", arabic, "جَيِّد"] {
+        assert!(said.contains(&format!("\"{text}\"")), "{said}");
+    }
+    place.write("films.tsv", &format!("{lines}{hindi}\n"));
+    assert!(clean(&place, &["data", "check", "films.tsv"], "").contains(&format!("1 in \"{hindi}\"")));
+}

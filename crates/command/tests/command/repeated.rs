@@ -88,13 +88,21 @@ fn folds_hold_out_each_text_once() {
 
     let refused = |arguments: &[&str]| place.refused(&[arguments, &SMALL, &["--run", "none"]].concat());
     let said = refused(&["train", "--train", "reviews.tsv", "--folds", "40"]);
-    assert!(said.contains("use more texts (equal texts stay together)"), "{said}");
+    assert!(
+        said.contains(
+            "expected at most 10 folds, since `reviews.tsv` has 120 texts, 10 of them different, got 40 folds"
+        ),
+        "{said}"
+    );
     let said = refused(&[&train[..], &["--set", "data.window=16"]].concat());
     assert!(said.contains("data.fold: expected none beside `data.window`"), "{said}");
     let said = refused(&[&train[..], &["--set", "data.dev=reviews.tsv"]].concat());
     assert!(said.contains("--folds 4: expected no `data.dev`"), "{said}");
     let said = refused(&["train", "--train", "reviews.tsv", "--task", "lm", "--folds", "4"]);
-    assert!(said.contains("expected a task whose texts may be in any order, got `lm`"), "{said}");
+    assert!(
+        said.contains("expected `classify`, `tag` or `translate`, whose data are records, got `lm`"),
+        "{said}"
+    );
     let said = refused(&["train", "--train", "reviews.tsv", "--set", "data.fold=7/4"]);
     assert!(said.contains("expected a fold of several, as \"2/5\""), "{said}");
     assert!(!place.0.join("none").exists());

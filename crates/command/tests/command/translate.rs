@@ -212,3 +212,27 @@ fn a_test_file_is_checked_before_the_training_as_it_is_scored() {
         assert!(said.contains("read once only: write what comes out of it to a file"), "{said}");
     }
 }
+
+#[cfg(unix)]
+#[test]
+fn an_interrupt_while_a_test_file_is_scored_says_what_is_left_to_do() {
+    let place = Place::new("scoring");
+    let pairs = |range: std::ops::Range<usize>| -> String {
+        let [en, de] = counts(range);
+        en.iter().zip(de).map(|(en, de)| format!("{en}\t{de}\n")).collect()
+    };
+    place.write("train.tsv", &pairs(0..100));
+    place.write("test.tsv", &(0..20_000).map(|i| format!("{i} {i}\tzwei {i}\n")).collect::<String>());
+    let arguments = train(&["--train", "train.tsv", "--test", "test.tsv", "--threads", "1"], "run");
+    let child = place.command(&arguments).spawn().unwrap();
+    while !place.0.join("run/best.ckpt").exists() {
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    std::thread::sleep(std::time::Duration::from_millis(300));
+    signal(&child, "-INT");
+    let output = child.wait_with_output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(130), "{said}");
+    assert!(said.contains("interrupted while scoring `test.tsv`: the training has ended"), "{said}");
+    assert!(said.contains("`unpadded eval run test.tsv` scores it"), "{said}");
+}

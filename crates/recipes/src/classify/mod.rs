@@ -15,7 +15,7 @@ use super::answer::Answer;
 use super::config::Config;
 use super::evaluation::{EachOutcome, Evaluation, Outcome};
 use super::labels::{self, COLUMNS, LABELS, PROBABILITIES};
-use super::portions::{self, Portion};
+use super::portions::{self, EachClass, Portion};
 use super::prepare::{FirstRecords, RecordCounts, TaskNetwork, TaskSurvey, TrainingTexts, prepare};
 use super::preview::Preview;
 use super::recipe::{AnsweringModel, Recipe, RecordCheck, RecordModel, ScoredFile, TestFile};
@@ -303,11 +303,11 @@ impl RecordModel for Classifier {
         Ok(reading(config, options(config, COLUMNS)?))
     }
 
-    fn classes(config: &Config, text: &LabelledText, each: &mut dyn FnMut(&'static str, &str)) {
+    fn classes(config: &Config, text: &LabelledText, each: EachClass<'_>) {
+        let mut each = |label: &str| each(portions::LABEL, label, &|| portions::place(text));
         match config.data.target {
-            Target::Label => each(portions::LABEL, &text.label),
-            Target::Labels => (labels_in(&text.label, &config.data.label_separator).into_iter())
-                .for_each(|label| each(portions::LABEL, label)),
+            Target::Label => each(&text.label),
+            Target::Labels => labels_in(&text.label, &config.data.label_separator).into_iter().for_each(each),
             Target::Number => {}
         }
     }

@@ -149,7 +149,10 @@ impl Questions {
                 let blank = asking != QuestionKind::Row && FileFormat::of_name(&file.name()).is_none();
                 AnswerPlan { blank, ..AnswerPlan::plain() }
             }
-            QuestionKind::Row => AnswerPlan::rows(),
+            QuestionKind::Row => {
+                options.notes.push("rows of features".to_owned());
+                AnswerPlan::rows()
+            }
             QuestionKind::Words => AnswerPlan::words(&file, &mut options)?,
             QuestionKind::Text => AnswerPlan::texts::<LabelledText>(&file, &mut options)?,
             QuestionKind::Source => {

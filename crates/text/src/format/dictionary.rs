@@ -5,6 +5,7 @@ use std::collections::HashSet;
 use super::line_format::LineFormat;
 use crate::Pair;
 use crate::source::reason::Reason;
+use crate::source::records::shown;
 
 pub(crate) const FORMAT: LineFormat = LineFormat {
     fits: |line| line.starts_with(";;;") || (!line.contains('\t') && is_spoken(line)),
@@ -81,7 +82,7 @@ fn reader(stress: bool) -> impl FnMut(&str) -> Result<Option<[String; 2]>, Reaso
         };
         let phonemes: Vec<String> = cells.map(plain).collect();
         if phonemes.is_empty() || phonemes.iter().any(String::is_empty) {
-            return Err(Reason::of("a word and its phonemes", format!("{line:?}")));
+            return Err(Reason::of("a word and its phonemes", shown(line)));
         }
         let pair = [spelling(word).to_owned(), phonemes.join(" ")];
         Ok(known.insert(pair.clone()).then_some(pair))

@@ -10,7 +10,7 @@ use serde_json::value::RawValue;
 use crate::detect::column::missing_text;
 use crate::source::lines::{count_parsed, quoted};
 use crate::source::reason::Reason;
-use crate::source::records::of_columns;
+use crate::source::records::{of_columns, shown};
 
 /// The value of a field, as in JSON.
 #[derive(Debug, Clone, PartialEq)]
@@ -339,7 +339,7 @@ pub(crate) fn label(object: &Object<'_>, name: &str, lists: bool) -> Result<Stri
         match item.trim() {
             "" => return Err(wrong("an empty string: fill it, or remove it from the list".to_owned())),
             item if item.contains(BEHIND) => {
-                return Err(wrong(format!("{item:?}: remove U+001F, which separates labels")));
+                return Err(wrong(format!("{}: remove U+001F, which separates labels", shown(item))));
             }
             item => labels.push_str(item),
         }

@@ -57,7 +57,7 @@ fn labelled(node: &Node<'_>, leaves: &[String], binary: bool) -> Result<Option<[
         (true, "3" | "4") => "1",
         (true, other) => {
             let expected = "a label from 0 to 4, as the option `binary` requires";
-            return Err(Reason::of(expected, format!("{other:?}")));
+            return Err(Reason::of(expected, shown(other)));
         }
     };
     let text = leaves.get(node.leaves.clone()).unwrap_or_default().join(" ");

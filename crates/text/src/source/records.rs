@@ -6,7 +6,7 @@ use std::panic::Location;
 use std::sync::Arc;
 
 use unpadded::data::FileLine;
-use unpadded::{Error, Result};
+use unpadded::{Error, Printable, Result};
 
 use super::lines::Lines;
 use super::reason::{Reason, wrong_format};
@@ -167,11 +167,7 @@ pub(crate) fn unbroken(line: &str) -> Result<(), Reason> {
 
 /// Quotes a line for an error message, and cuts it after 60 characters.
 pub(crate) fn shown(line: &str) -> String {
-    const SHOWN: usize = 60;
-    match line.char_indices().nth(SHOWN) {
-        Some((end, _)) => format!("{:?}…", line.get(..end).unwrap_or_default()),
-        None => format!("{line:?}"),
-    }
+    Printable(line).quoted(60)
 }
 
 fn two_cells<'a>(line: &'a str, expected: &str) -> Result<(&'a str, &'a str), Reason> {

@@ -7,7 +7,7 @@ use super::line::{Separator, cells, is_between};
 use super::{Block, Columns, Sentence};
 use crate::TextFile;
 use crate::source::reason::{Reason, wrong_format};
-use crate::source::records::{Parser, is_blank};
+use crate::source::records::{Parser, is_blank, shown};
 
 /// The words of a sentence as a text with one word per line, and, for each word, its line number in the file.
 #[derive(Debug, Default)]
@@ -35,10 +35,7 @@ impl Marked {
 /// Joins words into a text with one word per line. Models whose words may contain spaces take this input format.
 pub(crate) fn joined(words: &[String]) -> Result<String, Reason> {
     match words.iter().find(|word| word.trim().is_empty() || word.contains(['\n', '\r'])) {
-        Some(word) => {
-            let (expected, got) = ("words of one line each".to_owned(), format!("{word:?}"));
-            Err(Reason::of(expected, got))
-        }
+        Some(word) => Err(Reason::of("words of one line each", shown(word))),
         None => Ok(words.iter().flat_map(|word| [word, "\n"]).collect()),
     }
 }

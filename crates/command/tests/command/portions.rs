@@ -1,0 +1,280 @@
+//! The training, development, test and held-out portions of the data: what they share, and what only one of them has.
+
+use super::*;
+
+/// Returns what `data check` says about files, on both outputs.
+fn checked(place: &Place, arguments: &[&str]) -> String {
+    let output = place.given(&[&["data", "check"], arguments].concat(), "");
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{arguments:?}: {error}");
+    String::from_utf8(output.stdout).unwrap() + &error
+}
+
+#[track_caller]
+fn lacks(said: &str, part: &str) {
+    assert!(!said.contains(part), "{part} in {said}");
+}
+
+/// Returns different texts with the labels `p` and `n`, from number `from` on.
+fn texts(from: usize, count: usize) -> String {
+    (from..from + count).map(|i| format!("text {i}\t{}\n", if i % 2 == 0 { "p" } else { "n" })).collect()
+}
+
+/// Returns tagged texts of two words, from number `from` on.
+fn sentences(from: usize, count: usize) -> String {
+    (from..from + count).map(|i| format!("w{i}\tB-A\nx\tO\n\n")).collect()
+}
+
+#[test]
+fn texts_of_two_portions_are_counted() {
+    let place = Place::new("shared-texts");
+    place.write("train.tsv", &texts(0, 60));
+    // Ten texts are training texts, one of them with the other label; five are new.
+    place.write("dev.tsv", &format!("text 0\tn\n{}", texts(51, 14)));
+    place.write("test.tsv", &format!("{}{}", texts(63, 2), texts(90, 4)));
+    let both = ["--set", "data.dev=dev.tsv", "--set", "data.test=test.tsv"];
+    let window = ["--set", "data.window=16"];
+    for more in [&[][..], &window] {
+        let said = checked(&place, &[&["train.tsv"], &both[..], more].concat());
+        says(
+            &said,
+            &[
+                "warning: 10 of 15 texts of `dev.tsv` are training texts, 1 of them with another right answer there (dev.tsv:1, dev.tsv:2, dev.tsv:3, …)",
+                "warning: 2 of 6 texts of `test.tsv` are held-out texts of `dev.tsv`, which choose the best epoch (test.tsv:1, test.tsv:2); ",
+            ],
+        );
+        lacks(&said, "of `test.tsv` are training texts");
+        // Equal texts are not on both sides of a hold-out, and a text with two labels is counted once.
+        place.write("twice.tsv", &format!("{}text 3\tp\ntext 3\tn\ntext 4\tp\n", texts(0, 60)));
+        let said = checked(&place, &[&["twice.tsv"], more].concat());
+        says(&said, &["warning: 1 different texts of `twice.tsv` occur with different right answers\n"]);
+        lacks(&said, "are training texts");
+    }
+    // A list of labels is equal in any order, and a number in any spelling.
+    let lines =
+        |of: &dyn Fn(usize) -> String| (0..60).map(|i| format!("text {i}\t{}\n", of(i))).collect::<String>();
+    place.write("lists.tsv", &format!("{}text 1\tb,a\n", lines(&|_| "a,b".to_owned())));
+    lacks(&checked(&place, &["lists.tsv", "--set", "data.target=labels"]), "different right answers");
+    place.write("numbers.tsv", &format!("text\tlabel\n{}text 1\t1.0\n", lines(&|i| i.to_string())));
+    lacks(&checked(&place, &["numbers.tsv", "--set", "data.target=number"]), "different right answers");
+    // The texts of a group are in one portion; a text of several groups may be in both.
+    let rows: String = (0..60)
+        .map(|i| format!("text {},{},g{}\n", i / 30, if i % 2 == 0 { "p" } else { "n" }, i % 20))
+        .collect();
+    place.write("groups.csv", &format!("text,label,who\n{rows}"));
+    says(
+        &checked(&place, &["groups.csv", "--set", "data.group=who"]),
+        &["texts of `groups.csv, held out` are training texts"],
+    );
+    // Tags, rows and sources.
+    place.write("train.txt", &sentences(0, 40));
+    place.write("dev.txt", "w1\tO\nx\tO\n\nnew\tO\n\n");
+    let said = checked(&place, &["train.txt", "--task", "tag", "--set", "data.dev=dev.txt"]);
+    says(
+        &said,
+        &[
+            "1 of 2 texts of `dev.txt` are training texts, 1 of them with another right answer there (dev.txt:1)",
+        ],
+    );
+    let rows = |from: usize| (from..from + 40).map(|i| format!("{} 1:{i}\n", i % 2)).collect::<String>();
+    place.write("train.svm", &rows(1));
+    place.write("dev.svm", &rows(31));
+    let said = checked(&place, &["train.svm", "--set", "data.dev=dev.svm"]);
+    says(&said, &["warning: 10 of 40 rows of `dev.svm` are training rows; "]);
+    place.write("pairs.tsv", &lines(&|i| format!("x {i}")));
+    place.write("more.tsv", "text 1\tanother\nnew\tx\n");
+    let said = checked(&place, &["pairs.tsv", "--task", "translate", "--set", "data.dev=more.tsv"]);
+    says(&said, &["warning: 1 of 2 pairs of `more.tsv` have the source of training pairs (more.tsv:1); "]);
+    // `train` warns, too.
+    let run =
+        with(&["train", "--train", "train.tsv", "--dev", "train.tsv", "--run", "run"], &["--epochs", "1"]);
+    let said = String::from_utf8(place.given(&run, "").stderr).unwrap();
+    says(&said, &["warning: 60 of 60 texts of `train.tsv` are training texts"]);
+}
+
+#[test]
+fn classes_of_one_portion_are_named_and_learnt_where_possible() {
+    let place = Place::new("rare-classes");
+    place.write("train.tsv", &texts(0, 60));
+    place.write("dev.tsv", "new\tp\nother\tq\nthird\tq\nfourth\tn\n");
+    let dev = ["--dev", "dev.tsv", "--test", "dev.tsv", "--epochs", "1", "--run"];
+    let run = with(&["train", "--train", "train.tsv", "--json"], &[&dev[..], &["run"]].concat());
+    let output = place.given(&run, "");
+    let said = String::from_utf8(output.stderr).unwrap();
+    const WARNING: &str =
+        "warning: label `q` never occurs in training: 2 occurrences scored as wrong (dev.tsv:2, dev.tsv:3)\n";
+    assert_eq!(said.matches(WARNING).count(), 3, "{said}");
+    // The held-out texts are scored as a test file, and q is wrong in both.
+    let found: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let held = &found["held_out_scores"];
+    assert_eq!((&held["dataset"], &held["unseen"]), (&"dev.tsv".into(), &found["test_scores"]["unseen"]));
+    assert_eq!(
+        (&held["scores"], &held["tables"]),
+        (&found["test_scores"]["scores"], &found["test_scores"]["tables"])
+    );
+    assert_eq!(held["unseen"][0]["count"], 2, "{held}");
+    let file: Value =
+        serde_json::from_str(&fs::read_to_string(place.0.join("run/held_out.json")).unwrap()).unwrap();
+    assert_eq!((&file, held["value"].as_f64()), (held, found["value"].as_f64()));
+    says(&said, &["\nlabel  precision    recall "]);
+    // A file without any label of the model is refused: by `eval` and before a training.
+    place.write("foreign.tsv", "new\tx\nother\ty\n");
+    let parts = [
+        "labels of `foreign.tsv`: expected labels of the training, `n`, `p`",
+        "got `x`, `y`; `data.label` sets",
+    ];
+    place.refuses(&["data", "check", "train.tsv", "--set", "data.test=foreign.tsv"], &parts);
+    let eval = place.given(&["eval", "run", "foreign.tsv"], "");
+    assert_ne!(eval.status.code(), Some(0));
+    says(
+        &String::from_utf8(eval.stderr).unwrap(),
+        &["labels of `foreign.tsv`: expected labels of the training, `n`, `p`"],
+    );
+    // Tags of the development texts are named alike.
+    place.write("train.txt", &sentences(0, 40));
+    place.write("dev.txt", "new\tB-A\nx\tB-C\n\n");
+    let said = checked(
+        &place,
+        &["train.txt", "--task", "tag", "--set", "data.dev=dev.txt", "--set", "data.test=dev.txt"],
+    );
+    assert_eq!(
+        said.matches(
+            "warning: tag `B-C` never occurs in training: 1 occurrences scored as wrong (dev.txt:2)"
+        )
+        .count(),
+        2,
+        "{said}"
+    );
+    place.write("train.svm", &(1..40).map(|i| format!("{} 1:{i}\n", i % 2)).collect::<String>());
+    place.write("dev.svm", "1 1:100\n7 1:101\n");
+    let said = checked(&place, &["train.svm", "--set", "data.dev=dev.svm"]);
+    says(&said, &["label `7` never occurs in training: 1 occurrences scored as wrong (`dev.svm`)"]);
+
+    // A hold-out leaves the only texts of a label in training, in memory and in files.
+    let rare: String = (0..20).map(|i| format!("rare {i}\tr{i}\n")).collect();
+    place.write("rare.tsv", &(texts(0, 100) + &rare));
+    let found = [&[][..], &["--set", "data.window=16"]].map(|more| {
+        let said = checked(&place, &[&["rare.tsv"], more].concat());
+        lacks(&said, "never occurs in training");
+        let kept =
+            said.lines().find(|line| line.contains("stay in training instead of being held out")).unwrap();
+        let first = said.lines().find(|line| line.starts_with("rare.tsv: ")).unwrap();
+        (kept.to_owned(), first.to_owned())
+    });
+    assert_eq!(found[0], found[1]);
+    // If nothing would be left to hold out, the labels are named instead.
+    place.write("singles.tsv", &format!("text\tlabel\n{rare}"));
+    says(
+        &checked(&place, &["singles.tsv"]),
+        &["warning: label `r", "` never occurs in training: 1 occurrences"],
+    );
+    // Folds hold out each text once.
+    let said = place.refused(&["data", "check", "singles.tsv", "--set", "data.fold=1/21"]);
+    says(&said, &["data.fold: expected at most 20 folds, since `singles.tsv` has 20 texts, got 21 folds"]);
+    let said = checked(&place, &["rare.tsv", "--set", "data.fold=1/5"]);
+    says(
+        &said,
+        &["warning: too few texts for each of the 5 folds: label `r0` in at most 1, ", ", and 10 more\n"],
+    );
+}
+
+#[test]
+fn a_check_shows_labels_and_checks_few_texts() {
+    let place = Place::new("few-texts");
+    let labels = ["5", "05", "5.0", "New York", "new  york", "NaN", "b"];
+    let line = |i: usize| format!("text {i}\t{}\n", labels[i % 7]);
+    place.write("spelt.tsv", &(0..140).map(line).collect::<String>());
+    says(
+        &checked(&place, &["spelt.tsv"]),
+        &[
+            "warning: labels that differ only in case, in blanks or in the spelling of a number: `05` (20) and `5` (20) and `5.0` (20), `New York` (20) and `new  york` (20)\n",
+            "warning: labels that look like a missing value that a program wrote: `NaN` (20)\n",
+            "\nlabels of 140 texts, of which ",
+            "\nlabel      training  held out\n",
+        ],
+    );
+    place.write("many.tsv", &(0..200).map(|i| format!("text {i}\tlabel {}\n", i % 25)).collect::<String>());
+    says(&checked(&place, &["many.tsv"]), &["\n5 more\n"]);
+    place.write(
+        "intents.jsonl",
+        &(0..40)
+            .map(|i| {
+                format!(
+                    "{{\"tokens\": [\"w{i}\", \"x\"], \"tags\": [\"B-a\", \"{}\"], \"intent\": \"{}\"}}\n",
+                    ["b-A", "O"][i % 2],
+                    ["ask", "Ask"][i % 2]
+                )
+            })
+            .collect::<String>(),
+    );
+    let said = checked(&place, &["intents.jsonl", "--task", "tag", "--set", "data.scheme=plain"]);
+    says(
+        &said,
+        &[
+            "warning: labels that differ only in case",
+            "warning: tags that differ only in case",
+            "\ntags of 40 texts, ",
+        ],
+    );
+    let found = place.json(
+        &["data", "check", "intents.jsonl", "--task", "tag", "--set", "data.scheme=plain", "--json"],
+        "",
+    );
+    assert_eq!((&found["labels"]["ask"], &found["tags"]["B-a"]), (&20.into(), &40.into()), "{found}");
+
+    // A small file is checked, and not trained on.
+    place.write("small.tsv", "text 1\tp\ntext 2\tn\n");
+    const FEW: &str = "texts of `small.tsv`: expected enough texts to hold out a share of 0.1 of them: add texts, set `data.dev`";
+    let said = checked(&place, &["small.tsv"]);
+    says(
+        &said,
+        &[
+            "record 2: ",
+            "\nlabel  training\n",
+            "the records can be read, but a training needs more: ",
+            FEW,
+            "got 2 texts",
+        ],
+    );
+    lacks(&said, "are training texts");
+    place.refuses(&["train", "--train", "small.tsv"], &[FEW, "got 2 texts, of which none would be held out"]);
+    place.write("small.txt", "x\tB-A\nx\tO\n");
+    let said = checked(&place, &["small.txt", "--task", "tag"]);
+    says(&said, &["got 1 texts, of which none would be held out; in columns, a blank line ends a text"]);
+    place.write("small.svm", "0 1:1\n1 1:2\n");
+    says(&checked(&place, &["small.svm"]), &["rows of `small.svm`: expected enough rows", "got 2 rows"]);
+    place.write("wrong.tsv", "text 1\tp\ntext 2\n");
+    place.refuses(&["data", "check", "wrong.tsv"], &["wrong.tsv:2: "]);
+}
+
+#[test]
+fn settings_that_rows_ignore_are_refused() {
+    let place = Place::new("ignored");
+    place.write("rows.svm", &(1..60).map(|i| format!("{} 1:{i}\n", i % 2)).collect::<String>());
+    place.write("reviews.tsv", &reviews());
+    for (setting, got) in
+        [("model.layers=3", "3"), ("model.pool=last", "\"last\""), ("text.lowercase=false", "false")]
+    {
+        let name = setting.split('=').next().unwrap();
+        let expected = format!("{name}: expected the default for rows of features, which have no words");
+        place.refuses(
+            &["train", "--train", "rows.svm", "--set", setting],
+            &[&expected, &format!("got {got}")],
+        );
+    }
+    let small =
+        ["--set", "model.hidden=4", "--set", "model.embedding=4", "--epochs", "1", "--quiet", "--run"];
+    place.said(&[&["train", "--train", "rows.svm"], &small[..], &["rows"]].concat(), "");
+    place.refuses(
+        &["train", "--train", "reviews.tsv", "--from", "rows"],
+        &["training.from: expected a model that reads texts, got `rows`"],
+    );
+    place.said(
+        &with(&["train", "--train", "reviews.tsv", "--quiet"], &["--epochs", "1", "--run", "texts"]),
+        "",
+    );
+    place.refuses(
+        &["train", "--train", "rows.svm", "--from", "texts"],
+        &["training.from: expected a classifier of rows of features, got `texts`"],
+    );
+}
