@@ -199,6 +199,11 @@ impl Predict {
         }
         let mut config = super::file::of_model(&model, &self.set)?;
         self.threads.over(&mut config)?;
+        if let Some(flag) = self.set.iter().find(|flag| flag.trim_start().starts_with("data.skip_bad")) {
+            return bad(format!(
+                "--set {flag}: expected no setting of records to leave out, since each record gets an answer; for a malformed record, the answer is empty, and the reason is printed"
+            ));
+        }
         let model = model.answering(&config).memory_limit(self.memory.bytes());
         let batch = model.batch().texts(self.batch.max(1));
         if let Some(path) = &file {

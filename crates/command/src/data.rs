@@ -8,6 +8,7 @@ use unpadded::executor::MemoryUse;
 use unpadded_recipes::{
     BatchRule, ByteSize, ClassCount, Config, Preparation, Preview, Task, check_data, prepare, preview,
 };
+use unpadded_text::SkipReport;
 
 use super::memory::{limited, megabytes, of_step};
 use super::outcome::{Ending, Outcome, UsageError, bad, plain};
@@ -121,6 +122,7 @@ fn check(texts: &Texts) -> Outcome<()> {
     let divided = prepared.held_out.divided;
     let said: Vec<String> =
         prepared.said.iter().filter(|line| Some(*line) != shown.as_ref()).cloned().collect();
+    let skipped: Vec<Value> = prepared.skipped.iter().map(skip_json).collect();
     let largest = LargestStep::of(prepared, &config).usage()?;
     console.object(|| {
         json::object([
@@ -131,6 +133,7 @@ fn check(texts: &Texts) -> Outcome<()> {
             ("tags", counts(&classes, "tag")),
             ("read_as", how),
             ("records", records.into()),
+            ("skipped", skipped.into()),
             ("memory", largest.json()),
             ("too_few", too_few.as_ref().map(|e| plain(e)).into()),
         ])
@@ -151,6 +154,16 @@ fn check(texts: &Texts) -> Outcome<()> {
     } else {
         "the data is valid"
     })
+}
+
+/// Returns the number of the malformed records that were left out of a part of the data, the share, and the first reasons.
+fn skip_json(report: &SkipReport) -> Value {
+    json::object([
+        ("count", report.skipped.len().into()),
+        ("records", report.records.into()),
+        ("share", json::number(report.share())),
+        ("first", report.first().collect::<Vec<_>>().into()),
+    ])
 }
 
 /// The largest training step over some texts.

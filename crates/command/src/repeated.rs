@@ -198,8 +198,9 @@ impl RepeatedTraining {
     fn train(&self, config: &Config, name: &str, prepared: Preparation) -> Outcome<Option<Value>> {
         let folder = Folder::take(self.path.join(name))?;
         let resumes = run::last(folder.path()).is_file();
+        let skipped = prepared.skipped.clone();
         let training =
-            Training { config, folder: &folder, resumes, quiet: self.console.quiet, deadline: None };
+            Training { config, folder: &folder, resumes, quiet: self.console.quiet, skipped, deadline: None };
         let (trainer, data, facts) = parts(prepared);
         let fitted = training.fit(trainer, &data, config.training.epochs, &mut None)?;
         if fitted.report.ended == StopReason::Interrupted {

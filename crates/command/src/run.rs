@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use serde_json::Value;
 use unpadded::checkpoint::EpochScores;
 use unpadded_recipes::Config;
+use unpadded_text::{SkipReport, SkippedLine};
 
 use super::events::Events;
 use super::json;
@@ -23,18 +24,29 @@ const LOCK: &str = ".lock";
 pub(crate) const SEEDS: &str = "seeds.json";
 pub(crate) const FOLDS: &str = "folds.json";
 pub(crate) const TRIALS: &str = "tune.json";
+/// The name of the file with the malformed records that `data.skip_bad` left out.
+pub(crate) const SKIPPED: &str = "skipped.tsv";
 /// The names of the files that a training writes to its run folder, except event files.
-const OURS: [&str; 7] =
-    ["config.toml", "metrics.jsonl", "last.ckpt", "best.ckpt", "report.html", "held_out.json", "test.json"];
+const OURS: [&str; 8] = [
+    "config.toml",
+    "metrics.jsonl",
+    "last.ckpt",
+    "best.ckpt",
+    "report.html",
+    "held_out.json",
+    "test.json",
+    SKIPPED,
+];
 
 /// The names of the files that are written by [`Folder::write`] or by [`Log`].
-const WRITTEN: [&str; 9] = [
+const WRITTEN: [&str; 10] = [
     "config.toml",
     "metrics.jsonl",
     "report.html",
     "held_out.json",
     "test.json",
     "best.toml",
+    SKIPPED,
     SEEDS,
     FOLDS,
     TRIALS,
@@ -156,6 +168,19 @@ fn is_events(name: &str) -> bool {
 /// Returns the path of the temporary file for the file `name` of a run folder.
 fn temporary(folder: &Path, name: &str) -> PathBuf {
     folder.join(format!(".{name}.new"))
+}
+
+/// Returns the malformed records that were left out, as a table with a header: file, line, reason and text.
+pub(crate) fn skipped(reports: &[SkipReport]) -> String {
+    // Backslashes are escaped, too, so that the text of a cell can be restored.
+    let cell = |text: &str| {
+        text.replace('\\', "\\\\").replace('\t', "\\t").replace('\n', "\\n").replace('\r', "\\r")
+    };
+    let row = |of: &SkippedLine| {
+        format!("{}\t{}\t{}\t{}\n", cell(&of.file), of.line, cell(&of.reason), cell(&of.text))
+    };
+    let rows = reports.iter().flat_map(|report| report.skipped.iter().map(row));
+    std::iter::once("file\tline\treason\ttext\n".to_owned()).chain(rows).collect()
 }
 
 impl Folder {

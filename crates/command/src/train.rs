@@ -183,8 +183,8 @@ impl Train {
         folder: &Folder,
         world: &mut Option<World>,
     ) -> Outcome<Ending> {
-        let (resumes, quiet) = (self.resume.is_some(), self.console.quiet);
-        let training = Training { config, folder, resumes, quiet, deadline: None };
+        let (resumes, quiet, skipped) = (self.resume.is_some(), self.console.quiet, prepared.skipped.clone());
+        let training = Training { config, folder, resumes, quiet, skipped, deadline: None };
         let (trainer, data, scoring) = parts(prepared);
         let fitted = training.fit(trainer, &data, config.training.epochs, world)?;
         if fitted.report.ended == StopReason::Interrupted {

@@ -17,6 +17,7 @@ use unpadded::parallel::World;
 use unpadded::train::{Progress, Report, StopReason, Trainer, Until};
 use unpadded::{ErrorKind, Precision};
 use unpadded_recipes::{Config, Model, Preparation, finished, prepare, prepare_resumed};
+use unpadded_text::SkipReport;
 
 use super::findings::{ScoredTraining, TrainingFacts};
 use super::interrupts::until_signal;
@@ -31,6 +32,8 @@ pub(crate) struct Training<'a> {
     /// Whether the training continues from the training checkpoint in the folder.
     pub(crate) resumes: bool,
     pub(crate) quiet: bool,
+    /// The malformed records that were left out of the data.
+    pub(crate) skipped: Vec<SkipReport>,
     /// The time at which the training is interrupted; `None` if there is no time limit.
     pub(crate) deadline: Option<Instant>,
 }
@@ -74,7 +77,7 @@ impl Training<'_> {
         epochs: u64,
         world: &mut Option<World>,
     ) -> Outcome<TrainingResult> {
-        let Self { config, folder, resumes, quiet, deadline } = *self;
+        let Self { config, folder, resumes, quiet, deadline, .. } = *self;
         let last = run::last(folder.path());
         trainer = trainer.checkpoint(&last);
         if quiet {
@@ -111,6 +114,9 @@ impl Training<'_> {
             // The resumed training may find a better epoch; last.ckpt also contains the best parameters.
             names.iter().for_each(|path| drop(std::fs::remove_file(path)));
             folder.write("config.toml", &config.commented())?;
+            if !self.skipped.is_empty() {
+                folder.write(run::SKIPPED, &run::skipped(&self.skipped))?;
+            }
             Some(Log::begin(folder, trainer.history(), &config.to_toml())?)
         };
         let log = Rc::new(RefCell::new((log, None)));

@@ -90,7 +90,7 @@ use unpadded::op::MatrixUnit;
 use unpadded::train::Trainer;
 use unpadded::{AtCaller, Error, Precision, Result};
 
-use recipe::TestFile;
+use recipe::{TestCheck, TestFile};
 use training::{CONFIG, TASK};
 
 /// Reads the texts of a config, and builds the model and its trainer.
@@ -201,10 +201,12 @@ fn prepare_by(config: &Config, resumed: Option<&Path>, memory: u64, too_few: boo
         let (known, path) = (prepared.trainer.for_inference()?, path.to_string_lossy());
         let (facts, held_out) = (std::mem::take(&mut prepared.facts), &*prepared.held_out.name);
         let file = &TestFile { path: &path, config, known: &known };
-        let [read, warnings] = (config.run.task.recipe().check)(file, (&facts, held_out))?;
+        let TestCheck { read, warnings, skipped } =
+            (config.run.task.recipe().check)(file, (&facts, held_out))?;
         let otherwise = read.into_iter().filter(|line| !prepared.said.contains(line));
         let otherwise: Vec<String> = otherwise.map(|line| format!("{path}: {line}")).collect();
         prepared.said.extend(otherwise.into_iter().chain(warnings));
+        prepared.skipped.extend(skipped);
     }
     Ok(prepared)
 }

@@ -21,12 +21,12 @@ use super::evaluation::{EachOutcome, Evaluation, NamedFigure, Outcome, ScoreSums
 use super::pieces::Pieces;
 use super::preview::Preview;
 use super::prose::{COLUMNS, FEEDS, Prose, STEPS, TokenWindow};
-use super::recipe::{AnsweringModel, Continuation, Recipe, TestFile, TrainedModel};
+use super::recipe::{AnsweringModel, Continuation, Recipe, TestCheck, TestFile, TrainedModel};
 use super::sample::FigureFn;
 use super::sections::{DecodingConfig, ModelConfig, Tokens};
 use super::started::{self, Table};
 use super::training::{
-    CUT, Case, DataMemory, Paths, Preparation, TestData, Truth, cut_of, one_in, options, tokenizer,
+    CUT, Case, DataMemory, Paths, Preparation, TestData, Truth, cut_of, one_in, options, skipped, tokenizer,
 };
 use super::{embedded, net};
 
@@ -55,7 +55,7 @@ pub(super) const RECIPE: Recipe = Recipe {
     of_texts: |_| Ok(true),
     preview,
     prepare,
-    check: |file, _| Ok([check(file)?, Vec::new()]),
+    check: |file, _| check(file),
     load: |predictor, _| Ok(Box::new(Writer { cut: cut_of(predictor, CUT)? })),
 };
 
@@ -73,13 +73,15 @@ fn preview(config: &Config, path: &Path) -> Result<Preview> {
     Ok(Preview::new(text.read_as(), records))
 }
 
-fn check(file: &TestFile<'_>) -> Result<Vec<String>> {
+fn check(file: &TestFile<'_>) -> Result<TestCheck> {
     let (text, known) = (test_text(file)?, file.known.vocabulary(TOKENS)?);
     let (cut, mut count) = (cut_of(file.known, CUT)?, 0);
     // Looks up every token: an unknown token is an error if the vocabulary has no entry for unknown tokens.
     let known = text.ids(&cut, known).inspect(|_| count += 1).find_map(Result::err);
     at_least_two(&text, if known.is_some() { 2 } else { count })?;
-    known.map_or_else(|| Ok(text.read_as().into_iter().collect()), Err)
+    let read = text.read_as().into_iter().chain(skipped(text.name(), text.options())).collect();
+    let skipped = text.options().skipped();
+    known.map_or_else(|| Ok(TestCheck { read, warnings: Vec::new(), skipped }), Err)
 }
 
 struct Writer {
@@ -176,7 +178,7 @@ impl TrainedModel for Writer {
             ("characters", letters as u64),
             ("bytes", bytes as u64),
         ];
-        let said = text.read_as().into_iter().collect();
+        let said = text.read_as().into_iter().chain(skipped(text.name(), text.options())).collect();
         Ok(Evaluation { counts, said, ..scored.with_loss(Some(ratio(total[NATS], total[COUNTED]))) })
     }
 }
@@ -243,6 +245,7 @@ fn prepare(config: &Config, paths: Paths) -> Result<Preparation> {
     let (name, as_read) = (whole.name().to_owned(), whole.read_as());
     // The held-out part is the end of the text. If single lines were held out, the training lines around a held-out line
     // would reveal its content.
+    let given = dev.is_some();
     let (train, dev) = match dev {
         Some(dev) => (whole, dev),
         None => whole.cut_off(one_in(config))?,
@@ -281,6 +284,9 @@ fn prepare(config: &Config, paths: Paths) -> Result<Preparation> {
         tokens.len(),
     );
     let coverage = of_dev.coverage(&tokens);
+    let parts = [Some(&train), given.then_some(&dev)].into_iter().flatten();
+    let reports = parts.clone().filter_map(|of| of.options().skipped()).collect();
+    let left_out: Vec<String> = parts.filter_map(|of| skipped(of.name(), of.options())).collect();
     Ok(Preparation {
         trainer: trainer.vocabulary(TOKENS, tokens).note(CUT, cut.name()),
         train: Box::new(train_data),
@@ -294,7 +300,8 @@ fn prepare(config: &Config, paths: Paths) -> Result<Preparation> {
         score_held_out: None,
         classes: Vec::new(),
         facts: Default::default(),
-        said: [said].into_iter().chain(as_read).chain(of_memory).collect(),
+        said: [said].into_iter().chain(as_read).chain(of_memory).chain(left_out).collect(),
+        skipped: reports,
     })
 }
 

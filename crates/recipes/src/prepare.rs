@@ -19,7 +19,7 @@ use super::started::Origin;
 use super::texts::Texts;
 use super::training::{
     DataMemory, HeldOutTexts, Paths, Preparation, READ_AS, ScoreHeldOut, of_training, one_in, read_as,
-    read_otherwise,
+    read_otherwise, skipped,
 };
 
 /// Counts of the records of a data set.
@@ -221,6 +221,9 @@ pub(super) fn prepare<'a, S: TaskSurvey<'a>>(config: &'a Config, paths: Paths) -
     said.extend(train.said_of_memory(&data, memory));
     said.extend(dev.said_of_memory(&dev_data, memory).filter(|_| given && !too_few));
     said.extend(last);
+    let parts = [Some(&train), given.then_some(&dev)].into_iter().flatten();
+    let reports = parts.clone().filter_map(|of| of.read_as().skipped()).collect();
+    said.extend(parts.filter_map(|of| skipped(&of.name(), of.read_as())));
     said.extend(net::vectors(config, &mut trainer, &words)?);
     said.extend(counts.kept_said::<S::Record>().into_iter().chain(counts.folds).chain(warnings));
     Ok(Preparation {
@@ -237,6 +240,7 @@ pub(super) fn prepare<'a, S: TaskSurvey<'a>>(config: &'a Config, paths: Paths) -
         facts: counts.facts,
         score_held_out: score_held_out::<S::Model>(dev, config, memory),
         said,
+        skipped: reports,
     })
 }
 

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use unpadded::data::{Continuous, Data, Tokenizer, Vocabulary};
 use unpadded::{Result, memory};
-use unpadded_text::{PlainFiles, PlainSource, PlainText};
+use unpadded_text::{PlainFiles, PlainSource, PlainText, ReadOptions};
 
 use super::config::Config;
 use super::training::{Column, DataMemory, options, read_as};
@@ -85,11 +85,15 @@ impl Prose {
         }
     }
 
-    pub(super) fn read_as(&self) -> Option<String> {
+    pub(super) fn options(&self) -> &ReadOptions {
         match self {
-            Self::Held(text) => read_as(text.read_as()),
-            Self::InFiles(files, _) => read_as(files.read_as()),
+            Self::Held(text) => text.read_as(),
+            Self::InFiles(files, _) => files.read_as(),
         }
+    }
+
+    pub(super) fn read_as(&self) -> Option<String> {
+        read_as(self.options())
     }
 
     pub(super) fn cut_off(self, one_in: u64) -> Result<(Self, Self)> {

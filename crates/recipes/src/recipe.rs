@@ -5,7 +5,7 @@ use std::path::Path;
 use unpadded::data::{Fingerprint, Loader, Tokenizer};
 use unpadded::predict::{Predictor, Sampling};
 use unpadded::{Error, ErrorKind, Result};
-use unpadded_text::{QuestionKind, ReadOptions, Record};
+use unpadded_text::{QuestionKind, ReadOptions, Record, SkipReport};
 
 use super::answer::Answer;
 use super::answer_batch::AnswerBatch;
@@ -16,7 +16,9 @@ use super::preview::Preview;
 use super::sections::DecodingConfig;
 use super::started::Table;
 use super::texts::Texts;
-use super::training::{Column, ModelFacts, Paths, Preparation, TestData, options, options_of, read_as};
+use super::training::{
+    Column, ModelFacts, Paths, Preparation, TestData, options, options_of, read_as, skipped,
+};
 
 /// The recipe of a task: prepares a training from a config, and loads trained models.
 #[derive(Clone, Copy)]
@@ -35,9 +37,8 @@ pub(super) struct Recipe {
     /// Reads the texts of the config, and builds the model.
     pub(super) prepare: fn(&Config, Paths) -> Result<Preparation>,
     /// Reads the texts of a file as [`TrainedModel::scores`] does, but does not score them, so that errors in the file appear
-    /// before a training. Returns lines for people: about how the file is read, and about records and classes that the portions
-    /// of the training do or do not have. The config is the config of the training.
-    pub(super) check: fn(&TestFile<'_>, (&PortionFacts, &str)) -> Result<[Vec<String>; 2]>,
+    /// before a training. The config is the config of the training.
+    pub(super) check: fn(&TestFile<'_>, (&PortionFacts, &str)) -> Result<TestCheck>,
     /// Returns the trained model of a loaded checkpoint; the config is the config of its training.
     pub(super) load: fn(&Predictor, &Config) -> Result<Box<dyn TrainedModel>>,
 }
@@ -56,6 +57,16 @@ pub(super) struct TestFile<'a> {
     pub(super) path: &'a str,
     pub(super) config: &'a Config,
     pub(super) known: &'a dyn ModelFacts,
+}
+
+/// The check of a test file.
+pub(super) struct TestCheck {
+    /// Lines for people about how the file is read.
+    pub(super) read: Vec<String>,
+    /// Warnings about records and classes that the portions of the training do or do not have.
+    pub(super) warnings: Vec<String>,
+    /// The malformed records that were left out.
+    pub(super) skipped: Option<SkipReport>,
 }
 
 /// How a text is continued: how tokens are drawn, the seed, and the number of tokens.
@@ -217,7 +228,7 @@ impl Recipe {
             preview: M::preview,
             prepare: M::prepare,
             check: |file, (known, held_out)| {
-                let (texts, mut said) = M::open(file, true)?;
+                let (texts, mut read) = M::open(file, true)?;
                 let mut records = known.test();
                 let (mut check, batch) = (M::checks(file, &texts)?, AnswerBatch::of_bytes(usize::MAX));
                 texts.in_batches(batch, &|_| 0, &mut |of| {
@@ -226,8 +237,10 @@ impl Recipe {
                         check(*number, record)
                     })
                 })?;
-                said.extend(texts.read_as().left_out());
-                Ok([said, records.end::<M>(file.path, held_out)?])
+                let options = texts.read_as();
+                read.extend(options.left_out().into_iter().chain(skipped(&texts.name(), options)));
+                let warnings = records.end::<M>(file.path, held_out)?;
+                Ok(TestCheck { read, warnings, skipped: options.skipped() })
             },
             load: |predictor, config| Ok(Box::new(M::load(predictor, config)?)),
         }
@@ -246,7 +259,7 @@ impl<M: RecordModel> TrainedModel for M {
 
     fn scores(&self, by: &Predictor, file: &TestFile<'_>, each: EachOutcome<'_>) -> Result<Evaluation> {
         let (texts, mut said) = M::open(file, true)?;
-        let options = texts.read_as().clone();
+        let (name, options) = (texts.name().into_owned(), texts.read_as().clone());
         let scored = self.scored(ScoredFile { by, file, texts }, each)?;
         for (what, vocabulary) in [(LABEL, "labels"), (TAG, "tags")] {
             if scored.is_foreign(what) {
@@ -259,8 +272,7 @@ impl<M: RecordModel> TrainedModel for M {
                 ));
             }
         }
-        said.extend(options.left_out());
-        said.extend(scored.said);
+        said.extend(options.left_out().into_iter().chain(skipped(&name, &options)).chain(scored.said));
         Ok(Evaluation { said, ..scored })
     }
 }

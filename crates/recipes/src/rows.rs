@@ -29,7 +29,7 @@ use super::started::Table;
 use super::texts::Texts;
 use super::training::{
     Case, Column, DataMemory, HeldOutTexts, ModelFacts, Paths, Preparation, Truth, batches, of_training,
-    one_in, options, read_as,
+    one_in, options, read_as, skipped,
 };
 
 const FEEDS: [&str; 2] = ["features", "label"];
@@ -196,6 +196,9 @@ impl RecordModel for Classifier {
             counts.dev
         );
         let kept = counts.kept_said::<LabelledRow>();
+        let files = [Some(&train), (!divides).then_some(&dev)].into_iter().flatten();
+        let reports = files.clone().filter_map(|of| of.read_as().skipped()).collect();
+        let left_out: Vec<String> = files.filter_map(|of| skipped(of.name(), of.read_as())).collect();
         Ok(Preparation {
             trainer,
             train: Box::new(of_train),
@@ -215,12 +218,14 @@ impl RecordModel for Classifier {
                 .into_iter()
                 .chain(read_as(&like))
                 .chain(dropped)
+                .chain(left_out)
                 .chain(kept)
                 .chain(counts.folds)
                 .chain(warnings)
                 .collect(),
             classes: counts.facts.classes.all().cloned().collect(),
             facts: counts.facts,
+            skipped: reports,
         })
     }
 

@@ -428,6 +428,10 @@ section! {
         separator: Option<String> = None;
         /// Encoding of the files: `utf-8`, `windows-1252`, `gbk` or another name (default: UTF-8, UTF-16 or windows-1252, as detected).
         encoding: Option<String> = None;
+        /// Skip bad records: leave out malformed records (a wrong number of cells, bad JSON, bytes of no character, an empty text or label) in place of an error; `train` writes them to `skipped.tsv` in the run folder.
+        skip_bad: bool = false;
+        /// Share of all records, 0 to 1, that `skip_bad` may leave out; more malformed records are an error.
+        skip_bad_share: f64 = 0.001, within(SHARE);
         /// Binary sentiment of trees: classes 0 and 1 are one label, 3 and 4 the other; texts of class 2 are left out.
         binary: bool = false, of(tasks!(Classify, not Tag | Lm | Translate));
         /// Phrases of sentiment trees: train on every phrase, with the label of its node. Development and test data are whole sentences, and `dev` must be set.

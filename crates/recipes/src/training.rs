@@ -15,7 +15,7 @@ use unpadded::data::{Batching, Data, Loader, TagScheme, Tokenizer, Vocabulary};
 use unpadded::predict::Predictor;
 use unpadded::train::Trainer;
 use unpadded::{Error, ErrorKind, Printable, Result};
-use unpadded_text::{DataPaths, MalformedLines, QuestionKind, Questions, ReadOptions, TextFile};
+use unpadded_text::{DataPaths, MalformedLines, QuestionKind, Questions, ReadOptions, SkipReport, TextFile};
 
 /// Everything that is needed to begin a training.
 #[non_exhaustive]
@@ -47,6 +47,8 @@ pub struct Preparation {
     pub score_held_out: Option<ScoreHeldOut>,
     /// Messages for the user about the data, one line each.
     pub said: Vec<String>,
+    /// The malformed records that `data.skip_bad` left out, of each part of the data that has such records.
+    pub skipped: Vec<SkipReport>,
     /// What the test file is compared with.
     pub(super) facts: PortionFacts,
 }
@@ -255,8 +257,11 @@ pub(super) type Column = fn(ReadOptions, &str) -> ReadOptions;
 /// Returns the read options of a config.
 pub(super) fn options(config: &Config, [text, label]: [Column; 2]) -> Result<ReadOptions> {
     let data = &config.data;
-    // All malformed lines of a file are reported together, so that the user can correct the file at once.
-    let mut options = ReadOptions::new().malformed(MalformedLines::Collect);
+    let mut options = match data.skip_bad {
+        true => ReadOptions::new().skip_malformed(data.skip_bad_share),
+        // All malformed lines of a file are reported together, so that the user can correct the file at once.
+        false => ReadOptions::new().malformed(MalformedLines::Collect),
+    };
     if let Some(format) = &data.format {
         options = options.format(format.parse()?);
     }
@@ -333,6 +338,11 @@ fn separator(given: &str) -> Result<char> {
 pub(super) fn read_as(options: &ReadOptions) -> Option<String> {
     let said = options.to_string();
     (!said.is_empty()).then(|| format!("read as {said}"))
+}
+
+/// Returns a message about the malformed records that were left out; `None` if there are none.
+pub(super) fn skipped(name: &str, options: &ReadOptions) -> Option<String> {
+    options.skipped().map(|report| format!("{name}: {report}"))
 }
 
 /// Returns a message about how other files were read, if they were read otherwise than the training files.

@@ -63,6 +63,7 @@ pub use source::encoding::{Encoding, NamedEncoding};
 pub use source::folder::Folder;
 pub use source::parts::DataPaths;
 pub use source::records::{LabelledText, MalformedLines, Pair, Records, SkippedRecords};
+pub use source::skipped::{SkipReport, SkippedLine};
 pub use source::text_file::TextFile;
 pub use word_vectors::WordVectors;
 

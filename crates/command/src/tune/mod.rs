@@ -286,7 +286,8 @@ impl Search<'_> {
         let resumes = run::last(folder.path()).is_file();
         let left = (self.state.budget - self.before).max(0.0);
         let deadline = Duration::try_from_secs_f64(left).ok().and_then(|left| self.begun.checked_add(left));
-        let training = Training { config: &config, folder: &folder, resumes, quiet: true, deadline };
+        let skipped = prepared.skipped.clone();
+        let training = Training { config: &config, folder: &folder, resumes, quiet: true, skipped, deadline };
         let (trainer, data, facts) = parts(prepared);
         let epochs = rung.checked_sub(1).and_then(|at| self.state.rungs.get(at)).copied();
         let fitted = training.fit(trainer, &data, epochs.unwrap_or(config.training.epochs), &mut None)?;

@@ -353,7 +353,7 @@ impl<R: Record> DataSet<R> {
 impl<R: Record> DataStorage<R> for Vec<R> {
     fn open(paths: &[PathBuf], options: &ReadOptions) -> Result<DataSet<R>> {
         let _whole = Whole::begin();
-        let plan = R::plan(paths, options, false)?;
+        let plan = planned::<R>(paths, options, false)?;
         let records = reserve::collected(plan.records.open(), &format!("records of `{}`", plan.name))?;
         DataSet::of_plan(plan, records)
     }
@@ -378,6 +378,11 @@ impl<R: Record> RecordStorage<R> for Vec<R> {
     ) -> Result<Samples> {
         of.numbered_samples(&|_, record| sample(record))
     }
+}
+
+/// Returns the plan for a data set, with a log of its malformed records.
+pub(crate) fn planned<R: Record>(paths: &[PathBuf], options: &ReadOptions, window: bool) -> Result<Plan<R>> {
+    Ok(R::plan(paths, &options.unlogged(), window)?.checked(|_| 1))
 }
 
 /// Returns the error for a data set without records.

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use unpadded::data::{Field, Fingerprint, Sample, SampleIterator, SampleStream, SamplesBuilder};
 use unpadded::{AtCaller, Error, ErrorKind, Result, memory};
 
-use super::data_set::{DataSet, DataStorage, HoldOutRule, Passes, Record, RecordStorage, none};
+use super::data_set::{DataSet, DataStorage, HoldOutRule, Passes, Record, RecordStorage, none, planned};
 use crate::record::plan::{Plan, StreamOpener};
 use crate::{LabelledText, Pair, ReadOptions, TaggedText};
 
@@ -141,7 +141,7 @@ impl<R: Record> FileRecords<R> {
 
 impl<R: Record> DataStorage<R> for FileRecords<R> {
     fn open(paths: &[PathBuf], options: &ReadOptions) -> Result<Files<R>> {
-        Files::planned(R::plan(paths, options, true)?)
+        Files::planned(planned(paths, options, true)?)
     }
 }
 

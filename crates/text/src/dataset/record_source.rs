@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use unpadded::{AtCaller, Result, reserve};
 
+use super::data_set::planned;
 use crate::memory::Whole;
 use crate::{DataSet, Files, ReadOptions, Record};
 
@@ -27,7 +28,7 @@ impl<R: Record> RecordSource<R> {
 
     fn read_from(paths: &[PathBuf], options: &ReadOptions, most: usize) -> Result<Self> {
         let _whole = Whole::begin();
-        let plan = R::plan(paths, options, false)?;
+        let plan = planned::<R>(paths, options, false)?;
         let (mut records, mut bytes) = (Vec::new(), 0usize);
         for record in plan.records.open() {
             let record = record?;

@@ -1,6 +1,7 @@
 //! The options for reading data sets: the user's settings, and the properties that were detected in files.
 
 use std::fmt;
+use std::sync::Arc;
 
 use unpadded::Result;
 use unpadded::data::TagScheme;
@@ -11,6 +12,8 @@ use crate::format::line_format::LineSettings;
 use crate::format::table::RepeatedHeaders;
 use crate::source::lines::quoted;
 use crate::source::reason::wrong_format;
+use crate::source::records::Remark;
+use crate::source::skipped::{SkipLog, SkipReport};
 use crate::{Encoding, FirstIndex, MalformedLines, Tagging, TextFile};
 
 /// A part of the note on a doubtful header; this part identifies the note among all notes.
@@ -32,6 +35,8 @@ pub struct ReadOptions {
     pub(crate) format: Option<FileFormat>,
     pub(crate) encoding: Option<Encoding>,
     pub(crate) malformed: MalformedLines,
+    /// The log of the malformed records that are left out.
+    pub(crate) skips: Remark<Arc<SkipLog>>,
     pub(crate) header: Option<bool>,
     pub(crate) separator: Option<char>,
     /// The text columns; empty if no text column is set or detected.
@@ -148,6 +153,35 @@ impl ReadOptions {
     #[must_use]
     pub fn malformed(self, policy: MalformedLines) -> Self {
         Self { malformed: policy, ..self }
+    }
+
+    /// Leaves out malformed records, as [`MalformedLines::Skip`] does, but at most the share `most` (0 to 1) of all
+    /// records: more of them are an error at the end of each pass. [`Self::skipped`] returns the records that were left out.
+    ///
+    /// ```
+    /// use unpadded_text::{LabelledTexts, ReadOptions};
+    /// # let path = std::env::temp_dir().join(format!("unpadded-skip-{}.csv", std::process::id()));
+    /// # std::fs::write(&path, "text,label\nfine,praise\ndull\nbad,blame\n").unwrap();
+    /// let texts = LabelledTexts::open_with([&path], &ReadOptions::new().skip_malformed(0.5))?; // … ↵ fine,praise ↵ dull ↵ …
+    /// let report = texts.read_as().skipped().unwrap();
+    /// assert_eq!((texts.records().len(), report.records, report.skipped[0].line), (2, 3, 3));
+    /// # std::fs::remove_file(&path).unwrap();
+    /// # Ok::<(), unpadded::Error>(())
+    /// ```
+    #[must_use]
+    pub fn skip_malformed(self, most: f64) -> Self {
+        let skips = Remark(Arc::new(SkipLog::of(Some(most))));
+        Self { malformed: MalformedLines::Skip, skips, ..self }
+    }
+
+    /// Returns the malformed records of the data set that were left out so far; `None` if there are none.
+    pub fn skipped(&self) -> Option<SkipReport> {
+        self.skips.0.report()
+    }
+
+    /// Returns these options with an empty log of skipped records, for another data set.
+    pub(crate) fn unlogged(&self) -> Self {
+        Self { skips: Remark(Arc::new(SkipLog::of(self.skips.0.most))), ..self.clone() }
     }
 
     /// Sets whether the first record of a table is a header. By default, the header is detected. The first record is a

@@ -13,6 +13,7 @@ use crate::memory::Usage;
 use crate::source::lines::quoted;
 use crate::source::reason::{Reason, wrong_format};
 use crate::source::records::{NumberedLine, OneLine, SkippedRecords, Stream, shown, to_first_error};
+use crate::source::skipped::SkipLog;
 use crate::{MalformedLines, TextFile};
 
 /// The layout of a JSON file: the arrangement of the records, and the names of the elements of lists.
@@ -474,7 +475,11 @@ pub(crate) fn first(file: &TextFile, layout: &Layout, count: usize) -> Result<Ve
             };
             Box::new(file.first_records(OneLine(owned))?)
         }
-        _ => records(&file.reopened(), layout, None, |object| Ok(object.owned()))?,
+        _ => {
+            let mut file = file.reopened();
+            file.skips = None;
+            records(&file, layout, None, |object| Ok(object.owned()))?
+        }
     };
     let (mut found, mut all) = (Vec::new(), all.take(count));
     found.extend(all.next().transpose()?);
@@ -519,19 +524,31 @@ pub(crate) fn records<R: 'static>(
     if header {
         list.next(&mut Vec::new())?;
     }
-    let (mut bytes, mut skipped, mut width) = (Vec::new(), SkippedRecords::default(), None);
+    let (mut bytes, mut skipped, mut width, log) =
+        (Vec::new(), SkippedRecords::default(), None, file.skips.clone());
+    let (mut read, mut number) = (0, 0);
     Ok(to_first_error(move || {
         while let Some(line) = list.next(&mut bytes)? {
+            number += 1;
             let text = encoding.decode(guessed, &bytes).map_err(|reason| (0, reason));
             let record = text.and_then(|text| {
                 let object = element(&text, wanted.as_deref(), names.as_deref())?;
                 even(&object, &mut width).and_then(|()| make(&object)).map_err(|reason| (0, reason))
             });
             match record {
-                Ok(record) => return Ok(Some(record)),
-                Err((_, _)) if policy == MalformedLines::Skip => {}
+                Ok(record) => {
+                    read += 1;
+                    return Ok(Some(record));
+                }
                 Err((behind, reason)) => {
                     let Some(walk) = list.place() else { return Ok(None) };
+                    if policy == MalformedLines::Skip {
+                        let text = String::from_utf8_lossy(&bytes);
+                        let add =
+                            |log: Arc<SkipLog>| log.add(&walk.name, [line + behind, number], &reason, &text);
+                        log.clone().map_or(Ok(()), add)?;
+                        continue;
+                    }
                     let error = walk.malformed(line + behind, reason);
                     if policy == MalformedLines::Error {
                         return Err(error);
@@ -540,7 +557,7 @@ pub(crate) fn records<R: 'static>(
                 }
             }
         }
-        skipped.all()
+        skipped.all(read)
     }))
 }
 

@@ -4,14 +4,16 @@ use std::sync::Arc;
 
 use unpadded::{Error, Result};
 
+use crate::source::lines::Lines;
 use crate::source::reason::{Reason, wrong_format};
-use crate::source::records::{Records, Stream, to_first_error, unbroken};
+use crate::source::records::{Stream, to_first_error, unbroken};
+use crate::source::skipped::SkipLog;
 use crate::{MalformedLines, Pair, TextFile};
 
 /// A reader of parallel files, line by line.
 struct Parallel {
     names: Vec<String>,
-    files: Vec<Records<String>>,
+    files: Vec<Lines>,
     /// For each file, the number of lines that were read so far.
     counts: Vec<u64>,
 }
@@ -20,27 +22,26 @@ impl Parallel {
     fn of(files: &[&TextFile]) -> Result<Self> {
         let names: Vec<String> = files.iter().map(|file| file.name()).collect();
         let counts = vec![0; files.len()];
-        // Skipping a malformed line in one file would shift all its later lines against the other files.
-        let of = |file: &&TextFile| (*file).clone().malformed(MalformedLines::Error).lines();
-        Ok(Self { names, files: files.iter().map(of).collect::<Result<_>>()?, counts })
+        Ok(Self { names, files: files.iter().map(|file| file.lines_of()).collect::<Result<_>>()?, counts })
     }
 
-    /// Returns the next line of each file; `None` if all files end.
-    fn next(&mut self) -> Result<Option<Vec<String>>> {
+    /// Returns the next line of each file, or the index of a file whose line is malformed, and the reason; `None` if all
+    /// files end.
+    fn next(&mut self) -> Result<Option<Result<Vec<String>, (usize, Reason)>>> {
         let mut lines = Vec::with_capacity(self.files.len());
         for (file, count) in self.files.iter_mut().zip(&mut self.counts) {
-            if let Some(line) = file.next().transpose()? {
+            if let Some(line) = file.next()? {
                 *count += 1;
-                lines.push(line);
+                lines.push(line.map(std::borrow::Cow::into_owned));
             }
         }
         match lines.len() {
             0 => Ok(None),
             all if all == self.files.len() => {
-                for (at, line) in lines.iter().enumerate() {
-                    unbroken(line).map_err(|reason| self.wrong(at, reason))?;
-                }
-                Ok(Some(lines))
+                let whole =
+                    |line: Result<String, Reason>| line.and_then(|line| unbroken(&line).map(|()| line));
+                let of = |(at, line)| whole(line).map_err(|reason| (at, reason));
+                Ok(Some(lines.into_iter().enumerate().map(of).collect()))
             }
             _ => Err(self
                 .uneven()?
@@ -57,8 +58,7 @@ impl Parallel {
     /// Returns the error for a file that has more or fewer lines than the first file.
     fn uneven(&mut self) -> Result<Option<Error>> {
         for (file, count) in self.files.iter_mut().zip(&mut self.counts) {
-            for line in file {
-                line?;
+            while file.next()?.is_some() {
                 *count += 1;
             }
         }
@@ -88,12 +88,27 @@ pub(crate) fn records<R: 'static>(
     mut record: impl FnMut(u64, &[String]) -> Result<Option<R>, (usize, Reason)> + Send + 'static,
 ) -> Result<Stream<R>> {
     let (mut lines, mut number) = (Parallel::of(files)?, 0);
+    let skips = |file: &&TextFile| file.skips.clone().filter(|_| file.malformed == MalformedLines::Skip);
+    let log: Option<Arc<SkipLog>> = files.first().and_then(skips);
     Ok(to_first_error(move || {
         while let Some(found) = lines.next()? {
             number += 1;
-            match record(number, &found) {
+            match found.and_then(|found| record(number, &found)) {
                 Ok(None) => {}
                 Ok(Some(record)) => return Ok(Some(record)),
+                // Files whose numbers of lines differ are an error at their end, since their lines do not belong together.
+                Err((at, reason)) if log.is_some() => {
+                    let (name, text) = (lines.names.get(at), lines.files.get(at).map(Lines::lossy));
+                    let add = |log: &Arc<SkipLog>| {
+                        log.add(
+                            name.map_or("", String::as_str),
+                            [number, 0],
+                            &reason,
+                            &text.unwrap_or_default(),
+                        )
+                    };
+                    log.as_ref().map_or(Ok(()), add)?;
+                }
                 Err((at, reason)) => {
                     let error = lines.wrong(at, reason);
                     return Err(lines.explained(error));

@@ -475,12 +475,14 @@ pub(crate) fn records<R: 'static>(
     names: &[String],
     mut make: impl FnMut(&Object<'_>) -> Result<R, Reason> + Send + 'static,
 ) -> Result<Stream<R>> {
-    let (policy, mut rows) = (file.malformed, Rows::open(file, names)?);
+    let (policy, log, mut rows) = (file.malformed, file.skips.clone(), Rows::open(file, names)?);
     Ok(to_first_error(move || {
         while let Some(row) = rows.next()? {
             match row.and_then(|row| make(&row)) {
                 Ok(record) => return Ok(Some(record)),
-                Err(_) if policy == MalformedLines::Skip => {}
+                Err(reason) if policy == MalformedLines::Skip => {
+                    log.as_ref().map_or(Ok(()), |log| log.add(&rows.name, [rows.row, 0], &reason, ""))?;
+                }
                 Err(reason) => return Err(rows.malformed(reason)),
             }
         }

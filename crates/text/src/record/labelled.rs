@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use unpadded::Result;
 use unpadded::data::{FileLine, Fingerprint};
+use unpadded::{Error, ErrorKind, Result};
 
 use super::plan::{Plan, StreamOpener};
 use super::projection::{FilePlan, Projection};
@@ -21,7 +21,7 @@ use crate::format::{FileFormat, FolderFormat, FormatKind, Task, extension};
 use crate::source::lines::quoted;
 use crate::source::parts;
 use crate::source::paths::{PathContent, find, is_note, prepared};
-use crate::source::reason::wrong_format;
+use crate::source::reason::{Reason, wrong_format};
 use crate::source::records::{SkippedRecords, Stream, to_first_error};
 use crate::{Folder, LabelledText, MalformedLines, TextFile};
 
@@ -116,6 +116,11 @@ fn description(plan: &FilePlan) -> String {
     let mut options = plan.options.clone();
     options.notes.retain(|note| !note.contains("is a header"));
     options.to_string()
+}
+
+/// Returns whether an error is about the contents of a file, which may be left out, and not about reading it.
+fn is_of_text(error: &Error) -> bool {
+    error.kind() == ErrorKind::Format
 }
 
 /// The files of a data set, with the form of each file.
@@ -357,7 +362,7 @@ impl Inputs {
         let (mut number, mut strays) = (0, SkippedRecords::default());
         let next = move || -> Option<Stream<LabelledText>> {
             let Some(input) = self.inputs.get(number) else {
-                let error = std::mem::take(&mut strays).all::<LabelledText>().err()?;
+                let error = std::mem::take(&mut strays).all::<LabelledText>(0).err()?;
                 let error = error.noted("move the files that are not texts out of the class folders");
                 return Some(Box::new(std::iter::once(Err(error))));
             };
@@ -367,6 +372,13 @@ impl Inputs {
                     Input::Whole(..) if self.options.malformed == MalformedLines::Collect => {
                         strays.add(|| e);
                         Box::new(std::iter::empty())
+                    }
+                    Input::Whole(file, _)
+                        if self.options.malformed == MalformedLines::Skip && is_of_text(&e) =>
+                    {
+                        let reason = Reason::of("a text", e.to_string());
+                        let added = self.options.skips.0.add(&file.name(), [0; 2], &reason, "");
+                        Box::new(added.err().into_iter().map(Err))
                     }
                     _ => Box::new(std::iter::once(Err(e))),
                 }

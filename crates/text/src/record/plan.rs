@@ -7,6 +7,7 @@ use unpadded::Result;
 
 use crate::ReadOptions;
 use crate::source::records::{Stream, to_first_error};
+use crate::source::skipped::SkipLog;
 
 /// The plan for reading a data set: the files of the data set, and the way in which the records are read.
 pub struct Plan<R> {
@@ -39,6 +40,25 @@ impl<R> fmt::Debug for StreamOpener<R> {
 
 /// A function that starts a pass over the records of a file, from the first record.
 pub(crate) type Opener<R> = Box<dyn Fn() -> Result<Stream<R>> + Send + Sync>;
+
+impl<R: 'static> Plan<R> {
+    /// Counts the records of each pass, `size` for each item, and checks the share of malformed records at its end.
+    pub(crate) fn checked(mut self, size: fn(&R) -> u64) -> Self {
+        let (raw, log) = (self.records, Arc::clone(&self.options.skips.0));
+        self.records = StreamOpener::new(move || {
+            let (mut records, log, mut read) = (raw.open(), Arc::<SkipLog>::clone(&log), 0);
+            to_first_error(move || match records.next().transpose()? {
+                Some(record) => {
+                    read += size(&record);
+                    log.count(read);
+                    Ok(Some(record))
+                }
+                None => log.check().map(|()| None),
+            })
+        });
+        self
+    }
+}
 
 impl<R: Send + 'static> Plan<R> {
     /// Returns a plan that reads the records of several inputs, in the order of the inputs.

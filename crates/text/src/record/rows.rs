@@ -50,7 +50,7 @@ impl Record for LabelledRow {
         options.without_columns(FileFormat::Libsvm, &format!("`{name}`"))?;
         let first = options.first_index.unwrap_or(FirstIndex::Zero);
         let open = |file: TextFile| -> Opener<Self> {
-            let file = file.malformed(options.malformed);
+            let file = file.malformed_as(options);
             Box::new(move || Ok(Box::new(file.libsvm(first)?)))
         };
         let inputs = files.into_iter().map(open).collect();

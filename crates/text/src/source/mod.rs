@@ -11,5 +11,6 @@ pub(crate) mod parts;
 pub(crate) mod paths;
 pub(crate) mod reason;
 pub(crate) mod records;
+pub(crate) mod skipped;
 pub(crate) mod text_file;
 pub(crate) mod watched;

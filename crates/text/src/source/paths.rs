@@ -165,7 +165,7 @@ fn in_encoding(
             other => file.encoding(other).guessed(),
         },
     };
-    Ok(file.malformed(options.malformed))
+    Ok(file.malformed_as(options))
 }
 
 /// Detects the encoding of a file. A byte order mark shows UTF-16. Otherwise the encoding is UTF-8 if enough

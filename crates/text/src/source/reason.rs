@@ -3,7 +3,7 @@
 use unpadded::{Error, ErrorKind};
 
 /// The reason why a line is malformed: the expected text, and the text that was found.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct Reason {
     pub(crate) expected: String,
     pub(crate) got: String,

@@ -1,5 +1,7 @@
 //! Records in the lines of a file: a record is one line, or a block of lines up to a blank line.
 
+use std::borrow::Cow;
+use std::collections::VecDeque;
 use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::panic::Location;
@@ -10,6 +12,7 @@ use unpadded::{Error, Printable, Result};
 
 use super::lines::Lines;
 use super::reason::{Reason, wrong_format};
+use super::skipped::SkipLog;
 
 pub(crate) type Stream<R> = Box<dyn Iterator<Item = Result<R>> + Send>;
 
@@ -325,11 +328,21 @@ impl SkippedRecords {
         }
     }
 
-    /// Returns all kept reasons as one error; `None` if no record was skipped.
-    pub(crate) fn all<R>(&self) -> Result<Option<R>> {
+    /// Returns all kept reasons as one error; `None` if no record was skipped. `read` records are well formed.
+    pub(crate) fn all<R>(&self, read: u64) -> Result<Option<R>> {
+        /// At most one in this many records is malformed by accident.
+        const FEW: u64 = 100;
         Error::several(&self.first).map_or(Ok(None), |all| {
             let more = self.count > self.first.len() as u64;
-            Err(if more { all.noted(format!("{} in all", self.count)) } else { all })
+            let all = if more { all.noted(format!("{} in all", self.count)) } else { all };
+            Err(match self.count * FEW <= read {
+                true => all.noted(format!(
+                    "malformed: {} of {} records; `data.skip_bad = true` leaves them out, up to the share `data.skip_bad_share`",
+                    self.count,
+                    read + self.count
+                )),
+                false => all,
+            })
         })
     }
 }
@@ -347,6 +360,14 @@ impl fmt::Display for SkippedRecords {
     }
 }
 
+/// A line that may be parsed once more.
+struct HeldLine {
+    number: u64,
+    text: String,
+    /// The reason why the line cannot be decoded; `text` then has replacement characters.
+    bad: Option<Reason>,
+}
+
 /// An iterator over the records of a file, with one record in memory at a time. An error is the last item.
 pub struct Records<R> {
     /// The unread lines of the file; `None` after the end of the file or after an error.
@@ -356,6 +377,17 @@ pub struct Records<R> {
     parser: Box<dyn Parser<R>>,
     policy: MalformedLines,
     skipped: SkippedRecords,
+    /// The number of records that were returned.
+    read: u64,
+    /// The log of skipped records; `None` if the records are read for detection.
+    log: Option<Arc<SkipLog>>,
+    /// The lines of a quoted cell that is still open. If its record is malformed, only the first line is skipped, and
+    /// the other lines are parsed once more: a quotation mark without a partner would otherwise skip them all.
+    held: VecDeque<HeldLine>,
+    /// Lines to parse once more.
+    again: VecDeque<HeldLine>,
+    /// How many lines of malformed records there were so far.
+    parsed_again: u64,
     /// The number of bytes without a whole record behind which no more records are read: now, and behind the first record.
     most: [usize; 2],
     /// The position in the caller's code where the file was opened, for errors.
@@ -373,6 +405,11 @@ impl<R> Records<R> {
             parser,
             policy,
             skipped: SkippedRecords::default(),
+            read: 0,
+            log: None,
+            held: VecDeque::new(),
+            again: VecDeque::new(),
+            parsed_again: 0,
             most: [usize::MAX; 2],
             caller: Location::caller(),
         }
@@ -383,6 +420,11 @@ impl<R> Records<R> {
     pub(crate) fn ahead(self, first: bool) -> Self {
         const MOST: usize = 1 << 17;
         Self { most: [if first { usize::MAX } else { MOST }, MOST], ..self }
+    }
+
+    /// Sets the log of skipped records.
+    pub(crate) fn logged(self, log: Option<Arc<SkipLog>>) -> Self {
+        Self { log: log.filter(|_| self.policy == MalformedLines::Skip), ..self }
     }
 
     /// Returns the records that were skipped so far.
@@ -411,32 +453,79 @@ impl<R> Records<R> {
         let Some(lines) = &mut self.lines else { return Ok(None) };
         let ([most, later], mut size) = (self.most, 0);
         loop {
-            self.number += 1;
-            self.parser.at(self.number);
-            let (outcome, ended) = match lines.next()?.filter(|_| size <= most) {
-                Some(line) => {
-                    size += line.as_ref().map_or(0, |line| line.len() + 1);
-                    (line.and_then(|line| self.parser.line(&line)), false)
+            let (number, line) = match self.again.pop_front() {
+                Some(HeldLine { number, text, bad }) => (number, Some((Cow::Owned(text), bad))),
+                None => {
+                    self.number += 1;
+                    let line = match lines.next()? {
+                        Some(Ok(line)) => Some((line, None)),
+                        Some(Err(reason)) => Some((Cow::Owned(lines.lossy()), Some(reason))),
+                        None => None,
+                    };
+                    (self.number, line)
                 }
-                None => (self.parser.end(), true),
             };
+            self.parser.at(number);
+            let (logs, past) = (self.log.is_some(), size > most);
+            let outcome = match line.as_ref().filter(|_| !past) {
+                Some((line, bad)) => {
+                    size += line.len() + 1;
+                    match bad {
+                        // A quoted cell may go on behind a line that cannot be decoded.
+                        Some(_) if logs && self.parser.line(line).is_ok() && self.parser.is_open() => {
+                            Ok(None)
+                        }
+                        Some(reason) => Err(reason.clone()),
+                        None => self.parser.line(line),
+                    }
+                }
+                None => self.parser.end(),
+            };
+            let ended = line.is_none() || past;
+            if let (true, Some((text, bad))) = (logs && (outcome.is_err() || self.parser.is_open()), line) {
+                self.held.push_back(HeldLine { number, text: text.into_owned(), bad });
+            }
             let reason = match outcome {
                 Ok(None) if !ended => continue,
                 Ok(None) if self.policy == MalformedLines::Collect => {
-                    return self.skipped.all();
+                    return self.skipped.all(self.read);
                 }
-                Ok(record) => {
-                    self.most = [later; 2];
-                    return Ok(record);
-                }
+                Ok(record) => match self.held.iter().position(|line| line.bad.is_some()) {
+                    // All lines of the record belong to it, so none of them is parsed once more.
+                    Some(bad) => {
+                        self.held.drain(..bad);
+                        self.held.truncate(1);
+                        self.held.front().and_then(|line| line.bad.clone()).unwrap_or_default()
+                    }
+                    None => {
+                        self.held.clear();
+                        (self.most, self.read) = ([later; 2], self.read + 1);
+                        return Ok(record);
+                    }
+                },
                 Err(reason) => reason,
             };
             if self.policy == MalformedLines::Error {
                 return Err(lines.malformed(reason));
             }
-            if self.parser.spoil() {
-                self.skipped.add(|| lines.malformed(reason));
+            let is_first = self.parser.spoil();
+            // Lines are parsed once more only while they are fewer than all lines so far: then, no file takes long.
+            self.parsed_again += self.held.len() as u64;
+            let skipped = if self.parsed_again > self.number + 1000 { self.held.len() } else { 1 };
+            let mut at = number;
+            for _ in 0..skipped.max(1) {
+                let line = self.held.pop_front();
+                at = line.as_ref().map_or(at, |line| line.number);
+                if let (Some(log), true) = (&self.log, is_first) {
+                    let text = line.as_ref().map_or("", |line| line.text.as_str());
+                    log.add(&self.name, [at, 0], &reason, text)?;
+                }
             }
+            if is_first {
+                self.skipped.add(|| reason.at(format!("{}:{at}", self.name)));
+            }
+            self.held.append(&mut self.again);
+            std::mem::swap(&mut self.held, &mut self.again);
         }
     }
 }

@@ -17,6 +17,8 @@ use super::records::{
     Block, LabelledText, MalformedLines, OneLine, Pair, Parser, Records, Stream, at_least_one, labelled,
     pair, to_first_error, translation,
 };
+use super::skipped::SkipLog;
+use crate::detect::options::ReadOptions;
 use crate::format::libsvm::{FirstIndex, LabelledRow, LibsvmLine};
 #[cfg(feature = "parquet")]
 use crate::memory::Usage;
@@ -47,6 +49,8 @@ pub struct TextFile {
     /// Whether the encoding was detected and is not UTF-8.
     guessed: bool,
     pub(crate) malformed: MalformedLines,
+    /// The log of the malformed records that a pass over the records leaves out; `None` without a greatest share of them.
+    pub(crate) skips: Option<Arc<SkipLog>>,
     pub(crate) max_line: usize,
     max_text: usize,
     /// The head of the file, which keeps the findings of the detection.
@@ -83,6 +87,7 @@ impl TextFile {
             encoding: Encoding::default(),
             guessed: false,
             malformed: MalformedLines::default(),
+            skips: None,
             max_line: Self::MAX_LINE,
             max_text: Self::MAX_TEXT,
             head: Head::default(),
@@ -211,6 +216,12 @@ impl TextFile {
     pub fn malformed(mut self, policy: MalformedLines) -> Self {
         self.malformed = policy;
         self
+    }
+
+    /// Sets the treatment of malformed lines, and the log of the records that are left out.
+    pub(crate) fn malformed_as(self, options: &ReadOptions) -> Self {
+        let log = Some(&options.skips.0).filter(|log| log.most.is_some());
+        Self { skips: log.cloned(), ..self.malformed(options.malformed) }
     }
 
     /// Sets the maximum length of a line in bytes. A longer line is malformed and is never kept in memory.
@@ -368,7 +379,8 @@ impl TextFile {
 
     #[track_caller]
     pub(crate) fn records<R>(&self, parser: impl Parser<R> + 'static) -> Result<Records<R>> {
-        Ok(Records::new(self.lines_of().at_caller()?, Box::new(parser), self.malformed))
+        let records = Records::new(self.lines_of().at_caller()?, Box::new(parser), self.malformed);
+        Ok(records.logged(self.skips.clone()))
     }
 
     /// Returns the records at the start of the file, for detection; the records beyond the bytes that detection reads

@@ -168,7 +168,7 @@ fn lines_of_parallel_files_never_shift() -> Result<()> {
             ("two.tsv", b"a\tb\nd\n"),
         ],
     );
-    // A malformed line is an error with any policy: if it were skipped in only one file, later lines would not match.
+    // A malformed line is left out in both files: if it were left out in only one file, later lines would not match.
     for policy in [MalformedLines::Error, MalformedLines::Skip, MalformedLines::Collect] {
         let options = ReadOptions::new().encoding(crate::Encoding::Utf8).malformed(policy);
         let said = files.said(TaggedTexts::open_with([files.at("bad")], &options));
@@ -176,6 +176,13 @@ fn lines_of_parallel_files_never_shift() -> Result<()> {
         let said = files.said(Pairs::open_with([files.at("p.{de,en}")], &options));
         assert!(said.starts_with("p.de:2: expected UTF-8"), "{said}");
     }
+    let skip = ReadOptions::new().encoding(crate::Encoding::Utf8).skip_malformed(0.5);
+    let tagged = TaggedTexts::open_with([files.at("bad")], &skip)?;
+    assert_eq!(tagged.records()[1].words, ["e", "f"]);
+    let pairs = Pairs::open_with([files.at("p.{de,en}")], &skip)?;
+    assert_eq!((pairs.records().len(), pairs.records()[1].target.as_str()), (2, "three"));
+    let report = pairs.read_as().skipped().unwrap();
+    assert_eq!((report.skipped.len(), report.records, report.skipped[0].line), (1, 3, 2));
     // The first error is the last item, whatever the other files contain.
     let pairs = InFiles::<Pair>::open(files.at("*.tsv"))?;
     let found: Vec<Result<Pair>> = pairs.records().collect();

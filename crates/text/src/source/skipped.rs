@@ -1,0 +1,134 @@
+//! The log of the records of a data set that are left out since they are malformed.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use unpadded::{Error, Result};
+
+use super::reason::{Reason, wrong_format};
+
+/// A malformed record that was left out.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct SkippedLine {
+    /// The name of the file for messages.
+    pub file: String,
+    /// The line of the record, or the row in Parquet; 0 if it is unknown.
+    pub line: u64,
+    /// The reason: the expected and the found text.
+    pub reason: String,
+    /// The text of the line, at most its first 1,000 characters; empty if it is unknown.
+    pub text: String,
+}
+
+/// The malformed records of a data set that were left out, and the number of all records.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct SkipReport {
+    /// The records that were left out, by file and line.
+    pub skipped: Vec<SkippedLine>,
+    /// The number of all records, with those that were left out.
+    pub records: u64,
+}
+
+impl SkipReport {
+    /// Number of reasons that messages show.
+    const SHOWN: usize = 3;
+
+    /// The share of the records that was left out, from 0 to 1.
+    pub fn share(&self) -> f64 {
+        self.skipped.len() as f64 / self.records.max(1) as f64
+    }
+
+    /// The first reasons, each with its file and line.
+    pub fn first(&self) -> impl Iterator<Item = String> {
+        self.skipped.iter().take(Self::SHOWN).map(|one| format!("{}:{}: {}", one.file, one.line, one.reason))
+    }
+}
+
+/// Shows how many records were left out, and the first reasons.
+impl fmt::Display for SkipReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (count, share) = (self.skipped.len(), 100.0 * self.share());
+        write!(f, "malformed records left out: {count} of {} ({share:.3} %)", self.records)?;
+        self.first().try_for_each(|reason| write!(f, "; {reason}"))?;
+        let more = count.saturating_sub(Self::SHOWN);
+        if more > 0 { write!(f, "; and {more} more") } else { Ok(()) }
+    }
+}
+
+/// The log of a data set's malformed records. Each pass over the records adds the same records, so that the log of
+/// several passes equals the log of one.
+#[derive(Debug, Default)]
+pub(crate) struct SkipLog {
+    /// The greatest share of malformed records; `None` for any share.
+    pub(crate) most: Option<f64>,
+    /// The reason and the text of each record, by file, line and number within the line.
+    found: Mutex<BTreeMap<(String, u64, u64), [String; 2]>>,
+    /// The greatest number of well-formed records that a pass has read.
+    read: AtomicU64,
+}
+
+impl SkipLog {
+    pub(crate) fn of(most: Option<f64>) -> Self {
+        Self { most, ..Self::default() }
+    }
+
+    /// Adds a malformed record; `at` is its line, and its number if a line may have several records.
+    ///
+    /// # Errors
+    /// Fails if so many records are malformed that the rest of the files can hardly change it, since the log is in memory.
+    pub(crate) fn add(&self, file: &str, at: [u64; 2], reason: &Reason, text: &str) -> Result<()> {
+        const MANY: usize = 10_000;
+        let text = text.char_indices().nth(1000).map_or(text, |(end, _)| text.get(..end).unwrap_or(text));
+        let why = format!("expected {}, got {}", reason.expected, reason.got);
+        let mut found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
+        found.insert((file.to_owned(), at[0], at[1]), [why, text.to_owned()]);
+        let (count, read) = (found.len(), self.read.load(Ordering::Relaxed));
+        drop(found);
+        let over = |most: f64| count as f64 > 10.0 * most * (read + count as u64) as f64;
+        if count > MANY && self.most.is_some_and(over) { Err(self.refused("the first ")) } else { Ok(()) }
+    }
+
+    /// Counts the well-formed records of a pass so far.
+    pub(crate) fn count(&self, read: u64) {
+        self.read.fetch_max(read, Ordering::Relaxed);
+    }
+
+    /// Returns the log; `None` if no record was left out.
+    pub(crate) fn report(&self) -> Option<SkipReport> {
+        let found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
+        let line = |((file, line, _), [reason, text]): (&(String, u64, u64), &[String; 2])| SkippedLine {
+            file: file.clone(),
+            line: *line,
+            reason: reason.clone(),
+            text: text.clone(),
+        };
+        let skipped: Vec<SkippedLine> = found.iter().map(line).collect();
+        let records = self.read.load(Ordering::Relaxed) + skipped.len() as u64;
+        (!skipped.is_empty()).then_some(SkipReport { skipped, records })
+    }
+
+    /// Checks the share of the malformed records at the end of a pass.
+    pub(crate) fn check(&self) -> Result<()> {
+        let count = self.found.lock().unwrap_or_else(PoisonError::into_inner).len() as u64;
+        let all = self.read.load(Ordering::Relaxed) + count;
+        match self.most {
+            Some(most) if count as f64 > most * all as f64 => Err(self.refused("")),
+            _ => Ok(()),
+        }
+    }
+
+    fn refused(&self, of: &str) -> Error {
+        let Some(report) = self.report() else { return wrong_format("records", "some", "none") };
+        let most = self.most.unwrap_or(1.0);
+        let expected =
+            format!("at most a share of {most} (`data.skip_bad_share`) for `data.skip_bad` to leave out");
+        let share = (report.share() * 1e6).round() / 1e6;
+        let got = format!("{} of {of}{} records, a share of {share}", report.skipped.len(), report.records);
+        let error = wrong_format("malformed records", expected, got);
+        report.first().fold(error, |error, reason| error.noted(reason))
+    }
+}
