@@ -14,7 +14,7 @@ use unpadded_recipes::{
 };
 
 use super::outcome::Outcome;
-use super::report::{Bin, Confusion, Epoch, Example, Lengths, Mistake, OperatorTime, Page, TestScores};
+use super::report::{Bin, Epoch, Example, Lengths, Mistake, OperatorTime, Page, TestScores};
 use super::scores::{factor, sign};
 use super::{memory, ranks, report};
 
@@ -122,7 +122,8 @@ impl ScoredTraining {
         let asked = cases.get(..most).unwrap_or(cases);
         let texts: Vec<&str> = asked.iter().map(|case| case.text.as_str()).collect();
         let answers: Vec<Answer> = model.predict(&texts)?.into_iter().map(best).collect();
-        if page.tested.is_none() {
+        page.held = self.held.as_ref().map(|(_, object)| TestScores::of(object)).transpose()?;
+        if page.tested.is_none() && page.held.is_none() {
             page.errors = errors(model, asked, &answers).as_ref().map(Into::into);
         }
         page.examples = asked
@@ -145,8 +146,7 @@ impl ScoredTraining {
                 page.examples_of += &format!(" Their attention is not shown: {}", super::outcome::plain(&e));
             }
         } else {
-            page.confusion = intents(asked, &answers);
-            labels(&mut page, asked, &answers);
+            page.calibration = calibration(asked, &answers);
             page.numbers = asked.iter().zip(&answers).filter_map(numbers).collect();
             page.thresholds = thresholds(&answers, &checkpoint);
             mistakes(&mut page, asked, &answers, config, checkpoint)?;
@@ -173,46 +173,19 @@ fn align(page: &mut Page, mut aligner: Aligner) -> unpadded::Result<()> {
     Ok(())
 }
 
-/// Returns the errors of held-out texts by length; `None` without texts, and for a language model, whose texts have no right
-/// answer.
+/// Returns the chrF of held-out texts by length; `None` unless the model writes texts that have right answers.
 fn errors(model: &Model, cases: &[Case], answers: &[Answer]) -> Option<ByLength> {
-    let mut found = match cases.first()?.truth {
-        Truth::Label(_) => ByLength::new("wrong texts", Unit::Share),
-        Truth::Labels(_) => ByLength::new("texts with a wrong label", Unit::Share),
-        Truth::Number(_) => ByLength::new("mean absolute error", Unit::Number),
-        Truth::Tags(..) => ByLength::new("wrong tags", Unit::Share).by("length in words"),
-        Truth::Texts(_) => ByLength::new("chrF", Unit::Share),
-        // The texts of a language model are beginnings, which have no right answer.
-        Truth::Open => return None,
-    };
+    let mut found = ByLength::new("chrF", Unit::Share);
     for (case, answer) in cases.iter().zip(answers) {
-        let length = || match model.tokenizer() {
+        let (Truth::Texts(truths), Answer::Text(text)) = (&case.truth, answer) else { return None };
+        let length = match model.tokenizer() {
             Some(cut) => cut.tokens(&case.text).count(),
             None => case.text.split_whitespace().count(),
         };
-        match (&case.truth, answer) {
-            (Truth::Label(truth), Answer::Label { label, .. }) => {
-                found.add(length(), f64::from(u8::from(truth != label)), 1.0);
-            }
-            (Truth::Labels(truth), Answer::Labels { labels, .. }) => {
-                let right = truth.len() == labels.len() && truth.iter().all(|label| labels.contains(label));
-                found.add(length(), f64::from(u8::from(!right)), 1.0);
-            }
-            (Truth::Number(truth), Answer::Number(number)) => {
-                found.add(length(), (f64::from(*number) - truth).abs(), 1.0);
-            }
-            (Truth::Tags(truth, _), Answer::Tags { tags, .. }) => {
-                let wrong = truth.iter().zip(tags).filter(|(truth, tag)| truth != tag).count();
-                found.add(truth.len(), wrong as f64, truth.len() as f64);
-            }
-            (Truth::Texts(truths), Answer::Text(text)) => {
-                let truths: Vec<&str> = truths.iter().map(String::as_str).collect();
-                found.add(length(), TranslatedText::new(&case.text, &truths, text).chrf, 1.0);
-            }
-            _ => {}
-        }
+        let truths: Vec<&str> = truths.iter().map(String::as_str).collect();
+        found.add(length, TranslatedText::new(&case.text, &truths, text).chrf, 1.0);
     }
-    Some(found)
+    (!cases.is_empty()).then_some(found)
 }
 
 fn parameters(checkpoint: &Checkpoint) -> usize {
@@ -243,49 +216,24 @@ fn operators(profile: &Profile) -> Vec<OperatorTime> {
     found
 }
 
-/// Returns the confusion of the labels of whole texts in a tagging task; `None` if the texts have no labels.
-fn intents(cases: &[Case], answers: &[Answer]) -> Option<Confusion> {
-    let mut confusion = Confusion::new("label");
-    for (case, answer) in cases.iter().zip(answers) {
-        if let (Truth::Tags(_, Some(truth)), Answer::Tags { label: Some((label, _)), .. }) =
-            (&case.truth, answer)
-        {
-            confusion.add(truth, label, 1);
-        }
-    }
-    (!confusion.labels.is_empty()).then_some(confusion)
-}
-
-/// Adds the confusion of labels and the calibration of a classifier to the page.
-fn labels(page: &mut Page, cases: &[Case], answers: &[Answer]) {
+/// Returns the calibration of a classifier; `None` for other models.
+fn calibration(cases: &[Case], answers: &[Answer]) -> Option<Vec<Bin>> {
     const BINS: usize = 10;
-    let mut confusion = Confusion::new("label");
     let mut sums = [(0.0, 0.0, 0u64); BINS];
     for (case, answer) in cases.iter().zip(answers) {
-        let (Truth::Label(truth), Answer::Label { label, probability, all, .. }) = (&case.truth, answer)
-        else {
-            return;
+        let (Truth::Label(truth), Answer::Label { label, probability, .. }) = (&case.truth, answer) else {
+            return None;
         };
-        if confusion.labels.is_empty() {
-            for (label, _) in all {
-                confusion.number(label);
-            }
-        }
-        confusion.add(truth, label, 1);
         let p = f64::from(*probability);
         let bin = &mut sums[((p * BINS as f64) as usize).min(BINS - 1)];
         *bin = (bin.0 + p, bin.1 + f64::from(u8::from(truth == label)), bin.2 + 1);
-    }
-    if confusion.labels.is_empty() {
-        return;
     }
     let bin = |&(p, right, count): &(f64, f64, u64)| Bin {
         confidence: p / count as f64,
         accuracy: right / count as f64,
         count,
     };
-    page.calibration = Some(sums.iter().filter(|(.., count)| *count > 0).map(bin).collect());
-    page.confusion = Some(confusion);
+    (!cases.is_empty()).then(|| sums.iter().filter(|(.., count)| *count > 0).map(bin).collect())
 }
 
 /// Returns the true number and the predicted number of a text; `None` for other answers.

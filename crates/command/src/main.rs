@@ -157,7 +157,13 @@ fn main() -> ExitCode {
             let said = error.render().to_string();
             // The message is escaped here: arguments may be file names, and clap prints arguments unescaped.
             if Printable(&said).to_string() == said {
-                error.exit()
+                return match error.print() {
+                    Err(e) if !error.use_stderr() && e.kind() != std::io::ErrorKind::BrokenPipe => {
+                        say(format!("error: {}", outcome::said(&*outcome::unwritten("standard output", &e))));
+                        ExitCode::FAILURE
+                    }
+                    _ => ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2)),
+                };
             }
             say(said.trim_end());
             return ExitCode::from(2);

@@ -268,6 +268,14 @@ pub(super) fn options(config: &Config, [text, label]: [Column; 2]) -> Result<Rea
     if let Some(given) = &data.separator {
         options = options.separator(separator(given)?);
     }
+    if let Some(given) = &data.quote {
+        options = match &**given {
+            "none" => options.quotes(false),
+            "double" => options.quotes(true),
+            _ => return Err(Error::new("data.quote", "`none` or `double`", format!("{given:?}"))),
+        };
+    }
+    options = options.skip_lines(data.skip_lines);
     if let Some(name) = &data.encoding {
         options = options.encoding(name.parse()?);
     }

@@ -20,7 +20,7 @@ mod tested;
 mod tests;
 mod text;
 
-pub(crate) use page::{Bin, Confusion, Epoch, Example, Lengths, Mistake, OperatorTime, Page, TestScores};
+pub(crate) use page::{Bin, Epoch, Example, Lengths, Mistake, OperatorTime, Page, TestScores};
 pub(crate) use several::{Run, SeveralRuns, several};
 
 use frame::{foot, head};
@@ -36,18 +36,10 @@ pub(crate) fn html(page: &Page) -> String {
     head(&mut out, page);
     out.push_str("<main>\n");
     out.push_str(&curves::section(&page.epochs));
-    out.push_str(&page.tested.as_ref().map(tables::section).unwrap_or_default());
-    let held = [
-        page.confusion.as_ref().map(classes::confusion).unwrap_or_default(),
-        tables::thresholds(&page.thresholds),
-    ]
-    .concat();
-    if !held.is_empty() {
-        put!(
-            out,
-            "<section aria-labelledby=\"confusion\">\n<h2 id=\"confusion\">Held-out texts</h2>\n{held}</section>\n"
-        );
-    }
+    let tested = page.tested.as_ref().map(|scores| tables::section(scores, ["test", "test set"], &[]));
+    let held = page.held.as_ref();
+    let held = held.map(|scores| tables::section(scores, ["held", "held-out texts"], &page.thresholds));
+    out.extend(tested.into_iter().chain(held));
     let cards = [
         ("probabilities", page.calibration.as_deref().map(classes::calibration).unwrap_or_default()),
         ("numbers", classes::numbers(&page.numbers)),
@@ -61,12 +53,10 @@ pub(crate) fn html(page: &Page) -> String {
     let cards: Vec<_> = cards.into_iter().filter(|(_, card)| !card.is_empty()).collect();
     if !cards.is_empty() {
         let (names, cards): (Vec<&str>, Vec<String>) = cards.into_iter().unzip();
-        let names = names.join(", ");
-        let (first, rest) = names.split_at(1);
+        let names = text::begun(&names.join(", "));
         put!(
             out,
-            "<section aria-labelledby=\"more\">\n<h2 id=\"more\">{}{rest}</h2>\n<div class=\"cards\">\n{}</div>\n</section>\n",
-            first.to_uppercase(),
+            "<section aria-labelledby=\"more\">\n<h2 id=\"more\">{names}</h2>\n<div class=\"cards\">\n{}</div>\n</section>\n",
             cards.concat()
         );
     }

@@ -20,9 +20,9 @@ pub(crate) struct Page {
     pub(crate) epochs: Vec<Epoch>,
     /// The scores of the test set; `None` without a test set.
     pub(crate) tested: Option<TestScores>,
-    /// The confusion of the classes of the held-out texts; `None` for tasks without classes.
-    pub(crate) confusion: Option<Confusion>,
-    /// The errors of held-out texts by length; `None` if there is a test set or if texts have no right answer.
+    /// The scores of the held-out texts; `None` for models that write texts.
+    pub(crate) held: Option<TestScores>,
+    /// The chrF of held-out texts by length, for a model that writes texts, unless there is a test set.
     pub(crate) errors: Option<Errors>,
     pub(crate) calibration: Option<Vec<Bin>>,
     /// The true number and the predicted number of held-out texts; empty unless the model predicts numbers.
@@ -53,10 +53,10 @@ pub(crate) struct Epoch {
     pub(crate) best: bool,
 }
 
-/// The scores of a test set, and examples from it.
+/// The scores of a test set or of the held-out texts, and examples from it.
 #[derive(Debug, Default, Clone)]
 pub(crate) struct TestScores {
-    /// The path of the test file.
+    /// The path of the test file, or the name of the held-out texts.
     pub(crate) dataset: String,
     /// The name of the score in the headline.
     pub(crate) metric: String,

@@ -1,20 +1,21 @@
 //! The section of a report with the scores of the test set.
 
 use super::page::{ClassTable, Score, TestScores};
-use super::text::{LABEL, count, cut, label, percent, put};
+use super::text::{LABEL, begun, count, cut, label, percent, put};
 use super::{bars, classes};
 
 /// The maximum number of classes in a table.
 pub(super) const ROWS: usize = 100;
 
-/// Returns the section of the test set: scores, scores of each class, confusions, and errors by length.
-pub(super) fn section(tested: &TestScores) -> String {
-    let mut out = String::from(
-        "<section aria-labelledby=\"test\">\n<h2 id=\"test\">Scores on the test set</h2>\n<div class=\"tables\">\n",
+/// Returns the section of the test set or of the held-out texts: scores, scores of each class, thresholds of labels,
+/// confusions, and errors by length.
+pub(super) fn section(tested: &TestScores, [id, name]: [&str; 2], of_labels: &[(String, f64)]) -> String {
+    let mut out = format!(
+        "<section aria-labelledby=\"{id}\">\n<h2 id=\"{id}\">Scores on the {name}</h2>\n<div class=\"tables\">\n"
     );
     figures(&mut out, tested);
     if let Some(errors) = &tested.errors {
-        out.push_str(&bars::errors(errors, "Test set"));
+        out.push_str(&bars::errors(errors, &begun(name)));
     }
     for (at, table) in tested.tables.iter().enumerate() {
         // A table that equals an earlier table is left out: the strict chunk scores often equal the scores of conlleval.
@@ -28,6 +29,7 @@ pub(super) fn section(tested: &TestScores) -> String {
             None => classes_of(&mut out, table),
         }
     }
+    out.push_str(&thresholds(of_labels));
     out.push_str("</div>\n");
     out.push_str(&tested.confusions.iter().map(classes::confusion).collect::<String>());
     out + "</section>\n"
@@ -47,14 +49,14 @@ pub(super) fn boxed(out: &mut String, name: &str, class: &str, head: &[String]) 
 pub(super) const END: &str = "</tbody>\n</table>\n</div>\n";
 
 /// Returns the thresholds of labels as a table, for texts with several labels.
-pub(super) fn thresholds(of: &[(String, f64)]) -> String {
+fn thresholds(of: &[(String, f64)]) -> String {
     let mut out = String::new();
     if of.is_empty() {
         return out;
     }
     out.push_str(
-        "<h3>Thresholds of labels</h3>\n<p class=\"note\">A text gets each label whose probability is at least the threshold of the \
-         label. `decoding.threshold` sets another rule.</p>\n",
+        "<div>\n<h3>Thresholds of labels</h3>\n<p class=\"note\">A text gets each label whose probability is at least the threshold of \
+         the label. `decoding.threshold` sets another rule.</p>\n",
     );
     boxed(&mut out, "Thresholds of labels", "scores", &["label".into(), "threshold".into()]);
     for (name, threshold) in of.iter().take(ROWS) {
@@ -64,7 +66,7 @@ pub(super) fn thresholds(of: &[(String, f64)]) -> String {
     if of.len() > ROWS {
         put!(out, "<p class=\"note\">{} more are not shown.</p>\n", count((of.len() - ROWS) as u64));
     }
-    out
+    out + "</div>\n"
 }
 
 fn figures(out: &mut String, tested: &TestScores) {
@@ -106,7 +108,10 @@ fn classes_of(out: &mut String, ClassTable { of, rows }: &ClassTable) {
     out.push_str(END);
     if rows.len() > ROWS {
         let more = count((rows.len() - ROWS) as u64);
-        put!(out, "<p class=\"note\">{more} more, less frequent; test.json has all.</p>\n");
+        put!(
+            out,
+            "<p class=\"note\">{more} more, less frequent; the JSON file in the run folder has all.</p>\n"
+        );
     }
     out.push_str("</div>\n");
 }

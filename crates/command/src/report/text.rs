@@ -62,6 +62,12 @@ pub(super) fn brief(text: &str, most: usize) -> String {
     escape(&flat.chars().take(most.saturating_sub(1)).collect::<String>()) + "…"
 }
 
+/// Returns a text with a capital letter at its start.
+pub(super) fn begun(text: &str) -> String {
+    let mut rest = text.chars();
+    rest.next().into_iter().flat_map(char::to_uppercase).chain(rest).collect()
+}
+
 /// Returns a label for use within other text; the markup keeps the label's own text direction.
 pub(super) fn label(text: &str) -> String {
     if text.is_empty() { "<i>(empty)</i>".into() } else { format!("<bdi>{}</bdi>", cut(text, LABEL)) }

@@ -208,7 +208,8 @@ fn settings_of_columns_are_compared_as_they_were_trained() {
 fn a_full_disk_is_named_wherever_it_is_written() {
     let place = Place::trained("full", "reviews.csv", "2");
     for arguments in [
-        &["init", "classify"][..],
+        &["--help"][..],
+        &["init", "classify"],
         &["predict", "run", "reviews.csv", "--quiet"],
         &["eval", "run", "reviews.csv"],
         &["graph", "run"],

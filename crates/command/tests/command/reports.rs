@@ -30,7 +30,7 @@ fn a_test_set_is_reported_by_class_and_by_length() {
         "Test set: wrong texts by length in tokens",
         "middling",
         "95 % interval",
-        "<h2 id=\"confusion\">Held-out texts</h2>",
+        "<h2 id=\"held\">Scores on the held-out texts</h2>",
     ] {
         assert!(page.contains(part), "{part}");
     }

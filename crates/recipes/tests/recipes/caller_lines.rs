@@ -21,6 +21,7 @@ fn every_public_call_that_fails_names_its_line() {
     calls.at("Config::set", || config.set("nothing", &Value::Int(1)));
     config.data.train = Some("no such file".into());
     calls.at("lib::prepare", || unpadded_recipes::prepare(&config).map(drop));
+    calls.at("lib::check_data", || unpadded_recipes::check_data(&config).map(drop));
     let path = "no such file";
     calls.at("lib::prepare_resumed", || unpadded_recipes::prepare_resumed(&config, path).map(drop));
     calls

@@ -99,7 +99,7 @@ fn labels_without_training_are_named_and_wrong() -> Result<()> {
 #[test]
 fn a_test_file_with_other_labels_stops_no_training() -> Result<()> {
     let mut config = small(Task::Classify, &written("own.tsv", &reviews(60).concat())?, 1);
-    config.data.test = Some(written("own-test.tsv", "it was fine\tnew\n")?);
+    config.data.test = Some(written("own-test.tsv", "it was fine\tnew\nit was fine\tgood\n")?);
     assert_eq!(prepare(&config)?.test, config.data.test.as_ref().map(PathBuf::from));
     let tagged = "Ann B-PER\nruns O\n\nBob B-PER\nwalks O\n\nCy B-PER\nsits O\n\n";
     let mut config = small(Task::Tag, &written("own.conll", tagged)?, 1);

@@ -33,10 +33,10 @@ fn label(name: &str) -> [(&'static str, Value); 1] {
     [("data.label", Value::Text(name.into()))]
 }
 
-/// Returns the frequency of each tag.
+/// Returns the frequency of each tag in the training texts and the held-out texts.
 fn tags(prepared: &Preparation) -> Vec<(String, u64)> {
-    let (_, tags) = prepared.trainer.vocabularies().find(|(name, _)| *name == "tags").unwrap();
-    tags.tokens().zip(0..).map(|(tag, id)| (tag.to_owned(), tags.count(id))).collect()
+    let tags = prepared.classes.iter().filter(|class| class.held_out.what == "tag");
+    tags.map(|class| (class.held_out.name.clone(), class.train + class.held_out.count)).collect()
 }
 
 /// Sentences of chunks, with the tags that `spelled` gives.

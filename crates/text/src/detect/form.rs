@@ -5,6 +5,7 @@ use unpadded::{Error, Result};
 use super::column::Column;
 use super::objects::{FieldChoice, picked};
 use super::options::ReadOptions;
+use super::spans;
 use crate::TextFile;
 use crate::format::conll::Columns;
 use crate::format::line_format::{LineFormat, LineSettings};
@@ -33,7 +34,9 @@ impl FileForm {
     ) -> Result<Self> {
         match format.kind() {
             FormatKind::Table => Table::of(file, format, options, wanted).map(Self::Cells),
-            FormatKind::Fields(format) => picked(file, format, wanted, options).map(Self::Fields),
+            FormatKind::Fields(format) => picked(file, format, wanted, options)
+                .map(Self::Fields)
+                .map_err(|e| spans::explained(file, format, wanted, e)),
             FormatKind::Lines(of) => Ok(Self::Lines(of, options.lines)),
             FormatKind::Words => {
                 let [words, tags] = [&options.tokens, &options.tags].map(Option::as_deref);

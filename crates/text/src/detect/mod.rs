@@ -8,4 +8,5 @@ pub(crate) mod languages;
 pub(crate) mod objects;
 pub(crate) mod options;
 mod read_note;
+mod spans;
 pub(crate) mod tag_spelling;

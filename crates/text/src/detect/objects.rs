@@ -209,9 +209,9 @@ fn positions(
             _ => {
                 let what = format!("element of the {} in file `{}`", one.what, file.name());
                 let kind = if listed(one) { "lists" } else { "single values" };
-                let expected = format!("a list with two {kind}");
+                let expected = format!("two {kind} in each record");
                 let got = format!(
-                    "a list of {} elements, {} of which are {kind}",
+                    "a record of {} elements, of which {} are {kind}",
                     example.fields.len(),
                     fitting.len()
                 );
@@ -255,7 +255,10 @@ fn named(
                     let taken = found.iter().any(|other| other == name);
                     (!taken).then(|| format!("{} in the field `{name}`", value.kind()))
                 };
-                let fields = || format!("the fields {}", quoted(names(example)));
+                let fields = || match example.fields.is_empty() {
+                    true => "a record without fields".to_owned(),
+                    false => format!("the fields {}", quoted(names(example))),
+                };
                 let got = one.known().find_map(other).unwrap_or_else(fields);
                 let is_list = |name: &str| matches!(example.get(name), Some(Value::List(_)));
                 let labels = one.what == "label" && one.known().any(is_list);

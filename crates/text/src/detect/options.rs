@@ -39,6 +39,10 @@ pub struct ReadOptions {
     pub(crate) skips: Remark<Arc<SkipLog>>,
     pub(crate) header: Option<bool>,
     pub(crate) separator: Option<char>,
+    /// Whether quotation marks enclose cells of a table; `None` if this is detected.
+    pub(crate) quotes: Option<bool>,
+    /// The number of lines above the table.
+    pub(crate) skip_lines: u64,
     /// The text columns; empty if no text column is set or detected.
     pub(crate) text: Vec<String>,
     pub(crate) label: Option<String>,
@@ -122,6 +126,7 @@ impl ReadOptions {
 
     /// Refuses several text columns, and a group column, for a format that has no columns.
     pub(crate) fn without_columns(&self, format: FileFormat, of: &str) -> Result<()> {
+        self.only_of_tables(format, of)?;
         let (what, key, columns) = match &self.group {
             _ if self.text.len() > 1 => ("columns of the text", "data.text", &*self.text),
             Some(_) => ("column of the group", "data.group", self.group.as_slice()),
@@ -197,6 +202,30 @@ impl ReadOptions {
     #[must_use]
     pub fn separator(self, separator: char) -> Self {
         Self { separator: Some(separator), ..self }
+    }
+
+    /// Sets whether quotation marks enclose cells of a table, as in RFC 4180 (`true`), or are text (`false`). By default,
+    /// this is detected.
+    #[must_use]
+    pub fn quotes(self, enclose: bool) -> Self {
+        Self { quotes: Some(enclose), ..self }
+    }
+
+    /// Sets the number of lines above a table, such as a title, which are no records; the header is below them.
+    #[must_use]
+    pub fn skip_lines(self, count: u64) -> Self {
+        Self { skip_lines: count, ..self }
+    }
+
+    /// Refuses settings that only tables have for a file of another format.
+    pub(crate) fn only_of_tables(&self, format: FileFormat, of: &str) -> Result<()> {
+        let (key, got) = match self.quotes {
+            _ if format.is_table() => return Ok(()),
+            Some(enclose) => ("data.quote", if enclose { "`double`" } else { "`none`" }.to_owned()),
+            None if self.skip_lines > 0 => ("data.skip_lines", self.skip_lines.to_string()),
+            None => return Ok(()),
+        };
+        Err(wrong_format(format!("`{key}` for {of}"), format!("none, since `{format}` is no table"), got))
     }
 
     /// Sets the text column of labelled texts or plain texts.

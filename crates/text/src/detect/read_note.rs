@@ -17,6 +17,9 @@ struct ReadNote {
     format: Option<String>,
     header: Option<bool>,
     separator: Option<char>,
+    quotes: Option<bool>,
+    #[serde(skip_serializing_if = "is_zero")]
+    skip_lines: u64,
     text: Option<Texts>,
     label: Option<String>,
     #[serde(skip_serializing_if = "std::ops::Not::not")]
@@ -31,6 +34,12 @@ struct ReadNote {
     columns: Option<Columns>,
     tagging: Option<String>,
     encoding: Option<String>,
+}
+
+// The signature is the one that serde calls.
+#[allow(clippy::trivially_copy_pass_by_ref)]
+fn is_zero(number: &u64) -> bool {
+    *number == 0
 }
 
 /// The columns from which a text is read: one name, or a list of several names.
@@ -79,6 +88,8 @@ impl ReadOptions {
             format: self.format.filter(of_words).map(|format| format.name().to_owned()),
             header: self.header,
             separator: self.separator,
+            quotes: self.quotes,
+            skip_lines: self.skip_lines,
             text: Texts::of(&self.text),
             label: self.label.clone(),
             label_lists: self.label_lists,
@@ -157,6 +168,8 @@ impl ReadOptions {
             format: self.format.or(format),
             header: self.header.or(stored.header),
             separator: self.separator.or(stored.separator),
+            quotes: self.quotes.or(stored.quotes),
+            skip_lines: if self.skip_lines > 0 { self.skip_lines } else { stored.skip_lines },
             text: match self.text.is_empty() {
                 true => stored.text.map(Texts::columns).unwrap_or_default(),
                 false => self.text,

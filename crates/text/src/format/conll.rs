@@ -200,6 +200,11 @@ impl Columns {
         if is_bare && found.mark.is_none() && first.has_hashes(found.tags) {
             found.notes.push("`#` before a sentence is a word");
         }
+        if first.is_unbroken() {
+            found
+                .notes
+                .push("no blank line was found in the first lines, so that their words are one sentence");
+        }
         if first.marked {
             found.notes.push("lines between documents are no words");
         }

@@ -7,7 +7,8 @@ use std::sync::Arc;
 use unpadded::Result;
 
 use super::extension;
-use super::fields::{Object, Value, record};
+use super::fields::{Object, Value};
+use super::not_finite::{finite, parsed};
 use super::walk::Walk;
 use crate::memory::Usage;
 use crate::source::lines::quoted;
@@ -246,15 +247,17 @@ pub(crate) fn object<'a>(
         return element(line, wanted, names).map(Some).map_err(|(_, reason)| reason);
     }
     let wrong = |got| Reason::of("a JSON object in one line", got);
-    match record(line, wanted) {
-        Ok(Value::Object(object)) => Ok(Some(object)),
+    match parsed(line, wanted) {
+        Ok(Value::Object(object)) => finite(&object, wanted).map(|()| Some(object)),
         Ok(other) => Err(wrong(format!("{} in {}", other.kind(), shown(line)))),
-        // The line number of the parser is removed: the error gets the line number in the file.
-        Err(e) => Err(wrong(format!(
-            "{} in {}",
-            e.to_string().replace(" at line 1 column", " at column"),
-            shown(line)
-        ))),
+        // The line number of the parser is removed: the error gets the line number in the file. An error that is not
+        // about the syntax has the column behind the value.
+        Err(e) => {
+            let (said, column) = (e.to_string(), format!(" at column {}", e.column()));
+            let said = said.split(" at line ").next().unwrap_or_default();
+            let column = if e.is_data() { "" } else { &column };
+            Err(wrong(format!("{said}{column} in {}", shown(line))))
+        }
     }
 }
 
@@ -439,8 +442,9 @@ fn element<'a>(
     names: Option<&[String]>,
 ) -> Result<Object<'a>, (u64, Reason)> {
     let expected = "an object, or a list of its fields".to_owned();
-    match record(json, wanted) {
-        Ok(Value::Object(object)) => Ok(object),
+    let checked = |object: Object<'a>| finite(&object, wanted).map(|()| object).map_err(|reason| (0, reason));
+    match parsed(json, wanted) {
+        Ok(Value::Object(object)) => checked(object),
         Ok(Value::List(list)) if names.is_some_and(|names| names.len() != list.len()) => {
             let expected = format!("a list of {} elements, one per name", names.map_or(0, <[_]>::len));
             Err((0, Reason::of(expected, format!("{} in {}", list.len(), shown(json)))))
@@ -448,11 +452,11 @@ fn element<'a>(
         Ok(Value::List(list)) => {
             if let Some(names) = names {
                 let fields = names.iter().map(|name| Cow::Owned(name.clone())).zip(list);
-                return Ok(Object { fields: fields.collect(), ..Object::default() });
+                return checked(Object { fields: fields.collect(), ..Object::default() });
             }
             let fields =
                 (1..).zip(list).map(|(number, value): (usize, _)| (number.to_string().into(), value));
-            Ok(Object { fields: fields.collect(), is_list: true, line: 0 })
+            checked(Object { fields: fields.collect(), is_list: true, line: 0 })
         }
         Ok(other) => Err((0, Reason::of(expected, format!("{} in {}", other.kind(), shown(json))))),
         Err(e) => {

@@ -8,6 +8,7 @@ pub(crate) mod fields;
 pub(crate) mod json;
 pub(crate) mod libsvm;
 pub(crate) mod line_format;
+mod not_finite;
 pub(crate) mod parallel;
 #[cfg(feature = "parquet")]
 pub(crate) mod parquet;

@@ -22,14 +22,22 @@ mod dialect;
 fn first_line(file: &TextFile) -> Result<u64> {
     let (mut lines, mut number) = (file.first_lines()?, 1);
     while let Some(line) = lines.next()? {
-        let skipped =
-            line.is_ok_and(|line| line.trim().is_empty() || (number == 1 && declared(&line).is_some()));
+        let skipped = line.is_ok_and(|line| {
+            number <= file.skip_lines || line.trim().is_empty() || (number == 1 && declared(&line).is_some())
+        });
         if !skipped {
             break;
         }
         number += 1;
     }
     Ok(number)
+}
+
+/// Returns whether each row below the first ends with an empty cell that the first row lacks.
+fn trails(rows: &[Vec<String>]) -> bool {
+    let Some((first, below)) = rows.split_first() else { return false };
+    let ends = |row: &Vec<String>| row.len() == first.len() + 1 && row.last().is_some_and(String::is_empty);
+    !below.is_empty() && below.iter().all(ends)
 }
 
 impl ReadOptions {
@@ -130,7 +138,12 @@ impl Table {
         // A header that is repeated below is detected among the rows without its repetitions.
         let once = without_repetitions(&rows);
         let once = once.and_then(|rows| pick(&rows).ok()).filter(|picked| picked.header);
-        let mut picked = once.map_or_else(|| pick(&rows), Ok)?;
+        let mut picked = once.map_or_else(|| pick(&rows), Ok).map_err(|e| match trails(&rows) {
+            true => {
+                e.noted("each row but the first ends with a separator: remove it, or end the header with one")
+            }
+            false => e,
+        })?;
         picked.notes.splice(0..0, dialect.notes.iter().cloned());
         let empty = Empty::of(wanted, options.pair, options.label_lists);
         let header = rows.first().filter(|_| picked.header).cloned().unwrap_or_default().into();

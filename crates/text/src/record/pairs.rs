@@ -76,6 +76,7 @@ impl Projection for Pair {
 
 /// Pairs two parallel files: line n of the first file is the source, and line n of the second file is the target.
 fn parallel(mut paths: [PathBuf; 2], options: &mut ReadOptions, window: bool) -> Result<Opener<Pair>> {
+    options.only_of_tables(FileFormat::Parallel, "parallel files")?;
     languages::order(&mut paths, options)?;
     let open = |path: &Path| prepared(TextFile::open(path)?, options, window);
     let [source, target] = [open(&paths[0])?, open(&paths[1])?];

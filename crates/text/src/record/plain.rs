@@ -16,7 +16,6 @@ use crate::detect::guess::guess;
 use crate::detect::options::ReadOptions;
 use crate::format::{FileFormat, FormatKind, Task};
 use crate::memory::Whole;
-use crate::source::kind::is_markup;
 use crate::source::lines::quoted;
 use crate::source::paths::{PathContent, find, is_note, prepared};
 use crate::source::reason::wrong_format;
@@ -33,6 +32,29 @@ use crate::{Folder, TextFile};
 /// ```
 pub type PlainText = DataSet<String, String>;
 
+/// Returns a note if the first lines look like a table or like subtitles, and the format is not set.
+fn unlike_text(file: &TextFile, options: &ReadOptions) -> Result<Option<String>> {
+    const LOOKED_AT: usize = 20;
+    if options.format.is_some() {
+        return Ok(None);
+    }
+    let lines = file.head_lines(LOOKED_AT)?;
+    let even = |separator: char| {
+        let count = lines.first().map_or(0, |line| line.matches(separator).count());
+        lines.len() > 2 && count > 0 && lines.iter().all(|line| line.matches(separator).count() == count)
+    };
+    if lines.iter().filter(|line| line.contains(" --> ")).count() > 1 {
+        return Ok(Some(
+            "the numbers and times of subtitles are part of the text: remove them if they should not be"
+                .to_owned(),
+        ));
+    }
+    let table = [('|', "a bar"), ('\t', "a tab")].into_iter().find(|(separator, _)| even(*separator));
+    Ok(table.map(|(_, name)| {
+        format!("each of the first lines has as many cells behind {name}: `data.format = \"csv\"` with `data.text` reads one column of a table")
+    }))
+}
+
 /// Opens a file of plain text; stores its format and column in `read_as`, unless an earlier file has set it.
 fn of_file(
     file: &TextFile,
@@ -45,9 +67,17 @@ fn of_file(
     let mut read = || -> Result<Stream<String>> {
         use FormatKind::{Features, Fields, Folders, Lines, Table, Text, Words};
         match guess.format.kind() {
-            Text => return file.pieces(whole),
+            Text => {
+                options.only_of_tables(guess.format, &format!("file `{}`", file.name()))?;
+                if alone {
+                    read_as.format = Some(guess.format);
+                    read_as.notes.extend(unlike_text(file, options)?);
+                }
+                return file.pieces(whole);
+            }
             Table | Fields(_) | Words | Lines(_) | Features | Folders(_) => {}
         }
+        options.only_of_tables(guess.format, &format!("file `{}`", file.name()))?;
         let form = FileForm::of(file, guess.format, options, &Column::texts(&options.text))?;
         if alone {
             (read_as.format, read_as.text) = (Some(guess.format), vec![form.names().concat()]);
@@ -66,6 +96,7 @@ fn of_file(
 /// Returns the plan for reading the text in pieces. `window`: the encoding is detected from the first bytes alone; `whole`:
 /// the text must not exceed the maximum length of a text.
 fn plan(paths: &[PathBuf], options: &ReadOptions, [window, whole]: [bool; 2]) -> Result<Plan<String>> {
+    let options = &options.unlogged();
     let (name, found) = find(paths)?;
     if options.text.len() > 1 {
         let what = format!("columns of the text (`data.text` in a config) of `{name}`");
@@ -84,9 +115,9 @@ fn plan(paths: &[PathBuf], options: &ReadOptions, [window, whole]: [bool; 2]) ->
             }
         }
     }
-    let set = options.format == Some(FileFormat::Plain);
-    let markup = set || files.iter().all(|file| is_markup(&file.name()));
-    let mut read_as = ReadOptions::new();
+    // The marks of an HTML page or an XML document are learned only if the user says so.
+    let markup = options.format == Some(FileFormat::Plain);
+    let mut read_as = ReadOptions { skips: options.skips.clone(), ..ReadOptions::new() };
     if let Some(first) = files.first_mut() {
         *first = prepared(first.clone().markup(markup), options, window)?;
         drop(of_file(first, options, whole, &mut read_as)?);
@@ -103,7 +134,8 @@ fn plan(paths: &[PathBuf], options: &ReadOptions, [window, whole]: [bool; 2]) ->
         })
     };
     let inputs: Vec<Opener<String>> = files.into_iter().enumerate().map(input).collect();
-    Ok(Plan::of(name, read_as, vec![lines_apart(inputs)]))
+    let lines = |piece: &String| piece.matches('\n').count() as u64;
+    Ok(Plan::of(name, read_as, vec![lines_apart(inputs)]).checked(lines))
 }
 
 /// Reads the pieces of several inputs; a missing line feed between two inputs is added.

@@ -42,6 +42,7 @@ impl FilePlan {
         let mut options = alike(all, file, R::TASK);
         let guess = guess(file, &options, R::TASK)?;
         options.format = Some(guess.format);
+        options.only_of_tables(guess.format, &format!("file `{}`", file.name()))?;
         let form = R::form(file, guess.format, &mut options).map_err(|e| guess.explain(e))?;
         options.encoded_as(file);
         Ok(Self { guess, form, options })

@@ -25,6 +25,7 @@ const PARALLEL: [&str; 3] = ["seq.in", "seq.out", "label"];
 
 /// Opens a folder of parallel files as tagged texts.
 fn folder(path: &Path, options: &mut ReadOptions, window: bool) -> Result<Opener<TaggedText>> {
+    options.only_of_tables(FileFormat::Parallel, "parallel files")?;
     (options.format, options.columns) = (Some(FileFormat::Parallel), None);
     let [words, tags, labels] = PARALLEL.map(|name| path.join(name));
     if !(words.exists() || tags.exists()) {

@@ -105,13 +105,20 @@ impl Encoding {
         Some(Self::Named(NamedEncoding(of)))
     }
 
-    /// Guesses the encoding of bytes that are not UTF-8.
+    /// Returns whether the encoding is UTF-16, in either order of bytes.
+    pub(crate) fn is_utf_16(self) -> bool {
+        matches!(self, Self::Named(NamedEncoding(of)) if of == UTF_16LE || of == UTF_16BE)
+    }
+
+    /// Guesses the encoding of bytes that are not UTF-8. A guess other than Windows-1252 needs several letters: signs such
+    /// as `£`, or the letter of one foreign name, are no evidence of another language.
     pub(crate) fn likeliest(bytes: &[u8]) -> Self {
         let mut detector = chardetng::EncodingDetector::new(chardetng::Iso2022JpDetection::Deny);
         detector.feed(bytes, true);
         match detector.guess(None, chardetng::Utf8Detection::Deny) {
             of if of == WINDOWS_1252 => Self::Windows1252,
-            of => Self::Named(NamedEncoding(of)),
+            of if has_letters(of, bytes) => Self::Named(NamedEncoding(of)),
+            _ => Self::Windows1252,
         }
     }
 
@@ -174,6 +181,37 @@ impl Encoding {
             _ => bytes,
         }
     }
+}
+
+/// Returns whether the text of these bytes in an encoding has enough letters beyond ASCII to tell it from Windows-1252.
+fn has_letters(of: &'static encoding_rs::Encoding, bytes: &[u8]) -> bool {
+    // No byte of Windows-1252 is unassigned but these.
+    if bytes.iter().any(|byte| [0x81, 0x8d, 0x8f, 0x90, 0x9d].contains(byte)) {
+        return true;
+    }
+    let (text, western) =
+        (of.decode_without_bom_handling(bytes).0, WINDOWS_1252.decode_without_bom_handling(bytes).0);
+    let foreign = |c: char| !c.is_ascii() && c.is_alphabetic();
+    let (mut pairs, mut known) = (0, std::collections::HashSet::new());
+    for word in text.split(|c: char| !c.is_alphabetic()).filter(|word| word.chars().count() > 1) {
+        for run in word.split(|c| !foreign(c)).filter(|run| !run.is_empty()) {
+            let (first, count) = (run.chars().next(), run.chars().count());
+            let varies = run.chars().any(|c| Some(c) != first);
+            if varies && (count > 2 || !of.is_single_byte()) {
+                return true;
+            }
+            pairs += usize::from(varies);
+            known.extend(run.chars());
+        }
+    }
+    // A letter between letters that is a sign in Windows-1252, as `ł` in place of `³`, shows a language of another encoding.
+    let (own, other): (Vec<char>, Vec<char>) = (text.chars().collect(), western.chars().collect());
+    let is_sign = |at: usize| {
+        let within = own.get(at - 1..at + 2).is_some_and(|three| three.iter().all(|c| c.is_alphabetic()));
+        within && other.get(at).is_some_and(|c| !c.is_alphabetic())
+    };
+    let signs = || (1..own.len()).filter(|&at| is_sign(at)).take(2).count();
+    pairs > 2 || known.len() > 3 || (of.is_single_byte() && signs() > 1)
 }
 
 /// The number of bytes that one decoding step reads.

@@ -5,8 +5,8 @@ use std::io::{self, Cursor, Read};
 use super::reason::wrong_format;
 use unpadded::{Error, Result};
 
-/// The number of bytes that the detection reads: the size of the first block of a tar archive.
-const LOOKED_AT: usize = 512;
+/// The number of bytes that the detection reads: a file of numeric series may begin with a long comment.
+const LOOKED_AT: usize = 1 << 13;
 
 const CONVERT: &str = "convert it to CSV, JSON Lines or Parquet";
 const NO_DATA: &str = "give the path of a file of text";
@@ -72,9 +72,28 @@ fn foreign(first: &[u8]) -> Option<(&'static str, &'static str)> {
         Some(&(_, kind, advice)) => return Some((kind, advice)),
         None => {}
     }
+    if let Some(kind) = series(first) {
+        return Some((
+            kind,
+            "only texts are read, and series of numbers are not: convert texts in it to CSV or JSON Lines",
+        ));
+    }
     let is_tar =
         first.get(257..262) == Some(b"ustar") && first.get(..100).is_some_and(|name| name.contains(&0));
     is_tar.then_some(("a tar archive", "unpack it by `tar -xf FILE`"))
+}
+
+/// Returns the kind of a file of numeric series by its first line that is no comment.
+fn series(first: &[u8]) -> Option<&'static str> {
+    let mut lines = first.split(|&byte| byte == b'\n').map(<[u8]>::trim_ascii);
+    let line = lines.find(|line| !line.is_empty() && !line.starts_with(b"%") && !line.starts_with(b"#"))?;
+    let begins =
+        |start: &str| line.get(..start.len()).is_some_and(|of| of.eq_ignore_ascii_case(start.as_bytes()));
+    match () {
+        () if begins("@relation ") || begins("@relation\t") => Some("an ARFF file"),
+        () if begins("@problemname ") || begins("@timestamps ") => Some("a file of numeric series (.ts)"),
+        () => None,
+    }
 }
 
 /// Returns the kind and advice if the first bytes begin an HTML page or an XML document.
@@ -92,7 +111,7 @@ fn markup(first: &[u8]) -> Option<(&'static str, &'static str)> {
             "download the file itself if the page is one of login or of an error; if pages are the texts, set the format (`data.format`) to \
              `folder-per-class` or `plain`",
         )),
-        false if begins("<?xml") => Some((
+        false if begins("<?xml") || begins("<tei") || begins("<teicorpus") => Some((
             "an XML document",
             "convert it to CSV, JSON Lines or text; if documents are the texts, set the format (`data.format`) to `folder-per-class` or \
              `plain`",

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use super::archive::Bytes;
 use super::encoding::Encoding;
 use super::reason::{Reason, wrong_format};
+use super::skipped::SkipLog;
 use super::watched::FileChange;
 use crate::memory::Usage;
 use unpadded::reserve;
@@ -68,6 +69,8 @@ pub(crate) struct Lines {
     read: u64,
     bytes: Vec<u8>,
     room: Usage,
+    /// The log of malformed lines that [`Self::pieces`] leaves out; `None` if they are errors.
+    log: Option<Arc<SkipLog>>,
 }
 
 /// The byte order mark of UTF-8.
@@ -77,12 +80,17 @@ impl Lines {
     pub(crate) fn new(name: Arc<str>, input: Bytes, encoding: Encoding, max: usize) -> Self {
         let input = BufReader::with_capacity(1 << 16, input);
         let (bytes, room) = (Vec::new(), Usage::default());
-        Self { name, input, encoding, guessed: false, max, number: 0, read: 0, bytes, room }
+        Self { name, input, encoding, guessed: false, max, number: 0, read: 0, bytes, room, log: None }
     }
 
     /// Sets whether the encoding was guessed: valid UTF-8 in guessed Windows-1252 is an error.
     pub(crate) fn guessed(self, guessed: bool) -> Self {
         Self { guessed, ..self }
+    }
+
+    /// Sets the log of malformed lines that [`Self::pieces`] leaves out.
+    pub(crate) fn logged(self, log: Option<Arc<SkipLog>>) -> Self {
+        Self { log, ..self }
     }
 
     /// Returns the error `FILE:LINE: expected …, got …` for the line that was read last.
@@ -215,10 +223,25 @@ impl Lines {
         let piece = std::mem::replace(bytes, rest);
         let text = match self.encoding.decode(self.guessed, &piece) {
             Ok(text) => text.into_owned(),
-            Err(_) => return Err(self.culprit(&piece)),
+            Err(_) => match self.log.clone() {
+                Some(log) => self.without_malformed(&piece, &log)?,
+                None => return Err(self.culprit(&piece)),
+            },
         };
         self.number += piece.iter().filter(|&&byte| byte == b'\n').count() as u64;
         Ok(Some(if text.contains('\r') { text.replace("\r\n", "\n") } else { text }))
+    }
+
+    /// Returns the text of a piece without its malformed lines.
+    fn without_malformed(&self, bytes: &[u8], log: &SkipLog) -> Result<String> {
+        let mut text = String::new();
+        for (number, line) in (self.number + 1..).zip(bytes.split_inclusive(|&byte| byte == b'\n')) {
+            match self.encoding.decode(self.guessed, line) {
+                Ok(line) => text.push_str(&line),
+                Err(reason) => log.add(&self.name, [number, 0], &reason, &String::from_utf8_lossy(line))?,
+            }
+        }
+        Ok(text)
     }
 
     /// Returns the error for the first malformed line of a piece.

@@ -135,10 +135,10 @@ fn of(path: &Path) -> Result<PathContent> {
 }
 
 /// Number of bytes that are read to detect the encoding of a file that is read record by record.
-const IN_A_WINDOW: u64 = 1 << 18;
+const IN_A_WINDOW: u64 = 1 << 24;
 
 /// Applies the options to a file, and detects the file's encoding if the options do not set it. With `window`, only the
-/// first 256 KiB are used for detection, since these bytes are held in memory.
+/// first 16 MiB are used for detection, since these bytes are held in memory.
 pub(crate) fn prepared(file: TextFile, options: &ReadOptions, window: bool) -> Result<TextFile> {
     in_encoding(file, options, if window { IN_A_WINDOW } else { u64::MAX }, None)
 }
@@ -157,7 +157,8 @@ fn in_encoding(
     known: Option<Encoding>,
 ) -> Result<TextFile> {
     let trained = options.found.encoding.and_then(|name| name.parse().ok());
-    let known = known.or(trained);
+    // UTF-16 has a mark of its own in each file.
+    let known = known.or(trained).filter(|known: &Encoding| !known.is_utf_16());
     let file = match options.encoding {
         Some(encoding) => file.encoding(encoding),
         None => match encoding(&file, most, known)? {
@@ -232,7 +233,10 @@ fn encoding(file: &TextFile, most: u64, known: Option<Encoding>) -> Result<Encod
     match Encoding::likeliest(&looked_at) {
         // With enough valid UTF-8, the other lines are reported as malformed.
         of if bad <= good * CHANCE && of.has_single_bytes() => Ok(Encoding::Utf8),
-        Encoding::Windows1252 => Ok(Encoding::Windows1252),
+        Encoding::Windows1252 => {
+            let few = known.filter(|known| *known != Encoding::Utf8 && bad * FEW <= lines.max(2 * FEW));
+            Ok(few.unwrap_or(Encoding::Windows1252))
+        }
         other => known.filter(|_| bad * FEW <= lines.max(2 * FEW)).ok_or_else(|| {
             let got = format!("bytes that are most likely {other}: {}, or to another encoding", set(other));
             wrong_format(what(), "UTF-8 or windows-1252", got)

@@ -14,8 +14,8 @@ use super::kind;
 use super::lines::{Lines, quoted};
 use super::reason::wrong_format;
 use super::records::{
-    Block, LabelledText, MalformedLines, OneLine, Pair, Parser, Records, Stream, at_least_one, labelled,
-    pair, to_first_error, translation,
+    Block, LabelledText, MalformedLines, NumberedLine, OneLine, Pair, Parser, Records, Stream, at_least_one,
+    labelled, pair, to_first_error, translation,
 };
 use super::skipped::SkipLog;
 use crate::detect::options::ReadOptions;
@@ -51,6 +51,8 @@ pub struct TextFile {
     pub(crate) malformed: MalformedLines,
     /// The log of the malformed records that a pass over the records leaves out; `None` without a greatest share of them.
     pub(crate) skips: Option<Arc<SkipLog>>,
+    /// The number of lines above a table.
+    pub(crate) skip_lines: u64,
     pub(crate) max_line: usize,
     max_text: usize,
     /// The head of the file, which keeps the findings of the detection.
@@ -88,6 +90,7 @@ impl TextFile {
             guessed: false,
             malformed: MalformedLines::default(),
             skips: None,
+            skip_lines: 0,
             max_line: Self::MAX_LINE,
             max_text: Self::MAX_TEXT,
             head: Head::default(),
@@ -221,7 +224,7 @@ impl TextFile {
     /// Sets the treatment of malformed lines, and the log of the records that are left out.
     pub(crate) fn malformed_as(self, options: &ReadOptions) -> Self {
         let log = Some(&options.skips.0).filter(|log| log.most.is_some());
-        Self { skips: log.cloned(), ..self.malformed(options.malformed) }
+        Self { skips: log.cloned(), skip_lines: options.skip_lines, ..self.malformed(options.malformed) }
     }
 
     /// Sets the maximum length of a line in bytes. A longer line is malformed and is never kept in memory.
@@ -391,8 +394,11 @@ impl TextFile {
 
     /// Returns the first lines that are not blank, up to a malformed line, but at most `most` lines.
     pub(crate) fn head_lines(&self, most: usize) -> Result<Vec<String>> {
-        let line = |line: &str| Ok((!line.trim().is_empty()).then(|| line.to_owned()));
-        Ok(self.first_records(OneLine(line))?.map_while(Result::ok).take(most).collect())
+        let above = self.skip_lines;
+        let make = move |number, line: &str| {
+            Ok((number > above && !line.trim().is_empty()).then(|| line.to_owned()))
+        };
+        Ok(self.first_records(NumberedLine { line: 0, make })?.map_while(Result::ok).take(most).collect())
     }
 
     /// Reads lines of `text<TAB>label`; blank lines are skipped.
@@ -490,7 +496,7 @@ impl TextFile {
 
     /// Returns the text in pieces, within the maximum length if `held` is true; the first item is an error in an empty file.
     pub(crate) fn pieces(&self, held: bool) -> Result<Stream<String>> {
-        let lines = self.lines_of()?;
+        let lines = self.lines_of()?.logged(self.skips.clone());
         let name = Arc::clone(&lines.name);
         let none = move || wrong_format(format!("file `{name}`"), "text", "an empty file");
         Ok(at_least_one(to_first_error(lines.pieces(held.then_some(self.max_text))), none))

@@ -190,6 +190,7 @@ fn every_public_call_that_fails_names_its_line() {
     let rows = TextFile::embedded("rows", "1 3:1\n1 4:1\n");
     let rows = LabelledRows::of_files([&rows], FirstIndex::One).unwrap();
     calls.at("LabelledRows::classes", || rows.classes());
+    calls.at("LabelledRows::classes_with", || rows.classes_with(&rows));
     calls.at("LabelledRows::loader", || rows.loader(["x", "y"], 3, Target::Number).map(drop));
     calls.at("LabelledRows::loader", || rows.loader(["x", "y"], 4, Target::Class(&words)).map(drop));
     calls.at("LabelledRows::loader", || rows.loader(["x", "x"], 4, Target::Number).map(drop));

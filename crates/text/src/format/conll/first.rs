@@ -139,6 +139,12 @@ impl First {
         Ok(first)
     }
 
+    /// Returns whether many words follow one another without a blank line.
+    pub(crate) fn is_unbroken(&self) -> bool {
+        const MANY: usize = 30;
+        self.lines.len() >= MANY && self.lines.iter().skip(1).all(|line| !line.trim().is_empty())
+    }
+
     pub(crate) fn wrong(&self, expected: impl Into<String>, got: impl Into<String>) -> Error {
         wrong_format(format!("columns of file `{}`", self.name), expected, got)
     }

@@ -57,6 +57,8 @@ pub(crate) struct Cells {
     pub(crate) line: u64,
     /// The number of the line in which the current quoted cell begins.
     pub(crate) opened: u64,
+    /// The number of lines above the table.
+    pub(crate) above: u64,
 }
 
 impl Cells {
@@ -74,7 +76,8 @@ impl Cells {
     fn line(&mut self, line: &str) -> Result<Option<Vec<String>>, Reason> {
         let within = matches!(self.state, State::Quoted);
         if !within {
-            if line.trim().is_empty() || (self.line == 1 && declared(line).is_some()) {
+            let is_above = self.line <= self.above || (self.line == 1 && declared(line).is_some());
+            if is_above || line.trim().is_empty() {
                 return Ok(None);
             }
             unbroken(line)?;
@@ -94,7 +97,8 @@ impl Cells {
         for c in line.chars() {
             self.take(c).map_err(|got| {
                 let expected = "nothing behind a closing quotation mark but the next cell";
-                Reason::of(expected, format!("{got:?} in {}", shown(line)))
+                let advice = "`data.quote = \"none\"` in a config reads quotation marks as text";
+                Reason::of(expected, format!("{got:?} in {}: {advice}", shown(line)))
             })?;
         }
         if matches!(self.state, State::Quoted) {
@@ -193,6 +197,8 @@ impl<R, F: FnMut(Vec<String>, u64) -> Result<R, Reason> + Send> Parser<R> for Ro
 pub(crate) struct Dialect {
     pub(crate) separator: char,
     pub(crate) quotes: Quotes,
+    /// The number of lines above the table.
+    above: u64,
     /// Notes for the user on unusual decisions about the separator and the quotation marks.
     pub(crate) notes: Vec<String>,
 }
@@ -219,6 +225,8 @@ struct SeparatorFit {
     separator: char,
     /// The share of the first records whose number of columns is the most frequent number above 1.
     share: f64,
+    /// Whether the separator fits the first record and at least three in four records.
+    nearly: bool,
     /// Whether the separator is used as in prose: each separator has a space after it, or digits on both sides.
     loose: bool,
     /// Whether spaces behind the separator are left out.
@@ -229,13 +237,14 @@ impl SeparatorFit {
     /// The minimum `share` of an accepted separator: up to a tenth of the records may be malformed.
     const FITS: f64 = 0.9;
 
-    fn of(file: &TextFile, separator: char) -> Result<Self> {
-        let mut rows = first_rows(file, separator, Quotes::Cells)?;
-        let spaced = is_spaced(file, separator, &rows)?;
+    fn of(file: &TextFile, separator: char, marks: Option<bool>) -> Result<Self> {
+        let quotes = if marks == Some(false) { Quotes::Text } else { Quotes::Cells };
+        let mut rows = first_rows(file, separator, quotes)?;
+        let spaced = marks != Some(false) && is_spaced(file, separator, &rows)?;
         if spaced {
             rows = first_rows(file, separator, Quotes::Spaced)?;
         }
-        let (mut counts, mut loose, mut all) = (HashMap::<usize, usize>::new(), true, 0);
+        let (mut counts, mut loose, mut all) = (HashMap::<usize, usize>::new(), true, 0_u32);
         let digit = |c: Option<char>| c.is_some_and(|c| c.is_ascii_digit());
         let prose = |pair: &[String]| {
             pair[1].starts_with(' ') || (digit(pair[0].chars().next_back()) && digit(pair[1].chars().next()))
@@ -245,9 +254,18 @@ impl SeparatorFit {
             *counts.entry(row.len()).or_default() += 1;
             all += 1;
         }
-        let fits = counts.iter().filter(|(width, _)| **width > 1).map(|(_, count)| *count).max();
-        let share = fits.map_or(0.0, |fits| fits as f64 / f64::from(all));
-        Ok(Self { separator, share, loose, spaced })
+        let fits =
+            counts.iter().filter(|(width, _)| **width > 1).max_by_key(|(width, count)| (**count, **width));
+        let share = fits.map_or(0.0, |(_, fits)| *fits as f64 / f64::from(all));
+        // A separator at the end of each row, but not of the header, gives the rows a further cell.
+        let ends = |row: &Vec<String>| row.last().is_some_and(String::is_empty);
+        let trails =
+            rows.len() > 1 && rows.iter().skip(1).filter(|row| ends(row)).count() * 4 >= 3 * (rows.len() - 1);
+        let width = rows.first().map_or(0, Vec::len);
+        let first =
+            fits.is_some_and(|(most, _)| *most == width || (trails && width > 1 && *most == width + 1));
+        let nearly = first && (all >= 4 || trails) && share >= if trails { 0.5 } else { 0.75 };
+        Ok(Self { separator, share, nearly, loose, spaced })
     }
 
     fn fits(&self) -> bool {
@@ -259,7 +277,7 @@ impl SeparatorFit {
 pub(crate) fn first_rows(file: &TextFile, separator: char, quotes: Quotes) -> Result<Arc<[Vec<String>]>> {
     let key = format!("{:?}", (file.characters(), separator, quotes));
     file.head.found(key, || {
-        let (cells, mut size) = (Cells::new(separator, quotes), 0);
+        let (cells, mut size) = (Cells { above: file.skip_lines, ..Cells::new(separator, quotes) }, 0);
         let file = file.clone().malformed(MalformedLines::Skip);
         let rows = file
             .first_records(Rows { cells, width: None, header: false, make: |row, _| Ok(row) })?
@@ -276,6 +294,7 @@ pub(crate) fn first_rows(file: &TextFile, separator: char, quotes: Quotes) -> Re
 /// Returns whether all first records have the same number of cells, at least two, without stray quotation marks.
 fn are_even(file: &TextFile, separator: char, quotes: Quotes) -> Result<bool> {
     let (mut lines, mut cells) = (file.first_lines()?, Cells::new(separator, quotes));
+    cells.above = file.skip_lines;
     let (mut width, mut count) = (None, 0);
     while count < LOOKED_AT
         && let Some(line) = lines.next()?
@@ -337,36 +356,46 @@ impl Dialect {
     pub(crate) fn of(file: &TextFile, format: FileFormat, options: &ReadOptions) -> Result<Self> {
         let told = options.told.as_deref().unwrap_or(options);
         let set = told.format == Some(FileFormat::Tsv) && told.separator.is_some();
-        let key = format!("{:?}", (file.characters(), format, options.separator, set));
-        file.head.found(key, || Self::detected(file, format, options.separator, set))
+        let key = format!("{:?}", (file.characters(), format, options.separator, set, options.quotes));
+        file.head.found(key, || match options.separator.filter(|&separator| set && separator == '\t') {
+            Some(separator) if options.quotes != Some(true) => {
+                Ok(Self { separator, quotes: Quotes::Text, above: file.skip_lines, notes: Vec::new() })
+            }
+            _ => Self::detected(file, format, (options.separator, options.quotes)),
+        })
     }
 
     /// Detects the separator and the meaning of quotation marks. The options or the first line (such as `sep=;`) may
     /// set the separator; else it is the one that cuts most of the first records into the same number of cells.
-    fn detected(file: &TextFile, format: FileFormat, separator: Option<char>, set: bool) -> Result<Self> {
+    fn detected(
+        file: &TextFile,
+        format: FileFormat,
+        (separator, marks): (Option<char>, Option<bool>),
+    ) -> Result<Self> {
         let tabs = format == FileFormat::Tsv;
         if let Some(separator) = separator {
-            if separator == '\t' && set {
-                return Ok(Self { separator, quotes: Quotes::Text, notes: Vec::new() });
-            }
-            return Self::quoted(file, separator, tabs || separator == '\t', Vec::new(), None);
+            return Self::quoted(file, separator, (tabs || separator == '\t', marks), Vec::new(), None);
         }
         let usual = if tabs { '\t' } else { ',' };
         let mut lines = file.first_lines()?;
         let first = lines.next()?.and_then(Result::ok);
         if let Some(separator) = first.as_deref().and_then(declared) {
             let note = format!("separated by {}, as line 1 says", named(separator));
-            return Self::quoted(file, separator, false, vec![note], None);
+            return Self::quoted(file, separator, (false, marks), vec![note], None);
         }
-        if tabs && first_rows(file, usual, Quotes::Text)?.iter().any(|row| row.len() > 1) {
+        let tabs = (tabs, marks);
+        if tabs.0 && first_rows(file, usual, Quotes::Text)?.iter().any(|row| row.len() > 1) {
             return Self::quoted(file, usual, tabs, Vec::new(), None);
         }
-        let separators: &[char] = if tabs { &['\t', ';', '|', ','] } else { &[',', '\t', ';', '|'] };
-        let fits = separators.iter().map(|separator| SeparatorFit::of(file, *separator));
+        let separators: &[char] = if tabs.0 { &['\t', ';', '|', ','] } else { &[',', '\t', ';', '|'] };
+        let fits = separators.iter().map(|separator| SeparatorFit::of(file, *separator, marks));
         let fits: Vec<SeparatorFit> = fits.collect::<Result<_>>()?;
         let tight = |fit: &&SeparatorFit| fit.fits() && !fit.loose;
         let mut found = fits.iter().filter(tight);
-        let best = match found.next() {
+        // In a small file, one malformed record is more than a tenth of the records.
+        let nearly =
+            || fits.iter().filter(|fit| fit.nearly && !fit.loose).max_by(|a, b| a.share.total_cmp(&b.share));
+        let best = match found.next().or_else(nearly) {
             Some(best) => best,
             // If no separator fits, or all that fit are used as in prose, the usual separator of the format is used.
             None => return Self::quoted(file, usual, tabs, Vec::new(), fits.first()),
@@ -383,11 +412,11 @@ impl Dialect {
         Self::quoted(file, best.separator, tabs, note.into_iter().collect(), Some(best))
     }
 
-    /// Detects the meaning of quotation marks, which may be text if `tabs` is true; `fit` is a known fit.
+    /// Detects the meaning of quotation marks, unless `marks` sets it; they may be text if `tabs` is true. `fit` is a known fit.
     fn quoted(
         file: &TextFile,
         separator: char,
-        tabs: bool,
+        (tabs, marks): (bool, Option<bool>),
         mut notes: Vec<String>,
         fit: Option<&SeparatorFit>,
     ) -> Result<Self> {
@@ -395,7 +424,10 @@ impl Dialect {
             Some(fit) => Ok(fit.spaced),
             None => is_spaced(file, separator, &first_rows(file, separator, Quotes::Cells)?),
         };
-        let quotes = if separator == '\t' && tabs {
+        let quotes = if marks == Some(false) {
+            notes.push("quotation marks are text".to_owned());
+            Quotes::Text
+        } else if separator == '\t' && tabs && marks.is_none() {
             if are_quoted(file)? {
                 notes.push("cells are in quotation marks, as in CSV".to_owned());
                 Quotes::Cells
@@ -408,7 +440,7 @@ impl Dialect {
         } else {
             Quotes::Cells
         };
-        Ok(Self { separator, quotes, notes })
+        Ok(Self { separator, quotes, above: file.skip_lines, notes })
     }
 
     /// Returns the first records; an error only if all of them are malformed.
@@ -422,6 +454,6 @@ impl Dialect {
     }
 
     pub(crate) fn cells(&self) -> Cells {
-        Cells::new(self.separator, self.quotes)
+        Cells { above: self.above, ..Cells::new(self.separator, self.quotes) }
     }
 }
