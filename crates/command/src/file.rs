@@ -35,7 +35,7 @@ pub(crate) fn of_model(model: &Model, flags: &[String]) -> Outcome<Config> {
     // The checkpoint has a note with the columns of the training files, so the config keeps only the columns that a flag
     // sets.
     if model.predictor().note("read as").is_some() {
-        (config.data.text, config.data.label) = (Vec::new(), None);
+        (config.data.text, config.data.label) = (Vec::new(), Vec::new());
         // For columns of words, the note also has the format and the header; a table of texts has its own.
         if model.asking() == Some(QuestionKind::Words) {
             (config.data.format, config.data.header) = (None, None);

@@ -53,7 +53,7 @@ pub(crate) fn whole<T: TryFrom<u64>>(text: &str) -> Result<T, String> {
 fn other_data(data: DataConfig) -> DataConfig {
     let DataConfig { hold_out, target, label_separator, binary, text, pair, label, .. } = data;
     let several = pair.is_some() || text.len() > 1;
-    let (text, label) = if several { (text, label) } else { (Vec::new(), None) };
+    let (text, label) = if several { (text, label) } else { (Vec::new(), Vec::new()) };
     let mut data = DataConfig::default();
     (data.hold_out, data.target, data.binary) = (hold_out, target, binary);
     (data.text, data.pair, data.label, data.label_separator) = (text, pair, label, label_separator);

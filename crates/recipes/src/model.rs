@@ -6,7 +6,7 @@ use unpadded::checkpoint::Checkpoint;
 use unpadded::data::Tokenizer;
 use unpadded::predict::{Predictor, Sampling};
 use unpadded::{AtCaller, Error, ErrorKind, Result, ops};
-use unpadded_text::{QuestionKind, Questions};
+use unpadded_text::{LabelNotation, QuestionKind, Questions};
 
 use super::answer::Answer;
 use super::answer_batch::AnswerBatch;
@@ -194,7 +194,8 @@ impl Model {
     /// labels.
     #[must_use]
     pub fn answering(self, config: &Config) -> Self {
-        let separator = Some(config.data.label_separator.clone());
+        let set = config.data.label_separator.as_deref().map(LabelNotation::parse);
+        let separator = set.map(|notation| notation.joint().to_owned());
         Self { decoding: config.decoding.clone(), separator, ..self }
     }
 

@@ -416,12 +416,12 @@ section! {
         text: Vec<String> = Vec::new(), but(|c| c.run.task.joins_columns() || c.data.text.len() <= 1, "one column of `{task}`", |c| format!("{} columns", c.data.text.len()));
         /// Second text column, for pairs of texts as in natural language inference and similarity; one encoder reads both texts (default: none).
         pair: Option<String> = None, of(tasks!(Classify, not Tag | Lm | Translate));
-        /// Label column or field: of the label, the number, the tags or the translation; the tags of CoNLL-U also by name: `upos`, `xpos`, `feats`, `deprel` or `lemma` (default: detected and printed).
-        label: Option<String> = None, of(tasks!(Classify | Tag | Translate, not Lm));
+        /// Label column or field: of the label, the number, the tags or the translation; the tags of CoNLL-U also by name: `upos`, `xpos`, `feats`, `deprel` or `lemma`. With several labels per text, also a list of columns with 0 or 1 for each label, as in `["red", "blue"]` (default: detected and printed).
+        label: Vec<String> = Vec::new(), of(tasks!(Classify | Tag | Translate, not Lm)), but(|c| c.data.label.len() <= 1 || c.data.target == Target::Labels, "one column, or `data.target` = `labels`", |c| format!("{} columns", c.data.label.len()));
         /// Target: `label` (one label per text), `labels` (several labels per text, or none) or `number` (regression).
         target: Target = Target::Label, of(tasks!(Classify, not Tag | Lm | Translate));
-        /// Label separator, for several labels in a cell; a list in JSON or Parquet needs none.
-        label_separator: String = ",".to_owned(), of(tasks!(Classify, not Tag | Lm | Translate)), but(|c| !c.data.label_separator.is_empty(), "at least one character, as `;`", |_| "none".to_owned());
+        /// Label separator, for several labels in a cell, or `lists` for cells such as `['a', 'b']`; a list in JSON or Parquet needs none (default: `,`, `;`, `|`, a line break or `lists`, as detected and printed).
+        label_separator: Option<String> = None, of(tasks!(Classify, not Tag | Lm | Translate)), but(|c| c.data.label_separator.as_ref().is_none_or(|of| !of.is_empty()), "at least one character, as `;`", |_| "none".to_owned());
         /// Header: whether the first record of a table, or the first line of words and tags, names the columns (default: detected and printed).
         header: Option<bool> = None;
         /// Column separator of a table: one character, or `tab`; for `tag`, only tables of texts to answer have one (default: comma, semicolon, tab or bar, as detected).

@@ -281,7 +281,10 @@ pub(super) fn options(config: &Config, [text, label]: [Column; 2]) -> Result<Rea
     }
     options = data.header.into_iter().fold(options, ReadOptions::header);
     options = data.text.iter().fold(options, |options, column| text(options, column));
-    options = data.label.iter().fold(options, |options, column| label(options, column));
+    options = match &data.label[..] {
+        [_, _, ..] => options.labels(&data.label),
+        _ => data.label.iter().fold(options, |options, column| label(options, column)),
+    };
     if let Some(name) = &data.scheme {
         let of = |e: Error| e.noted("in `data.scheme`");
         options = options.scheme(TagScheme::from_name(name).map_err(of)?);

@@ -56,6 +56,7 @@ pub use detect::options::ReadOptions;
 pub use detect::tag_spelling::{TagSpelling, Tagging};
 pub use format::FileFormat;
 pub use format::dictionary::are_pronunciations;
+pub use format::labels::LabelNotation;
 pub use format::libsvm::{FirstIndex, LabelledRow};
 pub use record::plain::{FileText, PlainFiles, PlainSource, PlainText};
 pub use record::plan::Plan;

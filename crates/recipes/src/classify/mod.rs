@@ -35,7 +35,7 @@ use unpadded::Variable;
 use unpadded::data::{Fingerprint, Limits, Loader, TokenCounts, Tokenizer, Vocabulary};
 use unpadded::predict::Predictor;
 use unpadded::{Error, ErrorKind, Result};
-use unpadded_text::{LabelledText, LabelledTexts, QuestionKind, ReadOptions, Record as _};
+use unpadded_text::{LabelNotation, LabelledText, LabelledTexts, QuestionKind, ReadOptions, Record as _};
 
 /// The parameters with a row or a column per entry of a vocabulary, first the vectors of words and of characters.
 const TABLES: [Table; 6] = [
@@ -85,9 +85,11 @@ fn reading(config: &Config, options: ReadOptions) -> ReadOptions {
         0 | 1 => options,
         _ => options.texts(columns).pair(config.data.pair.is_some()),
     };
-    match config.data.target {
-        Target::Labels => options.label_lists(),
-        Target::Label | Target::Number => options,
+    match (config.data.target, &config.data.label_separator) {
+        (Target::Labels, Some(given)) => options.label_lists().label_notation(LabelNotation::parse(given)),
+        (Target::Labels, None) => options.label_lists(),
+        (Target::Number, _) => options.numbers(),
+        (Target::Label, _) => options,
     }
 }
 
@@ -95,7 +97,7 @@ fn reading(config: &Config, options: ReadOptions) -> ReadOptions {
 struct TextSurvey<'a> {
     config: &'a Config,
     cut: Tokenizer,
-    labels: Labels<'a>,
+    labels: Labels,
     spelt: TokenCounts,
 }
 
@@ -120,7 +122,7 @@ impl<'a> TaskSurvey<'a> for TextSurvey<'a> {
         }
         if portion != Portion::Train {
             labels.add_dev(&text.label);
-            let truth = || Objective::truth(config.data.target, &text.label, &config.data.label_separator);
+            let truth = || Objective::truth(config.data.target, &text.label);
             counts.held_out.add(|| Case { text: text.text.clone(), truth: truth() });
         }
         let spells = config.model.characters && portion == Portion::Train;
@@ -139,8 +141,9 @@ impl<'a> TaskSurvey<'a> for TextSurvey<'a> {
     fn end(self, texts: &mut TrainingTexts<'_, LabelledText>, tokens: TokenCounts) -> Result<TaskNetwork> {
         let Self { config, cut, labels, spelt } = self;
         let TrainingTexts { train, dev, from, counts, .. } = &*texts;
-        let (hint, name, parts) = (labels.hint(), train.name(), TextColumns::of(config));
-        let (learnt, weights) = labels.end(&name)?;
+        let joint = objective::joint(config, train.read_as());
+        let (hint, name, parts) = (labels.hint(&joint), train.name(), TextColumns::of(config));
+        let (learnt, weights) = labels.end(&name, joint)?;
         let specials = [Vocabulary::UNKNOWN, SEPARATOR];
         let specials = if parts.columns() == 1 { &specials[..1] } else { &specials };
         let words = net::vocabulary((&cut, tokens), specials, (from, &TABLES[0]), (config, &name))?;
@@ -307,7 +310,7 @@ impl RecordModel for Classifier {
         let mut each = |label: &str| each(portions::LABEL, label, &|| portions::place(text));
         match config.data.target {
             Target::Label => each(&text.label),
-            Target::Labels => labels_in(&text.label, &config.data.label_separator).into_iter().for_each(each),
+            Target::Labels => labels_in(&text.label).into_iter().for_each(each),
             Target::Number => {}
         }
     }
@@ -318,7 +321,7 @@ impl RecordModel for Classifier {
         match config.data.target {
             Target::Label => f.text(&text.label).finish(),
             Target::Labels => {
-                let mut labels = labels_in(&text.label, &config.data.label_separator);
+                let mut labels = labels_in(&text.label);
                 labels.sort_unstable();
                 labels.into_iter().fold(f, Fingerprint::text).finish()
             }
@@ -329,7 +332,9 @@ impl RecordModel for Classifier {
     }
 
     fn line(of: &LabelledText) -> String {
-        format!("text {}, label {}", Preview::cut(&of.text), Preview::cut(&of.label))
+        let labels = labels_in(&of.label).into_iter().map(Preview::cut).collect::<Vec<_>>();
+        let label = if labels.is_empty() { "none".to_owned() } else { labels.join(" and ") };
+        format!("text {}, label {label}", Preview::cut(&of.text))
     }
 
     fn prepare(config: &Config, paths: Paths) -> Result<Preparation> {
@@ -356,14 +361,7 @@ impl RecordModel for Classifier {
     }
 
     fn loader(&self, file: &TestFile<'_>, texts: &Texts<LabelledText>) -> Result<Loader> {
-        let learnt = match &self.learnt {
-            // The test file may have another label separator than the training files.
-            Objective::Labels(known, _) => {
-                Objective::Labels(known.clone(), file.config.data.label_separator.clone())
-            }
-            Objective::Label(_) | Objective::Number => self.learnt.clone(),
-        };
-        loader(texts, &self.reader, &learnt, file.config)
+        loader(texts, &self.reader, &self.learnt, file.config)
     }
 
     fn checks<'a>(file: &'a TestFile<'_>, _: &Texts<LabelledText>) -> Result<RecordCheck<'a, LabelledText>> {
@@ -379,13 +377,11 @@ impl RecordModel for Classifier {
 
     fn scored(&self, of: ScoredFile<'_, LabelledText>, each: EachOutcome<'_>) -> Result<Evaluation> {
         let ScoredFile { by, file, texts } = of;
-        let separator = &file.config.data.label_separator;
+        let joint = objective::joint(file.config, texts.read_as());
         let thresholds = self.thresholds.by(file.config.decoding.threshold)?;
         let mut scores = match &self.learnt {
             Objective::Label(known) => ObjectiveScores::Label(labels::LabelScores::new(known)),
-            Objective::Labels(known, _) => {
-                ObjectiveScores::Labels(known, scores::LabelSets::new(known, separator))
-            }
+            Objective::Labels(known, _) => ObjectiveScores::Labels(known, scores::LabelSets::new(known)),
             Objective::Number => ObjectiveScores::Number(scores::Numbers::new()),
         };
         texts.in_batches(self.batch(), &|text| text.text.len(), &mut |part| {
@@ -403,8 +399,8 @@ impl RecordModel for Classifier {
                     ObjectiveScores::Labels(known, scores) => {
                         let given = given(row, &thresholds);
                         scores.add(truth, &place, tokens, row, &given);
-                        let found = names(known, &given).collect::<Vec<_>>().join(separator);
-                        let truth = labels_in(truth, separator).join(separator);
+                        let found = names(known, &given).collect::<Vec<_>>().join(&joint);
+                        let truth = labels_in(truth).join(&joint);
                         each(Outcome { text, asked: text, truth: &truth, found: &found });
                     }
                     ObjectiveScores::Number(scores) => {

@@ -5,33 +5,35 @@ use std::collections::{BTreeMap, BTreeSet};
 use unpadded::data::{Field, FileLine, Vocabulary};
 use unpadded::predict::Predictor;
 use unpadded::{Error, ErrorKind, Result};
-use unpadded_text::{LabelledText, Record as _};
+use unpadded_text::{LabelNotation, LabelledText, ReadOptions, Record as _};
 
 use crate::config::{Config, nearest};
 use crate::labels::LABELS;
+use crate::preview::Preview;
 use crate::sections::Target;
-use crate::training::Truth;
+use crate::training::{READ_AS, Truth};
 
-/// The character after each label in a cell that was a list in JSON or Parquet.
+/// The character after each of several labels of a text.
 const LISTED: char = '\u{1f}';
 /// The limit for labels that are all numbers. Numbers are refused as labels if there are more distinct numbers than
 /// this limit and more than one distinct number per two texts. An error message lists at most this many labels, too.
 const FEW: usize = 20;
 
-/// Returns the distinct labels in a cell, in the order of the cell, without white space around a label.
-pub(super) fn labels_in<'t>(cell: &'t str, separator: &str) -> Vec<&'t str> {
+/// Returns the distinct labels of a text, in the order of the file, without white space around a label.
+pub(super) fn labels_in(cell: &str) -> Vec<&str> {
     let mut found: Vec<&str> = Vec::new();
-    let mut add = |label: &'t str| {
-        let label = label.trim();
+    for label in cell.split(LISTED).map(str::trim) {
         if !label.is_empty() && !found.contains(&label) {
             found.push(label);
         }
-    };
-    match cell.ends_with(LISTED) {
-        true => cell.split(LISTED).for_each(&mut add),
-        false => cell.split(separator).for_each(&mut add),
     }
     found
+}
+
+/// Returns the separator between several labels in plain answers and cells: of the config or, by default, of the files.
+pub(super) fn joint(config: &Config, read_as: &ReadOptions) -> String {
+    let set = config.data.label_separator.as_deref().map(LabelNotation::parse);
+    set.as_ref().or(read_as.notation()).map_or(",", LabelNotation::joint).to_owned()
 }
 
 /// Parses the label cell of a text as a number.
@@ -44,6 +46,9 @@ pub(super) fn number(cell: &str) -> Result<f32> {
         if is_large {
             return error.noted("divide all numbers by the same number");
         }
+        if cell.contains(',') {
+            return error.noted("write `1,234` as `1234`, or as `1.234` if the comma is a decimal comma");
+        }
         error.noted("`data.target` is `number`; `data.label` sets the column of the numbers")
     })
 }
@@ -52,7 +57,7 @@ pub(super) fn number(cell: &str) -> Result<f32> {
 #[derive(Debug, Clone)]
 pub(super) enum Objective {
     Label(Vocabulary),
-    /// The vocabulary of labels, and the separator between several labels in a cell.
+    /// The vocabulary of labels, and the separator between several labels in answers.
     Labels(Vocabulary, String),
     Number,
 }
@@ -63,7 +68,8 @@ impl Objective {
         Ok(match config.data.target {
             Target::Label => Self::Label(predictor.vocabulary(LABELS)?.clone()),
             Target::Labels => {
-                Self::Labels(predictor.vocabulary(LABELS)?.clone(), config.data.label_separator.clone())
+                let read_as = ReadOptions::new().or_note(predictor.note(READ_AS).unwrap_or("{}"))?;
+                Self::Labels(predictor.vocabulary(LABELS)?.clone(), joint(config, &read_as))
             }
             Target::Number => Self::Number,
         })
@@ -88,8 +94,8 @@ impl Objective {
     pub(super) fn field(&self, label: &str) -> Result<Field> {
         match self {
             Self::Label(labels) => Ok(labels.lookup(label)?.into()),
-            Self::Labels(labels, separator) => {
-                let ids = labels_in(label, separator).into_iter().map(|label| labels.lookup(label));
+            Self::Labels(labels, _) => {
+                let ids = labels_in(label).into_iter().map(|label| labels.lookup(label));
                 let indices = ids.collect::<Result<Vec<_>>>()?;
                 Ok(Field::Sparse { columns: labels.len(), values: vec![1.0; indices.len()], indices })
             }
@@ -98,21 +104,20 @@ impl Objective {
     }
 
     /// Converts a label cell to the right answer, for reports; `Truth::Open` if a number is missing.
-    pub(super) fn truth(target: Target, label: &str, separator: &str) -> Truth {
+    pub(super) fn truth(target: Target, label: &str) -> Truth {
         match target {
             Target::Label => Truth::Label(label.to_owned()),
-            Target::Labels => {
-                Truth::Labels(labels_in(label, separator).into_iter().map(str::to_owned).collect())
-            }
+            Target::Labels => Truth::Labels(labels_in(label).into_iter().map(str::to_owned).collect()),
             Target::Number => number(label).map_or(Truth::Open, |number| Truth::Number(number.into())),
         }
     }
 }
 
 /// Statistics of the labels in all texts, for the vocabulary of labels and the class weights.
-pub(super) struct Labels<'a> {
+pub(super) struct Labels {
     target: Target,
-    separator: &'a str,
+    /// Whether any text has several labels.
+    several: bool,
     /// The number of all texts, and the number of training texts.
     texts: [u64; 2],
     /// The number of texts with each label: all texts, training texts, and texts that are held out or in `data.dev`.
@@ -123,11 +128,11 @@ pub(super) struct Labels<'a> {
     wrong: Option<(Error, Option<FileLine>)>,
 }
 
-impl<'a> Labels<'a> {
-    pub(super) fn new(config: &'a Config) -> Self {
+impl Labels {
+    pub(super) fn new(config: &Config) -> Self {
         Self {
             target: config.data.target,
-            separator: &config.data.label_separator,
+            several: false,
             texts: [0; 2],
             counted: BTreeMap::new(),
             moments: (0.0, 0.0, 0.0),
@@ -145,7 +150,11 @@ impl<'a> Labels<'a> {
         };
         match self.target {
             Target::Label => count(&text.label),
-            Target::Labels => labels_in(&text.label, self.separator).into_iter().for_each(count),
+            Target::Labels => {
+                let labels = labels_in(&text.label);
+                self.several |= labels.len() > 1;
+                labels.into_iter().for_each(count);
+            }
             Target::Number => match number(&text.label) {
                 Ok(_) if held => {}
                 Ok(number) => {
@@ -172,7 +181,7 @@ impl<'a> Labels<'a> {
         };
         match self.target {
             Target::Label => count(cell),
-            Target::Labels => labels_in(cell, self.separator).into_iter().for_each(count),
+            Target::Labels => labels_in(cell).into_iter().for_each(count),
             Target::Number => {}
         }
     }
@@ -215,10 +224,10 @@ impl<'a> Labels<'a> {
     ///
     /// # Errors
     /// As [`Self::check`].
-    pub(super) fn end(self, name: &str) -> Result<(Objective, Weights)> {
+    pub(super) fn end(self, name: &str, joint: String) -> Result<(Objective, Weights)> {
         self.check(name)?;
         let deviation = self.deviation();
-        let Self { target, separator, texts: [_, texts], counted, moments: (_, mean, _), .. } = self;
+        let Self { target, texts: [_, texts], counted, moments: (_, mean, _), .. } = self;
         let with_labels: fn(Vocabulary, String) -> Objective = match target {
             Target::Label => |labels, _| Objective::Label(labels),
             Target::Labels => Objective::Labels,
@@ -234,35 +243,58 @@ impl<'a> Labels<'a> {
             labels.tokens().map(|label| counted.get(label).map_or(0, |counts| counts[at])).collect()
         };
         let (counts, in_dev) = (of(1), of(2));
-        Ok((
-            with_labels(labels, separator.to_owned()),
-            Weights { texts, counts, in_dev, mean: 0.0, deviation: 1.0 },
-        ))
+        Ok((with_labels(labels, joint), Weights { texts, counts, in_dev, mean: 0.0, deviation: 1.0 }))
     }
 
-    /// Returns a hint if single labels look like lists of labels, or a warning if labels in lists contain the separator.
-    pub(super) fn hint(&self) -> Option<String> {
-        let Self { target, separator, counted, .. } = self;
-        let several = counted.keys().filter(|label| label.contains(*separator)).count();
-        if several == 0 {
-            return None;
-        }
+    /// Returns a hint if single labels look like several labels or like numbers, or a warning if labels of several look so. `joint`
+    /// separates labels in answers.
+    pub(super) fn hint(&self, joint: &str) -> Option<String> {
+        let Self { target, several, counted, .. } = self;
+        let (all, keys) = (counted.len(), || counted.keys().map(String::as_str));
+        let having = |separator: &str| keys().filter(|label| label.contains(separator)).count();
         match target {
-            Target::Labels => Some(format!(
-                "warning: {several} labels have `{separator}` in them, which separates labels in plain answers and cells: data.label_separator sets \
-                 another separator"
+            Target::Labels if having(joint) > 0 => Some(format!(
+                "warning: {} labels have `{joint}` in them, which separates labels in plain answers and cells: data.label_separator sets \
+                 another separator",
+                having(joint)
             )),
-            Target::Label => {
-                // Single labels look like lists if cutting them at the separator gives fewer distinct labels than there
-                // are distinct cells.
-                let parts: BTreeSet<&str> =
-                    counted.keys().flat_map(|label| labels_in(label, separator)).collect();
-                let all = counted.len();
-                (parts.len() < all).then(|| {
+            Target::Labels if !several => {
+                let parts = |label| str::split(label, |c: char| !c.is_alphanumeric()).filter(|part| !part.is_empty());
+                let different = keys().flat_map(parts).collect::<BTreeSet<_>>().len();
+                (different < keys().flat_map(parts).count()).then(|| {
                     format!(
-                        "{several} of {all} labels have `{separator}` in them: data.target=labels reads several labels per text"
+                        "warning: no text has two labels, such as {}: data.label_separator sets how the labels of a text are separated",
+                        Preview::cut(keys().max_by_key(|label| label.len()).unwrap_or_default())
                     )
                 })
+            }
+            Target::Labels => ["|", ";", "['", "[\""].into_iter().find(|mark| having(mark) > 0).map(|mark| {
+                format!(
+                    "warning: {} labels have `{mark}` in them: data.label_separator sets how the labels of a text are separated",
+                    having(mark)
+                )
+            }),
+            Target::Label if LabelNotation::of_numbers(keys()).is_some() => {
+                Some("labels are numbers with decimal commas: data.target=number learns numbers".to_owned())
+            }
+            Target::Label => {
+                // Single labels look like several if cutting them gives fewer distinct labels than there are distinct cells or, since
+                // these marks are rare in names of labels, any label twice.
+                let cuts = |mark: &&str| {
+                    let is_list = mark.starts_with('[');
+                    let marks: &[char] =
+                        if is_list { &['[', ']', ',', '\'', '"'] } else { &[',', ';', '|', '\n'] };
+                    let parts = |label| str::split(label, marks).map(str::trim).filter(|part| !part.is_empty());
+                    let (count, different) =
+                        (keys().flat_map(parts).count(), keys().flat_map(parts).collect::<BTreeSet<_>>().len());
+                    having(mark) > 0 && (different < all || (*mark != "," && different < count) || is_list)
+                };
+                let mark = ["['", "[\"", ",", ";", "|", "\n"].into_iter().find(cuts)?;
+                let shown = mark.replace('\n', "\\n");
+                Some(format!(
+                    "{} of {all} labels have `{shown}` in them: data.target=labels reads several labels per text",
+                    having(mark)
+                ))
             }
             Target::Number => None,
         }
@@ -272,7 +304,8 @@ impl<'a> Labels<'a> {
 /// Returns an error if the labels are many distinct numbers, since numbers need a regression.
 fn are_no_numbers(counted: &BTreeMap<String, [u64; 3]>, texts: u64, name: &str) -> Result<()> {
     let many = counted.len() > FEW && 2 * counted.len() as u64 > texts;
-    if !many || !counted.keys().all(|label| number(label).is_ok()) {
+    let commas = || LabelNotation::of_numbers(counted.keys().map(String::as_str)).is_some();
+    if !many || !(counted.keys().all(|label| number(label).is_ok()) || commas()) {
         return Ok(());
     }
     let got = format!("{} different numbers in {texts} texts", counted.len());
@@ -345,7 +378,7 @@ mod tests {
     use super::*;
     use crate::sections::Task;
 
-    fn counted<'a>(config: &'a Config, labels: &[&str]) -> Labels<'a> {
+    fn counted(config: &Config, labels: &[&str]) -> Labels {
         let mut counted = Labels::new(config);
         labels.iter().for_each(|label| counted.add(&LabelledText::new("text", *label), false));
         counted
@@ -353,9 +386,8 @@ mod tests {
 
     #[test]
     fn cells_and_lists_have_several_labels() {
-        assert_eq!(labels_in("a, b,,a", ","), ["a", "b"]);
-        assert_eq!(labels_in("a,b\u{1f}c\u{1f}", ","), ["a,b", "c"]);
-        assert!(labels_in("\u{1f}", ",").is_empty() && labels_in(" ", ",").is_empty());
+        assert_eq!(labels_in("a,b\u{1f}c\u{1f}c\u{1f}"), ["a,b", "c"]);
+        assert!(labels_in("\u{1f}").is_empty() && labels_in(" ").is_empty());
     }
 
     #[test]
@@ -363,25 +395,36 @@ mod tests {
         let config = Config::new(Task::Classify);
         let numbers: Vec<String> = (0..40).map(|i| format!("{}.5", i % 30)).collect();
         let numbers: Vec<&str> = numbers.iter().map(String::as_str).collect();
-        let said = counted(&config, &numbers).end("f.csv").err().unwrap().to_string();
+        let said = counted(&config, &numbers).end("f.csv", ",".into()).err().unwrap().to_string();
         assert!(said.contains("30 different numbers in 40 texts; data.target=number"), "{said}");
         let stars: Vec<&str> = numbers.iter().map(|number| &number[..1]).collect();
-        assert!(counted(&config, &stars).end("f.csv").is_ok());
+        assert!(counted(&config, &stars).end("f.csv", ",".into()).is_ok());
     }
 
     #[test]
     fn several_labels_in_cells_are_hinted_at() {
         let config = Config::new(Task::Classify);
-        let hint = counted(&config, &["a,b", "b,c", "a,c", "a,b,c"]).hint().unwrap();
+        let hint = counted(&config, &["a,b", "b,c", "a,c", "a,b,c"]).hint(",").unwrap();
         assert!(hint.starts_with("4 of 4 labels have `,` in them: data.target=labels"), "{hint}");
-        assert_eq!(counted(&config, &["New York, NY", "Paris", "Rome"]).hint(), None);
+        assert_eq!(counted(&config, &["New York, NY", "Paris", "Rome"]).hint(","), None);
+        for labels in [["a|b", "b"], ["a;b", "b;c"], ["['a', 'b']", "['b']"]] {
+            let hint = counted(&config, &labels).hint(",").unwrap();
+            assert!(hint.ends_with("data.target=labels reads several labels per text"), "{hint}");
+        }
+        let hint = counted(&config, &["2,5", "3", "0,25"]).hint(",").unwrap();
+        assert!(hint.contains("data.target=number") && !hint.contains("labels reads"), "{hint}");
+        let mut several = Config::new(Task::Classify);
+        several.data.target = Target::Labels;
+        let hint = counted(&several, &["a/b", "b"]).hint(",").unwrap();
+        assert!(hint.contains("no text has two labels, such as \"a/b\": data.label_separator"), "{hint}");
+        assert_eq!(counted(&several, &["a\u{1f}b\u{1f}", "b"]).hint(","), None);
     }
 
     #[test]
     fn weights_are_balanced_or_by_name() -> Result<()> {
         let mut config = Config::new(Task::Classify);
         let weights = |config: &Config| {
-            let (learnt, weights) = counted(config, &["a", "a", "a", "b=c"]).end("f")?;
+            let (learnt, weights) = counted(config, &["a", "a", "a", "b=c"]).end("f", ",".into())?;
             weights.of_labels(config, &learnt)
         };
         assert_eq!(weights(&config)?, None);
@@ -397,7 +440,7 @@ mod tests {
         );
         config.data.target = Target::Labels;
         config.training.class_weights = vec!["balanced".into()];
-        let (learnt, of) = counted(&config, &["a,b", "a", "", "a"]).end("f")?;
+        let (learnt, of) = counted(&config, &["a\u{1f}b\u{1f}", "a", "", "a"]).end("f", ",".into())?;
         assert_eq!(of.of_labels(&config, &learnt)?, Some(vec![1.0 / 3.0, 3.0]));
         Ok(())
     }
@@ -406,15 +449,15 @@ mod tests {
     fn numbers_have_a_mean_and_a_deviation() -> Result<()> {
         let mut config = Config::new(Task::Classify);
         config.data.target = Target::Number;
-        let (_, of) = counted(&config, &["1", "2", " 3 "]).end("f")?;
+        let (_, of) = counted(&config, &["1", "2", " 3 "]).end("f", ",".into())?;
         assert!((of.mean - 2.0).abs() < 1e-12 && (of.deviation - (2.0f64 / 3.0).sqrt()).abs() < 1e-12);
-        let said = counted(&config, &["1", "two"]).end("f").err().unwrap().to_string();
+        let said = counted(&config, &["1", "two"]).end("f", ",".into()).err().unwrap().to_string();
         assert!(said.contains("expected a number, as 2.5, got `two`"), "{said}");
-        assert!(counted(&config, &["2", "2"]).end("f").is_err());
+        assert!(counted(&config, &["2", "2"]).end("f", ",".into()).is_err());
         let large = LabelledText::new("text", "1e40").placed(&"f.csv".into(), 3);
         let mut of = Labels::new(&config);
         of.add(&large, false);
-        let said = of.end("f.csv").err().unwrap().to_string();
+        let said = of.end("f.csv", ",".into()).err().unwrap().to_string();
         let expected = "f.csv:3: number of a text: expected a number of at most 3.4e38, got `1e40`; divide all numbers by the same \
                         number";
         assert_eq!(said, expected);

@@ -19,7 +19,6 @@ const SETS: usize = 4;
 /// Scores the predicted sets of labels against the true sets.
 pub(super) struct LabelSets<'a> {
     labels: &'a Vocabulary,
-    separator: &'a str,
     rows: Vec<[u64; 3]>,
     /// The loss is over all labels of all texts: p is the probability that the text has the label, or that it does not.
     sums: ScoreSums,
@@ -27,9 +26,9 @@ pub(super) struct LabelSets<'a> {
 }
 
 impl<'a> LabelSets<'a> {
-    pub(super) fn new(labels: &'a Vocabulary, separator: &'a str) -> Self {
+    pub(super) fn new(labels: &'a Vocabulary) -> Self {
         let sums = ScoreSums::new(ByLength::new("texts with a wrong label", Unit::Share));
-        Self { labels, separator, rows: vec![[0; 3]; labels.len()], sums, unseen: Vec::new() }
+        Self { labels, rows: vec![[0; 3]; labels.len()], sums, unseen: Vec::new() }
     }
 
     /// Scores a text. `tokens` is the length of the text in tokens, `row` has the probability of each label, and
@@ -43,7 +42,7 @@ impl<'a> LabelSets<'a> {
         found: &[bool],
     ) {
         let (mut there, mut unknown) = (vec![false; found.len()], 0);
-        for label in labels_in(truth, self.separator) {
+        for label in labels_in(truth) {
             match self.labels.id(label).and_then(|id| there.get_mut(id as usize)) {
                 Some(there) => {
                     *there = true;
@@ -196,9 +195,9 @@ mod tests {
     #[test]
     fn label_sets_are_counted_by_hand() {
         let labels = Vocabulary::labels(["a", "b", "c"]).unwrap();
-        let mut sets = LabelSets::new(&labels, ",");
+        let mut sets = LabelSets::new(&labels);
         let place = &|| "f:1".to_owned();
-        sets.add("a,b", place, 3, &[0.9, 0.4, 0.1], &[true, false, false]);
+        sets.add("a\u{1f}b\u{1f}", place, 3, &[0.9, 0.4, 0.1], &[true, false, false]);
         sets.add("c", place, 3, &[0.1, 0.2, 0.8], &[false, false, true]);
         sets.add("x", place, 3, &[0.1, 0.2, 0.8], &[false, false, true]);
         let scored = sets.end();

@@ -71,7 +71,7 @@ fn a_label_that_comes_first_does_so_in_a_test_file() -> Result<()> {
     assert_eq!(words(&model.1, "words", &*data)?, ["fine", "dull"]);
     // The config's settings for the test take precedence.
     let mut other = model.0.clone();
-    (other.data.text, other.data.label) = (vec!["1".into()], Some("2".into()));
+    (other.data.text, other.data.label) = (vec!["1".into()], vec!["2".into()]);
     let test = place.file("other.tsv", "fine\tgood\ndull\tbad\n");
     let TestData { data, .. } = tested(&(other, model.1), test)?;
     assert_eq!(data.batch_count(), Some(1));

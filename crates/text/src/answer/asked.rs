@@ -101,11 +101,12 @@ impl AnswerPlan {
         }
         let (mut of, wanted) = (options.clone(), ReadOptions { group: None, ..options.clone() });
         let mut texts = R::wanted(&wanted);
-        let Some(label) = texts.pop() else { return Ok(Self::plain()) };
+        let is_text = |one: &Column<'_>| ["text", "source"].contains(&one.what);
+        let labels = texts.split_off(texts.iter().take_while(|one| is_text(one)).count());
         let opened = match guess.format.kind() {
             FormatKind::Lines(format) => Ok(Self::each((format.texts)(options.lines))),
             FormatKind::Fields(format) => Self::objects(file, format, &mut of, &texts, text),
-            FormatKind::Table => Self::table(file, &guess, &mut of, (&texts, label), alone),
+            FormatKind::Table => Self::table(file, &guess, &mut of, (&texts, &labels), alone),
             FormatKind::Words | FormatKind::Features | FormatKind::Text | FormatKind::Folders(_) => {
                 Ok(Self::plain())
             }
@@ -120,7 +121,7 @@ impl AnswerPlan {
         file: &TextFile,
         guess: &Guess,
         options: &mut ReadOptions,
-        (texts, label): (&[Column<'_>], Column<'_>),
+        (texts, labels): (&[Column<'_>], &[Column<'_>]),
         make: fn(String) -> SentenceWords,
     ) -> Result<Self> {
         let told = options.told.clone().unwrap_or_default();
@@ -141,7 +142,7 @@ impl AnswerPlan {
                 let text = Column { given: Some(name), ..**text };
                 table::Table::of(file, guess.format, options, &[text])?
             }
-            None => match by_place(file, guess, options, (texts, label)) {
+            None => match by_place(file, guess, options, (texts, labels)) {
                 Err(_) if texts.len() > 1 && !is_table && !has_names(&rows, texts) => {
                     options.format = Some(FileFormat::Plain);
                     options
@@ -319,7 +320,7 @@ impl AnswerPlan {
         told.text = known.words.map(str::to_owned).into_iter().collect();
         of.told = Some(told);
         let label = Column { what: "label", given: None, known: LABEL };
-        let plan = Self::table(file, &guess, &mut of, (&[text], label), |text| alone(one_line(&text)))?;
+        let plan = Self::table(file, &guess, &mut of, (&[text], &[label]), |text| alone(one_line(&text)))?;
         *options = of;
         Ok(Some(plan))
     }
@@ -351,7 +352,8 @@ fn keep(options: &mut ReadOptions, texts: &[Column<'_>], names: &[String]) {
         Some("tokens") => options.tokens = names.first().cloned(),
         _ => options.text = names.iter().take(texts.len()).cloned().collect(),
     }
-    (options.label, options.target, options.tags) = (None, None, None);
+    options.label.clear();
+    (options.target, options.tags) = (None, None);
 }
 
 fn instead(wanted: &Column<'_>, name: &str, given: &str) -> String {
@@ -451,17 +453,19 @@ fn by_place(
     file: &TextFile,
     guess: &Guess,
     options: &ReadOptions,
-    (texts, label): (&[Column<'_>], Column<'_>),
+    (texts, labels): (&[Column<'_>], &[Column<'_>]),
 ) -> Result<table::Table> {
     let of = |wanted: &[Column<'_>]| table::Table::of(file, guess.format, options, wanted);
     // The label column is detected, too, so that it is not mistaken for a text column.
-    let both = of(&[texts, &[label]].concat());
-    let named = |table: &table::Table| table.has_header() || label.given.is_some();
+    let both = of(&[texts, labels].concat());
+    let named = |table: &table::Table| table.has_header() || labels.iter().any(|label| label.given.is_some());
     match both {
         Ok(table) if named(&table) => Ok(table),
         both => match (of(texts), both) {
             // The file has no header, and its label column is at another position than in the training data.
-            (Ok(table), Err(e)) if !table.has_header() && table.has_column(label.given) => {
+            (Ok(table), Err(e))
+                if !table.has_header() && labels.iter().any(|label| table.has_column(label.given)) =>
+            {
                 Err(guess.explain(e))
             }
             (Ok(table), _) => Ok(table),

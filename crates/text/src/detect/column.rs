@@ -58,7 +58,7 @@ pub(crate) const TEXT: &str = "text sentence review content body document commen
 /// The names that are accepted as the header of a file with a single column.
 pub(crate) const SURE: [&str; 4] = ["text", "texts", "sentence", "sentences"];
 pub(crate) const LABEL: &str = "label labels class category sentiment intent target topic rating stars polarity tag language score \
-    classes emotion intents lang genre type gold";
+    classes emotion intents lang genre type gold cats";
 pub(crate) const SOURCE: &str = "source src input question english en word from text source_text src_text input_text article document \
     noisy original prompt";
 pub(crate) const TARGET: &str = "target tgt output answer translation french fr to phonemes summary target_text tgt_text output_text \
@@ -87,10 +87,19 @@ pub(crate) fn language(cell: &str) -> bool {
 impl<'a> Column<'a> {
     /// Returns the text columns: one that is not set, or those in `given`; several have no known names.
     pub(crate) fn texts(given: &'a [String]) -> Vec<Self> {
-        let of = |given, known| Self { what: "text", given, known };
+        Self::several("text", given, TEXT)
+    }
+
+    /// Returns the label columns, as [`Self::texts`] returns the text columns.
+    pub(crate) fn labels(given: &'a [String]) -> Vec<Self> {
+        Self::several("label", given, LABEL)
+    }
+
+    fn several(what: &'static str, given: &'a [String], known: &'static str) -> Vec<Self> {
+        let of = |given, known| Self { what, given, known };
         match given {
-            [] => vec![of(None, TEXT)],
-            [one] => vec![of(Some(one.as_str()), TEXT)],
+            [] => vec![of(None, known)],
+            [one] => vec![of(Some(one.as_str()), known)],
             several => several.iter().map(|one| of(Some(one.as_str()), "")).collect(),
         }
     }
@@ -125,6 +134,18 @@ impl Column<'_> {
             self.what,
             self.setting()
         )
+    }
+}
+
+/// Returns a note on columns (`what`) that are not read; `None` if all are read.
+pub(crate) fn unread(what: &str, names: &[String]) -> Option<String> {
+    const SHOWN: usize = 4;
+    let shown = names.iter().take(SHOWN).map(String::as_str).collect::<Vec<_>>().join(", ");
+    match names.len() {
+        0 => None,
+        1 => Some(format!("{what} {shown} is not read")),
+        few if few <= SHOWN => Some(format!("{what}s {shown} are not read")),
+        many => Some(format!("{what}s {shown} and {} more are not read", many - SHOWN)),
     }
 }
 

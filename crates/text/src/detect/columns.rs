@@ -7,6 +7,7 @@ use unpadded::{Error, Result};
 
 use super::column::{Column, SURE, language, plain};
 use super::options::DOUBT;
+use crate::format::labels::flag;
 use crate::source::lines::quoted;
 use crate::source::reason::{no_records, wrong_format};
 
@@ -43,7 +44,7 @@ enum ColumnSetting<'a> {
 }
 
 /// Formats a cell for a message, in one line and with at most 40 characters.
-fn cut(cell: &str) -> String {
+pub(crate) fn cut(cell: &str) -> String {
     const SHOWN: usize = 40;
     let cell = cell.trim().replace('\n', "\\n");
     match cell.char_indices().nth(SHOWN) {
@@ -510,7 +511,13 @@ impl Columns<'_> {
             }
         };
         let expected = format!("a column called {}", quoted(one.known().take(4)));
-        let error = wrong_format(what, expected, got).noted(one.advice());
+        let mut error = wrong_format(what, expected, got).noted(one.advice());
+        let is_flags = |column: &usize| {
+            let mut cells = self.below(*column).peekable();
+            cells.peek().is_some() && cells.all(|cell| flag(cell).is_some())
+        };
+        let flags = (0..first.len()).filter(is_flags).filter_map(|column| self.first(column));
+        error = of_flags(error, one, &flags.collect::<Vec<_>>());
         match first.len() {
             1 => error.noted(
                 "`separator` (`data.separator` in a config) sets the character that separates columns; if each file is one class, set `format` \
@@ -519,6 +526,18 @@ impl Columns<'_> {
             _ => error,
         }
     }
+}
+
+/// Adds advice to the error for an unknown text or label column if several columns, with these names, have only 0 and 1.
+pub(crate) fn of_flags(error: Error, one: &Column<'_>, names: &[&str]) -> Error {
+    if !["text", "label"].contains(&one.what) || names.len() < 2 {
+        return error;
+    }
+    let list = names.iter().map(|name| format!("\"{}\"", cut(name))).collect::<Vec<_>>().join(", ");
+    error.noted(format!(
+        "{} have only 0 and 1: `data.target = \"labels\"` and `data.label = [{list}]` in a config read them as labels (`labels`)",
+        quoted(names.iter().map(|name| cut(name)))
+    ))
 }
 
 /// Returns the error for a column name `given` that is not in `names`; it suggests the nearest name.

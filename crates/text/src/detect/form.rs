@@ -37,7 +37,9 @@ impl FileForm {
             FormatKind::Fields(format) => picked(file, format, wanted, options)
                 .map(Self::Fields)
                 .map_err(|e| spans::explained(file, format, wanted, e)),
-            FormatKind::Lines(of) => Ok(Self::Lines(of, options.lines)),
+            FormatKind::Lines(of) => {
+                Ok(Self::Lines(of, LineSettings { label_lists: options.label_lists, ..options.lines }))
+            }
             FormatKind::Words => {
                 let [words, tags] = [&options.tokens, &options.tags].map(Option::as_deref);
                 Columns::of(file, words, tags, options.header, options.columns.as_deref()).map(Self::Words)
@@ -57,7 +59,17 @@ impl FileForm {
             Self::Lines(of, settings) => options.notes.extend((of.note)(file, *settings)?),
             Self::Words(columns) => options.columns = Some(Box::new(columns.clone())),
         }
+        options.notes.extend(self.unread());
         Ok(())
+    }
+
+    /// Returns a note on the columns that are not read.
+    pub(crate) fn unread(&self) -> Option<String> {
+        match self {
+            Self::Cells(table) => table.unread(),
+            Self::Fields(picked) => picked.unread(),
+            Self::Lines(..) | Self::Words(_) => None,
+        }
     }
 
     pub(crate) fn notes(&self) -> &[String] {
@@ -65,6 +77,15 @@ impl FileForm {
             Self::Cells(table) => table.notes(),
             Self::Fields(picked) => &picked.notes,
             Self::Lines(..) | Self::Words(_) => &[],
+        }
+    }
+
+    /// Returns the texts of a wanted column in the first records; `place` is its place among the wanted columns.
+    pub(crate) fn first_cells(&self, file: &TextFile, place: usize) -> Result<Vec<String>> {
+        match self {
+            Self::Cells(table) => table.first_cells(file, place),
+            Self::Fields(picked) => picked.first_texts(file, place),
+            Self::Lines(..) | Self::Words(_) => Ok(Vec::new()),
         }
     }
 

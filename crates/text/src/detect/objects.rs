@@ -1,14 +1,15 @@
 //! Finds the wanted fields, such as the text and the label, in records of JSON or Parquet.
 
-use unpadded::Result;
+use unpadded::{Error, Result};
 
-use super::column::{Column, LABEL};
-use super::columns::{Columns, missing};
+use super::column::{Column, LABEL, unread};
+use super::columns::{Columns, cut, missing, of_flags};
 #[cfg(not(feature = "parquet"))]
 use super::guess::no_parquet;
 use super::options::ReadOptions;
 use crate::TextFile;
-use crate::format::fields::{LABEL_LISTS, Object, Value, at, names};
+use crate::format::fields::{LABEL_LISTS, Object, Value, are_scores, at, names};
+use crate::format::labels::flag;
 #[cfg(feature = "parquet")]
 use crate::format::parquet;
 use crate::format::{FieldFormat, json};
@@ -23,6 +24,8 @@ pub(crate) struct FieldChoice {
     pub(crate) names: Vec<String>,
     /// Notes for the user: the decisions and the reasons for them.
     pub(crate) notes: Vec<String>,
+    /// The other fields of the first record; empty for records that are lists.
+    others: Vec<String>,
     pub(crate) layout: FieldLayout,
 }
 
@@ -34,6 +37,14 @@ pub(crate) enum FieldLayout {
     Parquet,
 }
 
+/// Number of records from which fields are detected.
+const LOOKED_AT: usize = 1000;
+
+#[cfg(feature = "parquet")]
+fn is_single(value: &Value<'_>) -> bool {
+    matches!(value, Value::Truth(_) | Value::Number(_))
+}
+
 /// Returns whether a column must have lists as values, as the columns of words and of tags must.
 fn listed(one: &Column<'_>) -> bool {
     ["tokens", "tags"].contains(&one.what)
@@ -41,7 +52,7 @@ fn listed(one: &Column<'_>) -> bool {
 
 fn fits(one: &Column<'_>, value: &Value<'_>, options: &ReadOptions) -> bool {
     match value {
-        Value::Object(_) => false,
+        Value::Object(object) => one.what == "label" && are_scores(object),
         Value::List(_) => listed(one) || (options.label_lists && one.what == "label"),
         _ => !listed(one),
     }
@@ -70,8 +81,17 @@ pub(crate) fn picked(
         FieldFormat::Json => json::Layout::of(file, wanted.iter().any(listed))?,
         #[cfg(feature = "parquet")]
         FieldFormat::Parquet => {
-            let names = named(file, &parquet::example(file)?, wanted, options)?;
-            return Ok(FieldChoice { names, notes: Vec::new(), layout: FieldLayout::Parquet });
+            let example = parquet::example(file)?;
+            let first = || {
+                let names = example.fields.iter().filter(|(_, value)| is_single(value));
+                let names: Vec<String> = names.map(|(name, _)| name.to_string()).collect();
+                let rows = parquet::records(file, &names, |row| Ok(row.owned()));
+                rows.map_or(Vec::new(), |rows| rows.take(LOOKED_AT).map_while(Result::ok).collect())
+            };
+            let names =
+                named(file, &example, wanted, options).map_err(|e| noted_flags(e, wanted, &first()))?;
+            let others = others(&example, &names);
+            return Ok(FieldChoice { names, notes: Vec::new(), others, layout: FieldLayout::Parquet });
         }
         #[cfg(not(feature = "parquet"))]
         FieldFormat::Parquet => return Err(no_parquet(file)),
@@ -80,10 +100,43 @@ pub(crate) fn picked(
     if example.is_list {
         return of_lists(file, layout, &example, wanted, options);
     }
-    let notes = layout.note().map(str::to_owned).into_iter().collect();
+    let mut notes: Vec<String> = layout.note().map(str::to_owned).into_iter().collect();
     let example = completed(file, &layout, example, wanted, options)?;
-    let names = named(file, &example, wanted, options)?;
-    Ok(FieldChoice { names, notes, layout: FieldLayout::Json(layout) })
+    let first = || json::first(file, &layout, LOOKED_AT).unwrap_or_default();
+    let names = named(file, &example, wanted, options).map_err(|e| noted_flags(e, wanted, &first()))?;
+    let has_scores = |name: &&String| matches!(at(&example, name), Some(Value::Object(of)) if are_scores(of));
+    let scores = wanted.iter().zip(&names).find(|(one, name)| one.what == "label" && has_scores(name));
+    notes
+        .extend(scores.map(|(_, name)| format!("labels in `{name}` are those with a score of at least 0.5")));
+    let others = others(&example, &names);
+    Ok(FieldChoice { names, notes, others, layout: FieldLayout::Json(layout) })
+}
+
+/// Adds advice to the error for an unknown label field if several fields have only 0 and 1 in the first records.
+fn noted_flags(error: Error, wanted: &[Column<'_>], first: &[Object<'_>]) -> Error {
+    let is_flag = |name: &str| {
+        first.iter().all(|record| match record.get(name) {
+            Some(Value::Truth(_)) => true,
+            Some(Value::Number(number)) => flag(number).is_some(),
+            _ => false,
+        })
+    };
+    let names = first.first().map_or(&[][..], |record| &record.fields).iter().map(|(name, _)| &**name);
+    let flags: Vec<&str> = names.filter(|name| is_flag(name)).collect();
+    let label = wanted.iter().find(|one| one.what == "label" && one.given.is_none());
+    label.map_or(error.clone(), |label| of_flags(error, label, &flags))
+}
+
+/// Returns the fields of a record that are not wanted, without those that are objects with a wanted field.
+fn others(example: &Object<'_>, wanted: &[String]) -> Vec<String> {
+    let is_wanted = |name: &str| {
+        let leads = |path: &String| {
+            path.strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+        };
+        wanted.iter().any(leads)
+    };
+    let names = example.fields.iter().map(|(name, _)| name.to_string());
+    names.filter(|name| !is_wanted(name)).collect()
 }
 
 /// Returns the first record, with the wanted fields that only later records have: a record may lack some fields.
@@ -94,7 +147,6 @@ fn completed(
     wanted: &[Column<'_>],
     options: &ReadOptions,
 ) -> Result<Object<'static>> {
-    const LOOKED_AT: usize = 1000;
     let several = wanted.iter().filter(|one| one.what == "text").count() > 1;
     let may_lack =
         |one: &&Column<'_>| (one.what == "text" && several) || (one.what == "label" && options.label_lists);
@@ -128,7 +180,6 @@ fn of_lists(
     wanted: &[Column<'_>],
     options: &ReadOptions,
 ) -> Result<FieldChoice> {
-    const LOOKED_AT: usize = 1000;
     let row = |record: &Object<'_>| -> Option<Vec<String>> {
         let cell = |(_, value): &(_, Value<'_>)| match value {
             Value::Text(cell) | Value::Number(cell) => Some(cell.to_string()),
@@ -151,10 +202,15 @@ fn of_lists(
             let layout = layout.with_header(names);
             let names = named(file, &example(file, &layout)?, wanted, options)?;
             let notes = vec!["the first list is a header, since it has known names".to_owned()];
-            return Ok(FieldChoice { names, notes, layout: FieldLayout::Json(layout) });
+            return Ok(FieldChoice { names, notes, others: Vec::new(), layout: FieldLayout::Json(layout) });
         }
         let names = positions(file, shown, wanted, options)?;
-        return Ok(FieldChoice { notes: vec![said(&names)], names, layout: FieldLayout::Json(layout) });
+        return Ok(FieldChoice {
+            notes: vec![said(&names)],
+            names,
+            others: Vec::new(),
+            layout: FieldLayout::Json(layout),
+        });
     };
     let rows: Vec<Vec<String>> = json::first(file, &layout, LOOKED_AT)?.iter().map_while(row).collect();
     let line = json::first_line(file, &layout)?;
@@ -175,7 +231,7 @@ fn of_lists(
         decided.map(|note| note.replace(&format!("line {line}"), "the first list")).collect();
     if !found.header {
         notes.push(said(&names));
-        return Ok(FieldChoice { names, notes, layout: FieldLayout::Json(layout) });
+        return Ok(FieldChoice { names, notes, others: Vec::new(), layout: FieldLayout::Json(layout) });
     }
     // An element whose name in the header is empty or repeated is named by its number.
     let once = |cell: &str| !cell.is_empty() && first.iter().filter(|own| own.trim() == cell).count() == 1;
@@ -184,7 +240,7 @@ fn of_lists(
         if once(cell) { cell.to_owned() } else { number.to_string() }
     };
     let all = (1..).zip(&first).map(name).collect();
-    Ok(FieldChoice { names, notes, layout: FieldLayout::Json(layout.with_header(all)) })
+    Ok(FieldChoice { names, notes, others: Vec::new(), layout: FieldLayout::Json(layout.with_header(all)) })
 }
 
 /// Finds the element for each wanted column by its form, a list or a single value: first the text, source or words.
@@ -276,9 +332,14 @@ fn named(
 }
 
 impl FieldChoice {
+    /// Returns a note on the fields that are not read.
+    pub(crate) fn unread(&self) -> Option<String> {
+        let others = self.others.iter().filter(|name| !self.names.contains(name));
+        unread("field", &others.map(|name| format!("`{}`", cut(name))).collect::<Vec<_>>())
+    }
+
     /// Returns the names of all fields of the first records, sorted, without fields of nested objects.
     pub(crate) fn fields(&self, file: &TextFile) -> Vec<String> {
-        const LOOKED_AT: usize = 1000;
         let first = match &self.layout {
             FieldLayout::Json(layout) => json::first(file, layout, LOOKED_AT).unwrap_or_default(),
             #[cfg(feature = "parquet")]
@@ -291,6 +352,24 @@ impl FieldChoice {
         found.sort_unstable();
         found.dedup();
         found
+    }
+
+    /// Returns the strings of a wanted field in the first records.
+    pub(crate) fn first_texts(&self, file: &TextFile, place: usize) -> Result<Vec<String>> {
+        let Some(name) = self.names.get(place) else { return Ok(Vec::new()) };
+        let first = match &self.layout {
+            FieldLayout::Json(layout) => json::first(file, layout, LOOKED_AT)?,
+            #[cfg(feature = "parquet")]
+            FieldLayout::Parquet => {
+                let rows = parquet::records(file, std::slice::from_ref(name), |row| Ok(row.owned()))?;
+                rows.take(LOOKED_AT).map_while(Result::ok).collect()
+            }
+        };
+        let text = |record: &Object<'_>| match at(record, name) {
+            Some(Value::Text(text)) => Some(text.to_string()),
+            _ => None,
+        };
+        Ok(first.iter().filter_map(text).collect())
     }
 
     /// Returns whether the first record has a field of this name with a text or a number.

@@ -14,7 +14,7 @@ use crate::source::lines::quoted;
 use crate::source::reason::wrong_format;
 use crate::source::records::Remark;
 use crate::source::skipped::{SkipLog, SkipReport};
-use crate::{Encoding, FirstIndex, MalformedLines, Tagging, TextFile};
+use crate::{Encoding, FirstIndex, LabelNotation, MalformedLines, Tagging, TextFile};
 
 /// A part of the note on a doubtful header; this part identifies the note among all notes.
 pub(crate) const DOUBT: &str = "is read as a record; if it is a header";
@@ -45,13 +45,18 @@ pub struct ReadOptions {
     pub(crate) skip_lines: u64,
     /// The text columns; empty if no text column is set or detected.
     pub(crate) text: Vec<String>,
-    pub(crate) label: Option<String>,
+    /// The label columns: one, or several with 0 or 1 in each; empty if no label column is set or detected.
+    pub(crate) label: Vec<String>,
     pub(crate) group: Option<String>,
     pub(crate) source: Option<String>,
     pub(crate) target: Option<String>,
     pub(crate) tokens: Option<String>,
     pub(crate) tags: Option<String>,
     pub(crate) label_lists: bool,
+    /// Whether each label is a number.
+    pub(crate) numbers: bool,
+    /// The notation of labels in cells; `None` if it is neither set nor detected.
+    pub(crate) notation: Option<LabelNotation>,
     /// Whether the last text column is the second text of a pair.
     pub(crate) pair: bool,
     pub(crate) lines: LineSettings,
@@ -115,7 +120,7 @@ impl ReadOptions {
     pub(crate) fn columns(&self) -> [(&'static str, &[String]); 7] {
         [
             ("text", &self.text),
-            ("label", self.label.as_slice()),
+            ("label", &self.label),
             ("group", self.group.as_slice()),
             ("source", self.source.as_slice()),
             ("target", self.target.as_slice()),
@@ -137,6 +142,23 @@ impl ReadOptions {
         let got = quoted(columns);
         let advice = format!("write the texts into such a file, or leave `{key}` out");
         Err(wrong_format(what, expected, got).noted(advice))
+    }
+
+    /// Refuses settings of columns for a format whose lines or files are whole texts, which would not obey them.
+    pub(crate) fn unused(&self, format: FileFormat, of: &str) -> Result<()> {
+        let settings = [
+            ("data.text", self.text.first().cloned()),
+            ("data.label", self.label.first().cloned()),
+            ("data.separator", self.separator.map(String::from)),
+            ("data.header", self.header.map(|header| header.to_string())),
+        ];
+        let set = settings.into_iter().find_map(|(key, set)| Some((key, set?)));
+        let Some((key, got)) = set else { return Ok(()) };
+        let (_, option) = key.split_once('.').unwrap_or_default();
+        let what = format!("`{option}` (`{key}` in a config) of {of}");
+        let expected = format!("no such setting, since `{format}` has no columns");
+        Err(wrong_format(what, expected, format!("{got:?}"))
+            .noted(format!("leave `{key}` out, or set another format")))
     }
 
     /// Sets the format.
@@ -264,7 +286,14 @@ impl ReadOptions {
     /// Sets the label column.
     #[must_use]
     pub fn label(self, column: impl Into<String>) -> Self {
-        Self { label: Some(column.into()), ..self }
+        self.labels([column])
+    }
+
+    /// Sets several label columns, with 1 (or `true` or `yes`) in the columns of a text's labels, and 0 in the others. The
+    /// names of the columns are the labels, which are joined as those of [`Self::label_lists`].
+    #[must_use]
+    pub fn labels<C: Into<String>>(self, columns: impl IntoIterator<Item = C>) -> Self {
+        Self { label: columns.into_iter().map(Into::into).collect(), ..self }
     }
 
     /// Sets the column of a text's group, such as the author or the document.
@@ -286,9 +315,11 @@ impl ReadOptions {
         Self { group: Some(column.into()), ..self }
     }
 
-    /// Allows several labels per text: in JSON and Parquet, the label may be a list of texts or numbers. The list
-    /// becomes one string with U+001F behind each label; an empty list becomes U+001F alone. A label may also be an
-    /// empty cell, null, or missing. A label that is a single value does not change.
+    /// Allows several labels per text: in JSON and Parquet, the label may be a list of texts or numbers, or an object with
+    /// a score for each label (from 0.5 on, the text has the label). A cell may have several labels, too, in the
+    /// [notation](Self::label_notation) that is set or detected. Several labels become one string with U+001F behind each
+    /// label; an empty list becomes U+001F alone. A label may also be an empty cell, null, or missing. A single label does not
+    /// change.
     ///
     /// ```
     /// use unpadded_text::{LabelledTexts, ReadOptions};
@@ -303,6 +334,24 @@ impl ReadOptions {
     #[must_use]
     pub fn label_lists(self) -> Self {
         Self { label_lists: true, ..self }
+    }
+
+    /// Declares that each label is a number. Numbers with decimal commas are detected, and get a decimal point.
+    #[must_use]
+    pub fn numbers(self) -> Self {
+        Self { numbers: true, ..self }
+    }
+
+    /// Sets the notation of several labels in a cell, such as a separator. By default, the notation is detected in the
+    /// first records.
+    #[must_use]
+    pub fn label_notation(self, notation: LabelNotation) -> Self {
+        Self { notation: Some(notation), ..self }
+    }
+
+    /// Returns the notation of labels in cells; `None` if it is neither set nor detected.
+    pub fn notation(&self) -> Option<&LabelNotation> {
+        self.notation.as_ref()
     }
 
     /// Sets the column of the source, the text to translate.

@@ -8,7 +8,7 @@ use super::options::{DetectedFormat, ReadOptions};
 use crate::format::FileFormat;
 use crate::format::conll::Columns;
 use crate::source::reason::wrong_format;
-use crate::{Encoding, Tagging};
+use crate::{Encoding, LabelNotation, Tagging};
 
 /// The properties of a read file that also hold for the other files of its data set; some are stored by name.
 #[derive(Serialize, Deserialize, Default)]
@@ -21,9 +21,12 @@ struct ReadNote {
     #[serde(skip_serializing_if = "is_zero")]
     skip_lines: u64,
     text: Option<Texts>,
-    label: Option<String>,
+    label: Option<Texts>,
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     label_lists: bool,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    numbers: bool,
+    label_notation: Option<String>,
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pair: bool,
     source: Option<String>,
@@ -42,7 +45,7 @@ fn is_zero(number: &u64) -> bool {
     *number == 0
 }
 
-/// The columns from which a text is read: one name, or a list of several names.
+/// The columns of a text or of a label: one name, or a list of several names.
 #[derive(Serialize, Deserialize)]
 #[serde(untagged)]
 enum Texts {
@@ -91,8 +94,10 @@ impl ReadOptions {
             quotes: self.quotes,
             skip_lines: self.skip_lines,
             text: Texts::of(&self.text),
-            label: self.label.clone(),
+            label: Texts::of(&self.label),
             label_lists: self.label_lists,
+            numbers: self.numbers,
+            label_notation: self.notation.as_ref().map(LabelNotation::to_string),
             pair: self.pair,
             source: self.source.clone(),
             target: self.target.clone(),
@@ -164,18 +169,21 @@ impl ReadOptions {
         let other = |set: &Option<String>, before: &Option<String>| set.is_some() && set != before;
         let reset = other(&self.tokens, &stored.tokens) || other(&self.tags, &stored.tags);
         let told = self.told.clone().unwrap_or_else(|| Box::new(self.clone()));
+        let or = |set: Vec<String>, stored: Option<Texts>| match set.is_empty() {
+            true => stored.map(Texts::columns).unwrap_or_default(),
+            false => set,
+        };
         Ok(Self {
             format: self.format.or(format),
             header: self.header.or(stored.header),
             separator: self.separator.or(stored.separator),
             quotes: self.quotes.or(stored.quotes),
             skip_lines: if self.skip_lines > 0 { self.skip_lines } else { stored.skip_lines },
-            text: match self.text.is_empty() {
-                true => stored.text.map(Texts::columns).unwrap_or_default(),
-                false => self.text,
-            },
-            label: self.label.or(stored.label),
+            text: or(self.text, stored.text),
+            label: or(self.label, stored.label),
             label_lists: self.label_lists || stored.label_lists,
+            numbers: self.numbers || stored.numbers,
+            notation: self.notation.or(stored.label_notation.as_deref().map(LabelNotation::parse)),
             pair: self.pair || stored.pair,
             source: self.source.or(stored.source),
             target: self.target.or(stored.target),

@@ -2,6 +2,7 @@
 
 use unpadded::Result;
 
+use super::labels::joined;
 use super::line_format::LineFormat;
 use crate::TextFile;
 use crate::source::reason::Reason;
@@ -10,9 +11,9 @@ use crate::source::records::{OneLine, shown};
 pub(crate) const FORMAT: LineFormat = LineFormat {
     fits: |line| line.trim_start().starts_with(LABEL),
     why: "its lines begin with `__label__`",
-    records: |_| Box::new(records),
+    records: |settings| Box::new(move |line| records(line, settings.label_lists)),
     texts: |_| Box::new(|line| Ok((!line.trim().is_empty()).then(|| cut(line).1.to_owned()))),
-    note: |file, _| note(file),
+    note: |file, settings| note(file, settings.label_lists),
     ..LineFormat::DEFAULT
 };
 
@@ -32,8 +33,9 @@ fn cut(line: &str) -> (Vec<&str>, &str) {
     (labels, rest)
 }
 
-/// Returns the records of a line: the text with each of its labels; `None` for a blank line.
-fn records(line: &str) -> Result<Option<Vec<[String; 2]>>, Reason> {
+/// Returns the records of a line: the text with each of its labels or, if `lists` is true, with all of them; `None` for a
+/// blank line.
+fn records(line: &str, lists: bool) -> Result<Option<Vec<[String; 2]>>, Reason> {
     if line.trim().is_empty() {
         return Ok(None);
     }
@@ -42,6 +44,7 @@ fn records(line: &str) -> Result<Option<Vec<[String; 2]>>, Reason> {
         (labels, _) if labels.is_empty() => wrong("a label at the start of the line, as `__label__good`"),
         (labels, _) if labels.contains(&"") => wrong("a name behind `__label__`"),
         (_, "") => wrong("a text behind the label"),
+        (labels, text) if lists => Ok(Some(vec![[text.to_owned(), joined(labels)]])),
         (labels, text) => {
             Ok(Some(labels.into_iter().map(|label| [text.to_owned(), label.to_owned()]).collect()))
         }
@@ -49,12 +52,12 @@ fn records(line: &str) -> Result<Option<Vec<[String; 2]>>, Reason> {
 }
 
 /// Returns a note for the user if texts in the first lines have several labels; else `None`.
-fn note(file: &TextFile) -> Result<Option<String>> {
+fn note(file: &TextFile, lists: bool) -> Result<Option<String>> {
     let several = |line: &str| Ok(Some(cut(line).0.len() > 1));
     let several = file.first_records(OneLine(several))?.filter(|one| matches!(one, Ok(true))).count();
-    Ok(match several {
-        0 => None,
-        1 => Some("1 text with several labels is read once with each".to_owned()),
-        _ => Some(format!("{several} texts with several labels are read once with each")),
-    })
+    let plural = if several == 1 { "" } else { "s" };
+    let read = if several == 1 { "is read" } else { "are read" };
+    Ok((several > 0 && !lists).then(|| {
+        format!("{several} text{plural} with several labels {read} once with each (`data.target = \"labels\"` reads them together)")
+    }))
 }

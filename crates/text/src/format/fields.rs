@@ -7,6 +7,7 @@ use serde::Deserialize;
 use serde::de::{DeserializeSeed, Deserializer, Error as _, IgnoredAny, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
+use super::labels::{BEHIND, joined};
 use crate::detect::column::missing_text;
 use crate::source::lines::{count_parsed, quoted};
 use crate::source::reason::Reason;
@@ -306,22 +307,38 @@ pub(crate) fn text_in(
     names.iter().zip(&empty).enumerate().map(cell).collect::<Result<_, _>>().map(of_columns)
 }
 
-/// The character behind each label of a text with several labels.
-const BEHIND: char = '\u{1f}';
-
 /// Returns the label in a field, without white space around the label. If `lists` is true, the field may also be
 /// missing, or be a list of labels. A list is returned as one string with U+001F behind each label; an empty list
-/// becomes U+001F alone. A missing field is returned as an empty string.
+/// becomes U+001F alone. A missing field is returned as an empty string. An object of scores has the labels with a score of at
+/// least 0.5.
 pub(crate) fn label(object: &Object<'_>, name: &str, lists: bool) -> Result<String, Reason> {
-    let list = match at(object, name) {
+    let value = match at(object, name) {
         None | Some(Value::Null) if lists => return Ok(String::new()),
         _ => found(object, name)?,
     };
-    let list = match list {
+    let list = match value {
         Value::List(list) if lists => list,
+        Value::Object(scores) if are_scores(scores) => {
+            let labels: Vec<&str> = scores
+                .fields
+                .iter()
+                .filter(|(_, score)| is_half(score))
+                .map(|(label, _)| label.trim())
+                .collect();
+            return match labels[..] {
+                _ if lists => Ok(joined(labels)),
+                [one] => Ok(one.to_owned()),
+                _ => {
+                    let expected = format!("one label with a score of at least 0.5 in the field `{name}`");
+                    Err(Reason::of(expected, format!("{} such labels; {LABEL_LISTS}", labels.len())))
+                }
+            };
+        }
         Value::Object(_) if lists => {
-            let got = list.kind().to_owned();
-            return Err(Reason::of(format!("a string or a list in the field `{name}`"), got));
+            let expected = format!(
+                "a string, a list, or an object with a score from 0 to 1 for each label in the field `{name}`"
+            );
+            return Err(Reason::of(expected, "another object"));
         }
         Value::List(_) => {
             let got = format!("a list; {LABEL_LISTS}");
@@ -331,21 +348,37 @@ pub(crate) fn label(object: &Object<'_>, name: &str, lists: bool) -> Result<Stri
         _ => return text(object, name).map(|label| label.trim().to_owned()),
     };
     let wrong = |got: String| Reason::of(format!("labels in the list of the field `{name}`"), got);
-    let mut labels = String::new();
-    for item in list {
+    let label = |item: &Value<'_>| {
         let (Value::Text(item) | Value::Number(item)) = item else {
             return Err(wrong(format!("{}: a label is a string or a number", item.kind())));
         };
         match item.trim() {
-            "" => return Err(wrong("an empty string: fill it, or remove it from the list".to_owned())),
+            "" => Err(wrong("an empty string: fill it, or remove it from the list".to_owned())),
             item if item.contains(BEHIND) => {
-                return Err(wrong(format!("{}: remove U+001F, which separates labels", shown(item))));
+                Err(wrong(format!("{}: remove U+001F, which separates labels", shown(item))))
             }
-            item => labels.push_str(item),
+            item => Ok(item.to_owned()),
         }
-        labels.push(BEHIND);
+    };
+    list.iter().map(label).collect::<Result<Vec<_>, _>>().map(joined)
+}
+
+/// Returns whether an object has a score from 0 to 1, or a truth value, for each label.
+pub(crate) fn are_scores(object: &Object<'_>) -> bool {
+    let is_score = |value: &Value<'_>| match value {
+        Value::Truth(_) => true,
+        Value::Number(number) => number.parse::<f64>().is_ok_and(|score| (0.0..=1.0).contains(&score)),
+        Value::Null | Value::Text(_) | Value::List(_) | Value::Object(_) => false,
+    };
+    !object.fields.is_empty() && object.fields.iter().all(|(_, value)| is_score(value))
+}
+
+fn is_half(score: &Value<'_>) -> bool {
+    match score {
+        Value::Truth(truth) => *truth,
+        Value::Number(number) => number.parse::<f64>().is_ok_and(|score| score >= 0.5),
+        Value::Null | Value::Text(_) | Value::List(_) | Value::Object(_) => false,
     }
-    Ok(if labels.is_empty() { BEHIND.to_string() } else { labels })
 }
 
 /// Advice in messages for a label that is a list.

@@ -33,6 +33,8 @@ pub(crate) struct LineSettings {
     pub(crate) phrases: bool,
     /// Whether phonemes keep their digits of stress.
     pub(crate) stress: bool,
+    /// Whether several labels of a text are one record.
+    pub(crate) label_lists: bool,
 }
 
 impl LineFormat {

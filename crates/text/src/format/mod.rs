@@ -6,6 +6,7 @@ pub(crate) mod dictionary;
 pub(crate) mod fasttext;
 pub(crate) mod fields;
 pub(crate) mod json;
+pub(crate) mod labels;
 pub(crate) mod libsvm;
 pub(crate) mod line_format;
 mod not_finite;

@@ -9,8 +9,8 @@ use unpadded::Result;
 use self::dialect::{Cells, Dialect, Quotes, Rows, declared, first_rows};
 use super::row::{FileRow, RecordMaker};
 use crate::TextFile;
-use crate::detect::column::{Column, Empty, TEXT};
-use crate::detect::columns::{ColumnChoice, Columns, number};
+use crate::detect::column::{Column, Empty, TEXT, unread};
+use crate::detect::columns::{ColumnChoice, Columns, cut, number};
 use crate::detect::options::ReadOptions;
 use crate::format::FileFormat;
 use crate::source::reason::Reason;
@@ -155,7 +155,8 @@ impl Table {
         let Some(format) = FileFormat::of_name(&file.name()).filter(|format| format.is_table()) else {
             return Ok(None);
         };
-        let options = ReadOptions { format: Some(format), text: Vec::new(), label: None, ..options.clone() };
+        let options =
+            ReadOptions { format: Some(format), text: Vec::new(), label: Vec::new(), ..options.clone() };
         let dialect = Dialect::of(file, format, &options)?;
         if !first_rows(file, dialect.separator, dialect.quotes)?.iter().all(|row| row.len() == 1) {
             return Ok(None);
@@ -189,6 +190,23 @@ impl Table {
         self.picked.header
     }
 
+    /// Returns a note on the columns that are not read.
+    pub(crate) fn unread(&self) -> Option<String> {
+        const MANY: usize = 5;
+        let ColumnChoice { columns, width, .. } = &self.picked;
+        let others: Vec<usize> = (0..*width).filter(|column| !columns.contains(column)).collect();
+        if let ([first, .., last], true) = (&others[..], others.len() >= MANY)
+            && last - first + 1 == others.len()
+        {
+            return Some(format!("columns {} to {} are not read", first + 1, last + 1));
+        }
+        let name = |column: &usize| match self.header.get(*column).map(|name| name.trim()) {
+            Some(name) if !name.is_empty() => format!("{} (`{}`)", column + 1, cut(name)),
+            _ => (column + 1).to_string(),
+        };
+        unread("column", &others.iter().map(name).collect::<Vec<_>>())
+    }
+
     /// Returns whether the separator is a tab and quotation marks are part of the text.
     pub(crate) fn has_tabs(&self) -> bool {
         self.dialect.separator == '\t' && self.dialect.quotes == Quotes::Text
@@ -207,11 +225,18 @@ impl Table {
 
     /// Returns whether the first wanted column has only numbers in the first records.
     pub(crate) fn has_numbers(&self, file: &TextFile) -> Result<bool> {
-        let column = self.picked.columns.first().copied().unwrap_or_default();
+        let cells = self.first_cells(file, 0)?;
+        Ok(!cells.is_empty() && cells.iter().all(|cell| number(cell)))
+    }
+
+    /// Returns the cells of a wanted column in the first records.
+    pub(crate) fn first_cells(&self, file: &TextFile, place: usize) -> Result<Vec<String>> {
+        let column = self.picked.columns.get(place).copied().unwrap_or_default();
         let rows = self.dialect.first_rows(file)?;
-        let below = rows.iter().skip(usize::from(self.has_header()));
-        let mut cells = below.filter_map(|row| row.get(column)).peekable();
-        Ok(cells.peek().is_some() && cells.all(|cell| number(cell)))
+        let is_header =
+            |row: &&Vec<String>| self.has_header() && matches!(repeats(&self.header, row), Ok(true));
+        let below = rows.iter().skip(usize::from(self.has_header())).filter(|row| !is_header(row));
+        Ok(below.filter_map(|row| row.get(column)).cloned().collect())
     }
 
     /// Returns the column names in the header; empty for a table without a header.

@@ -10,10 +10,11 @@ use unpadded::{Error, ErrorKind, Result};
 use super::plan::{Plan, StreamOpener};
 use super::projection::{FilePlan, Projection};
 use crate::dataset::data_set::Record;
-use crate::detect::column::{Column, LABEL};
+use crate::detect::column::Column;
 use crate::detect::form::FileForm;
 use crate::detect::guess::{misnamed, no_features};
 use crate::detect::options::ReadOptions;
+use crate::format::labels::LabelCells;
 use crate::format::line_format::LineFormat;
 use crate::format::row::{FileRow, RecordMaker};
 use crate::format::table::Table;
@@ -23,7 +24,7 @@ use crate::source::parts;
 use crate::source::paths::{PathContent, find, is_note, prepared};
 use crate::source::reason::{Reason, wrong_format};
 use crate::source::records::{SkippedRecords, Stream, to_first_error};
-use crate::{Folder, LabelledText, MalformedLines, TextFile};
+use crate::{Folder, LabelNotation, LabelledText, MalformedLines, TextFile};
 
 /// A file of labelled texts: the file has the labels, or all texts of the file have one label.
 #[derive(Debug)]
@@ -78,7 +79,7 @@ impl Projection for LabelledText {
     /// Returns the text columns, the label column and, if a group column is set, the group column.
     fn wanted(options: &ReadOptions) -> Vec<Column<'_>> {
         let mut wanted = Column::texts(&options.text);
-        wanted.push(Column { what: "label", given: options.label.as_deref(), known: LABEL });
+        wanted.extend(Column::labels(&options.label));
         let group = options.group.as_deref();
         wanted.extend(group.map(|group| Column { what: "group", given: Some(group), known: "" }));
         wanted
@@ -93,8 +94,9 @@ impl Projection for LabelledText {
         let mut texts = form.names().to_vec();
         if !texts.is_empty() {
             options.group = options.group.take().and_then(|_| texts.pop());
-            options.label = texts.pop();
+            options.label = texts.split_off(texts.len().saturating_sub(options.label.len().max(1)));
             options.text = texts;
+            notation(file, &form, options)?;
         }
         Ok(form)
     }
@@ -102,13 +104,50 @@ impl Projection for LabelledText {
     fn maker(file: &TextFile, options: &ReadOptions) -> RecordMaker<Self> {
         let (name, texts, grouped) =
             (Arc::from(file.name()), options.text.len().max(1), options.group.is_some());
-        let (pair, lists) = (options.pair, options.label_lists);
+        let pair = options.pair;
+        let mut labels = LabelCells {
+            names: options.label.clone(),
+            lists: options.label_lists,
+            // Formats without columns have one label, or joined labels.
+            notation: options
+                .notation
+                .clone()
+                .filter(|_| options.format.is_some_and(FileFormat::has_columns)),
+        };
+        if labels.lists && options.format.is_some_and(FileFormat::has_columns) {
+            labels.notation.get_or_insert_with(|| LabelNotation::parse(","));
+        }
+        let group = texts + labels.names.len().max(1);
         Box::new(move |mut row, line| {
-            let mut found = Self::new(row.texts(texts, pair)?, row.label(texts, lists)?);
-            found.group.0 = if grouped { Some(row.label(texts + 1, false)?) } else { None };
+            let mut found = Self::new(row.texts(texts, pair)?, labels.take(&mut row, texts)?);
+            found.group.0 = if grouped { Some(row.label(group, false)?) } else { None };
             Ok(found.placed(&name, line))
         })
     }
+}
+
+/// Detects the notation of the labels in the first records, unless it is set or not needed.
+fn notation(file: &TextFile, form: &FileForm, options: &mut ReadOptions) -> Result<()> {
+    if !(options.label_lists || options.numbers) || options.label.len() > 1 {
+        return Ok(());
+    }
+    if options.notation.is_none() {
+        let cells = form.first_cells(file, options.text.len())?;
+        let cells = cells.iter().map(String::as_str);
+        options.notation = match options.numbers {
+            true => LabelNotation::of_numbers(cells),
+            false => LabelNotation::detect(cells).map_err(|possible| {
+                let column = options.label.concat();
+                let what = format!("labels in column `{column}` of file `{}`", file.name());
+                let expected = "several labels in one notation";
+                wrong_format(what, expected, format!("several possible ones: {possible}")).noted(
+                    "`label_notation` (`data.label_separator` in a config) sets the separator, or `lists`",
+                )
+            })?,
+        };
+    }
+    options.notes.extend(options.notation.as_ref().map(LabelNotation::note));
+    Ok(())
 }
 
 /// Describes how a file is read; the description omits the reason for a header.
@@ -299,9 +338,9 @@ fn folder(
 
 impl Inputs {
     /// Finds the files of these paths, and detects the form of the first file of records.
-    fn new(paths: &[PathBuf], options: &ReadOptions, window: bool) -> Result<Self> {
+    fn new(paths: &[PathBuf], set: &ReadOptions, window: bool) -> Result<Self> {
         let (name, found) = find(paths)?;
-        let (mut inputs, mut options) = (Vec::new(), options.told());
+        let (mut inputs, mut options) = (Vec::new(), set.told());
         let (mut classes, mut notes) = (Vec::new(), Vec::new());
         for one in found {
             match one {
@@ -352,6 +391,17 @@ impl Inputs {
             }
             inputs.push(Input::Records(file, Some(Box::new(plan))));
         }
+        // Later files may have another format than the files for which the options are set.
+        let of_lines = match inputs.first().filter(|_| set.told.is_none()) {
+            Some(Input::Records(_, Some(plan))) => match plan.form {
+                FileForm::Lines(..) => plan.options.format,
+                FileForm::Cells(_) | FileForm::Fields(_) | FileForm::Words(_) => None,
+            },
+            Some(Input::Texts(_, FileForm::Lines(..), _)) => Some(FileFormat::FilePerClass),
+            Some(Input::Whole(..)) => Some(FileFormat::FolderPerClass),
+            Some(Input::Records(_, None) | Input::Texts(..)) | None => None,
+        };
+        of_lines.map_or(Ok(()), |format| set.unused(format, &format!("`{name}`")))?;
         options.notes.extend(notes);
         Ok(Self { name, inputs, options, window })
     }

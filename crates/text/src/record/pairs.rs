@@ -56,7 +56,8 @@ impl Projection for Pair {
             Err(_) => true,
         };
         if format == FileFormat::Tsv && plain && !given {
-            options.notes = form.map(|form| form.notes().to_vec()).unwrap_or_default();
+            let notes = |form: FileForm| form.notes().iter().cloned().chain(form.unread()).collect();
+            options.notes = form.map(notes).unwrap_or_default();
             (options.source, options.target) = (Some("1".to_owned()), Some("2".to_owned()));
             return Ok(FileForm::Lines(&LINES, options.lines));
         }

@@ -81,7 +81,7 @@ fn of_file(
         let form = FileForm::of(file, guess.format, options, &Column::texts(&options.text))?;
         if alone {
             (read_as.format, read_as.text) = (Some(guess.format), vec![form.names().concat()]);
-            read_as.notes.extend(form.notes().iter().cloned());
+            read_as.notes.extend(form.notes().iter().cloned().chain(form.unread()));
             read_as.found.repeated = options.found.repeated.clone();
         }
         form.records(file, Box::new(|mut row, _| Ok(row.text(0)? + "\n")))

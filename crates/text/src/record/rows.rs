@@ -48,6 +48,7 @@ impl Record for LabelledRow {
     fn plan(paths: &[PathBuf], options: &ReadOptions, _: bool) -> Result<Plan<Self>> {
         let (name, files) = files(paths)?;
         options.without_columns(FileFormat::Libsvm, &format!("`{name}`"))?;
+        options.unused(FileFormat::Libsvm, &format!("`{name}`"))?;
         let first = options.first_index.unwrap_or(FirstIndex::Zero);
         let open = |file: TextFile| -> Opener<Self> {
             let file = file.malformed_as(options);

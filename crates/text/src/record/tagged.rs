@@ -56,23 +56,25 @@ impl Projection for TaggedText {
 
     fn form(file: &TextFile, format: FileFormat, options: &mut ReadOptions) -> Result<FileForm> {
         let mut form = FileForm::of(file, format, options, &Self::wanted(options))?;
-        form.note(file, options)?;
         match &mut form {
             FileForm::Fields(picked) => {
                 if let [tokens, tags] = &picked.names[..] {
                     (options.tokens, options.tags) = (Some(tokens.clone()), Some(tags.clone()));
                 }
                 let known = || INTENT.iter().find(|name| picked.has_single(file, name));
-                options.label = options.label.take().or_else(|| known().map(|name| (*name).to_owned()));
+                if options.label.is_empty() {
+                    options.label.extend(known().map(|name| (*name).to_owned()));
+                }
                 picked.names.extend(options.label.clone());
             }
             FileForm::Cells(_) | FileForm::Lines(..) | FileForm::Words(_) => {}
         }
+        form.note(file, options)?;
         Ok(form)
     }
 
     fn maker(file: &TextFile, options: &ReadOptions) -> RecordMaker<Self> {
-        let (name, mut number, labelled) = (Arc::from(file.name()), 0, options.label.is_some());
+        let (name, mut number, labelled) = (Arc::from(file.name()), 0, !options.label.is_empty());
         let [tokens, tags] = [&options.tokens, &options.tags].map(|name| name.clone().unwrap_or_default());
         Box::new(move |mut row, line| {
             let (at, labelled) = match &row {

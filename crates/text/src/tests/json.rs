@@ -306,7 +306,7 @@ fn columns_values_and_lines_of_lists_are_records() {
     for (name, note) in [
         (
             "columns.json",
-            "`jsonl`, text in `text`, label in `label`; records are in the columns of one object",
+            "`jsonl`, text in `text`, label in `label`; records are in the columns of one object; field `id` is not read",
         ),
         ("lists.json", "`jsonl`, text in `text`, label in `label`; records are in the columns of one object"),
         ("index", "`jsonl`, text in `text`, label in `label`; records are the values of one object"),

@@ -1,7 +1,7 @@
 //! Tests of headers that are repeated, of labels and their notations, and of what is refused as labelled texts.
 
 use super::*;
-use crate::{QuestionKind, Questions};
+use crate::{LabelNotation, LabelledRows, QuestionKind, Questions};
 
 fn open(files: &Files, name: &str, options: &ReadOptions) -> Result<LabelledTexts> {
     LabelledTexts::open_with([files.at(name)], options)
@@ -113,6 +113,169 @@ fn a_column_of_numbers_is_no_text_of_a_later_file() {
         &["the text in an earlier file", "`id` with only numbers", "`data.text`"],
     );
     let asked = Questions::open(files.at("b.csv"), &later(), QuestionKind::Text);
-    files.says(asked.map(drop), &["expected texts", "only numbers in column id"]);
+    files.says(asked.map(drop), &["expected texts", "only numbers"]);
     assert!(open(&files, "b.csv", &later().text("2").label("1")).is_ok());
+}
+
+#[test]
+fn several_labels_are_cut_by_the_notation_of_the_first_cells() {
+    let table = |cells: &[&str]| -> String {
+        let line = |(i, cell): (usize, &&str)| format!("a film {i}\t{cell}\n");
+        format!("text\tlabels\n{}", cells.iter().enumerate().map(line).collect::<String>())
+    };
+    let of = |cells: &[&str]| table(cells).into_bytes();
+    let files = Files::new(
+        "notations",
+        &[
+            ("bars.tsv", &of(&["a|b", "b", "", "c|a"])),
+            ("lists.tsv", &of(&["['a', \"it's\"]", "[]", "['b']", "[\"c\", \"d\"]", "['a' 'b']"])),
+            ("commas.tsv", &of(&["a, b", "b"])),
+            ("proved.tsv", &of(&["Rock, Pop|Jazz", "Jazz", "Rock, Pop", "Folk"])),
+            ("open.tsv", &of(&["a|b", "c;d"])),
+            ("mixed.tsv", &of(&["['a', 'b']", "c", "d"])),
+            ("late.tsv", &of(&["['a', 'b']", "['b']", "c, d"])),
+            ("lines.csv", b"text,labels\nso,\"a\nb\"\nno,b\n"),
+            ("strings.jsonl", b"{\"text\":\"so\",\"labels\":\"a;b\"}\n{\"text\":\"no\",\"labels\":\"b\"}\n"),
+        ],
+    );
+    let lists = ReadOptions::new().label_lists();
+    let labels = |name: &str, options: &ReadOptions| -> Vec<String> {
+        let found = open(&files, name, options).unwrap();
+        found.records().iter().map(|record| record.label.replace('\u{1f}', "+")).collect()
+    };
+    assert_eq!(labels("bars.tsv", &lists), ["a+b+", "b", "", "c+a+"]);
+    assert_eq!(labels("lists.tsv", &lists), ["a+it's+", "+", "b", "c+d+", "a+b+"]);
+    assert_eq!(labels("commas.tsv", &lists), ["a+b+", "b"]);
+    assert_eq!(labels("proved.tsv", &lists), ["Rock, Pop+Jazz+", "Jazz", "Rock, Pop", "Folk"]);
+    assert_eq!(labels("lines.csv", &lists), ["a+b+", "b"]);
+    assert_eq!(labels("strings.jsonl", &lists), ["a+b+", "b"]);
+    files.says(
+        open(&files, "open.tsv", &lists),
+        &["several possible ones: `;`, `|`", "`data.label_separator`"],
+    );
+    files.says(open(&files, "mixed.tsv", &lists), &["several possible ones: `['a', 'b']`"]);
+    files.says(open(&files, "late.tsv", &lists), &["late.tsv:4: expected a list of labels", "got \"c, d\""]);
+    let set = lists.clone().label_notation(LabelNotation::parse(";"));
+    assert_eq!(labels("open.tsv", &set), ["a|b", "c+d+"]);
+    // The detected notation is in the note, with which later files are read.
+    let trained = open(&files, "bars.tsv", &lists).unwrap().read_as().clone();
+    assert!(trained.to_string().contains("labels separated by `|`"), "{trained}");
+    let later = ReadOptions::new().or_note(&trained.to_note()).unwrap();
+    assert_eq!(labels("commas.tsv", &later), ["a, b", "b"]);
+    // Without several labels per text, cells are as they are.
+    assert_eq!(labels("bars.tsv", &ReadOptions::new().malformed(MalformedLines::Skip)), ["a|b", "b", "c|a"]);
+}
+
+#[test]
+fn columns_of_0_and_1_and_scores_are_labels() {
+    let files = Files::new(
+        "flags",
+        &[
+            ("a.csv", b"id,words,red,blue\n1,so,1,0\n2,no,0,0\n3,oh,TRUE,1.0\n"),
+            ("bad.csv", b"id,words,red,blue\n1,so,1,0\n2,no,2,0\n"),
+            ("empty.csv", b"id,words,red,blue\n1,so,1,\n"),
+            ("a.jsonl", b"{\"words\":\"so\",\"red\":1,\"blue\":false}\n{\"words\":\"no\",\"red\":true,\"blue\":1.0}\n"),
+            ("null.jsonl", b"{\"words\":\"so\",\"red\":1,\"blue\":null}\n"),
+            ("scores.jsonl", b"{\"text\":\"so\",\"cats\":{\"x\":1.0,\"y\":0.5}}\n{\"text\":\"no\",\"cats\":{\"x\":0,\"y\":0}}\n"),
+            ("one.jsonl", b"{\"text\":\"so\",\"cats\":{\"x\":0.9,\"y\":0.1}}\n{\"text\":\"no\",\"cats\":{\"x\":false,\"y\":true}}\n"),
+            ("texts.csv", b"id,words\n1,so\n2,no\n"),
+        ],
+    );
+    let flags = ReadOptions::new().text("words").labels(["red", "blue"]).label_lists();
+    for (name, expected) in [
+        ("a.csv", &[("so", "red\u{1f}"), ("no", "\u{1f}"), ("oh", "red\u{1f}blue\u{1f}")][..]),
+        ("a.jsonl", &[("so", "red\u{1f}"), ("no", "red\u{1f}blue\u{1f}")]),
+    ] {
+        let found = open(&files, name, &flags).unwrap();
+        assert_eq!(texts(&found), expected);
+        // Later files are read alike by the note, and files to answer need no labels.
+        let later = ReadOptions::new().or_note(&found.read_as().to_note()).unwrap();
+        assert_eq!(texts(&open(&files, name, &later).unwrap()), expected);
+        let asked = Questions::open(files.at("texts.csv"), &later, QuestionKind::Text).unwrap();
+        assert_eq!(asked.map(|one| one.unwrap().text.unwrap()).collect::<Vec<_>>(), ["so", "no"]);
+    }
+    for (name, said) in [
+        ("bad.csv", "bad.csv:3: expected 0 or 1 in the column of the label `red`, got \"2\""),
+        ("empty.csv", "empty.csv:2: expected 0 or 1 in the column of the label `blue`, got \"\""),
+        ("null.jsonl", "null.jsonl:1: expected 0 or 1 in the column of the label `blue`, got \"\""),
+    ] {
+        files.says(open(&files, name, &flags), &[said]);
+    }
+    let advice =
+        "`red`, `blue` have only 0 and 1: `data.target = \"labels\"` and `data.label = [\"red\", \"blue\"]`";
+    for name in ["a.csv", "a.jsonl"] {
+        files.says(open(&files, name, &ReadOptions::new().text("words")), &[advice]);
+    }
+    // Objects of scores.
+    let found = open(&files, "scores.jsonl", &ReadOptions::new().label_lists()).unwrap();
+    assert_eq!(texts(&found), [("so", "x\u{1f}y\u{1f}"), ("no", "\u{1f}")]);
+    assert!(found.read_as().to_string().contains("labels in `cats` are those with a score of at least 0.5"));
+    assert_eq!(texts(&open(&files, "one.jsonl", &ReadOptions::new()).unwrap()), [("so", "x"), ("no", "y")]);
+    let said = "scores.jsonl:1: expected one label with a score of at least 0.5 in the field `cats`, got 2 such labels";
+    files.says(open(&files, "scores.jsonl", &ReadOptions::new()), &[said, "`data.target = \"labels\"`"]);
+}
+
+#[test]
+fn numbers_with_decimal_commas_get_points() {
+    let files = Files::new(
+        "decimal-commas",
+        &[
+            ("a.csv", b"text;score\nso;2,5\nno;3\noh;-0,125\n"),
+            ("points.csv", b"text;score\nso;2.5\nno;3\n"),
+            ("unclear.csv", b"text;score\nso;1,234\nno;5\n"),
+        ],
+    );
+    let numbers = ReadOptions::new().numbers();
+    let found = open(&files, "a.csv", &numbers).unwrap();
+    assert_eq!(texts(&found), [("so", "2.5"), ("no", "3"), ("oh", "-0.125")]);
+    assert!(found.read_as().to_string().ends_with("numbers with decimal commas"));
+    let later = ReadOptions::new().or_note(&found.read_as().to_note()).unwrap();
+    assert_eq!(texts(&open(&files, "unclear.csv", &later).unwrap()), [("so", "1.234"), ("no", "5")]);
+    files.says(open(&files, "points.csv", &later), &["points.csv:2: expected a number with a decimal comma"]);
+    // A comma before three digits may separate thousands, so it is not changed.
+    assert_eq!(texts(&open(&files, "unclear.csv", &numbers).unwrap()), [("so", "1,234"), ("no", "5")]);
+    assert_eq!(texts(&open(&files, "a.csv", &ReadOptions::new()).unwrap())[0], ("so", "2,5"));
+}
+
+#[test]
+fn columns_and_settings_that_are_not_read_are_named() {
+    let wide = format!("text,label,{}\nso,y,{}\n", "a,b,c,d,e,f", "1,2,3,4,5,6");
+    let files = Files::new(
+        "not-read",
+        &[
+            ("one.csv", b"id,text,label\n1,so,y\n"),
+            ("wide.csv", wide.as_bytes()),
+            ("a.jsonl", b"{\"id\":1,\"text\":\"so\",\"label\":\"y\",\"meta\":{\"n\":2}}\n"),
+            ("pairs.tsv", b"so\tsi\tsource 1\nno\tno\tsource 2\n"),
+            ("a.ft", b"__label__y so\n__label__n no\n"),
+            ("a.svm", b"1 1:2\n0 1:3\n"),
+        ],
+    );
+    for (name, note) in [
+        ("one.csv", "column 1 (`id`) is not read"),
+        ("wide.csv", "columns 3 to 8 are not read"),
+        ("a.jsonl", "fields `id`, `meta` are not read"),
+    ] {
+        let said = open(&files, name, &ReadOptions::new()).unwrap().read_as().to_string();
+        assert!(said.ends_with(note), "{said}");
+    }
+    assert!(
+        Pairs::open(files.at("pairs.tsv")).unwrap().read_as().to_string().ends_with("column 3 is not read")
+    );
+    for (options, key) in [
+        (ReadOptions::new().text("so"), "`data.text`"),
+        (ReadOptions::new().label("y"), "`data.label`"),
+        (ReadOptions::new().separator(';'), "`data.separator`"),
+        (ReadOptions::new().header(true), "`data.header`"),
+    ] {
+        files.says(open(&files, "a.ft", &options), &[key, "since `fasttext` has no columns"]);
+        files.says(
+            LabelledRows::open_with([files.at("a.svm")], &options),
+            &[key, "since `libsvm` has no columns"],
+        );
+    }
+    // A file that is read as an earlier one may have another format.
+    let note = open(&files, "one.csv", &ReadOptions::new()).unwrap().read_as().to_note();
+    let later = ReadOptions::new().text("text").or_note(&note).unwrap();
+    assert_eq!(open(&files, "a.ft", &later).unwrap().records().len(), 2);
 }

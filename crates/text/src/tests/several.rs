@@ -45,7 +45,7 @@ fn cells_of_tables_are_joined_by_one_tab() {
     let (first, second, said) = read("a.csv", &of_names());
     assert_eq!((first, second), (pair("A man, here\tOne tab", "yes"), pair("Two lines \tb", "no")));
     let expected = "`csv`, text in `premise` and `hypothesis`, label in `label`; line 1 is a header, since `premise` names a \
-                    column";
+                    column; column 1 (`id`) is not read";
     assert_eq!(said, expected);
     // The cells are joined in the given order of the columns. Here, the columns are given by number although the file
     // has a header; the known name `label` shows the header.
@@ -57,7 +57,10 @@ fn cells_of_tables_are_joined_by_one_tab() {
 
     let (first, second, said) = read("bare.csv", &of_numbers(["2", "4"]).label("3"));
     assert_eq!((first, second), (pair("good film\tI like it", "pos"), pair("dull film\tI hate it", "neg")));
-    assert_eq!(said, "`csv`, text in column 2 and column 4, label in column 3; no header");
+    assert_eq!(
+        said,
+        "`csv`, text in column 2 and column 4, label in column 3; no header; column 1 is not read"
+    );
     // The label is in the only remaining column.
     let (first, _, said) = read("two.tsv", &of_numbers(["1", "2"]));
     assert_eq!(first, pair("good film\tI like it", "pos"));
@@ -233,7 +236,10 @@ fn formats_without_columns_refuse_several() {
             "columns of the text (`data.text` in a config) of {what}: {columns} `{format}` has none, got `premise`, `hypothesis`; {advice}"
         );
         assert!(said.starts_with(&expected), "{said}");
-        assert!(open(&files, name, &ReadOptions::new().text("premise")).is_ok());
+        files.says(
+            open(&files, name, &ReadOptions::new().text("premise")),
+            &["`data.text`", "has no columns"],
+        );
     }
     let paths = ["classes/y.txt", "classes/n.txt"].map(|name| files.at(name));
     let said = files.said(LabelledTexts::open_with(paths, &of_names().format(FileFormat::FilePerClass)));
@@ -371,7 +377,7 @@ fn labels_may_be_lists() {
         ("a", "x\u{1f}y z\u{1f}"),
         ("b", "\u{1f}"),
         ("c", "3\u{1f}1.50\u{1f}"),
-        ("d", "x;y"),
+        ("d", "x\u{1f}y\u{1f}"),
         ("e", ""),
         ("f", "7"),
         ("g", ""),
@@ -384,7 +390,7 @@ fn labels_may_be_lists() {
     for name in ["rows.json", "header.json", "pandas.json"] {
         assert_eq!(texts(&read(name, &lists)), [("a", "x\u{1f}"), ("b", "\u{1f}")], "{name}");
     }
-    assert_eq!(texts(&read("a.csv", &lists)), [("a", "x;y"), ("b", ""), ("c", "z")]);
+    assert_eq!(texts(&read("a.csv", &lists)), [("a", "x\u{1f}y\u{1f}"), ("b", ""), ("c", "z")]);
     let both = lists.clone().texts(["q", "r"]).label("tags");
     assert_eq!(texts(&read("two.jsonl", &both)), [("a\tb", "x\u{1f}")]);
 
@@ -410,7 +416,10 @@ fn items_of_lists_are_labels() {
             "[[\"x\"]]",
             "labels in the list of the field `labels`, got a list: a label is a string or a number",
         ),
-        ("{\"x\": 1}", "a string or a list in the field `labels`, got an object"),
+        (
+            "{\"x\": 2}",
+            "a string, a list, or an object with a score from 0 to 1 for each label in the field `labels`",
+        ),
     ];
     for (at, (labels, expected)) in wrong.into_iter().enumerate() {
         let text =
