@@ -7,7 +7,7 @@ use serde_json::Value;
 use unpadded::predict::Sampling;
 use unpadded_recipes::{Answer, AnswerBatch, ByteSize, Model};
 
-use super::model_choice::{ModelChoice, Threads};
+use super::model_choice::{ModelChoice, ThreadCount};
 use super::on_file::OnFile;
 use super::outcome::{Ending, Outcome, UsageError, bad};
 use super::record::record;
@@ -148,7 +148,7 @@ pub(crate) struct Predict {
     #[arg(long, allow_negative_numbers = true, value_name = "NUMBER", default_value_t = AnswerBatch::TEXTS, value_parser = whole::<usize>)]
     batch: usize,
     #[command(flatten)]
-    threads: Threads,
+    threads: ThreadCount,
     /// Memory limit of a batch, as 500MB or 4GB: records that do not fit together are answered in smaller batches
     #[arg(long, value_name = "SIZE", default_value = MEMORY, value_parser = size)]
     memory: ByteSize,
@@ -300,7 +300,7 @@ pub(crate) struct Generate {
     #[arg(long, allow_negative_numbers = true, value_name = "NUMBER", default_value_t = 1, value_parser = whole::<u64>)]
     seed: u64,
     #[command(flatten)]
-    threads: Threads,
+    threads: ThreadCount,
     #[command(flatten)]
     lines: Lines,
 }

@@ -135,7 +135,8 @@ fn check(texts: &Texts) -> Outcome<()> {
             ("records", records.into()),
             ("skipped", skipped.into()),
             ("memory", largest.json()),
-            ("too_few", too_few.as_ref().map(|e| plain(e)).into()),
+            ("warnings", said.iter().filter(|line| line.starts_with("warning: ")).cloned().collect()),
+            ("too_few", too_few.as_ref().map(plain).into()),
         ])
     })?;
     said.into_iter().try_for_each(|line| console.more(line))?;

@@ -9,7 +9,7 @@ use unpadded_recipes::{
 };
 
 use super::interrupts::until_signal;
-use super::model_choice::{ModelChoice, Threads};
+use super::model_choice::{ModelChoice, ThreadCount};
 use super::outcome::{Ending, Outcome, UsageError};
 use super::scores::{self as show, Table};
 use super::terminal::{self, Console};
@@ -44,7 +44,7 @@ pub(crate) struct Eval {
     #[arg(long, value_name = "NAME=VALUE")]
     set: Vec<String>,
     #[command(flatten)]
-    threads: Threads,
+    threads: ThreadCount,
     #[command(flatten)]
     console: Console,
 }

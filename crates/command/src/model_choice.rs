@@ -32,13 +32,13 @@ impl ModelChoice {
 
 /// Threads on which a trained model runs.
 #[derive(Args, Clone, Copy)]
-pub(crate) struct Threads {
+pub(crate) struct ThreadCount {
     /// Threads to run on, 0 for one per core
     #[arg(long = "threads", allow_negative_numbers = true, value_name = "NUMBER", default_value_t = 0, value_parser = whole::<usize>)]
     pub(crate) number: usize,
 }
 
-impl Threads {
+impl ThreadCount {
     /// Sets the threads in the config of a model, and checks the config.
     pub(crate) fn over(self, config: &mut Config) -> Outcome<()> {
         config.run.threads = self.number;

@@ -112,7 +112,8 @@ impl Training<'_> {
             None
         } else {
             // The resumed training may find a better epoch; last.ckpt also contains the best parameters.
-            names.iter().for_each(|path| drop(std::fs::remove_file(path)));
+            let held = folder.path().join("held_out.json");
+            names.iter().chain([&held]).for_each(|path| drop(std::fs::remove_file(path)));
             folder.write("config.toml", &config.commented())?;
             if !self.skipped.is_empty() {
                 folder.write(run::SKIPPED, &run::skipped(&self.skipped))?;
@@ -238,7 +239,7 @@ impl Training<'_> {
             "interrupted while scoring the held-out texts: the model is saved; `unpadded train --resume {run}` writes the report"
         );
         let score = facts.score_held_out.take();
-        let held = match score.map(|score| until_signal(said, || score(&model))).transpose()? {
+        let held = match score.map(|score| until_signal(said, || score(model.predictor()))).transpose()? {
             Some(Ok(scored)) => {
                 let object = show::object(&facts.held_out.name, &scored);
                 write("held_out.json", format!("{object}\n"))?;

@@ -199,10 +199,9 @@ fn prepare_by(config: &Config, resumed: Option<&Path>, memory: u64, too_few: boo
         config.run.memory.into_iter().fold(trainer, |trainer, size| trainer.memory_limit(size.bytes()));
     if let Some(path) = &prepared.test.clone() {
         let (known, path) = (prepared.trainer.for_inference()?, path.to_string_lossy());
-        let (facts, held_out) = (std::mem::take(&mut prepared.facts), &*prepared.held_out.name);
+        let facts = std::mem::take(&mut prepared.facts);
         let file = &TestFile { path: &path, config, known: &known };
-        let TestCheck { read, warnings, skipped } =
-            (config.run.task.recipe().check)(file, (&facts, held_out))?;
+        let TestCheck { read, warnings, skipped } = (config.run.task.recipe().check)(file, &facts)?;
         let otherwise = read.into_iter().filter(|line| !prepared.said.contains(line));
         let otherwise: Vec<String> = otherwise.map(|line| format!("{path}: {line}")).collect();
         prepared.said.extend(otherwise.into_iter().chain(warnings));

@@ -5,11 +5,10 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 use unpadded::data::{Fingerprint, Vocabulary};
 use unpadded::{Error, ErrorKind, Result};
-use unpadded_text::{DataSet, Fold, QuestionKind, Record};
+use unpadded_text::{DataSet, Fold, Record};
 
 use super::config::Config;
 use super::evaluation::UnseenLabel;
-use super::recipe::RecordModel;
 
 /// The portion of the data that a record is in: the training texts, the texts held out from them, or the texts of `data.dev`.
 #[derive(Clone, Copy, PartialEq)]
@@ -26,8 +25,25 @@ pub(super) const TAG: &str = "tag";
 /// A function that gets each class of a record: what it is (`label` or `tag`), its name, and a function that returns its location.
 pub(super) type EachClass<'a> = &'a mut dyn FnMut(&'static str, &str, &dyn Fn() -> Option<String>);
 
+/// The right answers of a kind of record, by which the portions of the data are compared.
+pub(super) trait RecordAnswers {
+    type Record: Record;
+    /// Whether an input may have several right answers, such as the translations of a source.
+    const MANY_ANSWERS: bool = false;
+
+    /// Passes each class of a record to a callback. By default, a record has no class, for example if its answer is a text or a
+    /// number.
+    fn classes(_: &Config, _: &Self::Record, _each: EachClass<'_>) {}
+
+    /// Returns a hash of the right answer of a record. Records with equal inputs contradict each other if
+    /// their hashes differ.
+    fn answer(_: &Config, record: &Self::Record) -> u64 {
+        record.fingerprint(Fingerprint::default()).finish()
+    }
+}
+
 /// Returns the location of a record in its file; `None` if the line is unknown.
-pub(super) fn place(record: &impl Record) -> Option<String> {
+pub(super) fn location(record: &impl Record) -> Option<String> {
     record.file_line().map(|place| place.to_string())
 }
 
@@ -46,9 +62,9 @@ pub struct ClassCount {
 
 /// The classes of all portions, by their names: first the labels, then the tags.
 #[derive(Default)]
-pub(super) struct Classes([BTreeMap<String, ClassCount>; 2]);
+pub(super) struct ClassCounts([BTreeMap<String, ClassCount>; 2]);
 
-impl Classes {
+impl ClassCounts {
     /// Counts an occurrence of a class. Locations are kept while no training text has the class.
     pub(super) fn add(
         &mut self,
@@ -94,7 +110,7 @@ impl Classes {
     }
 
     /// Returns whether a record has a class that no training text has.
-    pub(super) fn is_unseen<M: RecordModel>(&self, config: &Config, record: &M::Record) -> bool {
+    pub(super) fn is_unseen<M: RecordAnswers>(&self, config: &Config, record: &M::Record) -> bool {
         let mut found = false;
         M::classes(config, record, &mut |what, name, _| {
             found |= self.get(what, name).is_none_or(|class| class.train == 0);
@@ -174,8 +190,9 @@ pub(super) struct SeenRecords {
 }
 
 /// Returns the key of a record: a hash of the input, and in the last bits a hash of the right answer.
-fn key<M: RecordModel>(config: &Config, record: &M::Record) -> u64 {
-    (record.input(Fingerprint::default()).finish() & !ANSWER) | (M::answer(config, record) & ANSWER)
+fn key<M: RecordAnswers>(config: &Config, record: &M::Record) -> u64 {
+    let answer = if M::MANY_ANSWERS { 0 } else { M::answer(config, record) };
+    (record.input(Fingerprint::default()).finish() & !ANSWER) | (answer & ANSWER)
 }
 
 /// Returns the number of different inputs that have several right answers; the keys are sorted.
@@ -186,7 +203,7 @@ fn contradictions(keys: &[u64]) -> usize {
 
 /// The records of a file that another portion also has.
 #[derive(Default)]
-struct Shared {
+struct SharedRecords {
     all: u64,
     shared: u64,
     /// The number of shared records whose right answer is another one in the other portion.
@@ -194,7 +211,7 @@ struct Shared {
     places: Vec<String>,
 }
 
-impl Shared {
+impl SharedRecords {
     /// Counts a record; `known` has the sorted keys of the other portion.
     fn add(&mut self, known: &[u64], key: u64, place: impl FnOnce() -> Option<String>) {
         self.all += 1;
@@ -231,15 +248,17 @@ impl Shared {
 /// What later files of a training are compared with: the records and the classes of its first portions.
 #[derive(Default)]
 pub(super) struct PortionFacts {
-    pub(super) classes: Classes,
+    pub(super) classes: ClassCounts,
     seen: SeenRecords,
+    /// The name of the held-out records.
+    held_out: String,
     /// The held-out records that the training records have, too.
-    shared: Shared,
+    shared: SharedRecords,
 }
 
 impl PortionFacts {
     /// Counts the classes of a record, and keeps its key. The records of `data.dev` follow all training records.
-    pub(super) fn add<M: RecordModel>(&mut self, config: &Config, record: &M::Record, portion: Portion) {
+    pub(super) fn add<M: RecordAnswers>(&mut self, config: &Config, record: &M::Record, portion: Portion) {
         M::classes(config, record, &mut |what, name, place| {
             self.classes.add((what, name), portion, &|| place().unwrap_or_default());
         });
@@ -248,7 +267,7 @@ impl PortionFacts {
             Portion::Train => self.seen.train.push(key),
             Portion::HeldOut => self.seen.held_out.push(key),
             Portion::Dev => {
-                self.shared.add(&self.seen.train, key, || place(record));
+                self.shared.add(&self.seen.train, key, || location(record));
                 self.seen.held_out.push(key);
             }
         }
@@ -260,7 +279,13 @@ impl PortionFacts {
     }
 
     /// Returns warnings about the records and the classes of the training file and of the held-out records.
-    pub(super) fn said<M: RecordModel>(&mut self, train: &str, held_out: &str, divided: bool) -> Vec<String> {
+    pub(super) fn said<M: RecordAnswers>(
+        &mut self,
+        train: &str,
+        held_out: &str,
+        divided: bool,
+    ) -> Vec<String> {
+        held_out.clone_into(&mut self.held_out);
         let SeenRecords { train: of_train, held_out: of_held } = &mut self.seen;
         of_held.sort_unstable();
         if divided {
@@ -288,30 +313,30 @@ impl PortionFacts {
 
     /// Begins the pass over a test file.
     pub(super) fn test(&self) -> TestRecords<'_> {
-        TestRecords { known: self, classes: Classes::default(), shared: Default::default() }
+        TestRecords { known: self, classes: ClassCounts::default(), shared: Default::default() }
     }
 }
 
 /// Returns what the shared records of a file are in another portion.
-fn are<M: RecordModel>(kind: &str, of: Option<&str>) -> String {
+fn are<M: RecordAnswers>(kind: &str, of: Option<&str>) -> String {
     let of = of.map_or_else(String::new, |of| format!(" of `{of}`"));
     let records = M::Record::PLURAL;
-    match M::ASKING {
-        QuestionKind::Source => format!("have the source of {kind} {records}{of}"),
-        _ => format!("are {kind} {records}{of}"),
+    match M::MANY_ANSWERS {
+        true => format!("have the source of {kind} {records}{of}"),
+        false => format!("are {kind} {records}{of}"),
     }
 }
 
 /// The records of a test file, compared with the portions of a training.
 pub(super) struct TestRecords<'a> {
     known: &'a PortionFacts,
-    classes: Classes,
+    classes: ClassCounts,
     /// The records that the training portion has, and the records that the held-out portion has.
-    shared: [Shared; 2],
+    shared: [SharedRecords; 2],
 }
 
 impl TestRecords<'_> {
-    pub(super) fn add<M: RecordModel>(&mut self, config: &Config, record: &M::Record) {
+    pub(super) fn add<M: RecordAnswers>(&mut self, config: &Config, record: &M::Record) {
         M::classes(config, record, &mut |what, name, place| {
             // A class counts as a training class here if the training has it.
             let portion = match self.known.classes.get(what, name) {
@@ -322,7 +347,7 @@ impl TestRecords<'_> {
         });
         let (key, seen) = (key::<M>(config, record), &self.known.seen);
         for (shared, known) in self.shared.iter_mut().zip([&seen.train, &seen.held_out]) {
-            shared.add(known, key, || place(record));
+            shared.add(known, key, || location(record));
         }
     }
 
@@ -330,9 +355,9 @@ impl TestRecords<'_> {
     ///
     /// # Errors
     /// If training has none of the labels, or none of the tags, of the file.
-    pub(super) fn end<M: RecordModel>(self, name: &str, held_out: &str) -> Result<Vec<String>> {
+    pub(super) fn end<M: RecordAnswers>(self, name: &str) -> Result<Vec<String>> {
         for what in [LABEL, TAG] {
-            let of = |classes: &Classes| -> Vec<ClassCount> {
+            let of = |classes: &ClassCounts| -> Vec<ClassCount> {
                 classes.all().filter(|class| class.held_out.what == what).cloned().collect()
             };
             let (own, known) = (of(&self.classes), of(&self.known.classes));
@@ -343,7 +368,7 @@ impl TestRecords<'_> {
         }
         let records = M::Record::PLURAL;
         let [of_train, of_held] = &self.shared;
-        let held_out = are::<M>("held-out", Some(held_out)) + ", which choose the best epoch";
+        let held_out = are::<M>("held-out", Some(&self.known.held_out)) + ", which choose the best epoch";
         let said = [
             of_train.warning((name, records), &are::<M>("training", None)),
             of_held.warning((name, records), &held_out),
@@ -367,7 +392,7 @@ pub(super) fn foreign((what, name): (&str, &str), known: Vec<String>, own: Vec<S
 ///
 /// # Errors
 /// If there are more folds than records that may be in different folds.
-pub(super) fn check_folds<M: RecordModel>(
+pub(super) fn check_folds<M: RecordAnswers>(
     records: &DataSet<M::Record>,
     fold: Fold,
     config: &Config,

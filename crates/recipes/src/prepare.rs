@@ -5,13 +5,13 @@ use std::collections::HashSet;
 use std::path::Path;
 
 use unpadded::data::{Loader, TokenCounts, Vocabulary};
+use unpadded::predict::Predictor;
 use unpadded::train::Trainer;
 use unpadded::{Error, ErrorKind, Result};
 use unpadded_text::{DataSet, Passes as _, ReadOptions, Record};
 
 use super::config::Config;
 use super::labels::none;
-use super::model::Model;
 use super::net;
 use super::portions::{Portion, PortionFacts, check_folds};
 use super::recipe::{RecordModel, ScoredFile, TestFile};
@@ -76,8 +76,8 @@ impl RecordCounts {
         );
         let which = if self.dev == 0 { "none" } else { "all" };
         let got = format!("{all} {plural}, of which {which} would be held out");
-        let error =
-            Error::of(ErrorKind::Format, format!("{plural} of `{train}`"), expected, got).caused_by(TooFew);
+        let error = Error::of(ErrorKind::Format, format!("{plural} of `{train}`"), expected, got)
+            .caused_by(RecordShortage);
         let error = self.kept_said::<M::Record>().into_iter().fold(error, Error::noted);
         Err(if all == 1 && !M::ONE_RECORD.is_empty() { error.noted(M::ONE_RECORD) } else { error })
     }
@@ -88,19 +88,19 @@ pub(super) type FirstRecords<'a, R> = &'a dyn Fn(usize) -> Result<Vec<R>>;
 
 /// The cause of an error about records that are too few to hold some out.
 #[derive(Debug)]
-struct TooFew;
+struct RecordShortage;
 
-impl std::fmt::Display for TooFew {
+impl std::fmt::Display for RecordShortage {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("too few records")
     }
 }
 
-impl std::error::Error for TooFew {}
+impl std::error::Error for RecordShortage {}
 
 /// Returns whether an error is about records that are too few to hold some out.
 pub(super) fn is_too_few(error: &Error) -> bool {
-    std::error::Error::source(error).is_some_and(|cause| cause.is::<TooFew>())
+    std::error::Error::source(error).is_some_and(|cause| cause.is::<RecordShortage>())
 }
 
 /// The counts of a task, from which its vocabularies are made: one pass over the records, before the network is built.
@@ -182,7 +182,7 @@ pub(super) fn prepare<'a, S: TaskSurvey<'a>>(config: &'a Config, paths: Paths) -
     let divides = !given && (own || config.data.fold.is_some());
     let one_in = if divides { S::one_in(config, &train)? } else { 0 };
     let begin = |first: FirstRecords<'_, S::Record>| S::begin(config, first, &from);
-    let (mut survey, mut counts, train, held) =
+    let (mut survey, mut counts, [train, held]) =
         divided::<S::Model, S>(train, (one_in, config), &begin, &mut S::count)?;
     survey.check(&train.name())?;
     let dev = match dev {
@@ -244,6 +244,9 @@ pub(super) fn prepare<'a, S: TaskSurvey<'a>>(config: &'a Config, paths: Paths) -
     })
 }
 
+/// The result of a function at the begin of a pass, the counts, and the training part and the held-out part.
+pub(super) type DividedRecords<T, R> = (T, RecordCounts, [Texts<R>; 2]);
+
 /// A function that counts a record of a portion.
 pub(super) type CountRecord<'a, T, R> = &'a mut dyn FnMut(&mut T, &R, Portion, &mut RecordCounts);
 
@@ -254,7 +257,7 @@ pub(super) fn divided<M: RecordModel, T>(
     (one_in, config): (u64, &Config),
     begin: &dyn Fn(FirstRecords<'_, M::Record>) -> Result<T>,
     count: CountRecord<'_, T, M::Record>,
-) -> Result<(T, RecordCounts, Texts<M::Record>, Texts<M::Record>)> {
+) -> Result<DividedRecords<T, M::Record>> {
     let (mut kept, seed) = (HashSet::new(), config.run.seed);
     // Each record is held out once by folds, so none stays in training.
     let mut is_final = config.data.fold.is_some();
@@ -283,7 +286,7 @@ pub(super) fn divided<M: RecordModel, T>(
         if is_final || !kept.is_empty() || classes.unseen().next().is_none() {
             counts.folds = folds;
             let (train, held) = parts.unwrap_or_else(|| all.divide(rule));
-            return Ok((survey, counts, train, held));
+            return Ok((survey, counts, [train, held]));
         }
         // Records of a class that no training record has stay in training, with all records that cannot be separated from
         // them. Only data with such a class are read again.
@@ -310,8 +313,8 @@ pub(super) fn score_held_out<M: RecordModel>(
         return None;
     }
     let config = config.clone();
-    Some(Box::new(move |model: &Model| {
-        let (by, path) = (model.predictor(), &*texts.name().into_owned());
+    Some(Box::new(move |by: &Predictor| {
+        let path = &*texts.name().into_owned();
         let file = &TestFile { path, config: &config, known: by };
         M::load(by, &config)?.scored(ScoredFile { by, file, texts }, &mut |_| ())
     }))

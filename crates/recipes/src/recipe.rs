@@ -2,16 +2,16 @@
 
 use std::path::Path;
 
-use unpadded::data::{Fingerprint, Loader, Tokenizer};
+use unpadded::data::{Loader, Tokenizer};
 use unpadded::predict::{Predictor, Sampling};
 use unpadded::{Error, ErrorKind, Result};
-use unpadded_text::{QuestionKind, ReadOptions, Record, SkipReport};
+use unpadded_text::{QuestionKind, ReadOptions, SkipReport};
 
 use super::answer::Answer;
 use super::answer_batch::AnswerBatch;
 use super::config::Config;
 use super::evaluation::{EachOutcome, Evaluation};
-use super::portions::{EachClass, LABEL, PortionFacts, TAG, foreign};
+use super::portions::{LABEL, PortionFacts, RecordAnswers, TAG, foreign};
 use super::preview::Preview;
 use super::sections::DecodingConfig;
 use super::started::Table;
@@ -38,7 +38,7 @@ pub(super) struct Recipe {
     pub(super) prepare: fn(&Config, Paths) -> Result<Preparation>,
     /// Reads the texts of a file as [`TrainedModel::scores`] does, but does not score them, so that errors in the file appear
     /// before a training. The config is the config of the training.
-    pub(super) check: fn(&TestFile<'_>, (&PortionFacts, &str)) -> Result<TestCheck>,
+    pub(super) check: fn(&TestFile<'_>, &PortionFacts) -> Result<TestCheck>,
     /// Returns the trained model of a loaded checkpoint; the config is the config of its training.
     pub(super) load: fn(&Predictor, &Config) -> Result<Box<dyn TrainedModel>>,
 }
@@ -142,8 +142,7 @@ pub(super) type RecordCheck<'a, R> = Box<dyn FnMut(u64, &R) -> Result<()> + 'a>;
 
 /// A model that reads records: the parts in which these models differ. Each such model has a recipe
 /// ([`Recipe::of`]), and is a [`TrainedModel`].
-pub(super) trait RecordModel: AnsweringModel + Sized + 'static {
-    type Record: Record;
+pub(super) trait RecordModel: AnsweringModel + RecordAnswers + Sized + 'static {
     /// What the model reads from a record that it answers.
     const ASKING: QuestionKind;
     /// The functions that pass the settings `data.text` and `data.label` to the read options.
@@ -165,16 +164,6 @@ pub(super) trait RecordModel: AnsweringModel + Sized + 'static {
 
     /// Returns a record as a line of a preview.
     fn line(record: &Self::Record) -> String;
-
-    /// Passes each class of a record to a callback. By default, a record has no class, for example if its answer is a text or a
-    /// number.
-    fn classes(_: &Config, _: &Self::Record, _each: EachClass<'_>) {}
-
-    /// Returns a hash of the right answer of a record; 0 for each record if an input may have several right answers. Records
-    /// with equal inputs contradict each other if their hashes differ.
-    fn answer(_: &Config, record: &Self::Record) -> u64 {
-        record.fingerprint(Fingerprint::default()).finish()
-    }
 
     /// As `preview` of [`Recipe`].
     fn preview(config: &Config, path: &Path) -> Result<Preview> {
@@ -227,7 +216,7 @@ impl Recipe {
             of_texts: |_| Ok(true),
             preview: M::preview,
             prepare: M::prepare,
-            check: |file, (known, held_out)| {
+            check: |file, known| {
                 let (texts, mut read) = M::open(file, true)?;
                 let mut records = known.test();
                 let (mut check, batch) = (M::checks(file, &texts)?, AnswerBatch::of_bytes(usize::MAX));
@@ -239,7 +228,7 @@ impl Recipe {
                 })?;
                 let options = texts.read_as();
                 read.extend(options.left_out().into_iter().chain(skipped(&texts.name(), options)));
-                let warnings = records.end::<M>(file.path, held_out)?;
+                let warnings = records.end::<M>(file.path)?;
                 Ok(TestCheck { read, warnings, skipped: options.skipped() })
             },
             load: |predictor, config| Ok(Box::new(M::load(predictor, config)?)),

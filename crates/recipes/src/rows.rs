@@ -20,7 +20,7 @@ use super::config::Config;
 use super::evaluation::{EachOutcome, Evaluation};
 use super::labels::{self, LABELS, PROBABILITIES};
 use super::net;
-use super::portions::{self, EachClass, Portion};
+use super::portions::{self, EachClass, Portion, RecordAnswers};
 use super::prepare::{RecordCounts, divided, score_held_out};
 use super::preview::Preview;
 use super::recipe::{AnsweringModel, RecordModel, ScoredFile, TestFile};
@@ -61,8 +61,20 @@ impl AnsweringModel for Classifier {
     }
 }
 
-impl RecordModel for Classifier {
+impl RecordAnswers for Classifier {
     type Record = LabelledRow;
+
+    /// Adding 0.0 changes a label −0 to 0.
+    fn classes(_: &Config, row: &LabelledRow, each: EachClass<'_>) {
+        each(portions::LABEL, &(row.label + 0.0).to_string(), &|| portions::location(row));
+    }
+
+    fn answer(_: &Config, row: &LabelledRow) -> u64 {
+        Fingerprint::default().number((row.label + 0.0).to_bits()).finish()
+    }
+}
+
+impl RecordModel for Classifier {
     const ASKING: QuestionKind = QuestionKind::Row;
     const COLUMNS: [Column; 2] = labels::COLUMNS;
     const TABLES: &'static [Table] = &[];
@@ -70,15 +82,6 @@ impl RecordModel for Classifier {
     fn training_options(config: &Config) -> Result<ReadOptions> {
         let set = config.data.first_index.and_then(|first| FirstIndex::of_number(i64::try_from(first).ok()?));
         Ok(set.into_iter().fold(options(config, labels::COLUMNS)?, ReadOptions::first_index))
-    }
-
-    /// Adding 0.0 changes a label −0 to 0.
-    fn classes(_: &Config, row: &LabelledRow, each: EachClass<'_>) {
-        each(portions::LABEL, &(row.label + 0.0).to_string(), &|| portions::place(row));
-    }
-
-    fn answer(_: &Config, row: &LabelledRow) -> u64 {
-        Fingerprint::default().number((row.label + 0.0).to_bits()).finish()
     }
 
     fn line(row: &LabelledRow) -> String {
@@ -117,14 +120,18 @@ impl RecordModel for Classifier {
             return Err(Error::new(name, EXPECTED, got));
         }
         // The network for rows uses only three settings of the model, and no setting of the text.
-        let usual = Config::new(config.run.task);
+        let (usual, mut ignored) = (Config::new(config.run.task), Vec::new());
         for key in Config::keys(config.run.task).map(|key| key.to_string()) {
-            let ignored =
-                key.starts_with("text.") || key.starts_with("model.") && !USED.contains(&key.as_str());
             let (set, default) = (config.get(&key), usual.get(&key));
-            if ignored && set != default {
-                let got = set.map_or_else(|| "none".to_owned(), |set| set.to_string());
+            if set == default || USED.contains(&key.as_str()) {
+                continue;
+            }
+            let got = set.map_or_else(|| "none".to_owned(), |set| set.to_string());
+            if key.starts_with("model.") {
                 return Err(Error::new(key, EXPECTED, got));
+            }
+            if key.starts_with("text.") {
+                ignored.push(format!("warning: `{key} = {got}` is ignored: rows of features have no words"));
             }
         }
         from.of_rows(COLUMNS)?;
@@ -164,7 +171,7 @@ impl RecordModel for Classifier {
         };
         // Whether a row is held out depends only on the content of the row, so equal rows are in the same part.
         let by = (if divides { one_in(config) } else { 0 }, config);
-        let ((), mut counts, train, held) =
+        let ((), mut counts, [train, held]) =
             divided::<Self, ()>(Texts::Held(all), by, &|_| Ok(()), &mut count)?;
         let dev = given.map_or(held, Texts::Held);
         counts.facts.trained();
@@ -219,6 +226,7 @@ impl RecordModel for Classifier {
                 .chain(read_as(&like))
                 .chain(dropped)
                 .chain(left_out)
+                .chain(ignored)
                 .chain(kept)
                 .chain(counts.folds)
                 .chain(warnings)

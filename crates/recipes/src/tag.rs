@@ -20,7 +20,7 @@ use super::config::Config;
 use super::encoder::Encoder;
 use super::evaluation::{EachOutcome, Evaluation, likeliest};
 use super::labels::trained_id;
-use super::portions::{self, EachClass, Portion};
+use super::portions::{self, EachClass, Portion, RecordAnswers};
 use super::prepare::{FirstRecords, RecordCounts, TaskNetwork, TaskSurvey, TrainingTexts, prepare};
 use super::preview::Preview;
 use super::recipe::{AnsweringModel, RecordCheck, RecordModel, ScoredFile, TestFile};
@@ -120,20 +120,23 @@ impl AnsweringModel for Tagger {
     }
 }
 
-impl RecordModel for Tagger {
+impl RecordAnswers for Tagger {
     type Record = TaggedText;
-    const ASKING: QuestionKind = QuestionKind::Words;
-    const COLUMNS: [Column; 2] = COLUMNS;
-    const TABLES: &'static [Table] = &TABLES;
-    const STARTS_FROM_LM: bool = true;
-    const ONE_RECORD: &'static str =
-        "in columns, a blank line ends a text: without a blank line, all lines are one text";
 
     fn classes(_: &Config, text: &TaggedText, each: EachClass<'_>) {
         text.label.iter().for_each(|label| each(portions::LABEL, label, &|| text.place_of(0)));
         let tags = text.tags.iter().enumerate();
         tags.for_each(|(word, tag)| each(portions::TAG, tag, &|| text.place_of(word)));
     }
+}
+
+impl RecordModel for Tagger {
+    const ASKING: QuestionKind = QuestionKind::Words;
+    const COLUMNS: [Column; 2] = COLUMNS;
+    const TABLES: &'static [Table] = &TABLES;
+    const STARTS_FROM_LM: bool = true;
+    const ONE_RECORD: &'static str =
+        "in columns, a blank line ends a text: without a blank line, all lines are one text";
 
     fn line(of: &TaggedText) -> String {
         let words = of.words.iter().zip(&of.tags).map(|(word, tag)| format!("{word}/{tag}"));

@@ -5,7 +5,6 @@ use std::path::PathBuf;
 use super::byte_size::ByteSize;
 use super::config::Config;
 use super::evaluation::Evaluation;
-use super::model::Model;
 use super::portions::{ClassCount, PortionFacts};
 use super::sections::{BatchRule, Tokens};
 pub(super) use super::sections::{CONFIG, TASK};
@@ -53,8 +52,8 @@ pub struct Preparation {
     pub(super) facts: PortionFacts,
 }
 
-/// A function that scores a trained model on the held-out texts of its training.
-pub type ScoreHeldOut = Box<dyn FnOnce(&Model) -> Result<Evaluation> + Send>;
+/// A function that scores a trained model, by its predictor, on the held-out texts of its training.
+pub type ScoreHeldOut = Box<dyn FnOnce(&Predictor) -> Result<Evaluation> + Send>;
 
 /// Test data for a model.
 #[non_exhaustive]

@@ -19,7 +19,7 @@ use super::answer_batch::AnswerBatch;
 use super::config::Config;
 use super::evaluation::{EachOutcome, Evaluation};
 use super::net;
-use super::portions::Portion;
+use super::portions::{Portion, RecordAnswers};
 use super::prepare::{FirstRecords, RecordCounts, TaskNetwork, TaskSurvey, TrainingTexts, prepare};
 use super::preview::Preview;
 use super::recipe::{AnsweringModel, RecordModel, ScoredFile, TestFile};
@@ -324,17 +324,16 @@ impl AnsweringModel for Translator {
     }
 }
 
-impl RecordModel for Translator {
+impl RecordAnswers for Translator {
     type Record = Pair;
+    const MANY_ANSWERS: bool = true;
+}
+
+impl RecordModel for Translator {
     const ASKING: QuestionKind = QuestionKind::Source;
     const COLUMNS: [Column; 2] = COLUMNS;
     const TABLES: &'static [Table] = &TABLES;
     const SCORES_HELD_OUT: bool = false;
-
-    /// A source may have several translations.
-    fn answer(_: &Config, _: &Pair) -> u64 {
-        0
-    }
 
     fn line(of: &Pair) -> String {
         format!("source {}, target {}", Preview::cut(&of.source), Preview::cut(&of.target))

@@ -12,6 +12,7 @@ use crate::{LabelledFiles, LabelledTexts, MalformedLines, Pair, Pairs, TaggedTex
 mod hostile;
 mod json;
 mod labels;
+mod malformed;
 mod questions;
 mod several;
 mod streams;

@@ -64,7 +64,7 @@ impl Positions {
         let Self { mut boxes, arrows: passed } = self;
         let mut heights: Vec<Pair> = boxes.iter().zip(sizes).map(|(at, of)| [at[1], at[1] + of[1]]).collect();
         heights.sort_by(|a, b| a[0].total_cmp(&b[0]));
-        // The boxes of a rank have the same middle, so their heights overlap; those of two ranks do not.
+        // The boxes of a rank have the same middle, so their heights overlap; the boxes of two ranks do not overlap.
         let mut ranks: Vec<Pair> = Vec::new();
         for [top, bottom] in heights {
             match ranks.last_mut() {

@@ -66,6 +66,43 @@ fn several_labels_per_text_are_learnt_with_a_threshold_each() {
     says(&said, &[",\"false,insult\",\"0."]);
 }
 
+/// `eval` and `predict` read labels as they were detected in the training: between bars, or in columns of 0 and 1.
+#[test]
+fn labels_of_any_notation_are_read_alike() {
+    let place = Place::new("notations");
+    let lines = |of: &dyn Fn(bool, bool) -> String| -> String {
+        let line =
+            |i: usize| format!("so {} {},{}\n", i % 7, i % 5, of(i.is_multiple_of(2), !i.is_multiple_of(3)));
+        (0..60).map(line).collect()
+    };
+    let bars = |a: bool, b: bool| {
+        ["", "left", "right", "left|right"][usize::from(a) + 2 * usize::from(b)].to_owned()
+    };
+    let flags = |a: bool, b: bool| format!("{},{}", u8::from(a), u8::from(b));
+    place.write("bars.csv", &format!("text,label\n{}", lines(&bars)));
+    place.write("bars-test.csv", "text,label\nso 1 1,left|right\n");
+    place.write("flags.csv", &format!("text,left,right\n{}", lines(&flags)));
+    place.write("flags-test.csv", "right,text,left\n1,so 1 1,0\n");
+    let refused = place.refused(&["data", "check", "flags.csv"]);
+    says(&refused, &["`left`, `right` have only 0 and 1", "`data.label = [\"left\", \"right\"]`"]);
+    for (name, set, joined) in [
+        ("bars", "data.label_separator=|", "left|right"),
+        ("flags", "data.label=[\"left\", \"right\"]", "left,right"),
+    ] {
+        let train = format!("{name}.csv");
+        let of = with(&["--train", &train, "--set", "data.target=labels", "--epochs", "1"], &SMALL);
+        // The columns of the labels are set; the separator is detected.
+        let of = if name == "flags" { with(&of, &["--set", set]) } else { of };
+        trained(&place, name, &of);
+        let said = place.said(&["eval", name, &format!("{name}-test.csv")], "");
+        assert!(said.contains("right") && !said.contains("never saw"), "{said}");
+        let said = place.said(&["predict", name, "--set", "decoding.threshold=0.001"], "so 1 1\n");
+        assert!(said.starts_with(joined), "{said}");
+    }
+    let error = "data.label: expected one column, or `data.target` = `labels`, got 2 columns";
+    place.refuses(&["train", "--train", "flags.csv", "--set", "data.label=[\"left\", \"right\"]"], &[error]);
+}
+
 #[test]
 fn numbers_are_learnt_and_measured_by_their_errors() {
     let place = Place::new("numbers");

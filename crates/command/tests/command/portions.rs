@@ -252,9 +252,7 @@ fn settings_that_rows_ignore_are_refused() {
     let place = Place::new("ignored");
     place.write("rows.svm", &(1..60).map(|i| format!("{} 1:{i}\n", i % 2)).collect::<String>());
     place.write("reviews.tsv", &reviews());
-    for (setting, got) in
-        [("model.layers=3", "3"), ("model.pool=last", "\"last\""), ("text.lowercase=false", "false")]
-    {
+    for (setting, got) in [("model.layers=3", "3"), ("model.pool=last", "\"last\"")] {
         let name = setting.split('=').next().unwrap();
         let expected = format!("{name}: expected the default for rows of features, which have no words");
         place.refuses(
@@ -262,6 +260,8 @@ fn settings_that_rows_ignore_are_refused() {
             &[&expected, &format!("got {got}")],
         );
     }
+    let said = checked(&place, &["rows.svm", "--set", "text.lowercase=false"]);
+    says(&said, &["warning: `text.lowercase = false` is ignored: rows of features have no words\n"]);
     let small =
         ["--set", "model.hidden=4", "--set", "model.embedding=4", "--epochs", "1", "--quiet", "--run"];
     place.said(&[&["train", "--train", "rows.svm"], &small[..], &["rows"]].concat(), "");

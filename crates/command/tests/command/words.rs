@@ -137,11 +137,50 @@ fn what_was_understood_is_in_json() {
 #[test]
 fn a_check_finds_the_encoding_that_a_training_does() {
     let place = Place::new("late-encoding");
-    // More than a reader with a window looks at.
     let texts: String = (0..20_000).map(|i| format!("plain text {i}\t{}\n", ["y", "n"][i % 2])).collect();
     fs::write(place.0.join("late.tsv"), [texts.as_bytes(), b"caf\xe9 noir\ty\n"].concat()).unwrap();
-    let said = place.said(&["data", "check", "late.tsv"], "");
-    assert!(said.contains("encoding windows-1252") && said.contains("the data is valid"), "{said}");
-    let said = place.refused(&["data", "check", "late.tsv", "--set", "data.window=100"]);
-    assert!(said.contains("late.tsv:20001: expected UTF-8, got byte 0xe9"), "{said}");
+    for set in [&[][..], &["--set", "data.window=100"]] {
+        let said = place.said(&with(&["data", "check", "late.tsv"], set), "");
+        assert!(said.contains("encoding windows-1252") && said.contains("the data is valid"), "{said}");
+    }
+}
+
+#[test]
+fn malformed_records_are_left_out_as_set() {
+    let place = Place::new("left-out");
+    let text = reviews() + "no label\n" + &"a good film again\tgood\n".repeat(20) + "a\tb\tc\n";
+    place.write("some.tsv", &text);
+    place.write("clean.tsv", &reviews());
+    let lines: Vec<usize> =
+        (1..).zip(text.lines()).filter(|(_, line)| line.split('\t').count() != 2).map(|(at, _)| at).collect();
+    let skips = ["--set", "data.skip_bad=true", "--set", "data.skip_bad_share=0.1"];
+    // `data check` and `train` count the same records, also in files larger than memory.
+    let said = place.said(&with(&["data", "check", "some.tsv"], &skips), "");
+    assert!(said.contains("malformed records left out: 2 of ") && said.contains("some.tsv:"), "{said}");
+    let window = with(&with(&["data", "check", "some.tsv"], &skips), &["--set", "data.window=20"]);
+    assert!(place.said(&window, "").contains("malformed records left out: 2 of "));
+    let few = ["data", "check", "some.tsv", "--set", "data.skip_bad=true"];
+    plain(
+        &place,
+        &few,
+        &["2 of ", "`data.skip_bad_share`", "`data.skip_bad`", &format!("some.tsv:{}", lines[0])],
+    );
+    let train =
+        ["train", "--train", "some.tsv", "--test", "some.tsv", "--epochs", "1", "--run", "run", "--quiet"];
+    place.said(&with(&train, &skips), "");
+    let table = fs::read_to_string(place.0.join("run/skipped.tsv")).unwrap();
+    let rows: Vec<Vec<&str>> = table.lines().map(|line| line.split('\t').collect()).collect();
+    assert_eq!(rows[0], ["file", "line", "reason", "text"]);
+    assert!(rows.len() >= 3 && rows[1..].iter().all(|row| row.len() == 4), "{table}");
+    assert_eq!((rows[1][1], rows[1][3]), (&*lines[0].to_string(), "no label"));
+    assert_eq!(rows[2][3], "a\\tb\\tc");
+    // `eval` leaves out records as the training did; `predict` gives an answer to each record.
+    let said = String::from_utf8(place.given(&["eval", "run", "some.tsv"], "").stderr).unwrap();
+    assert!(said.contains("malformed records left out: 2 of "), "{said}");
+    plain(&place, &["eval", "run", "some.tsv", "--set", "data.skip_bad=false"], &["some.tsv:"]);
+    plain(
+        &place,
+        &["predict", "run", "clean.tsv", "--set", "data.skip_bad=true"],
+        &["each record gets an answer"],
+    );
 }

@@ -15,7 +15,7 @@ use super::answer::Answer;
 use super::config::Config;
 use super::evaluation::{EachOutcome, Evaluation, Outcome};
 use super::labels::{self, COLUMNS, LABELS, PROBABILITIES};
-use super::portions::{self, EachClass, Portion};
+use super::portions::{self, EachClass, Portion, RecordAnswers};
 use super::prepare::{FirstRecords, RecordCounts, TaskNetwork, TaskSurvey, TrainingTexts, prepare};
 use super::preview::Preview;
 use super::recipe::{AnsweringModel, Recipe, RecordCheck, RecordModel, ScoredFile, TestFile};
@@ -294,20 +294,11 @@ impl AnsweringModel for Classifier {
     }
 }
 
-impl RecordModel for Classifier {
+impl RecordAnswers for Classifier {
     type Record = LabelledText;
-    const ASKING: QuestionKind = QuestionKind::Text;
-    const COLUMNS: [Column; 2] = COLUMNS;
-    const TABLES: &'static [Table] = &TABLES;
-    const STARTS_FROM_LM: bool = true;
-
-    fn training_options(config: &Config) -> Result<ReadOptions> {
-        paired(config)?;
-        Ok(reading(config, options(config, COLUMNS)?))
-    }
 
     fn classes(config: &Config, text: &LabelledText, each: EachClass<'_>) {
-        let mut each = |label: &str| each(portions::LABEL, label, &|| portions::place(text));
+        let mut each = |label: &str| each(portions::LABEL, label, &|| portions::location(text));
         match config.data.target {
             Target::Label => each(&text.label),
             Target::Labels => labels_in(&text.label).into_iter().for_each(each),
@@ -329,6 +320,18 @@ impl RecordModel for Classifier {
             Target::Number => objective::number(&text.label)
                 .map_or(0, |number| f.number((number + 0.0).to_bits().into()).finish()),
         }
+    }
+}
+
+impl RecordModel for Classifier {
+    const ASKING: QuestionKind = QuestionKind::Text;
+    const COLUMNS: [Column; 2] = COLUMNS;
+    const TABLES: &'static [Table] = &TABLES;
+    const STARTS_FROM_LM: bool = true;
+
+    fn training_options(config: &Config) -> Result<ReadOptions> {
+        paired(config)?;
+        Ok(reading(config, options(config, COLUMNS)?))
     }
 
     fn line(of: &LabelledText) -> String {

@@ -258,6 +258,9 @@ impl Labels {
                  another separator",
                 having(joint)
             )),
+            Target::Labels if !several && keys().all(|label| ["0", "1"].contains(&label)) => Some(
+                "warning: the labels are `0` and `1`: for a column of 0 and 1 for each label, data.label lists the columns".to_owned(),
+            ),
             Target::Labels if !several => {
                 let parts = |label| str::split(label, |c: char| !c.is_alphanumeric()).filter(|part| !part.is_empty());
                 let different = keys().flat_map(parts).collect::<BTreeSet<_>>().len();

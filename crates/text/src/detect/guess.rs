@@ -185,7 +185,7 @@ fn has_tags(file: &TextFile) -> Result<bool> {
     let (begun, outside) =
         (tags.iter().filter(begins).count(), tags.iter().filter(|tag| **tag == "O").count());
     let sentences = blank > 1 && rows.len() >= 2 * blank && FileFormat::of_name(&file.name()).is_none();
-    Ok(sentences || (begun > 0 && (begun + outside) * 10 >= tags.len() * 9))
+    Ok(sentences || (begun + blank > 0 && (begun + outside) * 10 >= tags.len() * 9))
 }
 
 fn by_lines(file: &TextFile, task: Task) -> Result<(FileFormat, &'static str)> {

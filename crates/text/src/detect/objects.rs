@@ -39,6 +39,8 @@ pub(crate) enum FieldLayout {
 
 /// Number of records from which fields are detected.
 const LOOKED_AT: usize = 1000;
+/// Number of records in which fields of 0 and 1 are looked for, for advice.
+const FLAGS_IN: usize = 100;
 
 #[cfg(feature = "parquet")]
 fn is_single(value: &Value<'_>) -> bool {
@@ -86,10 +88,9 @@ pub(crate) fn picked(
                 let names = example.fields.iter().filter(|(_, value)| is_single(value));
                 let names: Vec<String> = names.map(|(name, _)| name.to_string()).collect();
                 let rows = parquet::records(file, &names, |row| Ok(row.owned()));
-                rows.map_or(Vec::new(), |rows| rows.take(LOOKED_AT).map_while(Result::ok).collect())
+                rows.map_or(Vec::new(), |rows| rows.take(FLAGS_IN).map_while(Result::ok).collect())
             };
-            let names =
-                named(file, &example, wanted, options).map_err(|e| noted_flags(e, wanted, &first()))?;
+            let names = named(file, &example, wanted, options).map_err(|e| noted_flags(e, wanted, &first))?;
             let others = others(&example, &names);
             return Ok(FieldChoice { names, notes: Vec::new(), others, layout: FieldLayout::Parquet });
         }
@@ -102,8 +103,8 @@ pub(crate) fn picked(
     }
     let mut notes: Vec<String> = layout.note().map(str::to_owned).into_iter().collect();
     let example = completed(file, &layout, example, wanted, options)?;
-    let first = || json::first(file, &layout, LOOKED_AT).unwrap_or_default();
-    let names = named(file, &example, wanted, options).map_err(|e| noted_flags(e, wanted, &first()))?;
+    let first = || json::first(file, &layout, FLAGS_IN).unwrap_or_default();
+    let names = named(file, &example, wanted, options).map_err(|e| noted_flags(e, wanted, &first))?;
     let has_scores = |name: &&String| matches!(at(&example, name), Some(Value::Object(of)) if are_scores(of));
     let scores = wanted.iter().zip(&names).find(|(one, name)| one.what == "label" && has_scores(name));
     notes
@@ -113,7 +114,11 @@ pub(crate) fn picked(
 }
 
 /// Adds advice to the error for an unknown label field if several fields have only 0 and 1 in the first records.
-fn noted_flags(error: Error, wanted: &[Column<'_>], first: &[Object<'_>]) -> Error {
+fn noted_flags(error: Error, wanted: &[Column<'_>], first: &dyn Fn() -> Vec<Object<'static>>) -> Error {
+    let Some(label) = wanted.iter().find(|one| one.what == "label" && one.given.is_none()) else {
+        return error;
+    };
+    let first = first();
     let is_flag = |name: &str| {
         first.iter().all(|record| match record.get(name) {
             Some(Value::Truth(_)) => true,
@@ -123,8 +128,7 @@ fn noted_flags(error: Error, wanted: &[Column<'_>], first: &[Object<'_>]) -> Err
     };
     let names = first.first().map_or(&[][..], |record| &record.fields).iter().map(|(name, _)| &**name);
     let flags: Vec<&str> = names.filter(|name| is_flag(name)).collect();
-    let label = wanted.iter().find(|one| one.what == "label" && one.given.is_none());
-    label.map_or(error.clone(), |label| of_flags(error, label, &flags))
+    of_flags(error, label, &flags)
 }
 
 /// Returns the fields of a record that are not wanted, without those that are objects with a wanted field.

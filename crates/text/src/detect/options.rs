@@ -9,7 +9,7 @@ use unpadded::data::TagScheme;
 use crate::format::FileFormat;
 use crate::format::conll::Columns;
 use crate::format::line_format::LineSettings;
-use crate::format::table::RepeatedHeaders;
+use crate::format::repeated::RepeatedHeaders;
 use crate::source::lines::quoted;
 use crate::source::reason::wrong_format;
 use crate::source::records::Remark;
@@ -208,7 +208,9 @@ impl ReadOptions {
 
     /// Returns these options with an empty log of skipped records, for another data set.
     pub(crate) fn unlogged(&self) -> Self {
-        Self { skips: Remark(Arc::new(SkipLog::of(self.skips.0.most))), ..self.clone() }
+        let skips = Remark(Arc::new(SkipLog::of(self.skips.0.most)));
+        let told = self.told.clone().map(|told| Box::new(Self { skips: skips.clone(), ..*told }));
+        Self { skips, told, ..self.clone() }
     }
 
     /// Sets whether the first record of a table is a header. By default, the header is detected. The first record is a
@@ -290,7 +292,7 @@ impl ReadOptions {
     }
 
     /// Sets several label columns, with 1 (or `true` or `yes`) in the columns of a text's labels, and 0 in the others. The
-    /// names of the columns are the labels, which are joined as those of [`Self::label_lists`].
+    /// names of the columns are the labels, which are joined as in [`Self::label_lists`].
     #[must_use]
     pub fn labels<C: Into<String>>(self, columns: impl IntoIterator<Item = C>) -> Self {
         Self { label: columns.into_iter().map(Into::into).collect(), ..self }

@@ -4,7 +4,6 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-use super::row::FileRow;
 use crate::source::lines::quoted;
 use crate::source::reason::Reason;
 use crate::source::records::shown;
@@ -208,40 +207,4 @@ pub(crate) fn joined<L: AsRef<str>>(labels: impl IntoIterator<Item = L>) -> Stri
         joined.push(BEHIND);
     }
     if joined.is_empty() { BEHIND.to_string() } else { joined }
-}
-
-/// The cells of a text's label: one cell, or a cell of 0 or 1 for each of several labels.
-#[derive(Debug, Clone)]
-pub(crate) struct LabelCells {
-    /// The names of the columns, which are the labels if there are several columns.
-    pub(crate) names: Vec<String>,
-    /// Whether a text may have several labels.
-    pub(crate) lists: bool,
-    pub(crate) notation: Option<LabelNotation>,
-}
-
-impl LabelCells {
-    /// Takes the label, or the joined labels, from the cells of a row from `column` on.
-    pub(crate) fn take(&self, row: &mut FileRow<'_>, column: usize) -> Result<String, Reason> {
-        if self.names.len() > 1 {
-            let mut labels = Vec::new();
-            for (at, name) in (column..).zip(&self.names) {
-                let cell = row.label(at, true)?;
-                let expected = || format!("0 or 1 in the column of the label `{name}`");
-                if flag(&cell).ok_or_else(|| Reason::of(expected(), shown(&cell)))? {
-                    labels.push(name);
-                }
-            }
-            return Ok(joined(labels));
-        }
-        let cell = row.label(column, self.lists)?;
-        let Some(notation) = self.notation.as_ref().filter(|_| !cell.is_empty() && !cell.ends_with(BEHIND))
-        else {
-            return Ok(cell);
-        };
-        match &notation.labels(&cell)?[..] {
-            [one] => Ok(one.to_string()),
-            labels => Ok(joined(labels)),
-        }
-    }
 }

@@ -13,6 +13,7 @@ mod not_finite;
 pub(crate) mod parallel;
 #[cfg(feature = "parquet")]
 pub(crate) mod parquet;
+pub(crate) mod repeated;
 pub(crate) mod row;
 pub(crate) mod table;
 pub(crate) mod trees;

@@ -10,6 +10,9 @@ use crate::source::records::{Stream, to_first_error, unbroken};
 use crate::source::skipped::SkipLog;
 use crate::{MalformedLines, Pair, TextFile};
 
+/// A line of each file, or the index of a file whose line is malformed, and the reason.
+type ParallelLines = Result<Vec<String>, (usize, Reason)>;
+
 /// A reader of parallel files, line by line.
 struct Parallel {
     names: Vec<String>,
@@ -25,9 +28,8 @@ impl Parallel {
         Ok(Self { names, files: files.iter().map(|file| file.lines_of()).collect::<Result<_>>()?, counts })
     }
 
-    /// Returns the next line of each file, or the index of a file whose line is malformed, and the reason; `None` if all
-    /// files end.
-    fn next(&mut self) -> Result<Option<Result<Vec<String>, (usize, Reason)>>> {
+    /// Returns the next line of each file; `None` if all files end.
+    fn next(&mut self) -> Result<Option<ParallelLines>> {
         let mut lines = Vec::with_capacity(self.files.len());
         for (file, count) in self.files.iter_mut().zip(&mut self.counts) {
             if let Some(line) = file.next()? {

@@ -1,12 +1,12 @@
 //! Reads tables. Cells are separated by tabs or, as in RFC 4180, by commas, semicolons or bars. A table is parsed line
 //! by line, even if a cell in quotation marks contains line ends.
 
-use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use unpadded::Result;
 
 use self::dialect::{Cells, Dialect, Quotes, Rows, declared, first_rows};
+use super::repeated::{RepeatedHeaders, repeats, without_repetitions};
 use super::row::{FileRow, RecordMaker};
 use crate::TextFile;
 use crate::detect::column::{Column, Empty, TEXT, unread};
@@ -14,7 +14,7 @@ use crate::detect::columns::{ColumnChoice, Columns, cut, number};
 use crate::detect::options::ReadOptions;
 use crate::format::FileFormat;
 use crate::source::reason::Reason;
-use crate::source::records::{Parser, Remark, Stream, of_columns, shown};
+use crate::source::records::{Parser, Stream, of_columns, shown};
 
 mod dialect;
 
@@ -62,62 +62,6 @@ pub(crate) struct Table {
     /// The cells of the header; empty for a table without a header.
     header: Arc<[String]>,
     repeated: RepeatedHeaders,
-}
-
-/// The lines in which files that were joined have the header of the first file again. All passes add the same lines.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(crate) struct RepeatedHeaders(Remark<Arc<Mutex<BTreeSet<(Arc<str>, u64)>>>>);
-
-impl RepeatedHeaders {
-    fn lines(&self) -> MutexGuard<'_, BTreeSet<(Arc<str>, u64)>> {
-        self.0.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Returns a note for the user: the number of these lines that were read so far, and the first lines.
-    pub(crate) fn note(&self) -> Option<String> {
-        const SHOWN: usize = 3;
-        let lines = self.lines();
-        let first: Vec<String> =
-            lines.iter().take(SHOWN).map(|(file, line)| format!("{file}:{line}")).collect();
-        let (plural, more) =
-            (if lines.len() == 1 { "" } else { "s" }, if lines.len() > SHOWN { ", …" } else { "" });
-        (!lines.is_empty()).then(|| {
-            format!("header repeated in {} line{plural}, left out: {}{more}", lines.len(), first.join(", "))
-        })
-    }
-}
-
-/// Returns the rows without those that repeat the first row; `None` if there are no such rows.
-fn without_repetitions(rows: &[Vec<String>]) -> Option<Vec<Vec<String>>> {
-    let (first, below) = rows.split_first()?;
-    let is_again = |row: &&Vec<String>| matches!(repeats(first, row), Ok(true));
-    below.iter().any(|row| is_again(&row)).then(|| {
-        let others = below.iter().filter(|row| !is_again(row));
-        std::iter::once(first).chain(others).cloned().collect()
-    })
-}
-
-/// Returns whether a later row repeats the header. The row may begin with a byte order mark, if files were joined.
-///
-/// # Errors
-/// Fails if the row has the names of the header in another order: the columns change with this row.
-fn repeats(header: &[String], row: &[String]) -> Result<bool, Reason> {
-    let name = |cell: &String| cell.trim().trim_start_matches('\u{feff}').to_owned();
-    let is_name = |cell: &String| header.iter().any(|own| name(own) == name(cell));
-    if header.len() < 2 || row.len() != header.len() || !row.iter().all(is_name) {
-        return Ok(false);
-    }
-    let [mut names, mut cells] = [header, row].map(|row| row.iter().map(name).collect::<Vec<_>>());
-    if names == cells {
-        return Ok(true);
-    }
-    let got = format!("the header again, with its columns in another order, in {}", shown(&row.join(" | ")));
-    names.sort();
-    cells.sort();
-    match names == cells {
-        true => Err(Reason::of("a record", format!("{got}: divide the file before this line"))),
-        false => Ok(false),
-    }
 }
 
 impl Table {
@@ -269,7 +213,7 @@ impl Table {
             (Arc::clone(&self.header), self.repeated.clone(), Arc::<str>::from(file.name()));
         let make = move |mut row: Vec<String>, line: u64| {
             if repeats(&top, &row)? {
-                repeated.lines().insert((Arc::clone(&name), line));
+                repeated.add(&name, line);
                 return Ok(None);
             }
             empty.clear();

@@ -14,7 +14,7 @@ use crate::detect::column::Column;
 use crate::detect::form::FileForm;
 use crate::detect::guess::{misnamed, no_features};
 use crate::detect::options::ReadOptions;
-use crate::format::labels::LabelCells;
+use crate::format::labels::{BEHIND, flag, joined};
 use crate::format::line_format::LineFormat;
 use crate::format::row::{FileRow, RecordMaker};
 use crate::format::table::Table;
@@ -23,7 +23,7 @@ use crate::source::lines::quoted;
 use crate::source::parts;
 use crate::source::paths::{PathContent, find, is_note, prepared};
 use crate::source::reason::{Reason, wrong_format};
-use crate::source::records::{SkippedRecords, Stream, to_first_error};
+use crate::source::records::{SkippedRecords, Stream, shown, to_first_error};
 use crate::{Folder, LabelNotation, LabelledText, MalformedLines, TextFile};
 
 /// A file of labelled texts: the file has the labels, or all texts of the file have one label.
@@ -69,6 +69,42 @@ impl Input {
                 let text = prepared(file.clone(), options, window)?.text()?;
                 Ok(Box::new(std::iter::once(Ok(LabelledText::new(text, label.clone())))))
             }
+        }
+    }
+}
+
+/// The cells of a text's label: one cell, or a cell of 0 or 1 for each of several labels.
+#[derive(Debug, Clone)]
+struct LabelCells {
+    /// The names of the columns, which are the labels if there are several columns.
+    names: Vec<String>,
+    /// Whether a text may have several labels.
+    lists: bool,
+    notation: Option<LabelNotation>,
+}
+
+impl LabelCells {
+    /// Takes the label, or the joined labels, from the cells of a row from `column` on.
+    fn take(&self, row: &mut FileRow<'_>, column: usize) -> Result<String, Reason> {
+        if self.names.len() > 1 {
+            let mut labels = Vec::new();
+            for (at, name) in (column..).zip(&self.names) {
+                let cell = row.label(at, true)?;
+                let expected = || format!("0 or 1 in the column of the label `{name}`");
+                if flag(&cell).ok_or_else(|| Reason::of(expected(), shown(&cell)))? {
+                    labels.push(name);
+                }
+            }
+            return Ok(joined(labels));
+        }
+        let cell = row.label(column, self.lists)?;
+        let Some(notation) = self.notation.as_ref().filter(|_| !cell.is_empty() && !cell.ends_with(BEHIND))
+        else {
+            return Ok(cell);
+        };
+        match &notation.labels(&cell)?[..] {
+            [one] => Ok(one.to_string()),
+            labels => Ok(joined(labels)),
         }
     }
 }
@@ -131,21 +167,28 @@ fn notation(file: &TextFile, form: &FileForm, options: &mut ReadOptions) -> Resu
     if !(options.label_lists || options.numbers) || options.label.len() > 1 {
         return Ok(());
     }
-    if options.notation.is_none() {
-        let cells = form.first_cells(file, options.text.len())?;
-        let cells = cells.iter().map(String::as_str);
-        options.notation = match options.numbers {
-            true => LabelNotation::of_numbers(cells),
-            false => LabelNotation::detect(cells).map_err(|possible| {
-                let column = options.label.concat();
-                let what = format!("labels in column `{column}` of file `{}`", file.name());
-                let expected = "several labels in one notation";
-                wrong_format(what, expected, format!("several possible ones: {possible}")).noted(
-                    "`label_notation` (`data.label_separator` in a config) sets the separator, or `lists`",
-                )
-            })?,
-        };
-    }
+    let cells = form.first_cells(file, options.text.len())?;
+    let cells = cells.iter().map(String::as_str);
+    let wrong = |expected: &str, got: String| {
+        let what = format!("labels in column `{}` of file `{}`", options.label.concat(), file.name());
+        wrong_format(what, expected, got)
+            .noted("`label_notation` (`data.label_separator` in a config) sets the separator, or `lists`")
+    };
+    let is_set = options.told.as_ref().is_some_and(|told| told.notation.is_some());
+    let found = match &options.notation {
+        None if options.numbers => LabelNotation::of_numbers(cells),
+        None => LabelNotation::detect(cells).map_err(|possible| {
+            wrong("several labels in one notation", format!("several possible ones: {possible}"))
+        })?,
+        Some(earlier @ LabelNotation::Separator(_))
+            if !is_set && LabelNotation::detect(cells) == Ok(Some(LabelNotation::Lists)) =>
+        {
+            let expected = format!("{}, as in an earlier file", earlier.note());
+            return Err(wrong(&expected, LabelNotation::Lists.note()));
+        }
+        Some(earlier) => Some(earlier.clone()),
+    };
+    options.notation = found;
     options.notes.extend(options.notation.as_ref().map(LabelNotation::note));
     Ok(())
 }

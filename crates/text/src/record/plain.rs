@@ -16,6 +16,7 @@ use crate::detect::guess::guess;
 use crate::detect::options::ReadOptions;
 use crate::format::{FileFormat, FormatKind, Task};
 use crate::memory::Whole;
+use crate::source::kind::is_markup;
 use crate::source::lines::quoted;
 use crate::source::paths::{PathContent, find, is_note, prepared};
 use crate::source::reason::wrong_format;
@@ -32,7 +33,7 @@ use crate::{Folder, TextFile};
 /// ```
 pub type PlainText = DataSet<String, String>;
 
-/// Returns a note if the first lines look like a table or like subtitles, and the format is not set.
+/// Returns a note if the first lines look like markup, a table or subtitles, and the format is not set.
 fn unlike_text(file: &TextFile, options: &ReadOptions) -> Result<Option<String>> {
     const LOOKED_AT: usize = 20;
     if options.format.is_some() {
@@ -43,11 +44,22 @@ fn unlike_text(file: &TextFile, options: &ReadOptions) -> Result<Option<String>>
         let count = lines.first().map_or(0, |line| line.matches(separator).count());
         lines.len() > 2 && count > 0 && lines.iter().all(|line| line.matches(separator).count() == count)
     };
-    if lines.iter().filter(|line| line.contains(" --> ")).count() > 1 {
-        return Ok(Some(
-            "the numbers and times of subtitles are part of the text: remove them if they should not be"
-                .to_owned(),
-        ));
+    let is_markup = |line: &String| {
+        ["<?xml", "<!doctype", "<html", "<tei"]
+            .iter()
+            .any(|start| line.trim_start().to_lowercase().starts_with(start))
+    };
+    let other = match () {
+        () if lines.first().is_some_and(is_markup) => "the marks of HTML or XML",
+        () if lines.iter().filter(|line| line.contains(" --> ")).count() > 1 => {
+            "the numbers and times of subtitles"
+        }
+        () => "",
+    };
+    if !other.is_empty() {
+        return Ok(Some(format!(
+            "{other} are part of the text: convert the file to text if they should not be"
+        )));
     }
     let table = [('|', "a bar"), ('\t', "a tab")].into_iter().find(|(separator, _)| even(*separator));
     Ok(table.map(|(_, name)| {
@@ -115,8 +127,8 @@ fn plan(paths: &[PathBuf], options: &ReadOptions, [window, whole]: [bool; 2]) ->
             }
         }
     }
-    // The marks of an HTML page or an XML document are learned only if the user says so.
-    let markup = options.format == Some(FileFormat::Plain);
+    let set = options.format == Some(FileFormat::Plain);
+    let markup = set || files.iter().all(|file| is_markup(&file.name()));
     let mut read_as = ReadOptions { skips: options.skips.clone(), ..ReadOptions::new() };
     if let Some(first) = files.first_mut() {
         *first = prepared(first.clone().markup(markup), options, window)?;

@@ -10,7 +10,7 @@ use crate::dataset::data_set::{Change, Record, RecordPass};
 use crate::detect::guess::has_features;
 use crate::detect::options::ReadOptions;
 use crate::format::FileFormat;
-use crate::source::paths::{PathContent, find};
+use crate::source::paths::{PathContent, as_set, find};
 use crate::source::reason::wrong_format;
 use crate::{FirstIndex, LabelledRow, LabelledRows, TextFile};
 
@@ -51,7 +51,7 @@ impl Record for LabelledRow {
         options.unused(FileFormat::Libsvm, &format!("`{name}`"))?;
         let first = options.first_index.unwrap_or(FirstIndex::Zero);
         let open = |file: TextFile| -> Opener<Self> {
-            let file = file.malformed_as(options);
+            let file = as_set(file, options);
             Box::new(move || Ok(Box::new(file.libsvm(first)?)))
         };
         let inputs = files.into_iter().map(open).collect();

@@ -185,8 +185,8 @@ impl Encoding {
 
 /// Returns whether the text of these bytes in an encoding has enough letters beyond ASCII to tell it from Windows-1252.
 fn has_letters(of: &'static encoding_rs::Encoding, bytes: &[u8]) -> bool {
-    // No byte of Windows-1252 is unassigned but these.
-    if bytes.iter().any(|byte| [0x81, 0x8d, 0x8f, 0x90, 0x9d].contains(byte)) {
+    // Windows-1252 has no character for these bytes, or a character that Western texts hardly have, `ÿ`.
+    if bytes.iter().any(|byte| [0x81, 0x8d, 0x8f, 0x90, 0x9d, 0xff].contains(byte)) {
         return true;
     }
     let (text, western) =

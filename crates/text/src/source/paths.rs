@@ -135,10 +135,12 @@ fn of(path: &Path) -> Result<PathContent> {
 }
 
 /// Number of bytes that are read to detect the encoding of a file that is read record by record.
-const IN_A_WINDOW: u64 = 1 << 24;
+const IN_A_WINDOW: u64 = 1 << 18;
+/// Number of bytes that are read again, and not held in memory, if the first bytes are ASCII; smaller in tests.
+const BEHIND_ASCII: u64 = if cfg!(test) { 1 << 20 } else { 1 << 24 };
 
 /// Applies the options to a file, and detects the file's encoding if the options do not set it. With `window`, only the
-/// first 16 MiB are used for detection, since these bytes are held in memory.
+/// first 256 KiB are used for detection, since these bytes are held in memory.
 pub(crate) fn prepared(file: TextFile, options: &ReadOptions, window: bool) -> Result<TextFile> {
     in_encoding(file, options, if window { IN_A_WINDOW } else { u64::MAX }, None)
 }
@@ -160,13 +162,39 @@ fn in_encoding(
     // UTF-16 has a mark of its own in each file.
     let known = known.or(trained).filter(|known: &Encoding| !known.is_utf_16());
     let file = match options.encoding {
-        Some(encoding) => file.encoding(encoding),
+        Some(encoding) => {
+            refuse_ascii(&file, encoding)?;
+            file.encoding(encoding)
+        }
         None => match encoding(&file, most, known)? {
             Encoding::Utf8 => file,
             other => file.encoding(other).guessed(),
         },
     };
-    Ok(file.malformed_as(options))
+    Ok(as_set(file, options))
+}
+
+/// Sets the treatment of malformed lines and of the lines above a table.
+pub(crate) fn as_set(file: TextFile, options: &ReadOptions) -> TextFile {
+    let mut file = file.malformed(options.malformed);
+    file.skips = Some(&options.skips.0).filter(|log| log.most.is_some()).cloned();
+    file.skip_lines = options.skip_lines;
+    file
+}
+
+/// Refuses a file of ASCII that is to be read as UTF-16: its bytes would be other characters, without any error.
+fn refuse_ascii(file: &TextFile, encoding: Encoding) -> Result<()> {
+    if !encoding.is_utf_16() {
+        return Ok(());
+    }
+    let ((name, bytes), mut first) = (file.raw_sample()?, Vec::new());
+    let read = bytes.take(512).read_to_end(&mut first);
+    read.map_err(|e| super::lines::broken(format!("file `{name}`"), &e))?;
+    if first.len() < 2 || !first.is_ascii() || first.contains(&0) {
+        return Ok(());
+    }
+    let expected = format!("{encoding}, as `encoding` (`data.encoding` in a config) sets");
+    Err(wrong_format(format!("file `{name}`"), expected, "ASCII: set it to `utf-8`"))
 }
 
 /// Detects the encoding of a file. A byte order mark shows UTF-16. Otherwise the encoding is UTF-8 if enough
@@ -186,7 +214,7 @@ fn encoding(file: &TextFile, most: u64, known: Option<Encoding>) -> Result<Encod
     const FEW: usize = 10;
     let (name, bytes) = file.raw_sample()?;
     let what = || format!("file `{name}`");
-    let mut bytes = bytes.take(most);
+    let (mut bytes, mut again) = (bytes.take(most), false);
     let (mut good, mut bad, mut lines, mut piece, mut begun) = (0, 0, 0, Vec::new(), false);
     let mut looked_at = Vec::new();
     loop {
@@ -194,7 +222,11 @@ fn encoding(file: &TextFile, most: u64, known: Option<Encoding>) -> Result<Encod
         let read = bytes.by_ref().take(PIECE).read_to_end(&mut piece);
         let read = read.map_err(|e| super::lines::broken(what(), &e))?;
         if read == 0 {
-            break;
+            if again || most != IN_A_WINDOW || !looked_at.is_empty() {
+                break;
+            }
+            (again, bytes) = (true, file.reopened().raw()?.1.take(BEHIND_ASCII));
+            continue;
         }
         if !std::mem::replace(&mut begun, true)
             && let Some(marked) = Encoding::marked(&piece)

@@ -79,7 +79,8 @@ impl SkipLog {
     /// Adds a malformed record; `at` is its line, and its number if a line may have several records.
     ///
     /// # Errors
-    /// Fails if so many records are malformed that the rest of the files can hardly change it, since the log is in memory.
+    /// Fails if more than 10,000 records, and more than ten times the allowed share of the records so far, are malformed:
+    /// the log is in memory.
     pub(crate) fn add(&self, file: &str, at: [u64; 2], reason: &Reason, text: &str) -> Result<()> {
         const MANY: usize = 10_000;
         let text = text.char_indices().nth(1000).map_or(text, |(end, _)| text.get(..end).unwrap_or(text));

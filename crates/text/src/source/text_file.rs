@@ -18,7 +18,6 @@ use super::records::{
     labelled, pair, to_first_error, translation,
 };
 use super::skipped::SkipLog;
-use crate::detect::options::ReadOptions;
 use crate::format::libsvm::{FirstIndex, LabelledRow, LibsvmLine};
 #[cfg(feature = "parquet")]
 use crate::memory::Usage;
@@ -221,12 +220,6 @@ impl TextFile {
         self
     }
 
-    /// Sets the treatment of malformed lines, and the log of the records that are left out.
-    pub(crate) fn malformed_as(self, options: &ReadOptions) -> Self {
-        let log = Some(&options.skips.0).filter(|log| log.most.is_some());
-        Self { skips: log.cloned(), skip_lines: options.skip_lines, ..self.malformed(options.malformed) }
-    }
-
     /// Sets the maximum length of a line in bytes. A longer line is malformed and is never kept in memory.
     #[must_use]
     pub fn max_line(mut self, bytes: usize) -> Self {
@@ -279,7 +272,7 @@ impl TextFile {
     }
 
     /// Returns the same as [`Self::bytes`], but the bytes are not decoded to UTF-8.
-    fn raw(&self) -> Result<(Arc<str>, Bytes)> {
+    pub(crate) fn raw(&self) -> Result<(Arc<str>, Bytes)> {
         self.head.take().map_or_else(|| self.opened(), Ok)
     }
 

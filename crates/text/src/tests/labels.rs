@@ -68,6 +68,7 @@ fn words_and_tags_are_no_labelled_texts() {
             ("spaces.txt", &of(" N ", ["O", "I-x"], true)),
             ("commas.csv", &of(",N,", ["O", "B-x"], false)),
             ("plain.txt", &of("\t", ["NOUN", "VERB"], true)),
+            ("outside.tsv", &of("\tO\t", ["O", "O"], true)),
             ("names.txt", &of("\t", ["Irish", "Dutch"], false)),
             ("texts.tsv", texts.as_bytes()),
         ],
@@ -76,7 +77,7 @@ fn words_and_tags_are_no_labelled_texts() {
     let tagger = "`--task tag` trains a tagger";
     files.says(read("a.conll", &ReadOptions::new()), &["since its name ends with `.conll`", tagger]);
     files.says(read("b.dict", &ReadOptions::new()), &["their phonemes", "`--task translate` reads it"]);
-    for name in ["tabs.txt", "spaces.txt", "commas.csv", "plain.txt"] {
+    for name in ["tabs.txt", "spaces.txt", "commas.csv", "plain.txt", "outside.tsv"] {
         files.says(
             read(name, &ReadOptions::new()),
             &["a word and its tag in each of the first lines", tagger],
@@ -162,6 +163,9 @@ fn several_labels_are_cut_by_the_notation_of_the_first_cells() {
     assert!(trained.to_string().contains("labels separated by `|`"), "{trained}");
     let later = ReadOptions::new().or_note(&trained.to_note()).unwrap();
     assert_eq!(labels("commas.tsv", &later), ["a, b", "b"]);
+    let said = "expected labels separated by `|`, as in an earlier file, got labels in lists";
+    files.says(open(&files, "lists.tsv", &later), &[said, "`data.label_separator`"]);
+    assert_eq!(labels("lists.tsv", &later.label_notation(LabelNotation::Lists))[3], "c+d+");
     // Without several labels per text, cells are as they are.
     assert_eq!(labels("bars.tsv", &ReadOptions::new().malformed(MalformedLines::Skip)), ["a|b", "b", "c|a"]);
 }

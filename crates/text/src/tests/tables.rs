@@ -116,11 +116,10 @@ fn encodings_are_read_or_named_and_never_mixed() {
     let cyrillic = encoding_rs::WINDOWS_1251.encode(&text).0.into_owned();
     let chinese = encoding_rs::GBK.encode("这部电影非常好看\t好\n不好看的电影\t坏\n").0.into_owned();
     let both: Vec<u8> = [b"caf\xe9 noir\ty\nna\xefve\ty\n".as_slice(), "café\tn\n".as_bytes()].concat();
-    // The malformed byte is behind the first 256 KiB. Only these bytes are read to detect the encoding of a file that
-    // is read record by record.
-    let late = ["plain text\ty\nmore text\tn\n".repeat(20_000).as_bytes(), b"caf\xe9\ty\n"].concat();
+    // The malformed byte is behind the head of the file; only the head is read to detect the encoding.
+    let late = ["plain text\ty\nmore text\tn\n".repeat(60_000).as_bytes(), b"caf\xe9\ty\n"].concat();
     let refuted = [
-        "caf\u{e9} noir\ty\nna\u{ef}ve\tn\n".repeat(20_000).chars().map(|c| c as u8).collect(),
+        "caf\u{e9} noir\ty\nna\u{ef}ve\tn\n".repeat(60_000).chars().map(|c| c as u8).collect(),
         "café\ty\n".as_bytes().to_vec(),
     ]
     .concat();
@@ -161,12 +160,12 @@ fn encodings_are_read_or_named_and_never_mixed() {
     let late = LabelledFiles::open(files.at("late.tsv")).unwrap();
     let said = files.said(late.records().collect::<Result<Vec<_>>>());
     assert!(
-        said.starts_with("late.tsv:40001: expected UTF-8, got byte 0xe9 at place 3: `data.encoding`"),
+        said.starts_with("late.tsv:120001: expected UTF-8, got byte 0xe9 at place 3: `data.encoding`"),
         "{said}"
     );
     let refuted = LabelledFiles::open(files.at("refuted.tsv")).unwrap();
     let said = files.said(refuted.records().collect::<Result<Vec<_>>>());
-    assert!(said.starts_with("refuted.tsv:40001: expected windows-1252, as the first bytes"), "{said}");
+    assert!(said.starts_with("refuted.tsv:120001: expected windows-1252, as the first bytes"), "{said}");
 }
 
 #[test]
