@@ -434,12 +434,17 @@ impl Columns<'_> {
         if self.header.is_some() || self.rows.len() <= MANY || word.contains(char::is_whitespace) {
             return false;
         }
+        // A header may be repeated below.
+        let others = |column: usize| {
+            let below = self.rows.iter().skip(1).filter(|row| row.as_slice() != self.top());
+            below.filter_map(move |row| row.get(column)).map(|cell| cell.trim())
+        };
         let mut counts = HashMap::<&str, usize>::new();
-        self.below(label).for_each(|cell| *counts.entry(cell).or_default() += 1);
+        others(label).for_each(|cell| *counts.entry(cell).or_default() += 1);
         let size = |cell: &str| cell.chars().count();
         !counts.contains_key(name)
             && counts.values().all(|&count| count > 1)
-            && self.below(text).all(|cell| cell.is_empty() || size(cell) > size(word))
+            && others(text).all(|cell| cell.is_empty() || size(cell) > size(word))
     }
 
     /// Returns whether the left of two columns is the label: its values repeat, while the values of the right column hardly

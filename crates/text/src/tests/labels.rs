@@ -13,11 +13,13 @@ fn a_header_that_is_repeated_is_left_out_and_counted() {
         (from..to).map(|i| format!("{i},a fine film {i},{}\n", ["y", "n"][i % 2])).collect()
     };
     let late = format!("id,text,label\n{}id,text,label\n{}", lines(0, 1500), lines(0, 9));
+    let unknown = "kommentar,stimmung\n".to_owned() + &"a fine film,y\na dull film,n\n".repeat(6);
     let files = Files::new(
         "headers-again",
         &[
             ("a.csv", b"text,label\ngood,y\ntext,label\nbad,n\n\xef\xbb\xbftext,label\ndull,n\n"),
             ("late.csv", late.as_bytes()),
+            ("unknown.csv", unknown.repeat(2).as_bytes()),
             ("numbers.csv", b"satz,sterne\ngut,5\nschlecht,1\nsatz,sterne\nfad,2\n"),
             ("record.csv", b"nice,good\nnice,good\nbad,n\n"),
             ("other.csv", b"text,label\ngood,y\nlabel,text\nn,bad\n"),
@@ -32,6 +34,9 @@ fn a_header_that_is_repeated_is_left_out_and_counted() {
         "{said}"
     );
     assert_eq!(read("late.csv").records().len(), 1509);
+    files.says(open(&files, "unknown.csv", &ReadOptions::new()), &["unknown.csv", "`header` (`data.header`"]);
+    let named = open(&files, "unknown.csv", &ReadOptions::new().header(true)).unwrap();
+    assert_eq!(named.records().len(), 24);
     assert_eq!(texts(&read("numbers.csv")), [("gut", "5"), ("schlecht", "1"), ("fad", "2")]);
     assert_eq!(read("record.csv").records().len(), 3);
     // Each pass over files counts the same lines; several files count together.
