@@ -237,23 +237,19 @@ impl Predict {
 /// Returns a text and the model's answer as a JSON object.
 fn of(text: &str, answer: &Answer) -> Value {
     let x = |x: f32| json::number(f64::from(x));
+    let each =
+        |all: &[(String, f32)]| Value::Object(all.iter().map(|(label, p)| (label.clone(), x(*p))).collect());
     match answer {
         Answer::Label { label, probability, all, .. } => json::object([
             ("text", text.into()),
             ("label", label.as_str().into()),
             ("probability", x(*probability)),
-            (
-                "probabilities",
-                json::numbers(&all.iter().map(|(l, p)| (l.clone(), f64::from(*p))).collect::<Vec<_>>()),
-            ),
+            ("probabilities", each(all)),
         ]),
         Answer::Labels { labels, all, .. } => json::object([
             ("text", text.into()),
             ("labels", labels.clone().into()),
-            (
-                "probabilities",
-                json::numbers(&all.iter().map(|(l, p)| (l.clone(), f64::from(*p))).collect::<Vec<_>>()),
-            ),
+            ("probabilities", each(all)),
         ]),
         Answer::Number(number) => json::object([("text", text.into()), ("number", x(*number))]),
         Answer::Empty => json::object([("text", text.into()), ("answer", Value::Null)]),

@@ -120,8 +120,13 @@ fn check(texts: &Texts) -> Outcome<()> {
     let (dataset, classes) = (prepared.name.clone(), classes(&prepared));
     let (count, held_out) = (prepared.lengths.len(), prepared.held_out.count);
     let divided = prepared.held_out.divided;
-    let said: Vec<String> =
-        prepared.said.iter().filter(|line| Some(*line) != shown.as_ref()).cloned().collect();
+    // The pass over all records may add a clause to the line about how the file is read; only this clause is new.
+    let new = |line: &String| match shown.as_ref().and_then(|shown| line.strip_prefix(shown.as_str())) {
+        Some("") => None,
+        Some(more) => Some(more.strip_prefix("; ").unwrap_or(line).to_owned()),
+        None => Some(line.clone()),
+    };
+    let said: Vec<String> = prepared.said.iter().filter_map(new).collect();
     let skipped: Vec<Value> = prepared.skipped.iter().map(skip_json).collect();
     let largest = LargestStep::of(prepared, &config).usage()?;
     console.object(|| {
@@ -202,11 +207,6 @@ impl LargestStep {
         Ok(largest)
     }
 
-    /// Returns the memory limit without the eighth that a training keeps free.
-    fn usable(&self) -> u64 {
-        self.limit - self.limit / 8
-    }
-
     fn json(&self) -> Value {
         let Self { memory, texts, limit } = self;
         json::object([
@@ -220,7 +220,8 @@ impl LargestStep {
 
     fn shown(&self) -> String {
         let Self { memory, texts, limit } = self;
-        let over = match memory.total() as u64 > self.usable() {
+        // A training keeps an eighth of the limit free.
+        let over = match memory.total() as u64 > limit - limit / 8 {
             true => format!(
                 "; the limit is {}: batches that do not fit are divided, texts that do not fit by themselves are refused",
                 megabytes(*limit as usize)

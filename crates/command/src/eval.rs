@@ -193,12 +193,10 @@ fn several(
     runs: &[Run],
     ModelComparison { scored, against_first, .. }: &ModelComparison,
 ) -> Value {
-    let run = |(run, of): (&Run, _)| match show::object(data, of) {
-        Value::Object(mut object) => {
-            object.insert("run".to_owned(), run.name.as_str().into());
-            Value::Object(object)
-        }
-        other => other,
+    let run = |(run, of): (&Run, _)| {
+        let mut object = show::object(data, of);
+        object["run"] = run.name.as_str().into();
+        object
     };
     let first = runs.first().map(|run| run.name.as_str());
     let text = |of: &Disagreement| {

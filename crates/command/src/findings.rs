@@ -12,10 +12,11 @@ use unpadded_recipes::{
     Aligner, Answer, ByLength, Case, Config, Evaluation, HeldOutTexts, Model, ScoreHeldOut, TranslatedText,
     Truth, Weigher,
 };
+use unpadded_text::SkipReport;
 
 use super::outcome::Outcome;
-use super::report::{Bin, Epoch, Example, Lengths, Mistake, OperatorTime, Page, TestScores};
-use super::scores::{factor, sign};
+use super::report::{Bin, Epoch, Errors, Example, Lengths, Mistake, OperatorTime, Page, TestScores};
+use super::scores::{by_length, factor, sign};
 use super::{memory, ranks, report};
 
 /// The maximum number of errors, and of examples, in a report.
@@ -36,6 +37,8 @@ pub(crate) struct TrainingFacts {
     pub(crate) lengths: Vec<usize>,
     pub(crate) held_out: HeldOutTexts,
     pub(crate) score_held_out: Option<ScoreHeldOut>,
+    /// The malformed records that were left out of the data.
+    pub(crate) skipped: Vec<SkipReport>,
 }
 
 /// A finished training with its model and its scores.
@@ -124,7 +127,8 @@ impl ScoredTraining {
         let answers: Vec<Answer> = model.predict(&texts)?.into_iter().map(best).collect();
         page.held = self.held.as_ref().map(|(_, object)| TestScores::of(object)).transpose()?;
         if page.tested.is_none() && page.held.is_none() {
-            page.errors = errors(model, asked, &answers).as_ref().map(Into::into);
+            let errors = errors(model, asked, &answers);
+            page.errors = errors.map(|of| Errors::of(&by_length(&of))).transpose()?;
         }
         page.examples = asked
             .iter()

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::Duration;
 
-use signal_hook::flag;
+use signal_hook::{flag, low_level};
 use unpadded::train::{catch_interrupts, interrupt_signals};
 
 use super::outcome::Outcome;
@@ -42,21 +42,32 @@ pub(super) fn until_signal<T>(said: String, work: impl FnOnce() -> T) -> Outcome
     let (came, first) = (Arc::default(), Arc::new(AtomicUsize::new(0)));
     // This guard also turns off the handlers of a training that has ended, which would end the program without a message.
     let _caught = catch_interrupts(&came);
+    let mut handlers = Vec::new();
     for signal in interrupt_signals() {
-        flag::register_usize(signal, first.clone(), usize::try_from(signal)?)?;
+        handlers.push(flag::register_usize(signal, first.clone(), usize::try_from(signal)?)?);
     }
     let (end, ended) = channel::<()>();
     let watch = move || {
-        while ended.recv_timeout(EACH) == Err(RecvTimeoutError::Timeout) {
+        loop {
+            let works = ended.recv_timeout(EACH) == Err(RecvTimeoutError::Timeout);
+            // A signal since the last look is reported even if the work has ended.
             let signal = first.load(Ordering::SeqCst);
             if signal > 0 {
                 terminal::say(&said);
                 std::process::exit(128 + i32::try_from(signal).unwrap_or_default());
             }
+            if !works {
+                break;
+            }
         }
     };
-    std::thread::Builder::new().spawn(watch)?;
+    let watcher = std::thread::Builder::new().spawn(watch)?;
     let done = work();
     drop(end);
+    // The watcher panics only if standard error cannot be written.
+    let _ = watcher.join();
+    for handler in handlers {
+        low_level::unregister(handler);
+    }
     Ok(done)
 }

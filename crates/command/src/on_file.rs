@@ -60,10 +60,7 @@ impl OnFile<'_> {
         let interrupts = self.output.map(|_| Interrupts::catch()).transpose()?;
         let signal = || interrupts.as_ref().and_then(Interrupts::signal);
         let output = Output::open(self.output, self.path, self.overwrite)?;
-        let named = |e: unpadded::Error| match self.output {
-            Some(path) => format!("{}: {}", path.display(), plain(&e)),
-            None => plain(&e),
-        };
+        let named = |e| self.named(&e);
         questions
             .write_to(output.writer()?, &added.iter().map(String::as_str).collect::<Vec<_>>())
             .map_err(named)?;
@@ -96,6 +93,11 @@ impl OnFile<'_> {
         }
         output.end()?;
         done.end()
+    }
+
+    /// Returns the message of an error, with the name of the output file.
+    fn named(&self, e: &Error) -> String {
+        self.output.map_or_else(|| plain(e), |path| format!("{}: {}", path.display(), plain(e)))
     }
 
     /// Adds the advice to give only the file of source texts, if the path of the failed input names two files with parallel
@@ -142,21 +144,18 @@ impl<'a> AnswerProgress<'a> {
         let texts: Vec<&str> = asked.iter().filter_map(|one| one.text.as_deref().ok()).collect();
         let found = self.how.model.predict(&texts).ok().filter(|found| found.len() == texts.len());
         let mut found = found.map(Vec::into_iter);
+        let none = || "expected an answer, got none".to_owned();
         for question in asked {
             self.records += 1;
             let answer = match (&question.text, &mut found) {
                 (Err(why), _) => Err(plain(why)),
-                (Ok(_), Some(found)) => found.next().ok_or_else(|| "expected an answer, got none".to_owned()),
+                (Ok(_), Some(found)) => found.next().ok_or_else(none),
                 // After an error, the records of the batch are answered one by one, so that the error names the failing
                 // record and all other records are answered.
-                (Ok(text), None) => self
-                    .how
-                    .model
-                    .predict(&[text])
-                    .map_err(|e| format!("{}:{}: {}", questions.name(), question.line, plain(&e)))
-                    .and_then(|found| {
-                        found.into_iter().next().ok_or_else(|| "expected an answer, got none".to_owned())
-                    }),
+                (Ok(text), None) => match self.how.model.predict(&[text]) {
+                    Ok(found) => found.into_iter().next().ok_or_else(none),
+                    Err(e) => Err(format!("{}:{}: {}", questions.name(), question.line, plain(&e))),
+                },
             };
             let cells = match answer {
                 Ok(answer) => {
@@ -168,10 +167,7 @@ impl<'a> AnswerProgress<'a> {
                     Vec::new()
                 }
             };
-            questions.answer(question, &cells).map_err(|e| match self.how.output {
-                Some(path) => format!("{}: {}", path.display(), plain(&e)),
-                None => plain(&e),
-            })?;
+            questions.answer(question, &cells).map_err(|e| self.how.named(&e))?;
         }
         self.show(questions.share());
         Ok(())

@@ -3,7 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
-use serde_json::{Map, Value};
+use serde_json::Value;
 use unpadded::metrics::Unit;
 use unpadded::train::StopReason;
 use unpadded_recipes::{Config, Preparation};
@@ -198,11 +198,10 @@ impl RepeatedTraining {
     fn train(&self, config: &Config, name: &str, prepared: Preparation) -> Outcome<Option<Value>> {
         let folder = Folder::take(self.path.join(name))?;
         let resumes = run::last(folder.path()).is_file();
-        let skipped = prepared.skipped.clone();
         let training =
-            Training { config, folder: &folder, resumes, quiet: self.console.quiet, skipped, deadline: None };
+            Training { config, folder: &folder, resumes, quiet: self.console.quiet, deadline: None };
         let (trainer, data, facts) = parts(prepared);
-        let fitted = training.fit(trainer, &data, config.training.epochs, &mut None)?;
+        let fitted = training.fit(trainer, &data, &facts, config.training.epochs, &mut None)?;
         if fitted.report.ended == StopReason::Interrupted {
             training.interrupted(fitted, facts)?;
             return Ok(None);
@@ -251,23 +250,19 @@ impl RepeatedTraining {
     fn object(&self, ended: &[Value]) -> Value {
         let first = ended.first();
         let known = |name: &str| first.map_or(Value::Null, |of| of[name].clone());
-        let mut object = Map::new();
-        for (name, value) in [
+        let mut object = json::object([
             ("task", self.config.run.task.name().into()),
             ("dataset", known("dataset")),
             ("metric", known("metric")),
             (self.kind.names()[1], self.count.into()),
-        ] {
-            object.insert(name.to_owned(), value);
-        }
+        ]);
         for (name, deviation) in [("value", "deviation"), ("test", "test_deviation")] {
             let spread = Spread::of(ended, name);
-            let mean = spread.as_ref().map_or(Value::Null, |spread| json::number(spread.mean));
-            let about = spread.and_then(|spread| spread.deviation).map_or(Value::Null, json::number);
-            object.extend([(name.to_owned(), mean), (deviation.to_owned(), about)]);
+            object[name] = spread.as_ref().map_or(Value::Null, |spread| json::number(spread.mean));
+            object[deviation] = spread.and_then(|spread| spread.deviation).map_or(Value::Null, json::number);
         }
-        object.insert("runs".to_owned(), ended.into());
-        Value::Object(object)
+        object["runs"] = ended.into();
+        object
     }
 
     /// Prints the mean and the standard deviation of each score over the trainings.
@@ -292,9 +287,7 @@ impl RepeatedTraining {
         ))?;
         console.object(|| {
             let mut object = self.object(ended);
-            if let Value::Object(object) = &mut object {
-                object.insert("run".to_owned(), self.path.to_string_lossy().into());
-            }
+            object["run"] = self.path.to_string_lossy().into();
             object
         })?;
         Ok(Ending::Done)

@@ -26,31 +26,15 @@ pub(crate) const FOLDS: &str = "folds.json";
 pub(crate) const TRIALS: &str = "tune.json";
 /// The name of the file with the malformed records that `data.skip_bad` left out.
 pub(crate) const SKIPPED: &str = "skipped.tsv";
-/// The names of the files that a training writes to its run folder, except event files.
-const OURS: [&str; 8] = [
-    "config.toml",
-    "metrics.jsonl",
-    "last.ckpt",
-    "best.ckpt",
-    "report.html",
-    "held_out.json",
-    "test.json",
-    SKIPPED,
-];
+/// The names of the files of text that a training writes to its run folder; a training also writes checkpoints and event files.
+const TEXTS: [&str; 6] =
+    ["config.toml", "metrics.jsonl", "report.html", "held_out.json", "test.json", SKIPPED];
+const CHECKPOINTS: [&str; 2] = ["last.ckpt", "best.ckpt"];
 
-/// The names of the files that are written by [`Folder::write`] or by [`Log`].
-const WRITTEN: [&str; 10] = [
-    "config.toml",
-    "metrics.jsonl",
-    "report.html",
-    "held_out.json",
-    "test.json",
-    "best.toml",
-    SKIPPED,
-    SEEDS,
-    FOLDS,
-    TRIALS,
-];
+/// Returns the names of the files that are written by [`Folder::write`] or by [`Log`].
+fn written() -> impl Iterator<Item = &'static str> {
+    TEXTS.into_iter().chain(["best.toml", SEEDS, FOLDS, TRIALS])
+}
 
 /// A run folder that this process has locked; the lock is released when the `Folder` is dropped.
 pub(crate) struct Folder {
@@ -127,7 +111,7 @@ pub(crate) fn is_new(path: &Path) -> bool {
     let names: std::io::Result<Vec<_>> = entries.map(|entry| Ok(entry?.file_name())).collect();
     names.is_ok_and(|names| {
         let locked = names.iter().any(|name| name == LOCK);
-        let temporary = |name: &str| WRITTEN.iter().any(|of| *name == format!(".{of}.new"));
+        let temporary = |name: &str| written().any(|of| *name == format!(".{of}.new"));
         let ours = |name: &str| name == LOCK || (locked && (name == "config.toml" || temporary(name)));
         names.iter().all(|name| name.to_str().is_some_and(ours))
     })
@@ -202,7 +186,7 @@ impl Folder {
         };
         let lock = lock.map_err(io)?;
         // Everything is checked before an earlier run in the folder is removed.
-        let written = WRITTEN.iter().flat_map(|name| [path.join(name), temporary(&path, name)]);
+        let written = written().flat_map(|name| [path.join(name), temporary(&path, name)]);
         for at in written.chain([path.join(".last.ckpt.lock")]) {
             check_plain(&at).map_err(io)?;
         }
@@ -226,7 +210,7 @@ impl Folder {
             let entry = entry.map_err(wrong)?;
             let name = entry.file_name();
             let name = name.to_string_lossy();
-            if is_events(&name) || OURS.contains(&&*name) {
+            if is_events(&name) || TEXTS.contains(&&*name) || CHECKPOINTS.contains(&&*name) {
                 fs::remove_file(entry.path()).map_err(wrong)?;
             }
         }

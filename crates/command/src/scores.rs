@@ -153,6 +153,24 @@ pub(crate) fn print(scored: &Evaluation, console: Console) -> Outcome<()> {
     tables(scored).iter().take(most).try_for_each(|table| table.print(console))
 }
 
+/// Returns the scores by length as a JSON object.
+pub(crate) fn by_length(of: &ByLength) -> Value {
+    let range = |of: &LengthRange| {
+        json::object([
+            ("from", of.from.into()),
+            ("to", of.to.into()),
+            ("texts", of.texts.into()),
+            ("value", json::number(of.value)),
+        ])
+    };
+    json::object([
+        ("of", of.of.into()),
+        ("by", of.by.into()),
+        ("share", (of.unit == Unit::Share).into()),
+        ("ranges", of.ranges().iter().map(range).collect::<Vec<_>>().into()),
+    ])
+}
+
 /// Returns the scores as a JSON object. Shares are from 0 to 1; only the fields `value` and `interval` of a metric that is a
 /// share are in percent.
 pub(crate) fn object(dataset: &str, scored: &Evaluation) -> Value {
@@ -187,22 +205,6 @@ pub(crate) fn object(dataset: &str, scored: &Evaluation) -> Value {
     // which has no table.
     let main = scored.confusions.iter().find(|of| scored.tables.iter().any(|table| table.of == of.of));
     let confusions = scored.confusions.iter().map(|of| (of.of.to_owned(), cells(of)));
-    let range = |of: &LengthRange| {
-        json::object([
-            ("from", of.from.into()),
-            ("to", of.to.into()),
-            ("texts", of.texts.into()),
-            ("value", json::number(of.value)),
-        ])
-    };
-    let lengths = |of: &ByLength| {
-        json::object([
-            ("of", of.of.into()),
-            ("by", of.by.into()),
-            ("share", (of.unit == Unit::Share).into()),
-            ("ranges", of.ranges().iter().map(range).collect::<Vec<_>>().into()),
-        ])
-    };
     let example = |of: &TranslatedText| {
         json::object([
             ("source", of.source.as_str().into()),
@@ -235,7 +237,7 @@ pub(crate) fn object(dataset: &str, scored: &Evaluation) -> Value {
         ("tables", Value::Object(scored.tables.iter().map(table).collect())),
         ("confusion", main.map_or_else(|| Vec::<Value>::new().into(), cells)),
         ("confusions", Value::Object(confusions.collect())),
-        ("lengths", scored.lengths.as_ref().map_or(Value::Null, lengths)),
+        ("lengths", scored.lengths.as_ref().map_or(Value::Null, by_length)),
         ("examples", scored.examples.iter().map(example).collect::<Vec<_>>().into()),
         ("unseen", unseen.collect::<Vec<_>>().into()),
         ("signatures", scored.signatures.clone().into()),

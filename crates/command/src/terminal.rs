@@ -81,27 +81,7 @@ pub(crate) fn shown(text: &str) -> String {
 
 /// Returns the columns of an answer that is printed as a plain line, not as JSON.
 pub(crate) fn columns(answer: &Answer) -> Vec<String> {
-    let labelled = |label: &str, p: f32| [shown(label), format!("{p:.3}")];
-    match answer {
-        Answer::Label { label, probability, .. } => labelled(label, *probability).into(),
-        Answer::Labels { labels, separator, .. } => {
-            let probabilities: Vec<String> =
-                answer.probabilities().iter().map(|p| format!("{p:.3}")).collect();
-            vec![shown(&labels.join(separator)), probabilities.join(separator)]
-        }
-        Answer::Number(number) => vec![number.to_string()],
-        Answer::Empty => Vec::new(),
-        Answer::Text(text) => vec![shown(text)],
-        Answer::Ranked(texts) => {
-            texts.iter().flat_map(|(text, score)| [shown(text), format!("{score:.3}")]).collect()
-        }
-        Answer::Tags { words, tags, label } => {
-            let tagged = words.iter().zip(tags).map(|(word, tag)| format!("{word}/{tag}"));
-            let mut columns = vec![shown(&tagged.collect::<Vec<_>>().join(" "))];
-            columns.extend(label.iter().flat_map(|(label, p)| labelled(label, *p)));
-            columns
-        }
-    }
+    answer.columns().iter().map(|column| shown(column)).collect()
 }
 
 /// Writes a line to standard error; ignores an error, for example if standard error is closed.

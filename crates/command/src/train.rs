@@ -183,10 +183,10 @@ impl Train {
         folder: &Folder,
         world: &mut Option<World>,
     ) -> Outcome<Ending> {
-        let (resumes, quiet, skipped) = (self.resume.is_some(), self.console.quiet, prepared.skipped.clone());
-        let training = Training { config, folder, resumes, quiet, skipped, deadline: None };
+        let (resumes, quiet) = (self.resume.is_some(), self.console.quiet);
+        let training = Training { config, folder, resumes, quiet, deadline: None };
         let (trainer, data, scoring) = parts(prepared);
-        let fitted = training.fit(trainer, &data, config.training.epochs, world)?;
+        let fitted = training.fit(trainer, &data, &scoring, config.training.epochs, world)?;
         if fitted.report.ended == StopReason::Interrupted {
             terminal::say(format!("--resume {} continues the training", word(folder.path())));
             training.interrupted(fitted, scoring)?;
@@ -224,7 +224,11 @@ impl Train {
             if let Some(value) = scored.get(metric) {
                 console.result(format!("test {metric}: {:.2}{unit}", percent * value))?;
             }
-            show::say(scored, console);
+            match console.quiet {
+                true => show::say(scored, console),
+                // The labels that training never saw were named before the training.
+                false => scored.said.iter().for_each(terminal::say),
+            }
             show::print(scored, console)?;
         }
         let shown: Vec<&Case> = held_out.cases.iter().take(3).collect();
@@ -236,19 +240,15 @@ impl Train {
             ))?;
         }
         for (case, answer) in shown.iter().zip(model.predict(&texts)?) {
-            let truth = match &case.truth {
-                Truth::Label(label) => format!("  (truth: {})", terminal::shown(label)),
-                Truth::Texts(texts) => format!("  (truth: {})", terminal::shown(&texts.join(" | "))),
-                Truth::Labels(labels) => {
-                    let separator = match &answer {
-                        Answer::Labels { separator, .. } => separator,
-                        _ => ",",
-                    };
-                    format!("  (truth: {})", terminal::shown(&labels.join(separator)))
-                }
-                Truth::Number(number) => format!("  (truth: {number})"),
-                Truth::Tags(..) | Truth::Open => String::new(),
+            let truth = match (&case.truth, &answer) {
+                (Truth::Label(label), _) => Some(label.clone()),
+                (Truth::Texts(texts), _) => Some(texts.join(" | ")),
+                (Truth::Labels(labels), Answer::Labels { separator, .. }) => Some(labels.join(separator)),
+                (Truth::Labels(labels), _) => Some(labels.join(",")),
+                (Truth::Number(number), _) => Some(number.to_string()),
+                (Truth::Tags(..) | Truth::Open, _) => None,
             };
+            let truth = truth.map_or_else(String::new, |of| format!("  (truth: {})", terminal::shown(&of)));
             let answer = terminal::columns(&answer).join("  ");
             console.more(format!("  {}\n    {answer}{truth}", terminal::shown(&case.text)))?;
         }

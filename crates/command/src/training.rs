@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::time::Instant;
 
+use serde_json::Value;
 use unpadded::checkpoint::Checkpoint;
 use unpadded::data::Data;
 use unpadded::executor::Profile;
@@ -16,8 +17,7 @@ use unpadded::metrics::Metric;
 use unpadded::parallel::World;
 use unpadded::train::{Progress, Report, StopReason, Trainer, Until};
 use unpadded::{ErrorKind, Precision};
-use unpadded_recipes::{Config, Model, Preparation, finished, prepare, prepare_resumed};
-use unpadded_text::SkipReport;
+use unpadded_recipes::{Config, Evaluation, Model, Preparation, finished, prepare, prepare_resumed};
 
 use super::findings::{ScoredTraining, TrainingFacts};
 use super::interrupts::until_signal;
@@ -32,8 +32,6 @@ pub(crate) struct Training<'a> {
     /// Whether the training continues from the training checkpoint in the folder.
     pub(crate) resumes: bool,
     pub(crate) quiet: bool,
-    /// The malformed records that were left out of the data.
-    pub(crate) skipped: Vec<SkipReport>,
     /// The time at which the training is interrupted; `None` if there is no time limit.
     pub(crate) deadline: Option<Instant>,
 }
@@ -56,15 +54,13 @@ pub(crate) fn prepared(config: &Config, folder: &Path) -> unpadded::Result<Prepa
 
 /// Divides a prepared training into the trainer, the training and held-out data, and the facts for scores and the report.
 pub(crate) fn parts(prepared: Preparation) -> (Trainer, [Box<dyn Data>; 2], TrainingFacts) {
-    let Preparation { trainer, train, dev, test, name, metric, lengths, held_out, score_held_out, .. } =
-        prepared;
+    let Preparation { trainer, train, dev, test, name, metric, lengths, held_out, .. } = prepared;
+    let (score_held_out, skipped) = (prepared.score_held_out, prepared.skipped);
     let selected = trainer.selected();
     let (unit, better) = (selected.map(Metric::unit).unwrap_or_default(), selected.map(Metric::better));
-    (
-        trainer,
-        [train, dev],
-        TrainingFacts { name, metric, unit, better, test, lengths, held_out, score_held_out },
-    )
+    let facts =
+        TrainingFacts { name, metric, unit, better, test, lengths, held_out, score_held_out, skipped };
+    (trainer, [train, dev], facts)
 }
 
 impl Training<'_> {
@@ -74,10 +70,11 @@ impl Training<'_> {
         &self,
         mut trainer: Trainer,
         [train, dev]: &[Box<dyn Data>; 2],
+        facts: &TrainingFacts,
         epochs: u64,
         world: &mut Option<World>,
     ) -> Outcome<TrainingResult> {
-        let Self { config, folder, resumes, quiet, deadline, .. } = *self;
+        let Self { config, folder, resumes, quiet, deadline } = *self;
         let last = run::last(folder.path());
         trainer = trainer.checkpoint(&last);
         if quiet {
@@ -115,8 +112,8 @@ impl Training<'_> {
             let held = folder.path().join("held_out.json");
             names.iter().chain([&held]).for_each(|path| drop(std::fs::remove_file(path)));
             folder.write("config.toml", &config.commented())?;
-            if !self.skipped.is_empty() {
-                folder.write(run::SKIPPED, &run::skipped(&self.skipped))?;
+            if !facts.skipped.is_empty() {
+                folder.write(run::SKIPPED, &run::skipped(&facts.skipped))?;
             }
             Some(Log::begin(folder, trainer.history(), &config.to_toml())?)
         };
@@ -226,6 +223,11 @@ impl Training<'_> {
         let Self { config, folder, .. } = *self;
         let TrainingResult { report, best, profile, settled } = fitted;
         let write = |name, text: String| if settled { Ok(()) } else { folder.write(name, &text) };
+        let keep = |file, dataset: &str, scored: Evaluation| -> Outcome<(Evaluation, Value)> {
+            let object = show::object(dataset, &scored);
+            write(file, format!("{object}\n"))?;
+            Ok((scored, object))
+        };
         let Some(best) = best else {
             let run = folder.path().display();
             return Err(
@@ -240,11 +242,7 @@ impl Training<'_> {
         );
         let score = facts.score_held_out.take();
         let held = match score.map(|score| until_signal(said, || score(model.predictor()))).transpose()? {
-            Some(Ok(scored)) => {
-                let object = show::object(&facts.held_out.name, &scored);
-                write("held_out.json", format!("{object}\n"))?;
-                Some((scored, object))
-            }
+            Some(Ok(scored)) => Some(keep("held_out.json", &facts.held_out.name, scored)?),
             // The training itself has succeeded, so its results are written without the table.
             Some(Err(e)) => {
                 terminal::say(format!("warning: the held-out texts could not be scored: {e}"));
@@ -263,11 +261,7 @@ impl Training<'_> {
                     "interrupted while scoring `{path}`: the training has ended, and its model is saved; `unpadded eval {run} {file}` scores it"
                 );
                 match until_signal(said, || unpadded_recipes::scores(&config, &model))? {
-                    Ok(scored) => {
-                        let object = show::object(&path, &scored);
-                        write("test.json", format!("{object}\n"))?;
-                        Some((scored, object))
-                    }
+                    Ok(scored) => Some(keep("test.json", &path, scored)?),
                     // The training itself has succeeded, so its results are written before the error in scoring the test set
                     // is reported.
                     Err(e) => {

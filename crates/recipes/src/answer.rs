@@ -82,35 +82,35 @@ impl Answer {
             }
         }
     }
-}
 
-/// Formats the answer as a line for people: labels with probabilities, `word/tag` for each word, a number, or texts.
-impl fmt::Display for Answer {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    /// Returns the columns of the answer in a line for people: a label and its probability, `word/tag` for each word, a number, or
+    /// texts.
+    pub fn columns(&self) -> Vec<String> {
+        let labelled = |label: &str, p: f32| [label.to_owned(), format!("{p:.3}")];
         match self {
-            Answer::Label { label, probability, .. } => write!(f, "{label}\t{probability:.3}"),
+            Answer::Label { label, probability, .. } => labelled(label, *probability).into(),
             Answer::Labels { labels, separator, .. } => {
-                let probabilities: Vec<String> =
-                    self.probabilities().iter().map(|p| format!("{p:.3}")).collect();
-                write!(f, "{}\t{}", labels.join(separator), probabilities.join(separator))
+                let probabilities = self.probabilities().into_iter().map(|p| format!("{p:.3}"));
+                vec![labels.join(separator), probabilities.collect::<Vec<_>>().join(separator)]
             }
-            Answer::Number(number) => write!(f, "{number}"),
-            Answer::Empty => Ok(()),
-            Answer::Text(text) => f.write_str(text),
+            Answer::Number(number) => vec![number.to_string()],
+            Answer::Empty => Vec::new(),
+            Answer::Text(text) => vec![text.clone()],
             Answer::Ranked(texts) => {
-                let shown: Vec<String> =
-                    texts.iter().map(|(text, score)| format!("{text}\t{score:.3}")).collect();
-                f.write_str(&shown.join("\t"))
+                texts.iter().flat_map(|(text, score)| [text.clone(), format!("{score:.3}")]).collect()
             }
             Answer::Tags { words, tags, label } => {
-                let tagged: Vec<String> =
-                    words.iter().zip(tags).map(|(word, tag)| format!("{word}/{tag}")).collect();
-                f.write_str(&tagged.join(" "))?;
-                match label {
-                    Some((label, probability)) => write!(f, "\t{label}\t{probability:.3}"),
-                    None => Ok(()),
-                }
+                let tagged = words.iter().zip(tags).map(|(word, tag)| format!("{word}/{tag}"));
+                let label = label.iter().flat_map(|(label, p)| labelled(label, *p));
+                [tagged.collect::<Vec<_>>().join(" ")].into_iter().chain(label).collect()
             }
         }
+    }
+}
+
+/// Formats the answer as a line for people: [`Answer::columns`], separated by tabs.
+impl fmt::Display for Answer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.columns().join("\t"))
     }
 }

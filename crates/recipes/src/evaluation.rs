@@ -45,6 +45,8 @@ pub struct Evaluation {
     /// Lines for people about how the file was read.
     pub said: Vec<String>,
     pub(super) sample: Bootstrap,
+    /// Whether a text has no label, which is a right answer if a text may have several labels.
+    pub(super) bare: bool,
     /// The function that computes the headline figure from `columns` summed counts of all texts.
     pub(super) of: Option<FigureFn>,
     pub(super) columns: usize,
@@ -150,11 +152,11 @@ impl UnseenLabel {
         Self { what, name: name.to_owned(), count: 0, places: Vec::new() }
     }
 
-    /// Counts an occurrence at a location; an unknown location is empty.
-    pub(super) fn add(&mut self, place: impl FnOnce() -> String) {
+    /// Counts an occurrence at a location, if the location is known.
+    pub(super) fn add(&mut self, place: impl FnOnce() -> Option<String>) {
         self.count += 1;
         if self.places.len() < PLACES {
-            self.places.extend(Some(place()).filter(|place| !place.is_empty()));
+            self.places.extend(place());
         }
     }
 
@@ -162,26 +164,42 @@ impl UnseenLabel {
     pub fn warnings(unseen: &[Self]) -> Vec<String> {
         const LINES: usize = 10;
         let line = |of: &Self| {
-            let name = of.name.replace('\n', "\\n").replace('\t', "\\t");
-            let more = if of.count as usize > of.places.len() { ", …" } else { "" };
-            let places = match of.places.len() {
-                0 => String::new(),
-                _ => format!(" ({}{more})", of.places.join(", ")),
-            };
-            let (what, count) = (of.what, of.count);
-            format!(
-                "warning: {what} `{name}` never occurs in training: {count} occurrences scored as wrong{places}"
-            )
+            let (what, name, places) = (of.what, named(&of.name), first_places(&of.places, of.count));
+            let count = count_of(of.count, "occurrences");
+            format!("warning: {what} {name} never occurs in training: {count} scored as wrong{places}")
         };
         let more = unseen.get(LINES..).unwrap_or_default();
         let count: u64 = more.iter().map(|unseen| unseen.count).sum();
         let rest = (!more.is_empty()).then(|| {
-            format!(
-                "warning: {} more labels or tags never occur in training: {count} occurrences scored as wrong",
-                more.len()
-            )
+            let count = count_of(count, "occurrences");
+            let more = match more.len() {
+                1 => "1 more label or tag never occurs".to_owned(),
+                more => format!("{more} more labels or tags never occur"),
+            };
+            format!("warning: {more} in training: {count} scored as wrong")
         });
         unseen.iter().take(LINES).map(line).chain(rest).collect()
+    }
+}
+
+/// Returns the first locations of `count` occurrences in brackets, after a space; empty if none is known.
+pub(super) fn first_places(places: &[String], count: u64) -> String {
+    let more = if count as usize > places.len() { ", …" } else { "" };
+    if places.is_empty() { String::new() } else { format!(" ({}{more})", places.join(", ")) }
+}
+
+/// Returns a number with its noun, such as `1 text`; `plural` is the noun in the plural.
+pub(super) fn count_of(count: u64, plural: &str) -> String {
+    let noun = if count == 1 { plural.strip_suffix('s').unwrap_or(plural) } else { plural };
+    format!("{count} {noun}")
+}
+
+/// Returns the name of a class for a message: in one line, and cut after 60 characters.
+pub(super) fn named(name: &str) -> String {
+    let name = name.replace('\n', "\\n").replace('\t', "\\t");
+    match name.char_indices().nth(60) {
+        Some((end, _)) => format!("`{}…`", name.get(..end).unwrap_or_default()),
+        None => format!("`{name}`"),
     }
 }
 
@@ -196,12 +214,13 @@ impl Evaluation {
         self.figures.iter().find(|figure| figure.name == self.headline)
     }
 
-    /// Returns whether training saw none of the classes of a kind (`label` or `tag`) that occur in the scored texts.
+    /// Returns whether training saw none of the classes of a kind (`label` or `tag`) of the scored texts; each text has a class.
     pub(super) fn is_foreign(&self, what: &str) -> bool {
         let is_unseen = |name: &str| self.unseen.iter().any(|of| of.what == what && of.name == name);
         let rows = self.tables.iter().filter(|table| table.of == what).flat_map(|table| &table.rows);
         let cells = self.confusions.iter().filter(|of| of.of == what).flat_map(|of| &of.cells);
-        self.unseen.iter().any(|of| of.what == what)
+        !self.bare
+            && self.unseen.iter().any(|of| of.what == what)
             && cells.map(|cell| &cell.truth).all(|name| is_unseen(name))
             && rows.filter(|row| row.support > 0).all(|row| is_unseen(&row.name))
     }
@@ -367,7 +386,7 @@ impl Tally {
             }
             (number, UnseenLabel::new(self.what, name))
         });
-        label.add(place);
+        label.add(|| Some(place()));
         *number
     }
 
@@ -375,10 +394,11 @@ impl Tally {
     pub(super) fn rows(&self) -> Vec<ScoreRow> {
         let row = |name: &String| ScoreRow { name: name.clone(), right: 0, found: 0, support: 0 };
         let mut rows: Vec<ScoreRow> = self.names.iter().map(row).collect();
+        let unseen: Vec<usize> = self.unseen.values().map(|(number, _)| *number).collect();
         for (&(truth, found), &count) in &self.cells {
             if let Some(row) = rows.get_mut(truth) {
                 row.support += count;
-                row.right += if truth == found { count } else { 0 };
+                row.right += if truth == found && !unseen.contains(&truth) { count } else { 0 };
             }
             if let Some(row) = rows.get_mut(found) {
                 row.found += count;

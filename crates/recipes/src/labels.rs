@@ -91,7 +91,7 @@ impl<'a> LabelScores<'a> {
         let id = trained_id(self.labels, truth);
         id.and_then(|id| row.get(id)).into_iter().for_each(|p| self.sums.add_loss(*p));
         let truth_id = self.tally.add(truth, id, guess, place);
-        let right = f64::from(u8::from(truth_id == guess));
+        let right = f64::from(u8::from(id == Some(guess)));
         let mut counts = vec![(RIGHT, right), (ALL, 1.0)];
         if self.labels.len().max(truth_id) <= MOST_LABELS {
             let of_labels = [(of_label(truth_id, 0), right), (of_label(truth_id, 1), 1.0)];

@@ -26,7 +26,8 @@ use super::sample::FigureFn;
 use super::sections::{DecodingConfig, ModelConfig, Tokens};
 use super::started::{self, Table};
 use super::training::{
-    CUT, Case, DataMemory, Paths, Preparation, TestData, Truth, cut_of, one_in, options, skipped, tokenizer,
+    CUT, Case, DataMemory, HeldOutTexts, Paths, Preparation, TestData, Truth, cut_of, one_in, options,
+    skipped, tokenizer,
 };
 use super::{embedded, net};
 
@@ -250,17 +251,17 @@ fn prepare(config: &Config, paths: Paths) -> Result<Preparation> {
         Some(dev) => (whole, dev),
         None => whole.cut_off(one_in(config))?,
     };
-    let (mut length, mut dev_length, mut openings) = (0, 0, Vec::new());
+    let (mut length, mut dev_length, mut held_out) = (0, 0, HeldOutTexts::default());
     let [mut counted, mut of_dev] = [(); 2].map(|()| TokenCounts::default());
     train.each(&mut |piece| {
         length += cut.tokens(piece).inspect(|token| counted.add(token)).count();
     })?;
     dev.each(&mut |piece| {
         dev_length += cut.tokens(piece).inspect(|token| of_dev.add(token)).count();
-        let missing = OPENINGS - openings.len();
+        let missing = OPENINGS - held_out.count;
         let long = |line: &&str| cut.tokens(line).nth(3).is_some();
         let of_line = |line: &str| Case { text: opening(&cut, line), truth: Truth::Open };
-        openings.extend(piece.lines().filter(long).take(missing).map(of_line));
+        piece.lines().filter(long).take(missing).for_each(|line| held_out.add(|| of_line(line)));
     })?;
     for (of, got) in [("data.train", length), ("data.dev", dev_length)] {
         if got < 2 {
@@ -296,7 +297,7 @@ fn prepare(config: &Config, paths: Paths) -> Result<Preparation> {
         metric,
         coverage,
         lengths: Vec::new(),
-        held_out: openings.into_iter().collect(),
+        held_out,
         score_held_out: None,
         classes: Vec::new(),
         facts: Default::default(),

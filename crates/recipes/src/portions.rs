@@ -8,7 +8,7 @@ use unpadded::{Error, ErrorKind, Result};
 use unpadded_text::{DataSet, Fold, Record};
 
 use super::config::Config;
-use super::evaluation::UnseenLabel;
+use super::evaluation::{UnseenLabel, count_of, first_places, named};
 
 /// The portion of the data that a record is in: the training texts, the texts held out from them, or the texts of `data.dev`.
 #[derive(Clone, Copy, PartialEq)]
@@ -70,7 +70,7 @@ impl ClassCounts {
         &mut self,
         (what, name): (&'static str, &str),
         portion: Portion,
-        place: &dyn Fn() -> String,
+        place: &dyn Fn() -> Option<String>,
     ) {
         let of = &mut self.0[usize::from(what == TAG)];
         let add = |class: &mut ClassCount| match portion {
@@ -92,8 +92,18 @@ impl ClassCounts {
         self.0.iter().flat_map(BTreeMap::values)
     }
 
-    fn get(&self, what: &str, name: &str) -> Option<&ClassCount> {
-        self.0[usize::from(what == TAG)].get(name)
+    /// Returns the names of all classes.
+    pub(super) fn names(&self) -> impl Iterator<Item = &str> {
+        self.all().map(|class| class.held_out.name.as_str())
+    }
+
+    fn of(&self, what: &str) -> &BTreeMap<String, ClassCount> {
+        &self.0[usize::from(what == TAG)]
+    }
+
+    /// Returns whether a training text has a class.
+    fn is_trained(&self, what: &str, name: &str) -> bool {
+        self.of(what).get(name).is_some_and(|class| class.train > 0)
     }
 
     /// Removes the labels, because the model does not learn them.
@@ -103,8 +113,7 @@ impl ClassCounts {
 
     /// Returns the classes of a kind, sorted by name; a class that no training text has gets the count 0.
     pub(super) fn vocabulary(&self, what: &str) -> Result<Vocabulary> {
-        let of = &self.0[usize::from(what == TAG)];
-        let entries = of.iter().map(|(name, class)| (name.as_str(), class.train));
+        let entries = self.of(what).iter().map(|(name, class)| (name.as_str(), class.train));
         let twice = |name| Error::new(format!("{what}s"), "each once", format!("`{name}` twice"));
         Vocabulary::counted(entries).map_err(twice)
     }
@@ -112,9 +121,7 @@ impl ClassCounts {
     /// Returns whether a record has a class that no training text has.
     pub(super) fn is_unseen<M: RecordAnswers>(&self, config: &Config, record: &M::Record) -> bool {
         let mut found = false;
-        M::classes(config, record, &mut |what, name, _| {
-            found |= self.get(what, name).is_none_or(|class| class.train == 0);
-        });
+        M::classes(config, record, &mut |what, name, _| found |= !self.is_trained(what, name));
         found
     }
 
@@ -140,7 +147,7 @@ impl ClassCounts {
             let mut alike: BTreeMap<String, Vec<String>> = BTreeMap::new();
             let mut missing = Vec::new();
             for (name, class) in of {
-                let shown = format!("`{name}` ({})", class.train + class.held_out.count);
+                let shown = format!("{} ({})", named(name), class.train + class.held_out.count);
                 if MISSING.contains(&name.as_str()) {
                     missing.push(shown.clone());
                 }
@@ -181,15 +188,9 @@ pub(super) fn listed(names: &[String]) -> String {
 /// The bits of a key that are a hash of the right answer; the other bits are a hash of the input.
 const ANSWER: u64 = 0xffff;
 
-/// The keys of the training and the held-out records. A key is a fingerprint of 8 bytes per record, so records in files larger
-/// than memory take little of it. With 48 bits for the input, a million texts give a wrong match with a probability below 1 %.
-#[derive(Default)]
-pub(super) struct SeenRecords {
-    train: Vec<u64>,
-    held_out: Vec<u64>,
-}
-
-/// Returns the key of a record: a hash of the input, and in the last bits a hash of the right answer.
+/// Returns the key of a record: a hash of the input, and in the last bits a hash of the right answer. A key has 8 bytes, so records
+/// in files larger than memory take little of it. With 48 bits for the input, a million texts give a wrong match with a
+/// probability below 1 %.
 fn key<M: RecordAnswers>(config: &Config, record: &M::Record) -> u64 {
     let answer = if M::MANY_ANSWERS { 0 } else { M::answer(config, record) };
     (record.input(Fingerprint::default()).finish() & !ANSWER) | (answer & ANSWER)
@@ -216,12 +217,11 @@ impl SharedRecords {
     fn add(&mut self, known: &[u64], key: u64, place: impl FnOnce() -> Option<String>) {
         self.all += 1;
         let begin = known.partition_point(|of| *of < key & !ANSWER);
-        let mut alike = known.iter().skip(begin).take_while(|of| **of | ANSWER == key | ANSWER).peekable();
-        if alike.peek().is_none() {
+        if known.get(begin).is_none_or(|of| of | ANSWER != key | ANSWER) {
             return;
         }
         self.shared += 1;
-        self.contradicting += u64::from(alike.all(|of| *of != key));
+        self.contradicting += u64::from(known.binary_search(&key).is_err());
         if self.places.len() < 3 {
             self.places.extend(place());
         }
@@ -230,9 +230,7 @@ impl SharedRecords {
     /// Returns a warning, if records are shared; `are` says what they are in the other portion.
     fn warning(&self, (name, records): (&str, &str), are: &str) -> Option<String> {
         let Self { all, shared, contradicting, places } = self;
-        let more = if *shared as usize > places.len() { ", …" } else { "" };
-        let places =
-            if places.is_empty() { String::new() } else { format!(" ({}{more})", places.join(", ")) };
+        let places = first_places(places, *shared);
         let other = match contradicting {
             0 => String::new(),
             _ => format!(", {contradicting} of them with another right answer there"),
@@ -249,7 +247,8 @@ impl SharedRecords {
 #[derive(Default)]
 pub(super) struct PortionFacts {
     pub(super) classes: ClassCounts,
-    seen: SeenRecords,
+    /// The keys of the training records, and of the held-out records.
+    seen: [Vec<u64>; 2],
     /// The name of the held-out records.
     held_out: String,
     /// The held-out records that the training records have, too.
@@ -259,23 +258,17 @@ pub(super) struct PortionFacts {
 impl PortionFacts {
     /// Counts the classes of a record, and keeps its key. The records of `data.dev` follow all training records.
     pub(super) fn add<M: RecordAnswers>(&mut self, config: &Config, record: &M::Record, portion: Portion) {
-        M::classes(config, record, &mut |what, name, place| {
-            self.classes.add((what, name), portion, &|| place().unwrap_or_default());
-        });
+        M::classes(config, record, &mut |what, name, place| self.classes.add((what, name), portion, place));
         let key = key::<M>(config, record);
-        match portion {
-            Portion::Train => self.seen.train.push(key),
-            Portion::HeldOut => self.seen.held_out.push(key),
-            Portion::Dev => {
-                self.shared.add(&self.seen.train, key, || location(record));
-                self.seen.held_out.push(key);
-            }
+        if portion == Portion::Dev {
+            self.shared.add(&self.seen[0], key, || location(record));
         }
+        self.seen[usize::from(portion != Portion::Train)].push(key);
     }
 
     /// Ends the pass over the training file: the records that follow are of `data.dev`.
     pub(super) fn trained(&mut self) {
-        self.seen.train.sort_unstable();
+        self.seen[0].sort_unstable();
     }
 
     /// Returns warnings about the records and the classes of the training file and of the held-out records.
@@ -286,26 +279,23 @@ impl PortionFacts {
         divided: bool,
     ) -> Vec<String> {
         held_out.clone_into(&mut self.held_out);
-        let SeenRecords { train: of_train, held_out: of_held } = &mut self.seen;
+        let [of_train, of_held] = &mut self.seen;
         of_held.sort_unstable();
         if divided {
             // Equal records are in one portion, unless groups decide.
             of_held.iter().for_each(|key| self.shared.add(of_train, *key, || None));
         }
         let records = M::Record::PLURAL;
-        let contradicting = |name: &str, count: usize| {
-            (count > 0).then(|| {
-                format!("warning: {count} different {records} of `{name}` occur with different right answers")
-            })
-        };
-        let of = [contradictions(of_train), contradictions(of_held)];
-        let mut said = self.classes.doubts();
-        match divided {
-            true => said.extend(contradicting(train, of[0] + of[1])),
-            false => said.extend(
-                [(train, of[0]), (held_out, of[1])].iter().filter_map(|of| contradicting(of.0, of.1)),
-            ),
+        let mut of = [(train, contradictions(of_train)), (held_out, contradictions(of_held))];
+        if divided {
+            of = [(train, of[0].1 + of[1].1), (held_out, 0)];
         }
+        let mut said = self.classes.doubts();
+        said.extend(of.iter().filter(|(_, count)| *count > 0).map(|(name, count)| {
+            let (occur, other) = if *count == 1 { ("occurs", "") } else { ("occur", "different ") };
+            let records = count_of(*count as u64, &format!("{other}{records}"));
+            format!("warning: {records} of `{name}` {occur} with different right answers")
+        }));
         said.extend(self.shared.warning((held_out, records), &are::<M>("training", None)));
         said.extend(self.classes.warnings(held_out));
         said
@@ -313,7 +303,7 @@ impl PortionFacts {
 
     /// Begins the pass over a test file.
     pub(super) fn test(&self) -> TestRecords<'_> {
-        TestRecords { known: self, classes: ClassCounts::default(), shared: Default::default() }
+        TestRecords { known: self, classes: ClassCounts::default(), bare: false, shared: Default::default() }
     }
 }
 
@@ -331,22 +321,24 @@ fn are<M: RecordAnswers>(kind: &str, of: Option<&str>) -> String {
 pub(super) struct TestRecords<'a> {
     known: &'a PortionFacts,
     classes: ClassCounts,
+    /// Whether a record has no class; with several labels per text, no label is a right answer.
+    bare: bool,
     /// The records that the training portion has, and the records that the held-out portion has.
     shared: [SharedRecords; 2],
 }
 
 impl TestRecords<'_> {
     pub(super) fn add<M: RecordAnswers>(&mut self, config: &Config, record: &M::Record) {
+        let mut bare = true;
         M::classes(config, record, &mut |what, name, place| {
+            bare = false;
             // A class counts as a training class here if the training has it.
-            let portion = match self.known.classes.get(what, name) {
-                Some(class) if class.train > 0 => Portion::Train,
-                _ => Portion::Dev,
-            };
-            self.classes.add((what, name), portion, &|| place().unwrap_or_default());
+            let is_trained = self.known.classes.is_trained(what, name);
+            self.classes.add((what, name), if is_trained { Portion::Train } else { Portion::Dev }, place);
         });
-        let (key, seen) = (key::<M>(config, record), &self.known.seen);
-        for (shared, known) in self.shared.iter_mut().zip([&seen.train, &seen.held_out]) {
+        self.bare |= bare;
+        let key = key::<M>(config, record);
+        for (shared, known) in self.shared.iter_mut().zip(&self.known.seen) {
             shared.add(known, key, || location(record));
         }
     }
@@ -354,16 +346,18 @@ impl TestRecords<'_> {
     /// Returns warnings about the test file.
     ///
     /// # Errors
-    /// If training has none of the labels, or none of the tags, of the file.
-    pub(super) fn end<M: RecordAnswers>(self, name: &str) -> Result<Vec<String>> {
+    /// If training has none of the labels, or none of the tags, of the file, and each record has a class.
+    pub(super) fn end<M: RecordAnswers>(mut self, name: &str) -> Result<Vec<String>> {
+        // The model does not learn a kind of class that the training lacks.
+        for (own, known) in self.classes.0.iter_mut().zip(&self.known.classes.0) {
+            if known.is_empty() {
+                own.clear();
+            }
+        }
         for what in [LABEL, TAG] {
-            let of = |classes: &ClassCounts| -> Vec<ClassCount> {
-                classes.all().filter(|class| class.held_out.what == what).cloned().collect()
-            };
-            let (own, known) = (of(&self.classes), of(&self.known.classes));
-            if !own.is_empty() && !known.is_empty() && own.iter().all(|class| class.train == 0) {
-                let names = |of: Vec<ClassCount>| of.into_iter().map(|class| class.held_out.name).collect();
-                return Err(foreign((what, name), names(known), names(own)));
+            let (own, known) = (self.classes.of(what), self.known.classes.of(what));
+            if !self.bare && !own.is_empty() && own.values().all(|class| class.train == 0) {
+                return Err(foreign((what, name), &mut known.keys(), &mut own.keys()));
             }
         }
         let records = M::Record::PLURAL;
@@ -377,12 +371,12 @@ impl TestRecords<'_> {
     }
 }
 
+/// The names of classes.
+type Names<'a> = &'a mut dyn Iterator<Item = &'a String>;
+
 /// Returns the error that a file has none of the classes of a model.
-pub(super) fn foreign((what, name): (&str, &str), known: Vec<String>, own: Vec<String>) -> Error {
-    let quoted = |names: Vec<String>| {
-        let names: Vec<String> = names.into_iter().map(|name| format!("`{name}`")).collect();
-        listed(&names)
-    };
+pub(super) fn foreign((what, name): (&str, &str), known: Names<'_>, own: Names<'_>) -> Error {
+    let quoted = |names: Names<'_>| listed(&names.map(|name| named(name)).collect::<Vec<_>>());
     let expected = format!("{what}s of the training, {}", quoted(known));
     let error = Error::of(ErrorKind::Format, format!("{what}s of `{name}`"), expected, quoted(own));
     error.noted(format!("`data.label` sets the column of the {what}s; `data.binary` changes labels"))
@@ -416,15 +410,32 @@ pub(super) fn check_folds<M: RecordAnswers>(
             (None, different) if different < all => format!(", {different} of them different"),
             (None, _) => String::new(),
         };
-        let expected =
-            format!("at most {} folds, since `{}` has {all} {plural}{different}", keys.len(), records.name());
+        let (most, all) = (count_of(keys.len() as u64, "folds"), count_of(all as u64, plural));
+        let expected = format!("at most {most}, since `{}` has {all}{different}", records.name());
         return Err(Error::new("data.fold", expected, format!("{folds} folds")));
     }
     let few = of_classes.into_iter().filter(|(_, keys)| keys.len() < folds);
-    let mut few: Vec<_> = few.map(|((what, name), keys)| (keys.len(), format!("{what} `{name}`"))).collect();
+    let mut few: Vec<_> =
+        few.map(|((what, name), keys)| (keys.len(), format!("{what} {}", named(&name)))).collect();
     few.sort();
     let few: Vec<String> =
         few.into_iter().map(|(count, name)| format!("{name} in at most {count}")).collect();
     Ok((!few.is_empty())
         .then(|| format!("warning: too few {plural} for each of the {folds} folds: {}", listed(&few))))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A scan of all equal keys for each record would take hours.
+    #[test]
+    fn equal_records_are_looked_up_and_not_scanned() {
+        let known = vec![ANSWER + 1; 1 << 20];
+        let mut shared = SharedRecords::default();
+        for key in [ANSWER + 1, ANSWER + 2, 1, 3 * (ANSWER + 1)].into_iter().cycle().take(1 << 20) {
+            shared.add(&known, key, || None);
+        }
+        assert_eq!((shared.all, shared.shared, shared.contradicting), (1 << 20, 1 << 19, 1 << 18));
+    }
 }

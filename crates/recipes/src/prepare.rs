@@ -11,6 +11,7 @@ use unpadded::{Error, ErrorKind, Result};
 use unpadded_text::{DataSet, Passes as _, ReadOptions, Record};
 
 use super::config::Config;
+use super::evaluation::count_of;
 use super::labels::none;
 use super::net;
 use super::portions::{Portion, PortionFacts, check_folds};
@@ -39,7 +40,7 @@ pub(super) struct RecordCounts {
     /// The number of records that stay in training since only they have a class.
     kept: usize,
     /// A line for people about the folds of a cross-validation.
-    pub(super) folds: Option<String>,
+    folds: Option<String>,
 }
 
 impl RecordCounts {
@@ -52,15 +53,20 @@ impl RecordCounts {
     }
 
     /// Returns a message about the records that stay in training since only they have a class.
-    pub(super) fn kept_said<R: Record>(&self) -> Option<String> {
+    fn kept_said<R: Record>(&self) -> Option<String> {
         let (kept, plural) = (self.kept, R::PLURAL);
+        let (stay, only) = match kept {
+            1 => ("stays", "only this record has its"),
+            _ => ("stay", "only these records have their"),
+        };
         (kept > 0).then(|| {
-            format!("{kept} {plural} stay in training instead of being held out: only they have their label or tag")
+            let kept = count_of(kept as u64, plural);
+            format!("{kept} {stay} in training instead of being held out: {only} label or tag")
         })
     }
 
     /// Checks that neither the training records nor the held-out records are empty.
-    pub(super) fn both<M: RecordModel>(&self, [train, dev]: [&str; 2], config: &Config) -> Result<()> {
+    fn both<M: RecordModel>(&self, [train, dev]: [&str; 2], config: &Config) -> Result<()> {
         let (of_train, plural) = (self.lengths.len(), M::Record::PLURAL);
         if of_train > 0 && self.dev > 0 {
             return Ok(());
@@ -75,7 +81,7 @@ impl RecordCounts {
             config.data.hold_out
         );
         let which = if self.dev == 0 { "none" } else { "all" };
-        let got = format!("{all} {plural}, of which {which} would be held out");
+        let got = format!("{}, of which {which} would be held out", count_of(all as u64, plural));
         let error = Error::of(ErrorKind::Format, format!("{plural} of `{train}`"), expected, got)
             .caused_by(RecordShortage);
         let error = self.kept_said::<M::Record>().into_iter().fold(error, Error::noted);
@@ -116,13 +122,23 @@ pub(super) trait TaskSurvey<'a>: Sized {
         Ok(one_in(config))
     }
 
-    /// Opens the records of `data.dev` with the options that were detected in the training records.
+    /// Opens the training records.
+    fn open(
+        path: &Path,
+        within: (&Config, DataMemory),
+        options: &ReadOptions,
+    ) -> Result<Texts<Self::Record>> {
+        Texts::open(path, within, options)
+    }
+
+    /// Opens the records of `data.dev` with the options that were detected in the training records; also returns a line for
+    /// people about what is left out of them.
     fn open_dev(
         train: &Texts<Self::Record>,
         path: &Path,
         within: (&Config, DataMemory),
-    ) -> Result<Texts<Self::Record>> {
-        Texts::open(path, within, &train.read_as().clone().phrases(false))
+    ) -> Result<(Texts<Self::Record>, Option<String>)> {
+        Ok((Texts::open(path, within, &train.read_as().clone().phrases(false))?, None))
     }
 
     /// Begins the pass over the records; `first` returns the first records that are not held out.
@@ -132,7 +148,7 @@ pub(super) trait TaskSurvey<'a>: Sized {
     fn count(&mut self, record: &Self::Record, portion: Portion, counts: &mut RecordCounts);
 
     /// Checks the training records and the records held out from them, before the pass over `data.dev`.
-    fn check(&self, _train: &str) -> Result<()> {
+    fn check(&self, _counts: &RecordCounts, _train: &str) -> Result<()> {
         Ok(())
     }
 
@@ -158,10 +174,8 @@ pub(super) struct TaskNetwork {
     pub(super) trainer: Trainer,
     /// The name of the metric that decides which epoch is the best.
     pub(super) metric: &'static str,
-    /// The vocabulary of the tokens that the model reads.
-    pub(super) words: Vocabulary,
-    /// The options of the training files.
-    pub(super) read_as: ReadOptions,
+    /// The vocabulary of the tokens that the model reads, and the options of the training files; `None` for rows of features.
+    pub(super) reading: Option<(Vocabulary, ReadOptions)>,
     /// What is known of the training records and of the held-out records, for the first line for people.
     pub(super) known: [String; 2],
     /// Lines for people: before the line about how the training files are read, after it, and after the lines about memory.
@@ -174,17 +188,16 @@ pub(super) fn prepare<'a, S: TaskSurvey<'a>>(config: &'a Config, paths: Paths) -
     let (own, given, within) = (train.is_some(), dev.is_some(), (config, memory));
     let options = S::Model::training_options(config)?.phrases(config.data.phrases);
     let train = match train {
-        Some(path) => Texts::open(path, within, &config.data.group.iter().fold(options, ReadOptions::group))?,
+        Some(path) => S::open(&path, within, &config.data.group.iter().fold(options, ReadOptions::group))?,
         None => Texts::Held(S::embedded(true)?),
     };
     // An error in the first lines of `data.dev` is reported before the pass over the training records.
-    let dev = dev.map(|path| S::open_dev(&train, &path, within)).transpose()?;
+    let (dev, dropped) = dev.map(|path| S::open_dev(&train, &path, within)).transpose()?.unzip();
     let divides = !given && (own || config.data.fold.is_some());
     let one_in = if divides { S::one_in(config, &train)? } else { 0 };
     let begin = |first: FirstRecords<'_, S::Record>| S::begin(config, first, &from);
-    let (mut survey, mut counts, [train, held]) =
-        divided::<S::Model, S>(train, (one_in, config), &begin, &mut S::count)?;
-    survey.check(&train.name())?;
+    let (mut survey, mut counts, [train, held]) = divided::<S>(train, (one_in, config), &begin)?;
+    survey.check(&counts, &train.name())?;
     let dev = match dev {
         Some(dev) => dev,
         None if divides => held,
@@ -201,31 +214,37 @@ pub(super) fn prepare<'a, S: TaskSurvey<'a>>(config: &'a Config, paths: Paths) -
     if !too_few {
         counts.both::<S::Model>([&train.name(), &dev.name()], config)?;
     }
-    let warnings = counts.facts.said::<S::Model>(&train.name(), &dev.name(), divides);
     let tokens = std::mem::take(&mut counts.tokens);
     let mut texts = TrainingTexts { train, dev, given, from: &from, counts };
     let network = survey.end(&mut texts, tokens)?;
-    let TaskNetwork { loaders: [data, dev_data], trainer, metric, words, read_as: note, known, said } =
-        network;
+    let TaskNetwork { loaders: [data, dev_data], mut trainer, metric, reading, known, said } = network;
     let data = of_training(data, config);
-    let mut trainer = trainer.note(READ_AS, note.phrases(false).to_note());
-
-    let TrainingTexts { train, dev, counts, .. } = texts;
+    let (mut coverage, mut vectors, mut otherwise) = (None, None, None);
+    let TrainingTexts { train, dev, mut counts, .. } = texts;
+    // The task has removed the classes that its model does not learn.
+    let warnings = counts.facts.said::<S::Model>(&train.name(), &dev.name(), divides);
+    // Rows of features have no words, and other rows are read as the training rows.
+    if let Some((words, note)) = reading {
+        otherwise = read_otherwise(&dev.name(), dev.read_as(), train.read_as());
+        trainer = trainer.note(READ_AS, note.phrases(false).to_note());
+        coverage = counts.dev_tokens.coverage(&words);
+        vectors = net::vectors(config, &mut trainer, &words)?;
+    }
     let ([known, held], [before, after, last]) = (known, said);
     let (records, plural) = (counts.lengths.len(), S::Record::PLURAL);
     let mut said =
         vec![format!("{}: {records} {plural}{known}; {} held out{held}", train.name(), counts.dev)];
-    said.extend(before.into_iter().chain(read_as(train.read_as())).chain(after));
-    let otherwise = read_otherwise(&dev.name(), dev.read_as(), train.read_as());
+    said.extend(before.into_iter().chain(read_as(train.read_as())).chain(dropped.flatten()).chain(after));
     said.extend(otherwise.filter(|_| given && !too_few));
     said.extend(train.said_of_memory(&data, memory));
     said.extend(dev.said_of_memory(&dev_data, memory).filter(|_| given && !too_few));
     said.extend(last);
-    let parts = [Some(&train), given.then_some(&dev)].into_iter().flatten();
+    let parts = [Some(&train), (given && !too_few).then_some(&dev)].into_iter().flatten();
     let reports = parts.clone().filter_map(|of| of.read_as().skipped()).collect();
     said.extend(parts.filter_map(|of| skipped(&of.name(), of.read_as())));
-    said.extend(net::vectors(config, &mut trainer, &words)?);
+    said.extend(vectors);
     said.extend(counts.kept_said::<S::Record>().into_iter().chain(counts.folds).chain(warnings));
+    let score_held_out = score_held_out::<S::Model>(dev, within, &mut said);
     Ok(Preparation {
         trainer,
         train: Box::new(data),
@@ -233,49 +252,45 @@ pub(super) fn prepare<'a, S: TaskSurvey<'a>>(config: &'a Config, paths: Paths) -
         test,
         name: train.name().into_owned(),
         metric,
-        coverage: counts.dev_tokens.coverage(&words),
+        coverage,
         lengths: counts.lengths,
         held_out: counts.held_out,
         classes: counts.facts.classes.all().cloned().collect(),
         facts: counts.facts,
-        score_held_out: score_held_out::<S::Model>(dev, config, memory),
+        score_held_out,
         said,
         skipped: reports,
     })
 }
 
-/// The result of a function at the begin of a pass, the counts, and the training part and the held-out part.
-pub(super) type DividedRecords<T, R> = (T, RecordCounts, [Texts<R>; 2]);
+/// The counts of a pass, and the training part and the held-out part.
+type DividedRecords<S, R> = (S, RecordCounts, [Texts<R>; 2]);
 
-/// A function that counts a record of a portion.
-pub(super) type CountRecord<'a, T, R> = &'a mut dyn FnMut(&mut T, &R, Portion, &mut RecordCounts);
-
-/// Divides records into a training part and a held-out part, in one pass that counts each record with `count`. One in `one_in`
-/// records is held out, or the fold of the config. Returns the result of `begin`, the counts and the two parts.
-pub(super) fn divided<M: RecordModel, T>(
-    all: Texts<M::Record>,
+/// Divides records into a training part and a held-out part, in one pass that counts each record. One in `one_in` records is held
+/// out, or the fold of the config.
+fn divided<'a, S: TaskSurvey<'a>>(
+    all: Texts<S::Record>,
     (one_in, config): (u64, &Config),
-    begin: &dyn Fn(FirstRecords<'_, M::Record>) -> Result<T>,
-    count: CountRecord<'_, T, M::Record>,
-) -> Result<DividedRecords<T, M::Record>> {
+    begin: &dyn Fn(FirstRecords<'_, S::Record>) -> Result<S>,
+) -> Result<DividedRecords<S, S::Record>> {
     let (mut kept, seed) = (HashSet::new(), config.run.seed);
     // Each record is held out once by folds, so none stays in training.
     let mut is_final = config.data.fold.is_some();
     let folds = match (config.data.fold, &all) {
-        (Some(fold), Texts::Held(records)) if one_in > 0 => check_folds::<M>(records, fold, config)?,
+        (Some(fold), Texts::Held(records)) if one_in > 0 => check_folds::<S::Model>(records, fold, config)?,
         _ => None,
     };
     loop {
         let (mut counts, rule) = (RecordCounts::default(), all.hold_out_rule(one_in, config, &kept));
         let mut survey = begin(&|most| {
-            let of_train = |record: &Result<M::Record>| record.as_ref().map_or(true, |record| !rule(record));
+            let of_train = |record: &Result<S::Record>| record.as_ref().map_or(true, |record| !rule(record));
             all.records().filter(of_train).take(most).collect()
         })?;
         let parts = all.survey(&rule, &mut |record, held| {
             let portion = if held { Portion::HeldOut } else { Portion::Train };
-            counts.facts.add::<M>(config, record, portion);
+            counts.facts.add::<S::Model>(config, record, portion);
             counts.kept += usize::from(!kept.is_empty() && kept.contains(&record.held_out_key(seed)));
-            count(&mut survey, record, portion, &mut counts);
+            survey.count(record, portion, &mut counts);
         })?;
         let classes = &counts.facts.classes;
         // If nothing would be left to hold out, the classes that only the held-out records have are named instead.
@@ -291,7 +306,7 @@ pub(super) fn divided<M: RecordModel, T>(
         // Records of a class that no training record has stay in training, with all records that cannot be separated from
         // them. Only data with such a class are read again.
         all.each(&mut |record| {
-            if rule(record) && classes.is_unseen::<M>(config, record) {
+            if rule(record) && classes.is_unseen::<S::Model>(config, record) {
                 kept.insert(record.held_out_key(seed));
             }
         })?;
@@ -299,17 +314,26 @@ pub(super) fn divided<M: RecordModel, T>(
 }
 
 /// Returns a function that scores a model on held-out records, as a test file is scored. The records stay in memory during the
-/// training, so the function is `None` if they take more than a quarter of the memory for texts.
-pub(super) fn score_held_out<M: RecordModel>(
+/// training, so the function is `None`, with a message in `said`, if they take more than a quarter of the memory for texts.
+fn score_held_out<M: RecordModel>(
     texts: Texts<M::Record>,
-    config: &Config,
-    memory: DataMemory,
+    (config, memory): (&Config, DataMemory),
+    said: &mut Vec<String>,
 ) -> Option<ScoreHeldOut> {
     let bytes = match &texts {
         Texts::Held(texts) => texts.records().iter().map(Record::bytes).sum(),
         Texts::InFiles(..) => 0,
     };
-    if !M::SCORES_HELD_OUT || bytes > memory.texts() / 4 {
+    if !M::SCORES_HELD_OUT {
+        return None;
+    }
+    if bytes > memory.texts() / 4 {
+        said.push(format!(
+            "{}: the {} exceed {}, a 32nd of the memory limit, so the training does not write a table of their scores",
+            texts.name(),
+            M::Record::PLURAL,
+            unpadded::memory::shown(memory.texts() as u128 / 4)
+        ));
         return None;
     }
     let config = config.clone();

@@ -252,13 +252,10 @@ impl<M: RecordModel> TrainedModel for M {
         let scored = self.scored(ScoredFile { by, file, texts }, each)?;
         for (what, vocabulary) in [(LABEL, "labels"), (TAG, "tags")] {
             if scored.is_foreign(what) {
-                let known = file.known.vocabulary(vocabulary)?.tokens().map(str::to_owned).collect();
+                let known: Vec<_> = file.known.vocabulary(vocabulary)?.tokens().map(str::to_owned).collect();
                 let own = scored.unseen.iter().filter(|unseen| unseen.what == what);
-                return Err(foreign(
-                    (what, file.path),
-                    known,
-                    own.map(|unseen| unseen.name.clone()).collect(),
-                ));
+                let own = &mut own.map(|unseen| &unseen.name);
+                return Err(foreign((what, file.path), &mut known.iter(), own));
             }
         }
         said.extend(options.left_out().into_iter().chain(skipped(&name, &options)).chain(scored.said));

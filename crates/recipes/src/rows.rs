@@ -4,7 +4,7 @@
 
 use std::path::Path;
 
-use unpadded::data::{Fingerprint, Loader, Vocabulary};
+use unpadded::data::{Fingerprint, Loader, TokenCounts, Vocabulary};
 use unpadded::layers::{Linear, init};
 use unpadded::metrics::Accuracy;
 use unpadded::predict::Predictor;
@@ -12,7 +12,7 @@ use unpadded::tensor::Csr;
 use unpadded::train::Trainer;
 use unpadded::{Builder, DType, Error, ErrorKind, Result, Variable};
 use unpadded_text::{
-    FileFormat, FirstIndex, LabelledRow, LabelledRows, Passes as _, QuestionKind, ReadOptions, RecordSource,
+    FileFormat, FirstIndex, LabelledRow, LabelledRows, QuestionKind, ReadOptions, RecordSource,
 };
 
 use super::answer::Answer;
@@ -21,16 +21,13 @@ use super::evaluation::{EachOutcome, Evaluation};
 use super::labels::{self, LABELS, PROBABILITIES};
 use super::net;
 use super::portions::{self, EachClass, Portion, RecordAnswers};
-use super::prepare::{RecordCounts, divided, score_held_out};
+use super::prepare::{FirstRecords, RecordCounts, TaskNetwork, TaskSurvey, TrainingTexts, prepare};
 use super::preview::Preview;
 use super::recipe::{AnsweringModel, RecordModel, ScoredFile, TestFile};
 use super::sections::DecodingConfig;
-use super::started::Table;
+use super::started::{Origin, Table};
 use super::texts::Texts;
-use super::training::{
-    Case, Column, DataMemory, HeldOutTexts, ModelFacts, Paths, Preparation, Truth, batches, of_training,
-    one_in, options, read_as, skipped,
-};
+use super::training::{Case, Column, DataMemory, ModelFacts, Paths, Preparation, Truth, batches, options};
 
 const FEEDS: [&str; 2] = ["features", "label"];
 /// The name of the note with the number of features in training; only the checkpoint of a model of rows has this note.
@@ -103,138 +100,13 @@ impl RecordModel for Classifier {
     }
 
     fn prepare(config: &Config, paths: Paths) -> Result<Preparation> {
-        let Paths { train: Some(path), dev, test, from, memory, too_few, .. } = paths else {
-            let expected = "a LIBSVM file, as `data.format` requires";
-            return Err(Error::new("data.train", expected, "none: no rows come with the program"));
-        };
-        let beside = [
-            ("data.target", !config.data.target.has_one_label(), config.data.target.name()),
-            ("data.pair", config.data.pair.is_some(), "a column"),
-            ("data.group", config.data.group.is_some(), "a column"),
-            ("training.label_smoothing", config.training.label_smoothing.is_some(), "a share"),
-            ("training.focal", config.training.focal > 0.0, "an exponent"),
-            ("training.class_weights", !config.training.class_weights.is_empty(), "some"),
-        ];
-        const EXPECTED: &str = "the default for rows of features, which have no words and one label each";
-        if let Some((name, _, got)) = beside.into_iter().find(|(_, set, _)| *set) {
-            return Err(Error::new(name, EXPECTED, got));
-        }
-        // The network for rows uses only three settings of the model, and no setting of the text.
-        let (usual, mut ignored) = (Config::new(config.run.task), Vec::new());
-        for key in Config::keys(config.run.task).map(|key| key.to_string()) {
-            let (set, default) = (config.get(&key), usual.get(&key));
-            if set == default || USED.contains(&key.as_str()) {
-                continue;
-            }
-            let got = set.map_or_else(|| "none".to_owned(), |set| set.to_string());
-            if key.starts_with("model.") {
-                return Err(Error::new(key, EXPECTED, got));
-            }
-            if key.starts_with("text.") {
-                ignored.push(format!("warning: `{key} = {got}` is ignored: rows of features have no words"));
-            }
-        }
-        from.of_rows(COLUMNS)?;
+        unused(config)?;
+        paths.from.of_rows(COLUMNS)?;
         if let Some(window) = config.data.window {
-            return Err(Error::new(
-                "data.window",
-                "none for rows of features, which are in memory",
-                window.to_string(),
-            ));
+            let expected = "none for rows of features, which are in memory";
+            return Err(Error::new("data.window", expected, window.to_string()));
         }
-        let all = within(&path, &Classifier::training_options(config)?, memory)?;
-        let (first, like) = (all.first_index(), all.read_as().clone());
-        let columns = all.columns();
-        all.classes()?;
-        if !(1..=MOST).contains(&columns) {
-            let what = format!("features in `{}`", all.name());
-            let expected = format!("features with numbers up to {MOST}");
-            let has = |row: &LabelledRow| row.indices.iter().any(|&index| index as usize >= MOST);
-            let row = all.records().iter().position(has).map(|row| format!(" in row {}", row + 1));
-            let got = format!("the largest number {columns}{}", row.unwrap_or_default());
-            let error = Error::of(ErrorKind::Format, what, expected, got);
-            return Err(error.noted(
-                "rows are counted without blank lines and comments; number the features anew, without gaps",
-            ));
-        }
-        let divides = dev.is_none();
-        let (given, dropped) = match dev {
-            Some(dev) => {
-                let (dev, dropped) = fitting(&dev, columns, &like, memory)?;
-                (Some(dev), dropped)
-            }
-            None => (None, None),
-        };
-        let mut count = |(): &mut (), row: &LabelledRow, portion, counts: &mut RecordCounts| match portion {
-            Portion::Train => counts.lengths.push(row.indices.len()),
-            Portion::HeldOut | Portion::Dev => counts.dev += 1,
-        };
-        // Whether a row is held out depends only on the content of the row, so equal rows are in the same part.
-        let by = (if divides { one_in(config) } else { 0 }, config);
-        let ((), mut counts, [train, held]) =
-            divided::<Self, ()>(Texts::Held(all), by, &|_| Ok(()), &mut count)?;
-        let dev = given.map_or(held, Texts::Held);
-        counts.facts.trained();
-        if !divides && !too_few {
-            dev.each(&mut |row| {
-                counts.facts.add::<Self>(config, row, Portion::Dev);
-                count(&mut (), row, Portion::Dev, &mut counts);
-            })?;
-        }
-        counts.held_out.divided = divides;
-        if !too_few {
-            counts.both::<Self>([&train.name(), &dev.name()], config)?;
-        }
-        let warnings = counts.facts.said::<Self>(&train.name(), &dev.name(), divides);
-        let (Texts::Held(train), Texts::Held(dev)) = (train, dev) else {
-            return Err(Error::of(ErrorKind::Program, "rows of features", "rows in memory", "files"));
-        };
-        let labels = train.classes_with(&dev)?;
-        let of_train = of_training(loader(config, &train, columns, &labels)?, config);
-        let of_dev = loader(config, &dev, columns, &labels)?;
-        let trainer = network(config, columns, &labels, train.records().len())?
-            .note(COLUMNS, columns.to_string())
-            .note(FIRST, first.number().to_string());
-        let said = format!(
-            "{}: {} rows of {columns} features and {} labels; {} held out",
-            train.name(),
-            train.records().len(),
-            labels.len(),
-            counts.dev
-        );
-        let kept = counts.kept_said::<LabelledRow>();
-        let files = [Some(&train), (!divides).then_some(&dev)].into_iter().flatten();
-        let reports = files.clone().filter_map(|of| of.read_as().skipped()).collect();
-        let left_out: Vec<String> = files.filter_map(|of| skipped(of.name(), of.read_as())).collect();
-        Ok(Preparation {
-            trainer,
-            train: Box::new(of_train),
-            dev: Box::new(of_dev),
-            test,
-            name: train.name().to_owned(),
-            metric: "accuracy",
-            coverage: None,
-            lengths: counts.lengths,
-            held_out: HeldOutTexts {
-                name: dev.name().to_owned(),
-                divided: divides,
-                ..dev.records().iter().map(|row| case(row, first)).collect()
-            },
-            score_held_out: score_held_out::<Self>(Texts::Held(dev), config, memory),
-            said: [said]
-                .into_iter()
-                .chain(read_as(&like))
-                .chain(dropped)
-                .chain(left_out)
-                .chain(ignored)
-                .chain(kept)
-                .chain(counts.folds)
-                .chain(warnings)
-                .collect(),
-            classes: counts.facts.classes.all().cloned().collect(),
-            facts: counts.facts,
-            skipped: reports,
-        })
+        prepare::<RowSurvey<'_>>(config, paths)
     }
 
     fn load(_: &Predictor, _: &Config) -> Result<Self> {
@@ -256,12 +128,7 @@ impl RecordModel for Classifier {
     }
 
     fn loader(&self, file: &TestFile<'_>, rows: &Texts<LabelledRow>) -> Result<Loader> {
-        match rows {
-            Texts::Held(rows) => {
-                loader(file.config, rows, noted(file.known)?.0, file.known.vocabulary(LABELS)?)
-            }
-            Texts::InFiles(files, _) => Err(files.larger_than(0)),
-        }
+        loader(file.config, held(rows)?, noted(file.known)?.0, file.known.vocabulary(LABELS)?)
     }
 
     fn scored(&self, of: ScoredFile<'_, LabelledRow>, each: EachOutcome<'_>) -> Result<Evaluation> {
@@ -280,6 +147,117 @@ impl RecordModel for Classifier {
             Ok(())
         })?;
         Ok(scores.end())
+    }
+}
+
+/// Refuses settings that rows of features do not have. Returns warnings about ignored settings: the network for rows uses only
+/// three settings of the model, and no setting of the text.
+fn unused(config: &Config) -> Result<Vec<String>> {
+    const EXPECTED: &str = "the default for rows of features, which have no words and one label each";
+    let beside = [
+        ("data.target", !config.data.target.has_one_label(), config.data.target.name()),
+        ("data.pair", config.data.pair.is_some(), "a column"),
+        ("data.group", config.data.group.is_some(), "a column"),
+        ("training.label_smoothing", config.training.label_smoothing.is_some(), "a share"),
+        ("training.focal", config.training.focal > 0.0, "an exponent"),
+        ("training.class_weights", !config.training.class_weights.is_empty(), "some"),
+    ];
+    if let Some((name, _, got)) = beside.into_iter().find(|(_, set, _)| *set) {
+        return Err(Error::new(name, EXPECTED, got));
+    }
+    let (usual, mut ignored) = (Config::new(config.run.task), Vec::new());
+    for key in Config::keys(config.run.task).map(|key| key.to_string()) {
+        let (set, default) = (config.get(&key), usual.get(&key));
+        if set == default || USED.contains(&key.as_str()) {
+            continue;
+        }
+        let got = set.map_or_else(|| "none".to_owned(), |set| set.to_string());
+        if key.starts_with("model.") {
+            return Err(Error::new(key, EXPECTED, got));
+        }
+        if key.starts_with("text.") {
+            ignored.push(format!("warning: `{key} = {got}` is ignored: rows of features have no words"));
+        }
+    }
+    Ok(ignored)
+}
+
+/// The survey of rows, which need no counts beside those of all tasks.
+struct RowSurvey<'a>(&'a Config);
+
+impl<'a> TaskSurvey<'a> for RowSurvey<'a> {
+    type Record = LabelledRow;
+    type Model = Classifier;
+
+    fn embedded(_: bool) -> Result<LabelledRows> {
+        let expected = "a LIBSVM file, as `data.format` requires";
+        Err(Error::new("data.train", expected, "none: no rows come with the program"))
+    }
+
+    fn open(
+        path: &Path,
+        (_, memory): (&Config, DataMemory),
+        options: &ReadOptions,
+    ) -> Result<Texts<LabelledRow>> {
+        let all = within(path, options, memory)?;
+        let columns = all.columns();
+        all.classes()?;
+        if !(1..=MOST).contains(&columns) {
+            let what = format!("features in `{}`", all.name());
+            let expected = format!("features with numbers up to {MOST}");
+            let has = |row: &LabelledRow| row.indices.iter().any(|&index| index as usize >= MOST);
+            let row = all.records().iter().position(has).map(|row| format!(" in row {}", row + 1));
+            let got = format!("the largest number {columns}{}", row.unwrap_or_default());
+            let error = Error::of(ErrorKind::Format, what, expected, got);
+            return Err(error.noted(
+                "rows are counted without blank lines and comments; number the features anew, without gaps",
+            ));
+        }
+        Ok(Texts::Held(all))
+    }
+
+    fn open_dev(
+        train: &Texts<LabelledRow>,
+        path: &Path,
+        (_, memory): (&Config, DataMemory),
+    ) -> Result<(Texts<LabelledRow>, Option<String>)> {
+        let (dev, dropped) = fitting(path, held(train)?.columns(), train.read_as(), memory)?;
+        Ok((Texts::Held(dev), dropped))
+    }
+
+    fn begin(config: &'a Config, _: FirstRecords<'_, LabelledRow>, _: &Origin) -> Result<Self> {
+        Ok(Self(config))
+    }
+
+    fn count(&mut self, row: &LabelledRow, portion: Portion, counts: &mut RecordCounts) {
+        match portion {
+            Portion::Train => counts.lengths.push(row.indices.len()),
+            Portion::HeldOut | Portion::Dev => counts.dev += 1,
+        }
+    }
+
+    fn end(self, texts: &mut TrainingTexts<'_, LabelledRow>, _: TokenCounts) -> Result<TaskNetwork> {
+        let (config, train, dev) = (self.0, held(&texts.train)?, held(&texts.dev)?);
+        let (columns, first) = (train.columns().max(dev.columns()), train.first_index());
+        let labels = train.classes_with(dev)?;
+        dev.records().iter().for_each(|row| texts.counts.held_out.add(|| case(row, first)));
+        let trainer = network(config, columns, &labels, train.records().len())?;
+        Ok(TaskNetwork {
+            loaders: [loader(config, train, columns, &labels)?, loader(config, dev, columns, &labels)?],
+            trainer: trainer.note(COLUMNS, columns.to_string()).note(FIRST, first.number().to_string()),
+            metric: "accuracy",
+            reading: None,
+            known: [format!(" of {columns} features and {} labels", labels.len()), String::new()],
+            said: [Vec::new(), unused(config)?, Vec::new()],
+        })
+    }
+}
+
+/// Returns rows in memory: all functions of this file that open rows read them into memory.
+fn held(rows: &Texts<LabelledRow>) -> Result<&LabelledRows> {
+    match rows {
+        Texts::Held(rows) => Ok(rows),
+        Texts::InFiles(files, _) => Err(files.larger_than(0)),
     }
 }
 

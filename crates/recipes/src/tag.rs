@@ -224,12 +224,12 @@ impl<'a> TaskSurvey<'a> for WordSurvey<'a> {
         train: &Texts<TaggedText>,
         path: &Path,
         within: (&Config, DataMemory),
-    ) -> Result<Texts<TaggedText>> {
-        let texts = Texts::open(path, within, train.read_as())?;
-        match (scheme_of(&[train, &texts]), scheme_of(&[train])) {
-            (Err(_), Ok(of_train)) => Texts::open(path, within, &train.read_as().clone().tagging(of_train)),
-            _ => Ok(texts),
+    ) -> Result<(Texts<TaggedText>, Option<String>)> {
+        let mut texts = Texts::open(path, within, train.read_as())?;
+        if let (Err(_), Ok(of_train)) = (scheme_of(&[train, &texts]), scheme_of(&[train])) {
+            texts = Texts::open(path, within, &train.read_as().clone().tagging(of_train))?;
         }
+        Ok((texts, None))
     }
 
     fn begin(config: &'a Config, _: FirstRecords<'_, TaggedText>, _: &Origin) -> Result<Self> {
@@ -283,8 +283,7 @@ impl<'a> TaskSurvey<'a> for WordSurvey<'a> {
             loaders,
             trainer,
             metric,
-            words: found.words,
-            read_as: train.read_as().clone().tagging(tagging),
+            reading: Some((found.words, train.read_as().clone().tagging(tagging))),
             known: [known, String::new()],
             said: [Vec::new(), Vec::new(), plain.into_iter().chain(many).collect()],
         })

@@ -75,11 +75,11 @@ impl<'a> TagScores<'a> {
         let place = |word| text.place_of(word).unwrap_or_else(|| format!("text {number}"));
         let mut right = 0;
         for (word, (truth, &guess)) in text.tags.iter().zip(found.tags).enumerate() {
-            let id = self.tags.id(truth);
+            let id = trained_id(self.tags, truth);
             let guessed = usize::try_from(guess).unwrap_or(usize::MAX);
-            self.of_tags.add(truth, trained_id(self.tags, truth), guessed, || place(word));
-            right += usize::from(id == Some(guess));
-            if id.is_none() && !self.others.contains_key(truth) {
+            self.of_tags.add(truth, id, guessed, || place(word));
+            right += usize::from(id == Some(guessed));
+            if self.tags.id(truth).is_none() && !self.others.contains_key(truth) {
                 let standard = self.other(truth)?;
                 self.others.insert(truth.clone(), standard);
             }
@@ -108,7 +108,9 @@ impl<'a> TagScores<'a> {
         if let (Some((labels, tally)), Some(truth)) = (&mut self.labels, &text.label) {
             let of = |label: &str| labels.id(label).and_then(|id| usize::try_from(id).ok());
             let guess = found.label.and_then(of).unwrap_or(usize::MAX);
-            let right = tally.add(truth, trained_id(labels, truth), guess, || place(0)) == guess;
+            let id = trained_id(labels, truth);
+            tally.add(truth, id, guess, || place(0));
+            let right = id == Some(guess);
             let share = |is: bool| f64::from(u8::from(is));
             counts.extend([(LABELS, share(right)), (LABELS + 1, 1.0)]);
             counts.extend([(FRAMES, share(right && whole)), (FRAMES + 1, 1.0)]);
@@ -259,6 +261,15 @@ mod tests {
             (Some(2.0 / 3.0), Some(2.0 / 3.0))
         );
         assert_eq!(scored.get("label accuracy"), None);
+    }
+
+    /// Checks that the figures and the table agree about a tag that the vocabulary has only from the held-out texts.
+    #[test]
+    fn a_predicted_tag_that_training_never_saw_is_wrong() {
+        let tags = Vocabulary::counted([("DET", 5), ("NOUN", 0)]).unwrap();
+        let scored = scored(&tags, &tagging("plain"), &[("DET NOUN", "DET NOUN", "")]);
+        assert_eq!((scored.get("token accuracy"), scored.unseen[0].count), (Some(0.5), 1));
+        assert_eq!(scored.tables[0].rows.iter().map(|row| row.right).collect::<Vec<_>>(), [1, 0]);
     }
 
     #[test]

@@ -96,15 +96,6 @@ impl HeldOutTexts {
     }
 }
 
-impl FromIterator<Case> for HeldOutTexts {
-    fn from_iter<I: IntoIterator<Item = Case>>(cases: I) -> Self {
-        cases.into_iter().fold(Self::default(), |mut held, case| {
-            held.add(|| case);
-            held
-        })
-    }
-}
-
 /// A text with its right answer.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]

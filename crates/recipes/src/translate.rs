@@ -245,8 +245,7 @@ impl<'a> TaskSurvey<'a> for PairSurvey<'a> {
             loaders,
             trainer: trainer.vocabulary(KNOWN[1], targets),
             metric: "perplexity",
-            words: sources,
-            read_as: train.read_as().clone(),
+            reading: Some((sources, train.read_as().clone())),
             known: [read, format!("{different}{alone}")],
             said: [Vec::new(), pronounced.into_iter().chain(smoothed).collect(), Vec::new()],
         })

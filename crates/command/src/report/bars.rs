@@ -4,6 +4,7 @@ use unpadded::metrics::Unit;
 
 use super::chart::{BOTTOM, LEFT, RIGHT, WIDTH, grid_line, nice};
 use super::page::{Errors, LengthErrors, Lengths, OperatorTime};
+use super::tables::{END, boxed};
 use super::text::{LABEL, brief, count, counted, number, percent, put, seconds};
 
 /// The maximum number of operators with a bar of their own.
@@ -217,11 +218,8 @@ pub(super) fn operators(told: &[OperatorTime]) -> String {
     sorted.sort_by(|a, b| b.seconds.total_cmp(&a.seconds).then_with(|| a.name.cmp(&b.name)));
     let total: f64 = sorted.iter().map(|o| o.seconds).sum();
     let Some(most) = sorted.first().map(|o| o.seconds) else { return String::new() };
-    let mut out = String::from(
-        "<figure class=\"card broad\">\n<figcaption>Time by operator</figcaption>\n<div class=\"wide\" role=\"region\" tabindex=\"0\" \
-         aria-label=\"Time by operator\">\n<table class=\"bars\">\n<thead><tr><th scope=\"col\">operator</th><th scope=\"col\">calls</th>\
-         <th scope=\"col\">time</th><th scope=\"col\">share</th></tr></thead>\n<tbody>\n",
-    );
+    let mut out = String::from("<figure class=\"card broad\">\n<figcaption>Time by operator</figcaption>\n");
+    boxed(&mut out, "Time by operator", "bars", ["operator", "calls", "time", "share"]);
     let mut row = |name: String, calls: u64, time: f64, bar: bool| {
         let wide = if bar && most > 0.0 { 100.0 * time / most } else { 0.0 };
         let share = if total > 0.0 { percent(time / total) } else { "–".into() };
@@ -241,11 +239,7 @@ pub(super) fn operators(told: &[OperatorTime]) -> String {
         let name = format!("{} others", rest.len());
         row(name, rest.iter().map(|o| o.calls).sum(), rest.iter().map(|o| o.seconds).sum(), false);
     }
-    put!(
-        out,
-        "</tbody>\n</table>\n</div>\n<p class=\"note\">{} in operators altogether.</p>\n</figure>\n",
-        seconds(total)
-    );
+    put!(out, "{END}<p class=\"note\">{} in operators altogether.</p>\n</figure>\n", seconds(total));
     out
 }
 

@@ -190,7 +190,7 @@ pub(super) fn numbers(of: &[[f64; 2]]) -> String {
     let names = if scale.log { " (logarithmic)" } else { "" };
     put!(
         out,
-        "<text class=\"tick mid\" x=\"{}\" y=\"{}\">true number; upwards, the predicted one{names}</text>\n</svg>\n<p class=\"note\">\
+        "<text class=\"tick mid\" x=\"{}\" y=\"{}\">true number (left to right) and predicted number (upward){names}</text>\n</svg>\n<p class=\"note\">\
          {texts}; mean absolute error <b>{error}</b>. On the dotted line the prediction is right.{}</p>\n</figure>\n",
         left + side / 2.0,
         top + side + 38.0,

@@ -2,7 +2,9 @@
 
 use super::chart::{self, Line};
 use super::page::Epoch;
+use super::tables::{END, boxed};
 use super::text::{LABEL, brief, cut, number, put};
+use crate::scores::distinct;
 
 /// The maximum number of rows in the table of epochs, which shows the first, the last and the best epochs.
 const ROWS: usize = 200;
@@ -41,14 +43,10 @@ pub(super) fn section(epochs: &[Epoch]) -> String {
 }
 
 /// Returns the names of the metrics in the order of their first occurrence, with the loss first.
-fn names(epochs: &[Epoch]) -> Vec<String> {
-    let mut names: Vec<String> = Vec::new();
-    for (name, _) in epochs.iter().flat_map(|e| e.train.iter().chain(&e.dev)) {
-        if !names.contains(name) {
-            names.push(name.clone());
-        }
-    }
-    names.sort_by_key(|name| name != "loss");
+fn names(epochs: &[Epoch]) -> Vec<&str> {
+    let all = epochs.iter().flat_map(|e| e.train.iter().chain(&e.dev));
+    let mut names = distinct(all.map(|(name, _)| name.as_str()));
+    names.sort_by_key(|name| *name != "loss");
     names
 }
 
@@ -61,29 +59,25 @@ fn card(out: &mut String, name: &str, epochs: &[u64], lines: &[Line], best: Opti
     put!(out, "<figure class=\"card\">\n<figcaption>{}</figcaption>\n{chart}</figure>\n", brief(name, LABEL));
 }
 
-fn table(out: &mut String, epochs: &[Epoch], names: &[String], best: Option<usize>) {
+fn table(out: &mut String, epochs: &[Epoch], names: &[&str], best: Option<usize>) {
     out.push_str("<details>\n<summary>The numbers of each epoch</summary>\n");
-    out.push_str("<div class=\"wide\" role=\"region\" tabindex=\"0\" aria-label=\"Numbers of each epoch\">\n<table class=\"numbers\">\n");
-    out.push_str("<thead><tr><th scope=\"col\">epoch</th><th scope=\"col\">step</th>");
+    let mut heads = vec!["epoch".to_owned(), "step".to_owned()];
     let has = |pick: fn(&Epoch) -> &Vec<(String, f64)>, name: &str| {
         epochs.iter().any(|e| value(pick(e), name).is_some())
     };
     let mut columns: Vec<(&str, bool)> = Vec::new();
-    for name in names {
+    for &name in names {
         for (dev, there) in [(false, has(|e| &e.train, name)), (true, has(|e| &e.dev, name))] {
             if there {
                 columns.push((name, dev));
                 let set = if dev { "dev" } else { "train" };
-                put!(out, "<th scope=\"col\">{}<br><small>{set}</small></th>", cut(name, LABEL));
+                heads.push(format!("{}<br><small>{set}</small>", cut(name, LABEL)));
             }
         }
     }
     let rates = epochs.iter().any(|e| e.rate.is_some());
-    out.push_str(if rates {
-        "<th scope=\"col\">learning rate</th></tr></thead>\n<tbody>\n"
-    } else {
-        "</tr></thead>\n<tbody>\n"
-    });
+    heads.extend(rates.then(|| "learning rate".to_owned()));
+    boxed(out, "Numbers of each epoch", "numbers", heads);
     let mut before = None;
     for (i, epoch) in epochs.iter().enumerate() {
         if i >= ROWS / 2 && i + ROWS / 2 < epochs.len() && best != Some(i) {
@@ -107,5 +101,5 @@ fn table(out: &mut String, epochs: &[Epoch], names: &[String], best: Option<usiz
         }
         out.push_str("</tr>\n");
     }
-    out.push_str("</tbody>\n</table>\n</div>\n</details>\n");
+    put!(out, "{END}</details>\n");
 }

@@ -20,7 +20,7 @@ mod tested;
 mod tests;
 mod text;
 
-pub(crate) use page::{Bin, Epoch, Example, Lengths, Mistake, OperatorTime, Page, TestScores};
+pub(crate) use page::{Bin, Epoch, Errors, Example, Lengths, Mistake, OperatorTime, Page, TestScores};
 pub(crate) use several::{Run, SeveralRuns, several};
 
 use frame::{foot, head};

@@ -178,24 +178,6 @@ pub(crate) struct LengthErrors {
     pub(crate) value: f64,
 }
 
-impl From<&unpadded_recipes::ByLength> for Errors {
-    fn from(of: &unpadded_recipes::ByLength) -> Self {
-        let ranges = of.ranges().into_iter();
-        let range = |one: unpadded_recipes::LengthRange| LengthErrors {
-            from: one.from,
-            to: one.to,
-            texts: one.texts,
-            value: one.value,
-        };
-        Self {
-            of: of.of.to_owned(),
-            by: of.by.to_owned(),
-            unit: of.unit,
-            ranges: ranges.map(range).collect(),
-        }
-    }
-}
-
 /// A bin of the calibration: predictions with similar probabilities.
 #[derive(Debug)]
 pub(crate) struct Bin {

@@ -3,6 +3,7 @@
 use unpadded_recipes::Alignment;
 
 use super::page::{Example, Mistake};
+use super::tables::{END, boxed};
 use super::text::{LABEL, TEXT, WORD, WORDS, brief, count, cut, label, percent, put};
 use crate::scores::distinct;
 
@@ -204,14 +205,8 @@ fn attended(out: &mut String, Alignment { source, written, weights, .. }: &Align
     if weights.is_empty() {
         return;
     }
-    out.push_str(
-        "<div class=\"wide\" role=\"region\" tabindex=\"0\" aria-label=\"Attention\">\n<table class=\"attention\">\n\
-         <thead><tr><th scope=\"col\">written / source</th>",
-    );
-    for token in source.iter().take(TOKENS) {
-        put!(out, "<th scope=\"col\"><span><bdi>{}</bdi></span></th>", piece(token));
-    }
-    out.push_str("</tr></thead>\n<tbody>\n");
+    let tokens = source.iter().take(TOKENS).map(|token| format!("<span><bdi>{}</bdi></span>", piece(token)));
+    boxed(out, "Attention", "attention", ["written / source".to_owned()].into_iter().chain(tokens));
     for (token, row) in written.iter().zip(weights).take(TOKENS) {
         put!(out, "<tr><th scope=\"row\"><bdi>{}</bdi></th>", piece(token));
         for (of, weight) in source.iter().zip(row).take(TOKENS) {
@@ -227,7 +222,7 @@ fn attended(out: &mut String, Alignment { source, written, weights, .. }: &Align
         }
         out.push_str("</tr>\n");
     }
-    out.push_str("</tbody>\n</table>\n</div>\n");
+    out.push_str(END);
     let more = source.len().max(written.len()).saturating_sub(TOKENS);
     if more > 0 {
         put!(

@@ -162,7 +162,7 @@ fn scores(out: &mut String, runs: &[Run]) {
         return;
     }
     out.push_str("<section aria-labelledby=\"scores\">\n<h2 id=\"scores\">Scores</h2>\n");
-    boxed(out, "Scores of each run", "scores beside", &heads("score", runs));
+    boxed(out, "Scores of each run", "scores beside", heads("score", runs));
     for name in best {
         put!(out, "<tr><th scope=\"row\">held-out {}</th>", cut(name, LABEL));
         for run in runs {
@@ -211,7 +211,7 @@ fn settings(out: &mut String, SeveralRuns { runs, settings }: &SeveralRuns) {
         out.push_str("<p class=\"note\">None: the configs are equal.</p>\n</section>\n");
         return;
     }
-    boxed(out, "Settings that differ", "scores beside", &heads("setting", runs));
+    boxed(out, "Settings that differ", "scores beside", heads("setting", runs));
     for (key, values) in settings {
         put!(out, "<tr><th scope=\"row\"><code>{}</code></th>", cut(key, LABEL));
         values.iter().for_each(|value| put!(out, "<td class=\"set\">{}</td>", cut(value, LABEL)));
@@ -262,9 +262,8 @@ fn f1(out: &mut String, of: &str, runs: &[(usize, &Run, &[ClassRow])]) {
         .collect();
     put!(out, "<h3>Each {}</h3>\n", cut(of, LABEL));
     let columns = runs.iter().map(|&(at, run, _)| named(at, run));
-    let head: Vec<String> =
-        [cut(of, LABEL)].into_iter().chain(columns).chain(["support".to_owned()]).collect();
-    boxed(out, &format!("F1 of each {of}"), "scores beside", &head);
+    let head = [cut(of, LABEL)].into_iter().chain(columns).chain(["support".to_owned()]);
+    boxed(out, &format!("F1 of each {of}"), "scores beside", head);
     for (name, support) in order.iter().take(ROWS) {
         put!(out, "<tr><th scope=\"row\">{}</th>", label(name));
         for run in &found {

@@ -1,5 +1,7 @@
 //! The section of a report with the scores of the test set.
 
+use std::fmt::Display;
+
 use super::page::{ClassTable, Score, TestScores};
 use super::text::{LABEL, begun, count, cut, label, percent, put};
 use super::{bars, classes};
@@ -36,13 +38,13 @@ pub(super) fn section(tested: &TestScores, [id, name]: [&str; 2], of_labels: &[(
 }
 
 /// Begins a table in a scrollable box, so that a wide table is not cut off.
-pub(super) fn boxed(out: &mut String, name: &str, class: &str, head: &[String]) {
+pub(super) fn boxed(out: &mut String, name: &str, class: &str, head: impl IntoIterator<Item: Display>) {
     put!(
         out,
         "<div class=\"wide\" role=\"region\" tabindex=\"0\" aria-label=\"{}\">\n<table class=\"{class}\">\n<thead><tr>",
         super::text::brief(name, LABEL)
     );
-    head.iter().for_each(|cell| put!(out, "<th scope=\"col\">{cell}</th>"));
+    head.into_iter().for_each(|cell| put!(out, "<th scope=\"col\">{cell}</th>"));
     out.push_str("</tr></thead>\n<tbody>\n");
 }
 
@@ -58,7 +60,7 @@ fn thresholds(of: &[(String, f64)]) -> String {
         "<div>\n<h3>Thresholds of labels</h3>\n<p class=\"note\">A text gets each label whose probability is at least the threshold of \
          the label. `decoding.threshold` sets another rule.</p>\n",
     );
-    boxed(&mut out, "Thresholds of labels", "scores", &["label".into(), "threshold".into()]);
+    boxed(&mut out, "Thresholds of labels", "scores", ["label", "threshold"]);
     for (name, threshold) in of.iter().take(ROWS) {
         put!(out, "<tr><th scope=\"row\">{}</th><td>{}</td></tr>\n", label(name), percent(*threshold));
     }
@@ -71,7 +73,7 @@ fn thresholds(of: &[(String, f64)]) -> String {
 
 fn figures(out: &mut String, tested: &TestScores) {
     put!(out, "<div>\n<h3 dir=\"auto\">{}</h3>\n", cut(&tested.dataset, LABEL));
-    boxed(out, "Scores", "scores", &["score", "value", "95 % interval"].map(str::to_owned));
+    boxed(out, "Scores", "scores", ["score", "value", "95 % interval"]);
     for figure in &tested.figures {
         let Score { name, .. } = figure;
         put!(
@@ -97,7 +99,7 @@ fn classes_of(out: &mut String, ClassTable { of, rows }: &ClassTable) {
     }
     put!(out, "<div>\n<h3>Each {}</h3>\n", cut(of, LABEL));
     let head = [cut(of, LABEL), "precision".into(), "recall".into(), "F1".into(), "support".into()];
-    boxed(out, &format!("Scores of each {of}"), "scores", &head);
+    boxed(out, &format!("Scores of each {of}"), "scores", head);
     for row in rows.iter().take(ROWS) {
         put!(out, "<tr><th scope=\"row\">{}</th>", label(&row.name));
         for score in row.scores {

@@ -79,20 +79,7 @@ impl TestScores {
             }
             Ok(confusion)
         });
-        let errors = object.get("lengths").filter(|lengths| !lengths.is_null()).map(|lengths| {
-            let range = |range: &Value| {
-                let size = |name| whole(range, name).map(|x| usize::try_from(x).unwrap_or(usize::MAX));
-                Ok(LengthErrors {
-                    from: size("from")?,
-                    to: size("to")?,
-                    texts: whole(range, "texts")?,
-                    value: number(range, "value")?,
-                })
-            };
-            let unit = scores::unit(field(lengths, "share")?.as_bool().unwrap_or_default());
-            let ranges = list(lengths, "ranges").iter().map(range).collect::<Outcome<_>>()?;
-            Outcome::Ok(Errors { of: text(lengths, "of")?, by: text(lengths, "by")?, unit, ranges })
-        });
+        let errors = object.get("lengths").filter(|lengths| !lengths.is_null()).map(Errors::of);
         let example = |one: &Value| {
             Ok(Example::Pair {
                 source: text(one, "source")?,
@@ -116,6 +103,20 @@ impl TestScores {
             examples: list(object, "examples").iter().map(example).collect::<Outcome<_>>()?,
             notes,
         })
+    }
+}
+
+impl Errors {
+    /// Parses scores by length from an object that `scores::by_length` wrote.
+    pub(crate) fn of(lengths: &Value) -> Outcome<Self> {
+        let range = |range: &Value| {
+            let size = |name| whole(range, name).map(|x| usize::try_from(x).unwrap_or(usize::MAX));
+            let (from, to, texts) = (size("from")?, size("to")?, whole(range, "texts")?);
+            Ok(LengthErrors { from, to, texts, value: number(range, "value")? })
+        };
+        let unit = scores::unit(field(lengths, "share")?.as_bool().unwrap_or_default());
+        let ranges = list(lengths, "ranges").iter().map(range).collect::<Outcome<_>>()?;
+        Ok(Self { of: text(lengths, "of")?, by: text(lengths, "by")?, unit, ranges })
     }
 }
 

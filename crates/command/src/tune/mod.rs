@@ -286,11 +286,11 @@ impl Search<'_> {
         let resumes = run::last(folder.path()).is_file();
         let left = (self.state.budget - self.before).max(0.0);
         let deadline = Duration::try_from_secs_f64(left).ok().and_then(|left| self.begun.checked_add(left));
-        let skipped = prepared.skipped.clone();
-        let training = Training { config: &config, folder: &folder, resumes, quiet: true, skipped, deadline };
+        let training = Training { config: &config, folder: &folder, resumes, quiet: true, deadline };
         let (trainer, data, facts) = parts(prepared);
         let epochs = rung.checked_sub(1).and_then(|at| self.state.rungs.get(at)).copied();
-        let fitted = training.fit(trainer, &data, epochs.unwrap_or(config.training.epochs), &mut None)?;
+        let fitted =
+            training.fit(trainer, &data, &facts, epochs.unwrap_or(config.training.epochs), &mut None)?;
         let (ended, better) = (fitted.report.ended, fitted.report.best.and(facts.better));
         let whole = ended == StopReason::Done && fitted.report.epochs >= config.training.epochs;
         let report = match whole || ended == StopReason::Early {

@@ -47,7 +47,7 @@ fn texts_of_two_portions_are_counted() {
         // Equal texts are not on both sides of a hold-out, and a text with two labels is counted once.
         place.write("twice.tsv", &format!("{}text 3\tp\ntext 3\tn\ntext 4\tp\n", texts(0, 60)));
         let said = checked(&place, &[&["twice.tsv"], more].concat());
-        says(&said, &["warning: 1 different texts of `twice.tsv` occur with different right answers\n"]);
+        says(&said, &["warning: 1 text of `twice.tsv` occurs with different right answers\n"]);
         lacks(&said, "are training texts");
     }
     // A list of labels is equal in any order, and a number in any spelling.
@@ -103,7 +103,8 @@ fn classes_of_one_portion_are_named_and_learnt_where_possible() {
     let said = String::from_utf8(output.stderr).unwrap();
     const WARNING: &str =
         "warning: label `q` never occurs in training: 2 occurrences scored as wrong (dev.tsv:2, dev.tsv:3)\n";
-    assert_eq!(said.matches(WARNING).count(), 3, "{said}");
+    // Once for each file: the scores do not repeat the warning about the test file.
+    assert_eq!(said.matches(WARNING).count(), 2, "{said}");
     // The held-out texts are scored as a test file, and q is wrong in both.
     let found: Value = serde_json::from_slice(&output.stdout).unwrap();
     let held = &found["held_out_scores"];
@@ -130,6 +131,15 @@ fn classes_of_one_portion_are_named_and_learnt_where_possible() {
         &String::from_utf8(eval.stderr).unwrap(),
         &["labels of `foreign.tsv`: expected labels of the training, `n`, `p`"],
     );
+    // A text without labels is an answer that a model with several labels learns.
+    place.write("unlabelled.tsv", "new\t\nother\ty\n");
+    let several = ["--set", "data.target=labels", "--set", "data.header=false", "--set"];
+    let said = checked(&place, &[&["train.tsv"], &several[..], &["data.test=unlabelled.tsv"]].concat());
+    says(&said, &["warning: label `y` never occurs in training: "]);
+    // Long names, such as the texts of swapped columns, are cut.
+    place.write("long.tsv", &format!("p\t{0}x\nq\t{0}y\n", "word ".repeat(99)));
+    let cut = format!("got `{0}…`, `{0}…`; `data.label` sets", "word ".repeat(12));
+    place.refuses(&["data", "check", "train.tsv", "--set", "data.test=long.tsv"], &[&cut]);
     // Tags of the development texts are named alike.
     place.write("train.txt", &sentences(0, 40));
     place.write("dev.txt", "new\tB-A\nx\tB-C\n\n");
@@ -138,17 +148,15 @@ fn classes_of_one_portion_are_named_and_learnt_where_possible() {
         &["train.txt", "--task", "tag", "--set", "data.dev=dev.txt", "--set", "data.test=dev.txt"],
     );
     assert_eq!(
-        said.matches(
-            "warning: tag `B-C` never occurs in training: 1 occurrences scored as wrong (dev.txt:2)"
-        )
-        .count(),
+        said.matches("warning: tag `B-C` never occurs in training: 1 occurrence scored as wrong (dev.txt:2)")
+            .count(),
         2,
         "{said}"
     );
     place.write("train.svm", &(1..40).map(|i| format!("{} 1:{i}\n", i % 2)).collect::<String>());
     place.write("dev.svm", "1 1:100\n7 1:101\n");
     let said = checked(&place, &["train.svm", "--set", "data.dev=dev.svm"]);
-    says(&said, &["label `7` never occurs in training: 1 occurrences scored as wrong (`dev.svm`)"]);
+    says(&said, &["label `7` never occurs in training: 1 occurrence scored as wrong (`dev.svm`)"]);
 
     // A hold-out leaves the only texts of a label in training, in memory and in files.
     let rare: String = (0..20).map(|i| format!("rare {i}\tr{i}\n")).collect();
@@ -166,7 +174,7 @@ fn classes_of_one_portion_are_named_and_learnt_where_possible() {
     place.write("singles.tsv", &format!("text\tlabel\n{rare}"));
     says(
         &checked(&place, &["singles.tsv"]),
-        &["warning: label `r", "` never occurs in training: 1 occurrences"],
+        &["warning: label `r", "` never occurs in training: 1 occurrence "],
     );
     // Folds hold out each text once.
     let said = place.refused(&["data", "check", "singles.tsv", "--set", "data.fold=1/21"]);
@@ -222,6 +230,15 @@ fn a_check_shows_labels_and_checks_few_texts() {
     );
     assert_eq!((&found["labels"]["ask"], &found["tags"]["B-a"]), (&20.into(), &40.into()), "{found}");
 
+    // Labels that a tagger does not learn, since some texts have none, are not reported.
+    let line = |i: usize| format!("{{\"tokens\": [\"w{i}\", \"x\"], \"tags\": [\"B-a\", \"O\"]}}\n");
+    place.write("bare.jsonl", &(0..40).map(line).collect::<String>());
+    let labelled = |i: usize| line(i).replace('}', ", \"intent\": \"ask\"}");
+    place.write("dev.jsonl", &(50..60).map(labelled).collect::<String>());
+    let files = ["--set", "data.dev=dev.jsonl", "--set", "data.test=dev.jsonl"];
+    let said = checked(&place, &[&["bare.jsonl", "--task", "tag"], &files[..]].concat());
+    lacks(&said, "never occurs in training");
+
     // A small file is checked, and not trained on.
     place.write("small.tsv", "text 1\tp\ntext 2\tn\n");
     const FEW: &str = "texts of `small.tsv`: expected enough texts to hold out a share of 0.1 of them: add texts, set `data.dev`";
@@ -240,9 +257,27 @@ fn a_check_shows_labels_and_checks_few_texts() {
     place.refuses(&["train", "--train", "small.tsv"], &[FEW, "got 2 texts, of which none would be held out"]);
     place.write("small.txt", "x\tB-A\nx\tO\n");
     let said = checked(&place, &["small.txt", "--task", "tag"]);
-    says(&said, &["got 1 texts, of which none would be held out; in columns, a blank line ends a text"]);
+    says(&said, &["got 1 text, of which none would be held out; in columns, a blank line ends a text"]);
     place.write("small.svm", "0 1:1\n1 1:2\n");
     says(&checked(&place, &["small.svm"]), &["rows of `small.svm`: expected enough rows", "got 2 rows"]);
+    // The malformed records of a small file are reported once.
+    let skips = ["--set", "data.skip_bad=true", "--set", "data.skip_bad_share=0.5", "--json"];
+    place.write("bad.csv", "text,label\none,p\ntwo,n\nthree\n");
+    place.write("bad.svm", "0 1:1\n1 1:2\n1 x\n");
+    for file in ["bad.csv", "bad.svm"] {
+        let output = place.given(&[&["data", "check", file], &skips[..]].concat(), "");
+        let found: Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!(
+            (&found["skipped"][0]["count"], &found["skipped"][1]),
+            (&1.into(), &Value::Null),
+            "{found}"
+        );
+    }
+    // Only the clause that the pass over all records adds is printed after the records.
+    place.write("twice.csv", &format!("text,label\n{0}text,label\n{0}", "one,p\ntwo,n\n".repeat(20)));
+    let said = checked(&place, &["twice.csv"]);
+    says(&said, &["\nheader repeated in 1 line, left out: twice.csv:42\n"]);
+    assert_eq!(said.matches("read as ").count(), 1, "{said}");
     place.write("wrong.tsv", "text 1\tp\ntext 2\n");
     place.refuses(&["data", "check", "wrong.tsv"], &["wrong.tsv:2: "]);
 }

@@ -121,7 +121,6 @@ impl<'a> TaskSurvey<'a> for TextSurvey<'a> {
             labels.add(text, portion == Portion::HeldOut);
         }
         if portion != Portion::Train {
-            labels.add_dev(&text.label);
             let truth = || Objective::truth(config.data.target, &text.label);
             counts.held_out.add(|| Case { text: text.text.clone(), truth: truth() });
         }
@@ -134,16 +133,17 @@ impl<'a> TaskSurvey<'a> for TextSurvey<'a> {
         counts.add(cut.tokens(&text.text).inspect(spell), portion);
     }
 
-    fn check(&self, train: &str) -> Result<()> {
-        self.labels.check(train)
+    fn check(&self, counts: &RecordCounts, train: &str) -> Result<()> {
+        self.labels.check(counts, train)
     }
 
     fn end(self, texts: &mut TrainingTexts<'_, LabelledText>, tokens: TokenCounts) -> Result<TaskNetwork> {
         let Self { config, cut, labels, spelt } = self;
         let TrainingTexts { train, dev, from, counts, .. } = &*texts;
         let joint = objective::joint(config, train.read_as());
-        let (hint, name, parts) = (labels.hint(&joint), train.name(), TextColumns::of(config));
-        let (learnt, weights) = labels.end(&name, joint)?;
+        let classes = &counts.facts.classes;
+        let (hint, name, parts) = (labels.hint(classes, &joint), train.name(), TextColumns::of(config));
+        let (learnt, weights) = labels.end(counts, joint)?;
         let specials = [Vocabulary::UNKNOWN, SEPARATOR];
         let specials = if parts.columns() == 1 { &specials[..1] } else { &specials };
         let words = net::vocabulary((&cut, tokens), specials, (from, &TABLES[0]), (config, &name))?;
@@ -152,7 +152,7 @@ impl<'a> TaskSurvey<'a> for TextSurvey<'a> {
         let reader = Reader { cut, words, characters: characters.transpose()?, parts };
         let of = |texts: &_| loader(texts, &reader, &learnt, config);
         let loaders = [of(train)?, of(dev)?];
-        let (threshold, of_threshold) = thresholds::rule(config, &learnt, &weights);
+        let (threshold, of_threshold) = thresholds::rule(config, &learnt, classes);
         let (learning, steps) = ((&learnt, &weights, threshold), net::steps(config, counts.lengths.len()));
         let (mut trainer, metric) = network::network(config, &reader, learning, from.below(), steps)?;
         if of_threshold.is_some() {
@@ -179,8 +179,7 @@ impl<'a> TaskSurvey<'a> for TextSurvey<'a> {
             trainer: trainer.note(CUT, reader.cut.name()),
             metric,
             known: [format!("{of}, {} words known", reader.words.len()), String::new()],
-            words: reader.words,
-            read_as: train.read_as().clone(),
+            reading: Some((reader.words, train.read_as().clone())),
             said: [before.into_iter().flatten().collect(), doubt.into_iter().collect(), Vec::new()],
         })
     }
@@ -393,10 +392,8 @@ impl RecordModel for Classifier {
             for ((number, of), row) in part.iter().zip(found.values.chunks_exact(found.width)) {
                 let (text, truth) = (of.text.as_str(), of.label.as_str());
                 let tokens = self.reader.cut.tokens(text).count();
-                let place = || match of.file_line() {
-                    Some(place) => place.to_string(),
-                    None => format!("record {number} of `{}`", texts.name()),
-                };
+                let unknown = || format!("record {number} of `{}`", texts.name());
+                let place = || portions::location(of).unwrap_or_else(unknown);
                 match &mut scores {
                     ObjectiveScores::Label(scores) => scores.add((text, truth), &place, tokens, row, each),
                     ObjectiveScores::Labels(known, scores) => {

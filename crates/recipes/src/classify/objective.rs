@@ -1,6 +1,6 @@
 //! What a classifier learns to predict for each text: a label, several labels, or a number.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use unpadded::data::{Field, FileLine, Vocabulary};
 use unpadded::predict::Predictor;
@@ -9,6 +9,8 @@ use unpadded_text::{LabelNotation, LabelledText, ReadOptions, Record as _};
 
 use crate::config::{Config, nearest};
 use crate::labels::LABELS;
+use crate::portions::{ClassCounts, LABEL};
+use crate::prepare::RecordCounts;
 use crate::preview::Preview;
 use crate::sections::Target;
 use crate::training::{READ_AS, Truth};
@@ -113,15 +115,11 @@ impl Objective {
     }
 }
 
-/// Statistics of the labels in all texts, for the vocabulary of labels and the class weights.
+/// What a pass over the texts finds about their labels, beside the counts of the labels.
 pub(super) struct Labels {
     target: Target,
     /// Whether any text has several labels.
     several: bool,
-    /// The number of all texts, and the number of training texts.
-    texts: [u64; 2],
-    /// The number of texts with each label: all texts, training texts, and texts that are held out or in `data.dev`.
-    counted: BTreeMap<String, [u64; 3]>,
     /// The count of the numbers in training texts, their mean, and the sum of squared differences from the mean.
     moments: (f64, f64, f64),
     /// The first error about a label cell that is no number, with the location of the text if the location is known.
@@ -130,31 +128,14 @@ pub(super) struct Labels {
 
 impl Labels {
     pub(super) fn new(config: &Config) -> Self {
-        Self {
-            target: config.data.target,
-            several: false,
-            texts: [0; 2],
-            counted: BTreeMap::new(),
-            moments: (0.0, 0.0, 0.0),
-            wrong: None,
-        }
+        Self { target: config.data.target, several: false, moments: (0.0, 0.0, 0.0), wrong: None }
     }
 
-    /// Adds the label cell of a text. The label of a held-out text (`held`) does not count for class weights.
+    /// Adds the label cell of a text of the training file; `held` says whether the text is held out.
     pub(super) fn add(&mut self, text: &LabelledText, held: bool) {
-        let one = [1, u64::from(!held), 0];
-        self.texts.iter_mut().zip(one).for_each(|(to, one)| *to += one);
-        let mut count = |label: &str| match self.counted.get_mut(label) {
-            Some(counts) => counts.iter_mut().zip(one).for_each(|(to, one)| *to += one),
-            None => drop(self.counted.insert(label.to_owned(), one)),
-        };
         match self.target {
-            Target::Label => count(&text.label),
-            Target::Labels => {
-                let labels = labels_in(&text.label);
-                self.several |= labels.len() > 1;
-                labels.into_iter().for_each(count);
-            }
+            Target::Label => {}
+            Target::Labels => self.several |= labels_in(&text.label).len() > 1,
             Target::Number => match number(&text.label) {
                 Ok(_) if held => {}
                 Ok(number) => {
@@ -172,22 +153,8 @@ impl Labels {
         }
     }
 
-    /// Counts the labels of a text that is held out or from `data.dev`, for the thresholds of several labels. The loss of a label
-    /// that only these texts have is defined, since the vocabulary has it, too.
-    pub(super) fn add_dev(&mut self, cell: &str) {
-        let mut count = |label: &str| match self.counted.get_mut(label) {
-            Some(counts) => counts[2] += 1,
-            None => drop(self.counted.insert(label.to_owned(), [0, 0, 1])),
-        };
-        match self.target {
-            Target::Label => count(cell),
-            Target::Labels => labels_in(cell).into_iter().for_each(count),
-            Target::Number => {}
-        }
-    }
-
-    /// Checks that the label cells fit the target; an error message names the file `name`.
-    pub(super) fn check(&self, name: &str) -> Result<()> {
+    /// Checks that the label cells of the training file `name` fit the target.
+    pub(super) fn check(&self, counts: &RecordCounts, name: &str) -> Result<()> {
         if let Some((error, place)) = &self.wrong {
             let error = error.clone();
             return Err(match place {
@@ -204,11 +171,12 @@ impl Labels {
                 return Err(Error::of(ErrorKind::Format, what, "different numbers", got));
             }
         };
+        let classes = &counts.facts.classes;
         if least == 2 {
-            are_no_numbers(&self.counted, self.texts[0], name)?;
+            are_no_numbers(classes, counts.lengths.len() + counts.dev, name)?;
         }
-        if self.counted.len() < least {
-            let got = self.counted.keys().next().map_or("none".to_owned(), |label| format!("only `{label}`"));
+        if classes.names().count() < least {
+            let got = classes.names().next().map_or("none".to_owned(), |label| format!("only `{label}`"));
             return Err(Error::of(ErrorKind::Format, format!("labels in `{name}`"), expected, got));
         }
         Ok(())
@@ -220,37 +188,24 @@ impl Labels {
         (squares / n.max(1.0)).sqrt()
     }
 
-    /// Returns what the model predicts, and the statistics of the training texts.
-    ///
-    /// # Errors
-    /// As [`Self::check`].
-    pub(super) fn end(self, name: &str, joint: String) -> Result<(Objective, Weights)> {
-        self.check(name)?;
-        let deviation = self.deviation();
-        let Self { target, texts: [_, texts], counted, moments: (_, mean, _), .. } = self;
-        let with_labels: fn(Vocabulary, String) -> Objective = match target {
-            Target::Label => |labels, _| Objective::Label(labels),
-            Target::Labels => Objective::Labels,
-            Target::Number => {
-                let weights = Weights { texts, counts: Vec::new(), in_dev: Vec::new(), mean, deviation };
-                return Ok((Objective::Number, weights));
-            }
+    /// Returns what the model predicts, and the statistics of the training texts. The vocabulary also has the labels that only the
+    /// held-out texts have, so that their loss is defined.
+    pub(super) fn end(&self, counts: &RecordCounts, joint: String) -> Result<(Objective, Weights)> {
+        let labels = || counts.facts.classes.vocabulary(LABEL);
+        let objective = match self.target {
+            Target::Label => Objective::Label(labels()?),
+            Target::Labels => Objective::Labels(labels()?, joint),
+            Target::Number => Objective::Number,
         };
-        let entries = counted.iter().map(|(label, &[_, count, _])| (label.as_str(), count));
-        let labels = Vocabulary::counted(entries)
-            .map_err(|label| Error::new("labels", "each once", format!("`{label}` twice")))?;
-        let of = |at: usize| -> Vec<u64> {
-            labels.tokens().map(|label| counted.get(label).map_or(0, |counts| counts[at])).collect()
-        };
-        let (counts, in_dev) = (of(1), of(2));
-        Ok((with_labels(labels, joint), Weights { texts, counts, in_dev, mean: 0.0, deviation: 1.0 }))
+        let (texts, mean) = (counts.lengths.len() as f64, self.moments.1);
+        Ok((objective, Weights { texts, mean, deviation: self.deviation() }))
     }
 
     /// Returns a hint if single labels look like several labels or like numbers, or a warning if labels of several look so. `joint`
     /// separates labels in answers.
-    pub(super) fn hint(&self, joint: &str) -> Option<String> {
-        let Self { target, several, counted, .. } = self;
-        let (all, keys) = (counted.len(), || counted.keys().map(String::as_str));
+    pub(super) fn hint(&self, classes: &ClassCounts, joint: &str) -> Option<String> {
+        let Self { target, several, .. } = self;
+        let (all, keys) = (classes.names().count(), || classes.names());
         let having = |separator: &str| keys().filter(|label| label.contains(separator)).count();
         match target {
             Target::Labels if having(joint) > 0 => Some(format!(
@@ -305,13 +260,14 @@ impl Labels {
 }
 
 /// Returns an error if the labels are many distinct numbers, since numbers need a regression.
-fn are_no_numbers(counted: &BTreeMap<String, [u64; 3]>, texts: u64, name: &str) -> Result<()> {
-    let many = counted.len() > FEW && 2 * counted.len() as u64 > texts;
-    let commas = || LabelNotation::of_numbers(counted.keys().map(String::as_str)).is_some();
-    if !many || !(counted.keys().all(|label| number(label).is_ok()) || commas()) {
+fn are_no_numbers(classes: &ClassCounts, texts: usize, name: &str) -> Result<()> {
+    let all = classes.names().count();
+    let commas = || LabelNotation::of_numbers(classes.names()).is_some();
+    let many = all > FEW && 2 * all > texts;
+    if !many || !(classes.names().all(|label| number(label).is_ok()) || commas()) {
         return Ok(());
     }
-    let got = format!("{} different numbers in {texts} texts", counted.len());
+    let got = format!("{all} different numbers in {texts} texts");
     let error = Error::of(ErrorKind::Format, format!("labels of `{name}`"), "labels that recur", got);
     Err(error
         .noted("data.target=number learns numbers (regression); data.label sets the column of the labels"))
@@ -319,10 +275,7 @@ fn are_no_numbers(counted: &BTreeMap<String, [u64; 3]>, texts: u64, name: &str) 
 
 /// Statistics of the training texts for the loss.
 pub(super) struct Weights {
-    texts: u64,
-    /// The number of texts with each label: training texts, and texts that are held out or in `data.dev`.
-    counts: Vec<u64>,
-    pub(super) in_dev: Vec<u64>,
+    texts: f64,
     /// The mean of the numbers in the training texts; 0 unless the model predicts numbers.
     pub(super) mean: f64,
     pub(super) deviation: f64,
@@ -333,18 +286,16 @@ impl Weights {
     pub(super) fn of_labels(&self, config: &Config, learnt: &Objective) -> Result<Option<Vec<f32>>> {
         let given = &config.training.class_weights;
         let (Some(labels), false) = (learnt.labels(), given.is_empty()) else { return Ok(None) };
-        let texts = self.texts as f64;
         if let [one] = &given[..]
             && one == "balanced"
         {
-            let weight = |&count: &u64| match learnt {
+            let several = learnt.several().is_some();
+            let weight = |id: i64| match labels.count(id) as f64 {
                 // For each label, the texts with the label and the texts without it get equal total weight.
-                Objective::Labels(..) => (texts - count as f64).max(1.0) / (count as f64).max(1.0),
-                Objective::Label(_) | Objective::Number => {
-                    texts / (labels.len() as f64 * (count as f64).max(1.0))
-                }
+                count if several => (self.texts - count).max(1.0) / count.max(1.0),
+                count => self.texts / (labels.len() as f64 * count.max(1.0)),
             };
-            return Ok(Some(self.counts.iter().map(|count| weight(count) as f32).collect()));
+            return Ok(Some((0..labels.len() as i64).map(|id| weight(id) as f32).collect()));
         }
         const EXPECTED: &str = "`balanced`, or labels with their weights as [\"label=2.5\", \"other=0.5\"]";
         let (mut weights, mut seen) = (vec![1.0; labels.len()], Vec::new());
@@ -378,13 +329,31 @@ impl Weights {
 
 #[cfg(test)]
 mod tests {
+    use super::super::Classifier;
     use super::*;
+    use crate::portions::Portion;
     use crate::sections::Task;
 
-    fn counted(config: &Config, labels: &[&str]) -> Labels {
-        let mut counted = Labels::new(config);
-        labels.iter().for_each(|label| counted.add(&LabelledText::new("text", *label), false));
-        counted
+    fn counted(config: &Config, labels: &[&str]) -> (Labels, RecordCounts) {
+        let (mut counted, mut counts) = (Labels::new(config), RecordCounts::default());
+        for label in labels {
+            let text = LabelledText::new("text", *label);
+            counted.add(&text, false);
+            counts.add([""].iter(), Portion::Train);
+            counts.facts.add::<Classifier>(config, &text, Portion::Train);
+        }
+        (counted, counts)
+    }
+
+    fn ended(config: &Config, labels: &[&str]) -> Result<(Objective, Weights)> {
+        let (counted, counts) = counted(config, labels);
+        counted.check(&counts, "f.csv")?;
+        counted.end(&counts, ",".into())
+    }
+
+    fn hinted(config: &Config, labels: &[&str]) -> Option<String> {
+        let (counted, counts) = counted(config, labels);
+        counted.hint(&counts.facts.classes, ",")
     }
 
     #[test]
@@ -398,36 +367,36 @@ mod tests {
         let config = Config::new(Task::Classify);
         let numbers: Vec<String> = (0..40).map(|i| format!("{}.5", i % 30)).collect();
         let numbers: Vec<&str> = numbers.iter().map(String::as_str).collect();
-        let said = counted(&config, &numbers).end("f.csv", ",".into()).err().unwrap().to_string();
+        let said = ended(&config, &numbers).err().unwrap().to_string();
         assert!(said.contains("30 different numbers in 40 texts; data.target=number"), "{said}");
         let stars: Vec<&str> = numbers.iter().map(|number| &number[..1]).collect();
-        assert!(counted(&config, &stars).end("f.csv", ",".into()).is_ok());
+        assert!(ended(&config, &stars).is_ok());
     }
 
     #[test]
     fn several_labels_in_cells_are_hinted_at() {
         let config = Config::new(Task::Classify);
-        let hint = counted(&config, &["a,b", "b,c", "a,c", "a,b,c"]).hint(",").unwrap();
+        let hint = hinted(&config, &["a,b", "b,c", "a,c", "a,b,c"]).unwrap();
         assert!(hint.starts_with("4 of 4 labels have `,` in them: data.target=labels"), "{hint}");
-        assert_eq!(counted(&config, &["New York, NY", "Paris", "Rome"]).hint(","), None);
+        assert_eq!(hinted(&config, &["New York, NY", "Paris", "Rome"]), None);
         for labels in [["a|b", "b"], ["a;b", "b;c"], ["['a', 'b']", "['b']"]] {
-            let hint = counted(&config, &labels).hint(",").unwrap();
+            let hint = hinted(&config, &labels).unwrap();
             assert!(hint.ends_with("data.target=labels reads several labels per text"), "{hint}");
         }
-        let hint = counted(&config, &["2,5", "3", "0,25"]).hint(",").unwrap();
+        let hint = hinted(&config, &["2,5", "3", "0,25"]).unwrap();
         assert!(hint.contains("data.target=number") && !hint.contains("labels reads"), "{hint}");
         let mut several = Config::new(Task::Classify);
         several.data.target = Target::Labels;
-        let hint = counted(&several, &["a/b", "b"]).hint(",").unwrap();
+        let hint = hinted(&several, &["a/b", "b"]).unwrap();
         assert!(hint.contains("no text has two labels, such as \"a/b\": data.label_separator"), "{hint}");
-        assert_eq!(counted(&several, &["a\u{1f}b\u{1f}", "b"]).hint(","), None);
+        assert_eq!(hinted(&several, &["a\u{1f}b\u{1f}", "b"]), None);
     }
 
     #[test]
     fn weights_are_balanced_or_by_name() -> Result<()> {
         let mut config = Config::new(Task::Classify);
         let weights = |config: &Config| {
-            let (learnt, weights) = counted(config, &["a", "a", "a", "b=c"]).end("f", ",".into())?;
+            let (learnt, weights) = ended(config, &["a", "a", "a", "b=c"])?;
             weights.of_labels(config, &learnt)
         };
         assert_eq!(weights(&config)?, None);
@@ -443,7 +412,7 @@ mod tests {
         );
         config.data.target = Target::Labels;
         config.training.class_weights = vec!["balanced".into()];
-        let (learnt, of) = counted(&config, &["a\u{1f}b\u{1f}", "a", "", "a"]).end("f", ",".into())?;
+        let (learnt, of) = ended(&config, &["a\u{1f}b\u{1f}", "a", "", "a"])?;
         assert_eq!(of.of_labels(&config, &learnt)?, Some(vec![1.0 / 3.0, 3.0]));
         Ok(())
     }
@@ -452,15 +421,15 @@ mod tests {
     fn numbers_have_a_mean_and_a_deviation() -> Result<()> {
         let mut config = Config::new(Task::Classify);
         config.data.target = Target::Number;
-        let (_, of) = counted(&config, &["1", "2", " 3 "]).end("f", ",".into())?;
+        let (_, of) = ended(&config, &["1", "2", " 3 "])?;
         assert!((of.mean - 2.0).abs() < 1e-12 && (of.deviation - (2.0f64 / 3.0).sqrt()).abs() < 1e-12);
-        let said = counted(&config, &["1", "two"]).end("f", ",".into()).err().unwrap().to_string();
+        let said = ended(&config, &["1", "two"]).err().unwrap().to_string();
         assert!(said.contains("expected a number, as 2.5, got `two`"), "{said}");
-        assert!(counted(&config, &["2", "2"]).end("f", ",".into()).is_err());
+        assert!(ended(&config, &["2", "2"]).is_err());
         let large = LabelledText::new("text", "1e40").placed(&"f.csv".into(), 3);
         let mut of = Labels::new(&config);
         of.add(&large, false);
-        let said = of.end("f.csv", ",".into()).err().unwrap().to_string();
+        let said = of.check(&RecordCounts::default(), "f.csv").err().unwrap().to_string();
         let expected = "f.csv:3: number of a text: expected a number of at most 3.4e38, got `1e40`; divide all numbers by the same \
                         number";
         assert_eq!(said, expected);

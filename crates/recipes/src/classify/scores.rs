@@ -23,12 +23,14 @@ pub(super) struct LabelSets<'a> {
     /// The loss is over all labels of all texts: p is the probability that the text has the label, or that it does not.
     sums: ScoreSums,
     unseen: Vec<UnseenLabel>,
+    /// Whether a text has no label.
+    bare: bool,
 }
 
 impl<'a> LabelSets<'a> {
     pub(super) fn new(labels: &'a Vocabulary) -> Self {
         let sums = ScoreSums::new(ByLength::new("texts with a wrong label", Unit::Share));
-        Self { labels, rows: vec![[0; 3]; labels.len()], sums, unseen: Vec::new() }
+        Self { labels, rows: vec![[0; 3]; labels.len()], sums, unseen: Vec::new(), bare: false }
     }
 
     /// Scores a text. `tokens` is the length of the text in tokens, `row` has the probability of each label, and
@@ -41,28 +43,27 @@ impl<'a> LabelSets<'a> {
         row: &[f32],
         found: &[bool],
     ) {
-        let (mut there, mut unknown) = (vec![false; found.len()], 0);
-        for label in labels_in(truth) {
+        let (mut there, mut unknown, mut unlearnt) = (vec![false; found.len()], 0, false);
+        let truth = labels_in(truth);
+        self.bare |= truth.is_empty();
+        for label in truth {
             match self.labels.id(label).and_then(|id| there.get_mut(id as usize)) {
-                Some(there) => {
-                    *there = true;
-                    if trained_id(self.labels, label).is_none() {
-                        self.unknown(label, place);
-                    }
-                }
-                None => {
-                    unknown += 1;
-                    self.unknown(label, place);
-                }
+                Some(there) => *there = true,
+                None => unknown += 1,
+            }
+            if trained_id(self.labels, label).is_none() {
+                unlearnt = true;
+                self.unknown(label, place);
             }
         }
         let mut counts = vec![(SETS, 1.0)];
         let few = self.labels.len() <= MOST_LABELS;
         for (id, ((&there, &found), p)) in there.iter().zip(found).zip(row).enumerate() {
-            if self.labels.count(id as i64) > 0 {
+            let learnt = self.labels.count(id as i64) > 0;
+            if learnt {
                 self.sums.add_loss(if there { *p } else { 1.0 - *p });
             }
-            let three = [there && found, there, found];
+            let three = [there && found && learnt, there, found];
             for (count, _) in three.into_iter().enumerate().filter(|(_, yes)| *yes) {
                 self.rows[id][count] += 1;
                 counts.push((count, 1.0));
@@ -71,7 +72,7 @@ impl<'a> LabelSets<'a> {
         }
         // A true label that training never saw counts as not predicted.
         counts.push((1, f64::from(unknown)));
-        let exact = f64::from(u8::from(unknown == 0 && there == found));
+        let exact = f64::from(u8::from(unknown == 0 && !unlearnt && there == found));
         counts.push((EXACT, exact));
         self.sums.add(counts, tokens, [1.0 - exact, 1.0]);
     }
@@ -82,7 +83,7 @@ impl<'a> LabelSets<'a> {
         if known.is_none() {
             self.unseen.push(UnseenLabel::new("label", label));
         }
-        self.unseen[at].add(place);
+        self.unseen[at].add(|| Some(place()));
     }
 
     /// Returns the evaluation over all scored texts.
@@ -98,7 +99,8 @@ impl<'a> LabelSets<'a> {
             support,
         };
         let rows = sorted(self.labels.tokens().zip(self.rows).map(row).collect());
-        self.sums.end_by_label(&figures, self.labels.len() <= MOST_LABELS, rows, self.unseen)
+        let few = self.labels.len() <= MOST_LABELS;
+        Evaluation { bare: self.bare, ..self.sums.end_by_label(&figures, few, rows, self.unseen) }
     }
 }
 
@@ -206,6 +208,16 @@ mod tests {
         assert!((scored.get("exact match").unwrap() - 1.0 / 3.0).abs() < 1e-12);
         assert!((scored.get("macro F1").unwrap() - 5.0 / 9.0).abs() < 1e-12);
         assert_eq!((scored.unseen[0].name.as_str(), scored.unseen[0].count), ("x", 1));
+    }
+
+    #[test]
+    fn texts_without_labels_are_right_answers() {
+        let labels = Vocabulary::labels(["a", "b"]).unwrap();
+        for (truth, is_foreign) in [("x", true), ("", false), ("a", false)] {
+            let mut sets = LabelSets::new(&labels);
+            ["x", truth].iter().for_each(|truth| sets.add(truth, &String::new, 3, &[0.1, 0.2], &[false; 2]));
+            assert_eq!(sets.end().is_foreign("label"), is_foreign, "{truth}");
+        }
     }
 
     #[test]

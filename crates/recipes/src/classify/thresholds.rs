@@ -7,9 +7,10 @@ use unpadded::predict::Predictor;
 use unpadded::{Builder, DType, Error, ErrorKind, Result, Variable, ops};
 
 use super::network::LABEL;
-use super::objective::{Objective, Weights};
+use super::objective::Objective;
 use crate::config::Config;
 use crate::labels::{LABELS, PROBABILITIES};
+use crate::portions::ClassCounts;
 
 /// The name of the note with the rule that chooses the thresholds, for several labels per text.
 pub(super) const RULE: &str = "threshold rule";
@@ -24,14 +25,16 @@ const DEFAULT: f32 = 0.5;
 const ENOUGH: u64 = 50;
 
 /// Returns the rule that chooses the thresholds, and a line for people about the rule (`None` unless a text may have several
-/// labels). `weights` has the number of held-out texts with each label.
+/// labels).
 pub(super) fn rule(
     config: &Config,
     learnt: &Objective,
-    weights: &Weights,
+    classes: &ClassCounts,
 ) -> (LabelThreshold, Option<String>) {
-    let Some(labels) = learnt.several() else { return (LabelThreshold::One, None) };
-    let rarest = weights.in_dev.iter().copied().zip(labels.tokens()).min();
+    if learnt.several().is_none() {
+        return (LabelThreshold::One, None);
+    }
+    let rarest = classes.all().map(|class| (class.held_out.count, &class.held_out.name)).min();
     let few = rarest.filter(|(count, _)| *count < ENOUGH);
     let by_default = if few.is_some() { LabelThreshold::One } else { LabelThreshold::PerLabel };
     let rule = config.decoding.threshold.unwrap_or(by_default);

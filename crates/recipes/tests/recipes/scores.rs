@@ -6,7 +6,7 @@ use unpadded::metrics::Unit;
 use unpadded::train::{Progress, Until};
 use unpadded::{Result, ops};
 use unpadded_recipes::{
-    Aligner, Config, Evaluation, Model, Target, Task, compare, prepare, scores, test_data,
+    Aligner, Config, Evaluation, Model, Target, Task, compare, prepare, prepare_within, scores, test_data,
 };
 
 fn written(name: &str, text: &str) -> std::io::Result<String> {
@@ -42,6 +42,21 @@ fn of(config: &Config, model: &Model, path: &str) -> Result<Evaluation> {
     let mut config = config.clone();
     config.data.test = Some(path.to_owned());
     scores(&config, model)
+}
+
+/// Checks that a message reports held-out texts without a table of scores: 60 texts of 1000 bytes exceed a 32nd of 1 MB.
+#[test]
+fn large_held_out_texts_are_reported() -> Result<()> {
+    let lines =
+        |count| (0..count).map(|i| format!("{i} {}\tp{}\n", "word ".repeat(200), i % 2)).collect::<String>();
+    let mut config = small(Task::Classify, &written("few.tsv", &lines(40))?, 1);
+    config.data.dev = Some(written("large.tsv", &lines(60))?);
+    for (memory, reported) in [(1 << 20, true), (1 << 30, false)] {
+        let said = prepare_within(&config, None, memory)?.said;
+        let found = said.iter().any(|line| line.contains("large.tsv: the texts exceed"));
+        assert_eq!(found, reported, "{said:?}");
+    }
+    Ok(())
 }
 
 #[test]

@@ -170,7 +170,7 @@ impl AnswerPlan {
         Ok(Self {
             source: Source::Lines(table.texts(texts.len(), make)),
             form: Form::Cells(separator, quotes),
-            names: table.header().to_vec(),
+            names: table.header.to_vec(),
             header: table.has_header(),
             blank: table.picked.width == 1 && !table.has_header() && !quotes,
         })

@@ -1,5 +1,6 @@
 //! Reads the records of a file for prediction, and writes each record unchanged with added columns for the answers.
 
+use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::io::Write;
 use std::path::Path;
@@ -138,7 +139,7 @@ impl Questions {
         };
         let trained = options.found.encoding.and_then(|name| name.parse().ok());
         let file = prepared_as(file, options, trained.unwrap_or_default())?;
-        let mut options = options.told();
+        let mut options = options.unlogged().told();
         // The training texts may have been in folders; in the single file to predict for, the texts are in lines.
         options.format = options.format.filter(|format| !format.is_folder());
         let opened = match asking {
@@ -348,15 +349,17 @@ impl OfLines {
         }
         let Some(lines) = &mut self.lines else { return Ok(None) };
         self.number += 1;
-        let (text, reason) = match lines.next()? {
+        let line = match lines.next()? {
             None => {
                 self.lines = None;
                 return Ok(None);
             }
-            Some(Ok(line)) => (line.into_owned(), None),
-            Some(Err(reason)) => (String::new(), Some(reason)),
+            Some(line) => line.map(Cow::into_owned),
         };
-        let text = if reason.is_some() { lines.lossy() } else { text };
+        let (text, outcome) = match line {
+            Ok(text) => (text, Ok(())),
+            Err(reason) => (lines.lossy(), Err(reason)),
+        };
         let end = lines.end();
         if !end.is_empty() {
             self.end = end;
@@ -365,9 +368,9 @@ impl OfLines {
         let raw = Raw { number: self.number, text, end: self.end };
         self.left = 2 * raw.text.len() + self.begun.map_or(0, |_| self.left);
         self.raw.push(raw);
-        let Some(reason) = reason else { return Ok(Some(Ok(()))) };
-        self.malformed = Some((self.number, reason.clone()));
-        Ok(Some(Err(reason)))
+        self.malformed =
+            outcome.as_ref().err().map(|reason| (self.number, reason.clone())).or(self.malformed.take());
+        Ok(Some(outcome))
     }
 
     /// Reads the next record. If `several` is true, a record may extend over several lines; a record without an end is

@@ -33,6 +33,8 @@ pub(crate) struct Columns<'a> {
     /// The line number of the first record in the file.
     pub(crate) line: u64,
     pub(crate) header: Option<bool>,
+    /// Whether the labels are numbers, which need not repeat.
+    pub(crate) numbers: bool,
 }
 
 /// The user's setting for a wanted column: a number, a name, or nothing.
@@ -131,17 +133,14 @@ impl Columns<'_> {
             ([], _) => {}
             (&[a], &[one]) => columns[a] = Some(one),
             (&[a, b], &[left, right]) => {
-                let labels_first = labelled && self.labels_come_first(left, right, header);
-                if labels_first {
-                    let number = left + 1;
-                    notes.push(format!("column {number} is the label, since its values repeat"));
+                let mut found = [left, right];
+                if labelled && self.labels_come_first(left, right, header) {
+                    notes.push(format!("column {} is the label, since its values repeat", left + 1));
+                    found.reverse();
                 }
-                (columns[a], columns[b]) =
-                    if labels_first { (Some(right), Some(left)) } else { (Some(left), Some(right)) };
-                if let Some(error) =
-                    columns[b].filter(|_| labelled).and_then(|b| self.too_many_labels(b, header))
-                {
-                    return Err(error);
+                [columns[a], columns[b]] = found.map(Some);
+                if labelled {
+                    self.refuse_many_labels(found[1], header)?;
                 }
             }
             // In a table of pairs, the first two free columns are the texts; further columns are ignored.
@@ -457,19 +456,20 @@ impl Columns<'_> {
         hardly && of_left * 4 <= of_right * 3 && (long(left) <= long(right) || of_left * 10 <= of_right)
     }
 
-    /// Returns an error if the detected column `label` has too many distinct values for a column of labels.
-    fn too_many_labels(&self, label: usize, header: bool) -> Option<Error> {
+    /// Refuses a detected column `label` with too many distinct values for a column of labels.
+    fn refuse_many_labels(&self, label: usize, header: bool) -> Result<()> {
         const MANY: usize = 20;
         let rows = self.rows.len().saturating_sub(usize::from(header));
         let different = self.cells(label, header).collect::<HashSet<_>>().len();
-        (rows >= MANY && different * 2 > rows).then(|| {
-            let what = format!("labels in column {} of file `{}`", label + 1, self.name);
-            let got = format!("{different} different values in {rows} records");
-            let error = wrong_format(what, "values that repeat", got);
-            error.noted(
-                "set `text` (`data.text` in a config) and `label` (`data.label`) to the numbers of their columns, from 1 on",
-            )
-        })
+        let may_differ = self.numbers && self.cells(label, header).all(number);
+        if rows < MANY || different * 2 <= rows || may_differ {
+            return Ok(());
+        }
+        let what = format!("labels in column {} of file `{}`", label + 1, self.name);
+        let got = format!("{different} different values in {rows} records");
+        Err(wrong_format(what, "values that repeat", got).noted(
+            "set `text` (`data.text` in a config) and `label` (`data.label`) to the numbers of their columns, from 1 on",
+        ))
     }
 
     fn missing(&self, wanted: &[Column<'_>], one: &Column<'_>, given: &str, header: bool) -> Error {

@@ -74,7 +74,7 @@ impl FileForm {
 
     pub(crate) fn notes(&self) -> &[String] {
         match self {
-            Self::Cells(table) => table.notes(),
+            Self::Cells(table) => &table.picked.notes,
             Self::Fields(picked) => &picked.notes,
             Self::Lines(..) | Self::Words(_) => &[],
         }

@@ -106,11 +106,7 @@ fn guessed(file: &TextFile, options: &ReadOptions, task: Task) -> Result<Guess> 
 pub(crate) fn alike(options: &ReadOptions, file: &TextFile, task: Task) -> ReadOptions {
     let other = by_name(&file.name(), task).is_some_and(|own| options.format.is_some_and(|of| of != own));
     match &options.told {
-        Some(told) if other && told.format.is_none() => {
-            let mut own = told.told();
-            own.found.repeated = options.found.repeated.clone();
-            own
-        }
+        Some(told) if other && told.format.is_none() => told.told(),
         _ => options.clone(),
     }
 }

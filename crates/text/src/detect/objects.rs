@@ -1,5 +1,7 @@
 //! Finds the wanted fields, such as the text and the label, in records of JSON or Parquet.
 
+use std::collections::BTreeSet;
+
 use unpadded::{Error, Result};
 
 use super::column::{Column, LABEL, unread};
@@ -8,7 +10,7 @@ use super::columns::{Columns, cut, missing, of_flags};
 use super::guess::no_parquet;
 use super::options::ReadOptions;
 use crate::TextFile;
-use crate::format::fields::{LABEL_LISTS, Object, Value, are_scores, at, names};
+use crate::format::fields::{LABEL_LISTS, Object, Value, are_scores, at, leads, names};
 use crate::format::labels::flag;
 #[cfg(feature = "parquet")]
 use crate::format::parquet;
@@ -126,21 +128,15 @@ fn noted_flags(error: Error, wanted: &[Column<'_>], first: &dyn Fn() -> Vec<Obje
             _ => false,
         })
     };
-    let names = first.first().map_or(&[][..], |record| &record.fields).iter().map(|(name, _)| &**name);
+    let names = first.iter().take(1).flat_map(|record| &record.fields).map(|(name, _)| &**name);
     let flags: Vec<&str> = names.filter(|name| is_flag(name)).collect();
     of_flags(error, label, &flags)
 }
 
 /// Returns the fields of a record that are not wanted, without those that are objects with a wanted field.
 fn others(example: &Object<'_>, wanted: &[String]) -> Vec<String> {
-    let is_wanted = |name: &str| {
-        let leads = |path: &String| {
-            path.strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
-        };
-        wanted.iter().any(leads)
-    };
     let names = example.fields.iter().map(|(name, _)| name.to_string());
-    names.filter(|name| !is_wanted(name)).collect()
+    names.filter(|name| !leads(name, wanted)).collect()
 }
 
 /// Returns the first record, with the wanted fields that only later records have: a record may lack some fields.
@@ -193,6 +189,9 @@ fn of_lists(
         };
         record.fields.iter().map(cell).collect()
     };
+    let choice = |names, notes, layout| {
+        Ok(FieldChoice { names, notes, others: Vec::new(), layout: FieldLayout::Json(layout) })
+    };
     let said = |names: &[String]| {
         let all = wanted.iter().zip(names).map(|(one, name)| format!("element {name} is the {}", one.what));
         all.collect::<Vec<_>>().join(", ")
@@ -205,20 +204,17 @@ fn of_lists(
         if let Some(names) = names {
             let layout = layout.with_header(names);
             let names = named(file, &example(file, &layout)?, wanted, options)?;
-            let notes = vec!["the first list is a header, since it has known names".to_owned()];
-            return Ok(FieldChoice { names, notes, others: Vec::new(), layout: FieldLayout::Json(layout) });
+            let note = "the first list is a header, since it has known names";
+            return choice(names, vec![note.to_owned()], layout);
         }
         let names = positions(file, shown, wanted, options)?;
-        return Ok(FieldChoice {
-            notes: vec![said(&names)],
-            names,
-            others: Vec::new(),
-            layout: FieldLayout::Json(layout),
-        });
+        let notes = vec![said(&names)];
+        return choice(names, notes, layout);
     };
     let rows: Vec<Vec<String>> = json::first(file, &layout, LOOKED_AT)?.iter().map_while(row).collect();
     let line = json::first_line(file, &layout)?;
-    let columns = Columns { name: &file.name(), rows: &rows, line, header: options.header };
+    let columns =
+        Columns { name: &file.name(), rows: &rows, line, header: options.header, numbers: options.numbers };
     // If only the text is wanted, the label is detected, too, so that the label is not mistaken for the text.
     let label = Column { what: "label", given: None, known: LABEL };
     let found = match wanted {
@@ -235,7 +231,7 @@ fn of_lists(
         decided.map(|note| note.replace(&format!("line {line}"), "the first list")).collect();
     if !found.header {
         notes.push(said(&names));
-        return Ok(FieldChoice { names, notes, others: Vec::new(), layout: FieldLayout::Json(layout) });
+        return choice(names, notes, layout);
     }
     // An element whose name in the header is empty or repeated is named by its number.
     let once = |cell: &str| !cell.is_empty() && first.iter().filter(|own| own.trim() == cell).count() == 1;
@@ -244,7 +240,7 @@ fn of_lists(
         if once(cell) { cell.to_owned() } else { number.to_string() }
     };
     let all = (1..).zip(&first).map(name).collect();
-    Ok(FieldChoice { names, notes, others: Vec::new(), layout: FieldLayout::Json(layout.with_header(all)) })
+    choice(names, notes, layout.with_header(all))
 }
 
 /// Finds the element for each wanted column by its form, a list or a single value: first the text, source or words.
@@ -349,13 +345,8 @@ impl FieldChoice {
             #[cfg(feature = "parquet")]
             FieldLayout::Parquet => parquet::example(file).into_iter().collect(),
         };
-        let top = |object: &Object<'_>| -> Vec<String> {
-            object.fields.iter().map(|(name, _)| name.to_string()).collect()
-        };
-        let mut found: Vec<String> = first.iter().flat_map(top).collect();
-        found.sort_unstable();
-        found.dedup();
-        found
+        let names = first.iter().flat_map(|object| &object.fields).map(|(name, _)| name.to_string());
+        names.collect::<BTreeSet<_>>().into_iter().collect()
     }
 
     /// Returns the strings of a wanted field in the first records.

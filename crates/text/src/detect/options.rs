@@ -9,7 +9,6 @@ use unpadded::data::TagScheme;
 use crate::format::FileFormat;
 use crate::format::conll::Columns;
 use crate::format::line_format::LineSettings;
-use crate::format::repeated::RepeatedHeaders;
 use crate::source::lines::quoted;
 use crate::source::reason::wrong_format;
 use crate::source::records::Remark;
@@ -35,7 +34,7 @@ pub struct ReadOptions {
     pub(crate) format: Option<FileFormat>,
     pub(crate) encoding: Option<Encoding>,
     pub(crate) malformed: MalformedLines,
-    /// The log of the malformed records that are left out.
+    /// The log of the malformed records and the repeated headers that are left out.
     pub(crate) skips: Remark<Arc<SkipLog>>,
     pub(crate) header: Option<bool>,
     pub(crate) separator: Option<char>,
@@ -83,7 +82,6 @@ pub(crate) struct DetectedFormat {
     pub(crate) header: Option<bool>,
     pub(crate) separator: Option<char>,
     pub(crate) encoding: Option<&'static str>,
-    pub(crate) repeated: RepeatedHeaders,
 }
 
 impl ReadOptions {
@@ -107,13 +105,12 @@ impl ReadOptions {
     /// Returns these options for the next file, without notes; they are the user's settings if none are stored.
     pub(crate) fn told(&self) -> Self {
         let told = self.told.clone().unwrap_or_else(|| Box::new(self.clone()));
-        let found = Box::new(DetectedFormat { repeated: RepeatedHeaders::default(), ..*self.found.clone() });
-        Self { told: Some(told), notes: Vec::new(), found, ..self.clone() }
+        Self { told: Some(told), notes: Vec::new(), ..self.clone() }
     }
 
     /// Returns a note on headers that are repeated within the files, among the records that were read so far.
     pub fn left_out(&self) -> Option<String> {
-        self.found.repeated.note()
+        self.skips.0.headers()
     }
 
     /// Returns the column names for each role, such as `label`; the names are empty if no column is set or detected.
@@ -206,7 +203,7 @@ impl ReadOptions {
         self.skips.0.report()
     }
 
-    /// Returns these options with an empty log of skipped records, for another data set.
+    /// Returns these options with an empty log, for another data set.
     pub(crate) fn unlogged(&self) -> Self {
         let skips = Remark(Arc::new(SkipLog::of(self.skips.0.most)));
         let told = self.told.clone().map(|told| Box::new(Self { skips: skips.clone(), ..*told }));

@@ -2,6 +2,7 @@
 //! in the same way.
 
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use unpadded::{AtCaller, Result};
 
 use super::options::{DetectedFormat, ReadOptions};
@@ -20,8 +21,8 @@ struct ReadNote {
     quotes: Option<bool>,
     #[serde(skip_serializing_if = "is_zero")]
     skip_lines: u64,
-    text: Option<Texts>,
-    label: Option<Texts>,
+    text: Option<Value>,
+    label: Option<Value>,
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     label_lists: bool,
     #[serde(skip_serializing_if = "std::ops::Not::not")]
@@ -45,28 +46,12 @@ fn is_zero(number: &u64) -> bool {
     *number == 0
 }
 
-/// The columns of a text or of a label: one name, or a list of several names.
-#[derive(Serialize, Deserialize)]
-#[serde(untagged)]
-enum Texts {
-    One(String),
-    Several(Vec<String>),
-}
-
-impl Texts {
-    fn of(columns: &[String]) -> Option<Self> {
-        match columns {
-            [] => None,
-            [one] => Some(Self::One(one.clone())),
-            several => Some(Self::Several(several.to_vec())),
-        }
-    }
-
-    fn columns(self) -> Vec<String> {
-        match self {
-            Self::One(one) => vec![one],
-            Self::Several(several) => several,
-        }
+/// Returns the columns of a text or of a label as JSON: one name, or a list of several names.
+fn json(columns: &[String]) -> Option<Value> {
+    match columns {
+        [] => None,
+        [one] => Some(one.as_str().into()),
+        several => Some(several.into()),
     }
 }
 
@@ -93,8 +78,8 @@ impl ReadOptions {
             separator: self.separator,
             quotes: self.quotes,
             skip_lines: self.skip_lines,
-            text: Texts::of(&self.text),
-            label: Texts::of(&self.label),
+            text: json(&self.text),
+            label: json(&self.label),
             label_lists: self.label_lists,
             numbers: self.numbers,
             label_notation: self.notation.as_ref().map(LabelNotation::to_string),
@@ -126,15 +111,11 @@ impl ReadOptions {
     /// `encoding` and `notes`. A field is null or empty if nothing was set or detected. A column name is a string;
     /// several columns of a text are a list of strings.
     pub fn to_json(&self) -> String {
-        let column = |(what, names): (&str, &[String])| match names {
-            [] => None,
-            [one] => Some((what.to_owned(), one.as_str().into())),
-            several => Some((what.to_owned(), several.into())),
-        };
+        let column = |(what, names): (&str, &[String])| Some((what.to_owned(), json(names)?));
         let columns = self.columns().into_iter().filter_map(column);
         serde_json::json!({
             "format": self.format.map(|format| format.name()),
-            "columns": serde_json::Value::Object(columns.collect()),
+            "columns": Value::Object(columns.collect()),
             "header": self.found.header,
             "separator": self.found.separator.or(self.separator),
             "encoding": self.found.encoding,
@@ -169,18 +150,20 @@ impl ReadOptions {
         let other = |set: &Option<String>, before: &Option<String>| set.is_some() && set != before;
         let reset = other(&self.tokens, &stored.tokens) || other(&self.tags, &stored.tags);
         let told = self.told.clone().unwrap_or_else(|| Box::new(self.clone()));
-        let or = |set: Vec<String>, stored: Option<Texts>| match set.is_empty() {
-            true => stored.map(Texts::columns).unwrap_or_default(),
-            false => set,
+        let columns = |stored: Option<Value>| match stored {
+            None => Ok(Vec::new()),
+            Some(Value::String(one)) => Ok(vec![one]),
+            Some(several) => serde_json::from_value(several).map_err(|e| wrong(format!("{note:?} ({e})"))),
         };
+        let (text, label) = (columns(stored.text)?, columns(stored.label)?);
         Ok(Self {
             format: self.format.or(format),
             header: self.header.or(stored.header),
             separator: self.separator.or(stored.separator),
             quotes: self.quotes.or(stored.quotes),
             skip_lines: if self.skip_lines > 0 { self.skip_lines } else { stored.skip_lines },
-            text: or(self.text, stored.text),
-            label: or(self.label, stored.label),
+            text: if self.text.is_empty() { text } else { self.text },
+            label: if self.label.is_empty() { label } else { self.label },
             label_lists: self.label_lists || stored.label_lists,
             numbers: self.numbers || stored.numbers,
             notation: self.notation.or(stored.label_notation.as_deref().map(LabelNotation::parse)),

@@ -106,15 +106,6 @@ struct Fields<'w> {
     depth: usize,
 }
 
-impl Fields<'_> {
-    fn wants(&self, name: &str) -> bool {
-        let leads = |path: &String| {
-            path.strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
-        };
-        self.wanted.is_none_or(|wanted| wanted.iter().any(leads))
-    }
-}
-
 impl<'de> DeserializeSeed<'de> for Fields<'_> {
     type Value = Object<'de>;
 
@@ -133,7 +124,7 @@ impl<'de> Visitor<'de> for Fields<'_> {
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Object<'de>, A::Error> {
         let mut fields = Vec::new();
         while let Some(Text(name)) = map.next_key()? {
-            let value = match self.wants(&name) {
+            let value = match self.wanted.is_none_or(|wanted| leads(&name, wanted)) {
                 true => of_raw(map.next_value::<&RawValue>()?, self.depth).map_err(A::Error::custom)?,
                 false => map.next_value::<IgnoredAny>().map(|_| Value::Null)?,
             };
@@ -233,6 +224,13 @@ pub(crate) fn record<'a>(json: &'a str, wanted: Option<&[String]>) -> serde_json
         return Ok(Value::Object(object(json, Fields { wanted, depth: DEEPEST })?));
     }
     of_raw(serde_json::from_str(json)?, DEEPEST)
+}
+
+/// Returns whether the field `name` is one of these paths, or an object on one of them.
+pub(crate) fn leads(name: &str, paths: &[String]) -> bool {
+    let below =
+        |path: &String| path.strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'));
+    paths.iter().any(below)
 }
 
 /// Returns the value of the field with this path; a dot in the path leads into a nested object.

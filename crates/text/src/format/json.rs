@@ -7,14 +7,13 @@ use std::sync::Arc;
 use unpadded::Result;
 
 use super::extension;
-use super::fields::{Object, Value};
+use super::fields::{Object, Value, leads};
 use super::not_finite::{finite, parsed};
 use super::walk::Walk;
 use crate::memory::Usage;
 use crate::source::lines::quoted;
 use crate::source::reason::{Reason, wrong_format};
 use crate::source::records::{NumberedLine, OneLine, SkippedRecords, Stream, shown, to_first_error};
-use crate::source::skipped::SkipLog;
 use crate::{MalformedLines, TextFile};
 
 /// The layout of a JSON file: the arrangement of the records, and the names of the elements of lists.
@@ -383,13 +382,9 @@ impl Source {
         let Arrangement::Columns(names) = &layout.arrangement else {
             return List::open(file, layout).map(Self::List);
         };
-        let leads = |name: &String| {
-            let below =
-                |path: &String| path.strip_prefix(name.as_str()).is_some_and(|rest| rest.starts_with('.'));
-            wanted.is_none_or(|wanted| wanted.iter().any(|path| path == name || below(path)))
-        };
+        let is_wanted = |name: &&String| wanted.is_none_or(|wanted| leads(name, wanted));
         let column = |name: &String| Ok((name.clone(), List::column(file, name)?));
-        names.iter().filter(|name| leads(name)).map(column).collect::<Result<_>>().map(Self::Columns)
+        names.iter().filter(is_wanted).map(column).collect::<Result<_>>().map(Self::Columns)
     }
 
     fn place(&self) -> Option<&Walk> {
@@ -547,10 +542,10 @@ pub(crate) fn records<R: 'static>(
                 Err((behind, reason)) => {
                     let Some(walk) = list.place() else { return Ok(None) };
                     if policy == MalformedLines::Skip {
-                        let text = String::from_utf8_lossy(&bytes);
-                        let add =
-                            |log: Arc<SkipLog>| log.add(&walk.name, [line + behind, number], &reason, &text);
-                        log.clone().map_or(Ok(()), add)?;
+                        if let Some(log) = &log {
+                            let text = String::from_utf8_lossy(&bytes);
+                            log.add(&walk.name, [line + behind, number], &reason, &text)?;
+                        }
                         continue;
                     }
                     let error = walk.malformed(line + behind, reason);

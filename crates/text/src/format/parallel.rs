@@ -7,8 +7,7 @@ use unpadded::{Error, Result};
 use crate::source::lines::Lines;
 use crate::source::reason::{Reason, wrong_format};
 use crate::source::records::{Stream, to_first_error, unbroken};
-use crate::source::skipped::SkipLog;
-use crate::{MalformedLines, Pair, TextFile};
+use crate::{Pair, TextFile};
 
 /// A line of each file, or the index of a file whose line is malformed, and the reason.
 type ParallelLines = Result<Vec<String>, (usize, Reason)>;
@@ -90,8 +89,7 @@ pub(crate) fn records<R: 'static>(
     mut record: impl FnMut(u64, &[String]) -> Result<Option<R>, (usize, Reason)> + Send + 'static,
 ) -> Result<Stream<R>> {
     let (mut lines, mut number) = (Parallel::of(files)?, 0);
-    let skips = |file: &&TextFile| file.skips.clone().filter(|_| file.malformed == MalformedLines::Skip);
-    let log: Option<Arc<SkipLog>> = files.first().and_then(skips);
+    let log = files.first().and_then(|file| file.skips.clone());
     Ok(to_first_error(move || {
         while let Some(found) = lines.next()? {
             number += 1;
@@ -99,22 +97,17 @@ pub(crate) fn records<R: 'static>(
                 Ok(None) => {}
                 Ok(Some(record)) => return Ok(Some(record)),
                 // Files whose numbers of lines differ are an error at their end, since their lines do not belong together.
-                Err((at, reason)) if log.is_some() => {
-                    let (name, text) = (lines.names.get(at), lines.files.get(at).map(Lines::lossy));
-                    let add = |log: &Arc<SkipLog>| {
-                        log.add(
-                            name.map_or("", String::as_str),
-                            [number, 0],
-                            &reason,
-                            &text.unwrap_or_default(),
-                        )
-                    };
-                    log.as_ref().map_or(Ok(()), add)?;
-                }
-                Err((at, reason)) => {
-                    let error = lines.wrong(at, reason);
-                    return Err(lines.explained(error));
-                }
+                Err((at, reason)) => match &log {
+                    Some(log) => {
+                        let name = lines.names.get(at).map_or("", String::as_str);
+                        let text = lines.files.get(at).map(Lines::lossy).unwrap_or_default();
+                        log.add(name, [number, 0], &reason, &text)?;
+                    }
+                    None => {
+                        let error = lines.wrong(at, reason);
+                        return Err(lines.explained(error));
+                    }
+                },
             }
         }
         Ok(None)

@@ -481,7 +481,7 @@ pub(crate) fn records<R: 'static>(
             match row.and_then(|row| make(&row)) {
                 Ok(record) => return Ok(Some(record)),
                 Err(reason) if policy == MalformedLines::Skip => {
-                    log.as_ref().map_or(Ok(()), |log| log.add(&rows.name, [rows.row, 0], &reason, ""))?;
+                    log.iter().try_for_each(|log| log.add(&rows.name, [rows.row, 0], &reason, ""))?;
                 }
                 Err(reason) => return Err(rows.malformed(reason)),
             }

@@ -1,40 +1,7 @@
 //! Headers that are repeated below: a table may consist of several files with a header each, one behind the other.
 
-use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-
 use crate::source::reason::Reason;
-use crate::source::records::{Remark, shown};
-
-/// The names of files, and the numbers of lines.
-type FileLines = BTreeSet<(Arc<str>, u64)>;
-
-/// The lines in which files that were joined have the header of the first file again. All passes add the same lines.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(crate) struct RepeatedHeaders(Remark<Arc<Mutex<FileLines>>>);
-
-impl RepeatedHeaders {
-    fn lines(&self) -> MutexGuard<'_, FileLines> {
-        self.0.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    pub(crate) fn add(&self, file: &Arc<str>, line: u64) {
-        self.lines().insert((Arc::clone(file), line));
-    }
-
-    /// Returns a note for the user: the number of these lines that were read so far, and the first lines.
-    pub(crate) fn note(&self) -> Option<String> {
-        const SHOWN: usize = 3;
-        let lines = self.lines();
-        let first: Vec<String> =
-            lines.iter().take(SHOWN).map(|(file, line)| format!("{file}:{line}")).collect();
-        let (plural, more) =
-            (if lines.len() == 1 { "" } else { "s" }, if lines.len() > SHOWN { ", …" } else { "" });
-        (!lines.is_empty()).then(|| {
-            format!("header repeated in {} line{plural}, left out: {}{more}", lines.len(), first.join(", "))
-        })
-    }
-}
+use crate::source::records::shown;
 
 /// Returns the rows without those that repeat the first row; `None` if there are no such rows.
 pub(crate) fn without_repetitions(rows: &[Vec<String>]) -> Option<Vec<Vec<String>>> {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use unpadded::Result;
 
 use self::dialect::{Cells, Dialect, Quotes, Rows, declared, first_rows};
-use super::repeated::{RepeatedHeaders, repeats, without_repetitions};
+use super::repeated::{repeats, without_repetitions};
 use super::row::{FileRow, RecordMaker};
 use crate::TextFile;
 use crate::detect::column::{Column, Empty, TEXT, unread};
@@ -15,6 +15,7 @@ use crate::detect::options::ReadOptions;
 use crate::format::FileFormat;
 use crate::source::reason::Reason;
 use crate::source::records::{Parser, Stream, of_columns, shown};
+use crate::source::skipped::SkipLog;
 
 mod dialect;
 
@@ -60,8 +61,8 @@ pub(crate) struct Table {
     pub(crate) picked: ColumnChoice,
     empty: Empty,
     /// The cells of the header; empty for a table without a header.
-    header: Arc<[String]>,
-    repeated: RepeatedHeaders,
+    pub(crate) header: Arc<[String]>,
+    log: Arc<SkipLog>,
 }
 
 impl Table {
@@ -76,7 +77,8 @@ impl Table {
         let rows = dialect.first_rows(file)?;
         let (name, line) = (file.name(), first_line(file)?);
         let pick = |rows: &[Vec<String>]| {
-            let columns = Columns { name: &name, rows, line, header: options.header };
+            let columns =
+                Columns { name: &name, rows, line, header: options.header, numbers: options.numbers };
             if options.are_detected(wanted) { columns.pick_alike(wanted) } else { columns.pick(wanted) }
         };
         // A header that is repeated below is detected among the rows without its repetitions.
@@ -91,7 +93,7 @@ impl Table {
         picked.notes.splice(0..0, dialect.notes.iter().cloned());
         let empty = Empty::of(wanted, options.pair, options.label_lists);
         let header = rows.first().filter(|_| picked.header).cloned().unwrap_or_default().into();
-        Ok(Self { dialect, picked, empty, header, repeated: options.found.repeated.clone() })
+        Ok(Self { dialect, picked, empty, header, log: Arc::clone(&options.skips.0) })
     }
 
     /// Returns a table with a single column of texts; `None` if the name or the records differ from such a table.
@@ -124,10 +126,6 @@ impl Table {
         options.notes.clone_from(&self.picked.notes);
         options.found.header = Some(self.has_header());
         options.found.separator = Some(self.dialect.separator);
-    }
-
-    pub(crate) fn notes(&self) -> &[String] {
-        &self.picked.notes
     }
 
     pub(crate) fn has_header(&self) -> bool {
@@ -183,11 +181,6 @@ impl Table {
         Ok(below.filter_map(|row| row.get(column)).cloned().collect())
     }
 
-    /// Returns the column names in the header; empty for a table without a header.
-    pub(crate) fn header(&self) -> &[String] {
-        &self.header
-    }
-
     /// Returns a parser that makes one text of the first `count` wanted columns of each row, including the header.
     pub(crate) fn texts<R: 'static>(&self, count: usize, make: fn(String) -> R) -> Box<dyn Parser<R>> {
         let columns = self.picked.columns.clone();
@@ -209,11 +202,11 @@ impl Table {
         let ColumnChoice { columns, names, width, header, .. } = self.picked.clone();
         let (cells, may_be) = (self.dialect.cells(), self.empty);
         let (mut wanted, mut empty) = (Vec::new(), Vec::new());
-        let (top, repeated, name) =
-            (Arc::clone(&self.header), self.repeated.clone(), Arc::<str>::from(file.name()));
+        let (top, log, name) =
+            (Arc::clone(&self.header), Arc::clone(&self.log), Arc::<str>::from(file.name()));
         let make = move |mut row: Vec<String>, line: u64| {
             if repeats(&top, &row)? {
-                repeated.add(&name, line);
+                log.add_header(&name, line);
                 return Ok(None);
             }
             empty.clear();

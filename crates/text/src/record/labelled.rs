@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use unpadded::data::{FileLine, Fingerprint};
-use unpadded::{Error, ErrorKind, Result};
+use unpadded::{ErrorKind, Result};
 
 use super::plan::{Plan, StreamOpener};
 use super::projection::{FilePlan, Projection};
@@ -200,11 +200,6 @@ fn description(plan: &FilePlan) -> String {
     options.to_string()
 }
 
-/// Returns whether an error is about the contents of a file, which may be left out, and not about reading it.
-fn is_of_text(error: &Error) -> bool {
-    error.kind() == ErrorKind::Format
-}
-
 /// The files of a data set, with the form of each file.
 #[derive(Debug)]
 struct Inputs {
@@ -361,7 +356,7 @@ fn folder(
                 notes.extend(file.encoding_note().map(|note| format!("class `{name}`: {note}")));
                 inputs.push(match Table::of_texts(&file, options)? {
                     Some(table) => {
-                        notes.extend(table.notes().iter().map(|note| format!("class `{name}`: {note}")));
+                        notes.extend(table.picked.notes.iter().map(|note| format!("class `{name}`: {note}")));
                         Input::Texts(file.reopened(), FileForm::Cells(table), label)
                     }
                     None => Input::Texts(file, FileForm::Lines(&LINES, options.lines), label),
@@ -466,8 +461,10 @@ impl Inputs {
                         strays.add(|| e);
                         Box::new(std::iter::empty())
                     }
+                    // Only an error about the contents of a file is left out, and none about reading it.
                     Input::Whole(file, _)
-                        if self.options.malformed == MalformedLines::Skip && is_of_text(&e) =>
+                        if self.options.malformed == MalformedLines::Skip
+                            && e.kind() == ErrorKind::Format =>
                     {
                         let reason = Reason::of("a text", e.to_string());
                         let added = self.options.skips.0.add(&file.name(), [0; 2], &reason, "");

@@ -77,24 +77,18 @@ fn of_file(
     let guess = guess(file, options, Task::Plain)?;
     let alone = read_as.format.is_none();
     let mut read = || -> Result<Stream<String>> {
-        use FormatKind::{Features, Fields, Folders, Lines, Table, Text, Words};
-        match guess.format.kind() {
-            Text => {
-                options.only_of_tables(guess.format, &format!("file `{}`", file.name()))?;
-                if alone {
-                    read_as.format = Some(guess.format);
-                    read_as.notes.extend(unlike_text(file, options)?);
-                }
-                return file.pieces(whole);
-            }
-            Table | Fields(_) | Words | Lines(_) | Features | Folders(_) => {}
-        }
         options.only_of_tables(guess.format, &format!("file `{}`", file.name()))?;
+        if let FormatKind::Text = guess.format.kind() {
+            if alone {
+                read_as.format = Some(guess.format);
+                read_as.notes.extend(unlike_text(file, options)?);
+            }
+            return file.pieces(whole);
+        }
         let form = FileForm::of(file, guess.format, options, &Column::texts(&options.text))?;
         if alone {
             (read_as.format, read_as.text) = (Some(guess.format), vec![form.names().concat()]);
             read_as.notes.extend(form.notes().iter().cloned().chain(form.unread()));
-            read_as.found.repeated = options.found.repeated.clone();
         }
         form.records(file, Box::new(|mut row, _| Ok(row.text(0)? + "\n")))
     };

@@ -61,24 +61,16 @@ impl Record for LabelledRow {
 
     /// Decides the first index, unless the options set it: 0 if any index of the data set is 0, otherwise 1.
     fn settled(all: RecordPass<'_, Self>, options: &mut ReadOptions) -> Result<Option<Change<Self>>> {
+        let is_detected = options.first_index.is_none();
         let (first, why) = match options.first_index {
-            Some(first) => (first, "as set"),
+            Some(first) => (first, "as set".to_owned()),
             None => {
                 let mut found = false;
                 all(&mut |row| found |= row.indices.contains(&0))?;
-                match found {
-                    true => (
-                        FirstIndex::Zero,
-                        "since there is an index 0; the setting `first_index` overrides this",
-                    ),
-                    false => (
-                        FirstIndex::One,
-                        "since there is no index 0; the setting `first_index` overrides this",
-                    ),
-                }
+                let (first, an) = if found { (FirstIndex::Zero, "an") } else { (FirstIndex::One, "no") };
+                (first, format!("since there is {an} index 0; the setting `first_index` overrides this"))
             }
         };
-        let is_detected = options.first_index.is_none();
         options.notes = vec![format!("indices count from {}, {why}", first.number())];
         options.first_index = Some(first);
         if !is_detected || first == FirstIndex::Zero {

@@ -112,7 +112,7 @@ impl Origin {
             Wrapping::Plain => Box::new(bytes),
             Wrapping::Zip => return Ok((wrapping, Box::new(bytes))),
         };
-        Ok((wrapping, kind::checked(&self.name(), bytes)?))
+        Ok((wrapping, kind::unless(kind::foreign, &self.name(), bytes)?))
     }
 
     /// Opens the file; returns `None` for embedded text and for a compressed file.
@@ -179,7 +179,7 @@ impl Origin {
         let bytes: Bytes =
             if member.deflated { Box::new(DeflateDecoder::new(packed)) } else { Box::new(packed) };
         let summed = Summed { bytes, left: member.size, sum: Hasher::new(), expected: member.sum };
-        kind::checked(&format!("{}!{}", self.name(), member.name), Box::new(summed))
+        kind::unless(kind::foreign, &format!("{}!{}", self.name(), member.name), Box::new(summed))
     }
 }
 

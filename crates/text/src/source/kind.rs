@@ -64,7 +64,7 @@ const STARTS: [(&[u8], &str, &str); 32] = [
 ];
 
 /// Returns the kind of a file that is not text, such as `a PDF document`, by its first bytes, and advice for the user.
-fn foreign(first: &[u8]) -> Option<(&'static str, &'static str)> {
+pub(crate) fn foreign(first: &[u8]) -> Option<(&'static str, &'static str)> {
     let found = STARTS.iter().find(|(start, ..)| first.starts_with(start));
     match found {
         // A text may begin with `BZh`; in a bzip2 file, digits of π or of the square root of π follow.
@@ -97,7 +97,7 @@ fn series(first: &[u8]) -> Option<&'static str> {
 }
 
 /// Returns the kind and advice if the first bytes begin an HTML page or an XML document.
-fn markup(first: &[u8]) -> Option<(&'static str, &'static str)> {
+pub(crate) fn markup(first: &[u8]) -> Option<(&'static str, &'static str)> {
     let text = first.strip_prefix(b"\xef\xbb\xbf").unwrap_or(first).trim_ascii_start();
     // An HTML page has no tab in its first line; a table whose first text is an HTML page has a tab there.
     let line = text.split(|&byte| byte == b'\n').next().unwrap_or_default();
@@ -120,16 +120,6 @@ fn markup(first: &[u8]) -> Option<(&'static str, &'static str)> {
     }
 }
 
-/// Refuses a file that is no text, such as a PDF document; returns a reader of all bytes of any other file.
-pub(crate) fn checked(name: &str, bytes: Box<dyn Read + Send>) -> Result<Box<dyn Read + Send>> {
-    unless(foreign, name, bytes)
-}
-
-/// Refuses an HTML page or an XML document; returns a reader of all bytes of any other file.
-pub(crate) fn no_markup(name: &str, bytes: Box<dyn Read + Send>) -> Result<Box<dyn Read + Send>> {
-    unless(markup, name, bytes)
-}
-
 /// Returns whether a name has the extension of an HTML or XML file.
 pub(crate) fn is_markup(name: &str) -> bool {
     let extension = name.rsplit(['/', '!']).next().and_then(|name| name.rsplit_once('.'));
@@ -137,7 +127,8 @@ pub(crate) fn is_markup(name: &str) -> bool {
     extension.is_some_and(|(_, extension)| known.iter().any(|known| extension.eq_ignore_ascii_case(known)))
 }
 
-fn unless(
+/// Refuses a file of a kind, such as [`foreign`] or [`markup`]; returns a reader of all bytes of any other file.
+pub(crate) fn unless(
     of: fn(&[u8]) -> Option<(&'static str, &'static str)>,
     name: &str,
     bytes: Box<dyn Read + Send>,

@@ -223,34 +223,24 @@ impl Lines {
         let piece = std::mem::replace(bytes, rest);
         let text = match self.encoding.decode(self.guessed, &piece) {
             Ok(text) => text.into_owned(),
-            Err(_) => match self.log.clone() {
-                Some(log) => self.without_malformed(&piece, &log)?,
-                None => return Err(self.culprit(&piece)),
-            },
+            Err(_) => self.without_malformed(&piece)?,
         };
         self.number += piece.iter().filter(|&&byte| byte == b'\n').count() as u64;
         Ok(Some(if text.contains('\r') { text.replace("\r\n", "\n") } else { text }))
     }
 
-    /// Returns the text of a piece without its malformed lines.
-    fn without_malformed(&self, bytes: &[u8], log: &SkipLog) -> Result<String> {
+    /// Returns the text of a piece without its malformed lines; without a log, the first malformed line is an error.
+    fn without_malformed(&self, bytes: &[u8]) -> Result<String> {
         let mut text = String::new();
         for (number, line) in (self.number + 1..).zip(bytes.split_inclusive(|&byte| byte == b'\n')) {
             match self.encoding.decode(self.guessed, line) {
                 Ok(line) => text.push_str(&line),
-                Err(reason) => log.add(&self.name, [number, 0], &reason, &String::from_utf8_lossy(line))?,
+                Err(reason) => match &self.log {
+                    Some(log) => log.add(&self.name, [number, 0], &reason, &String::from_utf8_lossy(line))?,
+                    None => return Err(reason.at(format!("{}:{number}", self.name))),
+                },
             }
         }
         Ok(text)
-    }
-
-    /// Returns the error for the first malformed line of a piece.
-    fn culprit(&self, bytes: &[u8]) -> Error {
-        let of = |(number, line): (u64, &[u8])| {
-            let reason = self.encoding.decode(self.guessed, line).err()?;
-            Some(reason.at(format!("{}:{number}", self.name)))
-        };
-        let found = (self.number + 1..).zip(bytes.split(|&byte| byte == b'\n')).find_map(of);
-        found.unwrap_or_else(|| wrong_format(&*self.name, "text", "other bytes"))
     }
 }

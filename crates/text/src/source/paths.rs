@@ -2,13 +2,14 @@
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use unpadded::{Error, ErrorKind, Result};
 
 use super::reason::wrong_format;
 use crate::detect::options::ReadOptions;
 use crate::format::extension;
-use crate::{Encoding, TextFile};
+use crate::{Encoding, MalformedLines, TextFile};
 
 /// The content of a path: one file, or several files.
 pub(crate) enum PathContent {
@@ -177,7 +178,8 @@ fn in_encoding(
 /// Sets the treatment of malformed lines and of the lines above a table.
 pub(crate) fn as_set(file: TextFile, options: &ReadOptions) -> TextFile {
     let mut file = file.malformed(options.malformed);
-    file.skips = Some(&options.skips.0).filter(|log| log.most.is_some()).cloned();
+    let is_logged = options.malformed == MalformedLines::Skip && options.skips.0.most.is_some();
+    file.skips = is_logged.then(|| Arc::clone(&options.skips.0));
     file.skip_lines = options.skip_lines;
     file
 }

@@ -424,7 +424,7 @@ impl<R> Records<R> {
 
     /// Sets the log of skipped records.
     pub(crate) fn logged(self, log: Option<Arc<SkipLog>>) -> Self {
-        Self { log: log.filter(|_| self.policy == MalformedLines::Skip), ..self }
+        Self { log, ..self }
     }
 
     /// Returns the records that were skipped so far.

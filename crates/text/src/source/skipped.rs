@@ -1,9 +1,9 @@
-//! The log of the records of a data set that are left out since they are malformed.
+//! The log of the lines of a data set that are left out: malformed records, and headers that are repeated below.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use unpadded::{Error, Result};
 
@@ -23,6 +23,9 @@ pub struct SkippedLine {
     pub text: String,
 }
 
+/// Number of reasons or lines that messages show.
+const SHOWN: usize = 3;
+
 /// The malformed records of a data set that were left out, and the number of all records.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
@@ -34,9 +37,6 @@ pub struct SkipReport {
 }
 
 impl SkipReport {
-    /// Number of reasons that messages show.
-    const SHOWN: usize = 3;
-
     /// The share of the records that was left out, from 0 to 1.
     pub fn share(&self) -> f64 {
         self.skipped.len() as f64 / self.records.max(1) as f64
@@ -44,7 +44,7 @@ impl SkipReport {
 
     /// The first reasons, each with its file and line.
     pub fn first(&self) -> impl Iterator<Item = String> {
-        self.skipped.iter().take(Self::SHOWN).map(|one| format!("{}:{}: {}", one.file, one.line, one.reason))
+        self.skipped.iter().take(SHOWN).map(|one| format!("{}:{}: {}", one.file, one.line, one.reason))
     }
 }
 
@@ -54,12 +54,12 @@ impl fmt::Display for SkipReport {
         let (count, share) = (self.skipped.len(), 100.0 * self.share());
         write!(f, "malformed records left out: {count} of {} ({share:.3} %)", self.records)?;
         self.first().try_for_each(|reason| write!(f, "; {reason}"))?;
-        let more = count.saturating_sub(Self::SHOWN);
+        let more = count.saturating_sub(SHOWN);
         if more > 0 { write!(f, "; and {more} more") } else { Ok(()) }
     }
 }
 
-/// The log of a data set's malformed records. Each pass over the records adds the same records, so that the log of
+/// The log of a data set's malformed records and repeated headers. Each pass adds the same lines, so that the log of
 /// several passes equals the log of one.
 #[derive(Debug, Default)]
 pub(crate) struct SkipLog {
@@ -69,6 +69,12 @@ pub(crate) struct SkipLog {
     found: Mutex<BTreeMap<(String, u64, u64), [String; 2]>>,
     /// The greatest number of well-formed records that a pass has read.
     read: AtomicU64,
+    /// The files and lines in which files that were joined have the header of the first file again.
+    headers: Mutex<BTreeSet<(Arc<str>, u64)>>,
+}
+
+fn locked<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
+    of.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl SkipLog {
@@ -85,12 +91,27 @@ impl SkipLog {
         const MANY: usize = 10_000;
         let text = text.char_indices().nth(1000).map_or(text, |(end, _)| text.get(..end).unwrap_or(text));
         let why = format!("expected {}, got {}", reason.expected, reason.got);
-        let mut found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut found = locked(&self.found);
         found.insert((file.to_owned(), at[0], at[1]), [why, text.to_owned()]);
         let (count, read) = (found.len(), self.read.load(Ordering::Relaxed));
         drop(found);
         let over = |most: f64| count as f64 > 10.0 * most * (read + count as u64) as f64;
         if count > MANY && self.most.is_some_and(over) { Err(self.refused("the first ")) } else { Ok(()) }
+    }
+
+    /// Adds a line in which a header is repeated.
+    pub(crate) fn add_header(&self, file: &Arc<str>, line: u64) {
+        locked(&self.headers).insert((Arc::clone(file), line));
+    }
+
+    /// Returns a note for the user on the repeated headers that were read so far: their number, and the first lines.
+    pub(crate) fn headers(&self) -> Option<String> {
+        let lines = locked(&self.headers);
+        let first: Vec<String> =
+            lines.iter().take(SHOWN).map(|(file, line)| format!("{file}:{line}")).collect();
+        let (count, first) = (lines.len(), first.join(", "));
+        let (plural, more) = (if count == 1 { "" } else { "s" }, if count > SHOWN { ", …" } else { "" });
+        (count > 0).then(|| format!("header repeated in {count} line{plural}, left out: {first}{more}"))
     }
 
     /// Counts the well-formed records of a pass so far.
@@ -100,7 +121,7 @@ impl SkipLog {
 
     /// Returns the log; `None` if no record was left out.
     pub(crate) fn report(&self) -> Option<SkipReport> {
-        let found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
+        let found = locked(&self.found);
         let line = |((file, line, _), [reason, text]): (&(String, u64, u64), &[String; 2])| SkippedLine {
             file: file.clone(),
             line: *line,
@@ -114,7 +135,7 @@ impl SkipLog {
 
     /// Checks the share of the malformed records at the end of a pass.
     pub(crate) fn check(&self) -> Result<()> {
-        let count = self.found.lock().unwrap_or_else(PoisonError::into_inner).len() as u64;
+        let count = locked(&self.found).len() as u64;
         let all = self.read.load(Ordering::Relaxed) + count;
         match self.most {
             Some(most) if count as f64 > most * all as f64 => Err(self.refused("")),

@@ -288,7 +288,7 @@ impl TextFile {
 
     fn checked(&self, (name, bytes): (Arc<str>, Bytes)) -> Result<(Arc<str>, Bytes)> {
         let bytes = self.encoding.decoded(bytes);
-        let bytes = if self.markup { bytes } else { kind::no_markup(&name, bytes)? };
+        let bytes = if self.markup { bytes } else { kind::unless(kind::markup, &name, bytes)? };
         Ok((name, bytes))
     }
 

@@ -57,7 +57,7 @@ fn words_and_tags_are_no_labelled_texts() {
     let lines = |separator: &str, tags: [&str; 2], blank: bool| -> String {
         let line = |i: usize| {
             let end = if blank && i % 5 == 4 { "\n" } else { "" };
-            format!("word{i}{separator}{}\n{end}", tags[usize::from(i % 3 == 0)])
+            format!("word{i}{separator}{}\n{end}", tags[usize::from(i.is_multiple_of(3))])
         };
         (0..30).map(line).collect()
     };
@@ -244,6 +244,20 @@ fn numbers_with_decimal_commas_get_points() {
     // A comma before three digits may separate thousands, so it is not changed.
     assert_eq!(texts(&open(&files, "unclear.csv", &numbers).unwrap()), [("so", "1,234"), ("no", "5")]);
     assert_eq!(texts(&open(&files, "a.csv", &ReadOptions::new()).unwrap())[0], ("so", "2,5"));
+}
+
+#[test]
+fn numbers_without_a_header_need_not_repeat() {
+    let lines = |label: &str| (0..40).map(|i| format!("text {i}\t{label}{i}\n")).collect::<String>();
+    let (numbers, words) = (lines("0."), lines("x"));
+    let files =
+        Files::new("different", &[("numbers.tsv", numbers.as_bytes()), ("words.tsv", words.as_bytes())]);
+    let found = open(&files, "numbers.tsv", &ReadOptions::new().numbers()).unwrap();
+    assert_eq!(texts(&found)[39], ("text 39", "0.39"));
+    for (name, options) in [("numbers.tsv", ReadOptions::new()), ("words.tsv", ReadOptions::new().numbers())]
+    {
+        files.says(open(&files, name, &options), &["expected values that repeat"]);
+    }
 }
 
 #[test]

@@ -244,19 +244,16 @@ impl SeparatorFit {
         if spaced {
             rows = first_rows(file, separator, Quotes::Spaced)?;
         }
-        let (mut counts, mut loose, mut all) = (HashMap::<usize, usize>::new(), true, 0_u32);
+        let (mut counts, all) = (HashMap::<usize, usize>::new(), rows.len());
         let digit = |c: Option<char>| c.is_some_and(|c| c.is_ascii_digit());
         let prose = |pair: &[String]| {
             pair[1].starts_with(' ') || (digit(pair[0].chars().next_back()) && digit(pair[1].chars().next()))
         };
-        for row in &*rows {
-            loose &= row.windows(2).all(prose);
-            *counts.entry(row.len()).or_default() += 1;
-            all += 1;
-        }
+        let loose = rows.iter().all(|row| row.windows(2).all(prose));
+        rows.iter().for_each(|row| *counts.entry(row.len()).or_default() += 1);
         let fits =
             counts.iter().filter(|(width, _)| **width > 1).max_by_key(|(width, count)| (**count, **width));
-        let share = fits.map_or(0.0, |(_, fits)| *fits as f64 / f64::from(all));
+        let share = fits.map_or(0.0, |(_, fits)| *fits as f64 / all as f64);
         // A separator at the end of each row, but not of the header, gives the rows a further cell.
         let ends = |row: &Vec<String>| row.last().is_some_and(String::is_empty);
         let trails =
@@ -343,11 +340,9 @@ fn are_quoted(file: &TextFile) -> Result<bool> {
 fn is_spaced(file: &TextFile, separator: char, rows: &[Vec<String>]) -> Result<bool> {
     // The header may have no spaces after its separators.
     let below = rows.get(usize::from(rows.len() > 1)..).unwrap_or_default();
-    let mut cells = below.iter().flat_map(|row| row.iter().skip(1)).filter(|cell| !cell.is_empty());
-    let (mut marks, spaces) = (false, cells.all(|cell| cell.starts_with(' ')));
-    for cell in below.iter().flat_map(|row| row.iter().skip(1)) {
-        marks |= cell.trim_start_matches(' ').starts_with('"');
-    }
+    let cells = || below.iter().flat_map(|row| row.iter().skip(1));
+    let spaces = cells().all(|cell| cell.is_empty() || cell.starts_with(' '));
+    let marks = cells().any(|cell| cell.trim_start_matches(' ').starts_with('"'));
     Ok(marks && spaces && are_even(file, separator, Quotes::Spaced)?)
 }
 

@@ -37,7 +37,7 @@ fn read(name: &str, text: &str) -> (Vec<[String; 2]>, String) {
     let wanted = [("text", TEXT), ("label", LABEL)].map(|(what, known)| Column { what, given: None, known });
     let table = Table::of(&file, format, &ReadOptions::new(), &wanted).unwrap();
     let records = table.records(&file, Box::new(|mut row, _| Ok([row.text(0)?, row.text(1)?]))).unwrap();
-    (records.collect::<Result<_>>().unwrap(), table.notes().join("; "))
+    (records.collect::<Result<_>>().unwrap(), table.picked.notes.join("; "))
 }
 
 #[test]
