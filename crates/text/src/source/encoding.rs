@@ -1,6 +1,7 @@
 //! Character encodings of files: names, detection and decoding.
 
 use std::borrow::Cow;
+use std::collections::HashSet;
 use std::fmt;
 use std::io::Read;
 use std::str::FromStr;
@@ -192,7 +193,7 @@ fn has_letters(of: &'static encoding_rs::Encoding, bytes: &[u8]) -> bool {
     let (text, western) =
         (of.decode_without_bom_handling(bytes).0, WINDOWS_1252.decode_without_bom_handling(bytes).0);
     let foreign = |c: char| !c.is_ascii() && c.is_alphabetic();
-    let (mut pairs, mut known) = (0, std::collections::HashSet::new());
+    let (mut pairs, mut known, mut words) = (0, HashSet::new(), HashSet::new());
     for word in text.split(|c: char| !c.is_alphabetic()).filter(|word| word.chars().count() > 1) {
         for run in word.split(|c| !foreign(c)).filter(|run| !run.is_empty()) {
             let (first, count) = (run.chars().next(), run.chars().count());
@@ -202,6 +203,7 @@ fn has_letters(of: &'static encoding_rs::Encoding, bytes: &[u8]) -> bool {
             }
             pairs += usize::from(varies);
             known.extend(run.chars());
+            words.insert(word.to_lowercase());
         }
     }
     // A letter between letters that is a sign in Windows-1252, as `ł` in place of `³`, shows a language of another encoding.
@@ -211,7 +213,9 @@ fn has_letters(of: &'static encoding_rs::Encoding, bytes: &[u8]) -> bool {
         within && other.get(at).is_some_and(|c| !c.is_alphabetic())
     };
     let signs = || (1..own.len()).filter(|&at| is_sign(at)).take(2).count();
-    pairs > 2 || known.len() > 3 || (of.is_single_byte() && signs() > 1)
+    // Slovene has only three letters beyond ASCII.
+    let several = known.len() > 3 || (known.len() > 1 && words.len() > 3);
+    pairs > 2 || several || (of.is_single_byte() && signs() > 1)
 }
 
 /// The number of bytes that one decoding step reads.
@@ -332,6 +336,8 @@ mod tests {
             ("L'été dernier, nous avons mangé à côté du château.", WINDOWS_1252),
             ("Das Gemüse schmeckt köstlich, größer als früher.", WINDOWS_1252),
             ("a nice café in the old town", WINDOWS_1252),
+            ("a naïve façade, a cliché in the café; Zoë and Noël", WINDOWS_1252),
+            ("film mi je všeč, čeprav je začetek težak in včasih preveč glasen", encoding_rs::WINDOWS_1250),
             ("плохое кино, мне не понравилось", encoding_rs::WINDOWS_1251),
             ("Książka była świetna, żółć i gęś", encoding_rs::ISO_8859_2),
             ("这部电影非常好看我很喜欢", encoding_rs::GBK),
