@@ -165,7 +165,7 @@ fn check(texts: &Texts) -> Outcome<()> {
 /// Returns the number of the malformed records that were left out of a part of the data, the share, and the first reasons.
 fn skip_json(report: &SkipReport) -> Value {
     json::object([
-        ("count", report.skipped.len().into()),
+        ("count", report.count().into()),
         ("records", report.records.into()),
         ("share", json::number(report.share())),
         ("first", report.first().collect::<Vec<_>>().into()),

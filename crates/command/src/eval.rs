@@ -161,7 +161,7 @@ fn side_by_side(runs: &[Run], compared: &ModelComparison, console: Console) -> O
             let width = lines.iter().map(|(name, _)| name.chars().count()).max().unwrap_or(0);
             console.more("")?;
             for (name, line) in lines {
-                console.more(format!("  {name:width$}  {}", cut(line)))?;
+                console.more(format!("  {name:width$}  {}", terminal::cut(line, TEXT)))?;
             }
         }
     }
@@ -176,15 +176,6 @@ fn counts(mut table: Table, scored: &[Evaluation]) -> Table {
         table.rows.push(std::iter::once(name.to_owned()).chain(cells).collect());
     }
     table
-}
-
-/// Returns a text as one line, shortened if the text is long.
-fn cut(text: &str) -> String {
-    let text = terminal::shown(text);
-    match text.char_indices().nth(TEXT) {
-        Some((end, _)) => format!("{}…", text.get(..end).unwrap_or_default()),
-        None => text,
-    }
 }
 
 /// Returns the comparison of several models as a JSON object.

@@ -154,7 +154,8 @@ fn temporary(folder: &Path, name: &str) -> PathBuf {
     folder.join(format!(".{name}.new"))
 }
 
-/// Returns the malformed records that were left out, as a table with a header: file, line, reason and text.
+/// Returns the malformed records that were left out, as a table with a header: file, line, reason and text. A last
+/// row has the number of further records.
 pub(crate) fn skipped(reports: &[SkipReport]) -> String {
     // Backslashes are escaped, too, so that the text of a cell can be restored.
     let cell = |text: &str| {
@@ -164,7 +165,9 @@ pub(crate) fn skipped(reports: &[SkipReport]) -> String {
         format!("{}\t{}\t{}\t{}\n", cell(&of.file), of.line, cell(&of.reason), cell(&of.text))
     };
     let rows = reports.iter().flat_map(|report| report.skipped.iter().map(row));
-    std::iter::once("file\tline\treason\ttext\n".to_owned()).chain(rows).collect()
+    let more: u64 = reports.iter().map(|report| report.more).sum();
+    let more = (more > 0).then(|| format!("\t\t{more} more records were left out\t\n"));
+    std::iter::once("file\tline\treason\ttext\n".to_owned()).chain(rows).chain(more).collect()
 }
 
 impl Folder {

@@ -97,11 +97,7 @@ fn classes(of: &ScoreTable) -> Table {
     let mut table = Table::new("", &[of.of, "precision", "recall", "F1", "support"]);
     for row in rows.iter().take(ROWS) {
         let percent = |x: f64| format!("{:.2} %", 100.0 * x);
-        let name = terminal::shown(&row.name);
-        let name = match name.char_indices().nth(NAME) {
-            Some((end, _)) => format!("{}…", name.get(..end).unwrap_or_default()),
-            None => name,
-        };
+        let name = terminal::cut(&row.name, NAME);
         let numbers = [row.precision(), row.recall(), row.f1()].map(percent);
         table.rows.push([name].into_iter().chain(numbers).chain([row.support.to_string()]).collect());
     }

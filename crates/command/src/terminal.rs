@@ -79,6 +79,15 @@ pub(crate) fn shown(text: &str) -> String {
     Printable(text).to_string().replace('\n', "\\n").replace('\t', "\\t")
 }
 
+/// Returns a text for use within a line, shortened to `most` characters if the text is longer.
+pub(crate) fn cut(text: &str, most: usize) -> String {
+    let text = shown(text);
+    match text.char_indices().nth(most) {
+        Some((end, _)) => format!("{}…", text.get(..end).unwrap_or_default()),
+        None => text,
+    }
+}
+
 /// Returns the columns of an answer that is printed as a plain line, not as JSON.
 pub(crate) fn columns(answer: &Answer) -> Vec<String> {
     answer.columns().iter().map(|column| shown(column)).collect()

@@ -182,7 +182,7 @@ fn unused(config: &Config) -> Result<Vec<String>> {
     Ok(ignored)
 }
 
-/// The survey of rows, which need no counts beside those of all tasks.
+/// The survey of rows, which counts only what each task counts.
 struct RowSurvey<'a>(&'a Config);
 
 impl<'a> TaskSurvey<'a> for RowSurvey<'a> {

@@ -428,8 +428,8 @@ section! {
         separator: Option<String> = None;
         /// Quotation marks in a table: `none` (they are text) or `double` (they enclose cells, as in CSV) (default: detected).
         quote: Option<String> = None;
-        /// Lines above a table, such as a title: they are no records, and the header is below them.
-        skip_lines: u64 = 0;
+        /// Lines above a table, such as a title: they are no records, and the header is below them (default: 0).
+        skip_lines: Option<u64> = None;
         /// Encoding of the files: `utf-8`, `windows-1252`, `gbk` or another name (default: UTF-8, UTF-16 or windows-1252, as detected).
         encoding: Option<String> = None;
         /// Skip bad records: leave out malformed records (a wrong number of cells, bad JSON, bytes of no character, an empty text or label) in place of an error; `train` writes them to `skipped.tsv` in the run folder.

@@ -165,11 +165,8 @@ impl Origin {
     pub(super) fn of_rows(&self, note: &str) -> Result<()> {
         match self.0.as_deref() {
             Some(Trained { name, checkpoint, .. }) if !checkpoint.notes.contains_key(note) => {
-                Err(Error::new(
-                    "training.from",
-                    "a classifier of rows of features",
-                    format!("`{name}`, a model of texts"),
-                ))
+                let got = format!("`{name}`, a model of texts");
+                Err(Error::new("training.from", "a classifier of rows of features", got))
             }
             _ => Ok(()),
         }

@@ -58,6 +58,13 @@ impl<R: Record> Texts<R> {
         opened.map_err(|e| as_in_training(e, like))
     }
 
+    fn passes(&self) -> &dyn Passes<R> {
+        match self {
+            Self::Held(records) => records,
+            Self::InFiles(files, _) => files,
+        }
+    }
+
     pub(super) fn records(&self) -> Box<dyn Iterator<Item = Result<R>> + '_> {
         match self {
             Self::Held(records) => Box::new(records.records().iter().cloned().map(Ok)),
@@ -174,13 +181,10 @@ impl<R: Record> Texts<R> {
         sample: ToSample<R>,
         config: &Config,
     ) -> Result<Loader> {
+        let sample = move |record: &R| sample(record);
         let loader = match self {
-            Self::Held(records) => {
-                Loader::new(records.samples_by(salt, move |record| sample(record))?, feeds)?
-            }
-            Self::InFiles(files, _) => {
-                Loader::new(files.samples_by(salt, move |record| sample(record))?, feeds)?
-            }
+            Self::Held(records) => Loader::new(records.samples_by(salt, sample)?, feeds)?,
+            Self::InFiles(files, _) => Loader::new(files.samples_by(salt, sample)?, feeds)?,
         };
         Ok(self.batches(loader, config))
     }
@@ -196,24 +200,15 @@ impl<R: Record> Texts<R> {
 
 impl<R: Record> Passes<R> for Texts<R> {
     fn called(&self) -> Cow<'_, str> {
-        match self {
-            Self::Held(records) => records.called(),
-            Self::InFiles(files, _) => files.called(),
-        }
+        self.passes().called()
     }
 
     fn options(&self) -> &ReadOptions {
-        match self {
-            Self::Held(records) => records.options(),
-            Self::InFiles(files, _) => files.options(),
-        }
+        self.passes().options()
     }
 
     fn each(&self, visit: &mut dyn FnMut(&R)) -> Result<()> {
-        match self {
-            Self::Held(records) => records.each(visit),
-            Self::InFiles(files, _) => files.each(visit),
-        }
+        self.passes().each(visit)
     }
 }
 

@@ -265,7 +265,7 @@ pub(super) fn options(config: &Config, [text, label]: [Column; 2]) -> Result<Rea
             _ => return Err(Error::new("data.quote", "`none` or `double`", format!("{given:?}"))),
         };
     }
-    options = options.skip_lines(data.skip_lines);
+    options = data.skip_lines.into_iter().fold(options, ReadOptions::skip_lines);
     if let Some(name) = &data.encoding {
         options = options.encoding(name.parse()?);
     }

@@ -54,10 +54,20 @@ fn says(text: &str, parts: &[&str]) {
     assert!(parts.iter().all(|part| text.contains(part)), "{parts:?} in {text}");
 }
 
+/// Checks that a text begins with `start`.
+#[track_caller]
+fn begins(text: &str, start: &str) {
+    assert!(text.starts_with(start), "{start} in {text}");
+}
+
 impl Drop for Files {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.0);
     }
+}
+
+fn open(files: &Files, name: &str, options: &ReadOptions) -> Result<LabelledTexts> {
+    LabelledTexts::open_with([files.at(name)], options)
 }
 
 fn texts(found: &LabelledTexts) -> Vec<(&str, &str)> {
@@ -104,12 +114,7 @@ fn columns_are_found_by_name_number_and_content() {
                     the nearest is `opinion`; read as `csv`, since its name ends with `.csv`; `format` (`data.format` in a config) overrides it";
     assert_eq!(said, expected);
     let said = files.said(LabelledTexts::open(files.at("none.csv")));
-    assert!(
-        said.starts_with(
-            "column of the text in file `none.csv`: expected a column called `text`, `sentence`"
-        ),
-        "{said}"
-    );
+    begins(&said, "column of the text in file `none.csv`: expected a column called `text`, `sentence`");
     assert!(said.contains("got 3 columns without known names; line 1 is `3`, `good`, `me`"), "{said}");
     assert!(said.contains("set `text` (`data.text` in a config) to the name"), "{said}");
     files.says(
@@ -138,21 +143,9 @@ fn malformed_records_have_their_line_and_the_guess() {
     let expected = "a.tsv:2: expected 2 columns, as in most of the first records, got 1 in \"dull film neg\"; \
                     read as `tsv`, since its name ends with `.tsv`; `format` (`data.format` in a config) overrides it";
     assert_eq!(said("a.tsv"), expected);
-    assert!(
-        said("b.csv").starts_with("b.csv:3: expected something in column `text`, got nothing in"),
-        "{}",
-        said("b.csv")
-    );
-    assert!(
-        said("c.jsonl").starts_with("c.jsonl:2: expected a string in the field `label`, got null"),
-        "{}",
-        said("c.jsonl")
-    );
-    assert!(
-        said("d.jsonl").starts_with("d.jsonl:1: expected an object, or a list of its fields, got a number"),
-        "{}",
-        said("d.jsonl")
-    );
+    begins(&said("b.csv"), "b.csv:3: expected something in column `text`, got nothing in");
+    begins(&said("c.jsonl"), "c.jsonl:2: expected a string in the field `label`, got null");
+    begins(&said("d.jsonl"), "d.jsonl:1: expected an object, or a list of its fields, got a number");
     let skip = ReadOptions::new().malformed(MalformedLines::Skip);
     assert_eq!(LabelledTexts::open_with([files.at("a.tsv")], &skip).unwrap().records().len(), 2);
 }
@@ -181,11 +174,9 @@ fn json_has_names_and_paths() {
     let one = &tagged.records()[0];
     assert_eq!((&*one.words[1], &*one.tags[1], one.label.as_deref()), ("home", "B-X", Some("go")));
     let said = files.said(TaggedTexts::open(files.at("c.json")));
-    assert!(
-        said.starts_with(
-            "c.json:1: expected a list of strings or whole numbers in the field `tags`, got a list with a number"
-        ),
-        "{said}"
+    begins(
+        &said,
+        "c.json:1: expected a list of strings or whole numbers in the field `tags`, got a list with a number",
     );
     let pairs = Pairs::open(files.at("d.txt")).unwrap();
     assert_eq!((&*pairs.records()[0].source, &*pairs.records()[0].target), ("go", "va"));
@@ -364,10 +355,7 @@ fn a_stream_is_what_is_read_at_once() -> Result<()> {
     assert!(said.contains("expected the file unchanged since it was first opened, got 8 bytes"), "{said}");
     let in_files = LabelledFiles::open_with(&paths, &options)?;
     let said = files.said(in_files.loader(feeds, &cut, (&words, &labels)));
-    assert!(
-        said.starts_with("token: expected one of `0`, `1`, `2`, got `7`; the label of \"word1\" in"),
-        "{said}"
-    );
+    begins(&said, "token: expected one of `0`, `1`, `2`, got `7`; the label of \"word1\" in");
     let said = files.said(in_files.clone().hold_out(0, 1).1.loader(feeds, &cut, (&words, &labels)));
     assert!(said.contains(", held out`: expected at least one, got none"), "{said}");
     Ok(())
@@ -577,10 +565,7 @@ fn pages_may_be_texts_and_are_no_data_sets() {
     assert_eq!(found.records().len(), 2);
     assert_eq!((&*found.records()[0].label, found.records()[0].text.as_bytes()), ("neg", page));
     let said = files.said(LabelledTexts::open(files.at("mixed")));
-    assert!(
-        said.starts_with("file `mixed/neg/a.txt`: expected text, plain or in gzip or zip, got an HTML"),
-        "{said}"
-    );
+    begins(&said, "file `mixed/neg/a.txt`: expected text, plain or in gzip or zip, got an HTML");
     assert!(said.contains("set the format (`data.format`) to `folder-per-class`"), "{said}");
     let set = ReadOptions::new().format(FileFormat::FolderPerClass);
     assert_eq!(LabelledTexts::open_with([files.at("mixed")], &set).unwrap().records().len(), 2);

@@ -4,8 +4,7 @@ use unpadded::metrics::Unit;
 
 use super::chart::{BOTTOM, LEFT, RIGHT, WIDTH, grid_line, nice};
 use super::page::{Errors, LengthErrors, Lengths, OperatorTime};
-use super::tables::{END, boxed};
-use super::text::{LABEL, brief, count, counted, number, percent, put, seconds};
+use super::text::{END, LABEL, boxed, brief, count, counted, number, percent, put, seconds};
 
 /// The maximum number of operators with a bar of their own.
 const OPERATORS: usize = 12;

@@ -2,8 +2,7 @@
 
 use super::chart::{self, Line};
 use super::page::Epoch;
-use super::tables::{END, boxed};
-use super::text::{LABEL, brief, cut, number, put};
+use super::text::{END, LABEL, boxed, brief, cut, number, put};
 use crate::scores::distinct;
 
 /// The maximum number of rows in the table of epochs, which shows the first, the last and the best epochs.

@@ -3,8 +3,7 @@
 use unpadded_recipes::Alignment;
 
 use super::page::{Example, Mistake};
-use super::tables::{END, boxed};
-use super::text::{LABEL, TEXT, WORD, WORDS, brief, count, cut, label, percent, put};
+use super::text::{END, LABEL, TEXT, WORD, WORDS, boxed, brief, count, cut, label, percent, put};
 use crate::scores::distinct;
 
 /// The maximum number of errors, or of examples, in a section.

@@ -9,8 +9,8 @@ use super::bars;
 use super::chart::{self, Line};
 use super::frame::{foot, head};
 use super::page::{ClassRow, Epoch, Page, Score, TestScores};
-use super::tables::{END, ROWS, boxed};
-use super::text::{LABEL, brief, count, counted, cut, label, number, put};
+use super::tables::ROWS;
+use super::text::{END, LABEL, boxed, brief, count, counted, cut, label, number, put};
 use crate::scores::distinct;
 
 /// The number of line colours; the lines of further runs reuse the colours and are dashed.

@@ -1,9 +1,7 @@
 //! The section of a report with the scores of the test set.
 
-use std::fmt::Display;
-
 use super::page::{ClassTable, Score, TestScores};
-use super::text::{LABEL, begun, count, cut, label, percent, put};
+use super::text::{END, LABEL, begun, boxed, count, cut, label, percent, put};
 use super::{bars, classes};
 
 /// The maximum number of classes in a table.
@@ -36,19 +34,6 @@ pub(super) fn section(tested: &TestScores, [id, name]: [&str; 2], of_labels: &[(
     out.push_str(&tested.confusions.iter().map(classes::confusion).collect::<String>());
     out + "</section>\n"
 }
-
-/// Begins a table in a scrollable box, so that a wide table is not cut off.
-pub(super) fn boxed(out: &mut String, name: &str, class: &str, head: impl IntoIterator<Item: Display>) {
-    put!(
-        out,
-        "<div class=\"wide\" role=\"region\" tabindex=\"0\" aria-label=\"{}\">\n<table class=\"{class}\">\n<thead><tr>",
-        super::text::brief(name, LABEL)
-    );
-    head.into_iter().for_each(|cell| put!(out, "<th scope=\"col\">{cell}</th>"));
-    out.push_str("</tr></thead>\n<tbody>\n");
-}
-
-pub(super) const END: &str = "</tbody>\n</table>\n</div>\n";
 
 /// Returns the thresholds of labels as a table, for texts with several labels.
 fn thresholds(of: &[(String, f64)]) -> String {

@@ -1,6 +1,8 @@
 //! Formatting of text and numbers for a page of a report. All text from data, configs and models passes through [`escape`]
 //! or [`cut`].
 
+use std::fmt::Display;
+
 /// The maximum length of a word that is shown whole, in characters.
 pub(super) const WORD: usize = 60;
 /// The maximum length of a label, name or value that is shown whole, in characters.
@@ -72,6 +74,19 @@ pub(super) fn begun(text: &str) -> String {
 pub(super) fn label(text: &str) -> String {
     if text.is_empty() { "<i>(empty)</i>".into() } else { format!("<bdi>{}</bdi>", cut(text, LABEL)) }
 }
+
+/// Begins a table in a scrollable box, so that a wide table is not cut off.
+pub(super) fn boxed(out: &mut String, name: &str, class: &str, head: impl IntoIterator<Item: Display>) {
+    put!(
+        out,
+        "<div class=\"wide\" role=\"region\" tabindex=\"0\" aria-label=\"{}\">\n<table class=\"{class}\">\n<thead><tr>",
+        brief(name, LABEL)
+    );
+    head.into_iter().for_each(|cell| put!(out, "<th scope=\"col\">{cell}</th>"));
+    out.push_str("</tr></thead>\n<tbody>\n");
+}
+
+pub(super) const END: &str = "</tbody>\n</table>\n</div>\n";
 
 /// Formats a number with four significant digits, as in `0.4217`, `13.25`, `1,234` or `3.2e-5`.
 pub(crate) fn number(value: f64) -> String {

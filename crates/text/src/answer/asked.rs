@@ -226,8 +226,7 @@ impl AnswerPlan {
                 .map(|object| fields::text_in(&object, &wanted, make, pair).map(alone))
                 .transpose()
         };
-        let source = Source::Lines(Box::new(OneLine(asked)));
-        Ok(Self { source, form: Form::Json, names, header, blank: false })
+        Ok(Self { names, header, ..Self::lines(Box::new(OneLine(asked)), Form::Json) })
     }
 
     /// The plan for sentences of words, with or without tags, and for texts, whose words spaces separate.

@@ -25,13 +25,7 @@ pub struct TaggedText {
     /// The label of the whole text, such as an intent; `None` for a text without a label.
     pub label: Option<String>,
     /// The place from which the text was read, for error messages; `None` for a text made in memory.
-    place: Remark<Option<FileLocation>>,
-}
-
-#[derive(Debug, Clone)]
-struct FileLocation {
-    file: Arc<str>,
-    at: TextLocation,
+    place: Remark<Option<(Arc<str>, TextLocation)>>,
 }
 
 /// The place of a text in a file.
@@ -52,12 +46,12 @@ impl TaggedText {
     }
 
     pub(crate) fn placed(self, file: &Arc<str>, at: TextLocation) -> Self {
-        Self { place: Remark(Some(FileLocation { file: Arc::clone(file), at })), ..self }
+        Self { place: Remark(Some((Arc::clone(file), at))), ..self }
     }
 
     /// Returns the location of the word with index `word` for a message; `None` for a text made in memory.
     pub fn place_of(&self, word: usize) -> Option<String> {
-        self.place.0.as_ref().map(|FileLocation { file, at }| match at {
+        self.place.0.as_ref().map(|(file, at)| match at {
             TextLocation::LineOfFirst(line) => format!("{file}:{}", line + word as u64),
             TextLocation::Line(line) => format!("{file}:{line}"),
             TextLocation::Record(number) => format!("tags of record {number} of `{file}`"),
@@ -66,7 +60,7 @@ impl TaggedText {
 
     /// Returns the line of the first word; `None` if the text was not read from a line.
     pub(crate) fn line(&self) -> Option<FileLine> {
-        let FileLocation { file, at } = self.place.0.as_ref()?;
+        let (file, at) = self.place.0.as_ref()?;
         match at {
             TextLocation::LineOfFirst(line) | TextLocation::Line(line) => {
                 Some(FileLine::new(Arc::clone(file), *line))

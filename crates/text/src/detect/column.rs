@@ -149,6 +149,18 @@ pub(crate) fn unread(what: &str, names: &[String]) -> Option<String> {
     }
 }
 
+/// Returns the most frequent number, and how often it occurs; of equally frequent numbers, the first.
+pub(crate) fn most_frequent(numbers: impl Iterator<Item = usize>) -> Option<(usize, usize)> {
+    let mut counts: Vec<(usize, usize)> = Vec::new();
+    for number in numbers {
+        match counts.iter_mut().find(|(own, _)| *own == number) {
+            Some((_, count)) => *count += 1,
+            None => counts.push((number, 1)),
+        }
+    }
+    counts.into_iter().rev().max_by_key(|(_, count)| *count)
+}
+
 /// Normalizes a name for comparison: lower case, without white space around it.
 pub(crate) fn plain(name: &str) -> String {
     name.trim().to_lowercase()

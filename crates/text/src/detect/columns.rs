@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 use unpadded::metrics::edit_distance;
 use unpadded::{Error, Result};
 
-use super::column::{Column, SURE, language, plain};
+use super::column::{Column, SURE, language, most_frequent, plain};
 use super::options::DOUBT;
 use crate::format::labels::flag;
 use crate::source::lines::quoted;
@@ -103,17 +103,15 @@ impl Columns<'_> {
             let advice = "put cells that hold a separator in quotation marks, and name every column";
             return Err(wrong_format(what, expected, got).noted(advice));
         }
-        let mut columns = vec![None; wanted.len()];
-        for (place, (one, given)) in wanted.iter().zip(&given).enumerate() {
-            columns[place] = match given {
-                ColumnSetting::Nothing => None,
-                ColumnSetting::Number(column) => Some(*column),
-                ColumnSetting::Name(name) => {
-                    let found = position(name).filter(|_| header);
-                    Some(found.ok_or_else(|| self.missing(wanted, one, name, header))?)
-                }
-            };
-        }
+        let set = |(one, given): (&Column<'_>, &ColumnSetting<'_>)| match given {
+            ColumnSetting::Nothing => Ok(None),
+            ColumnSetting::Number(column) => Ok(Some(*column)),
+            ColumnSetting::Name(name) => {
+                let found = position(name).filter(|_| header);
+                found.ok_or_else(|| self.missing(wanted, one, name, header)).map(Some)
+            }
+        };
+        let mut columns: Vec<Option<usize>> = wanted.iter().zip(&given).map(set).collect::<Result<_>>()?;
         // If the header names two languages, the first column is the source, so known names are not searched.
         if header && !languages {
             for (place, one) in wanted.iter().enumerate() {
@@ -148,9 +146,7 @@ impl Columns<'_> {
                 (columns[a], columns[b]) = (Some(left), Some(right))
             }
             _ => {
-                let open = wanted.iter().enumerate().find(|(place, _)| columns[*place].is_none());
-                let one = open.map_or(&wanted[0], |(_, one)| one);
-                return Err(self.unclear(one, header));
+                return Err(self.unclear(&wanted[open.first().copied().unwrap_or(0)], header));
             }
         }
         let columns: Vec<usize> = columns.into_iter().flatten().collect();
@@ -212,15 +208,7 @@ impl Columns<'_> {
 
     /// Returns the most frequent number of cells per record; of equally frequent numbers, the first.
     fn width(&self) -> usize {
-        let mut counts: Vec<(usize, usize)> = Vec::new();
-        for row in self.rows {
-            match counts.iter_mut().find(|(width, _)| *width == row.len()) {
-                Some((_, count)) => *count += 1,
-                None => counts.push((row.len(), 1)),
-            }
-        }
-        let most = counts.iter().map(|(_, count)| *count).max();
-        counts.into_iter().find(|(_, count)| Some(*count) == most).map_or(0, |(width, _)| width)
+        most_frequent(self.rows.iter().map(Vec::len)).map_or(0, |(width, _)| width)
     }
 
     /// Returns whether the first record is a header, and the reason for this decision.
@@ -521,8 +509,13 @@ impl Columns<'_> {
             let mut cells = self.below(*column).peekable();
             cells.peek().is_some() && cells.all(|cell| flag(cell).is_some())
         };
-        let flags = (0..first.len()).filter(is_flags).filter_map(|column| self.first(column));
-        error = of_flags(error, one, &flags.collect::<Vec<_>>());
+        // Without a header, columns have only numbers.
+        let name = |column: usize| match self.first(column) {
+            Some(name) if flag(name).is_none() => name.to_owned(),
+            _ => (column + 1).to_string(),
+        };
+        let flags: Vec<String> = (0..first.len()).filter(is_flags).map(name).collect();
+        error = of_flags(error, one, &flags.iter().map(String::as_str).collect::<Vec<_>>());
         match first.len() {
             1 => error.noted(
                 "`separator` (`data.separator` in a config) sets the character that separates columns; if each file is one class, set `format` \

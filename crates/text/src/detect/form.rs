@@ -1,6 +1,6 @@
 //! The form of a file: the wanted columns in the records of each kind of format.
 
-use unpadded::{Error, Result};
+use unpadded::Result;
 
 use super::column::Column;
 use super::objects::{FieldChoice, picked};
@@ -121,7 +121,11 @@ impl FileForm {
             }
             Self::Lines(LineFormat { records, advice, .. }, settings) => {
                 let mut records = records(*settings);
+                let above = file.skip_lines;
                 let make = move |number, line: &str| -> Result<Option<Vec<R>>, Reason> {
+                    if number <= above {
+                        return Ok(None);
+                    }
                     let Some(rows) = records(line)? else { return Ok(None) };
                     rows.into_iter()
                         .map(|mut row| make(FileRow::Cells(&mut row), number))
@@ -129,13 +133,10 @@ impl FileForm {
                         .map(Some)
                 };
                 let found = file.records(NumberedLine { line: 0, make })?;
-                let advised = |e: Error| match advice {
-                    Some(advice) => e.noted(*advice),
-                    None => e,
-                };
-                Ok(Box::new(found.flat_map(move |records| match records {
-                    Ok(records) => records.into_iter().map(Ok).collect(),
-                    Err(e) => vec![Err(advised(e))],
+                Ok(Box::new(found.flat_map(move |records| match (records, advice) {
+                    (Ok(records), _) => records.into_iter().map(Ok).collect(),
+                    (Err(e), Some(advice)) => vec![Err(e.noted(*advice))],
+                    (Err(e), None) => vec![Err(e)],
                 })))
             }
             Self::Words(columns) => {

@@ -4,8 +4,10 @@ use std::io::Read;
 
 use unpadded::{Error, Result};
 
+use super::column::{LABEL, TEXT, plain};
 use super::options::ReadOptions;
 use crate::format::{FileFormat, FormatKind, Task, extension, json};
+use crate::source::lines::has_word;
 use crate::source::reason::wrong_format;
 use crate::source::records::{OneLine, Stream};
 use crate::{FirstIndex, LabelledRow, TextFile};
@@ -106,7 +108,11 @@ fn guessed(file: &TextFile, options: &ReadOptions, task: Task) -> Result<Guess> 
 pub(crate) fn alike(options: &ReadOptions, file: &TextFile, task: Task) -> ReadOptions {
     let other = by_name(&file.name(), task).is_some_and(|own| options.format.is_some_and(|of| of != own));
     match &options.told {
-        Some(told) if other && told.format.is_none() => told.told(),
+        Some(told) if other && told.format.is_none() => {
+            let mut own = told.told();
+            own.found.later = options.found.later;
+            own
+        }
         _ => options.clone(),
     }
 }
@@ -149,10 +155,15 @@ fn of_other_task(file: &TextFile, task: Task, got: &str, advice: &str) -> Error 
 const TAGGER: &str = "`--task tag` trains a tagger";
 
 /// Returns whether a file has a word per line, and in the last column a tag of a scheme, such as `O` or `B-name`; or, with
-/// blank lines between sentences, a tag of any kind.
+/// blank lines between sentences, a tag of any kind. In a table, these sentences must be short, of different lengths, and
+/// mostly with several tags: single blank lines between words and their labels show no sentences.
 fn has_tags(file: &TextFile) -> Result<bool> {
     const LOOKED_AT: usize = 100;
+    /// The greatest mean number of words of sentences in a table.
+    const LONG: usize = 40;
     let (mut rows, mut blank) = (Vec::<(usize, String)>::new(), 0);
+    let mut begins_at = vec![0];
+    let names = |cells: &[&str], known: &str| cells.iter().any(|cell| has_word(known, &plain(cell)));
     let line = OneLine(|line: &str| Ok(Some(line.to_owned())));
     for line in file.first_records(line)?.map_while(Result::ok).take(LOOKED_AT) {
         let separator = ['\t', ',', ';'].into_iter().find(|separator| line.contains(*separator));
@@ -161,7 +172,15 @@ fn has_tags(file: &TextFile) -> Result<bool> {
             None => line.split_whitespace().collect(),
         };
         match cells.last() {
-            None | Some(&"") => blank += usize::from(!rows.is_empty()),
+            None | Some(&"") if begins_at.last() == Some(&rows.len()) => {
+                blank += usize::from(!rows.is_empty())
+            }
+            None | Some(&"") => {
+                blank += 1;
+                begins_at.push(rows.len());
+            }
+            // A header names the columns of a text and its label.
+            Some(_) if rows.is_empty() && names(&cells, TEXT) && names(&cells, LABEL) => return Ok(false),
             Some(last) => {
                 let words = cells.iter().all(|cell| !cell.contains(char::is_whitespace));
                 rows.push((if words { cells.len() } else { 0 }, last.trim_matches('"').to_owned()));
@@ -176,12 +195,30 @@ fn has_tags(file: &TextFile) -> Result<bool> {
         return Ok(false);
     }
     let begins = |tag: &&&str| {
-        tag.split_once('-').is_some_and(|(kind, _)| "B I E S L U M".split(' ').any(|own| own == kind))
+        let ends = [tag.split(['-', '_']).next(), tag.rsplit(['-', '_']).next()];
+        tag.contains(['-', '_']) && ends.into_iter().flatten().any(|kind| has_word("B I E S L U M", kind))
     };
     let (begun, outside) =
         (tags.iter().filter(begins).count(), tags.iter().filter(|tag| **tag == "O").count());
-    let sentences = blank > 1 && rows.len() >= 2 * blank && FileFormat::of_name(&file.name()).is_none();
-    Ok(sentences || (begun + blank > 0 && (begun + outside) * 10 >= tags.len() * 9))
+    let mixed = || {
+        let runs: Vec<&[(usize, String)]> =
+            begins_at.windows(2).filter_map(|ends| rows.get(ends[0]..ends[1])).collect();
+        let several = runs.iter().filter(|run| run.iter().any(|row| row.1 != run[0].1)).count();
+        let uneven = runs.iter().any(|run| run.len() != runs[0].len());
+        uneven && several * 2 > runs.len() && rows.len() <= LONG * blank
+    };
+    let named = FileFormat::of_name(&file.name()).is_some();
+    let sentences = blank > 1 && rows.len() >= 2 * blank && (!named || mixed());
+    if !(sentences || (begun + blank > 0 && (begun + outside) * 10 >= tags.len() * 9)) {
+        return Ok(false);
+    }
+    // Lines of labels and texts, or of features, may have blank lines, too.
+    let lines = file.head_lines(self::LOOKED_AT)?;
+    let fits = |format: &FileFormat| match format.kind() {
+        FormatKind::Lines(of) => lines.iter().all(|line| (of.fits)(line)),
+        _ => false,
+    };
+    Ok(!Task::Labelled.formats().iter().any(fits) && !has_features(file).unwrap_or(false))
 }
 
 fn by_lines(file: &TextFile, task: Task) -> Result<(FileFormat, &'static str)> {

@@ -40,8 +40,8 @@ pub struct ReadOptions {
     pub(crate) separator: Option<char>,
     /// Whether quotation marks enclose cells of a table; `None` if this is detected.
     pub(crate) quotes: Option<bool>,
-    /// The number of lines above the table.
-    pub(crate) skip_lines: u64,
+    /// The number of lines above the table; `None` if it is not set.
+    pub(crate) skip_lines: Option<u64>,
     /// The text columns; empty if no text column is set or detected.
     pub(crate) text: Vec<String>,
     /// The label columns: one, or several with 0 or 1 in each; empty if no label column is set or detected.
@@ -82,6 +82,8 @@ pub(crate) struct DetectedFormat {
     pub(crate) header: Option<bool>,
     pub(crate) separator: Option<char>,
     pub(crate) encoding: Option<&'static str>,
+    /// Whether there is an earlier file of the data set or of the training.
+    pub(crate) later: bool,
 }
 
 impl ReadOptions {
@@ -92,7 +94,7 @@ impl ReadOptions {
 
     /// Stores the encoding of a file in the detected properties.
     pub(crate) fn encoded_as(&mut self, file: &TextFile) {
-        self.found.encoding = Some(file.characters().0.name());
+        (self.found.encoding, self.found.later) = (Some(file.characters().0.name()), true);
         let note = file.encoding_note().filter(|note| !self.notes.contains(note));
         self.notes.extend(note);
     }
@@ -235,16 +237,20 @@ impl ReadOptions {
     /// Sets the number of lines above a table, such as a title, which are no records; the header is below them.
     #[must_use]
     pub fn skip_lines(self, count: u64) -> Self {
-        Self { skip_lines: count, ..self }
+        Self { skip_lines: Some(count), ..self }
     }
 
-    /// Refuses settings that only tables have for a file of another format.
+    /// Refuses settings that only tables have for a file of another format, unless this format is detected in a later file:
+    /// the settings may be those of the first file.
     pub(crate) fn only_of_tables(&self, format: FileFormat, of: &str) -> Result<()> {
+        let set = self.told.as_deref().unwrap_or(self).format.is_some();
         let (key, got) = match self.quotes {
-            _ if format.is_table() => return Ok(()),
+            _ if format.is_table() || (self.found.later && !set) => return Ok(()),
             Some(enclose) => ("data.quote", if enclose { "`double`" } else { "`none`" }.to_owned()),
-            None if self.skip_lines > 0 => ("data.skip_lines", self.skip_lines.to_string()),
-            None => return Ok(()),
+            None => match self.skip_lines {
+                Some(count) if count > 0 => ("data.skip_lines", count.to_string()),
+                _ => return Ok(()),
+            },
         };
         Err(wrong_format(format!("`{key}` for {of}"), format!("none, since `{format}` is no table"), got))
     }

@@ -19,8 +19,7 @@ struct ReadNote {
     header: Option<bool>,
     separator: Option<char>,
     quotes: Option<bool>,
-    #[serde(skip_serializing_if = "is_zero")]
-    skip_lines: u64,
+    skip_lines: Option<u64>,
     text: Option<Value>,
     label: Option<Value>,
     #[serde(skip_serializing_if = "std::ops::Not::not")]
@@ -38,12 +37,6 @@ struct ReadNote {
     columns: Option<Columns>,
     tagging: Option<String>,
     encoding: Option<String>,
-}
-
-// The signature is the one that serde calls.
-#[allow(clippy::trivially_copy_pass_by_ref)]
-fn is_zero(number: &u64) -> bool {
-    *number == 0
 }
 
 /// Returns the columns of a text or of a label as JSON: one name, or a list of several names.
@@ -145,7 +138,8 @@ impl ReadOptions {
             return Err(wrong("columns that are not there".to_owned()));
         }
         let encoding = stored.encoding.map(|name| name.parse::<Encoding>()).transpose()?;
-        let found = DetectedFormat { encoding: encoding.map(Encoding::name), ..*self.found.clone() };
+        let encoding = encoding.map(Encoding::name);
+        let found = DetectedFormat { encoding, later: true, ..*self.found.clone() };
         // If the caller's column of words or of tags differs, the layout of the columns is detected again.
         let other = |set: &Option<String>, before: &Option<String>| set.is_some() && set != before;
         let reset = other(&self.tokens, &stored.tokens) || other(&self.tags, &stored.tags);
@@ -161,12 +155,14 @@ impl ReadOptions {
             header: self.header.or(stored.header),
             separator: self.separator.or(stored.separator),
             quotes: self.quotes.or(stored.quotes),
-            skip_lines: if self.skip_lines > 0 { self.skip_lines } else { stored.skip_lines },
+            skip_lines: self.skip_lines.or(stored.skip_lines),
             text: if self.text.is_empty() { text } else { self.text },
             label: if self.label.is_empty() { label } else { self.label },
             label_lists: self.label_lists || stored.label_lists,
             numbers: self.numbers || stored.numbers,
-            notation: self.notation.or(stored.label_notation.as_deref().map(LabelNotation::parse)),
+            notation: self
+                .notation
+                .or(stored.label_notation.map(|text| LabelNotation::of_note(&text, stored.numbers))),
             pair: self.pair || stored.pair,
             source: self.source.or(stored.source),
             target: self.target.or(stored.target),

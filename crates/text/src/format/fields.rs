@@ -316,13 +316,17 @@ pub(crate) fn label(object: &Object<'_>, name: &str, lists: bool) -> Result<Stri
     };
     let list = match value {
         Value::List(list) if lists => list,
-        Value::Object(scores) if are_scores(scores) => {
-            let labels: Vec<&str> = scores
-                .fields
-                .iter()
-                .filter(|(_, score)| is_half(score))
-                .map(|(label, _)| label.trim())
-                .collect();
+        Value::Object(scores) if are_scores(scores) || (lists && scores.fields.is_empty()) => {
+            let labels =
+                scores.fields.iter().filter(|(_, score)| is_half(score)).map(|(label, _)| label.trim());
+            let labels: Vec<&str> = labels.collect();
+            if let Some(label) = labels.iter().find(|label| label.is_empty() || label.contains(BEHIND)) {
+                let expected = format!("a name for each score in the field `{name}`");
+                return Err(Reason::of(
+                    expected,
+                    format!("{}: no name may be empty or have U+001F", shown(label)),
+                ));
+            }
             return match labels[..] {
                 _ if lists => Ok(joined(labels)),
                 [one] => Ok(one.to_owned()),
@@ -363,20 +367,20 @@ pub(crate) fn label(object: &Object<'_>, name: &str, lists: bool) -> Result<Stri
 
 /// Returns whether an object has a score from 0 to 1, or a truth value, for each label.
 pub(crate) fn are_scores(object: &Object<'_>) -> bool {
-    let is_score = |value: &Value<'_>| match value {
-        Value::Truth(_) => true,
-        Value::Number(number) => number.parse::<f64>().is_ok_and(|score| (0.0..=1.0).contains(&score)),
-        Value::Null | Value::Text(_) | Value::List(_) | Value::Object(_) => false,
-    };
-    !object.fields.is_empty() && object.fields.iter().all(|(_, value)| is_score(value))
+    !object.fields.is_empty() && object.fields.iter().all(|(_, value)| score(value).is_some())
 }
 
-fn is_half(score: &Value<'_>) -> bool {
-    match score {
-        Value::Truth(truth) => *truth,
-        Value::Number(number) => number.parse::<f64>().is_ok_and(|score| score >= 0.5),
-        Value::Null | Value::Text(_) | Value::List(_) | Value::Object(_) => false,
+/// Returns the score of a label, from 0 to 1; a truth value is a score of 0 or 1.
+fn score(value: &Value<'_>) -> Option<f64> {
+    match value {
+        Value::Truth(truth) => Some(f64::from(*truth)),
+        Value::Number(number) => number.parse().ok().filter(|score| (0.0..=1.0).contains(score)),
+        Value::Null | Value::Text(_) | Value::List(_) | Value::Object(_) => None,
     }
+}
+
+fn is_half(value: &Value<'_>) -> bool {
+    score(value) >= Some(0.5)
 }
 
 /// Advice in messages for a label that is a list.

@@ -445,13 +445,10 @@ fn element<'a>(
             Err((0, Reason::of(expected, format!("{} in {}", list.len(), shown(json)))))
         }
         Ok(Value::List(list)) => {
-            if let Some(names) = names {
-                let fields = names.iter().map(|name| Cow::Owned(name.clone())).zip(list);
-                return checked(Object { fields: fields.collect(), ..Object::default() });
-            }
-            let fields =
-                (1..).zip(list).map(|(number, value): (usize, _)| (number.to_string().into(), value));
-            checked(Object { fields: fields.collect(), is_list: true, line: 0 })
+            let named = |at: usize| names.and_then(|names| names.get(at).cloned());
+            let name = |at: usize| named(at).unwrap_or_else(|| (at + 1).to_string()).into();
+            let fields = list.into_iter().enumerate().map(|(at, value)| (name(at), value)).collect();
+            checked(Object { fields, is_list: names.is_none(), line: 0 })
         }
         Ok(other) => Err((0, Reason::of(expected, format!("{} in {}", other.kind(), shown(json))))),
         Err(e) => {
@@ -506,6 +503,7 @@ pub(crate) fn records<R: 'static>(
     mut make: impl FnMut(&Object<'_>) -> Result<R, Reason> + Send + 'static,
 ) -> Result<Stream<R>> {
     let (names, mut header) = (layout.names.clone(), layout.header);
+    let below = header;
     if let Arrangement::Lines = layout.arrangement {
         let mut width = None;
         let make = move |number, line: &str| {
@@ -514,6 +512,7 @@ pub(crate) fn records<R: 'static>(
             if std::mem::take(&mut header) {
                 return Ok(None);
             }
+            no_header(&object, below)?;
             make(&Object { line: number, ..object }).map(Some)
         };
         return Ok(Box::new(file.records(NumberedLine { line: 0, make })?));
@@ -532,7 +531,10 @@ pub(crate) fn records<R: 'static>(
             let text = encoding.decode(guessed, &bytes).map_err(|reason| (0, reason));
             let record = text.and_then(|text| {
                 let object = element(&text, wanted.as_deref(), names.as_deref())?;
-                even(&object, &mut width).and_then(|()| make(&object)).map_err(|reason| (0, reason))
+                even(&object, &mut width)
+                    .and_then(|()| no_header(&object, below))
+                    .and_then(|()| make(&object))
+                    .map_err(|reason| (0, reason))
             });
             match record {
                 Ok(record) => {
@@ -558,6 +560,15 @@ pub(crate) fn records<R: 'static>(
         }
         skipped.all(read)
     }))
+}
+
+/// Refuses a list that repeats the header, if `below` says that the list is below one.
+fn no_header(object: &Object<'_>, below: bool) -> Result<(), Reason> {
+    let again = |(name, value): &(Cow<'_, str>, Value<'_>)| matches!(value, Value::Text(text) if text.trim() == *name);
+    if below && object.fields.iter().all(again) {
+        return Err(Reason::of("a record", "the header again: remove this list"));
+    }
+    Ok(())
 }
 
 /// Checks that a list record has as many elements as the first list record, whose length sets `width`.

@@ -33,9 +33,13 @@ impl LabelNotation {
     pub fn parse(text: &str) -> Self {
         match text {
             LISTS => Self::Lists,
-            DECIMAL_COMMA => Self::DecimalComma,
             separator => Self::Separator(separator.replace("\\n", "\n").replace("\\t", "\t")),
         }
+    }
+
+    /// Parses a notation in a read note, which may also be that of numbers.
+    pub(crate) fn of_note(text: &str, numbers: bool) -> Self {
+        if numbers && text == DECIMAL_COMMA { Self::DecimalComma } else { Self::parse(text) }
     }
 
     /// Detects the notation of several labels in the cells of texts; `None` if no cell seems to have several labels.
@@ -113,7 +117,7 @@ impl LabelNotation {
     }
 }
 
-/// Formats the notation so that [`LabelNotation::parse`] parses it.
+/// Formats the notation as read notes have it.
 impl fmt::Display for LabelNotation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -132,19 +136,33 @@ fn point(cell: &str) -> Option<String> {
 
 /// Returns whether a separator cuts a cell into parts that also occur in other cells.
 fn recur(cells: &BTreeSet<&str>, separator: &str) -> bool {
-    let parts = |cell: &'_ str| -> BTreeSet<String> {
-        let parts = cell.split(separator).map(str::trim).filter(|part| !part.is_empty());
-        parts.map(str::to_owned).collect()
-    };
-    let mut counts = BTreeMap::<String, usize>::new();
-    cells.iter().flat_map(|cell| parts(cell)).for_each(|part| *counts.entry(part).or_default() += 1);
-    let again = |part: &String| counts.get(part).is_some_and(|count| *count > 1);
-    cells.iter().map(|cell| parts(cell)).any(|parts| parts.len() > 1 && parts.iter().all(again))
+    let parts = cells.iter().map(|cell| cell.split(separator).map(str::trim).filter(|part| !part.is_empty()));
+    let parts: Vec<BTreeSet<&str>> = parts.map(Iterator::collect).collect();
+    let mut counts = BTreeMap::<&str, usize>::new();
+    parts.iter().flatten().for_each(|part| *counts.entry(part).or_default() += 1);
+    let again = |part: &&str| counts.get(part).is_some_and(|count| *count > 1);
+    parts.iter().any(|parts| parts.len() > 1 && parts.iter().all(again))
 }
 
 /// Returns whether a cell is a list, and not a single label in brackets.
 fn is_list(cell: &str) -> bool {
     list(cell).is_some_and(|labels| labels.len() != 1 || cell.contains(['\'', '"']))
+}
+
+/// Returns the character of an escape sequence of Python, whose backslash is read; `None` for other sequences.
+fn escaped(rest: &mut impl Iterator<Item = (usize, char)>) -> Option<char> {
+    let digits = match rest.next()?.1 {
+        c @ ('\\' | '\'' | '"') => return Some(c),
+        'n' => return Some('\n'),
+        't' => return Some('\t'),
+        'r' => return Some('\r'),
+        'x' => 2,
+        'u' => 4,
+        'U' => 8,
+        _ => return None,
+    };
+    let code = (0..digits).try_fold(0, |code, _| Some(code * 16 + rest.next()?.1.to_digit(16)?));
+    code.and_then(char::from_u32)
 }
 
 /// Parses a list of labels, as Python, NumPy or JSON write it; `None` for other text.
@@ -167,7 +185,7 @@ fn list(cell: &str) -> Option<Vec<String>> {
                 let end = loop {
                     match characters.next()? {
                         (at, c) if c == mark => break at + 1,
-                        (_, '\\') => label.push(characters.next()?.1),
+                        (_, '\\') => label.push(escaped(&mut characters)?),
                         (_, c) => label.push(c),
                     }
                 };

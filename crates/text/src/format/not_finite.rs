@@ -6,20 +6,18 @@ use super::fields::{Object, Value, at, record};
 use crate::source::reason::Reason;
 
 const NAMES: [&str; 3] = ["-Infinity", "Infinity", "NaN"];
-/// The character with which [`marked`] begins the string in place of such a number.
+/// The character with which [`parsed`] begins the string in place of such a number.
 const MARK: char = '\u{fffe}';
 
-/// Returns the JSON text with a marked string in place of each number that is not finite; `None` without such a number.
-fn marked(json: &str) -> Option<String> {
+/// Returns the JSON text with `other` in place of each number that is not finite; `None` without such a number.
+fn replaced(json: &str, other: fn(&str) -> String) -> Option<String> {
     let (mut found, mut rest, mut within, mut escaped) = (String::new(), json, false, false);
     let mut any = false;
     while let Some(c) = rest.chars().next() {
         let name = NAMES.iter().find(|name| !within && rest.starts_with(**name));
         match name {
             Some(name) => {
-                found.extend(['"', MARK]);
-                found.push_str(name);
-                found.push('"');
+                found.push_str(&other(name));
                 any = true;
             }
             None => found.push(c),
@@ -60,8 +58,13 @@ fn unmark(value: &mut Value<'_>) {
 /// Parses a record as [`record`] does, but accepts numbers that are not finite; [`finite`] refuses them in wanted fields.
 pub(crate) fn parsed<'a>(json: &'a str, wanted: Option<&[String]>) -> serde_json::Result<Value<'a>> {
     record(json, wanted).or_else(|e| {
-        let Some(marked) = marked(json) else { return Err(e) };
-        let mut value = record(&marked, wanted)?.owned();
+        let Some(marked) = replaced(json, |name| format!("\"{MARK}{name}\"")) else { return Err(e) };
+        let Ok(value) = record(&marked, wanted) else {
+            // With numbers of the same length, the column in the error is the one in the file.
+            let whole = replaced(json, |name| "1".repeat(name.len())).unwrap_or_default();
+            return Err(record(&whole, wanted).err().unwrap_or(e));
+        };
+        let mut value = value.owned();
         if wanted.is_none() {
             unmark(&mut value);
         }

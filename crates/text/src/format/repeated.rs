@@ -1,5 +1,6 @@
 //! Headers that are repeated below: a table may consist of several files with a header each, one behind the other.
 
+use crate::detect::column::{SURE, plain};
 use crate::source::reason::Reason;
 use crate::source::records::shown;
 
@@ -18,18 +19,23 @@ pub(crate) fn without_repetitions(rows: &[Vec<String>]) -> Option<Vec<Vec<String
 /// # Errors
 /// Fails if the row has the names of the header in another order: the columns change with this row.
 pub(crate) fn repeats(header: &[String], row: &[String]) -> Result<bool, Reason> {
-    let name = |cell: &String| cell.trim().trim_start_matches('\u{feff}').to_owned();
+    fn name(cell: &str) -> &str {
+        cell.trim().trim_start_matches('\u{feff}')
+    }
     let is_name = |cell: &String| header.iter().any(|own| name(own) == name(cell));
-    if header.len() < 2 || row.len() != header.len() || !row.iter().all(is_name) {
+    // A single cell may be an innocent text, unless it is a name that is always one of a column.
+    let sure = |header: &[String]| matches!(header, [one] if SURE.contains(&&*plain(name(one))));
+    if row.len() != header.len() || !row.iter().all(is_name) || !(header.len() > 1 || sure(header)) {
         return Ok(false);
     }
-    let [mut names, mut cells] = [header, row].map(|row| row.iter().map(name).collect::<Vec<_>>());
+    let [mut names, mut cells] =
+        [header, row].map(|row| row.iter().map(|cell| name(cell)).collect::<Vec<_>>());
     if names == cells {
         return Ok(true);
     }
     let got = format!("the header again, with its columns in another order, in {}", shown(&row.join(" | ")));
-    names.sort();
-    cells.sort();
+    names.sort_unstable();
+    cells.sort_unstable();
     match names == cells {
         true => Err(Reason::of("a record", format!("{got}: divide the file before this line"))),
         false => Ok(false),

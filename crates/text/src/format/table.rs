@@ -90,7 +90,12 @@ impl Table {
             }
             false => e,
         })?;
-        picked.notes.splice(0..0, dialect.notes.iter().cloned());
+        let above = match file.skip_lines {
+            0 => None,
+            1 => Some("1 line above the table is left out".to_owned()),
+            count => Some(format!("{count} lines above the table are left out")),
+        };
+        picked.notes.splice(0..0, above.into_iter().chain(dialect.notes.iter().cloned()));
         let empty = Empty::of(wanted, options.pair, options.label_lists);
         let header = rows.first().filter(|_| picked.header).cloned().unwrap_or_default().into();
         Ok(Self { dialect, picked, empty, header, log: Arc::clone(&options.skips.0) })

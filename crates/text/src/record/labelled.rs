@@ -141,18 +141,11 @@ impl Projection for LabelledText {
         let (name, texts, grouped) =
             (Arc::from(file.name()), options.text.len().max(1), options.group.is_some());
         let pair = options.pair;
-        let mut labels = LabelCells {
-            names: options.label.clone(),
-            lists: options.label_lists,
-            // Formats without columns have one label, or joined labels.
-            notation: options
-                .notation
-                .clone()
-                .filter(|_| options.format.is_some_and(FileFormat::has_columns)),
-        };
-        if labels.lists && options.format.is_some_and(FileFormat::has_columns) {
-            labels.notation.get_or_insert_with(|| LabelNotation::parse(","));
-        }
+        let usual = || options.label_lists.then(|| LabelNotation::parse(","));
+        let notation = options.notation.clone().or_else(usual);
+        // Formats without columns have one label, or joined labels.
+        let notation = notation.filter(|_| options.format.is_some_and(FileFormat::has_columns));
+        let labels = LabelCells { names: options.label.clone(), lists: options.label_lists, notation };
         let group = texts + labels.names.len().max(1);
         Box::new(move |mut row, line| {
             let mut found = Self::new(row.texts(texts, pair)?, labels.take(&mut row, texts)?);
@@ -422,10 +415,7 @@ impl Inputs {
                 file = file.reopened();
             } else {
                 options = plan.options.clone();
-                first = match plan.form {
-                    FileForm::Cells(_) => Some(description(&plan)),
-                    FileForm::Fields(_) | FileForm::Lines(..) | FileForm::Words(_) => None,
-                };
+                first = matches!(plan.form, FileForm::Cells(_)).then(|| description(&plan));
             }
             inputs.push(Input::Records(file, Some(Box::new(plan))));
         }

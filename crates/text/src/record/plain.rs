@@ -33,6 +33,14 @@ use crate::{Folder, TextFile};
 /// ```
 pub type PlainText = DataSet<String, String>;
 
+/// Returns whether a quarter of the lines begin with a mark of HTML or XML, and a mark ends; there may be no root.
+fn is_fragment(lines: &[String]) -> bool {
+    let marks = lines.iter().filter(|line| line.trim_start().starts_with('<') && line.contains('>')).count();
+    marks > 0
+        && marks * 4 >= lines.len()
+        && lines.iter().any(|line| line.contains("</") || line.contains("/>"))
+}
+
 /// Returns a note if the first lines look like markup, a table or subtitles, and the format is not set.
 fn unlike_text(file: &TextFile, options: &ReadOptions) -> Result<Option<String>> {
     const LOOKED_AT: usize = 20;
@@ -50,7 +58,7 @@ fn unlike_text(file: &TextFile, options: &ReadOptions) -> Result<Option<String>>
             .any(|start| line.trim_start().to_lowercase().starts_with(start))
     };
     let other = match () {
-        () if lines.first().is_some_and(is_markup) => "the marks of HTML or XML",
+        () if lines.first().is_some_and(is_markup) || is_fragment(&lines) => "the marks of HTML or XML",
         () if lines.iter().filter(|line| line.contains(" --> ")).count() > 1 => {
             "the numbers and times of subtitles"
         }

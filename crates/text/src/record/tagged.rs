@@ -77,11 +77,12 @@ impl Projection for TaggedText {
         let (name, mut number, labelled) = (Arc::from(file.name()), 0, !options.label.is_empty());
         let [tokens, tags] = [&options.tokens, &options.tags].map(|name| name.clone().unwrap_or_default());
         Box::new(move |mut row, line| {
+            number += 1;
             let (at, labelled) = match &row {
                 FileRow::Sentence(of) if of.has_gaps => (TextLocation::Line(of.line), false),
                 FileRow::Sentence(of) => (TextLocation::LineOfFirst(of.line), false),
                 FileRow::Cells(_) | FileRow::Object(..) if line > 0 => (TextLocation::Line(line), labelled),
-                FileRow::Cells(_) | FileRow::Object(..) => (TextLocation::Record(number + 1), labelled),
+                FileRow::Cells(_) | FileRow::Object(..) => (TextLocation::Record(number), labelled),
             };
             let label = if labelled { Some(row.text(2)) } else { None };
             let [words, own] = row.words()?;
@@ -92,7 +93,6 @@ impl Projection for TaggedText {
                     format!("{} tags in `{tags}`, one for each word in `{tokens}`", text.words.len());
                 return Err(Reason::of(expected, text.tags.len().to_string()));
             }
-            number += 1;
             Ok(text.placed(&name, at))
         })
     }

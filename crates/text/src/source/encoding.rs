@@ -160,8 +160,7 @@ impl Encoding {
 
     /// Converts bytes in a named encoding, or with the byte order mark of UTF-16, to UTF-8.
     pub(crate) fn decoded(self, bytes: Bytes) -> Bytes {
-        let of_16 = |of: &'static encoding_rs::Encoding| of == UTF_16LE || of == UTF_16BE;
-        if !matches!(self, Self::Utf8) && !matches!(self, Self::Named(NamedEncoding(of)) if of_16(of)) {
+        if self != Self::Utf8 && !self.is_utf_16() {
             return self.over(bytes);
         }
         let (first, bytes) = peeked(bytes, 2);

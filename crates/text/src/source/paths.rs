@@ -83,15 +83,9 @@ pub(crate) fn two(path: &Path) -> Option<[PathBuf; 2]> {
 
 /// Formats the path of two parallel files so that [`two`] parses it.
 pub(crate) fn of_two([source, target]: [&str; 2]) -> String {
-    let escaped = |name: &str| {
-        let mut escaped = String::new();
-        for c in name.chars() {
-            if [',', '{', '}'].contains(&c) {
-                escaped.push('\\');
-            }
-            escaped.push(c);
-        }
-        escaped
+    let escaped = |name: &str| -> String {
+        let mark = |c: char| [',', '{', '}'].contains(&c).then_some('\\');
+        name.chars().flat_map(|c| mark(c).into_iter().chain([c])).collect()
     };
     format!("{{{},{}}}", escaped(source), escaped(target))
 }
@@ -180,7 +174,7 @@ pub(crate) fn as_set(file: TextFile, options: &ReadOptions) -> TextFile {
     let mut file = file.malformed(options.malformed);
     let is_logged = options.malformed == MalformedLines::Skip && options.skips.0.most.is_some();
     file.skips = is_logged.then(|| Arc::clone(&options.skips.0));
-    file.skip_lines = options.skip_lines;
+    file.skip_lines = options.skip_lines.unwrap_or_default();
     file
 }
 
@@ -224,9 +218,11 @@ fn encoding(file: &TextFile, most: u64, known: Option<Encoding>) -> Result<Encod
         let read = bytes.by_ref().take(PIECE).read_to_end(&mut piece);
         let read = read.map_err(|e| super::lines::broken(what(), &e))?;
         if read == 0 {
-            if again || most != IN_A_WINDOW || !looked_at.is_empty() {
+            // A file that ended before the limit was read as a whole.
+            if again || bytes.limit() > 0 || most != IN_A_WINDOW || !looked_at.is_empty() {
                 break;
             }
+            lines = 0;
             (again, bytes) = (true, file.reopened().raw()?.1.take(BEHIND_ASCII));
             continue;
         }

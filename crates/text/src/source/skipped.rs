@@ -30,16 +30,23 @@ const SHOWN: usize = 3;
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SkipReport {
-    /// The records that were left out, by file and line.
+    /// The records that were left out, by file and line; at most 10,000 of them.
     pub skipped: Vec<SkippedLine>,
+    /// The number of further records that were left out.
+    pub more: u64,
     /// The number of all records, with those that were left out.
     pub records: u64,
 }
 
 impl SkipReport {
+    /// The number of all records that were left out.
+    pub fn count(&self) -> u64 {
+        self.skipped.len() as u64 + self.more
+    }
+
     /// The share of the records that was left out, from 0 to 1.
     pub fn share(&self) -> f64 {
-        self.skipped.len() as f64 / self.records.max(1) as f64
+        self.count() as f64 / self.records.max(1) as f64
     }
 
     /// The first reasons, each with its file and line.
@@ -51,11 +58,57 @@ impl SkipReport {
 /// Shows how many records were left out, and the first reasons.
 impl fmt::Display for SkipReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (count, share) = (self.skipped.len(), 100.0 * self.share());
+        let (count, share) = (self.count(), 100.0 * self.share());
         write!(f, "malformed records left out: {count} of {} ({share:.3} %)", self.records)?;
         self.first().try_for_each(|reason| write!(f, "; {reason}"))?;
-        let more = count.saturating_sub(SHOWN);
+        let more = count.saturating_sub(SHOWN as u64);
         if more > 0 { write!(f, "; and {more} more") } else { Ok(()) }
+    }
+}
+
+/// The malformed records that passes have found.
+#[derive(Debug, Default)]
+struct Found {
+    /// The reason and the text of each of the first records, by file, line and number within the line.
+    kept: BTreeMap<(String, u64, u64), [String; 2]>,
+    /// The number of further records.
+    more: u64,
+    /// The line and the number within the line of the last further record of each file; each pass reads a file in order.
+    last: BTreeMap<String, [u64; 2]>,
+}
+
+impl Found {
+    /// The greatest number of records whose texts are kept in memory.
+    const MANY: usize = 10_000;
+
+    fn add(&mut self, file: &str, at: [u64; 2], reason: &Reason, text: &str) {
+        let key = (file.to_owned(), at[0], at[1]);
+        if self.kept.contains_key(&key) {
+            return;
+        }
+        if self.kept.len() < Self::MANY {
+            let text = text.char_indices().nth(1000).map_or(text, |(end, _)| text.get(..end).unwrap_or(text));
+            let why = format!("expected {}, got {}", reason.expected, reason.got);
+            self.kept.insert(key, [why, text.to_owned()]);
+        } else if self.last.get(file).is_none_or(|last| *last < at) {
+            self.last.insert(key.0, at);
+            self.more += 1;
+        }
+    }
+
+    fn count(&self) -> u64 {
+        self.kept.len() as u64 + self.more
+    }
+
+    /// Returns the first records, at most `most`.
+    fn lines(&self, most: usize) -> Vec<SkippedLine> {
+        let line = |((file, line, _), [reason, text]): (&(String, u64, u64), &[String; 2])| SkippedLine {
+            file: file.clone(),
+            line: *line,
+            reason: reason.clone(),
+            text: text.clone(),
+        };
+        self.kept.iter().take(most).map(line).collect()
     }
 }
 
@@ -65,8 +118,7 @@ impl fmt::Display for SkipReport {
 pub(crate) struct SkipLog {
     /// The greatest share of malformed records; `None` for any share.
     pub(crate) most: Option<f64>,
-    /// The reason and the text of each record, by file, line and number within the line.
-    found: Mutex<BTreeMap<(String, u64, u64), [String; 2]>>,
+    found: Mutex<Found>,
     /// The greatest number of well-formed records that a pass has read.
     read: AtomicU64,
     /// The files and lines in which files that were joined have the header of the first file again.
@@ -85,18 +137,18 @@ impl SkipLog {
     /// Adds a malformed record; `at` is its line, and its number if a line may have several records.
     ///
     /// # Errors
-    /// Fails if more than 10,000 records, and more than ten times the allowed share of the records so far, are malformed:
-    /// the log is in memory.
+    /// Fails if more than 10,000 records, and more than ten times the allowed share of the records so far, are malformed.
     pub(crate) fn add(&self, file: &str, at: [u64; 2], reason: &Reason, text: &str) -> Result<()> {
-        const MANY: usize = 10_000;
-        let text = text.char_indices().nth(1000).map_or(text, |(end, _)| text.get(..end).unwrap_or(text));
-        let why = format!("expected {}, got {}", reason.expected, reason.got);
         let mut found = locked(&self.found);
-        found.insert((file.to_owned(), at[0], at[1]), [why, text.to_owned()]);
-        let (count, read) = (found.len(), self.read.load(Ordering::Relaxed));
+        found.add(file, at, reason, text);
+        let (count, read) = (found.count(), self.read.load(Ordering::Relaxed));
         drop(found);
-        let over = |most: f64| count as f64 > 10.0 * most * (read + count as u64) as f64;
-        if count > MANY && self.most.is_some_and(over) { Err(self.refused("the first ")) } else { Ok(()) }
+        let over = |most: f64| count as f64 > 10.0 * most * (read + count) as f64;
+        if count > Found::MANY as u64 && self.most.is_some_and(over) {
+            Err(self.refused("the first "))
+        } else {
+            Ok(())
+        }
     }
 
     /// Adds a line in which a header is repeated.
@@ -121,21 +173,21 @@ impl SkipLog {
 
     /// Returns the log; `None` if no record was left out.
     pub(crate) fn report(&self) -> Option<SkipReport> {
+        self.first(Found::MANY)
+    }
+
+    /// Returns the log with the texts of the first records, at most `most`.
+    fn first(&self, most: usize) -> Option<SkipReport> {
         let found = locked(&self.found);
-        let line = |((file, line, _), [reason, text]): (&(String, u64, u64), &[String; 2])| SkippedLine {
-            file: file.clone(),
-            line: *line,
-            reason: reason.clone(),
-            text: text.clone(),
-        };
-        let skipped: Vec<SkippedLine> = found.iter().map(line).collect();
-        let records = self.read.load(Ordering::Relaxed) + skipped.len() as u64;
-        (!skipped.is_empty()).then_some(SkipReport { skipped, records })
+        let (skipped, count) = (found.lines(most), found.count());
+        let records = self.read.load(Ordering::Relaxed) + count;
+        let more = count - skipped.len() as u64;
+        (count > 0).then_some(SkipReport { skipped, more, records })
     }
 
     /// Checks the share of the malformed records at the end of a pass.
     pub(crate) fn check(&self) -> Result<()> {
-        let count = locked(&self.found).len() as u64;
+        let count = locked(&self.found).count();
         let all = self.read.load(Ordering::Relaxed) + count;
         match self.most {
             Some(most) if count as f64 > most * all as f64 => Err(self.refused("")),
@@ -144,12 +196,14 @@ impl SkipLog {
     }
 
     fn refused(&self, of: &str) -> Error {
-        let Some(report) = self.report() else { return wrong_format("records", "some", "none") };
+        let Some(report) = self.first(SHOWN) else {
+            return wrong_format("records", "some", "none");
+        };
         let most = self.most.unwrap_or(1.0);
         let expected =
             format!("at most a share of {most} (`data.skip_bad_share`) for `data.skip_bad` to leave out");
         let share = (report.share() * 1e6).round() / 1e6;
-        let got = format!("{} of {of}{} records, a share of {share}", report.skipped.len(), report.records);
+        let got = format!("{} of {of}{} records, a share of {share}", report.count(), report.records);
         let error = wrong_format("malformed records", expected, got);
         report.first().fold(error, |error, reason| error.noted(reason))
     }

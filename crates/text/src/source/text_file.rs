@@ -184,16 +184,14 @@ impl TextFile {
     }
 
     /// Sets whether the file may be an HTML page or an XML document, for texts that are whole files.
-    pub(crate) fn markup(mut self, may: bool) -> Self {
-        self.markup = may;
-        self
+    pub(crate) fn markup(self, may: bool) -> Self {
+        Self { markup: may, ..self }
     }
 
     /// Sets the encoding of the file.
     #[must_use]
-    pub fn encoding(mut self, encoding: Encoding) -> Self {
-        self.encoding = encoding;
-        self
+    pub fn encoding(self, encoding: Encoding) -> Self {
+        Self { encoding, ..self }
     }
 
     /// Marks the encoding as detected, for messages.
@@ -215,23 +213,20 @@ impl TextFile {
 
     /// Sets the treatment of malformed lines; the default is an error ([`MalformedLines::Error`]).
     #[must_use]
-    pub fn malformed(mut self, policy: MalformedLines) -> Self {
-        self.malformed = policy;
-        self
+    pub fn malformed(self, policy: MalformedLines) -> Self {
+        Self { malformed: policy, ..self }
     }
 
     /// Sets the maximum length of a line in bytes. A longer line is malformed and is never kept in memory.
     #[must_use]
-    pub fn max_line(mut self, bytes: usize) -> Self {
-        self.max_line = bytes;
-        self
+    pub fn max_line(self, bytes: usize) -> Self {
+        Self { max_line: bytes, ..self }
     }
 
     /// Sets the maximum length in bytes of the text that [`Self::text`] reads.
     #[must_use]
-    pub fn max_text(mut self, bytes: usize) -> Self {
-        self.max_text = bytes;
-        self
+    pub fn max_text(self, bytes: usize) -> Self {
+        Self { max_text: bytes, ..self }
     }
 
     /// Returns the name for messages: the path and, behind `!`, the name of a file in a zip or of a list in JSON.

@@ -3,10 +3,6 @@
 use super::*;
 use crate::{LabelNotation, LabelledRows, QuestionKind, Questions};
 
-fn open(files: &Files, name: &str, options: &ReadOptions) -> Result<LabelledTexts> {
-    LabelledTexts::open_with([files.at(name)], options)
-}
-
 #[test]
 fn a_header_that_is_repeated_is_left_out_and_counted() {
     let lines = |from: usize, to: usize| -> String {
@@ -301,4 +297,79 @@ fn columns_and_settings_that_are_not_read_are_named() {
     let note = open(&files, "one.csv", &ReadOptions::new()).unwrap().read_as().to_note();
     let later = ReadOptions::new().text("text").or_note(&note).unwrap();
     assert_eq!(open(&files, "a.ft", &later).unwrap().records().len(), 2);
+}
+
+#[test]
+fn a_repeated_header_of_one_column_or_of_lists_is_no_record() -> Result<()> {
+    let files = Files::new(
+        "header-of-one",
+        &[
+            ("a.csv", b"text\nfoo\ntext\nbar\n"),
+            ("b.csv", b"title\nfoo\ntitle\nbar\n"),
+            ("a.jsonl", b"[\"text\",\"label\"]\n[\"good\",\"y\"]\n[\"text\",\"label\"]\n[\"bad\",\"n\"]\n"),
+        ],
+    );
+    let text = |name: &str, column: &str| {
+        crate::PlainText::open_with([files.at(name)], &ReadOptions::new().text(column))
+    };
+    let found = text("a.csv", "text")?;
+    assert_eq!(found.text(), "foo\nbar\n");
+    assert!(found.read_as().to_string().contains("header repeated in 1 line, left out"));
+    assert!(text("b.csv", "1")?.text().ends_with("foo\ntitle\nbar\n"));
+    files.says(open(&files, "a.jsonl", &ReadOptions::new()), &["a.jsonl:3", "the header again"]);
+    Ok(())
+}
+
+#[test]
+fn escapes_and_names_of_labels_are_read_or_refused() {
+    let files = Files::new(
+        "label-escapes",
+        &[
+            (
+                "a.tsv",
+                br#"good	['sci\xa0fi', 'it\'s']
+bad	['\u00e9', 'c']
+"#,
+            ),
+            ("b.tsv", b"good\t['a', 'b']\nbad\t['\\q', 'c']\n"),
+            ("a.jsonl", b"{\"text\":\"good\",\"cats\":{\"a\":1,\"b\":0}}\n{\"text\":\"bad\",\"cats\":{}}\n"),
+            (
+                "b.jsonl",
+                b"{\"text\":\"good\",\"cats\":{\"a\":1,\"b\":0}}\n{\"text\":\"bad\",\"cats\":{\"\":1}}\n",
+            ),
+        ],
+    );
+    let options = ReadOptions::new().label_lists();
+    let read = |name: &str| -> Vec<String> {
+        let found = open(&files, name, &options).unwrap();
+        found.records().iter().map(|text| text.label.replace('\u{1f}', "+")).collect()
+    };
+    assert_eq!(read("a.tsv"), ["sci\u{a0}fi+it's+", "é+c+"]);
+    assert_eq!(read("a.jsonl"), ["a+", "+"]);
+    files.says(open(&files, "b.tsv", &options), &["b.tsv:2", "a list of labels"]);
+    files.says(open(&files, "b.jsonl", &options), &["b.jsonl:2", "no name may be empty"]);
+    // Only a read note names the notation of numbers.
+    assert_eq!(LabelNotation::parse("decimal comma"), LabelNotation::Separator("decimal comma".to_owned()));
+}
+
+#[test]
+fn tags_of_any_kind_are_refused_but_lines_of_labels_and_features_are_not() -> Result<()> {
+    let words = "the\tDET\ndog\tNOUN\nbarks\tVERB\n\nit\tPRON\nis\tVERB\n\nwe\tPRON\nsee\tVERB\na\tDET\ncat\tNOUN\n\n";
+    let names = "Ivan\tru\nPetr\tru\n\nJean\tfr\nLuc\tfr\nGuy\tfr\n\nHans\tde\n\n".repeat(2);
+    let features = "1 1:0.5 2:1\n0 1:0.1 2:2\n\n1 1:1 2:3\n0 1:2 2:1\n\n1 1:1 2:1\n0 1:1 2:5\n";
+    let files = Files::new(
+        "any-tags",
+        &[
+            ("a.tsv", words.as_bytes()),
+            ("names.tsv", names.as_bytes()),
+            ("fast", b"__label__pos great\n__label__neg awful\n\n__label__pos fine\n__label__neg dull\n\n__label__pos nice\n__label__neg bad\n"),
+            ("rows", features.as_bytes()),
+        ],
+    );
+    let read = |name: &str| open(&files, name, &ReadOptions::new());
+    files.says(read("a.tsv"), &["a word and its tag", "`--task tag`"]);
+    assert_eq!(read("names.tsv")?.records().len(), 12);
+    assert_eq!(read("fast")?.records().len(), 6);
+    assert_eq!(LabelledRows::open(files.at("rows"))?.records().len(), 6);
+    Ok(())
 }

@@ -294,3 +294,58 @@ fn spans_series_and_markup_are_named() -> Result<()> {
     }
     Ok(())
 }
+
+#[test]
+fn lines_above_a_table_are_no_lines_of_pairs_and_of_no_later_file() -> Result<()> {
+    let files = Files::new(
+        "above-pairs",
+        &[
+            ("p.tsv", b"My corpus\t2024\nein\tone\nzwei\ttwo\n"),
+            ("a.csv", b"My table\ntext,label\ngood,y\nbad,n\n"),
+            ("b.jsonl", b"{\"text\":\"fine\",\"label\":\"y\"}\n"),
+        ],
+    );
+    let options = ReadOptions::new().skip_lines(1);
+    let pairs = Pairs::open_with([files.at("p.tsv")], &options)?;
+    assert_eq!(pairs.records().iter().map(|pair| &*pair.source).collect::<Vec<_>>(), ["ein", "zwei"]);
+    let found = LabelledTexts::open_with(["a.csv", "b.jsonl"].map(|name| files.at(name)), &options)?;
+    assert_eq!(found.records().len(), 3);
+    let first = LabelledTexts::open_with([files.at("a.csv")], &options)?;
+    says(&first.read_as().to_string(), &["1 line above the table is left out"]);
+    assert_eq!(LabelledTexts::open_with([files.at("b.jsonl")], first.read_as())?.records().len(), 1);
+    // 0 is set, too.
+    let note = first.read_as().to_note();
+    says(&ReadOptions::new().skip_lines(0).or_note(&note)?.to_note(), &["\"skip_lines\":0"]);
+    Ok(())
+}
+
+#[test]
+fn the_first_of_separators_that_fit_alike_is_taken_and_said() -> Result<()> {
+    let files = Files::new(
+        "alike",
+        &[("a.csv", b"good film,x;pos\nbad film,x;neg\ndull,y;neg\nfine,y;pos\nno separator here\n")],
+    );
+    let options = skip(0.5).text("1").label("2");
+    let found = LabelledTexts::open_with([files.at("a.csv")], &options)?;
+    assert_eq!(texts(&found)[0], ("good film", "x;pos"));
+    says(&found.read_as().to_string(), &["separated by `,`; `;` would give nearly equal columns, too"]);
+    Ok(())
+}
+
+#[test]
+fn the_texts_of_many_malformed_records_are_counted_only() -> Result<()> {
+    let files = Files::new(
+        "many",
+        &[("a.csv", ("text,label\n".to_owned() + &"good,y\nbad\n".repeat(12_000)).as_bytes())],
+    );
+    let streamed = LabelledFiles::open_with([files.at("a.csv")], &skip(0.6))?;
+    for _ in 0..2 {
+        assert_eq!(streamed.records().filter(Result::is_ok).count(), 12_000);
+        let report = streamed.read_as().skipped().unwrap();
+        assert_eq!(
+            (report.skipped.len(), report.more, report.count(), report.records),
+            (10_000, 2_000, 12_000, 24_000)
+        );
+    }
+    Ok(())
+}

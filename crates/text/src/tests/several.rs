@@ -13,10 +13,6 @@ fn of_numbers(numbers: [&str; 2]) -> ReadOptions {
     ReadOptions::new().texts(numbers)
 }
 
-fn open(files: &Files, name: &str, options: &ReadOptions) -> Result<LabelledTexts> {
-    LabelledTexts::open_with([files.at(name)], options)
-}
-
 #[test]
 fn cells_of_tables_are_joined_by_one_tab() {
     let files = Files::new(

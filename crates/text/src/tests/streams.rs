@@ -91,10 +91,7 @@ fn an_error_in_a_file_comes_when_a_pass_meets_it() -> Result<()> {
     assert!(files.said(last(tagged.records())).starts_with("tags.conll:5: expected 2 columns"));
     let scheme = InFiles::<TaggedText>::open(files.at("scheme.conll"))?;
     let said = files.said(crate::scheme_of(&[&scheme]));
-    assert!(
-        said.starts_with("scheme.conll:5: expected a tag of IOB2, which 2 of 3 sentences keep"),
-        "{said}"
-    );
+    begins(&said, "scheme.conll:5: expected a tag of IOB2, which 2 of 3 sentences keep");
     let pairs = InFiles::<Pair>::open(files.at("pairs.tsv"))?.records().last().transpose();
     assert!(files.said(pairs).starts_with("pairs.tsv:2: "));
     let both = [files.at("scheme.conll"), files.at("empty.conll")];

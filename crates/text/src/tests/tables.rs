@@ -62,10 +62,7 @@ fn a_header_in_other_words_is_asked_for() {
     );
     let open = |name: &str, options: &ReadOptions| LabelledTexts::open_with([files.at(name)], options);
     let said = files.said(open("es.csv", &ReadOptions::new()));
-    assert!(
-        said.starts_with("line 1 of file `es.csv`: expected a header with known names, or a record"),
-        "{said}"
-    );
+    begins(&said, "line 1 of file `es.csv`: expected a header with known names, or a record");
     assert!(said.contains("set `header` (`data.header` in a config) to true"), "{said}");
     for (header, size) in [(true, 12), (false, 13)] {
         assert_eq!(open("es.csv", &ReadOptions::new().header(header)).unwrap().records().len(), size);
@@ -159,10 +156,7 @@ fn encodings_are_read_or_named_and_never_mixed() {
     assert_eq!(texts(&found)[1], ("плохое кино 1", "нет"));
     let late = LabelledFiles::open(files.at("late.tsv")).unwrap();
     let said = files.said(late.records().collect::<Result<Vec<_>>>());
-    assert!(
-        said.starts_with("late.tsv:120001: expected UTF-8, got byte 0xe9 at place 3: `data.encoding`"),
-        "{said}"
-    );
+    begins(&said, "late.tsv:120001: expected UTF-8, got byte 0xe9 at place 3: `data.encoding`");
     let refuted = LabelledFiles::open(files.at("refuted.tsv")).unwrap();
     let said = files.said(refuted.records().collect::<Result<Vec<_>>>());
     assert!(said.starts_with("refuted.tsv:120001: expected windows-1252, as the first bytes"), "{said}");

@@ -9,6 +9,7 @@ use super::line::{
     is_of_scheme, may_mark,
 };
 use crate::TextFile;
+use crate::detect::column::most_frequent;
 use crate::detect::tag_spelling::is_scheme;
 use crate::source::lines::has_word;
 use crate::source::reason::wrong_format;
@@ -47,18 +48,7 @@ fn is_called(name: &str, known: &str) -> bool {
 
 /// Returns the most frequent number of columns, the first of several, and how many lines have it; without lines, 2 and 0.
 fn most(words: &[&String], separator: Separator) -> (usize, usize) {
-    let (mut counts, mut best) = (HashMap::new(), (2, 0));
-    for line in words {
-        *counts.entry(cells(line, separator).count()).or_insert(0) += 1;
-    }
-    for line in words {
-        let count = cells(line, separator).count();
-        let lines = counts.get(&count).copied().unwrap_or(0);
-        if lines > best.1 {
-            best = (count, lines);
-        }
-    }
-    best
+    most_frequent(words.iter().map(|line| cells(line, separator).count())).unwrap_or((2, 0))
 }
 
 /// Returns whether runs of tabs align the columns: some cells between tabs are empty, but nearly all lines have as many

@@ -57,6 +57,8 @@ pub(crate) struct Cells {
     pub(crate) line: u64,
     /// The number of the line in which the current quoted cell begins.
     pub(crate) opened: u64,
+    /// Whether a row had the width of the table.
+    pub(crate) begun: bool,
     /// The number of lines above the table.
     pub(crate) above: u64,
 }
@@ -157,14 +159,22 @@ impl<R, F: FnMut(Vec<String>, u64) -> Result<R, Reason> + Send> Parser<R> for Ro
     fn line(&mut self, line: &str) -> Result<Option<R>, Reason> {
         let Some(row) = self.cells.line(line)? else { return Ok(None) };
         if std::mem::take(&mut self.header) {
+            self.cells.begun = true;
             return Ok(None);
         }
         match self.width {
             Some(width) if width != row.len() => {
                 let expected = format!("{width} columns, as in most of the first records");
-                Err(Reason::of(expected, format!("{} in {}", row.len(), shown(line))))
+                let titles = match self.cells.begun {
+                    true => "",
+                    false => ": `data.skip_lines` in a config leaves out title lines above a table",
+                };
+                Err(Reason::of(expected, format!("{} in {}{titles}", row.len(), shown(line))))
             }
-            _ => (self.make)(row, self.cells.line).map(Some),
+            _ => {
+                self.cells.begun = true;
+                (self.make)(row, self.cells.line).map(Some)
+            }
         }
     }
 
@@ -188,7 +198,8 @@ impl<R, F: FnMut(Vec<String>, u64) -> Result<R, Reason> + Send> Parser<R> for Ro
         }
         let expected = format!("the end of the cell whose quotation mark is in line {}", self.cells.opened);
         self.cells.clear();
-        Err(Reason::of(expected, "the end of the file"))
+        let got = "the end of the file: `data.quote = \"none\"` in a config reads quotation marks as text";
+        Err(Reason::of(expected, got))
     }
 }
 
@@ -386,21 +397,23 @@ impl Dialect {
         let fits = separators.iter().map(|separator| SeparatorFit::of(file, *separator, marks));
         let fits: Vec<SeparatorFit> = fits.collect::<Result<_>>()?;
         let tight = |fit: &&SeparatorFit| fit.fits() && !fit.loose;
-        let mut found = fits.iter().filter(tight);
-        // In a small file, one malformed record is more than a tenth of the records.
-        let nearly =
-            || fits.iter().filter(|fit| fit.nearly && !fit.loose).max_by(|a, b| a.share.total_cmp(&b.share));
-        let best = match found.next().or_else(nearly) {
-            Some(best) => best,
+        let mut found: Vec<&SeparatorFit> = fits.iter().filter(tight).collect();
+        if found.is_empty() {
+            // In a small file, one malformed record is more than a tenth of the records.
+            found.extend(fits.iter().filter(|fit| fit.nearly && !fit.loose));
+            found.sort_by(|a, b| b.share.total_cmp(&a.share)); // stable: the first of equal fits remains first
+        }
+        let best = match found.first() {
+            Some(best) => *best,
             // If no separator fits, or all that fit are used as in prose, the usual separator of the format is used.
             None => return Self::quoted(file, usual, tabs, Vec::new(), fits.first()),
         };
-        let other = found.find(|fit| fit.separator != best.separator);
-        let note = match other {
+        let note = match found.get(1) {
             Some(other) => Some(format!(
-                "separated by {}; {} would give equal columns, too: `separator` (`data.separator` in a config) sets the separator",
+                "separated by {}; {} would give {} columns, too: `separator` (`data.separator` in a config) sets the separator",
                 named(best.separator),
-                named(other.separator)
+                named(other.separator),
+                if best.fits() { "equal" } else { "nearly equal" }
             )),
             None => (best.separator != usual).then(|| format!("separated by {}", named(best.separator))),
         };
