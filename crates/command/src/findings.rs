@@ -9,7 +9,7 @@ use unpadded::metrics::{Better, Unit};
 use unpadded::op::Pass;
 use unpadded::train::Report;
 use unpadded_recipes::{
-    Aligner, Answer, ByLength, Case, Config, Evaluation, HeldOutTexts, Model, ScoreHeldOut, TranslatedText,
+    Aligner, Answer, ByLength, Case, Config, Evaluation, HeldOutScorer, HeldOutTexts, Model, TranslatedText,
     Truth, Weigher,
 };
 use unpadded_text::SkipReport;
@@ -36,7 +36,7 @@ pub(crate) struct TrainingFacts {
     pub(crate) test: Option<PathBuf>,
     pub(crate) lengths: Vec<usize>,
     pub(crate) held_out: HeldOutTexts,
-    pub(crate) score_held_out: Option<ScoreHeldOut>,
+    pub(crate) score_held_out: Option<HeldOutScorer>,
     /// The malformed records that were left out of the data.
     pub(crate) skipped: Vec<SkipReport>,
 }

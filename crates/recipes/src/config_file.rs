@@ -382,7 +382,7 @@ mod tests {
                     }
                     ("class_weights", _) => Value::List(vec!["a=b=2".into(), "c, d=0.5".into()]),
                     ("header", _) => Value::Flag(true),
-                    ("window" | "first_index" | "max_size" | "parts", _) => Value::Int(1),
+                    ("window" | "first_index" | "max_size" | "parts" | "skip_lines", _) => Value::Int(1),
                     ("memory", _) => Value::Text("4 GB".into()),
                     ("embedding_dropout" | "weight_decay", _) => Value::Float(0.25),
                     ("label_smoothing", _) => Value::Float(0.05),

@@ -78,7 +78,7 @@ pub use sections::{
 };
 pub use settings::{SettingKey, Value};
 pub use space::Space;
-pub use training::{Case, HeldOutTexts, Preparation, ScoreHeldOut, TestData, Truth};
+pub use training::{Case, HeldOutScorer, HeldOutTexts, Preparation, TestData, Truth};
 pub use translated::TranslatedText;
 pub use weigh::Weigher;
 

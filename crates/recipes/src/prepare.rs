@@ -19,7 +19,7 @@ use super::recipe::{RecordModel, ScoredFile, TestFile};
 use super::started::Origin;
 use super::texts::Texts;
 use super::training::{
-    DataMemory, HeldOutTexts, Paths, Preparation, READ_AS, ScoreHeldOut, of_training, one_in, read_as,
+    DataMemory, HeldOutScorer, HeldOutTexts, Paths, Preparation, READ_AS, of_training, one_in, read_as,
     read_otherwise, skipped,
 };
 
@@ -319,7 +319,7 @@ fn score_held_out<M: RecordModel>(
     texts: Texts<M::Record>,
     (config, memory): (&Config, DataMemory),
     said: &mut Vec<String>,
-) -> Option<ScoreHeldOut> {
+) -> Option<HeldOutScorer> {
     let bytes = match &texts {
         Texts::Held(texts) => texts.records().iter().map(Record::bytes).sum(),
         Texts::InFiles(..) => 0,

@@ -43,7 +43,7 @@ pub struct Preparation {
     pub classes: Vec<ClassCount>,
     /// Scores a trained model on all development data, as a test file is scored. `None` for models that write texts, since
     /// decoding is slow, and for texts that would take too much memory during the training.
-    pub score_held_out: Option<ScoreHeldOut>,
+    pub score_held_out: Option<HeldOutScorer>,
     /// Messages for the user about the data, one line each.
     pub said: Vec<String>,
     /// The malformed records that `data.skip_bad` left out, of each part of the data that has such records.
@@ -53,7 +53,7 @@ pub struct Preparation {
 }
 
 /// A function that scores a trained model, by its predictor, on the held-out texts of its training.
-pub type ScoreHeldOut = Box<dyn FnOnce(&Predictor) -> Result<Evaluation> + Send>;
+pub type HeldOutScorer = Box<dyn FnOnce(&Predictor) -> Result<Evaluation> + Send>;
 
 /// Test data for a model.
 #[non_exhaustive]

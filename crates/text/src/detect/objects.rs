@@ -14,6 +14,7 @@ use crate::format::fields::{LABEL_LISTS, Object, Value, are_scores, at, leads, n
 use crate::format::labels::flag;
 #[cfg(feature = "parquet")]
 use crate::format::parquet;
+use crate::format::repeated::without_repetitions;
 use crate::format::{FieldFormat, json};
 use crate::source::lines::quoted;
 use crate::source::reason::{Reason, no_records, wrong_format};
@@ -213,17 +214,22 @@ fn of_lists(
     };
     let rows: Vec<Vec<String>> = json::first(file, &layout, LOOKED_AT)?.iter().map_while(row).collect();
     let line = json::first_line(file, &layout)?;
-    let columns =
-        Columns { name: &file.name(), rows: &rows, line, header: options.header, numbers: options.numbers };
     // If only the text is wanted, the label is detected, too, so that the label is not mistaken for the text.
     let label = Column { what: "label", given: None, known: LABEL };
-    let found = match wanted {
-        [text] if text.what == "text" && text.given.is_none() && first.len() == 2 => {
-            columns.pick(&[*text, label])
+    let pick = |rows: &[Vec<String>]| {
+        let columns =
+            Columns { name: &file.name(), rows, line, header: options.header, numbers: options.numbers };
+        match wanted {
+            [text] if text.what == "text" && text.given.is_none() && first.len() == 2 => {
+                columns.pick(&[*text, label])
+            }
+            _ if options.are_detected(wanted) => columns.pick_alike(wanted),
+            _ => columns.pick(wanted),
         }
-        _ if options.are_detected(wanted) => columns.pick_alike(wanted),
-        _ => columns.pick(wanted),
-    }?;
+    };
+    // A header that is repeated below is detected among the lists without its repetitions.
+    let once = without_repetitions(&rows).and_then(|rows| pick(&rows).ok()).filter(|found| found.header);
+    let found = once.map_or_else(|| pick(&rows), Ok)?;
     let mut names = found.names;
     names.truncate(wanted.len());
     let decided = found.notes.iter().filter(|note| *note != "no header");

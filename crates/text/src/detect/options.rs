@@ -241,7 +241,7 @@ impl ReadOptions {
     }
 
     /// Refuses settings that only tables have for a file of another format, unless this format is detected in a later file:
-    /// the settings may be those of the first file.
+    /// the settings may hold for the first file alone.
     pub(crate) fn only_of_tables(&self, format: FileFormat, of: &str) -> Result<()> {
         let set = self.told.as_deref().unwrap_or(self).format.is_some();
         let (key, got) = match self.quotes {

@@ -37,7 +37,7 @@ impl LabelNotation {
         }
     }
 
-    /// Parses a notation in a read note, which may also be that of numbers.
+    /// Parses a notation in a read note; a note of numbers may name the decimal comma.
     pub(crate) fn of_note(text: &str, numbers: bool) -> Self {
         if numbers && text == DECIMAL_COMMA { Self::DecimalComma } else { Self::parse(text) }
     }

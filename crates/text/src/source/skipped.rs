@@ -68,7 +68,7 @@ impl fmt::Display for SkipReport {
 
 /// The malformed records that passes have found.
 #[derive(Debug, Default)]
-struct Found {
+struct SkippedLines {
     /// The reason and the text of each of the first records, by file, line and number within the line.
     kept: BTreeMap<(String, u64, u64), [String; 2]>,
     /// The number of further records.
@@ -77,7 +77,7 @@ struct Found {
     last: BTreeMap<String, [u64; 2]>,
 }
 
-impl Found {
+impl SkippedLines {
     /// The greatest number of records whose texts are kept in memory.
     const MANY: usize = 10_000;
 
@@ -118,7 +118,7 @@ impl Found {
 pub(crate) struct SkipLog {
     /// The greatest share of malformed records; `None` for any share.
     pub(crate) most: Option<f64>,
-    found: Mutex<Found>,
+    found: Mutex<SkippedLines>,
     /// The greatest number of well-formed records that a pass has read.
     read: AtomicU64,
     /// The files and lines in which files that were joined have the header of the first file again.
@@ -144,7 +144,7 @@ impl SkipLog {
         let (count, read) = (found.count(), self.read.load(Ordering::Relaxed));
         drop(found);
         let over = |most: f64| count as f64 > 10.0 * most * (read + count) as f64;
-        if count > Found::MANY as u64 && self.most.is_some_and(over) {
+        if count > SkippedLines::MANY as u64 && self.most.is_some_and(over) {
             Err(self.refused("the first "))
         } else {
             Ok(())
@@ -173,7 +173,7 @@ impl SkipLog {
 
     /// Returns the log; `None` if no record was left out.
     pub(crate) fn report(&self) -> Option<SkipReport> {
-        self.first(Found::MANY)
+        self.first(SkippedLines::MANY)
     }
 
     /// Returns the log with the texts of the first records, at most `most`.
