@@ -80,6 +80,8 @@ pub struct CallSizes<'a> {
     pub(crate) rows: &'a dyn Fn(Extent) -> usize,
     pub(crate) stored: &'a dyn Fn(CallSlot) -> usize,
     pub(crate) longest: &'a dyn Fn(LevelId) -> usize,
+    /// The inputs, and the outputs whose gradients, are stored as whole pairs of bf16 numbers.
+    pub(crate) pairs: &'a [CallSlot],
 }
 
 impl CallSizes<'_> {
@@ -163,6 +165,13 @@ impl CallSizes<'_> {
     pub fn longest(&self, slot: usize) -> usize {
         let level = self.inputs.get(slot).and_then(|specs| specs.first()?.lod.last());
         level.map_or(0, |&level| (self.longest)(level))
+    }
+
+    /// Returns whether the left matrix of a product is stored as whole pairs of bf16 numbers: input slot `input` or, in the
+    /// backward pass, the gradient of output slot `output`.
+    pub(crate) fn multiplies_pairs(&self, input: usize, output: usize) -> bool {
+        let left = if self.pass == Pass::Forward { CallSlot::Input(input) } else { CallSlot::Output(output) };
+        self.pairs.contains(&left)
     }
 
     fn size(&self, slot: Option<&Vec<Spec>>) -> (usize, usize) {

@@ -32,6 +32,12 @@ impl<T: Float> RoundedRows<T> {
         Self::at_once(unit.engine()).is_some()
     }
 
+    /// Returns whether a product by a unit reads a left matrix of `k` columns where it lies, if it is stored as whole pairs of
+    /// bf16 numbers.
+    pub fn reads_pairs(unit: MatrixUnit, k: usize) -> bool {
+        Self::rounds(unit) && 2 * unit.engine().words(k) == k
+    }
+
     /// Returns the size in bytes of the scratch for the left matrix of a product by a unit, of `rows` rows and `k` columns.
     pub fn bytes_of(unit: MatrixUnit, rows: usize, k: usize) -> usize {
         let engine = unit.engine();

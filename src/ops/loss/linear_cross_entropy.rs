@@ -267,7 +267,9 @@ impl LinearCrossEntropy {
             true => 0,
             false => threads * PackedMatrix::<T>::bytes_of(unit, height, columns_at_once(cpu(), height)),
         };
-        let read = if products.inputs { classes } else { 0 };
+        // The gradients of the logits are in bf16 whenever a product rounds.
+        let lie = RoundedRows::<T>::reads_pairs(unit, classes);
+        let read = if products.inputs && !lie { classes } else { 0 };
         let rounded = |rows: usize, k| threads * RoundedRows::<T>::bytes_of(unit, rows, k);
         let rounded = rounded(most(chunk, threads), read).max(rounded(chunk, height));
         let gradient = match sizes.pass() {

@@ -303,6 +303,8 @@ impl Linear {
         let unprepared = if sizes.is_prepared() { 0 } else { packed };
         // Outside of a loop, the threads divide the rows. In a loop, each thread may have any number of the rows.
         let of_thread = if sizes.rooms() > 1 { rows } else { most(rows, sizes.threads()) };
+        let lies = sizes.multiplies_pairs(Self::X, Self::OUT) && RoundedRows::<T>::reads_pairs(unit, read);
+        let of_thread = if lies { 0 } else { of_thread };
         let rounded = sizes.threads() * RoundedRows::<T>::bytes_of(unit, of_thread, read);
         CallMemory::prepared(packed)
             .scratch::<Scratch<T>>(unprepared)
