@@ -404,7 +404,6 @@ fn refused<R: Read>(
     reader.refused(&about(section, name), expected, got)
 }
 
-/// Reads the value of a section that is stored as an `S`.
 fn value<S: FieldType + StoredForm<T>, T>(reader: &mut Reader<impl Read>, section: &str) -> Result<T> {
     let stored: S = reader.read_stored(longest(section))?;
     stored.read().map_err(|e| malformed(reader, section, &e))

@@ -183,7 +183,6 @@ pub(super) struct Layout<'a> {
     pub(super) storage: StorageKind,
     pub(super) dtype: DType,
     pub(super) shape: &'a [usize],
-    /// The number of LoD levels.
     pub(super) levels: usize,
 }
 

@@ -242,7 +242,6 @@ impl Data for Loader {
 /// The number of samples at which the search for the first batch within the memory limit starts.
 const FIRST: usize = 32;
 
-/// The size of batches.
 enum BatchSize {
     /// At most `samples` samples, and at most `rows` rows.
     Rows { samples: usize, rows: usize },

@@ -70,7 +70,6 @@ impl Spilling {
         Ok(Self { file: BufWriter::with_capacity(1 << 16, file), temporary, width, len: 0 })
     }
 
-    /// Appends an id.
     pub(super) fn push(&mut self, id: u32) -> Result<()> {
         let bytes = id.to_le_bytes();
         let (own, rest) = bytes.split_at_checked(self.width).unwrap_or((&bytes, &[]));

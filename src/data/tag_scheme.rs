@@ -262,7 +262,6 @@ impl TagScheme {
         }))
     }
 
-    /// Returns whether `tag` may follow the tag `before`.
     fn follows(self, before: Tag<'_>, tag: Tag<'_>) -> bool {
         let goes_on = before != OUTSIDE && before.kind == tag.kind;
         match (self, before.letter, tag.letter) {

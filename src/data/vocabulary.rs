@@ -127,7 +127,6 @@ impl TokenCounts {
         *self.0.entry(token.to_owned()).or_default() += count;
     }
 
-    /// Returns the count of a token.
     #[cfg(feature = "tokenizers")]
     pub(super) fn count(&self, token: &str) -> u64 {
         self.0.get(token).copied().unwrap_or_default()

@@ -547,7 +547,6 @@ impl Executor {
         self.profiling = Some(Profiling::default());
     }
 
-    /// Returns whether a profile is recorded.
     pub(crate) fn is_profiled(&self) -> bool {
         self.profiling.is_some()
     }

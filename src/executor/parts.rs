@@ -266,7 +266,6 @@ impl Totals {
     }
 }
 
-/// Returns the value of a total from its two sums.
 fn value(kind: Total, [sum, count]: [f64; 2]) -> f64 {
     match kind {
         Total::Sum => sum,

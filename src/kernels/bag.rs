@@ -46,7 +46,6 @@ const BLOCK: usize = 16;
 const WIDEST: usize = 64;
 
 impl<T: Float> Bags<'_, T> {
-    /// Returns the number of bags.
     fn len(&self) -> usize {
         self.starts.len().saturating_sub(1)
     }

@@ -92,7 +92,6 @@ impl MatrixUnit {
     }
 }
 
-/// Returns whether the CPU is from AMD.
 fn is_amd() -> bool {
     #[cfg(target_arch = "x86_64")]
     {

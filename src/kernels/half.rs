@@ -29,7 +29,6 @@ fn word(first: u32, second: u32) -> f32 {
     f32::from_bits(first | second << 16)
 }
 
-/// Returns the two numbers of a pair.
 #[inline(always)]
 pub(super) fn numbers_of(pair: f32) -> (f32, f32) {
     let bits = pair.to_bits();

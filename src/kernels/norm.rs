@@ -209,7 +209,6 @@ impl<T: Float> Sums<T> {
     }
 }
 
-/// Returns the sum Σ x.
 #[inline(always)]
 fn sum<T: Float>(x: &[T]) -> T {
     let (chunks, rest) = x.as_chunks::<LANES>();
@@ -223,7 +222,6 @@ fn sum<T: Float>(x: &[T]) -> T {
     whole(sums.0)
 }
 
-/// Returns the sum of squares Σ (x − mean)².
 #[inline(always)]
 fn sum_of_squares<T: Float, A: Arithmetic>(x: &[T], mean: T) -> T {
     let (chunks, rest) = x.as_chunks::<LANES>();

@@ -42,7 +42,6 @@ impl<'a, T: Float> PickedRows<'a, T> {
 }
 
 impl<'a, T: Float> RowSource<'a, T> {
-    /// Returns the number of rows of the operand.
     pub(super) fn rows(&self) -> usize {
         match self {
             RowSource::Lying(x) => x.rows(),

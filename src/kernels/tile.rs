@@ -18,9 +18,7 @@ pub(super) const MAX_LANES: usize = 16;
 
 /// The operands of a tile: rows of `a`, panels of `b` and elements of `c`.
 pub(super) struct Tile {
-    /// The number of rows of the tile.
     pub(super) rows: usize,
-    /// The number of panels of the tile.
     pub(super) panels: usize,
     /// The number of words that each sum reads of each operand: the number of products, or of pairs of products.
     pub(super) k: usize,

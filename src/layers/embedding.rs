@@ -84,7 +84,6 @@ impl Embedding {
 layer_name!(Embedding, "embedding");
 
 impl Layer for Embedding {
-    /// The table.
     type Weights = Var;
 
     fn kind(&self) -> &str {

@@ -67,7 +67,6 @@ impl EmbeddingBag {
 }
 
 impl Layer for EmbeddingBag {
-    /// The table.
     type Weights = Var;
 
     fn kind(&self) -> &str {

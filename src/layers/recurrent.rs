@@ -74,7 +74,6 @@ pub(super) trait Cell<const STATES: usize> {
 
     fn options(&self) -> &Options<STATES>;
 
-    /// Returns the width of each state.
     fn widths(&self) -> [usize; STATES] {
         [self.options().hidden; STATES]
     }
@@ -340,7 +339,6 @@ pub(super) struct CellInputs<const STATES: usize> {
     pub(super) from_input: Var,
     /// The first state after recurrent dropout, which the cell multiplies by the weight of the state.
     pub(super) h: Var,
-    /// The states.
     pub(super) states: [Var; STATES],
 }
 

@@ -180,12 +180,10 @@ impl ReadSlots {
         ReadSlots { inputs: self.inputs | other.inputs, outputs: self.outputs | other.outputs }
     }
 
-    /// Returns whether the input slot `slot` is in the set.
     pub(crate) const fn has_input(self, slot: usize) -> bool {
         self.inputs & bit(slot) != 0
     }
 
-    /// Returns whether the output slot `slot` is in the set.
     pub(crate) const fn has_output(self, slot: usize) -> bool {
         self.outputs & bit(slot) != 0
     }

@@ -12,7 +12,6 @@ impl MatrixUnit {
     pub const FAST_CPU: &str = "a CPU that multiplies bf16 numbers fast: AMD from Zen 4 on, or Intel with AMX (from Sapphire Rapids on)";
 }
 
-/// Returns the error that this CPU has no unit for a precision.
 #[track_caller]
 pub(crate) fn no_unit(precision: Precision) -> Error {
     Error::new(format!("precision `{precision}`"), MatrixUnit::FAST_CPU, "this CPU, which has no such unit")

@@ -42,7 +42,6 @@ pub(crate) struct RowStart {
 }
 
 impl RowStart {
-    /// Returns initial values that are all 0.
     pub(crate) fn zeros() -> Self {
         Self { numbers: RowNumbers::Zeros, key: [0; 2], word: 0 }
     }
@@ -55,7 +54,6 @@ impl RowStart {
         Self { numbers, key: [k0, k1], word }
     }
 
-    /// Fills `out` with the initial values of row `id`.
     fn fill<T: RowValue>(&self, id: i64, out: &mut [T]) {
         match self.numbers {
             RowNumbers::Zeros => out.fill(T::ZERO),

@@ -159,7 +159,6 @@ impl Mpi {
         })
     }
 
-    /// Returns the MPI process of a rank.
     fn process(&self, rank: usize) -> mpi::topology::Process<'_> {
         self.world.process_at_rank(i32::try_from(rank).unwrap_or_default())
     }

@@ -35,7 +35,6 @@ pub(super) fn fed(
     }
 }
 
-/// Returns zeros for the batched variable `id`, with `rows` rows.
 pub(super) fn zeros(program: &Program, id: VarId, rows: usize, lod: Option<Arc<Lod>>) -> Result<Variable> {
     let spec = program.spec(id)?;
     let mut shape: Vec<usize> = spec.shape.iter().map(|e| e.known().unwrap_or(rows)).collect();

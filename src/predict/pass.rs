@@ -95,7 +95,6 @@ pub(crate) fn each_batch(
     }
 }
 
-/// Returns the values of metrics, by name.
 pub(crate) fn scores(metrics: &[Measure]) -> Scores {
     Scores(metrics.iter().map(|metric| (metric.name().to_owned(), metric.value())).collect(), Vec::new())
 }

@@ -84,7 +84,6 @@ type CompiledCall<'a> = &'a mut dyn FnMut(&mut CompiledModel, &[(VarId, &Variabl
 /// The values of the carried states before a batch.
 #[derive(Clone, Copy)]
 enum InitialStates<'a> {
-    /// Zeros.
     Nothing,
     /// The carried states after an earlier batch.
     Left(&'a [Variable]),

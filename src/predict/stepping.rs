@@ -102,7 +102,6 @@ impl Stepping {
         Ok(stepping)
     }
 
-    /// Returns the names of variables.
     pub(super) fn names(&self, ids: &[VarId]) -> Vec<&str> {
         ids.iter().map(|&id| self.model.program.var(id).name.as_str()).collect()
     }

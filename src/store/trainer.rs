@@ -25,7 +25,6 @@ const BY_ROWS: [(&str, &str, &str); 4] = [
     ("dot", "y", "x"),
 ];
 
-/// A parameter whose value is in the store.
 struct StoredParameter {
     key: Key,
     name: String,

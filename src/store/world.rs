@@ -28,7 +28,6 @@ pub struct WorldStore {
     registry: Registry,
     /// The rows of each value that this rank holds.
     entries: BTreeMap<Key, Entry>,
-    /// The shape of the whole value of each key.
     shapes: BTreeMap<Key, Vec<usize>>,
     /// The merged gradient of the last push, for the rows of this rank, or the error of the merge. The gradient is
     /// applied once all ranks have merged their rows of the gradient.

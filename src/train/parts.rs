@@ -126,12 +126,10 @@ impl Trainer {
         self
     }
 
-    /// Returns the number of batches per step.
     pub(super) fn batches_a_step(&self) -> u64 {
         self.accumulate.as_deref().copied().unwrap_or(1)
     }
 
-    /// Returns the number of parts of a batch.
     pub(super) fn parts_a_batch(&self) -> u64 {
         let known = self.state.position.parts;
         let of_world = || self.world.as_ref().map_or(1, |world| world.size().next_power_of_two() as u64);
@@ -419,7 +417,6 @@ impl Trainer {
         Ok(self.sums_of_metrics())
     }
 
-    /// Returns the sum of the totals of all parts.
     fn total(&self, results: &[Option<PartResult>]) -> Result<Totals> {
         let of_part = |result: &Option<PartResult>| result.as_ref().map(|result| result.totals.clone());
         let parts = results.iter().map(of_part).collect();

@@ -8,7 +8,6 @@ use crate::error::{Error, ErrorKind, Result};
 /// The encoding of a number has as many bytes as the type of the number, in little-endian order.
 const CONFIG: Configuration<LittleEndian, Fixint> = standard().with_fixed_int_encoding();
 
-/// Appends the encoding of a number to `out`.
 pub(super) fn put_number<T: Encode>(number: T, out: &mut Vec<u8>) {
     // Writing to a vector never fails.
     let written = bincode::encode_into_std_write(number, out, CONFIG);

@@ -46,7 +46,6 @@ pub(crate) trait FieldType: Sized {
     /// Fails if the bytes do not encode a value of this type.
     fn get(from: &mut Source<'_>) -> Result<Self>;
 
-    /// Appends a field with this number and this value to `out`.
     fn put_field(&self, number: u8, out: &mut Vec<u8>) {
         out.push(number);
         put_item(self, out);
@@ -73,7 +72,6 @@ fn behind_length(out: &mut Vec<u8>, put: impl FnOnce(&mut Vec<u8>)) {
     out[start..start + 4].copy_from_slice(&length.to_le_bytes());
 }
 
-/// Encodes a value.
 pub(crate) fn to_bytes<T: FieldType>(value: &T) -> Vec<u8> {
     let mut out = Vec::new();
     value.put(&mut out);

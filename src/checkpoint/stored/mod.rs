@@ -227,7 +227,6 @@ pub(super) struct RowsHead {
     pub(super) dtype: DType,
     /// The height of the table, followed by the extents of a row.
     pub(super) shape: Vec<usize>,
-    /// The number of stored rows.
     pub(super) rows: usize,
 }
 

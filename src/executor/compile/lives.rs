@@ -17,13 +17,11 @@ const FOREVER: usize = usize::MAX;
 pub(crate) enum LoopPart {
     /// Before the steps of the loop: the moves into the loop, and the instructions before the loop.
     Before,
-    /// The steps of the loop.
     Steps,
     /// After the steps of the loop: the instructions after the loop, and the moves out of the loop.
     After,
 }
 
-/// The number of parts.
 const PARTS: usize = 3;
 
 /// The first and the last part in which an operator touches a slot.

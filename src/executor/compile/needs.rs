@@ -471,7 +471,6 @@ impl<'p> Counting<'p> {
 /// The values that are not dense, by slot.
 struct Pools<'p> {
     slots: &'p [Slot],
-    /// The storage of each pool number.
     kinds: &'p [StorageKind],
     /// The need of each slot that a call has written, or that holds a feed.
     needs: Vec<Option<PoolNeed>>,

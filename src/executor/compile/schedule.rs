@@ -18,7 +18,6 @@ use crate::program::{Program, Role, grad_name};
 /// The variables in each slot of an operator; [`VarId::NONE`] replaces a variable that the call does not use.
 pub(crate) type Slots = Vec<Vec<VarId>>;
 
-/// A call of an operator in the schedule.
 #[derive(Debug)]
 pub(crate) struct ScheduledCall {
     /// The number of this call; all calls of a plan are numbered together.

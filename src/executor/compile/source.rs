@@ -121,7 +121,6 @@ impl<'a> Source<'a> {
         self.parsed.get(&id)
     }
 
-    /// Returns the operators of a block.
     pub(crate) fn ops(&self, block: BlockId) -> impl DoubleEndedIterator<Item = (OpId, &'a OpDesc)> {
         let ops = self.program.block(block).ops.iter().enumerate();
         ops.map(move |(number, op)| (OpId { block, number }, op))

@@ -10,7 +10,6 @@ use crate::ops::{Pool, catalogue};
 use crate::program::{Builder, Program, Recurrence, Var, VarRole, backward};
 use crate::tensor::DType;
 
-/// The results of all analyses.
 #[derive(Debug)]
 struct Analysed {
     saved: String,

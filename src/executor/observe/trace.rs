@@ -61,7 +61,6 @@ impl Profile {
     }
 }
 
-/// Returns text escaped for a JSON string.
 fn escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {

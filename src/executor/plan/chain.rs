@@ -7,7 +7,6 @@ use std::ops::Range;
 #[derive(Debug, Clone)]
 pub(crate) struct Chain {
     pub(crate) calls: Range<usize>,
-    /// The number of rows of a chunk.
     pub(crate) rows: usize,
     /// How many numbers all calls of the chain together write per row.
     pub(crate) width: usize,

@@ -134,9 +134,7 @@ impl OpInstr {
     }
 }
 
-/// An instruction.
 pub(crate) enum Instr {
-    /// A call.
     Op(Box<OpInstr>),
     /// The call that computes the offsets of the levels that an operator makes; it runs before the call of the operator.
     Levels(Box<OpInstr>),

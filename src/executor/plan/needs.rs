@@ -9,7 +9,6 @@ use crate::operator::{CallMemory, CallSizes, CallSlot, Extent, LevelId, MatrixUn
 pub(crate) enum Quantity {
     /// The number 1.
     One,
-    /// The number of sequences of the batch.
     Batch,
     /// The number of rows of a level of the root block.
     Rows(LevelId),
@@ -17,15 +16,23 @@ pub(crate) enum Quantity {
     Longest(LevelId),
     /// The number of rows that a static input has over all steps of a loop: each sequence of the loop has the rows of its static
     /// sequence once per step. `rows` are levels of the root block, top first.
-    Repeated { over: LevelId, rows: Vec<LevelId> },
+    Repeated {
+        over: LevelId,
+        rows: Vec<LevelId>,
+    },
     /// The largest number of rows that a step of a loop has in a level below the loop's level. `rows` are levels of the root block,
     /// top first.
-    LargestStep { over: LevelId, rows: Vec<LevelId> },
-    /// The larger of two quantities.
+    LargestStep {
+        over: LevelId,
+        rows: Vec<LevelId>,
+    },
     Larger(Box<[Quantity; 2]>),
     /// The number of rows that a static input of a loop in a loop has over all steps of all visits. Before the run, the product of
     /// two quantities is the upper bound.
-    Visits { level: LevelId, most: Box<[Quantity; 2]> },
+    Visits {
+        level: LevelId,
+        most: Box<[Quantity; 2]>,
+    },
     /// The number of rows of a level that an operator of a step block makes.
     Made(LevelId),
     /// The largest number of rows that one step has in a level that an operator of a step block makes.
@@ -51,7 +58,6 @@ pub(crate) struct BufferNeed {
 /// memory exist at the same time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Growth {
-    /// Before the run.
     Before,
     /// Once an operator of the root block has made a level.
     Once,
@@ -68,7 +74,6 @@ pub(crate) struct PoolNeed {
     pub(crate) pool: usize,
     /// The terms whose sum is the number of entries, or of selected rows.
     pub(crate) entries: Vec<EntryTerm>,
-    /// The bytes of an entry.
     pub(crate) entry: usize,
     /// The term of the offsets of a matrix, in bytes; 0 bytes for selected rows.
     pub(crate) offsets: EntryTerm,

@@ -36,13 +36,18 @@ pub(crate) struct Slot {
 /// The value that a view reads or writes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Access {
-    /// A slot.
     Slot(usize),
     /// The previous value of a memory. At the first step, this is the initial value; at later steps, the rows that the
     /// previous step wrote to the slot of the next value.
-    Previous { block: BlockId, memory: usize },
+    Previous {
+        block: BlockId,
+        memory: usize,
+    },
     /// The gradient of a memory that a step passes to the previous step.
-    Passed { block: BlockId, memory: usize },
+    Passed {
+        block: BlockId,
+        memory: usize,
+    },
 }
 
 /// A view of a value: the value, its rows, its width and its first column.

@@ -15,7 +15,6 @@ pub(crate) fn zeros(spec: &Spec, rows: usize) -> Result<Dense> {
     Dense::zeros(spec.dtype, &shape)
 }
 
-/// Returns the upper `levels` levels of a LoD.
 pub(crate) fn part(lod: Option<&Arc<Lod>>, levels: usize) -> Option<Arc<Lod>> {
     let mut lod = lod?;
     while lod.levels() > levels {

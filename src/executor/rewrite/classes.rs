@@ -25,7 +25,6 @@ impl Classes {
         Self(statics.map(|v| (v, Class::Sequence)).collect())
     }
 
-    /// Sets the class of a variable.
     pub(crate) fn set(&mut self, var: VarId, class: Class) {
         self.0.insert(var, class);
     }

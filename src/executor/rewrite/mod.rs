@@ -36,7 +36,6 @@ pub(crate) struct Rewritten {
     pub(crate) bf16: Bf16Storage,
 }
 
-/// The values that are stored in bf16.
 #[derive(Default)]
 pub(crate) struct Bf16Storage {
     /// The variables of f32 numbers that are stored in bf16.
@@ -192,7 +191,6 @@ impl<'a> Draft<'a> {
         self.origins[at].insert(number, origin);
     }
 
-    /// Inserts operators.
     fn insert_after(&mut self, mut new: Vec<Insertion>) {
         // From the last operator to the first, so that the numbers of the operators before stay.
         new.sort_by_key(|&(block, number, ..)| (block, number));

@@ -20,7 +20,6 @@ use crate::tensor::{DType, StorageKind};
 /// The kind of the operator that rounds.
 const ROUNDS: &str = "round_bf16";
 
-/// The operator that rounds, with its attributes.
 type RoundingOp = (Attributes, Arc<dyn Op>);
 
 /// How the operators of a program use its variables.
@@ -139,7 +138,6 @@ impl Draft<'_> {
         (block, number, desc, origin)
     }
 
-    /// Returns the next values of all memories.
     fn memory_nexts(&self) -> HashSet<VarId> {
         let steps = self.program.ops().filter_map(|op| op.step.as_ref());
         steps.flat_map(|step| step.memories.iter().map(|m| m.next)).collect()

@@ -22,9 +22,7 @@ struct SavedValue {
     writer: (BlockId, usize),
     /// The gradient block whose backward operator reads the value.
     reader: BlockId,
-    /// The value, and the values of which it is the sum.
     terms: Vec<VarId>,
-    /// The gradient of the value, and the gradients that equal it.
     gradients: Vec<VarId>,
 }
 

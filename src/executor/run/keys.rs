@@ -157,13 +157,11 @@ impl RunState<'_> {
     }
 }
 
-/// Returns the key of a row of the root block.
 fn root_key(levels: &LevelTable, names: Names<'_>, rows: Extent, row: usize) -> RowKey {
     let lod = if let Extent::Rows(level) = rows { levels.get(level) } else { None };
     names.key(lod, row)
 }
 
-/// Returns the keys of the rows on which a call works, as a list.
 fn listed(keys: &[RowKey], here: Option<CallRows>) -> Keys<'_> {
     let (from, to) = here.and_then(|here| here.only).unwrap_or((0, keys.len()));
     Keys::Listed(keys.get(from..to.min(keys.len())).unwrap_or(&[]))

@@ -120,7 +120,6 @@ impl Machine {
         self.arena.buffer_bytes(buffer)
     }
 
-    /// Returns the number of threads of a run.
     pub(crate) fn threads(&self) -> usize {
         self.threads.number
     }
@@ -303,20 +302,17 @@ impl Machine {
         }
     }
 
-    /// Records a run with its start and its duration.
     pub(crate) fn record(&mut self, start: Instant, length: Duration) {
         if let Some(recorder) = self.workers.first_mut().and_then(|worker| worker.recorder.as_mut()) {
             recorder.run(start, length);
         }
     }
 
-    /// Stops recording, and returns the records of each thread.
     pub(crate) fn stop_recording(&mut self) -> Vec<Recorder> {
         self.workers.iter_mut().filter_map(|worker| worker.recorder.take().map(|r| *r)).collect()
     }
 }
 
-/// Returns the region of the first `count` numbers of a slot, as one row.
 fn first_numbers(slot: &Slot, count: usize) -> Region {
     let extent = Extent2 { rows: 1, width: count, stride: count };
     Region { buffer: slot.buffer, extent, ..Region::default() }

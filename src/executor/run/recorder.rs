@@ -44,7 +44,6 @@ pub(crate) struct Event {
     pub(crate) calls: u64,
 }
 
-/// The record of one thread.
 pub(crate) struct Recorder {
     origin: Instant,
     /// The totals of each instruction's calls; for a loop, the totals of its moved rows.

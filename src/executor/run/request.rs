@@ -35,7 +35,6 @@ impl Stage {
 /// Feeds that were [placed](crate::executor::Executor::place) before this run, or before an earlier run.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct PlacedFeeds<'a> {
-    /// The number of sequences in the batch.
     pub(crate) batch: usize,
     /// The LoD of each feed, or `None` for a feed without levels.
     pub(crate) feeds: &'a [(VarId, Option<Arc<Lod>>)],

@@ -53,7 +53,6 @@ pub(crate) struct RunMemory {
     prepared: Vec<Preparation>,
     numbers: Vec<u64>,
     places: Vec<u64>,
-    /// The number of sequences in the batch.
     pub(super) batch: usize,
     /// For each variable that is a sparse feed, the number of its entries or rows.
     pub(super) entries: Vec<usize>,
@@ -159,7 +158,6 @@ struct Neighbour<'a> {
 }
 
 impl RunState<'_> {
-    /// Returns the rows of a block on which a call works.
     pub(super) fn at(&self, block: BlockId, here: Option<CallRows>) -> FrameRows {
         match here {
             Some(here) if here.block == block => here.at,
@@ -167,7 +165,6 @@ impl RunState<'_> {
         }
     }
 
-    /// Returns the number of rows that an extent counts for a call.
     pub(crate) fn count(&self, extent: Extent, here: Option<CallRows>) -> usize {
         match extent {
             Extent::Known(n) => n,
@@ -248,7 +245,6 @@ impl RunState<'_> {
         Region { buffer: slot.buffer, row, column: view.column, extent, step }
     }
 
-    /// Returns the dtype of the numbers in a view.
     pub(crate) fn dtype(&self, view: &Ref) -> DType {
         let slot = match view.access {
             Access::Slot(slot) => Some(slot),

@@ -36,7 +36,6 @@ pub(super) fn places(program: &Program, begins: impl Fn(&str) -> bool) -> BTreeM
     found
 }
 
-/// Returns the forward operators of all blocks of the program.
 fn forward(program: &Program) -> impl Iterator<Item = (BlockId, &OpDesc)> {
     let ops = |(id, block): (BlockId, &'_ Block)| (id, block.ops.len());
     let blocks: Vec<_> = program.blocks().map(ops).collect();

@@ -153,7 +153,6 @@ pub(super) struct Entry<'p> {
     pub(super) form: Form,
     /// Whether the parameter belongs to a PyTorch module.
     pub(super) known: bool,
-    /// The dtype of the parameter.
     pub(super) dtype: DType,
     /// The shape of each of the parameter's tensors in the file.
     pub(super) shape: Vec<usize>,

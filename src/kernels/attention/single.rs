@@ -56,7 +56,6 @@ impl<T: Float> Single<'_, T> {
     }
 }
 
-/// Returns the dot product Σ x · y.
 #[inline(always)]
 fn dot<T: Float, A: Arithmetic>(x: &[T], y: &[T]) -> T {
     let mut sums = [T::ZERO; CHUNK];

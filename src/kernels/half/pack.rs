@@ -125,7 +125,6 @@ fn flushed(x: f32, least: f32) -> f32 {
     if x.abs() < least { 0.0 } else { x }
 }
 
-/// Returns the bound for [`flushed`].
 fn least(flushes: bool) -> f32 {
     if flushes { f32::FLUSH_BELOW } else { 0.0 }
 }

@@ -7,7 +7,6 @@ use crate::kernels::path::{Arithmetic, Implementation, Sweep, sweep};
 /// The number of columns of a panel.
 pub(in crate::kernels) const WIDTH: usize = 32;
 
-/// Returns whether this CPU has the instruction.
 pub(in crate::kernels) fn has_instruction() -> bool {
     #[cfg(target_arch = "x86_64")]
     {

@@ -14,7 +14,6 @@ use crate::kernels::path::{Arithmetic, Sweep, sweep};
 /// The number of words that are rounded or transposed at a time.
 pub(super) const LANES: usize = 16;
 
-/// A vector of words.
 pub(super) type Words = [f32; LANES];
 
 /// A way to round numbers to bf16 and to transpose words.
@@ -23,14 +22,12 @@ pub(super) trait Rounding {
     fn across(even: [f32; LANES], odd: [f32; LANES]) -> Words;
     /// Returns pairs of successive numbers.
     fn along(numbers: &[f32; 2 * LANES]) -> Words;
-    /// Transposes a square of words.
     fn turn(square: &mut [Words; LANES]);
 }
 
 /// A loop that rounds numbers. Mark `run` and every function that it calls `#[inline(always)]`, as for a
 /// [`Sweep`](crate::kernels::path::Sweep).
 pub(super) trait RoundingLoop {
-    /// Runs the loop.
     fn run<R: Rounding>(self);
 }
 
@@ -100,7 +97,6 @@ impl<L: RoundingLoop> Sweep for PlainLoop<L> {
     }
 }
 
-/// Rounding by plain code.
 pub(super) struct PlainCode;
 
 impl Rounding for PlainCode {
@@ -128,7 +124,6 @@ impl Rounding for PlainCode {
     }
 }
 
-/// A number that is, or is rounded to, a bf16 number.
 pub(super) trait ToBf16: Copy + Send + Sync {
     /// The number 0.
     const ZERO: Self;

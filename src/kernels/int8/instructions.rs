@@ -34,7 +34,6 @@ enum CodeInstructions {
     Quads,
     /// `vpmaddwd` of AVX2.
     Pairs,
-    /// Plain code.
     Plain,
 }
 
@@ -196,7 +195,6 @@ impl Sweep for PlainSums<'_> {
     }
 }
 
-/// Returns the rows of panels as words.
 #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
 fn words_of(rows: &[PanelRow]) -> &[[i32; WIDTH]] {
     // SAFETY: a row of a panel has the size of 32 words and more than their alignment.

@@ -69,7 +69,6 @@ struct Multiply<'a, T> {
     ids: Option<&'a [i64]>,
     /// The number of multiply-adds before each row of the product, and the total at the end.
     work: &'a [u64],
-    /// The scratch of each thread.
     parts: &'a mut [ThreadSums<T>],
 }
 

@@ -18,7 +18,6 @@ const BLOCK: usize = 256;
 /// numbers of rows, entries and threads. The size grows with the number of columns only up to a few columns per entry.
 #[derive(Debug, Default)]
 pub struct SparseRoom<T> {
-    /// The scratch of each thread.
     pub(super) parts: Vec<ThreadSums<T>>,
     pub(super) narrow: Narrow,
     /// The number of multiply-adds before each row of the product, and the total at the end.

@@ -56,7 +56,6 @@ pub(super) fn given(
     })
 }
 
-/// Adds a literal to the program.
 fn literal(program: &mut Program, name: &str, value: Literal) -> Result<VarId> {
     let name = program.fresh_name(name);
     program.add_var(VarDesc {

@@ -214,7 +214,6 @@ impl Case<'_> {
     }
 }
 
-/// Returns the sum of x and y, number by number.
 pub(super) fn sum(x: &Storage, y: &Storage) -> crate::error::Result<Storage> {
     fn add<T: Float + crate::tensor::Element>(x: &Dense, y: &Dense) -> crate::error::Result<Dense> {
         let sums = x.as_slice::<T>()?.iter().zip(y.as_slice::<T>()?).map(|(&x, &y)| x + y);

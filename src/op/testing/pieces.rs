@@ -125,7 +125,6 @@ fn taken(value: &Variable, ranges: &[Range<usize>], lod: &Arc<Lod>) -> Result<Va
     Variable::new(value.storage().as_dense()?.gather_rows(&rows)?, Some(lod.clone()))
 }
 
-/// Returns a variable of zeros with the shape of the output `name`.
 fn zeros(direct: &Direct, outputs: &[crate::operator::Slot], name: &str) -> Outcome<Variable> {
     let slot = outputs.iter().position(|slot| slot.name == name);
     let Some(spec) = slot.and_then(|slot| direct.output_specs()[slot].first()) else {

@@ -17,7 +17,6 @@ const ROUNDING: f64 = 4e-6;
 /// numbers, so that only products read it.
 struct Bf16Program {
     model: Model,
-    /// The fetched outputs.
     outputs: Vec<VarId>,
     gradients: Vec<VarId>,
     /// The values of the parameters that the operator does not have, by name.

@@ -155,7 +155,6 @@ pub(super) fn cast(value: &Variable, dtype: DType) -> Result<Variable> {
     Variable::new(storage, value.lod().cloned())
 }
 
-/// Returns all numbers of a value, as f64; numbers that are not stored are 0.
 pub(super) fn numbers(storage: &Storage) -> Result<Vec<f64>> {
     Ok(storage.to_dense()?.cast(DType::F64).as_slice::<f64>()?.to_vec())
 }

@@ -126,7 +126,6 @@ impl<'a, T: Float> Inputs<'a, T> {
         HeadBlock { heads: 0..self.geometry.heads, sequences: 0..self.keys.len() }
     }
 
-    /// Returns the columns of the heads `heads` in a variable with `width` columns.
     fn columns(&self, width: usize, heads: Range<usize>) -> Range<usize> {
         let head = width / self.geometry.heads;
         heads.start * head..heads.end * head
@@ -165,7 +164,6 @@ impl<'a, T: Float> Inputs<'a, T> {
         Some(Cut::Sequences(middle.clamp(part.sequences.start + 1, part.sequences.end - 1)))
     }
 
-    /// Returns the range of query rows that belong to `sequences`.
     fn query_rows(&self, sequences: &Range<usize>) -> Range<usize> {
         span(sequences, |sequence| self.queries.rows(sequence))
     }

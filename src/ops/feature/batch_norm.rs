@@ -228,7 +228,6 @@ operator! {
     outputs { AVERAGE = average: one.updated() }
 }
 
-/// Reads an attribute that is a number from 0 to 1.
 fn momentum(attributes: &Attributes, name: &str) -> Result<f64> {
     let number = attributes.float(name)?;
     if (0.0..=1.0).contains(&number) {

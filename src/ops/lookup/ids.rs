@@ -23,7 +23,6 @@ macro_rules! ids {
 pub(in crate::ops) use ids;
 
 impl Ids<'_> {
-    /// Returns the number of ids.
     pub(in crate::ops) fn len(&self) -> usize {
         match self {
             Ids::I32(ids) => ids.rows(),
@@ -31,7 +30,6 @@ impl Ids<'_> {
         }
     }
 
-    /// Returns the id of a row.
     pub(in crate::ops) fn get(&self, row: usize) -> i64 {
         match self {
             Ids::I32(ids) => ids.row(row)[0].into(),

@@ -410,7 +410,6 @@ impl Rule {
     }
 }
 
-/// Returns the class that the label of row `row` names.
 fn class_of(labels: &Ids<'_>, row: usize, classes: usize) -> Result<usize> {
     let missing = || Error::new("label", "a class", "none").row(row);
     labels.class(row, classes, None)?.ok_or_else(missing)

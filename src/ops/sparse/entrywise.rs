@@ -157,7 +157,6 @@ pub(super) fn flat<T: RowValue>(rows: &RowBuffer) -> Result<&[T]> {
     Ok(rows.values::<T>()?.contiguous().unwrap_or(&[]))
 }
 
-/// Returns a slice as a view of one row.
 fn row<T>(numbers: &[T]) -> View<'_, T> {
     View::new(numbers, 1, numbers.len())
 }

@@ -63,7 +63,6 @@ impl Rows<'_> {
         }
     }
 
-    /// Returns row `i` of each field.
     #[inline(always)]
     fn of<'f, T, const N: usize>(&self, fields: &'f mut [ViewMut<'_, T>; N], i: usize) -> [&'f mut [T]; N] {
         let mut field = 0;

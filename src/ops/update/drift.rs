@@ -50,7 +50,6 @@ impl<T: Float> ElementStep<T, 3> for RowDrift<T> {
     }
 }
 
-/// Returns `beta` raised to the power `step`.
 pub(in crate::ops) fn power(beta: f64, step: f64) -> f64 {
     // The cast to i32 saturates only for steps at which the power is 0 anyway.
     beta.powi(step as i32)

@@ -124,7 +124,6 @@ impl Attribute for SparseMode {
     }
 }
 
-/// Returns the value of the scalar operand in `slot`.
 pub(in crate::ops) fn scalar(run: &Forward<'_>, slot: usize) -> Result<f64> {
     crate::with_float!(run.dtype(slot), T => Ok(run.input::<T>(slot)?.row(0)[0].to_f64()))
 }

@@ -26,7 +26,6 @@ fn decode_one(beam: &CtcBeam, logits: &Array2<f64>) -> Vec<CtcLabels> {
     all.remove(0)
 }
 
-/// Returns the labelling of a path, by the definition.
 fn labelling(path: &[usize], blank: usize) -> Vec<i64> {
     let mut path = path.to_vec();
     path.dedup();

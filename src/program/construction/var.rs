@@ -40,7 +40,6 @@ const UNKNOWN: VarId = VarId(u32::MAX);
 const NO_BUILDER: u64 = u64::MAX;
 
 impl Var {
-    /// Returns an unknown variable of the builder with this number.
     pub(super) fn unknown(builder: u64) -> Self {
         Self { builder, id: UNKNOWN }
     }

@@ -426,7 +426,6 @@ impl Program {
         Ok(())
     }
 
-    /// Returns whether `gradient` is the gradient block of the step block `step`.
     fn is_gradient_of(&self, step: BlockId, gradient: BlockId) -> bool {
         self.ops()
             .filter_map(|op| op.step.as_deref())

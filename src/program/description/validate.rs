@@ -541,9 +541,7 @@ fn same_spec(declared: &Spec, given: &Spec, fresh: u32, named: &mut Vec<(LevelId
 
 /// For each block, the `recurrent` that runs the block; the first one if several run the block.
 struct Runs<'a> {
-    /// The description of each step block.
     forward: HashMap<BlockId, &'a StepDesc>,
-    /// The step block of each gradient block.
     of_gradient: HashMap<BlockId, BlockId>,
 }
 

@@ -34,7 +34,6 @@ const CODINGS: [Coding; 2] = [
 pub(crate) struct CodedParameter {
     /// The name of the parameter, and of its codes.
     pub(crate) name: String,
-    /// The name of the scales.
     pub(crate) scale: String,
     /// The dimension that has one scale per index: 0 for rows, 1 for columns.
     pub(crate) axis: usize,
