@@ -227,7 +227,6 @@ struct Product<'a, T> {
 }
 
 impl<T> Product<'_, T> {
-    /// Divides the rows.
     fn split_rows(self, at: usize) -> (Self, Self) {
         let (words_above, words_below) = self.words.split_at(at * words_of(self.matrix.k));
         let (above, below) = self.row_scales.split_at(at);

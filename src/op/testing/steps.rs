@@ -93,7 +93,6 @@ enum NoProgram {
     Illegal,
     /// The shape rule of the operator returns an error for the inputs in the step block.
     Refused(Error),
-    /// Another error.
     Wrong(Error),
 }
 
