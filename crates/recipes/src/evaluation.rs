@@ -10,6 +10,8 @@ use super::translated::TranslatedText;
 
 /// Maximum number of unseen labels that are listed by name; further unseen labels are counted together as one entry.
 const MOST_UNSEEN: usize = 1_000;
+/// The name of the entry that counts further unseen labels together.
+pub(super) const OTHERS: &str = "(others that training never saw)";
 /// Maximum number of locations that are listed for an unseen label.
 const PLACES: usize = 3;
 
@@ -374,7 +376,6 @@ impl Tally {
 
     /// Counts an occurrence of a class that training never saw, and returns the index of the class.
     fn unseen(&mut self, name: &str, place: impl FnOnce() -> String) -> usize {
-        const OTHERS: &str = "(others that training never saw)";
         let full = self.unseen.len() >= MOST_UNSEEN && !self.unseen.contains_key(name);
         let name = if full { OTHERS } else { name };
         let (number, label) = self.unseen.entry(name.to_owned()).or_insert_with(|| {

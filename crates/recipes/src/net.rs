@@ -1,17 +1,18 @@
 //! Layers and optimizers that the networks of all recipes share.
 
 use unpadded::data::{Limits, TokenCounts, Tokenizer, Vocabulary};
-use unpadded::layers::Embedding;
+use unpadded::layers::{Embedding, init};
 use unpadded::ndarray::Array2;
 use unpadded::ops::CrossEntropy;
 use unpadded::optimizer::{
     Adadelta, Adagrad, Adam, AdamW, Group, Lion, NAdam, Optimizer, RmsProp, Schedule, Sgd,
 };
 use unpadded::train::{Averaging, Plateau, Trainer};
-use unpadded::{Builder, Error, ErrorKind, Result, Var, memory};
+use unpadded::{Builder, DType, Error, ErrorKind, Result, Var, memory};
 use unpadded_text::WordVectors;
 
 use super::config::Config;
+use super::prepare::too_few;
 use super::sections::{Average, ModelConfig, RateSchedule, Rule, TrainingConfig, label_smoothing};
 use super::started::{self, Origin, Table};
 
@@ -131,6 +132,20 @@ fn paced(mut trainer: Trainer, training: &TrainingConfig, epoch: usize) -> Train
     if training.patience > 0 { trainer.patience(training.patience) } else { trainer }
 }
 
+/// Subtracts a large number from the scores of classes that no training text has, so that they are never predicted.
+pub(super) fn of_trained(net: &Builder, scores: Var, (name, classes): (&str, &Vocabulary)) -> Var {
+    let of = |id| if classes.count(id) > 0 { 0.0 } else { -1e9 };
+    let values: Vec<f64> = (0..classes.len() as i64).map(of).collect();
+    if values.iter().all(|value| *value == 0.0) {
+        return scores;
+    }
+    // The initializer has a value for each number of the parameter.
+    let untrained =
+        net.parameter(&format!("untrained.{name}"), DType::F32, &[values.len()], init::gate_biases(&values));
+    net.stop_gradient(untrained);
+    scores + untrained
+}
+
 /// Returns the cross-entropy of each row with label smoothing; `None` if the config has no label smoothing.
 pub(super) fn smoothed(logits: Var, labels: Var, config: &Config) -> Option<Var> {
     let rate = label_smoothing(config);
@@ -169,7 +184,8 @@ pub(super) fn known(found: Result<Vocabulary>, config: &Config) -> Result<Vocabu
                 Some(tokens) => format!(", or change `text.tokens` (it is `{}`)", tokens.name()),
                 None => String::new(),
             };
-            e.noted(format!("use more text, lower `text.min_count` (it is {}){cut}", text.min_count))
+            let hint = format!("use more text, lower `text.min_count` (it is {}){cut}", text.min_count);
+            too_few(e).noted(hint)
         }
         // Other errors, such as an unreadable file, get no note about these settings.
         _ => e,

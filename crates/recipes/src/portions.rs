@@ -8,7 +8,7 @@ use unpadded::{Error, ErrorKind, Result};
 use unpadded_text::{DataSet, Fold, Record};
 
 use super::config::Config;
-use super::evaluation::{UnseenLabel, count_of, first_places, named};
+use super::evaluation::{OTHERS, UnseenLabel, count_of, first_places, named};
 
 /// The portion of the data that a record is in: the training texts, the texts held out from them, or the texts of `data.dev`.
 #[derive(Clone, Copy, PartialEq)]
@@ -123,6 +123,19 @@ impl ClassCounts {
         let mut found = false;
         M::classes(config, record, &mut |what, name, _| found |= !self.is_trained(what, name));
         found
+    }
+
+    /// Checks that a file with these held-out classes fits a training with the classes `known`. With `bare`, a record of the file has
+    /// no class, which is a right answer, too.
+    fn check(&self, known: &Self, name: &str, bare: bool) -> Result<()> {
+        for what in [LABEL, TAG] {
+            let own = || self.of(what).values().filter(|class| class.held_out.count > 0);
+            if !bare && own().all(|class| class.train == 0) {
+                let trained = known.of(what).iter().filter(|(_, class)| class.train > 0);
+                fitting((what, name), trained.map(|(name, _)| &**name), own().map(|class| &class.held_out))?;
+            }
+        }
+        Ok(())
     }
 
     /// Returns the classes that no training text has.
@@ -253,14 +266,21 @@ pub(super) struct PortionFacts {
     held_out: String,
     /// The held-out records that the training records have, too.
     shared: SharedRecords,
+    /// Whether a record of `data.dev` has no class.
+    bare: bool,
 }
 
 impl PortionFacts {
     /// Counts the classes of a record, and keeps its key. The records of `data.dev` follow all training records.
     pub(super) fn add<M: RecordAnswers>(&mut self, config: &Config, record: &M::Record, portion: Portion) {
-        M::classes(config, record, &mut |what, name, place| self.classes.add((what, name), portion, place));
+        let mut bare = true;
+        M::classes(config, record, &mut |what, name, place| {
+            bare = false;
+            self.classes.add((what, name), portion, place);
+        });
         let key = key::<M>(config, record);
         if portion == Portion::Dev {
+            self.bare |= bare;
             self.shared.add(&self.seen[0], key, || location(record));
         }
         self.seen[usize::from(portion != Portion::Train)].push(key);
@@ -272,12 +292,18 @@ impl PortionFacts {
     }
 
     /// Returns warnings about the records and the classes of the training file and of the held-out records.
+    ///
+    /// # Errors
+    /// The errors of [`fitting`], if the held-out records are a file.
     pub(super) fn said<M: RecordAnswers>(
         &mut self,
         train: &str,
         held_out: &str,
         divided: bool,
-    ) -> Vec<String> {
+    ) -> Result<Vec<String>> {
+        if !divided {
+            self.classes.check(&self.classes, held_out, self.bare)?;
+        }
         held_out.clone_into(&mut self.held_out);
         let [of_train, of_held] = &mut self.seen;
         of_held.sort_unstable();
@@ -298,7 +324,7 @@ impl PortionFacts {
         }));
         said.extend(self.shared.warning((held_out, records), &are::<M>("training", None)));
         said.extend(self.classes.warnings(held_out));
-        said
+        Ok(said)
     }
 
     /// Begins the pass over a test file.
@@ -332,9 +358,7 @@ impl TestRecords<'_> {
         let mut bare = true;
         M::classes(config, record, &mut |what, name, place| {
             bare = false;
-            // A class counts as a training class here if the training has it.
-            let is_trained = self.known.classes.is_trained(what, name);
-            self.classes.add((what, name), if is_trained { Portion::Train } else { Portion::Dev }, place);
+            self.classes.add((what, name), Portion::Dev, place);
         });
         self.bare |= bare;
         let key = key::<M>(config, record);
@@ -346,20 +370,18 @@ impl TestRecords<'_> {
     /// Returns warnings about the test file.
     ///
     /// # Errors
-    /// If training has none of the labels, or none of the tags, of the file, and each record has a class.
+    /// The errors of [`fitting`].
     pub(super) fn end<M: RecordAnswers>(mut self, name: &str) -> Result<Vec<String>> {
-        // The model does not learn a kind of class that the training lacks.
         for (own, known) in self.classes.0.iter_mut().zip(&self.known.classes.0) {
-            if known.is_empty() {
-                own.clear();
+            // The model does not learn a kind of class that the training lacks.
+            own.retain(|_, _| !known.is_empty());
+            for (class, of) in known {
+                if let Some(own) = own.get_mut(class) {
+                    own.train = of.train
+                }
             }
         }
-        for what in [LABEL, TAG] {
-            let (own, known) = (self.classes.of(what), self.known.classes.of(what));
-            if !self.bare && !own.is_empty() && own.values().all(|class| class.train == 0) {
-                return Err(foreign((what, name), &mut known.keys(), &mut own.keys()));
-            }
-        }
+        self.classes.check(&self.known.classes, name, self.bare)?;
         let records = M::Record::PLURAL;
         let [of_train, of_held] = &self.shared;
         let held_out = are::<M>("held-out", Some(&self.known.held_out)) + ", which choose the best epoch";
@@ -371,15 +393,22 @@ impl TestRecords<'_> {
     }
 }
 
-/// The names of classes.
-type Names<'a> = &'a mut dyn Iterator<Item = &'a String>;
-
-/// Returns the error that a file has none of the classes of a model.
-pub(super) fn foreign((what, name): (&str, &str), known: Names<'_>, own: Names<'_>) -> Error {
-    let quoted = |names: Names<'_>| listed(&names.map(|name| named(name)).collect::<Vec<_>>());
-    let expected = format!("{what}s of the training, {}", quoted(known));
-    let error = Error::of(ErrorKind::Format, format!("{what}s of `{name}`"), expected, quoted(own));
-    error.noted(format!("`data.label` sets the column of the {what}s; `data.binary` changes labels"))
+/// Checks a file that has none of the classes of a training, only the classes `unseen`. The file is scored as wrong, unless hardly a
+/// class recurs in it: such classes are texts or numbers of records, from another column.
+pub(super) fn fitting<'a>(
+    (what, name): (&str, &str),
+    trained: impl Iterator<Item = &'a str>,
+    unseen: impl Iterator<Item = &'a UnseenLabel> + Clone,
+) -> Result<()> {
+    let classes: u64 = unseen.clone().map(|of| if of.name == OTHERS { of.count } else { 1 }).sum();
+    let records: u64 = unseen.clone().map(|of| of.count).sum();
+    if classes < 2 || 10 * classes <= 9 * records {
+        return Ok(());
+    }
+    let expected = format!("{what}s of the training, {}", listed(&trained.map(named).collect::<Vec<_>>()));
+    let got = listed(&unseen.map(|of| named(&of.name)).collect::<Vec<_>>());
+    let error = Error::of(ErrorKind::Format, format!("{what}s of `{name}`"), expected, got);
+    Err(error.noted(format!("`data.label` sets the column of the {what}s; `data.binary` changes labels")))
 }
 
 /// Returns lines for people about the folds of a cross-validation.

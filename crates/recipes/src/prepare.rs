@@ -82,8 +82,7 @@ impl RecordCounts {
         );
         let which = if self.dev == 0 { "none" } else { "all" };
         let got = format!("{}, of which {which} would be held out", count_of(all as u64, plural));
-        let error = Error::of(ErrorKind::Format, format!("{plural} of `{train}`"), expected, got)
-            .caused_by(RecordShortage);
+        let error = too_few(Error::of(ErrorKind::Format, format!("{plural} of `{train}`"), expected, got));
         let error = self.kept_said::<M::Record>().into_iter().fold(error, Error::noted);
         Err(if all == 1 && !M::ONE_RECORD.is_empty() { error.noted(M::ONE_RECORD) } else { error })
     }
@@ -92,21 +91,16 @@ impl RecordCounts {
 /// A function that returns the first records of the training part, at most as many as given.
 pub(super) type FirstRecords<'a, R> = &'a dyn Fn(usize) -> Result<Vec<R>>;
 
-/// The cause of an error about records that are too few to hold some out.
-#[derive(Debug)]
-struct RecordShortage;
+const TOO_FEW: &str = "too few records";
 
-impl std::fmt::Display for RecordShortage {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("too few records")
-    }
+/// Marks an error about records that are too few for a training.
+pub(super) fn too_few(error: Error) -> Error {
+    error.caused_by(std::io::Error::other(TOO_FEW))
 }
 
-impl std::error::Error for RecordShortage {}
-
-/// Returns whether an error is about records that are too few to hold some out.
+/// Returns whether an error is about records that are too few for a training.
 pub(super) fn is_too_few(error: &Error) -> bool {
-    std::error::Error::source(error).is_some_and(|cause| cause.is::<RecordShortage>())
+    std::error::Error::source(error).is_some_and(|cause| cause.to_string() == TOO_FEW)
 }
 
 /// The counts of a task, from which its vocabularies are made: one pass over the records, before the network is built.
@@ -222,7 +216,7 @@ pub(super) fn prepare<'a, S: TaskSurvey<'a>>(config: &'a Config, paths: Paths) -
     let (mut coverage, mut vectors, mut otherwise) = (None, None, None);
     let TrainingTexts { train, dev, mut counts, .. } = texts;
     // The task has removed the classes that its model does not learn.
-    let warnings = counts.facts.said::<S::Model>(&train.name(), &dev.name(), divides);
+    let warnings = counts.facts.said::<S::Model>(&train.name(), &dev.name(), divides)?;
     // Rows of features have no words, and other rows are read as the training rows.
     if let Some((words, note)) = reading {
         otherwise = read_otherwise(&dev.name(), dev.read_as(), train.read_as());

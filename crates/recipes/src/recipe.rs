@@ -11,7 +11,8 @@ use super::answer::Answer;
 use super::answer_batch::AnswerBatch;
 use super::config::Config;
 use super::evaluation::{EachOutcome, Evaluation};
-use super::portions::{LABEL, PortionFacts, RecordAnswers, TAG, foreign};
+use super::labels::trained_id;
+use super::portions::{LABEL, PortionFacts, RecordAnswers, TAG, fitting};
 use super::preview::Preview;
 use super::sections::DecodingConfig;
 use super::started::Table;
@@ -252,10 +253,9 @@ impl<M: RecordModel> TrainedModel for M {
         let scored = self.scored(ScoredFile { by, file, texts }, each)?;
         for (what, vocabulary) in [(LABEL, "labels"), (TAG, "tags")] {
             if scored.is_foreign(what) {
-                let known: Vec<_> = file.known.vocabulary(vocabulary)?.tokens().map(str::to_owned).collect();
-                let own = scored.unseen.iter().filter(|unseen| unseen.what == what);
-                let own = &mut own.map(|unseen| &unseen.name);
-                return Err(foreign((what, file.path), &mut known.iter(), own));
+                let known = file.known.vocabulary(vocabulary)?;
+                let trained = known.tokens().filter(|name| trained_id(known, name).is_some());
+                fitting((what, file.path), trained, scored.unseen.iter().filter(|of| of.what == what))?;
             }
         }
         said.extend(options.left_out().into_iter().chain(skipped(&name, &options)).chain(scored.said));

@@ -335,7 +335,9 @@ fn network(config: &Config, columns: usize, labels: &Vocabulary, rows: usize) ->
     let vectors = Linear::new(model.embedding).without_bias().weight_init(init::normal(0.1)).named("vectors");
     let deep = features.linear(vectors).dropout(model.dropout).linear(model.hidden).relu();
     let logits = wide + deep.linear(Linear::new(labels.len()).named(LABELS));
-    let (loss, probabilities) = (logits.cross_entropy(label).mean(), logits.softmax());
+    let loss = logits.cross_entropy(label).mean();
+    let logits = net::of_trained(&net, logits, (LABELS, labels));
+    let probabilities = logits.softmax();
     let trainer = net::trainer(net, loss, config, net::steps(config, rows))?;
     Ok(trainer
         .metric(Accuracy::new(logits, label))

@@ -434,7 +434,7 @@ section! {
         encoding: Option<String> = None;
         /// Skip bad records: leave out malformed records (a wrong number of cells, bad JSON, bytes of no character, an empty text or label) in place of an error; `train` writes them to `skipped.tsv` in the run folder.
         skip_bad: bool = false;
-        /// Share of all records, 0 to 1, that `skip_bad` may leave out; more malformed records are an error.
+        /// Share of all records, from 0 to below 1, that `skip_bad` may leave out; more malformed records are an error.
         skip_bad_share: f64 = 0.001, within(SHARE);
         /// Binary sentiment of trees: classes 0 and 1 are one label, 3 and 4 the other; texts of class 2 are left out.
         binary: bool = false, of(tasks!(Classify, not Tag | Lm | Translate));

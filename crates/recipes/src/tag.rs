@@ -431,15 +431,16 @@ fn network(
     let tags = net.feed_like(FEEDS[2], DType::I64, &[], words);
     let standard = tagging.standard(&found.tags)?;
     let scores = h.dropout(model.dropout).linear(Linear::new(found.tags.len()).named(TAGS));
+    let known = net::of_trained(&net, scores, (TAGS, &found.tags));
     let (mut loss, best) = match model.crf {
         true => {
             let crf = net.layer(Crf::new().named(CRF).forbidding(&tagging.scheme.transitions(&standard)?));
-            (crf.loss(scores, tags).mean(), crf.of(scores))
+            (crf.loss(scores, tags).mean(), crf.of(known))
         }
         // The loss of a text is the sum over its words, as with a conditional random field.
         false => {
             let losses = scores.cross_entropy(tags).sequence_pool(Pool::Sum);
-            (losses.mean(), scores.argmax())
+            (losses.mean(), known.argmax())
         }
     };
     let label = found.labels.as_ref().map(|labels| {
@@ -447,6 +448,7 @@ fn network(
         let logits =
             h.sequence_pool(Pool::Max).dropout(model.dropout).linear(Linear::new(labels.len()).named(LABELS));
         loss = loss + logits.cross_entropy(label).mean();
+        let logits = net::of_trained(&net, logits, (LABELS, labels));
         (Accuracy::new(logits, label).named("label accuracy"), logits.softmax(), labels.clone())
     });
     let trainer = net::trainer(net, loss, config, steps)?;

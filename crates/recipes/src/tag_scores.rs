@@ -22,6 +22,9 @@ const LABELS: usize = 8;
 const FRAMES: usize = 10;
 const COLUMNS: usize = 12;
 
+/// A mark of chunks that the model cannot learn: no true chunk has it, so that they are wrong.
+const UNTRAINED: char = '\0';
+
 const SPANS: [ChunkRule; 2] = [ChunkRule::Lenient, ChunkRule::Strict];
 
 /// Scores the predicted tags and labels of texts against the true ones.
@@ -32,6 +35,8 @@ pub(super) struct TagScores<'a> {
     /// The standard spelling of the tags of the vocabulary, by their ids, and of each tag that training never saw.
     standard: Vocabulary,
     others: HashMap<String, String>,
+    /// The standard spelling of each predicted tag, by its id. The kind of a tag that training never saw ends with [`UNTRAINED`].
+    guesses: Vec<String>,
     of_tags: Tally,
     labels: Option<(&'a Vocabulary, Tally)>,
     /// The correct, predicted and true chunks of each type, by the rule of conlleval, then by the strict rule.
@@ -51,11 +56,17 @@ impl<'a> TagScores<'a> {
         labels: Option<&'a Vocabulary>,
         tagging: &Tagging,
     ) -> Result<Self> {
+        let (scheme, standard) = (tagging.scheme, tagging.standard(tags)?);
+        let guess = |(tag, id): (&str, i64)| match scheme.kind(tag) {
+            Ok(Some(_)) if tags.count(id) == 0 => format!("{tag}{UNTRAINED}"),
+            _ => tag.to_owned(),
+        };
         Ok(Self {
             tags,
-            scheme: tagging.scheme,
+            scheme,
             tagging: tagging.clone(),
-            standard: tagging.standard(tags)?,
+            guesses: standard.tokens().zip(0..).map(guess).collect(),
+            standard,
             others: HashMap::new(),
             of_tags: Tally::new("tag", tags.tokens()),
             labels: labels.map(|labels| (labels, Tally::new("label", labels.tokens()))),
@@ -87,8 +98,8 @@ impl<'a> TagScores<'a> {
         let whole = right == text.tags.len();
         let mut counts = vec![(TOKENS, right as f64), (TOKENS + 1, text.tags.len() as f64)];
         if self.scheme != TagScheme::Plain {
-            let guesses: Vec<&str> =
-                found.tags.iter().map(|&id| self.standard.token(id).unwrap_or("O")).collect();
+            let guesses = found.tags.iter().map(|&id| self.guesses.get(id as usize));
+            let guesses: Vec<&str> = guesses.map(|tag| tag.map_or("O", String::as_str)).collect();
             let truths = text.tags.iter().map(|tag| match self.tags.id(tag) {
                 Some(id) => self.standard.token(id),
                 None => self.others.get(tag).map(String::as_str),
@@ -96,6 +107,7 @@ impl<'a> TagScores<'a> {
             let truths: Vec<&str> = truths.map(|tag| tag.unwrap_or("O")).collect();
             for ((spans, column), types) in SPANS.into_iter().zip(CHUNKS).zip(&mut self.types) {
                 for (kind, chunk) in counted(self.scheme, spans, &guesses, &truths)? {
+                    let kind = kind.strip_suffix(UNTRAINED).unwrap_or(kind);
                     let sums = match types.get_mut(kind) {
                         Some(sums) => sums,
                         None => types.entry(kind.to_owned()).or_default(),
@@ -270,6 +282,15 @@ mod tests {
         let scored = scored(&tags, &tagging("plain"), &[("DET NOUN", "DET NOUN", "")]);
         assert_eq!((scored.get("token accuracy"), scored.unseen[0].count), (Some(0.5), 1));
         assert_eq!(scored.tables[0].rows.iter().map(|row| row.right).collect::<Vec<_>>(), [1, 0]);
+    }
+
+    #[test]
+    fn a_predicted_chunk_that_training_never_saw_is_wrong() {
+        let tags = Vocabulary::counted([("B-ORG", 0), ("B-PER", 5), ("O", 5)]).unwrap();
+        let scored = scored(&tags, &tagging("IOB2"), &[("B-ORG O B-PER", "B-ORG O B-PER", "")]);
+        assert_eq!((scored.get("chunk F1"), scored.get("strict chunk F1")), (Some(0.5), Some(0.5)));
+        let counts = scored.tables[0].rows.iter().map(|row| (&*row.name, row.right, row.found, row.support));
+        assert_eq!(counts.collect::<Vec<_>>(), [("ORG", 0, 1, 1), ("PER", 1, 1, 1)]);
     }
 
     #[test]

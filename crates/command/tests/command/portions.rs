@@ -118,19 +118,32 @@ fn classes_of_one_portion_are_named_and_learnt_where_possible() {
         serde_json::from_str(&fs::read_to_string(place.0.join("run/held_out.json")).unwrap()).unwrap();
     assert_eq!((&file, held["value"].as_f64()), (held, found["value"].as_f64()));
     says(&said, &["\nlabel  precision    recall "]);
-    // A file without any label of the model is refused: by `eval` and before a training.
+    // A file of other labels that hardly recur is refused: by `eval` and before a training.
     place.write("foreign.tsv", "new\tx\nother\ty\n");
     let parts = [
         "labels of `foreign.tsv`: expected labels of the training, `n`, `p`",
         "got `x`, `y`; `data.label` sets",
     ];
-    place.refuses(&["data", "check", "train.tsv", "--set", "data.test=foreign.tsv"], &parts);
+    let files = ["--set", "data.dev=foreign.tsv", "--set", "data.test=foreign.tsv"];
+    for files in [&files[..2], &files[2..], &files] {
+        place.refuses(&[&["data", "check", "train.tsv"], files].concat(), &parts);
+    }
     let eval = place.given(&["eval", "run", "foreign.tsv"], "");
     assert_ne!(eval.status.code(), Some(0));
     says(
         &String::from_utf8(eval.stderr).unwrap(),
         &["labels of `foreign.tsv`: expected labels of the training, `n`, `p`"],
     );
+    // Other labels that recur are scored as wrong.
+    place.write("others.tsv", &texts(0, 20).replace("\tp", "\tx").replace("\tn", "\ty"));
+    let files = ["--dev", "others.tsv", "--test", "others.tsv", "--epochs", "1", "--run", "others"];
+    let output = place.given(&with(&["train", "--train", "train.tsv", "--json"], &files), "");
+    const OTHER: &str = "warning: label `x` never occurs in training: ";
+    let (said, found) = (String::from_utf8(output.stderr).unwrap(), output.stdout);
+    assert_eq!(said.matches(OTHER).count(), 2, "{said}");
+    let found: Value = serde_json::from_slice(&found).unwrap();
+    assert_eq!((found["value"].as_f64(), found["test_scores"]["value"].as_f64()), (Some(0.0), Some(0.0)));
+    says(&String::from_utf8(place.given(&["eval", "run", "others.tsv"], "").stderr).unwrap(), &[OTHER]);
     // A text without labels is an answer that a model with several labels learns.
     place.write("unlabelled.tsv", "new\t\nother\ty\n");
     let several = ["--set", "data.target=labels", "--set", "data.header=false", "--set"];
@@ -257,6 +270,16 @@ fn a_check_shows_labels_and_checks_few_texts() {
     place.write("small.txt", "x\tB-A\nx\tO\n");
     let said = checked(&place, &["small.txt", "--task", "tag"]);
     says(&said, &["got 1 text, of which none would be held out; in columns, a blank line ends a text"]);
+    place.write("once.txt", "a\tX\nb\tY\n\nc\tX\nd\tY\n");
+    let said = checked(&place, &["once.txt", "--task", "tag"]);
+    says(
+        &said,
+        &[
+            "\nX           2\n",
+            "but a training needs more: tokens of a vocabulary: ",
+            "`text.min_count` (it is 2)",
+        ],
+    );
     place.write("small.svm", "0 1:1\n1 1:2\n");
     says(&checked(&place, &["small.svm"]), &["rows of `small.svm`: expected enough rows", "got 2 rows"]);
     // The malformed records of a small file are reported once.

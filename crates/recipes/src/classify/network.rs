@@ -46,6 +46,7 @@ pub(super) fn network(
             let label = net.feed(LABEL, DType::I64, &[], 0);
             let logits = text.linear(Linear::new(labels.len()).named(LABELS));
             let loss = of_label(logits, label, class_weights, config);
+            let logits = net::of_trained(&net, logits, (LABELS, labels));
             let accuracy = Accuracy::new(logits, label);
             let macro_f1 = F1::new(logits, label, labels.len(), Average::Macro).named("macro F1");
             let probabilities = logits.softmax();
@@ -67,7 +68,8 @@ pub(super) fn network(
                 }
                 gamma => logits.focal_loss_with(targets, FocalLoss::default().gamma(gamma).alpha(None)),
             };
-            let (loss, probabilities) = (losses.mean(), logits.sigmoid());
+            let (loss, probabilities) =
+                (losses.mean(), net::of_trained(&net, logits, (LABELS, labels)).sigmoid());
             let trainer = net::trainer(net, loss, config, steps)?.output(PROBABILITIES, probabilities);
             let f1 = LabelSetF1::of_probabilities(probabilities, targets, labels.len(), threshold);
             (trainer.metric(f1), "micro F1")

@@ -10,7 +10,7 @@ use unpadded_text::{LabelNotation, LabelledText, ReadOptions, Record as _};
 use crate::config::{Config, nearest};
 use crate::labels::LABELS;
 use crate::portions::{ClassCounts, LABEL};
-use crate::prepare::RecordCounts;
+use crate::prepare::{RecordCounts, too_few};
 use crate::preview::Preview;
 use crate::sections::Target;
 use crate::training::{READ_AS, Truth};
@@ -122,13 +122,16 @@ pub(super) struct Labels {
     several: bool,
     /// The count of the numbers in training texts, their mean, and the sum of squared differences from the mean.
     moments: (f64, f64, f64),
+    /// The smallest and the largest number of the held-out texts.
+    held: [f32; 2],
     /// The first error about a label cell that is no number, with the location of the text if the location is known.
     wrong: Option<(Error, Option<FileLine>)>,
 }
 
 impl Labels {
     pub(super) fn new(config: &Config) -> Self {
-        Self { target: config.data.target, several: false, moments: (0.0, 0.0, 0.0), wrong: None }
+        let (moments, held) = ((0.0, 0.0, 0.0), [f32::INFINITY, f32::NEG_INFINITY]);
+        Self { target: config.data.target, several: false, moments, held, wrong: None }
     }
 
     /// Adds the label cell of a text of the training file; `held` says whether the text is held out.
@@ -137,7 +140,7 @@ impl Labels {
             Target::Label => {}
             Target::Labels => self.several |= labels_in(&text.label).len() > 1,
             Target::Number => match number(&text.label) {
-                Ok(_) if held => {}
+                Ok(number) if held => self.held = [self.held[0].min(number), self.held[1].max(number)],
                 Ok(number) => {
                     // Welford's algorithm updates the mean and the sum of squared differences by one number.
                     let (n, mean, squares) = &mut self.moments;
@@ -166,9 +169,18 @@ impl Labels {
             Target::Label => (2, "at least two"),
             Target::Labels => (1, "at least one"),
             Target::Number if self.deviation() > 0.0 => return Ok(()),
+            // Another error says that all texts would be held out.
+            Target::Number if counts.lengths.is_empty() => return Ok(()),
             Target::Number => {
-                let (what, got) = (format!("numbers in `{name}`"), format!("only {}", self.moments.1));
-                return Err(Error::of(ErrorKind::Format, what, "different numbers", got));
+                let (what, only) = (format!("numbers in `{name}`"), format!("only {}", self.moments.1));
+                let [low, high] = self.held.map(f64::from);
+                if counts.dev == 0 || (low, high) == (self.moments.1, self.moments.1) {
+                    return Err(Error::of(ErrorKind::Format, what, "different numbers", only));
+                }
+                let (expected, held) = ("different numbers in the texts that are not held out", counts.dev);
+                let got = format!("{only}: the texts are too few to hold out {held} of them");
+                let error = Error::of(ErrorKind::Format, what, expected, got);
+                return Err(too_few(error).noted("add texts, or set `data.dev` to a file"));
             }
         };
         let classes = &counts.facts.classes;
@@ -426,6 +438,11 @@ mod tests {
         let said = ended(&config, &["1", "two"]).err().unwrap().to_string();
         assert!(said.contains("expected a number, as 2.5, got `two`"), "{said}");
         assert!(ended(&config, &["2", "2"]).is_err());
+        let (mut of, mut counts) = counted(&config, &["0.5"]);
+        of.add(&LabelledText::new("text", "1.5"), true);
+        counts.add([""].iter(), Portion::HeldOut);
+        let said = of.check(&counts, "f.csv").err().unwrap().to_string();
+        assert!(said.contains("got only 0.5: the texts are too few to hold out 1 of them"), "{said}");
         let large = LabelledText::new("text", "1e40").placed(&"f.csv".into(), 3);
         let mut of = Labels::new(&config);
         of.add(&large, false);

@@ -59,6 +59,27 @@ fn large_held_out_texts_are_reported() -> Result<()> {
     Ok(())
 }
 
+/// Checks that a training counts a tag that only its development texts have as wrong, whatever the model predicts.
+#[test]
+fn tags_of_development_texts_alone_are_never_predicted() -> Result<()> {
+    for (scheme, crf) in [("B-", true), ("", true), ("", false)] {
+        let of = |tags: &[&str]| -> String {
+            (0..40)
+                .map(|i| format!("w{} {scheme}{}\nw {scheme}{}\n\n", i % 5, tags[i % tags.len()], tags[0]))
+                .collect()
+        };
+        let name = format!("{scheme}{crf}");
+        let mut config = small(Task::Tag, &written(&format!("{name}-train.txt"), &of(&["a", "b"]))?, 1);
+        config.data.dev = Some(written(&format!("{name}-dev.txt"), &of(&["c", "d", "e", "f", "g", "h"]))?);
+        (config.model.crf, config.training.rate) = (crf, 1e-6);
+        let mut prepared = prepare(&config)?;
+        let found = Model::new(prepared.trainer.for_inference()?)?.predictor().evaluate(&*prepared.dev)?;
+        let metric = if scheme.is_empty() { "token accuracy" } else { "chunk F1" };
+        assert_eq!(found.get(metric), Some(0.0), "{name}");
+    }
+    Ok(())
+}
+
 #[test]
 fn labels_without_training_are_named_and_wrong() -> Result<()> {
     let mut config = small(Task::Classify, &written("train.tsv", &reviews(120).concat())?, 4);

@@ -147,8 +147,14 @@ impl Projection for LabelledText {
         let notation = notation.filter(|_| options.format.is_some_and(FileFormat::has_columns));
         let labels = LabelCells { names: options.label.clone(), lists: options.label_lists, notation };
         let group = texts + labels.names.len().max(1);
+        // Without `Skip`, the user of the records checks their numbers.
+        let checks = options.numbers && options.malformed == MalformedLines::Skip;
+        let is_number = |label: &str| label.trim().parse::<f32>().is_ok_and(f32::is_finite);
         Box::new(move |mut row, line| {
             let mut found = Self::new(row.texts(texts, pair)?, labels.take(&mut row, texts)?);
+            if checks && !is_number(&found.label) {
+                return Err(Reason::of("a number, as 2.5", shown(&found.label)));
+            }
             found.group.0 = if grouped { Some(row.label(group, false)?) } else { None };
             Ok(found.placed(&name, line))
         })

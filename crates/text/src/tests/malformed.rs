@@ -56,6 +56,14 @@ fn malformed_records_of_each_format_are_left_out_in_each_pass() -> Result<()> {
 }
 
 #[test]
+fn labels_that_are_no_numbers_are_left_out() -> Result<()> {
+    let files = Files::new("no-numbers", &[("a.tsv", b"one\t1\ntwo\t2.5\nthree\tx\nfour\tnan\nfive\t5\n")]);
+    let found = LabelledTexts::open_with([files.at("a.tsv")], &skip(0.5).numbers())?;
+    assert_eq!((texts(&found).len(), left_out(found.read_as())), (3, (vec![3, 4], 5)));
+    Ok(())
+}
+
+#[test]
 fn sentences_pairs_and_lines_of_text_are_left_out_whole() -> Result<()> {
     let files = Files::new(
         "left-out-whole",
