@@ -286,14 +286,14 @@ impl Trained {
         }
         // Parameters that are not trained, such as class weights, are computed from settings and therefore not copied.
         let fixed = trainer.program().vars().filter(|(_, var)| var.stop_gradient && var.persistable);
-        for (_, var) in fixed {
-            from.tensors.remove(&var.name);
-        }
+        let fixed: Vec<String> = fixed.map(|(_, var)| var.name.clone()).collect();
+        from.tensors.retain(|name, _| !fixed.contains(name));
         let found =
             trainer.load_fitting_parameters(&from).map_err(|e| e.noted(format!("from `{}`", self.name)))?;
         let (mut layers, mut new) = (Vec::new(), Vec::new());
         let unlike = found.unlike.iter().map(|unlike| &unlike.name);
-        found.only_in_model.iter().chain(unlike).for_each(|name| add(&mut new, name));
+        let unknown = found.only_in_model.iter().chain(unlike).filter(|name| !fixed.contains(name));
+        unknown.for_each(|name| add(&mut new, name));
         // A layer is reported as new if any of its parameters is new.
         let is_new = |parameter: &str| new.iter().any(|layer| layer == layer_of(parameter));
         shares.retain(|(table, _)| !is_new(table.parameter));
